@@ -82,7 +82,8 @@ struct BlockNumbers {
   BlockNumbers() noexcept = default;
 
   /// Refers to all of `numbers`, of 32 bits each; copies nothing.
-  // NOLINTBEGIN(google-explicit-constructor): an array says it all
+  // NOLINTBEGIN(google-explicit-constructor,bugprone-forwarding-reference-overload): an array says
+  // it all
   template <ArrayOf<std::uint32_t> Numbers>
   BlockNumbers(Numbers&& numbers) noexcept {
     const std::span<const std::uint32_t> all(numbers);
@@ -98,7 +99,7 @@ struct BlockNumbers {
     size = all.size();
   }
 
-  // NOLINTEND(google-explicit-constructor)
+  // NOLINTEND(google-explicit-constructor,bugprone-forwarding-reference-overload)
 
   /// The number at `index`, which must be less than `size`.
   [[nodiscard]] std::uint64_t operator[](std::size_t index) const noexcept {

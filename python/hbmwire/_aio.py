@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from . import _core
 from .errors import make
@@ -36,8 +35,9 @@ class _Driver:
         # Futures that are looked at after each turn: of listeners, messages and closing peers,
         # of which there are few. Transfers have none here.
         self._watched: dict[asyncio.Future[Any], Callable[[], Any]] = {}
+        # A worker that another thread has closed may have had this descriptor until now.
+        loop.remove_reader(self._fd)
         loop.add_reader(self._fd, self._turn)
-        _core._on_close(worker, self.stop)
         self._turn()
 
     def stop(self) -> None:
@@ -45,11 +45,16 @@ class _Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self.loop.is_closed():
-            self._in_loop(lambda: self.loop.remove_reader(self._fd))
+        if self.loop.is_closed():
+            return
+        self._in_loop(self._forget_descriptor)
         for future in list(self._watched):
             self._in_loop(lambda future=future: _fail(future, "the worker was closed"))
         self._watched.clear()
+
+    def _forget_descriptor(self) -> None:
+        if self._fd not in _drivers:  # else it is another worker's by now
+            self.loop.remove_reader(self._fd)
 
     def _in_loop(self, call: Callable[[], object]) -> None:
         if threading.get_ident() == self._thread:
@@ -118,29 +123,42 @@ def _fail(future: asyncio.Future[Any], why: str) -> None:
         future.set_exception(make("cancelled", why, stage="complete"))
 
 
-_drivers: WeakKeyDictionary[Worker, _Driver] = WeakKeyDictionary()
+# By the worker's descriptor, until it is closed: several objects of Python may stand for a worker.
+_drivers: dict[int, _Driver] = {}
+
+
+def _end_driver(fd: int) -> None:
+    driver = _drivers.pop(fd, None)
+    if driver is not None:
+        driver.stop()
 
 
 def driver_of(worker: Worker) -> _Driver:
     """The driver of a worker in the running event loop."""
     loop = asyncio.get_running_loop()
-    driver = _drivers.get(worker)
-    if driver is not None and driver.loop is loop:
+    fd = worker.fileno()
+    driver = _drivers.get(fd)
+    if driver is None:
+        _core._on_close(worker, lambda: _end_driver(fd))
+    elif driver.loop is loop:
         return driver
-    if driver is not None and not driver.loop.is_closed():
+    elif not driver.loop.is_closed():
         raise RuntimeError(
             "the worker is used by another event loop; make one for this loop: "
             "Context.create_worker()"
         )
     driver = _Driver(worker, loop)
-    _drivers[worker] = driver
+    _drivers[fd] = driver
     return driver
 
 
 async def _over(what: _core._Waitable) -> None:
     """Returns when it is over, and raises why it failed."""
-    if not what.poll():
-        future = driver_of(what.worker).when_over(what)
+    worker = what.worker
+    # Also where nothing has to be waited for: from now on the loop looks after the worker.
+    driver = None if worker.closed else driver_of(worker)
+    if not what.poll() and driver is not None:
+        future = driver.when_over(what)
         if future is not None:
             await future
     what.poll()
@@ -228,20 +246,20 @@ async def remote(endpoint: Endpoint, what: Any, timeout: float | None) -> Remote
 
 
 async def accept(listener: Listener, timeout: float | None) -> Endpoint:
+    driver = driver_of(listener.worker)
     endpoint = listener.try_accept()
     if endpoint is not None:
         return endpoint
-    accepted: Endpoint = await _within(
-        timeout, driver_of(listener.worker).watch(listener.try_accept)
-    )
+    accepted: Endpoint = await _within(timeout, driver.watch(listener.try_accept))
     return accepted
 
 
 async def next_message(worker: Worker, timeout: float | None) -> Message:
+    driver = driver_of(worker)
     message = worker.try_message()
     if message is not None:
         return message
-    found: Message = await _within(timeout, driver_of(worker).watch(worker.try_message))
+    found: Message = await _within(timeout, driver.watch(worker.try_message))
     return found
 
 

@@ -22,6 +22,7 @@ a get must be over before kernels read it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import operator
@@ -174,13 +175,17 @@ def _of_buffer(memory: object) -> _Place | None:
     except (BufferError, ValueError) as error:
         if _is_strided(memory):
             raise _refuse(memory, _STRIDED, _CONTIGUOUS) from error
-        if hasattr(memory, "__dlpack__"):
+        # Some libraries have elements that a buffer has no name for, and DLPack has (bfloat16).
+        with contextlib.suppress(errors.Error, AttributeError):
             return _of_dlpack(memory)
         raise _refuse(memory, str(error)) from error
     return address, nbytes, "", read_only, held
 
 
 def _is_strided(memory: Any) -> bool:
+    flags: Any = getattr(memory, "flags", None)
+    if hasattr(flags, "c_contiguous"):  # numpy's, which has elements that memoryview refuses
+        return not flags.c_contiguous
     try:
         with memoryview(memory) as view:
             return not view.c_contiguous
@@ -227,7 +232,10 @@ def _in_c_order(shape: tuple[int, ...], strides: tuple[int, ...] | None, item: i
 
 def _dlpack_device(memory: Any) -> int | None:
     ask = getattr(memory, "__dlpack_device__", None)
-    return None if ask is None else int(ask()[0])
+    try:
+        return None if ask is None else int(ask()[0])
+    except BufferError:  # on several devices, say; __dlpack__() says the same
+        return None
 
 
 def _of_dlpack(memory: Any) -> _Place:

@@ -28,7 +28,19 @@ Deadline deadline_of(py::handle seconds) {
   return Deadline::after(duration_of(seconds, "timeout"));
 }
 
+py::type_error wrong_type(py::handle given, const char* name, const char* needed) {
+  return py::type_error(std::string(name) + ": " + needed + ", not " +
+                        std::string(py::str(py::type::handle_of(given).attr("__name__"))));
+}
+
+py::iterator items_of(py::handle several, const char* name, const char* needed) {
+  if (!py::hasattr(several, "__iter__") && PySequence_Check(several.ptr()) == 0)
+    throw wrong_type(several, name, needed);
+  return py::iter(several);
+}
+
 std::uint64_t number_of(py::handle number, const char* name) {
+  if (PyIndex_Check(number.ptr()) == 0) throw wrong_type(number, name, "a number is needed");
   const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(number.ptr()));
   if (!index) throw py::error_already_set();
   const auto value = PyLong_AsUnsignedLongLong(index.ptr());
@@ -59,7 +71,7 @@ py::bytes to_bytes(std::span<const std::byte> bytes) {
 Access access_of(py::handle words) {
   if (PyUnicode_Check(words.ptr())) return from_word<Access>(words);
   Access access = Access::none;
-  for (const py::handle word : py::iter(words)) access = access | from_word<Access>(word);
+  for (const py::handle word : items_of(words, "access", "words are needed")) access = access | from_word<Access>(word);
   return access;
 }
 
@@ -69,7 +81,8 @@ std::vector<std::string> strings_of(py::handle strings) {
     all.push_back(strings.cast<std::string>());
     return all;
   }
-  for (const py::handle one : py::iter(strings)) all.emplace_back(text_of(one, "a name"));
+  for (const py::handle one : items_of(strings, "nics", "names are needed"))
+    all.emplace_back(text_of(one, "a name"));
   return all;
 }
 
@@ -80,7 +93,7 @@ PathPolicy policy_of(py::handle require, py::handle allow) {
     policy.allow.push_back(from_word<Path>(allow));
     return policy;
   }
-  for (const py::handle path : py::iter(allow)) policy.allow.push_back(from_word<Path>(path));
+  for (const py::handle path : items_of(allow, "allow", "paths are needed")) policy.allow.push_back(from_word<Path>(path));
   return policy;
 }
 
@@ -102,7 +115,7 @@ void assign(const std::optional<py::object>& given, const char* name, Value& to)
 }  // namespace
 
 void Options::take(const char* name, bool& to) {
-  if (const auto given = take(name)) to = given->cast<bool>();
+  if (const auto given = take(name)) to = cast_of<bool>(*given, name, "True or False is needed");
 }
 
 void Options::take(const char* name, std::uint32_t& to) { assign(take(name), name, to); }
@@ -110,7 +123,7 @@ void Options::take(const char* name, std::uint32_t& to) { assign(take(name), nam
 void Options::take(const char* name, std::uint64_t& to) { assign(take(name), name, to); }
 
 void Options::take(const char* name, int& to) {
-  if (const auto given = take(name)) to = given->cast<int>();
+  if (const auto given = take(name)) to = cast_of<int>(*given, name, "a small number is needed");
 }
 
 void Options::take(const char* name, std::string& to) {
@@ -135,7 +148,8 @@ void Options::done() const {
 namespace {
 
 LinkOptions link_options(const py::object& given) {
-  Options options(py::reinterpret_borrow<py::kwargs>(py::dict(given)), "link");
+  if (!py::isinstance<py::dict>(given)) throw wrong_type(given, "link", "a dict is needed");
+  Options options(py::reinterpret_borrow<py::kwargs>(given), "link");
   LinkOptions link;
   options.take("service_level", link.service_level);
   options.take("traffic_class", link.traffic_class);

@@ -26,7 +26,23 @@ namespace py = pybind11;
 /// So many seconds from now on; None: never.
 [[nodiscard]] Deadline deadline_of(py::handle seconds);
 
-/// A number of bytes or an offset. Raises OverflowError, TypeError.
+/// "NAME: NEEDED, not TYPE", for TypeError.
+[[nodiscard]] py::type_error wrong_type(py::handle given, const char* name, const char* needed);
+
+/// The items of an argument that has several.
+[[nodiscard]] py::iterator items_of(py::handle several, const char* name, const char* needed);
+
+/// An argument as pybind11 casts it.
+template <class Value>
+[[nodiscard]] Value cast_of(py::handle given, const char* name, const char* needed) {
+  try {
+    return given.cast<Value>();
+  } catch (const py::cast_error&) {
+    throw wrong_type(given, name, needed);
+  }
+}
+
+/// A number of bytes or an offset. Raises ValueError, TypeError.
 [[nodiscard]] std::uint64_t number_of(py::handle number, const char* name);
 
 /// Copies bytes-like objects. Raises TypeError.
@@ -64,7 +80,9 @@ class Options {
   template <class Number>
   void take(const char* name, std::optional<Number>& to) {
     if (const auto value = take(name)) {
-      to = value->is_none() ? std::nullopt : std::optional<Number>(value->cast<Number>());
+      to = value->is_none()
+               ? std::nullopt
+               : std::optional<Number>(cast_of<Number>(*value, name, "a small number is needed"));
     }
   }
 

@@ -65,36 +65,55 @@ void bind_attach(py::module_& module) {
   py::class_<PublicationObject>(module, "Publication",
                                 "Memory that processes of this node may attach to as long as this "
                                 "lives.")
+      .def("__repr__",
+           [](const PublicationObject& self) {
+             if (!self.publication) return std::string("<hbmwire.Publication closed>");
+             return "<hbmwire.Publication at " + self.address().socket + ">";
+           })
       .def_property_readonly(
           "address", [](const PublicationObject& self) { return self.address(); },
           "Its AttachAddress.")
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](PublicationObject& self, const py::args&) { self.publication.reset(); })
-      .def("close", [](PublicationObject& self) { self.publication.reset(); },
-           "Withdraws the memory: no further process gets it.");
+      .def(
+          "close", [](PublicationObject& self) { self.publication.reset(); },
+          "Withdraws the memory: no further process gets it.");
   py::class_<AttachListenerObject>(module, "AttachListener",
                                    "Gives dma-bufs of regions to processes of this node and user. "
                                    "Poll fileno(), and call progress() when it is readable.")
       .def(py::init([] { return AttachListenerObject{value(AttachListener::create())}; }))
+      .def("__repr__",
+           [](const AttachListenerObject& self) {
+             return self.listener ? "<hbmwire.AttachListener>" : "<hbmwire.AttachListener closed>";
+           })
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](AttachListenerObject& self, const py::args&) { self.listener.reset(); })
-      .def("publish",
-           [](AttachListenerObject& self, const RegionObject& region) {
-             const SharedRegion& hold = region.open();
-             AttachListener& listener = self.open();
-             auto published = value_without_gil([&] { return listener.publish(hold->region); });
-             return PublicationObject{std::move(published), hold};
-           },
-           py::arg("region"),
-           "Lets others attach to all of the region. Raises NotSupported for host memory.")
-      .def("fileno", [](AttachListenerObject& self) { return self.open().fd(); },
-           "Readable when there is something for progress() to do.")
-      .def("progress", [](AttachListenerObject& self) { value(self.open().progress()); },
-           "Answers the processes that have asked. Never waits.")
-      .def("close", [](AttachListenerObject& self) { self.listener.reset(); }, "Ends it.");
+      .def(
+          "publish",
+          [](AttachListenerObject& self, const RegionObject& region) {
+            const SharedRegion& hold = region.open();
+            AttachListener& listener = self.open();
+            auto published = value_without_gil([&] { return listener.publish(hold->region); });
+            return PublicationObject{std::move(published), hold};
+          },
+          py::arg("region"),
+          "Lets others attach to all of the region. Raises NotSupported for host memory.")
+      .def(
+          "fileno", [](AttachListenerObject& self) { return self.open().fd(); },
+          "Readable when there is something for progress() to do.")
+      .def(
+          "progress", [](AttachListenerObject& self) { value(self.open().progress()); },
+          "Answers the processes that have asked. Never waits.")
+      .def(
+          "close", [](AttachListenerObject& self) { self.listener.reset(); }, "Ends it.");
   py::class_<AttachedMemory>(module, "AttachedMemory",
                              "Memory of another process of this node, which Context.register() "
                              "takes. It stays after its exporter has freed it or has died.")
+      .def("__repr__",
+           [](const AttachedMemory& self) {
+             return "<hbmwire.AttachedMemory " + std::string(word_of(self.type)) + " " +
+                    std::to_string(self.memory.size_bytes()) + " bytes>";
+           })
       .def_property_readonly(
           "type", [](const AttachedMemory& self) { return word_of(self.type); },
           "Its type at the exporter.")

@@ -80,8 +80,8 @@ std::optional<Numbers> copy_array(py::handle array, std::size_t count) {
   Numbers columns(count);
   for (std::size_t column = 0; column < count; ++column) {
     columns[column].reserve(static_cast<std::size_t>(view.shape[0]));
-    const char* at = static_cast<const char*>(view.buf) +
-                     static_cast<Py_ssize_t>(column) * view.strides[1];
+    const char* at =
+        static_cast<const char*>(view.buf) + static_cast<Py_ssize_t>(column) * view.strides[1];
     for (Py_ssize_t row = 0; row < view.shape[0]; ++row, at += view.strides[0])
       columns[column].push_back(read_number(at, view.itemsize));
   }
@@ -90,9 +90,9 @@ std::optional<Numbers> copy_array(py::handle array, std::size_t count) {
 
 Numbers copy_rows(py::handle rows, std::size_t count) {
   Numbers columns(count);
-  for (const py::handle row : py::iter(rows)) {
+  for (const py::handle row : items_of(rows, "numbers", "an array or rows are needed")) {
     std::size_t column = 0;
-    for (const py::handle number : py::iter(row)) {
+    for (const py::handle number : items_of(row, "numbers", "rows of numbers are needed")) {
       if (column == count) break;
       columns[column++].push_back(number_of(number, "a number"));
     }
@@ -139,7 +139,7 @@ namespace {
 template <class SliceKind, class Convert>
 std::vector<SliceKind> slices_of(const py::object& areas, const Convert& convert) {
   std::vector<SliceKind> slices;
-  for (const py::handle area : py::iter(areas)) slices.push_back(convert(area));
+  for (const py::handle area : items_of(areas, "areas", "Regions or Slices are needed")) slices.push_back(convert(area));
   return slices;
 }
 
@@ -180,20 +180,20 @@ InvalidArgument.)")
                     " blocks of " + std::to_string(self.hold->table.block_bytes()) + " bytes>";
            })
       .def_property_readonly(
-          "block_bytes", [](const BlockTableObject& self) { return self.hold->table.block_bytes(); },
+          "block_bytes",
+          [](const BlockTableObject& self) { return self.hold->table.block_bytes(); },
           "The length of each block in bytes.");
   py::class_<RemoteBlockTableObject>(module, "RemoteBlockTable",
                                      "The peer's memory as blocks of equal length: as BlockTable, "
                                      "of RemoteRegions and RemoteSlices.")
-      .def(py::init([](const RemoteObject& region, const py::object& areas,
-                       std::uint64_t block_bytes) {
-             return remote_block_table(ranges_of(RemoteSliceObject{region.hold, 0, 0}, areas),
-                                       block_bytes);
-           }),
+      .def(py::init(
+               [](const RemoteObject& region, const py::object& areas, std::uint64_t block_bytes) {
+                 return remote_block_table(ranges_of(RemoteSliceObject{region.hold, 0, 0}, areas),
+                                           block_bytes);
+               }),
            py::arg("region"), py::arg("areas"), py::arg("block_bytes"))
       .def(py::init([](const py::object& areas, std::uint64_t block_bytes) {
-             return remote_block_table(slices_of<RemoteSliceObject>(areas, remote_of),
-                                       block_bytes);
+             return remote_block_table(slices_of<RemoteSliceObject>(areas, remote_of), block_bytes);
            }),
            py::arg("areas"), py::arg("block_bytes"))
       .def("__len__", [](const RemoteBlockTableObject& self) { return self.hold->size(); })
@@ -203,7 +203,8 @@ InvalidArgument.)")
                     " blocks of " + std::to_string(self.hold->block_bytes()) + " bytes>";
            })
       .def_property_readonly(
-          "block_bytes", [](const RemoteBlockTableObject& self) { return self.hold->block_bytes(); },
+          "block_bytes",
+          [](const RemoteBlockTableObject& self) { return self.hold->block_bytes(); },
           "The length of each block in bytes.");
 }
 

@@ -35,7 +35,7 @@ SharedWorker ContextObject::create_worker(const WorkerOptions& options) {
   return worker;
 }
 
-void ContextObject::close() noexcept {
+void ContextObject::close() {
   closed_ = true;
   for (const auto& one : std::exchange(workers_, {})) {
     if (const SharedWorker worker = one.lock()) worker->close();
@@ -49,7 +49,7 @@ ContextOptions context_options(Options& given) {
   ContextOptions options;
   if (const auto nics = given.take("nics")) options.nics = strings_of(*nics);
   if (const auto types = given.take("memory")) {
-    for (const py::handle type : py::iter(*types))
+    for (const py::handle type : items_of(*types, "memory", "types of memory are needed"))
       options.memory.push_back(from_word<MemoryType>(type));
   }
   const auto require = given.take("require");
@@ -65,8 +65,8 @@ std::unique_ptr<ContextObject> create(const py::kwargs& given) {
   const ContextOptions wanted = context_options(options);
   const WorkerOptions worker = worker_options(options);
   options.done();
-  return std::make_unique<ContextObject>(
-      value_without_gil([&] { return Context::create(wanted); }), worker);
+  return std::make_unique<ContextObject>(value_without_gil([&] { return Context::create(wanted); }),
+                                         worker);
 }
 
 /// All that memory allows but atomics, which not every NIC has.
@@ -76,21 +76,21 @@ Access access_or_all(const py::object& access, bool read_only) {
   return Access::local_write | Access::remote_write | Access::remote_read;
 }
 
-Result<Region> register_dmabuf(const Context& context, const py::object& described,
-                               Access access) {
+Result<Region> register_dmabuf(const Context& context, const py::object& described, Access access) {
   DmabufMemory memory;
   memory.fd = described.attr("fd").cast<int>();
   memory.length_bytes = described.attr("length").cast<std::uint64_t>();
   memory.offset_bytes = described.attr("offset").cast<std::uint64_t>();
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the program's own address
   memory.mapping = reinterpret_cast<void*>(described.attr("mapping").cast<std::uintptr_t>());
   memory.read_only = described.attr("read_only").cast<bool>();
-  const py::gil_scoped_release released;
+  const WithoutGil released;
   return context.register_dmabuf(memory, access);
 }
 
-Result<Region> register_address(const Context& context, std::uint64_t address,
-                                std::uint64_t length, const std::string& device, Access access) {
-  const py::gil_scoped_release released;
+Result<Region> register_address(const Context& context, std::uint64_t address, std::uint64_t length,
+                                const std::string& device, Access access) {
+  const WithoutGil released;
   if (device.empty()) return context.register_memory(address, length, access);
   HBMWIRE_TRY_ASSIGN(const Allocation memory, context.borrow(address, length, device));
   return context.register_memory(memory, access);
@@ -118,7 +118,7 @@ RegionObject register_memory(ContextObject& self, const py::object& memory,
     if (kind == "dmabuf") return register_dmabuf(context, owner, rights);
     if (kind == "attached") {
       const Allocation attached = owner.cast<const AttachedMemory&>().memory;
-      const py::gil_scoped_release released;
+      const WithoutGil released;
       return context.register_memory(attached, rights);
     }
     return register_address(context, described[1].cast<std::uint64_t>(),
@@ -136,8 +136,8 @@ RegionObject allocate(ContextObject& self, const py::object& type, std::uint64_t
   Options options(given, "allocate");
   const MemoryOptions wanted = memory_options(options);
   options.done();
-  Region region = value_without_gil(
-      [&] { return context.allocate_region(of, nbytes, rights, wanted); });
+  Region region =
+      value_without_gil([&] { return context.allocate_region(of, nbytes, rights, wanted); });
   return {std::make_shared<RegionHold>(context, py::none(), std::move(region)), 0};
 }
 
@@ -175,15 +175,13 @@ Missing hardware is no error: `memory` says what is missing. Raises InvalidArgum
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): a table
 void bind_context(py::module_& module) {
   py::class_<ContextObject>(module, "Context", kContext)
       .def(py::init(&create))
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](ContextObject& self, const py::args&) { self.close(); })
-      .def("__aenter__",
-           [](const py::object& self) {
-             return in_aio("immediately", self);
-           })
+      .def("__aenter__", [](const py::object& self) { return in_aio("immediately", self); })
       .def("__aexit__",
            [](const py::object& self, const py::args&) {
              self.cast<ContextObject&>().close();
@@ -196,19 +194,21 @@ void bind_context(py::module_& module) {
       .def_property_readonly(
           "memory", [](const ContextObject& self) { return self.open().memory(); },
           "A MemoryProbe for each type of memory: its devices, or why there is none.")
-      .def("nics", [](const ContextObject& self) { return value(self.open().nics()); },
-           "Every RDMA device of this machine, as it is now: a list of NicDevice. Raises NotFound "
-           "where there is none.")
+      .def(
+          "nics", [](const ContextObject& self) { return value(self.open().nics()); },
+          "Every RDMA device of this machine, as it is now: a list of NicDevice. Raises NotFound "
+          "where there is none.")
       .def("nics_near", &nics_near, py::arg("pci_address"),
            "The names of the NICs that can carry the memory of a device, the nearest first.")
-      .def("find",
-           [](const ContextObject& self, std::uint64_t address, std::uint64_t length,
-              const std::string& device) {
-             return value(self.open().find(address, length, device));
-           },
-           py::arg("address"), py::arg("length") = 1, py::arg("device") = "",
-           "To which device an address belongs: an AddressInfo. Raises InvalidArgument where "
-           "several devices have it and none is named.")
+      .def(
+          "find",
+          [](const ContextObject& self, std::uint64_t address, std::uint64_t length,
+             const std::string& device) {
+            return value(self.open().find(address, length, device));
+          },
+          py::arg("address"), py::arg("length") = 1, py::arg("device") = "",
+          "To which device an address belongs: an AddressInfo. Raises InvalidArgument where "
+          "several devices have it and none is named.")
       .def("register", &register_memory, py::arg("memory"), py::kw_only(),
            py::arg("access") = py::none(), py::arg("device") = "",
            R"(Registers memory with the NICs: a Region.
@@ -233,40 +233,45 @@ Raises NotFound (no such device), Busy, Exhausted, PermissionDenied, NotSupporte
       .def_property_readonly(
           "worker", [](ContextObject& self) { return self.worker(); },
           "Its own Worker, which connect(), listen() and invite() take.")
-      .def("create_worker",
-           [](ContextObject& self, const py::kwargs& given) {
-             Options options(given, "create_worker");
-             const WorkerOptions wanted = worker_options(options, self.options());
-             options.done();
-             return self.create_worker(wanted);
-           },
-           R"(Makes a further Worker. What is not given is as the context's own.
+      .def(
+          "create_worker",
+          [](ContextObject& self, const py::kwargs& given) {
+            Options options(given, "create_worker");
+            const WorkerOptions wanted = worker_options(options, self.options());
+            options.done();
+            return self.create_worker(wanted);
+          },
+          R"(Makes a further Worker. What is not given is as the context's own.
 
 max_transfers: at a time (4096). progress_thread: a thread of the library makes progress.
 eager_bytes, receive_pool_bytes, unexpected_bytes: for messages. times: Report.times.)")
-      .def("connect",
-           [](const py::object& self, const py::object& peer, const py::object& timeout,
-              const py::kwargs& options) {
-             return of_worker(self, "connect", peer, py::arg("timeout") = timeout, **options);
-           },
-           py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0, "Worker.connect().")
-      .def("aconnect",
-           [](const py::object& self, const py::object& peer, const py::object& timeout,
-              const py::kwargs& options) {
-             return of_worker(self, "aconnect", peer, py::arg("timeout") = timeout, **options);
-           },
-           py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0, "Worker.aconnect().")
-      .def("listen",
-           [](const py::object& self, const py::object& port, const py::object& address,
-              const py::kwargs& options) {
-             return of_worker(self, "listen", port, address, **options);
-           },
-           py::arg("port") = 0, py::arg("address") = "", "Worker.listen().")
-      .def("invite",
-           [](const py::object& self, const py::kwargs& options) {
-             return of_worker(self, "invite", **options);
-           },
-           "Worker.invite().")
+      .def(
+          "connect",
+          [](const py::object& self, const py::object& peer, const py::object& timeout,
+             const py::kwargs& options) {
+            return of_worker(self, "connect", peer, py::arg("timeout") = timeout, **options);
+          },
+          py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0, "Worker.connect().")
+      .def(
+          "aconnect",
+          [](const py::object& self, const py::object& peer, const py::object& timeout,
+             const py::kwargs& options) {
+            return of_worker(self, "aconnect", peer, py::arg("timeout") = timeout, **options);
+          },
+          py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0, "Worker.aconnect().")
+      .def(
+          "listen",
+          [](const py::object& self, const py::object& port, const py::object& address,
+             const py::kwargs& options) {
+            return of_worker(self, "listen", port, address, **options);
+          },
+          py::arg("port") = 0, py::arg("address") = "", "Worker.listen().")
+      .def(
+          "invite",
+          [](const py::object& self, const py::kwargs& options) {
+            return of_worker(self, "invite", **options);
+          },
+          "Worker.invite().")
       .def("attach", &attach_to, py::arg("address"), py::kw_only(), py::arg("timeout") = 5.0,
            "Memory that another process of this node published: AttachedMemory, for register(). "
            "Raises NotFound (withdrawn), PeerFailed, PermissionDenied, TimedOut.")

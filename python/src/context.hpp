@@ -23,10 +23,12 @@ class ContextObject {
   [[nodiscard]] const SharedWorker& worker();
 
   [[nodiscard]] SharedWorker create_worker(const WorkerOptions& options);
+
   [[nodiscard]] const WorkerOptions& options() const noexcept { return options_; }
 
   /// Closes its workers.
-  void close() noexcept;
+  void close();
+
   [[nodiscard]] bool is_closed() const noexcept { return closed_; }
 
  private:

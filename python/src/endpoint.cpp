@@ -104,9 +104,9 @@ NewTransfer move_blocks(EndpointObject& self, const BlockTableObject& local,
   const BlockNumbers& here_numbers = pairs.columns[0];
   const BlockNumbers& there_numbers = pairs.columns[1];
   Endpoint& endpoint = self.start();
-  Transfer transfer = value(
-      putting ? endpoint.put_blocks(here, here_numbers, there, there_numbers, *putting)
-              : endpoint.get_blocks(here, here_numbers, there, there_numbers));
+  Transfer transfer =
+      value(putting ? endpoint.put_blocks(here, here_numbers, there, there_numbers, *putting)
+                    : endpoint.get_blocks(here, here_numbers, there, there_numbers));
   return std::make_unique<TransferObject>(self.worker(), std::move(transfer), Keep(local.hold),
                                           Keep(remote.hold), pairs.keep);
 }
@@ -143,7 +143,8 @@ std::unique_ptr<PreparedObject> prepare(EndpointObject& self, const py::object& 
                                         const Putting& putting) {
   std::vector<TransferPart> all;
   auto keeps = std::make_shared<std::vector<Keep>>();
-  for (const py::handle one : py::iter(parts)) {
+  for (const py::handle one : items_of(parts, "parts", "pairs of slices are needed")) {
+    if (!py::isinstance<py::sequence>(one)) throw wrong_type(one, "parts", "a pair is needed");
     const auto pair = py::reinterpret_borrow<py::sequence>(one);
     if (py::len(pair) != 2) throw py::value_error("each part is a pair of slices, here and there");
     const SliceObject local = local_of(py::object(pair[0]));
@@ -165,8 +166,11 @@ struct List {
   std::optional<std::uint64_t> length;  // of all, where they have one
 
   [[nodiscard]] std::size_t size() const noexcept { return columns.columns[0].size; }
+
   [[nodiscard]] std::uint64_t here(std::size_t i) const noexcept { return columns.columns[0][i]; }
+
   [[nodiscard]] std::uint64_t there(std::size_t i) const noexcept { return columns.columns[1][i]; }
+
   [[nodiscard]] std::uint64_t length_of(std::size_t i) const noexcept {
     return columns.columns.size() > 2 ? columns.columns[2][i] : *length;
   }
@@ -210,8 +214,7 @@ NewTransfer move_areas(EndpointObject& self, const SharedRegion& local, const Sh
     here.push_back({local, list.here(i), *list.length});
     there.push_back({remote, list.there(i), *list.length});
   }
-  return move_blocks(self, block_table(here, *list.length),
-                     remote_block_table(there, *list.length),
+  return move_blocks(self, block_table(here, *list.length), remote_block_table(there, *list.length),
                      Columns{{*numbers, *numbers}, numbers}, putting);
 }
 
@@ -252,8 +255,7 @@ SliceObject message_of(EndpointObject& self, const py::object& message) {
   const HeldBuffer held(message, PyBUF_C_CONTIGUOUS);
   const std::span<const std::byte> bytes = held.bytes();
   SharedRegion memory = self.worker()->message_memory(bytes.size());
-  if (!bytes.empty())
-    std::memcpy(memory->region.host_bytes().data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(memory->region.host_bytes().data(), bytes.data(), bytes.size());
   return {std::move(memory), 0, bytes.size()};
 }
 
@@ -273,17 +275,16 @@ NewTransfer receive(EndpointObject& self, const py::object& into, const py::obje
                     std::uint64_t mask) {
   const SliceObject to = local_of(into);
   Endpoint& endpoint = self.start();
-  Transfer transfer = value(
-      tag.is_none() ? endpoint.receive(to.slice())
-                    : endpoint.receive(to.slice(), TagMatch{number_of(tag, "tag"), mask}));
+  Transfer transfer =
+      value(tag.is_none() ? endpoint.receive(to.slice())
+                          : endpoint.receive(to.slice(), TagMatch{number_of(tag, "tag"), mask}));
   return std::make_unique<TransferObject>(self.worker(), std::move(transfer), Keep(to.hold));
 }
 
 NewTransfer receive_immediate(EndpointObject& self, const py::object& written) {
   SliceObject slice;
   if (!written.is_none()) slice = local_of(written);
-  Transfer transfer =
-      value(self.start().receive_immediate(slice.hold ? slice.slice() : Slice{}));
+  Transfer transfer = value(self.start().receive_immediate(slice.hold ? slice.slice() : Slice{}));
   return std::make_unique<TransferObject>(self.worker(), std::move(transfer), Keep(slice.hold));
 }
 
@@ -302,7 +303,7 @@ std::optional<RemoteObject> remote_by_key(EndpointObject& self, const py::object
   RemoteRegion region = py::isinstance<RemoteKey>(what)
                             ? value(endpoint.remote(what.cast<const RemoteKey&>()))
                             : value(endpoint.remote(bytes_of(what, "a name or a key")));
-  return RemoteObject{std::make_shared<const RemoteRegion>(std::move(region))};
+  return RemoteObject{std::make_shared<const RemoteRegion>(region)};
 }
 
 std::unique_ptr<AskingObject> ask(EndpointObject& self, const py::object& name,
@@ -335,17 +336,19 @@ void wait_closed(EndpointObject& self, const Deadline& deadline) {
     worker->settle();
     worker->collect_messages();
     Worker shared = worker->open();
-    const bool happened = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
-      const auto waited = shared.wait(step);
-      if (waited || waited.error().code == Errc::timed_out) return waited.has_value();
-      return tl::make_unexpected(waited.error());
-    });
+    const bool happened = wait_in_steps(
+        deadline,
+        [&](const Wait& step) -> Result<bool> {
+          const auto waited = shared.wait(step);
+          if (waited || waited.error().code == Errc::timed_out) return waited.has_value();
+          return tl::make_unexpected(waited.error());
+        },
+        [&] { static_cast<void>(self.open()); });
     if (!happened && !is_over(self)) raise(out_of_time(self.open().peer()));
   }
 }
 
-std::unique_ptr<ConnectingObject> start_reconnect(EndpointObject& self,
-                                                  const py::object& timeout) {
+std::unique_ptr<ConnectingObject> start_reconnect(EndpointObject& self, const py::object& timeout) {
   PendingEndpoint pending = value(self.start().start_reconnect(deadline_of(timeout)));
   return std::make_unique<ConnectingObject>(self.worker(), std::move(pending));
 }
@@ -373,11 +376,11 @@ void leave(EndpointObject& self, const py::args& exception) {
 std::string show_endpoint(EndpointObject& self) {
   if (!self.is_open()) return "<hbmwire.Endpoint closed>";
   Endpoint& endpoint = self.open();
-  return "<hbmwire.Endpoint to " + endpoint.peer() + ", " +
-         std::string(word_of(endpoint.phase())) + ", " +
-         std::string(word_of(endpoint.placement())) + ">";
+  return "<hbmwire.Endpoint to " + endpoint.peer() + ", " + std::string(word_of(endpoint.phase())) +
+         ", " + std::string(word_of(endpoint.placement())) + ">";
 }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 void bind_operations(py::class_<EndpointObject>& endpoint) {
   const py::str arrived("arrived");
   const py::str sent("sent");
@@ -394,65 +397,70 @@ policy excludes, access that was not given), PeerFailed or Cancelled (the endpoi
       .def("get", &get, py::arg("local"), py::arg("remote"),
            "Reads the peer's memory into this end's, which has to be registered for writing: a "
            "Transfer. Raises as put().")
-      .def("put_blocks",
-           [](EndpointObject& self, const BlockTableObject& local,
-              const RemoteBlockTableObject& remote, const py::object& pairs,
-              const py::object& immediate, const py::object& level) {
-             return move_blocks(self, local, remote, pairs_of(pairs),
-                                put_options(immediate, level));
-           },
-           py::arg("local"), py::arg("remote"), py::arg("pairs"), py::kw_only(),
-           py::arg("immediate") = py::none(), py::arg("level") = arrived,
-           R"(Puts many blocks as one Transfer, in no order among them.
+      .def(
+          "put_blocks",
+          [](EndpointObject& self, const BlockTableObject& local,
+             const RemoteBlockTableObject& remote, const py::object& pairs,
+             const py::object& immediate, const py::object& level) {
+            return move_blocks(self, local, remote, pairs_of(pairs), put_options(immediate, level));
+          },
+          py::arg("local"), py::arg("remote"), py::arg("pairs"), py::kw_only(),
+          py::arg("immediate") = py::none(), py::arg("level") = arrived,
+          R"(Puts many blocks as one Transfer, in no order among them.
 
 pairs: an array of shape (N, 2), of integers of 32 or 64 bits: block here, block there. Or a tuple
 of two arrays of shape (N,), which are not copied and must stay as they are until it is over.
 Raises as put(), and InvalidArgument for numbers that the tables do not have.)")
-      .def("get_blocks",
-           [](EndpointObject& self, const BlockTableObject& local,
-              const RemoteBlockTableObject& remote, const py::object& pairs) {
-             return move_blocks(self, local, remote, pairs_of(pairs), std::nullopt);
-           },
-           py::arg("local"), py::arg("remote"), py::arg("pairs"),
-           "Gets many blocks as one Transfer. `pairs` as of put_blocks().")
-      .def("put_list",
-           [](EndpointObject& self, const RegionObject& local, const RemoteObject& remote,
-              const py::object& parts, const py::object& length, const py::object& immediate,
-              const py::object& level) {
-             return move_list(self, local, remote, list_of(parts, length),
-                              put_options(immediate, level));
-           },
-           py::arg("local"), py::arg("remote"), py::arg("parts"), py::kw_only(),
-           py::arg("length") = py::none(), py::arg("immediate") = py::none(),
-           py::arg("level") = arrived,
-           R"(Puts many parts of a region as one Transfer, in no order among them.
+      .def(
+          "get_blocks",
+          [](EndpointObject& self, const BlockTableObject& local,
+             const RemoteBlockTableObject& remote, const py::object& pairs) {
+            return move_blocks(self, local, remote, pairs_of(pairs), std::nullopt);
+          },
+          py::arg("local"), py::arg("remote"), py::arg("pairs"),
+          "Gets many blocks as one Transfer. `pairs` as of put_blocks().")
+      .def(
+          "put_list",
+          [](EndpointObject& self, const RegionObject& local, const RemoteObject& remote,
+             const py::object& parts, const py::object& length, const py::object& immediate,
+             const py::object& level) {
+            return move_list(self, local, remote, list_of(parts, length),
+                             put_options(immediate, level));
+          },
+          py::arg("local"), py::arg("remote"), py::arg("parts"), py::kw_only(),
+          py::arg("length") = py::none(), py::arg("immediate") = py::none(),
+          py::arg("level") = arrived,
+          R"(Puts many parts of a region as one Transfer, in no order among them.
 
 parts: an array of shape (N, 3), of integers of 32 or 64 bits: offset here, offset there, length,
 in bytes. With `length`, which is then the length of all, of shape (N, 2).
 Raises as put(). Parts of different lengths go by a NIC alone: else NotSupported.)")
-      .def("get_list",
-           [](EndpointObject& self, const RegionObject& local, const RemoteObject& remote,
-              const py::object& parts, const py::object& length) {
-             return move_list(self, local, remote, list_of(parts, length), std::nullopt);
-           },
-           py::arg("local"), py::arg("remote"), py::arg("parts"), py::kw_only(),
-           py::arg("length") = py::none(),
-           "Gets many parts of a region as one Transfer. `parts` and `length` as of put_list().")
-      .def("prepare_put",
-           [](EndpointObject& self, const py::object& parts, const py::object& immediate,
-              const py::object& level) {
-             return prepare(self, parts, put_options(immediate, level));
-           },
-           py::arg("parts"), py::kw_only(), py::arg("immediate") = py::none(),
-           py::arg("level") = arrived,
-           "Prepares many puts, as pairs (local, remote) of slices, which PreparedTransfer.start() "
-           "starts as one Transfer, again and again. Raises NotSupported where a NIC does not reach "
-           "the memory of both ends.")
-      .def("prepare_get",
-           [](EndpointObject& self, const py::object& parts) {
-             return prepare(self, parts, std::nullopt);
-           },
-           py::arg("parts"), "As prepare_put(), for gets.")
+      .def(
+          "get_list",
+          [](EndpointObject& self, const RegionObject& local, const RemoteObject& remote,
+             const py::object& parts, const py::object& length) {
+            return move_list(self, local, remote, list_of(parts, length), std::nullopt);
+          },
+          py::arg("local"), py::arg("remote"), py::arg("parts"), py::kw_only(),
+          py::arg("length") = py::none(),
+          "Gets many parts of a region as one Transfer. `parts` and `length` as of put_list().")
+      .def(
+          "prepare_put",
+          [](EndpointObject& self, const py::object& parts, const py::object& immediate,
+             const py::object& level) {
+            return prepare(self, parts, put_options(immediate, level));
+          },
+          py::arg("parts"), py::kw_only(), py::arg("immediate") = py::none(),
+          py::arg("level") = arrived,
+          "Prepares many puts, as pairs (local, remote) of slices, which PreparedTransfer.start() "
+          "starts as one Transfer, again and again. Raises NotSupported where a NIC does not reach "
+          "the memory of both ends.")
+      .def(
+          "prepare_get",
+          [](EndpointObject& self, const py::object& parts) {
+            return prepare(self, parts, std::nullopt);
+          },
+          py::arg("parts"), "As prepare_put(), for gets.")
       .def("send", &send, py::arg("message"), py::kw_only(), py::arg("tag") = py::none(),
            py::arg("level") = sent,
            R"(Sends a message: a Transfer.
@@ -460,53 +468,55 @@ Raises as put(). Parts of different lengths go by a NIC alone: else NotSupported
 message: a Slice or a Region; or bytes, which are copied, so that they may change at once.
 tag: a number of 64 bits; without one the message goes to the first receive without a tag.
 level: 'sent', or 'arrived', when a receive of the peer's has taken it.)")
-      .def("receive", &receive, py::arg("into"), py::kw_only(), py::arg("tag") = py::none(),
-           py::arg("mask") = ~std::uint64_t{0},
-           "Receives a message into a Slice or a Region: a Transfer, whose `bytes` are the "
-           "message's and whose `value` is its tag. tag, mask: the tag and which of its bits count; "
-           "mask=0 takes any tag; without a tag a message without one.")
-      .def("receive_immediate", &receive_immediate, py::arg("written") = py::none(),
-           "The next immediate of a put: a Transfer with it as `value`. written: device memory that "
-           "the peer put into, which is visible to the device when this is over.")
-      .def("fetch_add",
-           [](EndpointObject& self, const py::object& at, std::uint64_t add) {
-             return atomic(self, at, [&](Endpoint& by, const RemoteSlice& slice) {
-               return by.fetch_add(slice, add);
-             });
-           },
-           py::arg("at"), py::arg("add"),
-           "Adds to 64 bits of the peer's memory, at a multiple of 8: a Transfer with what was "
-           "there before as `value`.")
-      .def("compare_swap",
-           [](EndpointObject& self, const py::object& at, std::uint64_t expected,
-              std::uint64_t desired) {
-             return atomic(self, at, [&](Endpoint& by, const RemoteSlice& slice) {
-               return by.compare_swap(slice, expected, desired);
-             });
-           },
-           py::arg("at"), py::arg("expected"), py::arg("desired"),
-           "Writes `desired` to 64 bits of the peer's memory if they are `expected`: a Transfer "
-           "with what was there before as `value`.")
-      .def("flush",
-           [](EndpointObject& self) {
-             return std::make_unique<TransferObject>(self.worker(), value(self.start().flush()));
-           },
-           "A Transfer that is over when all that was started before it has arrived at the peer.")
-      .def("fence", [](EndpointObject& self) { value(self.start().fence()); },
-           "What is started after it begins only when gets and atomics before it are over.");
+      .def(
+          "receive", &receive, py::arg("into"), py::kw_only(), py::arg("tag") = py::none(),
+          py::arg("mask") = ~std::uint64_t{0},
+          "Receives a message into a Slice or a Region: a Transfer, whose `bytes` are the "
+          "message's and whose `value` is its tag. tag, mask: the tag and which of its bits count; "
+          "mask=0 takes any tag; without a tag a message without one.")
+      .def(
+          "receive_immediate", &receive_immediate, py::arg("written") = py::none(),
+          "The next immediate of a put: a Transfer with it as `value`. written: device memory that "
+          "the peer put into, which is visible to the device when this is over.")
+      .def(
+          "fetch_add",
+          [](EndpointObject& self, const py::object& at, std::uint64_t add) {
+            return atomic(self, at, [&](Endpoint& by, const RemoteSlice& slice) {
+              return by.fetch_add(slice, add);
+            });
+          },
+          py::arg("at"), py::arg("add"),
+          "Adds to 64 bits of the peer's memory, at a multiple of 8: a Transfer with what was "
+          "there before as `value`.")
+      .def(
+          "compare_swap",
+          [](EndpointObject& self, const py::object& at, std::uint64_t expected,
+             std::uint64_t desired) {
+            return atomic(self, at, [&](Endpoint& by, const RemoteSlice& slice) {
+              return by.compare_swap(slice, expected, desired);
+            });
+          },
+          py::arg("at"), py::arg("expected"), py::arg("desired"),
+          "Writes `desired` to 64 bits of the peer's memory if they are `expected`: a Transfer "
+          "with what was there before as `value`.")
+      .def(
+          "flush",
+          [](EndpointObject& self) {
+            return std::make_unique<TransferObject>(self.worker(), value(self.start().flush()));
+          },
+          "A Transfer that is over when all that was started before it has arrived at the peer.")
+      .def(
+          "fence", [](EndpointObject& self) { value(self.start().fence()); },
+          "What is started after it begins only when gets and atomics before it are over.");
 }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 void bind_life(py::class_<EndpointObject>& endpoint) {
   endpoint.def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", &leave)
-      .def("__aenter__",
-           [](const py::object& self) {
-             return in_aio("immediately", self);
-           })
-      .def("__aexit__",
-           [](const py::object& self, const py::args& exception) {
-             return in_aio("leave", self, *exception);
-           })
+      .def("__aenter__", [](const py::object& self) { return in_aio("immediately", self); })
+      .def("__aexit__", [](const py::object& self,
+                           const py::args& exception) { return in_aio("leave", self, *exception); })
       .def("__repr__", &show_endpoint)
       .def_property_readonly(
           "id", [](EndpointObject& self) { return self.open().id(); },
@@ -538,48 +548,53 @@ void bind_life(py::class_<EndpointObject>& endpoint) {
       .def_property_readonly(
           "closed", [](EndpointObject& self) { return !self.is_open(); },
           "Whether it was let go, by its end as a context manager or with its worker.")
-      .def("remote", &remote, py::arg("what"), py::kw_only(), py::arg("timeout") = 30.0,
-           "Memory of the peer. A name (str): what its listener advertises, which asks the peer; it "
-           "must make progress. Bytes of a MemoryKey, or a RemoteKey: at once. Raises NotFound, "
-           "TimedOut, ProtocolError (not a key), PermissionDenied, PeerFailed (of another process).")
-      .def("aremote",
-           [](const py::object& self, const py::object& what, const py::object& timeout) {
-             return in_aio("remote", self, what, timeout);
-           },
-           py::arg("what"), py::kw_only(), py::arg("timeout") = 30.0, "remote() for asyncio.")
-      .def("wait_closed",
-           [](EndpointObject& self, const py::object& timeout) {
-             wait_closed(self, deadline_of(timeout));
-           },
-           py::arg("timeout") = py::none(),
-           "Waits until the peer has said goodbye, for an end that only answers. Raises why the "
-           "endpoint failed; TimedOut, and it goes on.")
-      .def("await_closed",
-           [](const py::object& self, const py::object& timeout) {
-             return in_aio("wait_closed", self, timeout);
-           },
-           py::arg("timeout") = py::none(), "wait_closed() for asyncio.")
-      .def("close",
-           [](EndpointObject& self, const py::object& timeout) {
-             self.close(deadline_of(timeout));
-           },
-           py::arg("timeout") = 10.0,
-           "Waits for what is under way, says goodbye and waits for the peer's goodbye. It is "
-           "closed whatever happens. Raises TimedOut or PeerFailed if no goodbye came in time.")
-      .def("aclose",
-           [](const py::object& self, const py::object& timeout) {
-             return in_aio("close", self, timeout);
-           },
-           py::arg("timeout") = 10.0, "close() for asyncio.")
+      .def(
+          "remote", &remote, py::arg("what"), py::kw_only(), py::arg("timeout") = 30.0,
+          "Memory of the peer. A name (str): what its listener advertises, which asks the peer; it "
+          "must make progress. Bytes of a MemoryKey, or a RemoteKey: at once. Raises NotFound, "
+          "TimedOut, ProtocolError (not a key), PermissionDenied, PeerFailed (of another process).")
+      .def(
+          "aremote",
+          [](const py::object& self, const py::object& what, const py::object& timeout) {
+            return in_aio("remote", self, what, timeout);
+          },
+          py::arg("what"), py::kw_only(), py::arg("timeout") = 30.0, "remote() for asyncio.")
+      .def(
+          "wait_closed",
+          [](EndpointObject& self, const py::object& timeout) {
+            wait_closed(self, deadline_of(timeout));
+          },
+          py::arg("timeout") = py::none(),
+          "Waits until the peer has said goodbye, for an end that only answers. Raises why the "
+          "endpoint failed; TimedOut, and it goes on.")
+      .def(
+          "await_closed",
+          [](const py::object& self, const py::object& timeout) {
+            return in_aio("wait_closed", self, timeout);
+          },
+          py::arg("timeout") = py::none(), "wait_closed() for asyncio.")
+      .def(
+          "close",
+          [](EndpointObject& self, const py::object& timeout) { self.close(deadline_of(timeout)); },
+          py::arg("timeout") = 10.0,
+          "Waits for what is under way, says goodbye and waits for the peer's goodbye. It is "
+          "closed whatever happens. Raises TimedOut or PeerFailed if no goodbye came in time.")
+      .def(
+          "aclose",
+          [](const py::object& self, const py::object& timeout) {
+            return in_aio("close", self, timeout);
+          },
+          py::arg("timeout") = 10.0, "close() for asyncio.")
       .def("reconnect", &reconnect, py::arg("timeout") = 30.0,
            "Connects anew to the same peer. Nothing of the old connection is repeated, and its "
            "RemoteRegions have ended. Raises NotSupported (this end was accepted), Busy (it has "
            "neither failed nor closed), and as Context.connect().")
-      .def("areconnect",
-           [](const py::object& self, const py::object& timeout) {
-             return in_aio("reconnect", self, timeout);
-           },
-           py::arg("timeout") = 30.0, "reconnect() for asyncio.")
+      .def(
+          "areconnect",
+          [](const py::object& self, const py::object& timeout) {
+            return in_aio("reconnect", self, timeout);
+          },
+          py::arg("timeout") = 30.0, "reconnect() for asyncio.")
       .def("_remote_by_key", &remote_by_key)
       .def("_ask", &ask)
       .def("_start_close",
@@ -588,8 +603,7 @@ void bind_life(py::class_<EndpointObject>& endpoint) {
                  self.worker(), value(self.start().start_close(deadline_of(timeout))));
            })
       .def("_start_reconnect", &start_reconnect)
-      .def("_replace",
-           [](EndpointObject& self, ConnectingObject& by) { self.replace(by.take()); })
+      .def("_replace", [](EndpointObject& self, ConnectingObject& by) { self.replace(by.take()); })
       .def("_is_over", &is_over)
       .def("_let_go", [](EndpointObject& self) { self.end(); });
 }

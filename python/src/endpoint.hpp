@@ -35,6 +35,7 @@ class EndpointObject : public Part {
 
   /// Raises InvalidArgument if its worker was closed.
   [[nodiscard]] Endpoint& open();
+
   [[nodiscard]] bool is_open() const noexcept { return endpoint_.has_value(); }
 
   /// For an operation: open(), and transfers that are over let their memory go.
@@ -56,9 +57,14 @@ using NewEndpoint = std::unique_ptr<EndpointObject>;
 class ConnectingObject : public Waitable, public Part {
  public:
   ConnectingObject(SharedWorker worker, PendingEndpoint pending)
-      : Waitable(worker), Part(std::move(worker)), pending_(std::move(pending)) {}
+      : Waitable(worker),
+        Part(std::move(worker)),
+        pending_(std::make_shared<PendingEndpoint>(std::move(pending))) {}
 
   [[nodiscard]] Transfer& transfer() override;
+
+  [[nodiscard]] Keep keep() override { return pending_; }
+
   void end() noexcept override { pending_.reset(); }
 
   /// The endpoint, once it is over.
@@ -67,23 +73,29 @@ class ConnectingObject : public Waitable, public Part {
   using Waitable::worker;
 
  private:
-  std::optional<PendingEndpoint> pending_;
+  std::shared_ptr<PendingEndpoint> pending_;
 };
 
 /// A question for the peer's memory: hbmwire._core._Asking.
 class AskingObject : public Waitable, public Part {
  public:
   AskingObject(SharedWorker worker, PendingRegion pending)
-      : Waitable(worker), Part(std::move(worker)), pending_(std::move(pending)) {}
+      : Waitable(worker),
+        Part(std::move(worker)),
+        pending_(std::make_shared<PendingRegion>(std::move(pending))) {}
 
   [[nodiscard]] Transfer& transfer() override;
+
+  [[nodiscard]] Keep keep() override { return pending_; }
+
   void end() noexcept override { pending_.reset(); }
+
   [[nodiscard]] RemoteObject take();
 
   using Waitable::worker;
 
  private:
-  std::optional<PendingRegion> pending_;
+  std::shared_ptr<PendingRegion> pending_;
 };
 
 }  // namespace hbmwire::python

@@ -7,6 +7,8 @@
 
 #include "hbmwire/error.hpp"
 
+#include "without_gil.hpp"
+
 /// Errors of the library as exceptions of hbmwire.errors.
 namespace hbmwire::python {
 
@@ -36,7 +38,7 @@ inline void value(const Result<void>& result) {
 template <class Call>
 auto value_without_gil(const Call& call) {
   auto result = [&] {
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     return call();
   }();
   return value(std::move(result));

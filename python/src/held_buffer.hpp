@@ -23,6 +23,7 @@ class HeldBuffer {
   HeldBuffer(const HeldBuffer&) = delete;
   HeldBuffer& operator=(const HeldBuffer&) = delete;
   HeldBuffer& operator=(HeldBuffer&&) = delete;
+
   ~HeldBuffer() { PyBuffer_Release(&view_); }
 
   [[nodiscard]] const Py_buffer& view() const noexcept { return view_; }

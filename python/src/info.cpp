@@ -34,10 +34,9 @@ std::string why(const std::optional<Error>& error) { return error ? describe(*er
 
 void bind_devices(py::module_& module) {
   py::class_<DeviceInfo>(module, "Device", "The device that memory belongs to.")
-      .def("__repr__",
-           [](const DeviceInfo& self) { return "<hbmwire.Device " + self.name + ">"; })
+      .def("__repr__", [](const DeviceInfo& self) { return "<hbmwire.Device " + self.name + ">"; })
       .def_property_readonly("type", [](const DeviceInfo& self) { return word_of(self.type); })
-      .def_readonly("name", &DeviceInfo::name, "\"host\", or as \"gaudi2 0000:33:00.0\".")
+      .def_readonly("name", &DeviceInfo::name, R"("host", or as "gaudi2 0000:33:00.0".)")
       .def_readonly("pci_address", &DeviceInfo::pci_address, "Empty for the host.")
       .def_readonly("driven_by", &DeviceInfo::driven_by, "The vendor's library that drives it.")
       .def_readonly("nbytes", &DeviceInfo::size_bytes, "All of its memory; 0: unknown.")
@@ -58,6 +57,11 @@ void bind_devices(py::module_& module) {
           "missing", [](const MemoryProbe& self) { return why(self.missing); },
           "Why there is no device that could be used; empty where there is one.");
   py::class_<AddressInfo>(module, "AddressInfo", "The facts that are known of an address.")
+      .def("__repr__",
+           [](const AddressInfo& self) {
+             return "<hbmwire.AddressInfo " + self.device->name + ", " +
+                    std::string(word_of(self.path)) + ">";
+           })
       .def_property_readonly("device", [](const AddressInfo& self) { return *self.device; })
       .def_readonly("base_address", &AddressInfo::base_address,
                     "The first address of the allocation that it is in.")
@@ -75,12 +79,12 @@ void bind_nics(py::module_& module) {
            })
       .def_property_readonly(
           "port", [](const NicPort& self) { return self.info.port; }, "Its number.")
-      .def_readonly("state", &NicPort::state, "\"active\", \"down\", ...")
+      .def_readonly("state", &NicPort::state, R"("active", "down", ...)")
       .def_property_readonly(
           "gid", [](const NicPort& self) { return self.info.gid; }, "The GID that is used.")
       .def_property_readonly(
           "gid_type", [](const NicPort& self) { return self.info.gid_type; },
-          "\"RoCE v2\", \"IB\", ...")
+          R"("RoCE v2", "IB", ...)")
       .def_property_readonly(
           "mtu_bytes", [](const NicPort& self) { return self.info.mtu_bytes; }, "The active MTU.")
       .def_readonly("bits_per_second", &NicPort::rate_bits_per_second, "Of the link; 0: unknown.")
@@ -90,7 +94,7 @@ void bind_nics(py::module_& module) {
   py::class_<NicDevice>(module, "NicDevice", "An RDMA device of this machine, as it is now.")
       .def("__repr__",
            [](const NicDevice& self) { return "<hbmwire.NicDevice " + self.name + ">"; })
-      .def_readonly("name", &NicDevice::name, "As \"mlx5_0\".")
+      .def_readonly("name", &NicDevice::name, R"(As "mlx5_0".)")
       .def_readonly("pci_address", &NicDevice::pci_address, "Empty where sysfs does not tell.")
       .def_readonly("firmware", &NicDevice::firmware, "Its version.")
       .def_readonly("numa_node", &NicDevice::numa_node, "-1: unknown.")
@@ -114,13 +118,13 @@ void bind_info(py::module_& module) {
            [](const SettingInfo& self) {
              return "<hbmwire.Setting " + std::string(self.name) + "=" + self.value + ">";
            })
-      .def_readonly("name", &SettingInfo::name, "As \"HBMWIRE_GAUDI_DMABUF\".")
-      .def_readonly("choices", &SettingInfo::choices, "As \"yes|no|try\".")
+      .def_readonly("name", &SettingInfo::name, R"(As "HBMWIRE_GAUDI_DMABUF".)")
+      .def_readonly("choices", &SettingInfo::choices, R"(As "yes|no|try".)")
       .def_readonly("help", &SettingInfo::help, "A sentence.")
       .def_readonly("default", &SettingInfo::default_value, "Where nothing sets it.")
       .def_readonly("value", &SettingInfo::value, "As it was written.")
       .def_readonly("source", &SettingInfo::source,
-                    "\"default\", \"environment\", or \"PATH:LINE\" of the settings file.");
+                    R"("default", "environment", or "PATH:LINE" of the settings file.)");
   module.def("settings", &describe_settings,
              "Each setting (HBMWIRE_*), where its value comes from, and what it is for.");
   module.def(

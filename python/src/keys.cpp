@@ -51,6 +51,12 @@ std::string hex(std::span<const std::uint8_t> bytes) {
 
 void bind_key_info(py::module_& module) {
   py::class_<MemoryKeyInfo>(module, "KeyInfo", "The contents of a key.")
+      .def("__repr__",
+           [](const MemoryKeyInfo& self) {
+             return "<hbmwire.KeyInfo " + std::string(word_of(self.type)) + " " +
+                    std::to_string(self.length_bytes) + " bytes, " +
+                    std::string(word_of(self.path)) + ">";
+           })
       .def_property_readonly("type", [](const MemoryKeyInfo& self) { return word_of(self.type); })
       .def_readonly("address", &MemoryKeyInfo::address, "Of its first byte, at the exporter.")
       .def_readonly("nbytes", &MemoryKeyInfo::length_bytes, "The length in bytes.")
@@ -72,7 +78,8 @@ void bind_key_info(py::module_& module) {
           "nics",
           [](const MemoryKeyInfo& self) {
             std::vector<std::pair<std::string, std::uint32_t>> all;
-            for (const MemoryKeyNic& nic : self.nics) all.emplace_back(hex(nic.gid), nic.remote_key);
+            for (const MemoryKeyNic& nic : self.nics)
+              all.emplace_back(hex(nic.gid), nic.remote_key);
             return all;
           },
           "For each NIC the GID in hexadecimal and the rkey.");
@@ -85,7 +92,8 @@ void bind_keys(py::module_& module) {
   py::class_<KeyObject>(module, "MemoryKey",
                         R"(A key to a Region, of Region.pack_key(): bytes(key) go to the peer.
 
-While it lives, whoever has its bytes may do what it allows; everyone who reads them has the key.)")
+While it lives, whoever has its bytes may do what it allows; everyone who reads them has the key.
+Keep this object as long as the peer uses the key: bytes(region.pack_key(...)) alone drops it.)")
       .def("__bytes__", [](KeyObject& self) { return to_bytes(self.open().bytes()); })
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](KeyObject& self, const py::args&) { self.key.reset(); })
@@ -103,26 +111,28 @@ While it lives, whoever has its bytes may do what it allows; everyone who reads 
       .def_property_readonly(
           "valid", [](KeyObject& self) { return self.key && self.key->valid(); },
           "False when it was revoked or closed, or has expired.")
-      .def("revoke",
-           [](KeyObject& self) {
-             MemoryKey& key = self.open();
-             value_without_gil([&] { return key.revoke(); });
-           },
-           "Takes it back: when this returns, no NIC accepts it. Raises NotSupported unless it is "
-           "revocable.")
-      .def("close", [](KeyObject& self) { self.key.reset(); },
-           "Lets the key go, and revokes it if it is revocable.");
-  py::class_<RemoteKey>(module, "RemoteKey",
-                        "A key of a peer, for Endpoint.remote(). RemoteKey(data) reads the bytes of "
-                        "a MemoryKey, which may come from anywhere; raises ProtocolError.")
+      .def(
+          "revoke",
+          [](KeyObject& self) {
+            MemoryKey& key = self.open();
+            value_without_gil([&] { return key.revoke(); });
+          },
+          "Takes it back: when this returns, no NIC accepts it. Raises NotSupported unless it is "
+          "revocable.")
+      .def(
+          "close", [](KeyObject& self) { self.key.reset(); },
+          "Lets the key go, and revokes it if it is revocable.");
+  py::class_<RemoteKey>(
+      module, "RemoteKey",
+      "A key of a peer, for Endpoint.remote(). RemoteKey(data) reads the bytes of "
+      "a MemoryKey, which may come from anywhere; raises ProtocolError.")
       .def(py::init([](const py::object& key) {
              return value(RemoteKey::unpack(bytes_of(key, "key")));
            }),
            py::arg("key"))
       .def("__repr__",
            [](const RemoteKey& self) {
-             return "<hbmwire.RemoteKey to " + std::to_string(self.info().length_bytes) +
-                    " bytes>";
+             return "<hbmwire.RemoteKey to " + std::to_string(self.info().length_bytes) + " bytes>";
            })
       .def_property_readonly(
           "info", [](const RemoteKey& self) { return self.info(); }, "Its contents: a KeyInfo.");

@@ -23,6 +23,7 @@ struct KeyObject {
   KeyObject(const KeyObject&) = delete;
   KeyObject& operator=(const KeyObject&) = delete;
   KeyObject& operator=(KeyObject&&) = delete;
+
   ~KeyObject() { key.reset(); }
 
   /// Raises InvalidArgument if it is closed.

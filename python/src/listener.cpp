@@ -52,12 +52,15 @@ class ListenerObject : public Part {
     if (auto endpoint = try_accept()) return endpoint;
     Listener shared = open();
     std::optional<Endpoint> accepted;
-    const bool over = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
-      auto endpoint = shared.accept(step);
-      if (endpoint) accepted.emplace(std::move(*endpoint));
-      if (endpoint || endpoint.error().code == Errc::timed_out) return endpoint.has_value();
-      return tl::make_unexpected(endpoint.error());
-    });
+    const bool over = wait_in_steps(
+        deadline,
+        [&](const Wait& step) -> Result<bool> {
+          auto endpoint = shared.accept(step);
+          if (endpoint) accepted.emplace(std::move(*endpoint));
+          if (endpoint || endpoint.error().code == Errc::timed_out) return endpoint.has_value();
+          return tl::make_unexpected(endpoint.error());
+        },
+        [&] { static_cast<void>(open()); });
     worker()->settle_some();
     if (!over) raise(make_error(Errc::timed_out, Stage::connect, "no peer connected in time"));
     return taken(std::move(*accepted));
@@ -97,6 +100,8 @@ class InvitationObject : public Part {
     return *invitation_;
   }
 
+  [[nodiscard]] bool is_open() const noexcept { return invitation_.has_value(); }
+
   void start(const py::object& theirs) { value(open().start(bytes_of(theirs, "theirs"))); }
 
   NewEndpoint poll() {
@@ -112,11 +117,14 @@ class InvitationObject : public Part {
       worker()->settle();
       worker()->collect_messages();
       Worker shared = worker()->open();
-      const bool happened = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
-        const auto waited = shared.wait(step);
-        if (waited || waited.error().code == Errc::timed_out) return waited.has_value();
-        return tl::make_unexpected(waited.error());
-      });
+      const bool happened = wait_in_steps(
+          deadline,
+          [&](const Wait& step) -> Result<bool> {
+            const auto waited = shared.wait(step);
+            if (waited || waited.error().code == Errc::timed_out) return waited.has_value();
+            return tl::make_unexpected(waited.error());
+          },
+          [&] { static_cast<void>(open()); });
       if (!happened)
         raise(make_error(Errc::timed_out, Stage::connect, "the peer did not begin in time"));
     }
@@ -128,8 +136,7 @@ class InvitationObject : public Part {
 
 // --- what a worker, or a context by its own, begins
 
-std::unique_ptr<ConnectingObject> start_connect(const SharedWorker& worker,
-                                                const std::string& peer,
+std::unique_ptr<ConnectingObject> start_connect(const SharedWorker& worker, const std::string& peer,
                                                 const py::object& timeout,
                                                 const py::kwargs& given) {
   Options options(given, "connect");
@@ -211,6 +218,7 @@ void bind_connecting(py::class_<WorkerObject, SharedWorker>& worker) {
       .def("_start_connect", &start_connect);
 }
 
+// NOLINTNEXTLINE(readability-function-size): a table
 void bind_listener(py::module_& module) {
   py::class_<ListenerObject>(module, "Listener",
                              "Where peers connect. Their handshakes go on while its worker makes "
@@ -218,8 +226,7 @@ void bind_listener(py::module_& module) {
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](ListenerObject& self, const py::args&) { self.end(); })
       .def("__aiter__", [](const py::object& self) { return self; })
-      .def("__anext__",
-           [](const py::object& self) { return in_aio("accept", self, py::none()); })
+      .def("__anext__", [](const py::object& self) { return in_aio("accept", self, py::none()); })
       .def("__repr__",
            [](ListenerObject& self) {
              if (!self.is_open()) return std::string("<hbmwire.Listener closed>");
@@ -236,19 +243,21 @@ void bind_listener(py::module_& module) {
       .def_property_readonly(
           "closed", [](ListenerObject& self) { return !self.is_open(); },
           "Whether close() was called.")
-      .def("accept",
-           [](ListenerObject& self, const py::object& timeout) {
-             return self.accept(deadline_of(timeout));
-           },
-           py::arg("timeout") = py::none(),
-           "The next peer's Endpoint. Raises TimedOut after `timeout` seconds; None: never.")
+      .def(
+          "accept",
+          [](ListenerObject& self, const py::object& timeout) {
+            return self.accept(deadline_of(timeout));
+          },
+          py::arg("timeout") = py::none(),
+          "The next peer's Endpoint. Raises TimedOut after `timeout` seconds; None: never.")
       .def("try_accept", &ListenerObject::try_accept,
            "The next peer's Endpoint if there is one, else None. Never waits.")
-      .def("aaccept",
-           [](const py::object& self, const py::object& timeout) {
-             return in_aio("accept", self, timeout);
-           },
-           py::arg("timeout") = py::none(), "accept() for asyncio; `async for` takes one by one.")
+      .def(
+          "aaccept",
+          [](const py::object& self, const py::object& timeout) {
+            return in_aio("accept", self, timeout);
+          },
+          py::arg("timeout") = py::none(), "accept() for asyncio; `async for` takes one by one.")
       .def("advertise", &ListenerObject::advertise, py::arg("name"), py::arg("region"),
            "Lets peers ask for this memory by name (Endpoint.remote()). Options as of "
            "Region.pack_key(). Raises Busy (the name is taken).")
@@ -259,20 +268,26 @@ void bind_listener(py::module_& module) {
                                "A connection without a listener: bytes(invitation) go to the peer, "
                                "and connect() takes the peer's.")
       .def("__bytes__", [](InvitationObject& self) { return to_bytes(self.open().bytes()); })
+      .def("__repr__",
+           [](InvitationObject& self) {
+             return self.is_open() ? "<hbmwire.Invitation>" : "<hbmwire.Invitation closed>";
+           })
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](InvitationObject& self, const py::args&) { self.end(); })
-      .def("connect",
-           [](InvitationObject& self, const py::object& theirs, const py::object& timeout) {
-             return self.connect(theirs, deadline_of(timeout));
-           },
-           py::arg("theirs"), py::arg("timeout") = 30.0,
-           "Begins with the peer's bytes, and gives the Endpoint when the peer has begun, too. "
-           "Raises TimedOut, ProtocolError, PermissionDenied, InvalidArgument.")
-      .def("aconnect",
-           [](const py::object& self, const py::object& theirs, const py::object& timeout) {
-             return in_aio("accept_invitation", self, theirs, timeout);
-           },
-           py::arg("theirs"), py::arg("timeout") = 30.0, "connect() for asyncio.")
+      .def(
+          "connect",
+          [](InvitationObject& self, const py::object& theirs, const py::object& timeout) {
+            return self.connect(theirs, deadline_of(timeout));
+          },
+          py::arg("theirs"), py::arg("timeout") = 30.0,
+          "Begins with the peer's bytes, and gives the Endpoint when the peer has begun, too. "
+          "Raises TimedOut, ProtocolError, PermissionDenied, InvalidArgument.")
+      .def(
+          "aconnect",
+          [](const py::object& self, const py::object& theirs, const py::object& timeout) {
+            return in_aio("accept_invitation", self, theirs, timeout);
+          },
+          py::arg("theirs"), py::arg("timeout") = 30.0, "connect() for asyncio.")
       .def("close", &InvitationObject::end, "The peer can't connect by it any more.")
       .def_property_readonly(
           "worker", [](InvitationObject& self) { return self.worker(); }, "Its Worker.")

@@ -101,8 +101,7 @@ std::pair<int, int> dlpack_device(const RegionHold& hold) {
     case MemoryType::rocm:
       return {kRocm, device_index(hold)};
     default:
-      throw py::buffer_error("DLPack has no code for " +
-                             std::string(word_of(type_of(hold))) +
+      throw py::buffer_error("DLPack has no code for " + std::string(word_of(type_of(hold))) +
                              " memory; use Region.address, or read() and write()");
   }
 }
@@ -176,7 +175,7 @@ void close(RegionObject& object) {
 
 void write(const RegionObject& object, const py::object& data, std::uint64_t offset,
            const py::object& timeout) {
-  const SharedRegion hold = object.open();
+  const auto hold = SharedRegion(object.open());  // another thread may close the region
   const HeldBuffer from(data, PyBUF_C_CONTIGUOUS);
   const Deadline deadline = deadline_of(timeout);
   value_without_gil([&] { return hold->region.write(offset, from.bytes(), deadline); });
@@ -184,7 +183,7 @@ void write(const RegionObject& object, const py::object& data, std::uint64_t off
 
 void read_into(const RegionObject& object, const py::object& data, std::uint64_t offset,
                const py::object& timeout) {
-  const SharedRegion hold = object.open();
+  const auto hold = SharedRegion(object.open());  // another thread may close the region
   const HeldBuffer to(data, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
   const Deadline deadline = deadline_of(timeout);
   value_without_gil([&] { return hold->region.read(offset, to.writable_bytes(), deadline); });
@@ -192,7 +191,7 @@ void read_into(const RegionObject& object, const py::object& data, std::uint64_t
 
 py::bytes read(const RegionObject& object, std::uint64_t offset,
                std::optional<std::uint64_t> length, const py::object& timeout) {
-  const SharedRegion hold = object.open();
+  const auto hold = SharedRegion(object.open());  // another thread may close the region
   const std::uint64_t size = hold->region.size_bytes();
   if (offset > size || length.value_or(0) > size - offset)
     refuse("the range leaves the region", "read");
@@ -219,37 +218,27 @@ std::string show_region(const RegionObject& object) {
          std::string(word_of(region.path())) + ">";
 }
 
-void bind_region(py::module_& module) {
-  py::class_<RegionObject> region(module, "Region",
-                                  R"(Memory that the context's NICs may move.
+using RegionClass = py::class_<RegionObject>;
 
-Context.register() makes one of memory that is there, Context.allocate() with new memory.
-region[a:b] is the Slice of these bytes, for put(), get(), send() and receive(). The memory stays
-registered, and the object that owns it alive, as long as this, a transfer, a key or a listener
-uses it. Host memory is a buffer: memoryview(region), numpy.frombuffer(region).)");
-  region.def("__len__", [](const RegionObject& self) { return self.open()->region.size_bytes(); })
-      .def("__getitem__",
-           [](const RegionObject& self, const py::slice& part) {
-             const auto [offset, length] = range_of(part, self.open()->region.size_bytes());
-             return SliceObject{self.hold, offset, length};
-           })
-      .def("__getitem__", [](const RegionObject&, const py::object&) { return index_needs_slice(); })
-      .def("__enter__", [](const py::object& self) { return self; })
-      .def("__exit__", [](RegionObject& self, const py::args&) { close(self); })
-      .def("__repr__", &show_region)
-      .def("__dlpack__",
-           [](const RegionObject& self, const py::object&, const py::object& max_version,
-              const py::object& dl_device, const py::object& copy) {
-             return dlpack(self, max_version, dl_device, copy);
-           },
-           py::arg("stream") = py::none(), py::kw_only(), py::arg("max_version") = py::none(),
-           py::arg("dl_device") = py::none(), py::arg("copy") = py::none(),
-           "The memory as bytes, for any library that takes DLPack. `stream` is not waited for: a "
-           "transfer that is over at level 'visible', or a get or receive that is over, needs "
-           "none. Raises BufferError for memory that DLPack has no code for (Gaudi).")
+void bind_exports(RegionClass& region) {
+  region
+      .def(
+          "__dlpack__",
+          [](const RegionObject& self, const py::object&, const py::object& max_version,
+             const py::object& dl_device,
+             const py::object& copy) { return dlpack(self, max_version, dl_device, copy); },
+          py::arg("stream") = py::none(), py::kw_only(), py::arg("max_version") = py::none(),
+          py::arg("dl_device") = py::none(), py::arg("copy") = py::none(),
+          "The memory as bytes, for any library that takes DLPack. `stream` is not waited for: a "
+          "transfer that is over at level 'visible', or a get or receive that is over, needs "
+          "none. Raises BufferError for memory that DLPack has no code for (Gaudi).")
       .def("__dlpack_device__",
            [](const RegionObject& self) { return dlpack_device(*self.open()); })
-      .def_property_readonly("__cuda_array_interface__", &cuda_array_interface)
+      .def_property_readonly("__cuda_array_interface__", &cuda_array_interface);
+}
+
+void bind_facts(RegionClass& region) {
+  region
       .def_property_readonly(
           "address", [](const RegionObject& self) { return self.open()->region.address(); },
           "The device's address of the first byte; a pointer for host memory alone.")
@@ -275,13 +264,23 @@ uses it. Host memory is a buffer: memoryview(region), numpy.frombuffer(region).)
           "dmabuf_fd", [](const RegionObject& self) { return self.open()->region.dmabuf_fd(); },
           "The dma-buf by which it is registered, which stays the region's; -1 for host memory.")
       .def_property_readonly(
-          "owner", [](const RegionObject& self) { return self.open()->owner; },
-          "The object that keeps the memory: what register() was given, or None.")
+          "owner",
+          [](const RegionObject& self) -> py::object {
+            const py::object& owner = self.open()->owner;
+            return py::isinstance<HeldBuffer>(owner) ? owner.attr("obj") : owner;
+          },
+          "The object that keeps the memory: what register() was given, or what it found there (a "
+          "tensor without its graph, DLPack's capsule); None for addresses and new memory.")
       .def_property_readonly(
           "closed", [](const RegionObject& self) { return self.hold == nullptr; },
-          "Whether close() was called.")
-      .def("explain", [](const RegionObject& self) { return explain(*self.open()); },
-           "Every path that there is, the best first: which one was taken, and why not the others.")
+          "Whether close() was called.");
+}
+
+void bind_calls(RegionClass& region) {
+  region
+      .def(
+          "explain", [](const RegionObject& self) { return explain(*self.open()); },
+          "Every path that there is, the best first: which one was taken, and why not the others.")
       .def("write", &write, py::arg("data"), py::arg("offset") = 0, py::kw_only(),
            py::arg("timeout") = 30.0,
            "Copies bytes from the host to `offset` of the memory, whatever its type. Raises "
@@ -301,16 +300,42 @@ revocable: MemoryKey.revoke() will be called.
 expires_after: seconds.
 attach: a Publication, by which processes of the same node find the dma-buf.
 Raises InvalidArgument, and as Context.register().)")
-      .def("blocks",
-           [](const RegionObject& self, std::uint64_t block_bytes) {
-             const SharedRegion& hold = self.open();
-             return block_table({SliceObject{hold, 0, hold->region.size_bytes()}}, block_bytes);
-           },
-           py::arg("block_bytes"), "All of it as a BlockTable. Raises InvalidArgument unless it is "
-                                   "a whole number of blocks.")
+      .def(
+          "blocks",
+          [](const RegionObject& self, std::uint64_t block_bytes) {
+            const SharedRegion& hold = self.open();
+            return block_table({SliceObject{hold, 0, hold->region.size_bytes()}}, block_bytes);
+          },
+          py::arg("block_bytes"),
+          "All of it as a BlockTable. Raises InvalidArgument unless it is "
+          "a whole number of blocks.")
       .def("close", &close,
            "Ends the registration, as soon as nothing that is under way uses it. Raises "
            "BufferError while memoryviews or arrays of the region's memory exist.");
+}
+
+void bind_region(py::module_& module) {
+  RegionClass region(module, "Region",
+                     R"(Memory that the context's NICs may move.
+
+Context.register() makes one of memory that is there, Context.allocate() with new memory.
+region[a:b] is the Slice of these bytes, for put(), get(), send() and receive(). The memory stays
+registered, and the object that owns it alive, as long as this, a transfer, a key or a listener
+uses it. Host memory is a buffer: memoryview(region), numpy.frombuffer(region).)");
+  region.def("__len__", [](const RegionObject& self) { return self.open()->region.size_bytes(); })
+      .def("__getitem__",
+           [](const RegionObject& self, const py::slice& part) {
+             const auto [offset, length] = range_of(part, self.open()->region.size_bytes());
+             return SliceObject{self.hold, offset, length};
+           })
+      .def("__getitem__",
+           [](const RegionObject&, const py::object&) { return index_needs_slice(); })
+      .def("__enter__", [](const py::object& self) { return self; })
+      .def("__exit__", [](RegionObject& self, const py::args&) { close(self); })
+      .def("__repr__", &show_region);
+  bind_exports(region);
+  bind_facts(region);
+  bind_calls(region);
   // pybind11 does not say when a view goes, which close() has to know.
   auto* const type = reinterpret_cast<PyHeapTypeObject*>(region.ptr());
   type->as_buffer.bf_getbuffer = get_buffer;
@@ -360,7 +385,8 @@ void bind_remote_region(py::module_& module) {
              const auto [offset, length] = range_of(part, self.hold->length_bytes());
              return RemoteSliceObject{self.hold, offset, length};
            })
-      .def("__getitem__", [](const RemoteObject&, const py::object&) { return index_needs_slice(); })
+      .def("__getitem__",
+           [](const RemoteObject&, const py::object&) { return index_needs_slice(); })
       .def("__repr__",
            [](const RemoteObject& self) {
              return "<hbmwire.RemoteRegion " + std::string(word_of(self.hold->type())) + " " +
@@ -379,13 +405,15 @@ void bind_remote_region(py::module_& module) {
       .def_property_readonly(
           "access", [](const RemoteObject& self) { return words_of(self.hold->access()); },
           "The rights that the peer gives, a frozenset.")
-      .def("blocks",
-           [](const RemoteObject& self, std::uint64_t block_bytes) {
-             return remote_block_table({RemoteSliceObject{self.hold, 0, self.hold->length_bytes()}},
-                                       block_bytes);
-           },
-           py::arg("block_bytes"), "All of it as a RemoteBlockTable. Raises InvalidArgument unless "
-                                   "it is a whole number of blocks.");
+      .def(
+          "blocks",
+          [](const RemoteObject& self, std::uint64_t block_bytes) {
+            return remote_block_table({RemoteSliceObject{self.hold, 0, self.hold->length_bytes()}},
+                                      block_bytes);
+          },
+          py::arg("block_bytes"),
+          "All of it as a RemoteBlockTable. Raises InvalidArgument unless "
+          "it is a whole number of blocks.");
 }
 
 }  // namespace

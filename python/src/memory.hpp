@@ -19,9 +19,7 @@ namespace py = pybind11;
 /// them, and the owner is let go after it. Made, shared and dropped with the GIL.
 struct RegionHold {
   RegionHold(Context context_of, py::object owner_of, Region region_of)
-      : context(std::move(context_of)),
-        owner(std::move(owner_of)),
-        region(std::move(region_of)) {}
+      : context(std::move(context_of)), owner(std::move(owner_of)), region(std::move(region_of)) {}
 
   Context context;
   py::object owner;

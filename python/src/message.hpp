@@ -17,7 +17,9 @@ class MessageObject {
   [[nodiscard]] IncomingMessage& open();
 
   [[nodiscard]] const SharedWorker& worker() const noexcept { return worker_; }
+
   [[nodiscard]] bool is_open() const noexcept { return static_cast<bool>(message_); }
+
   void close() noexcept { message_.reset(); }
 
  private:

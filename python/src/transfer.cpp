@@ -47,8 +47,17 @@ std::string why_not(const PathTried& tried) {
 }
 
 void bind_report(py::module_& module) {
-  py::class_<TransferTimes>(module, "Times", "When a transfer was asked for, posted and over "
-                                             "(times=True of the worker): as time.monotonic().")
+  py::class_<TransferTimes>(module, "Times",
+                            "When a transfer was asked for, posted and over "
+                            "(times=True of the worker): as time.monotonic().")
+      .def("__repr__",
+           [](const TransferTimes& self) {
+             if (!self.over) return std::string("<hbmwire.Times, under way>");
+             using Microseconds = std::chrono::duration<double, std::micro>;
+             return "<hbmwire.Times, " +
+                    std::to_string(Microseconds(*self.over - self.asked).count()) +
+                    " us from asked to over>";
+           })
       .def_property_readonly("asked", [](const TransferTimes& self) { return seconds(self.asked); })
       .def_property_readonly("posted",
                              [](const TransferTimes& self) { return seconds(self.posted); })
@@ -129,37 +138,39 @@ void bind_transfer(py::module_& module) {
 
 wait() or await it. A wait that times out, Ctrl-C and a cancelled task leave it under way; cancel()
 ends it. Its memory is kept until it is over, also when this object is dropped before.)")
-      .def("wait",
-           [](const py::object& self, const py::object& timeout) {
-             auto& transfer = self.cast<TransferObject&>();
-             const auto time = duration_of(timeout, "timeout");
-             if (!transfer.poll()) transfer.wait(Deadline::after(time));
-             return self;
-           },
-           py::arg("timeout") = py::none(),
-           "Waits until it is over, and gives it. Raises why it failed; TimedOut after `timeout` "
-           "seconds (None: never), and it goes on. The endpoint's operation_timeout bounds most.")
-      .def("cancel",
-           [](TransferObject& self) {
-             value_without_gil([&] { return self.transfer().cancel(); });
-             self.worker()->settle_some();
-           },
-           "Ends it, complete or not, and waits until neither end's memory can change by it any "
-           "more. Unless it is a receive that nothing has matched, the connection is broken for "
-           "that. Raises TimedOut if the peer does not say so within peer_timeout.")
-      .def("request_cancel", [](TransferObject& self) { value(self.transfer().request_cancel()); },
-           "cancel() without waiting: poll(), wait() or await tell when it is over.")
+      .def(
+          "wait",
+          [](const py::object& self, const py::object& timeout) {
+            auto& transfer = self.cast<TransferObject&>();
+            const auto time = duration_of(timeout, "timeout");
+            if (!transfer.poll()) transfer.wait(Deadline::after(time));
+            return self;
+          },
+          py::arg("timeout") = py::none(),
+          "Waits until it is over, and gives it. Raises why it failed; TimedOut after `timeout` "
+          "seconds (None: never), and it goes on. The endpoint's operation_timeout bounds most.")
+      .def(
+          "cancel",
+          [](TransferObject& self) {
+            value_without_gil([&] { return self.transfer().cancel(); });
+            self.worker()->settle_some();
+          },
+          "Ends it, complete or not, and waits until neither end's memory can change by it any "
+          "more. Unless it is a receive that nothing has matched, the connection is broken for "
+          "that. Raises TimedOut if the peer does not say so within peer_timeout.")
+      .def(
+          "request_cancel", [](TransferObject& self) { value(self.transfer().request_cancel()); },
+          "cancel() without waiting: poll(), wait() or await tell when it is over.")
       .def("__await__",
-           [](const py::object& self) {
-             return in_aio("finish", self).attr("__await__")();
-           })
+           [](const py::object& self) { return in_aio("finish", self).attr("__await__")(); })
       .def("__repr__", &show_transfer)
       .def_property_readonly(
           "bytes", [](TransferObject& self) { return self.transfer().bytes(); },
           "The length in bytes; of a receive that is over, of the message that came.")
       .def_property_readonly(
           "value", [](TransferObject& self) { return self.transfer().value(); },
-          "The result: of an atomic what was there before, of receive_immediate() the immediate, of "
+          "The result: of an atomic what was there before, of receive_immediate() the immediate, "
+          "of "
           "a tagged receive the tag.")
       .def_property_readonly(
           "path", [](TransferObject& self) { return python::word_of(self.transfer().path()); },
@@ -170,8 +181,9 @@ ends it. Its memory is kept until it is over, also when this object is dropped b
       .def_property_readonly(
           "report", [](TransferObject& self) { return self.transfer().explain(); },
           "How it goes, or went: a Report.")
-      .def("explain", [](TransferObject& self) { return describe(self.transfer().explain()); },
-           "The report as a sentence, with the reasons why no better path was taken.");
+      .def(
+          "explain", [](TransferObject& self) { return describe(self.transfer().explain()); },
+          "The report as a sentence, with the reasons why no better path was taken.");
 }
 
 }  // namespace hbmwire::python

@@ -13,9 +13,10 @@ class TransferObject : public Waitable {
  public:
   template <class... Kept>
   TransferObject(SharedWorker worker, Transfer transfer, Kept... keeps)
-      : Waitable(std::move(worker)),
-        transfer_(std::move(transfer)),
-        keeps_{std::move(keeps)...} {}
+      : Waitable(std::move(worker)), transfer_(std::move(transfer)), keeps_{std::move(keeps)...} {}
+
+  TransferObject(const TransferObject&) = delete;
+  TransferObject& operator=(const TransferObject&) = delete;
 
   ~TransferObject() override { let_go(); }
 

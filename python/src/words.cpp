@@ -25,10 +25,11 @@ void refuse_word(std::string_view word, std::string_view kind, const py::list& w
 
 py::frozenset words_of(Access access) {
   py::set words;
-  for (const auto& [right, word] : Words<Access>::all) {
+  for (const auto& [right, word] : Words<Access>::kAll) {
     if (has(access, right)) words.add(py::str(word));
   }
-  return py::frozenset(words);
+  py::frozenset all(words);
+  return all;
 }
 
 }  // namespace hbmwire::python

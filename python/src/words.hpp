@@ -25,40 +25,40 @@ struct Words;
 
 template <>
 struct Words<MemoryType> {
-  static constexpr std::string_view kind = "type of memory";
-  static constexpr std::array<Word<MemoryType>, 5> all{{{MemoryType::host, "host"},
-                                                        {MemoryType::gaudi, "gaudi"},
-                                                        {MemoryType::cuda, "cuda"},
-                                                        {MemoryType::rocm, "rocm"},
-                                                        {MemoryType::dmabuf, "dmabuf"}}};
+  static constexpr std::string_view kKind = "type of memory";
+  static constexpr std::array<Word<MemoryType>, 5> kAll{{{MemoryType::host, "host"},
+                                                         {MemoryType::gaudi, "gaudi"},
+                                                         {MemoryType::cuda, "cuda"},
+                                                         {MemoryType::rocm, "rocm"},
+                                                         {MemoryType::dmabuf, "dmabuf"}}};
 };
 
 template <>
 struct Words<Path> {
-  static constexpr std::string_view kind = "path";
-  static constexpr std::array<Word<Path>, 8> all{{{Path::host, "host"},
-                                                  {Path::zero_copy, "zero_copy"},
-                                                  {Path::peer_memory, "peer_memory"},
-                                                  {Path::nic_loopback, "nic_loopback"},
-                                                  {Path::staged, "staged"},
-                                                  {Path::copy, "copy"},
-                                                  {Path::tcp, "tcp"},
-                                                  {Path::ipc, "ipc"}}};
+  static constexpr std::string_view kKind = "path";
+  static constexpr std::array<Word<Path>, 8> kAll{{{Path::host, "host"},
+                                                   {Path::zero_copy, "zero_copy"},
+                                                   {Path::peer_memory, "peer_memory"},
+                                                   {Path::nic_loopback, "nic_loopback"},
+                                                   {Path::staged, "staged"},
+                                                   {Path::copy, "copy"},
+                                                   {Path::tcp, "tcp"},
+                                                   {Path::ipc, "ipc"}}};
 };
 
 template <>
 struct Words<Access> {
-  static constexpr std::string_view kind = "access";
-  static constexpr std::array<Word<Access>, 4> all{{{Access::local_write, "local_write"},
-                                                    {Access::remote_write, "remote_write"},
-                                                    {Access::remote_read, "remote_read"},
-                                                    {Access::remote_atomic, "remote_atomic"}}};
+  static constexpr std::string_view kKind = "access";
+  static constexpr std::array<Word<Access>, 4> kAll{{{Access::local_write, "local_write"},
+                                                     {Access::remote_write, "remote_write"},
+                                                     {Access::remote_read, "remote_read"},
+                                                     {Access::remote_atomic, "remote_atomic"}}};
 };
 
 template <>
 struct Words<CompletionLevel> {
-  static constexpr std::string_view kind = "level";
-  static constexpr std::array<Word<CompletionLevel>, 3> all{
+  static constexpr std::string_view kKind = "level";
+  static constexpr std::array<Word<CompletionLevel>, 3> kAll{
       {{CompletionLevel::sent, "sent"},
        {CompletionLevel::arrived, "arrived"},
        {CompletionLevel::visible, "visible"}}};
@@ -66,8 +66,8 @@ struct Words<CompletionLevel> {
 
 template <>
 struct Words<Protocol> {
-  static constexpr std::string_view kind = "protocol";
-  static constexpr std::array<Word<Protocol>, 6> all{
+  static constexpr std::string_view kKind = "protocol";
+  static constexpr std::array<Word<Protocol>, 6> kAll{
       {{Protocol::direct, "direct"},
        {Protocol::inlined, "inlined"},
        {Protocol::eager, "eager"},
@@ -78,42 +78,42 @@ struct Words<Protocol> {
 
 template <>
 struct Words<EndpointPhase> {
-  static constexpr std::string_view kind = "phase";
-  static constexpr std::array<Word<EndpointPhase>, 4> all{{{EndpointPhase::ready, "ready"},
-                                                           {EndpointPhase::ending, "ending"},
-                                                           {EndpointPhase::failed, "failed"},
-                                                           {EndpointPhase::closed, "closed"}}};
+  static constexpr std::string_view kKind = "phase";
+  static constexpr std::array<Word<EndpointPhase>, 4> kAll{{{EndpointPhase::ready, "ready"},
+                                                            {EndpointPhase::ending, "ending"},
+                                                            {EndpointPhase::failed, "failed"},
+                                                            {EndpointPhase::closed, "closed"}}};
 };
 
 template <>
 struct Words<Placement> {
-  static constexpr std::string_view kind = "placement";
-  static constexpr std::array<Word<Placement>, 3> all{{{Placement::same_process, "same_process"},
-                                                       {Placement::same_node, "same_node"},
-                                                       {Placement::two_nodes, "two_nodes"}}};
+  static constexpr std::string_view kKind = "placement";
+  static constexpr std::array<Word<Placement>, 3> kAll{{{Placement::same_process, "same_process"},
+                                                        {Placement::same_node, "same_node"},
+                                                        {Placement::two_nodes, "two_nodes"}}};
 };
 
 template <>
 struct Words<MessageMode> {
-  static constexpr std::string_view kind = "mode of messages";
-  static constexpr std::array<Word<MessageMode>, 2> all{
+  static constexpr std::string_view kKind = "mode of messages";
+  static constexpr std::array<Word<MessageMode>, 2> kAll{
       {{MessageMode::matched, "matched"}, {MessageMode::handed_out, "handed_out"}}};
 };
 
 template <>
 struct Words<LogLevel> {
-  static constexpr std::string_view kind = "log level";
-  static constexpr std::array<Word<LogLevel>, 5> all{{{LogLevel::off, "off"},
-                                                      {LogLevel::error, "error"},
-                                                      {LogLevel::warn, "warn"},
-                                                      {LogLevel::info, "info"},
-                                                      {LogLevel::debug, "debug"}}};
+  static constexpr std::string_view kKind = "log level";
+  static constexpr std::array<Word<LogLevel>, 5> kAll{{{LogLevel::off, "off"},
+                                                       {LogLevel::error, "error"},
+                                                       {LogLevel::warn, "warn"},
+                                                       {LogLevel::info, "info"},
+                                                       {LogLevel::debug, "debug"}}};
 };
 
 template <>
 struct Words<MemoryOptions::Owner> {
-  static constexpr std::string_view kind = "owner";
-  static constexpr std::array<Word<MemoryOptions::Owner>, 3> all{
+  static constexpr std::string_view kKind = "owner";
+  static constexpr std::array<Word<MemoryOptions::Owner>, 3> kAll{
       {{MemoryOptions::Owner::automatic, "automatic"},
        {MemoryOptions::Owner::synapse, "synapse"},
        {MemoryOptions::Owner::hl_thunk, "hl_thunk"}}};
@@ -121,8 +121,8 @@ struct Words<MemoryOptions::Owner> {
 
 template <>
 struct Words<HostMemoryOptions::Pages> {
-  static constexpr std::string_view kind = "size of pages";
-  static constexpr std::array<Word<HostMemoryOptions::Pages>, 3> all{
+  static constexpr std::string_view kKind = "size of pages";
+  static constexpr std::array<Word<HostMemoryOptions::Pages>, 3> kAll{
       {{HostMemoryOptions::Pages::normal, "normal"},
        {HostMemoryOptions::Pages::huge_2m, "huge_2m"},
        {HostMemoryOptions::Pages::huge_1g, "huge_1g"}}};
@@ -130,42 +130,42 @@ struct Words<HostMemoryOptions::Pages> {
 
 template <>
 struct Words<Stage> {
-  static constexpr std::string_view kind = "stage";
-  static constexpr std::array<Word<Stage>, 12> all{{{Stage::configure, "configure"},
-                                                    {Stage::probe, "probe"},
-                                                    {Stage::open, "open"},
-                                                    {Stage::allocate, "allocate"},
-                                                    {Stage::export_dmabuf, "export_dmabuf"},
-                                                    {Stage::register_memory, "register_memory"},
-                                                    {Stage::connect, "connect"},
-                                                    {Stage::post, "post"},
-                                                    {Stage::complete, "complete"},
-                                                    {Stage::copy, "copy"},
-                                                    {Stage::verify, "verify"},
-                                                    {Stage::file, "file"}}};
+  static constexpr std::string_view kKind = "stage";
+  static constexpr std::array<Word<Stage>, 12> kAll{{{Stage::configure, "configure"},
+                                                     {Stage::probe, "probe"},
+                                                     {Stage::open, "open"},
+                                                     {Stage::allocate, "allocate"},
+                                                     {Stage::export_dmabuf, "export_dmabuf"},
+                                                     {Stage::register_memory, "register_memory"},
+                                                     {Stage::connect, "connect"},
+                                                     {Stage::post, "post"},
+                                                     {Stage::complete, "complete"},
+                                                     {Stage::copy, "copy"},
+                                                     {Stage::verify, "verify"},
+                                                     {Stage::file, "file"}}};
 };
 
 template <>
 struct Words<Errc> {
-  static constexpr std::string_view kind = "code";
-  static constexpr std::array<Word<Errc>, 12> all{{{Errc::invalid_argument, "invalid_argument"},
-                                                   {Errc::not_found, "not_found"},
-                                                   {Errc::not_supported, "not_supported"},
-                                                   {Errc::permission_denied, "permission_denied"},
-                                                   {Errc::busy, "busy"},
-                                                   {Errc::exhausted, "exhausted"},
-                                                   {Errc::timed_out, "timed_out"},
-                                                   {Errc::peer_failed, "peer_failed"},
-                                                   {Errc::protocol, "protocol"},
-                                                   {Errc::data_mismatch, "data_mismatch"},
-                                                   {Errc::cancelled, "cancelled"},
-                                                   {Errc::system, "system"}}};
+  static constexpr std::string_view kKind = "code";
+  static constexpr std::array<Word<Errc>, 12> kAll{{{Errc::invalid_argument, "invalid_argument"},
+                                                    {Errc::not_found, "not_found"},
+                                                    {Errc::not_supported, "not_supported"},
+                                                    {Errc::permission_denied, "permission_denied"},
+                                                    {Errc::busy, "busy"},
+                                                    {Errc::exhausted, "exhausted"},
+                                                    {Errc::timed_out, "timed_out"},
+                                                    {Errc::peer_failed, "peer_failed"},
+                                                    {Errc::protocol, "protocol"},
+                                                    {Errc::data_mismatch, "data_mismatch"},
+                                                    {Errc::cancelled, "cancelled"},
+                                                    {Errc::system, "system"}}};
 };
 
 /// The word of an enumerator.
 template <class Enum>
 [[nodiscard]] constexpr std::string_view word_of(Enum value) noexcept {
-  for (const auto& [other, word] : Words<Enum>::all) {
+  for (const auto& [other, word] : Words<Enum>::kAll) {
     if (other == value) return word;
   }
   return "?";
@@ -180,13 +180,13 @@ template <class Enum>
 /// The enumerator of a word. Raises TypeError, ValueError.
 template <class Enum>
 [[nodiscard]] Enum from_word(py::handle word) {
-  const std::string_view text = text_of(word, Words<Enum>::kind);
-  for (const auto& [value, name] : Words<Enum>::all) {
+  const std::string_view text = text_of(word, Words<Enum>::kKind);
+  for (const auto& [value, name] : Words<Enum>::kAll) {
     if (name == text) return value;
   }
   py::list words;
-  for (const auto& [value, name] : Words<Enum>::all) words.append(py::str(name));
-  refuse_word(text, Words<Enum>::kind, words);
+  for (const auto& [value, name] : Words<Enum>::kAll) words.append(py::str(name));
+  refuse_word(text, Words<Enum>::kKind, words);
 }
 
 /// The rights of a set, as a frozenset of words.

@@ -24,12 +24,12 @@ namespace {
 
 /// All workers of this process that are open.
 std::set<WorkerObject*>& open_workers() {
-  static auto* const workers = new std::set<WorkerObject*>;  // outlives every static object
-  return *workers;
+  static auto* const kWorkers = new std::set<WorkerObject*>;  // outlives every static object
+  return *kWorkers;
 }
 
 /// Calls functions of the program's, whose exceptions nobody can take.
-void call_all(const std::vector<py::object>& functions) noexcept {
+void call_all(const std::vector<py::object>& functions) {
   for (const py::object& function : functions) {
     try {
       function();
@@ -60,15 +60,22 @@ WorkerObject::WorkerObject(Worker worker) : worker_(std::move(worker)), process_
   open_workers().insert(this);
 }
 
-WorkerObject::~WorkerObject() { close(); }
+WorkerObject::~WorkerObject() {
+  try {
+    close();
+  } catch (const std::exception&) {
+    // The members go in an order that is safe: the library's worker before the memory.
+  }
+}
 
 Worker& WorkerObject::open() {
-  if (!worker_) refuse("the worker is closed, as its context may be");
+  if (!is_open()) refuse("the worker is closed, as its context may be");
   return *worker_;
 }
 
-void WorkerObject::close() noexcept {
-  if (!worker_) return;
+void WorkerObject::close() {
+  if (!is_open()) return;
+  closing_ = true;
   open_workers().erase(this);
   call_all(std::exchange(on_close_, {}));
   // A part may go with another one.
@@ -80,26 +87,34 @@ void WorkerObject::close() noexcept {
   wait_for_followed();
   messages_.clear();
   message_memory_.clear();
-  const py::gil_scoped_release released;  // a thread of the library may end with it
-  worker_.reset();
+  std::optional<Worker> last = std::exchange(worker_, std::nullopt);
+  const WithoutGil released;  // a thread of the library may end with it
+  last.reset();
 }
 
-void WorkerObject::close_all() noexcept {
-  while (!open_workers().empty()) (*open_workers().begin())->close();
+void WorkerObject::close_all() {
+  while (!open_workers().empty()) {
+    // Another thread may drop its last handle meanwhile.
+    const SharedWorker worker = (*open_workers().begin())->weak_from_this().lock();
+    if (!worker) return;
+    worker->close();
+  }
 }
 
-void WorkerObject::wait_for_followed() noexcept {
+void WorkerObject::wait_for_followed() {
   // Longer than EndpointOptions::peer_timeout, the time that an end may take.
   const Deadline end = Deadline::after(3s);
   const bool is_ours = process_ == ::getpid();
   while (is_ours && !followed_.empty() && !end.passed()) {
     settle();
     if (followed_.empty()) return;
-    const py::gil_scoped_release released;
+    const WithoutGil released;
     static_cast<void>(worker_->wait(10ms));
   }
-  // A NIC may still read or write this memory.
-  if (!followed_.empty()) static_cast<void>(new auto(std::move(followed_)));
+  if (followed_.empty()) return;
+  // A NIC may still read or write this memory: it is never given back.
+  static auto* const kForGood = new std::vector<decltype(followed_)>;
+  kForGood->push_back(std::move(followed_));
   followed_.clear();
 }
 
@@ -170,8 +185,11 @@ bool Waitable::poll() { return value(transfer().poll()); }
 
 void Waitable::wait(const Deadline& deadline) {
   if (poll()) return;
-  const bool over =
-      wait_in_steps(deadline, [&](const Wait& step) { return transfer().poll_until(step); });
+  const Keep kept = keep();
+  Transfer& waited = transfer();
+  const bool over = wait_in_steps(
+      deadline, [&](const Wait& step) { return waited.poll_until(step); },
+      [&] { static_cast<void>(transfer()); });
   worker_->settle_some();
   if (!over) raise(out_of_time());
 }
@@ -184,9 +202,12 @@ bool Waitable::notify(py::object on_end) {
 
 void Waitable::let_go() noexcept {
   if (!transfer() || transfer().done()) return;
-  std::array<Keep, kKeeps> keeps = give_keeps();
-  if (!keeps.front()) return;
-  cookie_ = worker_->follow(transfer(), cookie_, std::move(keeps), {});
+  try {
+    std::array<Keep, kKeeps> keeps = give_keeps();
+    if (keeps.front()) cookie_ = worker_->follow(transfer(), cookie_, std::move(keeps), {});
+  } catch (const std::exception&) {
+    static_cast<void>(transfer().cancel());  // no memory to remember it by
+  }
 }
 
 // --- Python's classes
@@ -208,15 +229,14 @@ class Pump {
     constexpr int kRounds = 16;
     for (int i = 0; i < kRounds; ++i) {
       {
-        const py::gil_scoped_release released;
+        const WithoutGil released;
         while (shared.progress() != 0) {
         }
       }
       worker->settle();
       if (!worker->is_open()) return -1;
       worker->collect_messages();
-      if (value(shared.arm()))
-        return std::chrono::duration<double>(shared.wake_after()).count();
+      if (value(shared.arm())) return std::chrono::duration<double>(shared.wake_after()).count();
     }
     return 0;
   }
@@ -231,12 +251,15 @@ void wait_for_event(const SharedWorker& worker, const Deadline& deadline) {
   // The library would not sleep while it has any.
   worker->collect_messages();
   Worker shared = worker->open();
-  const bool over = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
-    const auto waited = shared.wait(step);
-    if (waited) return true;
-    if (waited.error().code == Errc::timed_out) return false;
-    return tl::make_unexpected(waited.error());
-  });
+  const bool over = wait_in_steps(
+      deadline,
+      [&](const Wait& step) -> Result<bool> {
+        const auto waited = shared.wait(step);
+        if (waited) return true;
+        if (waited.error().code == Errc::timed_out) return false;
+        return tl::make_unexpected(waited.error());
+      },
+      [&] { static_cast<void>(worker->open()); });
   if (worker->is_open()) worker->settle();
   if (!over) raise(out_of_time());
 }
@@ -246,9 +269,27 @@ void wait_for_anything(const SharedWorker& worker, const Deadline& deadline) {
   if (!worker->has_messages()) wait_for_event(worker, deadline);
 }
 
+/// Transfers that another thread may take out of the program's list while one waits for them.
+struct Transfers {
+  py::tuple kept;
+  std::vector<TransferObject*> all;
+};
+
+Transfers transfers_of(const py::iterable& given) {
+  Transfers transfers{py::tuple(given), {}};
+  for (const py::handle one : transfers.kept) {
+    if (!py::isinstance<TransferObject>(one)) {
+      throw py::type_error("transfers are needed here, not " +
+                           std::string(py::str(py::type::handle_of(one).attr("__name__"))));
+    }
+    transfers.all.push_back(one.cast<TransferObject*>());
+  }
+  return transfers;
+}
+
 /// The first of several that is over. A worker looks at them after each thing that happens.
-std::size_t wait_any(const SharedWorker& worker, const std::vector<TransferObject*>& transfers,
-                     const Deadline& deadline) {
+std::size_t wait_any(const SharedWorker& worker, const Transfers& given, const Deadline& deadline) {
+  const std::vector<TransferObject*>& transfers = given.all;
   if (transfers.empty()) refuse("there is no transfer to wait for");
   for (;;) {
     for (std::size_t i = 0; i < transfers.size(); ++i) {
@@ -259,8 +300,8 @@ std::size_t wait_any(const SharedWorker& worker, const std::vector<TransferObjec
   }
 }
 
-void wait_all(const SharedWorker& worker, const std::vector<TransferObject*>& transfers,
-              const Deadline& deadline) {
+void wait_all(const SharedWorker& worker, const Transfers& given, const Deadline& deadline) {
+  const std::vector<TransferObject*>& transfers = given.all;
   for (TransferObject* const one : transfers) {
     if (one->worker() != worker) refuse("a transfer is another worker's");
   }
@@ -268,10 +309,13 @@ void wait_all(const SharedWorker& worker, const std::vector<TransferObject*>& tr
   py::object failure;
   for (TransferObject* const one : transfers) {
     if (!one->transfer().done()) {
-      const bool over = wait_in_steps(deadline, [&](const Wait& step) -> Result<bool> {
-        const auto polled = one->transfer().poll_until(step);
-        return polled.value_or(true);
-      });
+      const bool over = wait_in_steps(
+          deadline,
+          [&](const Wait& step) -> Result<bool> {
+            const auto polled = one->transfer().poll_until(step);
+            return polled.value_or(true);
+          },
+          [] {});
       if (!over) raise(out_of_time());
     }
     const auto ended = one->transfer().poll();
@@ -292,92 +336,80 @@ MessageObject next_message(const SharedWorker& worker, const Deadline& deadline)
 
 }  // namespace
 
-void bind_worker(py::module_& module) {
-  py::class_<WorkerObject, SharedWorker> worker(module, "Worker",
-                                                R"(The part that makes progress for endpoints.
+namespace {
 
-Any thread may use it. A context has one (Context.worker); threads that communicate a lot have one
-each (Context.create_worker()). Completions, messages and the watch over peers are looked after
-while a thread waits for something of it or calls progress(), while an asyncio event loop runs
-that has awaited something of it, or always with progress_thread=True.)");
-  worker.def("__enter__", [](const py::object& self) { return self; })
-      .def("__exit__", [](WorkerObject& self, const py::args&) { self.close(); })
-      .def("__repr__",
-           [](const WorkerObject& self) {
-             return "<hbmwire.Worker " + (self.is_open() ? std::to_string(self.followed()) +
-                                                               " transfers are followed>"
-                                                         : "closed>");
-           })
-      .def("progress",
-           [](const SharedWorker& self) {
-             Worker shared = self->open();
-             std::size_t handled = 0;
-             {
-               const py::gil_scoped_release released;
-               handled = shared.progress();
-             }
-             self->settle();
-             return handled;
-           },
-           "Handles all that has happened, without waiting. Gives how many completions, messages "
-           "and connections that was.")
-      .def("wait",
-           [](const SharedWorker& self, const py::object& timeout) {
-             wait_for_anything(self, deadline_of(timeout));
-           },
-           py::arg("timeout") = py::none(),
-           "Sleeps until something happens, and handles it. Raises TimedOut after `timeout` "
-           "seconds; None: never.")
-      .def("wait_any",
-           [](const SharedWorker& self, const std::vector<TransferObject*>& transfers,
-              const py::object& timeout) {
-             return wait_any(self, transfers, deadline_of(timeout));
-           },
-           py::arg("transfers"), py::arg("timeout") = py::none(),
-           "Waits until one of the transfers is over, and gives the index of the first one that "
-           "is, even if it failed. Raises TimedOut, and all of them go on.")
-      .def("wait_all",
-           [](const SharedWorker& self, const std::vector<TransferObject*>& transfers,
-              const py::object& timeout) {
-             wait_all(self, transfers, deadline_of(timeout));
-           },
-           py::arg("transfers"), py::arg("timeout") = py::none(),
-           "Waits until all of the transfers are over. Raises why the first one of those that "
-           "failed did; TimedOut, and those that are not over go on.")
-      .def("next_message",
-           [](const SharedWorker& self, const py::object& timeout) {
-             return next_message(self, deadline_of(timeout));
-           },
-           py::arg("timeout") = py::none(),
-           "The next Message of any endpoint that hands its messages out "
-           "(messages='handed_out'). Raises TimedOut after `timeout` seconds; None: never.")
-      .def("try_message",
-           [](const SharedWorker& self) -> std::optional<MessageObject> {
-             self->settle_some();
-             auto message = self->take_message();
-             if (!message) return std::nullopt;
-             return MessageObject{self, std::move(*message)};
-           },
-           "The next Message if there is one, else None. Never waits.")
-      .def("anext_message",
-           [](const py::object& self, const py::object& timeout) {
-             return in_aio("next_message", self, timeout);
-           },
-           py::arg("timeout") = py::none(), "next_message() for asyncio.")
-      .def("flush",
-           [](const SharedWorker& self, const py::object& memory) {
-             const SliceObject slice = local_of(memory);
-             self->settle_some();
-             return std::make_unique<TransferObject>(
-                 self, value(self->open().flush(slice.slice())), Keep(slice.hold));
-           },
-           py::arg("memory"),
-           "Makes bytes that NICs have written into this memory before visible to the device's own "
-           "engines. A receive and a get do so by themselves.")
-      .def("fileno", [](WorkerObject& self) { return self.open().fd(); },
-           "A descriptor that becomes readable when progress() has something to do, after arm().")
-      .def("arm", [](WorkerObject& self) { return value(self.open().arm()); },
-           "To be called before sleeping on fileno(). False: look again before sleeping.")
+using WorkerClass = py::class_<WorkerObject, SharedWorker>;
+
+void bind_waits(WorkerClass& worker) {
+  worker
+      .def(
+          "wait",
+          [](const SharedWorker& self, const py::object& timeout) {
+            wait_for_anything(self, deadline_of(timeout));
+          },
+          py::arg("timeout") = py::none(),
+          "Sleeps until something happens, and handles it. Raises TimedOut after `timeout` "
+          "seconds; None: never.")
+      .def(
+          "wait_any",
+          [](const SharedWorker& self, const py::iterable& transfers, const py::object& timeout) {
+            return wait_any(self, transfers_of(transfers), deadline_of(timeout));
+          },
+          py::arg("transfers"), py::arg("timeout") = py::none(),
+          "Waits until one of the transfers is over, and gives the index of the first one that "
+          "is, even if it failed. Raises TimedOut, and all of them go on.")
+      .def(
+          "wait_all",
+          [](const SharedWorker& self, const py::iterable& transfers, const py::object& timeout) {
+            wait_all(self, transfers_of(transfers), deadline_of(timeout));
+          },
+          py::arg("transfers"), py::arg("timeout") = py::none(),
+          "Waits until all of the transfers are over. Raises why the first one of those that "
+          "failed did; TimedOut, and those that are not over go on.")
+      .def(
+          "next_message",
+          [](const SharedWorker& self, const py::object& timeout) {
+            return next_message(self, deadline_of(timeout));
+          },
+          py::arg("timeout") = py::none(),
+          "The next Message of any endpoint that hands its messages out "
+          "(messages='handed_out'). Raises TimedOut after `timeout` seconds; None: never.")
+      .def(
+          "try_message",
+          [](const SharedWorker& self) -> std::optional<MessageObject> {
+            self->settle_some();
+            auto message = self->take_message();
+            if (!message) return std::nullopt;
+            return MessageObject{self, std::move(*message)};
+          },
+          "The next Message if there is one, else None. Never waits.")
+      .def(
+          "anext_message",
+          [](const py::object& self, const py::object& timeout) {
+            return in_aio("next_message", self, timeout);
+          },
+          py::arg("timeout") = py::none(), "next_message() for asyncio.")
+      .def(
+          "flush",
+          [](const SharedWorker& self, const py::object& memory) {
+            const SliceObject slice = local_of(memory);
+            self->settle_some();
+            return std::make_unique<TransferObject>(self, value(self->open().flush(slice.slice())),
+                                                    Keep(slice.hold));
+          },
+          py::arg("memory"),
+          "Makes bytes that NICs have written into this memory before visible to the device's own "
+          "engines. A receive and a get do so by themselves.");
+}
+
+void bind_event_loop(WorkerClass& worker) {
+  worker
+      .def(
+          "fileno", [](WorkerObject& self) { return self.open().fd(); },
+          "A descriptor that becomes readable when progress() has something to do, after arm().")
+      .def(
+          "arm", [](WorkerObject& self) { return value(self.open().arm()); },
+          "To be called before sleeping on fileno(). False: look again before sleeping.")
       .def_property_readonly(
           "wake_after",
           [](WorkerObject& self) {
@@ -393,6 +425,42 @@ that has awaited something of it, or always with progress_thread=True.)");
       .def("close", &WorkerObject::close,
            "Ends its endpoints, without waiting for their peers, and its listeners. Transfers that "
            "are under way fail. It may take a few seconds where a peer is gone.");
+}
+
+}  // namespace
+
+void bind_worker(py::module_& module) {
+  WorkerClass worker(module, "Worker",
+                     R"(The part that makes progress for endpoints.
+
+Any thread may use it. A context has one (Context.worker); threads that communicate a lot have one
+each (Context.create_worker()). Completions, messages and the watch over peers are looked after
+while a thread waits for something of it or calls progress(), while an asyncio event loop runs
+that has awaited something of it, or always with progress_thread=True.)");
+  worker.def("__enter__", [](const py::object& self) { return self; })
+      .def("__exit__", [](WorkerObject& self, const py::args&) { self.close(); })
+      .def("__repr__",
+           [](const WorkerObject& self) {
+             return "<hbmwire.Worker " +
+                    (self.is_open() ? std::to_string(self.followed()) + " transfers are followed>"
+                                    : "closed>");
+           })
+      .def(
+          "progress",
+          [](const SharedWorker& self) {
+            Worker shared = self->open();
+            std::size_t handled = 0;
+            {
+              const WithoutGil released;
+              handled = shared.progress();
+            }
+            self->settle();
+            return handled;
+          },
+          "Handles all that has happened, without waiting. Gives how many completions, messages "
+          "and connections that was.");
+  bind_waits(worker);
+  bind_event_loop(worker);
   bind_connecting(worker);
 
   py::class_<Pump>(module, "_Pump").def(py::init<WorkerObject&>()).def("turn", &Pump::turn);

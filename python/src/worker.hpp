@@ -64,18 +64,19 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
 
   /// Raises InvalidArgument if it is closed.
   [[nodiscard]] Worker& open();
-  [[nodiscard]] bool is_open() const noexcept { return worker_.has_value(); }
+
+  [[nodiscard]] bool is_open() const noexcept { return worker_.has_value() && !closing_; }
 
   /// Ends its parts, and waits until nothing is under way: a few seconds at most, after which what
   /// transfers use is kept for good. A second call does nothing.
-  void close() noexcept;
+  void close();
 
   // --- transfers that no handle waits for
 
   /// Keeps `keeps` until the transfer is over, and then calls `on_end`, unless it is empty. Gives
   /// the cookie of the transfer, for a further call; 0: it is its first.
-  std::uint64_t follow(Transfer& transfer, std::uint64_t cookie,
-                       std::array<Keep, kKeeps> keeps, py::object on_end);
+  std::uint64_t follow(Transfer& transfer, std::uint64_t cookie, std::array<Keep, kKeeps> keeps,
+                       py::object on_end);
 
   /// Whether follow() still knows the transfer.
   [[nodiscard]] bool follows(std::uint64_t cookie) const { return followed_.contains(cookie); }
@@ -101,6 +102,7 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   /// Moves all that the library has to this, so that an event loop may sleep. Each keeps its place
   /// at its endpoint, so that peers send no more than before.
   void collect_messages();
+
   [[nodiscard]] bool has_messages() const noexcept { return !messages_.empty(); }
 
   /// Registered memory of at least `length` bytes for a message, which comes back when it is over.
@@ -110,7 +112,7 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   void on_close(py::object call) { on_close_.push_back(std::move(call)); }
 
   /// Ends all workers of this process: before the interpreter ends.
-  static void close_all() noexcept;
+  static void close_all();
 
  private:
   friend class Part;
@@ -120,11 +122,12 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
     std::vector<py::object> on_end;
   };
 
-  void wait_for_followed() noexcept;
+  void wait_for_followed();
 
+  std::unordered_map<std::uint64_t, Followed> followed_;  // goes after the library's worker
   std::optional<Worker> worker_;
+  bool closing_ = false;  // a thread is in close(), which lets the GIL go at times
   std::set<Part*> parts_;
-  std::unordered_map<std::uint64_t, Followed> followed_;
   std::uint64_t cookies_ = 0;
   std::deque<IncomingMessage> messages_;
   std::map<std::uint64_t, std::vector<Region>> message_memory_;  // free, by length
@@ -133,19 +136,21 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
 };
 
 /// Calls `step(Wait)` without the GIL until it gives true, an error, or `deadline` passes: false.
-/// Between steps Python handles signals, so that Ctrl-C raises KeyboardInterrupt.
-template <class Step>
-bool wait_in_steps(const Deadline& deadline, const Step& step) {
+/// Between steps Python handles signals, so that Ctrl-C raises KeyboardInterrupt, and `check()`
+/// raises where another thread has closed what is waited for.
+template <class Step, class Check>
+bool wait_in_steps(const Deadline& deadline, const Step& step, const Check& check) {
   constexpr auto kStep = std::chrono::milliseconds(100);
   for (;;) {
     const Deadline until(std::min(deadline.when(), Deadline::after(kStep).when()));
     auto over = [&]() -> Result<bool> {
-      const py::gil_scoped_release released;
+      const WithoutGil released;
       return step(Wait{until});
     }();
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     if (!over) raise(over.error());
     if (*over) return true;
+    check();
     if (deadline.passed()) return false;
   }
 }
@@ -163,11 +168,15 @@ py::object in_aio(const char* function, Given&&... given) {
 class Waitable {
  public:
   explicit Waitable(SharedWorker worker) : worker_(std::move(worker)) {}
+
   Waitable(const Waitable&) = delete;
   Waitable& operator=(const Waitable&) = delete;
   virtual ~Waitable() = default;
 
   [[nodiscard]] virtual Transfer& transfer() = 0;
+
+  /// Keeps transfer() while a thread waits for it, and another one may close the worker.
+  [[nodiscard]] virtual Keep keep() { return {}; }
 
   /// What it uses, given away: kept until it is over.
   virtual std::array<Keep, kKeeps> give_keeps() { return {}; }
