@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <chrono>
 #include <vector>
 
 #include "hbmwire/buffer.hpp"
@@ -53,6 +54,25 @@ TEST_P(GaudiMemory, ExportsOneDmabufPerAllocationAtOffsetZeroOfItsBase) {
   ASSERT_EQ(::fstat(whole->fd->get(), &status), 0);
   EXPECT_GE(static_cast<std::uint64_t>(status.st_size), whole->offset_bytes + 10000);
   EXPECT_EQ(status.st_size % 4096, 0);
+}
+
+/// SynapseAI has one card in a process, which all contexts share.
+TEST(GaudiMemoryOfTwoContexts, IsCopiedWhenTheContextThatAcquiredTheCardHasGone) {
+  auto first = test::open_memory(MemoryType::gaudi, {.device = {}, .owner = Owner::synapse});
+  ASSERT_TRUE(first) << describe(first.error());
+  const auto second = test::open_memory(MemoryType::gaudi, {.device = {}, .owner = Owner::synapse});
+  ASSERT_TRUE(second) << describe(second.error());
+  const auto memory = (*second)->allocate(4096);
+  ASSERT_TRUE(memory) << describe(memory.error());
+  std::vector<std::byte> bytes(4096, std::byte{7});
+  const Wait wait(std::chrono::seconds(10));
+  ASSERT_TRUE((*second)->copy_in(memory->address(), bytes, wait));
+  (*first).reset();
+  std::vector<std::byte> back(4096);
+  const auto copied = (*second)->copy_out(memory->address(), back, wait);
+  EXPECT_TRUE(copied) << describe(copied.error());
+  EXPECT_EQ(back, bytes);
+  EXPECT_TRUE((*second)->export_dmabuf(memory->address(), 4096));
 }
 
 TEST_P(GaudiMemory, CannotBeMappedByTheCpu) {

@@ -70,6 +70,10 @@ class Synapse {
   Synapse& operator=(const Synapse&) = delete;
   ~Synapse();
 
+  // Of the card that this library acquired: SynapseAI has one a process, and contexts share it.
+  std::mutex card_mutex;    // also held while it is acquired and released
+  unsigned card_users = 0;  // domains that have it; the last one releases it
+
   int (*initialize)() = nullptr;
   int (*destroy)() = nullptr;
   int (*device_get_count)(std::uint32_t* count) = nullptr;

@@ -84,7 +84,8 @@ class SynapseDomain final : public MemoryDomain {
   DeviceInfo device_;
   std::optional<Error> refusal_;
   SynapseDeviceInfo info_{};
-  bool acquired_here_ = false;
+  bool acquired_here_ = false;  // by this domain, and not by the application or another one
+  bool counted_ = false;        // among Synapse::card_users
   MadeHere made_;
   std::uint64_t pool_bytes_ = 0;
 
@@ -115,21 +116,29 @@ Result<std::shared_ptr<MemoryDomain>> SynapseDomain::open(const Vendor& vendor,
 
 SynapseDomain::~SynapseDomain() {
   engine_.reset();
-  if (!acquired_here_ || made_.is_inherited()) return;
+  if (!counted_ || made_.is_inherited()) return;
+  // Domains of other contexts may have the card, too.
+  const std::scoped_lock lock(synapse_->card_mutex);
+  if (--synapse_->card_users != 0) return;
   destroy_or_log_synapse("synDeviceRelease",
                          [&] { return synapse_->device_release(info_.device_id); });
 }
 
 Result<void> SynapseDomain::acquire(const std::string& pci_address) {
-  // The application's own card, if it has one: a second open would be refused.
+  const std::scoped_lock lock(synapse_->card_mutex);
+  // The application's own card, if it has one, or another context's: a second open would be
+  // refused.
   if (synapse_->device_get_info(kCurrentDevice, &info_) != kSynSuccess)
     return acquire_new(pci_address);
-  if (pci_address.empty()) return {};
   const auto current = driver_->pci_address(static_cast<int>(info_.fd));
-  if (current && *current == pci_address) return {};
-  return tl::make_unexpected(make_error(Errc::busy, Stage::open,
-                                        "SynapseAI drives another card in this process already",
-                                        pci_address, Hint::synapse_one_card));
+  if (!pci_address.empty() && (!current || *current != pci_address)) {
+    return tl::make_unexpected(make_error(Errc::busy, Stage::open,
+                                          "SynapseAI drives another card in this process already",
+                                          pci_address, Hint::synapse_one_card));
+  }
+  counted_ = synapse_->card_users != 0;
+  if (counted_) ++synapse_->card_users;
+  return {};
 }
 
 Result<void> SynapseDomain::acquire_new(const std::string& pci_address) {
@@ -148,7 +157,8 @@ Result<void> SynapseDomain::acquire_new(const std::string& pci_address) {
     error.code = Errc::busy;
     return tl::make_unexpected(error);
   }
-  acquired_here_ = true;
+  acquired_here_ = counted_ = true;
+  synapse_->card_users = 1;
   const int asked = synapse_->device_get_info(id, &info_);
   // Whatever the query has left there: the destructor needs the id.
   info_.device_id = id;
