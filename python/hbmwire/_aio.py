@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .errors import make
+from .errors import Error, make
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,7 @@ class _Driver:
             return
         self._in_loop(self._forget_descriptor)
         for future in list(self._watched):
-            self._in_loop(lambda future=future: _fail(future, "the worker was closed"))
+            self._in_loop(partial(_fail, future, "the worker was closed"))
         self._watched.clear()
 
     def _forget_descriptor(self) -> None:
@@ -180,7 +181,10 @@ class Connecting:
     def __init__(
         self, worker: Worker, peer: str, timeout: float | None, options: Mapping[str, Any]
     ) -> None:
-        self._begin = lambda: worker._start_connect(peer, timeout, **options)
+        def begin() -> _core._Connecting:
+            return worker._start_connect(peer, timeout, **options)
+
+        self._begin = begin
         self._endpoint: Endpoint | None = None
 
     async def _connect(self) -> Endpoint:
@@ -252,6 +256,16 @@ async def accept(listener: Listener, timeout: float | None) -> Endpoint:
         return endpoint
     accepted: Endpoint = await _within(timeout, driver.watch(listener.try_accept))
     return accepted
+
+
+async def next_peer(listener: Listener) -> Endpoint:
+    """`async for endpoint in listener`, which ends when the listener is closed."""
+    try:
+        return await accept(listener, None)
+    except Error:
+        if listener.closed:
+            raise StopAsyncIteration from None
+        raise
 
 
 async def next_message(worker: Worker, timeout: float | None) -> Message:

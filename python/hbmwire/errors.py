@@ -42,7 +42,8 @@ class Error(Exception):
     call
         the call or the check that failed
     number
-        errno or the status of that call, decoded: "ENOMEM (12)"; empty without one
+        errno or the status of that call, decoded: "Connection refused (ECONNREFUSED, 111)"; empty
+        without one
     """
 
     code = "system"

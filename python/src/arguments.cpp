@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "words.hpp"
 
@@ -39,17 +40,16 @@ py::iterator items_of(py::handle several, const char* name, const char* needed) 
   return py::iter(several);
 }
 
-std::uint64_t number_of(py::handle number, const char* name) {
+std::uint64_t number_of(py::handle number, const char* name, std::uint64_t most) {
   if (PyIndex_Check(number.ptr()) == 0) throw wrong_type(number, name, "a number is needed");
   const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(number.ptr()));
   if (!index) throw py::error_already_set();
   const auto value = PyLong_AsUnsignedLongLong(index.ptr());
-  if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    throw py::value_error(std::string(name) + ": between 0 and 2**64 - 1, not " +
-                          std::string(py::repr(number)));
-  }
-  return value;
+  const bool failed = value == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr;
+  if (failed) PyErr_Clear();
+  if (!failed && value <= most) return value;
+  throw py::value_error(std::string(name) + ": between 0 and " + std::to_string(most) + ", not " +
+                        std::string(py::repr(number)));
 }
 
 std::vector<std::byte> bytes_of(py::handle data, const char* name) {
@@ -71,7 +71,8 @@ py::bytes to_bytes(std::span<const std::byte> bytes) {
 Access access_of(py::handle words) {
   if (PyUnicode_Check(words.ptr())) return from_word<Access>(words);
   Access access = Access::none;
-  for (const py::handle word : items_of(words, "access", "words are needed")) access = access | from_word<Access>(word);
+  for (const py::handle word : items_of(words, "access", "words are needed"))
+    access = access | from_word<Access>(word);
   return access;
 }
 
@@ -93,7 +94,8 @@ PathPolicy policy_of(py::handle require, py::handle allow) {
     policy.allow.push_back(from_word<Path>(allow));
     return policy;
   }
-  for (const py::handle path : items_of(allow, "allow", "paths are needed")) policy.allow.push_back(from_word<Path>(path));
+  for (const py::handle path : items_of(allow, "allow", "paths are needed"))
+    policy.allow.push_back(from_word<Path>(path));
   return policy;
 }
 
@@ -107,9 +109,7 @@ namespace {
 template <class Value>
 void assign(const std::optional<py::object>& given, const char* name, Value& to) {
   if (!given) return;
-  const std::uint64_t number = number_of(*given, name);
-  to = static_cast<Value>(number);
-  if (to != number) throw py::value_error(std::string(name) + ": the number is too large");
+  to = static_cast<Value>(number_of(*given, name, std::numeric_limits<Value>::max()));
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ template <class Value>
 }
 
 /// A number of bytes or an offset. Raises ValueError, TypeError.
-[[nodiscard]] std::uint64_t number_of(py::handle number, const char* name);
+[[nodiscard]] std::uint64_t number_of(py::handle number, const char* name,
+                                      std::uint64_t most = ~std::uint64_t{0});
 
 /// Copies bytes-like objects. Raises TypeError.
 [[nodiscard]] std::vector<std::byte> bytes_of(py::handle data, const char* name);

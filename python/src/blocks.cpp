@@ -139,7 +139,8 @@ namespace {
 template <class SliceKind, class Convert>
 std::vector<SliceKind> slices_of(const py::object& areas, const Convert& convert) {
   std::vector<SliceKind> slices;
-  for (const py::handle area : items_of(areas, "areas", "Regions or Slices are needed")) slices.push_back(convert(area));
+  for (const py::handle area : items_of(areas, "areas", "Regions or Slices are needed"))
+    slices.push_back(convert(area));
   return slices;
 }
 

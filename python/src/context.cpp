@@ -49,7 +49,9 @@ ContextOptions context_options(Options& given) {
   ContextOptions options;
   if (const auto nics = given.take("nics")) options.nics = strings_of(*nics);
   if (const auto types = given.take("memory")) {
-    for (const py::handle type : items_of(*types, "memory", "types of memory are needed"))
+    const bool is_one = PyUnicode_Check(types->ptr()) != 0;
+    const py::object all = is_one ? py::make_tuple(*types) : *types;
+    for (const py::handle type : items_of(all, "memory", "types of memory are needed"))
       options.memory.push_back(from_word<MemoryType>(type));
   }
   const auto require = given.take("require");

@@ -65,10 +65,8 @@ namespace {
 PutOptions put_options(const py::object& immediate, const py::object& level) {
   PutOptions options{.level = from_word<CompletionLevel>(level)};
   if (!immediate.is_none()) {
-    const std::uint64_t number = number_of(immediate, "immediate");
-    if (number > std::numeric_limits<std::uint32_t>::max())
-      throw py::value_error("immediate: a number of 32 bits");
-    options.immediate = static_cast<std::uint32_t>(number);
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    options.immediate = static_cast<std::uint32_t>(number_of(immediate, "immediate", kMost));
   }
   return options;
 }
@@ -188,6 +186,22 @@ List list_of(const py::object& parts, const py::object& length) {
   return list;
 }
 
+/// Raises ValueError for a part that leaves its region.
+void check_ranges(const List& list, std::uint64_t here_bytes, std::uint64_t there_bytes) {
+  const auto leaves = [](std::uint64_t offset, std::uint64_t length, std::uint64_t bytes) {
+    return offset > bytes || length > bytes - offset;
+  };
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::uint64_t length = list.length_of(i);
+    const bool here = leaves(list.here(i), length, here_bytes);
+    if (!here && !leaves(list.there(i), length, there_bytes)) continue;
+    throw py::value_error("part " + std::to_string(i) + " leaves the region " +
+                          (here ? "here" : "there") + ": " + std::to_string(length) +
+                          " bytes from " + std::to_string(here ? list.here(i) : list.there(i)) +
+                          " on, of " + std::to_string(here ? here_bytes : there_bytes));
+  }
+}
+
 /// Numbers of blocks for a list whose parts have one length and lie at multiples of it, in regions
 /// that are cut into blocks from their beginnings on; nothing where they do not.
 std::optional<Columns> block_numbers(const List& list) {
@@ -221,6 +235,7 @@ NewTransfer move_areas(EndpointObject& self, const SharedRegion& local, const Sh
 NewTransfer move_list(EndpointObject& self, const RegionObject& local, const RemoteObject& remote,
                       const List& list, const Putting& putting) {
   const SharedRegion& hold = local.open();
+  check_ranges(list, hold->region.size_bytes(), remote.hold->length_bytes());
   if (!list.length) {
     // Parts of different lengths: a prepared list, used once.
     std::vector<TransferPart> parts;

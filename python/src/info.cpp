@@ -62,6 +62,11 @@ void bind_devices(py::module_& module) {
              return "<hbmwire.AddressInfo " + self.device->name + ", " +
                     std::string(word_of(self.path)) + ">";
            })
+      .def("__repr__",
+           [](const AddressInfo& self) {
+             return "<hbmwire.AddressInfo " + self.device->name + ", " +
+                    std::string(word_of(self.path)) + ">";
+           })
       .def_property_readonly("device", [](const AddressInfo& self) { return *self.device; })
       .def_readonly("base_address", &AddressInfo::base_address,
                     "The first address of the allocation that it is in.")

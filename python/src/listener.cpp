@@ -226,7 +226,7 @@ void bind_listener(py::module_& module) {
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](ListenerObject& self, const py::args&) { self.end(); })
       .def("__aiter__", [](const py::object& self) { return self; })
-      .def("__anext__", [](const py::object& self) { return in_aio("accept", self, py::none()); })
+      .def("__anext__", [](const py::object& self) { return in_aio("next_peer", self); })
       .def("__repr__",
            [](ListenerObject& self) {
              if (!self.is_open()) return std::string("<hbmwire.Listener closed>");

@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -173,37 +174,108 @@ void close(RegionObject& object) {
 
 // --- copies by the CPU or the device's engine
 
-void write(const RegionObject& object, const py::object& data, std::uint64_t offset,
+constexpr double kCopyTimeout = 30.0;  // seconds, where a program names none
+
+/// The region's Buffer, which one copy has at a time: making one costs more than a small copy.
+class Copier {
+ public:
+  explicit Copier(SharedRegion hold) : hold_(std::move(hold)), buffer_(std::move(hold_->spare)) {
+    hold_->spare.reset();
+  }
+
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+
+  ~Copier() {
+    if (buffer_) hold_->spare = std::move(buffer_);
+  }
+
+  /// `copy(Buffer&)`, during which other threads of Python run.
+  template <class Copy>
+  void run(const Copy& copy) {
+    value_without_gil([&]() -> Result<void> {
+      if (!buffer_) {
+        HBMWIRE_TRY_ASSIGN(auto made, Buffer::create(hold_->region));
+        buffer_.emplace(std::move(made));
+      }
+      auto copied = copy(*buffer_);
+      if (!copied) buffer_.reset();
+      return copied;
+    });
+  }
+
+ private:
+  SharedRegion hold_;  // another thread may close the region
+  std::optional<Buffer> buffer_;
+};
+
+/// Raises InvalidArgument.
+void check_range(const SliceObject& memory, std::uint64_t offset, std::uint64_t length) {
+  if (offset > memory.length || length > memory.length - offset)
+    refuse("the range leaves the memory");
+}
+
+void write(const SliceObject& to, const py::object& data, std::uint64_t offset,
            const py::object& timeout) {
-  const auto hold = SharedRegion(object.open());  // another thread may close the region
   const HeldBuffer from(data, PyBUF_C_CONTIGUOUS);
+  check_range(to, offset, from.bytes().size());
   const Deadline deadline = deadline_of(timeout);
-  value_without_gil([&] { return hold->region.write(offset, from.bytes(), deadline); });
+  Copier(to.hold).run(
+      [&](Buffer& buffer) { return buffer.write(to.offset + offset, from.bytes(), deadline); });
 }
 
-void read_into(const RegionObject& object, const py::object& data, std::uint64_t offset,
+void read_range(const SliceObject& from, std::uint64_t offset, std::span<std::byte> to,
+                const Deadline& deadline) {
+  Copier(from.hold).run(
+      [&](Buffer& buffer) { return buffer.read(from.offset + offset, to, deadline); });
+}
+
+void read_into(const SliceObject& from, const py::object& data, std::uint64_t offset,
                const py::object& timeout) {
-  const auto hold = SharedRegion(object.open());  // another thread may close the region
   const HeldBuffer to(data, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
-  const Deadline deadline = deadline_of(timeout);
-  value_without_gil([&] { return hold->region.read(offset, to.writable_bytes(), deadline); });
+  check_range(from, offset, to.bytes().size());
+  read_range(from, offset, to.writable_bytes(), deadline_of(timeout));
 }
 
-py::bytes read(const RegionObject& object, std::uint64_t offset,
-               std::optional<std::uint64_t> length, const py::object& timeout) {
-  const auto hold = SharedRegion(object.open());  // another thread may close the region
-  const std::uint64_t size = hold->region.size_bytes();
-  if (offset > size || length.value_or(0) > size - offset)
-    refuse("the range leaves the region", "read");
-  const std::uint64_t count = length.value_or(size - offset);
+py::bytes read(const SliceObject& from, std::uint64_t offset, std::optional<std::uint64_t> length,
+               const Deadline& deadline) {
+  check_range(from, offset, length.value_or(0));
+  const std::uint64_t count = length.value_or(from.length - offset);
   auto bytes = py::reinterpret_steal<py::bytes>(
       PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(count)));
   if (!bytes) throw py::error_already_set();
-  const std::span<std::byte> to(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr())),
-                                count);
-  const Deadline deadline = deadline_of(timeout);
-  value_without_gil([&] { return hold->region.read(offset, to, deadline); });
+  auto* const first = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr()));
+  read_range(from, offset, {first, count}, deadline);
   return bytes;
+}
+
+/// read(), write() and read_into() of a Region or a Slice.
+template <class Class>
+void bind_copies(Class& memory) {
+  memory
+      .def(
+          "write",
+          [](const py::object& self, const py::object& data, std::uint64_t offset,
+             const py::object& timeout) { write(local_of(self), data, offset, timeout); },
+          py::arg("data"), py::arg("offset") = 0, py::kw_only(), py::arg("timeout") = kCopyTimeout,
+          "Copies bytes from the host to `offset` of the memory, whatever its type. Raises "
+          "InvalidArgument where they leave it, TimedOut after `timeout` seconds.")
+      .def(
+          "read",
+          [](const py::object& self, std::uint64_t offset, std::optional<std::uint64_t> length,
+             const py::object& timeout) {
+            return read(local_of(self), offset, length, deadline_of(timeout));
+          },
+          py::arg("offset") = 0, py::arg("length") = py::none(), py::kw_only(),
+          py::arg("timeout") = kCopyTimeout,
+          "Copies `length` bytes (all that follow, without it) from `offset` to the host. Raises "
+          "as write().")
+      .def(
+          "read_into",
+          [](const py::object& self, const py::object& data, std::uint64_t offset,
+             const py::object& timeout) { read_into(local_of(self), data, offset, timeout); },
+          py::arg("data"), py::arg("offset") = 0, py::kw_only(), py::arg("timeout") = kCopyTimeout,
+          "read() into a writable buffer, as many bytes as it has.");
 }
 
 std::string hex(std::uint64_t number) {
@@ -281,16 +353,6 @@ void bind_calls(RegionClass& region) {
       .def(
           "explain", [](const RegionObject& self) { return explain(*self.open()); },
           "Every path that there is, the best first: which one was taken, and why not the others.")
-      .def("write", &write, py::arg("data"), py::arg("offset") = 0, py::kw_only(),
-           py::arg("timeout") = 30.0,
-           "Copies bytes from the host to `offset` of the memory, whatever its type. Raises "
-           "InvalidArgument where they leave the region, TimedOut after `timeout` seconds.")
-      .def("read", &read, py::arg("offset") = 0, py::arg("length") = py::none(), py::kw_only(),
-           py::arg("timeout") = 30.0,
-           "Copies `length` bytes (all that follow, without it) from `offset` to the host. Raises "
-           "as write().")
-      .def("read_into", &read_into, py::arg("data"), py::arg("offset") = 0, py::kw_only(),
-           py::arg("timeout") = 30.0, "read() into a writable buffer, as many bytes as it has.")
       .def("pack_key", &pack_key,
            R"(Gives a key to the region, or to a part of it, for a peer that has no name for it.
 
@@ -336,6 +398,7 @@ uses it. Host memory is a buffer: memoryview(region), numpy.frombuffer(region).)
   bind_exports(region);
   bind_facts(region);
   bind_calls(region);
+  bind_copies(region);
   // pybind11 does not say when a view goes, which close() has to know.
   auto* const type = reinterpret_cast<PyHeapTypeObject*>(region.ptr());
   type->as_buffer.bf_getbuffer = get_buffer;
@@ -345,8 +408,8 @@ uses it. Host memory is a buffer: memoryview(region), numpy.frombuffer(region).)
 
 template <class Object>
 void bind_slice(py::module_& module, const char* name, const char* doc) {
-  py::class_<Object>(module, name, doc)
-      .def("__len__", [](const Object& self) { return self.length; })
+  py::class_<Object> slice(module, name, doc);
+  slice.def("__len__", [](const Object& self) { return self.length; })
       .def("__getitem__",
            [](const Object& self, const py::slice& part) {
              const auto [offset, length] = range_of(part, self.length);
@@ -373,6 +436,13 @@ void bind_slice(py::module_& module, const char* name, const char* doc) {
             }
           },
           "The region that it is a part of.");
+  if constexpr (std::is_same_v<Object, SliceObject>) {
+    slice.def("__bytes__", [](const SliceObject& self) {
+      return read(self, 0, std::nullopt,
+                  Deadline::after(std::chrono::duration<double>(kCopyTimeout)));
+    });
+    bind_copies(slice);
+  }
 }
 
 void bind_remote_region(py::module_& module) {

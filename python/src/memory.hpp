@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "hbmwire/buffer.hpp"
 #include "hbmwire/hbmwire.hpp"
 
 /// Regions of this end and of the peer, and their slices.
@@ -24,6 +26,7 @@ struct RegionHold {
   Context context;
   py::object owner;
   Region region;
+  mutable std::optional<Buffer> spare;  // of read() and write(), while none of them is under way
 };
 
 using SharedRegion = std::shared_ptr<const RegionHold>;

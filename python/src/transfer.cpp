@@ -168,10 +168,16 @@ ends it. Its memory is kept until it is over, also when this object is dropped b
           "bytes", [](TransferObject& self) { return self.transfer().bytes(); },
           "The length in bytes; of a receive that is over, of the message that came.")
       .def_property_readonly(
-          "value", [](TransferObject& self) { return self.transfer().value(); },
+          "value",
+          [](TransferObject& self) {
+            if (!self.transfer().done())
+              raise(make_error(Errc::busy, Stage::complete,
+                               "the operation is not over: wait() first"));
+            return self.transfer().value();
+          },
           "The result: of an atomic what was there before, of receive_immediate() the immediate, "
           "of "
-          "a tagged receive the tag.")
+          "a tagged receive the tag. Raises Busy before it is over.")
       .def_property_readonly(
           "path", [](TransferObject& self) { return python::word_of(self.transfer().path()); },
           "The path by which it goes: the worse one of both ends'.")

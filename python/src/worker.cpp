@@ -191,7 +191,7 @@ void Waitable::wait(const Deadline& deadline) {
       deadline, [&](const Wait& step) { return waited.poll_until(step); },
       [&] { static_cast<void>(transfer()); });
   worker_->settle_some();
-  if (!over) raise(out_of_time());
+  if (!over) raise(out_of_time(transfer().explain().peer));
 }
 
 bool Waitable::notify(py::object on_end) {
