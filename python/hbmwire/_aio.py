@@ -9,9 +9,9 @@ it, so that peers are served and watched while the program awaits other things.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Generator
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,11 @@ from .errors import Error, make
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._core import Endpoint, Invitation, Listener, Message, RemoteRegion, Transfer, Worker
+    from ._core import Context, Endpoint, Invitation, Listener, Message, RemoteRegion, Transfer, Worker
+
+
+_CLOSING = 0.01  # seconds between looks at what ends with a worker that is being closed
+_TOO_LONG = "not over within the time allowed"
 
 
 class _Driver:
@@ -31,31 +35,34 @@ class _Driver:
         self.loop = loop
         self._pump = _core._Pump(worker)
         self._thread = threading.get_ident()
-        self._fd = worker.fileno()
+        # A descriptor of the driver's own: another thread may close the worker, and its number be
+        # taken by a socket of this loop, before the loop learns of that.
+        self._fd = os.dup(worker.fileno())
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        # Futures that are looked at after each turn: of listeners, messages and closing peers,
-        # of which there are few. Transfers have none here.
-        self._watched: dict[asyncio.Future[Any], Callable[[], Any]] = {}
-        # A worker that another thread has closed may have had this descriptor until now.
-        loop.remove_reader(self._fd)
+        self._soon = False
+        # Tasks that wait for a listener, a message or the like, of which there are few; each with
+        # what says that it need not wait. Transfers have none here.
+        self._watched: dict[asyncio.Future[None], Callable[[], bool]] = {}
         loop.add_reader(self._fd, self._turn)
+        _core._on_begin(worker, self.wake)
         self._turn()
 
     def stop(self) -> None:
-        """The worker is being closed."""
+        """The worker is being closed, or its loop was."""
+        if self.loop.is_closed():
+            os.close(self._fd)
+        else:
+            self._in_loop(self._leave)
+
+    def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.loop.is_closed():
-            return
-        self._in_loop(self._forget_descriptor)
+        self.loop.remove_reader(self._fd)
+        os.close(self._fd)
+        # They look again, and learn that it is closed.
         for future in list(self._watched):
-            self._in_loop(partial(_fail, future, "the worker was closed"))
-        self._watched.clear()
-
-    def _forget_descriptor(self) -> None:
-        if self._fd not in _drivers:  # else it is another worker's by now
-            self.loop.remove_reader(self._fd)
+            _set(future)
 
     def _in_loop(self, call: Callable[[], object]) -> None:
         if threading.get_ident() == self._thread:
@@ -64,64 +71,66 @@ class _Driver:
             self.loop.call_soon_threadsafe(call)
 
     def _turn(self) -> None:
+        self._soon = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         after = self._pump.turn()
-        if after < 0:
-            return
-        self._look()
+        for future, ready in list(self._watched.items()):
+            if after < 0 or _is(ready):
+                _set(future)
         if after == 0:
-            self._timer = self.loop.call_soon(self._turn)
-        else:
+            self._turn_soon()
+        elif after > 0:
             self._timer = self.loop.call_later(after, self._turn)
 
-    def _look(self) -> None:
-        for future, ask in list(self._watched.items()):
-            if future.done():
-                self._watched.pop(future, None)
-                continue
-            try:
-                found = ask()
-            except Exception as error:
-                self._watched.pop(future, None)
-                future.set_exception(error)
-                continue
-            if found is not None:
-                self._watched.pop(future, None)
-                future.set_result(found)
+    def wake(self) -> None:
+        """Something was begun, by any thread: it may have to be polled."""
+        self._in_loop(self._turn_soon)
 
-    def when_over(self, what: _core._Waitable) -> asyncio.Future[None] | None:
-        """A future that is set when `what` is over; None: it is."""
+    def _turn_soon(self) -> None:
+        if self._soon:
+            return
+        self._soon = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_soon(self._turn)
+
+    async def over(self, what: _core._Waitable) -> None:
+        """Returns when `what` is over, or the worker is closed."""
         future: asyncio.Future[None] = self.loop.create_future()
 
         def on_end() -> None:
-            self._in_loop(lambda: None if future.done() else future.set_result(None))
+            self._in_loop(lambda: _set(future))
 
         if not what._notify(on_end):
-            return None
-        # Something may have to be posted or polled before the descriptor tells of anything.
-        self._soon()
-        return future
+            return
+        try:
+            await future
+        finally:
+            what._forget(on_end)
 
-    def watch(self, ask: Callable[[], Any]) -> asyncio.Future[Any]:
-        """A future that is set to what `ask` gives, once that is not None."""
-        future: asyncio.Future[Any] = self.loop.create_future()
-        self._watched[future] = ask
-        future.add_done_callback(lambda done: self._watched.pop(done, None))
-        self._soon()
-        return future
-
-    def _soon(self) -> None:
-        if isinstance(self._timer, asyncio.TimerHandle) or self._timer is None:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self.loop.call_soon(self._turn)
+    async def until(self, ready: Callable[[], bool]) -> None:
+        """Returns when `ready()` gave true or raised, or the worker is closed."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        self._watched[future] = ready
+        self._turn_soon()
+        try:
+            await future
+        finally:
+            self._watched.pop(future, None)
 
 
-def _fail(future: asyncio.Future[Any], why: str) -> None:
+def _is(ready: Callable[[], bool]) -> bool:
+    try:
+        return ready()
+    except Error:
+        return True  # the task that waits asks itself, and raises it
+
+
+def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
-        future.set_exception(make("cancelled", why, stage="complete"))
+        future.set_result(None)
 
 
 # By the worker's descriptor, until it is closed: several objects of Python may stand for a worker.
@@ -143,7 +152,9 @@ def driver_of(worker: Worker) -> _Driver:
         _core._on_close(worker, lambda: _end_driver(fd))
     elif driver.loop is loop:
         return driver
-    elif not driver.loop.is_closed():
+    elif driver.loop.is_closed():
+        driver.stop()
+    else:
         raise RuntimeError(
             "the worker is used by another event loop; make one for this loop: "
             "Context.create_worker()"
@@ -158,11 +169,29 @@ async def _over(what: _core._Waitable) -> None:
     worker = what.worker
     # Also where nothing has to be waited for: from now on the loop looks after the worker.
     driver = None if worker.closed else driver_of(worker)
-    if not what.poll() and driver is not None:
-        future = driver.when_over(what)
-        if future is not None:
-            await future
-    what.poll()
+    while not what.poll():
+        if driver is None or worker.closed:
+            await asyncio.sleep(_CLOSING)  # it ends with the worker, within moments
+        else:
+            await driver.over(what)
+
+
+async def _until(
+    worker: Worker, ready: Callable[[], bool], timeout: float | None, stage: str, cause: str
+) -> None:
+    """Returns when `ready()` is true; raises what it raises, and TimedOut."""
+
+    async def wait() -> None:
+        driver = driver_of(worker)
+        while not ready():
+            await driver.until(ready)
+
+    try:
+        await asyncio.wait_for(wait(), timeout)
+    except asyncio.TimeoutError as error:
+        if isinstance(error, Error):
+            raise
+        raise make("timed_out", cause, stage=stage) from None
 
 
 async def finish(transfer: Transfer) -> Transfer:
@@ -231,7 +260,7 @@ async def close(endpoint: Endpoint, timeout: float | None) -> None:
 
 
 async def wait_closed(endpoint: Endpoint, timeout: float | None) -> None:
-    await _within(timeout, driver_of(endpoint.worker).watch(lambda: endpoint._is_over() or None))
+    await _until(endpoint.worker, endpoint._is_over, timeout, "complete", _TOO_LONG)
 
 
 async def reconnect(endpoint: Endpoint, timeout: float | None) -> None:
@@ -250,12 +279,12 @@ async def remote(endpoint: Endpoint, what: Any, timeout: float | None) -> Remote
 
 
 async def accept(listener: Listener, timeout: float | None) -> Endpoint:
-    driver = driver_of(listener.worker)
-    endpoint = listener.try_accept()
-    if endpoint is not None:
-        return endpoint
-    accepted: Endpoint = await _within(timeout, driver.watch(listener.try_accept))
-    return accepted
+    cause = "no peer connected in time"
+    while True:
+        await _until(listener.worker, listener._is_ready, timeout, "connect", cause)
+        endpoint = listener.try_accept()
+        if endpoint is not None:  # else another task has it
+            return endpoint
 
 
 async def next_peer(listener: Listener) -> Endpoint:
@@ -269,30 +298,22 @@ async def next_peer(listener: Listener) -> Endpoint:
 
 
 async def next_message(worker: Worker, timeout: float | None) -> Message:
-    driver = driver_of(worker)
-    message = worker.try_message()
-    if message is not None:
-        return message
-    found: Message = await _within(timeout, driver.watch(worker.try_message))
-    return found
+    while True:
+        await _until(worker, worker._has_message, timeout, "complete", _TOO_LONG)
+        message = worker.try_message()
+        if message is not None:  # else another task has it
+            return message
 
 
 async def accept_invitation(
     invitation: Invitation, theirs: bytes, timeout: float | None
 ) -> Endpoint:
     invitation._start(theirs)
-    endpoint: Endpoint = await _within(
-        timeout, driver_of(invitation.worker).watch(invitation._poll)
-    )
-    return endpoint
+    cause = "the peer did not begin in time"
+    await _until(invitation.worker, invitation._is_ready, timeout, "connect", cause)
+    return invitation._take()
 
 
-async def _within(timeout: float | None, future: asyncio.Future[Any]) -> Any:
-    try:
-        return await asyncio.wait_for(future, timeout)
-    except asyncio.TimeoutError:
-        if future.done() and not future.cancelled():
-            raise  # the library's own
-        raise make(
-            "timed_out", "not over within the time allowed", stage="complete"
-        ) from None
+async def close_context(context: Context) -> None:
+    # A peer that is gone may take a moment, in which the loop goes on.
+    await asyncio.get_running_loop().run_in_executor(None, context.close)

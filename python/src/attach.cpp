@@ -44,11 +44,12 @@ AttachAddress address_of(const py::object& data) {
 
 /// hbmwire.AttachListener.
 struct AttachListenerObject {
-  std::optional<AttachListener> listener;
+  std::shared_ptr<AttachListener> listener;  // null: closed
 
-  AttachListener& open() {
+  /// A call without the GIL holds it: another thread may close the listener.
+  [[nodiscard]] std::shared_ptr<AttachListener> open() const {
     if (!listener) refuse("the attach listener is closed");
-    return *listener;
+    return listener;
   }
 };
 
@@ -81,7 +82,10 @@ void bind_attach(py::module_& module) {
   py::class_<AttachListenerObject>(module, "AttachListener",
                                    "Gives dma-bufs of regions to processes of this node and user. "
                                    "Poll fileno(), and call progress() when it is readable.")
-      .def(py::init([] { return AttachListenerObject{value(AttachListener::create())}; }))
+      .def(py::init([] {
+        return AttachListenerObject{
+            std::make_shared<AttachListener>(value(AttachListener::create()))};
+      }))
       .def("__repr__",
            [](const AttachListenerObject& self) {
              return self.listener ? "<hbmwire.AttachListener>" : "<hbmwire.AttachListener closed>";
@@ -91,18 +95,18 @@ void bind_attach(py::module_& module) {
       .def(
           "publish",
           [](AttachListenerObject& self, const RegionObject& region) {
-            const SharedRegion& hold = region.open();
-            AttachListener& listener = self.open();
-            auto published = value_without_gil([&] { return listener.publish(hold->region); });
-            return PublicationObject{std::move(published), hold};
+            const SharedRegion hold = region.open();
+            const auto listener = self.open();
+            return PublicationObject{
+                value_without_gil([&] { return listener->publish(hold->region); })};
           },
           py::arg("region"),
           "Lets others attach to all of the region. Raises NotSupported for host memory.")
       .def(
-          "fileno", [](AttachListenerObject& self) { return self.open().fd(); },
+          "fileno", [](AttachListenerObject& self) { return self.open()->fd(); },
           "Readable when there is something for progress() to do.")
       .def(
-          "progress", [](AttachListenerObject& self) { value(self.open().progress()); },
+          "progress", [](AttachListenerObject& self) { value(self.open()->progress()); },
           "Answers the processes that have asked. Never waits.")
       .def(
           "close", [](AttachListenerObject& self) { self.listener.reset(); }, "Ends it.");

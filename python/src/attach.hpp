@@ -10,10 +10,9 @@
 
 namespace hbmwire::python {
 
-/// hbmwire.Publication.
+/// hbmwire.Publication. The library's publication keeps the memory.
 struct PublicationObject {
   std::optional<AttachPublication> publication;
-  SharedRegion hold;
 
   /// Raises InvalidArgument if it is closed.
   [[nodiscard]] const AttachAddress& address() const;

@@ -43,7 +43,7 @@ namespace {
 /// Integers of 32 or 64 bits, as the buffer protocol describes them.
 bool are_integers(const Py_buffer& view) {
   const std::string_view format = view.format == nullptr ? "B" : view.format;
-  return format.find_first_not_of("@=<") + 1 == format.size() &&
+  return !format.empty() && format.find_first_not_of("@=<") + 1 == format.size() &&
          std::string_view("iIlLqQ").find(format.back()) != std::string_view::npos &&
          (view.itemsize == 4 || view.itemsize == 8);
 }

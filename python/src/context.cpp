@@ -24,12 +24,16 @@ const Context& ContextObject::open() const {
 }
 
 const SharedWorker& ContextObject::worker() {
-  if (!worker_) worker_ = create_worker(options_);
+  if (worker_) return worker_;
+  SharedWorker made = create_worker(options_);
+  // Another thread may have made one meanwhile.
+  if (!worker_) worker_ = std::move(made);
   return worker_;
 }
 
 SharedWorker ContextObject::create_worker(const WorkerOptions& options) {
   SharedWorker worker = WorkerObject::create(open(), options);
+  static_cast<void>(open());  // another thread may have closed the context meanwhile
   std::erase_if(workers_, [](const auto& one) { return one.expired(); });
   workers_.push_back(worker);
   return worker;
@@ -91,11 +95,11 @@ Result<Region> register_dmabuf(const Context& context, const py::object& describ
 }
 
 Result<Region> register_address(const Context& context, std::uint64_t address, std::uint64_t length,
-                                const std::string& device, Access access) {
+                                const std::string& device, Access access,
+                                const OwnedMemory& owned) {
   const WithoutGil released;
-  if (device.empty()) return context.register_memory(address, length, access);
   HBMWIRE_TRY_ASSIGN(const Allocation memory, context.borrow(address, length, device));
-  return context.register_memory(memory, access);
+  return context.register_memory(owned.keep_with(memory), access);
 }
 
 bool writes(Access access) noexcept {
@@ -116,18 +120,25 @@ RegionObject register_memory(ContextObject& self, const py::object& memory,
     raise(make_error(Errc::permission_denied, Stage::register_memory,
                      "the object gives its memory for reading alone; access='remote_read' or ()"));
   }
+  if (kind == "address") {
+    const DropsOwners drops;  // where it fails
+    const OwnedMemory owned(owner);
+    auto region = register_address(context, described[1].cast<std::uint64_t>(),
+                                   described[2].cast<std::uint64_t>(),
+                                   described[3].cast<std::string>(), rights, owned);
+    const auto hold = std::make_shared<RegionHold>(context, owned, value(std::move(region)));
+    hold->read_only = read_only;
+    return {hold, 0};
+  }
   auto region = [&]() -> Result<Region> {
     if (kind == "dmabuf") return register_dmabuf(context, owner, rights);
-    if (kind == "attached") {
-      const Allocation attached = owner.cast<const AttachedMemory&>().memory;
-      const WithoutGil released;
-      return context.register_memory(attached, rights);
-    }
-    return register_address(context, described[1].cast<std::uint64_t>(),
-                            described[2].cast<std::uint64_t>(), described[3].cast<std::string>(),
-                            rights);
+    const Allocation attached = owner.cast<const AttachedMemory&>().memory;
+    const WithoutGil released;
+    return context.register_memory(attached, rights);
   }();
-  return {std::make_shared<RegionHold>(context, owner, value(std::move(region))), 0};
+  const auto hold = std::make_shared<RegionHold>(context, owner, value(std::move(region)));
+  hold->read_only = read_only;
+  return {hold, 0};
 }
 
 RegionObject allocate(ContextObject& self, const py::object& type, std::uint64_t nbytes,
@@ -185,10 +196,7 @@ void bind_context(py::module_& module) {
       .def("__exit__", [](ContextObject& self, const py::args&) { self.close(); })
       .def("__aenter__", [](const py::object& self) { return in_aio("immediately", self); })
       .def("__aexit__",
-           [](const py::object& self, const py::args&) {
-             self.cast<ContextObject&>().close();
-             return in_aio("immediately", py::none());
-           })
+           [](const py::object& self, const py::args&) { return in_aio("close_context", self); })
       .def("__repr__",
            [](const ContextObject& self) {
              return self.is_closed() ? "<hbmwire.Context closed>" : "<hbmwire.Context>";

@@ -3,8 +3,8 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -27,7 +27,7 @@ Endpoint& EndpointObject::open() {
 }
 
 Endpoint& EndpointObject::start() {
-  worker()->settle_some();
+  worker()->begin();
   return open();
 }
 
@@ -175,9 +175,13 @@ struct List {
 };
 
 List list_of(const py::object& parts, const py::object& length) {
-  if (!length.is_none()) return {columns_of(parts, 2), number_of(length, "length")};
-  List list{columns_of(parts, 3), std::nullopt};
-  if (list.size() == 0) throw py::value_error("a list has at least one part");
+  const bool have_one = !length.is_none();
+  List list{columns_of(parts, have_one ? 2 : 3), std::nullopt};
+  if (list.size() == 0) refuse("a list has at least one part");
+  if (have_one) {
+    list.length = number_of(length, "length");
+    return list;
+  }
   const BlockNumbers& lengths = list.columns.columns[2];
   for (std::size_t i = 1; i < list.size(); ++i) {
     if (lengths[i] != lengths[0]) return list;
@@ -186,7 +190,7 @@ List list_of(const py::object& parts, const py::object& length) {
   return list;
 }
 
-/// Raises ValueError for a part that leaves its region.
+/// Raises InvalidArgument for a part that leaves its region.
 void check_ranges(const List& list, std::uint64_t here_bytes, std::uint64_t there_bytes) {
   const auto leaves = [](std::uint64_t offset, std::uint64_t length, std::uint64_t bytes) {
     return offset > bytes || length > bytes - offset;
@@ -195,10 +199,10 @@ void check_ranges(const List& list, std::uint64_t here_bytes, std::uint64_t ther
     const std::uint64_t length = list.length_of(i);
     const bool here = leaves(list.here(i), length, here_bytes);
     if (!here && !leaves(list.there(i), length, there_bytes)) continue;
-    throw py::value_error("part " + std::to_string(i) + " leaves the region " +
-                          (here ? "here" : "there") + ": " + std::to_string(length) +
-                          " bytes from " + std::to_string(here ? list.here(i) : list.there(i)) +
-                          " on, of " + std::to_string(here ? here_bytes : there_bytes));
+    refuse_text("part " + std::to_string(i) + " leaves the region " + (here ? "here" : "there") +
+                ": " + std::to_string(length) + " bytes from " +
+                std::to_string(here ? list.here(i) : list.there(i)) + " on, of " +
+                std::to_string(here ? here_bytes : there_bytes));
   }
 }
 
@@ -277,9 +281,8 @@ SliceObject message_of(EndpointObject& self, const py::object& message) {
 NewTransfer send(EndpointObject& self, const py::object& message, const py::object& tag,
                  const py::object& level) {
   const SendOptions options{.level = from_word<CompletionLevel>(level)};
-  self.worker()->settle_some();
   const SliceObject from = message_of(self, message);
-  Endpoint& endpoint = self.open();
+  Endpoint& endpoint = self.start();
   Transfer transfer =
       value(tag.is_none() ? endpoint.send(from.slice(), options)
                           : endpoint.send(from.slice(), number_of(tag, "tag"), options));
@@ -346,21 +349,8 @@ bool is_over(EndpointObject& self) {
 }
 
 void wait_closed(EndpointObject& self, const Deadline& deadline) {
-  const SharedWorker& worker = self.worker();
-  while (!is_over(self)) {
-    worker->settle();
-    worker->collect_messages();
-    Worker shared = worker->open();
-    const bool happened = wait_in_steps(
-        deadline,
-        [&](const Wait& step) -> Result<bool> {
-          const auto waited = shared.wait(step);
-          if (waited || waited.error().code == Errc::timed_out) return waited.has_value();
-          return tl::make_unexpected(waited.error());
-        },
-        [&] { static_cast<void>(self.open()); });
-    if (!happened && !is_over(self)) raise(out_of_time(self.open().peer()));
-  }
+  if (!drive_until(self.worker(), deadline, [&] { return is_over(self); }))
+    raise(out_of_time(self.open().peer()));
 }
 
 std::unique_ptr<ConnectingObject> start_reconnect(EndpointObject& self, const py::object& timeout) {
@@ -561,8 +551,11 @@ void bind_life(py::class_<EndpointObject>& endpoint) {
       .def_property_readonly(
           "worker", [](EndpointObject& self) { return self.worker(); }, "Its Worker.")
       .def_property_readonly(
-          "closed", [](EndpointObject& self) { return !self.is_open(); },
-          "Whether it was let go, by its end as a context manager or with its worker.")
+          "closed",
+          [](EndpointObject& self) {
+            return !self.is_open() || self.open().phase() == EndpointPhase::closed;
+          },
+          "Whether it is closed: by close(), by the peer, or with its worker.")
       .def(
           "remote", &remote, py::arg("what"), py::kw_only(), py::arg("timeout") = 30.0,
           "Memory of the peer. A name (str): what its listener advertises, which asks the peer; it "

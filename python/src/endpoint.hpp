@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "hbmwire/endpoint.hpp"
@@ -15,23 +13,13 @@
 
 namespace hbmwire::python {
 
-/// The regions that a listener advertises, by name: kept as long as the listener or one of its
-/// endpoints lives.
-using Advertised = std::map<std::string, SharedRegion, std::less<>>;
-
 /// hbmwire.Endpoint.
 class EndpointObject : public Part {
  public:
-  EndpointObject(SharedWorker worker, Endpoint endpoint,
-                 std::shared_ptr<const Advertised> advertised = {})
-      : Part(std::move(worker)),
-        advertised_(std::move(advertised)),
-        endpoint_(std::move(endpoint)) {}
+  EndpointObject(SharedWorker worker, Endpoint endpoint)
+      : Part(std::move(worker)), endpoint_(std::move(endpoint)) {}
 
-  void end() noexcept override {
-    endpoint_.reset();
-    advertised_.reset();
-  }
+  void end() noexcept override { endpoint_.reset(); }
 
   /// Raises InvalidArgument if its worker was closed.
   [[nodiscard]] Endpoint& open();
@@ -47,8 +35,7 @@ class EndpointObject : public Part {
   void close(const Deadline& deadline);
 
  private:
-  std::shared_ptr<const Advertised> advertised_;
-  std::optional<Endpoint> endpoint_;  // goes before what it advertises
+  std::optional<Endpoint> endpoint_;
 };
 
 using NewEndpoint = std::unique_ptr<EndpointObject>;

@@ -10,14 +10,28 @@ namespace hbmwire::python {
 py::object exception_of(const Error& error) {
   const py::object from_fields = py::module_::import("hbmwire.errors").attr("from_fields");
   return from_fields(word_of(error.code), word_of(error.stage), to_string(error.hint),
-                     hint_text(error.hint), std::string_view(error.subject),
-                     std::string_view(error.call), number_text(error), describe(error));
+                     hint_text(error.hint), printable(error.subject), error.call,
+                     number_text(error), printable(describe(error)));
 }
 
 void raise(const Error& error) {
   const py::object exception = exception_of(error);
   PyErr_SetObject(py::type::handle_of(exception).ptr(), exception.ptr());
   throw py::error_already_set();
+}
+
+void refuse_text(const std::string& why) {
+  const py::object exception =
+      py::module_::import("hbmwire.errors").attr("make")("invalid_argument", why);
+  PyErr_SetObject(py::type::handle_of(exception).ptr(), exception.ptr());
+  throw py::error_already_set();
+}
+
+py::str printable(std::string_view text) {
+  auto* const decoded =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
 }
 
 void refuse(const char* why, std::string_view subject) {

@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "hbmwire/error.hpp"
@@ -22,6 +24,12 @@ namespace py = pybind11;
 
 /// Raises Errc::invalid_argument of Stage::configure. `why` is a static string.
 [[noreturn]] void refuse(const char* why, std::string_view subject = {});
+
+/// The same with a sentence of its own.
+[[noreturn]] void refuse_text(const std::string& why);
+
+/// Text of the library, of the system or of a peer, which may be cut within a character.
+[[nodiscard]] py::str printable(std::string_view text);
 
 /// The value of a result, or its error as an exception.
 template <class T>

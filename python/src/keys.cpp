@@ -16,25 +16,28 @@
 
 namespace hbmwire::python {
 
-MemoryKey& KeyObject::open() {
+std::shared_ptr<MemoryKey> KeyObject::open() const {
   if (!key) refuse("the key is closed");
-  return *key;
+  return key;
 }
 
 MemoryKeyOptions all_key_options(const py::kwargs& given, const char* call) {
   Options options(given, call);
   MemoryKeyOptions key = key_options(options);
-  if (const auto attach = options.take("attach"); attach && !attach->is_none())
+  if (const auto attach = options.take("attach"); attach && !attach->is_none()) {
+    if (!py::isinstance<PublicationObject>(*attach))
+      throw py::type_error("attach: a Publication is needed");
     key.attach = attach->cast<const PublicationObject&>().address();
+  }
   options.done();
   return key;
 }
 
-std::unique_ptr<KeyObject> pack_key(const RegionObject& region, const py::kwargs& options) {
-  const SharedRegion& hold = region.open();
+KeyObject pack_key(const RegionObject& region, const py::kwargs& options) {
+  const SharedRegion hold = region.open();
   const MemoryKeyOptions wanted = all_key_options(options, "pack_key");
   MemoryKey key = value_without_gil([&] { return MemoryKey::pack(hold->region, wanted); });
-  return std::make_unique<KeyObject>(std::move(key), hold);
+  return {std::make_shared<MemoryKey>(std::move(key))};
 }
 
 namespace {
@@ -94,7 +97,7 @@ void bind_keys(py::module_& module) {
 
 While it lives, whoever has its bytes may do what it allows; everyone who reads them has the key.
 Keep this object as long as the peer uses the key: bytes(region.pack_key(...)) alone drops it.)")
-      .def("__bytes__", [](KeyObject& self) { return to_bytes(self.open().bytes()); })
+      .def("__bytes__", [](KeyObject& self) { return to_bytes(self.open()->bytes()); })
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](KeyObject& self, const py::args&) { self.key.reset(); })
       .def("__repr__",
@@ -104,9 +107,9 @@ Keep this object as long as the peer uses the key: bytes(region.pack_key(...)) a
                     " bytes" + (self.key->valid() ? ">" : ", no longer valid>");
            })
       .def_property_readonly(
-          "info", [](KeyObject& self) { return self.open().info(); }, "Its contents: a KeyInfo.")
+          "info", [](KeyObject& self) { return self.open()->info(); }, "Its contents: a KeyInfo.")
       .def_property_readonly(
-          "revocable", [](KeyObject& self) { return self.open().revocable(); },
+          "revocable", [](KeyObject& self) { return self.open()->revocable(); },
           "Whether revoke() can take it back.")
       .def_property_readonly(
           "valid", [](KeyObject& self) { return self.key && self.key->valid(); },
@@ -114,8 +117,8 @@ Keep this object as long as the peer uses the key: bytes(region.pack_key(...)) a
       .def(
           "revoke",
           [](KeyObject& self) {
-            MemoryKey& key = self.open();
-            value_without_gil([&] { return key.revoke(); });
+            const auto key = self.open();
+            value_without_gil([&] { return key->revoke(); });
           },
           "Takes it back: when this returns, no NIC accepts it. Raises NotSupported unless it is "
           "revocable.")

@@ -11,27 +11,16 @@
 
 namespace hbmwire::python {
 
-/// hbmwire.MemoryKey.
+/// hbmwire.MemoryKey. The library's key keeps its region.
 struct KeyObject {
-  std::optional<MemoryKey> key;  // goes before the region that it opens
-  SharedRegion hold;
+  std::shared_ptr<MemoryKey> key;  // null: closed
 
-  KeyObject(MemoryKey key_of, SharedRegion hold_of)
-      : key(std::move(key_of)), hold(std::move(hold_of)) {}
-
-  KeyObject(KeyObject&&) = default;
-  KeyObject(const KeyObject&) = delete;
-  KeyObject& operator=(const KeyObject&) = delete;
-  KeyObject& operator=(KeyObject&&) = delete;
-
-  ~KeyObject() { key.reset(); }
-
-  /// Raises InvalidArgument if it is closed.
-  [[nodiscard]] MemoryKey& open();
+  /// Raises InvalidArgument if it is closed. A call without the GIL holds it: another thread may
+  /// close the key.
+  [[nodiscard]] std::shared_ptr<MemoryKey> open() const;
 };
 
-[[nodiscard]] std::unique_ptr<KeyObject> pack_key(const RegionObject& region,
-                                                  const py::kwargs& options);
+[[nodiscard]] KeyObject pack_key(const RegionObject& region, const py::kwargs& options);
 
 /// The options of a key, with `attach`. Raises TypeError for what is none.
 [[nodiscard]] MemoryKeyOptions all_key_options(const py::kwargs& given, const char* call);

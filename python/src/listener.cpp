@@ -23,13 +23,12 @@ namespace {
 class ListenerObject : public Part {
  public:
   ListenerObject(SharedWorker worker, Listener listener)
-      : Part(std::move(worker)),
-        advertised_(std::make_shared<Advertised>()),
-        listener_(std::move(listener)) {}
+      : Part(std::move(worker)), listener_(std::move(listener)) {}
 
   void end() noexcept override {
+    next_.reset();
     listener_.reset();
-    advertised_ = std::make_shared<Advertised>();
+    worker()->begin();  // who awaits a peer has to look
   }
 
   Listener& open() {
@@ -39,50 +38,46 @@ class ListenerObject : public Part {
 
   [[nodiscard]] bool is_open() const noexcept { return listener_.has_value(); }
 
-  NewEndpoint taken(Endpoint endpoint) {
-    return std::make_unique<EndpointObject>(worker(), std::move(endpoint), advertised_);
+  /// Whether try_accept() has one.
+  bool is_ready() {
+    if (!next_) next_ = open().try_accept();
+    return next_.has_value();
   }
 
   NewEndpoint try_accept() {
-    auto endpoint = open().try_accept();
-    return endpoint ? taken(std::move(*endpoint)) : nullptr;
+    if (!is_ready()) return nullptr;
+    Endpoint endpoint = std::move(*next_);
+    next_.reset();
+    return std::make_unique<EndpointObject>(worker(), std::move(endpoint));
   }
 
   NewEndpoint accept(const Deadline& deadline) {
-    if (auto endpoint = try_accept()) return endpoint;
-    Listener shared = open();
-    std::optional<Endpoint> accepted;
-    const bool over = wait_in_steps(
-        deadline,
-        [&](const Wait& step) -> Result<bool> {
-          auto endpoint = shared.accept(step);
-          if (endpoint) accepted.emplace(std::move(*endpoint));
-          if (endpoint || endpoint.error().code == Errc::timed_out) return endpoint.has_value();
-          return tl::make_unexpected(endpoint.error());
-        },
-        [&] { static_cast<void>(open()); });
-    worker()->settle_some();
+    NewEndpoint endpoint;
+    const bool over = drive_until(worker(), deadline, [&] {
+      endpoint = try_accept();
+      return endpoint != nullptr;
+    });
     if (!over) raise(make_error(Errc::timed_out, Stage::connect, "no peer connected in time"));
-    return taken(std::move(*accepted));
+    return endpoint;
   }
 
   void advertise(const std::string& name, const RegionObject& region, const py::kwargs& options) {
-    const SharedRegion& hold = region.open();
+    const SharedRegion hold = region.open();
     const MemoryKeyOptions wanted = all_key_options(options, "advertise");
+    const WorkerObject::Use used(worker());
     Listener shared = open();
     value_without_gil([&] { return shared.advertise(name, hold->region, wanted); });
-    (*advertised_)[name] = hold;
   }
 
   void withdraw(const std::string& name) {
+    const WorkerObject::Use used(worker());
     Listener shared = open();
     value_without_gil([&] { return shared.withdraw(name); });
-    advertised_->erase(name);
   }
 
  private:
-  std::shared_ptr<Advertised> advertised_;
-  std::optional<Listener> listener_;  // goes before what it advertises
+  std::optional<Listener> listener_;
+  std::optional<Endpoint> next_;  // was looked for, and not taken yet
 };
 
 using NewListener = std::unique_ptr<ListenerObject>;
@@ -93,7 +88,11 @@ class InvitationObject : public Part {
   InvitationObject(SharedWorker worker, EndpointInvitation invitation)
       : Part(std::move(worker)), invitation_(std::move(invitation)) {}
 
-  void end() noexcept override { invitation_.reset(); }
+  void end() noexcept override {
+    next_.reset();
+    invitation_.reset();
+    worker()->begin();
+  }
 
   EndpointInvitation& open() {
     if (!invitation_) refuse("the invitation is closed");
@@ -102,36 +101,38 @@ class InvitationObject : public Part {
 
   [[nodiscard]] bool is_open() const noexcept { return invitation_.has_value(); }
 
-  void start(const py::object& theirs) { value(open().start(bytes_of(theirs, "theirs"))); }
+  /// Once for the same bytes: a connect() whose time is over may be called again.
+  void start(const py::object& theirs) {
+    std::vector<std::byte> bytes = bytes_of(theirs, "theirs");
+    if (bytes == theirs_) return;
+    worker()->begin();
+    value(open().start(bytes));
+    theirs_ = std::move(bytes);
+  }
 
-  NewEndpoint poll() {
-    auto endpoint = value(open().poll());
-    if (!endpoint) return nullptr;
-    return std::make_unique<EndpointObject>(worker(), std::move(*endpoint));
+  /// Whether take() has an endpoint.
+  bool is_ready() {
+    if (!next_) next_ = value(open().poll());
+    return next_.has_value();
+  }
+
+  NewEndpoint take() {
+    Endpoint endpoint = std::move(next_.value());
+    next_.reset();
+    return std::make_unique<EndpointObject>(worker(), std::move(endpoint));
   }
 
   NewEndpoint connect(const py::object& theirs, const Deadline& deadline) {
     start(theirs);
-    for (;;) {
-      if (auto endpoint = poll()) return endpoint;
-      worker()->settle();
-      worker()->collect_messages();
-      Worker shared = worker()->open();
-      const bool happened = wait_in_steps(
-          deadline,
-          [&](const Wait& step) -> Result<bool> {
-            const auto waited = shared.wait(step);
-            if (waited || waited.error().code == Errc::timed_out) return waited.has_value();
-            return tl::make_unexpected(waited.error());
-          },
-          [&] { static_cast<void>(open()); });
-      if (!happened)
-        raise(make_error(Errc::timed_out, Stage::connect, "the peer did not begin in time"));
-    }
+    if (!drive_until(worker(), deadline, [&] { return is_ready(); }))
+      raise(make_error(Errc::timed_out, Stage::connect, "the peer did not begin in time"));
+    return take();
   }
 
  private:
   std::optional<EndpointInvitation> invitation_;
+  std::optional<Endpoint> next_;
+  std::vector<std::byte> theirs_;
 };
 
 // --- what a worker, or a context by its own, begins
@@ -142,7 +143,7 @@ std::unique_ptr<ConnectingObject> start_connect(const SharedWorker& worker, cons
   Options options(given, "connect");
   const EndpointOptions wanted = endpoint_options(options);
   options.done();
-  worker->settle_some();
+  worker->begin();
   PendingEndpoint pending =
       value(Endpoint::start_connect(worker->open(), peer, deadline_of(timeout), wanted));
   return std::make_unique<ConnectingObject>(worker, std::move(pending));
@@ -162,18 +163,19 @@ NewListener listen(const SharedWorker& worker, std::uint16_t port, const std::st
   options.done();
   wanted.port = port;
   wanted.address = address;
-  Worker shared = worker->open();
+  worker->begin();
+  WorkerObject::Use shared(worker);
   return std::make_unique<ListenerObject>(
-      worker, value_without_gil([&] { return Listener::create(shared, wanted); }));
+      worker, value_without_gil([&] { return Listener::create(*shared, wanted); }));
 }
 
 std::unique_ptr<InvitationObject> invite(const SharedWorker& worker, const py::kwargs& given) {
   Options options(given, "invite");
   const EndpointOptions wanted = endpoint_options(options);
   options.done();
-  Worker shared = worker->open();
+  WorkerObject::Use shared(worker);
   return std::make_unique<InvitationObject>(
-      worker, value_without_gil([&] { return EndpointInvitation::create(shared, wanted); }));
+      worker, value_without_gil([&] { return EndpointInvitation::create(*shared, wanted); }));
 }
 
 py::object aconnect(const py::object& worker, const py::object& peer, const py::object& timeout,
@@ -250,6 +252,7 @@ void bind_listener(py::module_& module) {
           },
           py::arg("timeout") = py::none(),
           "The next peer's Endpoint. Raises TimedOut after `timeout` seconds; None: never.")
+      .def("_is_ready", &ListenerObject::is_ready)
       .def("try_accept", &ListenerObject::try_accept,
            "The next peer's Endpoint if there is one, else None. Never waits.")
       .def(
@@ -292,7 +295,8 @@ void bind_listener(py::module_& module) {
       .def_property_readonly(
           "worker", [](InvitationObject& self) { return self.worker(); }, "Its Worker.")
       .def("_start", &InvitationObject::start)
-      .def("_poll", &InvitationObject::poll);
+      .def("_is_ready", &InvitationObject::is_ready)
+      .def("_take", &InvitationObject::take);
 }
 
 }  // namespace hbmwire::python

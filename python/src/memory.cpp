@@ -21,7 +21,7 @@
 
 namespace hbmwire::python {
 
-const SharedRegion& RegionObject::open() const {
+SharedRegion RegionObject::open() const {
   if (!hold) refuse("the region is closed");
   return hold;
 }
@@ -29,7 +29,7 @@ const SharedRegion& RegionObject::open() const {
 SliceObject local_of(py::handle memory) {
   if (py::isinstance<SliceObject>(memory)) return memory.cast<const SliceObject&>();
   if (py::isinstance<RegionObject>(memory)) {
-    const SharedRegion& hold = memory.cast<const RegionObject&>().open();
+    const SharedRegion hold = memory.cast<const RegionObject&>().open();
     return {hold, 0, hold->region.size_bytes()};
   }
   throw py::type_error("a Region or a Slice is needed here, not " +
@@ -109,7 +109,7 @@ std::pair<int, int> dlpack_device(const RegionHold& hold) {
 
 py::object dlpack(const RegionObject& object, const py::object& max_version,
                   const py::object& dl_device, const py::object& copy) {
-  const SharedRegion& hold = object.open();
+  const SharedRegion hold = object.open();
   const auto [type, id] = dlpack_device(*hold);
   if (!dl_device.is_none() && dl_device.cast<std::pair<int, int>>() != std::pair(type, id))
     throw py::buffer_error("the memory stays on its device: DLPack asks for another one");
@@ -117,20 +117,18 @@ py::object dlpack(const RegionObject& object, const py::object& max_version,
     throw py::buffer_error("a Region exports its own memory and makes no copy of it");
   const bool versioned =
       !max_version.is_none() && max_version.cast<py::tuple>()[0].cast<int>() >= 1;
-  const bool writable = has(hold->region.access(), Access::local_write) ||
-                        has(hold->region.access(), Access::remote_write);
   return export_dlpack(py::cast(RegionObject{hold, 0}), hold->region.address(),
-                       hold->region.size_bytes(), type, id, versioned, !writable);
+                       hold->region.size_bytes(), type, id, versioned, hold->read_only);
 }
 
 py::dict cuda_array_interface(const RegionObject& object) {
-  const SharedRegion& hold = object.open();
+  const SharedRegion hold = object.open();
   if (type_of(*hold) != MemoryType::cuda)
     throw py::attribute_error("__cuda_array_interface__: the memory is not a CUDA GPU's");
   py::dict all;
   all["shape"] = py::make_tuple(hold->region.size_bytes());
   all["typestr"] = "|u1";
-  all["data"] = py::make_tuple(hold->region.address(), false);
+  all["data"] = py::make_tuple(hold->region.address(), hold->read_only);
   all["strides"] = py::none();
   all["version"] = 3;
   return all;
@@ -151,11 +149,9 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
                     "the CPU does not reach this memory by its address; use read() and write()");
     return -1;
   }
-  const Access access = object.hold->region.access();
-  const bool writable = has(access, Access::local_write) || has(access, Access::remote_write) ||
-                        has(access, Access::remote_atomic);
-  const int filled = PyBuffer_FillInfo(view, self, bytes.data(),
-                                       static_cast<Py_ssize_t>(bytes.size()), !writable, flags);
+  const int filled =
+      PyBuffer_FillInfo(view, self, bytes.data(), static_cast<Py_ssize_t>(bytes.size()),
+                        object.hold->read_only, flags);
   if (filled == 0) ++object.exports;
   return filled;
 }
@@ -217,6 +213,10 @@ void check_range(const SliceObject& memory, std::uint64_t offset, std::uint64_t 
 
 void write(const SliceObject& to, const py::object& data, std::uint64_t offset,
            const py::object& timeout) {
+  if (to.hold->read_only) {
+    raise(make_error(Errc::permission_denied, Stage::copy,
+                     "the object gives its memory for reading alone"));
+  }
   const HeldBuffer from(data, PyBUF_C_CONTIGUOUS);
   check_range(to, offset, from.bytes().size());
   const Deadline deadline = deadline_of(timeout);
@@ -338,7 +338,7 @@ void bind_facts(RegionClass& region) {
       .def_property_readonly(
           "owner",
           [](const RegionObject& self) -> py::object {
-            const py::object& owner = self.open()->owner;
+            const auto owner = py::reinterpret_borrow<py::object>(self.open()->owner);
             return py::isinstance<HeldBuffer>(owner) ? owner.attr("obj") : owner;
           },
           "The object that keeps the memory: what register() was given, or what it found there (a "
@@ -365,7 +365,7 @@ Raises InvalidArgument, and as Context.register().)")
       .def(
           "blocks",
           [](const RegionObject& self, std::uint64_t block_bytes) {
-            const SharedRegion& hold = self.open();
+            const SharedRegion hold = self.open();
             return block_table({SliceObject{hold, 0, hold->region.size_bytes()}}, block_bytes);
           },
           py::arg("block_bytes"),

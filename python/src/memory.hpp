@@ -11,6 +11,8 @@
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/hbmwire.hpp"
 
+#include "owned_memory.hpp"
+
 /// Regions of this end and of the peer, and their slices.
 namespace hbmwire::python {
 
@@ -20,12 +22,20 @@ namespace py = pybind11;
 /// transfer, a key, a name that a listener advertises. The registration ends with the last of
 /// them, and the owner is let go after it. Made, shared and dropped with the GIL.
 struct RegionHold {
-  RegionHold(Context context_of, py::object owner_of, Region region_of)
-      : context(std::move(context_of)), owner(std::move(owner_of)), region(std::move(region_of)) {}
+  /// Memory that `owned` keeps with the region.
+  RegionHold(Context context_of, const OwnedMemory& owned, Region region_of)
+      : context(std::move(context_of)), owner(owned.owner()), region(std::move(region_of)) {}
+
+  /// Memory that the library keeps by itself.
+  RegionHold(Context context_of, py::object made_of, Region region_of)
+      : context(std::move(context_of)), kept(std::move(made_of)), region(std::move(region_of)) {}
 
   Context context;
-  py::object owner;
+  py::object kept;
+  py::handle owner = kept;
+  DropsOwners drops;  // after the region
   Region region;
+  bool read_only = false;               // the owner lets nobody write: the program neither
   mutable std::optional<Buffer> spare;  // of read() and write(), while none of them is under way
 };
 
@@ -37,7 +47,7 @@ struct RegionObject {
   int exports = 0;    // views of the buffer protocol
 
   /// Raises InvalidArgument if it is closed.
-  [[nodiscard]] const SharedRegion& open() const;
+  [[nodiscard]] SharedRegion open() const;
 };
 
 /// hbmwire.Slice.

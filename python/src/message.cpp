@@ -26,6 +26,7 @@ py::bytes data_of(MessageObject& self) {
 
 NewTransfer receive(MessageObject& self, const py::object& into) {
   const SliceObject slice = local_of(into);
+  self.worker()->begin();
   Transfer transfer = value(self.open().receive(slice.slice()));
   return std::make_unique<TransferObject>(self.worker(), std::move(transfer), Keep(slice.hold));
 }
@@ -47,9 +48,13 @@ void bind_message(py::module_& module) {
 It keeps one of the places that the peer's messages have: take what it has and let it go soon
 (close(), or drop it).)")
       .def("__len__", [](MessageObject& self) { return self.open().length_bytes(); })
+      .def("__bool__", &MessageObject::is_open)
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](MessageObject& self, const py::args&) { self.close(); })
       .def("__repr__", &show_message)
+      .def_property_readonly(
+          "nbytes", [](MessageObject& self) { return self.open().length_bytes(); },
+          "The length in bytes. A message of none is true, too.")
       .def_property_readonly(
           "endpoint_id", [](MessageObject& self) { return self.open().endpoint_id(); },
           "Endpoint.id of the endpoint that it came by.")

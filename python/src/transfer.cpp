@@ -115,6 +115,21 @@ std::string show_transfer(TransferObject& self) {
   return "<hbmwire.Transfer failed: " + describe(ended.error()) + ">";
 }
 
+/// Transfer::cancel() in steps, so that Ctrl-C ends it.
+void cancel(TransferObject& self) {
+  Transfer& transfer = self.transfer();
+  if (transfer.done()) return;
+  value(transfer.request_cancel());
+  wait_in_steps(
+      Deadline::never(),
+      [&](const Wait& step) -> Result<bool> { return transfer.poll_until(step).value_or(true); },
+      [] {});
+  self.worker()->settle_some();
+  if (transfer.poll() || transfer.settled()) return;
+  raise(make_error(Errc::timed_out, Stage::complete, "the peer did not say that its side is closed",
+                   {}, Hint::peer_unsettled));
+}
+
 void bind_waitable(py::module_& module) {
   py::class_<Waitable>(module, "_Waitable")
       .def("poll", &Waitable::poll,
@@ -125,7 +140,8 @@ void bind_waitable(py::module_& module) {
       .def_property_readonly(
           "worker", [](const Waitable& self) { return self.worker(); },
           "The Worker that it belongs to.")
-      .def("_notify", &Waitable::notify);
+      .def("_notify", &Waitable::notify)
+      .def("_forget", &Waitable::forget);
 }
 
 }  // namespace
@@ -149,15 +165,11 @@ ends it. Its memory is kept until it is over, also when this object is dropped b
           py::arg("timeout") = py::none(),
           "Waits until it is over, and gives it. Raises why it failed; TimedOut after `timeout` "
           "seconds (None: never), and it goes on. The endpoint's operation_timeout bounds most.")
-      .def(
-          "cancel",
-          [](TransferObject& self) {
-            value_without_gil([&] { return self.transfer().cancel(); });
-            self.worker()->settle_some();
-          },
-          "Ends it, complete or not, and waits until neither end's memory can change by it any "
-          "more. Unless it is a receive that nothing has matched, the connection is broken for "
-          "that. Raises TimedOut if the peer does not say so within peer_timeout.")
+      .def("cancel", &cancel,
+           "Ends it, complete or not, and waits until neither end's memory can change by it any "
+           "more. Unless it is a receive that nothing has matched, the connection is broken for "
+           "that. Raises TimedOut if the peer does not say so within peer_timeout. After Ctrl-C it "
+           "is as with request_cancel().")
       .def(
           "request_cancel", [](TransferObject& self) { value(self.transfer().request_cancel()); },
           "cancel() without waiting: poll(), wait() or await tell when it is over.")

@@ -8,6 +8,7 @@
 #include <bit>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "arguments.hpp"
@@ -46,7 +47,11 @@ Error out_of_time(std::string_view subject) noexcept {
                     Hint::peer_slow);
 }
 
-Part::Part(SharedWorker worker) : worker_(std::move(worker)) { worker_->parts_.insert(this); }
+Part::Part(SharedWorker worker) : worker_(std::move(worker)) {
+  // Another thread may have closed it while the part was made.
+  static_cast<void>(worker_->open());
+  worker_->parts_.insert(this);
+}
 
 Part::~Part() { worker_->parts_.erase(this); }
 
@@ -84,12 +89,32 @@ void WorkerObject::close() {
     parts_.erase(parts_.begin());
     part->end();
   }
-  wait_for_followed();
+  // Peers that are well end what is under way within moments.
+  wait_for_followed(Deadline::after(500ms));
   messages_.clear();
   message_memory_.clear();
+  on_begin_ = py::object();
+  wakes_loop_ = false;
+  // Threads that wait see that it is closed after a step at the latest.
+  const Deadline end = Deadline::after(10 * kStep);
+  while (users_ != 0 && !end.passed()) {
+    const WithoutGil released;
+    std::this_thread::sleep_for(1ms);
+  }
+  const bool is_last = users_ == 0;
   std::optional<Worker> last = std::exchange(worker_, std::nullopt);
-  const WithoutGil released;  // a thread of the library may end with it
-  last.reset();
+  {
+    const WithoutGil released;  // a thread of the library may end with it
+    last.reset();
+  }
+  drop_owners();
+  // With the worker all of its transfers are over. A child by fork(2) has none.
+  auto followed = std::exchange(followed_, {});
+  for (const auto& [cookie, one] : followed) call_all(one.on_end);
+  if (is_last || process_ != ::getpid()) return;
+  // A thread is stuck in the library, and a NIC may still use this memory: it stays for good.
+  static auto* const kForGood = new std::vector<decltype(followed_)>;
+  kForGood->push_back(std::move(followed));
 }
 
 void WorkerObject::close_all() {
@@ -101,21 +126,20 @@ void WorkerObject::close_all() {
   }
 }
 
-void WorkerObject::wait_for_followed() {
-  // Longer than EndpointOptions::peer_timeout, the time that an end may take.
-  const Deadline end = Deadline::after(3s);
-  const bool is_ours = process_ == ::getpid();
-  while (is_ours && !followed_.empty() && !end.passed()) {
+void WorkerObject::wait_for_followed(const Deadline& deadline) {
+  if (process_ != ::getpid()) return;
+  for (;;) {
     settle();
-    if (followed_.empty()) return;
+    if (followed_.empty() || deadline.passed()) return;
+    Worker shared = *worker_;
     const WithoutGil released;
-    static_cast<void>(worker_->wait(10ms));
+    static_cast<void>(shared.wait(10ms));
   }
-  if (followed_.empty()) return;
-  // A NIC may still read or write this memory: it is never given back.
-  static auto* const kForGood = new std::vector<decltype(followed_)>;
-  kForGood->push_back(std::move(followed_));
-  followed_.clear();
+}
+
+void WorkerObject::wake_loop() {
+  wakes_loop_ = false;
+  call_all({on_begin_});
 }
 
 std::uint64_t WorkerObject::follow(Transfer& transfer, std::uint64_t cookie,
@@ -131,7 +155,17 @@ std::uint64_t WorkerObject::follow(Transfer& transfer, std::uint64_t cookie,
   return number;
 }
 
+void WorkerObject::forget(std::uint64_t cookie, py::handle on_end) {
+  const auto found = followed_.find(cookie);
+  if (found == followed_.end()) return;
+  auto& functions = found->second.on_end;
+  const auto one =
+      std::ranges::find_if(functions, [&](const py::object& each) { return each.is(on_end); });
+  if (one != functions.end()) functions.erase(one);
+}
+
 void WorkerObject::settle() {
+  drop_owners();
   if (!worker_) return;
   std::vector<Followed> over;
   while (const auto done = worker_->next_done()) {
@@ -158,16 +192,19 @@ SharedRegion WorkerObject::message_memory(std::uint64_t length) {
   constexpr std::uint64_t kShortest = 4096;
   constexpr std::uint64_t kLongestKept = 1 << 20;
   constexpr std::size_t kMostKept = 64;
-  const std::uint64_t size = std::bit_ceil(std::max(length, kShortest));
+  // Few lengths, so that memory is used again; what is not kept is as long as it has to be.
+  const std::uint64_t size =
+      length > kLongestKept ? length : std::bit_ceil(std::max(length, kShortest));
   const Context context = open().context();
-  std::vector<Region>& spare = message_memory_[size];
   const auto hold = [&] {
-    if (!spare.empty()) {
-      Region region = std::move(spare.back());
-      spare.pop_back();
-      return region;
+    const auto spare = message_memory_.find(size);
+    if (spare == message_memory_.end() || spare->second.empty()) {
+      return value_without_gil(
+          [&] { return context.allocate_region(MemoryType::host, size, Access::none); });
     }
-    return value(context.allocate_region(MemoryType::host, size, Access::none));
+    Region region = std::move(spare->second.back());
+    spare->second.pop_back();
+    return region;
   }();
   const auto give_back = [worker = weak_from_this(), size](const RegionHold* used) {
     if (const SharedWorker home = worker.lock(); home && home->is_open() && size <= kLongestKept) {
@@ -177,6 +214,17 @@ SharedRegion WorkerObject::message_memory(std::uint64_t length) {
     delete used;
   };
   return {new RegionHold(context, py::none(), hold), give_back};
+}
+
+bool handle_something(const SharedWorker& worker, const Deadline& deadline) {
+  const auto waited = [&, until = next_step(deadline)] {
+    WorkerObject::Use shared(worker);
+    const WithoutGil released;
+    return shared->wait(until);
+  }();
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  if (!waited && waited.error().code != Errc::timed_out) raise(waited.error());
+  return waited.has_value();
 }
 
 // --- Waitable
@@ -195,7 +243,7 @@ void Waitable::wait(const Deadline& deadline) {
 }
 
 bool Waitable::notify(py::object on_end) {
-  if (transfer().done()) return false;
+  if (transfer().done() || !worker_->is_open()) return false;
   cookie_ = worker_->follow(transfer(), cookie_, {}, std::move(on_end));
   return true;
 }
@@ -224,19 +272,20 @@ class Pump {
   double turn() {
     const SharedWorker worker = worker_.lock();
     if (!worker || !worker->is_open()) return -1;
-    Worker shared = worker->open();
+    WorkerObject::Use shared(worker);
+    worker->look_again();
     // Others of the loop want their turn, too.
     constexpr int kRounds = 16;
     for (int i = 0; i < kRounds; ++i) {
       {
         const WithoutGil released;
-        while (shared.progress() != 0) {
+        while (shared->progress() != 0) {
         }
       }
       worker->settle();
       if (!worker->is_open()) return -1;
       worker->collect_messages();
-      if (value(shared.arm())) return std::chrono::duration<double>(shared.wake_after()).count();
+      if (value(shared->arm())) return std::chrono::duration<double>(shared->wake_after()).count();
     }
     return 0;
   }
@@ -245,28 +294,14 @@ class Pump {
   std::weak_ptr<WorkerObject> worker_;
 };
 
-/// Until something happens that the worker has not handled yet.
-void wait_for_event(const SharedWorker& worker, const Deadline& deadline) {
-  worker->settle();
-  // The library would not sleep while it has any.
-  worker->collect_messages();
-  Worker shared = worker->open();
-  const bool over = wait_in_steps(
-      deadline,
-      [&](const Wait& step) -> Result<bool> {
-        const auto waited = shared.wait(step);
-        if (waited) return true;
-        if (waited.error().code == Errc::timed_out) return false;
-        return tl::make_unexpected(waited.error());
-      },
-      [&] { static_cast<void>(worker->open()); });
-  if (worker->is_open()) worker->settle();
-  if (!over) raise(out_of_time());
-}
-
 void wait_for_anything(const SharedWorker& worker, const Deadline& deadline) {
-  worker->collect_messages();
-  if (!worker->has_messages()) wait_for_event(worker, deadline);
+  worker->settle();
+  for (;;) {
+    worker->collect_messages();
+    if (worker->has_messages() || handle_something(worker, deadline)) break;
+    if (deadline.passed()) raise(out_of_time());
+  }
+  worker->settle();
 }
 
 /// Transfers that another thread may take out of the program's list while one waits for them.
@@ -291,13 +326,18 @@ Transfers transfers_of(const py::iterable& given) {
 std::size_t wait_any(const SharedWorker& worker, const Transfers& given, const Deadline& deadline) {
   const std::vector<TransferObject*>& transfers = given.all;
   if (transfers.empty()) refuse("there is no transfer to wait for");
-  for (;;) {
-    for (std::size_t i = 0; i < transfers.size(); ++i) {
-      if (transfers[i]->worker() != worker) refuse("a transfer is another worker's");
-      if (transfers[i]->transfer().done()) return i;
-    }
-    wait_for_event(worker, deadline);
+  for (TransferObject* const one : transfers) {
+    if (one->worker() != worker) refuse("a transfer is another worker's");
   }
+  std::size_t first = 0;
+  const bool over = drive_until(worker, deadline, [&] {
+    const auto found =
+        std::ranges::find_if(transfers, [](TransferObject* one) { return one->transfer().done(); });
+    first = static_cast<std::size_t>(found - transfers.begin());
+    return found != transfers.end();
+  });
+  if (!over) raise(out_of_time());
+  return first;
 }
 
 void wait_all(const SharedWorker& worker, const Transfers& given, const Deadline& deadline) {
@@ -328,10 +368,8 @@ void wait_all(const SharedWorker& worker, const Transfers& given, const Deadline
 }
 
 MessageObject next_message(const SharedWorker& worker, const Deadline& deadline) {
-  for (;;) {
-    if (auto message = worker->take_message()) return {worker, std::move(*message)};
-    wait_for_anything(worker, deadline);
-  }
+  if (!drive_until(worker, deadline, [&] { return worker->has_messages(); })) raise(out_of_time());
+  return {worker, std::move(*worker->take_message())};
 }
 
 }  // namespace
@@ -393,7 +431,7 @@ void bind_waits(WorkerClass& worker) {
           "flush",
           [](const SharedWorker& self, const py::object& memory) {
             const SliceObject slice = local_of(memory);
-            self->settle_some();
+            self->begin();
             return std::make_unique<TransferObject>(self, value(self->open().flush(slice.slice())),
                                                     Keep(slice.hold));
           },
@@ -404,15 +442,22 @@ void bind_waits(WorkerClass& worker) {
 
 void bind_event_loop(WorkerClass& worker) {
   worker
+      .def("_has_message",
+           [](const SharedWorker& self) {
+             self->collect_messages();
+             return self->has_messages();
+           })
       .def(
           "fileno", [](WorkerObject& self) { return self.open().fd(); },
           "A descriptor that becomes readable when progress() has something to do, after arm().")
       .def(
-          "arm", [](WorkerObject& self) { return value(self.open().arm()); },
+          "arm",
+          [](WorkerObject& self) { return value(self.open().arm()) && !self.has_messages(); },
           "To be called before sleeping on fileno(). False: look again before sleeping.")
       .def_property_readonly(
           "wake_after",
           [](WorkerObject& self) {
+            if (self.has_messages()) return 0.0;
             return std::chrono::duration<double>(self.open().wake_after()).count();
           },
           "How many seconds a program may sleep before it must call progress().")
@@ -448,11 +493,11 @@ that has awaited something of it, or always with progress_thread=True.)");
       .def(
           "progress",
           [](const SharedWorker& self) {
-            Worker shared = self->open();
+            WorkerObject::Use shared(self);
             std::size_t handled = 0;
             {
               const WithoutGil released;
-              handled = shared.progress();
+              handled = shared->progress();
             }
             self->settle();
             return handled;
@@ -468,6 +513,8 @@ that has awaited something of it, or always with progress_thread=True.)");
     static_cast<void>(self.open());
     self.on_close(std::move(call));
   });
+  module.def("_on_begin",
+             [](WorkerObject& self, py::object call) { self.on_begin(std::move(call)); });
   module.def("_close_all", &WorkerObject::close_all);
 }
 

@@ -67,9 +67,32 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
 
   [[nodiscard]] bool is_open() const noexcept { return worker_.has_value() && !closing_; }
 
-  /// Ends its parts, and waits until nothing is under way: a few seconds at most, after which what
-  /// transfers use is kept for good. A second call does nothing.
+  /// Ends its parts and itself, and with that everything that is under way. Takes a second at most.
+  /// A second call does nothing.
   void close();
+
+  /// Keeps the library's worker while a call uses it without the GIL, and close() from ending the
+  /// transfers before.
+  class Use {
+   public:
+    /// Raises InvalidArgument if the worker is closed.
+    explicit Use(SharedWorker worker) : owner_(std::move(worker)), worker_(owner_->open()) {
+      ++owner_->users_;
+    }
+
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+    ~Use() { --owner_->users_; }
+
+    [[nodiscard]] Worker& operator*() noexcept { return worker_; }
+
+    [[nodiscard]] Worker* operator->() noexcept { return &worker_; }
+
+   private:
+    SharedWorker owner_;
+    Worker worker_;
+  };
 
   // --- transfers that no handle waits for
 
@@ -78,18 +101,33 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   std::uint64_t follow(Transfer& transfer, std::uint64_t cookie, std::array<Keep, kKeeps> keeps,
                        py::object on_end);
 
-  /// Whether follow() still knows the transfer.
-  [[nodiscard]] bool follows(std::uint64_t cookie) const { return followed_.contains(cookie); }
+  /// Forgets one function of follow()'s.
+  void forget(std::uint64_t cookie, py::handle on_end);
 
   /// Lets go what transfers used that are over, and calls their functions.
   void settle();
 
-  /// The same, if there is anything. At the start of each operation: programs that never wait free
-  /// the memory that their transfers used, too.
+  /// The same, if there is anything.
   void settle_some() {
     if (!followed_.empty()) [[unlikely]]
       settle();
   }
+
+  /// At the start of each operation: programs that never wait free the memory that their transfers
+  /// used, too, and an event loop takes care of what it did not begin itself.
+  void begin() {
+    settle_some();
+    if (wakes_loop_) [[unlikely]]
+      wake_loop();
+  }
+
+  /// `call` is called when something was begun after look_again(): an event loop has to look.
+  void on_begin(py::object call) {
+    on_begin_ = std::move(call);
+    look_again();
+  }
+
+  void look_again() noexcept { wakes_loop_ = static_cast<bool>(on_begin_); }
 
   /// How many transfers are followed.
   [[nodiscard]] std::size_t followed() const noexcept { return followed_.size(); }
@@ -122,7 +160,8 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
     std::vector<py::object> on_end;
   };
 
-  void wait_for_followed();
+  void wait_for_followed(const Deadline& deadline);
+  void wake_loop();
 
   std::unordered_map<std::uint64_t, Followed> followed_;  // goes after the library's worker
   std::optional<Worker> worker_;
@@ -132,18 +171,27 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   std::deque<IncomingMessage> messages_;
   std::map<std::uint64_t, std::vector<Region>> message_memory_;  // free, by length
   std::vector<py::object> on_close_;
+  py::object on_begin_;
+  bool wakes_loop_ = false;
+  unsigned users_ = 0;
   pid_t process_;
 };
 
+/// A call without the GIL lasts no longer, so that Python handles signals: Ctrl-C raises
+/// KeyboardInterrupt.
+inline constexpr auto kStep = std::chrono::milliseconds(100);
+
+/// So far from now on, and `deadline` at the latest.
+[[nodiscard]] inline Deadline next_step(const Deadline& deadline) noexcept {
+  return Deadline(std::min(deadline.when(), Deadline::after(kStep).when()));
+}
+
 /// Calls `step(Wait)` without the GIL until it gives true, an error, or `deadline` passes: false.
-/// Between steps Python handles signals, so that Ctrl-C raises KeyboardInterrupt, and `check()`
-/// raises where another thread has closed what is waited for.
+/// Between steps `check()` raises where another thread has closed what is waited for.
 template <class Step, class Check>
 bool wait_in_steps(const Deadline& deadline, const Step& step, const Check& check) {
-  constexpr auto kStep = std::chrono::milliseconds(100);
   for (;;) {
-    const Deadline until(std::min(deadline.when(), Deadline::after(kStep).when()));
-    auto over = [&]() -> Result<bool> {
+    auto over = [&, until = next_step(deadline)]() -> Result<bool> {
       const WithoutGil released;
       return step(Wait{until});
     }();
@@ -152,6 +200,22 @@ bool wait_in_steps(const Deadline& deadline, const Step& step, const Check& chec
     if (*over) return true;
     check();
     if (deadline.passed()) return false;
+  }
+}
+
+/// Lets a worker handle something, or sleeps for a step. Whether there was something.
+bool handle_something(const SharedWorker& worker, const Deadline& deadline);
+
+/// Drives a worker until `over()` gives true; false: `deadline` passed. It is asked with the GIL,
+/// after all that the worker has handled and before it sleeps.
+template <class Over>
+bool drive_until(const SharedWorker& worker, const Deadline& deadline, const Over& over) {
+  for (;;) {
+    worker->settle();
+    worker->collect_messages();  // the library would not sleep while it has any
+    if (over()) return true;
+    if (deadline.passed()) return false;
+    handle_something(worker, deadline);
   }
 }
 
@@ -187,8 +251,12 @@ class Waitable {
   /// Until it is over. Raises TimedOut, and it goes on; KeyboardInterrupt, likewise.
   void wait(const Deadline& deadline);
 
-  /// Calls `on_end` once it is over. False: it is over already, and nothing is called.
+  /// Calls `on_end` once it is over. False: it is over already, or its worker is closed, and
+  /// nothing is called.
   bool notify(py::object on_end);
+
+  /// `on_end` is not called any more.
+  void forget(py::handle on_end) { worker_->forget(cookie_, on_end); }
 
   [[nodiscard]] const SharedWorker& worker() const noexcept { return worker_; }
 
