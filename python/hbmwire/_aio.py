@@ -12,6 +12,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,8 @@ class _Driver:
         # A descriptor of the driver's own: another thread may close the worker, and its number be
         # taken by a socket of this loop, before the loop learns of that.
         self._fd = os.dup(worker.fileno())
-        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._soon = False
+        self._timer: asyncio.TimerHandle | None = None  # for the worker's own clock
+        self._soon = False  # a turn is on its way
         # Tasks that wait for a listener, a message or the like, of which there are few; each with
         # what says that it need not wait. Transfers have none here.
         self._watched: dict[asyncio.Future[None], Callable[[], bool]] = {}
@@ -65,36 +66,46 @@ class _Driver:
             _set(future)
 
     def _in_loop(self, call: Callable[[], object]) -> None:
+        if self.loop.is_closed():
+            return  # and the worker is used without asyncio
         if threading.get_ident() == self._thread:
             call()
-        elif not self.loop.is_closed():
+            return
+        with suppress(RuntimeError):  # its own thread closes it at this moment
             self.loop.call_soon_threadsafe(call)
 
     def _turn(self) -> None:
         self._soon = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         after = self._pump.turn()
-        for future, ready in list(self._watched.items()):
-            if after < 0 or _is(ready):
-                _set(future)
+        if self._watched:
+            for future, ready in list(self._watched.items()):
+                if after < 0 or _is(ready):
+                    _set(future)
         if after == 0:
             self._turn_soon()
         elif after > 0:
-            self._timer = self.loop.call_later(after, self._turn)
+            self._turn_by(self.loop.time() + after)
+
+    def _turn_by(self, when: float) -> None:
+        # Most turns ask for the time that an earlier one has asked for, or for a later one.
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self.loop.call_at(when, self._by_clock)
+
+    def _by_clock(self) -> None:
+        self._timer = None
+        self._turn()
 
     def wake(self) -> None:
         """Something was begun, by any thread: it may have to be polled."""
         self._in_loop(self._turn_soon)
 
     def _turn_soon(self) -> None:
-        if self._soon:
-            return
-        self._soon = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_soon(self._turn)
+        if not self._soon:
+            self._soon = True
+            self.loop.call_soon(self._turn)
 
     async def over(self, what: _core._Waitable) -> None:
         """Returns when `what` is over, or the worker is closed."""
@@ -164,16 +175,27 @@ def driver_of(worker: Worker) -> _Driver:
     return driver
 
 
+def _driver_for(what: _core._Waitable) -> _Driver | None:
+    """The driver of its worker in the running event loop; None: the worker is closed."""
+    fd = what._worker_fd
+    if fd < 0:
+        return None
+    driver = _drivers.get(fd)
+    if driver is not None and driver.loop is asyncio.get_running_loop():
+        return driver
+    return driver_of(what.worker)
+
+
 async def _over(what: _core._Waitable) -> None:
     """Returns when it is over, and raises why it failed."""
-    worker = what.worker
     # Also where nothing has to be waited for: from now on the loop looks after the worker.
-    driver = None if worker.closed else driver_of(worker)
+    driver = _driver_for(what)
     while not what.poll():
-        if driver is None or worker.closed:
+        if driver is None:
             await asyncio.sleep(_CLOSING)  # it ends with the worker, within moments
         else:
             await driver.over(what)
+        driver = _driver_for(what)
 
 
 async def _until(

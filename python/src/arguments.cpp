@@ -130,6 +130,11 @@ void Options::take(const char* name, std::string& to) {
   if (const auto given = take(name)) to = text_of(*given, name);
 }
 
+std::string device_of(py::handle device) {
+  if (PyIndex_Check(device.ptr()) != 0) return std::to_string(number_of(device, "device"));
+  return std::string(text_of(device, "device"));
+}
+
 void Options::take(const char* name, nanoseconds& to) {
   if (const auto given = take(name)) to = duration_of(*given, name);
 }
@@ -205,7 +210,7 @@ WorkerOptions worker_options(Options& options, const WorkerOptions& defaults) {
 
 MemoryOptions memory_options(Options& options) {
   MemoryOptions memory;
-  options.take("device", memory.device);
+  if (const auto device = options.take("device")) memory.device = device_of(*device);
   if (const auto owner = options.take("owner"))
     memory.owner = from_word<MemoryOptions::Owner>(*owner);
   if (const auto pages = options.take("pages"))

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -46,6 +47,9 @@ template <class Value>
 [[nodiscard]] std::uint64_t number_of(py::handle number, const char* name,
                                       std::uint64_t most = ~std::uint64_t{0});
 
+/// A PCI address, or an index as a string or a number.
+[[nodiscard]] std::string device_of(py::handle device);
+
 /// Copies bytes-like objects. Raises TypeError.
 [[nodiscard]] std::vector<std::byte> bytes_of(py::handle data, const char* name);
 
@@ -78,16 +82,17 @@ class Options {
   void take(const char* name, std::chrono::nanoseconds& to);
   void take(const char* name, std::vector<std::byte>& to);
 
+  /// None: nothing.
   template <class Number>
   void take(const char* name, std::optional<Number>& to) {
-    if (const auto value = take(name)) {
-      to = value->is_none()
-               ? std::nullopt
-               : std::optional<Number>(cast_of<Number>(*value, name, "a small number is needed"));
-    }
+    const auto value = take(name);
+    if (!value) return;
+    to = std::nullopt;
+    if (!value->is_none())
+      to = static_cast<Number>(number_of(*value, name, std::numeric_limits<Number>::max()));
   }
 
-  /// Raises TypeError for what nobody asked for.
+  /// Raises TypeError for arguments that were not taken.
   void done() const;
 
  private:

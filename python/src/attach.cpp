@@ -58,7 +58,7 @@ struct AttachListenerObject {
 void bind_attach(py::module_& module) {
   py::class_<AttachAddress>(module, "AttachAddress",
                             "Where a process of the same node gets the dma-buf of a region: "
-                            "bytes(address) go to it. Whoever has them may attach.")
+                            "bytes(address) go to it. Every process that has them may attach.")
       .def(py::init(&address_of), py::arg("data"))
       .def("__bytes__", &address_bytes)
       .def("__repr__",

@@ -40,23 +40,29 @@ RemoteBlockTableObject remote_block_table(const std::vector<RemoteSliceObject>& 
 
 namespace {
 
+std::string_view format_of(const Py_buffer& view) {
+  return view.format == nullptr ? "B" : view.format;
+}
+
 /// Integers of 32 or 64 bits, as the buffer protocol describes them.
 bool are_integers(const Py_buffer& view) {
-  const std::string_view format = view.format == nullptr ? "B" : view.format;
+  const std::string_view format = format_of(view);
   return !format.empty() && format.find_first_not_of("@=<") + 1 == format.size() &&
          std::string_view("iIlLqQ").find(format.back()) != std::string_view::npos &&
          (view.itemsize == 4 || view.itemsize == 8);
 }
 
-std::uint64_t read_number(const char* at, Py_ssize_t size) {
-  if (size == 8) {
-    std::uint64_t number = 0;
-    std::memcpy(&number, at, sizeof(number));
-    return number;
+/// `count` numbers, one every `stride` bytes. A negative one becomes more than any memory has.
+template <class Number>
+std::vector<std::uint64_t> copy_column(const char* first, Py_ssize_t stride, Py_ssize_t count) {
+  std::vector<std::uint64_t> column(static_cast<std::size_t>(count));
+  for (std::uint64_t& to : column) {
+    Number number = 0;
+    std::memcpy(&number, first, sizeof(number));
+    to = static_cast<std::uint64_t>(number);
+    first += stride;
   }
-  std::uint32_t number = 0;
-  std::memcpy(&number, at, sizeof(number));
-  return number;
+  return column;
 }
 
 using Numbers = std::vector<std::vector<std::uint64_t>>;
@@ -77,13 +83,16 @@ std::optional<Numbers> copy_array(py::handle array, std::size_t count) {
     throw py::value_error("an array of shape (N, " + std::to_string(count) +
                           ") is needed, of integers of 32 or 64 bits");
   }
-  Numbers columns(count);
+  Numbers columns;
   for (std::size_t column = 0; column < count; ++column) {
-    columns[column].reserve(static_cast<std::size_t>(view.shape[0]));
-    const char* at =
+    const char* const first =
         static_cast<const char*>(view.buf) + static_cast<Py_ssize_t>(column) * view.strides[1];
-    for (Py_ssize_t row = 0; row < view.shape[0]; ++row, at += view.strides[0])
-      columns[column].push_back(read_number(at, view.itemsize));
+    const bool is_signed =
+        std::string_view("ilq").find(format_of(view).back()) != std::string_view::npos;
+    const auto copy = view.itemsize == 8 ? &copy_column<std::uint64_t>
+                      : is_signed        ? &copy_column<std::int32_t>
+                                         : &copy_column<std::uint32_t>;
+    columns.push_back(copy(first, view.strides[0], view.shape[0]));
   }
   return columns;
 }

@@ -108,10 +108,11 @@ bool writes(Access access) noexcept {
 }
 
 RegionObject register_memory(ContextObject& self, const py::object& memory,
-                             const py::object& access, const std::string& device) {
+                             const py::object& access, const py::object& device) {
   const Context& context = self.open();
-  const auto described =
-      py::module_::import("hbmwire._memory").attr("describe")(memory, device).cast<py::tuple>();
+  const auto described = py::module_::import("hbmwire._memory")
+                             .attr("describe")(memory, device_of(device))
+                             .cast<py::tuple>();
   const auto kind = described[0].cast<std::string>();
   const bool read_only = described[4].cast<bool>();
   const py::object owner = described[5];
@@ -141,16 +142,17 @@ RegionObject register_memory(ContextObject& self, const py::object& memory,
   return {hold, 0};
 }
 
-RegionObject allocate(ContextObject& self, const py::object& type, std::uint64_t nbytes,
+RegionObject allocate(ContextObject& self, const py::object& type, const py::object& nbytes,
                       const py::object& access, const py::kwargs& given) {
   const Context& context = self.open();
   const auto of = from_word<MemoryType>(type);
+  const std::uint64_t size = number_of(nbytes, "nbytes");
   const Access rights = access_or_all(access, false);
   Options options(given, "allocate");
   const MemoryOptions wanted = memory_options(options);
   options.done();
   Region region =
-      value_without_gil([&] { return context.allocate_region(of, nbytes, rights, wanted); });
+      value_without_gil([&] { return context.allocate_region(of, size, rights, wanted); });
   return {std::make_shared<RegionHold>(context, py::none(), std::move(region)), 0};
 }
 
@@ -212,9 +214,10 @@ void bind_context(py::module_& module) {
            "The names of the NICs that can carry the memory of a device, the nearest first.")
       .def(
           "find",
-          [](const ContextObject& self, std::uint64_t address, std::uint64_t length,
-             const std::string& device) {
-            return value(self.open().find(address, length, device));
+          [](const ContextObject& self, const py::object& address, const py::object& length,
+             const py::object& device) {
+            return value(self.open().find(number_of(address, "address"),
+                                          number_of(length, "length"), device_of(device)));
           },
           py::arg("address"), py::arg("length") = 1, py::arg("device") = "",
           "To which device an address belongs: an AddressInfo. Raises InvalidArgument where "
@@ -251,7 +254,7 @@ Raises NotFound (no such device), Busy, Exhausted, PermissionDenied, NotSupporte
             options.done();
             return self.create_worker(wanted);
           },
-          R"(Makes a further Worker. What is not given is as the context's own.
+          R"(Makes a further Worker. Options that are not given are the context's own.
 
 max_transfers: at a time (4096). progress_thread: a thread of the library makes progress.
 eager_bytes, receive_pool_bytes, unexpected_bytes: for messages. times: Report.times.)")

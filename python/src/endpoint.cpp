@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "arguments.hpp"
 #include "blocks.hpp"
+#include "direct_method.hpp"
 #include "held_buffer.hpp"
 #include "parts.hpp"
 #include "words.hpp"
@@ -62,32 +64,59 @@ RemoteObject AskingObject::take() {
 
 namespace {
 
-PutOptions put_options(const py::object& immediate, const py::object& level) {
-  PutOptions options{.level = from_word<CompletionLevel>(level)};
-  if (!immediate.is_none()) {
-    constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
-    options.immediate = static_cast<std::uint32_t>(number_of(immediate, "immediate", kMost));
-  }
-  return options;
+/// None: none.
+std::optional<std::uint32_t> immediate_of(py::handle immediate) {
+  if (immediate.is_none()) return std::nullopt;
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(number_of(immediate, "immediate", kMost));
 }
 
-NewTransfer put(EndpointObject& self, const py::object& local, const py::object& remote,
-                const py::object& immediate, const py::object& level) {
+PutOptions put_options(const py::object& immediate, const py::object& level) {
+  return {.level = from_word<CompletionLevel>(level), .immediate = immediate_of(immediate)};
+}
+
+py::object put(py::handle self, const Given& given) {
+  static const Parameters<4> kParameters("put", 2, 2, {"local", "remote", "immediate", "level"});
+  const auto [local, remote, immediate, level] = kParameters.match(given);
+  EndpointObject& endpoint = *object_in<EndpointObject>(self);
   const SliceObject from = local_of(local);
   const RemoteSliceObject to = remote_of(remote);
-  Transfer transfer =
-      value(self.start().put(from.slice(), to.slice(), put_options(immediate, level)));
-  return std::make_unique<TransferObject>(self.worker(), std::move(transfer), Keep(from.hold),
-                                          Keep(to.hold));
+  PutOptions options;
+  if (level) options.level = from_word<CompletionLevel>(level);
+  if (immediate) options.immediate = immediate_of(immediate);
+  Transfer transfer = value(endpoint.start().put(from.slice(), to.slice(), options));
+  return py::cast(std::make_unique<TransferObject>(endpoint.worker(), std::move(transfer),
+                                                   Keep(from.hold), Keep(to.hold)));
 }
 
-NewTransfer get(EndpointObject& self, const py::object& local, const py::object& remote) {
+constexpr const char* kPut = R"(put($self, local, remote, *, immediate=None, level='arrived')
+--
+
+Writes this end's memory into the peer's: a Transfer.
+
+local: a Slice or a Region; remote: a RemoteSlice or a RemoteRegion of as many bytes.
+immediate: a number of 32 bits for the peer's receive_immediate(), behind the bytes.
+level: 'sent', 'arrived' (the peer's NIC has the bytes) or 'visible' (its device sees them).
+Raises InvalidArgument (a slice that leaves its region, ...), PermissionDenied (a path that the
+policy excludes, access that was not given), PeerFailed or Cancelled (the endpoint has ended).)";
+
+py::object get(py::handle self, const Given& given) {
+  static const Parameters<2> kParameters("get", 2, 2, {"local", "remote"});
+  const auto [local, remote] = kParameters.match(given);
+  EndpointObject& endpoint = *object_in<EndpointObject>(self);
   const SliceObject into = local_of(local);
   const RemoteSliceObject from = remote_of(remote);
-  Transfer transfer = value(self.start().get(into.slice(), from.slice()));
-  return std::make_unique<TransferObject>(self.worker(), std::move(transfer), Keep(into.hold),
-                                          Keep(from.hold));
+  Transfer transfer = value(endpoint.start().get(into.slice(), from.slice()));
+  return py::cast(std::make_unique<TransferObject>(endpoint.worker(), std::move(transfer),
+                                                   Keep(into.hold), Keep(from.hold)));
 }
+
+constexpr const char* kGet = R"(get($self, local, remote)
+--
+
+Reads the peer's memory into this end's, which has to be registered for writing: a Transfer.
+
+Raises as put().)";
 
 // --- many parts at once
 
@@ -190,6 +219,23 @@ List list_of(const py::object& parts, const py::object& length) {
   return list;
 }
 
+/// Each of them divided by `length`; nothing where one of them is no multiple of it.
+std::optional<std::vector<std::uint64_t>> divided(const BlockNumbers& offsets,
+                                                  std::uint64_t length) {
+  // A division takes longer than all else here, and most blocks are a power of two long.
+  const bool is_power = std::has_single_bit(length);
+  const int shift = std::countr_zero(length);
+  std::vector<std::uint64_t> numbers(offsets.size);
+  std::uint64_t left = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::uint64_t offset = offsets[i];
+    numbers[i] = is_power ? offset >> shift : offset / length;
+    left |= offset - numbers[i] * length;
+  }
+  if (left != 0) return std::nullopt;
+  return numbers;
+}
+
 /// Raises InvalidArgument for a part that leaves its region.
 void check_ranges(const List& list, std::uint64_t here_bytes, std::uint64_t there_bytes) {
   const auto leaves = [](std::uint64_t offset, std::uint64_t length, std::uint64_t bytes) {
@@ -210,14 +256,11 @@ void check_ranges(const List& list, std::uint64_t here_bytes, std::uint64_t ther
 /// that are cut into blocks from their beginnings on; nothing where they do not.
 std::optional<Columns> block_numbers(const List& list) {
   using Pairs = std::array<std::vector<std::uint64_t>, 2>;
-  const std::uint64_t length = *list.length;
-  const auto numbers = std::make_shared<Pairs>();
-  for (auto& column : *numbers) column.reserve(list.size());
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (list.here(i) % length != 0 || list.there(i) % length != 0) return std::nullopt;
-    (*numbers)[0].push_back(list.here(i) / length);
-    (*numbers)[1].push_back(list.there(i) / length);
-  }
+  auto here = divided(list.columns.columns[0], *list.length);
+  if (!here) return std::nullopt;
+  auto there = divided(list.columns.columns[1], *list.length);
+  if (!there) return std::nullopt;
+  const auto numbers = std::make_shared<const Pairs>(Pairs{std::move(*here), std::move(*there)});
   return Columns{{(*numbers)[0], (*numbers)[1]}, numbers};
 }
 
@@ -389,19 +432,9 @@ std::string show_endpoint(EndpointObject& self) {
 void bind_operations(py::class_<EndpointObject>& endpoint) {
   const py::str arrived("arrived");
   const py::str sent("sent");
+  add_direct_method<&put>(endpoint, "put", kPut);
+  add_direct_method<&get>(endpoint, "get", kGet);
   endpoint
-      .def("put", &put, py::arg("local"), py::arg("remote"), py::kw_only(),
-           py::arg("immediate") = py::none(), py::arg("level") = arrived,
-           R"(Writes this end's memory into the peer's: a Transfer.
-
-local: a Slice or a Region; remote: a RemoteSlice or a RemoteRegion of as many bytes.
-immediate: a number of 32 bits for the peer's receive_immediate(), behind the bytes.
-level: 'sent', 'arrived' (the peer's NIC has the bytes) or 'visible' (its device sees them).
-Raises InvalidArgument (a slice that leaves its region, ...), PermissionDenied (a path that the
-policy excludes, access that was not given), PeerFailed or Cancelled (the endpoint has ended).)")
-      .def("get", &get, py::arg("local"), py::arg("remote"),
-           "Reads the peer's memory into this end's, which has to be registered for writing: a "
-           "Transfer. Raises as put().")
       .def(
           "put_blocks",
           [](EndpointObject& self, const BlockTableObject& local,
@@ -485,7 +518,8 @@ level: 'sent', or 'arrived', when a receive of the peer's has taken it.)")
           "the peer put into, which is visible to the device when this is over.")
       .def(
           "fetch_add",
-          [](EndpointObject& self, const py::object& at, std::uint64_t add) {
+          [](EndpointObject& self, const py::object& at, const py::object& given) {
+            const std::uint64_t add = number_of(given, "add");
             return atomic(self, at, [&](Endpoint& by, const RemoteSlice& slice) {
               return by.fetch_add(slice, add);
             });
@@ -495,8 +529,10 @@ level: 'sent', or 'arrived', when a receive of the peer's has taken it.)")
           "there before as `value`.")
       .def(
           "compare_swap",
-          [](EndpointObject& self, const py::object& at, std::uint64_t expected,
-             std::uint64_t desired) {
+          [](EndpointObject& self, const py::object& at, const py::object& was,
+             const py::object& becomes) {
+            const std::uint64_t expected = number_of(was, "expected");
+            const std::uint64_t desired = number_of(becomes, "desired");
             return atomic(self, at, [&](Endpoint& by, const RemoteSlice& slice) {
               return by.compare_swap(slice, expected, desired);
             });
@@ -512,7 +548,8 @@ level: 'sent', or 'arrived', when a receive of the peer's has taken it.)")
           "A Transfer that is over when all that was started before it has arrived at the peer.")
       .def(
           "fence", [](EndpointObject& self) { value(self.start().fence()); },
-          "What is started after it begins only when gets and atomics before it are over.");
+          "Operations that are started after it begin only when gets and atomics before it are "
+          "over.");
 }
 
 // NOLINTNEXTLINE(readability-function-size): a table

@@ -92,7 +92,8 @@ void bind_nics(py::module_& module) {
           R"("RoCE v2", "IB", ...)")
       .def_property_readonly(
           "mtu_bytes", [](const NicPort& self) { return self.info.mtu_bytes; }, "The active MTU.")
-      .def_readonly("bits_per_second", &NicPort::rate_bits_per_second, "Of the link; 0: unknown.")
+      .def_readonly("bits_per_second", &NicPort::rate_bits_per_second,
+                    "The link's rate; 0: unknown.")
       .def_property_readonly(
           "refusal", [](const NicPort& self) { return why(self.refusal); },
           "Why it can't be used; empty where it can.");

@@ -61,7 +61,8 @@ void bind_key_info(py::module_& module) {
                     std::string(word_of(self.path)) + ">";
            })
       .def_property_readonly("type", [](const MemoryKeyInfo& self) { return word_of(self.type); })
-      .def_readonly("address", &MemoryKeyInfo::address, "Of its first byte, at the exporter.")
+      .def_readonly("address", &MemoryKeyInfo::address,
+                    "The address of its first byte at the exporter.")
       .def_readonly("nbytes", &MemoryKeyInfo::length_bytes, "The length in bytes.")
       .def_property_readonly(
           "access", [](const MemoryKeyInfo& self) { return words_of(self.access); },
@@ -69,7 +70,8 @@ void bind_key_info(py::module_& module) {
       .def_property_readonly(
           "path", [](const MemoryKeyInfo& self) { return word_of(self.path); },
           "How the exporter's NICs reach the memory; 'staged': none does.")
-      .def_readonly("incarnation", &MemoryKeyInfo::incarnation, "Of the exporting process.")
+      .def_readonly("incarnation", &MemoryKeyInfo::incarnation,
+                    "Tells the exporting process from an earlier one.")
       .def_property_readonly(
           "expires",
           [](const MemoryKeyInfo& self) -> std::optional<double> {

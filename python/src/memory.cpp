@@ -27,9 +27,9 @@ SharedRegion RegionObject::open() const {
 }
 
 SliceObject local_of(py::handle memory) {
-  if (py::isinstance<SliceObject>(memory)) return memory.cast<const SliceObject&>();
-  if (py::isinstance<RegionObject>(memory)) {
-    const SharedRegion hold = memory.cast<const RegionObject&>().open();
+  if (const auto* const slice = object_in<SliceObject>(memory)) return *slice;
+  if (const auto* const region = object_in<RegionObject>(memory)) {
+    const SharedRegion hold = region->open();
     return {hold, 0, hold->region.size_bytes()};
   }
   throw py::type_error("a Region or a Slice is needed here, not " +
@@ -38,9 +38,9 @@ SliceObject local_of(py::handle memory) {
 }
 
 RemoteSliceObject remote_of(py::handle memory) {
-  if (py::isinstance<RemoteSliceObject>(memory)) return memory.cast<const RemoteSliceObject&>();
-  if (py::isinstance<RemoteObject>(memory)) {
-    const SharedRemote& hold = memory.cast<const RemoteObject&>().hold;
+  if (const auto* const slice = object_in<RemoteSliceObject>(memory)) return *slice;
+  if (const auto* const region = object_in<RemoteObject>(memory)) {
+    const SharedRemote& hold = region->hold;
     return {hold, 0, hold->length_bytes()};
   }
   throw py::type_error("a RemoteRegion or a RemoteSlice is needed here, not " +
@@ -255,16 +255,20 @@ void bind_copies(Class& memory) {
   memory
       .def(
           "write",
-          [](const py::object& self, const py::object& data, std::uint64_t offset,
-             const py::object& timeout) { write(local_of(self), data, offset, timeout); },
+          [](const py::object& self, const py::object& data, const py::object& offset,
+             const py::object& timeout) {
+            write(local_of(self), data, number_of(offset, "offset"), timeout);
+          },
           py::arg("data"), py::arg("offset") = 0, py::kw_only(), py::arg("timeout") = kCopyTimeout,
           "Copies bytes from the host to `offset` of the memory, whatever its type. Raises "
           "InvalidArgument where they leave it, TimedOut after `timeout` seconds.")
       .def(
           "read",
-          [](const py::object& self, std::uint64_t offset, std::optional<std::uint64_t> length,
+          [](const py::object& self, const py::object& offset, const py::object& length,
              const py::object& timeout) {
-            return read(local_of(self), offset, length, deadline_of(timeout));
+            std::optional<std::uint64_t> count;
+            if (!length.is_none()) count = number_of(length, "length");
+            return read(local_of(self), number_of(offset, "offset"), count, deadline_of(timeout));
           },
           py::arg("offset") = 0, py::arg("length") = py::none(), py::kw_only(),
           py::arg("timeout") = kCopyTimeout,
@@ -272,8 +276,10 @@ void bind_copies(Class& memory) {
           "as write().")
       .def(
           "read_into",
-          [](const py::object& self, const py::object& data, std::uint64_t offset,
-             const py::object& timeout) { read_into(local_of(self), data, offset, timeout); },
+          [](const py::object& self, const py::object& data, const py::object& offset,
+             const py::object& timeout) {
+            read_into(local_of(self), data, number_of(offset, "offset"), timeout);
+          },
           py::arg("data"), py::arg("offset") = 0, py::kw_only(), py::arg("timeout") = kCopyTimeout,
           "read() into a writable buffer, as many bytes as it has.");
 }

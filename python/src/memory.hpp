@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <typeinfo>
 #include <utility>
 
 #include "hbmwire/buffer.hpp"
@@ -35,7 +36,7 @@ struct RegionHold {
   py::handle owner = kept;
   DropsOwners drops;  // after the region
   Region region;
-  bool read_only = false;               // the owner lets nobody write: the program neither
+  bool read_only = false;               // the owner is read-only: write() refuses it
   mutable std::optional<Buffer> spare;  // of read() and write(), while none of them is under way
 };
 
@@ -75,6 +76,15 @@ struct RemoteSliceObject {
 
   [[nodiscard]] RemoteSlice slice() const noexcept { return {hold.get(), offset, length}; }
 };
+
+/// The C++ object in a Python object of this class; null: it is of another class. Looks the
+/// class up once, where pybind11's own casts look it up by its name each time.
+template <class Object>
+[[nodiscard]] Object* object_in(py::handle object) {
+  static const py::detail::type_info* const type = py::detail::get_type_info(typeid(Object));
+  py::detail::type_caster_generic caster(type);
+  return caster.load(object, false) ? static_cast<Object*>(caster.value) : nullptr;
+}
 
 /// The slice of a Region or a Slice; of a RemoteRegion or a RemoteSlice. Raises TypeError.
 [[nodiscard]] SliceObject local_of(py::handle memory);

@@ -65,7 +65,7 @@ pybind11::handle OwnedMemory::owner() const noexcept { return held_->owner; }
 
 Allocation OwnedMemory::keep_with(const Allocation& borrowed) const {
   held_->borrowed = borrowed;
-  // What keeps the domain keeps the owner.
+  // Everything that keeps the domain keeps the owner.
   return Allocation::borrowed(std::shared_ptr<MemoryDomain>(held_, &borrowed.domain()),
                               borrowed.address(), borrowed.size_bytes());
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "arguments.hpp"
+#include "direct_method.hpp"
 #include "parts.hpp"
 #include "words.hpp"
 
@@ -131,7 +132,7 @@ void cancel(TransferObject& self) {
 }
 
 void bind_waitable(py::module_& module) {
-  py::class_<Waitable>(module, "_Waitable")
+  py::class_<Waitable>(module, "_Waitable", py::module_local())
       .def("poll", &Waitable::poll,
            "Whether it is over. Drives the worker once and never waits. Raises why it failed.")
       .def_property_readonly(
@@ -140,31 +141,46 @@ void bind_waitable(py::module_& module) {
       .def_property_readonly(
           "worker", [](const Waitable& self) { return self.worker(); },
           "The Worker that it belongs to.")
+      .def_property_readonly(
+          "_worker_fd",
+          [](const Waitable& self) {
+            return self.worker()->is_open() ? self.worker()->open().fd() : -1;
+          },
+          "The worker's descriptor; -1: it is closed. Makes no object for the worker.")
       .def("_notify", &Waitable::notify)
       .def("_forget", &Waitable::forget);
 }
+
+py::object wait(py::handle self, const Given& given) {
+  static const Parameters<1> kParameters("wait", 1, 0, {"timeout"});
+  const auto [timeout] = kParameters.match(given);
+  TransferObject& transfer = *object_in<TransferObject>(self);
+  const auto time = duration_of(timeout ? timeout : py::handle(Py_None), "timeout");
+  if (!transfer.poll()) transfer.wait(Deadline::after(time));
+  return py::reinterpret_borrow<py::object>(self);
+}
+
+constexpr const char* kWait = R"(wait($self, timeout=None)
+--
+
+Waits until it is over, and gives it.
+
+timeout: seconds; None: for ever. Raises TimedOut after them, and it goes on; otherwise why it
+failed. The endpoint's operation_timeout bounds most.)";
 
 }  // namespace
 
 void bind_transfer(py::module_& module) {
   bind_report(module);
   bind_waitable(module);
-  py::class_<TransferObject, Waitable>(module, "Transfer",
-                                       R"(An operation that was started.
+  // Other modules of pybind11 do not need to find it, and this one finds it sooner so.
+  py::class_<TransferObject, Waitable> transfer(module, "Transfer", py::module_local(),
+                                                R"(An operation that was started.
 
 wait() or await it. A wait that times out, Ctrl-C and a cancelled task leave it under way; cancel()
-ends it. Its memory is kept until it is over, also when this object is dropped before.)")
-      .def(
-          "wait",
-          [](const py::object& self, const py::object& timeout) {
-            auto& transfer = self.cast<TransferObject&>();
-            const auto time = duration_of(timeout, "timeout");
-            if (!transfer.poll()) transfer.wait(Deadline::after(time));
-            return self;
-          },
-          py::arg("timeout") = py::none(),
-          "Waits until it is over, and gives it. Raises why it failed; TimedOut after `timeout` "
-          "seconds (None: never), and it goes on. The endpoint's operation_timeout bounds most.")
+ends it. Its memory is kept until it is over, also when this object is dropped before.)");
+  add_direct_method<&wait>(transfer, "wait", kWait);
+  transfer
       .def("cancel", &cancel,
            "Ends it, complete or not, and waits until neither end's memory can change by it any "
            "more. Unless it is a receive that nothing has matched, the connection is broken for "

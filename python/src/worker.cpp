@@ -29,7 +29,7 @@ std::set<WorkerObject*>& open_workers() {
   return *kWorkers;
 }
 
-/// Calls functions of the program's, whose exceptions nobody can take.
+/// Calls functions of the program's. Their exceptions can't be returned: Python reports them.
 void call_all(const std::vector<py::object>& functions) {
   for (const py::object& function : functions) {
     try {
@@ -262,7 +262,7 @@ void Waitable::let_go() noexcept {
 
 namespace {
 
-/// What an event loop does when the worker's descriptor is readable, or its time has come.
+/// The work of an event loop when the worker's descriptor is readable, or its time has come.
 class Pump {
  public:
   explicit Pump(WorkerObject& worker) : worker_(worker.weak_from_this()) {}
