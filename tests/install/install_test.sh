@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# usage: install_test.sh BUILD_FOLDER CXX_COMPILER
-# Installs the build into a temporary prefix, moves that, and uses it as others do: from CMake, from pkg-config, by
-# the program and by the names of the seeds.
+# usage: install_test.sh BUILD_FOLDER CXX_COMPILER [PYTHON]
+# Installs the build into a temporary prefix, moves that, and uses it as others do: from CMake, from pkg-config, from Python, by
+# the program and by the names of the seeds. PYTHON: the one that the build has the package for.
 set -euo pipefail
 
 build=$1
 compiler=$2
+python=${3:-}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -64,6 +65,18 @@ if ! {
   fail "the examples do not build"
 fi
 "$here/../examples/between_nodes.sh" "$prefix/libexec/hbmwire/emulate" "$work/examples/put" "zero-copy"
+
+if [[ -n $python ]]; then
+  step "the Python package"
+  package=$(dirname "$(find "$prefix" -path '*-packages/hbmwire' -type d)")
+  [[ $package == "$prefix"/lib*/python3*-packages ]] || fail "it lies in $package"
+  (cd / && PYTHONPATH=$package "$python" -B -c '
+import importlib.metadata, sys, hbmwire
+assert hbmwire.__file__.startswith(sys.argv[1]), hbmwire.__file__
+importlib.metadata.version("hbmwire")' "$package")
+  readelf -d "$package"/hbmwire/_core*.so | grep -qF "[\$ORIGIN/" || fail "the module finds its library by no relative path"
+  "$program" emulate --quiet --nics 1 --gaudi 1 -- env PYTHONPATH="$package" "$python" -B "$here/put.py"
+fi
 
 step "the program"
 version=$("$program" --version)

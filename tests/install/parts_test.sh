@@ -37,8 +37,8 @@ build() {
   fi
 }
 
-without CLI11 nlohmann_json GTest benchmark
-build library "$tree" -DHBMWIRE_BUILD_TOOLS=OFF -DHBMWIRE_BUILD_EMULATION=OFF "${missing[@]}"
+without CLI11 nlohmann_json GTest benchmark pybind11 Python
+build library "$tree" -DHBMWIRE_BUILD_TOOLS=OFF -DHBMWIRE_BUILD_EMULATION=OFF -DHBMWIRE_BUILD_PYTHON=OFF "${missing[@]}"
 [[ -e $work/library/lib/libhbmwire.so ]] || fail "no library was built"
 [[ ! -e $work/library/bin/hbmwire ]] || fail "the program was built, too"
 

@@ -3,7 +3,9 @@
 import pathlib
 
 CPP = {".cpp", ".hpp", ".h", ".c", ".cc"}
-FOLDERS = ("include", "src", "tools", "emulation", "tests", "bench", "examples", "scripts", "cmake", "docs", ".ci")
+FOLDERS = ("include", "src", "tools", "emulation", "tests", "bench", "examples", "python", "scripts", "cmake", "docs", ".ci")
+# Left by Python and its tools, and ignored by git.
+CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache"}
 
 
 class Tree:
@@ -16,7 +18,7 @@ class Tree:
         """Every file below these folders (all of the project's, and the root's own files, when none is named)."""
         found = []
         for folder in folders or FOLDERS:
-            found += [p for p in (self.root / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+            found += [p for p in (self.root / folder).rglob("*") if p.is_file() and not CACHES.intersection(p.parts)]
         if not folders:
             found += [p for p in self.root.iterdir() if p.is_file() and p.name not in ("compile_commands.json", ".git")]
         return sorted(p.relative_to(self.root) for p in found)
