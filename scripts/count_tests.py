@@ -55,15 +55,29 @@ def read_cases(output):
     return (len(ran) or total - len(skipped)), skipped
 
 
+def read_pytest(output):
+    """The same of pytest's cases, as `pytest -rs` prints them."""
+    total = None
+    skipped = {}
+    for line in output.splitlines():
+        if match := re.fullmatch(r"=*\s*((?:\d+ (?:passed|failed|skipped|deselected|xfailed|xpassed|errors?|warnings?)(?:, )?)+) in [\d.]+s(?: \(.*\))?\s*=*", line):
+            counts = {kind: int(count) for count, kind in re.findall(r"(\d+) (\w+)", match[1])}
+            total = (total or 0) + sum(counts.get(kind, 0) for kind in ("passed", "failed", "xfailed", "xpassed"))
+        elif match := re.match(r"SKIPPED \[(\d+)\] (\S+): (.+)", line):
+            for number in range(int(match[1])):
+                skipped[f"{match[2]} {number + 1}"] = match[3]
+    return None if total is None else (total, skipped)
+
+
 def read_report(path):
-    """(number of tests that ran, {name of a skipped or disabled test: why}). Tests are cases of GoogleTest, and what else
-    is a ctest of its own."""
+    """(number of tests that ran, {name of a skipped or disabled test: why}). Tests are cases of GoogleTest or pytest, and
+    what else is a ctest of its own."""
     ran, skipped = 0, {}
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         status = case.get("status")
         output = case.findtext("system-out") or ""
         if status in ("run", "fail"):
-            cases = read_cases(output)
+            cases = read_cases(output) or read_pytest(output)
             ran += 1 if cases is None else cases[0]
             for name, reason in (cases or (0, {}))[1].items():
                 skipped[f"{case.get('name')}: {name}"] = reason

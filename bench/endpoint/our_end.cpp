@@ -12,6 +12,14 @@ constexpr Access kAccess = Access::local_write | Access::remote_write | Access::
 
 Wait patience() { return {std::chrono::seconds(20)}; }
 
+EndpointOptions options(std::optional<std::uint32_t> eager_bytes) {
+  EndpointOptions options = keyed_options();
+  if (eager_bytes) options.eager_bytes = *eager_bytes;
+  return options;
+}
+
+}  // namespace
+
 Region register_bytes(const Context& context, const Bytes& bytes) {
   if (bytes.shared() == nullptr)
     return need(context.register_memory(bytes.data(), bytes.size(), kAccess));
@@ -19,19 +27,6 @@ Region register_bytes(const Context& context, const Bytes& bytes) {
       {.fd = bytes.shared()->fd(), .length_bytes = bytes.size(), .mapping = bytes.data()},
       kAccess));
 }
-
-EndpointOptions options(std::optional<std::uint32_t> eager_bytes) {
-  EndpointOptions options = keyed_options();
-  if (eager_bytes) options.eager_bytes = *eager_bytes;
-  return options;
-}
-
-struct KeyBytes {
-  std::uint32_t size = 0;
-  std::array<std::byte, 1024> bytes{};
-};
-
-}  // namespace
 
 EndpointOptions keyed_options() {
   EndpointOptions options;

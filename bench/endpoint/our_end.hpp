@@ -25,6 +25,15 @@ T need(hbmwire::Result<T>&& result) {
 /// The default ones, with a key, so that no warning stands in the table.
 EndpointOptions keyed_options();
 
+/// All of the memory, for the peer to read and write.
+Region register_bytes(const Context& context, const Bytes& bytes);
+
+/// A memory key on its way between two processes.
+struct KeyBytes {
+  std::uint32_t size = 0;
+  std::array<std::byte, 1024> bytes{};
+};
+
 /// The two processes of a row find each other, and tell each other of their memory.
 Endpoint connect(const Worker& worker, const Place& place, const EndpointOptions& options);
 RemoteRegion exchange(Endpoint& endpoint, const MemoryKey& key, Line& line);

@@ -37,6 +37,14 @@ needs two cards
 """
 
 
+PYTEST = """..s.F                                                                    [100%]
+=========================== short test summary info ============================
+SKIPPED [2] tests/python/a_test.py:12: no card: none is here
+FAILED tests/python/a_test.py::test_a - assert 1 == 2
+1 failed, 3 passed, 2 skipped, 1 warning in 61.10s (0:01:01)
+"""
+
+
 class CountTests(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -104,6 +112,21 @@ no kernel guest: no QEMU here
 
     def test_what_is_no_googletest_program_has_no_cases(self):
         self.assertIsNone(count_tests.read_cases("all well\n"))
+
+    def test_cases_of_pytest_are_counted_by_their_output(self):
+        skipped = {f"tests/python/a_test.py:12 {n}": "no card: none is here" for n in (1, 2)}
+        self.assertEqual(count_tests.read_pytest(PYTEST), (4, skipped))
+        self.assertEqual(count_tests.read_pytest("5 passed in 0.12s\n"), (5, {}))
+        self.assertEqual(count_tests.read_pytest("== 5 passed in 0.12s ==\n"), (5, {}))
+        self.assertEqual(count_tests.read_pytest("1 skipped in 0.12s\n"), (0, {}))
+        self.assertIsNone(count_tests.read_pytest("5 passengers in 12s\nall well\n"))
+
+    def test_a_report_counts_cases_of_pytest(self):
+        self.report.write_text(REPORT.replace('<testcase name="a" status="run"/>', f"""<testcase name="a" status="run">
+  <system-out>{PYTEST}</system-out></testcase>"""), encoding="utf-8")
+        ran, skipped = count_tests.read_report(self.report)
+        self.assertEqual(ran, 2 + 4)
+        self.assertEqual(skipped["a: tests/python/a_test.py:12 1"], "no card: none is here")
 
     def test_a_report_counts_cases_and_what_else_is_a_ctest(self):
         self.report.write_text(REPORT.replace('<testcase name="a" status="run"/>', f"""<testcase name="a" status="run">

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "bench/endpoint/bytes.hpp"
+#include "bench/python/cpp_end.hpp"
+
+namespace hbmwire::bench {
+
+/// The Python side: puts.py in a process of its own, by the interpreter that users have, on the CPU
+/// of this process, with its memory and to its peer. It sleeps until it is asked. Where the peer
+/// is, it is a CppEnd.
+class PythonEnd {
+ public:
+  explicit PythonEnd(const Place& place);
+  PythonEnd(const PythonEnd&) = delete;
+  PythonEnd& operator=(const PythonEnd&) = delete;
+  PythonEnd(PythonEnd&&) = delete;
+  PythonEnd& operator=(PythonEnd&&) = delete;
+  ~PythonEnd();
+
+  /// Work that puts.py knows by its name, `count` times in each chunk: nanoseconds of the median
+  /// chunk.
+  double chunk_ns(std::string_view work, std::size_t bytes, unsigned chunks, unsigned count);
+
+  /// Of the peer.
+  void send_all(std::uint64_t times) { peer_->send_all(times); }
+
+ private:
+  void start(const Place& place);
+
+  std::optional<CppEnd> peer_;
+  std::unique_ptr<Line> line_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace hbmwire::bench

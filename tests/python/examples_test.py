@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: MIT
+"""python/examples as users run them: in host, Gaudi and CUDA memory, with dead peers and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import hbmwire
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "python" / "examples"
+# Further options of each, small enough for a busy machine.
+ALL: dict[str, list[str]] = {
+    "tensor": [],
+    "async_server": ["--clients", "5", "--rows", "12"],
+    "paged_blocks": [],
+    "pull_weights": ["--size", "5000000", "--piece", "1M"],
+}
+# The server ends after its client, instead of going on until Ctrl-C.
+ONCE = {"async_server": ["--end-after", "5"], "pull_weights": ["--end-after", "1"]}
+# A line that says that every byte was looked at, of one of both ends.
+VERIFIED = {
+    "tensor": "received 7, and numbers whose sum is 34359607296",
+    "async_server": "verified 60 rows of 5 clients",
+    "paged_blocks": "verified 6400 blocks of 8 requests",
+    "pull_weights": "pulled and verified",
+}
+WAIT_S = 50.0
+
+Start = Callable[..., "Running"]
+each_example = pytest.mark.parametrize("name", ALL)
+
+
+class Running:
+    """An example in a process of its own."""
+
+    def __init__(self, name: str, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-B", str(EXAMPLES / f"{name}.py"), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment},
+            start_new_session=True,  # a terminal's job: Ctrl-C goes to all of it
+        )
+        self.out = self.err = ""
+
+    def address(self) -> str:
+        """Where it listens, as it says."""
+        line = self._line(self.process.stdout)
+        assert line.startswith("listening: "), line + self.end()[1]
+        return line.removeprefix("listening: ").strip()
+
+    def until_stderr_says(self, text: str) -> None:
+        while True:
+            line = self._line(self.process.stderr)
+            self.err += line
+            assert line, f"it never said {text!r}: {self.err}"
+            if text in line:
+                return
+
+    def signal(self, number: int) -> None:
+        os.killpg(self.process.pid, number)
+
+    def end(self) -> tuple[int, str]:
+        """Waits for its end: its exit code, and what it said on standard error."""
+        out, err = self.process.communicate(timeout=WAIT_S)
+        self.out += out
+        self.err += err
+        return self.process.returncode, self.err
+
+    def must_succeed(self) -> str:
+        code, err = self.end()
+        assert code == 0, err
+        return self.out
+
+    def stop(self) -> None:
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.communicate()
+
+    @staticmethod
+    def _line(stream: Any) -> str:
+        line: str = stream.readline()
+        return line
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    running: list[Running] = []
+
+    def make(name: str, *arguments: str, **environment: str) -> Running:
+        running.append(Running(name, *arguments, **environment))
+        return running[-1]
+
+    yield make
+    for one in running:
+        one.stop()
+
+
+def listen(start: Start, name: str, *arguments: str, **environment: str) -> tuple[Running, str]:
+    server = start(
+        name, "--listen", "--address", "127.0.0.1", *ALL[name], *arguments, **environment
+    )
+    return server, server.address()
+
+
+def assert_one_sentence(err: str, name: str, *words: str) -> None:
+    """No traceback; the last line begins with the program's name, and says what went wrong."""
+    assert "Traceback" not in err
+    last = err.splitlines()[-1]
+    assert last.startswith(f"{name}.py: ")
+    for word in words:
+        assert word in last
+
+
+# --- all is well
+
+
+@pytest.mark.parametrize(
+    ("there", "here"), [("host", "host"), ("gaudi", "host"), ("host", "gaudi"), ("cuda", "cuda")]
+)
+@each_example
+def test_it_verifies_what_it_moves(start: Start, name: str, there: str, here: str) -> None:
+    server, address = listen(start, name, *ONCE.get(name, []), "--memory", there)
+    client = start(name, "--connect", address, *ALL[name], "--memory", here)
+    said = client.must_succeed() + server.must_succeed()
+    assert VERIFIED[name] in said
+    if "gaudi" in (there, here) and name in ("tensor", "paged_blocks"):
+        assert "gaudi by zero-copy dma-buf" in said
+
+
+@each_example
+def test_demo_runs_both_ends(start: Start, name: str) -> None:
+    assert VERIFIED[name] in start(name, "--demo", *ALL[name]).must_succeed()
+
+
+@pytest.mark.parametrize("name", ["tensor", "paged_blocks"])
+def test_it_needs_neither_numpy_nor_torch(
+    start: Start, name: str, tmp_path: pathlib.Path
+) -> None:
+    for module in ("numpy", "torch"):
+        (tmp_path / f"{module}.py").write_text("raise ImportError('not installed')\n")
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    assert VERIFIED[name] in start(name, "--demo", PYTHONPATH=path).must_succeed()
+
+
+@each_example
+def test_help_says_how_to_run_it(start: Start, name: str) -> None:
+    said = start(name, "--help").must_succeed()
+    for words in (f"$ {name}.py --listen 7000", f"$ {name}.py --connect ", "--demo  "):
+        assert words in said
+
+
+def test_progress_is_on_standard_error(start: Start) -> None:
+    demo = start("pull_weights", "--demo", "--size", "3M", "--piece", "1M")
+    assert "GiB/s" in demo.must_succeed()
+    assert "100 % of 0.00 GiB" in demo.err
+    assert "%" not in demo.out
+
+
+# --- something is wrong
+
+
+@each_example
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--listen", "99999"],
+        ["--listen", "--connect", "node2:7000"],
+        ["--demo", "--memory", "tape"],
+        ["--demo", "--timeout", "0"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_a_2(start: Start, name: str, arguments: list[str]) -> None:
+    code, err = start(name, *arguments).end()
+    assert code == 2
+    assert err.startswith("usage: ")
+
+
+@each_example
+def test_no_peer_is_a_1_with_a_sentence(start: Start, name: str) -> None:
+    code, err = start(name, "--connect", "127.0.0.1:1", "--timeout", "5").end()
+    assert code == 1
+    assert_one_sentence(err, name, "Connection refused", "start the one that listens first")
+
+
+@pytest.mark.parametrize("name", ["tensor", "paged_blocks"])
+def test_a_peer_that_never_comes_is_a_1_after_the_timeout(start: Start, name: str) -> None:
+    begin = time.monotonic()
+    code, err = start(name, "--listen", "--address", "127.0.0.1", "--timeout", "0.5").end()
+    assert code == 1
+    assert_one_sentence(err, name, "no peer connected in time")
+    assert time.monotonic() - begin < WAIT_S / 2
+
+
+@each_example
+def test_a_missing_device_is_a_3_with_a_sentence(start: Start, name: str) -> None:
+    # Without the libraries of the emulated hardware.
+    demo = start(name, "--demo", *ALL[name], "--memory", "cuda", LD_LIBRARY_PATH="")
+    code, err = demo.end()
+    assert code == 3
+    assert_one_sentence(err, name, "cuda")
+
+
+def test_a_flipped_bit_is_found(start: Start) -> None:
+    server, address = listen(start, "pull_weights")
+    client = start(
+        "pull_weights", "--connect", address, HBMWIRE_EMULATION_FAULTS="flip,op=read,nth=3"
+    )
+    code, err = client.end()
+    assert code == 1
+    assert_one_sentence(err, "pull_weights", "are not those of the server")
+    server.signal(signal.SIGTERM)
+    assert server.end()[0] == 128 + signal.SIGTERM
+
+
+# --- peers that die, and Ctrl-C
+
+LONG = ["--size", "1G", "--piece", "1M"]
+
+
+@pytest.fixture
+def pulling(start: Start) -> tuple[Running, Running]:
+    """A server, and a client in the midst of a pull."""
+    server = start("pull_weights", "--listen", "--address", "127.0.0.1", *LONG)
+    client = start("pull_weights", "--connect", server.address())
+    client.until_stderr_says("% of 1.00 GiB")
+    return server, client
+
+
+def test_a_killed_server_is_noticed_and_said(pulling: tuple[Running, Running]) -> None:
+    server, client = pulling
+    server.signal(signal.SIGKILL)
+    begin = time.monotonic()
+    code, err = client.end()
+    assert code == 1
+    assert_one_sentence(err, "pull_weights", "peer")
+    assert time.monotonic() - begin < 20
+
+
+def test_a_server_outlives_a_killed_client(pulling: tuple[Running, Running], start: Start) -> None:
+    server, client = pulling
+    client.signal(signal.SIGKILL)
+    client.end()
+    assert server.process.stdout is not None
+    assert "a client was lost" in server.process.stdout.readline()
+    assert server.process.poll() is None
+
+
+def test_ctrl_c_ends_a_pull_with_130_and_no_traceback(pulling: tuple[Running, Running]) -> None:
+    server, client = pulling
+    begin = time.monotonic()
+    client.signal(signal.SIGINT)
+    code, err = client.end()
+    assert code == 130
+    assert "Traceback" not in err
+    assert time.monotonic() - begin < 20
+    server.signal(signal.SIGINT)
+    code, err = server.end()
+    assert code == 130
+    assert "Traceback" not in err
+
+
+@each_example
+def test_ctrl_c_ends_an_end_that_waits(start: Start, name: str) -> None:
+    server, _ = listen(start, name)
+    server.signal(signal.SIGINT)
+    code, err = server.end()
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_ctrl_c_ends_both_ends_of_a_demo(start: Start) -> None:
+    demo = start("pull_weights", "--demo", *LONG)
+    demo.until_stderr_says("% of 1.00 GiB")
+    demo.signal(signal.SIGINT)
+    code, err = demo.end()  # both have closed the pipes
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_the_end_of_a_demo_ends_its_other_process(start: Start) -> None:
+    demo = start("pull_weights", "--demo", *LONG)
+    demo.until_stderr_says("% of 1.00 GiB")
+    demo.process.send_signal(signal.SIGTERM)  # to one of both
+    assert demo.end()[0] == 128 + signal.SIGTERM
+
+
+def test_the_async_server_goes_on_when_a_client_asks_nonsense(
+    start: Start, context: hbmwire.Context
+) -> None:
+    server, address = listen(start, "async_server", "--end-after", "7")
+    memory = context.allocate("host", 4 * 2048)
+    for request in (b"\xff\xff\xff\xff", b"too long to be a number"):
+        peer = context.connect(address, timeout=10, hello=bytes(memory.pack_key()))
+        peer.send(request)
+        with pytest.raises((hbmwire.PeerFailed, hbmwire.Cancelled)):
+            peer.receive_immediate().wait(20)
+    client = start("async_server", "--connect", address, *ALL["async_server"])
+    assert VERIFIED["async_server"] in client.must_succeed()
+    said = server.must_succeed()
+    assert said.count("a client was lost") == 2
+    assert "served 7 clients" in said
