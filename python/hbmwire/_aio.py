@@ -76,7 +76,7 @@ class _Driver:
 
     def _turn(self) -> None:
         self._soon = False
-        after = self._pump.turn()
+        after = self._pump.turn(bool(self._watched))
         if self._watched:
             for future, ready in list(self._watched.items()):
                 if after < 0 or _is(ready):

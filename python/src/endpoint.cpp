@@ -29,7 +29,7 @@ Endpoint& EndpointObject::open() {
 }
 
 Endpoint& EndpointObject::start() {
-  worker()->begin();
+  worker()->settle_some();
   return open();
 }
 

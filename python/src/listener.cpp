@@ -28,7 +28,7 @@ class ListenerObject : public Part {
   void end() noexcept override {
     next_.reset();
     listener_.reset();
-    worker()->begin();  // who awaits a peer has to look
+    worker()->begun();
   }
 
   Listener& open() {
@@ -91,7 +91,7 @@ class InvitationObject : public Part {
   void end() noexcept override {
     next_.reset();
     invitation_.reset();
-    worker()->begin();
+    worker()->begun();
   }
 
   EndpointInvitation& open() {
@@ -105,8 +105,9 @@ class InvitationObject : public Part {
   void start(const py::object& theirs) {
     std::vector<std::byte> bytes = bytes_of(theirs, "theirs");
     if (bytes == theirs_) return;
-    worker()->begin();
+    worker()->settle_some();
     value(open().start(bytes));
+    worker()->begun();
     theirs_ = std::move(bytes);
   }
 
@@ -143,7 +144,7 @@ std::unique_ptr<ConnectingObject> start_connect(const SharedWorker& worker, cons
   Options options(given, "connect");
   const EndpointOptions wanted = endpoint_options(options);
   options.done();
-  worker->begin();
+  worker->settle_some();
   PendingEndpoint pending =
       value(Endpoint::start_connect(worker->open(), peer, deadline_of(timeout), wanted));
   return std::make_unique<ConnectingObject>(worker, std::move(pending));
@@ -163,7 +164,7 @@ NewListener listen(const SharedWorker& worker, std::uint16_t port, const std::st
   options.done();
   wanted.port = port;
   wanted.address = address;
-  worker->begin();
+  worker->settle_some();
   WorkerObject::Use shared(worker);
   return std::make_unique<ListenerObject>(
       worker, value_without_gil([&] { return Listener::create(*shared, wanted); }));

@@ -26,7 +26,7 @@ py::bytes data_of(MessageObject& self) {
 
 NewTransfer receive(MessageObject& self, const py::object& into) {
   const SliceObject slice = local_of(into);
-  self.worker()->begin();
+  self.worker()->settle_some();
   Transfer transfer = value(self.open().receive(slice.slice()));
   return std::make_unique<TransferObject>(self.worker(), std::move(transfer), Keep(slice.hold));
 }

@@ -51,6 +51,7 @@ Part::Part(SharedWorker worker) : worker_(std::move(worker)) {
   // Another thread may have closed it while the part was made.
   static_cast<void>(worker_->open());
   worker_->parts_.insert(this);
+  worker_->begun();
 }
 
 Part::~Part() { worker_->parts_.erase(this); }
@@ -58,10 +59,11 @@ Part::~Part() { worker_->parts_.erase(this); }
 SharedWorker WorkerObject::create(const Context& context, const WorkerOptions& options) {
   auto worker =
       value_without_gil([&] { return Worker::create(context, options, WorkerThreads::any); });
-  return std::make_shared<WorkerObject>(std::move(worker));
+  return std::make_shared<WorkerObject>(std::move(worker), options.progress_thread);
 }
 
-WorkerObject::WorkerObject(Worker worker) : worker_(std::move(worker)), process_(::getpid()) {
+WorkerObject::WorkerObject(Worker worker, bool has_thread)
+    : worker_(std::move(worker)), has_thread_(has_thread), process_(::getpid()) {
   open_workers().insert(this);
 }
 
@@ -268,8 +270,10 @@ class Pump {
   explicit Pump(WorkerObject& worker) : worker_(worker.weak_from_this()) {}
 
   /// Does all that there is to do. Gives the seconds after which it is to be called again, which
-  /// are 0 where there is more to do; less than 0: the worker is closed.
-  double turn() {
+  /// are 0 where there is more to do; less than 0: the worker is closed. `watched`: the loop waits
+  /// for more than transfers and messages, which alone make the descriptor of a worker readable
+  /// that has a thread of the library.
+  double turn(bool watched) {
     const SharedWorker worker = worker_.lock();
     if (!worker || !worker->is_open()) return -1;
     WorkerObject::Use shared(worker);
@@ -285,7 +289,11 @@ class Pump {
       worker->settle();
       if (!worker->is_open()) return -1;
       worker->collect_messages();
-      if (value(shared->arm())) return std::chrono::duration<double>(shared->wake_after()).count();
+      if (!value(shared->arm())) continue;
+      const auto after = watched && worker->has_thread()
+                             ? std::min(shared->wake_after(), std::chrono::milliseconds(20))
+                             : shared->wake_after();
+      return std::chrono::duration<double>(after).count();
     }
     return 0;
   }
@@ -431,7 +439,7 @@ void bind_waits(WorkerClass& worker) {
           "flush",
           [](const SharedWorker& self, const py::object& memory) {
             const SliceObject slice = local_of(memory);
-            self->begin();
+            self->settle_some();
             return std::make_unique<TransferObject>(self, value(self->open().flush(slice.slice())),
                                                     Keep(slice.hold));
           },

@@ -57,7 +57,7 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   /// Raises the errors of Worker::create().
   static SharedWorker create(const Context& context, const WorkerOptions& options);
 
-  explicit WorkerObject(Worker worker);
+  WorkerObject(Worker worker, bool has_thread);
   WorkerObject(const WorkerObject&) = delete;
   WorkerObject& operator=(const WorkerObject&) = delete;
   ~WorkerObject();
@@ -66,6 +66,9 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   [[nodiscard]] Worker& open();
 
   [[nodiscard]] bool is_open() const noexcept { return worker_.has_value() && !closing_; }
+
+  /// WorkerOptions::progress_thread.
+  [[nodiscard]] bool has_thread() const noexcept { return has_thread_; }
 
   /// Ends its parts and itself, and with that everything that is under way. Takes a second at most.
   /// A second call does nothing.
@@ -113,15 +116,13 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
       settle();
   }
 
-  /// At the start of each operation: programs that never wait free the memory that their transfers
-  /// used, too, and an event loop takes care of what it did not begin itself.
-  void begin() {
-    settle_some();
+  /// An event loop has to look at something that was begun or ended, by any thread.
+  void begun() {
     if (wakes_loop_) [[unlikely]]
       wake_loop();
   }
 
-  /// `call` is called when something was begun after look_again(): an event loop has to look.
+  /// `call` is called with the first begun() after each look_again().
   void on_begin(py::object call) {
     on_begin_ = std::move(call);
     look_again();
@@ -165,6 +166,7 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
 
   std::unordered_map<std::uint64_t, Followed> followed_;  // goes after the library's worker
   std::optional<Worker> worker_;
+  bool has_thread_;
   bool closing_ = false;  // a thread is in close(), which lets the GIL go at times
   std::set<Part*> parts_;
   std::uint64_t cookies_ = 0;
@@ -234,7 +236,8 @@ py::object in_aio(const char* function, Given&&... given) {
 /// made, ...
 class Waitable {
  public:
-  explicit Waitable(SharedWorker worker) : worker_(std::move(worker)) {}
+  /// Of something that was begun already.
+  explicit Waitable(SharedWorker worker) : worker_(std::move(worker)) { worker_->begun(); }
 
   Waitable(const Waitable&) = delete;
   Waitable& operator=(const Waitable&) = delete;

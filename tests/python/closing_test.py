@@ -19,7 +19,7 @@ from conftest import EVERYTHING, Pair, Peer, eventually
 import hbmwire
 
 # The thread that closes does not always come in time: often enough in so many rounds.
-ROUNDS = 60
+ROUNDS = 30
 
 
 class Owner(bytearray):
@@ -68,7 +68,8 @@ def owned_region(context: hbmwire.Context, nbytes: int) -> tuple[hbmwire.Region,
 
 
 def is_gone(reference: Any) -> bool:
-    gc.collect()
+    if reference() is not None:
+        gc.collect()
     return reference() is None
 
 
@@ -108,7 +109,7 @@ def test_a_copy_is_complete_though_its_region_is_closed_meanwhile(
     context: hbmwire.Context, type: Any
 ) -> None:
     data = bytes(range(256)) * 4096
-    for _ in range(ROUNDS // 4):
+    for _ in range(ROUNDS // 2):
         region = context.allocate(type, len(data))
         region.write(data)
         copy = during(region.read, region.close)
@@ -123,14 +124,14 @@ def test_a_write_keeps_the_owner_of_a_region_that_is_closed_meanwhile(
     context: hbmwire.Context,
 ) -> None:
     data = b"x" * (1 << 20)
-    for _ in range(ROUNDS // 4):
+    for _ in range(ROUNDS // 2):
         region, owner = owned_region(context, len(data))
         during(lambda: region.write(data), region.close)
         eventually(lambda: is_gone(owner))
 
 
 def test_a_table_of_blocks_keeps_memory_whose_region_is_closed(pair: Pair) -> None:
-    for _ in range(ROUNDS // 4):
+    for _ in range(ROUNDS // 2):
         region, owner = owned_region(pair.context, 1 << 16)
         table = region.blocks(4096)
         put = pair.here.put_blocks(table, pair.remote.blocks(4096), [(0, 0), (3, 5)])
@@ -142,7 +143,7 @@ def test_a_table_of_blocks_keeps_memory_whose_region_is_closed(pair: Pair) -> No
 
 def test_a_key_is_closed_while_another_thread_revokes_it(context: hbmwire.Context) -> None:
     region, _ = owned_region(context, 1 << 20)
-    for _ in range(ROUNDS * 3):
+    for _ in range(ROUNDS * 6):
         key = region.pack_key(revocable=True)
         revoked = during(key.revoke, key.close)
         assert revoked is None or isinstance(revoked, hbmwire.InvalidArgument)
@@ -152,7 +153,7 @@ def test_a_key_is_closed_while_another_thread_revokes_it(context: hbmwire.Contex
 def test_an_attach_listener_and_a_region_are_closed_while_memory_is_published(
     context: hbmwire.Context,
 ) -> None:
-    for _ in range(ROUNDS * 3):
+    for _ in range(ROUNDS * 6):
         listener = hbmwire.AttachListener()
         region = context.allocate("gaudi", 1 << 20)
 
@@ -280,7 +281,7 @@ def test_a_context_that_is_closed_meanwhile_leaves_no_open_worker(name: str) -> 
 def test_a_worker_that_is_closed_meanwhile_leaves_none_of_its_parts(
     context: hbmwire.Context, name: str
 ) -> None:
-    for _ in range(ROUNDS // 4):
+    for _ in range(ROUNDS // 2):
         worker = context.create_worker()
         calls: dict[str, Callable[[], Any]] = {
             "listen": lambda: worker.listen(0, "127.0.0.1"),

@@ -242,7 +242,7 @@ def test_a_put_that_another_thread_starts_goes_on_in_the_loop(peer: Peer) -> Non
             source = context.allocate("gaudi", 1 << 20)
             loop = asyncio.get_running_loop()
             times = []
-            for _ in range(ROUNDS):
+            for _ in range(100):
                 begin = time.monotonic()
                 put = await loop.run_in_executor(None, endpoint.put, source, remote)
                 while not put.done:
@@ -250,7 +250,8 @@ def test_a_put_that_another_thread_starts_goes_on_in_the_loop(peer: Peer) -> Non
                 times.append(time.monotonic() - begin)
             return times
 
-    assert sorted(run(main()))[2] < CLOCK_S
+    # A machine that is busy may delay a few of them; a put that nobody looks after takes CLOCK_S.
+    assert sorted(run(main()))[97] < CLOCK_S
 
 
 @pytest.mark.parametrize("by", ["the loop", "another thread"])
