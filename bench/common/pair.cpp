@@ -120,7 +120,9 @@ std::string read_all(int fd) {
 }  // namespace
 
 unsigned free_port() {
-  static unsigned port = 20000 + static_cast<unsigned>(::getpid()) % 10000;
+  // Benchmarks that run at once have process numbers close to each other: a hundred ports for each,
+  // since a port may be taken between this look and its use.
+  static unsigned port = 20000 + static_cast<unsigned>(::getpid()) % 100 * 100;
   do {
     ++port;
   } while (is_listening(port));
