@@ -94,6 +94,9 @@ def run(
         print(f"{parser.prog}: {error}", file=sys.stderr)
         missing = isinstance(error, hbmwire.Error) and error.stage in ("probe", "open")
         sys.exit(3 if missing else 1)
+    finally:
+        # At the interpreter's end sys.exit() in a handler would only print a traceback.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.exit(0)
 
 

@@ -164,7 +164,7 @@ def pull_pieces(
 def parser() -> argparse.ArgumentParser:
     made = ends.parser_of(__doc__, timeout=600.0)
     made.add_argument(
-        "--size", type=ends.size, default="4G", help="of the server's weights (default: 4G)"
+        "--size", type=ends.size, default="1G", help="of the server's weights (default: 1G)"
     )
     made.add_argument(
         "--piece", type=ends.size, default="16M", help="of the server's weights (default: 16M)"

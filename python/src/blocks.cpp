@@ -103,7 +103,7 @@ Numbers copy_rows(py::handle rows, std::size_t count) {
     std::size_t column = 0;
     for (const py::handle number : items_of(row, "numbers", "rows of numbers are needed")) {
       if (column == count) break;
-      columns[column++].push_back(number_of(number, "a number"));
+      columns[column++].push_back(number_of(number, "a number of an array"));
     }
     if (column != count || py::len(row) != count)
       throw py::value_error("each row has " + std::to_string(count) + " numbers");

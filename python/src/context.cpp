@@ -66,7 +66,8 @@ ContextOptions context_options(Options& given) {
   return options;
 }
 
-std::unique_ptr<ContextObject> create(const py::kwargs& given) {
+std::unique_ptr<ContextObject> create(const py::args& none, const py::kwargs& given) {
+  if (!none.empty()) throw py::type_error("Context() takes all by name, as nics=\"mlx5_0\"");
   Options options(given, "Context");
   const ContextOptions wanted = context_options(options);
   const WorkerOptions worker = worker_options(options);
@@ -156,8 +157,8 @@ RegionObject allocate(ContextObject& self, const py::object& type, const py::obj
   return {std::make_shared<RegionHold>(context, py::none(), std::move(region)), 0};
 }
 
-AttachedMemory attach_to(ContextObject& self, const AttachAddress& address,
-                         const py::object& timeout) {
+AttachedMemory attach_to(ContextObject& self, const py::object& where, const py::object& timeout) {
+  const auto& address = object_of<AttachAddress>(where, "address", "an AttachAddress");
   const Context& context = self.open();
   const Deadline deadline = deadline_of(timeout);
   return value_without_gil([&] { return attach(context, address, deadline); });
@@ -260,18 +261,19 @@ max_transfers: at a time (4096). progress_thread: a thread of the library makes 
 eager_bytes, receive_pool_bytes, unexpected_bytes: for messages. times: Report.times.)")
       .def(
           "connect",
-          [](const py::object& self, const py::object& peer, const py::object& timeout,
-             const py::kwargs& options) {
-            return of_worker(self, "connect", peer, py::arg("timeout") = timeout, **options);
+          [](const py::object& self, const py::object& peer, const py::args& more,
+             const py::object& timeout, const py::kwargs& options) {
+            return of_worker(self, "connect", peer, *more, py::arg("timeout") = timeout, **options);
           },
-          py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0, "Worker.connect().")
+          py::arg("peer"), py::arg("timeout") = 30.0, "Worker.connect().")
       .def(
           "aconnect",
-          [](const py::object& self, const py::object& peer, const py::object& timeout,
-             const py::kwargs& options) {
-            return of_worker(self, "aconnect", peer, py::arg("timeout") = timeout, **options);
+          [](const py::object& self, const py::object& peer, const py::args& more,
+             const py::object& timeout, const py::kwargs& options) {
+            return of_worker(self, "aconnect", peer, *more, py::arg("timeout") = timeout,
+                             **options);
           },
-          py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0, "Worker.aconnect().")
+          py::arg("peer"), py::arg("timeout") = 30.0, "Worker.aconnect().")
       .def(
           "listen",
           [](const py::object& self, const py::object& port, const py::object& address,

@@ -125,6 +125,18 @@ using Putting = std::optional<PutOptions>;
 
 NewTransfer move_blocks(EndpointObject& self, const BlockTableObject& local,
                         const RemoteBlockTableObject& remote, const Columns& pairs,
+                        const Putting& putting);
+
+/// The same of a program's arguments.
+NewTransfer move_blocks(EndpointObject& self, const py::object& local, const py::object& remote,
+                        const Columns& pairs, const Putting& putting) {
+  return move_blocks(self, object_of<BlockTableObject>(local, "local", "a BlockTable"),
+                     object_of<RemoteBlockTableObject>(remote, "remote", "a RemoteBlockTable"),
+                     pairs, putting);
+}
+
+NewTransfer move_blocks(EndpointObject& self, const BlockTableObject& local,
+                        const RemoteBlockTableObject& remote, const Columns& pairs,
                         const Putting& putting) {
   const BlockTable& here = local.hold->table;
   const RemoteBlockTable& there = *remote.hold;
@@ -279,9 +291,10 @@ NewTransfer move_areas(EndpointObject& self, const SharedRegion& local, const Sh
                      Columns{{*numbers, *numbers}, numbers}, putting);
 }
 
-NewTransfer move_list(EndpointObject& self, const RegionObject& local, const RemoteObject& remote,
-                      const List& list, const Putting& putting) {
-  const SharedRegion& hold = local.open();
+NewTransfer move_list(EndpointObject& self, const py::object& local_region,
+                      const py::object& remote_region, const List& list, const Putting& putting) {
+  const SharedRegion hold = object_of<RegionObject>(local_region, "local", "a Region").open();
+  const auto& remote = object_of<RemoteObject>(remote_region, "remote", "a RemoteRegion");
   check_ranges(list, hold->region.size_bytes(), remote.hold->length_bytes());
   if (!list.length) {
     // Parts of different lengths: a prepared list, used once.
@@ -360,6 +373,7 @@ NewTransfer atomic(EndpointObject& self, const py::object& at, const Operation& 
 
 std::optional<RemoteObject> remote_by_key(EndpointObject& self, const py::object& what) {
   if (PyUnicode_Check(what.ptr())) return std::nullopt;
+  if (is_local(what)) throw wrong_type(what, "what", "a name, or a key of the peer's, is needed");
   Endpoint& endpoint = self.open();
   RemoteRegion region = py::isinstance<RemoteKey>(what)
                             ? value(endpoint.remote(what.cast<const RemoteKey&>()))
@@ -437,9 +451,8 @@ void bind_operations(py::class_<EndpointObject>& endpoint) {
   endpoint
       .def(
           "put_blocks",
-          [](EndpointObject& self, const BlockTableObject& local,
-             const RemoteBlockTableObject& remote, const py::object& pairs,
-             const py::object& immediate, const py::object& level) {
+          [](EndpointObject& self, const py::object& local, const py::object& remote,
+             const py::object& pairs, const py::object& immediate, const py::object& level) {
             return move_blocks(self, local, remote, pairs_of(pairs), put_options(immediate, level));
           },
           py::arg("local"), py::arg("remote"), py::arg("pairs"), py::kw_only(),
@@ -451,15 +464,15 @@ of two arrays of shape (N,), which are not copied and must stay as they are unti
 Raises as put(), and InvalidArgument for numbers that the tables do not have.)")
       .def(
           "get_blocks",
-          [](EndpointObject& self, const BlockTableObject& local,
-             const RemoteBlockTableObject& remote, const py::object& pairs) {
+          [](EndpointObject& self, const py::object& local, const py::object& remote,
+             const py::object& pairs) {
             return move_blocks(self, local, remote, pairs_of(pairs), std::nullopt);
           },
           py::arg("local"), py::arg("remote"), py::arg("pairs"),
           "Gets many blocks as one Transfer. `pairs` as of put_blocks().")
       .def(
           "put_list",
-          [](EndpointObject& self, const RegionObject& local, const RemoteObject& remote,
+          [](EndpointObject& self, const py::object& local, const py::object& remote,
              const py::object& parts, const py::object& length, const py::object& immediate,
              const py::object& level) {
             return move_list(self, local, remote, list_of(parts, length),
@@ -475,7 +488,7 @@ in bytes. With `length`, which is then the length of all, of shape (N, 2).
 Raises as put(). Parts of different lengths go by a NIC alone: else NotSupported.)")
       .def(
           "get_list",
-          [](EndpointObject& self, const RegionObject& local, const RemoteObject& remote,
+          [](EndpointObject& self, const py::object& local, const py::object& remote,
              const py::object& parts, const py::object& length) {
             return move_list(self, local, remote, list_of(parts, length), std::nullopt);
           },
@@ -570,7 +583,10 @@ void bind_life(py::class_<EndpointObject>& endpoint) {
           "peer_hello", [](EndpointObject& self) { return to_bytes(self.open().peer_hello()); },
           "The bytes that the peer gave as `hello`. Without a pre-shared key a mere claim.")
       .def_property_readonly(
-          "phase", [](EndpointObject& self) { return word_of(self.open().phase()); },
+          "phase",
+          [](EndpointObject& self) {
+            return word_of(self.is_open() ? self.open().phase() : EndpointPhase::closed);
+          },
           "'ready', 'ending', 'failed' or 'closed'.")
       .def_property_readonly(
           "nic", [](EndpointObject& self) { return self.open().nic().info().name; },

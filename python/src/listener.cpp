@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -61,8 +62,8 @@ class ListenerObject : public Part {
     return endpoint;
   }
 
-  void advertise(const std::string& name, const RegionObject& region, const py::kwargs& options) {
-    const SharedRegion hold = region.open();
+  void advertise(const std::string& name, const py::object& region, const py::kwargs& options) {
+    const SharedRegion hold = object_of<RegionObject>(region, "region", "a Region").open();
     const MemoryKeyOptions wanted = all_key_options(options, "advertise");
     const WorkerObject::Use used(worker());
     Listener shared = open();
@@ -138,9 +139,18 @@ class InvitationObject : public Part {
 
 // --- what a worker, or a context by its own, begins
 
-std::unique_ptr<ConnectingObject> start_connect(const SharedWorker& worker, const std::string& peer,
+/// Host and port are one argument.
+void check_no_more(const py::args& more) {
+  if (more.empty()) return;
+  throw py::type_error("connect() takes \"host:port\" in one string, and all else by name");
+}
+
+std::unique_ptr<ConnectingObject> start_connect(const SharedWorker& worker, const py::object& where,
                                                 const py::object& timeout,
                                                 const py::kwargs& given) {
+  if (!PyUnicode_Check(where.ptr()))
+    throw wrong_type(where, "peer", "\"host:port\" in one string is needed");
+  const auto peer = where.cast<std::string>();
   Options options(given, "connect");
   const EndpointOptions wanted = endpoint_options(options);
   options.done();
@@ -150,20 +160,22 @@ std::unique_ptr<ConnectingObject> start_connect(const SharedWorker& worker, cons
   return std::make_unique<ConnectingObject>(worker, std::move(pending));
 }
 
-NewEndpoint connect(const SharedWorker& worker, const std::string& peer, const py::object& timeout,
-                    const py::kwargs& options) {
+NewEndpoint connect(const SharedWorker& worker, const py::object& peer, const py::args& more,
+                    const py::object& timeout, const py::kwargs& options) {
+  check_no_more(more);
   const auto connecting = start_connect(worker, peer, timeout, options);
   connecting->wait(Deadline::never());
   return std::make_unique<EndpointObject>(worker, connecting->take());
 }
 
-NewListener listen(const SharedWorker& worker, std::uint16_t port, const std::string& address,
+NewListener listen(const SharedWorker& worker, const py::object& port, const py::object& address,
                    const py::kwargs& given) {
   Options options(given, "listen");
   ListenerOptions wanted = listener_options(options);
   options.done();
-  wanted.port = port;
-  wanted.address = address;
+  wanted.port = static_cast<std::uint16_t>(
+      number_of(port, "port", std::numeric_limits<std::uint16_t>::max()));
+  wanted.address = text_of(address, "address");
   worker->settle_some();
   WorkerObject::Use shared(worker);
   return std::make_unique<ListenerObject>(
@@ -179,8 +191,9 @@ std::unique_ptr<InvitationObject> invite(const SharedWorker& worker, const py::k
       worker, value_without_gil([&] { return EndpointInvitation::create(*shared, wanted); }));
 }
 
-py::object aconnect(const py::object& worker, const py::object& peer, const py::object& timeout,
-                    const py::kwargs& options) {
+py::object aconnect(const py::object& worker, const py::object& peer, const py::args& more,
+                    const py::object& timeout, const py::kwargs& options) {
+  check_no_more(more);
   return in_aio("Connecting", worker, peer, timeout, options);
 }
 
@@ -211,9 +224,8 @@ Raises Busy or PermissionDenied (the port), InvalidArgument.)";
 }  // namespace
 
 void bind_connecting(py::class_<WorkerObject, SharedWorker>& worker) {
-  worker
-      .def("connect", &connect, py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0, kConnect)
-      .def("aconnect", &aconnect, py::arg("peer"), py::kw_only(), py::arg("timeout") = 30.0,
+  worker.def("connect", &connect, py::arg("peer"), py::arg("timeout") = 30.0, kConnect)
+      .def("aconnect", &aconnect, py::arg("peer"), py::arg("timeout") = 30.0,
            "connect() for asyncio: `await` it, or `async with` it.")
       .def("listen", &listen, py::arg("port") = 0, py::arg("address") = "", kListen)
       .def("invite", &invite,

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <typeinfo>
 #include <utility>
 
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/hbmwire.hpp"
 
+#include "arguments.hpp"
 #include "owned_memory.hpp"
 
 /// Regions of this end and of the peer, and their slices.
@@ -84,6 +86,13 @@ template <class Object>
   static const py::detail::type_info* const type = py::detail::get_type_info(typeid(Object));
   py::detail::type_caster_generic caster(type);
   return caster.load(object, false) ? static_cast<Object*>(caster.value) : nullptr;
+}
+
+/// The same, where `needed` names the class. Raises TypeError.
+template <class Object>
+[[nodiscard]] Object& object_of(py::handle object, const char* name, const char* needed) {
+  if (auto* const found = object_in<Object>(object)) return *found;
+  throw wrong_type(object, name, (std::string(needed) + " is needed").c_str());
 }
 
 /// The slice of a Region or a Slice; of a RemoteRegion or a RemoteSlice. Raises TypeError.

@@ -47,19 +47,19 @@ void bind_message(py::module_& module) {
 
 It keeps one of the places that the peer's messages have: take what it has and let it go soon
 (close(), or drop it).)")
-      .def("__len__", [](MessageObject& self) { return self.open().length_bytes(); })
+      .def("__len__", [](MessageObject& self) { return self.length(); })
       .def("__bool__", &MessageObject::is_open)
       .def("__enter__", [](const py::object& self) { return self; })
       .def("__exit__", [](MessageObject& self, const py::args&) { self.close(); })
       .def("__repr__", &show_message)
       .def_property_readonly(
-          "nbytes", [](MessageObject& self) { return self.open().length_bytes(); },
+          "nbytes", [](MessageObject& self) { return self.length(); },
           "The length in bytes. A message of none is true, too.")
       .def_property_readonly(
-          "endpoint_id", [](MessageObject& self) { return self.open().endpoint_id(); },
+          "endpoint_id", [](MessageObject& self) { return self.endpoint_id(); },
           "Endpoint.id of the endpoint that it came by.")
       .def_property_readonly(
-          "tag", [](MessageObject& self) { return self.open().tag(); },
+          "tag", [](MessageObject& self) { return self.tag(); },
           "Its tag; None where it was sent without one.")
       .def_property_readonly(
           "is_here", [](MessageObject& self) { return self.open().is_here(); },

@@ -307,7 +307,8 @@ void wait_for_anything(const SharedWorker& worker, const Deadline& deadline) {
   for (;;) {
     worker->collect_messages();
     if (worker->has_messages() || handle_something(worker, deadline)) break;
-    if (deadline.passed()) raise(out_of_time());
+    if (deadline.passed())
+      raise(make_error(Errc::timed_out, Stage::complete, "nothing happened in time"));
   }
   worker->settle();
 }
@@ -376,7 +377,8 @@ void wait_all(const SharedWorker& worker, const Transfers& given, const Deadline
 }
 
 MessageObject next_message(const SharedWorker& worker, const Deadline& deadline) {
-  if (!drive_until(worker, deadline, [&] { return worker->has_messages(); })) raise(out_of_time());
+  if (!drive_until(worker, deadline, [&] { return worker->has_messages(); }))
+    raise(make_error(Errc::timed_out, Stage::complete, "no message came in time"));
   return {worker, std::move(*worker->take_message())};
 }
 

@@ -186,6 +186,19 @@ def test_all_messages_are_taken_by_a_loop_over_what_is_true(
     assert came == [b"one", b"", b"three"]
 
 
+def test_a_message_that_was_let_go_still_says_where_it_came_from() -> None:
+    with hbmwire.Context() as context, context.listen(messages="handed_out") as listener:
+        with context.connect(f"127.0.0.1:{listener.port}") as peer:
+            accepted = listener.accept(10)
+            peer.send(b"hello", tag=7)
+            message = context.worker.next_message(10)
+            message.close()
+            assert (message.endpoint_id, message.tag, message.nbytes) == (accepted.id, 7, 5)
+            with pytest.raises(hbmwire.InvalidArgument):
+                message.data  # noqa: B018
+    assert (accepted.phase, accepted.closed) == ("closed", True)
+
+
 def test_lengths_are_in_bytes_parts_and_blocks(pair: Pair) -> None:
     source, remote = pair.source, pair.remote
     assert len(source) == source.nbytes == len(remote) == remote.nbytes == 1 << 16
