@@ -110,8 +110,9 @@ def count_as_root_would(ran, skipped):
 
 
 # A machine or a release may lack these for good: a kernel guest (no QEMU, no package archive), other distributions,
-# the one version of clang-format, an rdma-core that has what came later.
-LACKS = ("no memory cgroup of version 1", "no kernel guest", "no other distribution", "no clang-format-14", "no newer rdma-core")
+# the one version of clang-format, an rdma-core that has what came later, PyTorch.
+LACKS = ("no memory cgroup of version 1", "no kernel guest", "no other distribution", "no clang-format-14", "no newer rdma-core",
+         "python3-torch is not installed")
 
 
 def count_as_with_all(ran, skipped):

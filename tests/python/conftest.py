@@ -163,3 +163,11 @@ def make_peer() -> Iterator[Callable[..., Peer]]:
 @pytest.fixture
 def peer(make_peer: Callable[..., Peer]) -> Peer:
     return make_peer()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    # A file that is skipped as a whole, where what it needs is not installed, has not failed.
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter is not None and reporter.stats.get("skipped")
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and skipped:
+        session.exitstatus = pytest.ExitCode.OK
