@@ -15,7 +15,7 @@
 namespace hbmwire::bench {
 namespace {
 
-/// What both sides do.
+/// The operations that both sides repeat.
 struct Work {
   const char* name = "";  // in puts.py
   void (CppEnd::*run)(std::size_t, unsigned) = nullptr;

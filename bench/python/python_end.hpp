@@ -30,7 +30,7 @@ class PythonEnd {
   /// chunk.
   double chunk_ns(std::string_view work, std::size_t bytes, unsigned chunks, unsigned count);
 
-  /// Of the peer.
+  /// As CppEnd::send_all() of the peer.
   void send_all(std::uint64_t times) { peer_->send_all(times); }
 
  private:

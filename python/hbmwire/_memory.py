@@ -10,7 +10,7 @@ Context.register() takes all of these, and asks describe():
 * integers: (address, length) and (address, length, device);
 * dma-bufs, as Dmabuf; memory that Context.attach() gave; regions and slices of hbmwire's own.
 
-The memory must be one piece in C order, and is never copied. What is read-only is registered for
+The memory must be one piece in C order, and is never copied. Read-only memory is registered for
 reading alone. The description holds what keeps the memory in place: a bytearray cannot be resized
 meanwhile, and a tensor whose ``.data`` is replaced keeps its old memory for the region. What
 cannot be held is the program's to leave alone: ``tensor.resize_()``, and memory given by address.

@@ -14,17 +14,15 @@ py::object exception_of(const Error& error) {
                      number_text(error), printable(describe(error)));
 }
 
-void raise(const Error& error) {
-  const py::object exception = exception_of(error);
+void raise(const py::object& exception) {
   PyErr_SetObject(py::type::handle_of(exception).ptr(), exception.ptr());
   throw py::error_already_set();
 }
 
+void raise(const Error& error) { raise(exception_of(error)); }
+
 void refuse_text(const std::string& why) {
-  const py::object exception =
-      py::module_::import("hbmwire.errors").attr("make")("invalid_argument", why);
-  PyErr_SetObject(py::type::handle_of(exception).ptr(), exception.ptr());
-  throw py::error_already_set();
+  raise(py::module_::import("hbmwire.errors").attr("make")("invalid_argument", why));
 }
 
 py::str printable(std::string_view text) {

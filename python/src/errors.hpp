@@ -22,6 +22,9 @@ namespace py = pybind11;
 /// Raises it. Needs the GIL.
 [[noreturn]] void raise(const Error& error);
 
+/// Raises an exception that was made before.
+[[noreturn]] void raise(const py::object& exception);
+
 /// Raises Errc::invalid_argument of Stage::configure. `why` is a static string.
 [[noreturn]] void refuse(const char* why, std::string_view subject = {});
 

@@ -378,7 +378,8 @@ Raises InvalidArgument, and as Context.register().)")
           "All of it as a BlockTable. Raises InvalidArgument unless it is "
           "a whole number of blocks.")
       .def("close", &close,
-           "Ends the registration, as soon as no transfer, key or advertised name uses it any more. Raises "
+           "Ends the registration, as soon as no transfer, key or advertised name uses it any "
+           "more. Raises "
            "BufferError while memoryviews or arrays of the region's memory exist.");
 }
 

@@ -21,9 +21,9 @@ namespace hbmwire::python {
 
 namespace py = pybind11;
 
-/// Registered memory and the object that owns it. Everything that uses the memory shares this: a
-/// transfer, a key, a name that a listener advertises. The registration ends with the last of
-/// them, and the owner is let go after it. Made, shared and dropped with the GIL.
+/// Registered memory and the object that owns it. Slices, tables and transfers share this; keys and
+/// names that a listener advertises keep the library's region, and with it the owner. The
+/// registration ends with the last of them. Made, shared and dropped with the GIL.
 struct RegionHold {
   /// Memory that `owned` keeps with the region.
   RegionHold(Context context_of, const OwnedMemory& owned, Region region_of)

@@ -219,12 +219,8 @@ SharedRegion WorkerObject::message_memory(std::uint64_t length) {
 }
 
 bool handle_something(const SharedWorker& worker, const Deadline& deadline) {
-  const auto waited = [&, until = next_step(deadline)] {
-    WorkerObject::Use shared(worker);
-    const WithoutGil released;
-    return shared->wait(until);
-  }();
-  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  WorkerObject::Use shared(worker);
+  const auto waited = in_step(deadline, [&](const Wait& step) { return shared->wait(step); });
   if (!waited && waited.error().code != Errc::timed_out) raise(waited.error());
   return waited.has_value();
 }
@@ -371,9 +367,7 @@ void wait_all(const SharedWorker& worker, const Transfers& given, const Deadline
     if (!ended && !failure) failure = exception_of(ended.error());
   }
   worker->settle_some();
-  if (!failure) return;
-  PyErr_SetObject(py::type::handle_of(failure).ptr(), failure.ptr());
-  throw py::error_already_set();
+  if (failure) raise(failure);
 }
 
 MessageObject next_message(const SharedWorker& worker, const Deadline& deadline) {

@@ -188,16 +188,23 @@ inline constexpr auto kStep = std::chrono::milliseconds(100);
   return Deadline(std::min(deadline.when(), Deadline::after(kStep).when()));
 }
 
-/// Calls `step(Wait)` without the GIL until it gives true, an error, or `deadline` passes: false.
-/// Between steps `check()` raises where another thread has closed what is waited for.
+/// Calls `step(Wait)` without the GIL, for a step at most. Then Python handles signals.
+template <class Step>
+auto in_step(const Deadline& deadline, const Step& step) {
+  auto result = [&, until = next_step(deadline)] {
+    const WithoutGil released;
+    return step(Wait{until});
+  }();
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  return result;
+}
+
+/// Calls `step(Wait)` in steps until it gives true, an error, or `deadline` passes: false. Between
+/// them `check()` raises where another thread has closed what is waited for.
 template <class Step, class Check>
 bool wait_in_steps(const Deadline& deadline, const Step& step, const Check& check) {
   for (;;) {
-    auto over = [&, until = next_step(deadline)]() -> Result<bool> {
-      const WithoutGil released;
-      return step(Wait{until});
-    }();
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    const Result<bool> over = in_step(deadline, step);
     if (!over) raise(over.error());
     if (*over) return true;
     check();
@@ -236,7 +243,7 @@ py::object in_aio(const char* function, Given&&... given) {
 /// made, ...
 class Waitable {
  public:
-  /// Of something that was begun already.
+  /// The operation was begun already.
   explicit Waitable(SharedWorker worker) : worker_(std::move(worker)) { worker_->begun(); }
 
   Waitable(const Waitable&) = delete;

@@ -1568,7 +1568,7 @@ def test_errors_are_caught_as_built_in_exceptions(pair: Pair) -> None:
 
 
 def public_members() -> set[str]:
-    """What the stub declares, and what is written in Python: "Class.member" and functions."""
+    """All that the stub declares or Python defines: "Class.member" and functions."""
     stub = pathlib.Path(hbmwire.__file__).parent / "_core.pyi"
     members: set[str] = set()
 

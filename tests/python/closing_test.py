@@ -38,7 +38,7 @@ def nothing_interrupts() -> Iterator[None]:
 
 
 def during(call: Callable[[], Any], meanwhile: Callable[[], object]) -> Any:
-    """What `call` gives, or the library's error that it raises. It runs in a thread of its own, and
+    """The value of `call`, or the library's error that it raises. It runs in a thread of its own, and
     `meanwhile` in this one as soon as the call has let go of the GIL.
     """
     begun = threading.Lock()
@@ -180,7 +180,7 @@ def accept_while(
     close: Callable[[hbmwire.Worker, hbmwire.Listener], object],
     memory: Any,
 ) -> tuple[Any, hbmwire.Endpoint | None]:
-    """What accept() gives where `close` is called when a peer has connected, and the peer's end.
+    """The value of accept() where `close` is called when a peer has connected, and the peer's end.
 
     The listener advertises `memory`.
     """

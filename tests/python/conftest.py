@@ -121,7 +121,7 @@ class Peer:
 
 @pytest.fixture
 def context() -> Iterator[hbmwire.Context]:
-    # What a test before left in cycles, as tracebacks are, may have an accelerator still.
+    # Objects that an earlier test left in cycles, as tracebacks are, may hold an accelerator.
     gc.collect()
     with hbmwire.Context() as made:
         yield made

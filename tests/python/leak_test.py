@@ -49,7 +49,7 @@ def descriptors() -> int:
 
 def leaks_nothing(cycle: Callable[[], object], cycles: int) -> None:
     """Fails where descriptors, objects or memory grow over so many cycles."""
-    # What is made once, or grows to a size that it keeps (pools, free lists), is there before.
+    # Pools and free lists, which are made once or keep the size that they reach, are there before.
     for _ in range(max(200, cycles // 5)):
         cycle()
     gc.collect()

@@ -623,7 +623,7 @@ name_capsule.argtypes = [ctypes.py_object, ctypes.c_char_p]
 class Producer:
     """Makes a DLPack capsule by hand, as a library of any age does, and counts the deletes."""
 
-    # What a capsule points to has to live until it is deleted.
+    # The memory that a capsule points to has to live until it is deleted.
     living: ClassVar[list[Producer]] = []
 
     def __init__(self, address: int, shape: tuple[int, ...], **fields: Any) -> None:

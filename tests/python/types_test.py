@@ -26,7 +26,7 @@ pytestmark = [
 CONFIGURATION = """
 [mypy]
 strict = True
-# Of mypy before 1.7, for keyword arguments as a TypedDict has them.
+# mypy before 1.7 needs it for keyword arguments as a TypedDict has them.
 enable_incomplete_feature = Unpack
 cache_dir = {cache}
 """

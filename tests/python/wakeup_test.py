@@ -250,7 +250,7 @@ def test_a_put_that_another_thread_starts_goes_on_in_the_loop(peer: Peer) -> Non
                 times.append(time.monotonic() - begin)
             return times
 
-    # A machine that is busy may delay a few of them; a put that nobody looks after takes CLOCK_S.
+    # A machine that is busy may delay a few of them; a put that the loop does not look after takes CLOCK_S.
     assert sorted(run(main()))[97] < CLOCK_S
 
 

@@ -70,7 +70,7 @@ class Synapse {
   Synapse& operator=(const Synapse&) = delete;
   ~Synapse();
 
-  // Of the card that this library acquired: SynapseAI has one a process, and contexts share it.
+  // SynapseAI has one card a process. Contexts share the one that this library acquired.
   std::mutex card_mutex;    // also held while it is acquired and released
   unsigned card_users = 0;  // domains that have it; the last one releases it
 
