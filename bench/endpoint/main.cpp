@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "bench/common/by_nic.hpp"
 #include "bench/common/program.hpp"
 #include "bench/endpoint/rows.hpp"
 
@@ -13,6 +14,7 @@ std::vector<Row> all_rows() {
 }  // namespace hbmwire::bench
 
 int main(int argc, char** argv) {
+  hbmwire::bench::go_by_nic();
   return hbmwire::bench::run_program(
       argc, argv,
       "The endpoint API against raw verbs, UCX and libfabric, all on one NIC. Ratios are medians\n"

@@ -2,8 +2,10 @@
 #include "bench/endpoint/our_end.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "hbmwire/memory_key.hpp"
+#include "hbmwire/nic.hpp"
 
 namespace hbmwire::bench {
 namespace {
@@ -32,6 +34,11 @@ EndpointOptions keyed_options() {
   EndpointOptions options;
   options.pre_shared_key.assign(32, std::byte{7});
   return options;
+}
+
+void expect_by_nic(const Transfer& transfer) {
+  if (transfer.path() == Path::shared_memory)
+    throw std::runtime_error("it went another way: " + describe(transfer.explain()));
 }
 
 Endpoint connect(const Worker& worker, const Place& place, const EndpointOptions& options) {
@@ -88,6 +95,11 @@ OurEnd::OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes,
       endpoint_(connect(worker_, place, options(eager_bytes))),
       remote_(exchange(endpoint_, key_, place.line)),
       word_(region_.slice(out_, sizeof(std::uint64_t))),
-      remote_word_(remote_.slice(in_, sizeof(std::uint64_t))) {}
+      remote_word_(remote_.slice(in_, sizeof(std::uint64_t))) {
+  if (endpoint_.nic().info().name == "tcp") return;  // it takes the peer's progress
+  Transfer put = need(endpoint_.put(word_, remote_word_));
+  need(put.wait(kPatience));
+  expect_by_nic(put);
+}
 
 }  // namespace hbmwire::bench

@@ -25,6 +25,9 @@ T need(hbmwire::Result<T>&& result) {
 /// The default ones, with a key, so that no warning stands in the table.
 EndpointOptions keyed_options();
 
+/// Throws where the transfer went by shared memory, in spite of go_by_nic().
+void expect_by_nic(const Transfer& transfer);
+
 /// All of the memory, for the peer to read and write.
 Region register_bytes(const Context& context, const Bytes& bytes);
 
@@ -157,6 +160,9 @@ class OurEnd {
   void finish() {
     for (Transfer& transfer : window_) finish(transfer);
   }
+
+  /// The path of the put that run() has started last, and that is not finished.
+  [[nodiscard]] Path last_path() const { return window_[(next_ - 1) % kWindow].path(); }
 
  private:
   void take_told() {

@@ -27,8 +27,8 @@ constexpr Holding kTcpCard{.nic = "none", .type = kDevice, .stages = false};
 constexpr Holding kServingTcpCard{
     .nic = "none", .type = MemoryType::cuda, .serves = true, .stages = false};
 constexpr Holding kSharedHost{.nic = "none", .type = MemoryType::host, .shared = true};
-constexpr Holding kOwnHost{.nic = "none", .type = MemoryType::host};
-constexpr Holding kServingHost{.nic = "none", .type = MemoryType::host, .serves = true};
+constexpr Holding kTcpHost{.nic = "none", .type = MemoryType::host};
+constexpr Holding kServingTcpHost{.nic = "none", .type = MemoryType::host, .serves = true};
 constexpr unsigned kDevicePuts = 5;
 
 /// What one process puts, and where in the other one it lands.
@@ -143,7 +143,7 @@ class WithoutANic final : public TwoProcesses<Ours, Theirs, Sleep> {
 using BetweenCards =
     WithoutANic<End<kCard, kServingCard>, Path::staged, End<kTcpCard, kServingTcpCard>>;
 using BetweenHosts =
-    WithoutANic<End<kSharedHost, kServingHost>, Path::ipc, End<kOwnHost, kServingHost>>;
+    WithoutANic<End<kSharedHost, kSharedHost>, Path::shared_memory, End<kTcpHost, kServingTcpHost>>;
 
 /// Within a node, against what a CPU can do.
 template <class Ours, Path kPath>
@@ -191,12 +191,13 @@ std::vector<Row> device_rows() {
   loopback.limit = 0.9;
   Row ipc = row_of<WithinANode<IpcEnd, Path::ipc>>("ipc", "16 MiB put by IPC, one node", "memcpy");
   ipc.limit = 0.9;
-  return {staged,
-          row_of<Gain>("zero-copy", "16 MiB put, zero-copy", "the same, staged"),
-          loopback,
-          ipc,
-          row_of<BetweenCards>("shared", "16 MiB put, staged in one node", "the same by TCP"),
-          row_of<BetweenHosts>("host-ipc", "16 MiB put of host memory by IPC", "the same by TCP")};
+  return {
+      staged,
+      row_of<Gain>("zero-copy", "16 MiB put, zero-copy", "the same, staged"),
+      loopback,
+      ipc,
+      row_of<BetweenCards>("shared", "16 MiB put, staged in one node", "the same by TCP"),
+      row_of<BetweenHosts>("host-shared", "16 MiB put of host memory, shared", "the same by TCP")};
 }
 
 }  // namespace hbmwire::bench

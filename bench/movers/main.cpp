@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include "bench/common/by_nic.hpp"
 #include "bench/common/program.hpp"
 #include "bench/movers/rows.hpp"
 
 int main(int argc, char** argv) {
   using namespace hbmwire::bench;
+  go_by_nic();  // where a row says nothing else
   return run_program(
       argc, argv,
       "What carries bytes where the NIC does not, against what else would. Ratios are medians of\n"

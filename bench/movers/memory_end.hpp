@@ -30,7 +30,7 @@ struct Holding {
   const char* second_nic = nullptr;
   bool serves = false;  // its process makes progress all the time
   bool stages = true;   // its policy admits that
-  bool shared = false;  // of host memory: other processes may open it
+  bool shared = false;  // of host memory: other processes map it
 
   [[nodiscard]] std::vector<std::string> nics() const {
     std::vector<std::string> names{nic};
@@ -40,7 +40,11 @@ struct Holding {
 
   [[nodiscard]] ContextOptions options() const {
     ContextOptions options{.memory = {}, .nics = nics()};
+    // Host memory goes by shared memory in its own row alone; IPC is named for GPUs.
+    options.paths.allow = {Path::host, Path::zero_copy, Path::staged,
+                           Path::copy, Path::tcp,       Path::ipc};
     if (!stages) options.paths.allow = {Path::host, Path::tcp};
+    if (shared) options.paths.allow = {Path::shared_memory, Path::host, Path::tcp};
     return options;
   }
 };

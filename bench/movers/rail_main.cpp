@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "bench/common/by_nic.hpp"
 #include "bench/common/program.hpp"
 #include "bench/endpoint/two_processes.hpp"
 #include "bench/movers/memory_end.hpp"
@@ -50,6 +51,7 @@ std::vector<Row> rows() {
 }  // namespace hbmwire::bench
 
 int main(int argc, char** argv) {
+  hbmwire::bench::go_by_nic();
   return hbmwire::bench::run_program(
       argc, argv,
       "Large puts by two NICs, each limited by the emulator, against one. Ratios are medians of\n"

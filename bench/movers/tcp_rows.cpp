@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <stdexcept>
+
 #include "bench/common/iperf.hpp"
 #include "bench/common/ucx.hpp"
 #include "bench/endpoint/our_end.hpp"
@@ -37,6 +39,7 @@ class Bandwidth final : public TwoProcesses<TcpEnd, NoEnd, TakePuts> {
     call(end, 1);
     const double before = now_ns();
     end.run(k1m, count_);
+    if (end.last_path() != Path::tcp) throw std::runtime_error("it went another way than by TCP");
     // Behind them all, as the answer is.
     const std::uint64_t value = end.next_word();
     end.write_word(value);

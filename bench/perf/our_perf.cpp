@@ -42,6 +42,7 @@ PerfFigures hbmwire_perf(const PerfTest& test) {
                  std::to_string(test.bytes), "-n", std::to_string(test.iterations), "--json"},
       .port = port};
   pair.client.insert(pair.client.end(), test.options.begin(), test.options.end());
+  pair.server.insert(pair.server.end(), test.server_options.begin(), test.server_options.end());
   return figures_of(run_pair(pair));
 }
 

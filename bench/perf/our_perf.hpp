@@ -13,7 +13,8 @@ struct PerfTest {
   std::string name;  // "put_lat"
   std::size_t bytes = 8;
   std::uint64_t iterations = 1000;
-  std::vector<std::string> options = {};  // of the client, further ones
+  std::vector<std::string> options = {};         // of the client, further ones
+  std::vector<std::string> server_options = {};  // of the server
 };
 
 struct PerfFigures {

@@ -18,12 +18,15 @@ struct Case {
   const char* theirs;  // of ucx_perftest
   std::size_t bytes;
   unsigned iterations;
-  const char* memory;  // ours; UCX knows host memory alone
+  const char* memory;               // ours; UCX knows host memory alone
+  double limit = 0;                 // in ns beyond UCX's, or of its bandwidth; 0: none
+  const char* transport = "posix";  // UCX's: its memory is shared
 };
 
-/// Both are new processes in each slice. UCX's memory is shared between them (posix). Ours is a
-/// card's, in which the emulated NIC writes without a system call, and as another row host memory,
-/// where it needs one.
+bool is_private(const Case& what) { return std::string(what.transport) != "posix"; }
+
+/// Both are new processes in each slice. Ours is host memory, shared or private as UCX's is, or a
+/// card's, which the emulated NIC carries.
 class Programs final : public Contest {
  public:
   Programs(const Case& what, const Effort& effort)
@@ -31,10 +34,15 @@ class Programs final : public Contest {
         iterations_(effort.quick ? std::max(200U, what.iterations / 50) : what.iterations) {}
 
   double ours() override {
-    const PerfFigures figures = hbmwire_perf({.name = case_.ours,
-                                              .bytes = case_.bytes,
-                                              .iterations = iterations_,
-                                              .options = {"--memory", case_.memory}});
+    PerfTest test{.name = case_.ours,
+                  .bytes = case_.bytes,
+                  .iterations = iterations_,
+                  .options = {"--memory", case_.memory}};
+    if (is_private(case_)) {
+      test.options.emplace_back("--private");
+      test.server_options.emplace_back("--private");
+    }
+    const PerfFigures figures = hbmwire_perf(test);
     return figures.typical_ns > 0 ? figures.typical_ns : figures.message_ns;
   }
 
@@ -42,7 +50,7 @@ class Programs final : public Contest {
     const bool tags = std::string(case_.theirs) == "tag_bw";
     const UcxFigures figures = ucx_perftest({.name = case_.theirs,
                                              .iterations = iterations_,
-                                             .transport = "posix",
+                                             .transport = case_.transport,
                                              .bytes = case_.bytes,
                                              .outstanding = tags ? 128U : 1U});
     return is_latency() ? figures.median_ns : figures.average_ns;
@@ -56,27 +64,34 @@ class Programs final : public Contest {
 };
 
 constexpr Case kCases[] = {
-    {"shm-put-lat-8", "put_lat", "ucp_put_lat", 8, 20'000, "host"},
-    {"shm-put-bw-8", "put_bw", "ucp_put_bw", 8, 50'000, "gaudi"},
-    {"shm-put-bw-4k", "put_bw", "ucp_put_bw", 4096, 50'000, "gaudi"},
-    {"shm-put-bw-64k", "put_bw", "ucp_put_bw", k64k, 10'000, "gaudi"},
-    {"shm-put-bw-1m", "put_bw", "ucp_put_bw", k1m, 500, "gaudi"},
-    {"shm-put-bw-1m-host", "put_bw", "ucp_put_bw", k1m, 500, "host"},
-    {"shm-get-lat-8", "get_lat", "ucp_get", 8, 20'000, "gaudi"},
-    {"shm-get-bw-1m", "get_bw", "ucp_get", k1m, 500, "gaudi"},
-    {"shm-tag-lat-8", "tag_lat", "tag_lat", 8, 20'000, "host"},
-    {"shm-tag-bw-64k", "tag_bw", "tag_bw", k64k, 4000, "host"},
-    {"shm-tag-bw-1m", "tag_bw", "tag_bw", k1m, 400, "host"},
+    {"shm-put-lat-8", "put_lat", "ucp_put_lat", 8, 50'000, "host", 40},
+    {"shm-put-bw-8", "put_bw", "ucp_put_bw", 8, 200'000, "host"},
+    {"shm-put-bw-4k", "put_bw", "ucp_put_bw", 4096, 100'000, "host"},
+    {"shm-put-bw-64k", "put_bw", "ucp_put_bw", k64k, 20'000, "host", 0.9},
+    {"shm-put-bw-1m", "put_bw", "ucp_put_bw", k1m, 1000, "host", 0.9},
+    {"shm-get-lat-8", "get_lat", "ucp_get", 8, 50'000, "host"},
+    {"shm-get-bw-1m", "get_bw", "ucp_get", k1m, 1000, "host", 0.9},
+    {"shm-tag-lat-8", "tag_lat", "tag_lat", 8, 50'000, "host", 80},
+    {"shm-tag-bw-64k", "tag_bw", "tag_bw", k64k, 10'000, "host", 0.9},
+    {"shm-tag-bw-1m", "tag_bw", "tag_bw", k1m, 1000, "host", 0.9},
+    {"shm-private-tag-bw-64k", "tag_bw", "tag_bw", k64k, 10'000, "host", 0.9, "posix,cma"},
+    {"shm-private-tag-bw-1m", "tag_bw", "tag_bw", k1m, 1000, "host", 0.9, "posix,cma"},
+    // UCX's own memory for puts is shared whatever it is told.
+    {"shm-private-put-bw-1m", "put_bw", "ucp_put_bw", k1m, 1000, "host", 0, "posix,cma"},
+    {"shm-put-bw-1m-gaudi", "put_bw", "ucp_put_bw", k1m, 500, "gaudi"},
 };
 
 Row shared_memory_row(const Case& what) {
-  Row row{.name = what.name,
-          .ours = std::string(what.ours) + ", " + what.memory,
-          .theirs = std::string("UCX posix ") + what.theirs};
+  Row row{
+      .name = what.name,
+      .ours = std::string(what.ours) + ", " + (is_private(what) ? "private " : "") + what.memory,
+      .theirs = std::string("UCX ") + what.transport + " " + what.theirs};
   const bool latency = std::string(what.ours).ends_with("lat");
   row.better = latency ? Better::lower : Better::higher;
   row.bytes = latency || what.bytes == 8 ? 0 : what.bytes;
   if (what.bytes == 8) row.better = Better::lower;  // told in ns
+  row.difference = what.limit > 1;
+  if (what.limit != 0) row.limit = what.limit;
   row.make = [what](const Effort& effort) { return std::make_unique<Programs>(what, effort); };
   return row;
 }

@@ -22,6 +22,10 @@ CppEnd::CppEnd(const Place& place)
     here_.push_back(i);
     there_.push_back(kPages - 1 - i);
   }
+  Transfer put =
+      need(endpoint_.put(region_.slice(out_, sizeof round_), remote_.slice(in_, sizeof round_)));
+  need(put.wait(kPatience));
+  expect_by_nic(put);
 }
 
 void CppEnd::put(std::size_t bytes, unsigned count) {

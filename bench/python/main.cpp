@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/common/by_nic.hpp"
 #include "bench/common/program.hpp"
 #include "bench/endpoint/rows.hpp"
 #include "bench/endpoint/two_processes.hpp"
@@ -144,6 +145,7 @@ std::vector<Row> all_rows() {
 }  // namespace hbmwire::bench
 
 int main(int argc, char** argv) {
+  hbmwire::bench::go_by_nic();
   return hbmwire::bench::run_program(
       argc, argv,
       "hbmwire from Python against hbmwire from C++, by the same NIC. Ratios are medians of pairs\n"

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "bench/common/by_nic.hpp"
 #include "bench/common/report.hpp"
 #include "bench/scale/measure.hpp"
 #include "bench/scale/storm.hpp"
@@ -171,6 +172,7 @@ int measure_all(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace hbmwire::bench;
+  go_by_nic();
   CLI::App app(
       "The cost of one more peer: endpoints of one worker to another process, against as\n"
       "many queue pairs by raw verbs, and UCX, all on one NIC.");

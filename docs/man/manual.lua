@@ -38,9 +38,11 @@ local function escape(text)
   return (text:gsub("[\\%-'`^~\"]", ESCAPES))
 end
 
--- Text as it is, in a font. pandoc 2.17 leaves hyphens as they are: lines would break at those of options and names.
+-- Text as it is, in a font. pandoc 2.17 leaves hyphens as they are: lines would break at those of options and names. A list of
+-- words that a setting takes may be longer than a line, so it may break behind a bar.
 local function literal(font, text)
-  return pandoc.RawInline("man", "\\f[" .. font .. "]" .. escape(text) .. "\\f[P]")
+  local words = escape(text):gsub("|", "|\\:")
+  return pandoc.RawInline("man", "\\f[" .. font .. "]" .. words .. "\\f[P]")
 end
 
 -- Lines as they are, indented by `columns`.

@@ -43,10 +43,12 @@ enum class Path : std::uint8_t {
   copy,
   /// Over a TCP connection, through host memory at both ends: where one of them has no NIC.
   tcp,
-  /// A transfer between two processes of a node that an engine of the peer's carried, or between
-  /// host memories its CPU; the peer opens this end's memory for that (IpcHandle). A region has
-  /// this path as it has `copy`.
+  /// A transfer between two processes of a node that an engine of the peer's carried; the peer
+  /// opens this end's memory for that (IpcHandle). A region has this path as it has `copy`.
   ipc,
+  /// Only of a transfer: host memory of two processes of a node, copied by this end's CPU. No NIC
+  /// takes part.
+  shared_memory,
 };
 
 /// "host memory", "zero-copy dma-buf" and so on: the words that users see.
@@ -56,7 +58,8 @@ class MemoryDomain;
 
 namespace detail {
 struct AllocationState;
-}
+struct Internals;
+}  // namespace detail
 
 /// Memory of a domain. Copies share it; what the library allocated, adopted or imported is given
 /// back with the last copy, and whatever is made of it (Region, Buffer) holds one, so that memory
@@ -81,6 +84,8 @@ class HBMWIRE_API Allocation {
   [[nodiscard]] MemoryDomain& domain() const noexcept;
 
  private:
+  friend struct detail::Internals;
+
   explicit Allocation(std::shared_ptr<detail::AllocationState> state) noexcept
       : state_(std::move(state)) {}
 
@@ -95,8 +100,9 @@ struct HostMemoryOptions {
     huge_2m,  ///< 2 MiB pages of the kernel's pool (vm.nr_hugepages)
     huge_1g,  ///< 1 GiB pages of that pool
   } pages = Pages::normal;
-  bool shared = false;  ///< a memfd, which other processes of this user can map: Path::ipc
-  int numa_node = -1;   ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
+  /// A memfd, which other processes of this user can map: Path::shared_memory, Path::ipc.
+  bool shared = false;
+  int numa_node = -1;  ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
 
   auto operator<=>(const HostMemoryOptions&) const = default;  // NOLINT(modernize-use-nullptr)
 };

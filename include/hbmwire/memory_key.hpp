@@ -112,8 +112,11 @@ class HBMWIRE_API MemoryKey {
   [[nodiscard]] bool valid() const noexcept;
 
   /// Takes the key back: when this returns, no NIC accepts it any more, and no byte moves by it.
-  /// Waits for work with it that NICs, and engines of this process, have begun. A second call, or
-  /// one after the expiry, does nothing. Errors: Errc::not_supported (not revocable()),
+  /// Waits for work with it that NICs, engines of this process, and other processes of this node
+  /// have begun. A second call, or one after the expiry, does nothing. Errors: Errc::not_supported
+  /// (not revocable()); Errc::timed_out (Hint::peer_unsettled): a process of this node was stopped
+  /// in the middle of a copy by Path::shared_memory, and did not go on within
+  /// EndpointOptions::peer_timeout: the key has ended, but that copy is finished when it goes on;
   /// Stage::register_memory with the errno of ibv_dereg_mr(3), after which the key may still be
   /// valid; call again.
   Result<void> revoke();

@@ -29,6 +29,11 @@ enum class Placement : std::uint8_t {
 /// of zero_copy, which is about the memory of devices, admits it, and an `allow` that does not name
 /// it excludes it.
 ///
+/// Path::shared_memory is a path of host memory, too: an `allow` that does not name it excludes it,
+/// and so does `require` of any other path but Path::ipc, so that a NIC carries the bytes where one
+/// is meant. `require` of Path::shared_memory itself leaves host memory no other way, and devices'
+/// memory none.
+///
 /// Path::nic_loopback is zero_copy within a node: no policy names it, and a policy that admits
 /// zero_copy admits it. Without Path::staged the NIC's refusal of memory is an error, and the end
 /// is sent no message that would stop in host memory on its way. Without Path::copy no engine
@@ -36,7 +41,7 @@ enum class Placement : std::uint8_t {
 /// names Path::ipc takes it before the NIC. Without Path::tcp there is no endpoint of which one end
 /// has no RDMA device.
 struct PathPolicy {
-  std::optional<Path> require = {};  ///< device memory by this path alone
+  std::optional<Path> require = {};  ///< device memory by this path alone; host memory: above
   std::vector<Path> allow = {};      ///< by these alone; empty: all
 
   /// Whether memory of `type` may go by `path`.

@@ -61,7 +61,7 @@ struct TransferTimes {
 
 /// How a transfer went, as far as it is known yet. A value, which outlives the transfer.
 struct TransferReport {
-  Path path = Path::host;                ///< copy, ipc, or the worse one of both ends'
+  Path path = Path::host;  ///< copy, ipc, shared_memory, or the worse one of both ends'
   Protocol protocol = Protocol::direct;  ///< how the bytes were handed over
   std::string nic;                       ///< this end's; the first of `rails`, where there are
   std::string peer;                      ///< as it was connected to
@@ -78,7 +78,8 @@ struct TransferReport {
   PathTried copy = {};
 
   /// Whether an engine of the peer's process opened this end's memory and carried it (Path::ipc),
-  /// or why not.
+  /// or why not. Of host memory of two processes of a node, and of messages of theirs: whether it
+  /// went by shared memory (its `path` is Path::shared_memory then), or why not.
   PathTried ipc = {};
 
   /// The NICs of a transfer that went by several, the endpoint's own first.

@@ -12,7 +12,8 @@ from . import _aio
 from ._memory import Dmabuf
 
 _Memory: TypeAlias = Literal["host", "gaudi", "cuda", "rocm", "dmabuf"]
-_Path: TypeAlias = Literal["host", "zero_copy", "peer_memory", "nic_loopback", "staged", "copy", "tcp", "ipc"]
+_Path: TypeAlias = Literal["host", "zero_copy", "peer_memory", "nic_loopback", "staged", "copy", "tcp", "ipc",
+                         "shared_memory"]
 _AccessWord: TypeAlias = Literal["local_write", "remote_write", "remote_read", "remote_atomic"]
 _Access: TypeAlias = _AccessWord | Iterable[_AccessWord] | None
 _Level: TypeAlias = Literal["sent", "arrived", "visible"]
@@ -408,7 +409,7 @@ class Report:
     @property
     def copy(self) -> str: ...  # why no engine of this process carried it; empty: one did, or none was asked
     @property
-    def ipc(self) -> str: ...
+    def ipc(self) -> str: ...  # as `copy`, of the peer's; of host memory of two processes: why it was no shared memory
     @property
     def rails(self) -> list[tuple[str, int]]: ...  # NIC, bytes
     @property

@@ -151,6 +151,7 @@ class _Session:
         self._failures = 0
         self._error: errors.Error | None = None
         self._view: _View | None = None
+        self._stale: Endpoint | None = None  # of a view that was forgotten
         self._asked = 0
         self._answer: list[RemoteKey] = []
         self._answered = threading.Event()
@@ -166,7 +167,11 @@ class _Session:
                 raise self._error
             end = None if timeout is None else time.monotonic() + timeout
             try:
-                self._view = self._ask(self._connect(self, timeout), _left(end))
+                endpoint = self._stale if self._stale is not None else self._connect(self, timeout)
+                self._stale = None
+                if endpoint.phase != "ready":
+                    endpoint = self._connect(self, _left(end))
+                self._view = self._ask(endpoint, _left(end))
             except errors.Error as cause:
                 self._failures += 1
                 self._error = cause
@@ -180,6 +185,13 @@ class _Session:
         with self._lock:
             self._view = self._ask(view.endpoint, timeout)
             return self._view
+
+    def forget(self, view: _View) -> None:
+        """A key of the view has ended: the next open() asks what there is."""
+        with self._lock:
+            if self._view is view:
+                self._view = None
+                self._stale = view.endpoint
 
     def answer(self, number: int, keys: list[RemoteKey]) -> None:
         """An answer came. One that was not waited for any more is not taken for a later one."""
@@ -466,11 +478,15 @@ class TransferEngine:
         region = every[local[0]].region
         to = view.region(remote[0])
         mine, its = region[local[1] : local[1] + length], to[remote[1] : remote[1] + length]
-        if write:
-            level: Any = "arrived" if to.type == "host" else "visible"
-            view.endpoint.put(mine, its, level=level).wait()
-        else:
-            view.endpoint.get(mine, its).wait()
+        try:
+            if write:
+                level: Any = "arrived" if to.type == "host" else "visible"
+                view.endpoint.put(mine, its, level=level).wait()
+            else:
+                view.endpoint.get(mine, its).wait()
+        except errors.PermissionDenied:
+            session.forget(view)
+            raise
 
     def _move(
         self,
@@ -510,7 +526,11 @@ class TransferEngine:
                 )
         finally:
             # Also where one could not be started: the caller gets the memory of all of them back.
-            view.endpoint.worker.wait_all(transfers)
+            try:
+                view.endpoint.worker.wait_all(transfers)
+            except errors.PermissionDenied:
+                session.forget(view)
+                raise
 
     def _find_remote(
         self, session: _Session, view: _View, rows: list[tuple[int, int, int]]

@@ -72,7 +72,7 @@ void bind_report(py::module_& module) {
            })
       .def_property_readonly(
           "path", [](const TransferReport& self) { return python::word_of(self.path); },
-          "'copy', 'ipc', or the worse one of both ends' paths.")
+          "'copy', 'ipc', 'shared_memory', or the worse one of both ends' paths.")
       .def_property_readonly(
           "protocol", [](const TransferReport& self) { return python::word_of(self.protocol); },
           "How the bytes were handed over: 'direct', 'eager', 'rendezvous_read', ...")
@@ -94,7 +94,8 @@ void bind_report(py::module_& module) {
           "Why no engine of this process carried it; empty: one did, or there is none to ask.")
       .def_property_readonly(
           "ipc", [](const TransferReport& self) { return why_not(self.ipc); },
-          "Why no engine of the peer's process carried it; empty as `copy`.")
+          "Why no engine of the peer's process carried it, or of host memory of two processes of a "
+          "node, why it did not go by shared memory; empty as `copy`.")
       .def_property_readonly(
           "rails",
           [](const TransferReport& self) {

@@ -36,14 +36,15 @@ struct Words<MemoryType> {
 template <>
 struct Words<Path> {
   static constexpr std::string_view kKind = "path";
-  static constexpr std::array<Word<Path>, 8> kAll{{{Path::host, "host"},
+  static constexpr std::array<Word<Path>, 9> kAll{{{Path::host, "host"},
                                                    {Path::zero_copy, "zero_copy"},
                                                    {Path::peer_memory, "peer_memory"},
                                                    {Path::nic_loopback, "nic_loopback"},
                                                    {Path::staged, "staged"},
                                                    {Path::copy, "copy"},
                                                    {Path::tcp, "tcp"},
-                                                   {Path::ipc, "ipc"}}};
+                                                   {Path::ipc, "ipc"},
+                                                   {Path::shared_memory, "shared_memory"}}};
 };
 
 template <>

@@ -42,7 +42,8 @@ constexpr std::array kPaths{Choice<Path>{"zero_copy", Path::zero_copy},
                             Choice<Path>{"staged", Path::staged},
                             Choice<Path>{"copy", Path::copy},
                             Choice<Path>{"tcp", Path::tcp},
-                            Choice<Path>{"ipc", Path::ipc}};
+                            Choice<Path>{"ipc", Path::ipc},
+                            Choice<Path>{"shared_memory", Path::shared_memory}};
 constexpr std::array kLevels{
     Choice<LogLevel>{"off", LogLevel::off}, Choice<LogLevel>{"error", LogLevel::error},
     Choice<LogLevel>{"warn", LogLevel::warn}, Choice<LogLevel>{"info", LogLevel::info},
@@ -228,7 +229,7 @@ constexpr std::array kRows{
         "tcp, ipc); without: by all",
         [](Settings& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
         [](const Settings& s) { return print_paths(s.endpoint.paths); }},
-    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged|copy|tcp|ipc",
+    Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged|copy|tcp|ipc|shared_memory",
         "By which path device memory must travel; what can't is an error",
         [](Settings& s, std::string_view text) {
           return parse(kPaths, text, s.endpoint.paths.require.emplace());

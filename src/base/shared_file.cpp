@@ -18,7 +18,7 @@ namespace hbmwire {
 
 namespace {
 
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 /// What the file is called. It holds the mark, since that can be read before anything is opened,
 /// and needs no byte of the memory; it is as secret as the contents, by the same right (proc(5)).
@@ -60,27 +60,37 @@ Result<void> check_name(const std::string& link, const SharedFileName& name,
 
 }  // namespace
 
-Result<SharedFile> SharedFile::create(std::uint64_t size_bytes, unsigned flags) {
+Result<SharedFile> SharedFile::create(std::uint64_t size_bytes, const SharedFileOptions& options) {
   SharedFile made;
   made.name.process = static_cast<std::uint32_t>(::getpid());
-  made.name.mark = {random_number(), random_number()};
-  made.fd = Fd(::memfd_create(called(made.name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+  made.name.mark = options.mark;
+  if (made.name.mark == decltype(made.name.mark){})
+    made.name.mark = {random_number(), random_number()};
+  made.fd = Fd(
+      ::memfd_create(called(made.name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | options.flags));
   if (!made.fd) return tl::make_unexpected(failed(Stage::allocate, "memfd_create"));
   made.name.descriptor = static_cast<std::uint32_t>(made.fd.get());
   if (::ftruncate(made.fd.get(), static_cast<off_t>(size_bytes)) != 0)
     return tl::make_unexpected(failed(Stage::allocate, "ftruncate"));
-  if (::fcntl(made.fd.get(), F_ADD_SEALS, kSeals) != 0)
+  const int seals = options.to_be_read_only ? kSeals : kSeals | F_SEAL_SEAL;
+  if (::fcntl(made.fd.get(), F_ADD_SEALS, seals) != 0)
     return tl::make_unexpected(failed(Stage::allocate, "fcntl(F_ADD_SEALS)"));
   return made;
 }
 
-Result<Fd> SharedFile::open(const SharedFileName& name, std::uint64_t size_bytes) {
+Result<void> SharedFile::let_others_read_alone() const {
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0) return {};
+  return tl::make_unexpected(failed(Stage::allocate, "fcntl(F_SEAL_FUTURE_WRITE)"));
+}
+
+Result<Fd> SharedFile::open(const SharedFileName& name, std::uint64_t size_bytes, bool writes) {
   const std::string process = "/proc/" + std::to_string(name.process);
   const std::string path = process + "/fd/" + std::to_string(name.descriptor);
   // Before it is opened: that of a device, or of another user's process, is not to be touched.
   HBMWIRE_TRY(check_owner(process));
   HBMWIRE_TRY(check_name(path, name, path));
-  Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const int access = writes ? O_RDWR : O_RDONLY;
+  Fd file(::open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return tl::make_unexpected(failed(Stage::open, "open"));
   // And what was opened: the process may have put something else there meanwhile.
   HBMWIRE_TRY(check_name("/proc/thread-self/fd/" + std::to_string(file.get()), name, path));

@@ -2,9 +2,12 @@
 #include "connect/endpoint_wiring.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <utility>
 
+#include "base/guarded.hpp"
+#include "base/log.hpp"
 #include "base/node_id.hpp"
 #include "connect/link_timing.hpp"
 #include "context/path_policy.hpp"
@@ -115,9 +118,27 @@ wire::EndpointOffer EndpointWiring::offer() const {
                           .node = node_id(),
                           .rails = {},
                           .hello = endpoint_.options.hello};
+  if (endpoint_.paths.admits(Path::shared_memory)) own.shares = shares();
   own.nics[0] = endpoint_.worker->place_of(endpoint_.worker_nic);
   if (endpoint_.movers.rails) endpoint_.movers.rails->offer(own);
   return own;
+}
+
+/// What processes of this node find of this one; none: nothing.
+std::optional<wire::EndpointOffer::Shares> EndpointWiring::shares() const {
+  const auto name = share_exports(endpoint_.options.peer_timeout);
+  if (name) {
+    return wire::EndpointOffer::Shares{name->process, name->descriptor,
+                                       endpoint_.movers.ring.own_number()};
+  }
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) {
+    log_line(LogLevel::warn, [&] {
+      return "processes of this node do not reach this one's host memory by shared memory: " +
+             describe(name.error());
+    });
+  }
+  return std::nullopt;
 }
 
 /// Where the peer is. A place that can't be told is another node, which promises least.
@@ -129,6 +150,7 @@ Placement EndpointWiring::placement_of(const wire::EndpointOffer& theirs) const 
 }
 
 Result<void> EndpointWiring::take_socket(Fd fd) {
+  HBMWIRE_TRY(guarded(Stage::connect, [&] { return endpoint_.movers.ring.settle(); }));
   if (endpoint_.link != nullptr) {
     if (const auto traffic_class = endpoint_.options.link.traffic_class)
       HBMWIRE_TRY(wire::set_traffic_class(fd.get(), *traffic_class, endpoint_.peer));
@@ -178,13 +200,14 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   endpoint_.remote = theirs.data;
   peer_hello_ = theirs.hello;
   endpoint_.paths.set_placement(placement_of(theirs));
+  endpoint_.movers.shared.connect(theirs);
   endpoint_.movers.pieces.admit(endpoint_.paths.shares_pieces());
   constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits
   endpoint_.sends.set_most_bytes(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       std::min(endpoint_.sends.lane().local().max_message_bytes, theirs.data.max_message_bytes), 1,
       kMostBytes)));
   endpoint_.messages.connect(theirs.places, theirs.receive_depth, theirs.eager_bytes,
-                             endpoint_.sends.most_bytes());
+                             endpoint_.movers.ring.longest_message(endpoint_.sends.most_bytes()));
   if (endpoint_.movers.rails && !endpoint_.movers.rails->connect(theirs))
     endpoint_.movers.rails.reset();
   endpoint_.movers.set_table(endpoint_.paths, *endpoint_.worker_nic.staged);
@@ -208,6 +231,8 @@ void EndpointWiring::set_label(std::vector<std::string> rails) noexcept {
   label.copies = endpoint_.paths.copies();
   label.shares = endpoint_.paths.shares();
   label.shares_first = endpoint_.paths.shares_first();
+  label.shares_memory = endpoint_.paths.shares_memory();
+  label.not_shared = endpoint_.movers.shared.refusal();
   label.rails = std::move(rails);
 }
 

@@ -77,6 +77,7 @@ class EndpointWiring {
   Result<void> make_tcp_lanes();
   Result<void> make_buffers();
   Result<void> wire_up(const wire::EndpointOffer& theirs);
+  [[nodiscard]] std::optional<wire::EndpointOffer::Shares> shares() const;
   [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
   void set_label(std::vector<std::string> rails) noexcept;
 

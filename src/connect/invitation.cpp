@@ -70,6 +70,7 @@ Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
     HBMWIRE_TRY_ASSIGN(state->endpoint,
                        detail::EndpointState::create(shared_state_of(worker), all, nics));
     state->endpoint->peer = "invited peer";
+    state->endpoint->movers.ring.exclude();
     state->bytes =
         wire::encode_invitation(state->endpoint->wiring.offer(), nonce, all.pre_shared_key);
     return EndpointInvitation(std::move(state));

@@ -187,12 +187,16 @@ Result<Region> Context::register_memory(const Allocation& memory, Access access)
     const std::vector<Nic>& nics = *opened;
     const MemoryType type = memory.domain().device().type;
     constexpr std::array kWithoutNic{Path::staged, Path::copy, Path::ipc};
-    const bool needs_nic =
-        std::ranges::none_of(kWithoutNic, [&](Path path) { return paths().admits(type, path); });
+    const bool by_cpu =
+        type == MemoryType::host && paths().admits(MemoryType::host, Path::shared_memory);
+    const bool needs_nic = !by_cpu && std::ranges::none_of(kWithoutNic, [&](Path path) {
+      return paths().admits(type, path);
+    });
     if (needs_nic) HBMWIRE_TRY(check_before(memory, paths()));
     HBMWIRE_TRY_ASSIGN(Region region, register_or_stage(nics, memory, access, paths()));
     const detail::PathRecord& record = *state_of(region).paths;
-    if (!paths().admits(record.type, record.path)) return tl::make_unexpected(record.excluded);
+    if (!paths().admits(record.type, record.path) && !by_cpu)
+      return tl::make_unexpected(record.excluded);
     detail::note(record);
     return region;
   });

@@ -19,7 +19,7 @@ bool exists(Path path) noexcept {
 
 /// Whether it can be kept by the memory of devices, or where it is host, by any.
 bool leaves(const PathPolicy& policy, Path path) noexcept {
-  return policy.admits(path == Path::host ? MemoryType::host : MemoryType::gaudi, path);
+  return policy.admits(detail::is_of_host(path) ? MemoryType::host : MemoryType::gaudi, path);
 }
 
 }  // namespace
@@ -27,7 +27,10 @@ bool leaves(const PathPolicy& policy, Path path) noexcept {
 bool PathPolicy::admits(MemoryType type, Path path) const noexcept {
   if (path == Path::nic_loopback) path = Path::zero_copy;
   const bool by_itself = type == MemoryType::host || path == Path::host;
-  if (require && path != *require && !by_itself) return false;
+  const bool excluded_by_other = path == Path::shared_memory ? require != Path::ipc
+                                 : path == Path::host        ? require == Path::shared_memory
+                                                             : !by_itself;
+  if (require && path != *require && excluded_by_other) return false;
   return allow.empty() || std::ranges::find(allow, path) != allow.end();
 }
 

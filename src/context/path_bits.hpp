@@ -7,18 +7,21 @@
 
 namespace hbmwire::detail {
 
-[[nodiscard]] constexpr std::uint8_t bit_of(Path path) noexcept {
-  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(path));
+/// A bit for each Path.
+using PathBits = std::uint16_t;
+
+[[nodiscard]] constexpr PathBits bit_of(Path path) noexcept {
+  return static_cast<PathBits>(1U << static_cast<unsigned>(path));
 }
 
-[[nodiscard]] constexpr bool has_path(std::uint8_t paths, Path path) noexcept {
+[[nodiscard]] constexpr bool has_path(PathBits paths, Path path) noexcept {
   return (unsigned{paths} >> static_cast<unsigned>(path) & 1U) != 0;
 }
 
 // Of two paths by which memory is reached the larger one is the worse one, and the transfer's.
 static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memory &&
               Path::peer_memory < Path::staged && Path::staged < Path::copy &&
-              Path::copy < Path::tcp && Path::tcp < Path::ipc);
+              Path::copy < Path::tcp && Path::tcp < Path::ipc && Path::ipc < Path::shared_memory);
 
 /// Of memory at the other end: whether a NIC reads and writes it, and nobody has to be asked.
 [[nodiscard]] constexpr bool is_by_nic(Path path) noexcept { return path < Path::staged; }

@@ -9,8 +9,14 @@
 namespace hbmwire::detail {
 
 /// Those that policies name.
-inline constexpr std::array kPaths{Path::host, Path::zero_copy, Path::peer_memory, Path::staged,
-                                   Path::copy, Path::tcp,       Path::ipc};
+inline constexpr std::array kPaths{Path::host,   Path::zero_copy,    Path::peer_memory,
+                                   Path::staged, Path::copy,         Path::tcp,
+                                   Path::ipc,    Path::shared_memory};
+
+/// Whether a path is a matter of host memory, and not of devices'.
+[[nodiscard]] constexpr bool is_of_host(Path path) noexcept {
+  return path == Path::host || path == Path::shared_memory;
+}
 
 /// Errors: Errc::invalid_argument, Stage::configure: `require` is not among those of `allow`, or a
 /// path that does not exist.

@@ -158,6 +158,7 @@ void Ending::on_lost(const transport::CompletionQueue& lost) noexcept {
 // --- the peer's messages
 
 void Ending::on_fence() noexcept {
+  endpoint_.movers.ring.take_all();
   // The peer has closed its own lane before it said so.
   peer_fenced_ = true;
   must_answer_ = true;
@@ -179,6 +180,8 @@ void Ending::on_fenced() noexcept {
 }
 
 void Ending::on_farewell() noexcept {
+  // What the peer has sent came before it.
+  endpoint_.movers.ring.take_all();
   peer_left_ = true;
   endpoint_.note_event();
   if (endpoint_.phase != EndpointPhase::ready) return;

@@ -55,7 +55,7 @@ void EndpointLabels::drop_unused(std::span<const TransferState> transfers) noexc
 // Not said where the transfer is started: it would cost every put more than it costs a question.
 Path EndpointLabels::path_of(const TransferState& transfer) const noexcept {
   const EndpointLabel* const label = find(transfer.connection);
-  if (transfer.path == Path::copy || transfer.path == Path::ipc) return transfer.path;
+  if (transfer.path == Path::copy || transfer.path >= Path::ipc) return transfer.path;
   // Through memory that both processes have mapped.
   const bool proxied = transfer.protocol == Protocol::proxied;
   if (label != nullptr && label->over_tcp && !proxied) return Path::tcp;
@@ -85,8 +85,36 @@ PathTried EndpointLabels::copy_of(const TransferState& transfer) const {
   return tried;
 }
 
+Error EndpointLabels::why_not_shared(const TransferState& transfer,
+                                     const EndpointLabel& label) const {
+  const auto why = [](const char* text) {
+    return make_error(Errc::not_supported, Stage::post, text);
+  };
+  if (!label.shares_memory) return why("the path policy excludes it");
+  if (label.not_shared) return *label.not_shared;
+  if (transfer.protocol <= Protocol::inlined && !is_single(transfer))
+    return why("lists and atomics are the NIC's");
+  if (transfer.protocol > Protocol::inlined)
+    return why("the sender's memory is not open to reading, so that it writes the message itself");
+  return why("the peer's build does not share its memory, or its policy excludes that");
+}
+
 PathTried EndpointLabels::ipc_of(const TransferState& transfer,
                                  std::uint64_t ipc_from_bytes) const {
+  const EndpointLabel* const label = find(transfer.connection);
+  const PathRecord* const paths = record_at(transfer.record);
+  const bool of_host =
+      paths != nullptr && paths->type == MemoryType::host &&
+      (transfer.remote == kUnknownRemote || type_of(transfer.remote) == MemoryType::host);
+  const bool two_processes = label != nullptr && label->one_node && !label->one_process;
+  if (transfer.path == Path::shared_memory || (of_host && two_processes)) {
+    PathTried shared{.path = Path::shared_memory,
+                     .taken = transfer.path == Path::shared_memory,
+                     .nic = {},
+                     .refusal = {}};
+    if (!shared.taken) shared.refusal = why_not_shared(transfer, *label);
+    return shared;
+  }
   PathTried tried{.path = Path::ipc, .taken = transfer.path == Path::ipc, .nic = {}, .refusal = {}};
   if (tried.taken) return tried;
   tried.refusal =

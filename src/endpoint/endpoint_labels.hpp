@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +23,9 @@ struct EndpointLabel {
   bool copies = false;  // engines, within it
   bool shares = false;  // by IPC, between two of a node
   bool shares_first = false;
-  bool ipc_refused = false;  // where there was another way
+  bool ipc_refused = false;              // where there was another way
+  bool shares_memory = false;            // host memory of two processes of a node
+  std::optional<Error> not_shared = {};  // why not, or not all of it
   bool over_tcp = false;
   std::vector<std::string> rails = {};  // their NICs, the endpoint's own first; none: it has one
   bool in_use = true;                   // its endpoint lives
@@ -51,10 +54,13 @@ class EndpointLabels {
   /// Whether an engine of this process copied it, or why not.
   [[nodiscard]] PathTried copy_of(const TransferState& transfer) const;
 
-  /// The same of the peer's process. `ipc_from_bytes`: the settings'.
+  /// The same of the peer's process; of host memory of two processes, whether this one's CPU copied
+  /// it (Path::shared_memory). `ipc_from_bytes`: the settings'.
   [[nodiscard]] PathTried ipc_of(const TransferState& transfer, std::uint64_t ipc_from_bytes) const;
 
  private:
+  [[nodiscard]] Error why_not_shared(const TransferState& transfer,
+                                     const EndpointLabel& label) const;
   [[nodiscard]] const char* why_not_ipc(const TransferState& transfer,
                                         std::uint64_t ipc_from_bytes) const;
 

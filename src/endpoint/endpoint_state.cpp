@@ -121,6 +121,8 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
   checks.warn_of_tcp();
   if (link != nullptr) watch.look_at_link(at);
   if (movers.rails) movers.rails->look_after(at);
+  movers.shared.look();
+  movers.ring.look();
   lists.drop_left();
   if (phase == EndpointPhase::ready && !pending.empty()) post_waiting();
   if (control.probes() && phase == EndpointPhase::ready) {

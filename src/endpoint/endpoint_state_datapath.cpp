@@ -78,7 +78,7 @@ Result<void> EndpointState::start_moved(Mover& mover, Operation& operation, Tran
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
   transfer.begin(this, operation.length);
   HBMWIRE_TRY(mover.start(transfer, operation, move));
-  if (transfer.path != Path::copy && transfer.path != Path::ipc)
+  if (transfer.path < Path::copy || transfer.path == Path::tcp)
     checks.note(move.here, move.distant().type);
   if (nic_writes) movers.engine_writes.note(move.distant());
   return {};
@@ -225,6 +225,9 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     return refuse("the two slices differ in length", peer);
   Way way;
   if (!checks.is_plain(operation, from, there)) [[unlikely]] {
+    if (!put_options.immediate &&
+        movers.shared.is_at_once(state_of(*from.region), there, operation.length))
+      return movers.shared.copy_at_once(operation, {from, to, false});
     HBMWIRE_TRY_ASSIGN(way, find_way(*this, operation, {from, to, false}));
   }
   if (put_options.immediate) [[unlikely]] {
@@ -265,6 +268,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return refuse("the two slices differ in length", peer);
   Way way;
   if (!checks.is_plain(operation, into, there)) [[unlikely]] {
+    if (movers.shared.is_at_once(state_of(*into.region), there, operation.length))
+      return movers.shared.copy_at_once(operation, {into, from, true});
     HBMWIRE_TRY_ASSIGN(way, find_way(*this, operation, {into, from, true}));
   }
   TransferState* const transfer = worker->transfers.take();

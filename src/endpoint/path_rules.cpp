@@ -14,7 +14,7 @@ Result<void> PathRules::set_policies(const PathPolicy& of_endpoint, const PathPo
     return of_context.admits(type, path) && of_endpoint.admits(type, path);
   };
   for (const Path path : kPaths) {
-    if (!both(path == Path::host ? MemoryType::host : MemoryType::gaudi, path)) continue;
+    if (!both(is_of_host(path) ? MemoryType::host : MemoryType::gaudi, path)) continue;
     admitted_ |= bit_of(path);
     if (path == Path::host || path == Path::zero_copy) plain_ |= bit_of(path);
   }
@@ -27,15 +27,17 @@ Result<void> PathRules::set_policies(const PathPolicy& of_endpoint, const PathPo
 }
 
 void PathRules::go_by_tcp() noexcept {
-  admitted_ |= static_cast<std::uint8_t>(~(bit_of(Path::copy) | bit_of(Path::ipc)));
+  admitted_ |= static_cast<PathBits>(
+      ~(bit_of(Path::copy) | bit_of(Path::ipc) | bit_of(Path::shared_memory)));
   plain_ = admitted_;
-  staged_ = static_cast<std::uint8_t>(~bit_of(Path::host));
+  staged_ = static_cast<PathBits>(~bit_of(Path::host));
 }
 
 void PathRules::set_placement(Placement placement) noexcept {
   placement_ = placement;
   copies_ = placement == Placement::same_process && admits(Path::copy);
   shares_ = placement == Placement::same_node && admits(Path::ipc);
+  shares_memory_ = placement == Placement::same_node && admits(Path::shared_memory);
   // Device memory may have a better way, which depends on both ends.
   if (copies_) plain_ &= bit_of(Path::host);
 }

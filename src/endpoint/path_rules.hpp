@@ -45,6 +45,13 @@ class PathRules {
   /// ... and is asked before a NIC that would do.
   [[nodiscard]] bool shares_first() const noexcept { return shares_first_; }
 
+  /// Whether this end's CPU may copy between host memories of both ends, the peer being another
+  /// process of this node.
+  [[nodiscard]] bool shares_memory() const noexcept { return shares_memory_; }
+
+  /// ... and its memory can be reached.
+  void reach_neighbour() noexcept { plain_ &= static_cast<PathBits>(~bit_of(Path::host)); }
+
   /// Whether both ends may stage by pieces of host memory that both have mapped.
   [[nodiscard]] bool shares_pieces() const noexcept {
     return stages_ && placement_ != Placement::two_nodes;
@@ -55,13 +62,15 @@ class PathRules {
   Result<void> check(const RegionState& region) const;
 
  private:
-  std::uint8_t plain_ = 0;
-  std::uint8_t admitted_ = 0;
-  std::uint8_t staged_ = bit_of(Path::staged);
-  bool copies_ = false;
-  bool shares_ = false;
-  bool shares_first_ = false;
-  bool stages_ = false;
+  PathBits plain_ = 0;
+  PathBits admitted_ = 0;
+  PathBits staged_ = bit_of(Path::staged);
+  // A put looks at these beside other things, in few lines of the cache.
+  bool copies_ : 1 = false;
+  bool shares_ : 1 = false;
+  bool shares_first_ : 1 = false;
+  bool shares_memory_ : 1 = false;
+  bool stages_ : 1 = false;
   Placement placement_ = Placement::two_nodes;
 };
 

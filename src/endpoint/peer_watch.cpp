@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <utility>
@@ -41,17 +42,18 @@ void PeerWatch::forget_socket() noexcept {
 }
 
 void PeerWatch::on_socket() noexcept {
-  std::byte byte{};
-  if (!socket_ || (::recv(socket_.get(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-                   (errno == EAGAIN || errno == EINTR))) {
-    return;
-  }
+  if (!socket_) return;
+  // Bytes wake this end, and say nothing.
+  std::array<std::byte, 256> bytes{};
+  const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
   forget_socket();
   see_end();
 }
 
 void PeerWatch::see_end() noexcept {
   if (end_ != End::none) return;
+  endpoint_.movers.ring.take_all();
   end_ = End::seen;
   endpoint_.note_event();
 }
@@ -144,6 +146,14 @@ void PeerWatch::look_at_queue_pair(Clock::time_point at) noexcept {
        Hint::completions_lost);
   endpoint_.sends.lane().completions().lose();
   endpoint_.ending.cut_lanes();
+}
+
+void PeerWatch::wake_peer() noexcept {
+  if (endpoint_.link != nullptr) return endpoint_.link->ask_machine();
+  // Where it has no room there are bytes enough.
+  const std::byte byte{};
+  if (socket_)
+    static_cast<void>(::send(socket_.get(), &byte, sizeof byte, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 void PeerWatch::keep_alive() noexcept {

@@ -56,6 +56,9 @@ class PeerWatch final : private SocketOwner {
   /// After the other parts have looked.
   void end_look() noexcept;
 
+  /// Has a thread of the peer's that sleeps look at what was sent.
+  void wake_peer() noexcept;
+
   /// Asks the peer's NIC for a sign.
   void keep_alive() noexcept;
 

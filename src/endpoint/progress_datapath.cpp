@@ -68,6 +68,11 @@ void WorkerState::empty(transport::VerbsCompletionQueue& queue) noexcept {
   for (int round = 0; round < most && poll_once(queue) > 0; ++round) ++event_count;
 }
 
+void WorkerState::poll_before_ring(transport::CompletionQueue& queue) noexcept {
+  constexpr int kMost = 64;  // rounds: what comes later need not be waited for
+  for (int round = 0; round < kMost && poll_once(queue) > 0; ++round) ++event_count;
+}
+
 std::size_t WorkerState::progress() noexcept {
   if (made.is_inherited()) [[unlikely]]
     return 0;
@@ -82,6 +87,7 @@ std::size_t WorkerState::progress() noexcept {
     }
     handled += static_cast<std::size_t>(count);
   }
+  if (!neighbours.rings.empty()) handled += neighbours.rings.progress();
   // The clock is looked at once in so many calls, more often where nothing happens.
   constexpr unsigned kIdle = 64;
   constexpr unsigned kBusy = 1024;

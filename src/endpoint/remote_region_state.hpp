@@ -25,6 +25,7 @@ struct RemoteRegionState {
   std::uint32_t remote_key = 0;
   std::array<std::uint32_t, 3> rail_keys{};  // of `rails`
   std::uint64_t token = 0;                   // MemoryKeyInfo::token
+  std::uint32_t shared = 0;                  // Neighbour::find(); 0: this CPU does not reach it
 
   [[nodiscard]] static RemoteRegionState& of(RemoteRegion& region) noexcept;
   [[nodiscard]] static const RemoteRegionState& of(const RemoteRegion& region) noexcept;

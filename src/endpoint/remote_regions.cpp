@@ -160,7 +160,8 @@ Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) 
       .type = info.type,
       .path = Path::tcp,
       .remote_key = endpoint_.link->key_of(info.token),
-      .token = info.token};
+      .token = info.token,
+      .shared = endpoint_.movers.shared.find(info.type, info.token)};
 }
 
 Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
@@ -181,7 +182,8 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
     HBMWIRE_TRY_ASSIGN(memory, key.on(*endpoint_.remote));
   }
   const bool shared = endpoint_.movers.ipc.may_share(key.info().type, key.info().path);
-  if (!endpoint_.paths.admits(key.info().path) && !shared) {
+  const std::uint32_t neighbours = endpoint_.movers.shared.find(key.info().type, key.info().token);
+  if (!endpoint_.paths.admits(key.info().path) && !shared && neighbours == 0) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::connect,
                                           excluded(key.info().path), endpoint_.peer,
                                           Hint::path_policy));
@@ -196,7 +198,8 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
                            .type = key.info().type,
                            .path = key.info().path,
                            .remote_key = memory.remote_key,
-                           .token = key.info().token};
+                           .token = key.info().token,
+                           .shared = neighbours};
   if (endpoint_.movers.rails && !staged) endpoint_.movers.rails->set_keys(region, key);
   return region;
 }

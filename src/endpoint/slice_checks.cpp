@@ -58,6 +58,16 @@ Result<void> SliceChecks::local(Operation& operation, const Slice& slice) {
   return reach_local(operation, slice);
 }
 
+Result<void> SliceChecks::message(Operation& operation, const Slice& slice) {
+  HBMWIRE_TRY(find_local(operation, slice));
+  if (slice.length_bytes == 0 || !endpoint_.movers.ring.is_on())
+    return reach_local(operation, slice);
+  const RegionState& region = state_of(*slice.region);
+  if (region.path != Path::host) return reach_local(operation, slice);
+  operation.local_key = region.local_key(*endpoint_.nic).value_or(0);
+  return {};
+}
+
 Result<void> SliceChecks::remote(Operation& operation, const RemoteSlice& slice, Access needed) {
   HBMWIRE_TRY(find_remote(operation, slice, needed));
   return reach_remote(slice);

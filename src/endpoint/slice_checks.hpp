@@ -28,6 +28,9 @@ class SliceChecks {
   /// Both of this end's memory. Errors: Stage::post.
   Result<void> local(Operation& operation, const Slice& slice);
 
+  /// The same of a message's memory, which need not be a NIC's where messages go by a ring.
+  Result<void> message(Operation& operation, const Slice& slice);
+
   /// Both of the peer's, for which its key has to give `needed`. Errors: Stage::post.
   Result<void> remote(Operation& operation, const RemoteSlice& slice, Access needed);
 

@@ -236,7 +236,8 @@ std::string describe(const TransferReport& report) {
   text += ", from here (";
   text += to_string(report.local_type);
   if (taken != report.local.end()) text += " by " + std::string(to_string(taken->path));
-  text += ", " + nics_of(report) + ") with " + report.peer;
+  if (report.path != Path::shared_memory) text += ", " + nics_of(report);
+  text += ") with " + report.peer;
   if (report.remote_type && report.remote_path) {
     text += " (" + std::string(to_string(*report.remote_type)) + " by " +
             std::string(to_string(*report.remote_path)) + ")";

@@ -334,7 +334,7 @@ std::size_t WorkerState::advance_staging() noexcept {
   // One that is over leaves the list; what follows it is asked the next time.
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < at_engines.size(); ++i) handled += at_engines[i]->progress();
-  if (ipc_server) handled += ipc_server->progress();
+  if (neighbours.ipc_server) handled += neighbours.ipc_server->progress();
   if (tcp) handled += tcp->nic.staged->progress();
   return handled;
 }
@@ -415,6 +415,7 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
   for (const WorkerNic& nic : nics) {
     if (nic.mover->broken) most = std::min(most, LoopbackMover::kMendAfter);
   }
+  if (neighbours.rings.waits()) return kShortest;
   const Clock::time_point next = std::min(endpoints.next(), by_clock.due());
   const Clock::time_point at = Clock::now();
   // Times may lie so far from each other that there is no duration between them.
@@ -461,7 +462,7 @@ void WorkerState::end_endpoints() noexcept {
     if (nic.staged) nic.staged->drain(gone);
   }
   while (!at_engines.empty()) at_engines.back()->drain(gone);
-  if (ipc_server) ipc_server->end();
+  if (neighbours.ipc_server) neighbours.ipc_server->end();
   if (tcp) tcp->nic.staged->drain(gone);
 }
 

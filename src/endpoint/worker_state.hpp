@@ -23,6 +23,7 @@
 #include "endpoint/endpoint_labels.hpp"
 #include "endpoint/look_schedule.hpp"
 #include "endpoint/ready_queue.hpp"
+#include "endpoint/ring_poller.hpp"
 #include "endpoint/sockets.hpp"
 #include "endpoint/tcp_port.hpp"
 #include "endpoint/transfer_pool.hpp"
@@ -34,6 +35,12 @@
 namespace hbmwire::detail {
 
 struct ListenerState;
+
+/// What other processes of the node send to a worker, and ask it for.
+struct NeighbourWork {
+  RingPoller rings;                       // of endpoints whose peers send by them
+  std::unique_ptr<IpcServer> ipc_server;  // once a peer has asked for it
+};
 
 /// What a worker and its endpoints share. One thread at a time, or under `mutex`.
 ///
@@ -93,6 +100,9 @@ struct alignas(64) WorkerState {
 
   /// Reads the events of the epoll set's descriptors.
   void take_events() noexcept;
+
+  /// Handles what `queue` has now. Not while it is being polled.
+  void poll_before_ring(transport::CompletionQueue& queue) noexcept;
 
   /// Handles all that `queue` has. Not while it is being polled.
   void empty(transport::VerbsCompletionQueue& queue) noexcept;
@@ -185,8 +195,8 @@ struct alignas(64) WorkerState {
 
   std::size_t held = 0;      // handles: of prepared transfers; once orphaned, of transfers, too
   std::uint32_t staged = 0;  // jobs of engines, which have to be asked
-  std::vector<Mover*> at_engines;         // endpoints' movers that have something under way
-  std::unique_ptr<IpcServer> ipc_server;  // once a peer has asked for it
+  std::vector<Mover*> at_engines;  // endpoints' movers that have something under way
+  NeighbourWork neighbours;        // of other processes of the node
 
   // --- the rest
 

@@ -36,6 +36,7 @@ Result<bool> WorkerWaiting::arm() {
   // An event that is not read keeps the descriptor readable, and no thread could sleep on it.
   worker_.take_events();
   for (transport::CompletionQueue* const queue : worker_.polled) HBMWIRE_TRY(queue->arm());
+  worker_.neighbours.rings.begin_sleep();
   // A completion between the last poll and the arming raises no event.
   if (worker_.progress() == 0) worker_.tick();
   // An engine raises no event when it is done with a copy.

@@ -12,6 +12,7 @@
 #include "base/forks.hpp"
 #include "base/guarded.hpp"
 #include "base/internals.hpp"
+#include "memory/kept_memory.hpp"
 
 namespace hbmwire {
 
@@ -149,6 +150,8 @@ std::string_view to_string(Path path) noexcept {
       return "TCP";
     case Path::ipc:
       return "the peer's copy engine (IPC)";
+    case Path::shared_memory:
+      return "shared memory";
   }
   return "?";
 }
@@ -168,6 +171,8 @@ std::uint64_t Allocation::address() const noexcept { return state_->address; }
 std::uint64_t Allocation::size_bytes() const noexcept { return state_->size_bytes; }
 
 MemoryDomain& Allocation::domain() const noexcept { return *state_->domain; }
+
+bool detail::is_kept(const Allocation& memory) noexcept { return state_of(memory).held != nullptr; }
 
 Result<void> MemoryDomain::advise(std::uint64_t /*address*/, std::uint64_t /*length_bytes*/,
                                   Advice /*advice*/) {

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "hbmwire/endpoint.hpp"
 
@@ -69,12 +71,19 @@ class Inbox final : public Receiver {
   void on_received(ReceiveBuffer& buffer,
                    const transport::Completion& completion) noexcept override;
 
+  /// By the ring. `message` lies there, where the peer may go on changing it.
+  void on_passing(std::span<std::byte> message) noexcept;
+  void on_passing_immediate(std::uint32_t value, std::uint32_t bytes) noexcept;
+
   /// A mover has carried a message (TransferState::carry()) to its device, or could not.
   void on_carried(TransferState& transfer, wire::MessageHeader::Outcome outcome) noexcept;
 
  private:
   /// `is_written`: here, so that its region has to allow that.
   Result<TransferState*> new_receive(const Slice& into, bool is_written);
+  void on_message(const std::optional<wire::MessageHeader>& header, std::uint64_t bytes,
+                  ReceiveBuffer& buffer) noexcept;
+  void go_on_behind() noexcept;
   void on_header(const wire::MessageHeader& header, ReceiveBuffer& buffer) noexcept;
   void on_immediate(const Immediate& immediate) noexcept;
   void take_immediate(TransferState& transfer, const Immediate& immediate) noexcept;
@@ -90,6 +99,8 @@ class Inbox final : public Receiver {
                        ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept;
   void give_back(ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept;
   void post_again(ReceiveBuffer& buffer) noexcept;
+  [[nodiscard]] Error no_room() const noexcept;
+  void fail_for_room() noexcept;
 
   /// Posts what has become possible outside of progress().
   void go_on() noexcept;

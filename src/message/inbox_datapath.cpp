@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -15,7 +17,7 @@ using Outcome = MessageHeader::Outcome;
 
 Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   transport::Operation operation;
-  HBMWIRE_TRY(endpoint_.checks.local(operation, into));
+  HBMWIRE_TRY(endpoint_.checks.message(operation, into));
   if (is_written) HBMWIRE_TRY(check_writable(into, endpoint_.peer));
   TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
@@ -81,7 +83,7 @@ void Inbox::hand_out(UnexpectedMessage& message) noexcept {
   message.header.id = 0;
   if (endpoint_.phase != EndpointPhase::ready) return;
   outbox_.answer_taken(header);
-  if (message.units != 0) outbox_.free_place();
+  if (!message.has_place()) outbox_.free_place();
   go_on();
 }
 
@@ -111,7 +113,7 @@ Result<Transfer> Inbox::receive_handed_out(UnexpectedMessage& message, const Sli
 void Inbox::let_go(UnexpectedMessage& message) noexcept {
   --handed_out_;
   const MessageHeader header = message.header;
-  const bool holds_place = message.units == 0 || header.id != 0;
+  const bool holds_place = message.has_place() || header.id != 0;
   give_back(nullptr, &message);
   if (endpoint_.phase == EndpointPhase::ready && header.id != 0) outbox_.answer_let_go(header);
   if (holds_place) outbox_.free_place();
@@ -161,16 +163,46 @@ void Inbox::on_received(ReceiveBuffer& buffer, const transport::Completion& comp
     post_again(buffer);
     on_immediate({completion.immediate, completion.bytes});
   } else {
-    const auto header = wire::decode_header({buffer.bytes, completion.bytes});
-    if (!header || completion.by != transport::Completion::By::message) [[unlikely]]
-      return refuse(buffer, "the peer's message is malformed");
-    // A shared receive is as long as the worker's endpoints may have it.
-    if (completion.bytes > longest_) [[unlikely]]
-      return refuse(buffer, "the peer's message is too long");
-    if (!credits_.add(header->credits)) [[unlikely]]
-      return refuse(buffer, "the peer gave more credits than it has places for");
-    on_header(*header, buffer);
+    const bool is_message = completion.by == transport::Completion::By::message;
+    on_message(is_message ? wire::decode_header({buffer.bytes, completion.bytes}) : std::nullopt,
+               completion.bytes, buffer);
   }
+  go_on_behind();
+}
+
+void Inbox::on_message(const std::optional<MessageHeader>& header, std::uint64_t bytes,
+                       ReceiveBuffer& buffer) noexcept {
+  if (!header) [[unlikely]]
+    return refuse(buffer, "the peer's message is malformed");
+  // A shared receive is as long as the worker's endpoints may have it.
+  if (bytes > longest_) [[unlikely]]
+    return refuse(buffer, "the peer's message is too long");
+  if (!credits_.add(header->credits)) [[unlikely]]
+    return refuse(buffer, "the peer gave more credits than it has places for");
+  on_header(*header, buffer);
+}
+
+void Inbox::on_passing(std::span<std::byte> message) noexcept {
+  ReceiveBuffer passing;
+  passing.bytes = message.data();
+  passing.passes = true;
+  // Looked at as it is now, whatever the peer makes of it.
+  std::array<std::byte, wire::kMessageHeaderBytes> head{};
+  std::memcpy(head.data(), message.data(), std::min(head.size(), message.size()));
+  const auto header = message.size() < head.size()
+                          ? std::nullopt
+                          : wire::decode_header(std::span(head), message.size());
+  on_message(header, message.size(), passing);
+  go_on_behind();
+}
+
+void Inbox::on_passing_immediate(std::uint32_t value, std::uint32_t bytes) noexcept {
+  on_immediate({value, bytes});
+  go_on_behind();
+}
+
+/// Tells and posts what has become due, or possible, by a message.
+void Inbox::go_on_behind() noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   outbox_.tell_if_due();
   // Its credits may be those that a send waits for.
@@ -235,19 +267,18 @@ void Inbox::take_immediate(TransferState& transfer, const Immediate& immediate) 
 bool Inbox::may_stay() const noexcept { return kept_ < credits_.places() / 2; }
 
 void Inbox::keep(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
-  const UnexpectedMessage* kept = nullptr;
+  UnexpectedMessage* const kept = hands_out_ ? matching_.store(header, buffer, may_stay())
+                                             : matching_.keep(header, buffer, may_stay());
+  if (kept == nullptr) [[unlikely]]
+    return fail_for_room();
   if (hands_out_) {
-    UnexpectedMessage& message = matching_.store(header, buffer, may_stay());
-    message.endpoint = &endpoint_;
+    kept->endpoint = &endpoint_;
     ++handed_out_;
     if (given_) [[likely]] {
-      endpoint_.worker->ready.add(message);
+      endpoint_.worker->ready.add(*kept);
     } else {
-      early_.append(message);
+      early_.append(*kept);
     }
-    kept = &message;
-  } else {
-    kept = &matching_.keep(header, buffer, may_stay());
   }
   if (kept->buffer != nullptr) {
     ++kept_;
@@ -255,7 +286,7 @@ void Inbox::keep(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
   }
   post_again(buffer);
   // One whose sender waits for word keeps its credit until it has that: answers are bounded so.
-  if (header.id == 0) outbox_.free_place();
+  if (header.id == 0 && !kept->has_place()) outbox_.free_place();
 }
 
 void Inbox::deliver(TransferState& transfer, const MessageHeader& header, ReceiveBuffer* buffer,
@@ -276,6 +307,8 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
   if (fits && header.length != 0) {
     if (endpoint_.is_device(transfer) || endpoint_.is_staged(transfer))
       return carry_to_device(transfer, header, buffer, record);
+    if (buffer != nullptr ? buffer->passes : record->by_ring)
+      transfer.path = std::max(transfer.path, Path::shared_memory);
     const std::byte* const bytes =
         buffer != nullptr ? buffer->bytes + wire::kMessageHeaderBytes : record->bytes;
     auto* const into = std::bit_cast<std::byte*>(transfer.operation.local);
@@ -286,7 +319,7 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
     }
   }
   // The place was free when the message was copied into the pool, unless the sender waits for word.
-  const bool frees_place = record == nullptr || record->units == 0 || header.id != 0;
+  const bool frees_place = record == nullptr || record->has_place() || header.id != 0;
   give_back(buffer, record);
   if (frees_place) outbox_.free_place();
   if (!fits) [[unlikely]] {
@@ -309,7 +342,15 @@ void Inbox::refuse(TransferState& transfer, const MessageHeader& header, Outcome
 
 void Inbox::carry_to_device(TransferState& transfer, const MessageHeader& header,
                             ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept {
-  if (record == nullptr) {
+  if (record == nullptr && buffer->passes) {
+    record = matching_.store(header, *buffer, false);
+    if (record == nullptr) [[unlikely]] {
+      refuse(transfer, header, Outcome::refused, no_room());
+      return outbox_.free_place();
+    }
+    // As of any message that was set aside before it was taken.
+    if (header.id == 0 && !record->has_place()) outbox_.free_place();
+  } else if (record == nullptr) {
     record = &Matching::hold(header, *buffer);
     ++kept_;
   }
@@ -323,7 +364,7 @@ void Inbox::carry_to_device(TransferState& transfer, const MessageHeader& header
 void Inbox::on_carried(TransferState& transfer, Outcome outcome) noexcept {
   UnexpectedMessage& record = *transfer.as<Message>()->record;
   const bool waited_for = record.header.id != 0;
-  const bool frees_place = record.units == 0 || waited_for;
+  const bool frees_place = record.has_place() || waited_for;
   if (waited_for && endpoint_.phase == EndpointPhase::ready)
     outbox_.answer_finished(transfer, outcome);
   give_back(nullptr, &record);
@@ -344,7 +385,16 @@ void Inbox::refuse(ReceiveBuffer& buffer, const char* why) noexcept {
   post_again(buffer);
 }
 
+Error Inbox::no_room() const noexcept {
+  return make_error(Errc::exhausted, Stage::complete,
+                    "there is no memory to set a message aside that came before its receive",
+                    endpoint_.peer, Hint::host_memory_exhausted);
+}
+
+void Inbox::fail_for_room() noexcept { endpoint_.fail(no_room(), nullptr); }
+
 void Inbox::post_again(ReceiveBuffer& buffer) noexcept {
+  if (buffer.passes) return;
   // A lane in ERROR gives its own back at once, but others use shared ones.
   if (endpoint_.phase != EndpointPhase::ready && !receives_.are_shared()) return;
   if (const int result = receives_.post(buffer); result != 0) [[unlikely]] {

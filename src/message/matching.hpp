@@ -44,12 +44,14 @@ class Matching {
 
   /// The record of a message that no receive takes. It stays in `buffer` if it carries no bytes, if
   /// it `may_stay`, or if there is no room elsewhere; the result tells (UnexpectedMessage::buffer).
-  UnexpectedMessage& store(const wire::MessageHeader& header, ReceiveBuffer& buffer,
+  /// What is only passing stays in none: more memory is taken for it where there is no room, and
+  /// null is that there is none.
+  UnexpectedMessage* store(const wire::MessageHeader& header, ReceiveBuffer& buffer,
                            bool may_stay) noexcept;
 
   /// The same, for the receive that will take it.
-  const UnexpectedMessage& keep(const wire::MessageHeader& header, ReceiveBuffer& buffer,
-                                bool may_stay) noexcept;
+  UnexpectedMessage* keep(const wire::MessageHeader& header, ReceiveBuffer& buffer,
+                          bool may_stay) noexcept;
 
   /// The message that `receive` takes, taken out; null: there is none. release() follows.
   UnexpectedMessage* take_message(const TransferState& receive) noexcept;
@@ -103,7 +105,7 @@ class Matching {
   Chain<UnexpectedMessage> tagged_messages_;
   Ring<Immediate> immediates_;
   UnexpectedPool* pool_ = nullptr;
-  std::uint32_t units_left_;  // that it may take of that
+  std::int64_t units_left_;  // that it may take of that; what can wait nowhere else takes more
 };
 
 }  // namespace hbmwire::detail

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cstring>
 
 #include "endpoint/transfer_state.hpp"
@@ -23,26 +24,35 @@ TransferState* Matching::take_receive(const MessageHeader& header) noexcept {
   return receives.take([&](const TransferState& receive) { return match(receive, header); });
 }
 
-const UnexpectedMessage& Matching::keep(const MessageHeader& header, ReceiveBuffer& buffer,
-                                        bool may_stay) noexcept {
-  UnexpectedMessage& record = store(header, buffer, may_stay);
-  (header.tagged_kind() ? tagged_messages_ : plain_messages_).append(record);
+UnexpectedMessage* Matching::keep(const MessageHeader& header, ReceiveBuffer& buffer,
+                                  bool may_stay) noexcept {
+  UnexpectedMessage* const record = store(header, buffer, may_stay);
+  if (record != nullptr) [[likely]]
+    (header.tagged_kind() ? tagged_messages_ : plain_messages_).append(*record);
   return record;
 }
 
-UnexpectedMessage& Matching::store(const MessageHeader& header, ReceiveBuffer& buffer,
+UnexpectedMessage* Matching::store(const MessageHeader& header, ReceiveBuffer& buffer,
                                    bool may_stay) noexcept {
+  const std::uint64_t length = header.carries() ? header.length : 0;
   UnexpectedMessage* record = nullptr;
-  if (header.carries() && header.length != 0 && !may_stay) {
-    const std::uint32_t units = UnexpectedUnits::units_for(header.length);
+  if (buffer.passes || (length != 0 && !may_stay)) {
+    const std::uint32_t units = std::max(UnexpectedUnits::units_for(length), 1U);
     if (units <= units_left_) record = pool_->take(units);
+    const bool is_beyond = record == nullptr && buffer.passes;
+    if (is_beyond) [[unlikely]]
+      record = pool_->take_beyond(units);
+    if (is_beyond && record == nullptr) [[unlikely]]
+      return nullptr;
     if (record != nullptr) {
       units_left_ -= units;
+      record->is_beyond = is_beyond;
       record->header = header;
-      std::memcpy(record->bytes, buffer.bytes + wire::kMessageHeaderBytes, header.length);
+      record->by_ring = buffer.passes;
+      if (length != 0) std::memcpy(record->bytes, buffer.bytes + wire::kMessageHeaderBytes, length);
     }
   }
-  return record == nullptr ? hold(header, buffer) : *record;
+  return record == nullptr ? &hold(header, buffer) : record;
 }
 
 UnexpectedMessage* Matching::take_message(const TransferState& receive) noexcept {
@@ -64,6 +74,7 @@ UnexpectedMessage& Matching::hold(const MessageHeader& header, ReceiveBuffer& bu
   record.bytes = buffer.bytes + wire::kMessageHeaderBytes;
   record.mover_key = buffer.mover_key;
   record.units = 0;
+  record.by_ring = false;
   record.buffer = &buffer;
   return record;
 }

@@ -89,6 +89,9 @@ class Messages {
 
   void warn_of_copies() noexcept { inbox_.warn_of_copies(); }
 
+  /// For what comes by the ring.
+  [[nodiscard]] Inbox& inbox() noexcept { return inbox_; }
+
   // --- the application's calls
 
   Result<Transfer> send(const Slice& from, bool tagged, std::uint64_t tag,
@@ -143,12 +146,18 @@ class Messages {
 
   // --- for movers
 
-  /// An immediate needs a credit as a message does.
-  [[nodiscard]] bool has_credit() const noexcept { return credits_.may_send(); }
+  /// An immediate needs a credit as a message does, and comes behind what went by the ring.
+  [[nodiscard]] bool has_credit() noexcept;
 
   void spend_credit() noexcept { credits_.spend(); }
 
-  [[nodiscard]] bool may_ask() noexcept { return credits_.may_send() && rendezvous_.may_ask(); }
+  [[nodiscard]] bool may_ask() noexcept {
+    return outbox_.may_send(wire::kPlaceBytes) && credits_.may_send() && rendezvous_.may_ask();
+  }
+
+  /// Posts the immediate of a put that all is over of, by the ring. False: there is no room or no
+  /// credit yet.
+  bool tell_by_ring(std::uint32_t immediate, std::uint64_t bytes) noexcept;
 
   /// Posts `header`, by which `transfer` asks the peer's process to move bytes of its memory at
   /// `place`. The transfer has a part until the peer answers by MessageHeader::id, which is set

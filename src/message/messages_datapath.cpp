@@ -15,7 +15,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   if (endpoint_.phase != EndpointPhase::ready) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
   Operation operation;
-  HBMWIRE_TRY(endpoint_.checks.local(operation, from));
+  HBMWIRE_TRY(endpoint_.checks.message(operation, from));
   TransferState* const transfer = endpoint_.worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(endpoint_.worker->transfers.none_left(endpoint_.peer));
@@ -37,9 +37,12 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   transfer->answered = !at_once || options.level != CompletionLevel::sent;
   transfer->operation = operation;
   transfer->begin(&endpoint_, operation.length);
+  if (at_once && host && endpoint_.movers.ring.is_on()) transfer->path = Path::shared_memory;
   Transfer handle = endpoint_.hand_out(*transfer);
   const bool waits = endpoint_.has_waiting();
-  if (waits || !post_send(*transfer)) [[unlikely]] {
+  if (!waits && post_send(*transfer)) [[likely]] {
+    if (transfer->parts == 0) endpoint_.go_on(*transfer);  // by the ring it has gone
+  } else {
     // A message that could not be posted has failed with the endpoint.
     if (endpoint_.phase == EndpointPhase::ready) {
       transfer->move_by(endpoint_.movers.send);
@@ -67,7 +70,9 @@ MessageHeader Messages::header_of(TransferState& transfer) noexcept {
 }
 
 bool Messages::post_send(TransferState& transfer) noexcept {
-  if (endpoint_.sends.room() < 2 || !credits_.may_send()) return false;
+  const bool carries =
+      transfer.protocol == Protocol::eager || transfer.protocol == Protocol::inlined;
+  if (!outbox_.may_send(carries ? transfer.bytes : 0) || !credits_.may_send()) return false;
   if (transfer.answered && !rendezvous_.may_ask()) {
     endpoint_.look_soon();  // there may be a receive for the answer then
     return false;
@@ -101,6 +106,19 @@ int Messages::ask(TransferState& transfer, MessageHeader& header, std::uint64_t 
     rendezvous_.end_asking(transfer, header.id);
   }
   return result;
+}
+
+bool Messages::has_credit() noexcept {
+  return credits_.may_send() && endpoint_.movers.ring.is_empty();
+}
+
+bool Messages::tell_by_ring(std::uint32_t immediate, std::uint64_t bytes) noexcept {
+  if (!credits_.may_send() || !endpoint_.movers.ring.has_room(0)) return false;
+  static_cast<void>(endpoint_.movers.ring.send({.kind = transport::RingFrameKind::immediate,
+                                                .value = immediate,
+                                                .written = static_cast<std::uint32_t>(bytes)}));
+  credits_.spend();
+  return true;
 }
 
 void Messages::on_moved(TransferState& transfer, MessageHeader::Outcome outcome) noexcept {

@@ -41,6 +41,10 @@ class Outbox {
   /// `memory`: memory_bytes() of them, registered as `local_key`.
   void set_memory(std::byte* memory, std::uint32_t local_key) noexcept;
 
+  /// Whether a message that carries so many bytes, of a program's or of a mover's, can be posted:
+  /// by the ring it begins when all is over that NICs have of the endpoint.
+  [[nodiscard]] bool may_send(std::uint64_t bytes) noexcept;
+
   /// One SEND of `header`, and of what `payload` says if it is not null; `errno` of
   /// ibv_post_send(3). The header tells of places that are free again.
   int post(wire::MessageHeader header, const transport::Operation* payload,
@@ -59,6 +63,9 @@ class Outbox {
 
   /// The READ or WRITE that TransferState::operation says. Behind a WRITE goes word of it.
   void go_urgently(TransferState& transfer) noexcept;
+
+  /// The same of what has its mover.
+  void go_urgently_by_mover(TransferState& transfer) noexcept;
 
   /// A place for the peer's messages is free again.
   void free_place() noexcept {
@@ -91,9 +98,13 @@ class Outbox {
  private:
   /// Tells the peer how its message `id` ended here: `length` bytes of it were taken.
   void answer_finished(std::uint32_t id, wire::MessageHeader::Outcome outcome, std::uint64_t length,
-                       RemoteSide own_side) noexcept;
+                       RemoteSide own_side, bool shared = false) noexcept;
 
   bool post_urgent() noexcept;
+
+  /// Whether an answer can be: it stands in no order with what NICs have, but for `written`.
+  [[nodiscard]] bool may_answer() noexcept;
+  int post_by_ring(const wire::MessageHeader& header, const transport::Operation* payload) noexcept;
 
   bool& pressing_;
   bool guarded_ = false;  // no NIC has the application's pages: the kernel reads them later
@@ -101,7 +112,8 @@ class Outbox {
   Credits& credits_;
   Chain<TransferState> urgent_;
   Ring<wire::MessageHeader> answers_;
-  std::byte* headers_ = nullptr;  // a place for each of the send queue
+  std::uint32_t written_place_ = 0;  // of the send queue, where the last one was pushed
+  std::byte* headers_ = nullptr;     // a place for each of the send queue
   std::uint32_t headers_key_ = 0;
 };
 

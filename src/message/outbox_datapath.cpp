@@ -21,8 +21,40 @@ void Outbox::set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
   guarded_ = endpoint_.link != nullptr;
 }
 
+bool Outbox::may_send(std::uint64_t bytes) noexcept {
+  if (!endpoint_.movers.ring.is_on()) [[likely]]
+    return endpoint_.sends.room() >= 2;
+  return endpoint_.sends.outstanding() == 0 &&
+         endpoint_.movers.ring.has_room(
+             static_cast<std::uint32_t>(wire::kMessageHeaderBytes + bytes));
+}
+
+bool Outbox::may_answer() noexcept {
+  if (!endpoint_.movers.ring.is_on()) [[likely]]
+    return endpoint_.sends.room() >= 2;
+  const bool behind_bytes =
+      !answers_.empty() && answers_.front().kind == MessageHeader::Kind::written;
+  if (behind_bytes && !endpoint_.sends.is_over_before(written_place_)) return false;
+  return endpoint_.movers.ring.has_room(wire::kMessageHeaderBytes);
+}
+
+/// It is over with this call: its bytes are the peer's to take.
+int Outbox::post_by_ring(const MessageHeader& header, const Operation* payload) noexcept {
+  std::array<std::byte, wire::kMessageHeaderBytes> head;
+  encode(header, head.data());
+  const std::uint64_t length = payload == nullptr ? 0 : payload->length;
+  const auto* const bytes = length == 0 ? nullptr : std::bit_cast<const std::byte*>(payload->local);
+  return endpoint_.movers.ring.send(
+      {.head = head, .body = {bytes, length}, .guarded = guarded_ && header.carries()});
+}
+
 int Outbox::post(MessageHeader header, const Operation* payload, TransferState* transfer) noexcept {
   header.credits = credits_.to_tell();
+  if (endpoint_.movers.ring.is_on()) {
+    const int result = post_by_ring(header, payload);
+    if (result == 0) credits_.told(header.credits, header.kind == MessageHeader::Kind::credit);
+    return result;
+  }
   const std::uint64_t length = payload == nullptr ? 0 : payload->length;
   const std::uint64_t all = wire::kMessageHeaderBytes + length;
   const bool is_read_later =
@@ -63,7 +95,8 @@ void Outbox::answer(const MessageHeader& header) noexcept {
 void Outbox::answer_finished(const TransferState& transfer,
                              MessageHeader::Outcome outcome) noexcept {
   const bool taken = outcome == MessageHeader::Outcome::taken;
-  answer_finished(transfer.peer_id, outcome, taken ? transfer.bytes : 0, transfer.own_side());
+  answer_finished(transfer.peer_id, outcome, taken ? transfer.bytes : 0, transfer.own_side(),
+                  transfer.path == Path::shared_memory);
 }
 
 void Outbox::answer_taken(const MessageHeader& message) noexcept {
@@ -77,13 +110,14 @@ void Outbox::answer_let_go(const MessageHeader& message) noexcept {
 }
 
 void Outbox::answer_finished(std::uint32_t id, MessageHeader::Outcome outcome, std::uint64_t length,
-                             RemoteSide own_side) noexcept {
+                             RemoteSide own_side, bool shared) noexcept {
   MessageHeader header;
   header.kind = MessageHeader::Kind::finished;
   header.id = id;
   header.outcome = outcome;
   header.length = length;
   header.path = own_side;
+  header.shared_key = shared ? 1 : 0;
   answer(header);
 }
 
@@ -93,6 +127,10 @@ void Outbox::go_urgently(TransferState& transfer) noexcept {
   } else {
     transfer.move_by(endpoint_.movers.piece, Pieces{});
   }
+  go_urgently_by_mover(transfer);
+}
+
+void Outbox::go_urgently_by_mover(TransferState& transfer) noexcept {
   ++transfer.parts;  // until all of it is posted
   urgent_.append(transfer);
   pressing_ = true;
@@ -105,11 +143,11 @@ void Outbox::post_pressing() noexcept {
     if (endpoint_.phase != EndpointPhase::ready) return;
   }
   int result = 0;
-  while (result == 0 && !answers_.empty() && endpoint_.sends.room() >= 2) {
+  while (result == 0 && !answers_.empty() && may_answer()) {
     result = post(answers_.front(), nullptr, nullptr);
     if (result == 0) answers_.pop();
   }
-  if (result == 0 && credits_.are_due() && endpoint_.sends.room() >= 2)
+  if (result == 0 && credits_.are_due() && may_answer())
     result = post(MessageHeader{}, nullptr, nullptr);
   if (result != 0) return endpoint_.fail_post(result, nullptr);
   pressing_ = !answers_.empty() || !urgent_.empty() || credits_.are_due() ||
@@ -131,8 +169,10 @@ bool Outbox::post_urgent() noexcept {
     header.length = transfer.bytes;
     header.path = transfer.own_side();
     if (!transfer.mover->finish(transfer)) continue;
-    // Behind the bytes on the same queue pair, so it arrives behind them.
-    if (writes) answers_.push(header);
+    // Behind the bytes on the same queue pair, so it arrives behind them; or when they have.
+    if (!writes) continue;
+    answers_.push(header);
+    written_place_ = endpoint_.sends.head();
   }
   return true;
 }

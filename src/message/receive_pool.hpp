@@ -34,6 +34,7 @@ struct ReceiveBuffer {
   std::byte* bytes = nullptr;
   std::uint32_t local_key = 0;
   std::uint32_t mover_key = 0;
+  bool passes = false;            // it is no receive, and its bytes go when its receiver returns
   UnexpectedMessage record = {};  // of a message that stays here
 };
 

@@ -91,6 +91,7 @@ class Rendezvous {
     if (--open_ >= sure_) receives_.give_back();
   }
 
+  [[nodiscard]] std::uint16_t shared_key_of(const RegionState& region) const noexcept;
   void ask_to_write(TransferState& transfer, const wire::MessageHeader& header) noexcept;
 
   /// By which the peer's NIC may write the receive's memory.

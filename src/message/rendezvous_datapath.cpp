@@ -15,13 +15,24 @@ void Rendezvous::announce(TransferState& transfer, MessageHeader& header) const 
       transfer.tagged ? MessageHeader::Kind::tagged_large : MessageHeader::Kind::plain_large;
   const RegionState& region = *transfer.region;
   const Registration* const ours = region.with(*endpoint_.nic);
-  if (ours != nullptr && has(region.access, Access::remote_read)) {
+  const bool is_open = has(region.access, Access::remote_read);
+  if (is_open) header.shared_key = shared_key_of(region);
+  const bool by_nic = ours != nullptr && is_open;
+  if (by_nic || header.shared_key != 0) header.address = transfer.operation.local;
+  if (by_nic) {
     header.flags = MessageHeader::kReadable;
-    header.address = transfer.operation.local;
     header.remote_key = ours->mr.get()->rkey;
-  } else {
+  } else if (header.shared_key == 0) {
     transfer.protocol = Protocol::rendezvous_write;
   }
+}
+
+/// By what the peer's process reads the region itself; 0: it does not.
+std::uint16_t Rendezvous::shared_key_of(const RegionState& region) const noexcept {
+  const MemoryDomain& memory = region.allocation.domain();
+  const bool reaches = endpoint_.movers.ring.is_on() && memory.device().type == MemoryType::host &&
+                       (memory.is_shareable() || endpoint_.movers.ring.peer_reaches_private());
+  return reaches ? static_cast<std::uint16_t>(region.share.number_of(region)) : std::uint16_t{0};
 }
 
 std::uint32_t Rendezvous::ask(TransferState& transfer) noexcept {
@@ -38,6 +49,12 @@ void Rendezvous::end_asking(TransferState& transfer, std::uint32_t id) noexcept 
 }
 
 void Rendezvous::pull(TransferState& transfer, const MessageHeader& header) noexcept {
+  const bool to_host = transfer.region->allocation.domain().device().type == MemoryType::host;
+  if (header.shared_key != 0 && to_host && endpoint_.movers.ring.is_on() &&
+      endpoint_.movers.shared.pull(transfer, header.shared_key, header.address)) {
+    transfer.protocol = Protocol::rendezvous_read;
+    return outbox_.go_urgently_by_mover(transfer);
+  }
   if (!header.readable()) return ask_to_write(transfer, header);
   transfer.protocol = Protocol::rendezvous_read;
   transport::Operation& operation = transfer.operation;
@@ -87,13 +104,18 @@ void Rendezvous::end_reading(const TransferState& transfer, Outcome outcome) noe
 
 void Rendezvous::on_clear(const MessageHeader& header) noexcept {
   TransferState* const transfer = asked_.find(header.id);
-  const bool asked = transfer != nullptr && transfer->protocol == Protocol::rendezvous_write &&
-                     header.length == transfer->bytes;
+  // Who could have read it as a process of this node may ask to be written to all the same.
+  const bool may_be_asked =
+      transfer != nullptr &&
+      (transfer->protocol == Protocol::rendezvous_write ||
+       (transfer->protocol == Protocol::rendezvous_read && endpoint_.movers.ring.is_on()));
+  const bool asked = may_be_asked && header.length == transfer->bytes;
   if (!asked || header.tag == 0 || header.tag > ~std::uint32_t{0}) [[unlikely]]
     return endpoint_.break_protocol("the peer asked for what it was not sent");
   end_asking(*transfer, header.id);
   transfer->learn_remote(header.path);
   transfer->peer_id = static_cast<std::uint32_t>(header.tag);
+  transfer->protocol = Protocol::rendezvous_write;
   transport::Operation& operation = transfer->operation;
   operation.opcode = transport::Opcode::write;
   operation.fenced = false;  // the header was
@@ -116,6 +138,7 @@ void Rendezvous::on_finished(const MessageHeader& header) noexcept {
     return endpoint_.break_protocol("the peer answered what it was not asked");
   end_asking(*transfer, header.id);
   transfer->learn_remote(header.path);
+  if (header.shared_key != 0) transfer->path = Path::shared_memory;
   if (!taken) note_refusal(*transfer, header.outcome);
   // The message itself may not be acknowledged yet.
   if (transfer->parts == 0) endpoint_.go_on(*transfer);

@@ -24,6 +24,11 @@ struct UnexpectedMessage {
   std::uint32_t units = 0;           // of `block`
   ReceiveBuffer* buffer = nullptr;   // which holds it; null: `block` does
   UnexpectedBlock* block = nullptr;  // of UnexpectedPool
+  bool by_ring = false;              // it came by shared memory
+  bool is_beyond = false;            // `block` is more than there should be
+
+  /// Whether it still has the place that its sender's credit stands for, as one in a receive has.
+  [[nodiscard]] bool has_place() const noexcept { return units == 0 || is_beyond; }
 
   // Only where it is handed out.
   EndpointState* endpoint = nullptr;

@@ -25,7 +25,16 @@ UnexpectedPool::UnexpectedPool(const Context& context, const WorkerNic& nic,
       most_blocks_(most_bytes / (block_units_ * UnexpectedUnits::kUnitBytes)) {}
 
 Result<void> UnexpectedPool::grow() {
-  if (blocks_.size() >= most_blocks_) return {};
+  return blocks_.size() >= most_blocks_ ? Result<void>{} : add_block();
+}
+
+UnexpectedMessage* UnexpectedPool::take_beyond(std::uint32_t units) noexcept {
+  if (UnexpectedMessage* const record = take(units)) return record;
+  const auto added = guarded(Stage::allocate, [&] { return add_block(); });
+  return added ? take(units) : nullptr;
+}
+
+Result<void> UnexpectedPool::add_block() {
   blocks_.reserve(blocks_.size() + 1);
   auto block = std::make_unique<UnexpectedBlock>(block_units_);
   HBMWIRE_TRY_ASSIGN(block->memory,

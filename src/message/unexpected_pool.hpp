@@ -70,12 +70,17 @@ class UnexpectedPool {
   UnexpectedMessage* take(std::uint32_t units) noexcept;
   void give_back(UnexpectedMessage& message) noexcept;
 
+  /// The same of memory beyond the most, for what can wait nowhere else; null: there is none. Not
+  /// on the data path.
+  UnexpectedMessage* take_beyond(std::uint32_t units) noexcept;
+
   /// Grows if it was too small, and gives up what has not been needed for long. Not on the data
   /// path.
   void look_after(Time at) noexcept;
 
  private:
   Result<void> grow();
+  Result<void> add_block();
 
   const Context& context_;
   const WorkerNic& nic_;

@@ -47,7 +47,7 @@ Result<void> BlockMover::check(const BlockPairs& pairs, bool visible) const {
     const RemoteSlice slice{&area.memory, area.offset_bytes, pairs.there->bytes_of(area)};
     HBMWIRE_TRY(endpoint_.checks.find_remote(operation, slice, needed));
     const RemoteRegionState& region = RemoteRegionState::of(area.memory);
-    if (visible && is_by_nic(region.path) && !is_by_engine(region))
+    if (visible && is_by_nic(region.path) && !is_by_engine(region) && region.shared == 0)
       HBMWIRE_TRY(check_visible(region, peer));
   }
   return {};

@@ -48,7 +48,8 @@ struct BlockRun {
   // The areas of the pair that was looked at last, and how requests get there.
   const BlockAreas<Region>::Area* here = nullptr;
   const BlockAreas<RemoteRegion>::Area* there = nullptr;
-  bool plain = false;  // by requests of the endpoint's lane
+  bool plain = false;   // by requests of the endpoint's lane
+  bool shared = false;  // by this CPU, between host memories of two processes
   std::uint32_t local_key = 0;
   std::uint32_t remote_key = 0;
   std::uint64_t local = 0;  // the address of the area
@@ -63,8 +64,9 @@ struct BlockRun {
 };
 
 /// The many blocks of one transfer. Those that the endpoint's lane reaches go by chains of its
-/// requests. Each piece of the others is a part: a put or get of the library's own, which the mover
-/// drives here that would drive the program's.
+/// requests, those between host memories of two processes of a node are copied here. Each piece of
+/// the others is a part: a put or get of the library's own, which the mover drives here that would
+/// drive the program's.
 class BlockMover final : public Mover {
  public:
   explicit BlockMover(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -76,6 +78,8 @@ class BlockMover final : public Mover {
   bool finish(TransferState& transfer) noexcept override;
   void abandon(TransferState& transfer) noexcept override;
   bool flush_next(TransferState& transfer) noexcept override;
+  std::size_t progress() noexcept override;
+  void drain(const Error& why) noexcept override;
 
   /// A part of `whole` is over that went by `route`; `why`: it has failed.
   void end_part(TransferState& whole, const Route& route, const Error* why) noexcept;
@@ -95,6 +99,9 @@ class BlockMover final : public Mover {
                    const RemoteRegionState& distant) noexcept;
   static void take_route(TransferState& whole, const Route& route) noexcept;
   bool post_chain(TransferState& whole, BlockRun& run) noexcept;
+  bool copy_shared(TransferState& whole, BlockRun& run) noexcept;
+  bool poll_on() noexcept;
+  void poll_no_more() noexcept;
   bool begin_part(TransferState& whole, BlockRun& run) noexcept;
   Result<void> start_part(TransferState& part, const BlockRun& run, const Move& move);
   bool advance_part(BlockRun& run) noexcept;
@@ -110,6 +117,7 @@ class BlockMover final : public Mover {
   std::unique_ptr<transport::PreparedChain> chain_;  // of all transfers; null: there was none
   std::uint32_t chain_requests_ = 0;
   bool advancing_ = false;
+  bool polled_ = false;  // among WorkerState::at_engines, as there is more to be copied
 };
 
 }  // namespace hbmwire::detail

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/guarded.hpp"
@@ -86,6 +87,7 @@ bool BlockMover::advance(TransferState& transfer) noexcept {
 
 bool BlockMover::begin_next(TransferState& whole, BlockRun& run) noexcept {
   if (!enter(whole, run)) return true;
+  if (run.shared) return copy_shared(whole, run);
   return run.plain ? post_chain(whole, run) : begin_part(whole, run);
 }
 
@@ -108,9 +110,21 @@ bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
   const std::uint64_t block_bytes = run.pairs.here->block_bytes;
   const Slice here{&run.here->memory, run.here->offset_bytes, block_bytes};
   const RemoteSlice there{&run.there->memory, run.there->offset_bytes, block_bytes};
+  // Longer blocks go in pieces, each a part.
+  const bool by_cpu = endpoint_.movers.shared.reaches(local, distant);
+  run.shared = by_cpu && block_bytes <= transport::Neighbour::kMostBytes;
+  if (run.shared) {
+    Route route;
+    endpoint_.set_route(route, &local, &distant);
+    route.path = Path::shared_memory;
+    take_route(whole, route);
+    run.local = local.address() + run.here->offset_bytes;
+    run.remote = distant.address + run.there->offset_bytes;
+    return true;
+  }
   // An engine may carry it as well, and so may further NICs: a list is the lane's.
   Operation operation;
-  run.plain = !endpoint_.paths.is_staged(local.path) && distant.path != Path::staged &&
+  run.plain = !by_cpu && !endpoint_.paths.is_staged(local.path) && distant.path != Path::staged &&
               block_bytes <= endpoint_.sends.most_bytes() &&
               endpoint_.checks.reach_local(operation, here) && endpoint_.checks.reach_remote(there);
   if (!run.plain) return true;
@@ -164,6 +178,68 @@ bool BlockMover::post_chain(TransferState& whole, BlockRun& run) noexcept {
     endpoint_.fail_post(result, &whole);
   return result == 0;
 }
+
+/// Some of them, once the NIC has nothing of the endpoint. False: later.
+bool BlockMover::copy_shared(TransferState& whole, BlockRun& run) noexcept {
+  using transport::Neighbour;
+  if (endpoint_.sends.outstanding() != 0 || parts_ != 0 ||
+      endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 0))
+    return false;
+  whole.operation.fenced = false;
+  const RegionState& local = state_of(run.here->memory);
+  const RemoteRegionState& distant = RemoteRegionState::of(run.there->memory);
+  const auto* const here = run.here;
+  const auto* const there = run.there;
+  const std::uint64_t most =
+      std::max<std::uint64_t>(Neighbour::kMostBytes / run.pairs.here->block_bytes, 1);
+  Neighbour& neighbour = endpoint_.movers.shared.neighbour();
+  Result<void> copied = neighbour.hold(distant.shared, distant.token);
+  std::uint64_t bytes = 0;
+  while (copied && bytes < Neighbour::kMostBytes && !run.all_begun() &&
+         here->has(run.pairs.here_numbers[run.next]) &&
+         there->has(run.pairs.there_numbers[run.next])) {
+    const BlockPiece piece = run.take(most);
+    copied = neighbour.copy_held({.local = std::bit_cast<std::byte*>(run.local + piece.here_bytes),
+                                  .remote = run.remote + piece.there_bytes,
+                                  .length_bytes = piece.length_bytes,
+                                  .gets = run.pairs.gets,
+                                  .guarded = !local.kept});
+    bytes += piece.length_bytes;
+  }
+  neighbour.let_go();
+  ++endpoint_.worker->event_count;
+  if (!copied) {
+    fail_alone(whole, copied.error());
+    return true;
+  }
+  // A long one in turns with what else the worker has to do.
+  return run.all_begun() || bytes < Neighbour::kMostBytes || !poll_on();
+}
+
+/// False: that can't be, for want of memory.
+bool BlockMover::poll_on() noexcept {
+  if (polled_) return true;
+  const auto listed = guarded(Stage::complete, [&]() -> Result<void> {
+    endpoint_.worker->at_engines.push_back(this);
+    return {};
+  });
+  polled_ = listed.has_value();
+  if (polled_) ++endpoint_.worker->staged;
+  return polled_;
+}
+
+void BlockMover::poll_no_more() noexcept {
+  if (!std::exchange(polled_, false)) return;
+  std::erase(endpoint_.worker->at_engines, this);
+  --endpoint_.worker->staged;
+}
+
+std::size_t BlockMover::progress() noexcept {
+  if (endpoint_.phase == EndpointPhase::ready) endpoint_.post_waiting();
+  return 1;
+}
+
+void BlockMover::drain(const Error& /*why*/) noexcept { poll_no_more(); }
 
 /// False: no transfer is left for it.
 bool BlockMover::begin_part(TransferState& whole, BlockRun& run) noexcept {
@@ -249,15 +325,19 @@ bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
   if (!whole.operation.with_immediate) return true;
   // Behind what the lane has; parts are over before.
   if (run.by_parts && whole.parts != 0) return false;
-  return endpoint_.post_immediate(whole);
+  if (!endpoint_.movers.ring.is_on()) return endpoint_.post_immediate(whole);
+  return endpoint_.sends.outstanding() == 0 &&
+         endpoint_.messages.tell_by_ring(whole.operation.immediate, 0);
 }
 
 bool BlockMover::finish(TransferState& transfer) noexcept {
+  poll_no_more();
   if (transfer.parts == 0) endpoint_.go_on(transfer);
   return true;
 }
 
 void BlockMover::abandon(TransferState& transfer) noexcept {
+  poll_no_more();
   TransferState* const part = std::exchange(run_of(transfer).part, nullptr);
   if (part == nullptr) return;
   part->waiting = false;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "endpoint/ring_link.hpp"
 #include "mover/block_mover.hpp"
 #include "mover/copy_mover.hpp"
 #include "mover/engine_writes.hpp"
@@ -12,6 +13,7 @@
 #include "mover/nic_movers.hpp"
 #include "mover/proxied_mover.hpp"
 #include "mover/rail_mover.hpp"
+#include "mover/shared_mover.hpp"
 #include "mover/shared_pieces.hpp"
 #include "mover/staged_server.hpp"
 
@@ -24,6 +26,9 @@ struct EndpointMovers {
   explicit EndpointMovers(EndpointState& endpoint)
       : blocks(endpoint),
         copy(endpoint),
+        ring(endpoint),
+        shared(endpoint),
+        shared_reads(endpoint),
         ipc(endpoint),
         proxied(endpoint),
         pieces(endpoint),
@@ -33,6 +38,7 @@ struct EndpointMovers {
   void set_table(const PathRules& paths, Mover& staged) {
     table = {};
     if (paths.copies()) table.add(copy);
+    if (paths.shares_memory()) table.add(shared);
     if (paths.shares()) table.add(ipc);
     table.add(staged);
     table.add(proxied);
@@ -47,6 +53,9 @@ struct EndpointMovers {
   BlockMover blocks;
   SendMover send;
   CopyMover copy;
+  RingLink ring;  // messages
+  SharedMover shared;
+  SharedReads shared_reads;
   IpcMover ipc;
   ProxiedMover proxied;
   SharedPieces pieces;

@@ -71,7 +71,14 @@ bool EngineMover::step(Job& job) noexcept {
       }
       // The bytes are there: a write of nothing brings the immediate. Where that fails the endpoint
       // has, and it is over the next time.
-      if (!endpoint_.post_immediate(job.transfer)) return false;
+      if (endpoint_.movers.ring.is_on()) {
+        const transport::Operation& what = job.transfer.operation;
+        const bool as_by_nic = job.transfer.path == Path::shared_memory;
+        if (!endpoint_.messages.tell_by_ring(what.immediate, as_by_nic ? what.length : 0))
+          return false;
+      } else if (!endpoint_.post_immediate(job.transfer)) {
+        return false;
+      }
       job.slot = endpoint_.sends.head();
       job.state = State::telling;
       return true;
@@ -90,7 +97,8 @@ bool EngineMover::start_next(Job& job) noexcept {
   if (!goes_on()) {
     job.state = State::over;
   } else if (!endpoint_.sends.is_over_before(job.slot) ||
-             endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 1)) {
+             (is_behind_fence() &&
+              endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 1))) {
     return false;
   } else if (wrote_before(job.transfer)) {
     if (endpoint_.sends.room() < 2) return false;

@@ -54,6 +54,9 @@ class EngineMover : public Mover {
   /// Whether the NIC may read the peer's memory to flush it. Errors: the key has ended.
   [[nodiscard]] virtual Result<void> check_flush(const Job& /*job*/) const { return {}; }
 
+  /// Whether it waits for what gets before a fence bring.
+  [[nodiscard]] virtual bool is_behind_fence() const noexcept { return true; }
+
   /// Whether it is given up, with no error.
   [[nodiscard]] virtual bool is_given_up() const noexcept { return false; }
 

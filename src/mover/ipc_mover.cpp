@@ -22,6 +22,8 @@ bool IpcMover::takes(const EndpointState& endpoint, const Move& move) const {
   const MemoryType type = memory.device().type;
   // The host's any device's engine reaches, and the CPU.
   if (!memory.is_shareable() || (type != MemoryType::host && type != distant.type)) return false;
+  // Between host memories this end's CPU copies, if one does (SharedMover).
+  if (type == MemoryType::host && distant.type == MemoryType::host) return false;
   return endpoint.movers.engine_writes.can_be_flushed(distant) &&
          (is_wanted(move.here.length_bytes, type, distant) || !has_other_route(move));
 }
@@ -156,8 +158,9 @@ void IpcMover::on(const wire::IpcCopy& message) {
   if (serves_ || endpoint_.control.is_behind()) {
     endpoint_.break_protocol("the peer asks for more copies than one at a time");
   } else if (endpoint_.paths.shares()) {
-    if (!worker.ipc_server) worker.ipc_server = std::make_unique<IpcServer>(worker);
-    worker.ipc_server->begin(endpoint_, message);
+    if (!worker.neighbours.ipc_server)
+      worker.neighbours.ipc_server = std::make_unique<IpcServer>(worker);
+    worker.neighbours.ipc_server->begin(endpoint_, message);
   } else {
     const bool excluded = endpoint_.paths.placement() == Placement::same_node;
     log_refused("does not get it",

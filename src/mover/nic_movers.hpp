@@ -23,6 +23,7 @@ class ListMover final : public Mover {
 class SendMover final : public Mover {
  public:
   bool advance(TransferState& transfer) noexcept override;
+  bool finish(TransferState& transfer) noexcept override;
 };
 
 }  // namespace hbmwire::detail

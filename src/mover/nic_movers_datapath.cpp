@@ -73,4 +73,10 @@ bool SendMover::advance(TransferState& transfer) noexcept {
   return transfer.endpoint->messages.post_send(transfer);
 }
 
+/// By the ring it is over.
+bool SendMover::finish(TransferState& transfer) noexcept {
+  if (transfer.parts == 0) transfer.endpoint->go_on(transfer);
+  return true;
+}
+
 }  // namespace hbmwire::detail

@@ -37,9 +37,7 @@ Result<void> ProxiedMover::start(TransferState& transfer, transport::Operation& 
   return {};
 }
 
-bool ProxiedMover::may_ask() noexcept {
-  return endpoint_.sends.room() >= 2 && endpoint_.messages.may_ask();
-}
+bool ProxiedMover::may_ask() noexcept { return endpoint_.messages.may_ask(); }
 
 std::uint32_t ProxiedMover::ask(TransferState& transfer, const transport::Operation& part,
                                 std::uint64_t token, std::uint32_t remote_key) noexcept {

@@ -11,7 +11,9 @@
 
 #include "base/forks.hpp"
 #include "base/guarded.hpp"
+#include "base/log.hpp"
 #include "base/random.hpp"
+#include "registration/shared_keys.hpp"
 
 namespace hbmwire::detail {
 
@@ -57,6 +59,7 @@ struct ExportEntry {
   std::condition_variable changed;  // a use has gone, or watches
   std::vector<ExportUse*> uses;
   bool ended = false;
+  std::uint32_t shared = 0;              // SharedKeys::add()
   std::optional<ExportedMemory> memory;  // there as long as it has not ended
 };
 
@@ -75,10 +78,36 @@ class Exports {
   static Exports* existing() noexcept;
 
   std::uint64_t add(const std::shared_ptr<ExportEntry>& entry) {
-    std::uint64_t token = random_number();
     const std::scoped_lock lock(mutex_);
-    while (!entries_.emplace(token, entry).second) token = random_number();
+    std::uint64_t token = new_token();
+    while (token == 0 || !entries_.emplace(token, entry).second) token = new_token();
+    if (shared_) share(token, *entry);
     return token;
+  }
+
+  [[nodiscard]] SharedKeys* shared() {
+    const std::scoped_lock lock(mutex_);
+    return shared_.get();
+  }
+
+  Result<SharedFileName> share_all(std::chrono::nanoseconds patience) {
+    const std::scoped_lock lock(mutex_);
+    patience_ = std::max(patience_, patience);
+    if (!shared_) {
+      HBMWIRE_TRY_ASSIGN(shared_, SharedKeys::create());
+      for (const auto& [token, entry] : entries_) share(token, *entry);
+    }
+    return shared_->name();
+  }
+
+  /// The end of what share() has told others of.
+  Result<void> unshare(std::uint32_t number, std::uint64_t token,
+                       std::optional<ExportedMemory> memory, bool waits) {
+    std::unique_lock lock(mutex_);
+    const std::chrono::nanoseconds patience = waits ? patience_ : std::chrono::nanoseconds(0);
+    SharedKeys& shared = *shared_;  // as long as this process
+    lock.unlock();
+    return shared.remove(number, token, std::move(memory), patience);
   }
 
   void remove(std::uint64_t token) noexcept {
@@ -93,10 +122,21 @@ class Exports {
   }
 
  private:
+  [[nodiscard]] std::uint64_t new_token() {
+    return shared_ ? shared_->token_for(random_number()) : random_number();
+  }
+
+  void share(std::uint64_t token, ExportEntry& entry) {
+    const std::scoped_lock lock(entry.mutex);
+    if (!entry.ended) entry.shared = shared_->add(token, *entry.memory);
+  }
+
   MadeHere made_;
   [[maybe_unused]] const Exports* parents_;  // reachable, for leak checkers
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<ExportEntry>> entries_;
+  std::unique_ptr<SharedKeys> shared_;  // once there was an endpoint that others may want it for
+  std::chrono::nanoseconds patience_{};
 };
 
 constinit std::atomic<Exports*> exports_of_process{nullptr};
@@ -135,6 +175,11 @@ bool has_expired(const ExportedMemory& memory) noexcept {
   return memory.expires && *memory.expires <= ExportedMemory::Clock::now();
 }
 
+void end_or_log(Export& exported) noexcept {
+  if (const auto ended = exported.end(); !ended)
+    log_line(LogLevel::error, [&] { return describe(ended.error()); });
+}
+
 }  // namespace
 
 Export::Export(ExportedMemory memory) : entry_(std::make_shared<ExportEntry>(std::move(memory))) {
@@ -143,13 +188,22 @@ Export::Export(ExportedMemory memory) : entry_(std::make_shared<ExportEntry>(std
 
 Export& Export::operator=(Export&& other) noexcept {
   if (this == &other) return *this;
-  end();
+  end_or_log(*this);
   token_ = std::exchange(other.token_, 0);
   entry_ = std::move(other.entry_);
   return *this;
 }
 
-Export::~Export() { end(); }
+Export::~Export() { end_or_log(*this); }
+
+SharedKeys* shared_exports() noexcept {
+  Exports* const exports = Exports::existing();
+  return exports == nullptr ? nullptr : exports->shared();
+}
+
+Result<SharedFileName> share_exports(std::chrono::nanoseconds patience) {
+  return guarded(Stage::allocate, [&] { return Exports::of_process().share_all(patience); });
+}
 
 std::shared_ptr<MemoryDomain> Export::domain_of(std::uint64_t token) {
   const auto entry = find_export(token);
@@ -159,15 +213,30 @@ std::shared_ptr<MemoryDomain> Export::domain_of(std::uint64_t token) {
   return entry->memory->allocation.domain().shared_from_this();
 }
 
-void Export::end() noexcept {
-  if (!entry_ || entry_->made.is_inherited()) return;
-  Exports::existing()->remove(token_);
+std::uint32_t Export::shared() const noexcept {
+  if (!entry_) return 0;
+  const std::scoped_lock lock(entry_->mutex);
+  return entry_->shared;
+}
+
+Result<void> Export::end(bool waits) noexcept {
+  if (!entry_ || entry_->made.is_inherited()) return {};
+  Exports& exports = *Exports::existing();
+  exports.remove(token_);
   std::optional<ExportedMemory> last;  // what goes with it must not wait for our lock
   std::unique_lock lock(entry_->mutex);
   entry_->ended = true;
   // In whatever thread: the holder's, which would have to poll, may be this one.
   entry_->changed.wait(lock, [&] { return entry_->finish_copies(); });
   entry_->memory.swap(last);
+  const std::uint32_t shared = entry_->shared;
+  lock.unlock();
+  if (shared == 0) return {};
+  HBMWIRE_TRY(guarded(Stage::register_memory,
+                      [&] { return exports.unshare(shared, token_, std::move(last), waits); }));
+  lock.lock();
+  entry_->shared = 0;
+  return {};
 }
 
 ExportHold::ExportHold(std::shared_ptr<ExportEntry> entry, std::unique_ptr<ExportUse> use) noexcept

@@ -10,6 +10,8 @@
 #include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
+#include "base/shared_file.hpp"
+
 namespace hbmwire::detail {
 
 struct ExportEntry;
@@ -68,6 +70,16 @@ class ExportHold {
   std::unique_ptr<ExportUse> use_;
 };
 
+/// Has other processes of this node find what is exported of host memory, now and later, by the
+/// file that is returned (SharedKeys). Who ends a key waits for who has stopped at it as long as
+/// the longest `patience` that was ever said. Errors: Stage::allocate.
+Result<SharedFileName> share_exports(std::chrono::nanoseconds patience);
+
+class SharedKeys;
+
+/// What share_exports() has made, as long as this process lives; null: nothing.
+[[nodiscard]] SharedKeys* shared_exports() noexcept;
+
 /// Memory that is exported as long as this lives and has not ended. Move-only; its functions may be
 /// called from many threads.
 class Export {
@@ -80,15 +92,21 @@ class Export {
   Export& operator=(const Export&) = delete;
   ~Export();
 
-  /// 64 random bits, never 0, by which ExportHold::take() finds it.
+  /// Random, 50 bits at least, and never 0: by it ExportHold::take() finds it.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
+
+  /// What other processes of this node find it by (SharedKeys::add()); 0: they do not.
+  [[nodiscard]] std::uint32_t shared() const noexcept;
 
   /// Of the key that has this token; null: there is none, or it has ended.
   static std::shared_ptr<MemoryDomain> domain_of(std::uint64_t token);
 
-  /// Nobody finds it any more; then waits for the holds that are there. When it returns no byte
-  /// changes, or is read, by one. In a child by fork(2) a parent's is left as it is.
-  void end() noexcept;
+  /// Nobody finds it any more; then waits for the holds that are there, this process' and others'.
+  /// When it returns no byte changes, or is read, by one. In a child by fork(2) a parent's is left
+  /// as it is. Errors: Errc::timed_out: another process is at it that does not go on
+  /// (share_exports()); the memory is kept as long as it is. `waits`: for other processes; else the
+  /// memory of one that is at it is kept.
+  Result<void> end(bool waits = true) noexcept;
 
  private:
   std::uint64_t token_ = 0;

@@ -75,25 +75,26 @@ void MemoryKeyState::export_memory(const Allocation& allocation,
   info.token = exported.token();
 }
 
-Result<void> MemoryKeyState::end() {
+Result<void> MemoryKeyState::end(bool waits) {
   if (made.is_inherited()) {  // before the lock, which a thread of the parent may have held
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
                                           "the key is the parent process's, which can revoke it",
                                           {}, Hint::forked_nic));
   }
-  exported.end();
+  const auto settled = exported.end(waits);
   std::optional<KeyMemory> last;  // what else ends with it must not wait for our lock
   const std::scoped_lock lock(mutex);
   for (Registration& mine : registrations) HBMWIRE_TRY(verbs::deregister(*mine.nic, mine.mr));
   registrations.clear();
   memory.swap(last);
   ended = true;
-  return {};
+  return settled;
 }
 
 void MemoryKeyState::expire() noexcept {
-  const auto done = end();
-  if (!done)
+  // Other keys expire meanwhile. Memory that another process is at is kept.
+  const auto done = end(false);
+  if (!done && done.error().hint != Hint::peer_unsettled)
     log_line(LogLevel::error,
              [&] { return "a memory key outlives its expiry: " + describe(done.error()); });
 }

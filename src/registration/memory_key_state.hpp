@@ -49,7 +49,8 @@ struct MemoryKeyState {
 
   /// Ends what those have under way, and deregisters what is the key's own. When it fails, what is
   /// left can be tried again.
-  Result<void> end();
+  /// `waits`: for other processes that are at the memory.
+  Result<void> end(bool waits = true);
 
   /// The same where nobody can be told of a failure: it is logged.
   void expire() noexcept;

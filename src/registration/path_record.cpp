@@ -39,6 +39,7 @@ const char* why_not(Path path, Path taken) noexcept {
     case Path::nic_loopback:
     case Path::tcp:
     case Path::ipc:
+    case Path::shared_memory:
       return "a region is registered, not moved";
   }
   return "";

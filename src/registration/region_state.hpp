@@ -11,7 +11,9 @@
 #include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
+#include "memory/kept_memory.hpp"
 #include "registration/path_record.hpp"
+#include "registration/region_share.hpp"
 #include "verbs/nic_state.hpp"
 
 namespace hbmwire::detail {
@@ -37,7 +39,8 @@ struct RegionState {
       : access(access_of),
         allocation(std::move(allocation_of)),
         begin(allocation.address()),
-        size_bytes(allocation.size_bytes()) {}
+        size_bytes(allocation.size_bytes()),
+        kept(is_kept(allocation)) {}
 
   // The data path's lies together: by which NIC and path it is reached, where, and by which key.
   std::uint32_t nic = 0;  // NicState::number of the first one, 0: of none
@@ -48,11 +51,13 @@ struct RegionState {
   std::uint64_t begin;
   std::uint64_t size_bytes;
   std::uint32_t first_local_key = 0;
+  bool kept;                          // is_kept(): the CPU may touch it as it likes
   const PathRecord* paths = nullptr;  // of a region that is registered: how, and why
   std::vector<PathTried> refused;     // paths better than the one taken
   DmabufRange dmabuf;                 // .fd is null unless the path is zero_copy
   // In the order of the NICs asked for; none where the path is staged.
   std::vector<Registration> registrations;
+  mutable RegionShare share;
 
   // ibv_mr::addr of a dma-buf region is the offset, so that addresses are the allocation's.
   [[nodiscard]] std::uint64_t address() const noexcept { return begin; }

@@ -14,13 +14,43 @@ namespace {
 constexpr std::uint32_t kMaxReceiveDepth = 65536;
 constexpr std::uint32_t kMaxEagerBytes = 1U << 20;
 
+// The control lane's messages are short, so that its longest one tells nobody anything: an offer
+// says there what it shares. Earlier builds write a NIC's limit, which is below, and read nothing.
+constexpr std::uint64_t kSharing = std::uint64_t{1} << 63U;
+constexpr unsigned kDescriptorBits = 24;
+constexpr unsigned kProcessBits = 22;
+static_assert(kProcessBits + kDescriptorBits + kSharesEndpointBits == 63);
+
+constexpr std::uint64_t mask_of(unsigned bits) noexcept { return (std::uint64_t{1} << bits) - 1; }
+
+ConnectionAddress with_shares(ConnectionAddress control,
+                              const std::optional<EndpointOffer::Shares>& shares) {
+  if (!shares || shares->process > mask_of(kProcessBits) ||
+      shares->descriptor > mask_of(kDescriptorBits))
+    return control;
+  control.max_message_bytes =
+      kSharing | std::uint64_t{shares->process} << (kDescriptorBits + kSharesEndpointBits) |
+      std::uint64_t{shares->descriptor} << kSharesEndpointBits |
+      (shares->endpoint & mask_of(kSharesEndpointBits));
+  return control;
+}
+
+std::optional<EndpointOffer::Shares> shares_of(std::uint64_t told) noexcept {
+  if ((told & kSharing) == 0) return std::nullopt;
+  return EndpointOffer::Shares{
+      static_cast<std::uint32_t>(told >> (kDescriptorBits + kSharesEndpointBits) &
+                                 mask_of(kProcessBits)),
+      static_cast<std::uint32_t>(told >> kSharesEndpointBits & mask_of(kDescriptorBits)),
+      static_cast<std::uint32_t>(told & mask_of(kSharesEndpointBits))};
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const EndpointOffer& offer) {
   Writer out;
   out.integer(kEndpointVersion);
   put(out, offer.data);
-  put(out, offer.control);
+  put(out, with_shares(offer.control, offer.shares));
   out.integer(offer.reads_in);
   out.integer(offer.receive_depth);
   out.integer(offer.places);
@@ -46,6 +76,8 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
   EndpointOffer offer;
   offer.data = get_connection_address(in);
   offer.control = get_connection_address(in);
+  offer.shares = shares_of(offer.control.max_message_bytes);
+  if (offer.shares) offer.control.max_message_bytes = offer.data.max_message_bytes;
   offer.reads_in = in.integer<std::uint8_t>();
   offer.receive_depth = in.integer<std::uint32_t>();
   offer.places = in.integer<std::uint32_t>();

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,8 @@ inline constexpr std::size_t kMaxOfferBytes = 320 + kMaxHelloBytes;
 /// Of an endpoint: the lane of its operations, and one on each further NIC.
 inline constexpr std::size_t kMostRails = 4;
 
+inline constexpr unsigned kSharesEndpointBits = 17;  ///< of EndpointOffer::Shares::endpoint
+
 /// What one end of an endpoint tells the other, to be connected: by TCP, or in bytes that the
 /// application carries.
 struct EndpointOffer {
@@ -37,6 +40,18 @@ struct EndpointOffer {
   /// Places among this end's NICs (ContextOptions::nics): the data lane's, and each rail's.
   std::array<std::uint8_t, kMostRails> nics{};
   std::vector<std::byte> hello = {};  ///< the application's: kMaxHelloBytes at most
+
+  /// What other processes of this node find of this one's (detail::SharedKeyFile), and by what they
+  /// name this endpoint there.
+  struct Shares {
+    std::uint32_t process = 0;     ///< 22 bits, as the kernel's ids have
+    std::uint32_t descriptor = 0;  ///< 24 bits: of that process, the file of keys
+    std::uint32_t endpoint = 0;    ///< 17 bits; 0: it has no part in rings
+
+    bool operator==(const Shares&) const = default;
+  };
+
+  std::optional<Shares> shares = {};  ///< none: nothing
 
   /// No NIC takes part: by the numbers 0 and 1, which no connection's queue pair has (they are a
   /// port's own, for management).

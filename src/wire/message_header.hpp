@@ -47,7 +47,9 @@ struct MessageHeader {
   std::uint32_t remote_key = 0;
   Outcome outcome = Outcome::taken;
   std::uint8_t path = 0;  ///< of the memory of who says this: MemoryType * 16 + Path
-  std::uint16_t reserved = 0;
+  /// Between two processes of a node. Of a large one: by what its receiver finds the memory
+  /// (detail::SharedKeyFile), from 1 on; 0: it does not. Of `finished`: 1 if it has read it so.
+  std::uint16_t shared_key = 0;
 
   static constexpr std::uint8_t kReadable = 1;
   static constexpr std::uint8_t kInlined = 2;  ///< of plain and tagged: stood in the request
@@ -105,7 +107,9 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
   const bool answer = header.kind == Kind::finished || header.kind == Kind::written;
   const bool has_memory = header.large() || header.kind == Kind::clear || header.asks();
   const bool large = has_memory || header.kind == Kind::written;
-  if (header.reserved != 0 || !length_and_id_fit(header, large)) return false;
+  const bool may_share =
+      header.large() || (header.kind == Kind::finished && header.shared_key == 1);
+  if ((header.shared_key != 0 && !may_share) || !length_and_id_fit(header, large)) return false;
   if (!has_memory && (header.address != 0 || header.remote_key != 0)) return false;
   const bool has_tag = header.tagged_kind() || header.kind == Kind::clear || header.asks();
   if (!has_tag && header.tag != 0) return false;
@@ -121,11 +125,10 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
 
 }  // namespace message_header_detail
 
-/// Nothing when it is none, or what follows it is not as long as it says. `bytes`: all that came.
-/// Whether ids and keys are good its receiver has to find out.
+/// Nothing when it is none, or what follows it is not as long as it says: `whole_bytes` came, which
+/// begin with `bytes`. Whether ids and keys are good its receiver has to find out.
 [[nodiscard]] inline std::optional<MessageHeader> decode_header(
-    std::span<const std::byte> bytes) noexcept {
-  if (bytes.size() < kMessageHeaderBytes) return std::nullopt;
+    std::span<const std::byte, kMessageHeaderBytes> bytes, std::size_t whole_bytes) noexcept {
   constexpr std::size_t kOutcomeAt = offsetof(MessageHeader, outcome);
   constexpr std::size_t kPathAt = offsetof(MessageHeader, path);
   const auto kind = std::to_integer<std::uint8_t>(bytes[0]);
@@ -139,10 +142,17 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
   MessageHeader header;
   std::memcpy(static_cast<void*>(&header), bytes.data(), kMessageHeaderBytes);
   const std::uint64_t behind = header.carries() ? header.length : header.asks() ? kPlaceBytes : 0;
-  if (bytes.size() - kMessageHeaderBytes != behind) return std::nullopt;
+  if (whole_bytes - kMessageHeaderBytes != behind) return std::nullopt;
   if (header.length > ~std::uint64_t{0} - header.address) return std::nullopt;
   if (!message_header_detail::fields_fit(header)) return std::nullopt;
   return header;
+}
+
+/// The same of all that came.
+[[nodiscard]] inline std::optional<MessageHeader> decode_header(
+    std::span<const std::byte> bytes) noexcept {
+  if (bytes.size() < kMessageHeaderBytes) return std::nullopt;
+  return decode_header(bytes.first<kMessageHeaderBytes>(), bytes.size());
 }
 
 /// Where the exported memory lies that a put or get is of. `out` has room for kPlaceBytes.

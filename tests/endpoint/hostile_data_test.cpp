@@ -105,7 +105,7 @@ TEST_F(HostileData, HeadersThatAreNearlyGood) {
       {.kind = Kind::plain, .path = 3},
       {.kind = Kind::plain, .path = 6},
       {.kind = Kind::plain, .path = 0x50},
-      {.kind = Kind::plain, .reserved = 1},
+      {.kind = Kind::plain, .shared_key = 1},
   };
   for (const MessageHeader& header : all) {
     DataAttack& attack = begin();

@@ -10,6 +10,7 @@
 
 #include "connect/listener_state.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "registration/exports.hpp"
 
 namespace hbmwire::test::internals {
 
@@ -143,6 +144,8 @@ void shorten_next_queue(const Worker& worker, int places) {
   (*small)->give_back(1'000'000);
   nic.completions.insert(nic.completions.begin(), std::move(*small));
 }
+
+void make_shared_files() { static_cast<void>(detail::share_exports({})); }
 
 void keep_pieces_apart(const Worker& worker) { endpoint_of(worker).movers.pieces.admit(false); }
 

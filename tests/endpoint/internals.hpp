@@ -44,6 +44,10 @@ struct EndpointView {
   std::uint32_t copies_asked;  ///< of the peer, by IPC, ever
 };
 
+/// This process has the files in which others of its node find its memory, and keeps them: its
+/// first endpoint whose policy admits shared memory would make them.
+void make_shared_files();
+
 /// WorkerView::endpoints alone, which costs no look at all transfers.
 [[nodiscard]] std::size_t count_endpoints(const Worker& worker);
 

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -13,12 +14,17 @@
 
 #include "ipc_side.hpp"
 
-/// Puts and gets between memory of two processes, some by IPC and some not, while something
-/// goes wrong: each round in a process of its own, as vendors' libraries want it.
+/// Puts and gets between memory of two processes, some by IPC, some by shared memory and some by
+/// neither, while something goes wrong: each round in a process of its own, as vendors' libraries
+/// want it.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kChanceBytes = PeerProcess::kBytes;
+
+/// Whose way is shared memory.
+constexpr std::array kHostPairs{IpcPair{MemoryType::host, MemoryType::host, "none"},
+                                IpcPair{MemoryType::host, MemoryType::host, "emu0"}};
 
 enum class Fault : std::uint8_t { none, kill, stop, cancel, drop, close };
 
@@ -27,7 +33,7 @@ class Round {
  public:
   explicit Round(unsigned seed)
       : random_(seed),
-        pair_(kIpcPairs.at(below(kIpcPairs.size()))),
+        pair_(pair_of(below(kIpcPairs.size() + kHostPairs.size()))),
         fault_(static_cast<Fault>(below(6))),
         peer_({.type = pair_.peers, .nic = pair_.nic}),
         side_(peer_, pair_.type, pair_.nic) {}
@@ -48,6 +54,11 @@ class Round {
   }
 
  private:
+  static const IpcPair& pair_of(std::uint64_t number) {
+    return number < kIpcPairs.size() ? kIpcPairs.at(number)
+                                     : kHostPairs.at(number - kIpcPairs.size());
+  }
+
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
 
   void start() {
@@ -122,7 +133,7 @@ unsigned number_of(const char* variable, unsigned otherwise) {
 TEST(IpcChance, WhateverGoesWrong) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
   const unsigned first = number_of("IPC_SEED", 1);
-  const unsigned rounds = number_of("IPC_ROUNDS", 32);
+  const unsigned rounds = number_of("IPC_ROUNDS", 40);
   for (unsigned seed = first; seed < first + rounds; ++seed) {
     const pid_t child = ::fork();
     if (child == 0) {

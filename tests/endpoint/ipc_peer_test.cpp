@@ -4,8 +4,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -18,9 +16,10 @@
 
 #include "ipc_side.hpp"
 #include "tests/library/emulated_hooks.hpp"
+#include "tests/support/file_of_memory.hpp"
 
-/// Memory of two processes of a node: the peer's opens this end's, and its engine or its CPU
-/// copies. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
+/// Memory of two processes of a node: the peer's opens this end's, and its engine copies. Between
+/// host memories this end's CPU copies. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
 namespace hbmwire::test {
 namespace {
 
@@ -75,7 +74,7 @@ class TurnedBack {
       fail_nth_call(vendor_, 0, EIO);
       return;
     }
-    fd_ = file_of(side.memory.address());
+    fd_ = file_of_memory(side.memory.address());
     kept_ = Fd(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));
     const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     EXPECT_EQ(::dup3(null.get(), fd_, O_CLOEXEC), fd_);
@@ -93,21 +92,6 @@ class TurnedBack {
   }
 
  private:
-  /// The descriptor of the file that is mapped at `address`.
-  static int file_of(std::uint64_t address) {
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) {
-      if (std::stoull(line, nullptr, 16) != address) continue;
-      const std::string name = line.substr(line.find('/'));
-      for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
-        std::error_code gone;
-        if (std::filesystem::read_symlink(each.path(), gone) == name)
-          return std::stoi(each.path().filename());
-      }
-    }
-    throw std::runtime_error("the memory is no file's");
-  }
-
   std::string_view vendor_;
   int fd_ = -1;
   Fd kept_;
@@ -533,10 +517,21 @@ void expect_not_by_ipc(const Transfer& transfer, Path path, const char* why) {
       << describe(*report.ipc.refusal);
 }
 
+/// This end's CPU copied, and the peer was asked for nothing.
+void expect_shared_memory(const IpcSide& side, const Transfer& transfer) {
+  EXPECT_EQ(transfer.path(), Path::shared_memory);
+  const PathTried tried = transfer.explain().ipc;
+  EXPECT_EQ(tried.path, Path::shared_memory);
+  EXPECT_TRUE(tried.taken);
+  EXPECT_EQ(internals::look_at_endpoint(side.worker).copies_asked, 0U);
+}
+
 /// Between host memory of this end and this type of the peer's.
 using HostToPeer = Quiet<::testing::TestWithParam<MemoryType>>;
 
-INSTANTIATE_TEST_SUITE_P(Types, HostToPeer, ::testing::Values(MemoryType::host, MemoryType::cuda),
+INSTANTIATE_TEST_SUITE_P(Types, HostToPeer,
+                         ::testing::Values(MemoryType::host, MemoryType::gaudi, MemoryType::cuda,
+                                           MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
 TEST_P(HostToPeer, WhatIsNotSharedIsNotOpened) {
@@ -546,17 +541,46 @@ TEST_P(HostToPeer, WhatIsNotSharedIsNotOpened) {
   own.fill(3);
   Transfer put = value(side.endpoint.put(own.all(), side.target.slice(0, kBytes)));
   good(put.wait(within(10s)));
-  expect_not_by_ipc(put, Path::tcp, "not `shared`");
+  if (GetParam() == MemoryType::host) {
+    expect_shared_memory(side, put);
+  } else {
+    expect_not_by_ipc(put, Path::tcp, "not `shared`");
+  }
+  EXPECT_EQ(internals::look_at_endpoint(side.worker).copies_asked, 0U);
   side.expect_there(own.contents());
 }
 
 TEST_P(HostToPeer, WhatTheNicReachesIsTheNics) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
-  IpcSide side(peer, MemoryType::host);
+  const bool both_host = GetParam() == MemoryType::host;
+  IpcSide side(peer, MemoryType::host, "emu0", both_host ? kWithoutSharedMemory : kAsksFirst);
   Transfer put = side.put();
   good(put.wait(within(10s)));
-  expect_not_by_ipc(put, GetParam() == MemoryType::host ? Path::host : Path::nic_loopback,
-                    "the NIC reaches");
+  expect_not_by_ipc(put, both_host ? Path::host : Path::nic_loopback,
+                    both_host ? "policy excludes it" : "the NIC reaches");
+}
+
+TEST_F(IpcPeer, WhereItIsRequiredHostMemoryIsLeftToThisEndsCpu) {
+  const PeerProcess peer({.nic = "emu0"});
+  IpcSide side(peer, MemoryType::host, "emu0", {.require = Path::ipc});
+  const auto sent = side.contents();
+  for (const std::uint64_t bytes : {std::uint64_t{1}, kSmall, kBytes}) {
+    Transfer put = side.put(0, bytes);
+    good(put.wait(within(10s)));
+    expect_shared_memory(side, put);
+  }
+  side.expect_there(sent);
+}
+
+TEST_F(IpcPeer, ABusyPeerTakesWhatThisEndsCpuCopies) {
+  const PeerProcess peer({.nic = "none", .busy = true});
+  IpcSide side(peer, MemoryType::host, "none", PathPolicy());
+  ::usleep(800'000);  // it makes no progress any more
+  const auto sent = side.contents();
+  Transfer put = side.put();
+  good(put.wait(within(2s)));
+  expect_shared_memory(side, put);
+  side.expect_there(sent);
 }
 
 TEST_F(IpcPeer, HostMemoryIsCopiedWhereNothingElseIsAllowed) {

@@ -43,10 +43,7 @@ std::uint64_t lines_with(const Inside& inside, std::string_view text) {
                     [&](const auto& line) { return line.find(text) != std::string::npos; }));
 }
 
-class IpcServer : public IpcServing<IpcPair> {
- protected:
-  static bool is_by_cpu() { return GetParam().peers == MemoryType::host; }
-};
+using IpcServer = IpcServing<IpcPair>;
 
 INSTANTIATE_TEST_SUITE_P(All, IpcServer, ::testing::ValuesIn(kIpcPairs), name_of);
 
@@ -79,7 +76,6 @@ TEST_P(IpcServer, ReceivesAnImmediateBehindTheBytes) {
 }
 
 TEST_P(IpcServer, FailsOneTransferWhereItsEngineFails) {
-  if (is_by_cpu()) return;
   PeerProcess::Options options = options_of(GetParam());
   options.does = [vendor = std::string(to_string(GetParam().peers))](Inside&, std::int64_t nth) {
     return static_cast<std::uint64_t>(fail_nth_call(vendor, nth, nth < 0 ? 0 : EIO));
@@ -200,33 +196,6 @@ TEST_P(IpcServer, FailsOneTransferWhereItIsShortOfDescriptors) {
   }
 }
 
-/// A CPU copies a part at a time, between which its program may end the key.
-TEST_P(IpcServer, KeepsAKeyUntilItsCpuIsDone) {
-  if (!is_by_cpu()) return;
-  for (const bool revocable : {true, false}) {
-    PeerProcess::Options options = options_of(GetParam());
-    options.key = {.revocable = revocable};
-    options.does = [](Inside& inside, std::int64_t) {
-      const auto serves = [&] { return internals::look_at_endpoint(inside.worker).serves_copy; };
-      const auto ready = inside.endpoints.back().send({});
-      const Deadline asked = Deadline::after(10s);
-      while (!serves() && !asked.passed()) inside.worker.progress();
-      if (!ready || !serves() || !inside.listener.withdraw("target")) return std::uint64_t{0};
-      return changed_in(inside.memory.contents());
-    };
-    const PeerProcess peer(options);
-    IpcSide side(peer, GetParam().type, GetParam().nic);
-    std::uint64_t there = 0;
-    std::thread asks([&] { there = peer.call(); });
-    good(value(side.endpoint.receive({})).wait(within(10s)));
-    Transfer put = side.put();
-    good(put.wait(within(20s)));
-    asks.join();
-    EXPECT_EQ(there, changed_in(side.contents())) << "not all of it had been copied";
-    EXPECT_EQ(put.path(), Path::ipc);
-  }
-}
-
 using IpcChoice = IpcServing<MemoryType>;
 
 INSTANTIATE_TEST_SUITE_P(Devices, IpcChoice, ::testing::Values(MemoryType::cuda, MemoryType::rocm),
@@ -305,11 +274,20 @@ TEST_F(IpcWithTwoNics, NeedsNoneOfThemWhereNothingElseIsAllowed) {
   side.expect_there(sent);
 }
 
-/// The type of the peer's memory, and whether its key can be revoked.
+/// The two memories, and whether the key of the peer's can be revoked.
 struct Ended {
-  MemoryType type;
+  IpcPair pair;
   bool revocable;
 };
+
+constexpr IpcPair kHostToCuda{MemoryType::host, MemoryType::cuda, "none"};
+constexpr IpcPair kHostToRocm{MemoryType::host, MemoryType::rocm, "none"};
+
+std::string name_of(const Ended& ended) {
+  const std::string host = ended.pair.type == MemoryType::host ? "host_" : "";
+  return host + std::string(to_string(ended.pair.peers)) +
+         (ended.revocable ? "_revoked" : "_given_up");
+}
 
 /// Its engines take their time.
 class SlowIpcServer : public IpcServing<Ended> {
@@ -328,17 +306,15 @@ class SlowIpcServer : public IpcServing<Ended> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Ends, SlowIpcServer,
-                         ::testing::Values(Ended{MemoryType::cuda, true},
-                                           Ended{MemoryType::cuda, false},
-                                           Ended{MemoryType::rocm, true}),
-                         [](const auto& ended) {
-                           return std::string(to_string(ended.param.type)) +
-                                  (ended.param.revocable ? "_revoked" : "_given_up");
-                         });
+                         ::testing::Values(Ended{kIpcPairs[0], true}, Ended{kIpcPairs[0], false},
+                                           Ended{kIpcPairs[3], true}, Ended{kHostToCuda, true},
+                                           Ended{kHostToCuda, false}, Ended{kHostToRocm, true}),
+                         [](const auto& ended) { return name_of(ended.param); });
 
 TEST_P(SlowIpcServer, KeepsAKeyUntilItsEngineIsDone) {
-  PeerProcess::Options options{
-      .type = GetParam().type, .nic = "emu0", .key = {.revocable = GetParam().revocable}};
+  const IpcPair& pair = GetParam().pair;
+  PeerProcess::Options options = options_of(pair);
+  options.key = {.revocable = GetParam().revocable};
   options.does = [](Inside& inside, std::int64_t) {
     const auto serves = [&] { return internals::look_at_endpoint(inside.worker).serves_copy; };
     const Deadline asked = Deadline::after(10s);
@@ -347,7 +323,7 @@ TEST_P(SlowIpcServer, KeepsAKeyUntilItsEngineIsDone) {
   };
   const PeerProcess peer(options);
   make_quick();
-  IpcSide side(peer, GetParam().type);
+  IpcSide side(peer, pair.type, pair.nic);
   const auto begun = std::chrono::steady_clock::now();
   Transfer put = side.put();
   std::uint64_t withdrawn = 0;

@@ -28,7 +28,7 @@ inline constexpr std::array kIpcPairs{IpcPair{MemoryType::cuda, MemoryType::cuda
                                       IpcPair{MemoryType::rocm, MemoryType::rocm, "emu0"},
                                       IpcPair{MemoryType::rocm, MemoryType::rocm, "emu1"},
                                       IpcPair{MemoryType::rocm, MemoryType::rocm, "none"},
-                                      IpcPair{MemoryType::host, MemoryType::host, "none"},
+                                      IpcPair{MemoryType::host, MemoryType::gaudi, "none"},
                                       IpcPair{MemoryType::host, MemoryType::cuda, "none"},
                                       IpcPair{MemoryType::host, MemoryType::rocm, "emu1"},
                                       IpcPair{MemoryType::host, MemoryType::gaudi, "emu1"}};
@@ -51,9 +51,16 @@ inline Allocation allocate_shareable(const Context& context, MemoryType type, st
 }
 
 /// All paths, and by naming it IPC before the NIC.
-inline const PathPolicy kAsksFirst{.require = {},
-                                   .allow = {Path::host, Path::zero_copy, Path::peer_memory,
-                                             Path::staged, Path::copy, Path::tcp, Path::ipc}};
+inline const PathPolicy kAsksFirst{
+    .require = {},
+    .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::copy, Path::tcp,
+              Path::ipc, Path::shared_memory}};
+
+/// Host memory by the NIC, or by TCP.
+inline const PathPolicy kWithoutSharedMemory{
+    .require = {},
+    .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::copy, Path::tcp,
+              Path::ipc}};
 
 /// This process' end, with shareable memory. `nic` "": as the environment says.
 struct IpcSide {

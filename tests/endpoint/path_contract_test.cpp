@@ -136,7 +136,7 @@ TEST(Policy, ContradictionsAreRefusedWhereTheyAreMade) {
   ASSERT_FALSE(context);
   EXPECT_EQ(context.error().code, Errc::invalid_argument);
   EXPECT_EQ(context.error().stage, Stage::configure);
-  EXPECT_FALSE(is_valid({.require = {}, .allow = {static_cast<Path>(8)}}));
+  EXPECT_FALSE(is_valid({.require = {}, .allow = {static_cast<Path>(9)}}));
 }
 
 TEST(Policy, EndpointAndContextAreBothKept) {

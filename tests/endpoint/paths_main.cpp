@@ -186,8 +186,8 @@ class Leader {
 
   /// As the enumerators are called.
   static std::string name_of(Path path) {
-    constexpr std::array kNames{"host",   "zero_copy", "peer_memory", "nic_loopback",
-                                "staged", "copy",      "tcp",         "ipc"};
+    constexpr std::array kNames{"host", "zero_copy", "peer_memory", "nic_loopback", "staged",
+                                "copy", "tcp",       "ipc",         "shared_memory"};
     return kNames.at(static_cast<std::size_t>(path));
   }
 

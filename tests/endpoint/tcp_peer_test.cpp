@@ -32,10 +32,24 @@ constexpr auto kPeerTimeout = 1s;
 constexpr auto kSlack = 1s;                    // what a busy machine may take besides
 constexpr std::uint64_t kMuch = 64ULL << 20U;  // more than the kernels of both ends have room for
 
+/// Its host memory goes by TCP, and not by shared memory, which needs nothing of the peer.
 struct Side : PeerSide {
   explicit Side(const PeerProcess& peer,
                 const EndpointOptions& options = {.peer_timeout = kPeerTimeout})
-      : PeerSide(peer, options, kMuch) {}
+      : PeerSide(peer, by_tcp(options), kMuch) {}
+
+  [[nodiscard]] Result<Transfer> put(std::uint64_t bytes = 64) {
+    auto started = PeerSide::put(bytes);
+    if (started) {
+      EXPECT_EQ(started->path(), Path::tcp);
+    }
+    return started;
+  }
+
+  static EndpointOptions by_tcp(EndpointOptions options) {
+    options.paths.allow = {Path::tcp};
+    return options;
+  }
 };
 
 TEST(TcpPeer, AKilledOneIsNoticedByASleeper) {

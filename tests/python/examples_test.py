@@ -218,7 +218,11 @@ def test_a_missing_device_is_a_3_with_a_sentence(start: Start, name: str) -> Non
 def test_a_flipped_bit_is_found(start: Start) -> None:
     server, address = listen(start, "pull_weights")
     client = start(
-        "pull_weights", "--connect", address, HBMWIRE_EMULATION_FAULTS="flip,op=read,nth=3"
+        "pull_weights",
+        "--connect",
+        address,
+        HBMWIRE_EMULATION_FAULTS="flip,op=read,nth=3",
+        HBMWIRE_PATHS="host,zero_copy",
     )
     code, err = client.end()
     assert code == 1

@@ -10,7 +10,7 @@ import tempfile
 from harness import Process, check, check_one_sentence, world
 
 KEYS = {
-    "": {"version", "protocols", "settings", "settings_file", "nics", "nics_missing", "memory", "emulated", "exit_code"},
+    "": {"version", "protocols", "settings", "settings_file", "nics", "nics_missing", "memory", "shared_memory", "emulated", "exit_code"},
     "setting": {"name", "value", "default", "choices", "source", "help"},
     "nic": {"name", "pci_address", "numa_node", "firmware", "imports_dmabufs", "scale_up", "limits", "max_peers", "ports",
             "refusal"},

@@ -139,29 +139,29 @@ TEST_F(MatchingTest, GivesAReceiveTheFirstMessageThatMatches) {
 TEST_F(MatchingTest, CopiesWhatMayNotStayUntilItsMemoryIsFull) {
   const std::string text(3 * UnexpectedUnits::kUnitBytes, 'x');
   const UnexpectedMessage& copied =
-      matching_.keep(header_of(1, text.size()), buffer_with(text), false);
+      *matching_.keep(header_of(1, text.size()), buffer_with(text), false);
   EXPECT_EQ(copied.buffer, nullptr);
   EXPECT_EQ(copied.units, 3U);
   // One unit is left: what needs two of them stays where it is, and what needs one is copied.
   const std::string longer(UnexpectedUnits::kUnitBytes + 1, 'y');
   ReceiveBuffer& full = buffer_with(longer);
-  const UnexpectedMessage& stays = matching_.keep(header_of(2, longer.size()), full, false);
+  const UnexpectedMessage& stays = *matching_.keep(header_of(2, longer.size()), full, false);
   EXPECT_EQ(stays.buffer, &full);
   EXPECT_EQ(stays.units, 0U);
-  EXPECT_EQ(matching_.keep(header_of(3, 4), buffer_with("last"), false).units, 1U);
+  EXPECT_EQ(matching_.keep(header_of(3, 4), buffer_with("last"), false)->units, 1U);
   std::memset(memory_.front().data(), 0, memory_.front().size());  // the next message has come
   UnexpectedMessage* const first = matching_.take_message(receive_of(1));
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(bytes_of(*first), text);
   EXPECT_EQ(matching_.release(*first), nullptr);
-  EXPECT_EQ(matching_.keep(header_of(4, longer.size()), full, false).units, 2U);
+  EXPECT_EQ(matching_.keep(header_of(4, longer.size()), full, false)->units, 2U);
 }
 
 TEST_F(MatchingTest, KeepsAMessageWithoutBytesInItsBuffer) {
   MessageHeader large = header_of(1, 1U << 20U);
   large.kind = MessageHeader::Kind::tagged_large;
-  EXPECT_EQ(matching_.keep(large, buffer_with(""), false).buffer, &buffers_[0]);
-  EXPECT_EQ(matching_.keep(header_of(2, 0), buffer_with(""), false).buffer, &buffers_[1]);
+  EXPECT_EQ(matching_.keep(large, buffer_with(""), false)->buffer, &buffers_[0]);
+  EXPECT_EQ(matching_.keep(header_of(2, 0), buffer_with(""), false)->buffer, &buffers_[1]);
   UnexpectedMessage* const first = matching_.take_message(receive_of(1));
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->header, large);
@@ -174,7 +174,7 @@ TEST_F(MatchingTest, NeverRunsOutOfPlacesForMessagesWithACredit) {
     for (std::uint32_t i = 0; i < kPlaces; ++i)
       matching_.keep(header_of(i, 2), buffer_with("in"), true);
     for (std::uint32_t i = 0; i < kUnits; ++i)
-      EXPECT_EQ(matching_.keep(header_of(100 + i, 2), buffer_with("by"), false).units, 1U);
+      EXPECT_EQ(matching_.keep(header_of(100 + i, 2), buffer_with("by"), false)->units, 1U);
     for (std::uint32_t i = 0; i < kPlaces + kUnits; ++i)
       taken.push_back(matching_.take_message(receive_of(0, 0)));
     for (UnexpectedMessage* const message : taken) {
@@ -259,15 +259,15 @@ TEST_F(MatchingTest, SharesThePoolAndGivesItBack) {
   Matching other(kPlaces, 2 * kBlock * UnexpectedUnits::kUnitBytes);
   other.set_pool(pool_);
   std::uint32_t taken = 0;
-  while (other.keep(header_of(1, 4), buffer_with("some"), false).buffer == nullptr) ++taken;
+  while (other.keep(header_of(1, 4), buffer_with("some"), false)->buffer == nullptr) ++taken;
   EXPECT_EQ(taken, kBlock);
-  EXPECT_NE(matching_.keep(header_of(1, 4), buffer_with("more"), false).buffer, nullptr);
+  EXPECT_NE(matching_.keep(header_of(1, 4), buffer_with("more"), false)->buffer, nullptr);
   pool_.look_after(std::chrono::steady_clock::now());  // which makes it larger
-  EXPECT_EQ(matching_.keep(header_of(1, 4), buffer_with("more"), false).buffer, nullptr);
+  EXPECT_EQ(matching_.keep(header_of(1, 4), buffer_with("more"), false)->buffer, nullptr);
   while (UnexpectedMessage* const message = other.take_any_message()) other.release(*message);
   while (UnexpectedMessage* const message = matching_.take_any_message())
     matching_.release(*message);
-  EXPECT_EQ(other.keep(header_of(1, 4), buffer_with("some"), false).buffer, nullptr);
+  EXPECT_EQ(other.keep(header_of(1, 4), buffer_with("some"), false)->buffer, nullptr);
 }
 
 TEST(UnexpectedUnits, AreGivenToOneMessageAtATime) {

@@ -88,7 +88,7 @@ TEST(MessageHeader, IsRefusedWithWhatItsKindDoesNotHave) {
   EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .id = 1}));
   EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .length = 1}));
   EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .tag = 1}));
-  EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .reserved = 1}));
+  EXPECT_TRUE(refused({.kind = Kind::credit, .credits = 1, .shared_key = 1}));
   EXPECT_TRUE(refused({.kind = Kind::plain, .flags = MessageHeader::kReadable}));
   EXPECT_TRUE(refused({.kind = Kind::plain, .flags = 4}));
   EXPECT_TRUE(refused({.kind = Kind::plain, .tag = 1}));

@@ -107,7 +107,10 @@ Json machine_json(const Machine& machine) {
   for (const NicDevice& nic : machine.nics) nics.push_back(nic_json(nic));
   Json memory = Json::array();
   for (const MemoryView& view : machine.memory) memory.push_back(memory_json(view));
-  return {{"nics", nics}, {"nics_missing", error_json(machine.no_nics)}, {"memory", memory}};
+  return {{"nics", nics},
+          {"nics_missing", error_json(machine.no_nics)},
+          {"memory", memory},
+          {"shared_memory", {{"private", machine.shares_private}}}};
 }
 
 Json version_json() {

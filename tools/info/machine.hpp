@@ -29,6 +29,9 @@ struct Machine {
   std::vector<NicDevice> nics;
   std::optional<Error> no_nics;  ///< why there are none
   std::vector<MemoryView> memory;
+  /// Whether the kernel lets processes of this user copy each other's private memory
+  /// (kernel.yama.ptrace_scope): else they share what is allocated so alone (docs/paths.md).
+  bool shares_private = false;
 };
 
 /// Looks at the machine; opens no accelerator. Fails only for a setting that can't be.

@@ -39,11 +39,16 @@ std::string_view missing_word(const MemoryView& memory) {
   return memory.devices.empty() ? "missing" : "not usable";
 }
 
-std::string memory_summary(const MemoryView& memory) {
+std::string_view host_summary(bool shares_private) {
+  return shares_private ? "always there; processes reach each other's"
+                        : "always there; processes reach each other's where it is `shared`";
+}
+
+std::string memory_summary(const MemoryView& memory, bool shares_private) {
   if (memory.probe.missing)
     return fmt::format("{}: {}", missing_word(memory), reason(*memory.probe.missing));
-  if (memory.probe.type == MemoryType::host || memory.probe.type == MemoryType::dmabuf)
-    return "always there";
+  if (memory.probe.type == MemoryType::host) return std::string(host_summary(shares_private));
+  if (memory.probe.type == MemoryType::dmabuf) return "always there";
   std::string text;
   for (const DeviceView& view : memory.devices) {
     text += fmt::format("{}{}", text.empty() ? "" : ", ", view.device.name);
@@ -136,7 +141,8 @@ void print_overview(Output& output, const Machine& machine,
     label = "";
   }
   for (const MemoryView& memory : machine.memory)
-    output.line("{:<9}{}", to_string(memory.probe.type), memory_summary(memory));
+    output.line("{:<9}{}", to_string(memory.probe.type),
+                memory_summary(memory, machine.shares_private));
   label = "settings";
   for (const SettingInfo& setting : settings) {
     if (setting.source == "default") continue;

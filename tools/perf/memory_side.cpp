@@ -93,7 +93,11 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
   const auto opened = context.open_nics();
   if (!opened) return tl::make_unexpected(not_opened(opened.error(), options));
   const std::vector<Nic>& nics = *opened;
-  HBMWIRE_TRY_ASSIGN(auto domain, context.open(options.memory, options.device));
+  MemoryOptions device = options.device;
+  // What another process of this node can map it writes by itself.
+  device.host.shared =
+      options.by_endpoints && options.memory == MemoryType::host && !options.keeps_private;
+  HBMWIRE_TRY_ASSIGN(auto domain, context.open(options.memory, device));
   const std::uint64_t room = domain->device().size_bytes;
   if (room != 0 && layout.total_bytes() > room) {
     return fail(

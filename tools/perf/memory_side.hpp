@@ -25,7 +25,8 @@ struct SideOptions {
   bool by_endpoints = false;          ///< whose GID is the NIC's
   MemoryType memory = MemoryType::host;
   MemoryOptions device;
-  std::string dmabuf;  ///< "yes", "no", "try"; empty: as the settings have it
+  bool keeps_private = false;  ///< host memory is not `shared`
+  std::string dmabuf;          ///< "yes", "no", "try"; empty: as the settings have it
 };
 
 /// This side's hardware: NIC, memory, registration. Members go in reverse order.

@@ -178,6 +178,10 @@ void add_memory(CLI::App& app, Options& options, Words& words) {
                  "Where the buffers lie, with :DEVICE behind the type if wanted (an index or a PCI "
                  "address). A client's word is both sides', or A,B: its own, the server's")
       ->option_text(fmt::format("{}[:DEVICE][,TYPE[:DEVICE]] [host]", fmt::join(types, "|")));
+  app.add_flag(
+      "--private", options.side.keeps_private,
+      "put_*, get_*, tag_*: this side's host memory is such as other processes of its node "
+      "do not map; the kernel copies it for them, where it lets them");
   app.add_option("--dmabuf", options.side.dmabuf,
                  "Whether device memory is registered through its dma-buf, on this side")
       ->check(CLI::IsMember(kDmabufWords))
@@ -373,6 +377,8 @@ Outcome<void> check_given(const Words& words, const Options& options) {
        "is a server's, and HOST makes a client of this"},
       {!options.plot_file.empty() && options.plot_file == options.json_file, "--plot",
        "and --out_json_file would write one file"},
+      {options.side.keeps_private && is_verbs(request.test), "--private",
+       "is about put_*, get_* and tag_*"},
       {options.json && options.quiet, "--quiet", "has no effect on --json, which prints no more"},
   };
   for (const auto& [given, which, why] : combinations) {

@@ -57,7 +57,7 @@ Error map_error(const char* call, int error_number, const HostMemoryOptions& opt
 Result<SharedFile> make_file(std::uint64_t size_bytes, const HostMemoryOptions& options,
                              std::string_view subject) {
   const unsigned flags = is_huge(options) ? MFD_HUGETLB | size_flag(options) : 0;
-  auto file = SharedFile::create(size_bytes, flags);
+  auto file = SharedFile::create(size_bytes, {.flags = flags});
   if (file) return file;
   return tl::make_unexpected(map_error(file.error().call, file.error().number, options, subject));
 }

@@ -58,13 +58,24 @@ std::vector<Way> all_ways() {
        .two_processes = true,
        .paths = kPeersEngine,
        .path = Path::ipc},
-      {.name = "ipc_by_cpu",
+      {.name = "shared_memory",
+       .here = host,
+       .there = host,
+       .two_processes = true,
+       .path = Path::shared_memory},
+      {.name = "private_memory",
+       .here = host,
+       .there = host,
+       .two_processes = true,
+       .path = Path::shared_memory,
+       .shared = false},
+      {.name = "shared_memory_without_nic",
        .here = host,
        .there = host,
        .nics = {"none"},
        .peers_nics = {"none"},
        .two_processes = true,
-       .path = Path::ipc},
+       .path = Path::shared_memory},
       {.name = "rails",
        .here = gaudi,
        .there = host,
@@ -101,7 +112,8 @@ std::span<const Way> ways() {
 
 Allocation allocate_for(const Context& context, const Way& way, MemoryType type,
                         std::uint64_t bytes) {
-  const bool shared = way.path == Path::ipc && type == MemoryType::host;
+  const bool shared = way.shared && type == MemoryType::host &&
+                      (way.path == Path::ipc || way.path == Path::shared_memory);
   return value(context.allocate(type, bytes, {.device = {}, .host = {.shared = shared}}));
 }
 

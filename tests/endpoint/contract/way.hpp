@@ -25,6 +25,7 @@ struct Way {
   bool lists = true;     ///< prepare_put() and prepare_get() take such memory
   bool messages = true;  ///< a NIC reaches at least one of the two memories
   bool atomics = true;   ///< so do fetch_add() and compare_swap()
+  bool shared = true;    ///< host memory is HostMemoryOptions::shared, where the path needs that
 };
 
 /// Its name alone, in a test's output.
@@ -33,8 +34,8 @@ void PrintTo(const Way& way, std::ostream* out);
 /// Every way there is.
 [[nodiscard]] std::span<const Way> ways();
 
-/// Memory of `type` as that way needs it: host memory that another process can open where `path`
-/// is Path::ipc.
+/// Memory of `type` as that way needs it: host memory that another process can map, where `path` is
+/// Path::ipc or Path::shared_memory.
 [[nodiscard]] Allocation allocate_for(const Context& context, const Way& way, MemoryType type,
                                       std::uint64_t bytes);
 

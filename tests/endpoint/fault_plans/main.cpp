@@ -22,9 +22,10 @@
 // The peer is a process of this program (`--peer`, which subject.hpp describes), or of the one that
 // HBMWIRE_TEST_PEER names.
 //
-// With HBMWIRE_NICS=emu0,emu1 (`emulate --nics 2`) transfers go by both, and either of their links
-// goes down. Plan i has the seed S + i, from which all of it follows. One that fails prints it: the
-// same with
+// Host memory goes by the NIC. With HBMWIRE_NICS=emu0,emu1 (`emulate --nics 2`) transfers go by
+// both, and either of their links goes down. With HBMWIRE_PATHS=host,shared_memory puts, gets and
+// messages go by shared memory, and the NIC has lists, atomics and the control lane. Plan i has the
+// seed S + i, from which all of it follows. One that fails prints it: the same with
 // `--plans 1 --seed <it>` replays it.
 namespace {
 
@@ -65,7 +66,8 @@ int run_as_peer(char** arguments) {
   for (const int fd : {commands, memory}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   const hbmwire::test::PeerPlan plan{.peer_timeout_ms = static_cast<unsigned>(number(2)),
                                      .inbox_is_open = number(3) != 0,
-                                     .calls_fail = number(4) != 0};
+                                     .calls_fail = number(4) != 0,
+                                     .has_shared_memory = arguments[5] != nullptr};
   return hbmwire::test::run_peer(plan, map_shared(memory), commands);
 }
 
@@ -106,7 +108,8 @@ bool passes(std::uint64_t seed) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count == 7 && arguments[1] == std::string_view("--peer")) return run_as_peer(arguments + 2);
+  ::setenv("HBMWIRE_PATHS", "host", 0);
+  if (count >= 7 && arguments[1] == std::string_view("--peer")) return run_as_peer(arguments + 2);
   unsigned long plans = 50;
   unsigned long long seed = 1;
   for (int i = 1; i + 1 < count; i += 2) {

@@ -40,6 +40,11 @@ struct Operation {
     return kind == Kind::put || kind == Kind::put_immediate || kind == Kind::list_put;
   }
 
+  /// A put or get, and no list.
+  [[nodiscard]] bool is_single() const noexcept {
+    return kind == Kind::put || kind == Kind::put_immediate || kind == Kind::get;
+  }
+
   [[nodiscard]] bool is_message() const noexcept {
     return kind == Kind::plain || kind == Kind::tagged;
   }

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "counterpart.hpp"
 #include "subject.hpp"
 #include "tests/library/emulated_hooks.hpp"
+#include "tests/support/file_of_memory.hpp"
 
 namespace hbmwire::test {
 
@@ -21,8 +23,43 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Where this end's memory is.
+struct Places {
+  Shared shared;
+  std::vector<Allocation> own;  // in place of the file's target and inbox; none: those
+
+  Result<void> make_own(const Context& context) {
+    for (std::span<std::byte>* const place : {&shared.target, &shared.inbox}) {
+      HBMWIRE_TRY_ASSIGN(const Allocation memory,
+                         context.allocate(MemoryType::host, place->size(),
+                                          {.device = {}, .host = {.shared = true}}));
+      *place = {std::bit_cast<std::byte*>(memory.address()), place->size()};
+      own.push_back(memory);
+    }
+    return {};
+  }
+
+  [[nodiscard]] Result<Region> open(const Context& context, std::size_t nth, Access access) const {
+    if (!own.empty()) return context.register_memory(own[nth], access);
+    const std::span<std::byte> place = nth == 0 ? shared.target : shared.inbox;
+    return context.register_memory(place.data(), place.size(), access);
+  }
+
+  /// The port, and by which descriptors what is its own is found.
+  [[nodiscard]] bool tell(int commands, std::uint16_t port) const {
+    bool told = ::write(commands, &port, sizeof port) == sizeof port;
+    for (const Allocation& memory : own) {
+      const int file = file_of_memory(memory.address());
+      told = told && ::write(commands, &file, sizeof file) == sizeof file;
+    }
+    return told;
+  }
+};
+
 Result<void> serve(const PeerPlan& plan, const Shared& shared, int commands, int& complaints) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  Places places{.shared = shared, .own = {}};
+  if (plan.has_shared_memory) HBMWIRE_TRY(places.make_own(context));
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
   EndpointOptions options;
   options.peer_timeout = std::chrono::milliseconds(plan.peer_timeout_ms);
@@ -30,16 +67,14 @@ Result<void> serve(const PeerPlan& plan, const Shared& shared, int commands, int
       Listener listener,
       Listener::create(worker, {.address = "127.0.0.1", .port = 0, .endpoint = options}));
   HBMWIRE_TRY_ASSIGN(const Region region,
-                     context.register_memory(shared.target.data(), shared.target.size(),
-                                             Access::local_write | Access::remote_write |
-                                                 Access::remote_read | Access::remote_atomic));
+                     places.open(context, 0,
+                                 Access::local_write | Access::remote_write | Access::remote_read |
+                                     Access::remote_atomic));
   HBMWIRE_TRY(listener.advertise("target", region, {.revocable = true}));
   Access open = Access::local_write;
   if (plan.inbox_is_open) open = open | Access::remote_write;
-  HBMWIRE_TRY_ASSIGN(const Region inbox,
-                     context.register_memory(shared.inbox.data(), shared.inbox.size(), open));
-  const std::uint16_t port = listener.port();
-  if (::write(commands, &port, sizeof port) != sizeof port) return {};
+  HBMWIRE_TRY_ASSIGN(const Region inbox, places.open(context, 1, open));
+  if (!places.tell(commands, listener.port())) return {};
   std::unique_ptr<Counterpart> counterpart;  // of the first endpoint
   std::vector<Endpoint> others;
   for (;;) {
@@ -56,7 +91,7 @@ Result<void> serve(const PeerPlan& plan, const Shared& shared, int commands, int
     if (counterpart) {
       others.push_back(std::move(*accepted));
     } else {
-      counterpart = std::make_unique<Counterpart>(std::move(*accepted), inbox, shared);
+      counterpart = std::make_unique<Counterpart>(std::move(*accepted), inbox, places.shared);
     }
   }
   if (!counterpart) return {};

@@ -10,12 +10,22 @@ bool has_rails() {
   return nics != nullptr && std::string_view(nics).find(',') != std::string_view::npos;
 }
 
+bool shares_memory() {
+  const char* const paths = std::getenv("HBMWIRE_PATHS");
+  return paths != nullptr &&
+         std::string_view(paths).find("shared_memory") != std::string_view::npos;
+}
+
 Scenario::Scenario(std::uint64_t seed) : random(seed) {
   for (int i = 0; i < 8; ++i) random();  // neighbouring seeds begin alike
   fault = static_cast<Fault>(below(kFaultNames.size()));
   operations = 1 + static_cast<unsigned>(below(60));
   at = static_cast<unsigned>(below(operations));
   if (has_rails() && below(2) == 0) nic = "emu1";
+  if (shares_memory()) {
+    is_shared_here = below(2) == 0;
+    is_shared_there = below(2) == 0;
+  }
   peer_timeout_ms = 100 + static_cast<unsigned>(below(300));
   constexpr std::array<std::string_view, 3> kOps{"write", "read", "send"};
   const std::string which(kOps.at(below(kOps.size())));

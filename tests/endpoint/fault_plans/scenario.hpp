@@ -43,6 +43,9 @@ inline constexpr std::array<std::string_view, 20> kFaultNames{
 /// Whether the endpoints of this run have further NICs (docs/paths.md, Rails).
 [[nodiscard]] bool has_rails();
 
+/// Whether host memory goes by shared memory in this run, and not by the NIC.
+[[nodiscard]] bool shares_memory();
+
 struct Scenario {
   explicit Scenario(std::uint64_t seed);
 
@@ -60,6 +63,9 @@ struct Scenario {
   unsigned at = 0;  ///< before which operation it happens
   unsigned peer_timeout_ms = 0;
   unsigned late_ms = 0;  ///< how long something may still be on its way
+  /// Where shares_memory(): whether each end's memory can be mapped by the other.
+  bool is_shared_here = false;
+  bool is_shared_there = false;
 };
 
 }  // namespace hbmwire::test

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -21,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/fd.hpp"
 #include "hbmwire/hbmwire.hpp"
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
@@ -55,6 +57,7 @@ class Subject {
 
  private:
   void start_peer();
+  void map_peers(std::span<std::byte> place) const;
   [[noreturn]] void become_peer(int commands);
   Result<void> work();
   void strike(std::optional<Worker>& worker, std::optional<Endpoint>& endpoint,
@@ -97,8 +100,9 @@ void Subject::become_peer(int commands) {
       std::to_string(scenario.peer_timeout_ms), std::to_string(inbox_is_open ? 1 : 0),
       std::to_string(scenario.fault == Fault::failing_call ? 1 : 0)};
   for (const int fd : {commands, shared_.file}) ::fcntl(fd, F_SETFD, 0);
+  const char* const memory = scenario.is_shared_there ? "shared" : nullptr;
   ::execl(program_, program_, "--peer", arguments[0].c_str(), arguments[1].c_str(),
-          arguments[2].c_str(), arguments[3].c_str(), arguments[4].c_str(),
+          arguments[2].c_str(), arguments[3].c_str(), arguments[4].c_str(), memory,
           static_cast<char*>(nullptr));
   std::fprintf(stderr, "  %s: %s\n", program_, std::strerror(errno));
   ::_exit(127);
@@ -116,6 +120,20 @@ void Subject::start_peer() {
   ::close(pair[1]);
   commands_ = pair[0];
   if (::read(commands_, &port_, sizeof port_) != sizeof port_) port_ = 0;
+  if (port_ == 0 || !scenario_.is_shared_there) return;
+  map_peers(shared_.target);
+  map_peers(shared_.inbox);
+}
+
+/// This process, too, sees there what is the peer's own, also when the peer has gone.
+void Subject::map_peers(std::span<std::byte> place) const {
+  int number = -1;
+  if (::read(commands_, &number, sizeof number) != sizeof number) std::abort();
+  const std::string path = "/proc/" + std::to_string(peer_) + "/fd/" + std::to_string(number);
+  const Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (::mmap(place.data(), place.size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(),
+             0) == MAP_FAILED)
+    std::abort();
 }
 
 /// Every second operation is told of by Worker::next_done() as well.
@@ -210,6 +228,9 @@ void Subject::end(Operation& operation) {
   if (took > bound) complain("a wait took longer than its bound");
   if (!operation.transfer.done()) complain("a transfer is not over after its wait");
   if (over) {
+    const Path path = shares_memory() ? Path::shared_memory : Path::host;
+    if (operation.is_single() && operation.bytes != 0 && operation.transfer.path() != path)
+      complain("a put or get went another way than this run's");
     const bool large = operation.kind == Operation::Kind::put && operation.bytes > kPieceBytes;
     if (has_rails() && scenario_.rules.empty() && !struck_ && large &&
         operation.transfer.explain().rails.size() != 2)
@@ -337,8 +358,10 @@ Result<void> Subject::work() {
     for (std::uint64_t i = scenario_.below(4); i-- > 0;) greet_badly();
   }
   if (scenario_.fault == Fault::overrun) internals::shorten_next_queue(*worker, 4);
-  HBMWIRE_TRY_ASSIGN(const Allocation memory,
-                     context.allocate(MemoryType::host, shared_.target.size()));
+  HBMWIRE_TRY_ASSIGN(
+      const Allocation memory,
+      context.allocate(MemoryType::host, shared_.target.size(),
+                       {.device = {}, .host = {.shared = scenario_.is_shared_here}}));
   Access open = Access::local_write;
   if (scenario_.below(2) == 0) open = open | Access::remote_read;
   HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory, open));
@@ -355,6 +378,7 @@ Result<void> Subject::work() {
   if (scenario_.fault == Fault::wrong_key) {
     auto wrong = internals::look_at(target);
     wrong.remote_key ^= 0x5a5a00U;
+    if (shares_memory()) wrong.token ^= 1U;
     internals::set(target, wrong);
   }
 
@@ -408,6 +432,7 @@ int Subject::run() {
     for (int i = 0; i < 2; ++i) {
       if (auto context = Context::create()) static_cast<void>(context->open_nics());
     }
+    if (shares_memory()) internals::make_shared_files();
   }
   const int descriptors = descriptors_of_the_program();
   if (port_ != 0) {

@@ -10,8 +10,11 @@
 
 namespace hbmwire::test {
 
-/// Of a slot: with several NICs (HBMWIRE_NICS) enough for a piece on each of them.
-inline const std::uint64_t kSlotBytes = has_rails() ? 192U << 10U : 4096U;
+/// Of a slot: with several NICs (HBMWIRE_NICS) enough for a piece on each of them, and by shared
+/// memory more than is copied within a call.
+inline const std::uint64_t kSlotBytes = has_rails()       ? 192U << 10U
+                                        : shares_memory() ? 32U << 10U
+                                                          : 4096U;
 inline constexpr std::uint64_t kSlots = 64;               // the first one is of the atomics
 inline constexpr std::uint64_t kInboxSlots = 2 * kSlots;  // plain messages, tagged ones
 inline constexpr std::uint64_t kGuardBytes = 65536;
@@ -33,11 +36,14 @@ struct PeerPlan {
   unsigned peer_timeout_ms = 0;
   bool inbox_is_open = false;  ///< large messages may be written there
   bool calls_fail = false;     ///< so that it may fail as well
+  /// Target and inbox are memory of its own, which others map (HostMemoryOptions::shared): it tells
+  /// by which descriptors, and the other process has them in place of Shared's.
+  bool has_shared_memory = false;
 };
 
 /// The process that connects, works and checks. 0: every promise was kept. `program` is run as the
-/// peer: `program --peer COMMANDS MEMORY PEER_TIMEOUT_MS INBOX_IS_OPEN CALLS_FAIL`, of which the
-/// first two are descriptors.
+/// peer: `program --peer COMMANDS MEMORY PEER_TIMEOUT_MS INBOX_IS_OPEN CALLS_FAIL [shared]`, of
+/// which the first two are descriptors.
 int run_subject(std::uint64_t seed, const Shared& shared, const char* program);
 
 /// The one that listens, until `commands` ends. 0: nothing leaked.

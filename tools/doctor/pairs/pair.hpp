@@ -24,13 +24,14 @@ enum class PairOutcome : std::uint8_t {
   peer_memory,  ///< the same by the device's address, verified
   host,         ///< host memory, verified
   copy,         ///< without a NIC: a device's engine, or the CPU, verified
-  ipc,          ///< without a NIC: between two processes of this machine, verified
-  tcp,          ///< without a NIC: over TCP, verified
-  slow,         ///< verified, and less than slow_share() of what is possible
-  staged,       ///< the NIC refuses the memory: transfers would stop in host memory
-  untried,      ///< another process has the card, or a NIC that hung before was left alone
-  refused,      ///< the memory can't be had, or the NIC refuses it and nothing else is allowed
-  failed,       ///< wrong bytes, or an operation that failed
+  ipc,     ///< without a NIC: between two processes of this machine (of the host's memory by shared
+           ///< memory), verified
+  tcp,     ///< without a NIC: over TCP, verified
+  slow,    ///< verified, and less than slow_share() of what is possible
+  staged,  ///< the NIC refuses the memory: transfers would stop in host memory
+  untried,  ///< another process has the card, or a NIC that hung before was left alone
+  refused,  ///< the memory can't be had, or the NIC refuses it and nothing else is allowed
+  failed,   ///< wrong bytes, or an operation that failed
 };
 
 /// "zero_copy" and so on, as the JSON has it.

@@ -26,14 +26,20 @@ struct PeerMemory {
   Worker worker;
 };
 
+/// The host's memory is both processes' CPU's.
+Path path_between(MemoryType type, Path path) noexcept {
+  return path == Path::ipc && type == MemoryType::host ? Path::shared_memory : path;
+}
+
 Result<PeerMemory> open_peer_memory(const PlanMemory& memory, Path path) {
   // Without a NIC an endpoint's own messages go by TCP.
-  const PathPolicy policy{.allow = path == Path::ipc ? std::vector{Path::ipc, Path::tcp}
-                                                     : std::vector{path}};
+  const PathPolicy policy{.allow = path == Path::tcp
+                                       ? std::vector{path}
+                                       : std::vector{path_between(memory.type, path), Path::tcp}};
   ContextOptions options{.memory = {MemoryType::host}, .nics = {"none"}, .paths = policy};
   if (memory.type != MemoryType::host) options.memory.push_back(memory.type);
   MemoryOptions which{.device = memory.device};
-  // The peer opens host memory by its descriptor.
+  // The other process maps host memory by its descriptor.
   if (memory.type == MemoryType::host && path == Path::ipc) which.host.shared = true;
   HBMWIRE_TRY_ASSIGN(Context context, Context::create(options));
   HBMWIRE_TRY_ASSIGN(auto domain, context.open(memory.type, which));
@@ -78,7 +84,7 @@ Result<void> put_and_get(const PeerClient& client, const PeerMemory& memory, End
   pair.write_bytes_per_second =
       static_cast<double>(kWindowBytes) * 1e9 / static_cast<double>(writing.nanoseconds());
   pair.path = to_string(put.path());
-  if (put.path() != client.path) {
+  if (put.path() != path_between(client.memory.type, client.path)) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::copy,
                                           "the bytes went another way", client.memory.name));
   }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "endpoint/endpoint_state.hpp"
+
+namespace hbmwire::detail {
+
+using transport::Attention;
+using transport::RingFrameKind;
+using transport::RingReader;
+
+void RingLink::wait_for_peer() noexcept {
+  if (!polled_) return;
+  waits_ = true;
+  endpoint_.worker->neighbours.rings.heat(*this);
+}
+
+bool RingLink::has_room(std::uint32_t bytes) noexcept {
+  if (writer_->has_room(bytes)) [[likely]]
+    return true;
+  wait_for_peer();
+  return false;
+}
+
+bool RingLink::is_empty() noexcept {
+  if (!on_ || writer_->is_empty()) return true;
+  wait_for_peer();
+  return false;
+}
+
+int RingLink::send(const transport::RingWriter::Frame& frame) noexcept {
+  const int result = writer_->write(frame);
+  const Attention attention = writer_->attention();
+  if (attention == Attention::looks) [[likely]]
+    return result;
+  neighbour_->ring_bell();
+  if (attention == Attention::sleeps) endpoint_.watch.wake_peer();
+  return result;
+}
+
+void RingLink::on_frame(const RingReader::Frame& frame) noexcept {
+  // An endpoint that ends takes nothing more, as a lane in ERROR.
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  if (frame.kind == RingFrameKind::message) {
+    endpoint_.messages.inbox().on_passing(frame.bytes);
+  } else {
+    endpoint_.messages.inbox().on_passing_immediate(frame.value, frame.written);
+  }
+}
+
+std::size_t RingLink::take(bool polls) noexcept {
+  constexpr std::size_t kMost = 16;  // others have something, too
+  std::size_t taken = 0;
+  // What NICs brought before the first of these frames was sent goes before it.
+  if (polls && reader_->has_frame())
+    endpoint_.worker->poll_before_ring(endpoint_.sends.lane().completions());
+  while (taken < kMost) {
+    const auto frame = reader_->peek();
+    if (!frame) break;
+    on_frame(*frame);
+    reader_->take();
+    ++taken;
+  }
+  if (taken != 0) reader_->tell_taken();
+  if (endpoint_.phase != EndpointPhase::ready) {
+    waits_ = false;
+    endpoint_.look_soon();
+    return taken;
+  }
+  if (reader_->is_broken() || writer_->is_broken()) [[unlikely]] {
+    endpoint_.break_protocol("the peer's ring is malformed");
+    return taken + 1;
+  }
+  if (waits_) [[unlikely]] {
+    waits_ = false;
+    if (endpoint_.has_waiting()) endpoint_.post_waiting();
+  }
+  return taken;
+}
+
+void RingLink::take_all() noexcept {
+  // It writes no more, so that this ends; one that does all the same has to stop here.
+  constexpr std::size_t kMost = transport::SharedRingFile::kCells;
+  if (!on_) return;
+  for (std::size_t taken = 0; taken < kMost && reader_->has_frame() && !reader_->is_broken();)
+    taken += take(false);
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "hbmwire/memory_key.hpp"
+
+#include "shared_memory_side.hpp"
+#include "tests/support/lent_memory.hpp"
+
+/// How endpoints between two processes of a node end, and keys of the memory between them; peers
+/// that have stopped.
+namespace hbmwire::test {
+namespace {
+
+using SharedMemoryEnd = NodeWays;
+
+constexpr std::uint64_t kPiece = 512 << 10;
+
+INSTANTIATE_TEST_SUITE_P(Ways, SharedMemoryEnd, ::testing::ValuesIn(kNodeWays), name_of_way);
+
+/// `how`: 0 says goodbye, 1 ends without a word, 2 is killed.
+void send_and_go(const NodeOptions& of, int how) {
+  constexpr std::uint64_t kMessages = 60;
+  // The one that sends is the other process.
+  ServingProcess peer(of, [&](Served& served, const Talk& talk) {
+    served.await(talk, 1);
+    std::vector<Transfer> sends;
+    for (std::uint64_t i = 0; i < kMessages; ++i) {
+      overlay(served.bytes(), i * 512, 0, static_cast<unsigned>(i), 1 + i * 7);
+      sends.push_back(value(served.endpoint->send(served.slice(i * 512, 1 + i * 7))));
+    }
+    for (Transfer& send : sends) served.finish(send);
+    talk.tell(2);
+    if (how == 0) {
+      good(served.endpoint->close(within(10s)));
+    } else if (how == 1) {
+      ::_exit(0);
+    } else {
+      ::kill(::getpid(), SIGKILL);
+    }
+  });
+  Asking side(peer, of);
+  peer.talk().tell(1);
+  EXPECT_EQ(peer.talk().hear(), 2U);
+  // What was told to be sent is here, whatever has become of its sender.
+  std::vector<Transfer> receives;
+  if (how != 0) {
+    // Its endpoint has failed once that is seen: receives are posted before.
+    for (std::uint64_t i = 0; i < kMessages; ++i)
+      receives.push_back(value(side.endpoint.receive(side.slice(i * 512, 512))));
+  } else {
+    side.poll_until([&] { return side.endpoint.phase() == EndpointPhase::closed; });
+  }
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    if (how == 0) receives.push_back(value(side.endpoint.receive(side.slice(i * 512, 512))));
+    Transfer& receive = receives[i];
+    side.finish(receive);
+    ASSERT_EQ(receive.bytes(), 1 + i * 7) << i;
+    EXPECT_TRUE(same_bytes(side.bytes().subspan(i * 512, 1 + i * 7),
+                           pattern(1 + i * 7, static_cast<unsigned>(i))));
+  }
+  if (how == 0) {
+    EXPECT_FALSE(side.endpoint.receive(side.slice(0, 512)));
+  }
+  if (how != 2) peer.expect_good();
+}
+
+TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheGoodbye) { send_and_go(options(), 0); }
+
+TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheEndOfItsProcess) { send_and_go(options(), 1); }
+
+TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheDeathOfItsProcess) {
+  send_and_go(options(), 2);
+}
+
+TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
+  NodeOptions of = options();
+  of.endpoint.peer_timeout = 500ms;
+  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+    // Each time the old end is kept while the new one comes.
+    std::vector<Endpoint> old;
+    for (int round = 0; round < 3; ++round) {
+      Transfer receive = value(served.endpoint->receive(served.slice(0, 100)));
+      served.finish(receive);
+      EXPECT_EQ(receive.bytes(), static_cast<std::uint64_t>(10 + round));
+      EXPECT_EQ(receive.path(), Path::shared_memory);
+      Transfer send = value(served.endpoint->send(served.slice(0, 50)));
+      served.finish(send);
+      old.push_back(std::move(*served.endpoint));
+      if (round < 2) served.accept();
+    }
+    talk.tell(1);
+    served.poll_for(300ms);
+  });
+  Asking side(peer, of);
+  for (int round = 0; round < 3; ++round) {
+    Transfer receive = value(side.endpoint.receive(side.slice(0, 100)));
+    Transfer send =
+        value(side.endpoint.send(side.slice(0, static_cast<std::uint64_t>(10 + round))));
+    side.finish(receive);
+    EXPECT_EQ(receive.bytes(), 50U);
+    side.finish(send);
+    EXPECT_EQ(send.path(), Path::shared_memory);
+    if (round == 2) break;
+    // Something is under way, so that it fails.
+    Transfer never = value(side.endpoint.receive(side.slice(0, 100)));
+    static_cast<void>(never.cancel());
+    side.poll_until([&] { return side.endpoint.phase() != EndpointPhase::ending; });
+    if (side.endpoint.phase() == EndpointPhase::ready) good(side.endpoint.close(within(10s)));
+    good(side.endpoint.reconnect(within(20s)));
+    side.target = value(side.endpoint.remote("target", within(20s)));
+    Transfer put = value(side.put(0, 64));
+    side.finish(put);
+    EXPECT_EQ(put.path(), Path::shared_memory);
+  }
+  EXPECT_EQ(peer.talk().hear(), 1U);
+}
+
+/// A child by fork(2) of either end drops its copies.
+TEST_P(SharedMemoryEnd, AChildOfEitherEndChangesNothing) {
+  const NodeOptions of = options();
+  const auto forks = [](std::optional<Endpoint>& endpoint, NodeSide& side) {
+    OtherProcess child([&](const Talk&) {
+      EXPECT_FALSE(endpoint->send(side.slice(0, 8)));
+      endpoint.reset();
+      const Worker gone = std::move(side.worker);
+    });
+    child.expect_good();
+  };
+  ServingProcess peer(of, [&](Served& served, const Talk& talk) {
+    served.await(talk, 1);
+    forks(served.endpoint, served);
+    talk.tell(2);
+    for (int i = 0; i < 20; ++i) {
+      Transfer receive = value(served.endpoint->receive(served.slice(0, 64)));
+      served.finish(receive);
+      Transfer send = value(served.endpoint->send(served.slice(0, 64)));
+      served.finish(send);
+    }
+    served.serve();
+  });
+  Asking side(peer, of);
+  std::optional<Endpoint> endpoint = std::move(side.endpoint);
+  peer.talk().tell(1);
+  forks(endpoint, side);
+  EXPECT_EQ(peer.talk().hear(), 2U);
+  for (int i = 0; i < 20; ++i) {
+    Transfer put = value(endpoint->put(side.slice(0, 20'000), side.target.slice(0, 20'000)));
+    side.finish(put);
+    EXPECT_EQ(put.path(), Path::shared_memory);
+    Transfer receive = value(endpoint->receive(side.slice(64, 64)));
+    Transfer send = value(endpoint->send(side.slice(0, 64)));
+    side.finish(send);
+    side.finish(receive);
+    EXPECT_EQ(receive.path(), Path::shared_memory);
+  }
+  good(endpoint->close(within(10s)));
+  peer.expect_good();
+}
+
+// --- keys that end
+
+/// The peer's memory is read and written while it takes the key back.
+TEST_P(SharedMemoryEnd, AKeyThatIsTakenBackEndsCopiesOfSixtyFourMegabytes) {
+  NodeOptions of = options();
+  of.bytes = 64 << 20;
+  of.revocable = true;
+  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+    served.await(talk, 1);
+    // Some of it has been written.
+    while (served.bytes()[4 * kPiece] != std::byte{0xee}) served.worker.progress();
+    good(served.listener.withdraw("target"));
+    const std::vector<std::byte> now(served.bytes().begin(), served.bytes().end());
+    EXPECT_EQ(now.back(), std::byte{0}) << "it came too late";
+    talk.tell(2);
+    served.poll_for(200ms);
+    EXPECT_TRUE(same_bytes(served.bytes(), now));
+    talk.tell(3);
+    served.serve();
+  });
+  Asking side(peer, of);
+  std::memset(side.bytes().data(), 0xee, side.bytes().size());
+  peer.talk().tell(1);
+  Transfer put = value(side.put(0, of.bytes));
+  Transfer next = value(side.put(0, 100'000));
+  Transfer get = value(side.get(0, of.bytes));
+  side.poll_until([&] { return put.done() && next.done() && get.done(); });
+  for (Transfer* const each : {&put, &next, &get}) {
+    const auto over = each->poll();
+    ASSERT_FALSE(over);
+    EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
+    EXPECT_TRUE(each->settled());
+  }
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready) << "each fails alone";
+  EXPECT_EQ(peer.talk().hear(), 2U);
+  Transfer late = value(side.put(0, 8));
+  EXPECT_FALSE(side.poll_until([&] { return late.done(); }) && late.poll());
+  EXPECT_EQ(peer.talk().hear(), 3U);
+  good(side.endpoint.close(within(10s)));
+  peer.expect_good();
+}
+
+// --- peers that stop or die
+
+TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
+  NodeOptions of = options();
+  of.endpoint.peer_timeout = 400ms;
+  const ServingProcess peer(of, [](Served& served, const Talk& talk) {
+    Transfer receive = value(served.endpoint->receive(served.slice(0, 64)));
+    talk.tell(1);
+    served.finish(receive);
+    EXPECT_EQ(receive.bytes(), 33U);
+    talk.tell(2);
+    served.serve();
+  });
+  Asking side(peer, of);
+  side.fill(4);
+  EXPECT_EQ(peer.talk().hear(), 1U);
+  side.poll_for(100ms);
+  peer.stop();
+  for (const std::uint64_t length : {8U, 20'000U, 1'000'000U}) {
+    Transfer put = value(side.put(64, length));
+    side.finish(put);
+    Transfer get = value(side.endpoint.get(side.slice(64, length), side.target.slice(64, length)));
+    side.finish(get);
+  }
+  EXPECT_TRUE(same_bytes(side.bytes(), pattern(of.bytes, 4)));
+  Transfer send = value(side.endpoint.send(side.slice(0, 33), {.level = CompletionLevel::arrived}));
+  side.poll_for(1200ms);
+  EXPECT_FALSE(send.done());
+  // Over TCP its machine answers for it.
+  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
+      << describe(side.endpoint.error().value_or(Error{}));
+  peer.go_on();
+  side.finish(send);
+  EXPECT_EQ(peer.talk().hear(), 2U);
+}
+
+/// It may have stopped within a copy: then the key's end waits for as long as it may, and says so.
+TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenWhoCopiesIsStopped) {
+  NodeOptions of = options();
+  of.bytes = 64 << 20;
+  of.endpoint.peer_timeout = 400ms;
+  // This end has the memory: it listens, and its peer copies without a pause.
+  OtherProcess peer([&](const Talk& talk) {
+    set_log_sink([](LogLevel, std::string_view) {});
+    Asking side("127.0.0.1:" + std::to_string(talk.hear()), of);
+    std::memset(side.bytes().data(), 0xee, side.bytes().size());
+    talk.tell(1);
+    for (;;) {
+      Transfer put = value(side.put(0, of.bytes));
+      while (!put.done()) side.worker.progress();
+      if (!put.poll()) break;
+    }
+    talk.tell(2);
+    for (;;) side.worker.progress();
+  });
+  NodeSide own(of);
+  Listener listener =
+      value(Listener::create(own.worker, {.address = "127.0.0.1", .endpoint = of.endpoint}));
+  int timed_out = 0;
+  good(listener.advertise("target", own.region, {.revocable = true}));
+  peer.talk().tell(listener.port());
+  const Endpoint endpoint = value(listener.accept(within(20s)));
+  while (!peer.talk().can_hear()) own.worker.progress();  // answers for "target"
+  EXPECT_EQ(peer.talk().hear(), 1U);
+  own.poll_until([&] { return own.bytes()[of.bytes / 2] == std::byte{0xee}; });
+  peer.stop();
+  const auto begun = Clock::now();
+  const auto ended = listener.withdraw("target");
+  const auto took = Clock::now() - begun;
+  EXPECT_LT(took, 400ms + kNodeSlack);
+  if (!ended) {
+    ++timed_out;
+    EXPECT_EQ(ended.error().code, Errc::timed_out) << describe(ended.error());
+    EXPECT_EQ(ended.error().hint, Hint::peer_unsettled);
+    EXPECT_GE(took, 400ms);
+  }
+  std::memset(own.bytes().data(), 0, own.bytes().size());
+  peer.go_on();
+  EXPECT_EQ(peer.talk().hear(), 2U) << "its put fails";
+  // A piece at most, of the copy that it was in.
+  const auto written =
+      std::ranges::count_if(own.bytes(), [](std::byte b) { return b != std::byte{0}; });
+  EXPECT_LE(written, timed_out != 0 ? static_cast<std::int64_t>(kPiece) : 0);
+}
+
+/// Memory of the application's that it has unmapped is an error of what finds it so.
+TEST_P(SharedMemoryEnd, MemoryThatIsGoneFailsItsTransfersAlone) {
+  ServingProcess peer(options());
+  Asking side(peer, options());
+  for (const auto how : {LentMemory::How::unmapped, LentMemory::How::truncated}) {
+    const LentMemory lent(1 << 20);
+    const Region region = value(side.context.register_memory(lent.data(), lent.size_bytes(), kAll));
+    std::ranges::fill(lent.bytes(), std::byte{7});
+    lent.take_away(how, 65'536);
+    for (const std::uint64_t length : {64U, 16'384U, 600'000U}) {
+      // Before the part that is gone, and across its begin.
+      for (const std::uint64_t offset : {std::uint64_t{0}, 65'536 - length / 2}) {
+        if (offset > 65'536) continue;
+        const bool is_there = offset + length <= 65'536;
+        for (const bool gets : {false, true}) {
+          const Slice here = region.slice(offset, length);
+          const RemoteSlice there = side.target.slice(0, length);
+          Transfer each =
+              value(gets ? side.endpoint.get(here, there) : side.endpoint.put(here, there));
+          EXPECT_TRUE(side.poll_until([&] { return each.done(); }));
+          const auto over = each.poll();
+          EXPECT_EQ(over.has_value(), is_there) << length << " from " << offset;
+          if (!over) {
+            EXPECT_EQ(over.error().hint, Hint::memory_gone) << describe(over.error());
+            EXPECT_TRUE(each.settled());
+          }
+          EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+        }
+      }
+    }
+  }
+  good(side.endpoint.close(within(10s)));
+  peer.expect_good();
+}
+
+/// The receiver copies from the sender's memory, which the sender's program has unmapped, or into
+/// its own.
+TEST_P(SharedMemoryEnd, ALargeMessageOfMemoryThatIsGoneFailsAlone) {
+  ServingProcess peer(options(), [](Served& served, const Talk& talk) {
+    const LentMemory lent(1 << 20);
+    const Region region =
+        value(served.context.register_memory(lent.data(), lent.size_bytes(), kAll));
+    lent.take_away(LentMemory::How::unmapped);
+    // Of the sender's memory that is gone, and into its own.
+    for (const bool own : {false, true}) {
+      Transfer receive = value(
+          served.endpoint->receive(own ? region.slice(0, 600'000) : served.slice(0, 600'000)));
+      EXPECT_TRUE(served.poll_until([&] { return receive.done(); }));
+      const auto over = receive.poll();
+      ASSERT_FALSE(over);
+      EXPECT_EQ(over.error().hint, Hint::memory_gone) << describe(over.error());
+    }
+    EXPECT_EQ(served.endpoint->phase(), EndpointPhase::ready);
+    talk.tell(1);
+    Transfer last = value(served.endpoint->receive(served.slice(0, 64)));
+    served.finish(last);
+    served.serve();
+  });
+  Asking side(peer, options());
+  const LentMemory lent(1 << 20);
+  const Region region = value(side.context.register_memory(lent.data(), lent.size_bytes(), kAll));
+  lent.take_away(LentMemory::How::unmapped);
+  for (const bool own : {true, false}) {
+    Transfer send =
+        value(side.endpoint.send(own ? region.slice(0, 600'000) : side.slice(0, 600'000)));
+    EXPECT_TRUE(side.poll_until([&] { return send.done(); }));
+    EXPECT_FALSE(send.poll());
+    EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
+  }
+  EXPECT_EQ(peer.talk().hear(), 1U);
+  Transfer last = value(side.endpoint.send(side.slice(0, 8)));
+  side.finish(last);
+  good(side.endpoint.close(within(10s)));
+  peer.expect_good();
+}
+
+}  // namespace
+}  // namespace hbmwire::test

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hbmwire/log.hpp"
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/memory_key.hpp"
+#include "hbmwire/settings.hpp"
+
+#include "ends.hpp"
+#include "tests/support/other_process.hpp"
+#include "transport/shared/ring.hpp"
+
+/// Two processes of a node, which reach each other's host memory.
+namespace hbmwire::test {
+
+using Clock = std::chrono::steady_clock;
+
+/// What a busy machine may take besides.
+inline constexpr auto kNodeSlack = 2s;
+
+/// One end, and how it is made.
+struct NodeOptions {
+  std::uint64_t bytes = 1 << 20;  ///< of its memory
+  bool shared = true;             ///< others can map that
+  std::vector<std::string> nics = {"emu0"};
+  PathPolicy paths = {};
+  WorkerOptions worker = {};
+  EndpointOptions endpoint = {};
+  bool revocable = false;  ///< "target" may be withdrawn
+  bool logs = false;       ///< its log is not silenced
+};
+
+/// A process' context, worker and memory, of zeros.
+struct NodeSide {
+  explicit NodeSide(const NodeOptions& options)
+      : context(
+            value(Context::create({.memory = {}, .nics = options.nics, .paths = options.paths}))),
+        worker(value(Worker::create(context, options.worker))),
+        memory(value(context.allocate(MemoryType::host, options.bytes,
+                                      {.device = {}, .host = {.shared = options.shared}}))),
+        region(value(context.register_memory(memory, kAll))) {}
+
+  [[nodiscard]] Slice slice(std::uint64_t offset, std::uint64_t length) const {
+    return region.slice(offset, length);
+  }
+
+  /// The memory itself, which is the host's.
+  [[nodiscard]] std::span<std::byte> bytes() const {
+    return {std::bit_cast<std::byte*>(memory.address()), region.size_bytes()};
+  }
+
+  void fill(unsigned seed) const {
+    std::ranges::copy(pattern(region.size_bytes(), seed), bytes().begin());
+  }
+
+  /// Polls until `over`, or a failure after `time`. Others want the CPU, too.
+  template <class Over>
+  bool poll_until(const Over& over, std::chrono::nanoseconds time = 20s) {
+    const Deadline deadline = Deadline::after(time);
+    for (int idle = 0; !over();) {
+      if (worker.progress() != 0) {
+        idle = 0;
+      } else if (++idle % 64 == 0) {
+        std::this_thread::yield();
+      }
+      if (!deadline.passed()) continue;
+      ADD_FAILURE() << "not over in time";
+      return false;
+    }
+    return true;
+  }
+
+  void poll_for(std::chrono::nanoseconds time) {
+    const Deadline deadline = Deadline::after(time);
+    while (!deadline.passed()) {
+      if (worker.progress() == 0) std::this_thread::yield();
+    }
+  }
+
+  /// It succeeds.
+  void finish(Transfer& transfer) {
+    if (!poll_until([&] { return transfer.done(); })) return;
+    const auto over = transfer.poll();
+    EXPECT_TRUE(over) << describe(over.error());
+  }
+
+  Context context;
+  Worker worker;
+  Allocation memory;
+  Region region;
+};
+
+/// The side that listens, in a process of its own: "target" is its memory.
+struct Served : NodeSide {
+  /// Tells its port, and returns when a peer has connected.
+  Served(const NodeOptions& options, const Talk& talk)
+      : NodeSide(options),
+        listener(value(
+            Listener::create(worker, {.address = "127.0.0.1", .endpoint = options.endpoint}))) {
+    good(listener.advertise("target", region, {.revocable = options.revocable}));
+    talk.tell(listener.port());
+    accept();
+  }
+
+  /// The next peer, as `endpoint`.
+  void accept() { endpoint.emplace(value(listener.accept(within(60s)))); }
+
+  /// Makes progress until it hears that number.
+  void await(const Talk& talk, std::uint64_t number) {
+    poll_until([&] { return talk.can_hear(); });
+    EXPECT_EQ(talk.hear(), number);
+  }
+
+  /// Until the peer has said goodbye, or has gone.
+  void serve() {
+    while (endpoint->phase() == EndpointPhase::ready) {
+      if (worker.progress() == 0) std::this_thread::yield();
+    }
+  }
+
+  Listener listener;
+  std::optional<Endpoint> endpoint;
+};
+
+/// A process in which `work` is done with an end that was accepted. Made before this process opens
+/// anything.
+class ServingProcess : public OtherProcess {
+ public:
+  using Work = std::function<void(Served&, const Talk&)>;
+
+  ServingProcess(const NodeOptions& options, const Work& work)
+      : OtherProcess([&](const Talk& talk) {
+          if (!options.logs) set_log_sink([](LogLevel, std::string_view) {});
+          Served served(options, talk);
+          work(served, talk);
+        }) {}
+
+  explicit ServingProcess(const NodeOptions& options = {})
+      : ServingProcess(options, [](Served& served, const Talk&) { served.serve(); }) {}
+
+  /// To be asked once.
+  [[nodiscard]] std::string address() const {
+    if (!port_) port_ = talk().hear();
+    return "127.0.0.1:" + std::to_string(*port_);
+  }
+
+ private:
+  mutable std::optional<std::uint64_t> port_;
+};
+
+/// The side that connects.
+struct Asking : NodeSide {
+  explicit Asking(const ServingProcess& peer, const NodeOptions& options = {})
+      : Asking(peer.address(), options) {}
+
+  explicit Asking(const std::string& address, const NodeOptions& options = {})
+      : NodeSide(options),
+        endpoint(value(Endpoint::connect(worker, address, within(20s), options.endpoint))),
+        target(value(endpoint.remote("target", within(20s)))) {}
+
+  [[nodiscard]] Result<Transfer> put(std::uint64_t offset, std::uint64_t length,
+                                     const PutOptions& options = {}) {
+    return endpoint.put(slice(offset, length), target.slice(offset, length), options);
+  }
+
+  [[nodiscard]] Result<Transfer> get(std::uint64_t offset, std::uint64_t length) {
+    return endpoint.get(slice(offset, length), target.slice(offset, length));
+  }
+
+  Endpoint endpoint;
+  RemoteRegion target;
+};
+
+/// How host memories are allocated, and by which NIC goes what does not go by shared memory.
+struct NodeWay {
+  bool shared;
+  const char* nic;
+};
+
+inline constexpr std::array kNodeWays{NodeWay{true, "emu0"}, NodeWay{false, "emu0"},
+                                      NodeWay{true, "none"}};
+
+inline std::string name_of_way(const ::testing::TestParamInfo<NodeWay>& way) {
+  return std::string(way.param.shared ? "shared_" : "private_") + way.param.nic;
+}
+
+/// By each of these. What they have logged is no failure.
+class NodeWays : public ::testing::TestWithParam<NodeWay> {
+ protected:
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+  }
+
+  void TearDown() override { set_log_sink({}); }
+
+  [[nodiscard]] static NodeOptions options() {
+    NodeOptions options;
+    options.shared = GetParam().shared;
+    options.nics = {GetParam().nic};
+    return options;
+  }
+};
+
+/// The rings that this process has mapped, of its own and of its peers.
+inline std::vector<transport::SharedRingFile*> mapped_rings() {
+  std::ifstream maps("/proc/self/maps");
+  std::vector<transport::SharedRingFile*> rings;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:hbmwire") == std::string::npos) continue;
+    const std::uint64_t first = std::stoull(line, nullptr, 16);
+    const std::uint64_t behind = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+    if (behind - first == sizeof(transport::SharedRingFile))
+      rings.push_back(std::bit_cast<transport::SharedRingFile*>(first));
+  }
+  return rings;
+}
+
+}  // namespace hbmwire::test

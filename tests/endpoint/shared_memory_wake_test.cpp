@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "shared_memory_side.hpp"
+#include "wire/message_header.hpp"
+
+/// Threads that sleep while messages come by shared memory.
+namespace hbmwire::test {
+namespace {
+
+using transport::SharedRingFile;
+
+/// Whoever sleeps is woken. `wakes_after`: without word it would wake up by itself.
+enum class Sleeper : std::uint8_t { wait, thread, descriptor };
+
+struct Sleep {
+  Sleeper how;
+  const char* nic;
+};
+
+class SharedMemorySleep : public ::testing::TestWithParam<Sleep> {
+ protected:
+  static NodeOptions options(bool sleeps) {
+    NodeOptions of;
+    of.nics = {GetParam().nic};
+    of.worker.progress_thread = sleeps && GetParam().how == Sleeper::thread;
+    // It looks at its endpoints so seldom that a lost word is seen.
+    of.endpoint.peer_timeout = 120s;
+    return of;
+  }
+
+  /// Until it is over, asleep as far as it may.
+  static void sleep_until_over(Served& served, Transfer& transfer) {
+    if (GetParam().how != Sleeper::descriptor) {
+      good(transfer.wait(within(60s)));
+      return;
+    }
+    const Deadline deadline = Deadline::after(60s);
+    while (!transfer.done() && !deadline.passed()) {
+      while (served.worker.progress() != 0) {
+      }
+      if (transfer.done() || !value(served.worker.arm())) continue;
+      pollfd waits{served.worker.fd(), POLLIN, 0};
+      ::poll(&waits, 1, static_cast<int>(served.worker.wake_after().count()));
+    }
+    EXPECT_TRUE(transfer.done());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, SharedMemorySleep,
+                         ::testing::Values(Sleep{Sleeper::wait, "emu0"},
+                                           Sleep{Sleeper::thread, "emu0"},
+                                           Sleep{Sleeper::descriptor, "emu0"},
+                                           Sleep{Sleeper::descriptor, "none"},
+                                           Sleep{Sleeper::thread, "none"}),
+                         [](const auto& sleep) {
+                           const auto how = sleep.param.how;
+                           return std::string(how == Sleeper::wait     ? "wait_"
+                                              : how == Sleeper::thread ? "thread_"
+                                                                       : "descriptor_") +
+                                  sleep.param.nic;
+                         });
+
+TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::uint64_t kRounds = 1000;
+#else
+  constexpr std::uint64_t kRounds = 10'000;
+#endif
+  ServingProcess peer(options(true), [](Served& served, const Talk&) {
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      Transfer receive = value(round % 2 == 0 ? served.endpoint->receive(served.slice(0, 64))
+                                              : served.endpoint->receive_immediate());
+      // Its ring gets cold before it sleeps, and sometimes does not.
+      const std::uint64_t polls = round % 3 == 0 ? 20'000 : round % 5 * 10;
+      for (std::uint64_t i = 0; i < polls && round % 64 < 3; ++i) served.worker.progress();
+      sleep_until_over(served, receive);
+      ASSERT_FALSE(HasFailure()) << round;
+      Transfer answer = value(served.endpoint->send(served.slice(64, 8)));
+      good(answer.wait(within(60s)));
+    }
+  });
+  Asking side(peer, options(false));
+  std::mt19937 random(1);
+  auto longest = Clock::duration::zero();
+  std::uint64_t late = 0;
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    // At any moment of its way to sleep, and when it has been asleep for a while.
+    for (auto polls = random() % 100; polls != 0; --polls) side.worker.progress();
+    if (round % 8 == 0) side.poll_for(std::chrono::microseconds(random() % 800));
+    if (round % 64 < 3) side.poll_for(3ms);
+    const auto begun = Clock::now();
+    Transfer answer = value(side.endpoint.receive(side.slice(0, 64)));
+    Transfer word =
+        value(round % 2 == 0 ? side.endpoint.send(side.slice(64, 8))
+                             : side.put(64, 8, {.immediate = static_cast<std::uint32_t>(round)}));
+    side.finish(word);
+    side.finish(answer);
+    ASSERT_FALSE(HasFailure()) << round;
+    longest = std::max(longest, Clock::now() - begun);
+    late += Clock::now() - begun > 200ms ? 1U : 0U;
+  }
+  // A look by the clock comes after 250 ms; so long a machine is seldom busy.
+  EXPECT_LT(longest, kNodeSlack);
+  EXPECT_LE(late, kRounds / 500);
+  peer.expect_good();
+}
+
+/// As a sender that is interrupted between the two stores of its frame's word and of the bell: the
+/// sleeper sees the frame by itself, or it sleeps until its next look by the clock.
+TEST(SharedMemoryBell, AFrameThatComesBeforeItsBellIsSeenByWhoGoesToSleep) {
+  NodeOptions of;
+  of.endpoint.peer_timeout = 120s;
+  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+    served.await(talk, 1);
+    static_cast<void>(value(served.worker.arm()));
+    // Its own ring is the one that the other process has set to `bell`, since it is cold.
+    SharedRingFile* own = nullptr;
+    for (SharedRingFile* const ring : mapped_rings()) {
+      if (ring->attention == static_cast<std::uint32_t>(transport::Attention::bell)) own = ring;
+    }
+    ASSERT_NE(own, nullptr) << "the ring is not cold";
+    ASSERT_EQ(own->taken, 0U) << "the first cell is not the next one";
+    // A message of 8 bytes, and no bell.
+    transport::RingWriter writer(*own);
+    wire::MessageHeader header;
+    header.kind = wire::MessageHeader::Kind::plain;
+    header.length = 8;
+    std::array<std::byte, wire::kMessageHeaderBytes> head{};
+    wire::encode(header, head.data());
+    const std::array<std::byte, 8> body{};
+    ASSERT_TRUE(writer.has_room(head.size() + body.size()));
+    EXPECT_EQ(writer.write({.head = head, .body = body}), 0);
+    talk.tell(2);
+    for (;;) ::pause();
+  });
+  Asking side(peer, of);
+  Transfer receive = value(side.endpoint.receive(side.slice(0, 8)));
+  for (int i = 0; i < 40'000; ++i) side.worker.progress();  // until it is cold
+  ASSERT_FALSE(receive.done());
+  peer.talk().tell(1);
+  ASSERT_EQ(peer.talk().hear(), 2U);
+  const bool may_sleep = value(side.worker.arm());
+  EXPECT_TRUE(receive.done() || !may_sleep) << "the frame is there, and the thread would sleep";
+}
+
+/// A peer that has gone leaves its bell to the next one, whose endpoint may be another worker's.
+TEST(SharedMemoryBell, RingsForTheEndpointThatHasItNow) {
+  // This process listens by two workers, and keeps the first one's endpoint when its peer has gone.
+  OtherProcess first([](const Talk& talk) {
+    set_log_sink([](LogLevel, std::string_view) {});
+    const std::string address = "127.0.0.1:" + std::to_string(talk.hear());
+    {
+      Asking side(address, {});
+      good(side.endpoint.close(within(10s)));
+    }
+    talk.tell(1);
+    const std::string other = "127.0.0.1:" + std::to_string(talk.hear());
+    Asking side(other, {});
+    talk.tell(2);
+    EXPECT_EQ(talk.hear(), 3U);
+    Transfer send = value(side.endpoint.send(side.slice(0, 8)));
+    side.finish(send);
+    EXPECT_EQ(send.path(), Path::shared_memory);
+    talk.tell(4);
+    EXPECT_EQ(talk.hear(), 5U);
+  });
+  NodeSide one{NodeOptions{}};
+  Worker other = value(Worker::create(one.context));
+  const auto listen = [&](const Worker& worker) {
+    return value(
+        Listener::create(worker, {.address = "127.0.0.1", .endpoint = {.peer_timeout = 120s}}));
+  };
+  Listener at_one = listen(one.worker);
+  Listener at_other = listen(other);
+  good(at_one.advertise("target", one.region));
+  good(at_other.advertise("target", one.region));
+  first.talk().tell(at_one.port());
+  const Endpoint left = value(at_one.accept(within(20s)));
+  one.poll_until([&] { return left.phase() == EndpointPhase::closed; });
+  EXPECT_EQ(first.talk().hear(), 1U);
+  first.talk().tell(at_other.port());
+  Endpoint endpoint = value(at_other.accept(within(20s)));
+  Transfer receive = value(endpoint.receive(one.slice(0, 8)));
+  const Deadline found = Deadline::after(500ms);
+  while (!found.passed()) other.progress();  // answers for "target"
+  EXPECT_EQ(first.talk().hear(), 2U);
+  // Until the rings of both are cold.
+  for (int i = 0; i < 40'000; ++i) {
+    one.worker.progress();
+    other.progress();
+  }
+  first.talk().tell(3);
+  EXPECT_EQ(first.talk().hear(), 4U);
+  for (int i = 0; i < 1000; ++i) one.worker.progress();
+  const Deadline soon = Deadline::after(2s);
+  while (!receive.done() && !soon.passed()) other.progress();
+  EXPECT_TRUE(receive.done()) << "the other worker has taken the bell";
+  first.talk().tell(5);
+  first.expect_good();
+}
+
+/// Rings that are silent for long, of which now and then one has something.
+TEST(SharedMemoryBell, RingsForEachOfAHundredEndpoints) {
+  constexpr std::size_t kEndpoints = 100;
+  constexpr int kRounds = 300;
+  NodeOptions of;
+  of.endpoint.peer_timeout = 120s;
+  of.logs = false;
+  OtherProcess peer([&](const Talk& talk) {
+    set_log_sink([](LogLevel, std::string_view) {});
+    NodeSide side(of);
+    const std::string address = "127.0.0.1:" + std::to_string(talk.hear());
+    std::vector<Endpoint> endpoints;
+    for (std::size_t i = 0; i < kEndpoints; ++i)
+      endpoints.push_back(value(Endpoint::connect(side.worker, address, within(20s), of.endpoint)));
+    talk.tell(1);
+    for (;;) {
+      side.poll_until([&] { return talk.can_hear(); }, 100s);
+      const std::uint64_t which = talk.hear();
+      if (which >= kEndpoints) return;
+      std::memcpy(side.bytes().data(), &which, sizeof which);
+      Transfer send = value(endpoints[which].send(side.slice(0, 8)));
+      side.finish(send);
+    }
+  });
+  NodeSide side(of);
+  Listener listener =
+      value(Listener::create(side.worker, {.address = "127.0.0.1", .endpoint = of.endpoint}));
+  peer.talk().tell(listener.port());
+  std::vector<Endpoint> endpoints;
+  while (endpoints.size() < kEndpoints) endpoints.push_back(value(listener.accept(within(20s))));
+  EXPECT_EQ(peer.talk().hear(), 1U);
+  std::vector<Transfer> receives;
+  for (std::size_t i = 0; i < kEndpoints; ++i)
+    receives.push_back(value(endpoints[i].receive(side.slice(i * 64, 64))));
+  for (int i = 0; i < 20'000; ++i) side.worker.progress();  // until they are cold
+  std::mt19937 random(3);
+  int late = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::uint64_t which = random() % kEndpoints;
+    const auto begun = Clock::now();
+    peer.talk().tell(which);
+    std::size_t came = kEndpoints;
+    side.poll_until([&] {
+      for (std::size_t i = 0; i < kEndpoints; ++i) {
+        if (receives[i].done()) came = i;
+      }
+      return came != kEndpoints;
+    });
+    ASSERT_LT(came, kEndpoints);
+    late += Clock::now() - begun > 200ms ? 1 : 0;
+    std::uint64_t told = ~std::uint64_t{0};
+    std::memcpy(&told, &side.bytes()[came * 64], sizeof told);
+    ASSERT_EQ(told, which);
+    receives[came] = value(endpoints[came].receive(side.slice(came * 64, 64)));
+    if (round % 10 == 0) {
+      for (int i = 0; i < 20'000; ++i) side.worker.progress();
+    }
+  }
+  EXPECT_LE(late, kRounds / 50) << "without a bell it takes 250 ms";
+  peer.talk().tell(kEndpoints);
+  peer.expect_good();
+}
+
+}  // namespace
+}  // namespace hbmwire::test

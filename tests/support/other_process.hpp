@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "tests/support/stream.hpp"
+
+/// Tests with a child by fork(2), which has what its parent had before, and talks to it.
+namespace hbmwire::test {
+
+/// Numbers to and from the other process.
+class Talk {
+ public:
+  /// Closes it.
+  explicit Talk(int socket) : socket_(socket) {}
+
+  Talk(const Talk&) = delete;
+  Talk& operator=(const Talk&) = delete;
+
+  ~Talk() { ::close(socket_); }
+
+  void tell(std::uint64_t number) const {
+    if (!write_value(socket_, number)) ADD_FAILURE() << "the other process has gone";
+  }
+
+  [[nodiscard]] bool can_hear() const { return is_readable(socket_); }
+
+  [[nodiscard]] std::uint64_t hear() const {
+    std::uint64_t number = 0;
+    const auto bytes = std::as_writable_bytes(std::span(&number, 1));
+    if (read_all(socket_, bytes, std::chrono::seconds(60))) return number;
+    ADD_FAILURE() << "the other process says nothing";
+    return ~std::uint64_t{0};
+  }
+
+ private:
+  int socket_;
+};
+
+/// A child that does `work`, whose failed expectations are this test's.
+class OtherProcess {
+ public:
+  explicit OtherProcess(const std::function<void(const Talk&)>& work) {
+    std::array<int, 2> pair{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
+      throw std::runtime_error("socketpair");
+    id_ = ::fork();
+    if (id_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::alarm(120);
+      ::close(pair[0]);
+      const Talk talk(pair[1]);
+      work(talk);
+      ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    ::close(pair[1]);
+    talk_ = std::make_unique<Talk>(pair[0]);
+  }
+
+  OtherProcess(const OtherProcess&) = delete;
+  OtherProcess& operator=(const OtherProcess&) = delete;
+
+  ~OtherProcess() {
+    if (id_ > 0) kill();
+  }
+
+  [[nodiscard]] const Talk& talk() const { return *talk_; }
+
+  [[nodiscard]] pid_t id() const { return id_; }
+
+  /// Returns when it is stopped.
+  void stop() const {
+    ::kill(id_, SIGSTOP);
+    int status = 0;
+    ::waitpid(id_, &status, WUNTRACED);
+  }
+
+  void go_on() const { ::kill(id_, SIGCONT); }
+
+  /// Returns when it has ended, and its parent has not taken note of that.
+  void make_zombie() const {
+    ::kill(id_, SIGKILL);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(id_), &info, WEXITED | WNOWAIT);
+  }
+
+  void kill() {
+    ::kill(id_, SIGKILL);
+    ::waitpid(id_, nullptr, 0);
+    id_ = -1;
+  }
+
+  /// It ends by itself, and all was as it expected.
+  void expect_good() {
+    int status = -1;
+    ::waitpid(id_, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    id_ = -1;
+  }
+
+ private:
+  pid_t id_ = -1;
+  std::unique_ptr<Talk> talk_;
+};
+
+/// How often this process has a file of the library's of this length mapped.
+inline std::size_t mappings_of(std::uint64_t size_bytes) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:hbmwire") == std::string::npos) continue;
+    const std::uint64_t first = std::stoull(line, nullptr, 16);
+    const std::uint64_t behind = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+    count += behind - first == size_bytes ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace hbmwire::test
