@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "base/fences.hpp"
+
 namespace hbmwire {
 
 /// A pair of fences of which the frequent one costs nothing: a store before light_fence() and a
@@ -15,8 +17,7 @@ namespace detail {
 /// Whether heavy_fence() reaches the other threads.
 extern const bool kReachesOthers;
 
-/// std::atomic_thread_fence(), of which thread sanitizers know nothing, and say so.
-inline void full_fence() noexcept { __sync_synchronize(); }
+using hbmwire::full_fence;
 }  // namespace detail
 
 /// Whether light_fence() costs nothing.

@@ -49,10 +49,9 @@ void RingLink::on_frame(const RingReader::Frame& frame) noexcept {
 std::size_t RingLink::take(bool polls) noexcept {
   constexpr std::size_t kMost = 16;  // others have something, too
   std::size_t taken = 0;
-  // What NICs brought before the first of these frames was sent goes before it.
-  if (polls && reader_->has_frame())
-    endpoint_.worker->poll_before_ring(endpoint_.sends.lane().completions());
-  while (taken < kMost) {
+  while (taken < kMost && reader_->has_frame()) {
+    // What NICs brought before the frame was sent goes before it.
+    if (polls) endpoint_.worker->poll_before_ring(endpoint_.sends.lane().completions());
     const auto frame = reader_->peek();
     if (!frame) break;
     on_frame(*frame);

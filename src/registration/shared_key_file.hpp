@@ -59,8 +59,9 @@ static_assert(std::is_trivially_copyable_v<IpcHandle> && sizeof(SharedKeyEntry) 
 /// The file of keys. Others can map it for reading alone.
 struct SharedKeyFile {
   std::uint64_t magic;
-  std::uint64_t address;  ///< of this object in its own process
-  SharedFileName holds;   ///< the other file
+  /// Where its process has its incarnation(), in memory that no other process has.
+  std::uint64_t address;
+  SharedFileName holds;  ///< the other file
   std::array<SharedKeyEntry, kSharedKeys> keys;
 };
 

@@ -57,7 +57,7 @@ Result<std::unique_ptr<SharedKeys>> SharedKeys::create() {
   HBMWIRE_TRY_ASSIGN(made->keys_, map<SharedKeyFile>(made->keys_file_));
   // What is mapped already is written on.
   HBMWIRE_TRY(made->keys_file_.let_others_read_alone());
-  made->keys_->address = reinterpret_cast<std::uint64_t>(made->keys_);
+  made->keys_->address = reinterpret_cast<std::uint64_t>(&made->incarnation_);
   made->keys_->holds = made->holds_file_.name;
   made->keys_->magic = kSharedKeysMagic;
   return made;

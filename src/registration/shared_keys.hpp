@@ -11,6 +11,7 @@
 
 #include "hbmwire/error.hpp"
 
+#include "base/incarnation.hpp"
 #include "registration/exports.hpp"
 #include "registration/shared_key_file.hpp"
 
@@ -72,6 +73,7 @@ class SharedKeys {
   [[nodiscard]] bool is_taken(std::uint32_t place) const noexcept;
   bool close(std::uint32_t number, std::uint64_t token, std::optional<ExportedMemory> memory);
 
+  std::uint64_t incarnation_ = incarnation();  // others look for it here
   SharedFile keys_file_;
   SharedFile holds_file_;
   SharedKeyFile* keys_ = nullptr;

@@ -21,13 +21,14 @@ DEVICES = ("--gaudi", "1", "--cuda", "1", "--rocm", "1")
 
 
 class Pair:
-    """A server and a client, each on a node of its own, and what they say in JSON."""
+    """A server on node "a", a client on `client_node`, and what they say in JSON."""
 
-    def __init__(self, w, test, *options, server=(), json_of_client=True):
+    def __init__(self, w, test, *options, server=(), json_of_client=True, client_node="b"):
         self.server = w.emulated([w.program, "perf", test, "-p", "0", "--bind", "127.0.0.1", *server], "a", DEVICES)
         port = self.server.wait_for(r"Waiting for client connection on port (\d+)")[1]
         json_flag = ["--json"] if json_of_client else []
-        self.client = w.emulated([w.program, "perf", test, "127.0.0.1", "-p", port, *json_flag, *options], "b", DEVICES)
+        arguments = [w.program, "perf", test, "127.0.0.1", "-p", port, *json_flag, *options]
+        self.client = w.emulated(arguments, client_node, DEVICES)
 
     def finish(self, code=0):
         check(self.client.finish(100) == code, "the client did not give", code, self.client.text, self.server.text)
@@ -92,6 +93,20 @@ def matrix(test):
                 for size, count, more in itertools.product((8, 65537), lanes, directions):
                     one(w, test, here, there, size, *more, lanes=count, messages=40)
     return case
+
+
+def one_node(program):
+    """Between two processes of a node host memory goes by shared memory, and to a device by the NIC."""
+    with world(program) as w:
+        for test, size in (*itertools.product(TESTS, (8,)), ("put_bw", 65536), ("tag_bw", 65536)):
+            check_one_node(w, test, "host", size, "shared memory")
+        check_one_node(w, "put_bw", "gaudi", 8, "NIC loopback")
+
+
+def check_one_node(w, test, there, size, path):
+    row = Pair(w, test, "--memory", f"host,{there}", "-s", size, "-n", 60, client_node="a").finish().run()["rows"][0]
+    check_row(row, size, 60, test.endswith("lat"))
+    check(row["path"].endswith(path), "another path", row)
 
 
 def both_directions(program):
@@ -228,7 +243,7 @@ def limits(program):
 CASES = {"both_directions": both_directions, "by_time": by_time, "asleep": asleep, "unverified": unverified,
          "killed.put_server": killed("put_bw", "server"), "killed.tag_client": killed("tag_bw", "client"),
          "killed.lat_server": killed("put_lat", "server"), "refused": refused, "sweep": sweep, "bad_files": bad_files,
-         "limits": limits, "marked": marked}
+         "limits": limits, "marked": marked, "one_node": one_node}
 # In the fast suite each test meets each memory on each side once.
 MIXES = [("host", "gaudi"), ("gaudi", "host"), ("cuda", "rocm"), ("rocm", "cuda")]
 CASES.update({f"mixes.{test}": every_memory(test, MIXES) for test in TESTS})

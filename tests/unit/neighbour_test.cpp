@@ -658,7 +658,7 @@ class ForgedKeys {
     keys.emplace(file_.fd);
     holds.emplace(holds_.fd);
     (*keys)->magic = detail::kSharedKeysMagic;
-    (*keys)->address = std::bit_cast<std::uint64_t>(keys->operator->());
+    (*keys)->address = std::bit_cast<std::uint64_t>(&incarnation_);
     (*keys)->holds = holds_.name;
   }
 
@@ -681,6 +681,7 @@ class ForgedKeys {
   std::optional<MappedFile<SharedHoldFile>> holds;
 
  private:
+  std::uint64_t incarnation_ = incarnation();
   SharedFile file_;
   SharedFile holds_;
 };

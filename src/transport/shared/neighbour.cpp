@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstddef>
 #include <utility>
 
+#include "base/fences.hpp"
 #include "base/guarded_copy.hpp"
 #include "base/incarnation.hpp"
 #include "registration/shared_keys.hpp"
@@ -36,7 +36,7 @@ tl::unexpected<Error> refuse(Errc code, const char* why, std::string_view peer,
 void put_mapped(std::byte* there, const std::byte* here, std::uint64_t length) noexcept {
   constexpr std::uint64_t kWord = sizeof(std::uint64_t);
   // Before what is written here, all that was written before.
-  std::atomic_thread_fence(std::memory_order_release);
+  release_fence();
   if (length < kWord) {
     std::memcpy(there, here, length);
     return;
@@ -44,7 +44,7 @@ void put_mapped(std::byte* there, const std::byte* here, std::uint64_t length) n
   const std::uint64_t before = length - kWord;
   if (before != 0) {
     std::memcpy(there, here, before);
-    std::atomic_thread_fence(std::memory_order_release);
+    release_fence();
   }
   std::memcpy(there + before, here + before, kWord);
 }
@@ -84,7 +84,7 @@ Result<void> copy_across(std::uint32_t process, const Neighbour::Copy& what) noe
 
 Result<std::unique_ptr<Neighbour>> Neighbour::open(const SharedFileName& name, std::string peer,
                                                    std::shared_ptr<MemoryDomain> host) {
-  std::unique_ptr<Neighbour> made(new Neighbour(name.process, std::move(peer), std::move(host)));
+  std::unique_ptr<Neighbour> made(new Neighbour(name, std::move(peer), std::move(host)));
   HBMWIRE_TRY(made->map(name));
   HBMWIRE_TRY(made->claim());
   made->probe_private();
@@ -151,12 +151,12 @@ void Neighbour::tell_of_ring(std::uint32_t endpoint, const SharedFileName& ring)
 
 /// Whether the process of that number is the one whose keys these are. Errors: as the kernel says.
 Result<bool> Neighbour::is_its_process() const noexcept {
-  SharedFileName holds;  // with a mark that no other process has there
-  HBMWIRE_TRY(copy_across(process_, {.local = reinterpret_cast<std::byte*>(&holds),
-                                     .remote = keys_->address + offsetof(SharedKeyFile, holds),
-                                     .length_bytes = sizeof holds,
+  std::uint64_t incarnation = 0;  // which no other process has there
+  HBMWIRE_TRY(copy_across(process_, {.local = reinterpret_cast<std::byte*>(&incarnation),
+                                     .remote = keys_->address,
+                                     .length_bytes = sizeof incarnation,
                                      .gets = true}));
-  return holds == keys_->holds;
+  return incarnation == incarnation_;
 }
 
 /// Whether the kernel lets this process at memory of the other one's that is not mapped: not across
@@ -190,7 +190,7 @@ Result<Neighbour::Key> Neighbour::read(const Entry& entry, std::uint64_t token) 
   const bool is_shared = entry.is_shared.load(kRelaxed) != 0;
   const IpcHandle handle = entry.get_handle();
   const bool is_it = entry.token.load(kRelaxed) == token;
-  std::atomic_thread_fence(std::memory_order_acquire);
+  acquire_fence();
   if (!is_it || key.state % 2 == 0 || entry.state.load(kRelaxed) != key.state)
     return refuse(Errc::permission_denied, "the key has ended", peer_, Hint::memory_key_expired);
   if (!is_shared && no_private_) return tl::make_unexpected(*no_private_);

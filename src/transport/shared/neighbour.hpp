@@ -99,8 +99,11 @@ class Neighbour {
     std::unique_ptr<const Allocation> mapping = nullptr;
   };
 
-  Neighbour(std::uint32_t process, std::string peer, std::shared_ptr<MemoryDomain> host)
-      : process_(process), peer_(std::move(peer)), host_(std::move(host)) {}
+  Neighbour(const SharedFileName& name, std::string peer, std::shared_ptr<MemoryDomain> host)
+      : process_(name.process),
+        incarnation_(name.mark[0]),
+        peer_(std::move(peer)),
+        host_(std::move(host)) {}
 
   [[nodiscard]] std::uint32_t place_of_hold() const noexcept {
     return static_cast<std::uint32_t>(hold_ - holds_->holds.data());
@@ -121,6 +124,7 @@ class Neighbour {
   [[nodiscard]] bool has_ended() noexcept;
 
   std::uint32_t process_;
+  std::uint64_t incarnation_;
   std::string peer_;
   std::shared_ptr<MemoryDomain> host_;
   const detail::SharedKeyFile* keys_ = nullptr;

@@ -10,6 +10,7 @@
 
 #include "hbmwire/error.hpp"
 
+#include "base/fences.hpp"
 #include "base/shared_file.hpp"
 
 /// Messages from one process of a node to another one, by memory that both have mapped
@@ -165,7 +166,7 @@ class RingReader {
   /// Behind it has_frame() sees all that its writer has written without seeing this.
   void set_attention(Attention how) noexcept {
     ring_.attention.store(static_cast<std::uint32_t>(how), std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    full_fence();
   }
 
  private:

@@ -93,7 +93,7 @@ int RingWriter::write(const Frame& frame) noexcept {
 
 Attention RingWriter::attention() const noexcept {
   // Pairs with RingReader::set_attention(): the reader sees the frame, or this what it has said.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  full_fence();
   const std::uint32_t told = ring_.attention.load(std::memory_order_relaxed);
   return told == static_cast<std::uint32_t>(Attention::looks)  ? Attention::looks
          : told == static_cast<std::uint32_t>(Attention::bell) ? Attention::bell

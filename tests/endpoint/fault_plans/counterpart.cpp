@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "counterpart.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "operation.hpp"
@@ -38,15 +40,14 @@ bool Counterpart::post(Kind kind) {
 }
 
 void Counterpart::go_on() {
-  for (std::size_t i = 0; i < posted_.size();) {
-    if (!posted_[i].transfer.done()) {
-      ++i;
-      continue;
-    }
-    const Posted posted = std::move(posted_[i]);
-    posted_.erase(posted_.begin() + static_cast<std::ptrdiff_t>(i));
-    take(posted);
-  }
+  // All of them before one is looked at: that makes progress, by which an earlier one and a later
+  // one may be over, too.
+  const auto first_over = std::stable_partition(
+      posted_.begin(), posted_.end(), [](const Posted& each) { return !each.transfer.done(); });
+  std::vector<Posted> over;
+  std::move(first_over, posted_.end(), std::back_inserter(over));
+  posted_.erase(first_over, posted_.end());
+  for (const Posted& each : over) take(each);
   for (const Kind kind : {Kind::plain, Kind::tagged, Kind::immediate}) {
     while (post(kind)) {
     }
@@ -71,7 +72,10 @@ void Counterpart::take(const Posted& posted) {
 
 void Counterpart::take_immediate(const Transfer& transfer) {
   const std::uint64_t number = transfer.value();
-  if (number < at_least_) complain("an immediate twice, or out of order");
+  if (number < at_least_) {
+    complain("an immediate twice, or out of order: " + std::to_string(number) + " behind " +
+             std::to_string(at_least_ - 1));
+  }
   at_least_ = number + 1;
   // A list's is of its last part.
   const auto slot = shared_.target.subspan((1 + number % (kSlots - 1)) * kSlotBytes, kSlotBytes);
