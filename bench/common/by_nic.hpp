@@ -5,7 +5,7 @@
 
 namespace hbmwire::bench {
 
-/// What is measured is the NIC's way, between processes of one node, too: not shared memory.
+/// Has the benchmark measure the NIC's way, also between processes of one node: not shared memory.
 /// HBMWIRE_PATHS says so to this program and those that it starts. Before any thread is.
 inline void go_by_nic() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe)

@@ -8,7 +8,7 @@ namespace hbmwire {
 /// std::atomic_thread_fence(), of which thread sanitizers know nothing, and say so.
 inline void full_fence() noexcept { __sync_synchronize(); }
 
-/// What was written before is seen before what is written behind it.
+/// Writes before it are seen before writes behind it.
 inline void release_fence() noexcept {
 #ifdef __SANITIZE_THREAD__
   full_fence();
@@ -17,7 +17,7 @@ inline void release_fence() noexcept {
 #endif
 }
 
-/// What is read before is read before what is read behind it.
+/// Reads before it happen before reads behind it.
 inline void acquire_fence() noexcept {
 #ifdef __SANITIZE_THREAD__
   full_fence();

@@ -226,7 +226,7 @@ constexpr std::array kRows{
                    "IPC, where another way is left"),
     Row{"HBMWIRE_PATHS", "PATH[,PATH]...",
         "By which paths alone memory may travel (zero_copy, peer_memory, host, staged, copy, "
-        "tcp, ipc); without: by all",
+        "tcp, ipc, shared_memory); without: by all",
         [](Settings& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
         [](const Settings& s) { return print_paths(s.endpoint.paths); }},
     Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged|copy|tcp|ipc|shared_memory",

@@ -124,7 +124,7 @@ wire::EndpointOffer EndpointWiring::offer() const {
   return own;
 }
 
-/// What processes of this node find of this one; none: nothing.
+/// The offer's part for processes of this node; none: they share nothing with this one.
 std::optional<wire::EndpointOffer::Shares> EndpointWiring::shares() const {
   const auto name = share_exports(endpoint_.options.peer_timeout);
   if (name) {

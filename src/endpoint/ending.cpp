@@ -180,7 +180,7 @@ void Ending::on_fenced() noexcept {
 }
 
 void Ending::on_farewell() noexcept {
-  // What the peer has sent came before it.
+  // The peer's messages came before it.
   endpoint_.movers.ring.take_all();
   peer_left_ = true;
   endpoint_.note_event();
@@ -303,8 +303,9 @@ void Ending::drain_receives(Clock::time_point at) noexcept {
   if (!told && at - *draining_since_ < kPatience) return;
   receives_back_ = true;
   if (!endpoint_.messages.receives().are_shared()) return;
-  endpoint_.worker->empty(
-      static_cast<transport::VerbsCompletionQueue&>(endpoint_.sends.lane().completions()));
+  auto& queue = static_cast<transport::VerbsCompletionQueue&>(endpoint_.sends.lane().completions());
+  // As many as it may have had at the start; later ones need not be waited for.
+  endpoint_.worker->empty(queue, queue.capacity() / transport::VerbsCompletionQueue::kBatch + 1);
   if (told) {
     endpoint_.messages.receives().all_are_back();
     endpoint_.control.receives().all_are_back();

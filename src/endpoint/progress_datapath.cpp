@@ -62,15 +62,8 @@ int poll_once(transport::CompletionQueue& queue) noexcept {
 
 }  // namespace
 
-void WorkerState::empty(transport::VerbsCompletionQueue& queue) noexcept {
-  // As many as it may have had at the start; later ones need not be waited for.
-  const int most = queue.capacity() / transport::VerbsCompletionQueue::kBatch + 1;
-  for (int round = 0; round < most && poll_once(queue) > 0; ++round) ++event_count;
-}
-
-void WorkerState::poll_before_ring(transport::CompletionQueue& queue) noexcept {
-  constexpr int kMost = 64;  // rounds: what comes later need not be waited for
-  for (int round = 0; round < kMost && poll_once(queue) > 0; ++round) ++event_count;
+void WorkerState::empty(transport::CompletionQueue& queue, int most_polls) noexcept {
+  for (int polls = 0; polls < most_polls && poll_once(queue) > 0; ++polls) ++event_count;
 }
 
 std::size_t WorkerState::progress() noexcept {

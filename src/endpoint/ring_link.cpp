@@ -58,8 +58,7 @@ void RingLink::look() noexcept {
   // Whatever has become of its bell.
   if (reader_->has_frame()) endpoint_.worker->neighbours.rings.heat(*this);
   // Its reader says something once it has it open.
-  if (own_file_.fd && on_ && writer_->attention() != transport::Attention::bell)
-    own_file_.fd.reset();
+  if (own_file_.fd && writer_->attention() != transport::Attention::bell) own_file_.fd.reset();
 }
 
 }  // namespace hbmwire::detail

@@ -75,8 +75,8 @@ class RingLink {
 
   // --- receiving: RingPoller's
 
-  /// Takes what has come, some at a time; how many things happened. `polls`: and what has come by
-  /// the data lane before, where nobody is polling that.
+  /// Takes frames that have come, some at a time; how many things happened. `polls`: polls the data
+  /// lane before each of them, which must not be in a poll now.
   std::size_t take(bool polls) noexcept;
 
   /// Takes all that has come: the peer sends no more.

@@ -48,10 +48,11 @@ void RingLink::on_frame(const RingReader::Frame& frame) noexcept {
 
 std::size_t RingLink::take(bool polls) noexcept {
   constexpr std::size_t kMost = 16;  // others have something, too
+  constexpr int kMostPolls = 64;     // completions that come later need not be waited for
   std::size_t taken = 0;
   while (taken < kMost && reader_->has_frame()) {
     // What NICs brought before the frame was sent goes before it.
-    if (polls) endpoint_.worker->poll_before_ring(endpoint_.sends.lane().completions());
+    if (polls) endpoint_.worker->empty(endpoint_.sends.lane().completions(), kMostPolls);
     const auto frame = reader_->peek();
     if (!frame) break;
     on_frame(*frame);

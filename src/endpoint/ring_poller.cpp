@@ -16,8 +16,7 @@ void RingPoller::add(RingLink& link, SharedHoldFile& holds) {
   bells_.reserve(bells_.size() + 1);
   holds_ = &holds;
   by_bell_[link.bell()] = &link;
-  const std::size_t word = link.bell() / 64;
-  const std::uint64_t bit = std::uint64_t{1} << link.bell() % 64;
+  const auto [word, bit] = SharedHoldFile::bell_of(link.bell());
   const auto known = std::ranges::find(bells_, word, &Bells::word);
   if (known == bells_.end()) {
     bells_.push_back({word, bit});
@@ -34,28 +33,31 @@ void RingPoller::remove(RingLink& link) noexcept {
   // Its peer may have given the bell up before, and another one have it by now.
   if (by_bell_[link.bell()] != &link) return;
   by_bell_[link.bell()] = nullptr;
-  const auto known = std::ranges::find(bells_, link.bell() / 64, &Bells::word);
-  known->mask &= ~(std::uint64_t{1} << link.bell() % 64);
+  const auto [word, bit] = SharedHoldFile::bell_of(link.bell());
+  const auto known = std::ranges::find(bells_, word, &Bells::word);
+  known->mask &= ~bit;
   if (known->mask == 0) bells_.erase(known);
+}
+
+void RingPoller::heat_those_with_frames() noexcept {
+  for (RingLink* const link : all_) {
+    if (!link->is_hot && link->has_frame()) heat(*link);
+  }
 }
 
 void RingPoller::begin_sleep() noexcept {
   sleeps_ = !all_.empty();
   for (RingLink* const link : all_) link->set_attention(Attention::sleeps);
-  // Who wrote before that, and has still to ring, wakes nobody.
-  for (RingLink* const link : all_) {
-    if (!link->is_hot && link->has_frame()) heat(*link);
-  }
+  // A peer that wrote before that, and has still to ring, wakes no thread.
+  heat_those_with_frames();
 }
 
 void RingPoller::wake_up() noexcept {
   sleeps_ = false;
   for (RingLink* const link : all_)
     link->set_attention(link->is_hot ? Attention::looks : Attention::bell);
-  // What was written between two looks at a ring that is not looked at any more.
-  for (RingLink* const link : all_) {
-    if (!link->is_hot && link->has_frame()) heat(*link);
-  }
+  // A ring that is not looked at any more may have got a frame since its last look.
+  heat_those_with_frames();
 }
 
 bool RingPoller::waits() const noexcept {

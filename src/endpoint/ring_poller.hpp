@@ -47,6 +47,7 @@ class RingPoller {
     std::uint64_t mask = 0;
   };
 
+  void heat_those_with_frames() noexcept;
   void wake_up() noexcept;
   void cool(std::size_t index) noexcept;
   std::size_t answer_bells() noexcept;

@@ -57,8 +57,8 @@ std::size_t RingPoller::answer_bells() noexcept {
     // Before it is looked at: what is written from here on rings again.
     word.fetch_and(~rung);
     for (; rung != 0; rung &= rung - 1) {
-      RingLink* const link =
-          by_bell_[bells.word * 64 + static_cast<std::size_t>(std::countr_zero(rung))];
+      RingLink* const link = by_bell_[bells.word * SharedHoldFile::kWordBells +
+                                      static_cast<std::size_t>(std::countr_zero(rung))];
       if (link == nullptr) continue;
       heat(*link);
       handled += link->take(true);

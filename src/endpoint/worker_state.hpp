@@ -36,7 +36,7 @@ namespace hbmwire::detail {
 
 struct ListenerState;
 
-/// What other processes of the node send to a worker, and ask it for.
+/// Messages of other processes of the node to a worker, and the copies that they ask it for.
 struct NeighbourWork {
   RingPoller rings;                       // of endpoints whose peers send by them
   std::unique_ptr<IpcServer> ipc_server;  // once a peer has asked for it
@@ -101,11 +101,8 @@ struct alignas(64) WorkerState {
   /// Reads the events of the epoll set's descriptors.
   void take_events() noexcept;
 
-  /// Handles what `queue` has now. Not while it is being polled.
-  void poll_before_ring(transport::CompletionQueue& queue) noexcept;
-
-  /// Handles all that `queue` has. Not while it is being polled.
-  void empty(transport::VerbsCompletionQueue& queue) noexcept;
+  /// Handles all that `queue` has, with `most_polls` polls at most. Not while it is being polled.
+  void empty(transport::CompletionQueue& queue, int most_polls) noexcept;
 
   /// Drives until `is_over()`, which may be asked more than once when it is true. Errors:
   /// timed_out, cancelled.

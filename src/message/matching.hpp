@@ -44,8 +44,8 @@ class Matching {
 
   /// The record of a message that no receive takes. It stays in `buffer` if it carries no bytes, if
   /// it `may_stay`, or if there is no room elsewhere; the result tells (UnexpectedMessage::buffer).
-  /// What is only passing stays in none: more memory is taken for it where there is no room, and
-  /// null is that there is none.
+  /// A message in passing memory stays in no buffer: more memory is taken for it where there is no
+  /// room; null: there is none.
   UnexpectedMessage* store(const wire::MessageHeader& header, ReceiveBuffer& buffer,
                            bool may_stay) noexcept;
 

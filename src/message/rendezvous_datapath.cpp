@@ -104,7 +104,7 @@ void Rendezvous::end_reading(const TransferState& transfer, Outcome outcome) noe
 
 void Rendezvous::on_clear(const MessageHeader& header) noexcept {
   TransferState* const transfer = asked_.find(header.id);
-  // Who could have read it as a process of this node may ask to be written to all the same.
+  // A receiver on this node that could have read it may ask to be written to all the same.
   const bool may_be_asked =
       transfer != nullptr &&
       (transfer->protocol == Protocol::rendezvous_write ||

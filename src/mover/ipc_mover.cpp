@@ -20,7 +20,7 @@ bool IpcMover::takes(const EndpointState& endpoint, const Move& move) const {
   if (distant.connection != (endpoint.number | kByEngine)) return false;
   const MemoryDomain& memory = move.local().allocation.domain();
   const MemoryType type = memory.device().type;
-  // The host's any device's engine reaches, and the CPU.
+  // The host's memory is reached by any device's engine.
   if (!memory.is_shareable() || (type != MemoryType::host && type != distant.type)) return false;
   // Between host memories this end's CPU copies, if one does (SharedMover).
   if (type == MemoryType::host && distant.type == MemoryType::host) return false;

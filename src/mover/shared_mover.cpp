@@ -135,7 +135,7 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
   } else {
     worker.fail(*transfer, copied.error(), true);
   }
-  // Who does nothing else learns of the peer's end, too.
+  // An application that does nothing else learns of the peer's end, too.
   constexpr unsigned kBetweenLooks = 4096;
   if (++at_once_ % kBetweenLooks == 0) [[unlikely]]
     worker.tick();

@@ -73,7 +73,7 @@ class SharedMover : public EngineMover {
   ToldCause told_;
 };
 
-/// What receives of large messages read: beside what waits in the endpoint's queue, and before it.
+/// The reads by which large messages are received: beside the endpoint's queue, and before it.
 class SharedReads final : public SharedMover {
  public:
   using SharedMover::SharedMover;

@@ -77,7 +77,7 @@ Result<SharedFileName> share_exports(std::chrono::nanoseconds patience);
 
 class SharedKeys;
 
-/// What share_exports() has made, as long as this process lives; null: nothing.
+/// The keys that share_exports() has made, as long as this process lives; null: none.
 [[nodiscard]] SharedKeys* shared_exports() noexcept;
 
 /// Memory that is exported as long as this lives and has not ended. Move-only; its functions may be
@@ -95,7 +95,7 @@ class Export {
   /// Random, 50 bits at least, and never 0: by it ExportHold::take() finds it.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
 
-  /// What other processes of this node find it by (SharedKeys::add()); 0: they do not.
+  /// The number by which other processes of this node find it (SharedKeys::add()); 0: they do not.
   [[nodiscard]] std::uint32_t shared() const noexcept;
 
   /// Of the key that has this token; null: there is none, or it has ended.

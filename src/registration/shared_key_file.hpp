@@ -12,9 +12,9 @@
 
 #include "base/shared_file.hpp"
 
-/// What a process lets others of its node read of its memory keys, and where they say which key
-/// they are at (docs/adr/0029): two files, laid out as this says. Another process may be of another
-/// build: kMagic changes with the layout.
+/// Two files with which other processes of the node use the memory keys of a process
+/// (docs/adr/0029): the keys, for reading, and the holds, in which others say which key they are
+/// at. Another process may be of another build: kSharedKeysMagic changes with the layout.
 namespace hbmwire::detail {
 
 inline constexpr std::uint64_t kSharedKeysMagic = 0x68'62'6d'77'69'72'65'01;
@@ -65,7 +65,7 @@ struct SharedKeyFile {
   std::array<SharedKeyEntry, kSharedKeys> keys;
 };
 
-/// Of the file of keys of a process.
+/// SharedFileName::mark of the file of keys of a process.
 [[nodiscard]] constexpr std::array<std::uint64_t, 2> shared_keys_mark(
     std::uint64_t incarnation) noexcept {
   return {incarnation, kSharedKeysMagic};
@@ -73,13 +73,13 @@ struct SharedKeyFile {
 
 /// Which key an endpoint of another process is at: who ends the key waits for it.
 struct alignas(64) SharedHold {
-  /// What stands in `owner`.
+  /// The value of `owner` for a process.
   [[nodiscard]] static std::uint64_t owner_of(std::uint32_t process,
                                               std::uint64_t incarnation) noexcept {
     return incarnation << 32U | process;
   }
 
-  /// The id of the other process, and above it 32 bits of its incarnation(); 0: nobody's.
+  /// The id of the other process, and above it 32 bits of its incarnation(); 0: free.
   std::atomic<std::uint64_t> owner;
   std::atomic<std::uint32_t> key;  ///< the place of the key and 1; 0: none
 
@@ -101,9 +101,21 @@ struct alignas(64) SharedHold {
 /// The file of holds. Every process that has it open writes to it: nothing in it is trusted for
 /// more than how long a key's end takes, which is bounded.
 struct SharedHoldFile {
+  static constexpr std::size_t kWordBells = 64;
+
+  /// Where the bell of a hold is.
+  struct Bell {
+    std::size_t word;  ///< of `bells`
+    std::uint64_t bit;
+  };
+
+  [[nodiscard]] static constexpr Bell bell_of(std::size_t hold) noexcept {
+    return {hold / kWordBells, std::uint64_t{1} << hold % kWordBells};
+  }
+
   std::atomic<std::uint32_t> used;  ///< of `holds`, from the first one on
   /// A bit for each hold: its ring is to be looked at.
-  alignas(64) std::array<std::atomic<std::uint64_t>, kSharedHolds / 64> bells;
+  alignas(64) std::array<std::atomic<std::uint64_t>, kSharedHolds / kWordBells> bells;
   std::array<SharedHold, kSharedHolds> holds;
 };
 

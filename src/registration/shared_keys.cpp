@@ -55,7 +55,7 @@ Result<std::unique_ptr<SharedKeys>> SharedKeys::create() {
                                                            .mark = shared_keys_mark(incarnation()),
                                                            .to_be_read_only = true}));
   HBMWIRE_TRY_ASSIGN(made->keys_, map<SharedKeyFile>(made->keys_file_));
-  // What is mapped already is written on.
+  // The mapping that is there can be written to all the same.
   HBMWIRE_TRY(made->keys_file_.let_others_read_alone());
   made->keys_->address = reinterpret_cast<std::uint64_t>(&made->incarnation_);
   made->keys_->holds = made->holds_file_.name;
@@ -147,8 +147,8 @@ bool SharedKeys::is_taken(std::uint32_t place) const noexcept {
   });
 }
 
-/// Each waiting remove() has an entry, so that nobody takes the place before it has looked. False:
-/// nothing is to be waited for, since an earlier one was too impatient, and nobody is at it any
+/// Each waiting remove() has an entry, so that no key takes the place before it has looked. False:
+/// nothing is to be waited for, since an earlier one was too impatient, and no process is at it any
 /// more.
 bool SharedKeys::close(std::uint32_t number, std::uint64_t token,
                        std::optional<ExportedMemory> memory) {

@@ -79,7 +79,7 @@ class SharedKeys {
   SharedKeyFile* keys_ = nullptr;
   SharedHoldFile* holds_ = nullptr;
   std::mutex mutex_;  // of what follows
-  // Of each key, whatever the file says.
+  // The state and token of each key, whatever the file says.
   std::vector<std::uint64_t> states_;
   std::vector<std::uint64_t> tokens_;
   std::uint32_t first_free_ = 0;  // none before it is

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kMaxReceiveDepth = 65536;
 constexpr std::uint32_t kMaxEagerBytes = 1U << 20;
 
-// The control lane's messages are short, so that its longest one tells nobody anything: an offer
+// The control lane's messages are short, and no reader uses the field of its longest one: an offer
 // says there what it shares. Earlier builds write a NIC's limit, which is below, and read nothing.
 constexpr std::uint64_t kSharing = std::uint64_t{1} << 63U;
 constexpr unsigned kDescriptorBits = 24;

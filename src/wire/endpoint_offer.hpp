@@ -41,8 +41,8 @@ struct EndpointOffer {
   std::array<std::uint8_t, kMostRails> nics{};
   std::vector<std::byte> hello = {};  ///< the application's: kMaxHelloBytes at most
 
-  /// What other processes of this node find of this one's (detail::SharedKeyFile), and by what they
-  /// name this endpoint there.
+  /// Where other processes of this node find the keys of this one (detail::SharedKeyFile), and the
+  /// number of this endpoint there.
   struct Shares {
     std::uint32_t process = 0;     ///< 22 bits, as the kernel's ids have
     std::uint32_t descriptor = 0;  ///< 24 bits: of that process, the file of keys

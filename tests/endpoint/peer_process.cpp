@@ -13,7 +13,6 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +24,7 @@
 #include "hbmwire/settings.hpp"
 
 #include "tests/support/lent_memory.hpp"
+#include "tests/support/mappings.hpp"
 
 namespace hbmwire::test {
 
@@ -180,15 +180,7 @@ void PeerProcess::kill() {
 std::uint64_t PeerProcess::changed_bytes() const { return tell('?'); }
 
 std::size_t PeerProcess::mappings_of(std::uint64_t size_bytes) const {
-  std::ifstream maps("/proc/" + std::to_string(process_) + "/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:hbmwire") == std::string::npos) continue;
-    const std::uint64_t first = std::stoull(line, nullptr, 16);
-    const std::uint64_t behind = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
-    count += behind - first == size_bytes ? 1 : 0;
-  }
-  return count;
+  return test::mappings_of(size_bytes, std::to_string(process_));
 }
 
 std::uint64_t PeerProcess::call(std::int64_t argument) const {

@@ -51,7 +51,7 @@ void send_and_go(const NodeOptions& of, int how) {
   Asking side(peer, of);
   peer.talk().tell(1);
   EXPECT_EQ(peer.talk().hear(), 2U);
-  // What was told to be sent is here, whatever has become of its sender.
+  // A message that was reported as sent is here, whatever has become of its sender.
   std::vector<Transfer> receives;
   if (how != 0) {
     // Its endpoint has failed once that is seen: receives are posted before.
@@ -337,7 +337,7 @@ TEST_P(SharedMemoryEnd, ALargeMessageOfMemoryThatIsGoneFailsAlone) {
     const Region region =
         value(served.context.register_memory(lent.data(), lent.size_bytes(), kAll));
     lent.take_away(LentMemory::How::unmapped);
-    // Of the sender's memory that is gone, and into its own.
+    // From the sender's memory that is gone, and into the receiver's that is.
     for (const bool own : {false, true}) {
       Transfer receive = value(
           served.endpoint->receive(own ? region.slice(0, 600'000) : served.slice(0, 600'000)));

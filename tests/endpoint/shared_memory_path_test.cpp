@@ -69,7 +69,7 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItTakesIt) {
   expect_path({.paths = {.require = Path::shared_memory}}, {}, Path::shared_memory);
 }
 
-/// What it says is one sentence with the reason.
+/// The error is one sentence with the reason.
 void expect_refused(const Error& why) {
   EXPECT_EQ(why.code, Errc::permission_denied) << describe(why);
   EXPECT_EQ(why.hint, Hint::path_policy) << describe(why);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <random>
 #include <span>
 #include <string>
@@ -28,7 +29,7 @@ using transport::SharedRingFile;
 
 INSTANTIATE_TEST_SUITE_P(Ways, SharedMemoryPeer, ::testing::ValuesIn(kNodeWays), name_of_way);
 
-/// What a peer does until it is killed.
+/// The work of a peer until it is killed.
 void run_wild(Served& served, unsigned seed) {
   std::mt19937 random(seed);
   std::deque<Transfer> under_way;
@@ -69,7 +70,8 @@ void run_wild(Served& served, unsigned seed) {
 /// Makes peers: a child by fork(2) of a process that has opened something is of no use.
 class Nursery : public OtherProcess {
  public:
-  explicit Nursery(const NodeOptions& options)
+  /// `life`: of each of them.
+  Nursery(const NodeOptions& options, const std::function<void(Served&, unsigned seed)>& life)
       : OtherProcess([&](const Talk& talk) {
           ::signal(SIGCHLD, SIG_IGN);
           ::alarm(0);
@@ -81,8 +83,8 @@ class Nursery : public OtherProcess {
             set_log_sink([](LogLevel, std::string_view) {});
             talk.tell(static_cast<std::uint64_t>(::getpid()));
             Served served(options, talk);
-            run_wild(served, seed);
-            for (;;) served.worker.progress();
+            life(served, seed);
+            ::_exit(0);
           }
         }) {}
 
@@ -107,7 +109,10 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
   const int rounds = wished != nullptr ? std::atoi(wished) : 50;
   NodeOptions of = options();
   of.endpoint.peer_timeout = 500ms;
-  const Nursery nursery(of);
+  const Nursery nursery(of, [](Served& served, unsigned seed) {
+    run_wild(served, seed);
+    for (;;) served.worker.progress();
+  });
   ServingProcess steady(of, [](Served& served, const Talk&) {
     // Echoes until its peer says goodbye.
     ::alarm(0);
@@ -235,22 +240,12 @@ TEST_P(SharedMemoryPeer, APeerWithAForgedRingEndsItsEndpointAlone) {
       }
     }
   };
-  OtherProcess nursery([&](const Talk& talk) {
-    ::signal(SIGCHLD, SIG_IGN);
-    for (;;) {
-      const auto seed = static_cast<unsigned>(talk.hear());
-      if (::testing::Test::HasFailure()) ::_exit(1);
-      if (::fork() != 0) continue;
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      set_log_sink([](LogLevel, std::string_view) {});
-      Served served(of, talk);
-      const Deadline end = Deadline::after(150ms);
-      for (unsigned i = 0; !end.passed(); ++i) {
-        forge(seed * 1000 + i);
-        served.worker.progress();
-        if (seed % 2 == 0) ::usleep(500);
-      }
-      ::_exit(0);
+  const Nursery nursery(of, [&](Served& served, unsigned seed) {
+    const Deadline end = Deadline::after(150ms);
+    for (unsigned i = 0; !end.passed(); ++i) {
+      forge(seed * 1000 + i);
+      served.worker.progress();
+      if (seed % 2 == 0) ::usleep(500);
     }
   });
   ServingProcess steady(of, [](Served& served, const Talk&) {
@@ -261,8 +256,7 @@ TEST_P(SharedMemoryPeer, APeerWithAForgedRingEndsItsEndpointAlone) {
   Asking side(steady, of);
   int protocol = 0;
   for (unsigned round = 0; round < 12; ++round) {
-    nursery.talk().tell(round);
-    const std::string address = "127.0.0.1:" + std::to_string(nursery.talk().hear());
+    const std::string address = nursery.make(round).address;
     Endpoint endpoint = value(Endpoint::connect(side.worker, address, within(20s), of.endpoint));
     std::vector<Transfer> all;
     const auto begun = Clock::now();

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <span>
@@ -21,6 +20,7 @@
 #include "hbmwire/settings.hpp"
 
 #include "ends.hpp"
+#include "tests/support/mappings.hpp"
 #include "tests/support/other_process.hpp"
 #include "transport/shared/ring.hpp"
 
@@ -29,7 +29,7 @@ namespace hbmwire::test {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a busy machine may take besides.
+/// The time that a busy machine may take besides.
 inline constexpr auto kNodeSlack = 2s;
 
 /// One end, and how it is made.
@@ -217,15 +217,9 @@ class NodeWays : public ::testing::TestWithParam<NodeWay> {
 
 /// The rings that this process has mapped, of its own and of its peers.
 inline std::vector<transport::SharedRingFile*> mapped_rings() {
-  std::ifstream maps("/proc/self/maps");
   std::vector<transport::SharedRingFile*> rings;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:hbmwire") == std::string::npos) continue;
-    const std::uint64_t first = std::stoull(line, nullptr, 16);
-    const std::uint64_t behind = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
-    if (behind - first == sizeof(transport::SharedRingFile))
-      rings.push_back(std::bit_cast<transport::SharedRingFile*>(first));
-  }
+  for (const std::uint64_t address : mapped_files(sizeof(transport::SharedRingFile)))
+    rings.push_back(std::bit_cast<transport::SharedRingFile*>(address));
   return rings;
 }
 

@@ -180,7 +180,7 @@ class StreamWatcher {
     if (!step.is_sign()) return;
     EXPECT_GT(at + 1, last_sign_) << "overtaken by a later one";
     last_sign_ = at + 1;
-    // What was put before it is there.
+    // Earlier puts are there.
     for (; seen_ < at || (seen_ == at && step.puts()); ++seen_) {
       const Step& before = steps_[seen_];
       if (!before.puts()) continue;
@@ -282,8 +282,8 @@ TEST_P(SharedMemory, StepsOfAllKindsArriveInTheirOrder) {
   }
 }
 
-/// What the NIC brings and what the ring brings are looked at one behind the other: an immediate of
-/// the NIC's must not be overtaken by the message behind it.
+/// The NIC's completions and the ring are looked at one behind the other: an immediate by the NIC
+/// must not be overtaken by the message behind it.
 TEST(SharedMemoryOrder, AMessageByTheRingDoesNotOvertakeAnImmediateByTheNic) {
   constexpr std::uint64_t kRounds = 20'000;
   ServingProcess peer({}, [&](Served& served, const Talk& talk) {
@@ -387,19 +387,31 @@ TEST_P(SharedMemory, AFullRingHoldsMessagesBackInTheirOrder) {
   peer.expect_good();
 }
 
+/// More sends than the ring has room for, to a peer that takes nothing any more.
+struct FullRing {
+  explicit FullRing(const NodeOptions& options)
+      : peer(options,
+             [](Served& served, const Talk& talk) {
+               served.await(talk, 1);
+               talk.tell(2);
+               for (;;) ::pause();
+             }),
+        side(peer, options) {
+    peer.talk().tell(1);
+    EXPECT_EQ(peer.talk().hear(), 2U);
+    for (int i = 0; i < 100; ++i) sends.push_back(value(side.endpoint.send(side.slice(0, 6000))));
+  }
+
+  ServingProcess peer;
+  Asking side;
+  std::vector<Transfer> sends;
+};
+
 TEST_P(SharedMemory, AMessageThatAFullRingHoldsBackEndsAtItsDeadline) {
   NodeOptions of = options();
   of.endpoint.peer_timeout = 500ms;
-  const ServingProcess peer(of, [](Served& served, const Talk& talk) {
-    served.await(talk, 1);
-    talk.tell(2);
-    for (;;) ::pause();
-  });
-  Asking side(peer, of);
-  peer.talk().tell(1);
-  EXPECT_EQ(peer.talk().hear(), 2U);
-  std::vector<Transfer> sends;
-  for (int i = 0; i < 100; ++i) sends.push_back(value(side.endpoint.send(side.slice(0, 6000))));
+  FullRing full(of);
+  std::vector<Transfer>& sends = full.sends;
   const auto begun = Clock::now();
   const auto over = sends.back().wait(within(300ms));
   ASSERT_FALSE(over);
@@ -417,22 +429,15 @@ TEST_P(SharedMemory, AFullRingEndsTheEndpointAtTheOperationsTimeout) {
   NodeOptions of = options();
   of.endpoint.peer_timeout = 500ms;
   of.endpoint.operation_timeout = 400ms;
-  const ServingProcess peer(of, [](Served& served, const Talk& talk) {
-    served.await(talk, 1);
-    talk.tell(2);
-    for (;;) ::pause();
-  });
-  Asking side(peer, of);
-  peer.talk().tell(1);
-  EXPECT_EQ(peer.talk().hear(), 2U);
-  std::vector<Transfer> sends;
-  for (int i = 0; i < 100; ++i) sends.push_back(value(side.endpoint.send(side.slice(0, 6000))));
+  FullRing full(of);
+  std::vector<Transfer>& sends = full.sends;
   const auto begun = Clock::now();
   const auto over = sends.back().poll_until(within(20s));
   ASSERT_FALSE(over);
   EXPECT_LT(Clock::now() - begun, 400ms + 500ms + kNodeSlack);
-  EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
-  EXPECT_EQ(side.endpoint.error()->code, Errc::timed_out) << describe(*side.endpoint.error());
+  EXPECT_EQ(full.side.endpoint.phase(), EndpointPhase::failed);
+  EXPECT_EQ(full.side.endpoint.error()->code, Errc::timed_out)
+      << describe(*full.side.endpoint.error());
 }
 
 /// They can wait nowhere else: what the pools hold is not the most.

@@ -54,7 +54,7 @@ class Subject {
     }
   }
 
-  /// What the other process does.
+  /// The other process writes.
   void store(Input& input) {
     switch (input.number(1) % 6) {
       case 0: {  // a word that may be good

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What a process gives up for good, and its children with it.
+/// Rights that a process gives up for good, and its children with it.
 namespace hbmwire::test {
 
 /// The right of root to look into all processes, which others do not have.

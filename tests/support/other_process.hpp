@@ -11,7 +11,6 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <span>
@@ -118,18 +117,5 @@ class OtherProcess {
   pid_t id_ = -1;
   std::unique_ptr<Talk> talk_;
 };
-
-/// How often this process has a file of the library's of this length mapped.
-inline std::size_t mappings_of(std::uint64_t size_bytes) {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:hbmwire") == std::string::npos) continue;
-    const std::uint64_t first = std::stoull(line, nullptr, 16);
-    const std::uint64_t behind = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
-    count += behind - first == size_bytes ? 1 : 0;
-  }
-  return count;
-}
 
 }  // namespace hbmwire::test

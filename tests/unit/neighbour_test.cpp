@@ -25,6 +25,7 @@
 #include "tests/support/bytes.hpp"
 #include "tests/support/lent_memory.hpp"
 #include "tests/support/less_rights.hpp"
+#include "tests/support/mappings.hpp"
 #include "tests/support/other_process.hpp"
 
 /// Memory of another process of the node, which this one's CPU reads and writes by its keys.
@@ -378,7 +379,7 @@ TEST_P(Neighbours, ChangeNoByteAfterAnEnd) {
   }
 }
 
-/// Who polls for the last word of a put finds all of it there.
+/// A peer that polls for the last word of a put finds all of it there.
 TEST_P(Neighbours, WriteTheLastWordLast) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::uint64_t kRounds = 1000;
@@ -762,7 +763,7 @@ TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
         const auto copied = (*opened)->copy(
             *key, token,
             {.local = bytes.data(), .remote = remote, .length_bytes = length, .gets = gets});
-        // What he gives away may be all that he has.
+        // These tokens' keys may give all of the memory.
         const bool fits = length == 0 || token == 3 || token == 5 || token == 12;
         EXPECT_TRUE(fits || !copied) << token << ": " << remote << ", " << length;
       }

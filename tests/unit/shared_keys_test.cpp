@@ -20,9 +20,10 @@
 #include "base/incarnation.hpp"
 #include "own_host_memory.hpp"
 #include "registration/exports.hpp"
+#include "tests/support/mappings.hpp"
 #include "tests/support/other_process.hpp"
 
-/// What a process tells others of its keys, and how a key ends while they may be at it.
+/// A process tells others of its keys, and a key ends while they may be at it.
 namespace hbmwire::detail {
 namespace {
 
@@ -34,7 +35,7 @@ using test::Talk;
 
 constexpr std::uint64_t kBytes = 64 << 10;
 constexpr auto kPatience = 300ms;
-// What a busy machine may take besides.
+// The time that a busy machine may take besides.
 constexpr auto kSlack = 2s;
 
 void sleeps(const Talk& /*talk*/) {
@@ -77,7 +78,6 @@ class SharedKeysOfThis : public ::testing::Test {
     Clock::duration took;
   };
 
-  /// Of the token 5.
   [[nodiscard]] Removed remove(std::uint32_t number, std::optional<ExportedMemory> memory,
                                std::chrono::nanoseconds patience = kPatience,
                                std::uint64_t token = 5) const {
@@ -170,7 +170,7 @@ TEST_F(SharedKeysOfThis, AreSixteenThousandAndNoMore) {
   EXPECT_EQ(keys->add(kSharedKeys + 5 - 1, memory), 0U);
 }
 
-/// Who looks for a key looks at so many places.
+/// The search for a key covers kSharedKeyPlaces places.
 TEST_F(SharedKeysOfThis, OfOnePlaceAreAsManyAsOthersLookAt) {
   const ExportedMemory memory = memory_of();
   std::vector<std::uint32_t> numbers;
@@ -352,7 +352,8 @@ TEST_F(SharedKeysOfThis, AreEndedByManyThreadsEachByItself) {
 }
 
 TEST_F(SharedKeysOfThis, TakeNoHoldForMoreThanATime) {
-  // Whatever stands there: a number of no key, an owner that is nobody, more in use than there are.
+  // Whatever stands there: a number of no key, an owner that is no process, more in use than there
+  // are.
   const std::uint32_t number = keys->add(5, memory_of());
   hold(number, 0, 0);
   hold(number, ~std::uint64_t{0}, 1);  // no process has that number

@@ -46,7 +46,7 @@ constexpr std::uint64_t word_of(std::uint64_t kind, std::uint64_t length) {
 
 constexpr std::uint64_t kSkip = word_of(1, 0);
 
-/// Memory of zeros, with a page before and behind it that nobody may touch.
+/// Memory of zeros, with a page before and behind it that no access may touch.
 class Fenced {
  public:
   Fenced() {
@@ -319,7 +319,7 @@ TEST_P(Gone, BodyIsAnErrorAndNoFrame) {
         EXPECT_EQ(write_gone(length, from), EFAULT);
         EXPECT_FALSE(reader().peek());
         EXPECT_FALSE(reader().is_broken());
-        // What comes next does.
+        // The next frames come.
         for (unsigned i = 0; i < 400; ++i) {
           ASSERT_TRUE(write(40 * (i % 9), i));
           expect(40 * (i % 9), i);
@@ -330,7 +330,7 @@ TEST_P(Gone, BodyIsAnErrorAndNoFrame) {
   }
 }
 
-/// Who waits for the ring to be empty waits for frames alone: its reader tells of those.
+/// A writer that waits for the ring to be empty waits for frames alone: its reader tells of those.
 TEST_P(Gone, BodyLeavesAnEmptyRingEmpty) {
   for (const std::uint32_t cell : {0U, kCells - 200, kCells - 20, kCells - 1}) {
     begin_anew();

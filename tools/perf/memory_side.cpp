@@ -94,7 +94,7 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
   if (!opened) return tl::make_unexpected(not_opened(opened.error(), options));
   const std::vector<Nic>& nics = *opened;
   MemoryOptions device = options.device;
-  // What another process of this node can map it writes by itself.
+  // Another process of this node writes by itself to memory that it can map.
   device.host.shared =
       options.by_endpoints && options.memory == MemoryType::host && !options.keeps_private;
   HBMWIRE_TRY_ASSIGN(auto domain, context.open(options.memory, device));

@@ -32,7 +32,7 @@ tl::unexpected<Error> refuse(Errc code, const char* why, std::string_view peer,
   return tl::make_unexpected(make_error(code, Stage::post, why, peer, hint));
 }
 
-/// Who polls for the last word of a put finds all of it there.
+/// The last word of a put is written last: a peer that sees it finds all of the put there.
 void put_mapped(std::byte* there, const std::byte* here, std::uint64_t length) noexcept {
   constexpr std::uint64_t kWord = sizeof(std::uint64_t);
   // Before what is written here, all that was written before.
@@ -126,7 +126,7 @@ bool Neighbour::claim(std::uint32_t place, std::uint64_t owner) noexcept {
   return true;
 }
 
-/// A hold that is nobody's, or where there is none, one of a process that has ended.
+/// Takes a free hold, or where there is none, one of a process that has ended.
 Result<void> Neighbour::claim() {
   for (const bool takes_over : {false, true}) {
     for (std::uint32_t place = 0; place < detail::kSharedHolds; ++place) {
@@ -266,7 +266,7 @@ Result<void> Neighbour::copy_guarded(const Key& key, const Copy& what) const noe
 bool Neighbour::has_ended() noexcept {
   if (!process_handle_) {
     Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process_), 0)));
-    // What was known until here was the number alone.
+    // Until here the number alone was known.
     const auto is_its = is_its_process();
     const bool is_gone =
         !is_its && (is_its.error().number == ESRCH || is_its.error().number == EFAULT);

@@ -29,7 +29,7 @@ class Neighbour {
   static constexpr std::uint64_t kMostBytes = 512U << 10U;
 
   /// By the file of keys (SharedKeys) of a process whose incarnation() that is. `host`: a domain
-  /// that opens its memory. `name` may be a stranger's word. Blocks for nobody. Errors:
+  /// that opens its memory. `name` may be a stranger's word. Never blocks. Errors:
   /// Stage::open, as SharedFile::open(); Errc::not_supported: another build; Errc::exhausted.
   static Result<std::unique_ptr<Neighbour>> open(const SharedFileName& name, std::string peer,
                                                  std::shared_ptr<MemoryDomain> host);
@@ -44,7 +44,8 @@ class Neighbour {
   /// Has the other process look at that ring.
   void ring_bell() noexcept {
     const std::uint32_t place = place_of_hold();
-    holds_->bells[place / 64].fetch_or(std::uint64_t{1} << place % 64);
+    const auto [word, bit] = detail::SharedHoldFile::bell_of(place);
+    holds_->bells[word].fetch_or(bit);
   }
 
   /// By what copy() names the key of this token, from 1 on, as long as there is this key. Errors:
@@ -70,10 +71,10 @@ class Neighbour {
   /// Errc::permission_denied: it has. let_go() follows all the same.
   Result<void> hold(std::uint32_t key, std::uint64_t token) noexcept;
 
-  /// Of the key that is held; kMostBytes at most. The last 8 bytes of a put are written last.
-  /// Errors, of Stage::post and Stage::copy: Errc::permission_denied: the key does not give that;
-  /// Errc::invalid_argument: the range leaves it; Errc::peer_failed: the other process has ended;
-  /// Hint::memory_gone.
+  /// Copies by the key that is held; kMostBytes at most. The last 8 bytes of a put are written
+  /// last. Errors, of Stage::post and Stage::copy: Errc::permission_denied: the key does not give
+  /// that; Errc::invalid_argument: the range leaves it; Errc::peer_failed: the other process has
+  /// ended; Hint::memory_gone.
   Result<void> copy_held(const Copy& what) noexcept;
 
   void let_go() noexcept { hold_->key.store(0, std::memory_order_release); }

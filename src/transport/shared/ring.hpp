@@ -45,21 +45,21 @@ struct SharedRingFile {
 
 static_assert(sizeof(SharedRingFile) == SharedRingFile::kFileBytes);
 
-/// What a frame is. Others are refused.
+/// The kind of a frame. Others are refused.
 enum class RingFrameKind : std::uint8_t {
   skip = 1,       ///< nothing: the next one begins at the first cell
   message = 2,    ///< a wire::MessageHeader and what follows it
   immediate = 3,  ///< `value`, of a put of `written` bytes
 };
 
-/// What precedes the bytes of a frame, in its first cell.
+/// Stands before the bytes of a frame, in its first cell.
 struct RingFrameHead {
   std::uint64_t word;  // the kind in the highest byte, the length in the lowest four
   std::uint32_t value;
   std::uint32_t written;
 };
 
-/// A ring that this process has made or opened, mapped. Move-only.
+/// A ring that this process has made or opened, mapped.
 class MappedRing {
  public:
   MappedRing() = default;
@@ -70,7 +70,7 @@ class MappedRing {
   /// Zeros. `file` has to live until the peer has opened it. Errors: Stage::allocate.
   Result<void> make(SharedFile& file);
 
-  /// What another process has made. Errors: Stage::open, as SharedFile::open().
+  /// Maps a ring that another process has made. Errors: Stage::open, as SharedFile::open().
   Result<void> open(const SharedFileName& name);
 
   [[nodiscard]] SharedRingFile* get() const noexcept { return file_; }
@@ -82,7 +82,7 @@ class MappedRing {
 /// The one end. Nothing that the other process writes makes it write elsewhere, or for ever.
 class RingWriter {
  public:
-  /// Of one frame, which fits in an empty ring wherever it begins.
+  /// The longest frame; one fits in an empty ring wherever it begins.
   static constexpr std::uint32_t kMostBytes = 12288;
 
   explicit RingWriter(SharedRingFile& ring) noexcept : ring_(ring) {}

@@ -10,8 +10,8 @@
 
 namespace hbmwire::test {
 
-/// Of a slot: with several NICs (HBMWIRE_NICS) enough for a piece on each of them, and by shared
-/// memory more than is copied within a call.
+/// The length of a slot: with several NICs (HBMWIRE_NICS) enough for a piece on each of them, and
+/// by shared memory more than is copied within a call.
 inline const std::uint64_t kSlotBytes = has_rails()       ? 192U << 10U
                                         : shares_memory() ? 32U << 10U
                                                           : 4096U;

@@ -33,7 +33,7 @@ Outcome<std::uint32_t> most_transfers(const PerfRequest& request) {
 EndpointOptions options_of(const Work& work) {
   EndpointOptions options;
   options.send_depth = work.request.tx_depth;
-  // Who is put to makes no progress meanwhile.
+  // The target of puts makes no progress meanwhile.
   options.paths.allow = {Path::host, Path::zero_copy, Path::peer_memory,  Path::staged,
                          Path::copy, Path::tcp,       Path::shared_memory};
   options.link = {.service_level = work.request.service_level,
