@@ -119,15 +119,16 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
     request->bytes += operation.length;
     append_pieces(all, operation, endpoint_.sends.most_bytes());
   }
+  // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
+  // than two, so that a message's pieces and their READ stay together.
+  const std::size_t most = std::max(endpoint_.options.send_depth / 2, 1U);
   if (put && put_options.immediate) {
     give_immediate(all, *put_options.immediate);
-    request->with_immediate = true;
+    request->immediate_chunk = (all.size() - 1) / most;
   }
   all.insert(all.end(), reads.begin(), reads.end());
   if (all.empty()) all.emplace_back();  // one of nothing is over some time, too
-  // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
-  // than two, so that a message's pieces and their READ stay together.
-  chain(*request, endpoint_.sends.lane(), all, std::max(endpoint_.options.send_depth / 2, 1U));
+  chain(*request, endpoint_.sends.lane(), all, most);
   requests_.push_back(request.get());
   // Each can be left while it is under way, by a destructor.
   left_.reserve(left_.size() + requests_.size());

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "endpoint/transfer_state.hpp"
@@ -38,8 +40,9 @@ struct RequestState {
   Path path = Path::host;    // the worst one of its parts, and what else is known of that part
   std::uint16_t record = 0;  // PathRecord::number
   RemoteSide remote = kUnknownRemote;
-  bool with_immediate = false;     // in the last chunk
   bool writes_to_engines = false;  // a put to memory that engines copy, too
+  // Which chunk has the immediate, if there is one: READs behind it may need further ones.
+  std::optional<std::size_t> immediate_chunk;
   std::vector<std::unique_ptr<transport::PreparedChain>> chunks;
   std::vector<Posted> posted;                  // one for each chunk
   std::vector<transport::Operation> to_flush;  // of a get: a part of each device region

@@ -52,7 +52,9 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   transfer->tag = match.tag;
   transfer->mask = tagged ? match.mask : 0;
   UnexpectedMessage* const record = matching_.take_message(*transfer);
-  if (record == nullptr && !open) [[unlikely]] {
+  // Nothing brings the bytes of a large message to a closed endpoint.
+  if (!open && (record == nullptr || record->header.large())) [[unlikely]] {
+    give_back(nullptr, record);
     endpoint_.worker->transfers.give_back(*transfer);
     return tl::make_unexpected(endpoint_.not_ready());
   }

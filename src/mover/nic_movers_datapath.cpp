@@ -43,7 +43,7 @@ bool ListMover::advance(TransferState& transfer) noexcept {
   const auto count = static_cast<std::uint32_t>(request.chunks.size());
   while (list.next < count) {
     transport::PreparedChain& chunk = *request.chunks[list.next];
-    const bool takes_credit = request.with_immediate && list.next + 1 == count;
+    const bool takes_credit = list.next == request.immediate_chunk;
     if (endpoint.sends.room() < chunk.size() || (takes_credit && !endpoint.messages.has_credit()))
       return false;
     // The fence was asked for before this run, and holds for this run alone.

@@ -149,6 +149,35 @@ INSTANTIATE_TEST_SUITE_P(Memories, Prepared,
                                            MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
+/// The immediate is not in the last chunk: the READ that makes the bytes visible is behind it.
+TEST(PreparedTransfer, WaitsForAPlaceForItsImmediateAlsoBeforeReads) {
+  EndpointOptions options;
+  options.send_depth = 16;  // 8 requests a chunk
+  options.receive_depth = 8;
+  Ends ends(options);
+  Memory memory(ends.context, MemoryType::host, 4096);
+  const MemoryKey key = value(MemoryKey::pack(memory.region()));
+  const RemoteRegion remote = remote_of(*ends.a, key);
+  std::vector<TransferPart> parts;
+  for (std::uint64_t i = 0; i < 8; ++i)
+    parts.push_back({memory.slice(i * 64, 8), remote.slice(2048 + i * 64, 8)});
+  std::vector<PreparedTransfer> lists;
+  std::vector<Transfer> puts;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    lists.push_back(
+        value(ends.a->prepare_put(parts, {.level = CompletionLevel::visible, .immediate = i})));
+    puts.push_back(value(lists.back().post()));
+  }
+  ends.drive([&] { return puts[7].done(); });
+  EXPECT_FALSE(puts[8].done());
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    Transfer immediate = value(ends.b->receive_immediate());
+    finish(ends, immediate);
+    EXPECT_EQ(immediate.value(), i);
+  }
+  for (Transfer& put : puts) finish(ends, put);
+}
+
 TEST(PreparedTransfer, MayGoWhileItIsUnderWayAndOutliveItsEndpoint) {
   Ends ends;
   Memory source(ends.context, MemoryType::host, kMessageBytes);

@@ -2,6 +2,7 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
 
+#include "internals.hpp"
 #include "peer_process.hpp"
 
 /// A large message that no receive takes, and one whose sender stays silent: how it ends.
@@ -110,6 +111,35 @@ TEST_P(Unmatched, EndsByThePeersClose) {
   const auto over = send.poll();
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
+}
+
+/// Its bytes can't come any more, but a small message behind it is there.
+TEST_P(Unmatched, IsRefusedByAnEndpointThatWasClosed) {
+  Ends ends(options());
+  Memory source(ends.context, MemoryType::host, kLarge, access());
+  Memory target(ends.context, MemoryType::host, kLarge);
+  Transfer last = value(ends.b->receive(target.slice(0, 0), TagMatch{1}));
+  Transfer large = value(ends.a->send(source.all()));
+  Transfer small = value(ends.a->send(source.slice(0, 64)));
+  Transfer end = value(ends.a->send(source.slice(0, 0), 1));
+  finish(ends, last);
+  beside(ends.a_worker, [&] { static_cast<void>(ends.b->close(within(2s))); });
+  ASSERT_EQ(ends.b->phase(), EndpointPhase::closed);
+  const auto free_receives = [&] {
+    const internals::PoolView view = internals::look_at_receives(ends.b_worker);
+    return view.posted + view.waiting;
+  };
+  const std::uint32_t receives = free_receives();
+  const std::size_t transfers = internals::look_at(ends.b_worker).free_transfers;
+  const auto refused = ends.b->receive(target.all());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::cancelled) << describe(refused.error());
+  EXPECT_EQ(free_receives(), receives + 1) << "the announcement lay in one";
+  EXPECT_EQ(internals::look_at(ends.b_worker).free_transfers, transfers);
+  Transfer receive = value(ends.b->receive(target.all()));
+  finish(ends, receive);
+  EXPECT_EQ(receive.bytes(), 64U);
+  EXPECT_FALSE(ends.b->receive(target.all()));
 }
 
 TEST_P(Unmatched, EndsWithThePeersProcess) {
