@@ -228,7 +228,8 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     if (!put_options.immediate &&
         movers.shared.is_at_once(state_of(*from.region), there, operation.length))
       return movers.shared.copy_at_once(operation, {from, to, false});
-    HBMWIRE_TRY_ASSIGN(way, find_way(*this, operation, {from, to, false}));
+    HBMWIRE_TRY_ASSIGN(
+        way, find_way(*this, operation, {from, to, false, put_options.immediate.has_value()}));
   }
   if (put_options.immediate) [[unlikely]] {
     operation.with_immediate = true;
@@ -243,7 +244,8 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   transfer->protocol = Protocol::direct;
   set_route(*transfer, region_of(from), &there);
   if (way.mover != nullptr) [[unlikely]]
-    return start_by(*this, way, operation, *transfer, {from, to, false});
+    return start_by(*this, way, operation, *transfer,
+                    {from, to, false, put_options.immediate.has_value()});
   if (transfer->path >= Path::staged) [[unlikely]] {
     checks.note(from, there.type);
   } else {

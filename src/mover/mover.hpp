@@ -32,6 +32,7 @@ struct Move {
   const Slice& here;
   const RemoteSlice& there;
   bool gets = false;
+  bool tells = false;  // a put with an immediate
 };
 
 /// A way of moving bytes that one request of the endpoint's NIC does not move.

@@ -74,6 +74,9 @@ bool SharedMover::reaches(const RegionState& local,
 }
 
 bool SharedMover::takes(const EndpointState& /*endpoint*/, const Move& move) const {
+  // An immediate tells its receiver how many bytes came with it. By a ring it does; without a ring
+  // only the NIC's own WRITE can, since an empty one behind a copy tells of none.
+  if (move.tells && !endpoint_.movers.ring.is_on()) return false;
   return reaches(move.local(), move.distant());
 }
 

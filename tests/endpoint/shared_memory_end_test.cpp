@@ -294,6 +294,46 @@ TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenWhoCopiesIsStopped) {
   EXPECT_LE(written, timed_out != 0 ? static_cast<std::int64_t>(kPiece) : 0);
 }
 
+/// A receiver that is stopped in the middle of a copy holds the memory of a large message, though
+/// the send is over.
+TEST_P(SharedMemoryEnd, ARegionEndsInTimeWhenItsReaderIsStopped) {
+  constexpr std::uint64_t kLength = 64 << 20;
+  NodeOptions of = options();
+  of.bytes = kLength;
+  of.endpoint.peer_timeout = 400ms;
+  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+    Transfer receive = value(served.endpoint->receive(served.slice(0, kLength)));
+    served.await(talk, 1);
+    std::memset(served.bytes().data(), 0xee, served.bytes().size());
+    talk.tell(2);
+    served.poll_until([&] { return receive.done(); });
+    talk.tell(3);
+    for (;;) served.worker.progress();
+  });
+  Asking side(peer, of);
+  peer.talk().tell(1);
+  EXPECT_EQ(peer.talk().hear(), 2U);
+  {
+    const Allocation memory = value(side.context.allocate(
+        MemoryType::host, kLength, {.device = {}, .host = {.shared = GetParam().shared}}));
+    std::optional<Region> region = value(side.context.register_memory(memory, kAll));
+    Transfer send = value(side.endpoint.send(region->slice(0, kLength)));
+    side.poll_for(8ms);
+    peer.stop();
+    const auto cancelled = send.cancel();
+    EXPECT_TRUE(cancelled || cancelled.error().hint == Hint::peer_unsettled)
+        << describe(cancelled.error());
+    send.reset();
+    const auto begun = Clock::now();
+    region.reset();
+    EXPECT_LT(Clock::now() - begun, 400ms + kNodeSlack);
+  }
+  // Its receive ends when it goes on, well or not.
+  peer.go_on();
+  EXPECT_EQ(peer.talk().hear(), 3U);
+  side.poll_until([&] { return side.endpoint.phase() != EndpointPhase::ending; });
+}
+
 /// Memory of the application's that it has unmapped is an error of what finds it so.
 TEST_P(SharedMemoryEnd, MemoryThatIsGoneFailsItsTransfersAlone) {
   ServingProcess peer(options());

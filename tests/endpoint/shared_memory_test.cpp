@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +10,8 @@
 #include <span>
 #include <thread>
 #include <vector>
+
+#include "hbmwire/memory_key.hpp"
 
 #include "shared_memory_side.hpp"
 
@@ -120,20 +123,22 @@ std::vector<Step> steps_of(unsigned seed, std::size_t count) {
   return steps;
 }
 
-/// Looks at what arrives, and that all before it has.
+/// Receives the stream, and checks that all that was started before a sign has arrived with it.
+/// Needs a process of its own, which it ends at a failure.
 class StreamWatcher {
  public:
-  StreamWatcher(Served& served, const std::vector<Step>& steps)
-      : served_(served),
+  StreamWatcher(NodeSide& side, Endpoint& endpoint, const std::vector<Step>& steps)
+      : side_(side),
+        endpoint_(endpoint),
         steps_(steps),
-        into_(value(served.context.allocate(MemoryType::host, kStreamBytes))),
-        region_(value(served.context.register_memory(into_, kAll))) {}
+        into_(value(side.context.allocate(MemoryType::host, kStreamBytes))),
+        region_(value(side.context.register_memory(into_, kAll))) {}
 
   void watch() {
     const Deadline deadline = Deadline::after(60s);
     while (over_ < signs_and_messages()) {
       post();
-      const auto done = served_.worker.next_done();
+      const auto done = side_.worker.next_done();
       if (!done) {
         std::this_thread::yield();
         ASSERT_FALSE(deadline.passed()) << over_ << " of " << signs_and_messages();
@@ -143,7 +148,8 @@ class StreamWatcher {
       ++over_;
       --posted_;
       look_at(*done);
-      if (::testing::Test::HasFailure()) return;
+      // Receives are under way into memory that this object frees.
+      if (::testing::Test::HasFailure()) ::_exit(1);
     }
   }
 
@@ -159,10 +165,10 @@ class StreamWatcher {
       const Step& step = steps_[next_];
       if (step.is_message()) {
         posted_ += 1;
-        value(served_.endpoint->receive(region_.slice(step.offset, step.length))).notify(next_);
+        value(endpoint_.receive(region_.slice(step.offset, step.length))).notify(next_);
       } else if (step.has_immediate()) {
         posted_ += 1;
-        value(served_.endpoint->receive_immediate()).notify(next_);
+        value(endpoint_.receive_immediate()).notify(next_);
       }
       ++next_;
     }
@@ -184,7 +190,7 @@ class StreamWatcher {
     for (; seen_ < at || (seen_ == at && step.puts()); ++seen_) {
       const Step& before = steps_[seen_];
       if (!before.puts()) continue;
-      ASSERT_TRUE(same_bytes(bytes_of(served_.memory, before), pattern_of(before)))
+      ASSERT_TRUE(same_bytes(bytes_of(side_.memory, before), pattern_of(before)))
           << "put " << seen_ << " has not arrived before " << at;
     }
   }
@@ -197,7 +203,8 @@ class StreamWatcher {
     return std::span(step.of_device() ? device_ : host_).subspan(step.offset, step.length);
   }
 
-  Served& served_;
+  NodeSide& side_;
+  Endpoint& endpoint_;
   const std::vector<Step>& steps_;
   Allocation into_;
   Region region_;
@@ -211,7 +218,8 @@ class StreamWatcher {
 };
 
 /// Starts all of it, some at a time.
-void start_steps(Asking& side, const std::vector<Step>& steps, unsigned seed) {
+void start_steps(NodeSide& side, Endpoint& endpoint, const RemoteRegion& target,
+                 const std::vector<Step>& steps, unsigned seed) {
   std::mt19937 random(seed);
   Memory device(side.context, MemoryType::gaudi, kStreamBytes);
   device.fill(kDeviceSeed);
@@ -224,25 +232,25 @@ void start_steps(Asking& side, const std::vector<Step>& steps, unsigned seed) {
     const Step& step = steps[i];
     const Slice from = step.of_device() ? device.slice(step.offset, step.length)
                                         : side.slice(step.offset, step.length);
-    const RemoteSlice to = side.target.slice(step.offset, step.length);
+    const RemoteSlice to = target.slice(step.offset, step.length);
     const auto start = [&]() -> Result<Transfer> {
       switch (step.kind) {
         case Step::Kind::put:
         case Step::Kind::device_put:
-          return side.endpoint.put(from, to);
+          return endpoint.put(from, to);
         case Step::Kind::put_immediate:
         case Step::Kind::device_put_immediate:
-          return side.endpoint.put(from, to, {.immediate = static_cast<std::uint32_t>(i)});
+          return endpoint.put(from, to, {.immediate = static_cast<std::uint32_t>(i)});
         case Step::Kind::message:
         case Step::Kind::large_message:
         case Step::Kind::device_message:
-          return side.endpoint.send(from);
+          return endpoint.send(from);
         case Step::Kind::get:
-          return side.endpoint.get(into.slice(step.offset, step.length), to);
+          return endpoint.get(into.slice(step.offset, step.length), to);
         case Step::Kind::flush:
           break;
       }
-      return side.endpoint.flush();
+      return endpoint.flush();
     };
     under_way.push_back(value(start()));
     if (i % 16 == 0) most = 1 + random() % 60;
@@ -267,19 +275,56 @@ TEST_P(SharedMemory, StepsOfAllKindsArriveInTheirOrder) {
       ServingProcess peer(of, [&](Served& served, const Talk& talk) {
         served.await(talk, 1);
         if (lazy) std::this_thread::sleep_for(20ms);
-        StreamWatcher(served, steps).watch();
+        StreamWatcher(served, *served.endpoint, steps).watch();
         talk.tell(1);
         served.serve();
       });
       Asking side(peer, of);
       peer.talk().tell(1);
-      start_steps(side, steps, seed);
+      start_steps(side, side.endpoint, side.target, steps, seed);
       EXPECT_EQ(peer.talk().hear(), 1U);
       good(side.endpoint.close(within(10s)));
       peer.expect_good();
     });
     both.expect_good();
   }
+}
+
+/// Such endpoints have no socket that wakes the peer: messages and immediates are the NIC's.
+TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
+  const auto steps = steps_of(7, 1000);
+  NodeOptions of;
+  of.bytes = kStreamBytes;
+  OtherProcess peer([&](const Talk& talk) {
+    set_log_sink([](LogLevel, std::string_view) {});
+    NodeSide side(of);
+    EndpointInvitation invitation = value(EndpointInvitation::create(side.worker));
+    talk.tell_bytes(invitation.bytes());
+    Endpoint endpoint = value(invitation.connect(talk.hear_bytes(), within(20s)));
+    const MemoryKey key = value(MemoryKey::pack(side.region));
+    talk.tell_bytes(key.bytes());
+    StreamWatcher(side, endpoint, steps).watch();
+    talk.tell(1);
+    side.poll_until([&] { return endpoint.phase() != EndpointPhase::ready; });
+  });
+  set_log_sink([](LogLevel, std::string_view) {});
+  NodeSide side(of);
+  EndpointInvitation invitation = value(EndpointInvitation::create(side.worker));
+  peer.talk().tell_bytes(invitation.bytes());
+  Endpoint endpoint = value(invitation.connect(peer.talk().hear_bytes(), within(20s)));
+  const RemoteRegion target = value(endpoint.remote(peer.talk().hear_bytes()));
+  start_steps(side, endpoint, target, steps, 7);
+  Transfer put = value(endpoint.put(side.slice(0, 8), target.slice(0, 8)));
+  side.finish(put);
+  EXPECT_EQ(put.path(), Path::shared_memory);
+  // The NIC tells the receiver how many bytes came with an immediate, so it carries these as well.
+  Transfer told = value(endpoint.put(side.slice(0, 8), target.slice(0, 8), {.immediate = 0}));
+  side.finish(told);
+  EXPECT_EQ(told.path(), Path::host);
+  EXPECT_EQ(peer.talk().hear(), 1U);
+  good(endpoint.close(within(10s)));
+  peer.expect_good();
+  set_log_sink({});
 }
 
 /// The NIC's completions and the ring are looked at one behind the other: an immediate by the NIC

@@ -8,21 +8,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "tests/support/stream.hpp"
 
 /// Tests with a child by fork(2), which has what its parent had before, and talks to it.
 namespace hbmwire::test {
 
-/// Numbers to and from the other process.
+/// Numbers and bytes to and from the other process.
 class Talk {
  public:
   /// Closes it.
@@ -35,6 +38,19 @@ class Talk {
 
   void tell(std::uint64_t number) const {
     if (!write_value(socket_, number)) ADD_FAILURE() << "the other process has gone";
+  }
+
+  void tell_bytes(std::span<const std::byte> bytes) const {
+    tell(bytes.size());
+    if (!write_all(socket_, bytes)) ADD_FAILURE() << "the other process has gone";
+  }
+
+  [[nodiscard]] std::vector<std::byte> hear_bytes() const {
+    constexpr std::uint64_t kMost = 1 << 20;
+    std::vector<std::byte> bytes(std::min(hear(), kMost));
+    if (!read_all(socket_, bytes, std::chrono::seconds(60)))
+      ADD_FAILURE() << "the other process says nothing";
+    return bytes;
   }
 
   [[nodiscard]] bool can_hear() const { return is_readable(socket_); }
