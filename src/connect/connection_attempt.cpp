@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 namespace hbmwire::detail {
 
@@ -46,20 +47,28 @@ ConnectionAttempt::~ConnectionAttempt() {
   if (connected_) endpoint_->ending.abandon();
 }
 
-Result<std::shared_ptr<EndpointState>> ConnectionAttempt::make_endpoint(bool over_tcp) {
-  const auto worker = worker_.lock();
-  if (!worker) {
-    return tl::make_unexpected(
-        make_error(Errc::cancelled, Stage::connect, "the worker has ended", peer()));
+bool ConnectionAttempt::make_endpoint(const Result<std::vector<WorkerNic*>>& nics) {
+  const auto make = [&]() -> Result<std::shared_ptr<EndpointState>> {
+    if (!nics) return tl::make_unexpected(nics.error());
+    const auto worker = worker_.lock();
+    if (!worker) {
+      return tl::make_unexpected(
+          make_error(Errc::cancelled, Stage::connect, "the worker has ended", peer()));
+    }
+    return EndpointState::create(worker, options_, *nics, handshake_.is_late());
+  };
+  auto endpoint = make();
+  if (!endpoint) {
+    handshake_.refuse(refusal_to_make(endpoint.error()), endpoint.error());
+    return false;
   }
-  if (over_tcp) {
-    HBMWIRE_TRY_ASSIGN(WorkerNic* const instead, worker->nic_for_tcp());
-    return EndpointState::create(worker, options_, std::span(&instead, 1));
-  }
-  const auto& theirs = handshake_.theirs();
-  HBMWIRE_TRY_ASSIGN(const auto nics,
-                     worker->nics_for_lanes(std::span(theirs.nics).first(1 + theirs.rails.size())));
-  return EndpointState::create(worker, options_, nics);
+  endpoint_ = std::move(*endpoint);
+  endpoint_->peer = peer();
+  return true;
+}
+
+void ConnectionAttempt::on_greeting() {
+  if (make_endpoint(raw_worker_->nics_for_lanes())) handshake_.offer(endpoint_->wiring.offer());
 }
 
 void ConnectionAttempt::on_offer() {
@@ -67,15 +76,14 @@ void ConnectionAttempt::on_offer() {
     handshake_.refuse(of_shortage(*shortage), *shortage);
     return;
   }
-  const bool over_tcp = handshake_.theirs().over_tcp();
-  if (!endpoint_ || (over_tcp && endpoint_->link == nullptr)) {
-    auto endpoint = make_endpoint(over_tcp);
-    if (!endpoint) {
-      handshake_.refuse(refusal_to_make(endpoint.error()), endpoint.error());
-      return;
-    }
-    endpoint_ = std::move(*endpoint);
-    endpoint_->peer = peer();
+  const wire::EndpointOffer& theirs = handshake_.theirs();
+  if (theirs.over_tcp() && !(endpoint_ && endpoint_->paths.by_tcp())) {
+    const auto instead =
+        raw_worker_->nic_for_tcp().map([](WorkerNic* nic) { return std::vector{nic}; });
+    if (!make_endpoint(instead)) return;
+  } else if (!endpoint_) {
+    const auto places = std::span(theirs.nics).first(1 + theirs.rails.size());
+    if (!make_endpoint(raw_worker_->nics_for_lanes(places))) return;
   }
   const wire::EndpointOffer own = endpoint_->wiring.offer();
   if (const auto connected = endpoint_->wiring.connect(handshake_.theirs()); !connected) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hbmwire/endpoint.hpp"
 
@@ -58,12 +59,16 @@ class ConnectionAttempt {
   ConnectionAttempt(const std::shared_ptr<WorkerState>& worker, wire::Handshake handshake,
                     EndpointOptions options);
 
+  /// The connecting side has heard what the peer is, and makes its offer.
+  void on_greeting();
+
   /// The peer's offer is there: wires the endpoint up, which the accepting side makes unless it
   /// has.
   void on_offer();
 
-  /// Errors: as EndpointState::create().
-  Result<std::shared_ptr<EndpointState>> make_endpoint(bool over_tcp);
+  /// Whether there is an endpoint now; else the peer is refused. `nics`: as
+  /// EndpointState::create().
+  bool make_endpoint(const Result<std::vector<WorkerNic*>>& nics);
 
   std::weak_ptr<WorkerState> worker_;
   WorkerState* raw_worker_;  // who calls

@@ -12,6 +12,7 @@
 #include "connect/link_timing.hpp"
 #include "context/path_policy.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "transport/verbs/late_lane.hpp"
 #include "verbs/link_options.hpp"
 #include "wire/socket_io.hpp"
 
@@ -31,19 +32,23 @@ transport::SharedReceives* queue_of(const ReceivePool* pool) noexcept {
 
 }  // namespace
 
-Result<void> EndpointWiring::make(std::span<WorkerNic* const> further) {
+Result<void> EndpointWiring::make(std::span<WorkerNic* const> further, bool late) {
   SharedPools pools;
   if (TcpPort::stands_for(*endpoint_.nic)) {
     HBMWIRE_TRY(make_tcp_lanes());
+  } else if (late) {
+    HBMWIRE_TRY_ASSIGN(pools, make_late_lanes());
+    HBMWIRE_TRY(late_.begin(further));
   } else {
     HBMWIRE_TRY_ASSIGN(pools, make_nic_lanes());
+    HBMWIRE_TRY_ASSIGN(endpoint_.movers.rails, RailMover::create(endpoint_, further));
   }
-  HBMWIRE_TRY_ASSIGN(endpoint_.movers.rails, RailMover::create(endpoint_, further));
   HBMWIRE_TRY(make_buffers());
   HBMWIRE_TRY_ASSIGN(UnexpectedPool* const unexpected,
                      endpoint_.worker->unexpected_of(endpoint_.worker_nic));
   // The other pool takes as much of the completion queue as it gets.
-  HBMWIRE_TRY(endpoint_.control.make_receives(pools.control));
+  const WorkerNic& control_nic = late ? endpoint_.worker->tcp->nic : endpoint_.worker_nic;
+  HBMWIRE_TRY(endpoint_.control.make_receives(pools.control, control_nic));
   return endpoint_.messages.make_receives(pools.messages, *unexpected);
 }
 
@@ -62,13 +67,8 @@ Result<EndpointWiring::SharedPools> EndpointWiring::make_nic_lanes() {
                        endpoint_.worker->completions_for(
                            nic, sends + static_cast<int>(receives + ControlLane::kOwnReceives)));
   }
-  HBMWIRE_TRY_ASSIGN(auto data_lane,
-                     transport::VerbsLane::create(nic.nic, *completions,
-                                                  {.send_depth = endpoint_.options.send_depth,
-                                                   .receive_depth = receives,
-                                                   .inline_bytes = kInlineBytes,
-                                                   .receives = queue_of(pools.messages),
-                                                   .link = endpoint_.options.link}));
+  HBMWIRE_TRY_ASSIGN(auto data_lane, transport::VerbsLane::create(
+                                         nic.nic, *completions, data_lane_options(pools.messages)));
   endpoint_.sends.set_lane(std::move(data_lane));
   HBMWIRE_TRY_ASSIGN(auto control_lane,
                      transport::VerbsLane::create(nic.nic, *completions,
@@ -80,6 +80,53 @@ Result<EndpointWiring::SharedPools> EndpointWiring::make_nic_lanes() {
   return pools;
 }
 
+transport::LaneOptions EndpointWiring::data_lane_options(const ReceivePool* pool) const noexcept {
+  return {.send_depth = endpoint_.options.send_depth,
+          .receive_depth = endpoint_.messages.own_receives(),
+          .inline_bytes = kInlineBytes,
+          .receives = queue_of(pool),
+          .link = endpoint_.options.link};
+}
+
+/// Nothing is made that is the endpoint's alone.
+Result<EndpointWiring::SharedPools> EndpointWiring::make_late_lanes() {
+  WorkerNic& nic = endpoint_.worker_nic;
+  const auto sends = static_cast<int>(endpoint_.options.send_depth);
+  HBMWIRE_TRY_ASSIGN(LaneGroup* const group, endpoint_.worker->group_for(nic, sends));
+  int places = sends;
+  transport::VerbsCompletionQueue* completions = nullptr;
+  if (group != nullptr) {
+    completions = group->completions;
+    late_messages_ = group->messages.get();
+  } else {
+    places += static_cast<int>(endpoint_.messages.own_receives());
+    HBMWIRE_TRY_ASSIGN(completions, endpoint_.worker->completions_for(nic, places));
+  }
+  HBMWIRE_TRY_ASSIGN(auto lane, transport::LateLane::create(nic.nic, *completions, places,
+                                                            endpoint_.options.link));
+  endpoint_.sends.set_lane(std::move(lane));
+  HBMWIRE_TRY(endpoint_.worker->nic_for_tcp());
+  make_link(0, 0);
+  return SharedPools{.messages = late_messages_};
+}
+
+Result<void> EndpointWiring::make_data_lane() {
+  auto& completions =
+      static_cast<transport::VerbsCompletionQueue&>(endpoint_.sends.lane().completions());
+  HBMWIRE_TRY_ASSIGN(auto lane, transport::VerbsLane::create(endpoint_.worker_nic.nic, completions,
+                                                             data_lane_options(late_messages_)));
+  endpoint_.sends.set_lane(std::move(lane));
+  return endpoint_.messages.take_lane();
+}
+
+void EndpointWiring::make_link(std::uint32_t data_requests, std::uint32_t data_receives) {
+  tcp_user_ = std::make_unique<EndpointTcpUser>(*endpoint_.worker->tcp, endpoint_);
+  endpoint_.link = tcp_user_->make_link({.data_requests = data_requests,
+                                         .data_receives = data_receives,
+                                         .control = ControlLane::kOwnReceives});
+  endpoint_.control.set_lane(endpoint_.link->make_lane(true));
+}
+
 Result<void> EndpointWiring::make_tcp_lanes() {
   if (!admits_tcp(endpoint_.options.paths) || !admits_tcp(endpoint_.worker->context.paths())) {
     return tl::make_unexpected(make_error(
@@ -87,12 +134,8 @@ Result<void> EndpointWiring::make_tcp_lanes() {
         "the path policy excludes tcp, by which memory would go, since one end has no RDMA device",
         endpoint_.peer, Hint::path_policy));
   }
-  tcp_user_ = std::make_unique<EndpointTcpUser>(*endpoint_.worker->tcp, endpoint_);
-  endpoint_.link = tcp_user_->make_link({.data_requests = endpoint_.options.send_depth + 1,
-                                         .data_receives = endpoint_.messages.own_receives(),
-                                         .control = ControlLane::kOwnReceives});
+  make_link(endpoint_.options.send_depth + 1, endpoint_.messages.own_receives());
   endpoint_.sends.set_lane(endpoint_.link->make_lane(false));
-  endpoint_.control.set_lane(endpoint_.link->make_lane(true));
   endpoint_.paths.go_by_tcp();
   return {};
 }
@@ -121,6 +164,7 @@ wire::EndpointOffer EndpointWiring::offer() const {
   if (endpoint_.paths.admits(Path::shared_memory)) own.shares = shares();
   own.nics[0] = endpoint_.worker->place_of(endpoint_.worker_nic);
   if (endpoint_.movers.rails) endpoint_.movers.rails->offer(own);
+  if (late_.are_late()) late_.offer(own);
   return own;
 }
 
@@ -171,15 +215,19 @@ verbs::Wiring EndpointWiring::wiring_on(const NicState& nic,
 Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
   verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
   wiring.path = managed_path_;
-  const std::uint8_t receiver_retries = wiring.receiver_retries;
   wiring.local = endpoint_.control.local();
   wiring.remote = theirs.control;
   if (!managed_path_) {
     wiring.receiver_retries = kWithoutEnd;
     endpoint_.control.receives().may_miss_one();
     HBMWIRE_TRY(endpoint_.control.connect(wiring));
-    wiring.receiver_retries = receiver_retries;
   }
+  return wire_data(theirs);
+}
+
+Result<void> EndpointWiring::wire_data(const wire::EndpointOffer& theirs) {
+  verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
+  wiring.path = managed_path_;
   // A peer that sends more than it may uses up others' receives until this end has looked.
   constexpr std::uint8_t kWithOthers = 28;
   if (endpoint_.messages.receives().are_shared()) wiring.receiver_wait = kWithOthers;
@@ -193,7 +241,7 @@ Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
 
 Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   // Over TCP the other end's NIC, if it has one, takes no part.
-  if (endpoint_.link == nullptr) {
+  if (!late_.are_late() && !endpoint_.paths.by_tcp()) {
     HBMWIRE_TRY(verbs::check_link(*endpoint_.nic, endpoint_.sends.lane().local(), theirs.data));
     HBMWIRE_TRY(wire_up(theirs));
   }
@@ -208,20 +256,29 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
       kMostBytes)));
   endpoint_.messages.connect(theirs.places, theirs.receive_depth, theirs.eager_bytes,
                              endpoint_.movers.ring.longest_message(endpoint_.sends.most_bytes()));
+  if (late_.are_late()) late_.connect(theirs);
   if (endpoint_.movers.rails && !endpoint_.movers.rails->connect(theirs))
     endpoint_.movers.rails.reset();
   endpoint_.movers.set_table(endpoint_.paths, *endpoint_.worker_nic.staged);
   endpoint_.watch.note_activity(WorkerState::Clock::now());
-  std::vector<std::string> names;
-  if (endpoint_.movers.rails) {
-    names.push_back(endpoint_.nic->info.name);
-    for (const auto& rail : endpoint_.movers.rails->rails())
-      names.push_back(rail->lane->nic().info.name);
-  }
+  std::vector<std::string> names = rail_names();
   if (!managed_path_) endpoint_.worker->adopt(endpoint_.shared_from_this());
   // From here on it is the worker's, and nothing fails any more.
   set_label(std::move(names));
   return {};
+}
+
+std::vector<std::string> EndpointWiring::rail_names() const {
+  std::vector<std::string> names;
+  if (!endpoint_.movers.rails) return names;
+  names.push_back(endpoint_.nic->info.name);
+  for (const auto& rail : endpoint_.movers.rails->rails())
+    names.push_back(rail->lane->nic().info.name);
+  return names;
+}
+
+void EndpointWiring::label_rails() {
+  endpoint_.worker->labels.find(endpoint_.number)->rails = rail_names();
 }
 
 void EndpointWiring::set_label(std::vector<std::string> rails) noexcept {

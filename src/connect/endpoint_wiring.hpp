@@ -11,9 +11,11 @@
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/fd.hpp"
 
+#include "connect/late_lanes.hpp"
 #include "endpoint/nic_memory.hpp"
 #include "endpoint/tcp_user.hpp"
 #include "transport/rdma_cm/cm_id.hpp"
+#include "transport/verbs/lane.hpp"
 #include "verbs/wiring.hpp"
 #include "wire/endpoint_offer.hpp"
 
@@ -36,8 +38,9 @@ class EndpointWiring {
   ~EndpointWiring() = default;
 
   /// Lanes on the endpoint's NIC, rails on the `further` ones, message buffers; receives are
-  /// posted.
-  Result<void> make(std::span<WorkerNic* const> further);
+  /// posted. `late`: the control lane goes by the handshake's connection, and the others come when
+  /// they are needed (LateLanes).
+  Result<void> make(std::span<WorkerNic* const> further, bool late);
 
   /// The memory that both lanes' messages are sent from, once it is made.
   [[nodiscard]] const Region& buffers() const noexcept { return *buffers_.region; }
@@ -47,6 +50,23 @@ class EndpointWiring {
 
   /// Wires both lanes up, or the data lane alone after wire_control(). Errors: Stage::connect.
   Result<void> connect(const wire::EndpointOffer& theirs);
+
+  // --- where queue pairs are late
+
+  [[nodiscard]] LateLanes& late() noexcept { return late_; }
+
+  [[nodiscard]] const LateLanes& late() const noexcept { return late_; }
+
+  /// Has a queue pair in place of a LateLane. Errors: Stage::open.
+  Result<void> make_data_lane();
+
+  /// Errors: Stage::connect.
+  Result<void> wire_data(const wire::EndpointOffer& theirs);
+
+  /// For error texts and reports: the NICs of the rails. May throw std::bad_alloc.
+  void label_rails();
+
+  // --- by the connection manager
 
   /// Wires the control lane up alone; the worker's from here on. Errors: Stage::connect.
   Result<void> wire_control(const transport::CmPath& path);
@@ -74,14 +94,20 @@ class EndpointWiring {
   };
 
   Result<SharedPools> make_nic_lanes();
+  Result<SharedPools> make_late_lanes();
   Result<void> make_tcp_lanes();
+  void make_link(std::uint32_t data_requests, std::uint32_t data_receives);
+  [[nodiscard]] transport::LaneOptions data_lane_options(const ReceivePool* pool) const noexcept;
   Result<void> make_buffers();
   Result<void> wire_up(const wire::EndpointOffer& theirs);
   [[nodiscard]] std::optional<wire::EndpointOffer::Shares> shares() const;
   [[nodiscard]] Placement placement_of(const wire::EndpointOffer& theirs) const noexcept;
+  [[nodiscard]] std::vector<std::string> rail_names() const;
   void set_label(std::vector<std::string> rails) noexcept;
 
   EndpointState& endpoint_;
+  LateLanes late_{endpoint_};
+  ReceivePool* late_messages_ = nullptr;  // the late data lane's
   ShakeTaker* handshake_ = nullptr;
   NicMemory buffers_;                               // that both lanes send from
   std::unique_ptr<EndpointTcpUser> tcp_user_;       // of EndpointState::link

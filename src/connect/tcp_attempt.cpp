@@ -12,6 +12,7 @@
 #include "hbmwire/host_port.hpp"
 
 #include "base/guarded.hpp"
+#include "verbs/link_options.hpp"
 #include "wire/dial.hpp"
 #include "wire/socket_io.hpp"
 
@@ -27,6 +28,14 @@ using wire::Refusal;
 // (a close(2) with unread bytes is a reset), up to this.
 constexpr std::size_t kMostDropped = 16384;
 
+/// Whether the NICs of a new endpoint can keep the options. Errors: as verbs::port_entries().
+Result<void> check_links(WorkerState& worker, const LinkOptions& link) {
+  HBMWIRE_TRY_ASSIGN(const auto nics, worker.nics_for_lanes());
+  for (const WorkerNic* const nic : nics)
+    HBMWIRE_TRY(verbs::port_entries(state_of(nic->nic), link));
+  return {};
+}
+
 }  // namespace
 
 TcpAttempt::~TcpAttempt() {
@@ -37,14 +46,18 @@ Result<std::unique_ptr<TcpAttempt>> TcpAttempt::dial(const std::shared_ptr<Worke
                                                      std::string_view where,
                                                      wire::AddressWalk addresses,
                                                      const EndpointOptions& options) {
+  const std::uint32_t whereabouts = whereabouts_for(*worker, options);
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
-                                                             options.pre_shared_key));
-  HBMWIRE_TRY_ASSIGN(const auto nics, worker->nics_for_lanes());
-  HBMWIRE_TRY_ASSIGN(auto endpoint, EndpointState::create(worker, options, nics));
-  endpoint->peer = where;
-  handshake.offer(endpoint->wiring.offer());
+                                                             options.pre_shared_key, whereabouts));
   std::unique_ptr<TcpAttempt> attempt(new TcpAttempt(worker, std::move(handshake), options));
-  attempt->endpoint_ = std::move(endpoint);
+  // Mistakes are told before it dials; and one that is never late is made.
+  if (whereabouts != 0) {
+    HBMWIRE_TRY(check_links(*worker, options.link));
+  } else {
+    attempt->on_greeting();
+    if (attempt->handshake_.step() == Step::refused)
+      return tl::make_unexpected(attempt->handshake_.error());
+  }
   attempt->addresses_ = std::move(addresses);
   attempt->dialing_ = true;
   HBMWIRE_TRY(attempt->dial_next());
@@ -57,7 +70,8 @@ Result<std::unique_ptr<TcpAttempt>> TcpAttempt::welcome(const std::shared_ptr<Wo
   HBMWIRE_TRY(wire::tune(socket.socket.get(), socket.peer));
   HBMWIRE_TRY_ASSIGN(
       auto handshake,
-      wire::Handshake::create(Side::accepting, std::move(socket.peer), options.pre_shared_key));
+      wire::Handshake::create(Side::accepting, std::move(socket.peer), options.pre_shared_key,
+                              whereabouts_for(*worker, options)));
   std::unique_ptr<TcpAttempt> attempt(new TcpAttempt(worker, std::move(handshake), options));
   attempt->shortage = socket.shortage;
   attempt->accepting_ = true;
@@ -72,8 +86,7 @@ Result<void> TcpAttempt::dial_next() {
   if (std::exchange(events_, 0) != 0) raw_worker_->sockets.forget(socket_.get());
   socket_.reset();
   return addresses_.next([this](const addrinfo& address) -> Result<void> {
-    HBMWIRE_TRY_ASSIGN(socket_,
-                       wire::start_dial(address, peer(), endpoint_->options.link.mtu_bytes));
+    HBMWIRE_TRY_ASSIGN(socket_, wire::start_dial(address, peer(), options_.link.mtu_bytes));
     HBMWIRE_TRY(raw_worker_->sockets.watch(socket_.get(), EPOLLOUT, *this));
     events_ = EPOLLOUT;
     return {};
@@ -135,7 +148,9 @@ void TcpAttempt::advance() {
       finish();
       return;
     }
-    if (handshake_.step() == Step::has_offer) {
+    if (handshake_.step() == Step::has_greeting) {
+      on_greeting();
+    } else if (handshake_.step() == Step::has_offer) {
       on_offer();
     } else if (handshake_.step() == Step::refused) {
       end(handshake_.error());

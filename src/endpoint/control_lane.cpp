@@ -20,10 +20,14 @@ void ControlLane::set_memory(std::byte* memory, std::uint32_t local_key) {
   }
 }
 
-Result<void> ControlLane::make_receives(ReceivePool* pool) {
-  if (pool != nullptr) return receives_.join(*pool, *lane_, *this, kBuffers);
-  return receives_.make_own(endpoint_.worker->context, endpoint_.worker_nic, *lane_, *this,
-                            wire::kMaxControlBytes, kOwnReceives);
+Result<void> ControlLane::make_receives(ReceivePool* pool, const WorkerNic& nic) {
+  if (pool != nullptr) {
+    HBMWIRE_TRY(receives_.join(*pool, kBuffers));
+    receives_.set_lane(*lane_, *this);
+    return {};
+  }
+  return receives_.make_own(endpoint_.worker->context, nic, *lane_, *this, wire::kMaxControlBytes,
+                            kOwnReceives);
 }
 
 void ControlLane::say(const wire::ControlMessage& message) noexcept {
@@ -64,6 +68,8 @@ int ControlLane::post(std::uint64_t address, std::uint32_t length_bytes,
   if (result != 0) return result;
   free_.pop_back();
   ++sending_;
+  // A peer that polls looks at its sockets seldom.
+  if (endpoint_.link != nullptr && !endpoint_.paths.by_tcp()) endpoint_.movers.ring.tell_of_word();
   return 0;
 }
 

@@ -19,6 +19,7 @@ namespace hbmwire::detail {
 
 class ControlLane;
 struct EndpointState;
+struct WorkerNic;
 
 /// A place for one control message to be sent, in registered host memory.
 struct ControlBuffer {
@@ -59,9 +60,9 @@ class ControlLane final : public Receiver {
   /// `memory`: kMemoryBytes of the endpoint's, by `local_key`. May throw std::bad_alloc.
   void set_memory(std::byte* memory, std::uint32_t local_key);
 
-  /// Receives: those that lanes share in `pool`, or its own where that is null. Errors: as
-  /// ReceivePool::of_lane().
-  Result<void> make_receives(ReceivePool* pool);
+  /// Receives: those that lanes share in `pool`, or its own, of `nic`, where that is null. Errors:
+  /// as ReceivePool::of_lane().
+  Result<void> make_receives(ReceivePool* pool, const WorkerNic& nic);
 
   [[nodiscard]] Receives& receives() noexcept { return receives_; }
 

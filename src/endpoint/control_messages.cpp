@@ -48,6 +48,12 @@ struct Recipient {
 
   void operator()(const wire::PiecesShared& message) const { endpoint.movers.pieces.on(message); }
 
+  void operator()(const wire::QueuePairs& message) const { endpoint.wiring.late().on(message); }
+
+  void operator()(const wire::QueuePairsReady& /*message*/) const {
+    endpoint.wiring.late().on_ready();
+  }
+
   void refuse(const char* why) const { endpoint.break_protocol(why); }
 
   EndpointState& endpoint;

@@ -69,13 +69,13 @@ EndpointState::~EndpointState() { worker->labels.leave(number, worker->transfers
 
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
     const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options,
-    std::span<WorkerNic* const> nics) {
+    std::span<WorkerNic* const> nics, bool late) {
   HBMWIRE_TRY(check_options(options, *worker));
   WorkerNic& nic = *nics.front();
   auto endpoint =
       std::make_shared<EndpointState>(*worker, nic, with_policy(options, worker->context));
   HBMWIRE_TRY(endpoint->paths.set_policies(options.paths, worker->context.paths()));
-  HBMWIRE_TRY(endpoint->wiring.make(nics.subspan(1)));
+  HBMWIRE_TRY(endpoint->wiring.make(nics.subspan(1), late));
   endpoint->keeps_worker = worker;
   return endpoint;
 }
@@ -111,13 +111,14 @@ bool EndpointState::is_busy() const noexcept {
 }
 
 bool EndpointState::waits_for_peer() const noexcept {
-  return messages.under_way() || movers.ipc.asks() || movers.pieces.awaited();
+  return messages.under_way() || movers.ipc.asks() || movers.pieces.awaited() ||
+         wiring.late().wait_for_peer();
 }
 
 // --- by the clock
 
 EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at) noexcept {
-  messages.warn_of_copies();
+  messages.inbox().warn_of_copies();
   checks.warn_of_tcp();
   if (link != nullptr) watch.look_at_link(at);
   if (movers.rails) movers.rails->look_after(at);

@@ -50,10 +50,12 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
 
   // --- life (endpoint_state.cpp)
 
-  /// Its lanes lie on the first of `nics`, its rails on the others.
+  /// Its lanes lie on the first of `nics`, its rails on the others. `late`: as
+  /// EndpointWiring::make().
   static Result<std::shared_ptr<EndpointState>> create(const std::shared_ptr<WorkerState>& worker,
                                                        const EndpointOptions& options,
-                                                       std::span<WorkerNic* const> nics);
+                                                       std::span<WorkerNic* const> nics,
+                                                       bool late = false);
   EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of);
   EndpointState(const EndpointState&) = delete;
   EndpointState& operator=(const EndpointState&) = delete;
@@ -219,7 +221,8 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   Ending ending{*this};
   RemoteRegions remote_regions{*this};
   PreparedLists lists{*this};
-  std::unique_ptr<transport::TcpLink> link;  // that carries both; null: a NIC does
+  // By the handshake's connection: both lanes, or the control lane alone; null: a NIC carries both.
+  std::unique_ptr<transport::TcpLink> link;
 };
 
 }  // namespace hbmwire::detail

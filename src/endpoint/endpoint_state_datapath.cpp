@@ -130,7 +130,7 @@ void EndpointState::post_waiting() noexcept {
 }
 
 bool EndpointState::post_immediate(TransferState& transfer) noexcept {
-  if (sends.room() < 2 || !messages.has_credit()) return false;
+  if (!sends.has_room(2) || !messages.has_credit()) return false;
   Operation nothing;
   nothing.with_immediate = true;
   nothing.immediate = transfer.operation.immediate;
@@ -300,7 +300,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   const RemoteRegionState& there = RemoteRegionState::of(*at.region);
   if (at.length_bytes != sizeof(std::uint64_t) || operation.remote % sizeof(std::uint64_t) != 0)
     return refuse("an atomic is of 8 bytes at a multiple of 8", peer);
-  if (link != nullptr && there.type != MemoryType::host) {
+  if (paths.by_tcp() && there.type != MemoryType::host) {
     return refuse("an atomic over TCP is the peer's CPU's, which does not reach a device's memory",
                   peer, Errc::not_supported, Hint::no_atomics);
   }

@@ -27,6 +27,7 @@ Result<void> PathRules::set_policies(const PathPolicy& of_endpoint, const PathPo
 }
 
 void PathRules::go_by_tcp() noexcept {
+  by_tcp_ = true;
   admitted_ |= static_cast<PathBits>(
       ~(bit_of(Path::copy) | bit_of(Path::ipc) | bit_of(Path::shared_memory)));
   plain_ = admitted_;

@@ -23,6 +23,8 @@ class PathRules {
   /// that.
   void go_by_tcp() noexcept;
 
+  [[nodiscard]] bool by_tcp() const noexcept { return by_tcp_; }
+
   /// It is known where the peer is.
   void set_placement(Placement placement) noexcept;
 
@@ -71,6 +73,7 @@ class PathRules {
   bool shares_first_ : 1 = false;
   bool shares_memory_ : 1 = false;
   bool stages_ : 1 = false;
+  bool by_tcp_ : 1 = false;
   Placement placement_ = Placement::two_nodes;
 };
 

@@ -81,6 +81,7 @@ void PeerWatch::look_at_link(Clock::time_point at) noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   const std::chrono::nanoseconds bound =
       std::max<std::chrono::nanoseconds>(endpoint_.options.peer_timeout, kLeast);
+  if (!endpoint_.paths.by_tcp()) return;  // it is this machine
   // An end that has not looked for long knows only by the next look what has been answered
   // meanwhile.
   const bool late = at - asked_machine_at_ > bound / 2;
@@ -98,8 +99,10 @@ void PeerWatch::look(Clock::time_point at) noexcept {
   const bool peer_left = endpoint_.ending.peer_left();
   if (peer_left && !endpoint_.is_busy()) return endpoint_.ending.enter_closed();
   if (socket_) on_socket();
-  // After a goodbye a NIC still tells how what is under way ends; over TCP nothing does any more.
-  if (peer_has_ended() && (!peer_left || endpoint_.link != nullptr)) {
+  // After a goodbye a NIC still tells how what is under way ends; over TCP nothing does any more,
+  // and no answer comes to what was asked since.
+  if (peer_left ? endpoint_.waits_for_peer() || (peer_has_ended() && endpoint_.paths.by_tcp())
+                : peer_has_ended()) {
     return fail(Errc::peer_failed,
                 peer_left ? "the peer has said goodbye" : "the peer's process has ended",
                 Hint::peer_gone);

@@ -112,7 +112,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
       read.push_back(&region);
       request->to_flush.push_back(operation);
     }
-    if (visible && endpoint_.link == nullptr) {
+    if (visible && !endpoint_.paths.by_tcp()) {
       HBMWIRE_TRY(check_visible(*remote_state_of(part.remote), endpoint_.peer));
       read_behind(reads, endpoint_.worker_nic, operation);
     }

@@ -141,7 +141,7 @@ Result<RemoteRegionState> RegionQuestion::resolve(const wire::Found& answer) con
 
 Result<RemoteRegionState> RemoteRegions::resolve(const RemoteKey& key) const {
   if (!endpoint_.remote) return tl::make_unexpected(endpoint_.not_ready());
-  return endpoint_.link != nullptr ? resolve_over_tcp(key) : resolve_by_nic(key);
+  return endpoint_.paths.by_tcp() ? resolve_over_tcp(key) : resolve_by_nic(key);
 }
 
 /// By its token, with which the peer's process itself finds it.
@@ -201,6 +201,9 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
                            .token = key.info().token,
                            .shared = neighbours};
   if (endpoint_.movers.rails && !staged) endpoint_.movers.rails->set_keys(region, key);
+  if (!staged) endpoint_.wiring.late().set_keys(region, key);
+  // While the peer looks, since it was asked for the key a moment ago.
+  if (!staged && neighbours == 0) endpoint_.wiring.late().want();
   return region;
 }
 

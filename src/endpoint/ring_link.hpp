@@ -73,6 +73,9 @@ class RingLink {
   /// Where it has_room(). As transport::RingWriter::write().
   int send(const transport::RingWriter::Frame& frame) noexcept;
 
+  /// A message of the control lane has gone by the socket, at which a peer that polls looks seldom.
+  void tell_of_word() noexcept;
+
   // --- receiving: RingPoller's
 
   /// Takes frames that have come, some at a time; how many things happened. `polls`: polls the data

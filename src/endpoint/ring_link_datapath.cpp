@@ -36,7 +36,17 @@ int RingLink::send(const transport::RingWriter::Frame& frame) noexcept {
   return result;
 }
 
+void RingLink::tell_of_word() noexcept {
+  // One that sleeps is woken by the socket.
+  if (!on_ || writer_->attention() == Attention::sleeps || !writer_->has_room(0)) return;
+  send({.kind = RingFrameKind::word});
+}
+
 void RingLink::on_frame(const RingReader::Frame& frame) noexcept {
+  if (frame.kind == RingFrameKind::word) {
+    if (endpoint_.link != nullptr) endpoint_.link->progress();
+    return;
+  }
   // An endpoint that ends takes nothing more, as a lane in ERROR.
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (frame.kind == RingFrameKind::message) {

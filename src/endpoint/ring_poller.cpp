@@ -24,7 +24,9 @@ void RingPoller::add(RingLink& link, SharedHoldFile& holds) {
     known->mask |= bit;
   }
   all_.push_back(&link);
-  heat(link);
+  // Its bell is heard from here on, and not before.
+  if (sleeps_) link.set_attention(Attention::sleeps);
+  if (link.has_frame()) heat(link);
 }
 
 void RingPoller::remove(RingLink& link) noexcept {
@@ -47,6 +49,7 @@ void RingPoller::heat_those_with_frames() noexcept {
 
 void RingPoller::begin_sleep() noexcept {
   sleeps_ = !all_.empty();
+  polls_since_sleep_ = 0;
   for (RingLink* const link : all_) link->set_attention(Attention::sleeps);
   // A peer that wrote before that, and has still to ring, wakes no thread.
   heat_those_with_frames();

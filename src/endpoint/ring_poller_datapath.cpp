@@ -22,7 +22,9 @@ std::size_t RingPoller::progress() noexcept {
     }
   }
   if (hot_.size() != all_.size()) handled += answer_bells();
-  if (sleeps_ && handled != 0) [[unlikely]]
+  // A thread that polls so often has not gone to sleep, or has been woken by something else.
+  constexpr std::uint32_t kAwake = 64;
+  if (sleeps_ && (handled != 0 || ++polls_since_sleep_ == kAwake)) [[unlikely]]
     wake_up();
   return handled;
 }

@@ -26,6 +26,12 @@ class SendQueue {
 
   void set_lane(std::unique_ptr<transport::Lane> lane) noexcept;
 
+  /// The requests that it takes at a time, as many as it was made for; 0: it is held, since its
+  /// lane is not connected.
+  void set_depth(std::uint32_t depth) noexcept { depth_ = depth; }
+
+  [[nodiscard]] bool is_held() const noexcept { return depth_ == 0; }
+
   [[nodiscard]] transport::Lane& lane() const noexcept { return *lane_; }
 
   /// Bytes that the NIC takes with a request.
@@ -60,6 +66,9 @@ class SendQueue {
   [[nodiscard]] bool is_over_before(std::uint32_t place) const noexcept {
     return !is_before(over_, place);
   }
+
+  /// Whether it takes so many now; where it is held, its lane is wanted from here on.
+  [[nodiscard]] inline bool has_room(std::uint32_t requests) noexcept;
 
   /// Below this the entries that are under way at a time have different indices (index()).
   [[nodiscard]] std::uint32_t size() const noexcept { return ring_mask_ + 1; }

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "endpoint/endpoint_state.hpp"
 #include "endpoint/send_queue.hpp"
 
 namespace hbmwire::detail {
+
+inline bool SendQueue::has_room(std::uint32_t requests) noexcept {
+  if (room() >= requests) [[likely]]
+    return true;
+  if (is_held()) first_.endpoint->wiring.late().want();
+  return false;
+}
 
 inline int SendQueue::post_here(const transport::Operation& operation,
                                 TransferState* transfer) noexcept {

@@ -10,17 +10,17 @@ namespace hbmwire::detail {
 
 Result<void> SliceChecks::check_reach(const RegionState& region) {
   const bool staged = endpoint_.paths.is_staged(region.path);
-  if (endpoint_.link == nullptr && (region.path == Path::copy || region.path == Path::ipc) &&
+  if (!endpoint_.paths.by_tcp() && (region.path == Path::copy || region.path == Path::ipc) &&
       !staged) {
     return refuse_slice(
         "the path policy leaves the slice's memory to engines that copy, and none carries this",
         endpoint_.nic->info.name, Errc::permission_denied, Hint::path_policy);
   }
-  if (endpoint_.link == nullptr && !staged)
+  if (!endpoint_.paths.by_tcp() && !staged)
     return refuse_slice("the slice's region is not registered with the endpoint's NIC",
                         endpoint_.nic->info.name);
   if (!staged) return {};
-  if (endpoint_.link != nullptr) {
+  if (endpoint_.paths.by_tcp()) {
     const MemoryDomain& domain = region.allocation.domain();
     if (domain.copy_engine().empty()) {
       return refuse_slice("the device has no engine that copies, as an endpoint over TCP needs",
@@ -74,7 +74,7 @@ Result<void> SliceChecks::remote(Operation& operation, const RemoteSlice& slice,
 }
 
 void SliceChecks::note(const Slice& here, MemoryType there) noexcept {
-  if (endpoint_.link == nullptr || here.length_bytes == 0) return;
+  if (!endpoint_.paths.by_tcp() || here.length_bytes == 0) return;
   if (there != MemoryType::host || endpoint_.paths.is_staged(state_of(*here.region).path))
     device_over_tcp_ = true;
 }

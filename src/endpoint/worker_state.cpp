@@ -342,7 +342,7 @@ std::size_t WorkerState::advance_staging() noexcept {
 void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
   labels.add(endpoint->number, {.nic = endpoint->nic->info.name,
                                 .peer = endpoint->peer,
-                                .over_tcp = endpoint->link != nullptr});
+                                .over_tcp = endpoint->paths.by_tcp()});
   endpoints.add(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
   ++event_count;

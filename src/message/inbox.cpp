@@ -28,7 +28,7 @@ Inbox::~Inbox() {
 }
 
 void Inbox::set_pool(UnexpectedPool& pool) noexcept {
-  guarded_ = endpoint_.link != nullptr;
+  guarded_ = endpoint_.paths.by_tcp();
   matching_.set_pool(pool);
 }
 

@@ -40,18 +40,26 @@ std::uint32_t Messages::own_receives() const noexcept {
 Result<void> Messages::make_receives(ReceivePool* pool, UnexpectedPool& unexpected) {
   inbox_.set_pool(unexpected);
   const std::uint32_t depth = endpoint_.options.receive_depth;
-  transport::Lane& lane = endpoint_.sends.lane();
   if (pool == nullptr) {
     rendezvous_.set_sure(most_asked(endpoint_.options));
     credits_.lend(depth);
-    return receives_.make_own(endpoint_.worker->context, endpoint_.worker_nic, lane, inbox_,
-                              receive_bytes(endpoint_.options.eager_bytes), own_receives());
+    return endpoint_.sends.is_held() ? Result<void>() : take_lane();
   }
   constexpr std::uint32_t kAnswer = 1;
   const std::uint32_t sure = std::min(depth, Credits::kSure);
-  HBMWIRE_TRY(receives_.join(*pool, lane, inbox_, sure + kCredit + kAnswer));
+  HBMWIRE_TRY(receives_.join(*pool, sure + kCredit + kAnswer));
   rendezvous_.set_sure(kAnswer);
   credits_.lend(sure + receives_.take_at_first(depth - sure));
+  return endpoint_.sends.is_held() ? Result<void>() : take_lane();
+}
+
+Result<void> Messages::take_lane() {
+  transport::Lane& lane = endpoint_.sends.lane();
+  if (!receives_.are_shared()) {
+    return receives_.make_own(endpoint_.worker->context, endpoint_.worker_nic, lane, inbox_,
+                              receive_bytes(endpoint_.options.eager_bytes), own_receives());
+  }
+  receives_.set_lane(lane, inbox_);
   return {};
 }
 

@@ -57,6 +57,9 @@ class Messages {
   /// Errors: as ReceivePool::of_lane().
   Result<void> make_receives(ReceivePool* pool, UnexpectedPool& unexpected);
 
+  /// Where the data lane had no queue pair then: it has one. Errors: as make_receives().
+  Result<void> take_lane();
+
   [[nodiscard]] Receives& receives() noexcept { return receives_; }
 
   [[nodiscard]] const Receives& receives() const noexcept { return receives_; }
@@ -86,8 +89,6 @@ class Messages {
                                           std::chrono::nanoseconds patience) noexcept {
     return rendezvous_.unanswered(at, patience);
   }
-
-  void warn_of_copies() noexcept { inbox_.warn_of_copies(); }
 
   /// For what comes by the ring.
   [[nodiscard]] Inbox& inbox() noexcept { return inbox_; }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/send_queue_datapath.hpp"
 #include "message/outbox.hpp"
 
 namespace hbmwire::detail {
@@ -18,12 +19,12 @@ std::uint64_t Outbox::memory_bytes() const noexcept {
 void Outbox::set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
   headers_ = memory;
   headers_key_ = local_key;
-  guarded_ = endpoint_.link != nullptr;
+  guarded_ = endpoint_.paths.by_tcp();
 }
 
 bool Outbox::may_send(std::uint64_t bytes) noexcept {
   if (!endpoint_.movers.ring.is_on()) [[likely]]
-    return endpoint_.sends.room() >= 2;
+    return endpoint_.sends.has_room(2);
   return endpoint_.sends.outstanding() == 0 &&
          endpoint_.movers.ring.has_room(
              static_cast<std::uint32_t>(wire::kMessageHeaderBytes + bytes));
@@ -31,7 +32,7 @@ bool Outbox::may_send(std::uint64_t bytes) noexcept {
 
 bool Outbox::may_answer() noexcept {
   if (!endpoint_.movers.ring.is_on()) [[likely]]
-    return endpoint_.sends.room() >= 2;
+    return endpoint_.sends.has_room(2);
   const bool behind_bytes =
       !answers_.empty() && answers_.front().kind == MessageHeader::Kind::written;
   if (behind_bytes && !endpoint_.sends.is_over_before(written_place_)) return false;
@@ -156,7 +157,8 @@ void Outbox::post_pressing() noexcept {
 
 /// False when that ended the endpoint.
 bool Outbox::post_urgent() noexcept {
-  while (!urgent_.empty() && endpoint_.sends.room() >= 2) {
+  // Not all of them need the lane: those that do ask for it themselves.
+  while (!urgent_.empty() && (endpoint_.sends.room() >= 2 || endpoint_.sends.is_held())) {
     TransferState& transfer = *urgent_.first;
     if (!transfer.mover->advance(transfer) || endpoint_.phase != EndpointPhase::ready)
       return endpoint_.phase == EndpointPhase::ready;

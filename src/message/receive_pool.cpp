@@ -107,9 +107,8 @@ Result<void> ReceivePool::grow_for(std::uint32_t promised) {
   return {};
 }
 
-Result<void> ReceivePool::join(std::uint32_t queue_pair, Receiver& receiver, std::uint32_t sure) {
+Result<void> ReceivePool::join(std::uint32_t sure) {
   HBMWIRE_TRY(grow_for(promised_ + sure));
-  receivers_.add(queue_pair, receiver);
   promised_ += sure;
   if (budget_ != nullptr) ++budget_->lanes;
   return {};
@@ -117,7 +116,7 @@ Result<void> ReceivePool::join(std::uint32_t queue_pair, Receiver& receiver, std
 
 void ReceivePool::leave(std::uint32_t queue_pair, std::uint32_t sure, std::uint32_t extra,
                         bool lost) noexcept {
-  receivers_.remove(queue_pair);
+  if (queue_pair != 0) receivers_.remove(queue_pair);
   promised_ -= sure + extra;
   if (budget_ != nullptr) {
     budget_->taken -= extra;

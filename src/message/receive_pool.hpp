@@ -101,10 +101,13 @@ class ReceivePool {
   [[nodiscard]] bool may_grow() const noexcept;
 
   /// A lane joins, sure of so many receives. Errors: as of_lane(); Errc::exhausted.
-  Result<void> join(std::uint32_t queue_pair, Receiver& receiver, std::uint32_t sure);
+  Result<void> join(std::uint32_t sure);
 
-  /// It takes no more of them, of which it had `extra` beyond those that it was sure of. `lost`: it
-  /// may have one that nothing tells of.
+  /// It has that queue pair. May throw std::bad_alloc.
+  void add(std::uint32_t queue_pair, Receiver& receiver) { receivers_.add(queue_pair, receiver); }
+
+  /// It takes no more of them, of which it had `extra` beyond those that it was sure of.
+  /// `queue_pair`: 0, it had none. `lost`: it may have one that nothing tells of.
   void leave(std::uint32_t queue_pair, std::uint32_t sure, std::uint32_t extra, bool lost) noexcept;
 
   /// Up to `wish` more for a new lane, without emptying the budget. Not on the data path.

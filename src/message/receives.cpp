@@ -12,15 +12,17 @@ Result<void> Receives::make_own(const Context& context, const WorkerNic& nic, tr
   return {};
 }
 
-Result<void> Receives::join(ReceivePool& pool, transport::Lane& lane, Receiver& receiver,
-                            std::uint32_t sure) {
-  const std::uint32_t queue_pair = lane.local().queue_pair;
-  HBMWIRE_TRY(pool.join(queue_pair, receiver, sure));
+Result<void> Receives::join(ReceivePool& pool, std::uint32_t sure) {
+  HBMWIRE_TRY(pool.join(sure));
   pool_ = &pool;
   budget_ = pool.budget();
-  queue_pair_ = queue_pair;
   sure_ = sure;
   return {};
+}
+
+void Receives::set_lane(const transport::Lane& lane, Receiver& receiver) {
+  pool_->add(lane.local().queue_pair, receiver);
+  queue_pair_ = lane.local().queue_pair;
 }
 
 std::uint32_t Receives::take_at_first(std::uint32_t wish) noexcept {

@@ -23,9 +23,11 @@ class Receives {
   Result<void> make_own(const Context& context, const WorkerNic& nic, transport::Lane& lane,
                         Receiver& receiver, std::uint32_t receive_bytes, std::uint32_t count);
 
-  /// Errors: as ReceivePool::join().
-  Result<void> join(ReceivePool& pool, transport::Lane& lane, Receiver& receiver,
-                    std::uint32_t sure);
+  /// Of no lane yet. Errors: as ReceivePool::join().
+  Result<void> join(ReceivePool& pool, std::uint32_t sure);
+
+  /// Behind join(): what comes by `lane` is the receiver's. May throw std::bad_alloc.
+  void set_lane(const transport::Lane& lane, Receiver& receiver);
 
   [[nodiscard]] bool are_shared() const noexcept { return pool_ != nullptr && own_ == nullptr; }
 

@@ -23,7 +23,7 @@ Rendezvous::Rendezvous(EndpointState& endpoint, Outbox& outbox, Receives& receiv
 
 Result<std::uint32_t> Rendezvous::key_for_writing(TransferState& transfer) noexcept {
   // Over TCP the receive itself is the key, which TcpLink looks up.
-  if (endpoint_.link != nullptr) return transfer.id;
+  if (endpoint_.paths.by_tcp()) return transfer.id;
   const Registration* const ours = transfer.region->with(*endpoint_.nic);
   if (ours != nullptr && has(transfer.region->access, Access::remote_write))
     return ours->mr.get()->rkey;

@@ -5,6 +5,7 @@
 
 #include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/send_queue_datapath.hpp"
 #include "endpoint/slice_checks_datapath.hpp"
 #include "endpoint/way.hpp"
 #include "mover/block_mover.hpp"
@@ -144,7 +145,7 @@ bool BlockMover::enter_plain(TransferState& whole, BlockRun& run, const Slice& h
   take_route(whole, route);
   if (run.pairs.gets) return true;
   endpoint_.movers.engine_writes.note(distant);
-  if (!run.visible || endpoint_.link != nullptr || !is_by_nic(distant.path)) return true;
+  if (!run.visible || endpoint_.paths.by_tcp() || !is_by_nic(distant.path)) return true;
   if (const auto may = check_visible(distant, endpoint_.peer); !may) {
     fail_alone(whole, may.error());
     return false;
@@ -163,7 +164,7 @@ void BlockMover::take_route(TransferState& whole, const Route& route) noexcept {
 /// True: some were begun. False: there is no room.
 bool BlockMover::post_chain(TransferState& whole, BlockRun& run) noexcept {
   SendQueue& sends = endpoint_.sends;
-  if (sends.room() < chain_requests_) return false;
+  if (!endpoint_.sends.has_room(chain_requests_)) return false;
   const std::uint64_t most = sends.most_bytes() / run.pairs.here->block_bytes;
   std::uint32_t count = 0;
   while (count < chain_requests_ && !run.all_begun() && enter(whole, run) && run.plain)
@@ -312,7 +313,7 @@ bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
   while (run.written.any() && run.behind < areas.size()) {
     const RemoteRegionState& region = RemoteRegionState::of(areas[run.behind].memory);
     if (run.written.test(run.behind % run.written.size()) && is_by_nic(region.path)) {
-      if (endpoint_.sends.room() < 2) return false;
+      if (!endpoint_.sends.has_room(2)) return false;
       const Operation read = endpoint_.worker_nic.read_back(
           region.address + areas[run.behind].offset_bytes, region.remote_key);
       if (const int result = endpoint_.sends.post(read, &whole); result != 0) {

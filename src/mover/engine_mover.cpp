@@ -6,6 +6,7 @@
 
 #include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/send_queue_datapath.hpp"
 
 namespace hbmwire::detail {
 
@@ -101,7 +102,7 @@ bool EngineMover::start_next(Job& job) noexcept {
               endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 1))) {
     return false;
   } else if (wrote_before(job.transfer)) {
-    if (endpoint_.sends.room() < 2) return false;
+    if (!endpoint_.sends.has_room(2)) return false;
     flush(job);
   } else {
     job.state = State::copying;

@@ -33,7 +33,7 @@ std::uint64_t IpcMover::asked_from() const noexcept {
 }
 
 bool IpcMover::peer_moves(Path path) const noexcept {
-  return endpoint_.link != nullptr || path == Path::staged;
+  return endpoint_.paths.by_tcp() || path == Path::staged;
 }
 
 /// By the NIC nothing would be needed of a peer that makes no progress, perhaps; and from host
@@ -46,7 +46,7 @@ bool IpcMover::is_wanted(std::uint64_t bytes, MemoryType type,
 
 bool IpcMover::has_other_route(const Move& move) const {
   const RegionState& local = move.local();
-  const bool reached = endpoint_.link != nullptr || local.local_key(*endpoint_.nic) ||
+  const bool reached = endpoint_.paths.by_tcp() || local.local_key(*endpoint_.nic) ||
                        endpoint_.paths.is_staged(local.path);
   return reached && endpoint_.paths.admits(local.path) &&
          endpoint_.paths.admits(move.distant().path);

@@ -10,6 +10,7 @@ namespace hbmwire::detail {
 class PieceMover final : public Mover {
  public:
   bool advance(TransferState& transfer) noexcept override;
+  bool finish(TransferState& transfer) noexcept override;
 };
 
 /// Prepared lists, in chunks.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/send_queue_datapath.hpp"
 #include "mover/nic_movers.hpp"
 
 namespace hbmwire::detail {
@@ -11,7 +12,9 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
   EndpointState& endpoint = *transfer.endpoint;
   const transport::Operation& whole = transfer.operation;
   Pieces& pieces = *transfer.as<Pieces>();
-  while (endpoint.sends.room() >= 2) {
+  // A message of nothing is behind all that was posted: without a queue pair that is nothing.
+  if (endpoint.sends.is_held() && whole.length == 0 && !whole.with_immediate) return true;
+  while (endpoint.sends.has_room(2)) {
     transport::Operation piece = whole;
     piece.local += pieces.begun_bytes;
     piece.remote += pieces.begun_bytes;
@@ -36,6 +39,12 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
   return false;
 }
 
+/// Of what was not posted there is nothing to wait for.
+bool PieceMover::finish(TransferState& transfer) noexcept {
+  if (transfer.parts == 0) transfer.endpoint->go_on(transfer);
+  return true;
+}
+
 bool ListMover::advance(TransferState& transfer) noexcept {
   EndpointState& endpoint = *transfer.endpoint;
   Prepared& list = *transfer.as<Prepared>();
@@ -44,7 +53,7 @@ bool ListMover::advance(TransferState& transfer) noexcept {
   while (list.next < count) {
     transport::PreparedChain& chunk = *request.chunks[list.next];
     const bool takes_credit = list.next == request.immediate_chunk;
-    if (endpoint.sends.room() < chunk.size() || (takes_credit && !endpoint.messages.has_credit()))
+    if (!endpoint.sends.has_room(chunk.size()) || (takes_credit && !endpoint.messages.has_credit()))
       return false;
     // The fence was asked for before this run, and holds for this run alone.
     const bool fenced = std::exchange(transfer.operation.fenced, false);

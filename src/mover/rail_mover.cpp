@@ -123,12 +123,15 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
 }
 
 void RailMover::set_keys(RemoteRegionState& region, const RemoteKey& key) const {
-  for (const auto& rail : rails_) {
-    const auto memory = key.on(rail->remote);
-    if (!memory) continue;
-    region.rail_keys[rail->index - 1U] = memory->remote_key;
-    region.rails = static_cast<std::uint8_t>(region.rails | 1U << (rail->index - 1U));
-  }
+  for (const auto& rail : rails_) set_rail_key(region, key, rail->remote, rail->index);
+}
+
+void set_rail_key(RemoteRegionState& region, const RemoteKey& key, const ConnectionAddress& remote,
+                  std::size_t index) {
+  const auto memory = key.on(remote);
+  if (!memory) return;
+  region.rail_keys[index - 1] = memory->remote_key;
+  region.rails = static_cast<std::uint8_t>(region.rails | 1U << (index - 1));
 }
 
 /// Where several have equally little under way, the nearest to the memory goes first.

@@ -86,6 +86,10 @@ struct RailUse {
   std::uint8_t flushed = 0;                            // of those, how far the flushes are
 };
 
+/// Of the NIC at which the peer's end `remote` of the rail `index` is, from 1 on.
+void set_rail_key(RemoteRegionState& region, const RemoteKey& key, const ConnectionAddress& remote,
+                  std::size_t index);
+
 /// Carries large puts and gets of one endpoint by several NICs. It sits at the head of the
 /// endpoint's queue as the other movers do, begins when what the endpoint's NIC has is over, and
 /// cuts the transfer into pieces: the rail with the least under way takes the next one, so that a

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/send_queue_datapath.hpp"
 
 namespace hbmwire::detail {
 
@@ -104,6 +105,8 @@ void RailMover::begin_again(TransferState& transfer) noexcept {
 }
 
 bool RailMover::advance(TransferState& transfer) noexcept {
+  // Late queue pairs are all wired up together.
+  if (endpoint_.sends.is_held()) return endpoint_.sends.has_room(1);
   if (job_ != &transfer) {
     // Another NIC does not see what this one's gets have brought before that was flushed.
     if (endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 0)) return false;
@@ -136,7 +139,7 @@ std::uint32_t RailMover::least_loaded(const RailUse& use) const noexcept {
     const std::uint32_t index = use.order[i];
     if ((unsigned{use.rails} >> index & 1U) == 0) continue;
     const bool own = index == 0;
-    const bool open = own ? endpoint_.sends.room() >= 2 : !rails_[index - 1]->closed;
+    const bool open = own ? endpoint_.sends.has_room(2) : !rails_[index - 1]->closed;
     const std::uint32_t load = own ? own_count_ : rails_[index - 1]->outstanding;
     if (!open || load >= least) continue;
     best = index;

@@ -18,14 +18,13 @@ constexpr std::uint32_t kPieces = 4;
 
 bool SharedPieces::carry(const RegionState& here, const RemoteRegionState& there,
                          std::uint64_t bytes) const noexcept {
-  return endpoint_.link != nullptr && admitted_ && told_ != Told::refused &&
-         bytes >= kOverTcpFrom && there.type != MemoryType::host &&
-         endpoint_.paths.is_staged(here.path);
+  return endpoint_.paths.by_tcp() && admitted_ && told_ != Told::refused && bytes >= kOverTcpFrom &&
+         there.type != MemoryType::host && endpoint_.paths.is_staged(here.path);
 }
 
 Result<void> SharedPieces::open() {
   if (own_) return {};
-  const Nic* const nic = endpoint_.link == nullptr ? &endpoint_.worker_nic.nic : nullptr;
+  const Nic* const nic = !endpoint_.paths.by_tcp() ? &endpoint_.worker_nic.nic : nullptr;
   const Access access = Access::local_write | Access::remote_read | Access::remote_write;
   const Context& context = endpoint_.worker->context;
   HBMWIRE_TRY_ASSIGN(auto pool,
@@ -42,7 +41,7 @@ Result<void> SharedPieces::open() {
 }
 
 bool SharedPieces::settle(TransferState& transfer) const noexcept {
-  if (endpoint_.link == nullptr || transfer.protocol != Protocol::proxied) return true;
+  if (!endpoint_.paths.by_tcp() || transfer.protocol != Protocol::proxied) return true;
   if (told_ == Told::asked) return false;
   if (told_ == Told::mapped) return true;
   transfer.protocol = Protocol::direct;
@@ -51,7 +50,7 @@ bool SharedPieces::settle(TransferState& transfer) const noexcept {
 }
 
 bool SharedPieces::awaited() const noexcept {
-  return told_ == Told::asked && endpoint_.link != nullptr && !endpoint_.pending.empty();
+  return told_ == Told::asked && endpoint_.paths.by_tcp() && !endpoint_.pending.empty();
 }
 
 void SharedPieces::on(const wire::SharePieces& message) noexcept {
@@ -76,7 +75,7 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
     } else {
       log_line(LogLevel::warn, [&] {
         return "what is staged with " + endpoint_.peer + " goes by " +
-               (endpoint_.link == nullptr ? endpoint_.nic->info.name : "TCP") +
+               (!endpoint_.paths.by_tcp() ? endpoint_.nic->info.name : "TCP") +
                " and not through shared host memory: " + describe(opened.error()) +
                "; it takes two processes of one user that see each other in /proc (for "
                "containers: --pid=host, or one PID namespace)";

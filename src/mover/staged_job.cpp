@@ -6,6 +6,7 @@
 
 #include "base/guarded.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/send_queue_datapath.hpp"
 
 namespace hbmwire::detail {
 
@@ -174,7 +175,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
     if (piece.id != 0) piece.state = Piece::State::away;
     return piece.id != 0;
   }
-  if (endpoint.sends.room() < 2 || (part.with_immediate && !endpoint.messages.has_credit()))
+  if (!endpoint.sends.has_room(2) || (part.with_immediate && !endpoint.messages.has_credit()))
     return false;
   // What posts may be moving the bytes itself until it returns: between two pieces the engine is
   // given those that the NIC has given back.
@@ -195,7 +196,7 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
 void StagedJob::start_pieces() noexcept {
   if (out() && pieces_.size() > kFewPieces) return;
   while (!all_begun() && pieces_.size() < kMostPieces) {
-    if (!out() && mapped == nullptr && endpoint.sends.room() < 2) return;
+    if (!out() && mapped == nullptr && !endpoint.sends.has_room(2)) return;
     Piece piece = next_piece();
     if (piece.memory == nullptr) return;
     pieces_.push_back(std::move(piece));

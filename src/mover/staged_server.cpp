@@ -18,7 +18,7 @@ constexpr std::uint32_t kMostServed = 4;
 
 void StagedServer::on_request(const MessageHeader& header, std::uint64_t at) noexcept {
   const bool may = endpoint_.paths.admits(Path::staged);
-  if (endpoint_.link != nullptr &&
+  if (endpoint_.paths.by_tcp() &&
       endpoint_.movers.pieces.find(header.address, header.length) == nullptr) {
     return endpoint_.break_protocol(
         "the peer asks in a message for what has frames of its own over TCP");

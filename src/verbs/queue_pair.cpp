@@ -133,17 +133,22 @@ Result<void> to_error(const detail::NicState& nic, ibv_qp* qp) {
   return modify(nic, qp, attributes, IBV_QP_STATE, "ibv_modify_qp to ERR");
 }
 
-ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp,
-                                const PortEntries& entries) {
+ConnectionAddress port_address(const detail::NicState& nic, const PortEntries& entries) {
   ConnectionAddress address;
   std::copy(std::begin(nic.gid.raw), std::end(nic.gid.raw), address.gid.begin());
-  address.queue_pair = qp->qp_num;
-  address.packet_sequence = random_packet_sequence();
   address.mtu_bytes = entries.mtu_bytes;
   address.lid = nic.lid;
   address.ethernet = nic.info.ethernet;
   address.max_message_bytes = nic.info.max_message_bytes;
   address.incarnation = incarnation();
+  return address;
+}
+
+ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp,
+                                const PortEntries& entries) {
+  ConnectionAddress address = port_address(nic, entries);
+  address.queue_pair = qp->qp_num;
+  address.packet_sequence = random_packet_sequence();
   return address;
 }
 

@@ -29,6 +29,10 @@ Result<void> to_reset(const detail::NicState& nic, ibv_qp* qp);
 /// To ERROR, from any state: nothing moves by it any more, and what was posted is flushed.
 Result<void> to_error(const detail::NicState& nic, ibv_qp* qp);
 
+/// A port's address, without a queue pair.
+[[nodiscard]] ConnectionAddress port_address(const detail::NicState& nic,
+                                             const PortEntries& entries);
+
 /// What a peer must know of `qp`, whose packets are to begin at a random number: stale ones of an
 /// earlier connection must not fit the new one.
 [[nodiscard]] ConnectionAddress local_address(const detail::NicState& nic, const ibv_qp* qp,

@@ -16,7 +16,7 @@ namespace {
 // A message's number on the wire is its place in the variant, from 1 on: append only.
 constexpr std::uint8_t kFirstControl = 1;
 static_assert(kMaxKeyBytes + 16 <= kMaxControlBytes && kMaxRegionName + 16 <= kMaxControlBytes &&
-              kMaxShakeBytes + 16 <= kMaxControlBytes);
+              kMaxShakeBytes + 16 <= kMaxControlBytes && kMaxOfferBytes + 16 <= kMaxControlBytes);
 
 void put(Writer& out, const Probe& message) { out.bytes(message.proof); }
 
@@ -72,6 +72,10 @@ void put(Writer& out, const SharePieces& message) {
 void put(Writer& out, const PiecesShared& message) {
   out.integer(static_cast<std::uint8_t>(message.mapped ? 1 : 0));
 }
+
+void put(Writer& out, const QueuePairs& message) { out.counted(message.offer); }
+
+void put(Writer& /*out*/, const QueuePairsReady& /*message*/) {}
 
 LookUp get_look_up(Reader& in) {
   LookUp message;
@@ -176,6 +180,10 @@ std::optional<ControlMessage> get(Reader& in) {
       return get_share_pieces(in);
     case kFirstControl + 12:
       return get_pieces_shared(in);
+    case kFirstControl + 13:
+      return QueuePairs{in.counted(kMaxOfferBytes)};
+    case kFirstControl + 14:
+      return QueuePairsReady{};
     default:
       return std::nullopt;
   }

@@ -117,8 +117,21 @@ struct PiecesShared {
   bool operator==(const PiecesShared&) const = default;
 };
 
-using ControlMessage = std::variant<Probe, Fence, Fenced, Farewell, LookUp, Found, Shake, RailDown,
-                                    RailClosed, IpcCopy, IpcCopied, SharePieces, PiecesShared>;
+/// Between ends that were connected without queue pairs: this end's are made, as its offer says
+/// (wire/endpoint_offer.hpp). Once each way.
+struct QueuePairs {
+  std::vector<std::byte> offer;
+  bool operator==(const QueuePairs&) const = default;
+};
+
+/// Those of its sender are wired up with its receiver's: they take what comes.
+struct QueuePairsReady {
+  bool operator==(const QueuePairsReady&) const = default;
+};
+
+using ControlMessage =
+    std::variant<Probe, Fence, Fenced, Farewell, LookUp, Found, Shake, RailDown, RailClosed,
+                 IpcCopy, IpcCopied, SharePieces, PiecesShared, QueuePairs, QueuePairsReady>;
 
 /// At most kMaxControlBytes.
 [[nodiscard]] std::vector<std::byte> encode(const ControlMessage& message);

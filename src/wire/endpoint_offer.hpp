@@ -57,6 +57,11 @@ struct EndpointOffer {
   /// port's own, for management).
   [[nodiscard]] bool over_tcp() const noexcept { return data.queue_pair == 0; }
 
+  /// Its queue pairs are made later (wire::QueuePairs); until then these numbers stand for them.
+  [[nodiscard]] bool is_late() const noexcept {
+    return data.queue_pair == 1 && control.queue_pair == 0;
+  }
+
   bool operator==(const EndpointOffer&) const = default;
 };
 

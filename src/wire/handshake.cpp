@@ -22,12 +22,19 @@ constexpr const char* kProofOfAcceptingOffer = "accepting offer";
 constexpr const char* kProofOfConnectingReady = "connecting ready";
 constexpr const char* kProofOfAcceptingReady = "accepting ready";
 
-std::vector<std::byte> make_greeting(bool keyed, const Nonce& nonce) {
+constexpr unsigned kWhichProcessBits = 12;  // of whereabouts(); the others are the node's
+
+bool are_neighbours(std::uint32_t ours, std::uint32_t theirs) noexcept {
+  return ours != 0 && theirs != 0 && ours != theirs &&
+         ours >> kWhichProcessBits == theirs >> kWhichProcessBits;
+}
+
+std::vector<std::byte> make_greeting(bool keyed, std::uint32_t whereabouts, const Nonce& nonce) {
   Writer out;
   out.bytes(kHandshakeMagic);
   out.integer(kEndpointVersion);
   out.integer(static_cast<std::uint16_t>(keyed ? kKeyedFlag : 0));
-  out.integer(std::uint32_t{0});
+  out.integer(whereabouts);
   out.bytes(nonce);
   return out.take();
 }
@@ -77,18 +84,29 @@ Error refusal_error(Refusal why, std::string_view peer) {
 
 }  // namespace
 
+std::uint32_t whereabouts(const NodeId& node, std::uint64_t incarnation) noexcept {
+  std::uint32_t folded = 0;
+  for (std::size_t i = 0; i < node.size(); ++i)
+    folded ^= std::uint32_t{node.at(i)} << (8U * (i % sizeof folded));
+  const auto process = static_cast<std::uint32_t>(incarnation ^ incarnation >> 32U);
+  return folded >> kWhichProcessBits << kWhichProcessBits |
+         (process & ((1U << kWhichProcessBits) - 1)) | 1U;
+}
+
 Result<Handshake> Handshake::create(Side side, std::string peer,
-                                    std::span<const std::byte> pre_shared_key) {
+                                    std::span<const std::byte> pre_shared_key,
+                                    std::uint32_t whereabouts) {
   HBMWIRE_TRY(check_key(pre_shared_key));
   HBMWIRE_TRY_ASSIGN(const Nonce nonce, make_nonce());
-  return Handshake(side, std::move(peer), pre_shared_key, nonce);
+  return Handshake(side, std::move(peer), pre_shared_key, nonce, whereabouts);
 }
 
 Handshake::Handshake(Side side, std::string peer, std::span<const std::byte> pre_shared_key,
-                     Nonce nonce)
+                     Nonce nonce, std::uint32_t whereabouts)
     : transcript_(pre_shared_key),
       side_(side),
       keyed_(!pre_shared_key.empty()),
+      whereabouts_(whereabouts),
       peer_(std::move(peer)),
       nonce_(nonce) {
   // Who listens says nothing to somebody who has not said that he is an endpoint.
@@ -100,7 +118,7 @@ void Handshake::say(std::span<const std::byte> bytes) {
 }
 
 void Handshake::greet() {
-  const auto greeting = make_greeting(keyed_, nonce_);
+  const auto greeting = make_greeting(keyed_, whereabouts_, nonce_);
   transcript_.add(greeting);
   say(greeting);
   greeted_ = true;
@@ -126,7 +144,7 @@ void Handshake::say(Frame type, std::span<const std::byte> payload) {
 void Handshake::offer(const EndpointOffer& own) {
   own_ = own;
   // The connecting side keeps it until it knows with whom it speaks.
-  if (connecting() || step_ != Step::has_offer) return;
+  if (step_ != (connecting() ? Step::has_greeting : Step::has_offer)) return;
   say(Frame::offer, encode(own));
   step_ = Step::talking;
 }
@@ -204,7 +222,7 @@ void Handshake::on_greeting() {
   const auto version = in.integer<std::uint16_t>();
   const auto flags = in.integer<std::uint16_t>();
   transcript_.add(in_);
-  in.integer<std::uint32_t>();
+  late_ = are_neighbours(whereabouts_, in.integer<std::uint32_t>());
   const bool own_again = in.bytes<std::tuple_size_v<Nonce>>() == nonce_;
   in_.clear();
   expected_ = Expected::header;
@@ -222,7 +240,8 @@ void Handshake::on_greeting() {
     fail(Refusal::key_unexpected, Errc::permission_denied, "the peer asks for a pre-shared key",
          Hint::pre_shared_key);
   } else if (connecting()) {
-    say(Frame::offer, encode(*own_));
+    step_ = Step::has_greeting;
+    if (own_) offer(EndpointOffer(*own_));
   }
 }
 
@@ -283,6 +302,11 @@ void Handshake::on_offer(std::span<const std::byte> payload) {
   const auto offer = decode_offer(payload);
   if (!offer) {
     fail(Refusal::malformed, offer.error().code, offer.error().call, offer.error().hint);
+    return;
+  }
+  if (offer->is_late() != late_) {
+    fail(Refusal::malformed, Errc::protocol, "the peer's offer does not fit its greeting",
+         Hint::other_version);
     return;
   }
   theirs_ = *offer;

@@ -10,6 +10,7 @@
 
 #include "hbmwire/error.hpp"
 
+#include "base/node_id.hpp"
 #include "wire/authentication.hpp"
 #include "wire/endpoint_offer.hpp"
 
@@ -34,6 +35,10 @@ enum class Refusal : std::uint16_t {
 
 inline constexpr std::uint16_t kLastRefusal = 11;
 
+/// Tells ends of one node, and of one process, from others: never 0, and nearly never the same for
+/// two processes.
+[[nodiscard]] std::uint32_t whereabouts(const NodeId& node, std::uint64_t incarnation) noexcept;
+
 /// The longest that a side says at its turn: an offer and its proof.
 inline constexpr std::size_t kMaxTurnBytes = 4 + kMaxOfferBytes + kProofBytes;
 
@@ -45,17 +50,20 @@ class Handshake {
   enum class Side : std::uint8_t { connecting, accepting };
   enum class Step : std::uint8_t {
     talking,
-    has_offer,  ///< theirs() is there, and proven where there is a key: answer() or confirm()
+    has_greeting,  ///< the connecting side's, unless it has made its offer before: offer()
+    has_offer,     ///< theirs() is there, and proven where there is a key: answer() or confirm()
     done,
     refused,  ///< error() says why; a refusal may still be to_send()
   };
 
+  /// `whereabouts`: of this end, so that both know whether they are late(); 0: it is not to be.
   /// Errors: check_key()'s, make_nonce()'s.
   static Result<Handshake> create(Side side, std::string peer,
-                                  std::span<const std::byte> pre_shared_key);
+                                  std::span<const std::byte> pre_shared_key,
+                                  std::uint32_t whereabouts = 0);
 
-  /// The connecting side's, before anything is taken; the accepting side's, at has_offer, once its
-  /// queue pairs are wired up.
+  /// The connecting side's, before anything is taken or at has_greeting; the accepting side's, at
+  /// has_offer, once its queue pairs are wired up.
   void offer(const EndpointOffer& own);
 
   /// The connecting side's, at has_offer: its queue pairs are wired up.
@@ -79,6 +87,10 @@ class Handshake {
 
   [[nodiscard]] Step step() const noexcept { return step_; }
 
+  /// From has_greeting and has_offer on: both ends are processes of one node that want to begin
+  /// without queue pairs, so that both offers say so.
+  [[nodiscard]] bool is_late() const noexcept { return late_; }
+
   [[nodiscard]] const EndpointOffer& theirs() const noexcept { return *theirs_; }
 
   [[nodiscard]] const Error& error() const noexcept { return *error_; }
@@ -91,7 +103,8 @@ class Handshake {
   enum class Expected : std::uint8_t { greeting, header, payload };
   enum class Frame : std::uint16_t { offer = 1, ready = 2, refusal = 3 };
 
-  Handshake(Side side, std::string peer, std::span<const std::byte> pre_shared_key, Nonce nonce);
+  Handshake(Side side, std::string peer, std::span<const std::byte> pre_shared_key, Nonce nonce,
+            std::uint32_t whereabouts);
 
   [[nodiscard]] bool connecting() const noexcept { return side_ == Side::connecting; }
 
@@ -118,6 +131,8 @@ class Handshake {
   Expected expected_ = Expected::greeting;
   bool keyed_;
   bool greeted_ = false;
+  bool late_ = false;
+  std::uint32_t whereabouts_;
   std::string peer_;
   Nonce nonce_;
   std::vector<std::byte> in_;  // of what is expected

@@ -46,9 +46,17 @@ EndpointOffer offer_of(std::uint32_t queue_pair) {
 /// Both sides, and what went between them.
 struct Two {
   explicit Two(const Bytes& client_key = {}, const Bytes& server_key = {})
-      : client(Handshake::create(Side::connecting, "server", client_key).value()),
-        server(Handshake::create(Side::accepting, "client", server_key).value()) {
+      : Two(client_key, server_key, 0, 0) {
     client.offer(offer_of(10));
+  }
+
+  /// The client makes its offer when it has been greeted.
+  Two(const Bytes& client_key, const Bytes& server_key, std::uint32_t clients_whereabouts,
+      std::uint32_t servers_whereabouts)
+      : client(
+            Handshake::create(Side::connecting, "server", client_key, clients_whereabouts).value()),
+        server(
+            Handshake::create(Side::accepting, "client", server_key, servers_whereabouts).value()) {
   }
 
   /// What `from` has to say, to `to`, `cut` bytes at a time.
@@ -61,12 +69,22 @@ struct Two {
     return !bytes.empty();
   }
 
-  void run(std::size_t cut = 1000) {
+  void run(std::size_t cut = 1000) { run(cut, {}, false); }
+
+  /// Both make `late` their offer where they are late, or `always`.
+  void run(std::size_t cut, const EndpointOffer& late, bool always = false) {
+    const auto offer = [&](Handshake& of, std::uint32_t queue_pair) {
+      of.offer(of.is_late() || always ? late : offer_of(queue_pair));
+    };
     bool more = true;
     while (more) {
       more = carry(client, server, by_client, cut);
-      if (server.step() == Step::has_offer) server.offer(offer_of(20));
+      if (server.step() == Step::has_offer) offer(server, 20);
       more = carry(server, client, by_server, cut) || more;
+      if (client.step() == Step::has_greeting) {
+        offer(client, 10);
+        more = true;
+      }
       if (client.step() == Step::has_offer) client.confirm();
     }
   }
@@ -91,6 +109,49 @@ TEST(Handshake, SucceedsHoweverTheBytesAreCut) {
       two.run(cut);
       expect_done(two);
     }
+  }
+}
+
+// --- queue pairs that are made later
+
+/// A handshake of two ends that are there, and whether they are late.
+bool is_late(std::uint32_t client, std::uint32_t server) {
+  Two two({}, {}, client, server);
+  EndpointOffer late = offer_of(1);
+  late.control.queue_pair = 0;
+  two.run(1000, late);
+  EXPECT_EQ(two.client.step(), Step::done);
+  EXPECT_EQ(two.client.is_late(), two.server.is_late());
+  return two.client.is_late();
+}
+
+TEST(Handshake, IsLateBetweenTwoProcessesOfANodeThatWantIt) {
+  NodeId node{};
+  node.fill(0x35);
+  NodeId other = node;
+  other[3] = 0x36;
+  const std::uint32_t here = whereabouts(node, 0x1234'5678'9abc'def0U);
+  const std::uint32_t beside = whereabouts(node, 0x1234'5678'9abc'd000U);
+  EXPECT_TRUE(is_late(here, beside));
+  EXPECT_TRUE(is_late(beside, here));
+  EXPECT_FALSE(is_late(here, here)) << "it is one process";
+  EXPECT_FALSE(is_late(here, whereabouts(other, 1))) << "these are two nodes";
+  EXPECT_FALSE(is_late(here, 0)) << "the peer is an earlier build, or its policy forbids it";
+  EXPECT_FALSE(is_late(0, here));
+  EXPECT_FALSE(is_late(0, 0));
+}
+
+TEST(Handshake, RefusesAnOfferThatDoesNotFitTheGreeting) {
+  NodeId node{};
+  node.fill(0x35);
+  for (const bool agreed : {true, false}) {
+    Two two({}, {}, whereabouts(node, 2), agreed ? whereabouts(node, 4) : 0);
+    EndpointOffer late = offer_of(1);
+    late.control.queue_pair = 0;
+    // The other one than was agreed on.
+    two.run(1000, agreed ? offer_of(10) : late, !agreed);
+    ASSERT_EQ(two.server.step(), Step::refused);
+    EXPECT_EQ(two.server.error().code, Errc::protocol);
   }
 }
 

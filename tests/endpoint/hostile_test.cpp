@@ -180,6 +180,15 @@ TEST(Hostile, WordOfPiecesThatWereNotShared) {
   attack.expect_failure(Errc::protocol, "not asked");
 }
 
+TEST(Hostile, WordOfQueuePairsOutOfTurn) {
+  for (const wire::ControlMessage& word :
+       {wire::ControlMessage(wire::QueuePairs{}), wire::ControlMessage(wire::QueuePairsReady{})}) {
+    Attack attack;
+    attack.say(wire::encode(word));
+    attack.expect_failure(Errc::protocol, "out of turn");
+  }
+}
+
 TEST(Hostile, QuestionsWithoutTakingAnswers) {
   Attack attack(true);
   // Its receives are used up by the first answers: it posts none anew.

@@ -86,6 +86,17 @@ std::size_t count_endpoints(const Worker& worker) {
   return state.endpoints.size();
 }
 
+namespace {
+
+std::size_t count_queue_pairs(const detail::EndpointState& state) {
+  std::size_t count = state.movers.rails ? state.movers.rails->rails().size() : 0;
+  if (state.sends.lane().by_nic()) ++count;
+  if (state.control.lane().by_nic()) ++count;
+  return count;
+}
+
+}  // namespace
+
 EndpointView look_at_endpoint(const Worker& worker, std::size_t nth) {
   const detail::WorkerLock lock(state_of(worker));
   const detail::EndpointState& state = endpoint_of(worker, nth);
@@ -99,7 +110,8 @@ EndpointView look_at_endpoint(const Worker& worker, std::size_t nth) {
           .peer_is_quiet = state.ending.peer_is_quiet(),
           .copies = state.paths.copies(),
           .serves_copy = state.movers.ipc.serves(),
-          .copies_asked = state.movers.ipc.count()};
+          .copies_asked = state.movers.ipc.count(),
+          .queue_pairs = count_queue_pairs(state)};
 }
 
 std::vector<QueuePairView> look_at_queue_pairs(const Worker& worker, std::size_t nth) {
@@ -169,6 +181,16 @@ PutView look_at_put(const Worker& worker) {
   // The last one is most_plain(), which the table begins with.
   const auto end = reinterpret_cast<std::uintptr_t>(&endpoint.movers.table) + sizeof(std::uint64_t);
   return {.begin = begin % 64, .bytes = end - begin};
+}
+
+void say(const Worker& worker, std::vector<std::byte> message) {
+  const detail::WorkerLock lock(state_of(worker));
+  endpoint_of(worker, 0).control.say_bytes(std::move(message));
+}
+
+std::vector<std::byte> offer(const Worker& worker) {
+  const detail::WorkerLock lock(state_of(worker));
+  return wire::encode(endpoint_of(worker, 0).wiring.offer());
 }
 
 void say_rail_down(const Worker& worker, std::uint8_t rail) {

@@ -42,6 +42,7 @@ struct EndpointView {
   bool copies;                 ///< engines of this process may
   bool serves_copy;            ///< by IPC, for the peer
   std::uint32_t copies_asked;  ///< of the peer, by IPC, ever
+  std::size_t queue_pairs;     ///< that it has
 };
 
 /// This process has the files in which others of its node find its memory, and keeps them: its
@@ -123,6 +124,12 @@ struct PutView {
 };
 
 [[nodiscard]] PutView look_at_put(const Worker& worker);
+
+/// Says such bytes by the control lane.
+void say(const Worker& worker, std::vector<std::byte> message);
+
+/// The offer that the endpoint would make now.
+[[nodiscard]] std::vector<std::byte> offer(const Worker& worker);
 
 /// Tells the peer that a rail is down.
 void say_rail_down(const Worker& worker, std::uint8_t rail);

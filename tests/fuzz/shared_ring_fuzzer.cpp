@@ -90,8 +90,7 @@ class Subject {
       if (frame->bytes.size() > RingWriter::kMostBytes || frame->bytes.data() < begin ||
           frame->bytes.data() + frame->bytes.size() > begin + sizeof *ring_)
         std::abort();
-      if (frame->kind != RingFrameKind::message && frame->kind != RingFrameKind::immediate)
-        std::abort();
+      if (frame->kind < RingFrameKind::message || frame->kind > RingFrameKind::word) std::abort();
     }
     // Looked at again it is the same one.
     if (reader_.peek().has_value() != frame.has_value()) std::abort();

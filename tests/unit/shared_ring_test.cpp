@@ -601,7 +601,7 @@ TEST_F(SharedRing, AnyOtherWordBreaksIt) {
         begin_anew();
         go_to(cell);
         ring->cells[cell].word = word_of(kind, length);
-        const bool is_good = (kind == 2 || kind == 3) && length <= fits;
+        const bool is_good = kind >= 2 && kind <= 4 && length <= fits;
         // From its last cells on a frame may have had too little room.
         const bool is_skip = kind == 1 && length == 0 && kCells - cell < cells_of(kMost);
         const auto frame = reader().peek();

@@ -50,6 +50,7 @@ enum class RingFrameKind : std::uint8_t {
   skip = 1,       ///< nothing: the next one begins at the first cell
   message = 2,    ///< a wire::MessageHeader and what follows it
   immediate = 3,  ///< `value`, of a put of `written` bytes
+  word = 4,       ///< nothing: a message of the control lane has come by the socket
 };
 
 /// Stands before the bytes of a frame, in its first cell.

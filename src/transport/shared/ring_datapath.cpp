@@ -115,8 +115,8 @@ std::optional<RingReader::Frame> RingReader::peek() noexcept {
   // Read once: what it says is checked here, and the ring not asked again.
   const std::uint64_t kind = word >> kKindShift;
   const std::uint64_t length = word & ~(std::uint64_t{0xff} << kKindShift);
-  const bool known = kind == static_cast<std::uint64_t>(RingFrameKind::message) ||
-                     kind == static_cast<std::uint64_t>(RingFrameKind::immediate);
+  const bool known = kind >= static_cast<std::uint64_t>(RingFrameKind::message) &&
+                     kind <= static_cast<std::uint64_t>(RingFrameKind::word);
   if (broken_ || !known || length > RingWriter::kMostBytes || cells_for(length) > kCells - next_)
       [[unlikely]] {
     broken_ = true;

@@ -9,7 +9,7 @@
 
 namespace hbmwire::transport {
 
-void TcpCompletionQueue::add(TcpLink& link, std::size_t completions) {
+void TcpCompletionQueue::add(TcpLink& link, std::size_t completions, bool asks) {
   links_.reserve(links_.size() + 1);
   // Forgotten completions keep their places until they would have been polled.
   const auto waiting = static_cast<std::size_t>(end_ - first_);
@@ -21,7 +21,7 @@ void TcpCompletionQueue::add(TcpLink& link, std::size_t completions) {
     ready_ = std::move(larger);
   }
   most_ += completions;
-  links_.push_back(&link);
+  if (asks) links_.push_back(&link);
 }
 
 void TcpCompletionQueue::forget(const TcpLink& link, std::size_t completions) noexcept {

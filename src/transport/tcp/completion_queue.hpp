@@ -12,7 +12,7 @@ namespace hbmwire::transport {
 
 class TcpLink;
 
-/// The completions of a worker's TcpLinks. Polling it goes on with all of them.
+/// The completions of a worker's TcpLinks. Polling it goes on with those that carry data.
 class TcpCompletionQueue final : public CompletionQueue {
  public:
   TcpCompletionQueue() noexcept : CompletionQueue(false) {}
@@ -21,8 +21,9 @@ class TcpCompletionQueue final : public CompletionQueue {
   TcpCompletionQueue& operator=(const TcpCompletionQueue&) = delete;
   ~TcpCompletionQueue() override = default;
 
-  /// `completions`: at most so many of it wait at a time to be polled. May throw std::bad_alloc.
-  void add(TcpLink& link, std::size_t completions);
+  /// `completions`: at most so many of it wait at a time to be polled. `asks`: its socket is asked
+  /// with each poll, not only when it is ready. May throw std::bad_alloc.
+  void add(TcpLink& link, std::size_t completions, bool asks);
 
   /// Completions that were not polled are forgotten.
   void forget(const TcpLink& link, std::size_t completions) noexcept;
@@ -43,7 +44,7 @@ class TcpCompletionQueue final : public CompletionQueue {
 
   static constexpr unsigned kMostUnasked = 8;
 
-  std::vector<TcpLink*> links_;
+  std::vector<TcpLink*> links_;  // that are asked with each poll
   // Those in [first_, end_) of a ring, which is as large as all links may need at a time.
   std::vector<Ready> ready_;
   std::size_t most_ = 0;  // of the links

@@ -17,10 +17,12 @@ TcpLink::TcpLink(TcpCompletionQueue& queue, TcpUser& user, const Depths& depths)
       requester_(state_, depths.data_requests),
       responder_(state_, depths.data_receives),
       words_(depths.control),
-      control_receives_(depths.control) {
+      control_receives_(depths.control),
+      carries_data_(depths.data_requests != 0) {
+  state_.data_open = carries_data_;
   completions_ = requester_.depth() + words_.entries.size() + responder_.receives().entries.size() +
                  control_receives_.entries.size();
-  queue.add(*this, completions_);
+  queue.add(*this, completions_, carries_data_);
 }
 
 TcpLink::~TcpLink() {
@@ -39,7 +41,8 @@ Result<void> TcpLink::start(Fd socket) {
   const std::string& peer = state_.user.peer();
   if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none) != 0)
     return tl::make_unexpected(system_error(Stage::connect, "setsockopt", errno, peer));
-  stream_.emplace(std::move(socket), static_cast<FrameUser&>(*this), peer);
+  stream_.emplace(std::move(socket), static_cast<FrameUser&>(*this), peer,
+                  carries_data_ ? Stream::kBuffer : Stream::kSmallBuffer);
   HBMWIRE_TRY(state_.user.watch(stream_->fd()));
   send();
   return {};

@@ -30,7 +30,8 @@ class TcpLink final : private FrameUser {
  public:
   using Clock = Stream::Clock;
 
-  /// Requests that a lane has at a time, and receives.
+  /// Requests that a lane has at a time, and receives. Without data requests there is no data lane,
+  /// and the link goes on only when its socket is ready.
   struct Depths {
     std::uint32_t data_requests = 0;
     std::uint32_t data_receives = 0;
@@ -118,6 +119,7 @@ class TcpLink final : private FrameUser {
   std::uint32_t next_word_ = 0;  // of which not all was taken to be sent
   Numbered<Receive> control_receives_;
   bool asks_machine_ = false;
+  bool carries_data_;
 };
 
 }  // namespace hbmwire::transport

@@ -50,8 +50,8 @@ Error peer_error(const char* call, int number, std::string_view peer) {
 
 }  // namespace
 
-Stream::Stream(Fd socket, FrameUser& user, std::string peer)
-    : socket_(std::move(socket)), user_(user), peer_(std::move(peer)), buffer_(kBuffer) {}
+Stream::Stream(Fd socket, FrameUser& user, std::string peer, std::size_t buffer_bytes)
+    : socket_(std::move(socket)), user_(user), peer_(std::move(peer)), buffer_(buffer_bytes) {}
 
 Result<void> Stream::state() const {
   if (error_) return tl::make_unexpected(*error_);

@@ -80,8 +80,12 @@ class Stream {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `peer`: for errors. The socket stays open until close().
-  Stream(Fd socket, FrameUser& user, std::string peer);
+  static constexpr std::size_t kBuffer = 64U << 10U;
+  static constexpr std::size_t kSmallBuffer = 4U << 10U;  ///< where no data comes
+
+  /// `peer`: for errors. `buffer_bytes`: read at once at most, where nothing is read to its place.
+  /// The socket stays open until close().
+  Stream(Fd socket, FrameUser& user, std::string peer, std::size_t buffer_bytes = kBuffer);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() = default;
@@ -118,7 +122,6 @@ class Stream {
  private:
   // Of large frames one or two fill a socket's buffer; of small ones so many share a system call.
   static constexpr std::size_t kBatch = 8;
-  static constexpr std::size_t kBuffer = 64U << 10U;
   // What is shorter is copied from the buffer, which saves the next frame's system call.
   static constexpr std::uint32_t kDirect = 16U << 10U;
 

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+#include "connect/late_lanes.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "base/incarnation.hpp"
+#include "base/node_id.hpp"
+#include "endpoint/endpoint_state.hpp"
+#include "verbs/link_options.hpp"
+#include "verbs/queue_pair.hpp"
+#include "wire/handshake.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+/// Of the same port, now with a queue pair.
+bool is_as_told(ConnectionAddress now, const ConnectionAddress& told) noexcept {
+  now.queue_pair = told.queue_pair;
+  now.packet_sequence = told.packet_sequence;
+  return now == told;
+}
+
+}  // namespace
+
+Result<void> LateLanes::begin(std::span<WorkerNic* const> further) {
+  late_ = true;
+  endpoint_.sends.set_depth(0);
+  further_.assign(further.begin(), further.end());
+  for (const WorkerNic* const nic : further_) {
+    const NicState& state = state_of(nic->nic);
+    HBMWIRE_TRY_ASSIGN(const verbs::PortEntries entries,
+                       verbs::port_entries(state, endpoint_.options.link));
+    our_rails_.push_back(verbs::port_address(state, entries));
+  }
+  return {};
+}
+
+void LateLanes::offer(wire::EndpointOffer& own) const {
+  // The numbers of no connection's queue pairs: EndpointOffer::is_late().
+  own.control = own.data;
+  own.control.queue_pair = 0;
+  if (made_) return;
+  own.rails = our_rails_;
+  for (std::size_t i = 0; i < further_.size(); ++i) {
+    own.nics.at(i + 1) = endpoint_.worker->place_of(*further_[i]);
+    own.reads_in = std::min(own.reads_in, reads_of(state_of(further_[i]->nic).limits.reads_in));
+  }
+}
+
+void LateLanes::connect(const wire::EndpointOffer& theirs) {
+  const bool of_use = endpoint_.sends.most_bytes() >= RailMover::kMostPieceBytes;
+  further_.resize(of_use ? std::min(theirs.rails.size(), further_.size()) : 0);
+  their_rails_ = theirs.rails;
+  their_rails_.resize(further_.size());
+}
+
+void LateLanes::set_keys(RemoteRegionState& region, const RemoteKey& key) const {
+  for (std::size_t i = 0; i < their_rails_.size(); ++i)
+    set_rail_key(region, key, their_rails_[i], i + 1);
+}
+
+void LateLanes::want() noexcept {
+  if (!late_ || endpoint_.phase != EndpointPhase::ready || std::exchange(made_, true)) return;
+  if (endpoint_.ending.peer_left()) {
+    return endpoint_.fail(make_error(Errc::peer_failed, Stage::connect, "the peer has said goodbye",
+                                     endpoint_.peer, Hint::peer_gone),
+                          nullptr);
+  }
+  if (const auto made = guarded(Stage::connect, [&] { return make(); }); !made)
+    endpoint_.fail(made.error(), nullptr);
+}
+
+Result<void> LateLanes::make() {
+  HBMWIRE_TRY(endpoint_.wiring.make_data_lane());
+  HBMWIRE_TRY_ASSIGN(auto rails, RailMover::create(endpoint_, further_));
+  // Keys of the peer's memory name rails by the places that both ends have told each other.
+  if (rails && rails->rails().size() == further_.size()) {
+    endpoint_.movers.rails = std::move(rails);
+    endpoint_.movers.set_table(endpoint_.paths, *endpoint_.worker_nic.staged);
+    endpoint_.wiring.label_rails();
+  }
+  wire::EndpointOffer own = endpoint_.wiring.offer();
+  own.hello.clear();
+  endpoint_.control.say(wire::QueuePairs{wire::encode(own)});
+  return {};
+}
+
+void LateLanes::on(const wire::QueuePairs& message) {
+  if (!late_ || std::exchange(heard_, true))
+    return endpoint_.break_protocol("the peer tells of its queue pairs out of turn");
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  const auto theirs = wire::decode_offer(message.offer);
+  if (!theirs || theirs->is_late() || !is_as_told(theirs->data, *endpoint_.remote))
+    return endpoint_.break_protocol("the peer's queue pairs are not those that it has offered");
+  want();
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  if (const auto wired = wire_up(*theirs); !wired) return endpoint_.fail(wired.error(), nullptr);
+  wired_ = true;
+  endpoint_.control.say(wire::QueuePairsReady{});
+  if (peer_ready_) open();
+}
+
+Result<void> LateLanes::wire_up(const wire::EndpointOffer& theirs) {
+  HBMWIRE_TRY(endpoint_.wiring.wire_data(theirs));
+  // Transfers may wait for the rails: they stay, and those that can't be used are closed.
+  if (RailMover* const rails = endpoint_.movers.rails.get(); rails != nullptr) {
+    if (theirs.rails.size() < further_.size()) {
+      rails->close();
+    } else {
+      rails->connect(theirs);
+    }
+  }
+  their_rails_.clear();
+  return {};
+}
+
+void LateLanes::on_ready() noexcept {
+  if (!made_ || std::exchange(peer_ready_, true))
+    return endpoint_.break_protocol("the peer's queue pairs are ready out of turn");
+  if (wired_) open();
+}
+
+void LateLanes::open() noexcept {
+  if (endpoint_.phase != EndpointPhase::ready) return;
+  endpoint_.sends.set_depth(endpoint_.options.send_depth);
+  if (endpoint_.has_waiting()) endpoint_.post_waiting();
+}
+
+std::uint32_t whereabouts_for(WorkerState& worker, const EndpointOptions& options) {
+  PathRules rules;
+  if (worker.nics.empty() || node_id() == kUnknownNode) return 0;
+  if (!rules.set_policies(options.paths, worker.context.paths()) ||
+      !rules.admits(Path::shared_memory))
+    return 0;
+  return wire::whereabouts(node_id(), incarnation());
+}
+
+}  // namespace hbmwire::detail
