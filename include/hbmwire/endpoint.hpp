@@ -311,8 +311,8 @@ class HBMWIRE_API Endpoint {
   Result<RemoteRegion> remote(std::span<const std::byte> key) const;
 
   /// Writes `from` into the peer's memory. Needs nothing of the peer's process, unless that memory
-  /// is staged (RemoteRegion::path), which takes its progress, or this is the first transfer by a
-  /// NIC between two processes of a node, which takes a look of it.
+  /// is staged (RemoteRegion::path), which takes its progress. The first transfer by a NIC between
+  /// two processes of a node waits until the peer's process has made progress once.
   Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& options = {});
 
   /// Reads the peer's memory. Needs what put() needs, and a region here that is registered for

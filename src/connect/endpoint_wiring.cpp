@@ -241,9 +241,9 @@ Result<void> EndpointWiring::wire_data(const wire::EndpointOffer& theirs) {
 
 Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   // Over TCP the other end's NIC, if it has one, takes no part.
-  if (!late_.are_late() && !endpoint_.paths.by_tcp()) {
+  if (!endpoint_.paths.by_tcp()) {
     HBMWIRE_TRY(verbs::check_link(*endpoint_.nic, endpoint_.sends.lane().local(), theirs.data));
-    HBMWIRE_TRY(wire_up(theirs));
+    if (!late_.are_late()) HBMWIRE_TRY(wire_up(theirs));
   }
   endpoint_.remote = theirs.data;
   peer_hello_ = theirs.hello;

@@ -16,11 +16,11 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Of the same port, now with a queue pair.
-bool is_as_told(ConnectionAddress now, const ConnectionAddress& told) noexcept {
-  now.queue_pair = told.queue_pair;
-  now.packet_sequence = told.packet_sequence;
-  return now == told;
+/// Whether a queue pair is at the port of that address.
+bool is_at(ConnectionAddress queue_pair, const ConnectionAddress& port) noexcept {
+  queue_pair.queue_pair = port.queue_pair;
+  queue_pair.packet_sequence = port.packet_sequence;
+  return queue_pair == port;
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ Result<void> LateLanes::begin(std::span<WorkerNic* const> further) {
 }
 
 void LateLanes::offer(wire::EndpointOffer& own) const {
-  // The numbers of no connection's queue pairs: EndpointOffer::is_late().
+  // Numbers that no queue pair of a connection has: EndpointOffer::is_late().
   own.control = own.data;
   own.control.queue_pair = 0;
   if (made_) return;
@@ -62,13 +62,22 @@ void LateLanes::set_keys(RemoteRegionState& region, const RemoteKey& key) const 
     set_rail_key(region, key, their_rails_[i], i + 1);
 }
 
-void LateLanes::want() noexcept {
-  if (!late_ || endpoint_.phase != EndpointPhase::ready || std::exchange(made_, true)) return;
-  if (endpoint_.ending.peer_left()) {
-    return endpoint_.fail(make_error(Errc::peer_failed, Stage::connect, "the peer has said goodbye",
-                                     endpoint_.peer, Hint::peer_gone),
-                          nullptr);
-  }
+void LateLanes::need() noexcept {
+  if (!late_ || endpoint_.phase != EndpointPhase::ready) return;
+  if (!needed_since_) needed_since_ = endpoint_.worker->now;
+  if (made_ || !endpoint_.ending.peer_left()) return make_or_fail();
+  endpoint_.fail(make_error(Errc::peer_failed, Stage::connect, "the peer has said goodbye",
+                            endpoint_.peer, Hint::peer_gone),
+                 nullptr);
+}
+
+void LateLanes::expect_need() noexcept {
+  if (late_ && endpoint_.phase == EndpointPhase::ready && !endpoint_.ending.peer_left())
+    make_or_fail();
+}
+
+void LateLanes::make_or_fail() noexcept {
+  if (std::exchange(made_, true)) return;
   if (const auto made = guarded(Stage::connect, [&] { return make(); }); !made)
     endpoint_.fail(made.error(), nullptr);
 }
@@ -88,14 +97,23 @@ Result<void> LateLanes::make() {
   return {};
 }
 
+/// Its data lane and rails are at the ports that it has told of.
+bool LateLanes::is_as_told(const wire::EndpointOffer& now) const noexcept {
+  if (now.is_late() || now.over_tcp() || !is_at(now.data, *endpoint_.remote)) return false;
+  for (std::size_t i = 0; i < std::min(now.rails.size(), their_rails_.size()); ++i) {
+    if (!is_at(now.rails[i], their_rails_[i])) return false;
+  }
+  return true;
+}
+
 void LateLanes::on(const wire::QueuePairs& message) {
   if (!late_ || std::exchange(heard_, true))
     return endpoint_.break_protocol("the peer tells of its queue pairs out of turn");
   if (endpoint_.phase != EndpointPhase::ready) return;
   const auto theirs = wire::decode_offer(message.offer);
-  if (!theirs || theirs->is_late() || !is_as_told(theirs->data, *endpoint_.remote))
+  if (!theirs || !is_as_told(*theirs))
     return endpoint_.break_protocol("the peer's queue pairs are not those that it has offered");
-  want();
+  make_or_fail();
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (const auto wired = wire_up(*theirs); !wired) return endpoint_.fail(wired.error(), nullptr);
   wired_ = true;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,18 +53,31 @@ class LateLanes {
   /// As RailMover::set_keys(), as long as there is no RailMover.
   void set_keys(RemoteRegionState& region, const RemoteKey& key) const;
 
-  /// Something needs them: makes them, if that is not done, and tells the peer. The endpoint fails
-  /// where they can't be made.
-  void want() noexcept;
+  /// Something waits for them: makes them, if that is not done, and tells the peer. The endpoint
+  /// fails where they can't be made.
+  void need() noexcept;
 
-  /// They are made here, and the peer's are not ready.
-  [[nodiscard]] bool wait_for_peer() const noexcept { return made_ && !(wired_ && peer_ready_); }
+  /// The same, before anything waits for them.
+  void expect_need() noexcept;
+
+  /// Something waits for the peer's word.
+  [[nodiscard]] bool wait_for_peer() const noexcept { return needed_since_ && !is_open(); }
+
+  /// ... and has done so for longer than `bound`.
+  [[nodiscard]] bool wait_longer_than(std::chrono::nanoseconds bound,
+                                      std::chrono::steady_clock::time_point now) const noexcept {
+    return wait_for_peer() && now - *needed_since_ > bound;
+  }
 
   void on(const wire::QueuePairs& message);
   void on_ready() noexcept;
 
  private:
+  [[nodiscard]] bool is_open() const noexcept { return wired_ && peer_ready_; }
+
+  void make_or_fail() noexcept;
   Result<void> make();
+  [[nodiscard]] bool is_as_told(const wire::EndpointOffer& now) const noexcept;
   Result<void> wire_up(const wire::EndpointOffer& theirs);
   void open() noexcept;
 
@@ -70,6 +85,7 @@ class LateLanes {
   std::vector<WorkerNic*> further_;
   std::vector<ConnectionAddress> our_rails_;
   std::vector<ConnectionAddress> their_rails_;  // until there is a RailMover
+  std::optional<std::chrono::steady_clock::time_point> needed_since_;
   bool late_ = false;
   bool made_ = false;
   bool heard_ = false;

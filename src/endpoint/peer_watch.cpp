@@ -81,7 +81,8 @@ void PeerWatch::look_at_link(Clock::time_point at) noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   const std::chrono::nanoseconds bound =
       std::max<std::chrono::nanoseconds>(endpoint_.options.peer_timeout, kLeast);
-  if (!endpoint_.paths.by_tcp()) return;  // it is this machine
+  // This machine is there.
+  if (!endpoint_.paths.by_tcp() && endpoint_.paths.placement() != Placement::two_nodes) return;
   // An end that has not looked for long knows only by the next look what has been answered
   // meanwhile.
   const bool late = at - asked_machine_at_ > bound / 2;
@@ -101,8 +102,10 @@ void PeerWatch::look(Clock::time_point at) noexcept {
   if (socket_) on_socket();
   // After a goodbye a NIC still tells how what is under way ends; over TCP nothing does any more,
   // and no answer comes to what was asked since.
-  if (peer_left ? endpoint_.waits_for_peer() || (peer_has_ended() && endpoint_.paths.by_tcp())
-                : peer_has_ended()) {
+  const bool asks_in_vain =
+      peer_left && (endpoint_.messages.unanswered(at, 0ns) != nullptr ||
+                    endpoint_.movers.ipc.asks() || endpoint_.wiring.late().wait_for_peer());
+  if (asks_in_vain || (peer_has_ended() && (!peer_left || endpoint_.paths.by_tcp()))) {
     return fail(Errc::peer_failed,
                 peer_left ? "the peer has said goodbye" : "the peer's process has ended",
                 Hint::peer_gone);
@@ -128,7 +131,8 @@ void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
       watches_.queued.look(endpoint_.pending.queued(), endpoint_.pending.unqueued(), at);
   // The NIC has sent it, and the peer has not answered.
   TransferState* const unanswered = endpoint_.messages.unanswered(at, bound);
-  if (std::max(posted, waited) <= bound && unanswered == nullptr) return;
+  const bool late = endpoint_.wiring.late().wait_longer_than(bound, at);
+  if (std::max(posted, waited) <= bound && unanswered == nullptr && !late) return;
   TransferState* const oldest = posted > bound   ? endpoint_.sends.oldest()
                                 : waited > bound ? endpoint_.pending.first()
                                                  : unanswered;

@@ -203,7 +203,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
   if (endpoint_.movers.rails && !staged) endpoint_.movers.rails->set_keys(region, key);
   if (!staged) endpoint_.wiring.late().set_keys(region, key);
   // While the peer looks, since it was asked for the key a moment ago.
-  if (!staged && neighbours == 0) endpoint_.wiring.late().want();
+  if (!staged && !shared && neighbours == 0) endpoint_.wiring.late().expect_need();
   return region;
 }
 

@@ -57,8 +57,7 @@ void RingLink::look() noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return leave();
   // Whatever has become of its bell.
   if (reader_->has_frame()) endpoint_.worker->neighbours.rings.heat(*this);
-  // Its reader says something once it has it open.
-  if (own_file_.fd && writer_->attention() != transport::Attention::bell) own_file_.fd.reset();
+  if (own_file_.fd && writer_->is_open()) own_file_.fd.reset();
 }
 
 }  // namespace hbmwire::detail

@@ -25,7 +25,7 @@ void RingPoller::add(RingLink& link, SharedHoldFile& holds) {
   }
   all_.push_back(&link);
   // Its bell is heard from here on, and not before.
-  if (sleeps_) link.set_attention(Attention::sleeps);
+  link.set_attention(sleeps_ ? Attention::sleeps : Attention::bell);
   if (link.has_frame()) heat(link);
 }
 
@@ -49,7 +49,6 @@ void RingPoller::heat_those_with_frames() noexcept {
 
 void RingPoller::begin_sleep() noexcept {
   sleeps_ = !all_.empty();
-  polls_since_sleep_ = 0;
   for (RingLink* const link : all_) link->set_attention(Attention::sleeps);
   // A peer that wrote before that, and has still to ring, wakes no thread.
   heat_those_with_frames();

@@ -58,7 +58,6 @@ class RingPoller {
   std::vector<Bells> bells_;
   SharedHoldFile* holds_ = nullptr;
   bool sleeps_ = false;
-  std::uint32_t polls_since_sleep_ = 0;
 };
 
 }  // namespace hbmwire::detail

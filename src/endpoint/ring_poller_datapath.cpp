@@ -22,9 +22,7 @@ std::size_t RingPoller::progress() noexcept {
     }
   }
   if (hot_.size() != all_.size()) handled += answer_bells();
-  // A thread that polls so often has not gone to sleep, or has been woken by something else.
-  constexpr std::uint32_t kAwake = 64;
-  if (sleeps_ && (handled != 0 || ++polls_since_sleep_ == kAwake)) [[unlikely]]
+  if (sleeps_ && handled != 0) [[unlikely]]
     wake_up();
   return handled;
 }

@@ -9,7 +9,7 @@ namespace hbmwire::detail {
 inline bool SendQueue::has_room(std::uint32_t requests) noexcept {
   if (room() >= requests) [[likely]]
     return true;
-  if (is_held()) first_.endpoint->wiring.late().want();
+  if (is_held()) first_.endpoint->wiring.late().need();
   return false;
 }
 

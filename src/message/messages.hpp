@@ -57,7 +57,8 @@ class Messages {
   /// Errors: as ReceivePool::of_lane().
   Result<void> make_receives(ReceivePool* pool, UnexpectedPool& unexpected);
 
-  /// Where the data lane had no queue pair then: it has one. Errors: as make_receives().
+  /// Behind make_receives(), where the send queue was held: the data lane has its queue pair now.
+  /// Errors: as make_receives().
   Result<void> take_lane();
 
   [[nodiscard]] Receives& receives() noexcept { return receives_; }

@@ -12,8 +12,11 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
   EndpointState& endpoint = *transfer.endpoint;
   const transport::Operation& whole = transfer.operation;
   Pieces& pieces = *transfer.as<Pieces>();
-  // A message of nothing is behind all that was posted: without a queue pair that is nothing.
-  if (endpoint.sends.is_held() && whole.length == 0 && !whole.with_immediate) return true;
+  // Bytes of nothing are behind all that was posted: without a queue pair that is nothing.
+  if (endpoint.sends.is_held() && whole.length == 0) {
+    if (!whole.with_immediate) return true;
+    if (endpoint.movers.ring.is_on()) return endpoint.messages.tell_by_ring(whole.immediate, 0);
+  }
   while (endpoint.sends.has_room(2)) {
     transport::Operation piece = whole;
     piece.local += pieces.begun_bytes;
@@ -39,7 +42,7 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
   return false;
 }
 
-/// Of what was not posted there is nothing to wait for.
+/// Where nothing was posted it is over.
 bool PieceMover::finish(TransferState& transfer) noexcept {
   if (transfer.parts == 0) transfer.endpoint->go_on(transfer);
   return true;

@@ -107,6 +107,7 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
   rails_.resize(std::min(rails_.size(), theirs.rails.size()));
   if (endpoint_.sends.most_bytes() < kMostPieceBytes) rails_.clear();
   for (const auto& rail : rails_) {
+    if (rail->closed) continue;
     transport::VerbsLane& lane = *rail->lane;
     rail->remote = theirs.rails[rail->index - 1U];
     verbs::Wiring wiring = endpoint_.wiring.wiring_on(lane.nic(), theirs);

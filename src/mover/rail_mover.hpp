@@ -86,7 +86,8 @@ struct RailUse {
   std::uint8_t flushed = 0;                            // of those, how far the flushes are
 };
 
-/// Of the NIC at which the peer's end `remote` of the rail `index` is, from 1 on.
+/// Notes by which key the rail `index`, from 1 on, reaches the region: that of the NIC at which the
+/// peer's end of the rail is, `remote`.
 void set_rail_key(RemoteRegionState& region, const RemoteKey& key, const ConnectionAddress& remote,
                   std::size_t index);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <optional>
@@ -200,7 +201,7 @@ TEST_F(LateQueuePairs, ThatCanNotBeMadeEndTheEndpointWithTheReason) {
   }
 }
 
-/// What needs them waits for a peer that does not look, and ends in time.
+/// A transfer that needs them waits for a peer that does not look, and ends in time.
 TEST_F(LateQueuePairs, OfAStoppedPeerAreAwaitedUntilTheDeadline) {
   NodeOptions of;
   of.endpoint.peer_timeout = 400ms;
@@ -255,6 +256,29 @@ TEST_F(LateQueuePairs, OfAPeerThatIsKilledEndInTime) {
   }
 }
 
+/// Nothing waits for them, so that a goodbye is one.
+TEST_F(LateQueuePairs, ThatNothingNeedsMakeNoFailureOfAGoodbye) {
+  ServingProcess peer({}, [](Served& served, const Talk& talk) {
+    Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
+    served.await(talk, 1);
+    const MemoryKey key = value(MemoryKey::pack(device.region()));
+    talk.tell_bytes(key.bytes());
+    EXPECT_EQ(talk.hear(), 2U);
+    served.endpoint.reset();  // without a look at what has been asked for
+    served.poll_until([&] { return talk.can_hear(); });
+  });
+  Asking side(peer);
+  peer.talk().tell(1);
+  const auto key = peer.talk().hear_bytes();
+  static_cast<void>(value(side.endpoint.remote(key)));
+  EXPECT_EQ(queue_pairs(side), 1U);
+  peer.talk().tell(2);
+  side.poll_until([&] { return side.endpoint.phase() == EndpointPhase::closed; });
+  EXPECT_FALSE(side.endpoint.error());
+  peer.talk().tell(3);
+  peer.expect_good();
+}
+
 /// A peer that says what can't be ends its endpoint.
 TEST_F(LateQueuePairs, OfAPeerThatTellsOfOthersAreNotTaken) {
   enum Word { nothing, its_late_offer, another_process, ready_unasked, twice, kWords };
@@ -285,6 +309,61 @@ TEST_F(LateQueuePairs, OfAPeerThatTellsOfOthersAreNotTaken) {
         << word << describe(side.endpoint.error().value());
     peer.expect_good();
   }
+}
+
+/// More than there are receives for, before the peer looks.
+TEST_F(LateQueuePairs, LeaveRoomForManyControlMessagesAtOnce) {
+  ServingProcess peer({}, [](Served& served, const Talk& talk) {
+    EXPECT_EQ(talk.hear(), 1U);
+    served.serve();
+    EXPECT_EQ(served.endpoint->phase(), EndpointPhase::closed);
+  });
+  NodeSide side{NodeOptions{}};
+  Endpoint endpoint = value(Endpoint::connect(side.worker, peer.address(), within(20s)));
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    // An answer without a question is dropped.
+    internals::say(side.worker, wire::encode(wire::Found{.id = i, .key = {}}));
+    side.poll_for(1ms);
+  }
+  peer.talk().tell(1);
+  good(endpoint.close(within(10s)));
+  peer.expect_good();
+}
+
+/// A notification needs no NIC, as a put of bytes with one does not.
+TEST_F(LateQueuePairs, AreNotMadeForAnImmediateAlone) {
+  ServingProcess peer({}, [](Served& served, const Talk&) {
+    Transfer immediate = value(served.endpoint->receive_immediate());
+    served.finish(immediate);
+    EXPECT_EQ(immediate.value(), 9U);
+    served.serve();
+  });
+  Asking side(peer);
+  Transfer put = value(side.put(0, 0, {.immediate = 9}));
+  side.finish(put);
+  good(side.endpoint.close(within(10s)));
+  EXPECT_EQ(queue_pairs(side), 0U);
+  peer.expect_good();
+}
+
+/// A receive that waits for them is bounded, too.
+TEST_F(LateQueuePairs, ThatAReceiveWaitsForEndItInTime) {
+  NodeOptions of;
+  of.endpoint.operation_timeout = 400ms;
+  ServingProcess peer({}, [](Served& served, const Talk& talk) {
+    Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
+    served.await(talk, 1);
+    Transfer send = value(served.endpoint->send(device.slice(0, 200'000)));
+    talk.tell(2);
+    for (;;) ::pause();
+  });
+  Asking side(peer, of);
+  peer.talk().tell(1);
+  EXPECT_EQ(peer.talk().hear(), 2U);
+  Transfer receive = value(side.endpoint.receive(side.slice(0, 200'000)));
+  const auto over = receive.wait(within(20s));
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
 }
 
 TEST_F(LateQueuePairs, OfAnEndpointThatIsConnectedAgainAreMadeAgain) {

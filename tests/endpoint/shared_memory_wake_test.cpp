@@ -131,8 +131,9 @@ TEST(SharedMemoryBell, AFrameThatComesBeforeItsBellIsSeenByWhoGoesToSleep) {
   NodeOptions of;
   of.endpoint.peer_timeout = 120s;
   ServingProcess peer(of, [](Served& served, const Talk& talk) {
-    // The first one ends whatever sleep the other process had begun. Behind the second one that
-    // polls, and this one does not: of the two rings only this one's gets cold.
+    // The first one ends whatever sleep the other process has begun to connect. Behind the second
+    // one that polls, and this one does not: of the two rings only this one's gets cold.
+    served.await(talk, 0);
     Transfer first = value(served.endpoint->send(served.slice(0, 8)));
     served.finish(first);
     Transfer second = value(served.endpoint->receive(served.slice(0, 8)));
@@ -155,6 +156,7 @@ TEST(SharedMemoryBell, AFrameThatComesBeforeItsBellIsSeenByWhoGoesToSleep) {
     for (;;) ::pause();
   });
   Asking side(peer, of);
+  peer.talk().tell(0);
   Transfer first = value(side.endpoint.receive(side.slice(0, 8)));
   side.finish(first);
   Transfer second = value(side.endpoint.send(side.slice(0, 8)));

@@ -19,9 +19,10 @@ namespace hbmwire::transport {
 
 /// How its reader learns of a frame, as it tells its writer.
 enum class Attention : std::uint32_t {
-  bell = 0,    ///< it looks at the ring once its bell has rung
-  looks = 1,   ///< it looks at the ring each time that it polls
-  sleeps = 2,  ///< it has to be woken, too
+  none = 0,    ///< it has not opened the ring; its bell rings all the same
+  bell = 1,    ///< it looks at the ring once its bell has rung
+  looks = 2,   ///< it looks at the ring each time that it polls
+  sleeps = 3,  ///< it has to be woken, too
 };
 
 /// A ring of cells, as both processes have it mapped. A frame takes cells in a row, and begins with
@@ -110,8 +111,14 @@ class RingWriter {
   /// How its reader learns of what was written: to be asked behind write().
   [[nodiscard]] Attention attention() const noexcept;
 
-  /// The reader has taken all.
-  [[nodiscard]] bool is_empty() noexcept { return left_after(taken()) == 0; }
+  /// The reader has taken all but RingFrameKind::word.
+  [[nodiscard]] bool is_empty() noexcept { return left_after(taken()) <= written_ - last_; }
+
+  /// The reader has opened it.
+  [[nodiscard]] bool is_open() const noexcept {
+    return ring_.attention.load(std::memory_order_relaxed) !=
+           static_cast<std::uint32_t>(Attention::none);
+  }
 
   /// The reader says what can't be: nothing is written any more.
   [[nodiscard]] bool is_broken() const noexcept { return broken_; }
@@ -128,6 +135,7 @@ class RingWriter {
   SharedRingFile& ring_;
   std::uint32_t next_ = 0;     // cell
   std::uint64_t written_ = 0;  // cells, ever
+  std::uint64_t last_ = 0;     // behind the last frame that is no word
   std::uint64_t seen_taken_ = 0;
   bool broken_ = false;
 };

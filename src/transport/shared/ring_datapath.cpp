@@ -86,6 +86,8 @@ int RingWriter::write(const Frame& frame) noexcept {
     skip_to_first();
   first.word.store(word_of(frame.kind, length), std::memory_order_release);
   written_ += cells;
+  if (frame.kind != RingFrameKind::word) [[likely]]
+    last_ = written_;
   next_ += cells;
   if (next_ == kCells) next_ = 0;
   return 0;
@@ -96,7 +98,7 @@ Attention RingWriter::attention() const noexcept {
   full_fence();
   const std::uint32_t told = ring_.attention.load(std::memory_order_relaxed);
   return told == static_cast<std::uint32_t>(Attention::looks)  ? Attention::looks
-         : told == static_cast<std::uint32_t>(Attention::bell) ? Attention::bell
+         : told <= static_cast<std::uint32_t>(Attention::bell) ? Attention::bell
                                                                : Attention::sleeps;
 }
 

@@ -77,7 +77,7 @@ void TcpLink::send() noexcept {
   if (!stream_ || state_.fault) return;
   static_cast<void>(stream_->send());
   // A thread that sleeps meanwhile is woken when there is room.
-  if (stream_->wants_out()) [[unlikely]]
+  if (stream_->wants_out() || !carries_data_) [[unlikely]]
     wake_by_socket();
 }
 
@@ -170,6 +170,8 @@ int TcpLink::post_receives(std::span<const Receive> receives, bool control,
     if (queue.full()) return ENOMEM;
     queue.push(receives[posted]);
   }
+  // What waits for a receive has left the socket, which tells of it no more.
+  if (control && !carries_data_ && std::exchange(starved_, false)) progress();
   return 0;
 }
 
@@ -216,7 +218,9 @@ FrameUser::Place TcpLink::place(const Frame& frame, std::uint32_t offset,
   if (state_.fault) return Place::later;
   if (frame.kind == Frame::Kind::control) {
     if (!state_.control_open) return Place::drop;
-    return place_receive(state_, control_receives_, frame, offset, memory);
+    const Place at = place_receive(state_, control_receives_, frame, offset, memory);
+    starved_ = at == Place::later;
+    return at;
   }
   if (!state_.data_open || state_.broken) return Place::drop;
   if (frame.kind == Frame::Kind::data) return requester_.place(frame, offset, memory);

@@ -21,8 +21,9 @@
 
 namespace hbmwire::transport {
 
-/// Both lanes of an endpoint over one TCP connection: its requests go as frames, and the frames of
-/// the peer's are carried out here, by this process, whenever its worker makes progress.
+/// Both lanes of an endpoint over one TCP connection, or its control lane alone: its requests go as
+/// frames, and the frames of the peer's are carried out here, by this process, whenever its worker
+/// makes progress.
 ///
 /// Words between the ends go first. A failure here is a fault(): the endpoint is told when it
 /// looks, not in the middle of a poll.
@@ -119,6 +120,7 @@ class TcpLink final : private FrameUser {
   std::uint32_t next_word_ = 0;  // of which not all was taken to be sent
   Numbered<Receive> control_receives_;
   bool asks_machine_ = false;
+  bool starved_ = false;  // a word has come for which there is no receive
   bool carries_data_;
 };
 

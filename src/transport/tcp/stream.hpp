@@ -83,8 +83,8 @@ class Stream {
   static constexpr std::size_t kBuffer = 64U << 10U;
   static constexpr std::size_t kSmallBuffer = 4U << 10U;  ///< where no data comes
 
-  /// `peer`: for errors. `buffer_bytes`: read at once at most, where nothing is read to its place.
-  /// The socket stays open until close().
+  /// `peer`: for errors. `buffer_bytes`: of the buffer for headers and short frames. The socket
+  /// stays open until close().
   Stream(Fd socket, FrameUser& user, std::string peer, std::size_t buffer_bytes = kBuffer);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
