@@ -202,8 +202,9 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
                            .shared = neighbours};
   if (endpoint_.movers.rails && !staged) endpoint_.movers.rails->set_keys(region, key);
   if (!staged) endpoint_.wiring.late().set_keys(region, key);
-  // While the peer looks, since it was asked for the key a moment ago.
-  if (!staged && !shared && neighbours == 0) endpoint_.wiring.late().expect_need();
+  // While the peer looks, since it was asked for the key a moment ago. Engines that share memory
+  // may leave it to the NIC, too.
+  if (!staged && neighbours == 0) endpoint_.wiring.late().expect_need();
   return region;
 }
 
