@@ -143,62 +143,67 @@ TEST_F(LateQueuePairs, AreMadeForListsAndAtomics) {
 }
 
 /// Each asks the other, and takes the other's question for the answer.
-TEST_F(LateQueuePairs, AreMadeWhenBothEndsNeedThemAtOnce) {
-  for (int round = 0; round < 10; ++round) {
-    ServingProcess peer({}, [](Served& served, const Talk& talk) {
-      Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
-      good(served.listener.advertise("device", device.region()));
-      talk.tell(1);
-      Transfer receive = value(served.endpoint->receive(served.slice(0, 1024)));
-      served.finish(receive);
-      const auto key = std::span<const std::byte>(served.bytes()).first(receive.bytes());
-      const RemoteRegion theirs = value(served.endpoint->remote(key));
-      Transfer put = value(served.endpoint->put(device.slice(0, 4096), theirs.slice(0, 4096)));
-      served.finish(put);
-      EXPECT_EQ(put.path(), Path::nic_loopback);
-      talk.tell(2);
-      served.serve();
-      EXPECT_EQ(queue_pairs(served), 1U);
-    });
-    Asking side(peer);
-    EXPECT_EQ(peer.talk().hear(), 1U);
-    const RemoteRegion device = device_of(side);
-    const MemoryKey key = value(MemoryKey::pack(side.region));
-    std::ranges::copy(key.bytes(), side.bytes().begin());
-    Transfer send = value(side.endpoint.send(side.slice(0, key.bytes().size())));
-    side.finish(send);
-    Transfer put = value(side.endpoint.put(side.slice(0, 4096), device.slice(0, 4096)));
-    side.finish(put);
-    side.poll_until([&] { return peer.talk().can_hear(); });
-    EXPECT_EQ(peer.talk().hear(), 2U);
-    EXPECT_EQ(queue_pairs(side), 1U);
-    good(side.endpoint.close(within(10s)));
-    peer.expect_good();
-  }
+class LateQueuePairsAgain : public LateQueuePairs, public ::testing::WithParamInterface<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Rounds, LateQueuePairsAgain, ::testing::Range(0, 5));
+
+TEST_P(LateQueuePairsAgain, AreMadeWhenBothEndsNeedThemAtOnce) {
+  ServingProcess peer({}, [](Served& served, const Talk& talk) {
+    Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
+    good(served.listener.advertise("device", device.region()));
+    talk.tell(1);
+    Transfer receive = value(served.endpoint->receive(served.slice(0, 1024)));
+    served.finish(receive);
+    const auto key = std::span<const std::byte>(served.bytes()).first(receive.bytes());
+    const RemoteRegion theirs = value(served.endpoint->remote(key));
+    Transfer put = value(served.endpoint->put(device.slice(0, 4096), theirs.slice(0, 4096)));
+    served.finish(put);
+    EXPECT_EQ(put.path(), Path::nic_loopback);
+    talk.tell(2);
+    served.serve();
+    EXPECT_EQ(queue_pairs(served), 1U);
+  });
+  Asking side(peer);
+  EXPECT_EQ(peer.talk().hear(), 1U);
+  const RemoteRegion device = device_of(side);
+  const MemoryKey key = value(MemoryKey::pack(side.region));
+  std::ranges::copy(key.bytes(), side.bytes().begin());
+  Transfer send = value(side.endpoint.send(side.slice(0, key.bytes().size())));
+  side.finish(send);
+  Transfer put = value(side.endpoint.put(side.slice(0, 4096), device.slice(0, 4096)));
+  side.finish(put);
+  side.poll_until([&] { return peer.talk().can_hear(); });
+  EXPECT_EQ(peer.talk().hear(), 2U);
+  EXPECT_EQ(queue_pairs(side), 1U);
+  good(side.endpoint.close(within(10s)));
+  peer.expect_good();
 }
 
-TEST_F(LateQueuePairs, ThatCanNotBeMadeEndTheEndpointWithTheReason) {
-  for (const bool here : {true, false}) {
-    ServingProcess peer({}, [&](Served& served, const Talk& talk) {
-      Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
-      if (!here) fail_nic_calls("ibv_create_qp", ENOMEM);
-      good(served.listener.advertise("device", device.region()));
-      talk.tell(1);
-      served.poll_until([&] { return served.endpoint->phase() == EndpointPhase::failed; });
-      const Hint why = served.endpoint->error()->hint;
-      EXPECT_EQ(why, here ? Hint::peer_broke_off : Hint::queue_pair_limit);
-    });
-    Asking side(peer);
-    EXPECT_EQ(peer.talk().hear(), 1U);
-    if (here) fail_nic_calls("ibv_create_qp", ENOMEM);
-    static_cast<void>(side.endpoint.remote("device", within(20s)));
-    side.poll_until([&] { return side.endpoint.phase() == EndpointPhase::failed; });
-    const Error why = side.endpoint.error().value();
-    EXPECT_EQ(why.code, here ? Errc::exhausted : Errc::peer_failed) << describe(why);
-    EXPECT_EQ(why.hint, here ? Hint::queue_pair_limit : Hint::peer_broke_off) << describe(why);
-    fail_nic_calls(nullptr, 0);
-    peer.expect_good();
-  }
+class LateQueuePairsOfOneEnd : public LateQueuePairs, public ::testing::WithParamInterface<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Ends, LateQueuePairsOfOneEnd, ::testing::Bool());
+
+TEST_P(LateQueuePairsOfOneEnd, ThatCanNotBeMadeEndTheEndpointWithTheReason) {
+  const bool here = GetParam();
+  ServingProcess peer({}, [here](Served& served, const Talk& talk) {
+    Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
+    if (!here) fail_nic_calls("ibv_create_qp", ENOMEM);
+    good(served.listener.advertise("device", device.region()));
+    talk.tell(1);
+    served.poll_until([&] { return served.endpoint->phase() == EndpointPhase::failed; });
+    const Hint why = served.endpoint->error()->hint;
+    EXPECT_EQ(why, here ? Hint::peer_broke_off : Hint::queue_pair_limit);
+  });
+  Asking side(peer);
+  EXPECT_EQ(peer.talk().hear(), 1U);
+  if (here) fail_nic_calls("ibv_create_qp", ENOMEM);
+  static_cast<void>(side.endpoint.remote("device", within(20s)));
+  side.poll_until([&] { return side.endpoint.phase() == EndpointPhase::failed; });
+  const Error why = side.endpoint.error().value();
+  EXPECT_EQ(why.code, here ? Errc::exhausted : Errc::peer_failed) << describe(why);
+  EXPECT_EQ(why.hint, here ? Hint::queue_pair_limit : Hint::peer_broke_off) << describe(why);
+  fail_nic_calls(nullptr, 0);
+  peer.expect_good();
 }
 
 /// A transfer that needs them waits for a peer that does not look, and ends in time.
@@ -236,22 +241,21 @@ TEST_F(LateQueuePairs, OfAStoppedPeerComeWhenItGoesOn) {
 
 /// Its process ends at each moment of what is said about them.
 TEST_F(LateQueuePairs, OfAPeerThatIsKilledEndInTime) {
-  for (int round = 0; round < 40; ++round) {
-    ServingProcess peer({}, [](Served& served, const Talk& talk) {
-      Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
-      good(served.listener.advertise("device", device.region()));
-      talk.tell(1);
-      for (;;) served.worker.progress();
-    });
-    Asking side(peer);
-    EXPECT_EQ(peer.talk().hear(), 1U);
-    Transfer atomic = value(side.endpoint.fetch_add(side.target.slice(0, 8), 1));
+  const Nursery nursery({}, [](Served& served, unsigned /*seed*/) {
+    for (;;) served.worker.progress();
+  });
+  NodeSide side{NodeOptions{}};
+  for (unsigned round = 0; round < 40; ++round) {
+    const auto peer = nursery.make(round);
+    Endpoint endpoint = value(Endpoint::connect(side.worker, peer.address, within(20s)));
+    const RemoteRegion target = value(endpoint.remote("target", within(20s)));
+    Transfer atomic = value(endpoint.fetch_add(target.slice(0, 8), 1));
     side.poll_for(std::chrono::microseconds(round * 20));
-    peer.kill();
+    ::kill(peer.id, SIGKILL);
     const auto begun = Clock::now();
     const auto over = atomic.wait(within(20s));
     EXPECT_TRUE(over || over.error().code == Errc::peer_failed) << describe(over.error());
-    side.poll_until([&] { return side.endpoint.phase() != EndpointPhase::ready; });
+    side.poll_until([&] { return endpoint.phase() != EndpointPhase::ready; });
     EXPECT_LT(Clock::now() - begun, 5s + kNodeSlack);
   }
 }
@@ -280,35 +284,37 @@ TEST_F(LateQueuePairs, ThatNothingNeedsMakeNoFailureOfAGoodbye) {
 }
 
 /// A peer that says what can't be ends its endpoint.
-TEST_F(LateQueuePairs, OfAPeerThatTellsOfOthersAreNotTaken) {
-  enum Word { nothing, its_late_offer, another_process, ready_unasked, twice, kWords };
+enum Word : std::uint8_t { nothing, its_late_offer, another_process, ready_unasked, twice, kWords };
 
-  for (int word = nothing; word != kWords; ++word) {
-    ServingProcess peer({}, [word](Served& served, const Talk& talk) {
-      const auto say_pairs = [&](std::vector<std::byte> offer) {
-        internals::say(served.worker, wire::encode(wire::QueuePairs{std::move(offer)}));
-      };
-      served.await(talk, 1);
-      auto offer = value(wire::decode_offer(internals::offer(served.worker)));
-      const auto late = wire::encode(offer);
-      offer.data.queue_pair = 77;
-      if (word == another_process) ++offer.data.incarnation;
-      offer.control.incarnation = offer.data.incarnation;
-      if (word == nothing) say_pairs({});
-      if (word == its_late_offer) say_pairs(late);
-      if (word >= another_process && word != ready_unasked) say_pairs(wire::encode(offer));
-      if (word == ready_unasked)
-        internals::say(served.worker, wire::encode(wire::QueuePairsReady{}));
-      if (word == twice) say_pairs(wire::encode(offer));
-      served.serve();
-    });
-    Asking side(peer);
-    peer.talk().tell(1);
-    side.poll_until([&] { return side.endpoint.phase() == EndpointPhase::failed; });
-    EXPECT_EQ(side.endpoint.error().value().code, Errc::protocol)
-        << word << describe(side.endpoint.error().value());
-    peer.expect_good();
-  }
+class LateQueuePairsOfALiar : public LateQueuePairs, public ::testing::WithParamInterface<int> {};
+
+INSTANTIATE_TEST_SUITE_P(Words, LateQueuePairsOfALiar, ::testing::Range<int>(nothing, kWords));
+
+TEST_P(LateQueuePairsOfALiar, AreNotTaken) {
+  const int word = GetParam();
+  ServingProcess peer({}, [word](Served& served, const Talk& talk) {
+    const auto say_pairs = [&](std::vector<std::byte> offer) {
+      internals::say(served.worker, wire::encode(wire::QueuePairs{std::move(offer)}));
+    };
+    served.await(talk, 1);
+    auto offer = value(wire::decode_offer(internals::offer(served.worker)));
+    const auto late = wire::encode(offer);
+    offer.data.queue_pair = 77;
+    if (word == another_process) ++offer.data.incarnation;
+    offer.control.incarnation = offer.data.incarnation;
+    if (word == nothing) say_pairs({});
+    if (word == its_late_offer) say_pairs(late);
+    if (word >= another_process && word != ready_unasked) say_pairs(wire::encode(offer));
+    if (word == ready_unasked) internals::say(served.worker, wire::encode(wire::QueuePairsReady{}));
+    if (word == twice) say_pairs(wire::encode(offer));
+    served.serve();
+  });
+  Asking side(peer);
+  peer.talk().tell(1);
+  side.poll_until([&] { return side.endpoint.phase() == EndpointPhase::failed; });
+  EXPECT_EQ(side.endpoint.error().value().code, Errc::protocol)
+      << word << describe(side.endpoint.error().value());
+  peer.expect_good();
 }
 
 /// More than there are receives for, before the peer looks.

@@ -67,39 +67,6 @@ void run_wild(Served& served, unsigned seed) {
   }
 }
 
-/// Makes peers: a child by fork(2) of a process that has opened something is of no use.
-class Nursery : public OtherProcess {
- public:
-  /// `life`: of each of them.
-  Nursery(const NodeOptions& options, const std::function<void(Served&, unsigned seed)>& life)
-      : OtherProcess([&](const Talk& talk) {
-          ::signal(SIGCHLD, SIG_IGN);
-          ::alarm(0);
-          for (;;) {
-            const auto seed = static_cast<unsigned>(talk.hear());
-            if (::testing::Test::HasFailure()) ::_exit(1);
-            if (::fork() != 0) continue;
-            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-            set_log_sink([](LogLevel, std::string_view) {});
-            talk.tell(static_cast<std::uint64_t>(::getpid()));
-            Served served(options, talk);
-            life(served, seed);
-            ::_exit(0);
-          }
-        }) {}
-
-  struct Child {
-    pid_t id;
-    std::string address;
-  };
-
-  [[nodiscard]] Child make(unsigned seed) const {
-    talk().tell(seed);
-    const auto id = static_cast<pid_t>(talk().hear());
-    return {id, "127.0.0.1:" + std::to_string(talk().hear())};
-  }
-};
-
 /// But for what the emulated NIC keeps of other processes.
 int descriptors_now() { return open_descriptors("/processes/"); }
 

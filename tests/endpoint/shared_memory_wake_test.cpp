@@ -113,7 +113,7 @@ TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
   }
   // A look by the clock comes after 250 ms; so long a machine is seldom busy.
   EXPECT_LT(longest, kNodeSlack);
-  EXPECT_LE(late, kRounds / 500);
+  EXPECT_LE(late, kRounds / 100);
   peer.expect_good();
 }
 
