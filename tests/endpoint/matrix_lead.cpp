@@ -114,13 +114,23 @@ class Leader {
     return parts;
   }
 
-  /// Within a process, by an engine, which all devices have, and a dma-buf has not.
-  static bool is_copied(const Row& row, const Memory& memory, const RemoteRegion& remote) {
+  static bool is_put_or_get(const Row& row, const Memory& memory) {
     const Operation what = kOperations[row[operation]];
     const bool one_sided =
         what == Operation::put || what == Operation::get || what == Operation::put_immediate;
-    if (kPlaces[row[place]] != Place::threads || !one_sided || memory.slice().length_bytes == 0)
-      return false;
+    return one_sided && memory.slice().length_bytes != 0;
+  }
+
+  /// Host memories of two processes, between which the CPU copies.
+  static bool is_shared(const Row& row, const Memory& memory, const RemoteRegion& remote) {
+    return kPlaces[row[place]] == Place::processes && is_put_or_get(row, memory) &&
+           memory.region().allocation().domain().device().type == MemoryType::host &&
+           remote.type() == MemoryType::host;
+  }
+
+  /// Within a process, by an engine, which all devices have, and a dma-buf has not.
+  static bool is_copied(const Row& row, const Memory& memory, const RemoteRegion& remote) {
+    if (kPlaces[row[place]] != Place::threads || !is_put_or_get(row, memory)) return false;
     const MemoryType here = memory.region().allocation().domain().device().type;
     const auto has_engine = [](MemoryType type) {
       return type != MemoryType::host && type != MemoryType::dmabuf;
@@ -137,9 +147,10 @@ class Leader {
     const TransferReport report = transfer.explain();
     const Path worst = std::max(here, remote.path());
     const bool loops = worst == Path::zero_copy && kPlaces[row[place]] != Place::nodes;
-    const Path expected = is_copied(row, memory, remote) ? Path::copy
-                          : loops                        ? Path::nic_loopback
-                                                         : worst;
+    const Path expected = is_copied(row, memory, remote)   ? Path::copy
+                          : is_shared(row, memory, remote) ? Path::shared_memory
+                          : loops                          ? Path::nic_loopback
+                                                           : worst;
     if (transfer.path() != expected || report.path != expected ||
         report.remote_path != remote.path() || report.remote_type != remote.type() ||
         report.nic != endpoint_.nic().info().name || report.peer != endpoint_.peer()) {
