@@ -52,32 +52,37 @@ Result<void> EndpointWiring::make(std::span<WorkerNic* const> further, bool late
   return endpoint_.messages.make_receives(pools.messages, *unexpected);
 }
 
-Result<EndpointWiring::SharedPools> EndpointWiring::make_nic_lanes() {
+/// For lanes that post so many requests, and without shared receives have so many of their own.
+Result<EndpointWiring::Queues> EndpointWiring::queues_for(std::uint32_t requests,
+                                                          std::uint32_t own_receives) {
   WorkerNic& nic = endpoint_.worker_nic;
-  const auto sends = static_cast<int>(endpoint_.options.send_depth + ControlLane::kBuffers);
-  const std::uint32_t receives = endpoint_.messages.own_receives();
+  const auto sends = static_cast<int>(requests);
   HBMWIRE_TRY_ASSIGN(LaneGroup* const group, endpoint_.worker->group_for(nic, sends));
-  transport::VerbsCompletionQueue* completions = nullptr;
-  SharedPools pools;
   if (group != nullptr) {
-    completions = group->completions;
-    pools = {group->messages.get(), group->control.get()};
-  } else {
-    HBMWIRE_TRY_ASSIGN(completions,
-                       endpoint_.worker->completions_for(
-                           nic, sends + static_cast<int>(receives + ControlLane::kOwnReceives)));
+    return Queues{group->completions, {group->messages.get(), group->control.get()}, sends};
   }
-  HBMWIRE_TRY_ASSIGN(auto data_lane, transport::VerbsLane::create(
-                                         nic.nic, *completions, data_lane_options(pools.messages)));
+  const int places = sends + static_cast<int>(own_receives);
+  HBMWIRE_TRY_ASSIGN(auto* const completions, endpoint_.worker->completions_for(nic, places));
+  return Queues{completions, {}, places};
+}
+
+Result<EndpointWiring::SharedPools> EndpointWiring::make_nic_lanes() {
+  const WorkerNic& nic = endpoint_.worker_nic;
+  HBMWIRE_TRY_ASSIGN(const Queues queues,
+                     queues_for(endpoint_.options.send_depth + ControlLane::kBuffers,
+                                endpoint_.messages.own_receives() + ControlLane::kOwnReceives));
+  HBMWIRE_TRY_ASSIGN(auto data_lane,
+                     transport::VerbsLane::create(nic.nic, *queues.completions,
+                                                  data_lane_options(queues.pools.messages)));
   endpoint_.sends.set_lane(std::move(data_lane));
   HBMWIRE_TRY_ASSIGN(auto control_lane,
-                     transport::VerbsLane::create(nic.nic, *completions,
+                     transport::VerbsLane::create(nic.nic, *queues.completions,
                                                   {.send_depth = ControlLane::kBuffers,
                                                    .receive_depth = ControlLane::kOwnReceives,
-                                                   .receives = queue_of(pools.control),
+                                                   .receives = queue_of(queues.pools.control),
                                                    .link = endpoint_.options.link}));
   endpoint_.control.set_lane(std::move(control_lane));
-  return pools;
+  return queues.pools;
 }
 
 transport::LaneOptions EndpointWiring::data_lane_options(const ReceivePool* pool) const noexcept {
@@ -90,21 +95,13 @@ transport::LaneOptions EndpointWiring::data_lane_options(const ReceivePool* pool
 
 /// Nothing is made that is the endpoint's alone.
 Result<EndpointWiring::SharedPools> EndpointWiring::make_late_lanes() {
-  WorkerNic& nic = endpoint_.worker_nic;
-  const auto sends = static_cast<int>(endpoint_.options.send_depth);
-  HBMWIRE_TRY_ASSIGN(LaneGroup* const group, endpoint_.worker->group_for(nic, sends));
-  int places = sends;
-  transport::VerbsCompletionQueue* completions = nullptr;
-  if (group != nullptr) {
-    completions = group->completions;
-    late_messages_ = group->messages.get();
-  } else {
-    places += static_cast<int>(endpoint_.messages.own_receives());
-    HBMWIRE_TRY_ASSIGN(completions, endpoint_.worker->completions_for(nic, places));
-  }
-  HBMWIRE_TRY_ASSIGN(auto lane, transport::LateLane::create(nic.nic, *completions, places,
-                                                            endpoint_.options.link));
+  HBMWIRE_TRY_ASSIGN(const Queues queues,
+                     queues_for(endpoint_.options.send_depth, endpoint_.messages.own_receives()));
+  HBMWIRE_TRY_ASSIGN(auto lane,
+                     transport::LateLane::create(endpoint_.worker_nic.nic, *queues.completions,
+                                                 queues.places, endpoint_.options.link));
   endpoint_.sends.set_lane(std::move(lane));
+  late_messages_ = queues.pools.messages;
   HBMWIRE_TRY(endpoint_.worker->nic_for_tcp());
   make_link(0, 0);
   return SharedPools{.messages = late_messages_};
@@ -213,11 +210,10 @@ verbs::Wiring EndpointWiring::wiring_on(const NicState& nic,
 }
 
 Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
-  verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
-  wiring.path = managed_path_;
-  wiring.local = endpoint_.control.local();
-  wiring.remote = theirs.control;
   if (!managed_path_) {
+    verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
+    wiring.local = endpoint_.control.local();
+    wiring.remote = theirs.control;
     wiring.receiver_retries = kWithoutEnd;
     endpoint_.control.receives().may_miss_one();
     HBMWIRE_TRY(endpoint_.control.connect(wiring));

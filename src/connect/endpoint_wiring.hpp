@@ -93,6 +93,13 @@ class EndpointWiring {
     ReceivePool* control = nullptr;
   };
 
+  struct Queues {
+    transport::VerbsCompletionQueue* completions = nullptr;
+    SharedPools pools;
+    int places = 0;  // of `completions`, that the lanes take
+  };
+
+  Result<Queues> queues_for(std::uint32_t requests, std::uint32_t own_receives);
   Result<SharedPools> make_nic_lanes();
   Result<SharedPools> make_late_lanes();
   Result<void> make_tcp_lanes();

@@ -43,11 +43,8 @@ void LateLanes::offer(wire::EndpointOffer& own) const {
   own.control = own.data;
   own.control.queue_pair = 0;
   if (made_) return;
-  own.rails = our_rails_;
-  for (std::size_t i = 0; i < further_.size(); ++i) {
-    own.nics.at(i + 1) = endpoint_.worker->place_of(*further_[i]);
-    own.reads_in = std::min(own.reads_in, reads_of(state_of(further_[i]->nic).limits.reads_in));
-  }
+  for (std::size_t i = 0; i < further_.size(); ++i)
+    offer_rail(own, *endpoint_.worker, *further_[i], our_rails_[i]);
 }
 
 void LateLanes::connect(const wire::EndpointOffer& theirs) {

@@ -43,13 +43,13 @@ Result<void> Messages::make_receives(ReceivePool* pool, UnexpectedPool& unexpect
   if (pool == nullptr) {
     rendezvous_.set_sure(most_asked(endpoint_.options));
     credits_.lend(depth);
-    return endpoint_.sends.is_held() ? Result<void>() : take_lane();
+  } else {
+    constexpr std::uint32_t kAnswer = 1;
+    const std::uint32_t sure = std::min(depth, Credits::kSure);
+    HBMWIRE_TRY(receives_.join(*pool, sure + kCredit + kAnswer));
+    rendezvous_.set_sure(kAnswer);
+    credits_.lend(sure + receives_.take_at_first(depth - sure));
   }
-  constexpr std::uint32_t kAnswer = 1;
-  const std::uint32_t sure = std::min(depth, Credits::kSure);
-  HBMWIRE_TRY(receives_.join(*pool, sure + kCredit + kAnswer));
-  rendezvous_.set_sure(kAnswer);
-  credits_.lend(sure + receives_.take_at_first(depth - sure));
   return endpoint_.sends.is_held() ? Result<void>() : take_lane();
 }
 

@@ -95,12 +95,16 @@ Result<std::unique_ptr<RailMover>> RailMover::create(EndpointState& endpoint,
   return mover;
 }
 
+void offer_rail(wire::EndpointOffer& own, const WorkerState& worker, const WorkerNic& nic,
+                const ConnectionAddress& address) {
+  own.rails.push_back(address);
+  own.nics.at(own.rails.size()) = worker.place_of(nic);
+  own.reads_in = std::min(own.reads_in, reads_of(state_of(nic.nic).limits.reads_in));
+}
+
 void RailMover::offer(wire::EndpointOffer& own) const {
-  for (const auto& rail : rails_) {
-    own.rails.push_back(rail->lane->local());
-    own.nics[own.rails.size()] = endpoint_.worker->place_of(rail->nic);
-    own.reads_in = std::min(own.reads_in, reads_of(rail->lane->nic().limits.reads_in));
-  }
+  for (const auto& rail : rails_)
+    offer_rail(own, *endpoint_.worker, rail->nic, rail->lane->local());
 }
 
 bool RailMover::connect(const wire::EndpointOffer& theirs) {

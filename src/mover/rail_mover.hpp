@@ -86,6 +86,10 @@ struct RailUse {
   std::uint8_t flushed = 0;                            // of those, how far the flushes are
 };
 
+/// Adds a rail of this end to its offer: at that address, on `nic`.
+void offer_rail(wire::EndpointOffer& own, const WorkerState& worker, const WorkerNic& nic,
+                const ConnectionAddress& address);
+
 /// Notes by which key the rail `index`, from 1 on, reaches the region: that of the NIC at which the
 /// peer's end of the rail is, `remote`.
 void set_rail_key(RemoteRegionState& region, const RemoteKey& key, const ConnectionAddress& remote,
