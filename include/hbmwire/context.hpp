@@ -25,6 +25,7 @@ struct Internals;
 class MemoryDomain;
 class Nic;
 struct AddressInfo;
+struct Counters;
 struct GaudiMemory;
 struct MemoryProbe;
 struct NearNic;
@@ -85,6 +86,10 @@ class HBMWIRE_API Context {
 
   /// The settings, as create() read them (settings_from_environment()).
   [[nodiscard]] const Settings& settings() const noexcept;
+
+  /// Counters of all of its workers, those that have ended as well (counters.hpp). Errors:
+  /// Errc::exhausted.
+  [[nodiscard]] Result<Counters> counters() const;
 
   /// Every RDMA device of this machine with its ports, as they are now, in the order of their names
   /// ("mlx5_2" before "mlx5_10"). Opens each for the moment. Errors: Stage::probe (none there, or

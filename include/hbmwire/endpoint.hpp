@@ -32,6 +32,7 @@ class PendingRegion;
 class RemoteBlockTable;
 class RemoteKey;
 struct BlockNumbers;
+struct Counters;
 struct MemoryKeyOptions;
 
 namespace detail {
@@ -292,6 +293,10 @@ class HBMWIRE_API Endpoint {
 
   /// Why it is ending or failed.
   [[nodiscard]] std::optional<Error> error() const;
+
+  /// Counters of this connection alone, without times (counters.hpp); reconnect() begins anew. Any
+  /// thread may ask, unless another one reconnects or ends it. Errors: Errc::exhausted.
+  [[nodiscard]] Result<Counters> counters() const;
 
   /// Memory that the peer's listener advertises by this name. Asks the peer, which must make
   /// progress. Errors: Errc::not_found, and as wait.

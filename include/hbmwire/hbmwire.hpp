@@ -18,6 +18,7 @@
 ///   memory_key.hpp             keys that the application carries to a peer
 ///   registration.hpp           registrations of memory that comes and goes
 ///   attach.hpp                 memory of another process of this node
+///   counters.hpp               what was moved, by which path, and what has failed
 ///   memory_domain.hpp          one device's memory: export, copies, observers; what there is
 ///   topology.hpp, settings.hpp, log.hpp, host_port.hpp
 ///   low_level/connection.hpp   one queue pair

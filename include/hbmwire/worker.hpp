@@ -16,6 +16,8 @@
 
 namespace hbmwire {
 
+struct Counters;
+
 namespace detail {
 struct Internals;
 struct WorkerState;
@@ -136,6 +138,10 @@ class HBMWIRE_API Worker {
   /// Makes bytes that NICs have written into this memory before visible to the device's own
   /// engines. A receive, a get() and an immediate's receive do so by themselves.
   Result<Transfer> flush(const Slice& memory);
+
+  /// Counters of this worker, with those of its endpoints that have ended (counters.hpp). Any
+  /// thread may ask, at any time. Errors: Errc::exhausted.
+  [[nodiscard]] Result<Counters> counters() const;
 
   /// The context that it was made with. Valid as long as the worker.
   [[nodiscard]] const Context& context() const noexcept;

@@ -265,6 +265,10 @@ constexpr std::array kRows{
     HBMWIRE_OPEN("HBMWIRE_LINK_RNR_RETRY", "0...7", link.rnr_retry, 7,
                  "How often a message that finds no receive is sent again, 7: without end; "
                  "without: 6"),
+    HBMWIRE_SETTING("HBMWIRE_STATS", "yes|no", statistics.publish, kSwitches,
+                    "Whether `hbmwire stat` may read this process' counters"),
+    HBMWIRE_NUMBER("HBMWIRE_STATS_PEERS", "NUMBER", statistics.peers, count,
+                   "How many peers are counted each by itself; the others are counted together"),
 };
 #undef HBMWIRE_SETTING
 #undef HBMWIRE_NUMBER
@@ -278,10 +282,10 @@ std::optional<std::string_view> variable(const char* name) {
 }
 
 // Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
-constexpr std::array<std::string_view, 13> kPrefixes{
+constexpr std::array<std::string_view, 14> kPrefixes{
     "HBMWIRE_GAUDI_",        "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_",     "HBMWIRE_HOST_",
     "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",  "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",
-    "HBMWIRE_RAILS_",        "HBMWIRE_LINK_", "HBMWIRE_GID_"};
+    "HBMWIRE_RAILS_",        "HBMWIRE_LINK_", "HBMWIRE_GID_",  "HBMWIRE_STAT"};
 
 const Row* row_of(std::string_view name) {
   const auto* const found =

@@ -99,6 +99,7 @@ Result<void> CmAttempt::make_endpoint() {
     WorkerNic* const chosen = &nic;
     HBMWIRE_TRY_ASSIGN(endpoint_, EndpointState::create(worker, options_, std::span(&chosen, 1)));
     endpoint_->peer = peer();
+    endpoint_->dialed = !accepting_;
     endpoint_->movers.ring.exclude();
     if (!accepting_) handshake_.offer(endpoint_->wiring.offer());
     return {};

@@ -11,6 +11,7 @@
 #include "connect/cm_attempt.hpp"
 #include "connect/link_timing.hpp"
 #include "connect/tcp_attempt.hpp"
+#include "counters/store.hpp"
 #include "wire/authentication.hpp"
 
 namespace hbmwire::detail {
@@ -164,7 +165,6 @@ void Connecting::end(WorkerState::Clock::time_point at) {
   attempt_.reset();
   if (!made) return refused(made.error(), at);
   endpoint_ = std::move(*made);
-  endpoint_->dialed = true;
   succeed();
 }
 
@@ -173,6 +173,7 @@ void Connecting::refused(const Error& why, WorkerState::Clock::time_point at) no
   end_attempt();
   if (!options_.retry_connect || !may_pass(why) || at >= until_.when()) return fail(why);
   last_refusal_ = why;
+  counters::Store::get().process().retries.add_shared(1);
   pause(at + backoff_.next());
 }
 

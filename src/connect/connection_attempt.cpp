@@ -64,6 +64,7 @@ bool ConnectionAttempt::make_endpoint(const Result<std::vector<WorkerNic*>>& nic
   }
   endpoint_ = std::move(*endpoint);
   endpoint_->peer = peer();
+  endpoint_->dialed = !accepting_;
   return true;
 }
 

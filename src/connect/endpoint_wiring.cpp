@@ -241,7 +241,7 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
     HBMWIRE_TRY(verbs::check_link(*endpoint_.nic, endpoint_.sends.lane().local(), theirs.data));
     if (!late_.are_late()) HBMWIRE_TRY(wire_up(theirs));
   }
-  endpoint_.remote = theirs.data;
+  endpoint_.remote_regions.connect(theirs.data);
   peer_hello_ = theirs.hello;
   endpoint_.paths.set_placement(placement_of(theirs));
   endpoint_.movers.shared.connect(theirs);

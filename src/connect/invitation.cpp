@@ -62,7 +62,12 @@ Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
     HBMWIRE_TRY_ASSIGN(const EndpointOptions all, detail::complete(worker.context(), options));
     HBMWIRE_TRY(wire::check_key(all.pre_shared_key));
     // Without a NIC there is nothing that bytes could say where to connect to.
-    if (const auto& no_nic = state_of(worker).no_nic) return tl::make_unexpected(*no_nic);
+    if (state_of(worker).nics.empty()) {
+      HBMWIRE_TRY(worker.context().open_nics());
+      return tl::make_unexpected(make_error(Errc::not_found, Stage::connect,
+                                            "the worker was made when there was no NIC", {},
+                                            Hint::no_rdma_device));
+    }
     HBMWIRE_TRY_ASSIGN(const wire::Nonce nonce, wire::make_nonce());
     auto state = std::make_unique<detail::InvitationState>();
     state->worker = shared_state_of(worker);

@@ -96,7 +96,8 @@ Result<void> LateLanes::make() {
 
 /// Its data lane and rails are at the ports that it has told of.
 bool LateLanes::is_as_told(const wire::EndpointOffer& now) const noexcept {
-  if (now.is_late() || now.over_tcp() || !is_at(now.data, *endpoint_.remote)) return false;
+  if (now.is_late() || now.over_tcp() || !is_at(now.data, *endpoint_.remote_regions.peer()))
+    return false;
   for (std::size_t i = 0; i < std::min(now.rails.size(), their_rails_.size()); ++i) {
     if (!is_at(now.rails[i], their_rails_[i])) return false;
   }

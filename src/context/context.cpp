@@ -11,6 +11,7 @@
 #include "base/sysfs.hpp"
 #include "context/context_state.hpp"
 #include "context/path_policy.hpp"
+#include "counters/reader.hpp"
 #include "registration/region_state.hpp"
 #include "registration/register.hpp"
 #include "topology/near.hpp"
@@ -82,7 +83,10 @@ Result<Context> Context::create(const ContextOptions& options) {
     // Short of descriptors or memory, vendors' libraries find no devices: they would seem not to be
     // there for as long as the Context lives.
     HBMWIRE_TRY(check_descriptors(Stage::probe, "devices and their libraries"));
-    Context context(std::make_shared<detail::ContextState>(options, settings));
+    HBMWIRE_TRY_ASSIGN(auto counting, counters::ContextCounters::begin(settings.statistics));
+    const auto state = std::make_shared<detail::ContextState>(options, settings);
+    state->counting = std::move(counting);
+    Context context(state);
     for (const MemoryProbe& probe : context.memory()) {
       if (probe.missing && is_shortage(*probe.missing)) return tl::make_unexpected(*probe.missing);
     }
@@ -93,6 +97,12 @@ Result<Context> Context::create(const ContextOptions& options) {
 const std::vector<MemoryProbe>& Context::memory() const noexcept { return state_->memory.probes(); }
 
 const Settings& Context::settings() const noexcept { return state_->settings; }
+
+Result<Counters> Context::counters() const {
+  return counters::read_own({.context = state_->counting.number()});
+}
+
+Result<Counters> process_counters() { return counters::read_own({}); }
 
 Result<std::vector<NicDevice>> Context::nics() const {
   return guarded(Stage::probe, [&]() -> Result<std::vector<NicDevice>> {

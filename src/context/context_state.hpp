@@ -12,6 +12,7 @@
 
 #include "base/internals.hpp"
 #include "base/log.hpp"
+#include "counters/context_counters.hpp"
 #include "memory/catalog.hpp"
 #include "topology/pci_tree.hpp"
 
@@ -67,6 +68,7 @@ struct ContextState {
 
   Settings settings;
   ContextOptions options;
+  counters::ContextCounters counting;
   memory::Catalog memory;
 
  private:

@@ -44,6 +44,7 @@ void Ending::fail(const Error& why, TransferState* culprit) noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   endpoint_.phase = EndpointPhase::ending;
   error_ = why;
+  endpoint_.counts->broken.add(1);
   if (peer_left_ && why.code == Errc::peer_failed) {
     error_ = make_error(Errc::peer_failed, Stage::complete, "the peer has closed the endpoint",
                         endpoint_.peer, Hint::peer_gone);

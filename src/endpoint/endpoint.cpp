@@ -5,6 +5,7 @@
 
 #include "base/guarded.hpp"
 #include "connect/connect_to.hpp"
+#include "counters/reader.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire {
@@ -94,6 +95,10 @@ EndpointPhase Endpoint::phase() const noexcept {
 }
 
 std::uint64_t Endpoint::id() const noexcept { return state_->number; }
+
+Result<Counters> Endpoint::counters() const {
+  return counters::read_own({.endpoint = state_->number});
+}
 
 const std::string& Endpoint::peer() const noexcept { return state_->peer; }
 

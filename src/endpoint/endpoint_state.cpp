@@ -58,6 +58,7 @@ Result<void> check_options(const EndpointOptions& options, const WorkerState& wo
 
 EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
     : worker(&worker_of),
+      counts(&worker_of.counts.own()),
       nic(&state_of(nic_of.nic)),
       number(next_number()),
       sends(*this, options_of.send_depth),
@@ -65,7 +66,10 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       worker_nic(nic_of),
       options(std::move(options_of)) {}
 
-EndpointState::~EndpointState() { worker->labels.leave(number, worker->transfers); }
+EndpointState::~EndpointState() {
+  worker->counts.end_endpoint(*counts);
+  worker->labels.leave(number, worker->transfers);
+}
 
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
     const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options,

@@ -129,7 +129,8 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// Posts `operation`, or queues what there is no room for.
   [[gnu::always_inline]] inline Result<Transfer> start(transport::Operation& operation,
-                                                       TransferState& transfer) noexcept;
+                                                       TransferState& transfer,
+                                                       TransferKind kind) noexcept;
 
   /// Has `mover` carry it, once it is at the head of the queue; `by_nic`: on NICs, where it can't
   /// else. Errors: nothing has begun.
@@ -195,6 +196,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   // peers it waits for each.
 
   alignas(64) WorkerState* worker;
+  counters::TrafficBlock* counts;  // until it is the worker's: that one's own
   NicState* nic = nullptr;
   std::uint32_t number = 0;  // of the process' connections, RemoteRegionState::connection
   EndpointPhase phase = EndpointPhase::ready;
@@ -212,7 +214,6 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   WorkerNic& worker_nic;
   EndpointOptions options;
   std::string peer;
-  std::optional<ConnectionAddress> remote;
   std::shared_ptr<WorkerState> keeps_worker;  // until the application lets go
   bool dialed = false;                        // by Endpoint::connect(): reconnect() can do so again
 

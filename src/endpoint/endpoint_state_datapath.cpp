@@ -5,6 +5,7 @@
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/send_queue_datapath.hpp"
 #include "endpoint/slice_checks_datapath.hpp"
+#include "endpoint/transfer_counts_datapath.hpp"
 #include "endpoint/way.hpp"
 
 namespace hbmwire::detail {
@@ -50,13 +51,13 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
   return way;
 }
 
-inline Result<Transfer> EndpointState::start(Operation& operation,
-                                             TransferState& transfer) noexcept {
+inline Result<Transfer> EndpointState::start(Operation& operation, TransferState& transfer,
+                                             TransferKind kind) noexcept {
   // Taken here and not before: an operation that is refused leaves the fence to the next one.
   operation.fenced = sends.take_fence();
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
-  transfer.begin(this, operation.length);
+  transfer.begin(this, kind, operation.length);
   if (worker->attends) [[unlikely]]
     worker->note_asked(transfer);
   if (sends.room() >= 2 && pending.empty() && operation.length <= sends.most_bytes() &&
@@ -76,7 +77,7 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
 Result<void> EndpointState::start_moved(Mover& mover, Operation& operation, TransferState& transfer,
                                         const Move& move, bool by_nic) {
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
-  transfer.begin(this, operation.length);
+  transfer.begin(this, move.gets ? TransferKind::get : TransferKind::put, operation.length);
   HBMWIRE_TRY(mover.start(transfer, operation, move));
   if (transfer.path < Path::copy || transfer.path == Path::tcp)
     checks.note(move.here, move.distant().type);
@@ -106,6 +107,7 @@ Transfer EndpointState::wait_in_queue(const Operation& operation,
   worker->transfers.note_queued(transfer);
   pending.append(transfer);
   post_waiting();
+  if (transfer.waiting) counts->queued.add(1);
   return handle;
 }
 
@@ -113,6 +115,8 @@ Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
   transfer.held = true;
   if (worker->attends) [[unlikely]]
     worker->attend(transfer);
+  if (worker->counts.note_started(*counts)) [[unlikely]]
+    worker->attends = true;
   return handle_of<Transfer>(&transfer);
 }
 
@@ -254,7 +258,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
                         state_of(*from.region).path == Path::host;
     movers.engine_writes.note(there);
   }
-  return start(operation, *transfer);
+  return start(operation, *transfer, TransferKind::put);
 }
 
 Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) {
@@ -289,7 +293,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     return start_by(*this, way, operation, *transfer, {into, from, true});
   if (transfer->path >= Path::staged) [[unlikely]]
     checks.note(into, there.type);
-  return start(operation, *transfer);
+  return start(operation, *transfer, TransferKind::get);
 }
 
 Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operation) {
@@ -316,7 +320,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   transfer->at_end |= AtEnd::kFetch;
   set_route(*transfer, nullptr, &there);
   movers.engine_writes.note(there);
-  return start(operation, *transfer);
+  return start(operation, *transfer, TransferKind::atomic);
 }
 
 Result<Transfer> EndpointState::flush() {
@@ -329,7 +333,7 @@ Result<Transfer> EndpointState::flush() {
   // On a reliable connection requests are over in the order in which they were posted: a message
   // of nothing is over when all before it is.
   Operation nothing;
-  return start(nothing, *transfer);
+  return start(nothing, *transfer, TransferKind::flush);
 }
 
 }  // namespace hbmwire::detail

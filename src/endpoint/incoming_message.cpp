@@ -8,6 +8,25 @@
 
 namespace hbmwire {
 
+namespace detail {
+
+namespace {
+
+/// Of one whose bytes the program takes where they are, in host memory.
+TransferLabels labels_of(const UnexpectedMessage& message) noexcept {
+  const bool by_tcp = message.endpoint->paths.by_tcp();
+  return {.kind = TransferKind::receive,
+          .path = message.by_ring ? Path::shared_memory
+                  : by_tcp        ? Path::tcp
+                                  : Path::host,
+          .local = MemoryType::host,
+          .remote = type_of(message.header.path)};
+}
+
+}  // namespace
+
+}  // namespace detail
+
 std::uint64_t IncomingMessage::endpoint_id() const noexcept { return state_->endpoint->number; }
 
 std::optional<std::uint64_t> IncomingMessage::tag() const noexcept {
@@ -41,6 +60,10 @@ void IncomingMessage::let_go() noexcept {
   const std::shared_ptr<detail::WorkerState> worker = std::move(message.keeps_worker);
   if (worker->made.is_inherited()) return;
   const detail::WorkerLock lock(*worker);
+  if (message.header.carries()) {
+    worker->counts.note_looked_at(*message.endpoint, detail::labels_of(message),
+                                  message.header.length);
+  }
   message.endpoint->messages.let_go(message);
 }
 

@@ -78,6 +78,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
   if (endpoint_.phase != EndpointPhase::ready || endpoint_.worker->made.is_inherited())
     return tl::make_unexpected(endpoint_.not_ready());
   auto request = std::make_unique<RequestState>();
+  request->kind = put ? TransferKind::put : TransferKind::get;
   request->worker = endpoint_.worker;
   request->endpoint = &endpoint_;
   const bool visible = put && put_options.level == CompletionLevel::visible;

@@ -20,7 +20,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   transfer->record = request.record;
   transfer->remote = request.remote;
   transfer->connection = endpoint_.number;
-  transfer->begin(&endpoint_, request.bytes);
+  transfer->begin(&endpoint_, request.kind, request.bytes);
   transfer->move_by(endpoint_.movers.list, Prepared{&request});
   transfer->then = request.to_flush.empty() ? Then::over : Then::flush;
   transfer->operation.fenced = endpoint_.sends.take_fence();
@@ -30,6 +30,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   endpoint_.worker->transfers.note_queued(*transfer);
   endpoint_.pending.append(*transfer);
   endpoint_.post_waiting();
+  if (transfer->waiting) endpoint_.counts->queued.add(1);
   return handle;
 }
 

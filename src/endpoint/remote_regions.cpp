@@ -140,13 +140,13 @@ Result<RemoteRegionState> RegionQuestion::resolve(const wire::Found& answer) con
 }
 
 Result<RemoteRegionState> RemoteRegions::resolve(const RemoteKey& key) const {
-  if (!endpoint_.remote) return tl::make_unexpected(endpoint_.not_ready());
+  if (!peer_) return tl::make_unexpected(endpoint_.not_ready());
   return endpoint_.paths.by_tcp() ? resolve_over_tcp(key) : resolve_by_nic(key);
 }
 
 /// By its token, with which the peer's process itself finds it.
 Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) const {
-  HBMWIRE_TRY(key.check(*endpoint_.remote));
+  HBMWIRE_TRY(key.check(*peer_));
   const MemoryKeyInfo& info = key.info();
   // Where no engine of this process copies it, it goes by TCP as everything else does.
   return RemoteRegionState{
@@ -167,7 +167,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) 
 Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
   if (auto region = endpoint_.movers.copy.region_of(key.info())) {
     // Where no engine copies it, the NIC does, if it reaches it.
-    const auto memory = key.on(*endpoint_.remote);
+    const auto memory = key.on(*peer_);
     if (memory) region->remote_key = memory->remote_key;
     if (!memory && memory.error().code != Errc::not_found)
       return tl::make_unexpected(memory.error());
@@ -177,9 +177,9 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
   const bool staged = key.info().path == Path::staged;
   RemoteMemory memory{key.info().address, key.info().length_bytes, 0};
   if (staged) {
-    HBMWIRE_TRY(key.check(*endpoint_.remote));
+    HBMWIRE_TRY(key.check(*peer_));
   } else {
-    HBMWIRE_TRY_ASSIGN(memory, key.on(*endpoint_.remote));
+    HBMWIRE_TRY_ASSIGN(memory, key.on(*peer_));
   }
   const bool shared = endpoint_.movers.ipc.may_share(key.info().type, key.info().path);
   const std::uint32_t neighbours = endpoint_.movers.shared.find(key.info().type, key.info().token);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hbmwire/endpoint.hpp"
+#include "hbmwire/low_level/connection.hpp"
 #include "hbmwire/memory_key.hpp"
 
 #include "endpoint/remote_region_state.hpp"
@@ -84,6 +85,11 @@ class RemoteRegions {
   void on_look_up(const wire::LookUp& message);
   void on_found(const wire::Found& message);
 
+  /// The endpoint is connected to the peer's NIC at this address.
+  void connect(const ConnectionAddress& peer) { peer_ = peer; }
+
+  [[nodiscard]] const std::optional<ConnectionAddress>& peer() const noexcept { return peer_; }
+
  private:
   void ask_next();
   [[nodiscard]] Result<RemoteRegionState> resolve_over_tcp(const RemoteKey& key) const;
@@ -92,6 +98,7 @@ class RemoteRegions {
   friend class RegionQuestion;
 
   EndpointState& endpoint_;
+  std::optional<ConnectionAddress> peer_;
   std::shared_ptr<AdvertisedRegions> advertised_;
   std::uint32_t last_id_ = 0;
   unsigned unanswered_ = 0;                 // that were asked, of questions that have gone as well

@@ -36,6 +36,7 @@ struct RequestState {
   WorkerState* worker = nullptr;
   EndpointState* endpoint = nullptr;  // null: it has gone
   TransferState* run = nullptr;       // the last one; may be another's by now
+  TransferKind kind = TransferKind::put;
   std::uint64_t bytes = 0;
   Path path = Path::host;    // the worst one of its parts, and what else is known of that part
   std::uint16_t record = 0;  // PathRecord::number

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "base/serial.hpp"
 #include "endpoint/request_state.hpp"
@@ -212,7 +211,7 @@ class SendQueue {
   bool fence_queued_ = false;
   bool fence_open_ = false;  // an engine's copy may still have to wait for what gets have brought
   Posted first_;
-  std::vector<Posted> ring_;
+  std::unique_ptr<Posted[]> ring_;  // ring_mask_ + 1 of them
   std::unique_ptr<transport::Lane> lane_;
 };
 

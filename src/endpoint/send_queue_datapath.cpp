@@ -12,9 +12,11 @@ using transport::Tag;
 using transport::to_id;
 
 SendQueue::SendQueue(EndpointState& endpoint, std::uint32_t depth)
-    : depth_(depth), ring_mask_(std::bit_ceil(depth) - 1), ring_(std::bit_ceil(depth)) {
+    : depth_(depth),
+      ring_mask_(std::bit_ceil(depth) - 1),
+      ring_(std::make_unique<Posted[]>(std::bit_ceil(depth))) {
   first_.endpoint = &endpoint;
-  for (Posted& posted : ring_) posted.endpoint = &endpoint;
+  for (std::uint32_t i = 0; i < size(); ++i) ring_[i].endpoint = &endpoint;
 }
 
 void SendQueue::set_lane(std::unique_ptr<transport::Lane> lane) noexcept {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "endpoint/worker_state.hpp"
+#include "endpoint/transfer_counts_datapath.hpp"
 
 namespace hbmwire::detail {
 
@@ -22,7 +22,7 @@ void Task::go_by_clock() noexcept {
 }
 
 Result<Transfer> Task::hand_over() {
-  TransferState* const transfer = worker_.take_alone();
+  TransferState* const transfer = worker_.take_alone(TransferKind::task);
   if (transfer == nullptr) return tl::make_unexpected(TransferPool::none_left({}));
   transfer->moved = true;
   transfer->mover = nullptr;

@@ -3,12 +3,11 @@
 
 namespace hbmwire::detail {
 
-void TransferPool::make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed,
-                        bool timed) {
+void TransferPool::make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed) {
   const std::size_t all = std::size_t{count} + kParts;
   transfers_ = std::vector<TransferState>(all);
   errors_ = std::vector<Error>(all);
-  if (timed) times_ = std::vector<TransferTimes>(all);
+  times_ = std::vector<TransferTimes>(all);
   if (railed) rail_uses_ = std::vector<RailUse>(all);
   for (std::size_t i = count; i < all; ++i) transfers_[i].at_end = AtEnd::kPart;
   // The first one is taken first.

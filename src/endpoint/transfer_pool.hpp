@@ -19,9 +19,8 @@ class TransferPool {
   TransferPool& operator=(const TransferPool&) = delete;
   ~TransferPool() = default;
 
-  /// `guarded`: TransferState's. `railed`: some may go by several NICs. `timed`: times_of() is
-  /// asked. May throw std::bad_alloc.
-  void make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed, bool timed);
+  /// `guarded`: TransferState's. `railed`: some may go by several NICs. May throw std::bad_alloc.
+  void make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed);
 
   /// Null: all are in use.
   [[nodiscard]] TransferState* take() noexcept {
@@ -117,7 +116,7 @@ class TransferPool {
   std::vector<TransferState> transfers_;
   std::vector<Error> errors_;         // of failed transfers, each at its index
   std::vector<RailUse> rail_uses_;    // the same; none: there is one NIC
-  std::vector<TransferTimes> times_;  // the same; none: WorkerOptions::times is false
+  std::vector<TransferTimes> times_;  // the same
   std::vector<BlockRun> block_runs_;  // the same; none: no blocks were moved yet
 };
 

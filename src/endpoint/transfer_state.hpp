@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "hbmwire/counters.hpp"
 #include "hbmwire/transfer.hpp"
 
 #include "base/internals.hpp"
@@ -49,10 +50,11 @@ static_assert(sizeof(Route) == sizeof(std::uint64_t));
 
 /// Bits of TransferMarks::at_end.
 struct AtEnd {
-  static constexpr std::uint8_t kFetch = 1;  // its value comes from WorkerState's results
-  static constexpr std::uint8_t kTell = 2;   // Worker::next_done() tells of it, and has not yet
-  static constexpr std::uint8_t kTime = 4;   // TransferPool::times_of() has its times
-  static constexpr std::uint8_t kPart = 8;   // of another transfer, whose index is `cookie`
+  static constexpr std::uint8_t kFetch = 1;    // its value comes from WorkerState's results
+  static constexpr std::uint8_t kTell = 2;     // Worker::next_done() tells of it, and has not yet
+  static constexpr std::uint8_t kTime = 4;     // TransferPool::times_of() has its times
+  static constexpr std::uint8_t kPart = 8;     // of another transfer, whose index is `cookie`
+  static constexpr std::uint8_t kSample = 16;  // its time is counted (TransferCounts)
 };
 
 /// The part of a transfer that begins anew with each operation.
@@ -76,9 +78,15 @@ struct alignas(64) TransferState : TransferMarks, Route {
 
   [[nodiscard]] bool is_over() const noexcept { return status != Status::active; }
 
+  /// TransferPool::times_of() is its own.
+  [[nodiscard]] bool is_timed() const noexcept {
+    return (at_end & (AtEnd::kTime | AtEnd::kSample)) != 0;
+  }
+
   Status status = Status::free;
-  bool held = false;                  // by a Transfer
-  bool guarded = false;               // let go of it with care (let_go_with_care())
+  bool held = false;     // by a Transfer
+  bool guarded = false;  // let go of it with care (let_go_with_care())
+  TransferKind kind = TransferKind::put;
   std::uint32_t parts = 0;            // begun and not over; 0 and not waiting: it is over
   TransferState* next = nullptr;      // in a list of those that wait, or of the free ones
   EndpointState* endpoint = nullptr;  // while it is active; else null, or what it was
@@ -101,8 +109,9 @@ struct alignas(64) TransferState : TransferMarks, Route {
   const RegionState* region = nullptr;  // of its own memory; null: none
 
   /// An operation of `length_bytes` begins: of `of`, or null where it is the worker's.
-  void begin(EndpointState* of, std::uint64_t length_bytes) noexcept {
+  void begin(EndpointState* of, TransferKind kind_of, std::uint64_t length_bytes) noexcept {
     endpoint = of;
+    kind = kind_of;
     bytes = length_bytes;
     parts = 0;
     status = Status::active;

@@ -4,9 +4,14 @@
 #include <algorithm>
 
 #include "base/guarded.hpp"
+#include "counters/reader.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire {
+
+Result<Counters> Worker::counters() const {
+  return counters::read_own({.worker = state_->counts.worker_number()});
+}
 
 Result<Worker> Worker::create(const Context& context, const WorkerOptions& options) {
   return create(context, options, WorkerThreads::one);

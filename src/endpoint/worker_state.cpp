@@ -12,8 +12,11 @@
 #include "base/log.hpp"
 #include "connect/lane_places.hpp"
 #include "connect/listener_state.hpp"
+#include "context/context_state.hpp"
 #include "context/path_policy.hpp"
+#include "counters/store.hpp"
 #include "endpoint/longest_end.hpp"
+#include "endpoint/transfer_counts_datapath.hpp"
 #include "verbs/port.hpp"
 
 namespace hbmwire::detail {
@@ -61,16 +64,16 @@ bool wants_nics(const PathPolicy& policy) noexcept {
          policy.admits(MemoryType::gaudi, Path::zero_copy);
 }
 
-/// None, and why, where the machine has none and memory may go by TCP.
-Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& no_nic) {
+/// None where the machine has none and memory may go by TCP.
+Result<std::vector<Nic>> nics_of(const Context& context) {
   auto nics = context.open_nics();
   if (nics || !may_do_without(context, nics.error())) return nics;
-  no_nic = nics.error();
+  const Error& no_nic = nics.error();
   // Once for each cause: errors of one cause have one static text.
   static std::atomic<const char*> said{nullptr};
-  if (said.exchange(no_nic->call) != no_nic->call) {
+  if (said.exchange(no_nic.call) != no_nic.call) {
     log_line(wants_nics(context.paths()) ? LogLevel::warn : LogLevel::info,
-             [&] { return "endpoints go by TCP, through this process: " + describe(*no_nic); });
+             [&] { return "endpoints go by TCP, through this process: " + describe(no_nic); });
   }
   return std::vector<Nic>{};
 }
@@ -79,7 +82,7 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
 
 WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of, WorkerThreads threads)
     : locks(options_of.progress_thread || threads == WorkerThreads::any),
-      attends(options_of.times),
+      attends(true),
       context(std::move(context_of)),
       options(options_of) {
   budget.most = static_cast<std::uint32_t>(std::min<std::uint64_t>(
@@ -102,16 +105,14 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
                                           "an eager message has at most 1 MiB", "eager_bytes"));
   }
-  std::optional<Error> no_nic;
-  HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, nics_of(context, no_nic));
+  HBMWIRE_TRY_ASSIGN(const std::vector<Nic> nics, nics_of(context));
   const std::shared_ptr<WorkerState> worker(new WorkerState(context, options, threads),
                                             [](WorkerState* state) { state->orphan(); });
   HBMWIRE_TRY(worker->waiting.open());
   HBMWIRE_TRY(
       worker->ready.open(options.progress_thread ? -1 : worker->waiting.fd(), worker->locks));
-  worker->no_nic = no_nic;
-  worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1,
-                         options.times);
+  worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1);
+  worker->counts.make(state_of(context).counting.number());
   HBMWIRE_TRY(worker->sockets.open(worker->waiting.fd()));
   for (const Nic& nic : nics) {
     HBMWIRE_TRY_ASSIGN(WorkerNic opened,
@@ -128,16 +129,18 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
 }
 
 void WorkerState::note_asked(TransferState& transfer) noexcept {
-  if (!options.times) return;
-  transfer.at_end |= AtEnd::kTime;
-  transfers.times_of(transfer) = {.asked = Clock::now()};
+  if (counts.takes_sample()) {
+    transfer.at_end |= AtEnd::kSample;
+    attends = orphaned || options.times;
+  }
+  if (options.times) transfer.at_end |= AtEnd::kTime;
+  if (transfer.is_timed()) transfers.times_of(transfer) = {.asked = Clock::now()};
 }
 
 void WorkerState::attend(TransferState& transfer) noexcept {
   if (orphaned) ++held;
-  if (!options.times) return;
-  if ((transfer.at_end & AtEnd::kTime) == 0) note_asked(transfer);
-  transfers.times_of(transfer).posted = Clock::now();
+  if (!transfer.is_timed()) note_asked(transfer);
+  if ((transfer.at_end & AtEnd::kTime) != 0) transfers.times_of(transfer).posted = Clock::now();
 }
 
 void WorkerState::end_part(TransferState& part, TransferState::Status status) noexcept {
@@ -157,9 +160,15 @@ void WorkerState::end_attended(TransferState& transfer, TransferState::Status st
         std::bit_cast<const std::uint64_t*>(transfer.endpoint->worker_nic.results.address());
     transfer.value = results[transfers.index_of(transfer)];
   }
+  if (status == TransferState::Status::succeeded) counts.note_success(transfer);
+  if (transfer.is_timed()) {
+    TransferTimes& times = transfers.times_of(transfer);
+    times.over = Clock::now();
+    if (status == TransferState::Status::succeeded)
+      counts.note_time(transfer, *times.over - times.asked);
+  }
   transfer.status = status;
   transfer.endpoint = nullptr;
-  if ((transfer.at_end & AtEnd::kTime) != 0) transfers.times_of(transfer).over = Clock::now();
   if ((transfer.at_end & AtEnd::kTell) != 0) {
     ready.add(transfer);
   } else if (!transfer.held) {
@@ -199,6 +208,7 @@ std::optional<Done> WorkerState::next_done() {
 void WorkerState::fail(TransferState& transfer, const Error& error, bool settled) noexcept {
   transfer.settled = settled;
   transfers.set_error(transfer, error);
+  if ((transfer.at_end & AtEnd::kPart) == 0) counts.note_failure(transfer, error.code);
   ++event_count;
   end_attended(transfer, TransferState::Status::failed);
 }
@@ -343,6 +353,7 @@ void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
   labels.add(endpoint->number, {.nic = endpoint->nic->info.name,
                                 .peer = endpoint->peer,
                                 .over_tcp = endpoint->paths.by_tcp()});
+  endpoint->counts = &counts.begin_endpoint(*endpoint);
   endpoints.add(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
   ++event_count;
@@ -361,6 +372,7 @@ std::size_t WorkerState::tick() noexcept {
   event_count += look_by_clock();
   for (const WorkerNic& nic : nics) nic.mover->look_after(*this, now);
   look_after_pools();
+  counters::Store::get().put_look_ups(now);
   // One that wants to be looked after soon (now) is due at the next tick.
   while (EndpointState* const endpoint = endpoints.due(now)) {
     endpoints.look_at(*endpoint, Clock::time_point::max());
@@ -466,12 +478,13 @@ void WorkerState::end_endpoints() noexcept {
   if (tcp) tcp->nic.staged->drain(gone);
 }
 
-TransferState* WorkerState::take_alone() noexcept {
+TransferState* WorkerState::take_alone(TransferKind kind) noexcept {
   TransferState* const transfer = transfers.take();
   if (transfer == nullptr) return nullptr;
-  transfer->begin(nullptr, 0);
+  transfer->begin(nullptr, kind, 0);
   static_cast<Route&>(*transfer) = Route();
   transfer->held = true;
+  counts.own().started.add(1);
   if (attends) attend(*transfer);
   return transfer;
 }
@@ -496,7 +509,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   // Memory that no NIC has, none has written.
   if (!key && !region.registrations.empty())
     return refuse("the slice's region is not registered with one of the worker's NICs");
-  TransferState* const transfer = take_alone();
+  TransferState* const transfer = take_alone(TransferKind::flush);
   if (transfer == nullptr) return tl::make_unexpected(TransferPool::none_left({}));
   transfer->bytes = memory.length_bytes;
   transfer->path = region.path;

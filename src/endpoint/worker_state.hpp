@@ -26,6 +26,7 @@
 #include "endpoint/ring_poller.hpp"
 #include "endpoint/sockets.hpp"
 #include "endpoint/tcp_port.hpp"
+#include "endpoint/transfer_counts.hpp"
 #include "endpoint/transfer_pool.hpp"
 #include "endpoint/worker_nic.hpp"
 #include "endpoint/worker_waiting.hpp"
@@ -63,14 +64,8 @@ struct alignas(64) WorkerState {
   /// Its handle has been made, and `attends` is set: it has been posted, unless it waits.
   void attend(TransferState& transfer) noexcept;
 
-  /// It is over, and succeeded.
-  void succeed(TransferState& transfer) noexcept {
-    if (transfer.at_end != 0) [[unlikely]]
-      return end_attended(transfer, TransferState::Status::succeeded);
-    transfer.status = TransferState::Status::succeeded;
-    transfer.endpoint = nullptr;
-    if (!transfer.held) transfers.give_back(transfer);
-  }
+  /// It is over, and succeeded (transfer_counts_datapath.hpp).
+  inline void succeed(TransferState& transfer) noexcept;
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
@@ -125,7 +120,7 @@ struct alignas(64) WorkerState {
   }
 
   /// A transfer of no endpoint, with its handle; null: all are in use.
-  TransferState* take_alone() noexcept;
+  TransferState* take_alone(TransferKind kind) noexcept;
 
   /// Makes visible to a device what NICs wrote there.
   Result<Transfer> flush(const Slice& memory) noexcept;
@@ -190,6 +185,7 @@ struct alignas(64) WorkerState {
   bool attends = false;  // new handles have to be counted, or timed
   bool orphaned = false;
 
+  TransferCounts counts{*this};
   std::size_t held = 0;      // handles: of prepared transfers; once orphaned, of transfers, too
   std::uint32_t staged = 0;  // jobs of engines, which have to be asked
   std::vector<Mover*> at_engines;  // endpoints' movers that have something under way
@@ -199,8 +195,7 @@ struct alignas(64) WorkerState {
 
   Context context;
   WorkerOptions options;
-  std::vector<WorkerNic> nics;  // none: endpoints go by TCP, for this reason
-  std::optional<Error> no_nic;
+  std::vector<WorkerNic> nics;   // none: endpoints go by TCP
   std::unique_ptr<TcpPort> tcp;  // once an endpoint goes by it
 
   ReceivePool::Budget budget;  // of all NICs' messages

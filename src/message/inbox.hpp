@@ -79,8 +79,8 @@ class Inbox final : public Receiver {
   void on_carried(TransferState& transfer, wire::MessageHeader::Outcome outcome) noexcept;
 
  private:
-  /// `is_written`: here, so that its region has to allow that.
-  Result<TransferState*> new_receive(const Slice& into, bool is_written);
+  /// Of TransferKind::receive, whose memory is written here and has to allow that, or immediate.
+  Result<TransferState*> new_receive(const Slice& into, TransferKind kind);
   void on_message(const std::optional<wire::MessageHeader>& header, std::uint64_t bytes,
                   ReceiveBuffer& buffer) noexcept;
   void go_on_behind() noexcept;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/guarded_copy.hpp"
-#include "endpoint/endpoint_state.hpp"
+#include "endpoint/transfer_counts_datapath.hpp"
 #include "message/inbox.hpp"
 
 namespace hbmwire::detail {
@@ -15,7 +15,8 @@ namespace hbmwire::detail {
 using wire::MessageHeader;
 using Outcome = MessageHeader::Outcome;
 
-Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
+Result<TransferState*> Inbox::new_receive(const Slice& into, TransferKind kind) {
+  const bool is_written = kind == TransferKind::receive;
   transport::Operation operation;
   HBMWIRE_TRY(endpoint_.checks.message(operation, into));
   if (is_written) HBMWIRE_TRY(check_writable(into, endpoint_.peer));
@@ -29,7 +30,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   if (is_written) endpoint_.checks.note(into);
   transfer->receives = true;
   transfer->value = 0;
-  transfer->begin(&endpoint_, operation.length);
+  transfer->begin(&endpoint_, kind, operation.length);
   return transfer;
 }
 
@@ -46,7 +47,7 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   const bool came = endpoint_.phase == EndpointPhase::closed && matching_.has_message(tagged);
   if (!open && !came) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
-  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, true));
+  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, TransferKind::receive));
   transfer->protocol = Protocol::eager;
   transfer->tagged = tagged;
   transfer->tag = match.tag;
@@ -93,7 +94,7 @@ Result<Transfer> Inbox::receive_handed_out(UnexpectedMessage& message, const Sli
   const MessageHeader header = message.header;
   if (endpoint_.phase != EndpointPhase::ready && header.large()) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
-  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, true));
+  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, TransferKind::receive));
   // An endpoint that has ended carries nothing to a device any more.
   const bool carries = endpoint_.is_device(*transfer) || endpoint_.is_staged(*transfer);
   const bool ended =
@@ -134,7 +135,7 @@ Result<Transfer> Inbox::receive_immediate(const Slice& written) {
   const bool came = endpoint_.phase == EndpointPhase::closed && matching_.has_immediate();
   if (endpoint_.phase != EndpointPhase::ready && !came) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
-  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(written, false));
+  HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(written, TransferKind::immediate));
   transfer->protocol = Protocol::direct;
   transfer->then = endpoint_.is_device(*transfer) ? Then::flush : Then::over;
   transfer->bytes = 0;

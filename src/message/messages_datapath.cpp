@@ -36,7 +36,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   endpoint_.checks.note(from);
   transfer->answered = !at_once || options.level != CompletionLevel::sent;
   transfer->operation = operation;
-  transfer->begin(&endpoint_, operation.length);
+  transfer->begin(&endpoint_, TransferKind::send, operation.length);
   if (at_once && host && endpoint_.movers.ring.is_on()) transfer->path = Path::shared_memory;
   Transfer handle = endpoint_.hand_out(*transfer);
   const bool waits = endpoint_.has_waiting();
@@ -45,10 +45,12 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   } else {
     // A message that could not be posted has failed with the endpoint.
     if (endpoint_.phase == EndpointPhase::ready) {
+      if (!waits && !credits_.may_send()) endpoint_.counts->credit_waits.add(1);
       transfer->move_by(endpoint_.movers.send);
       endpoint_.worker->transfers.note_queued(*transfer);
       endpoint_.pending.append(*transfer);
       endpoint_.post_waiting();
+      if (transfer->waiting) endpoint_.counts->queued.add(1);
     }
   }
   return handle;

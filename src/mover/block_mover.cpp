@@ -82,7 +82,8 @@ Result<Transfer> BlockMover::move(const BlockPairs& pairs, const PutOptions& put
   run.visible = visible;
   transfer->protocol = Protocol::direct;
   endpoint_.set_route(*transfer, nullptr, nullptr);
-  transfer->begin(&endpoint_, pairs.here->block_bytes * pairs.here_numbers.size);
+  transfer->begin(&endpoint_, pairs.gets ? TransferKind::get : TransferKind::put,
+                  pairs.here->block_bytes * pairs.here_numbers.size);
   transfer->move_by(*this, Blocks{&run});
   const bool to_device = std::ranges::any_of(
       pairs.here->areas, [&](const auto& area) { return flush_key(area).has_value(); });

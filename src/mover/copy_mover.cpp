@@ -10,7 +10,7 @@
 namespace hbmwire::detail {
 
 std::optional<RemoteRegionState> CopyMover::region_of(const MemoryKeyInfo& key) const {
-  if (!endpoint_.paths.copies() || key.incarnation != endpoint_.remote->incarnation)
+  if (!endpoint_.paths.copies() || key.incarnation != endpoint_.remote_regions.peer()->incarnation)
     return std::nullopt;
   const bool nic_reaches = !key.nics.empty();
   if (key.type == MemoryType::host && nic_reaches) return std::nullopt;

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "endpoint/endpoint_state.hpp"
+#include "endpoint/transfer_counts_datapath.hpp"
 
 namespace hbmwire::detail {
 

@@ -7,7 +7,7 @@
 
 #include "base/guarded.hpp"
 #include "base/log.hpp"
-#include "endpoint/endpoint_state.hpp"
+#include "endpoint/transfer_counts_datapath.hpp"
 #include "registration/shared_keys.hpp"
 
 namespace hbmwire::detail {
@@ -123,7 +123,7 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
   transfer->protocol = Protocol::direct;
   endpoint_.set_route(*transfer, &move.local(), &distant);
   transfer->path = Path::shared_memory;
-  transfer->begin(&endpoint_, operation.length);
+  transfer->begin(&endpoint_, move.gets ? TransferKind::get : TransferKind::put, operation.length);
   if (worker.attends) [[unlikely]]
     worker.note_asked(*transfer);
   Transfer handle = endpoint_.hand_out(*transfer);

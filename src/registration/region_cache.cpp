@@ -47,7 +47,19 @@ RegionCache::RegionCache(std::shared_ptr<const memory::Catalog> catalog, std::ve
       nics_(std::move(nics)),
       options_(options),
       imports_(catalog_),
-      lists_(nics_.size(), options) {}
+      lists_(nics_.size(), options) {
+  counters::Store::get().add(*this);
+}
+
+// A child by fork(2) has a Store of its own, which does not know the parent's caches.
+RegionCache::~RegionCache() {
+  if (!inherited()) counters::Store::get().remove(*this);
+}
+
+counters::LookUps RegionCache::look_ups() {
+  const RegistrationStatistics now = statistics();
+  return {.hits = now.hits, .misses = now.misses, .evictions = now.evictions};
+}
 
 bool RegionCache::is_strict(const CachedRegion& entry) const noexcept {
   return entry.watched && options_.watch == RegistrationOptions::Watch::strict;

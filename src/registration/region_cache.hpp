@@ -13,6 +13,7 @@
 #include "hbmwire/settings.hpp"
 
 #include "base/forks.hpp"
+#include "counters/store.hpp"
 #include "memory/catalog.hpp"
 #include "registration/cached_region.hpp"
 #include "registration/dmabuf_imports.hpp"
@@ -25,13 +26,15 @@ namespace hbmwire::detail {
 /// RegistrationCache's insides: looks up without a lock, registers where there is nothing, and
 /// locks its parts, which hold the regions (RegionLists) and what the kernel tells of their pages
 /// (PageChanges).
-class RegionCache final : public MemoryObserver, public std::enable_shared_from_this<RegionCache> {
+class RegionCache final : public MemoryObserver,
+                          public counters::LookUpSource,
+                          public std::enable_shared_from_this<RegionCache> {
  public:
   RegionCache(std::shared_ptr<const memory::Catalog> catalog, std::vector<Nic> nics,
               const RegistrationOptions& options);
   RegionCache(const RegionCache&) = delete;
   RegionCache& operator=(const RegionCache&) = delete;
-  ~RegionCache() override = default;
+  ~RegionCache() override;
 
   /// Deregisters everything. False when there are leases still, which may not outlive the cache:
   /// it must then be left as it is.
@@ -64,6 +67,7 @@ class RegionCache final : public MemoryObserver, public std::enable_shared_from_
   /// Takes into account the changes of pages so far.
   void sweep();
   [[nodiscard]] RegistrationStatistics statistics();
+  [[nodiscard]] counters::LookUps look_ups() override;
 
  private:
   friend PerThreadCache& view_of(const std::shared_ptr<RegionCache>& cache);

@@ -11,6 +11,7 @@
 #include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 
+#include "counters/live_registration.hpp"
 #include "memory/kept_memory.hpp"
 #include "registration/path_record.hpp"
 #include "registration/region_share.hpp"
@@ -57,6 +58,7 @@ struct RegionState {
   DmabufRange dmabuf;                 // .fd is null unless the path is zero_copy
   // In the order of the NICs asked for; none where the path is staged.
   std::vector<Registration> registrations;
+  counters::LiveRegistration counted;
   mutable RegionShare share;
 
   // ibv_mr::addr of a dma-buf region is the offset, so that addresses are the allocation's.
@@ -66,6 +68,7 @@ struct RegionState {
   void explain_by(const PathRecord& told) noexcept {
     paths = &told;
     record = told.number;
+    if (!registrations.empty()) counted = counters::LiveRegistration(size_bytes);
   }
 
   void add(Registration registration) {

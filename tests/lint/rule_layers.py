@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who may include whom: base -> verbs, memory, wire, topology -> registration -> transport/* -> context ->
+"""Who may include whom: base -> counters, verbs, memory, wire, topology -> registration -> transport/* -> context ->
 attach, and endpoint with message, mover and connect -> tools.
 emulation/ is a project of its own beside them."""
 import os.path
@@ -11,12 +11,13 @@ INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 # Layers that each layer of src/ sees besides itself and include/.
 SEES = {
     "base": set(),
+    "counters": {"base"},
     "verbs": {"base"},
     "memory": {"base"},
     "wire": {"base"},
     "topology": {"base"},
-    "registration": {"base", "verbs", "memory", "wire", "topology"},
-    "transport": {"base", "verbs", "memory", "wire", "topology", "registration"},
+    "registration": {"base", "counters", "verbs", "memory", "wire", "topology"},
+    "transport": {"base", "counters", "verbs", "memory", "wire", "topology", "registration"},
 }
 SEES["context"] = SEES["transport"] | {"transport"}
 SEES["attach"] = SEES["context"] | {"context"}

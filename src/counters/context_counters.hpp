@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "base/forks.hpp"
+#include "counters/store.hpp"
+
+namespace hbmwire::counters {
+
+/// A context's number in the Store, from its begin to its end. Move-only.
+class ContextCounters {
+ public:
+  ContextCounters() noexcept = default;
+
+  /// Errors: as Store::begin_context().
+  static Result<ContextCounters> begin(const Settings::Statistics& settings) {
+    ContextCounters made;
+    HBMWIRE_TRY_ASSIGN(made.number_, Store::get().begin_context(settings));
+    return made;
+  }
+
+  ContextCounters(ContextCounters&& other) noexcept
+      : number_(std::exchange(other.number_, 0)), made_(other.made_) {}
+
+  ContextCounters& operator=(ContextCounters&& other) noexcept {
+    std::swap(number_, other.number_);
+    std::swap(made_, other.made_);
+    return *this;
+  }
+
+  ContextCounters(const ContextCounters&) = delete;
+  ContextCounters& operator=(const ContextCounters&) = delete;
+
+  ~ContextCounters() {
+    // A child by fork(2) has a Store of its own, where nothing is of this context.
+    if (number_ != 0 && !made_.is_inherited()) Store::get().end_context(number_);
+  }
+
+  [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
+
+ private:
+  std::uint32_t number_ = 0;
+  MadeHere made_;
+};
+
+}  // namespace hbmwire::counters

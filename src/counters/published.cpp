@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "hbmwire/counters.hpp"
+#include "hbmwire/fd.hpp"
+
+#include "base/guarded.hpp"
+#include "base/internals.hpp"
+#include "base/sysfs.hpp"
+#include "counters/reader.hpp"
+#include "counters/store.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+
+struct PublishedState {
+  std::uint32_t process = 0;
+  Fd file;
+  Fd running;  // a pidfd, readable once the process has ended
+};
+
+}  // namespace detail
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A process with more registers tens of thousands of endpoints.
+constexpr off_t kMostBytes = off_t{1} << 30U;
+
+template <class Number>
+bool parse(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// The number by which a process knows itself; 0: it has gone.
+std::uint32_t own_number(std::uint32_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  constexpr std::string_view kName = "NSpid:";
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(kName)) continue;
+    // The last one is of its innermost PID namespace.
+    const std::size_t at = line.find_last_of(" \t");
+    std::uint32_t number = 0;
+    return parse(std::string_view(line).substr(at + 1), number) ? number : 0;
+  }
+  return 0;
+}
+
+tl::unexpected<Error> no_counters(Errc code, const char* why, std::uint32_t process) {
+  return tl::make_unexpected(
+      make_error(code, Stage::probe, why, "process " + std::to_string(process)));
+}
+
+/// All of the file, as it is at one moment, or nearly.
+Result<std::vector<std::byte>> read_all(const Fd& file) {
+  struct stat status {};
+
+  if (::fstat(file.get(), &status) != 0 || status.st_size > kMostBytes)
+    return tl::make_unexpected(make_error(Errc::protocol, Stage::probe, "it can't be counters"));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const ssize_t got = ::pread(file.get(), &bytes[at], bytes.size() - at, static_cast<off_t>(at));
+    if (got <= 0) break;
+    at += static_cast<std::size_t>(got);
+  }
+  bytes.resize(at);
+  return bytes;
+}
+
+/// The file of counters that the process has open itself, not one that it has from its parent.
+Result<detail::PublishedState> open_process(std::uint32_t process) {
+  detail::PublishedState found{.process = process, .file = {}, .running = {}};
+  found.running = Fd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  const std::string name = "/memfd:" + std::string(counters::kFileName) + " (deleted)";
+  std::error_code failure;
+  const fs::path folder = "/proc/" + std::to_string(process) + "/fd";
+  for (const auto& entry : fs::directory_iterator(folder, failure)) {
+    std::error_code gone;
+    if (fs::read_symlink(entry.path(), gone) != name) continue;
+    Fd file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file) continue;
+    HBMWIRE_TRY_ASSIGN(const auto bytes, read_all(file));
+    const auto read = counters::read_counters(bytes);
+    // Another version is said by read().
+    if (read && read->process != own_number(process)) continue;
+    found.file = std::move(file);
+    return found;
+  }
+  if (failure == std::errc::permission_denied)
+    return no_counters(Errc::permission_denied, "it is another user's", process);
+  if (failure) return no_counters(Errc::not_found, "there is no such process", process);
+  return no_counters(Errc::not_found,
+                     "it does not publish counters (HBMWIRE_STATS=yes in its environment)",
+                     process);
+}
+
+}  // namespace
+
+std::string_view to_string(TransferKind kind) noexcept {
+  switch (kind) {
+    case TransferKind::put:
+      return "put";
+    case TransferKind::get:
+      return "get";
+    case TransferKind::send:
+      return "send";
+    case TransferKind::receive:
+      return "receive";
+    case TransferKind::atomic:
+      return "atomic";
+    case TransferKind::flush:
+      return "flush";
+    case TransferKind::immediate:
+      return "immediate";
+    case TransferKind::task:
+      return "task";
+  }
+  return "?";
+}
+
+std::uint64_t Counters::bytes(TransferKind kind) const noexcept {
+  std::uint64_t all = 0;
+  for (const TransferCounters& each : transfers) {
+    if (each.labels.kind == kind) all += each.bytes;
+  }
+  return all;
+}
+
+PublishedProcess::PublishedProcess(std::unique_ptr<detail::PublishedState> state) noexcept
+    : state_(std::move(state)) {}
+
+PublishedProcess::PublishedProcess(PublishedProcess&&) noexcept = default;
+PublishedProcess& PublishedProcess::operator=(PublishedProcess&&) noexcept = default;
+PublishedProcess::~PublishedProcess() = default;
+
+Result<std::vector<PublishedProcess>> PublishedProcess::find_all() {
+  return guarded(Stage::probe, [&]() -> Result<std::vector<PublishedProcess>> {
+    std::vector<std::uint32_t> numbers;
+    std::error_code failure;
+    for (const auto& entry : fs::directory_iterator("/proc", failure)) {
+      std::uint32_t process = 0;
+      if (parse(entry.path().filename().native(), process)) numbers.push_back(process);
+    }
+    if (failure)
+      return tl::make_unexpected(system_error(Stage::probe, "opendir", failure.value(), "/proc"));
+    std::ranges::sort(numbers);
+    std::vector<PublishedProcess> all;
+    for (const std::uint32_t process : numbers) {
+      if (auto found = open_process(process))
+        all.push_back(
+            PublishedProcess(std::make_unique<detail::PublishedState>(std::move(*found))));
+    }
+    return all;
+  });
+}
+
+Result<PublishedProcess> PublishedProcess::find(std::uint32_t process) {
+  return guarded(Stage::probe, [&]() -> Result<PublishedProcess> {
+    HBMWIRE_TRY_ASSIGN(auto found, open_process(process));
+    return PublishedProcess(std::make_unique<detail::PublishedState>(std::move(found)));
+  });
+}
+
+std::uint32_t PublishedProcess::process() const noexcept { return state_->process; }
+
+bool PublishedProcess::is_running() const noexcept {
+  if (!state_->running) return own_number(state_->process) != 0;
+  pollfd ended{.fd = state_->running.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&ended, 1, 0) == 0;
+}
+
+Result<PublishedCounters> PublishedProcess::read() const {
+  return guarded(Stage::probe, [&]() -> Result<PublishedCounters> {
+    // Where endpoints end meanwhile, their counts move from one block to another. A process that
+    // was killed in the middle of that stays so.
+    constexpr int kMostTries = 100;
+    for (int tries = 0;; ++tries) {
+      HBMWIRE_TRY_ASSIGN(const auto bytes, read_all(state_->file));
+      const std::uint64_t changes = counters::changes_of(bytes);
+      HBMWIRE_TRY_ASSIGN(const auto again, read_all(state_->file));
+      const bool is_whole = changes % 2 == 0 && changes == counters::changes_of(again);
+      if (!is_whole && tries < kMostTries) {
+        std::this_thread::yield();
+        continue;
+      }
+      HBMWIRE_TRY_ASSIGN(PublishedCounters read, counters::read_counters(bytes));
+      read.process = state_->process;
+      return read;
+    }
+  });
+}
+
+std::vector<NicCounter> nic_counters(std::string_view nic) {
+  std::vector<NicCounter> all;
+  std::error_code failure;
+  const fs::path ports = sysfs_root() / "class/infiniband" / nic / "ports";
+  for (const auto& port : fs::directory_iterator(ports, failure)) {
+    unsigned number = 0;
+    if (!parse(port.path().filename().native(), number) || number > 255) continue;
+    for (const char* const folder : {"counters", "hw_counters"}) {
+      std::error_code none;
+      for (const auto& file : fs::directory_iterator(port.path() / folder, none)) {
+        std::uint64_t value = 0;
+        if (!parse(read_line(file.path()), value)) continue;
+        all.push_back({.nic = std::string(nic),
+                       .port = static_cast<std::uint8_t>(number),
+                       .name = file.path().filename(),
+                       .value = value});
+      }
+    }
+  }
+  std::ranges::sort(all, {},
+                    [](const NicCounter& each) { return std::pair(each.port, each.name); });
+  return all;
+}
+
+}  // namespace hbmwire

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+#include "counters/store.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <new>
+
+#include "base/guarded.hpp"
+#include "counters/tally.hpp"
+
+namespace hbmwire::counters {
+
+namespace {
+
+constexpr std::size_t kSegmentBytes = 64 * kBlockBytes;
+static_assert(kSegmentBytes % 65536 == 0, "whole pages, whatever their size");
+
+/// Peers beyond those that have series of their own.
+constexpr std::string_view kOtherPeers = "other";
+
+template <std::size_t N>
+void set_text(Text<N>& text, std::string_view from) noexcept {
+  text = {};
+  std::ranges::copy(from.substr(0, N), text.begin());
+}
+
+std::string program_name() {
+  std::string name;
+  std::getline(std::ifstream("/proc/self/comm"), name);
+  return name;
+}
+
+tl::unexpected<Error> failed(const char* call) {
+  return tl::make_unexpected(
+      system_error(Stage::configure, call, errno, "the file of counters (HBMWIRE_STATS)"));
+}
+
+LookUps sum(const LookUps& a, const LookUps& b) noexcept {
+  return {.hits = a.hits + b.hits,
+          .misses = a.misses + b.misses,
+          .evictions = a.evictions + b.evictions};
+}
+
+/// Counts move from block to block while it is there: others that look meanwhile look again.
+class Moving {
+ public:
+  explicit Moving(ProcessBlock& process) noexcept : process_(process) { change(); }
+
+  Moving(const Moving&) = delete;
+  Moving& operator=(const Moving&) = delete;
+
+  ~Moving() { change(); }
+
+ private:
+  void change() noexcept { process_.changes.fetch_add(1, std::memory_order_acq_rel); }
+
+  ProcessBlock& process_;
+};
+
+}  // namespace
+
+Store& Store::get() {
+  // Of the process before fork(2), whose blocks its own copies of workers point to.
+  static std::atomic<Store*> current{nullptr};
+  Store* store = current.load(std::memory_order_acquire);
+  if (store != nullptr && !store->made_.is_inherited()) [[likely]]
+    return *store;
+  auto* const made = new Store;
+  if (current.compare_exchange_strong(store, made, std::memory_order_acq_rel)) return *made;
+  // Another thread was earlier. The one that was made here has a segment, and is left: once at
+  // most.
+  return *store;
+}
+
+Store::Store() {
+  process_ = &take<ProcessBlock>({});
+  process_->process = static_cast<std::uint32_t>(::getpid());
+  process_->since_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
+  set_text(process_->program, program_name());
+}
+
+void Store::grow() {
+  const std::size_t blocks = (segments_.size() + 1) * (kSegmentBytes / kBlockBytes);
+  segments_.reserve(segments_.size() + 1);
+  free_.reserve(blocks);
+  traffic_.reserve(blocks);
+  times_.reserve(blocks);
+  const auto offset = static_cast<off_t>(segments_.size() * kSegmentBytes);
+  // Room for all of it now: a page that can't be had later would be a signal.
+  if (file_ && ::fallocate(file_.get(), 0, offset, kSegmentBytes) != 0) throw std::bad_alloc();
+  const int flags = file_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* const memory = ::mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, flags,
+                              file_ ? file_.get() : -1, file_ ? offset : 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  segments_.emplace_back(static_cast<std::byte*>(memory), kSegmentBytes);
+  // The first one is taken first.
+  for (std::size_t at = kSegmentBytes; at != 0; at -= kBlockBytes)
+    free_.push_back(&segments_.back()[at - kBlockBytes]);
+}
+
+Result<void> Store::publish() {
+  Fd file(::memfd_create(kFileName.data(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return failed("memfd_create");
+  const std::size_t length = segments_.size() * kSegmentBytes;
+  if (::fallocate(file.get(), 0, 0, static_cast<off_t>(length)) != 0) return failed("fallocate");
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) return failed("fcntl(F_ADD_SEALS)");
+  off_t offset = 0;
+  for (const std::span<std::byte> segment : segments_) {
+    if (std::cmp_not_equal(::pwrite(file.get(), segment.data(), segment.size(), offset),
+                           segment.size()))
+      return failed("pwrite");
+    offset += static_cast<off_t>(segment.size());
+  }
+  offset = 0;
+  for (const std::span<std::byte> segment : segments_) {
+    if (::mmap(segment.data(), segment.size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+               file.get(), offset) == MAP_FAILED)
+      return failed("mmap");
+    offset += static_cast<off_t>(segment.size());
+  }
+  file_ = std::move(file);
+  published_.store(true, std::memory_order_relaxed);
+  return {};
+}
+
+void Store::add(LookUpSource& source) {
+  const std::scoped_lock lock(sources_mutex_);
+  sources_.push_back(&source);
+}
+
+void Store::remove(LookUpSource& source) noexcept {
+  const std::scoped_lock lock(sources_mutex_);
+  if (std::erase(sources_, &source) == 0) return;
+  gone_ = sum(gone_, source.look_ups());
+}
+
+void Store::put_look_ups() noexcept {
+  const std::scoped_lock lock(sources_mutex_);
+  LookUps all = gone_;
+  for (LookUpSource* const source : sources_) all = sum(all, source->look_ups());
+  process_->hits.set(all.hits);
+  process_->misses.set(all.misses);
+  process_->evictions.set(all.evictions);
+}
+
+void Store::put_look_ups(std::chrono::steady_clock::time_point now) noexcept {
+  constexpr auto kBetween = std::chrono::milliseconds(200);
+  if (!published_.load(std::memory_order_relaxed)) return;
+  {
+    const std::scoped_lock lock(sources_mutex_);
+    if (now < put_ + kBetween) return;
+    put_ = now;
+  }
+  put_look_ups();
+}
+
+template <class Block>
+Block& Store::take(const Owner& owner) {
+  if (free_.empty()) grow();
+  auto* const block = new (free_.back()) Block;
+  free_.pop_back();
+  block->head.owner = owner;
+  block->head.type.store(Block::kType, std::memory_order_release);
+  return *block;
+}
+
+template <class Block>
+void Store::give_back(Block& block) noexcept {
+  block.head.type.store(BlockType::free, std::memory_order_release);
+  free_.push_back(reinterpret_cast<std::byte*>(&block));
+}
+
+Result<std::uint32_t> Store::begin_context(const Settings::Statistics& settings) {
+  return guarded(Stage::configure, [&]() -> Result<std::uint32_t> {
+    const std::scoped_lock lock(mutex_);
+    if (contexts_ == 0) {
+      most_peers_ = settings.peers;
+      peers_.reserve(std::min<std::uint64_t>(most_peers_, 1024));
+    }
+    if (settings.publish && !file_) HBMWIRE_TRY(publish());
+    return ++contexts_;
+  });
+}
+
+bool Store::is_counted_alone(std::string_view peer) {
+  const std::size_t hash = std::hash<std::string_view>{}(peer);
+  if (std::ranges::find(peers_, hash) != peers_.end()) return true;
+  if (peers_.size() >= most_peers_) return false;
+  peers_.push_back(hash);
+  return true;
+}
+
+std::uint32_t Store::next_worker() noexcept {
+  const std::scoped_lock lock(mutex_);
+  return ++workers_;
+}
+
+TrafficBlock& Store::take_traffic(const Owner& owner, std::string_view nic, std::string_view peer) {
+  const std::scoped_lock lock(mutex_);
+  if (!peer.empty() && !is_counted_alone(peer)) peer = kOtherPeers;
+  auto& block = take<TrafficBlock>(owner);
+  set_text(block.nic, nic);
+  set_text(block.peer, peer);
+  if (owner.endpoint == 0) traffic_.push_back(&block);
+  return block;
+}
+
+TimesBlock& Store::take_times(const Owner& owner) {
+  const std::scoped_lock lock(mutex_);
+  return *times_.emplace_back(&take<TimesBlock>(owner));
+}
+
+/// Joins it with another one that has the same names, where there is one.
+void Store::keep(TrafficBlock& block) noexcept {
+  const auto same = std::ranges::find_if(traffic_, [&](const TrafficBlock* other) {
+    return other != &block && other->head.owner == block.head.owner && other->nic == block.nic &&
+           other->peer == block.peer;
+  });
+  if (same == traffic_.end()) {
+    if (std::ranges::find(traffic_, &block) == traffic_.end()) traffic_.push_back(&block);
+    return;
+  }
+  merge(**same, block);
+  std::erase(traffic_, &block);
+  give_back(block);
+}
+
+/// The same, series by series: one that has no like stays where it is.
+void Store::keep(TimesBlock& block) noexcept {
+  bool is_empty = true;
+  for (TimesBlock::Series& series : block.series) {
+    if (series.labels.value() == 0) continue;
+    TimesBlock::Series* same = nullptr;
+    for (TimesBlock* const other : times_) {
+      if (other == &block || other->head.owner != block.head.owner) continue;
+      const auto found = std::ranges::find(other->series, series.labels.value(),
+                                           [](const auto& each) { return each.labels.value(); });
+      if (found != other->series.end()) same = &*found;
+    }
+    if (same == nullptr) {
+      is_empty = false;
+      continue;
+    }
+    same->sum_ns.add(series.sum_ns.value());
+    for (std::size_t i = 0; i < kTimeBuckets; ++i)
+      same->transfers[i].add(series.transfers[i].value());
+    series.sum_ns.set(0);
+    for (Counter& each : series.transfers) each.set(0);
+  }
+  if (!is_empty) return;
+  std::erase(times_, &block);
+  give_back(block);
+}
+
+/// Those of `number` are kept as those of 0.
+void Store::keep_all(std::uint32_t Owner::*of, std::uint32_t number) noexcept {
+  const Moving moving(*process_);
+  const auto keep_each = [&](auto& blocks) {
+    // From the end: keep() takes out the block that it is given, or none.
+    for (std::size_t i = blocks.size(); i-- != 0;) {
+      if (blocks[i]->head.owner.*of != number) continue;
+      blocks[i]->head.owner.*of = 0;
+      keep(*blocks[i]);
+    }
+  };
+  keep_each(traffic_);
+  keep_each(times_);
+}
+
+void Store::end_endpoint(TrafficBlock& block) noexcept {
+  const std::scoped_lock lock(mutex_);
+  const Moving moving(*process_);
+  block.head.owner.endpoint = 0;
+  keep(block);
+}
+
+void Store::end_worker(std::uint32_t worker) noexcept {
+  const std::scoped_lock lock(mutex_);
+  keep_all(&Owner::worker, worker);
+}
+
+void Store::end_context(std::uint32_t context) noexcept {
+  const std::scoped_lock lock(mutex_);
+  keep_all(&Owner::context, context);
+}
+
+std::vector<std::byte> Store::copy() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::byte> all(segments_.size() * kSegmentBytes);
+  std::size_t to = 0;
+  for (const std::span<std::byte> segment : segments_) {
+    const auto* const words = reinterpret_cast<const std::uint64_t*>(segment.data());
+    for (std::size_t i = 0; i < segment.size() / sizeof(std::uint64_t); ++i) {
+      // Others count meanwhile.
+      const std::uint64_t word = __atomic_load_n(words + i, __ATOMIC_RELAXED);
+      std::memcpy(&all[to], &word, sizeof word);
+      to += sizeof word;
+    }
+  }
+  return all;
+}
+
+}  // namespace hbmwire::counters

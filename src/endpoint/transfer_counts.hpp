@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "hbmwire/counters.hpp"
+
+#include "base/forks.hpp"
+#include "counters/tally.hpp"
+#include "endpoint/transfer_state.hpp"
+
+namespace hbmwire::detail {
+
+/// Counts the transfers of a worker as they end (docs/metrics.md), in memory that is its own, so
+/// that others read it at any time and never stop it. In line: transfer_counts_datapath.hpp.
+class TransferCounts {
+ public:
+  explicit TransferCounts(WorkerState& worker) noexcept : worker_(worker) {}
+
+  TransferCounts(const TransferCounts&) = delete;
+  TransferCounts& operator=(const TransferCounts&) = delete;
+  ~TransferCounts();
+
+  /// Once, before anything is counted. May throw std::bad_alloc.
+  void make(std::uint32_t context);
+
+  [[nodiscard]] std::uint32_t worker_number() const noexcept { return number_; }
+
+  /// Those of no endpoint.
+  [[nodiscard]] counters::TrafficBlock& own() noexcept { return *own_; }
+
+  /// For a connected endpoint's transfers. May throw std::bad_alloc.
+  [[nodiscard]] counters::TrafficBlock& begin_endpoint(const EndpointState& endpoint) const;
+  void end_endpoint(counters::TrafficBlock& block) const noexcept;
+
+  /// A transfer begins, and the program has its handle. True: the next one is to be timed, which
+  /// takes_sample() will say.
+  [[nodiscard]] bool note_started(counters::TrafficBlock& block) noexcept {
+    block.started.add(1);
+    if (block.started.value() % kTimedOneIn != 0) [[likely]]
+      return false;
+    return samples_ = true;
+  }
+
+  /// Whether this transfer is to be timed. Said once.
+  [[nodiscard]] bool takes_sample() noexcept { return std::exchange(samples_, false); }
+
+  /// It has succeeded.
+  inline void note_success(const TransferState& transfer) noexcept;
+
+  /// It has failed for this reason.
+  void note_failure(const TransferState& transfer, Errc why) noexcept;
+
+  /// It took so long.
+  void note_time(const TransferState& transfer, std::chrono::nanoseconds elapsed) noexcept;
+
+  /// The program has looked at a message, and lets it go without a receive.
+  void note_looked_at(EndpointState& endpoint, const TransferLabels& labels,
+                      std::uint64_t bytes) noexcept;
+
+  /// Of so many transfers of an endpoint the time of one is taken.
+  static constexpr std::uint64_t kTimedOneIn = 64;
+
+ private:
+  /// How transfers of different series differ. The low bits are Route's second half.
+  [[nodiscard]] static std::uint64_t key_of(const TransferState& transfer) noexcept;
+  [[nodiscard]] TransferLabels labels_of(const TransferState& transfer) const noexcept;
+  [[nodiscard]] counters::TrafficBlock& block_of(const TransferState& transfer) noexcept;
+
+  WorkerState& worker_;
+  bool samples_ = true;
+  std::uint32_t number_ = 0;
+  counters::TrafficBlock* own_ = nullptr;
+  std::array<counters::TimesBlock*, counters::kTimesBlocks> times_ = {};
+};
+
+}  // namespace hbmwire::detail
