@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hbmwire/attach.hpp"
+#include "hbmwire/counters.hpp"
 #include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
 #include "hbmwire/topology.hpp"
@@ -207,6 +208,9 @@ void bind_context(py::module_& module) {
       .def_property_readonly(
           "memory", [](const ContextObject& self) { return self.open().memory(); },
           "A MemoryProbe for each type of memory: its devices, or why there is none.")
+      .def(
+          "counters", [](const ContextObject& self) { return value(self.open().counters()); },
+          "Counters of all of its workers, those that have ended as well.")
       .def(
           "nics", [](const ContextObject& self) { return value(self.open().nics()); },
           "Every RDMA device of this machine, as it is now: a list of NicDevice. Raises NotFound "

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "hbmwire/counters.hpp"
 #include "hbmwire/memory_key.hpp"
 #include "hbmwire/nic.hpp"
 
@@ -579,6 +580,9 @@ void bind_life(py::class_<EndpointObject>& endpoint) {
       .def_property_readonly(
           "peer", [](EndpointObject& self) { return self.open().peer(); },
           "Address and port of the peer, as it was connected to or accepted.")
+      .def(
+          "counters", [](EndpointObject& self) { return value(self.open().counters()); },
+          "Counters of this connection alone.")
       .def_property_readonly(
           "peer_hello", [](EndpointObject& self) { return to_bytes(self.open().peer_hello()); },
           "The bytes that the peer gave as `hello`. Without a pre-shared key a mere claim.")

@@ -8,6 +8,7 @@ namespace hbmwire::python {
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The compiled part of hbmwire.";
   bind_info(module);
+  bind_counters(module);
   bind_attach(module);
   bind_memory(module);
   bind_blocks(module);

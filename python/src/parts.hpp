@@ -8,6 +8,7 @@
 namespace hbmwire::python {
 
 void bind_info(pybind11::module_& module);
+void bind_counters(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_keys(pybind11::module_& module);
 void bind_blocks(pybind11::module_& module);

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "hbmwire/counters.hpp"
+
 #include "arguments.hpp"
 #include "context.hpp"
 #include "message.hpp"
@@ -468,6 +470,9 @@ void bind_event_loop(WorkerClass& worker) {
       .def_property_readonly("in_flight", &WorkerObject::followed,
                              "How many transfers without a handle, or awaited, are not over as far "
                              "as the worker knows; their memory is kept.")
+      .def(
+          "counters", [](WorkerObject& self) { return value(self.open().counters()); },
+          "Counters of this worker, with those of its endpoints that have ended.")
       .def_property_readonly(
           "closed", [](const WorkerObject& self) { return !self.is_open(); },
           "Whether close() was called.")

@@ -94,6 +94,83 @@ def test_settings_are_told_with_their_source(monkeypatch: pytest.MonkeyPatch) ->
     assert repr(level) == "<hbmwire.Setting HBMWIRE_LOG_LEVEL=error>"
 
 
+@uses(
+    "counters",
+    "Context.counters",
+    "Worker.counters",
+    "Endpoint.counters",
+    "Counters.transfers",
+    "Counters.failures",
+    "Counters.times",
+    "Counters.started",
+    "Counters.under_way",
+    "Counters.queued",
+    "Counters.credit_waits",
+    "Counters.retries",
+    "Counters.endpoints",
+    "Counters.endpoints_failed",
+    "Counters.registrations",
+    "TransferCounters.kind",
+    "TransferCounters.path",
+    "TransferCounters.local",
+    "TransferCounters.remote",
+    "TransferCounters.nic",
+    "TransferCounters.peer",
+    "TransferCounters.operations",
+    "TransferCounters.nbytes",
+    "FailureCounters.code",
+    "FailureCounters.nic",
+    "FailureCounters.peer",
+    "FailureCounters.operations",
+    "TimesHistogram.kind",
+    "TimesHistogram.path",
+    "TimesHistogram.local",
+    "TimesHistogram.remote",
+    "TimesHistogram.count",
+    "TimesHistogram.sum",
+    "TimesHistogram.buckets",
+    "RegistrationCounters.hits",
+    "RegistrationCounters.misses",
+    "RegistrationCounters.evictions",
+    "RegistrationCounters.registrations",
+    "RegistrationCounters.live",
+    "RegistrationCounters.live_bytes",
+)
+def test_counters_agree_with_what_was_done(pair: Pair) -> None:
+    ours, theirs = pair.context.register(bytearray(4096)), pair.context.allocate("gaudi", 4096)
+    remote = pair.here.remote(bytes(theirs.pack_key()))
+    for _ in range(130):  # the time of one in 64 is taken
+        pair.here.put(ours, remote).wait(5)
+    receive = pair.here.receive(ours)
+    assert pair.here.counters().under_way == 1
+    with pytest.raises(hbmwire.Cancelled):
+        receive.cancel()
+        receive.poll()
+    counters = pair.here.counters()
+    (puts,) = counters.transfers
+    assert (puts.kind, puts.local, puts.remote) == ("put", "host", "gaudi")
+    assert (puts.operations, puts.nbytes) == (130, 130 * 4096)
+    assert puts.nic == pair.here.nic and puts.peer == pair.here.peer and puts.path
+    (failure,) = counters.failures
+    assert (failure.code, failure.operations) == ("cancelled", 1)
+    assert (failure.nic, failure.peer) == (puts.nic, puts.peer)
+    assert (counters.started, counters.under_way, counters.endpoints) == (131, 0, 1)
+    assert (counters.queued, counters.credit_waits, counters.retries) == (0, 0, 0)
+    assert counters.endpoints_failed == 0
+    worker = pair.here.worker.counters()
+    (times,) = (each for each in worker.times if each.kind == "put")
+    assert (times.path, times.local, times.remote) == (puts.path, "host", "gaudi")
+    assert times.count == sum(transfers for _, transfers in times.buckets) >= 2
+    assert 0 < times.sum <= times.count * times.buckets[-1][0]
+    of_context = pair.context.counters().transfers
+    assert sum(each.nbytes for each in of_context if each.kind == "put") >= 130 * 4096
+    registrations = hbmwire.counters().registrations
+    assert registrations.live >= 1 and registrations.live_bytes >= 4096
+    assert registrations.registrations >= registrations.live
+    assert registrations.hits >= 0 and registrations.misses >= 0 and registrations.evictions == 0
+    assert repr(counters) == "<hbmwire.Counters 131 transfers, 0 under way>"
+
+
 @uses("set_log_level")
 def test_the_log_is_as_loud_as_it_is_told_to_be(capfd: pytest.CaptureFixture[str]) -> None:
     try:
