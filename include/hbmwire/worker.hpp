@@ -26,7 +26,7 @@ struct WorkerState;
 /// How many transfers a worker has, and how much memory it takes for messages.
 struct WorkerOptions {
   /// Transfers at a time, 1 to 1,048,576; one that is over counts until its handle has gone. Each
-  /// takes some 300 bytes from the start.
+  /// takes some 360 bytes from the start.
   std::uint32_t max_transfers = 4096;
 
   /// A thread of the library makes progress whenever the application does not, and sleeps when
@@ -50,7 +50,7 @@ struct WorkerOptions {
   std::uint64_t unexpected_bytes = 64ULL << 20U;
 
   /// TransferReport::times says when each transfer was asked for, posted and over: up to four
-  /// looks at the clock for each, and 40 bytes of memory.
+  /// looks at the clock for each.
   bool times = false;
 };
 

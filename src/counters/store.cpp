@@ -24,6 +24,10 @@ namespace {
 constexpr std::size_t kSegmentBytes = 64 * kBlockBytes;
 static_assert(kSegmentBytes % 65536 == 0, "whole pages, whatever their size");
 
+// A child by fork(2) goes on with its parent's, so that what it has of it is not taken for its own.
+std::atomic<std::uint32_t> last_context{0};
+std::atomic<std::uint32_t> last_worker{0};
+
 /// Peers beyond those that have series of their own.
 constexpr std::string_view kOtherPeers = "other";
 
@@ -184,12 +188,13 @@ void Store::give_back(Block& block) noexcept {
 Result<std::uint32_t> Store::begin_context(const Settings::Statistics& settings) {
   return guarded(Stage::configure, [&]() -> Result<std::uint32_t> {
     const std::scoped_lock lock(mutex_);
-    if (contexts_ == 0) {
+    if (!has_context_) {
+      has_context_ = true;
       most_peers_ = settings.peers;
       peers_.reserve(std::min<std::uint64_t>(most_peers_, 1024));
     }
     if (settings.publish && !file_) HBMWIRE_TRY(publish());
-    return ++contexts_;
+    return last_context.fetch_add(1, std::memory_order_relaxed) + 1;
   });
 }
 
@@ -202,8 +207,7 @@ bool Store::is_counted_alone(std::string_view peer) {
 }
 
 std::uint32_t Store::next_worker() noexcept {
-  const std::scoped_lock lock(mutex_);
-  return ++workers_;
+  return last_worker.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 TrafficBlock& Store::take_traffic(const Owner& owner, std::string_view nic, std::string_view peer) {

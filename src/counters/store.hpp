@@ -66,7 +66,7 @@ class Store {
   void end_context(std::uint32_t context) noexcept;
 
   /// A worker begins: its number.
-  [[nodiscard]] std::uint32_t next_worker() noexcept;
+  [[nodiscard]] static std::uint32_t next_worker() noexcept;
   void end_worker(std::uint32_t worker) noexcept;
 
   /// A block for an endpoint's transfers, or a worker's. May throw std::bad_alloc.
@@ -125,8 +125,7 @@ class Store {
   std::vector<TimesBlock*> times_;
   std::vector<std::size_t> peers_;  // hashes of their names
   std::uint64_t most_peers_ = 0;
-  std::uint32_t contexts_ = 0;
-  std::uint32_t workers_ = 0;
+  bool has_context_ = false;
 };
 
 }  // namespace hbmwire::counters

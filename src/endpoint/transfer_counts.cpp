@@ -25,7 +25,7 @@ std::string peer_of(const EndpointState& endpoint) {
 
 void TransferCounts::make(std::uint32_t context) {
   counters::Store& store = counters::Store::get();
-  number_ = store.next_worker();
+  number_ = counters::Store::next_worker();
   own_ = &store.take_traffic({.context = context, .worker = number_}, {}, {});
   for (auto& block : times_) block = &store.take_times({.context = context, .worker = number_});
 }

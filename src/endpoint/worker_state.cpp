@@ -36,7 +36,7 @@ constexpr int kMessageBlock = 64;
 constexpr int kControlBlock = 32;
 constexpr std::uint64_t kMostExtraReceives = 1U << 20U;
 
-// Some 300 bytes each, of memory that is there from the start.
+// Some 360 bytes each, of memory that is there from the start.
 constexpr std::uint32_t kMostTransfers = 1U << 20U;
 
 Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t transfers,

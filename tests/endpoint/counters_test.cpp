@@ -278,7 +278,12 @@ TEST_F(CountersOf, AChildByForkCountsForItself) {
   const pid_t child = ::fork();
   if (child == 0) {
     const auto counters = process_counters();
-    ::_exit(counters && counters->transfers.empty() && counters->started == 0 ? 0 : 1);
+    const auto inherited = ends.a_worker.counters();
+    const auto own = Context::create();
+    ::_exit(counters && counters->transfers.empty() && counters->started == 0 && inherited &&
+                    inherited->transfers.empty() && own && own->counters()
+                ? 0
+                : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
