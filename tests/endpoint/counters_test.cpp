@@ -267,7 +267,7 @@ TEST_F(CountersOf, AnotherThreadReadsWhileTransfersGoOn) {
       last = bytes;
     }
   });
-  for (int i = 0; i < 5000; ++i) over(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
+  for (int i = 0; i < 1000; ++i) over(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
   over_now = true;
   reader.join();
 }
@@ -352,6 +352,7 @@ TEST_F(Published, CountersOutliveAKilledProcess) {
     }
     ::_exit(0);
   }
+  ::close(told[1]);  // so that the end of a child that fails is seen
   char byte = 0;
   ASSERT_EQ(::read(told[0], &byte, 1), 1);
   const PublishedProcess process = value(PublishedProcess::find(static_cast<std::uint32_t>(child)));
@@ -363,7 +364,6 @@ TEST_F(Published, CountersOutliveAKilledProcess) {
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().code, Errc::not_found);
   ::close(told[0]);
-  ::close(told[1]);
 }
 
 }  // namespace
