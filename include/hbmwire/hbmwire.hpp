@@ -19,6 +19,7 @@
 ///   registration.hpp           registrations of memory that comes and goes
 ///   attach.hpp                 memory of another process of this node
 ///   memory_domain.hpp          one device's memory: export, copies, observers; what there is
+///   trace.hpp                  what happens to each transfer, as a file
 ///   topology.hpp, settings.hpp, log.hpp, host_port.hpp
 ///   low_level/connection.hpp   one queue pair
 ///   low_level/native.hpp       the verbs objects below a Nic

@@ -65,7 +65,10 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
       worker_nic(nic_of),
       options(std::move(options_of)) {}
 
-EndpointState::~EndpointState() { worker->labels.leave(number, worker->transfers); }
+EndpointState::~EndpointState() {
+  worker->labels.leave(number, worker->transfers);
+  worker->transfers.trace().remove_peer(number);
+}
 
 Result<std::shared_ptr<EndpointState>> EndpointState::create(
     const std::shared_ptr<WorkerState>& worker, const EndpointOptions& options,

@@ -5,6 +5,7 @@
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/send_queue_datapath.hpp"
 #include "endpoint/slice_checks_datapath.hpp"
+#include "endpoint/transfer_trace.hpp"
 #include "endpoint/way.hpp"
 
 namespace hbmwire::detail {
@@ -103,10 +104,17 @@ Transfer EndpointState::wait_in_queue(const Operation& operation,
                                       TransferState& transfer) noexcept {
   transfer.operation = operation;
   Transfer handle = hand_out(transfer);  // an engine may be done at once
-  worker->transfers.note_queued(transfer);
-  pending.append(transfer);
-  post_waiting();
+  enqueue(*this, transfer);
   return handle;
+}
+
+void enqueue(EndpointState& endpoint, TransferState& transfer) noexcept {
+  const bool behind = !endpoint.pending.empty();
+  endpoint.worker->transfers.note_queued(transfer);
+  endpoint.pending.append(transfer);
+  endpoint.post_waiting();
+  if ((transfer.at_end & AtEnd::kTrace) != 0) [[unlikely]]
+    trace_queued(transfer, behind);
 }
 
 Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
@@ -124,6 +132,8 @@ void EndpointState::post_waiting() noexcept {
     pending.pop();
     if ((transfer.at_end & AtEnd::kTime) != 0) [[unlikely]]
       worker->transfers.times_of(transfer).posted = Clock::now();
+    if ((transfer.at_end & AtEnd::kTrace) != 0) [[unlikely]]
+      trace_posted(transfer);
     transfer.mover->finish(transfer);
   }
   if (pending.empty()) sends.end_queue();
@@ -242,6 +252,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(worker->transfers.none_left(peer));
   transfer->protocol = Protocol::direct;
+  transfer->kind = Kind::put;
   set_route(*transfer, region_of(from), &there);
   if (way.mover != nullptr) [[unlikely]]
     return start_by(*this, way, operation, *transfer,
@@ -278,6 +289,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(worker->transfers.none_left(peer));
   transfer->protocol = Protocol::direct;
+  transfer->kind = Kind::get;
   set_route(*transfer, region_of(into), &there);
   if (transfer->path != Path::host && into.length_bytes != 0 &&
       state_of(*into.region).path != Path::host) {
@@ -313,6 +325,7 @@ Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operatio
   operation.local_key = state_of(results).local_key(*nic).value_or(0);
   operation.length = sizeof(std::uint64_t);
   transfer->protocol = Protocol::direct;
+  transfer->kind = Kind::atomic;
   transfer->at_end |= AtEnd::kFetch;
   set_route(*transfer, nullptr, &there);
   movers.engine_writes.note(there);
@@ -325,6 +338,7 @@ Result<Transfer> EndpointState::flush() {
   TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) return tl::make_unexpected(worker->transfers.none_left(peer));
   transfer->protocol = Protocol::direct;
+  transfer->kind = Kind::flush;
   set_route(*transfer, nullptr, nullptr);
   // On a reliable connection requests are over in the order in which they were posted: a message
   // of nothing is over when all before it is.

@@ -80,6 +80,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
   auto request = std::make_unique<RequestState>();
   request->worker = endpoint_.worker;
   request->endpoint = &endpoint_;
+  request->kind = put ? Kind::put : Kind::get;
   const bool visible = put && put_options.level == CompletionLevel::visible;
   const auto refuse = [&](const char* why, Errc code = Errc::invalid_argument,
                           Hint hint = Hint::none) {

@@ -16,6 +16,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   if (transfer == nullptr) [[unlikely]]
     return tl::make_unexpected(endpoint_.worker->transfers.none_left(endpoint_.peer));
   transfer->protocol = Protocol::direct;
+  transfer->kind = request.kind;
   transfer->path = request.path;
   transfer->record = request.record;
   transfer->remote = request.remote;
@@ -27,9 +28,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   request.run = transfer;
   if (request.writes_to_engines) endpoint_.movers.engine_writes.note_list();
   Transfer handle = endpoint_.hand_out(*transfer);
-  endpoint_.worker->transfers.note_queued(*transfer);
-  endpoint_.pending.append(*transfer);
-  endpoint_.post_waiting();
+  enqueue(endpoint_, *transfer);
   return handle;
 }
 

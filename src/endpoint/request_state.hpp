@@ -40,6 +40,7 @@ struct RequestState {
   Path path = Path::host;    // the worst one of its parts, and what else is known of that part
   std::uint16_t record = 0;  // PathRecord::number
   RemoteSide remote = kUnknownRemote;
+  Kind kind = Kind::put;
   bool writes_to_engines = false;  // a put to memory that engines copy, too
   // Which chunk has the immediate, if there is one: READs behind it may need further ones.
   std::optional<std::size_t> immediate_chunk;

@@ -49,10 +49,11 @@ static_assert(sizeof(Route) == sizeof(std::uint64_t));
 
 /// Bits of TransferMarks::at_end.
 struct AtEnd {
-  static constexpr std::uint8_t kFetch = 1;  // its value comes from WorkerState's results
-  static constexpr std::uint8_t kTell = 2;   // Worker::next_done() tells of it, and has not yet
-  static constexpr std::uint8_t kTime = 4;   // TransferPool::times_of() has its times
-  static constexpr std::uint8_t kPart = 8;   // of another transfer, whose index is `cookie`
+  static constexpr std::uint8_t kFetch = 1;   // its value comes from WorkerState's results
+  static constexpr std::uint8_t kTell = 2;    // Worker::next_done() tells of it, and has not yet
+  static constexpr std::uint8_t kTime = 4;    // TransferPool::times_of() has its times
+  static constexpr std::uint8_t kPart = 8;    // of another transfer, whose index is `cookie`
+  static constexpr std::uint8_t kTrace = 16;  // TransferPool::trace() has its times, and is told
 };
 
 /// The part of a transfer that begins anew with each operation.
@@ -69,6 +70,9 @@ struct TransferMarks {
   Then then = Then::over;
 };
 
+/// The kind of an operation.
+enum class Kind : std::uint8_t { put, get, send, receive, atomic, flush, immediate, task };
+
 /// An operation from its start until its handle has gone. A worker has a fixed number of them. What
 /// the data path touches comes first, in one cache line.
 struct alignas(64) TransferState : TransferMarks, Route {
@@ -77,8 +81,9 @@ struct alignas(64) TransferState : TransferMarks, Route {
   [[nodiscard]] bool is_over() const noexcept { return status != Status::active; }
 
   Status status = Status::free;
-  bool held = false;                  // by a Transfer
-  bool guarded = false;               // let go of it with care (let_go_with_care())
+  bool held = false;     // by a Transfer
+  bool guarded = false;  // let go of it with care (let_go_with_care())
+  Kind kind = Kind::put;
   std::uint32_t parts = 0;            // begun and not over; 0 and not waiting: it is over
   TransferState* next = nullptr;      // in a list of those that wait, or of the free ones
   EndpointState* endpoint = nullptr;  // while it is active; else null, or what it was

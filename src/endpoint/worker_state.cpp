@@ -14,6 +14,7 @@
 #include "connect/listener_state.hpp"
 #include "context/path_policy.hpp"
 #include "endpoint/longest_end.hpp"
+#include "endpoint/transfer_trace.hpp"
 #include "verbs/port.hpp"
 
 namespace hbmwire::detail {
@@ -88,7 +89,7 @@ WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of, Wo
       kMostExtraReceives));
 }
 
-WorkerState::~WorkerState() = default;
+WorkerState::~WorkerState() { transfers.trace().leave(); }
 
 Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
                                                          const WorkerOptions& options,
@@ -112,6 +113,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
   worker->no_nic = no_nic;
   worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1,
                          options.times);
+  worker->transfers.trace().join(options.max_transfers, worker->attends);
   HBMWIRE_TRY(worker->sockets.open(worker->waiting.fd()));
   for (const Nic& nic : nics) {
     HBMWIRE_TRY_ASSIGN(WorkerNic opened,
@@ -128,16 +130,23 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
 }
 
 void WorkerState::note_asked(TransferState& transfer) noexcept {
-  if (!options.times) return;
-  transfer.at_end |= AtEnd::kTime;
-  transfers.times_of(transfer) = {.asked = Clock::now()};
+  const Clock::time_point asked = Clock::now();
+  if (options.times) {
+    transfer.at_end |= AtEnd::kTime;
+    transfers.times_of(transfer) = {.asked = asked};
+  }
+  if (trace_asked(transfer, asked) || options.times || orphaned) return;
+  // A trace has ended, and another one may have begun just now (SharedFlag).
+  attends = false;
+  if (transfers.trace().ring() != nullptr) attends = true;
 }
 
 void WorkerState::attend(TransferState& transfer) noexcept {
+  constexpr std::uint8_t kTimed = AtEnd::kTime | AtEnd::kTrace;
   if (orphaned) ++held;
-  if (!options.times) return;
-  if ((transfer.at_end & AtEnd::kTime) == 0) note_asked(transfer);
-  transfers.times_of(transfer).posted = Clock::now();
+  if ((transfer.at_end & kTimed) == 0) note_asked(transfer);
+  if ((transfer.at_end & AtEnd::kTime) != 0) transfers.times_of(transfer).posted = Clock::now();
+  trace_posted(transfer);
 }
 
 void WorkerState::end_part(TransferState& part, TransferState::Status status) noexcept {
@@ -160,6 +169,7 @@ void WorkerState::end_attended(TransferState& transfer, TransferState::Status st
   transfer.status = status;
   transfer.endpoint = nullptr;
   if ((transfer.at_end & AtEnd::kTime) != 0) transfers.times_of(transfer).over = Clock::now();
+  if ((transfer.at_end & AtEnd::kTrace) != 0) trace_over(transfer);
   if ((transfer.at_end & AtEnd::kTell) != 0) {
     ready.add(transfer);
   } else if (!transfer.held) {
@@ -343,6 +353,7 @@ void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
   labels.add(endpoint->number, {.nic = endpoint->nic->info.name,
                                 .peer = endpoint->peer,
                                 .over_tcp = endpoint->paths.by_tcp()});
+  transfers.trace().add_peer(endpoint->number, endpoint->nic->info.name, endpoint->peer);
   endpoints.add(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
   ++event_count;
@@ -469,6 +480,7 @@ void WorkerState::end_endpoints() noexcept {
 TransferState* WorkerState::take_alone() noexcept {
   TransferState* const transfer = transfers.take();
   if (transfer == nullptr) return nullptr;
+  transfer->kind = Kind::task;
   transfer->begin(nullptr, 0);
   static_cast<Route&>(*transfer) = Route();
   transfer->held = true;
@@ -498,6 +510,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
     return refuse("the slice's region is not registered with one of the worker's NICs");
   TransferState* const transfer = take_alone();
   if (transfer == nullptr) return tl::make_unexpected(TransferPool::none_left({}));
+  transfer->kind = Kind::flush;
   transfer->bytes = memory.length_bytes;
   transfer->path = region.path;
   transfer->record = region.record;

@@ -186,8 +186,8 @@ struct alignas(64) WorkerState {
   std::uint64_t event_count = 0;  // completions, failures: all that a thread may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   unsigned calls = 0;
-  bool locks = false;    // several threads use it
-  bool attends = false;  // new handles have to be counted, or timed
+  bool locks = false;          // several threads use it
+  SharedFlag attends = false;  // new handles have to be counted, timed or traced
   bool orphaned = false;
 
   std::size_t held = 0;      // handles: of prepared transfers; once orphaned, of transfers, too

@@ -8,6 +8,7 @@
 
 #include "base/guarded_copy.hpp"
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/transfer_trace.hpp"
 #include "message/inbox.hpp"
 
 namespace hbmwire::detail {
@@ -28,6 +29,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   endpoint_.set_route(*transfer, region, nullptr);
   if (is_written) endpoint_.checks.note(into);
   transfer->receives = true;
+  transfer->kind = is_written ? Kind::receive : Kind::immediate;
   transfer->value = 0;
   transfer->begin(&endpoint_, operation.length);
   return transfer;
@@ -61,6 +63,8 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   Transfer handle = endpoint_.hand_out(*transfer);
   if (record == nullptr) {
     matching_.add_receive(*transfer);
+    if ((transfer->at_end & AtEnd::kTrace) != 0) [[unlikely]]
+      trace_unmatched(*transfer);
   } else {
     const MessageHeader header = record->header;
     deliver(*transfer, header, nullptr, record);
@@ -142,6 +146,8 @@ Result<Transfer> Inbox::receive_immediate(const Slice& written) {
   const std::optional<Immediate> immediate = matching_.take_immediate();
   if (!immediate) {
     matching_.add_immediate_receive(*transfer);
+    if ((transfer->at_end & AtEnd::kTrace) != 0) [[unlikely]]
+      trace_unmatched(*transfer);
     return handle;
   }
   take_immediate(*transfer, *immediate);
@@ -255,6 +261,8 @@ void Inbox::on_immediate(const Immediate& immediate) noexcept {
 }
 
 void Inbox::take_immediate(TransferState& transfer, const Immediate& immediate) noexcept {
+  if ((transfer.at_end & AtEnd::kTrace) != 0) [[unlikely]]
+    trace_posted(transfer);
   transfer.receives = false;
   transfer.value = immediate.value;
   transfer.bytes = immediate.bytes;
@@ -293,6 +301,8 @@ void Inbox::keep(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
 
 void Inbox::deliver(TransferState& transfer, const MessageHeader& header, ReceiveBuffer* buffer,
                     UnexpectedMessage* record) noexcept {
+  if ((transfer.at_end & AtEnd::kTrace) != 0) [[unlikely]]
+    trace_posted(transfer);
   transfer.receives = false;
   transfer.value = header.tag;
   transfer.bytes = header.length;

@@ -29,6 +29,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   transfer->protocol = operation.inlined ? Protocol::inlined
                        : at_once         ? Protocol::eager
                                          : Protocol::rendezvous_read;
+  transfer->kind = Kind::send;
   transfer->tagged = tagged;
   transfer->tag = tag;
   transfer->region = region;
@@ -46,9 +47,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
     // A message that could not be posted has failed with the endpoint.
     if (endpoint_.phase == EndpointPhase::ready) {
       transfer->move_by(endpoint_.movers.send);
-      endpoint_.worker->transfers.note_queued(*transfer);
-      endpoint_.pending.append(*transfer);
-      endpoint_.post_waiting();
+      enqueue(endpoint_, *transfer);
     }
   }
   return handle;

@@ -81,6 +81,7 @@ Result<Transfer> BlockMover::move(const BlockPairs& pairs, const PutOptions& put
   run.pairs = pairs;
   run.visible = visible;
   transfer->protocol = Protocol::direct;
+  transfer->kind = pairs.gets ? Kind::get : Kind::put;
   endpoint_.set_route(*transfer, nullptr, nullptr);
   transfer->begin(&endpoint_, pairs.here->block_bytes * pairs.here_numbers.size);
   transfer->move_by(*this, Blocks{&run});

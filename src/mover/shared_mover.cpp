@@ -121,6 +121,7 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
     return tl::make_unexpected(worker.transfers.none_left(endpoint_.peer));
   const RemoteRegionState& distant = move.distant();
   transfer->protocol = Protocol::direct;
+  transfer->kind = move.gets ? Kind::get : Kind::put;
   endpoint_.set_route(*transfer, &move.local(), &distant);
   transfer->path = Path::shared_memory;
   transfer->begin(&endpoint_, operation.length);
