@@ -71,7 +71,7 @@ def check_kept(build, transfers, what="mixed", **options):
 
 
 def kinds(build):
-    events, _, end = check_kept(build, 50000, emulate=("--nics", "1", "--gaudi", "0", "--async"))
+    events, _, end = check_kept(build, 50000)
     transfers = of_transfers(events)
     check(end["dropped_busy"] < 5000, end)
     check({event["name"] for event in transfers} >= trace_format.KINDS - {"task"}, "a kind is missing")
