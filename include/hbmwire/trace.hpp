@@ -35,7 +35,7 @@ struct TraceCounts {
   bool operator==(const TraceCounts&) const = default;
 };
 
-/// Writes what happens to each transfer of this process into a file of the Trace Event Format
+/// Writes what happens to each transfer of this process into a file, of the Trace Event Format
 /// (JSON), which `hbmwire trace`, Perfetto and chrome://tracing read (docs/tracing.md). It is on
 /// from start() until stop(), or until this goes. HBMWIRE_TRACE does the same from the first
 /// Context of the process until the process ends. One trace at a time. Move-only.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/send_queue_datapath.hpp"
 #include "endpoint/slice_checks_datapath.hpp"
@@ -51,6 +52,20 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
   return way;
 }
 
+namespace {
+
+/// In line (WorkerState::succeed()).
+[[gnu::always_inline]] inline Transfer hand_out_here(WorkerState& worker,
+                                                     TransferState& transfer) noexcept {
+  transfer.held = true;
+  HBMWIRE_PROBE3(path, &transfer, transfer.connection, transfer.way());
+  if (worker.attends) [[unlikely]]
+    worker.attend(transfer);
+  return handle_of<Transfer>(&transfer);
+}
+
+}  // namespace
+
 inline Result<Transfer> EndpointState::start(Operation& operation,
                                              TransferState& transfer) noexcept {
   // Taken here and not before: an operation that is refused leaves the fence to the next one.
@@ -58,6 +73,7 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
   transfer.begin(this, operation.length);
+  HBMWIRE_PROBE4(ask, &transfer, transfer.connection, transfer.kind, transfer.bytes);
   if (worker->attends) [[unlikely]]
     worker->note_asked(transfer);
   if (sends.room() >= 2 && pending.empty() && operation.length <= sends.most_bytes() &&
@@ -68,7 +84,7 @@ inline Result<Transfer> EndpointState::start(Operation& operation,
       worker->transfers.give_back(transfer);
       return tl::make_unexpected(post_error(result));
     }
-    return hand_out(transfer);
+    return hand_out_here(*worker, transfer);
   }
   transfer.move_by(movers.piece, Pieces{});
   return wait_in_queue(operation, transfer);
@@ -89,6 +105,7 @@ namespace {
 
 Result<Transfer> start_by(EndpointState& endpoint, const Way& way, Operation& operation,
                           TransferState& transfer, const Move& move) {
+  HBMWIRE_PROBE4(ask, &transfer, transfer.connection, transfer.kind, operation.length);
   const auto started = endpoint.start_moved(*way.mover, operation, transfer, move, way.by_nic);
   if (!started) {
     endpoint.worker->transfers.give_back(transfer);
@@ -118,10 +135,7 @@ void enqueue(EndpointState& endpoint, TransferState& transfer) noexcept {
 }
 
 Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
-  transfer.held = true;
-  if (worker->attends) [[unlikely]]
-    worker->attend(transfer);
-  return handle_of<Transfer>(&transfer);
+  return hand_out_here(*worker, transfer);
 }
 
 void EndpointState::post_waiting() noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <utility>
 
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
@@ -22,6 +23,7 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   transfer->remote = request.remote;
   transfer->connection = endpoint_.number;
   transfer->begin(&endpoint_, request.bytes);
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   transfer->move_by(endpoint_.movers.list, Prepared{&request});
   transfer->then = request.to_flush.empty() ? Then::over : Then::flush;
   transfer->operation.fenced = endpoint_.sends.take_fence();

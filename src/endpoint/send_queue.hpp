@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/probes.hpp"
 #include "base/serial.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/transfer_state.hpp"
@@ -183,7 +184,8 @@ class SendQueue {
   }
 
   /// The lane has taken the requests for which next_place() stands.
-  void push(std::uint32_t count, TransferState* transfer) noexcept {
+  [[gnu::always_inline]] void push(std::uint32_t count, TransferState* transfer) noexcept {
+    HBMWIRE_PROBE2(post, transfer, count);
     head_ += count;
     ++ring_head_;
     if (transfer == nullptr) {

@@ -22,7 +22,7 @@ void Task::go_by_clock() noexcept {
 }
 
 Result<Transfer> Task::hand_over() {
-  TransferState* const transfer = worker_.take_alone();
+  TransferState* const transfer = worker_.take_alone(Kind::task);
   if (transfer == nullptr) return tl::make_unexpected(TransferPool::none_left({}));
   transfer->moved = true;
   transfer->mover = nullptr;

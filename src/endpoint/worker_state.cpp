@@ -68,6 +68,7 @@ Result<std::vector<Nic>> nics_of(const Context& context, std::optional<Error>& n
   if (nics || !may_do_without(context, nics.error())) return nics;
   no_nic = nics.error();
   // Once for each cause: errors of one cause have one static text.
+  HBMWIRE_PROBE5(fallback, Fallback::tcp, no_nic->subject, Path::host, Path::tcp, no_nic->code);
   static std::atomic<const char*> said{nullptr};
   if (said.exchange(no_nic->call) != no_nic->call) {
     log_line(wants_nics(context.paths()) ? LogLevel::warn : LogLevel::info,
@@ -168,6 +169,12 @@ void WorkerState::end_attended(TransferState& transfer, TransferState::Status st
   }
   transfer.status = status;
   transfer.endpoint = nullptr;
+  if (status == TransferState::Status::succeeded) {
+    HBMWIRE_PROBE3(done, &transfer, transfer.kind, transfer.bytes);
+  } else {
+    [[maybe_unused]] const Error& why = transfers.error_of(transfer);
+    HBMWIRE_PROBE6(fail, &transfer, transfer.kind, transfer.bytes, why.code, why.stage, why.call);
+  }
   if ((transfer.at_end & AtEnd::kTime) != 0) transfers.times_of(transfer).over = Clock::now();
   if ((transfer.at_end & AtEnd::kTrace) != 0) trace_over(transfer);
   if ((transfer.at_end & AtEnd::kTell) != 0) {
@@ -353,6 +360,8 @@ void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
   labels.add(endpoint->number, {.nic = endpoint->nic->info.name,
                                 .peer = endpoint->peer,
                                 .over_tcp = endpoint->paths.by_tcp()});
+  HBMWIRE_PROBE4(connect, endpoint->number, endpoint->peer.c_str(),
+                 endpoint->nic->info.name.c_str(), -1);
   transfers.trace().add_peer(endpoint->number, endpoint->nic->info.name, endpoint->peer);
   endpoints.add(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
@@ -477,12 +486,13 @@ void WorkerState::end_endpoints() noexcept {
   if (tcp) tcp->nic.staged->drain(gone);
 }
 
-TransferState* WorkerState::take_alone() noexcept {
+TransferState* WorkerState::take_alone(Kind kind) noexcept {
   TransferState* const transfer = transfers.take();
   if (transfer == nullptr) return nullptr;
-  transfer->kind = Kind::task;
+  transfer->kind = kind;
   transfer->begin(nullptr, 0);
   static_cast<Route&>(*transfer) = Route();
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   transfer->held = true;
   if (attends) attend(*transfer);
   return transfer;
@@ -508,9 +518,8 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   // Memory that no NIC has, none has written.
   if (!key && !region.registrations.empty())
     return refuse("the slice's region is not registered with one of the worker's NICs");
-  TransferState* const transfer = take_alone();
+  TransferState* const transfer = take_alone(Kind::flush);
   if (transfer == nullptr) return tl::make_unexpected(TransferPool::none_left({}));
-  transfer->kind = Kind::flush;
   transfer->bytes = memory.length_bytes;
   transfer->path = region.path;
   transfer->record = region.record;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/guarded_copy.hpp"
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/transfer_trace.hpp"
 #include "message/inbox.hpp"
@@ -32,6 +33,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, bool is_written) {
   transfer->kind = is_written ? Kind::receive : Kind::immediate;
   transfer->value = 0;
   transfer->begin(&endpoint_, operation.length);
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   return transfer;
 }
 

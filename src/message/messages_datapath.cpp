@@ -2,6 +2,7 @@
 #include <array>
 #include <utility>
 
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "message/messages.hpp"
 
@@ -38,6 +39,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   transfer->answered = !at_once || options.level != CompletionLevel::sent;
   transfer->operation = operation;
   transfer->begin(&endpoint_, operation.length);
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   if (at_once && host && endpoint_.movers.ring.is_on()) transfer->path = Path::shared_memory;
   Transfer handle = endpoint_.hand_out(*transfer);
   const bool waits = endpoint_.has_waiting();

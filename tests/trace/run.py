@@ -9,11 +9,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 
 import cases_file  # noqa: E402
+import cases_probes  # noqa: E402
 import cases_tool  # noqa: E402
 from harness import Failure, Skipped  # noqa: E402
 from trace_format import Wrong  # noqa: E402
 
-CASES = {f"{group}.{name}": case for group, cases in (("file", cases_file.CASES), ("tool", cases_tool.CASES))
+CASES = {f"{group}.{name}": case for group, cases in (("file", cases_file.CASES), ("probes", cases_probes.CASES), ("tool", cases_tool.CASES))
          for name, case in cases.items()}
 
 
