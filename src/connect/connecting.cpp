@@ -40,7 +40,7 @@ bool by_cm(std::string_view where) noexcept { return where.starts_with(kCmScheme
 
 Connecting::Connecting(const std::shared_ptr<WorkerState>& worker, std::string_view where,
                        const Deadline& until, EndpointOptions options)
-    : Task(*worker, until.when()),
+    : Task(*worker, until.when(), "connect"),
       weak_worker_(worker),
       where_(where),
       until_(until),

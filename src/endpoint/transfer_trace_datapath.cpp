@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "endpoint/endpoint_state.hpp"
+#include "endpoint/task.hpp"
 #include "endpoint/transfer_trace.hpp"
 
 namespace hbmwire::detail {
@@ -65,6 +66,13 @@ const char* word_of(Kind kind) noexcept {
 constexpr std::array<const char*, std::variant_size_v<Payload>> kMovers{
     "", "", "list", "message", "staged", "proxied", "copy", "ipc", "rails", "blocks", ""};
 
+/// Empty: one request of the NIC. A task: its name.
+const char* mover_of(const TransferState& transfer) noexcept {
+  if (!transfer.moved) return "";
+  const Ticket* const ticket = transfer.as<Ticket>();
+  return ticket != nullptr ? ticket->task->name() : kMovers[transfer.payload.index()];
+}
+
 }  // namespace
 
 bool trace_asked(TransferState& transfer, Clock::time_point now) noexcept {
@@ -107,7 +115,7 @@ void trace_over(const TransferState& transfer) noexcept {
                      .over_ns = ns_of(Clock::now()),
                      .bytes = transfer.bytes,
                      .kind = word_of(transfer.kind),
-                     .by = transfer.moved ? kMovers[transfer.payload.index()] : "",
+                     .by = mover_of(transfer),
                      .connection = transfer.connection,
                      .path_record = transfer.record,
                      .path = worker.labels.path_of(transfer),

@@ -67,11 +67,10 @@ Result<TraceFile> TraceFile::create(const std::string& pattern, std::uint64_t mo
   for (int i = 1; i <= kMostNames; ++i) {
     Fd fd = create_new(path);
     if (fd) {
-      if (path != wanted) {
-        log_line(LogLevel::warn,
-                 [&] { return wanted + " is there already: the trace is written to " + path; });
-      }
-      return TraceFile(std::move(fd), std::move(path), most_bytes);
+      TraceFile file(std::move(fd), path, most_bytes);
+      if (path != wanted)
+        file.note_ = wanted + " is there already: the trace is written to " + path;
+      return file;
     }
     if (errno != EEXIST) break;
     if (!is_regular(path)) {

@@ -20,6 +20,9 @@ class TraceFile {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
+  /// A line for the log; empty: the file is the one that was named.
+  [[nodiscard]] const std::string& note() const noexcept { return note_; }
+
   /// Where add() puts its text.
   [[nodiscard]] std::string& text() noexcept { return text_; }
 
@@ -54,6 +57,7 @@ class TraceFile {
 
   Fd fd_;
   std::string path_;
+  std::string note_;
   std::uint64_t most_bytes_;
   std::string text_;
   std::uint64_t written_bytes_ = 0;

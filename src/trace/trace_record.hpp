@@ -37,7 +37,7 @@ struct TraceRecord {
   std::int64_t over_ns = 0;
   std::uint64_t bytes = 0;
   const char* kind = "";  // of operation
-  const char* by = "";    // the mover; empty: one request of the NIC
+  const char* by = "";    // the mover, or task; empty: one request of the NIC
   const char* call = "";  // of its error
   std::int32_t error_number = 0;
   std::uint32_t connection = 0;   // EndpointState::number; 0: it is the worker's

@@ -54,19 +54,29 @@ Tracer& Tracer::of_process() {
 // --- begin and end
 
 Result<std::pair<std::uint64_t, std::string>> Tracer::start(const TraceOptions& options) {
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   HBMWIRE_TRY(begin(options));
-  return std::pair{number_, on_->file.path()};
+  std::pair begun{number_, on_->file.path()};
+  tell_of_other_name(lock);
+  return begun;
 }
 
 Result<void> Tracer::start_as_set() {
   HBMWIRE_TRY_ASSIGN(const TraceOptions options, trace_settings());
   if (options.file.empty()) return {};
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (was_set_ || on_) return {};
   HBMWIRE_TRY(begin(options));
   was_set_ = true;
+  tell_of_other_name(lock);
   return {};
+}
+
+/// Without the lock: the log is the program's.
+void Tracer::tell_of_other_name(std::unique_lock<std::mutex>& lock) {
+  const std::string note = on_->file.note();
+  lock.unlock();
+  if (!note.empty()) log_line(LogLevel::warn, note);
 }
 
 Result<void> Tracer::begin(const TraceOptions& options) {
@@ -143,12 +153,15 @@ void Tracer::stop_at_exit() noexcept {
   Tracer* const known = current.load(std::memory_order_acquire);
   if (known == nullptr || known->is_foreign()) return;
   std::uint64_t number = 0;
+  bool ended_early = false;
   {
     const std::scoped_lock lock(known->mutex_);
     if (!known->on_) return;
     number = known->number_;
+    ended_early = known->on_->ended;
   }
-  static_cast<void>(guarded(Stage::complete, [&] { return known->stop(number); }));
+  const auto stopped = guarded(Stage::complete, [&] { return known->stop(number); });
+  if (!stopped && !ended_early) log_line(LogLevel::warn, [&] { return describe(stopped.error()); });
 }
 
 // --- workers and endpoints
@@ -222,10 +235,13 @@ void Tracer::run() noexcept {
     last = on_->ended = true;
     detach_all();
     rings_.clear();
+  }
+  const bool ends_early = on_->ended && !stopping_;
+  lock.unlock();
+  if (ends_early) {
     log_line(LogLevel::warn,
              [&] { return "the trace ends here: " + describe(*on_->file.error()); });
   }
-  lock.unlock();
   TraceCounts& counts = on_->counts;
   // A file that had to be shortened has fewer than it was given.
   counts.dropped_full += counts.transfers - on_->file.transfers();

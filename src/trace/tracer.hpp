@@ -74,6 +74,7 @@ class Tracer {
   using Rings = std::vector<std::shared_ptr<TraceRing>>;
 
   Result<void> begin(const TraceOptions& options);
+  void tell_of_other_name(std::unique_lock<std::mutex>& lock);
   void attach(TraceSource& source);
   void detach_all() noexcept;
   void run() noexcept;

@@ -19,7 +19,7 @@ METADATA = {"process_name": ("name", str), "thread_name": ("name", str), "thread
 KINDS = {"put", "get", "send", "receive", "atomic", "flush", "immediate", "task"}
 PATHS = {"host", "zero_copy", "peer_memory", "nic_loopback", "staged", "copy", "tcp", "ipc", "shared_memory"}
 PROTOCOLS = {"direct", "inlined", "eager", "rendezvous_read", "rendezvous_write", "proxied"}
-MOVERS = {"list", "message", "staged", "proxied", "copy", "ipc", "rails", "blocks"}
+MOVERS = {"list", "message", "staged", "proxied", "copy", "ipc", "rails", "blocks", "connect", "question", "close"}
 WAITS = {"room", "order", "fence", "mover", "credit", "lanes", "message"}
 MEMORIES = {"host", "gaudi", "cuda", "rocm", "dmabuf"}
 # The args of a transfer: whether each has it, and its values or its type.

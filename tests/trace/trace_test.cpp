@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/trace.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "hbmwire/log.hpp"
 #include "hbmwire/memory_key.hpp"
 
 #include "ends.hpp"
@@ -97,6 +99,39 @@ TEST_F(TraceTest, HasTransfersOfWorkersThatWereThereBefore) {
     waits[each.at("name")] = each.at("args").value("wait", std::string());
   EXPECT_EQ(waits["receive"], "message");
   EXPECT_EQ(waits["send"], "");
+}
+
+TEST_F(TraceTest, HasTasksByTheirNames) {
+  Pair pair;
+  Trace trace = value(Trace::start({.file = path("t.json")}));
+  Transfer close = value(pair.ends.a->start_close(Deadline::after(10s)));
+  finish(pair.ends, close);
+  EXPECT_EQ(value(trace.stop()).transfers, 1U);
+  const auto transfers = transfers_of(path("t.json"));
+  ASSERT_EQ(transfers.size(), 1U);
+  EXPECT_EQ(transfers[0].at("name"), "task");
+  EXPECT_EQ(transfers[0].at("args").at("by"), "close");
+  EXPECT_FALSE(transfers[0].at("args").contains("endpoint"));
+}
+
+TEST_F(TraceTest, TellsOfAFileThatCouldNotBeWritten) {
+  // The limit of a file's size: as a full disk.
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::string told;
+  set_log_sink([&](LogLevel, std::string_view line) { told += line; });
+  Pair pair;
+  Trace trace = value(Trace::start({.file = path("t.json")}));
+  const rlimit small{65536, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  pair.puts(2000);
+  const auto stopped = trace.stop();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  set_log_sink({});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().number, EFBIG) << describe(stopped.error());
+  EXPECT_FALSE(events_of(path("t.json")).empty()) << "it is whole";
+  EXPECT_EQ(events_of(path("t.json")).back().at("name"), "trace ends");
 }
 
 TEST_F(TraceTest, EndsAndBeginsAnew) {
