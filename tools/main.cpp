@@ -115,7 +115,7 @@ struct Entry {
   std::string_view what;
 };
 
-constexpr std::array<Entry, 6> kEntries{{
+constexpr std::array<Entry, 7> kEntries{{
     {"server", "rdma_server", run_server,
      "wait for a client and exchange verified data with it by RDMA"},
     {"client", "rdma_client", run_client,
@@ -127,6 +127,8 @@ constexpr std::array<Entry, 6> kEntries{{
      "try every accelerator with every NIC, here or between two machines; say what is wrong and "
      "what "
      "mends it, explain errors"},
+    {"trace", "", run_trace,
+     "tell which transfers of a trace were slow, what they waited for, and when"},
     {"emulate", "", run_emulate, "run a command with emulated RDMA NICs and accelerators"},
 }};
 

@@ -14,6 +14,7 @@ local PAGES = {
   ["docs/perf.md"] = "hbmwire-perf(1)",
   ["docs/info.md"] = "hbmwire-info(1)",
   ["docs/doctor.md"] = "hbmwire-doctor(1)",
+  ["docs/trace.md"] = "hbmwire-trace(1)",
   ["emulation/docs/emulate.md"] = "hbmwire-emulate(1)",
   ["docs/settings.md"] = "hbmwire(7)",
   ["docs/exit-codes.md"] = "hbmwire(7)",

@@ -20,6 +20,7 @@
 ///   attach.hpp                 memory of another process of this node
 ///   counters.hpp               what was moved, by which path, and what has failed
 ///   memory_domain.hpp          one device's memory: export, copies, observers; what there is
+///   trace.hpp                  what happens to each transfer, as a file
 ///   topology.hpp, settings.hpp, log.hpp, host_port.hpp
 ///   low_level/connection.hpp   one queue pair
 ///   low_level/native.hpp       the verbs objects below a Nic

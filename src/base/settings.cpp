@@ -12,6 +12,7 @@
 #include "base/guarded.hpp"
 #include "base/setting_numbers.hpp"
 #include "base/settings_file.hpp"
+#include "base/trace_settings.hpp"
 
 namespace hbmwire {
 
@@ -164,6 +165,9 @@ struct Row {
   }
 // NOLINTEND(cppcoreguidelines-macro-usage)
 
+constexpr const char* kTraceFile = "HBMWIRE_TRACE";
+constexpr const char* kTraceBytes = "HBMWIRE_TRACE_BYTES";
+
 constexpr std::array kRows{
     HBMWIRE_SETTING("HBMWIRE_LOG_LEVEL", "off|error|warn|info|debug", log_level, kLevels,
                     "What is written on standard error"),
@@ -269,6 +273,17 @@ constexpr std::array kRows{
                     "Whether `hbmwire stat` may read this process' counters"),
     HBMWIRE_NUMBER("HBMWIRE_STATS_PEERS", "NUMBER", statistics.peers, count,
                    "How many peers are counted each by itself; the others are counted together"),
+    // What these say is not in Settings: trace_settings().
+    Row{kTraceFile, "FILE",
+        "Where what happens to each transfer is written (%p: the process id); without: nowhere",
+        [](Settings&, std::string_view) { return true; },
+        [](const Settings&) { return std::string(); }},
+    Row{kTraceBytes, "NUMBER[KMG]|unlimited", "The size of that file, at most",
+        [](Settings&, std::string_view text) {
+          std::uint64_t bytes = 0;
+          return setting_numbers::parse_bytes(text, bytes);
+        },
+        [](const Settings&) { return setting_numbers::print_bytes(TraceOptions().most_bytes); }},
 };
 #undef HBMWIRE_SETTING
 #undef HBMWIRE_NUMBER
@@ -282,10 +297,10 @@ std::optional<std::string_view> variable(const char* name) {
 }
 
 // Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
-constexpr std::array<std::string_view, 14> kPrefixes{
+constexpr std::array<std::string_view, 15> kPrefixes{
     "HBMWIRE_GAUDI_",        "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_",     "HBMWIRE_HOST_",
     "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",  "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",
-    "HBMWIRE_RAILS_",        "HBMWIRE_LINK_", "HBMWIRE_GID_",  "HBMWIRE_STAT"};
+    "HBMWIRE_RAILS_",        "HBMWIRE_LINK_", "HBMWIRE_GID_",  "HBMWIRE_STAT",     "HBMWIRE_TRACE"};
 
 const Row* row_of(std::string_view name) {
   const auto* const found =
@@ -410,6 +425,18 @@ Result<Settings> settings_from_environment() {
                                             fit_subject(given[i]->source), Hint::setting_choices));
     }
     return settings;
+  });
+}
+
+Result<TraceOptions> trace_settings() {
+  return guarded(Stage::configure, [&]() -> Result<TraceOptions> {
+    HBMWIRE_TRY_ASSIGN(const GivenByRow file, given_by_file());
+    const GivenByRow given = merge(given_by_environment(), file);
+    TraceOptions options;
+    if (const auto& name = given[index_of(*row_of(kTraceFile))]) options.file = name->value;
+    if (const auto& bytes = given[index_of(*row_of(kTraceBytes))])
+      setting_numbers::parse_bytes(bytes->value, options.most_bytes);
+    return options;
   });
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/guarded.hpp"
+#include "base/probes.hpp"
 #include "connect/cm_attempt.hpp"
 #include "connect/link_timing.hpp"
 #include "connect/tcp_attempt.hpp"
@@ -40,7 +41,7 @@ bool by_cm(std::string_view where) noexcept { return where.starts_with(kCmScheme
 
 Connecting::Connecting(const std::shared_ptr<WorkerState>& worker, std::string_view where,
                        const Deadline& until, EndpointOptions options)
-    : Task(*worker, until.when()),
+    : Task(*worker, until.when(), "connect"),
       weak_worker_(worker),
       where_(where),
       until_(until),
@@ -171,7 +172,7 @@ void Connecting::end(WorkerState::Clock::time_point at) {
 void Connecting::refused(const Error& why, WorkerState::Clock::time_point at) noexcept {
   forget_name();
   end_attempt();
-  if (!options_.retry_connect || !may_pass(why) || at >= until_.when()) return fail(why);
+  if (!options_.retry_connect || !may_pass(why) || at >= until_.when()) return fail_for_good(why);
   last_refusal_ = why;
   counters::Store::get().process().retries.add_shared(1);
   pause(at + backoff_.next());
@@ -202,7 +203,12 @@ void Connecting::give_up(const Error& why) noexcept {
   const Error told = called_off ? unfinished(why.code) : why;
   forget_name();
   end_attempt();
-  fail(told);
+  fail_for_good(told);
+}
+
+void Connecting::fail_for_good(const Error& why) noexcept {
+  if (!over()) HBMWIRE_PROBE4(connect, 0U, where_.c_str(), "", static_cast<int>(why.code));
+  fail(why);
 }
 
 }  // namespace hbmwire::detail

@@ -48,6 +48,7 @@ class Connecting final : public Task, private SocketOwner {
   void try_again(WorkerState::Clock::time_point at);
   void end(WorkerState::Clock::time_point at);
   void end_attempt() noexcept;
+  void fail_for_good(const Error& why) noexcept;
 
   /// The error of one that is not over, with `code`: what it waits for.
   [[nodiscard]] Error unfinished(Errc code) const noexcept;

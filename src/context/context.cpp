@@ -16,6 +16,7 @@
 #include "registration/register.hpp"
 #include "topology/near.hpp"
 #include "topology/pci_link.hpp"
+#include "trace/tracer.hpp"
 #include "transport/copy/engine_copy.hpp"
 #include "verbs/inventory.hpp"
 
@@ -90,6 +91,7 @@ Result<Context> Context::create(const ContextOptions& options) {
     for (const MemoryProbe& probe : context.memory()) {
       if (probe.missing && is_shortage(*probe.missing)) return tl::make_unexpected(*probe.missing);
     }
+    HBMWIRE_TRY(detail::Tracer::of_process().start_as_set());
     return context;
   });
 }

@@ -69,6 +69,7 @@ EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, Endpoint
 EndpointState::~EndpointState() {
   worker->counts.end_endpoint(*counts);
   worker->labels.leave(number, worker->transfers);
+  worker->transfers.trace().remove_peer(number);
 }
 
 Result<std::shared_ptr<EndpointState>> EndpointState::create(

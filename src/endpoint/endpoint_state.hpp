@@ -226,4 +226,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   std::unique_ptr<transport::TcpLink> link;
 };
 
+/// Puts `transfer`, whose handle is made, behind what waits, and goes on with all of that.
+void enqueue(EndpointState& endpoint, TransferState& transfer) noexcept;
+
 }  // namespace hbmwire::detail

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <array>
 
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/send_queue_datapath.hpp"
 #include "endpoint/slice_checks_datapath.hpp"
 #include "endpoint/transfer_counts_datapath.hpp"
+#include "endpoint/transfer_trace.hpp"
 #include "endpoint/way.hpp"
 
 namespace hbmwire::detail {
@@ -51,6 +53,22 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
   return way;
 }
 
+namespace {
+
+/// In line (WorkerState::succeed()).
+[[gnu::always_inline]] inline Transfer hand_out_here(WorkerState& worker,
+                                                     TransferState& transfer) noexcept {
+  transfer.held = true;
+  HBMWIRE_PROBE3(path, &transfer, transfer.connection, transfer.way());
+  if (worker.attends) [[unlikely]]
+    worker.attend(transfer);
+  if (worker.counts.note_started(*transfer.endpoint->counts)) [[unlikely]]
+    worker.attends = true;
+  return handle_of<Transfer>(&transfer);
+}
+
+}  // namespace
+
 inline Result<Transfer> EndpointState::start(Operation& operation, TransferState& transfer,
                                              TransferKind kind) noexcept {
   // Taken here and not before: an operation that is refused leaves the fence to the next one.
@@ -58,6 +76,7 @@ inline Result<Transfer> EndpointState::start(Operation& operation, TransferState
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
   transfer.begin(this, kind, operation.length);
+  HBMWIRE_PROBE4(ask, &transfer, transfer.connection, transfer.kind, transfer.bytes);
   if (worker->attends) [[unlikely]]
     worker->note_asked(transfer);
   if (sends.room() >= 2 && pending.empty() && operation.length <= sends.most_bytes() &&
@@ -68,7 +87,7 @@ inline Result<Transfer> EndpointState::start(Operation& operation, TransferState
       worker->transfers.give_back(transfer);
       return tl::make_unexpected(post_error(result));
     }
-    return hand_out(transfer);
+    return hand_out_here(*worker, transfer);
   }
   transfer.move_by(movers.piece, Pieces{});
   return wait_in_queue(operation, transfer);
@@ -89,6 +108,8 @@ namespace {
 
 Result<Transfer> start_by(EndpointState& endpoint, const Way& way, Operation& operation,
                           TransferState& transfer, const Move& move) {
+  HBMWIRE_PROBE4(ask, &transfer, transfer.connection,
+                 move.gets ? TransferKind::get : TransferKind::put, operation.length);
   const auto started = endpoint.start_moved(*way.mover, operation, transfer, move, way.by_nic);
   if (!started) {
     endpoint.worker->transfers.give_back(transfer);
@@ -104,20 +125,22 @@ Transfer EndpointState::wait_in_queue(const Operation& operation,
                                       TransferState& transfer) noexcept {
   transfer.operation = operation;
   Transfer handle = hand_out(transfer);  // an engine may be done at once
-  worker->transfers.note_queued(transfer);
-  pending.append(transfer);
-  post_waiting();
-  if (transfer.waiting) counts->queued.add(1);
+  enqueue(*this, transfer);
   return handle;
 }
 
+void enqueue(EndpointState& endpoint, TransferState& transfer) noexcept {
+  const bool behind = !endpoint.pending.empty();
+  endpoint.worker->transfers.note_queued(transfer);
+  endpoint.pending.append(transfer);
+  endpoint.post_waiting();
+  if (transfer.waiting) endpoint.counts->queued.add(1);
+  if ((transfer.at_end & AtEnd::kTrace) != 0) [[unlikely]]
+    trace_queued(transfer, behind);
+}
+
 Transfer EndpointState::hand_out(TransferState& transfer) noexcept {
-  transfer.held = true;
-  if (worker->attends) [[unlikely]]
-    worker->attend(transfer);
-  if (worker->counts.note_started(*counts)) [[unlikely]]
-    worker->attends = true;
-  return handle_of<Transfer>(&transfer);
+  return hand_out_here(*worker, transfer);
 }
 
 void EndpointState::post_waiting() noexcept {
@@ -128,6 +151,8 @@ void EndpointState::post_waiting() noexcept {
     pending.pop();
     if ((transfer.at_end & AtEnd::kTime) != 0) [[unlikely]]
       worker->transfers.times_of(transfer).posted = Clock::now();
+    if ((transfer.at_end & AtEnd::kTrace) != 0) [[unlikely]]
+      trace_posted(transfer);
     transfer.mover->finish(transfer);
   }
   if (pending.empty()) sends.end_queue();

@@ -7,7 +7,7 @@
 namespace hbmwire::detail {
 
 Goodbye::Goodbye(EndpointState& endpoint, const Deadline& until) noexcept
-    : Task(*endpoint.worker, until.when()),
+    : Task(*endpoint.worker, until.when(), "close"),
       endpoint_(endpoint),
       until_(until),
       was_ready_(endpoint.phase == EndpointPhase::ready) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <utility>
 
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 
 namespace hbmwire::detail {
@@ -21,16 +22,14 @@ Result<Transfer> PreparedLists::post(RequestState& request) {
   transfer->remote = request.remote;
   transfer->connection = endpoint_.number;
   transfer->begin(&endpoint_, request.kind, request.bytes);
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   transfer->move_by(endpoint_.movers.list, Prepared{&request});
   transfer->then = request.to_flush.empty() ? Then::over : Then::flush;
   transfer->operation.fenced = endpoint_.sends.take_fence();
   request.run = transfer;
   if (request.writes_to_engines) endpoint_.movers.engine_writes.note_list();
   Transfer handle = endpoint_.hand_out(*transfer);
-  endpoint_.worker->transfers.note_queued(*transfer);
-  endpoint_.pending.append(*transfer);
-  endpoint_.post_waiting();
-  if (transfer->waiting) endpoint_.counts->queued.add(1);
+  enqueue(endpoint_, *transfer);
   return handle;
 }
 

@@ -87,7 +87,7 @@ Result<RemoteRegionState> RemoteRegions::look_up(std::string_view name, const Wa
 
 RegionQuestion::RegionQuestion(std::shared_ptr<EndpointState> endpoint, std::string_view name,
                                std::uint32_t id, const Deadline& until)
-    : Task(*endpoint->worker, until.when()),
+    : Task(*endpoint->worker, until.when(), "question"),
       endpoint_(std::move(endpoint)),
       name_(name),
       id_(id),

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/probes.hpp"
 #include "base/serial.hpp"
 #include "endpoint/request_state.hpp"
 #include "endpoint/transfer_state.hpp"
@@ -182,7 +183,8 @@ class SendQueue {
   }
 
   /// The lane has taken the requests for which next_place() stands.
-  void push(std::uint32_t count, TransferState* transfer) noexcept {
+  [[gnu::always_inline]] void push(std::uint32_t count, TransferState* transfer) noexcept {
+    HBMWIRE_PROBE2(post, transfer, count);
     head_ += count;
     ++ring_head_;
     if (transfer == nullptr) {

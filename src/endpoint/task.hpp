@@ -30,6 +30,8 @@ class Task : public ByClock {
 
   [[nodiscard]] bool over() const noexcept { return over_; }
 
+  [[nodiscard]] const char* name() const noexcept { return name_; }
+
   /// Why one that is over has failed; none: it has not.
   [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
 
@@ -37,7 +39,9 @@ class Task : public ByClock {
   virtual void give_up(const Error& why) noexcept = 0;
 
  protected:
-  Task(WorkerState& worker, Clock::time_point due) noexcept : ByClock(due), worker_(worker) {}
+  /// `name`: of what it does, a static text.
+  Task(WorkerState& worker, Clock::time_point due, const char* name) noexcept
+      : ByClock(due), worker_(worker), name_(name) {}
 
   [[nodiscard]] WorkerState& worker() const noexcept { return worker_; }
 
@@ -49,6 +53,7 @@ class Task : public ByClock {
   void tell() noexcept;
 
   WorkerState& worker_;
+  const char* name_;
   TransferState* transfer_ = nullptr;  // null: none was asked for, or it is over
   bool over_ = false;
   std::optional<Error> error_;

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/transfer_counts.hpp"
 
@@ -28,6 +29,7 @@ inline void WorkerState::succeed(TransferState& transfer) noexcept {
   if (transfer.at_end != 0) [[unlikely]]
     return end_attended(transfer, TransferState::Status::succeeded);
   counts.note_success(transfer);
+  HBMWIRE_PROBE3(done, &transfer, transfer.kind, transfer.bytes);
   transfer.status = TransferState::Status::succeeded;
   transfer.endpoint = nullptr;
   if (!transfer.held) transfers.give_back(transfer);

@@ -8,6 +8,7 @@
 #include "endpoint/transfer_state.hpp"
 #include "mover/block_mover.hpp"
 #include "mover/rail_mover.hpp"
+#include "trace/trace_source.hpp"
 
 namespace hbmwire::detail {
 
@@ -85,6 +86,9 @@ class TransferPool {
       times_of(transfer).posted.reset();
   }
 
+  /// The process' trace.
+  [[nodiscard]] TraceSource& trace() noexcept { return trace_; }
+
   [[nodiscard]] TransferTimes& times_of(const TransferState& transfer) noexcept {
     return times_[index_of(transfer)];
   }
@@ -118,6 +122,7 @@ class TransferPool {
   std::vector<RailUse> rail_uses_;    // the same; none: there is one NIC
   std::vector<TransferTimes> times_;  // the same
   std::vector<BlockRun> block_runs_;  // the same; none: no blocks were moved yet
+  TraceSource trace_;
 };
 
 }  // namespace hbmwire::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <variant>
 
@@ -39,6 +40,10 @@ inline constexpr RemoteSide kUnknownRemote = 0xff;
 /// What a transfer tells of its way, over or not: one word, which the data path writes as it has
 /// found it once.
 struct Route {
+  /// All of it: from the lowest bit 32 of `connection`, 16 of `record`, 4 each of the peer's path
+  /// and type of memory, of `path` and of `protocol`.
+  [[nodiscard]] std::uint64_t way() const noexcept { return std::bit_cast<std::uint64_t>(*this); }
+
   std::uint32_t connection = 0;  // EndpointState::number, whose label tells of NIC and peer
   std::uint16_t record = 0;      // PathRecord::number of this side's memory; 0: it has none
   RemoteSide remote = kUnknownRemote;
@@ -55,6 +60,7 @@ struct AtEnd {
   static constexpr std::uint8_t kTime = 4;     // TransferPool::times_of() has its times
   static constexpr std::uint8_t kPart = 8;     // of another transfer, whose index is `cookie`
   static constexpr std::uint8_t kSample = 16;  // its time is counted (TransferCounts)
+  static constexpr std::uint8_t kTrace = 32;   // TransferPool::trace() has its times, and is told
 };
 
 /// The part of a transfer that begins anew with each operation.

@@ -17,6 +17,7 @@
 #include "counters/store.hpp"
 #include "endpoint/longest_end.hpp"
 #include "endpoint/transfer_counts_datapath.hpp"
+#include "endpoint/transfer_trace.hpp"
 #include "verbs/port.hpp"
 
 namespace hbmwire::detail {
@@ -70,6 +71,7 @@ Result<std::vector<Nic>> nics_of(const Context& context) {
   if (nics || !may_do_without(context, nics.error())) return nics;
   const Error& no_nic = nics.error();
   // Once for each cause: errors of one cause have one static text.
+  HBMWIRE_PROBE5(fallback, Fallback::tcp, no_nic.subject, Path::host, Path::tcp, no_nic.code);
   static std::atomic<const char*> said{nullptr};
   if (said.exchange(no_nic.call) != no_nic.call) {
     log_line(wants_nics(context.paths()) ? LogLevel::warn : LogLevel::info,
@@ -91,7 +93,7 @@ WorkerState::WorkerState(Context context_of, const WorkerOptions& options_of, Wo
       kMostExtraReceives));
 }
 
-WorkerState::~WorkerState() = default;
+WorkerState::~WorkerState() { transfers.trace().leave(); }
 
 Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
                                                          const WorkerOptions& options,
@@ -113,6 +115,7 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
       worker->ready.open(options.progress_thread ? -1 : worker->waiting.fd(), worker->locks));
   worker->transfers.make(options.max_transfers, *worker, worker->locks, nics.size() > 1);
   worker->counts.make(state_of(context).counting.number());
+  worker->transfers.trace().join(options.max_transfers, worker->attends);
   HBMWIRE_TRY(worker->sockets.open(worker->waiting.fd()));
   for (const Nic& nic : nics) {
     HBMWIRE_TRY_ASSIGN(WorkerNic opened,
@@ -129,18 +132,23 @@ Result<std::shared_ptr<WorkerState>> WorkerState::create(const Context& context,
 }
 
 void WorkerState::note_asked(TransferState& transfer) noexcept {
-  if (counts.takes_sample()) {
-    transfer.at_end |= AtEnd::kSample;
-    attends = orphaned || options.times;
-  }
+  const Clock::time_point asked = Clock::now();
+  if (counts.takes_sample()) transfer.at_end |= AtEnd::kSample;
   if (options.times) transfer.at_end |= AtEnd::kTime;
-  if (transfer.is_timed()) transfers.times_of(transfer) = {.asked = Clock::now()};
+  if (transfer.is_timed()) transfers.times_of(transfer) = {.asked = asked};
+  if (trace_asked(transfer, asked) || options.times || orphaned) return;
+  // It was for a sample alone, or a trace has ended, and another one may have begun just now
+  // (SharedFlag).
+  attends = false;
+  if (transfers.trace().ring() != nullptr) attends = true;
 }
 
 void WorkerState::attend(TransferState& transfer) noexcept {
   if (orphaned) ++held;
-  if (!transfer.is_timed()) note_asked(transfer);
+  const bool is_noted = transfer.is_timed() || (transfer.at_end & AtEnd::kTrace) != 0;
+  if (!is_noted) note_asked(transfer);
   if ((transfer.at_end & AtEnd::kTime) != 0) transfers.times_of(transfer).posted = Clock::now();
+  trace_posted(transfer);
 }
 
 void WorkerState::end_part(TransferState& part, TransferState::Status status) noexcept {
@@ -169,6 +177,13 @@ void WorkerState::end_attended(TransferState& transfer, TransferState::Status st
   }
   transfer.status = status;
   transfer.endpoint = nullptr;
+  if (status == TransferState::Status::succeeded) {
+    HBMWIRE_PROBE3(done, &transfer, transfer.kind, transfer.bytes);
+  } else {
+    [[maybe_unused]] const Error& why = transfers.error_of(transfer);
+    HBMWIRE_PROBE6(fail, &transfer, transfer.kind, transfer.bytes, why.code, why.stage, why.call);
+  }
+  if ((transfer.at_end & AtEnd::kTrace) != 0) trace_over(transfer);
   if ((transfer.at_end & AtEnd::kTell) != 0) {
     ready.add(transfer);
   } else if (!transfer.held) {
@@ -354,6 +369,9 @@ void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
                                 .peer = endpoint->peer,
                                 .over_tcp = endpoint->paths.by_tcp()});
   endpoint->counts = &counts.begin_endpoint(*endpoint);
+  HBMWIRE_PROBE4(connect, endpoint->number, endpoint->peer.c_str(),
+                 endpoint->nic->info.name.c_str(), -1);
+  transfers.trace().add_peer(endpoint->number, endpoint->nic->info.name, endpoint->peer);
   endpoints.add(std::move(endpoint));
   // Who sleeps does so without its completion queue, and for longer than it should.
   ++event_count;
@@ -483,6 +501,7 @@ TransferState* WorkerState::take_alone(TransferKind kind) noexcept {
   if (transfer == nullptr) return nullptr;
   transfer->begin(nullptr, kind, 0);
   static_cast<Route&>(*transfer) = Route();
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   transfer->held = true;
   counts.own().started.add(1);
   if (attends) attend(*transfer);

@@ -19,6 +19,7 @@
 
 #include "base/forks.hpp"
 #include "base/internals.hpp"
+#include "base/probes.hpp"
 #include "endpoint/by_clock.hpp"
 #include "endpoint/endpoint_labels.hpp"
 #include "endpoint/look_schedule.hpp"
@@ -64,8 +65,9 @@ struct alignas(64) WorkerState {
   /// Its handle has been made, and `attends` is set: it has been posted, unless it waits.
   void attend(TransferState& transfer) noexcept;
 
-  /// It is over, and succeeded (transfer_counts_datapath.hpp).
-  inline void succeed(TransferState& transfer) noexcept;
+  /// It is over, and succeeded (transfer_counts_datapath.hpp). In line, as everything with a probe
+  /// that a put passes: compilers take the text of a probe for many instructions.
+  [[gnu::always_inline]] inline void succeed(TransferState& transfer) noexcept;
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
@@ -181,8 +183,8 @@ struct alignas(64) WorkerState {
   std::uint64_t event_count = 0;  // completions, failures: all that a thread may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   unsigned calls = 0;
-  bool locks = false;    // several threads use it
-  bool attends = false;  // new handles have to be counted, or timed
+  bool locks = false;          // several threads use it
+  SharedFlag attends = false;  // new handles have to be counted, timed or traced
   bool orphaned = false;
 
   TransferCounts counts{*this};

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/guarded_copy.hpp"
+#include "base/probes.hpp"
 #include "endpoint/transfer_counts_datapath.hpp"
+#include "endpoint/transfer_trace.hpp"
 #include "message/inbox.hpp"
 
 namespace hbmwire::detail {
@@ -31,6 +33,7 @@ Result<TransferState*> Inbox::new_receive(const Slice& into, TransferKind kind) 
   transfer->receives = true;
   transfer->value = 0;
   transfer->begin(&endpoint_, kind, operation.length);
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   return transfer;
 }
 
@@ -62,6 +65,8 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   Transfer handle = endpoint_.hand_out(*transfer);
   if (record == nullptr) {
     matching_.add_receive(*transfer);
+    if ((transfer->at_end & AtEnd::kTrace) != 0) [[unlikely]]
+      trace_unmatched(*transfer);
   } else {
     const MessageHeader header = record->header;
     deliver(*transfer, header, nullptr, record);
@@ -143,6 +148,8 @@ Result<Transfer> Inbox::receive_immediate(const Slice& written) {
   const std::optional<Immediate> immediate = matching_.take_immediate();
   if (!immediate) {
     matching_.add_immediate_receive(*transfer);
+    if ((transfer->at_end & AtEnd::kTrace) != 0) [[unlikely]]
+      trace_unmatched(*transfer);
     return handle;
   }
   take_immediate(*transfer, *immediate);
@@ -256,6 +263,8 @@ void Inbox::on_immediate(const Immediate& immediate) noexcept {
 }
 
 void Inbox::take_immediate(TransferState& transfer, const Immediate& immediate) noexcept {
+  if ((transfer.at_end & AtEnd::kTrace) != 0) [[unlikely]]
+    trace_posted(transfer);
   transfer.receives = false;
   transfer.value = immediate.value;
   transfer.bytes = immediate.bytes;
@@ -294,6 +303,8 @@ void Inbox::keep(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
 
 void Inbox::deliver(TransferState& transfer, const MessageHeader& header, ReceiveBuffer* buffer,
                     UnexpectedMessage* record) noexcept {
+  if ((transfer.at_end & AtEnd::kTrace) != 0) [[unlikely]]
+    trace_posted(transfer);
   transfer.receives = false;
   transfer.value = header.tag;
   transfer.bytes = header.length;

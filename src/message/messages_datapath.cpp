@@ -2,6 +2,7 @@
 #include <array>
 #include <utility>
 
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "message/messages.hpp"
 
@@ -37,6 +38,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   transfer->answered = !at_once || options.level != CompletionLevel::sent;
   transfer->operation = operation;
   transfer->begin(&endpoint_, TransferKind::send, operation.length);
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   if (at_once && host && endpoint_.movers.ring.is_on()) transfer->path = Path::shared_memory;
   Transfer handle = endpoint_.hand_out(*transfer);
   const bool waits = endpoint_.has_waiting();
@@ -47,10 +49,7 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
     if (endpoint_.phase == EndpointPhase::ready) {
       if (!waits && !credits_.may_send()) endpoint_.counts->credit_waits.add(1);
       transfer->move_by(endpoint_.movers.send);
-      endpoint_.worker->transfers.note_queued(*transfer);
-      endpoint_.pending.append(*transfer);
-      endpoint_.post_waiting();
-      if (transfer->waiting) endpoint_.counts->queued.add(1);
+      enqueue(endpoint_, *transfer);
     }
   }
   return handle;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/slice_checks_datapath.hpp"
 #include "endpoint/way.hpp"
@@ -84,6 +85,7 @@ Result<Transfer> BlockMover::move(const BlockPairs& pairs, const PutOptions& put
   endpoint_.set_route(*transfer, nullptr, nullptr);
   transfer->begin(&endpoint_, pairs.gets ? TransferKind::get : TransferKind::put,
                   pairs.here->block_bytes * pairs.here_numbers.size);
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   transfer->move_by(*this, Blocks{&run});
   const bool to_device = std::ranges::any_of(
       pairs.here->areas, [&](const auto& area) { return flush_key(area).has_value(); });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "mover/ipc_server.hpp"
 
@@ -94,6 +95,7 @@ void IpcMover::fall_back(TransferState& transfer, const Error& why) noexcept {
   transfer.path = way.path;
   transfer.protocol = way.protocol;
   transfer.operation.flushed = way.flushed;
+  HBMWIRE_PROBE5(fallback, Fallback::ipc, endpoint_.peer.c_str(), Path::ipc, way.path, why.code);
   if (std::exchange(refused_, true)) return;
   WorkerState& worker = *endpoint_.worker;
   worker.labels.find(endpoint_.number)->ipc_refused = true;

@@ -9,6 +9,7 @@
 
 #include "base/guarded.hpp"
 #include "base/log.hpp"
+#include "base/probes.hpp"
 #include "endpoint/endpoint_state.hpp"
 #include "verbs/link_options.hpp"
 
@@ -54,6 +55,8 @@ NicDevice numbered(const NicInfo& info, std::size_t place) {
 }
 
 void tell(const Rail& rail, const std::string& peer, const Error& why) {
+  HBMWIRE_PROBE5(fallback, Fallback::rail, peer.c_str(), Path::zero_copy, Path::zero_copy,
+                 why.code);
   log_line(LogLevel::warn, [&] {
     return "rail " + rail.nic.nic.info().name + " of the endpoint with " + peer +
            " is taken out: " + describe(why);

@@ -7,6 +7,7 @@
 
 #include "base/guarded.hpp"
 #include "base/log.hpp"
+#include "base/probes.hpp"
 #include "endpoint/transfer_counts_datapath.hpp"
 #include "registration/shared_keys.hpp"
 
@@ -124,6 +125,7 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
   endpoint_.set_route(*transfer, &move.local(), &distant);
   transfer->path = Path::shared_memory;
   transfer->begin(&endpoint_, move.gets ? TransferKind::get : TransferKind::put, operation.length);
+  HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   if (worker.attends) [[unlikely]]
     worker.note_asked(*transfer);
   Transfer handle = endpoint_.hand_out(*transfer);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/probes.hpp"
 #include "memory/host/mapped_pages.hpp"
 #include "registration/region_state.hpp"
 
@@ -120,9 +121,12 @@ Result<void> check_memory(const Allocation& memory, std::uint64_t address,
   return memory::host::check_pages({address, address + length_bytes}, writes(access), device.name);
 }
 
-Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> nics,
-                                                           const Allocation& memory,
-                                                           const AddressInfo& info, Access access) {
+namespace {
+
+Result<std::shared_ptr<detail::RegionState>> try_to_register(std::span<const Nic> nics,
+                                                             const Allocation& memory,
+                                                             const AddressInfo& info,
+                                                             Access access) {
   HBMWIRE_TRY(check_nics(nics));
   if (has(access, Access::remote_atomic)) {
     for (const Nic& nic : nics)
@@ -144,9 +148,27 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
   const bool may_replace = info.otherwise && !is_shortage(best.error().error);
   if (!may_replace || !take(*info.otherwise, nics, *region))
     return tl::make_unexpected(best.error().error);
+  HBMWIRE_PROBE5(fallback, Fallback::registration, memory.domain().device().name.c_str(), info.path,
+                 *info.otherwise, best.error().error.code);
   region->refused.push_back(
       {.path = info.path, .taken = false, .nic = best.error().nic, .refusal = best.error().error});
   region->explain_by(detail::record_of(memory.domain().device(), region->path, region->refused));
+  return region;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> nics,
+                                                           const Allocation& memory,
+                                                           const AddressInfo& info, Access access) {
+  auto region = try_to_register(nics, memory, info, access);
+  [[maybe_unused]] const MemoryType type = memory.domain().device().type;
+  if (region) {
+    HBMWIRE_PROBE5(register, memory.address(), memory.size_bytes(), type, (*region)->path, -1);
+  } else {
+    HBMWIRE_PROBE5(register, memory.address(), memory.size_bytes(), type, info.path,
+                   static_cast<int>(region.error().code));
+  }
   return region;
 }
 
@@ -161,6 +183,8 @@ Result<std::shared_ptr<RegionState>> stage(const Allocation& memory, Path path, 
   HBMWIRE_TRY(check_access(access));
   auto region = std::make_shared<RegionState>(memory, access);
   region->path = instead;
+  HBMWIRE_PROBE5(fallback, Fallback::staging, memory.domain().device().name.c_str(), path, instead,
+                 error.code);
   region->refused.push_back(
       {.path = path, .taken = false, .nic = std::string(nic), .refusal = error});
   region->explain_by(detail::record_of(memory.domain().device(), instead, region->refused));

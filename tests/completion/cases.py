@@ -6,7 +6,7 @@ A text is the line as it is completed, a set is what is listed, and NOTHING leav
 import re
 import subprocess
 
-COMMANDS = ("server", "client", "perf", "info", "doctor", "emulate")
+COMMANDS = ("server", "client", "perf", "info", "doctor", "trace", "emulate")
 NOTHING = frozenset()
 TESTS = {f"{verb}_{measure}" for verb in ("write", "read", "send", "atomic", "put", "get", "tag") for measure in ("bw", "lat")}
 # Names in the folder of the shell, besides apple.txt.
@@ -72,6 +72,10 @@ CASES = {
     # A command of a command, and names of hints.
     "hbmwire doctor --memory ": {"gaudi", "cuda", "rocm", "host"},
     "hbmwire doctor --replay ap": "hbmwire doctor --replay apple.txt",
+    "hbmwire tr": "hbmwire trace",
+    "hbmwire trace ap": "hbmwire trace apple.txt",
+    "hbmwire trace --to": {"--to", "--top"},
+    "hbmwire trace --fr": "hbmwire trace --from",
     "hbmwire doctor --with": "hbmwire doctor --with-addresses",
     "hbmwire doctor exp": "hbmwire doctor explain",
     "hbmwire doctor --ser": "hbmwire doctor --serve",

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
 #include <array>
 #include <span>
+#include <string>
 
 #include "hbmwire/memory_key.hpp"
+#include "hbmwire/trace.hpp"
 
 #include "counted_allocations.hpp"
 #include "ends.hpp"
@@ -67,12 +71,11 @@ bool run_all(Ends& ends, Source& source, Target& target, const RemoteRegion& rem
   return started && finish(ends, some);
 }
 
-class DataPath : public ::testing::TestWithParam<MemoryType> {};
-
-TEST_P(DataPath, AllocatesNothing) {
+/// None of `rounds` of all kinds of operations allocates.
+void expect_no_allocations(MemoryType type, int rounds) {
   Ends ends;
   Memory source(ends.context, MemoryType::host, 16384);
-  Memory target(ends.context, GetParam(), 16384);
+  Memory target(ends.context, type, 16384);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
   const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
   const std::vector<TransferPart> parts{{source.slice(0, 100), remote.slice(0, 100)},
@@ -89,12 +92,24 @@ TEST_P(DataPath, AllocatesNothing) {
     ends.a_worker.progress();
     ends.b_worker.progress();
   }
-  constexpr int kRounds = 1'000'000 / 16 / 4;  // a million operations, of four memories
   bool good = true;
   CountedAllocations counted;
-  for (int i = 0; i < kRounds && good; ++i) good = run();
+  for (int i = 0; i < rounds && good; ++i) good = run();
   EXPECT_EQ(counted.stop(), 0);
   EXPECT_TRUE(good);
+}
+
+constexpr int kRounds = 1'000'000 / 16 / 4;  // a million operations, of four memories
+
+class DataPath : public ::testing::TestWithParam<MemoryType> {};
+
+TEST_P(DataPath, AllocatesNothing) { expect_no_allocations(GetParam(), kRounds); }
+
+TEST_P(DataPath, AllocatesNothingForATrace) {
+  const std::string file = ::testing::TempDir() + "data_path_" + std::to_string(::getpid());
+  const Trace trace = value(Trace::start({.file = file, .most_bytes = 1 << 20}));
+  expect_no_allocations(GetParam(), kRounds / 4);
+  ::unlink(file.c_str());
 }
 
 INSTANTIATE_TEST_SUITE_P(Memories, DataPath,

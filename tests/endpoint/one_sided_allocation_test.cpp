@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include <unistd.h>
+
 #include <array>
+#include <string>
 
 #include "hbmwire/memory_key.hpp"
+#include "hbmwire/trace.hpp"
 
 #include "counted_allocations.hpp"
 #include "ends.hpp"
@@ -50,6 +54,22 @@ TEST_F(OneSidedDataPath, PutsAndGetsAllocateNothing) {
                                                : ends_.a->get(here, there);
                            }),
             0);
+}
+
+TEST_F(OneSidedDataPath, ATraceAllocatesNothing) {
+  const std::string file = ::testing::TempDir() + "one_sided_" + std::to_string(::getpid());
+  Trace trace = value(Trace::start({.file = file, .most_bytes = 1 << 20}));
+  EXPECT_EQ(allocations_of(ends_,
+                           [&](unsigned i) {
+                             const Slice here = memory_.slice(64, 8);
+                             const RemoteSlice there = remote_.slice(128, 8);
+                             return i % 2 == 0 ? ends_.a->put(here, there)
+                                               : ends_.a->get(here, there);
+                           }),
+            0);
+  const TraceCounts counts = value(trace.stop());
+  EXPECT_EQ(counts.transfers + counts.dropped_busy + counts.dropped_full, 1'000'000U);
+  ::unlink(file.c_str());
 }
 
 /// What does not go straight: flushed, of nothing, fenced.

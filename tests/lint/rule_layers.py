@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who may include whom: base -> counters, verbs, memory, wire, topology -> registration -> transport/* -> context ->
+"""Who may include whom: base -> counters, verbs, memory, wire, topology -> registration -> transport/*, trace -> context ->
 attach, and endpoint with message, mover and connect -> tools.
 emulation/ is a project of its own beside them."""
 import os.path
@@ -19,7 +19,8 @@ SEES = {
     "registration": {"base", "counters", "verbs", "memory", "wire", "topology"},
     "transport": {"base", "counters", "verbs", "memory", "wire", "topology", "registration"},
 }
-SEES["context"] = SEES["transport"] | {"transport"}
+SEES["trace"] = SEES["transport"]
+SEES["context"] = SEES["transport"] | {"transport", "trace"}
 SEES["attach"] = SEES["context"] | {"context"}
 # The rooms of one layer, which see each other.
 ROOMS = {"endpoint", "message", "mover", "connect"}

@@ -29,6 +29,7 @@ MANUALS = [
     ("perf", "docs/perf.md", ()),
     ("info", "docs/info.md", ()),
     ("doctor", "docs/doctor.md", ()),
+    ("trace", "docs/trace.md", ()),
     ("emulate", "emulation/docs/emulate.md", ()),
 ]
 OPTION = re.compile(r"--?[A-Za-z0-9][\w-]*")

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "trace/trace_record.hpp"
+
+namespace hbmwire::detail {
+
+/// The way from one worker to the thread that writes the trace: a ring of records with one writer
+/// and one reader, which never wait for each other. Where it is full a record is dropped and
+/// counted. It also has what the trace keeps of each of the worker's transfers.
+class TraceRing {
+ public:
+  // Some 6 MiB. The reader looks every few milliseconds, where it has a core of its own.
+  static constexpr std::size_t kRecords = std::size_t{1} << 16U;
+
+  /// For a worker of so many transfers. May throw std::bad_alloc.
+  explicit TraceRing(std::size_t transfers, std::uint32_t worker)
+      : slots_(transfers), records_(kRecords), worker_(worker) {}
+
+  TraceRing(const TraceRing&) = delete;
+  TraceRing& operator=(const TraceRing&) = delete;
+  ~TraceRing() = default;
+
+  /// From here on it is another trace's. What is in it is dropped.
+  void begin_anew(std::int64_t now_ns) noexcept {
+    begun_ns_.store(now_ns, std::memory_order_relaxed);
+    drain([](const TraceRecord&) {});
+    static_cast<void>(take_dropped());
+  }
+
+  /// When its trace began: a transfer that was asked for before is not told of.
+  [[nodiscard]] std::int64_t begun_ns() const noexcept {
+    return begun_ns_.load(std::memory_order_relaxed);
+  }
+
+  /// The number of the worker in the trace.
+  [[nodiscard]] std::uint32_t worker() const noexcept { return worker_; }
+
+  // --- the worker's, by the thread that uses it
+
+  [[nodiscard]] TraceSlot& slot(std::size_t transfer) noexcept { return slots_[transfer]; }
+
+  void push(const TraceRecord& record) noexcept {
+    const std::size_t head = head_.load(std::memory_order_relaxed);
+    if (head - known_tail_ == kRecords) {
+      // Pairs with the release in drain(): the reader has copied what is overwritten now.
+      known_tail_ = tail_.load(std::memory_order_acquire);
+      if (head - known_tail_ == kRecords) {
+        dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        return;
+      }
+    }
+    records_[head % kRecords] = record;
+    head_.store(head + 1, std::memory_order_release);  // pairs with the acquire in drain()
+  }
+
+  // --- the reader's, one at a time
+
+  /// `use(record)` for each record that is there. How many there were.
+  template <class Use>
+  std::size_t drain(const Use& use) {
+    const std::size_t head = head_.load(std::memory_order_acquire);
+    const std::size_t first = tail_.load(std::memory_order_relaxed);
+    for (std::size_t at = first; at != head; ++at) use(records_[at % kRecords]);
+    tail_.store(head, std::memory_order_release);
+    return head - first;
+  }
+
+  /// Records that found no room since this was asked the last time.
+  [[nodiscard]] std::uint64_t take_dropped() noexcept {
+    const std::uint64_t all = dropped_.load(std::memory_order_relaxed);
+    return all - std::exchange(taken_dropped_, all);
+  }
+
+ private:
+  static_assert((kRecords & (kRecords - 1)) == 0, "places are counted beyond 2^64");
+
+  std::vector<TraceSlot> slots_;
+  std::vector<TraceRecord> records_;
+  std::uint32_t worker_;
+  std::atomic<std::int64_t> begun_ns_{0};
+  // The worker's line, and the reader's.
+  alignas(64) std::atomic<std::size_t> head_{0};
+  std::size_t known_tail_ = 0;
+  std::atomic<std::uint64_t> dropped_{0};
+  alignas(64) std::atomic<std::size_t> tail_{0};
+  std::uint64_t taken_dropped_ = 0;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+#include "trace/tracer.hpp"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "base/log.hpp"
+#include "base/signals.hpp"
+#include "base/thread_failure.hpp"
+#include "base/trace_settings.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// A worker fills its ring in some 10 ms at the least.
+constexpr auto kBetweenRounds = 4ms;
+
+std::atomic<Tracer*> current{nullptr};
+
+template <class Clock>
+std::int64_t now_ns() noexcept {
+  return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
+}
+
+Error none_is_on() noexcept {
+  return make_error(Errc::not_found, Stage::configure, "the trace has ended already");
+}
+
+}  // namespace
+
+Tracer& Tracer::of_process() {
+  Tracer* known = current.load(std::memory_order_acquire);
+  while (known == nullptr || known->is_foreign()) {
+    auto fresh = std::make_unique<Tracer>(known);
+    // Pairs with the load above. When another thread was faster, its one is taken.
+    if (current.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
+      known = fresh.release();
+  }
+  return *known;
+}
+
+// --- begin and end
+
+Result<std::pair<std::uint64_t, std::string>> Tracer::start(const TraceOptions& options) {
+  std::unique_lock lock(mutex_);
+  HBMWIRE_TRY(begin(options));
+  std::pair begun{number_, on_->file.path()};
+  tell_of_other_name(lock);
+  return begun;
+}
+
+Result<void> Tracer::start_as_set() {
+  HBMWIRE_TRY_ASSIGN(const TraceOptions options, trace_settings());
+  if (options.file.empty()) return {};
+  std::unique_lock lock(mutex_);
+  if (was_set_ || on_) return {};
+  HBMWIRE_TRY(begin(options));
+  was_set_ = true;
+  tell_of_other_name(lock);
+  return {};
+}
+
+/// Without the lock: the log is the program's.
+void Tracer::tell_of_other_name(std::unique_lock<std::mutex>& lock) {
+  const std::string note = on_->file.note();
+  lock.unlock();
+  if (!note.empty()) log_line(LogLevel::warn, note);
+}
+
+Result<void> Tracer::begin(const TraceOptions& options) {
+  if (options.file.empty()) {
+    return tl::make_unexpected(
+        make_error(Errc::invalid_argument, Stage::configure, "a trace needs a file"));
+  }
+  if (on_) {
+    return tl::make_unexpected(
+        make_error(Errc::busy, Stage::configure, "a trace is on already: stop it before"));
+  }
+  // Before anything that a failure would leave behind.
+  static const bool ends_at_exit = std::atexit([] { stop_at_exit(); }) == 0;
+  if (!ends_at_exit) return tl::make_unexpected(out_of_memory(Stage::configure));
+  HBMWIRE_TRY_ASSIGN(TraceFile file, TraceFile::create(options.file, options.most_bytes));
+  auto run = std::make_unique<TraceRun>(std::move(file), static_cast<std::uint32_t>(::getpid()));
+  run->events.begin(run->file.text(), now_ns<std::chrono::steady_clock>(),
+                    now_ns<std::chrono::system_clock>());
+  const auto discard = [&] {
+    on_.reset();
+    ::unlink(run->file.path().c_str());
+  };
+  if (!run->file.write()) {
+    discard();
+    return tl::make_unexpected(*run->file.error());
+  }
+  rings_.clear();
+  stopping_ = false;
+  return or_undo(
+      [&]() -> Result<void> {
+        for (TraceSource* const source : sources_) attach(*source);
+        on_ = std::move(run);
+        ++number_;
+        try {
+          const SignalsBlocked blocked;
+          thread_ = std::thread([this] { this->run(); });
+        } catch (const std::system_error& error) {
+          detach_all();
+          ::unlink(on_->file.path().c_str());
+          on_.reset();
+          return tl::make_unexpected(
+              thread_failure(Stage::configure, error.code().value(), "a thread for the trace"));
+        }
+        return {};
+      },
+      [&] {
+        detach_all();
+        if (run) discard();
+      });
+}
+
+Result<TraceCounts> Tracer::stop(std::uint64_t number) {
+  std::thread writer;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_foreign() || !on_ || number_ != number || stopping_)
+      return tl::make_unexpected(none_is_on());
+    detach_all();
+    stopping_ = true;
+    woken_.notify_all();
+    writer = std::move(thread_);
+  }
+  writer.join();
+  const std::scoped_lock lock(mutex_);
+  const auto ended = std::exchange(on_, nullptr);
+  rings_.clear();
+  std::erase_if(peers_, [](const auto& peer) { return peer.second.left.has_value(); });
+  if (ended->file.error()) return tl::make_unexpected(*ended->file.error());
+  return ended->counts;
+}
+
+/// Files are whole when the process ends by exit(3), or main() does.
+void Tracer::stop_at_exit() noexcept {
+  Tracer* const known = current.load(std::memory_order_acquire);
+  if (known == nullptr || known->is_foreign()) return;
+  std::uint64_t number = 0;
+  bool ended_early = false;
+  {
+    const std::scoped_lock lock(known->mutex_);
+    if (!known->on_) return;
+    number = known->number_;
+    ended_early = known->on_->ended;
+  }
+  const auto stopped = guarded(Stage::complete, [&] { return known->stop(number); });
+  if (!stopped && !ended_early) log_line(LogLevel::warn, [&] { return describe(stopped.error()); });
+}
+
+// --- workers and endpoints
+
+void Tracer::attach(TraceSource& source) {
+  // One that was made for an earlier trace may hold records that it came too late for.
+  if (!source.owned_)
+    source.owned_ = std::make_shared<TraceRing>(source.transfers_, source.number_);
+  source.owned_->begin_anew(now_ns<std::chrono::steady_clock>());
+  rings_.push_back(source.owned_);
+  source.ring_.store(source.owned_.get());
+  *source.attends_ = true;
+}
+
+void Tracer::detach_all() noexcept {
+  for (TraceSource* const source : sources_) source->ring_.store(nullptr);
+}
+
+void Tracer::add(TraceSource& source) {
+  const std::scoped_lock lock(mutex_);
+  sources_.push_back(&source);
+  source.number_ = ++workers_;
+  source.tracer_ = this;
+  if (on_ && !stopping_ && !on_->ended) attach(source);
+}
+
+void Tracer::remove(TraceSource& source) noexcept {
+  const std::scoped_lock lock(mutex_);
+  std::erase(sources_, &source);
+}
+
+void Tracer::add_peer(std::uint32_t connection, TracePeer peer) {
+  const std::scoped_lock lock(mutex_);
+  peers_.insert_or_assign(connection, Peer{std::move(peer), {}});
+}
+
+void Tracer::remove_peer(std::uint32_t connection) noexcept {
+  const std::scoped_lock lock(mutex_);
+  const auto peer = peers_.find(connection);
+  if (peer == peers_.end()) return;
+  // Records that are still in a ring may be of it.
+  if (on_ && !on_->ended) {
+    peer->second.left = round_;
+  } else {
+    peers_.erase(peer);
+  }
+}
+
+/// All rings were looked at since these have gone.
+void Tracer::forget_gone() {
+  for (auto peer = peers_.begin(); peer != peers_.end();) {
+    if (!peer->second.left || *peer->second.left >= round_) {
+      ++peer;
+      continue;
+    }
+    on_->events.forget(peer->first);
+    peer = peers_.erase(peer);
+  }
+}
+
+// --- the thread
+
+void Tracer::run() noexcept {
+  static_cast<void>(::pthread_setname_np(::pthread_self(), "hbmwire-trace"));
+  std::unique_lock lock(mutex_);
+  for (bool last = false; !last;) {
+    if (!stopping_) woken_.wait_for(lock, kBetweenRounds);
+    last = stopping_;
+    write_round(lock);
+    if (!on_->file.error()) continue;
+    last = on_->ended = true;
+    detach_all();
+    rings_.clear();
+  }
+  const bool ends_early = on_->ended && !stopping_;
+  lock.unlock();
+  if (ends_early) {
+    log_line(LogLevel::warn,
+             [&] { return "the trace ends here: " + describe(*on_->file.error()); });
+  }
+  TraceCounts& counts = on_->counts;
+  // A file that had to be shortened has fewer than it was given.
+  counts.dropped_full += counts.transfers - on_->file.transfers();
+  counts.transfers = on_->file.transfers();
+  const auto text = guarded(Stage::complete, [&]() -> Result<std::string> {
+    std::string end;
+    on_->events.end(end, now_ns<std::chrono::steady_clock>(), counts,
+                    on_->file.error() ? describe(*on_->file.error()) : std::string());
+    return end;
+  });
+  if (text) on_->file.finish(*text);
+}
+
+/// Takes what is in the rings, without the lock.
+void Tracer::write_round(std::unique_lock<std::mutex>& lock) noexcept {
+  ++round_;
+  // Only the list's own share of it is left: this look is the last one.
+  const auto of_gone = std::partition(rings_.begin(), rings_.end(),
+                                      [](const auto& ring) { return ring.use_count() > 1; });
+  const auto gone = static_cast<std::size_t>(rings_.end() - of_gone);
+  // The list may become longer meanwhile, and what is in it stays where it is for this thread.
+  const auto listed = guarded(Stage::complete, [&]() -> Result<Rings> { return rings_; });
+  if (!listed) return;
+  lock.unlock();
+  for (const auto& ring : *listed) {
+    ring->drain([&](const TraceRecord& record) { add_record(record, ring->worker()); });
+    on_->counts.dropped_busy += ring->take_dropped();
+  }
+  static_cast<void>(on_->file.write());
+  lock.lock();
+  rings_.erase(rings_.begin() + static_cast<std::ptrdiff_t>(listed->size() - gone),
+               rings_.begin() + static_cast<std::ptrdiff_t>(listed->size()));
+  forget_gone();
+}
+
+void Tracer::add_record(const TraceRecord& record, std::uint32_t worker) noexcept {
+  TraceFile& file = on_->file;
+  const std::size_t before = file.text().size();
+  const auto added = guarded(Stage::complete, [&]() -> Result<bool> {
+    if (file.error()) return false;
+    if (on_->events.needs_peer(record)) {
+      const std::scoped_lock lock(mutex_);
+      const auto peer = peers_.find(record.connection);
+      on_->events.set_peer(record.connection,
+                           peer == peers_.end() ? TracePeer{{}, {}, worker} : peer->second.names);
+    }
+    on_->events.add(file.text(), record, worker);
+    if (!file.accept(before)) return false;
+    return true;
+  });
+  if (!added) file.text().resize(before);
+  ++(added && *added ? on_->counts.transfers : on_->counts.dropped_full);
+  if (file.is_due()) static_cast<void>(file.write());
+}
+
+}  // namespace hbmwire::detail

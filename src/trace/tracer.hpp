@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "hbmwire/trace.hpp"
+
+#include "base/forks.hpp"
+#include "trace/trace_events.hpp"
+#include "trace/trace_file.hpp"
+#include "trace/trace_source.hpp"
+
+namespace hbmwire::detail {
+
+/// A trace that is being written.
+struct TraceRun {
+  explicit TraceRun(TraceFile file_of, std::uint32_t process)
+      : file(std::move(file_of)), events(process) {}
+
+  TraceFile file;
+  TraceEvents events;
+  TraceCounts counts;
+  bool ended = false;  // the file could not be written
+};
+
+/// The trace of one process, if one is on: the workers that write to it, what their endpoints are
+/// called, and the thread that writes the file. Never destroyed: workers may outlive whatever else
+/// is static.
+class Tracer {
+ public:
+  explicit Tracer(const Tracer* parents) noexcept : parents_(parents) {}
+
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+  ~Tracer() = default;
+
+  /// A child by fork(2) gets a new one: its parent's may have been locked by a thread that it
+  /// lacks, and writes to its parent's file. May throw std::bad_alloc.
+  static Tracer& of_process();
+
+  /// Of another process, by fork(2).
+  [[nodiscard]] bool is_foreign() const noexcept { return made_.is_inherited(); }
+
+  /// The number of the trace, and the name of its file. Errors: as Trace::start().
+  Result<std::pair<std::uint64_t, std::string>> start(const TraceOptions& options);
+
+  /// Begins what HBMWIRE_TRACE asks for, once in a process. Errors: the same.
+  Result<void> start_as_set();
+
+  /// Ends the trace of this number. Errors: as Trace::stop().
+  Result<TraceCounts> stop(std::uint64_t number);
+
+  // --- TraceSource's
+
+  void add(TraceSource& source);
+  void remove(TraceSource& source) noexcept;
+  void add_peer(std::uint32_t connection, TracePeer peer);
+  void remove_peer(std::uint32_t connection) noexcept;
+
+ private:
+  struct Peer {
+    TracePeer names;
+    std::optional<std::uint64_t> left;  // in this round
+  };
+
+  using Rings = std::vector<std::shared_ptr<TraceRing>>;
+
+  Result<void> begin(const TraceOptions& options);
+  void tell_of_other_name(std::unique_lock<std::mutex>& lock);
+  void attach(TraceSource& source);
+  void detach_all() noexcept;
+  void run() noexcept;
+  void write_round(std::unique_lock<std::mutex>& lock) noexcept;
+  void add_record(const TraceRecord& record, std::uint32_t worker) noexcept;
+  void forget_gone();
+  static void stop_at_exit() noexcept;
+
+  MadeHere made_;
+  [[maybe_unused]] const Tracer* parents_;  // reachable, for leak checkers
+
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  std::vector<TraceSource*> sources_;
+  Rings rings_;  // of the trace: of its workers, and of those that have gone meanwhile
+  std::unordered_map<std::uint32_t, Peer> peers_;
+  std::uint32_t workers_ = 0;  // ever
+  std::uint64_t number_ = 0;   // of the trace that is on, or was on last
+  std::uint64_t round_ = 0;    // of writing
+  bool was_set_ = false;       // start_as_set() has begun one
+  bool stopping_ = false;
+  std::unique_ptr<TraceRun> on_;  // the thread's, but for when it begins and ends
+  std::thread thread_;
+};
+
+/// The state of a Trace.
+struct TraceState {
+  Tracer* tracer = nullptr;
+  std::uint64_t number = 0;
+  std::string file;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+
+#include "tools/common/output.hpp"
+#include "tools/trace/summary.hpp"
+
+namespace hbmwire::tools::trace {
+
+/// What is missing of the trace, a sentence each.
+[[nodiscard]] std::vector<std::string> notes_of(const TraceFacts& facts);
+
+/// The report for people, `columns` wide.
+void print_report(Output& output, const TraceFacts& facts, Summary& summary, unsigned columns);
+
+/// The members of --json.
+[[nodiscard]] Json report_json(const TraceFacts& facts, Summary& summary);
+
+/// What a transfer that has `wait` waited for; empty: no trace of this version says that.
+[[nodiscard]] std::string_view meaning_of(std::string_view wait);
+
+}  // namespace hbmwire::tools::trace
