@@ -47,6 +47,7 @@ constexpr std::array<const char*, std::variant_size_v<Payload>> kMovers{
 /// Empty: one request of the NIC. A task: its name.
 const char* mover_of(const TransferState& transfer) noexcept {
   if (!transfer.moved) return "";
+  if (transfer.path == Path::shared_memory && transfer.as<Copied>() != nullptr) return "";
   const Ticket* const ticket = transfer.as<Ticket>();
   return ticket != nullptr ? ticket->task->name() : kMovers[transfer.payload.index()];
 }

@@ -48,9 +48,13 @@ std::string_view subject_of(std::string_view path) {
 
 }  // namespace
 
-TraceFile::TraceFile(Fd fd, std::string path, std::uint64_t most_bytes)
-    : fd_(std::move(fd)), path_(std::move(path)), most_bytes_(most_bytes) {
+TraceFile::TraceFile(std::string path, std::uint64_t most_bytes)
+    : path_(std::move(path)), most_bytes_(most_bytes) {
   text_.reserve(kGathered + kGathered / 4);
+}
+
+TraceFile::~TraceFile() {
+  if (fd_ && !kept_) ::unlink(path_.c_str());
 }
 
 Result<TraceFile> TraceFile::create(const std::string& pattern, std::uint64_t most_bytes) {
@@ -63,26 +67,25 @@ Result<TraceFile> TraceFile::create(const std::string& pattern, std::uint64_t mo
   // Another process of the same environment, or an earlier one, has the name.
   constexpr int kMostNames = 1000;
   const std::string wanted = expanded(pattern);
-  std::string path = wanted;
+  TraceFile file(wanted, most_bytes);
   for (int i = 1; i <= kMostNames; ++i) {
-    Fd fd = create_new(path);
-    if (fd) {
-      TraceFile file(std::move(fd), path, most_bytes);
-      if (path != wanted)
-        file.note_ = wanted + " is there already: the trace is written to " + path;
+    file.fd_ = create_new(file.path_);
+    if (file.fd_) {
+      if (i > 1) file.note_ = wanted + " is there already: the trace is written to " + file.path_;
       return file;
     }
     if (errno != EEXIST) break;
-    if (!is_regular(path)) {
+    if (!is_regular(file.path_)) {
       return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
                                             "a trace is written to a regular file (HBMWIRE_TRACE)",
-                                            subject_of(path)));
+                                            subject_of(file.path_)));
     }
-    path = wanted + "." + std::to_string(::getpid());
-    if (i > 1) path += "." + std::to_string(i);
+    file.path_ = wanted + "." + std::to_string(::getpid());
+    if (i > 1) file.path_ += "." + std::to_string(i);
   }
-  return tl::make_unexpected(system_error(
-      Stage::configure, "making the file of the trace (HBMWIRE_TRACE)", errno, subject_of(path)));
+  return tl::make_unexpected(system_error(Stage::configure,
+                                          "making the file of the trace (HBMWIRE_TRACE)", errno,
+                                          subject_of(file.path_)));
 }
 
 bool TraceFile::accept(std::size_t before) noexcept {

@@ -18,6 +18,17 @@ class TraceFile {
   /// is there already. Errors: Stage::configure.
   static Result<TraceFile> create(const std::string& pattern, std::uint64_t most_bytes);
 
+  TraceFile(TraceFile&&) noexcept = default;
+  TraceFile& operator=(TraceFile&&) = delete;
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  /// Removes the file, unless it is to stay.
+  ~TraceFile();
+
+  /// The trace has begun: the file stays.
+  void keep() noexcept { kept_ = true; }
+
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
   /// A line for the log; empty: the file is the one that was named.
@@ -47,7 +58,7 @@ class TraceFile {
   [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
 
  private:
-  TraceFile(Fd fd, std::string path, std::uint64_t most_bytes);
+  TraceFile(std::string path, std::uint64_t most_bytes);
 
   [[nodiscard]] int write_all(const std::string& text) noexcept;
 
@@ -66,6 +77,7 @@ class TraceFile {
   std::uint64_t before_last_bytes_ = 0;   // written before the last write()
   std::uint64_t last_transfers_ = 0;      // of the last write()
   bool full_ = false;
+  bool kept_ = false;
   std::optional<Error> error_;
 };
 

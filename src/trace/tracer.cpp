@@ -56,7 +56,7 @@ Tracer& Tracer::of_process() {
 Result<std::pair<std::uint64_t, std::string>> Tracer::start(const TraceOptions& options) {
   std::unique_lock lock(mutex_);
   HBMWIRE_TRY(begin(options));
-  std::pair begun{number_, on_->file.path()};
+  std::pair begun{number_, std::move(on_->path)};
   tell_of_other_name(lock);
   return begun;
 }
@@ -73,8 +73,8 @@ Result<void> Tracer::start_as_set() {
 }
 
 /// Without the lock: the log is the program's.
-void Tracer::tell_of_other_name(std::unique_lock<std::mutex>& lock) {
-  const std::string note = on_->file.note();
+void Tracer::tell_of_other_name(std::unique_lock<std::mutex>& lock) const {
+  const std::string note = std::move(on_->note);
   lock.unlock();
   if (!note.empty()) log_line(LogLevel::warn, note);
 }
@@ -95,37 +95,36 @@ Result<void> Tracer::begin(const TraceOptions& options) {
   auto run = std::make_unique<TraceRun>(std::move(file), static_cast<std::uint32_t>(::getpid()));
   run->events.begin(run->file.text(), now_ns<std::chrono::steady_clock>(),
                     now_ns<std::chrono::system_clock>());
-  const auto discard = [&] {
-    on_.reset();
-    ::unlink(run->file.path().c_str());
-  };
-  if (!run->file.write()) {
-    discard();
-    return tl::make_unexpected(*run->file.error());
-  }
+  if (!run->file.write()) return tl::make_unexpected(*run->file.error());
   rings_.clear();
   stopping_ = false;
   return or_undo(
       [&]() -> Result<void> {
         for (TraceSource* const source : sources_) attach(*source);
         on_ = std::move(run);
+        HBMWIRE_TRY(start_thread());
         ++number_;
-        try {
-          const SignalsBlocked blocked;
-          thread_ = std::thread([this] { this->run(); });
-        } catch (const std::system_error& error) {
-          detach_all();
-          ::unlink(on_->file.path().c_str());
-          on_.reset();
-          return tl::make_unexpected(
-              thread_failure(Stage::configure, error.code().value(), "a thread for the trace"));
-        }
+        on_->file.keep();
         return {};
       },
-      [&] {
-        detach_all();
-        if (run) discard();
-      });
+      [&] { detach_all(); });
+}
+
+/// Errors: nothing of the trace is left.
+Result<void> Tracer::start_thread() {
+  try {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    detach_all();
+    on_.reset();
+    return tl::make_unexpected(
+        thread_failure(Stage::configure, error.code().value(), "a thread for the trace"));
+  } catch (const std::bad_alloc&) {
+    on_.reset();
+    throw;
+  }
+  return {};
 }
 
 Result<TraceCounts> Tracer::stop(std::uint64_t number) {
@@ -255,26 +254,23 @@ void Tracer::run() noexcept {
   if (text) on_->file.finish(*text);
 }
 
-/// Takes what is in the rings, without the lock.
+/// Takes what is in the rings, without the lock. Others add rings meanwhile, and take none out.
 void Tracer::write_round(std::unique_lock<std::mutex>& lock) noexcept {
   ++round_;
-  // Only the list's own share of it is left: this look is the last one.
-  const auto of_gone = std::partition(rings_.begin(), rings_.end(),
-                                      [](const auto& ring) { return ring.use_count() > 1; });
-  const auto gone = static_cast<std::size_t>(rings_.end() - of_gone);
-  // The list may become longer meanwhile, and what is in it stays where it is for this thread.
-  const auto listed = guarded(Stage::complete, [&]() -> Result<Rings> { return rings_; });
-  if (!listed) return;
-  lock.unlock();
-  for (const auto& ring : *listed) {
+  for (std::size_t i = 0; i < rings_.size(); ++i) {
+    // Its worker has gone where nobody else has a share of it: this look is the last one.
+    const bool gone = rings_[i].use_count() == 1;
+    const std::shared_ptr<TraceRing> ring = gone ? std::move(rings_[i]) : rings_[i];
+    lock.unlock();
     ring->drain([&](const TraceRecord& record) { add_record(record, ring->worker()); });
     on_->counts.dropped_busy += ring->take_dropped();
+    lock.lock();
   }
+  std::erase(rings_, nullptr);
+  forget_gone();
+  lock.unlock();
   static_cast<void>(on_->file.write());
   lock.lock();
-  rings_.erase(rings_.begin() + static_cast<std::ptrdiff_t>(listed->size() - gone),
-               rings_.begin() + static_cast<std::ptrdiff_t>(listed->size()));
-  forget_gone();
 }
 
 void Tracer::add_record(const TraceRecord& record, std::uint32_t worker) noexcept {

@@ -23,12 +23,15 @@ namespace hbmwire::detail {
 /// A trace that is being written.
 struct TraceRun {
   explicit TraceRun(TraceFile file_of, std::uint32_t process)
-      : file(std::move(file_of)), events(process) {}
+      : file(std::move(file_of)), events(process), path(file.path()), note(file.note()) {}
 
   TraceFile file;
   TraceEvents events;
   TraceCounts counts;
   bool ended = false;  // the file could not be written
+  // For start(), which takes them: nothing may fail once the trace has begun.
+  std::string path;
+  std::string note;
 };
 
 /// The trace of one process, if one is on: the workers that write to it, what their endpoints are
@@ -74,7 +77,8 @@ class Tracer {
   using Rings = std::vector<std::shared_ptr<TraceRing>>;
 
   Result<void> begin(const TraceOptions& options);
-  void tell_of_other_name(std::unique_lock<std::mutex>& lock);
+  Result<void> start_thread();
+  void tell_of_other_name(std::unique_lock<std::mutex>& lock) const;
   void attach(TraceSource& source);
   void detach_all() noexcept;
   void run() noexcept;

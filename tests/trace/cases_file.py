@@ -233,5 +233,24 @@ def faults(build):
         check(ends > 0 and failed > 0, f"of {len(files)} files {ends} are whole, with {failed} failures")
 
 
+def ways(build):
+    """Every way that bytes can take, with its path and mover."""
+    with folder() as place:
+        Run(build, "--gtest_filter=*/Contract.BytesOfEverySize*:*/Contract.PutsArrive*", trace=place / "t-%p.json",
+            program="endpoint_contract_test",
+            emulate=("--nics", "3", "--gaudi", "1", "--cuda", "1", "--without", "emu1=dmabuf"), HBMWIRE_IPC_FROM="1", HBMWIRE_RAILS_FROM="64K")
+        paths = set()
+        movers = set()
+        for file in place.iterdir():
+            events, whole = trace_format.read_cut_off(file)
+            trace_format.check(events, whole)
+            args = [event["args"] for event in of_transfers(events)]
+            paths |= {each["path"] for each in args}
+            movers |= {each.get("by") for each in args}
+            check(all("nic" not in each for each in args if each["path"] in ("copy", "ipc", "shared_memory")), "a NIC that took no part")
+        check(paths >= {"host", "nic_loopback", "staged", "copy", "tcp", "ipc", "shared_memory"}, paths)
+        check(movers >= {"copy", "ipc", "rails", "staged", "proxied"}, movers)
+
+
 CASES = {name: case for name, case in globals().items() if callable(case) and getattr(case, "__module__", "") == __name__
          and name not in ("Run", "check_kept", "check_true", "count", "folder", "of_transfers")}
