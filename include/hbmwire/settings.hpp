@@ -77,12 +77,6 @@ struct Settings {
     LinkOptions link;                 ///< EndpointOptions::link, each by itself
   } endpoint;
 
-  /// How counters are published (hbmwire/counters.hpp).
-  struct Statistics {
-    bool publish = false;      ///< whether other processes of this user may read them
-    std::uint64_t peers = 64;  ///< peers that have series of their own; the others share one
-  } statistics;
-
   /// How Gaudi cards are used.
   struct Gaudi {
     Use dmabuf = Use::yes;  ///< whether a NIC reaches their memory by dma-bufs

@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "base/guarded.hpp"
+#include "base/later_settings.hpp"
 #include "base/setting_numbers.hpp"
 #include "base/settings_file.hpp"
-#include "base/trace_settings.hpp"
 
 namespace hbmwire {
 
@@ -165,6 +165,8 @@ struct Row {
   }
 // NOLINTEND(cppcoreguidelines-macro-usage)
 
+constexpr const char* kStats = "HBMWIRE_STATS";
+constexpr const char* kStatsPeers = "HBMWIRE_STATS_PEERS";
 constexpr const char* kTraceFile = "HBMWIRE_TRACE";
 constexpr const char* kTraceBytes = "HBMWIRE_TRACE_BYTES";
 
@@ -269,11 +271,20 @@ constexpr std::array kRows{
     HBMWIRE_OPEN("HBMWIRE_LINK_RNR_RETRY", "0...7", link.rnr_retry, 7,
                  "How often a message that finds no receive is sent again, 7: without end; "
                  "without: 6"),
-    HBMWIRE_SETTING("HBMWIRE_STATS", "yes|no", statistics.publish, kSwitches,
-                    "Whether `hbmwire stat` may read this process' counters"),
-    HBMWIRE_NUMBER("HBMWIRE_STATS_PEERS", "NUMBER", statistics.peers, count,
-                   "How many peers are counted each by itself; the others are counted together"),
-    // What these say is not in Settings: trace_settings().
+    // These are not in Settings: later_settings.hpp.
+    Row{kStats, "yes|no", "Whether `hbmwire stat` may read this process' counters",
+        [](Settings&, std::string_view text) {
+          bool publish = false;
+          return parse(kSwitches, text, publish);
+        },
+        [](const Settings&) { return print(kSwitches, StatisticsSettings().publish); }},
+    Row{kStatsPeers, "NUMBER",
+        "How many peers are counted each by itself; the others are counted together",
+        [](Settings&, std::string_view text) {
+          std::uint64_t peers = 0;
+          return setting_numbers::parse_count(text, peers);
+        },
+        [](const Settings&) { return setting_numbers::print_count(StatisticsSettings().peers); }},
     Row{kTraceFile, "FILE",
         "Where what happens to each transfer is written (%p: the process id); without: nowhere",
         [](Settings&, std::string_view) { return true; },
@@ -428,14 +439,43 @@ Result<Settings> settings_from_environment() {
   });
 }
 
+namespace {
+
+/// Values of settings_from_environment() that were found good there. `use` is called with what a
+/// row is given, where it is given something.
+template <class Use>
+Result<void> read_rows(std::initializer_list<const char*> names, const Use& use) {
+  HBMWIRE_TRY_ASSIGN(const GivenByRow file, given_by_file());
+  const GivenByRow given = merge(given_by_environment(), file);
+  for (const char* const name : names) {
+    if (const auto& value = given[index_of(*row_of(name))]) use(name, value->value);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<StatisticsSettings> statistics_settings() {
+  return guarded(Stage::configure, [&]() -> Result<StatisticsSettings> {
+    StatisticsSettings settings;
+    HBMWIRE_TRY(read_rows({kStats, kStatsPeers}, [&](const char* name, std::string_view text) {
+      name == kStats ? parse(kSwitches, text, settings.publish)
+                     : setting_numbers::parse_count(text, settings.peers);
+    }));
+    return settings;
+  });
+}
+
 Result<TraceOptions> trace_settings() {
   return guarded(Stage::configure, [&]() -> Result<TraceOptions> {
-    HBMWIRE_TRY_ASSIGN(const GivenByRow file, given_by_file());
-    const GivenByRow given = merge(given_by_environment(), file);
     TraceOptions options;
-    if (const auto& name = given[index_of(*row_of(kTraceFile))]) options.file = name->value;
-    if (const auto& bytes = given[index_of(*row_of(kTraceBytes))])
-      setting_numbers::parse_bytes(bytes->value, options.most_bytes);
+    HBMWIRE_TRY(read_rows({kTraceFile, kTraceBytes}, [&](const char* name, std::string_view text) {
+      if (name == kTraceFile) {
+        options.file = text;
+      } else {
+        setting_numbers::parse_bytes(text, options.most_bytes);
+      }
+    }));
     return options;
   });
 }

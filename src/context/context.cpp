@@ -84,7 +84,8 @@ Result<Context> Context::create(const ContextOptions& options) {
     // Short of descriptors or memory, vendors' libraries find no devices: they would seem not to be
     // there for as long as the Context lives.
     HBMWIRE_TRY(check_descriptors(Stage::probe, "devices and their libraries"));
-    HBMWIRE_TRY_ASSIGN(auto counting, counters::ContextCounters::begin(settings.statistics));
+    HBMWIRE_TRY_ASSIGN(const StatisticsSettings statistics, statistics_settings());
+    HBMWIRE_TRY_ASSIGN(auto counting, counters::ContextCounters::begin(statistics));
     const auto state = std::make_shared<detail::ContextState>(options, settings);
     state->counting = std::move(counting);
     Context context(state);

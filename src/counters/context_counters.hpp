@@ -15,7 +15,7 @@ class ContextCounters {
   ContextCounters() noexcept = default;
 
   /// Errors: as Store::begin_context().
-  static Result<ContextCounters> begin(const Settings::Statistics& settings) {
+  static Result<ContextCounters> begin(const StatisticsSettings& settings) {
     ContextCounters made;
     HBMWIRE_TRY_ASSIGN(made.number_, Store::get().begin_context(settings));
     return made;

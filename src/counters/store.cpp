@@ -185,7 +185,7 @@ void Store::give_back(Block& block) noexcept {
   free_.push_back(reinterpret_cast<std::byte*>(&block));
 }
 
-Result<std::uint32_t> Store::begin_context(const Settings::Statistics& settings) {
+Result<std::uint32_t> Store::begin_context(const StatisticsSettings& settings) {
   return guarded(Stage::configure, [&]() -> Result<std::uint32_t> {
     const std::scoped_lock lock(mutex_);
     if (!has_context_) {

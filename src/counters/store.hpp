@@ -13,9 +13,9 @@
 
 #include "hbmwire/error.hpp"
 #include "hbmwire/fd.hpp"
-#include "hbmwire/settings.hpp"
 
 #include "base/forks.hpp"
+#include "base/later_settings.hpp"
 #include "counters/block.hpp"
 
 namespace hbmwire::counters {
@@ -60,7 +60,7 @@ class Store {
   /// A context begins: its number. Its settings say whether counters are published from here on,
   /// and those of the first one how many peers have series of their own. Errors: Stage::configure:
   /// they can't be published.
-  Result<std::uint32_t> begin_context(const Settings::Statistics& settings);
+  Result<std::uint32_t> begin_context(const StatisticsSettings& settings);
 
   /// What it has counted is that of contexts that have gone.
   void end_context(std::uint32_t context) noexcept;

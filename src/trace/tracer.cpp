@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "base/guarded.hpp"
+#include "base/later_settings.hpp"
 #include "base/log.hpp"
 #include "base/signals.hpp"
 #include "base/thread_failure.hpp"
-#include "base/trace_settings.hpp"
 
 namespace hbmwire::detail {
 

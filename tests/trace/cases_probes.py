@@ -16,7 +16,7 @@ TREE = pathlib.Path(__file__).resolve().parent.parent.parent
 MANUAL = TREE / "docs/tracing.md"
 # The tables of numbers in the manual, and the enumerations that they show.
 NUMBERS = {
-    "kind": ("src/endpoint/transfer_state.hpp", "Kind"),
+    "kind": ("include/hbmwire/counters.hpp", "TransferKind"),
     "path": ("include/hbmwire/memory.hpp", "Path"),
     "protocol": ("include/hbmwire/transfer.hpp", "Protocol"),
     "memory": ("include/hbmwire/memory.hpp", "MemoryType"),
