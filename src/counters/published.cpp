@@ -67,6 +67,16 @@ tl::unexpected<Error> no_counters(Errc code, const char* why, std::uint32_t proc
       make_error(code, Stage::probe, why, "process " + std::to_string(process)));
 }
 
+tl::unexpected<Error> no_proc() {
+  return tl::make_unexpected(make_error(Errc::not_found, Stage::probe,
+                                        "/proc is not mounted, and processes are found by it"));
+}
+
+bool has_proc() {
+  std::error_code failure;
+  return fs::exists("/proc/self", failure);
+}
+
 /// As much of the file's beginning as there is, up to `most`.
 std::vector<std::byte> read_beginning(const Fd& file, std::size_t most) {
   std::vector<std::byte> bytes(most);
@@ -113,6 +123,7 @@ Result<detail::PublishedState> open_process(std::uint32_t process) {
     found.file = std::move(file);
     return found;
   }
+  if (!has_proc()) return no_proc();
   if (failure == std::errc::permission_denied)
     return no_counters(Errc::permission_denied, "it is another user's", process);
   if (failure) return no_counters(Errc::not_found, "there is no such process", process);
@@ -170,6 +181,7 @@ Result<std::vector<PublishedProcess>> PublishedProcess::find_all() {
     }
     if (failure)
       return tl::make_unexpected(system_error(Stage::probe, "opendir", failure.value(), "/proc"));
+    if (!has_proc()) return no_proc();
     std::ranges::sort(numbers);
     std::vector<PublishedProcess> all;
     for (const std::uint32_t process : numbers) {

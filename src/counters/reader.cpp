@@ -39,6 +39,12 @@ std::string text_of(const Text<N>& text) {
   return found;
 }
 
+/// At most what a duration holds.
+std::chrono::nanoseconds sum_of(std::chrono::nanoseconds time, std::uint64_t more_ns) noexcept {
+  const auto left = static_cast<std::uint64_t>((std::chrono::nanoseconds::max() - time).count());
+  return time + std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(more_ns, left)));
+}
+
 /// Sums of series, each of which is found by its labels: a process may have very many.
 template <class Series, class Labels>
 class Sums {
@@ -100,7 +106,7 @@ class Reader {
       TransferLabels labels;
       if (!PackedLabels(series.labels.value()).unpack(labels)) continue;
       TransferTimesHistogram& one = times_.of(series.labels.value(), {.labels = labels});
-      one.sum += std::chrono::nanoseconds(static_cast<std::int64_t>(series.sum_ns.value()));
+      one.sum = sum_of(one.sum, series.sum_ns.value());
       for (std::size_t i = 0; i < kTimeBuckets; ++i)
         one.transfers[i] += series.transfers[i].value();
     }
@@ -176,11 +182,12 @@ Result<PublishedCounters> read_counters(std::span<const std::byte> blocks, const
         break;
     }
   }
-  PublishedCounters all{
-      .process = process.process,
-      .program = text_of(process.program),
-      .since = std::chrono::system_clock::time_point(std::chrono::nanoseconds(process.since_ns)),
-      .counters = reader.take()};
+  PublishedCounters all{.process = process.process,
+                        .program = text_of(process.program),
+                        // Not before 1970, so that the time since then is a duration.
+                        .since = std::chrono::system_clock::time_point(
+                            std::chrono::nanoseconds(std::max(process.since_ns, std::int64_t{0}))),
+                        .counters = reader.take()};
   if (wanted.worker == 0 && wanted.endpoint == 0) {
     const std::uint64_t ever = process.registrations.value();
     all.counters.retries = process.retries.value();
