@@ -215,7 +215,7 @@ void add_nics(Text& text, const Sample& sample) {
   text.begin("hbmwire_nic_errors_total", "counter",
              "Errors that a port of a NIC has counted for all processes.");
   add_nic_metric(text, sample, Part::errors);
-  text.begin("hbmwire_nic_counter", "untyped",
+  text.begin("hbmwire_nic_reading", "untyped",
              "Other counters of a port of a NIC, as its driver tells them.");
   add_nic_metric(text, sample, Part::others);
 }
