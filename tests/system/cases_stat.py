@@ -51,13 +51,13 @@ def operations_of(process):
 class Run:
     """A run of `hbmwire perf` whose sides publish their counters, and a command that watches all of them from outside."""
 
-    def __init__(self, w, test, *options, watch=("--json", "0.1"), emulate=(), environment=None):
-        self.watch = w.run([w.program, "stat", *watch])
-        environment = environment or STATS
-        self.server = w.emulated([w.program, "perf", test, "-p", "0", "--bind", "127.0.0.1"], "a", emulate, env=environment)
+    def __init__(self, w, test, *options, inside=False, emulate=()):
+        watch = [w.program, "stat", "--json", "0.1"]
+        # Inside it sees the emulated NICs, too.
+        self.watch = w.emulated(watch, "b") if inside else w.run(watch)
+        self.server = w.emulated([w.program, "perf", test, "-p", "0", "--bind", "127.0.0.1"], "a", env=STATS)
         port = self.server.wait_for(r"Waiting for client connection on port (\d+)")[1]
-        self.client = w.emulated([w.program, "perf", test, "127.0.0.1", "-p", port, "--json", *options], "b", emulate,
-                                 env=environment)
+        self.client = w.emulated([w.program, "perf", test, "127.0.0.1", "-p", port, "--json", *options], "b", emulate, env=STATS)
         self.process = None
 
     def attach(self):
@@ -125,13 +125,24 @@ def perf_of_device(program):
 def faults(program):
     """The failures of a fault plan are in the counters, with their code, and in the NIC's own."""
     with world(program) as w:
-        run = Run(w, "put_bw", "-s", "4K", "-n", "500000", "--no-verify", emulate=("--faults", "revoke,op=write,nth=200000")).attach()
+        plan = ("--faults", "revoke,op=write,nth=200000")
+        run = Run(w, "put_bw", "-s", "4K", "-n", "500000", "--no-verify", inside=True, emulate=plan).attach()
         check(run.client.finish() != 0, "the client did not fail", run.client.text)
         last = run.ended()[-1]
         codes = {each["code"]: each["operations"] for each in last["failures"]}
-        check(codes and last["endpoints_failed"] == 1, "no failure is counted", last)
+        # One access is refused, and what stands behind it is not carried out.
+        check(codes.pop("permission_denied", 0) == 1 and set(codes) <= {"cancelled"}, "other failures", last)
+        codes["permission_denied"] = 1
+        check(last["endpoints_failed"] == 1, "no failed connection is counted", last)
         check(operations_of(last) + sum(codes.values()) + last["under_way"] == last["started"], "some transfers are missing", last)
         check(bytes_of(last, "put") <= 200_000 * 4096, "bytes of failed transfers are counted", last)
+        # The NIC has refused it, too; the sample is the one in which the process has ended.
+        sample = next(each for each in samples(run.watch.text) if any(one["ended"] for one in each["processes"]))
+        errors = {each["name"]: each["value"] for each in sample["nics"] if each["error"] and each["value"]}
+        check(errors.get("req_remote_access_errors") == 1, "the NIC's error is not shown", sample["nics"])
+        run.server.finish()
+        run.watch.handle.send_signal(signal.SIGINT)
+        check(run.watch.finish(5) == 0, run.watch.text[-500:])
 
 
 def killed(program):
@@ -191,7 +202,7 @@ def prometheus(program):
     with world(program) as w:
         file = w.folder / "hbmwire.prom"
         # In the world of the client, whose NICs it sees.
-        run = Run(w, "put_bw", "-s", "4K", "-D", "3", watch=("--json", "0.1")).attach()
+        run = Run(w, "put_bw", "-s", "4K", "-D", "3").attach()
         inner = w.emulated([program, "stat", "--prometheus", "--save", file, "0.1"], "b")
         run.watch.wait_for(rf'"process":{run.process},[^\n]*"kind":"put"')
         deadline = time.monotonic() + 20
