@@ -115,7 +115,7 @@ struct Entry {
   std::string_view what;
 };
 
-constexpr std::array<Entry, 7> kEntries{{
+constexpr std::array<Entry, 8> kEntries{{
     {"server", "rdma_server", run_server,
      "wait for a client and exchange verified data with it by RDMA"},
     {"client", "rdma_client", run_client,
@@ -123,6 +123,8 @@ constexpr std::array<Entry, 7> kEntries{{
     {"perf", "", run_perf, "measure bandwidth and latency of RDMA, and verify what arrives"},
     {"info", "", run_info,
      "show NICs, accelerators, which is near which, settings, and what is missing"},
+    {"stat", "", run_stat,
+     "show what processes have moved, by which path, and what failed; for Prometheus, too"},
     {"doctor", "", run_doctor,
      "try every accelerator with every NIC, here or between two machines; say what is wrong and "
      "what "

@@ -13,6 +13,7 @@ local PAGES = {
   ["docs/server-client.md"] = "hbmwire-server(1)",
   ["docs/perf.md"] = "hbmwire-perf(1)",
   ["docs/info.md"] = "hbmwire-info(1)",
+  ["docs/stat.md"] = "hbmwire-stat(1)",
   ["docs/doctor.md"] = "hbmwire-doctor(1)",
   ["docs/trace.md"] = "hbmwire-trace(1)",
   ["emulation/docs/emulate.md"] = "hbmwire-emulate(1)",

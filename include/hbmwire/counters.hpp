@@ -154,7 +154,7 @@ class HBMWIRE_API PublishedProcess {
   ~PublishedProcess();
 
   /// Those of the processes of this user that publish their counters, by their ids; root sees
-  /// everybody's. Errors: Stage::probe (/proc can't be read).
+  /// everybody's. Errors: Stage::probe (/proc can't be read, or is not mounted).
   static Result<std::vector<PublishedProcess>> find_all();
 
   /// The process with this id. Errors: Errc::not_found (there is none, or it does not publish),

@@ -105,7 +105,8 @@ struct BlockHead {
 template <std::size_t N>
 using Text = std::array<char, N>;
 
-/// The first block, of the process.
+/// The first block, of the process. Head, magic, layout and process stay where they are in every
+/// layout, so that another version's counters are known as such, and whose they are.
 struct ProcessBlock {
   static constexpr BlockType kType = BlockType::process;
 

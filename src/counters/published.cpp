@@ -50,6 +50,7 @@ bool parse(std::string_view text, Number& number) {
 /// The number by which a process knows itself; 0: it has gone.
 std::uint32_t own_number(std::uint32_t process) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  if (!status) return 0;
   constexpr std::string_view kName = "NSpid:";
   for (std::string line; std::getline(status, line);) {
     if (!line.starts_with(kName)) continue;
@@ -58,7 +59,7 @@ std::uint32_t own_number(std::uint32_t process) {
     std::uint32_t number = 0;
     return parse(std::string_view(line).substr(at + 1), number) ? number : 0;
   }
-  return 0;
+  return process;  // a kernel without PID namespaces
 }
 
 tl::unexpected<Error> no_counters(Errc code, const char* why, std::uint32_t process) {
@@ -66,13 +67,19 @@ tl::unexpected<Error> no_counters(Errc code, const char* why, std::uint32_t proc
       make_error(code, Stage::probe, why, "process " + std::to_string(process)));
 }
 
-/// All of the file, as it is at one moment, or nearly.
-Result<std::vector<std::byte>> read_all(const Fd& file) {
-  struct stat status {};
+tl::unexpected<Error> no_proc() {
+  return tl::make_unexpected(make_error(Errc::not_found, Stage::probe,
+                                        "/proc is not mounted, and processes are found by it"));
+}
 
-  if (::fstat(file.get(), &status) != 0 || status.st_size > kMostBytes)
-    return tl::make_unexpected(make_error(Errc::protocol, Stage::probe, "it can't be counters"));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
+bool has_proc() {
+  std::error_code failure;
+  return fs::exists("/proc/self", failure);
+}
+
+/// As much of the file's beginning as there is, up to `most`.
+std::vector<std::byte> read_beginning(const Fd& file, std::size_t most) {
+  std::vector<std::byte> bytes(most);
   std::size_t at = 0;
   while (at < bytes.size()) {
     const ssize_t got = ::pread(file.get(), &bytes[at], bytes.size() - at, static_cast<off_t>(at));
@@ -81,6 +88,21 @@ Result<std::vector<std::byte>> read_all(const Fd& file) {
   }
   bytes.resize(at);
   return bytes;
+}
+
+/// The block of the process.
+std::vector<std::byte> read_first(const Fd& file) {
+  return read_beginning(file, counters::kBlockBytes);
+}
+
+/// All of the file, as it is at one moment, or nearly.
+Result<std::vector<std::byte>> read_all(const Fd& file) {
+  struct stat status {};
+
+  if (::fstat(file.get(), &status) != 0 || status.st_size > kMostBytes)
+    return tl::make_unexpected(
+        make_error(Errc::protocol, Stage::probe, "the file of counters is too large for one"));
+  return read_beginning(file, static_cast<std::size_t>(status.st_size));
 }
 
 /// The file of counters that the process has open itself, not one that it has from its parent.
@@ -95,13 +117,13 @@ Result<detail::PublishedState> open_process(std::uint32_t process) {
     if (fs::read_symlink(entry.path(), gone) != name) continue;
     Fd file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file) continue;
-    HBMWIRE_TRY_ASSIGN(const auto bytes, read_all(file));
-    const auto read = counters::read_counters(bytes);
     // Another version is said by read().
-    if (read && read->process != own_number(process)) continue;
+    const std::uint32_t owner = counters::process_of(read_first(file));
+    if (owner == 0 || owner != own_number(process)) continue;
     found.file = std::move(file);
     return found;
   }
+  if (!has_proc()) return no_proc();
   if (failure == std::errc::permission_denied)
     return no_counters(Errc::permission_denied, "it is another user's", process);
   if (failure) return no_counters(Errc::not_found, "there is no such process", process);
@@ -159,6 +181,7 @@ Result<std::vector<PublishedProcess>> PublishedProcess::find_all() {
     }
     if (failure)
       return tl::make_unexpected(system_error(Stage::probe, "opendir", failure.value(), "/proc"));
+    if (!has_proc()) return no_proc();
     std::ranges::sort(numbers);
     std::vector<PublishedProcess> all;
     for (const std::uint32_t process : numbers) {
@@ -193,8 +216,8 @@ Result<PublishedCounters> PublishedProcess::read() const {
     for (int tries = 0;; ++tries) {
       HBMWIRE_TRY_ASSIGN(const auto bytes, read_all(state_->file));
       const std::uint64_t changes = counters::changes_of(bytes);
-      HBMWIRE_TRY_ASSIGN(const auto again, read_all(state_->file));
-      const bool is_whole = changes % 2 == 0 && changes == counters::changes_of(again);
+      const bool is_whole =
+          changes % 2 == 0 && changes == counters::changes_of(read_first(state_->file));
       if (!is_whole && tries < kMostTries) {
         std::this_thread::yield();
         continue;

@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/guarded.hpp"
 #include "counters/store.hpp"
@@ -35,12 +39,29 @@ std::string text_of(const Text<N>& text) {
   return found;
 }
 
-/// What of a series is one of `all`, which has it from here on.
-template <class Series, class IsSame>
-Series& one_of(std::vector<Series>& all, const IsSame& is_same, const Series& otherwise) {
-  const auto found = std::ranges::find_if(all, is_same);
-  return found != all.end() ? *found : all.emplace_back(otherwise);
+/// At most what a duration holds.
+std::chrono::nanoseconds sum_of(std::chrono::nanoseconds time, std::uint64_t more_ns) noexcept {
+  const auto left = static_cast<std::uint64_t>((std::chrono::nanoseconds::max() - time).count());
+  return time + std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(more_ns, left)));
 }
+
+/// Sums of series, each of which is found by its labels: a process may have very many.
+template <class Series, class Labels>
+class Sums {
+ public:
+  /// The one with these labels, which is there from here on.
+  Series& of(const Labels& labels, const Series& otherwise) {
+    const auto [at, is_new] = places_.try_emplace(labels, all_.size());
+    if (is_new) all_.push_back(otherwise);
+    return all_[at->second];
+  }
+
+  [[nodiscard]] std::vector<Series> take() noexcept { return std::move(all_); }
+
+ private:
+  std::vector<Series> all_;
+  std::map<Labels, std::size_t> places_;
+};
 
 class Reader {
  public:
@@ -54,12 +75,8 @@ class Reader {
     for (const TrafficBlock::Cell& cell : block.cells) {
       TransferLabels labels;
       if (!PackedLabels(cell.labels.value()).unpack(labels)) continue;
-      TransferCounters& one =
-          one_of(read.transfers,
-                 [&](const auto& each) {
-                   return each.labels == labels && each.nic == nic && each.peer == peer;
-                 },
-                 {.labels = labels, .nic = nic, .peer = peer});
+      TransferCounters& one = transfers_.of({cell.labels.value(), nic, peer},
+                                            {.labels = labels, .nic = nic, .peer = peer});
       one.operations += cell.operations.value();
       one.bytes += cell.bytes.value();
       over += cell.operations.value();
@@ -67,22 +84,19 @@ class Reader {
     for (std::size_t code = 0; code < block.failures.size(); ++code) {
       const std::uint64_t failed = block.failures[code].value();
       if (failed == 0) continue;
-      one_of(read.failures,
-             [&](const auto& each) {
-               return each.code == Errc{static_cast<std::uint8_t>(code)} && each.nic == nic &&
-                      each.peer == peer;
-             },
-             {.code = Errc{static_cast<std::uint8_t>(code)}, .nic = nic, .peer = peer})
+      failures_
+          .of({code, nic, peer},
+              {.code = Errc{static_cast<std::uint8_t>(code)}, .nic = nic, .peer = peer})
           .operations += failed;
       over += failed;
     }
-    read.started += block.started.value();
+    read_.started += block.started.value();
     // What ended while this was read may be counted as over and not yet as begun.
-    read.under_way += block.started.value() - std::min(over, block.started.value());
-    read.queued += block.queued.value();
-    read.credit_waits += block.credit_waits.value();
-    read.endpoints_failed += block.broken.value();
-    if (block.head.owner.endpoint != 0) ++read.endpoints;
+    read_.under_way += block.started.value() - std::min(over, block.started.value());
+    read_.queued += block.queued.value();
+    read_.credit_waits += block.credit_waits.value();
+    read_.endpoints_failed += block.broken.value();
+    if (block.head.owner.endpoint != 0) ++read_.endpoints;
   }
 
   void add(const TimesBlock& block) {
@@ -91,17 +105,23 @@ class Reader {
     for (const TimesBlock::Series& series : block.series) {
       TransferLabels labels;
       if (!PackedLabels(series.labels.value()).unpack(labels)) continue;
-      TransferTimesHistogram& one = one_of(
-          read.times, [&](const auto& each) { return each.labels == labels; }, {.labels = labels});
-      one.sum += std::chrono::nanoseconds(static_cast<std::int64_t>(series.sum_ns.value()));
+      TransferTimesHistogram& one = times_.of(series.labels.value(), {.labels = labels});
+      one.sum = sum_of(one.sum, series.sum_ns.value());
       for (std::size_t i = 0; i < kTimeBuckets; ++i)
         one.transfers[i] += series.transfers[i].value();
     }
   }
 
-  Counters read;
+  [[nodiscard]] Counters take() noexcept {
+    read_.transfers = transfers_.take();
+    read_.failures = failures_.take();
+    read_.times = times_.take();
+    return std::move(read_);
+  }
 
  private:
+  using SeriesName = std::tuple<std::uint64_t, std::string, std::string>;
+
   [[nodiscard]] bool is_wanted(const BlockHead& head) const noexcept {
     const auto matches = [](std::uint32_t wanted, std::uint32_t is) {
       return wanted == 0 || wanted == is;
@@ -112,13 +132,29 @@ class Reader {
   }
 
   const Owner wanted_;
+  Counters read_;  // without the three that follow
+  Sums<TransferCounters, SeriesName> transfers_;
+  Sums<FailureCounters, SeriesName> failures_;
+  Sums<TransferTimesHistogram, std::uint64_t> times_;
 };
+
+bool is_process_block(const ProcessBlock& block) noexcept {
+  return block.head.type.load(std::memory_order_relaxed) == BlockType::process &&
+         block.magic == kMagic;
+}
 
 tl::unexpected<Error> refuse(const char* why, Hint hint = Hint::none) {
   return tl::make_unexpected(make_error(Errc::protocol, Stage::probe, why, {}, hint));
 }
 
 }  // namespace
+
+std::uint32_t process_of(std::span<const std::byte> blocks) noexcept {
+  if (blocks.size() < kBlockBytes) return 0;
+  const Copied first(blocks);
+  const auto& process = first.as<ProcessBlock>();
+  return is_process_block(process) ? process.process : 0;
+}
 
 std::uint64_t changes_of(std::span<const std::byte> blocks) noexcept {
   if (blocks.size() < kBlockBytes) return 0;
@@ -129,9 +165,7 @@ Result<PublishedCounters> read_counters(std::span<const std::byte> blocks, const
   if (blocks.size() < kBlockBytes) return refuse("the file of counters has no first block");
   const Copied first(blocks);
   const auto& process = first.as<ProcessBlock>();
-  if (process.head.type.load(std::memory_order_relaxed) != BlockType::process ||
-      process.magic != kMagic)
-    return refuse("the file of counters does not begin as one");
+  if (!is_process_block(process)) return refuse("the file of counters does not begin as one");
   if (process.layout != kLayout)
     return refuse("the counters are of another version of hbmwire", Hint::other_version);
   Reader reader(wanted);
@@ -148,11 +182,12 @@ Result<PublishedCounters> read_counters(std::span<const std::byte> blocks, const
         break;
     }
   }
-  PublishedCounters all{
-      .process = process.process,
-      .program = text_of(process.program),
-      .since = std::chrono::system_clock::time_point(std::chrono::nanoseconds(process.since_ns)),
-      .counters = std::move(reader.read)};
+  PublishedCounters all{.process = process.process,
+                        .program = text_of(process.program),
+                        // Not before 1970, so that the time since then is a duration.
+                        .since = std::chrono::system_clock::time_point(
+                            std::chrono::nanoseconds(std::max(process.since_ns, std::int64_t{0}))),
+                        .counters = reader.take()};
   if (wanted.worker == 0 && wanted.endpoint == 0) {
     const std::uint64_t ever = process.registrations.value();
     all.counters.retries = process.retries.value();

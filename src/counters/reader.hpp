@@ -20,6 +20,10 @@ namespace hbmwire::counters {
 /// The same of this process, as of now. Errors: Errc::exhausted.
 [[nodiscard]] Result<Counters> read_own(const Owner& wanted);
 
+/// The process that the counters of `blocks` are of, whatever their version, as it knows itself; 0:
+/// they are no counters.
+[[nodiscard]] std::uint32_t process_of(std::span<const std::byte> blocks) noexcept;
+
 /// How often counts were moved in `blocks`; odd: they are being moved.
 [[nodiscard]] std::uint64_t changes_of(std::span<const std::byte> blocks) noexcept;
 

@@ -6,7 +6,7 @@ A text is the line as it is completed, a set is what is listed, and NOTHING leav
 import re
 import subprocess
 
-COMMANDS = ("server", "client", "perf", "info", "doctor", "trace", "emulate")
+COMMANDS = ("server", "client", "perf", "info", "stat", "doctor", "trace", "emulate")
 NOTHING = frozenset()
 TESTS = {f"{verb}_{measure}" for verb in ("write", "read", "send", "atomic", "put", "get", "tag") for measure in ("bw", "lat")}
 # Names in the folder of the shell, besides apple.txt.
@@ -38,6 +38,12 @@ CASES = {
     "hbmwire perf -A F": "hbmwire perf -A FETCH_AND_ADD",
     "hbmwire perf --rate_units ": {"g", "M", "p"},
     "hbmwire perf --dmabuf=t": "hbmwire perf --dmabuf=try",
+    "hbmwire stat --by ": {"path", "nic", "peer"},
+    "hbmwire stat --by=ni": "hbmwire stat --by=nic",
+    "hbmwire stat --pid ": NOTHING,
+    "hbmwire stat --prometheus --save ap": "hbmwire stat --prometheus --save apple.txt",
+    "hbmwire stat --prom": "hbmwire stat --prometheus",
+    "hbmwire stat 1": NOTHING,
     "hbmwire emulate --gaudi-kind ": {"gaudi", "gaudi2", "gaudi3"},
     "hbmwire emulate --bar=s": "hbmwire emulate --bar=small",
     "hbmwire emulate --like-hardware ": {"flush", "scatter", "relaxed", "all"},

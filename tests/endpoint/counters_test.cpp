@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <numeric>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -333,6 +335,44 @@ TEST_F(Published, CountersAreTheProcessOwn) {
   EXPECT_EQ(read.counters.registrations.live, own.registrations.live);
   const auto all = value(PublishedProcess::find_all());
   EXPECT_TRUE(std::ranges::any_of(all, [&](const auto& each) { return each.process() == self; }));
+}
+
+TEST_F(Published, PeersAreBoundedHoweverManyEndpointsThereAre) {
+  ::setenv("HBMWIRE_STATS_PEERS", "4", 1);
+  const Context context = value(Context::create({.memory = {MemoryType::host}}));
+  Worker worker = value(Worker::create(context));
+  Listener listener = value(Listener::create(worker, {.address = "0.0.0.0"}));
+  Memory ours{context, MemoryType::host, 4096};
+  const MemoryKey key = value(MemoryKey::pack(ours.region()));
+  std::vector<Endpoint> ends;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string host = "127.0.0." + std::to_string(1 + i % 250);
+    const std::string at = host + ":" + std::to_string(listener.port());
+    Endpoint dialed = value(Endpoint::connect(worker, at, within(10s)));
+    Endpoint accepted = value(listener.accept(within(10s)));
+    const RemoteRegion there = value(dialed.remote(key.bytes()));
+    good(value(dialed.put(ours.slice(0, 8), there.slice(8, 8))).wait(within(10s)));
+    ends.push_back(std::move(dialed));
+    ends.push_back(std::move(accepted));
+  }
+  const auto check = [&](const Counters& counters) {
+    std::set<std::string> peers;
+    for (const TransferCounters& each : counters.transfers) peers.insert(each.peer);
+    peers.erase("");
+    EXPECT_LE(peers.size(), 5U);
+    EXPECT_TRUE(peers.contains("other"));
+    EXPECT_EQ(sum_of(counters, TransferKind::put), (Sum{1000, 8000}));
+  };
+  const PublishedProcess process =
+      value(PublishedProcess::find(static_cast<std::uint32_t>(::getpid())));
+  check(value(process.read()).counters);
+  EXPECT_EQ(value(process.read()).counters.endpoints, 2000U);
+  ends.clear();
+  const Deadline until = Deadline::after(20s);
+  while (value(context.counters()).endpoints != 0 && !until.passed()) worker.progress();
+  check(value(process.read()).counters);
+  EXPECT_EQ(value(process.read()).counters.endpoints, 0U);
+  ::unsetenv("HBMWIRE_STATS_PEERS");
 }
 
 TEST_F(Published, CountersOutliveAKilledProcess) {

@@ -28,6 +28,7 @@ MANUALS = [
     ("client", "docs/server-client.md", ("Both sides", "Client")),
     ("perf", "docs/perf.md", ()),
     ("info", "docs/info.md", ()),
+    ("stat", "docs/stat.md", ()),
     ("doctor", "docs/doctor.md", ()),
     ("trace", "docs/trace.md", ()),
     ("emulate", "emulation/docs/emulate.md", ()),

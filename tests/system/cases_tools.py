@@ -10,8 +10,9 @@ import subprocess
 from harness import SERVER, Process, check, check_one_sentence, error_lines, raw_connection, world
 
 HELP = (["--help"], ["--version"], ["server", "--help"], ["client", "-h"], ["perf", "--help"], ["info", "--help"],
-        ["emulate", "--help"], ["doctor", "explain", "--help"], ["doctor", "explain"], ["doctor", "explain", "no_cuda"])
+        ["stat", "--help"], ["emulate", "--help"], ["doctor", "explain", "--help"], ["doctor", "explain"], ["doctor", "explain", "no_cuda"])
 INFO = (["info"], ["info", "-d"], ["info", "-c"], ["info", "--json"], ["info", "-d", "-c", "--json"])
+STAT = (["stat", "--prometheus"], ["stat", "0.1"], ["stat", "--json", "0.1"])
 PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 WITHOUT_HARDWARE = {**os.environ, "SYSFS_PATH": "/nonexistent"}
 
@@ -48,9 +49,9 @@ def check_refused(arguments, how, words, code=1):
 
 
 def unwritten(program):
-    """Help, version and info into a full disk, a pipe without a reader, nothing: a sentence, and 1."""
+    """Help, version, info and stat into a full disk, a pipe without a reader, nothing: a sentence, and 1."""
     for how, words in unwritable():
-        for line in (*HELP, *INFO):
+        for line in (*HELP, *INFO, *STAT):
             check_refused([program, *line], how, words)
 
 

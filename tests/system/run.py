@@ -15,10 +15,11 @@ import cases_info  # noqa: E402
 import cases_large  # noqa: E402
 import cases_limits  # noqa: E402
 import cases_room  # noqa: E402
+import cases_stat  # noqa: E402
 import cases_tools  # noqa: E402
 
 CASES = {**cases_exchange.CASES, **cases_explain.CASES, **cases_failures.CASES, **cases_file.CASES, **cases_info.CASES,
-         **cases_large.CASES, **cases_limits.CASES, **cases_room.CASES, **cases_tools.CASES}
+         **cases_large.CASES, **cases_limits.CASES, **cases_room.CASES, **cases_stat.CASES, **cases_tools.CASES}
 
 if __name__ == "__main__":
     sys.exit(case_runner.main(__doc__, CASES))

@@ -45,6 +45,13 @@ TEST(PerfJson, HoldsNoFigureOfBytesThatDidNotArrive) {
   EXPECT_EQ(json["rows"][0]["verification"]["passed"], false);
 }
 
+TEST(PerfJson, HasTheBytesThatTheEndpointApiMoved) {
+  RunResult run = write_bw_run();
+  EXPECT_TRUE(to_json(run, {})["rows"][0]["moved_bytes"].is_null());
+  run.rows[0].moved_bytes = 12345;
+  EXPECT_EQ(to_json(run, {})["rows"][0]["moved_bytes"], 12345);
+}
+
 TEST(PerfJson, SaysWhyThereIsNoVerdict) {
   RunResult run = write_bw_run();
   run.why_no_verdict = "the limit is not known";

@@ -23,6 +23,7 @@ int run_client(int argc, char** argv);
 int run_info(int argc, char** argv);
 int run_perf(int argc, char** argv);
 int run_doctor(int argc, char** argv);
+int run_stat(int argc, char** argv);
 int run_trace(int argc, char** argv);
 
 }  // namespace hbmwire::tools

@@ -64,6 +64,11 @@ void Output::json(const Json& object) {
   write_stdout(object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+void Output::json_line(const Json& object) {
+  if (mode_ != Mode::json) return;
+  write_stdout(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
 bool is_emulated() {
   // Read before any thread exists.
   const char* value = std::getenv("HBMWIRE_EMULATED");  // NOLINT(concurrency-mt-unsafe)

@@ -43,6 +43,9 @@ class Output {
   /// The one object of --json; nothing without it.
   void json(const Json& object);
 
+  /// One of many of --json, in a line of its own; nothing without it.
+  void json_line(const Json& object);
+
   /// Before long work: whether all could be written so far, and more could be now. A full disk
   /// shows only when it is written to. Errors: exit code 1.
   [[nodiscard]] Outcome<void> check() const;

@@ -90,6 +90,9 @@ class Engine {
 
   /// The timed part.
   virtual Outcome<Measured> run() = 0;
+
+  /// Row::moved_bytes, of all rows so far.
+  [[nodiscard]] virtual std::optional<std::uint64_t> moved_bytes() const { return std::nullopt; }
 };
 
 std::unique_ptr<Engine> make_verbs_engine(Work& work);

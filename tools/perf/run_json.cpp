@@ -114,6 +114,7 @@ Json to_json(const Row& row) {
           {"memcpy_bytes_per_second",
            row.memcpy_bytes_per_second > 0 ? Json(row.memcpy_bytes_per_second) : Json(nullptr)},
           {"path", row.path},
+          {"moved_bytes", row.moved_bytes ? Json(*row.moved_bytes) : Json(nullptr)},
           {"verification", to_json(row.verification)}};
 }
 

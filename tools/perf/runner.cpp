@@ -85,6 +85,7 @@ class Run {
 
  private:
   Outcome<Row> measure(std::uint64_t size_bytes) {
+    const auto moved_before = engine_->moved_bytes();
     Verification found;
     if (work_.request.verify) HBMWIRE_TRY(engine_->verify(pass_++, found));
     if (work_.request.warm_up) HBMWIRE_TRY(engine_->warm_up());
@@ -95,6 +96,7 @@ class Run {
     HBMWIRE_TRY_ASSIGN(const auto theirs, work_.session.expect<wire::PerfReport>());
     Row row = merge(work_, size_bytes, mine, theirs);
     add_own(row, measured);
+    if (moved_before) row.moved_bytes = *engine_->moved_bytes() - *moved_before;
     return row;
   }
 

@@ -28,6 +28,8 @@ class EndpointEngine final : public Engine {
   Outcome<void> warm_up() override;
   Outcome<Measured> run() override;
 
+  [[nodiscard]] std::optional<std::uint64_t> moved_bytes() const override { return moved_bytes_; }
+
  private:
   /// Whether this side's memory is read, and whether it is written, by a pass.
   [[nodiscard]] bool gives() const noexcept {
@@ -47,6 +49,10 @@ class EndpointEngine final : public Engine {
   Outcome<void> look_up(std::uint32_t pass, Verification& found);
   [[nodiscard]] Flow make_flow(std::uint64_t messages) const;
   Outcome<PassResult> move(const Flow& flow);
+
+  /// Row::moved_bytes.
+  void note_moved(std::uint64_t messages) noexcept { moved_bytes_ += messages * slots_.size_bytes; }
+
   [[nodiscard]] Echo make_echo() const;
   Outcome<Measured> run_bandwidth();
   Outcome<Measured> run_latency();
@@ -58,6 +64,7 @@ class EndpointEngine final : public Engine {
   Watch watch_;
   std::optional<Links> links_;
   Slots slots_;  // where messages are taken from, and in the other half arrive
+  std::uint64_t moved_bytes_ = 0;
 };
 
 Outcome<void> EndpointEngine::connect() {
@@ -115,7 +122,9 @@ Outcome<PassResult> EndpointEngine::move(const Flow& flow) {
   HBMWIRE_TRY(start_receives(*links_, flow));
   HBMWIRE_TRY(work_.meet());
   watch_.restart();
-  return run_flow(*links_, flow, watch_);
+  HBMWIRE_TRY_ASSIGN(const auto result, run_flow(*links_, flow, watch_));
+  note_moved(result.messages);
+  return result;
 }
 
 Outcome<void> EndpointEngine::verify(std::uint32_t pass, Verification& found) {
@@ -151,6 +160,7 @@ Outcome<Measured> EndpointEngine::run_bandwidth() {
   watch_.restart();
   const CpuMeter meter;
   HBMWIRE_TRY_ASSIGN(const auto result, run_flow(*links_, flow, watch_));
+  note_moved(result.messages);
   Measured measured{.messages = result.messages, .arrivals = result.arrivals};
   measured.path = result.path;
   HBMWIRE_TRY_ASSIGN(measured.cpu, end_timed(work_, meter, !flow.starts && !flow.takes));
@@ -193,6 +203,7 @@ Outcome<Measured> EndpointEngine::run_latency() {
   const bool waits = one_sided && !echo.starts;
   if (!waits) {
     HBMWIRE_TRY_ASSIGN(const auto result, run_echo(*links_, echo, watch_, samples));
+    note_moved(result.messages);
     measured.messages = result.messages;
     measured.arrivals = echo.kind == Echo::Kind::message ? result.arrivals : 0;
     measured.path = result.path;
