@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program of somebody else in C: memory of a Gaudi card, registered, written and read.
+// A program in C, built against what is installed: memory of a Gaudi card, registered, written and
+// read.
 #include <hbmwire.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Memory of another process of this node.
 #ifndef HBMWIRE_C_ATTACH_H
 #define HBMWIRE_C_ATTACH_H
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Many blocks of equal length in one transfer.
 #ifndef HBMWIRE_C_BLOCKS_H
 #define HBMWIRE_C_BLOCKS_H
 

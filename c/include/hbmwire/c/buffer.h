@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Many copies between registered memory and the host.
 #ifndef HBMWIRE_C_BUFFER_H
 #define HBMWIRE_C_BUFFER_H
 

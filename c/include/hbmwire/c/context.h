@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The memory and the NICs of this machine.
 #ifndef HBMWIRE_C_CONTEXT_H
 #define HBMWIRE_C_CONTEXT_H
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The memory of one device.
 #ifndef HBMWIRE_C_DOMAIN_H
 #define HBMWIRE_C_DOMAIN_H
 

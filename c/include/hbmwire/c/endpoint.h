@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Connections to peers: put, get, send, receive, atomics.
 #ifndef HBMWIRE_C_ENDPOINT_H
 #define HBMWIRE_C_ENDPOINT_H
 

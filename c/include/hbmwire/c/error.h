@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The kinds of failures, and why a call failed.
 #ifndef HBMWIRE_C_ERROR_H
 #define HBMWIRE_C_ERROR_H
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The remedies of failures, by number.
 #ifndef HBMWIRE_C_HINT_H
 #define HBMWIRE_C_HINT_H
 

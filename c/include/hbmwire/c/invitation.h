@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Connections without a listener.
 #ifndef HBMWIRE_C_INVITATION_H
 #define HBMWIRE_C_INVITATION_H
 

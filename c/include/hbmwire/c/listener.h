@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Where peers connect.
 #ifndef HBMWIRE_C_LISTENER_H
 #define HBMWIRE_C_LISTENER_H
 

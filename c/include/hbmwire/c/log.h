@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The lines that the library logs.
 #ifndef HBMWIRE_C_LOG_H
 #define HBMWIRE_C_LOG_H
 

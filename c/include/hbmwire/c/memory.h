@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Allocations of memory.
 #ifndef HBMWIRE_C_MEMORY_H
 #define HBMWIRE_C_MEMORY_H
 

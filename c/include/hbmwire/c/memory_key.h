@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Bytes by which a peer reaches memory.
 #ifndef HBMWIRE_C_MEMORY_KEY_H
 #define HBMWIRE_C_MEMORY_KEY_H
 

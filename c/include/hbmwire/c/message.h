@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Messages that come with their sender.
 #ifndef HBMWIRE_C_MESSAGE_H
 #define HBMWIRE_C_MESSAGE_H
 

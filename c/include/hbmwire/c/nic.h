@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The RDMA devices of this machine.
 #ifndef HBMWIRE_C_NIC_H
 #define HBMWIRE_C_NIC_H
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Connections and questions that go on without waiting.
 #ifndef HBMWIRE_C_PENDING_H
 #define HBMWIRE_C_PENDING_H
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Registered memory.
 #ifndef HBMWIRE_C_REGION_H
 #define HBMWIRE_C_REGION_H
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Registrations of memory that comes and goes.
 #ifndef HBMWIRE_C_REGISTRATION_H
 #define HBMWIRE_C_REGISTRATION_H
 

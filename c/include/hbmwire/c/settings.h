@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The settings of the user, and host and port as text.
 #ifndef HBMWIRE_C_SETTINGS_H
 #define HBMWIRE_C_SETTINGS_H
 

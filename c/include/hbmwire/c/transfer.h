@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Operations that were started, and how they went.
 #ifndef HBMWIRE_C_TRANSFER_H
 #define HBMWIRE_C_TRANSFER_H
 

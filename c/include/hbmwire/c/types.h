@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Numbers that several parts of the library share.
 #ifndef HBMWIRE_C_TYPES_H
 #define HBMWIRE_C_TYPES_H
 
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/// Marks what libhbmwire_c.so exports.
+// Marks what libhbmwire_c.so exports.
 #define HBMWIRE_C_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The versions of the library and of its protocols.
 #ifndef HBMWIRE_C_VERSION_H
 #define HBMWIRE_C_VERSION_H
 

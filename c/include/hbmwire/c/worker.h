@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Progress, and transfers that are over.
 #ifndef HBMWIRE_C_WORKER_H
 #define HBMWIRE_C_WORKER_H
 
