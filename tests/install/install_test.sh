@@ -30,7 +30,7 @@ step "nothing installed names the build folder"
 if found=$(grep -rIlF -e "$build" "$prefix"); then
   fail "$found"
 fi
-for elf in "$program" "$prefix"/lib*/libhbmwire.so; do
+for elf in "$program" "$prefix"/lib*/libhbmwire.so "$prefix"/lib*/libhbmwire_c.so; do
   if readelf -d "$elf" | grep -E 'R(UN)?PATH' | grep -qF "$build"; then
     fail "$elf has a run path into the build folder"
   fi
@@ -55,6 +55,26 @@ LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name libhbmwire.so)") "$work/by_pkg
 "$compiler" -std=c++20 -pthread "$here/consumer/endpoint.cpp" -o "$work/endpoint_by_pkg_config" "${flags[@]}"
 LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name libhbmwire.so)") \
   "$program" emulate --quiet --gaudi 1 --cuda 1 -- "$work/endpoint_by_pkg_config"
+
+step "a consumer in C, by find_package and by pkg-config"
+if ! {
+  cmake -S "$here/consumer_c" -B "$work/consumer_c" -Dhbmwire_DIR="$cmake_dir" && cmake --build "$work/consumer_c"
+} >"$work/log" 2>&1; then
+  cat "$work/log"
+  fail "the consumer in C does not build"
+fi
+"$program" emulate --quiet --gaudi 1 -- "$work/consumer_c/consumer_c"
+read -ra flags <<<"$(PKG_CONFIG_PATH=$pkgconfig_dir pkg-config --cflags --libs hbmwire_c)"
+"${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Werror "$here/consumer_c/main.c" -o "$work/c_by_pkg_config" "${flags[@]}"
+LD_LIBRARY_PATH=$(dirname "$(find "$prefix" -name libhbmwire_c.so)") \
+  "$program" emulate --quiet --gaudi 1 -- "$work/c_by_pkg_config"
+if ! {
+  cmake -S "$here/../../c/examples" -B "$work/c_examples" -Dhbmwire_DIR="$cmake_dir" && cmake --build "$work/c_examples"
+} >"$work/log" 2>&1; then
+  cat "$work/log"
+  fail "the examples in C do not build"
+fi
+"$here/../examples/between_nodes.sh" "$prefix/libexec/hbmwire/emulate" "$work/c_examples/put" "zero-copy"
 
 step "the examples, as a project of their own"
 if ! {

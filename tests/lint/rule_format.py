@@ -22,7 +22,7 @@ def check(tree):
     if shutil.which(PROGRAM) is None:
         yield f"{PROGRAM} is not installed: scripts/setup test"
         return
-    files = tree.cpp("include", "src", "tools", "emulation", "tests", "bench", "examples")
+    files = tree.cpp("include", "src", "c", "tools", "emulation", "tests", "bench", "examples")
     if not files:
         return
     done = subprocess.run([PROGRAM, "--dry-run", "--Werror", *map(str, files)], cwd=tree.root, text=True,

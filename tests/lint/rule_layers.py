@@ -53,7 +53,7 @@ def is_below(path, *folders):
 
 def resolve(tree, path, name):
     """The file of the tree that an include names, as the compiler finds it; nothing for another's header."""
-    for folder in (path.parent, pathlib.Path("src"), pathlib.Path("include"), pathlib.Path(".")):
+    for folder in (path.parent, pathlib.Path("src"), pathlib.Path("include"), pathlib.Path("c/include"), pathlib.Path(".")):
         candidate = pathlib.Path(os.path.normpath(folder / name))
         if tree.has(candidate):
             return candidate
@@ -65,6 +65,8 @@ def refuse_own(path, target):
     own, other = path.parts, target.parts
     if own[0] == "include" and other[0] != "include":
         return "the public headers see only each other"
+    if own[0] == "c":
+        return refuse_c("/".join(own[:2]), other)
     if own[0] == "examples" and other[0] not in ("include", "examples"):
         return "examples see what users see: include/hbmwire/"
     if own[0] == "emulation":
@@ -73,6 +75,8 @@ def refuse_own(path, target):
         return None if other[0] in ("include", "tools") else "tools see include/ and tools/ only"
     if own[0] in ("tests", "bench"):
         return refuse_tests("/".join(own[:2]), other)
+    if other[0] == "c":
+        return f"nothing under {own[0]}/ sees the C interface"
     if own[0] != "src":
         return None
     if other[0] == "include":
@@ -80,6 +84,13 @@ def refuse_own(path, target):
     if other[0] != "src":
         return f"nothing under src/ sees {other[0]}/"
     return refuse_layer(own[1:], other[1:])
+
+
+def refuse_c(folder, other):
+    """The same, for a file of the C interface: headers of its own, and an implementation over the public C++ API."""
+    if "/".join(other[:2]) == "c/include" or folder == "c/src" and (other[0] == "include" or "/".join(other[:2]) == "c/src"):
+        return None
+    return "the C interface is made of include/ alone, and its headers and examples see only its own headers"
 
 
 def refuse_emulation(folder, other):
@@ -135,7 +146,7 @@ def refuse_name(path, line):
 
 
 def check(tree):
-    for path in tree.cpp("include", "src", "tools", "emulation", "examples", "tests", "bench"):
+    for path in tree.cpp("include", "src", "c", "tools", "emulation", "examples", "tests", "bench"):
         for number, line in tree.lines(path):
             match = INCLUDE.match(line)
             if not match:
@@ -170,6 +181,10 @@ GOOD = {
     "src/endpoint/post.cpp": '// as ibv_post_send(3)\nconst char* call = "ibv_post_send";  // IBV_WR_SEND\n',
     "src/verbs/handles.hpp": "using Queue = ibv_qp*;\n",
     "include/hbmwire/low_level/native.hpp": "struct ibv_context;\n",
+    "c/include/hbmwire.h": '#include "hbmwire/c/error.h"\n',
+    "c/include/hbmwire/c/error.h": "#include <stdint.h>\n",
+    "c/src/put.cpp": '#include "hbmwire.h"\n#include "hbmwire/error.hpp"\n',
+    "c/examples/put.c": "#include <hbmwire.h>\n",
     "tools/common/command.hpp": "#include <hbmwire/error.hpp>\n",
     "tools/perf/verbs/lanes.hpp": "#include <infiniband/verbs.h>\n",
     "tools/doctor/evidence/machine_libraries.cpp": "#include <hwloc.h>\n#include <infiniband/verbs.h>\n",
@@ -196,6 +211,10 @@ BAD = [
     {"include/hbmwire/x.hpp": "#include <infiniband/verbs.h>\n"},
     {"include/hbmwire/x.hpp": "#include <hlthunk.h>\n"},
     {"include/hbmwire/x.hpp": '#include "base/fd.hpp"\n'},
+    {"c/src/x.cpp": '#include "base/fd.hpp"\n'},
+    {"c/include/hbmwire/c/x.h": "#include <hbmwire/error.hpp>\n"},
+    {"c/examples/x.c": "#include <hbmwire/error.hpp>\n"},
+    {"src/endpoint/x.cpp": '#include "hbmwire.h"\n'},
     {"tools/server/x.cpp": '#include "base/fd.hpp"\n'},
     {"tools/perf/x.cpp": '#include <infiniband/verbs.h>\n'},
     {"tools/server/x.cpp": '#include "emulation/common/world.hpp"\n'},

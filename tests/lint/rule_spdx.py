@@ -10,7 +10,7 @@ GPL_LINE = "SPDX-License-Identifier: GPL-2.0"
 
 
 def check(tree):
-    for path in tree.files("include", "src", "tools", "emulation", "tests", "bench", "examples", "scripts", ".ci"):
+    for path in tree.files("include", "src", "c", "tools", "emulation", "tests", "bench", "examples", "scripts", ".ci"):
         lines = tree.lines(path)
         is_script = path.suffix in (".py", ".sh") or (lines and lines[0][1].startswith("#!"))
         wanted = GPL_LINE if path.as_posix().startswith(GPL_FOLDER) else LINE

@@ -3,7 +3,7 @@
 import pathlib
 
 CPP = {".cpp", ".hpp", ".h", ".c", ".cc"}
-FOLDERS = ("include", "src", "tools", "emulation", "tests", "bench", "examples", "python", "scripts", "cmake", "docs", ".ci")
+FOLDERS = ("include", "c", "src", "tools", "emulation", "tests", "bench", "examples", "python", "scripts", "cmake", "docs", ".ci")
 # Left by Python and its tools, and ignored by git.
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache"}
 

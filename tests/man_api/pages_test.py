@@ -13,6 +13,7 @@ import unittest
 from dataclasses import dataclass
 
 INCLUDE, MAN, DOXYGEN = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+C_INCLUDE = INCLUDE.parent / "c/include"
 PAGES = MAN / "man3"
 TYPE = re.compile(r"( *)(?:template <[^>]*> )?(?:class|struct|enum class) (?:HBMWIRE_API )?(\w+)[^;]*\{|concept (\w+) =|using (\w+) =")
 WITHOUT_PAGE = {"hbmwire/hbmwire.hpp", "hbmwire/export.hpp"}  # lists of headers, and a mark for the linker
@@ -155,8 +156,22 @@ class Pages(unittest.TestCase):
             self.assertEqual([one for one in named if not (PAGES / f"{one}.3").is_file()], [], page.name)
 
     def test_the_overview_lists_every_page(self) -> None:
-        overview = self.text["libhbmwire"]
-        self.assertEqual([name for name in self.text if name != "libhbmwire" and f"{name}(3)" not in overview], [])
+        for name in self.text.keys() - {"libhbmwire", "libhbmwire_c"}:
+            overview = self.text["libhbmwire_c" if name.startswith("hbmwire_") else "libhbmwire"]
+            self.assertIn(f"{name}(3)", overview)
+
+    def test_man_finds_each_function_and_type_of_c_and_what_its_comment_says(self) -> None:
+        headers = sorted((C_INCLUDE / "hbmwire/c").glob("*.h"))
+        self.assertGreater(len(headers), 20)
+        for path in headers:
+            text = path.read_text(encoding="utf-8")
+            page = letters(self.text[f"hbmwire_{path.stem}"])
+            for name in re.findall(r"^(?:HBMWIRE_C_API [^;(]*?\b)(hbmwire_\w+)\(", text, re.MULTILINE) + re.findall(r"^\} (hbmwire_\w+);", text, re.MULTILINE):
+                self.assertTrue((PAGES / f"{name}.3").is_file(), name)
+                self.assertIn(letters(name), page)
+            for comment in re.findall(r"(?:^///.*\n)+|///< .*", text, re.MULTILINE):
+                with self.subTest(f"{path.name}: {comment}"):
+                    self.assertIn(letters(re.sub(r"///<?", "", comment)), page)
 
 
 if __name__ == "__main__":

@@ -215,7 +215,9 @@ def write_all(headers: Headers, version: str, docs: str, out: pathlib.Path) -> N
     texts["libhbmwire.3"] = (overview.replace("@TITLE@", roff.title("libhbmwire", version)).replace("@DOCS@", roff.code(docs))
                              .replace("@PAGES@", listing(headers, pages)))
     out.mkdir(parents=True, exist_ok=True)
-    for stale in set(out.glob("*.3")) - {out / name for name in texts}:
+    # Those of the C interface are c_pages.py's.
+    others = {*out.glob("hbmwire_*.3"), out / "libhbmwire_c.3"}
+    for stale in set(out.glob("*.3")) - {out / name for name in texts} - others:
         stale.unlink()
     for name, text in texts.items():
         (out / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+// Connections to peers: put, get, send, receive, atomics.
+#ifndef HBMWIRE_C_ENDPOINT_H
+#define HBMWIRE_C_ENDPOINT_H
+
+#include "hbmwire/c/error.h"
+#include "hbmwire/c/memory_key.h"
+#include "hbmwire/c/nic.h"
+#include "hbmwire/c/region.h"
+#include "hbmwire/c/transfer.h"
+#include "hbmwire/c/worker.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// A connection to a peer. Its functions do not block, unless they take a timeout, and fail at once
+/// where an operation can't be started: HBMWIRE_INVALID_ARGUMENT (a slice that leaves its region, a
+/// region that is not registered with its NIC, or does not allow it), HBMWIRE_PERMISSION_DENIED (a
+/// path that the policy excludes), HBMWIRE_EXHAUSTED (hbmwire_worker_options::max_transfers),
+/// HBMWIRE_PEER_FAILED or HBMWIRE_CANCELLED (it is no longer ready). Threads: its worker's.
+///
+/// On one endpoint puts, sends and immediates arrive in the order in which they were started. Bytes
+/// that a get or an atomic brings are not ordered against later puts without
+/// hbmwire_endpoint_fence().
+typedef struct hbmwire_endpoint hbmwire_endpoint;
+
+/// Memory of the peer at the other end of one endpoint. It ends with the connection.
+typedef struct hbmwire_remote_region hbmwire_remote_region;
+
+/// Several parts, prepared once, that can be put or got many times, one run at a time. Its regions
+/// must outlive it.
+typedef struct hbmwire_prepared hbmwire_prepared;
+
+/// How a program gets the messages of an endpoint.
+typedef int32_t hbmwire_messages;
+
+enum {
+  HBMWIRE_MESSAGES_MATCHED = 0,     ///< by hbmwire_endpoint_receive()
+  HBMWIRE_MESSAGES_HANDED_OUT = 1,  ///< by hbmwire_worker_next_message()
+};
+
+/// The phase of an endpoint. It moves down this list (docs/endpoint-states.md).
+typedef int32_t hbmwire_phase;
+
+enum {
+  HBMWIRE_PHASE_READY = 0,   ///< connected
+  HBMWIRE_PHASE_ENDING = 1,  ///< something failed: waits until both sides are closed
+  HBMWIRE_PHASE_FAILED = 2,  ///< all is reported; hbmwire_endpoint_reconnect() may help
+  HBMWIRE_PHASE_CLOSED = 3,  ///< by hbmwire_endpoint_close() here, or by the peer
+};
+
+/// "ready" and so on; empty for a number that is no phase.
+HBMWIRE_C_API const char* hbmwire_phase_name(hbmwire_phase phase);
+
+/// How an endpoint is connected, and how much it holds at a time. Arrays are copied. Options of the
+/// link that are HBMWIRE_UNSET are the setting's (HBMWIRE_LINK_*), else the library's choice.
+typedef struct hbmwire_endpoint_options {
+  size_t struct_size;               ///< set by hbmwire_endpoint_options_init()
+  const void* pre_shared_key;       ///< that both ends prove to know; NULL: none
+  size_t pre_shared_key_bytes;      ///< how long it is
+  const void* hello;                ///< the application's own, for the peer; NULL: none
+  size_t hello_bytes;               ///< at most 1,024
+  const hbmwire_path* allow_paths;  ///< by these alone; none: by all that the context allows
+  size_t allow_path_count;          ///< how many there are
+  int64_t peer_timeout_ns;          ///< until a peer that is gone is noticed: 2 s
+  int64_t operation_timeout_ns;     ///< an operation under way for longer fails: 30 s
+  uint32_t send_depth;              ///< requests in flight: 128
+  uint32_t receive_depth;           ///< messages that may wait here: 64
+  uint32_t eager_bytes;             ///< longest message that is sent at once: 8192
+  uint32_t unexpected_bytes;        ///< for messages before their receives: 262144
+  hbmwire_messages messages;        ///< that come to this end: HBMWIRE_MESSAGES_MATCHED
+  hbmwire_path require_path;        ///< device memory by this path alone; HBMWIRE_UNSET: by any
+  int32_t retry_connect;            ///< 1: connects again until the deadline
+  int32_t service_level;            ///< of the link: 0 to 15
+  int32_t traffic_class;            ///< of the link: 0 to 255, the DSCP in its upper six bits
+  int32_t pkey_index;               ///< of the link, in the ports' partition key tables
+  int32_t mtu_bytes;                ///< of the link: 256, 512, 1024, 2048 or 4096
+  int32_t ack_timeout;              ///< of the link: 0 to 31, 4.096 us * 2^ack_timeout
+  int32_t retry_count;              ///< of the link: 0 to 7
+  int32_t rnr_retry;                ///< of the link: 0 to 7
+} hbmwire_endpoint_options;
+
+/// Sets the defaults.
+HBMWIRE_C_API void hbmwire_endpoint_options_init(hbmwire_endpoint_options* options,
+                                                 size_t struct_size);
+
+/// Connects to a listener at "host:port", "[::1]:7000" or "rdma_cm://host:port". Drives the worker
+/// meanwhile. Errors: HBMWIRE_STAGE_CONNECT: HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED,
+/// HBMWIRE_PERMISSION_DENIED (the pre-shared keys differ), HBMWIRE_PROTOCOL, HBMWIRE_PEER_FAILED;
+/// HBMWIRE_STAGE_CONFIGURE: options that contradict themselves.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_connect(hbmwire_worker* worker, const char* peer,
+                                                      int64_t timeout_ns, int32_t cancel_fd,
+                                                      const hbmwire_endpoint_options* options,
+                                                      hbmwire_endpoint** endpoint,
+                                                      hbmwire_error* error);
+
+/// Closes it without waiting for the peer, and ends it.
+HBMWIRE_C_API void hbmwire_endpoint_free(hbmwire_endpoint* endpoint);
+
+/// The facts of an endpoint. Its strings and bytes are the endpoint's, until
+/// hbmwire_endpoint_reconnect().
+typedef struct hbmwire_endpoint_info {
+  size_t struct_size;           ///< set by hbmwire_endpoint_info_init()
+  uint64_t id;                  ///< no other endpoint of this process has the same
+  const char* peer;             ///< as it was connected to or accepted: "node2:7000"
+  const void* hello;            ///< the peer's hbmwire_endpoint_options::hello
+  size_t hello_bytes;           ///< how long it is
+  hbmwire_phase phase;          ///< that it is in now
+  hbmwire_placement placement;  ///< where the peer is
+} hbmwire_endpoint_info;
+
+/// Makes it empty.
+HBMWIRE_C_API void hbmwire_endpoint_info_init(hbmwire_endpoint_info* info, size_t struct_size);
+
+/// Tells the facts of an endpoint.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_get_info(const hbmwire_endpoint* endpoint,
+                                                       hbmwire_endpoint_info* info,
+                                                       hbmwire_error* error);
+
+/// The phase alone, for loops that look often; -1 for NULL.
+HBMWIRE_C_API hbmwire_phase hbmwire_endpoint_phase(const hbmwire_endpoint* endpoint);
+
+/// The NIC that it communicates by; its strings are the endpoint's.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_nic(const hbmwire_endpoint* endpoint,
+                                                  hbmwire_nic_info* nic, hbmwire_error* error);
+
+/// Why it is ending or failed; HBMWIRE_OK while it is ready, and where it was closed. `why` has the
+/// same in full, and may be NULL. HBMWIRE_INVALID_ARGUMENT for NULL.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_failure(const hbmwire_endpoint* endpoint,
+                                                      hbmwire_error* why);
+
+/// Memory that the peer's listener advertises by this name. Asks the peer, which must make
+/// progress. Errors: HBMWIRE_NOT_FOUND; HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_remote(hbmwire_endpoint* endpoint, const char* name,
+                                                     int64_t timeout_ns, int32_t cancel_fd,
+                                                     hbmwire_remote_region** remote,
+                                                     hbmwire_error* error);
+
+/// Memory that the peer gave a key to. Errors: HBMWIRE_PEER_FAILED (the peer was started anew),
+/// HBMWIRE_PERMISSION_DENIED (expired, or a path that the policy excludes), HBMWIRE_NOT_FOUND (the
+/// key does not name the peer's NIC).
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_remote_by_key(const hbmwire_endpoint* endpoint,
+                                                            const hbmwire_remote_key* key,
+                                                            hbmwire_remote_region** remote,
+                                                            hbmwire_error* error);
+
+/// The same by the key's bytes, as they came. Errors besides: HBMWIRE_PROTOCOL.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_remote_by_bytes(const hbmwire_endpoint* endpoint,
+                                                              const void* bytes, size_t size,
+                                                              hbmwire_remote_region** remote,
+                                                              hbmwire_error* error);
+
+/// The facts of the peer's memory.
+typedef struct hbmwire_remote_region_info {
+  size_t struct_size;        ///< set by hbmwire_remote_region_info_init()
+  uint64_t length_bytes;     ///< the length of the memory
+  hbmwire_access access;     ///< the access that the peer allows
+  hbmwire_memory_type type;  ///< the type of the memory at the peer
+  hbmwire_path path;         ///< by which the peer's NIC reaches it
+  int32_t reserved;          ///< 0
+} hbmwire_remote_region_info;
+
+/// Makes it empty.
+HBMWIRE_C_API void hbmwire_remote_region_info_init(hbmwire_remote_region_info* info,
+                                                   size_t struct_size);
+
+/// Tells the facts of the peer's memory.
+HBMWIRE_C_API hbmwire_status hbmwire_remote_region_get_info(const hbmwire_remote_region* remote,
+                                                            hbmwire_remote_region_info* info,
+                                                            hbmwire_error* error);
+
+/// Ends the handle. Operations that use the memory go on.
+HBMWIRE_C_API void hbmwire_remote_region_free(hbmwire_remote_region* remote);
+
+/// A part of the peer's memory. It has no size: its members stay as they are.
+typedef struct hbmwire_remote_slice {
+  const hbmwire_remote_region* region;  ///< the memory that it is a part of
+  uint64_t offset_bytes;                ///< from its first byte on
+  uint64_t length_bytes;                ///< may be 0
+} hbmwire_remote_slice;
+
+/// When a put is over, and a number that comes with it.
+typedef struct hbmwire_put_options {
+  size_t struct_size;     ///< set by hbmwire_put_options_init()
+  hbmwire_level level;    ///< how far the bytes must be: HBMWIRE_LEVEL_ARRIVED
+  int32_t has_immediate;  ///< 1: `immediate` goes to the peer's receive, behind the bytes
+  uint32_t immediate;     ///< hbmwire_endpoint_receive_immediate()
+  uint32_t reserved;      ///< 0
+} hbmwire_put_options;
+
+/// Sets the defaults.
+HBMWIRE_C_API void hbmwire_put_options_init(hbmwire_put_options* options, size_t struct_size);
+
+/// Writes `from` into the peer's memory, of the same length.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_put(
+    hbmwire_endpoint* endpoint, const hbmwire_slice* from, const hbmwire_remote_slice* to,
+    const hbmwire_put_options* options, hbmwire_transfer** transfer, hbmwire_error* error);
+
+/// Reads the peer's memory. Errors besides: HBMWIRE_PERMISSION_DENIED, the region here is not
+/// registered for local writing.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_get(hbmwire_endpoint* endpoint,
+                                                  const hbmwire_slice* into,
+                                                  const hbmwire_remote_slice* from,
+                                                  hbmwire_transfer** transfer,
+                                                  hbmwire_error* error);
+
+/// One of several parts of a transfer. Both slices have the same length. It has no size: its
+/// members stay as they are.
+typedef struct hbmwire_part {
+  hbmwire_slice local;          ///< this side's memory
+  hbmwire_remote_slice remote;  ///< the peer's memory
+} hbmwire_part;
+
+/// All of `count` parts, as one transfer that can be repeated. Errors besides:
+/// HBMWIRE_NOT_SUPPORTED, memory of either end is staged.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_prepare_put(hbmwire_endpoint* endpoint,
+                                                          const hbmwire_part* parts, size_t count,
+                                                          const hbmwire_put_options* options,
+                                                          hbmwire_prepared** prepared,
+                                                          hbmwire_error* error);
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_prepare_get(hbmwire_endpoint* endpoint,
+                                                          const hbmwire_part* parts, size_t count,
+                                                          hbmwire_prepared** prepared,
+                                                          hbmwire_error* error);
+
+/// Starts a run: all parts, as one transfer. Errors: HBMWIRE_BUSY while a run is under way, and as
+/// hbmwire_endpoint_put().
+HBMWIRE_C_API hbmwire_status hbmwire_prepared_post(hbmwire_prepared* prepared,
+                                                   hbmwire_transfer** transfer,
+                                                   hbmwire_error* error);
+
+/// Ends it. A run that is under way goes on.
+HBMWIRE_C_API void hbmwire_prepared_free(hbmwire_prepared* prepared);
+
+/// Changes 64 bits of the peer's memory, at an address that is a multiple of 8:
+/// hbmwire_endpoint_fetch_add() adds to them, hbmwire_endpoint_compare_swap() writes `desired` if
+/// they are `expected`. hbmwire_transfer_value() is what was there before. Errors besides:
+/// HBMWIRE_NOT_SUPPORTED, no atomics.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_fetch_add(hbmwire_endpoint* endpoint,
+                                                        const hbmwire_remote_slice* at,
+                                                        uint64_t add, hbmwire_transfer** transfer,
+                                                        hbmwire_error* error);
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_compare_swap(hbmwire_endpoint* endpoint,
+                                                           const hbmwire_remote_slice* at,
+                                                           uint64_t expected, uint64_t desired,
+                                                           hbmwire_transfer** transfer,
+                                                           hbmwire_error* error);
+
+/// Sends a message, over at `level`: HBMWIRE_LEVEL_SENT, when the memory may be written again;
+/// HBMWIRE_LEVEL_ARRIVED, when a receive of the peer's has taken it. A tagged one goes to the first
+/// receive posted whose tag fits, a plain one to the first plain receive. Errors besides:
+/// HBMWIRE_INVALID_ARGUMENT, a message that is longer than its receive, where it was not over
+/// before.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_send(hbmwire_endpoint* endpoint,
+                                                   const hbmwire_slice* from, hbmwire_level level,
+                                                   hbmwire_transfer** transfer,
+                                                   hbmwire_error* error);
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_send_tagged(hbmwire_endpoint* endpoint,
+                                                          const hbmwire_slice* from, uint64_t tag,
+                                                          hbmwire_level level,
+                                                          hbmwire_transfer** transfer,
+                                                          hbmwire_error* error);
+
+/// Receives a message; the memory must be registered for local writing. Of a tagged one, bits of
+/// `mask` have to be those of `tag`; a mask of 0 takes any tag. Errors besides:
+/// HBMWIRE_INVALID_ARGUMENT, the endpoint hands its messages out, or the message is too long.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_receive(hbmwire_endpoint* endpoint,
+                                                      const hbmwire_slice* into,
+                                                      hbmwire_transfer** transfer,
+                                                      hbmwire_error* error);
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_receive_tagged(hbmwire_endpoint* endpoint,
+                                                             const hbmwire_slice* into,
+                                                             uint64_t tag, uint64_t mask,
+                                                             hbmwire_transfer** transfer,
+                                                             hbmwire_error* error);
+
+/// The next immediate of a put: hbmwire_transfer_value(). Where `written` is device memory, what
+/// was put there is visible to the device when this is over; NULL: none.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_receive_immediate(hbmwire_endpoint* endpoint,
+                                                                const hbmwire_slice* written,
+                                                                hbmwire_transfer** transfer,
+                                                                hbmwire_error* error);
+
+/// The transfer is over when all puts, lists and messages that go at once and were started before
+/// it have arrived at the peer.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_flush(hbmwire_endpoint* endpoint,
+                                                    hbmwire_transfer** transfer,
+                                                    hbmwire_error* error);
+
+/// Operations that are started after it begin only when gets and atomics started before it are
+/// over.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_fence(hbmwire_endpoint* endpoint,
+                                                    hbmwire_error* error);
+
+/// Waits for what is under way, says goodbye, and waits for the peer's goodbye, which needs the
+/// peer's progress. The endpoint is closed whatever happens, and still to be freed. Errors:
+/// HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED; HBMWIRE_PEER_FAILED, no goodbye came; why it failed.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_close(hbmwire_endpoint* endpoint, int64_t timeout_ns,
+                                                    int32_t cancel_fd, hbmwire_error* error);
+
+/// The same without waiting: the transfer is over when the endpoint is closed. Errors:
+/// HBMWIRE_BUSY, another one is not over.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_close(hbmwire_endpoint* endpoint,
+                                                          int64_t timeout_ns,
+                                                          hbmwire_transfer** transfer,
+                                                          hbmwire_error* error);
+
+/// Waits until the peer has said goodbye, and drives the worker meanwhile: for a side that only
+/// answers. At the deadline the endpoint goes on as before. Errors: HBMWIRE_TIMED_OUT,
+/// HBMWIRE_CANCELLED; why the endpoint failed.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_wait_closed(hbmwire_endpoint* endpoint,
+                                                          int64_t timeout_ns, int32_t cancel_fd,
+                                                          hbmwire_error* error);
+
+/// Connects anew to the same peer: another connection, perhaps to another process. Remote regions
+/// of the old one are refused. Errors: HBMWIRE_NOT_SUPPORTED, this side was accepted; HBMWIRE_BUSY,
+/// it is neither failed nor closed; as hbmwire_endpoint_connect(), and then all is as before.
+HBMWIRE_C_API hbmwire_status hbmwire_endpoint_reconnect(hbmwire_endpoint* endpoint,
+                                                        int64_t timeout_ns, int32_t cancel_fd,
+                                                        hbmwire_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
