@@ -192,6 +192,8 @@ def table(program):
         check(code == 0 and re.search(rf"^ *{run.process} emu0 +put ", text, re.MULTILINE), text)
         text, _, code = stat(program, "--by=peer", "-p", run.process)
         check(code == 0 and re.search(rf"^ *{run.process} 127\.0\.0\.1:\d+ +put ", text, re.MULTILINE), text)
+        text, _, code = stat(program, "--json", "-p", f"{run.process},{run.process}")
+        check(code == 0 and len(json.loads(text)["processes"]) == 1, text)
         text, _, code = stat(program, "-p", run.process, "0.1", "3")
         check(code == 0 and len(re.findall(r"^\d\d:\d\d:\d\d$", text, re.MULTILINE)) == 3, text)
         run.over()

@@ -38,8 +38,8 @@ constexpr TransferLabels kSend{
 
 /// A store is never destroyed; here it stays reachable. `peers` of its peers are counted alone.
 Store& new_store(std::uint64_t peers = 64) {
-  static std::vector<Store*> all;
-  Store& store = *all.emplace_back(new Store);
+  static auto* const all = new std::vector<Store*>;
+  Store& store = *all->emplace_back(new Store);
   EXPECT_TRUE(store.begin_context({.publish = false, .peers = peers}));
   return store;
 }

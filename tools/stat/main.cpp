@@ -100,7 +100,9 @@ std::string time_of_day(std::chrono::system_clock::time_point time) {
 class Samples {
  public:
   Samples(const StatOptions& options, Output& output)
-      : options_(options), output_(output), watch_(options.processes) {}
+      : options_(options),
+        output_(output),
+        watch_({options.processes.begin(), options.processes.end()}) {}
 
   int run() {
     const auto ended = go();

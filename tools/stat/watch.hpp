@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,7 @@ namespace hbmwire::tools::stats {
 class Watch {
  public:
   /// Of these processes; none: of all that this user may look at.
-  explicit Watch(std::vector<std::uint32_t> wanted) : wanted_(std::move(wanted)) {}
+  explicit Watch(std::set<std::uint32_t> wanted) : wanted_(std::move(wanted)) {}
 
   /// All of them, now. Errors: /proc can't be read; in the first sample: a wanted process is not
   /// there.
@@ -47,7 +48,7 @@ class Watch {
   void add_ended(Sample& sample);
   void add_nics(Sample& sample);
 
-  std::vector<std::uint32_t> wanted_;
+  std::set<std::uint32_t> wanted_;
   bool first_ = true;
   std::map<Name, Known> known_;
   std::map<std::string, std::uint64_t> nic_counters_;
