@@ -51,10 +51,8 @@ def operations_of(process):
 class Run:
     """A run of `hbmwire perf` whose sides publish their counters, and a command that watches all of them from outside."""
 
-    def __init__(self, w, test, *options, inside=False, emulate=()):
-        watch = [w.program, "stat", "--json", "0.1"]
-        # Inside it sees the emulated NICs, too.
-        self.watch = w.emulated(watch, "b") if inside else w.run(watch)
+    def __init__(self, w, test, *options, watch=None, emulate=()):
+        self.watch = watch or w.run([w.program, "stat", "--json", "0.1"])
         self.server = w.emulated([w.program, "perf", test, "-p", "0", "--bind", "127.0.0.1"], "a", env=STATS)
         port = self.server.wait_for(r"Waiting for client connection on port (\d+)")[1]
         self.client = w.emulated([w.program, "perf", test, "127.0.0.1", "-p", port, "--json", *options], "b", emulate, env=STATS)
@@ -126,7 +124,9 @@ def faults(program):
     """The failures of a fault plan are in the counters, with their code, and in the NIC's own."""
     with world(program) as w:
         plan = ("--faults", "revoke,op=write,nth=200000")
-        run = Run(w, "put_bw", "-s", "4K", "-n", "500000", "--no-verify", inside=True, emulate=plan).attach()
+        # Inside it sees the emulated NICs, too.
+        watch = w.emulated([program, "stat", "--json", "0.1"], "b")
+        run = Run(w, "put_bw", "-s", "4K", "-n", "500000", "--no-verify", watch=watch, emulate=plan).attach()
         check(run.client.finish() != 0, "the client did not fail", run.client.text)
         last = run.ended()[-1]
         codes = {each["code"]: each["operations"] for each in last["failures"]}
@@ -136,13 +136,13 @@ def faults(program):
         check(last["endpoints_failed"] == 1, "no failed connection is counted", last)
         check(operations_of(last) + sum(codes.values()) + last["under_way"] == last["started"], "some transfers are missing", last)
         check(bytes_of(last, "put") <= 200_000 * 4096, "bytes of failed transfers are counted", last)
-        # The NIC has refused it, too; the sample is the one in which the process has ended.
-        sample = next(each for each in samples(run.watch.text) if any(one["ended"] for one in each["processes"]))
-        errors = {each["name"]: each["value"] for each in sample["nics"] if each["error"] and each["value"]}
-        check(errors.get("req_remote_access_errors") == 1, "the NIC's error is not shown", sample["nics"])
         run.server.finish()
-        run.watch.handle.send_signal(signal.SIGINT)
-        check(run.watch.finish(5) == 0, run.watch.text[-500:])
+        # The NIC has counted it, too, and tells it as long as a process uses the NIC.
+        Run(w, "put_bw", "-s", "4K", "-D", "1", watch=watch).attach().over()
+        errors = {(each["name"], each["value"]) for sample in samples(watch.text) for each in sample["nics"] if each["error"]}
+        check(("req_remote_access_errors", 1) in errors, "the NIC's error is not shown", errors)
+        watch.handle.send_signal(signal.SIGINT)
+        check(watch.finish(5) == 0, watch.text[-500:])
 
 
 def killed(program):
