@@ -70,9 +70,13 @@ class Run:
             time.sleep(0.02)
         raise Failure(f"the client was not seen\n{self.watch.text}")
 
+    def moves(self):
+        """Returns when the client's puts are in a sample: they are the first ones of a process."""
+        self.watch.wait_for(rf'"process":{self.process},[^\n\[]*"transfers":\[{{"kind":"put"')
+
     def ended(self):
         """The process' samples, once it has ended."""
-        self.watch.wait_for(rf'"process":{self.process},[^\n]*?"ended":true[^\n]*\n')
+        self.watch.wait_for(rf'"process":{self.process},[^\n\[]*"ended":true[^\n]*\n')
         return [of_process(sample, self.process) for sample in samples(self.watch.text)
                 if any(each["process"] == self.process for each in sample["processes"])]
 
@@ -149,7 +153,7 @@ def killed(program):
     """SIGKILL: the last counts are shown once, and nothing is left."""
     with world(program) as w:
         run = Run(w, "put_bw", "-s", "4K", "-D", "60").attach()
-        run.watch.wait_for(rf'"process":{run.process},[^\n]*"kind":"put"')
+        run.moves()
         os.kill(run.process, signal.SIGKILL)
         seen = run.ended()
         check(bytes_of(seen[-1], "put") >= bytes_of(seen[-2], "put") > 0, "the last counts are gone", seen[-2:])
@@ -179,7 +183,7 @@ def table(program):
     """What people see: rows of 100 columns at most, by path, NIC and peer."""
     with world(program) as w:
         run = Run(w, "put_bw", "--memory", "gaudi,gaudi", "-s", "4K", "-D", "5").attach()
-        run.watch.wait_for(rf'"process":{run.process},[^\n]*"kind":"put"')
+        run.moves()
         text, errors, code = stat(program)
         check(code == 0 and errors == "", code, errors)
         check(re.search(r"^PROCESS PROGRAM +KIND +PATH +MEMORY +OPERATIONS +BYTES +RATE$", text, re.MULTILINE), text)
@@ -206,7 +210,7 @@ def prometheus(program):
         # In the world of the client, whose NICs it sees.
         run = Run(w, "put_bw", "-s", "4K", "-D", "3").attach()
         inner = w.emulated([program, "stat", "--prometheus", "--save", file, "0.4"], "b")
-        run.watch.wait_for(rf'"process":{run.process},[^\n]*"kind":"put"')
+        run.moves()
         deadline = time.monotonic() + 20
         text, texts = "", []
         while f'hbmwire_process_running{{process="{run.process}",program="hbmwire"}} 0' not in text:
@@ -245,7 +249,7 @@ def metrics_manual(program):
     labels_of_manual = set(re.findall(r"^\| `(\w+)` \| ", manual, re.MULTILINE)) - set(described)
     with world(program) as w:
         run = Run(w, "put_bw", "-s", "4K", "-D", "4").attach()
-        run.watch.wait_for(rf'"process":{run.process},[^\n]*"kind":"put"')
+        run.moves()
         inner = w.emulated([program, "stat", "--prometheus"], "b")
         check(inner.finish() == 0, inner.text)
         run.over()
