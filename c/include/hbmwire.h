@@ -32,6 +32,7 @@
 #include "hbmwire/c/blocks.h"
 #include "hbmwire/c/buffer.h"
 #include "hbmwire/c/context.h"
+#include "hbmwire/c/counters.h"
 #include "hbmwire/c/domain.h"
 #include "hbmwire/c/endpoint.h"
 #include "hbmwire/c/error.h"

@@ -13,6 +13,7 @@
 #include "hbmwire/blocks.hpp"
 #include "hbmwire/buffer.hpp"
 #include "hbmwire/context.hpp"
+#include "hbmwire/counters.hpp"
 #include "hbmwire/endpoint.hpp"
 #include "hbmwire/incoming_message.hpp"
 #include "hbmwire/memory_domain.hpp"
@@ -22,6 +23,7 @@
 #include "hbmwire/registration.hpp"
 #include "hbmwire/settings.hpp"
 #include "hbmwire/topology.hpp"
+#include "hbmwire/trace.hpp"
 #include "hbmwire/worker.hpp"
 
 #include "guarded.hpp"
@@ -91,6 +93,12 @@ struct hbmwire_attach_publication : hbmwire::c::Held<hbmwire::AttachPublication>
 struct hbmwire_buffer : hbmwire::c::Held<hbmwire::Buffer> {};
 
 struct hbmwire_copy : hbmwire::c::Held<hbmwire::PendingCopy> {};
+
+struct hbmwire_counters : hbmwire::c::Held<hbmwire::Counters> {};
+
+struct hbmwire_published : hbmwire::c::Held<hbmwire::PublishedProcess> {};
+
+struct hbmwire_trace : hbmwire::c::Held<hbmwire::Trace> {};
 
 struct hbmwire_report : hbmwire::c::Held<hbmwire::TransferReport> {};
 

@@ -282,6 +282,11 @@ static void expect(int is_true, const char* what) {
 int main(void) {
   INITIALISED(hbmwire_attached);
   INITIALISED(hbmwire_context_options);
+  INITIALISED(hbmwire_counters_info);
+  INITIALISED(hbmwire_transfer_counters);
+  INITIALISED(hbmwire_failure_counters);
+  INITIALISED(hbmwire_transfer_times);
+  INITIALISED(hbmwire_trace_counts);
   INITIALISED(hbmwire_memory_probe);
   INITIALISED(hbmwire_device);
   INITIALISED(hbmwire_address_info);

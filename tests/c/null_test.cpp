@@ -22,6 +22,20 @@ Answer answer_to_nothing(Answer (*function)(Argument...)) {
 #define REFUSES(function) EXPECT_EQ(with_nothing(function), HBMWIRE_INVALID_ARGUMENT) << #function
 
 TEST(CNull, IsAnErrorOfEachFunction) {
+  REFUSES(hbmwire_context_counters);
+  REFUSES(hbmwire_counters_failures);
+  REFUSES(hbmwire_counters_get_info);
+  REFUSES(hbmwire_counters_times);
+  REFUSES(hbmwire_counters_transfers);
+  REFUSES(hbmwire_endpoint_counters);
+  REFUSES(hbmwire_nic_counters);
+  REFUSES(hbmwire_process_counters);
+  REFUSES(hbmwire_published_find);
+  REFUSES(hbmwire_published_list);
+  REFUSES(hbmwire_published_read);
+  REFUSES(hbmwire_trace_start);
+  REFUSES(hbmwire_trace_stop);
+  REFUSES(hbmwire_worker_counters);
   REFUSES(hbmwire_attach_listener_create);
   REFUSES(hbmwire_attach_listener_publish);
   REFUSES(hbmwire_attach_listener_progress);
@@ -280,6 +294,18 @@ TEST(CNull, IsNoCrashOfTheOthers) {
   EXPECT_EQ(answer_to_nothing(hbmwire_worker_fd), -1);
   EXPECT_EQ(answer_to_nothing(hbmwire_worker_wake_after_ms), 0) << "hbmwire_worker_wake_after_ms";
   answer_to_nothing(hbmwire_done_init);
+  EXPECT_STREQ(answer_to_nothing(hbmwire_transfer_kind_name), "put");
+  answer_to_nothing(hbmwire_counters_info_init);
+  answer_to_nothing(hbmwire_transfer_counters_init);
+  answer_to_nothing(hbmwire_failure_counters_init);
+  answer_to_nothing(hbmwire_transfer_times_init);
+  answer_to_nothing(hbmwire_trace_counts_init);
+  EXPECT_EQ(answer_to_nothing(hbmwire_time_bucket_bound_ns), 128);
+  answer_to_nothing(hbmwire_counters_free);
+  EXPECT_FALSE(answer_to_nothing(hbmwire_published_is_running));
+  answer_to_nothing(hbmwire_published_free);
+  EXPECT_STREQ(answer_to_nothing(hbmwire_trace_file), "");
+  answer_to_nothing(hbmwire_trace_free);
 }
 
 }  // namespace
