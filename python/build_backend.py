@@ -77,6 +77,7 @@ def build_package(folder: pathlib.Path) -> None:
         "HBMWIRE_BUILD_PYTHON": "ON",
         "HBMWIRE_BUILD_TOOLS": "OFF",
         "HBMWIRE_BUILD_EMULATION": "OFF",
+        "HBMWIRE_BUILD_C": "OFF",
         "HBMWIRE_BUILD_MAN": "OFF",
         "HBMWIRE_PYTHON_INSTALL_DIR": ".",
         "Python_EXECUTABLE": sys.executable,
