@@ -110,9 +110,9 @@ def count_as_root_would(ran, skipped):
 
 
 # A machine or a release may lack these for good: a kernel guest (no QEMU, no package archive), other distributions,
-# the one version of clang-format, an rdma-core that has what came later, PyTorch.
+# the one version of clang-format, an rdma-core that has what came later, PyTorch, Clang.
 LACKS = ("no memory cgroup of version 1", "no kernel guest", "no other distribution", "no clang-format-14", "no newer rdma-core",
-         "python3-torch is not installed")
+         "python3-torch is not installed", "no such C compiler is installed")
 
 
 def count_as_with_all(ran, skipped):

@@ -10,7 +10,8 @@ tree=$2
 library=$3
 sanitizers=$4
 if [[ -z $compiler || $compiler == *NOTFOUND ]]; then
-  echo "Skipped: this C compiler is not installed"
+  echo "Skipped"
+  echo "no such C compiler is installed"
   exit 77
 fi
 work=$(mktemp -d)

@@ -5,7 +5,8 @@
 set -euo pipefail
 
 if ! command -v valgrind >/dev/null; then
-  echo "Skipped: valgrind is not installed"
+  echo "Skipped"
+  echo "valgrind is not installed"
   exit 77
 fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
