@@ -54,8 +54,14 @@ TransferLabels TransferCounts::labels_of(const TransferState& transfer) const no
   return labels;
 }
 
+/// Of a transfer without an endpoint: it moves no bytes, also where a flush tells of a length.
+void TransferCounts::note_own_success(const TransferState& transfer) noexcept {
+  counters::tally(*own_, key_of(transfer), 0, [&] { return labels_of(transfer); });
+}
+
 void TransferCounts::note_failure(const TransferState& transfer, Errc why) noexcept {
-  block_of(transfer).failures[static_cast<std::size_t>(why)].add(1);
+  counters::TrafficBlock& block = transfer.endpoint == nullptr ? *own_ : *transfer.endpoint->counts;
+  block.failures[static_cast<std::size_t>(why)].add(1);
 }
 
 void TransferCounts::note_time(const TransferState& transfer,

@@ -68,7 +68,7 @@ class TransferCounts {
   /// How transfers of different series differ. The low bits are Route's second half.
   [[nodiscard]] static std::uint64_t key_of(const TransferState& transfer) noexcept;
   [[nodiscard]] TransferLabels labels_of(const TransferState& transfer) const noexcept;
-  [[nodiscard]] counters::TrafficBlock& block_of(const TransferState& transfer) noexcept;
+  void note_own_success(const TransferState& transfer) noexcept;
 
   WorkerState& worker_;
   bool samples_ = true;

@@ -16,12 +16,10 @@ inline std::uint64_t TransferCounts::key_of(const TransferState& transfer) noexc
   return route >> 32U | (std::uint64_t{1} + static_cast<std::uint8_t>(transfer.kind)) << 32U;
 }
 
-inline counters::TrafficBlock& TransferCounts::block_of(const TransferState& transfer) noexcept {
-  return transfer.endpoint == nullptr ? *own_ : *transfer.endpoint->counts;
-}
-
 inline void TransferCounts::note_success(const TransferState& transfer) noexcept {
-  counters::tally(block_of(transfer), key_of(transfer), transfer.bytes,
+  if (transfer.endpoint == nullptr) [[unlikely]]
+    return note_own_success(transfer);
+  counters::tally(*transfer.endpoint->counts, key_of(transfer), transfer.bytes,
                   [&] { return labels_of(transfer); });
 }
 

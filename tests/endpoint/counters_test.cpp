@@ -147,6 +147,12 @@ TEST_F(CountersOf, ListsAtomicsFlushesAndImmediatesHaveTheirKinds) {
   EXPECT_EQ(sum_of(value(ends.b->counters()), TransferKind::immediate).operations, 1U);
 }
 
+TEST_F(CountersOf, FlushesOfAWorkerMoveNoBytes) {
+  Memory card(ends.context, MemoryType::gaudi, 1 << 16);
+  over(ends.a_worker.flush(card.all()));
+  EXPECT_EQ(sum_of(value(ends.a_worker.counters()), TransferKind::flush), (Sum{1, 0}));
+}
+
 TEST_F(CountersOf, FailuresAreCountedByTheirCode) {
   Transfer receive = value(ends.a->receive(ours.slice(0, 8)));
   EXPECT_EQ(a().under_way, 1U);
