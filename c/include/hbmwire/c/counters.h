@@ -120,7 +120,7 @@ HBMWIRE_C_API hbmwire_status hbmwire_counters_failures(const hbmwire_counters* c
                                                        hbmwire_failure_counters* series,
                                                        hbmwire_error* error);
 
-/// The buckets of hbmwire_transfer_times.
+// The buckets of hbmwire_transfer_times.
 #define HBMWIRE_TIME_BUCKETS 32
 
 /// How many nanoseconds the transfers of a bucket took at most: 128 for the first one, each twice
