@@ -54,6 +54,9 @@ enum class Path : std::uint8_t {
 /// "host memory", "zero-copy dma-buf" and so on: the words that users see.
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
 
+/// A Path's name, as its enumerator is spelt: "zero_copy". Settings, metrics and traces have it.
+[[nodiscard]] HBMWIRE_API std::string_view name_of(Path path) noexcept;
+
 class MemoryDomain;
 
 namespace detail {

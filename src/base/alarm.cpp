@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "base/alarm.hpp"
 
-#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <map>
@@ -10,17 +9,15 @@
 #include <thread>
 
 #include "base/forks.hpp"
+#include "base/one_of_process.hpp"
 #include "base/signals.hpp"
 #include "base/thread_failure.hpp"
 
 namespace hbmwire {
 
-/// The alarms of one process. Never destroyed: an Alarm may outlive whatever else is static.
+/// The alarms of one process.
 class Alarms {
  public:
-  explicit Alarms(const Alarms* parents) noexcept : parents_(parents) {}
-
-  /// A child by fork(2) gets new ones: its parent's may have been locked by a thread that it lacks.
   static Alarms& of_process();
 
   /// Of another process, by fork(2).
@@ -37,7 +34,6 @@ class Alarms {
   void ring_first(std::unique_lock<std::mutex>& lock);
 
   MadeHere made_;
-  [[maybe_unused]] const Alarms* parents_;  // reachable, for leak checkers
 
   std::mutex mutex_;
   std::condition_variable changed_;  // what is due first
@@ -52,15 +48,8 @@ class Alarms {
 };
 
 Alarms& Alarms::of_process() {
-  static std::atomic<Alarms*> current{nullptr};
-  Alarms* known = current.load(std::memory_order_acquire);
-  while (known == nullptr || known->foreign()) {
-    auto fresh = std::make_unique<Alarms>(known);
-    // Pairs with the load above. When another thread was faster, its alarms are taken.
-    if (current.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
-      known = fresh.release();
-  }
-  return *known;
+  static constinit OneOfProcess<Alarms> alarms;
+  return alarms.get();
 }
 
 Result<Alarm> Alarms::add(Alarm::Clock::time_point when, std::function<void()> ring) {

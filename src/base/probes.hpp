@@ -28,7 +28,7 @@
 
 namespace hbmwire {
 
-/// What the probe `fallback` tells of: a slower way was taken.
+/// The causes of the probe `fallback`: a slower way was taken.
 enum class Fallback : int {
   registration,  ///< memory: not by its best path
   staging,       ///< memory: by pieces of host memory, or an engine, since no NIC reaches it

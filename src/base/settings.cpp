@@ -9,8 +9,8 @@
 #include <numeric>
 #include <optional>
 
+#include "base/every_setting.hpp"
 #include "base/guarded.hpp"
-#include "base/later_settings.hpp"
 #include "base/setting_numbers.hpp"
 #include "base/settings_file.hpp"
 
@@ -133,42 +133,37 @@ struct Row {
   const char* name;
   std::string_view choices;
   std::string_view help;
-  bool (*set)(Settings& settings, std::string_view text);
-  std::string (*get)(const Settings& settings);
+  bool (*set)(EverySetting& settings, std::string_view text);
+  std::string (*get)(const EverySetting& settings);
 };
 
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): a member can't be named in any other way that keeps
 // parsing and printing of one setting in one line.
-#define HBMWIRE_SETTING(name, choices, member, values, help)                              \
-  Row {                                                                                   \
-    name, choices, help,                                                                  \
-        [](Settings& s, std::string_view text) { return parse(values, text, s.member); }, \
-        [](const Settings& s) { return print(values, s.member); }                         \
+#define HBMWIRE_SETTING(name, choices, member, values, help)                                  \
+  Row {                                                                                       \
+    name, choices, help,                                                                      \
+        [](EverySetting& s, std::string_view text) { return parse(values, text, s.member); }, \
+        [](const EverySetting& s) { return print(values, s.member); }                         \
   }
 // `kind`: count, bytes or ratio.
-#define HBMWIRE_NUMBER(name, choices, member, kind, help)                         \
-  Row {                                                                           \
-    name, choices, help,                                                          \
-        [](Settings& s, std::string_view text) {                                  \
-          return setting_numbers::parse_##kind(text, s.member);                   \
-        },                                                                        \
-        [](const Settings& s) { return setting_numbers::print_##kind(s.member); } \
+#define HBMWIRE_NUMBER(name, choices, member, kind, help)                             \
+  Row {                                                                               \
+    name, choices, help,                                                              \
+        [](EverySetting& s, std::string_view text) {                                  \
+          return setting_numbers::parse_##kind(text, s.member);                       \
+        },                                                                            \
+        [](const EverySetting& s) { return setting_numbers::print_##kind(s.member); } \
   }
 // A number of Settings::Endpoints that may be left open.
-#define HBMWIRE_OPEN(name, choices, member, most, help)                 \
-  Row {                                                                 \
-    name, choices, help,                                                \
-        [](Settings& s, std::string_view text) {                        \
-          return parse_open(text, most, s.endpoint.member);             \
-        },                                                              \
-        [](const Settings& s) { return print_open(s.endpoint.member); } \
+#define HBMWIRE_OPEN(name, choices, member, most, help)                     \
+  Row {                                                                     \
+    name, choices, help,                                                    \
+        [](EverySetting& s, std::string_view text) {                        \
+          return parse_open(text, most, s.endpoint.member);                 \
+        },                                                                  \
+        [](const EverySetting& s) { return print_open(s.endpoint.member); } \
   }
 // NOLINTEND(cppcoreguidelines-macro-usage)
-
-constexpr const char* kStats = "HBMWIRE_STATS";
-constexpr const char* kStatsPeers = "HBMWIRE_STATS_PEERS";
-constexpr const char* kTraceFile = "HBMWIRE_TRACE";
-constexpr const char* kTraceBytes = "HBMWIRE_TRACE_BYTES";
 
 constexpr std::array kRows{
     HBMWIRE_SETTING("HBMWIRE_LOG_LEVEL", "off|error|warn|info|debug", log_level, kLevels,
@@ -191,18 +186,18 @@ constexpr std::array kRows{
     Row{"HBMWIRE_ROCM_KERNEL_CONFIG", "FILE",
         "The running kernel's configuration, where it is neither in /proc nor in /boot "
         "(containers)",
-        [](Settings& s, std::string_view text) {
+        [](EverySetting& s, std::string_view text) {
           s.rocm.kernel_config = text;
           return true;
         },
-        [](const Settings& s) { return s.rocm.kernel_config; }},
+        [](const EverySetting& s) { return s.rocm.kernel_config; }},
     Row{"HBMWIRE_DEFAULT_DEVICE", "ADDRESS|INDEX",
         "The device that is meant where several have the same address and the program names none",
-        [](Settings& s, std::string_view text) {
+        [](EverySetting& s, std::string_view text) {
           s.memory.default_device = text;
           return true;
         },
-        [](const Settings& s) { return s.memory.default_device; }},
+        [](const EverySetting& s) { return s.memory.default_device; }},
     HBMWIRE_SETTING("HBMWIRE_REGISTRATION_WHOLE", "auto|on|off", registration.whole, kWholes,
                     "Whether the cache registers the whole allocation of device memory where a "
                     "part of it is asked for; auto: where it is small against the device's memory"),
@@ -220,8 +215,8 @@ constexpr std::array kRows{
     Row{"HBMWIRE_NICS", "NAME[,NAME]...",
         "With which NICs memory is registered; endpoints communicate by the first one, and large "
         "transfers by all of them. none: by TCP",
-        [](Settings& s, std::string_view text) { return parse_names(text, s.endpoint.nics); },
-        [](const Settings& s) { return print_names(s.endpoint.nics); }},
+        [](EverySetting& s, std::string_view text) { return parse_names(text, s.endpoint.nics); },
+        [](const EverySetting& s) { return print_names(s.endpoint.nics); }},
     HBMWIRE_OPEN("HBMWIRE_GID_INDEX", "0...255", gid_index, 255,
                  "Index in the GID table of each NIC's port; without: RoCE v2 before v1, routable "
                  "before link-local"),
@@ -233,23 +228,23 @@ constexpr std::array kRows{
     Row{"HBMWIRE_PATHS", "PATH[,PATH]...",
         "By which paths alone memory may travel (zero_copy, peer_memory, host, staged, copy, "
         "tcp, ipc, shared_memory); without: by all",
-        [](Settings& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
-        [](const Settings& s) { return print_paths(s.endpoint.paths); }},
+        [](EverySetting& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
+        [](const EverySetting& s) { return print_paths(s.endpoint.paths); }},
     Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged|copy|tcp|ipc|shared_memory",
         "By which path device memory must travel; what can't is an error",
-        [](Settings& s, std::string_view text) {
+        [](EverySetting& s, std::string_view text) {
           return parse(kPaths, text, s.endpoint.paths.require.emplace());
         },
-        [](const Settings& s) {
+        [](const EverySetting& s) {
           return s.endpoint.paths.require ? print(kPaths, *s.endpoint.paths.require) : "";
         }},
     Row{"HBMWIRE_PRE_SHARED_KEY_FILE", "FILE",
         "Holds the key that both ends of an endpoint know; nobody but its owner may read it",
-        [](Settings& s, std::string_view text) {
+        [](EverySetting& s, std::string_view text) {
           s.endpoint.pre_shared_key_file = text;
           return true;
         },
-        [](const Settings& s) { return s.endpoint.pre_shared_key_file; }},
+        [](const EverySetting& s) { return s.endpoint.pre_shared_key_file; }},
     HBMWIRE_OPEN("HBMWIRE_LINK_SERVICE_LEVEL", "0...15", link.service_level, 15,
                  "Service level of what endpoints send (RoCE: the VLAN priority)"),
     HBMWIRE_OPEN("HBMWIRE_LINK_TRAFFIC_CLASS", "0...255", link.traffic_class, 255,
@@ -259,10 +254,10 @@ constexpr std::array kRows{
     Row{"HBMWIRE_LINK_MTU", "256|512|1024|2048|4096",
         "Path MTU of endpoints in bytes, no more than the ports'; without: the smaller one of both "
         "ports'",
-        [](Settings& s, std::string_view text) {
+        [](EverySetting& s, std::string_view text) {
           return parse(kMtus, text, s.endpoint.link.mtu_bytes.emplace());
         },
-        [](const Settings& s) { return print_open(s.endpoint.link.mtu_bytes); }},
+        [](const EverySetting& s) { return print_open(s.endpoint.link.mtu_bytes); }},
     HBMWIRE_OPEN("HBMWIRE_LINK_ACK_TIMEOUT", "0...31", link.ack_timeout, 31,
                  "Endpoints send a packet again after 4.096 us * 2^N without acknowledgement; "
                  "without: by EndpointOptions::peer_timeout"),
@@ -271,30 +266,19 @@ constexpr std::array kRows{
     HBMWIRE_OPEN("HBMWIRE_LINK_RNR_RETRY", "0...7", link.rnr_retry, 7,
                  "How often a message that finds no receive is sent again, 7: without end; "
                  "without: 6"),
-    // These are not in Settings: later_settings.hpp.
-    Row{kStats, "yes|no", "Whether `hbmwire stat` may read this process' counters",
-        [](Settings&, std::string_view text) {
-          bool publish = false;
-          return parse(kSwitches, text, publish);
-        },
-        [](const Settings&) { return print(kSwitches, StatisticsSettings().publish); }},
-    Row{kStatsPeers, "NUMBER",
-        "How many peers are counted each by itself; the others are counted together",
-        [](Settings&, std::string_view text) {
-          std::uint64_t peers = 0;
-          return setting_numbers::parse_count(text, peers);
-        },
-        [](const Settings&) { return setting_numbers::print_count(StatisticsSettings().peers); }},
-    Row{kTraceFile, "FILE",
+    HBMWIRE_SETTING("HBMWIRE_STATS", "yes|no", statistics.publish, kSwitches,
+                    "Whether `hbmwire stat` may read this process' counters"),
+    HBMWIRE_NUMBER("HBMWIRE_STATS_PEERS", "NUMBER", statistics.peers, count,
+                   "How many peers are counted each by itself; the others are counted together"),
+    Row{"HBMWIRE_TRACE", "FILE",
         "Where what happens to each transfer is written (%p: the process id); without: nowhere",
-        [](Settings&, std::string_view) { return true; },
-        [](const Settings&) { return std::string(); }},
-    Row{kTraceBytes, "NUMBER[KMG]|unlimited", "The size of that file, at most",
-        [](Settings&, std::string_view text) {
-          std::uint64_t bytes = 0;
-          return setting_numbers::parse_bytes(text, bytes);
+        [](EverySetting& s, std::string_view text) {
+          s.trace.file = text;
+          return true;
         },
-        [](const Settings&) { return setting_numbers::print_bytes(TraceOptions().most_bytes); }},
+        [](const EverySetting& s) { return s.trace.file; }},
+    HBMWIRE_NUMBER("HBMWIRE_TRACE_BYTES", "NUMBER[KMG]|unlimited", trace.most_bytes, bytes,
+                   "The size of that file, at most"),
 };
 #undef HBMWIRE_SETTING
 #undef HBMWIRE_NUMBER
@@ -423,12 +407,12 @@ GivenByRow merge(GivenByRow environment, const GivenByRow& file) {
 
 }  // namespace
 
-Result<Settings> settings_from_environment() {
-  return guarded(Stage::configure, [&]() -> Result<Settings> {
+Result<EverySetting> every_setting() {
+  return guarded(Stage::configure, [&]() -> Result<EverySetting> {
     HBMWIRE_TRY(check_environment());
     HBMWIRE_TRY_ASSIGN(const GivenByRow file, given_by_file());
     const GivenByRow given = merge(given_by_environment(), file);
-    Settings settings;
+    EverySetting settings;
     for (std::size_t i = 0; i < kRows.size(); ++i) {
       if (!given[i] || kRows[i].set(settings, given[i]->value)) continue;
       return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
@@ -439,49 +423,12 @@ Result<Settings> settings_from_environment() {
   });
 }
 
-namespace {
-
-/// Values of settings_from_environment() that were found good there. `use` is called with what a
-/// row is given, where it is given something.
-template <class Use>
-Result<void> read_rows(std::initializer_list<const char*> names, const Use& use) {
-  HBMWIRE_TRY_ASSIGN(const GivenByRow file, given_by_file());
-  const GivenByRow given = merge(given_by_environment(), file);
-  for (const char* const name : names) {
-    if (const auto& value = given[index_of(*row_of(name))]) use(name, value->value);
-  }
-  return {};
-}
-
-}  // namespace
-
-Result<StatisticsSettings> statistics_settings() {
-  return guarded(Stage::configure, [&]() -> Result<StatisticsSettings> {
-    StatisticsSettings settings;
-    HBMWIRE_TRY(read_rows({kStats, kStatsPeers}, [&](const char* name, std::string_view text) {
-      name == kStats ? parse(kSwitches, text, settings.publish)
-                     : setting_numbers::parse_count(text, settings.peers);
-    }));
-    return settings;
-  });
-}
-
-Result<TraceOptions> trace_settings() {
-  return guarded(Stage::configure, [&]() -> Result<TraceOptions> {
-    TraceOptions options;
-    HBMWIRE_TRY(read_rows({kTraceFile, kTraceBytes}, [&](const char* name, std::string_view text) {
-      if (name == kTraceFile) {
-        options.file = text;
-      } else {
-        setting_numbers::parse_bytes(text, options.most_bytes);
-      }
-    }));
-    return options;
-  });
+Result<Settings> settings_from_environment() {
+  return every_setting().map([](EverySetting&& all) { return Settings(std::move(all)); });
 }
 
 std::vector<SettingInfo> describe_settings() {
-  const Settings defaults;
+  const EverySetting defaults;
   const auto file = given_by_file();
   const GivenByRow given = merge(given_by_environment(), file ? *file : GivenByRow{});
   std::vector<SettingInfo> infos;

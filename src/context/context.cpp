@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/descriptors.hpp"
+#include "base/every_setting.hpp"
 #include "base/guarded.hpp"
 #include "base/log.hpp"
 #include "base/sysfs.hpp"
@@ -78,21 +79,20 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
 
 Result<Context> Context::create(const ContextOptions& options) {
   return guarded(Stage::open, [&]() -> Result<Context> {
-    HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
+    HBMWIRE_TRY_ASSIGN(const EverySetting settings, every_setting());
     use_log_level(settings.log_level);
     HBMWIRE_TRY(detail::validate(detail::ContextState::completed(options, settings).paths));
     // Short of descriptors or memory, vendors' libraries find no devices: they would seem not to be
     // there for as long as the Context lives.
     HBMWIRE_TRY(check_descriptors(Stage::probe, "devices and their libraries"));
-    HBMWIRE_TRY_ASSIGN(const StatisticsSettings statistics, statistics_settings());
-    HBMWIRE_TRY_ASSIGN(auto counting, counters::ContextCounters::begin(statistics));
+    HBMWIRE_TRY_ASSIGN(auto counting, counters::ContextCounters::begin(settings.statistics));
     const auto state = std::make_shared<detail::ContextState>(options, settings);
     state->counting = std::move(counting);
     Context context(state);
     for (const MemoryProbe& probe : context.memory()) {
       if (probe.missing && is_shortage(*probe.missing)) return tl::make_unexpected(*probe.missing);
     }
-    HBMWIRE_TRY(detail::Tracer::of_process().start_as_set());
+    HBMWIRE_TRY(detail::Tracer::of_process().start_as_set(settings.trace));
     return context;
   });
 }

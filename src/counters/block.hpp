@@ -85,7 +85,7 @@ class PackedLabels {
   std::uint64_t word_ = 0;
 };
 
-/// Whose counts a block has, by numbers of this process. 0: of such that have gone.
+/// The owner of a block's counts, by numbers of this process. 0: owners that have gone.
 struct Owner {
   std::uint32_t context = 0;
   std::uint32_t worker = 0;

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -18,7 +18,7 @@
 
 #include "base/guarded.hpp"
 #include "base/internals.hpp"
-#include "base/sysfs.hpp"
+#include "base/setting_numbers.hpp"
 #include "counters/reader.hpp"
 #include "counters/store.hpp"
 
@@ -41,10 +41,11 @@ namespace fs = std::filesystem;
 // A process with more registers tens of thousands of endpoints.
 constexpr off_t kMostBytes = off_t{1} << 30U;
 
-template <class Number>
-bool parse(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
+/// The id of a process as /proc has it; 0: it is none.
+std::uint32_t number_of(std::string_view text) noexcept {
+  std::uint64_t number = 0;
+  setting_numbers::parse_up_to(text, std::numeric_limits<std::uint32_t>::max(), number);
+  return static_cast<std::uint32_t>(number);
 }
 
 /// The number by which a process knows itself; 0: it has gone.
@@ -56,8 +57,7 @@ std::uint32_t own_number(std::uint32_t process) {
     if (!line.starts_with(kName)) continue;
     // The last one is of its innermost PID namespace.
     const std::size_t at = line.find_last_of(" \t");
-    std::uint32_t number = 0;
-    return parse(std::string_view(line).substr(at + 1), number) ? number : 0;
+    return number_of(std::string_view(line).substr(at + 1));
   }
   return process;  // a kernel without PID namespaces
 }
@@ -134,36 +134,6 @@ Result<detail::PublishedState> open_process(std::uint32_t process) {
 
 }  // namespace
 
-std::string_view to_string(TransferKind kind) noexcept {
-  switch (kind) {
-    case TransferKind::put:
-      return "put";
-    case TransferKind::get:
-      return "get";
-    case TransferKind::send:
-      return "send";
-    case TransferKind::receive:
-      return "receive";
-    case TransferKind::atomic:
-      return "atomic";
-    case TransferKind::flush:
-      return "flush";
-    case TransferKind::immediate:
-      return "immediate";
-    case TransferKind::task:
-      return "task";
-  }
-  return "?";
-}
-
-std::uint64_t Counters::bytes(TransferKind kind) const noexcept {
-  std::uint64_t all = 0;
-  for (const TransferCounters& each : transfers) {
-    if (each.labels.kind == kind) all += each.bytes;
-  }
-  return all;
-}
-
 PublishedProcess::PublishedProcess(std::unique_ptr<detail::PublishedState> state) noexcept
     : state_(std::move(state)) {}
 
@@ -176,8 +146,8 @@ Result<std::vector<PublishedProcess>> PublishedProcess::find_all() {
     std::vector<std::uint32_t> numbers;
     std::error_code failure;
     for (const auto& entry : fs::directory_iterator("/proc", failure)) {
-      std::uint32_t process = 0;
-      if (parse(entry.path().filename().native(), process)) numbers.push_back(process);
+      const std::uint32_t process = number_of(entry.path().filename().native());
+      if (process != 0) numbers.push_back(process);
     }
     if (failure)
       return tl::make_unexpected(system_error(Stage::probe, "opendir", failure.value(), "/proc"));
@@ -227,30 +197,6 @@ Result<PublishedCounters> PublishedProcess::read() const {
       return read;
     }
   });
-}
-
-std::vector<NicCounter> nic_counters(std::string_view nic) {
-  std::vector<NicCounter> all;
-  std::error_code failure;
-  const fs::path ports = sysfs_root() / "class/infiniband" / nic / "ports";
-  for (const auto& port : fs::directory_iterator(ports, failure)) {
-    unsigned number = 0;
-    if (!parse(port.path().filename().native(), number) || number > 255) continue;
-    for (const char* const folder : {"counters", "hw_counters"}) {
-      std::error_code none;
-      for (const auto& file : fs::directory_iterator(port.path() / folder, none)) {
-        std::uint64_t value = 0;
-        if (!parse(read_line(file.path()), value)) continue;
-        all.push_back({.nic = std::string(nic),
-                       .port = static_cast<std::uint8_t>(number),
-                       .name = file.path().filename(),
-                       .value = value});
-      }
-    }
-  }
-  std::ranges::sort(all, {},
-                    [](const NicCounter& each) { return std::pair(each.port, each.name); });
-  return all;
 }
 
 }  // namespace hbmwire

@@ -91,7 +91,7 @@ class Reader {
       over += failed;
     }
     read_.started += block.started.value();
-    // What ended while this was read may be counted as over and not yet as begun.
+    // Transfers that ended while this was read may be counted as over and not yet as begun.
     read_.under_way += block.started.value() - std::min(over, block.started.value());
     read_.queued += block.queued.value();
     read_.credit_waits += block.credit_waits.value();

@@ -10,11 +10,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <new>
 
 #include "base/guarded.hpp"
+#include "base/one_of_process.hpp"
+#include "base/sysfs.hpp"
 #include "counters/tally.hpp"
 
 namespace hbmwire::counters {
@@ -35,12 +36,6 @@ template <std::size_t N>
 void set_text(Text<N>& text, std::string_view from) noexcept {
   text = {};
   std::ranges::copy(from.substr(0, N), text.begin());
-}
-
-std::string program_name() {
-  std::string name;
-  std::getline(std::ifstream("/proc/self/comm"), name);
-  return name;
 }
 
 tl::unexpected<Error> failed(const char* call) {
@@ -73,16 +68,8 @@ class Moving {
 }  // namespace
 
 Store& Store::get() {
-  // Of the process before fork(2), whose blocks its own copies of workers point to.
-  static std::atomic<Store*> current{nullptr};
-  Store* store = current.load(std::memory_order_acquire);
-  if (store != nullptr && !store->made_.is_inherited()) [[likely]]
-    return *store;
-  auto* const made = new Store;
-  if (current.compare_exchange_strong(store, made, std::memory_order_acq_rel)) return *made;
-  // Another thread was earlier. The one that was made here has a segment, and is left: once at
-  // most.
-  return *store;
+  static constinit OneOfProcess<Store> store;
+  return store.get();
 }
 
 Store::Store() {
@@ -91,7 +78,11 @@ Store::Store() {
   process_->since_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  set_text(process_->program, program_name());
+  set_text(process_->program, read_line("/proc/self/comm"));
+}
+
+Store::~Store() {
+  for (const std::span<std::byte> segment : segments_) ::munmap(segment.data(), segment.size());
 }
 
 void Store::grow() {

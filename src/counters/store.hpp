@@ -14,13 +14,12 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/fd.hpp"
 
-#include "base/forks.hpp"
-#include "base/later_settings.hpp"
+#include "base/every_setting.hpp"
 #include "counters/block.hpp"
 
 namespace hbmwire::counters {
 
-/// What the file that others read is called (memfd_create(2)).
+/// The name of the file that others read (memfd_create(2)).
 inline constexpr std::string_view kFileName = "hbmwire-counters";
 
 /// Look-ups of a RegistrationCache, ever.
@@ -55,14 +54,14 @@ class Store {
   Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
-  ~Store() = delete;  // blocks are used until the process ends
+  ~Store();
 
   /// A context begins: its number. Its settings say whether counters are published from here on,
   /// and those of the first one how many peers have series of their own. Errors: Stage::configure:
   /// they can't be published.
   Result<std::uint32_t> begin_context(const StatisticsSettings& settings);
 
-  /// What it has counted is that of contexts that have gone.
+  /// Its counts become those of contexts that have gone.
   void end_context(std::uint32_t context) noexcept;
 
   /// A worker begins: its number.
@@ -107,7 +106,6 @@ class Store {
   void grow();
   Result<void> publish();
 
-  const MadeHere made_;
   ProcessBlock* process_ = nullptr;
   std::atomic<bool> published_{false};
 
@@ -120,7 +118,8 @@ class Store {
   Fd file_;
   std::vector<std::span<std::byte>> segments_;
   std::vector<std::byte*> free_;
-  // What no endpoint counts in: with room for every block, so that nothing is allocated at an end.
+  // The blocks that no endpoint counts in, with room for every block, so that nothing is allocated
+  // when one ends.
   std::vector<TrafficBlock*> traffic_;
   std::vector<TimesBlock*> times_;
   std::vector<std::size_t> peers_;  // hashes of their names

@@ -156,6 +156,30 @@ std::string_view to_string(Path path) noexcept {
   return "?";
 }
 
+std::string_view name_of(Path path) noexcept {
+  switch (path) {
+    case Path::host:
+      return "host";
+    case Path::zero_copy:
+      return "zero_copy";
+    case Path::peer_memory:
+      return "peer_memory";
+    case Path::nic_loopback:
+      return "nic_loopback";
+    case Path::staged:
+      return "staged";
+    case Path::copy:
+      return "copy";
+    case Path::tcp:
+      return "tcp";
+    case Path::ipc:
+      return "ipc";
+    case Path::shared_memory:
+      return "shared_memory";
+  }
+  return "?";
+}
+
 Allocation::Allocation(std::shared_ptr<MemoryDomain> domain, std::uint64_t address,
                        std::uint64_t size_bytes)
     : state_(detail::AllocationState::own(domain, address, size_bytes)) {}

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/forks.hpp"
 #include "base/guarded.hpp"
 #include "base/log.hpp"
+#include "base/one_of_process.hpp"
 #include "base/random.hpp"
 #include "registration/shared_keys.hpp"
 
@@ -65,18 +65,10 @@ struct ExportEntry {
 
 namespace {
 
-/// All that this process has exported. Never destroyed: a key may outlive whatever else is static.
+/// All that this process has exported. A child by fork(2) has none of its parent's, which are not
+/// the child's to give.
 class Exports {
  public:
-  explicit Exports(const Exports* parents) noexcept : parents_(parents) {}
-
-  /// A child by fork(2) gets new ones: its parent's may have been locked by a thread that it lacks,
-  /// and none of them is the child's to give.
-  static Exports& of_process();
-
-  /// Null: this process has exported nothing.
-  static Exports* existing() noexcept;
-
   std::uint64_t add(const std::shared_ptr<ExportEntry>& entry) {
     const std::scoped_lock lock(mutex_);
     std::uint64_t token = new_token();
@@ -131,31 +123,13 @@ class Exports {
     if (!entry.ended) entry.shared = shared_->add(token, *entry.memory);
   }
 
-  MadeHere made_;
-  [[maybe_unused]] const Exports* parents_;  // reachable, for leak checkers
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<ExportEntry>> entries_;
   std::unique_ptr<SharedKeys> shared_;  // once there was an endpoint that others may want it for
   std::chrono::nanoseconds patience_{};
 };
 
-constinit std::atomic<Exports*> exports_of_process{nullptr};
-
-Exports* Exports::existing() noexcept {
-  Exports* const known = exports_of_process.load(std::memory_order_acquire);
-  return known == nullptr || known->made_.is_inherited() ? nullptr : known;
-}
-
-Exports& Exports::of_process() {
-  Exports* known = exports_of_process.load(std::memory_order_acquire);
-  while (known == nullptr || known->made_.is_inherited()) {
-    auto fresh = std::make_unique<Exports>(known);
-    // Pairs with the load above. When another thread was faster, its exports are taken.
-    if (exports_of_process.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
-      known = fresh.release();
-  }
-  return *known;
-}
+constinit OneOfProcess<Exports> exports_of_process;
 
 tl::unexpected<Error> refuse(Errc code, const char* why, Hint hint = Hint::none) {
   return tl::make_unexpected(make_error(code, Stage::post, why, {}, hint));
@@ -167,7 +141,7 @@ tl::unexpected<Error> refuse_ended() {
 }
 
 std::shared_ptr<ExportEntry> find_export(std::uint64_t token) noexcept {
-  Exports* const exports = Exports::existing();
+  Exports* const exports = exports_of_process.existing();
   return exports == nullptr ? nullptr : exports->find(token);
 }
 
@@ -183,7 +157,7 @@ void end_or_log(Export& exported) noexcept {
 }  // namespace
 
 Export::Export(ExportedMemory memory) : entry_(std::make_shared<ExportEntry>(std::move(memory))) {
-  token_ = Exports::of_process().add(entry_);
+  token_ = exports_of_process.get().add(entry_);
 }
 
 Export& Export::operator=(Export&& other) noexcept {
@@ -197,12 +171,12 @@ Export& Export::operator=(Export&& other) noexcept {
 Export::~Export() { end_or_log(*this); }
 
 SharedKeys* shared_exports() noexcept {
-  Exports* const exports = Exports::existing();
+  Exports* const exports = exports_of_process.existing();
   return exports == nullptr ? nullptr : exports->shared();
 }
 
 Result<SharedFileName> share_exports(std::chrono::nanoseconds patience) {
-  return guarded(Stage::allocate, [&] { return Exports::of_process().share_all(patience); });
+  return guarded(Stage::allocate, [&] { return exports_of_process.get().share_all(patience); });
 }
 
 std::shared_ptr<MemoryDomain> Export::domain_of(std::uint64_t token) {
@@ -221,7 +195,7 @@ std::uint32_t Export::shared() const noexcept {
 
 Result<void> Export::end(bool waits) noexcept {
   if (!entry_ || entry_->made.is_inherited()) return {};
-  Exports& exports = *Exports::existing();
+  Exports& exports = *exports_of_process.existing();
   exports.remove(token_);
   std::optional<ExportedMemory> last;  // what goes with it must not wait for our lock
   std::unique_lock lock(entry_->mutex);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "trace/trace_events.hpp"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
 #include <iterator>
 
-#include "hbmwire/fd.hpp"
 #include "hbmwire/version.hpp"
 
+#include "base/sysfs.hpp"
 #include "registration/path_record.hpp"
 
 namespace hbmwire::detail {
@@ -78,31 +77,6 @@ void append_string(std::string& text, std::string_view words) {
   text += '"';
 }
 
-/// As the settings call them.
-std::string_view word_of(Path path) noexcept {
-  switch (path) {
-    case Path::host:
-      return "host";
-    case Path::zero_copy:
-      return "zero_copy";
-    case Path::peer_memory:
-      return "peer_memory";
-    case Path::nic_loopback:
-      return "nic_loopback";
-    case Path::staged:
-      return "staged";
-    case Path::copy:
-      return "copy";
-    case Path::tcp:
-      return "tcp";
-    case Path::ipc:
-      return "ipc";
-    case Path::shared_memory:
-      return "shared_memory";
-  }
-  return "?";
-}
-
 std::string_view word_of(WaitedFor cause) noexcept {
   switch (cause) {
     case WaitedFor::nothing:
@@ -166,15 +140,6 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-std::string program_name() {
-  std::array<char, 32> name{};
-  const Fd file(::open("/proc/self/comm", O_RDONLY | O_CLOEXEC));
-  const ssize_t length = file ? ::read(file.get(), name.data(), name.size() - 1) : 0;
-  std::string text(name.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
-  if (text.ends_with('\n')) text.pop_back();
-  return text;
-}
-
 }  // namespace
 
 void TraceEvents::begin(std::string& text, std::int64_t now_ns, std::int64_t wall_clock_ns) const {
@@ -182,7 +147,7 @@ void TraceEvents::begin(std::string& text, std::int64_t now_ns, std::int64_t wal
   text += R"([
 {"ph":"M","name":"process_name","pid":)" +
           process + R"(,"tid":0,"args":{"name":)";
-  append_string(text, program_name() + " on " + host_name());
+  append_string(text, read_line("/proc/self/comm") + " on " + host_name());
   text += R"(}},
 {"ph":"i","s":"p","name":"trace begins","cat":"trace","pid":)" +
           process + R"(,"tid":0,"ts":)";
@@ -279,7 +244,7 @@ void TraceEvents::add(std::string& text, const TraceRecord& record, std::uint32_
   text += R"("bytes":)";
   append_number(text, record.bytes);
   text += R"(,"path":")";
-  text += word_of(record.path);
+  text += name_of(record.path);
   text += R"(","protocol":")";
   text += to_string(record.protocol);
   text += '"';

@@ -123,7 +123,7 @@ bool TraceFile::write() {
     return true;
   }
   error_ = system_error(Stage::complete, "writing the trace", failure, subject_of(path_));
-  // What is given up of the file makes room for its end.
+  // The part of the file that is given up makes room for its end.
   transfers_ -= gathered_transfers_ + last_transfers_;
   if (before_last_bytes_ == 0) {
     before_last_bytes_ = written_bytes_;

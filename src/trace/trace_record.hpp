@@ -23,7 +23,7 @@ enum class WaitedFor : std::uint8_t {
   message,  ///< a receive: no message had come for it
 };
 
-/// What a trace keeps of a transfer that is under way; times of the steady clock in nanoseconds.
+/// The times of a transfer that is under way, of the steady clock, in nanoseconds.
 struct TraceSlot {
   std::int64_t asked_ns = 0;
   std::int64_t posted_ns = 0;  // of a receive: its message has come. 0: it waits

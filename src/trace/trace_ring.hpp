@@ -26,7 +26,7 @@ class TraceRing {
   TraceRing& operator=(const TraceRing&) = delete;
   ~TraceRing() = default;
 
-  /// From here on it is another trace's. What is in it is dropped.
+  /// From here on it is another trace's. Its records are dropped.
   void begin_anew(std::int64_t now_ns) noexcept {
     begun_ns_.store(now_ns, std::memory_order_relaxed);
     drain([](const TraceRecord&) {});

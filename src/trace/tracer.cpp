@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <new>
@@ -13,8 +12,8 @@
 #include <utility>
 
 #include "base/guarded.hpp"
-#include "base/later_settings.hpp"
 #include "base/log.hpp"
+#include "base/one_of_process.hpp"
 #include "base/signals.hpp"
 #include "base/thread_failure.hpp"
 
@@ -27,7 +26,7 @@ using namespace std::chrono_literals;
 // A worker fills its ring in some 10 ms at the least.
 constexpr auto kBetweenRounds = 4ms;
 
-std::atomic<Tracer*> current{nullptr};
+constinit OneOfProcess<Tracer> tracer_of_process;
 
 template <class Clock>
 std::int64_t now_ns() noexcept {
@@ -40,16 +39,7 @@ Error none_is_on() noexcept {
 
 }  // namespace
 
-Tracer& Tracer::of_process() {
-  Tracer* known = current.load(std::memory_order_acquire);
-  while (known == nullptr || known->is_foreign()) {
-    auto fresh = std::make_unique<Tracer>(known);
-    // Pairs with the load above. When another thread was faster, its one is taken.
-    if (current.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
-      known = fresh.release();
-  }
-  return *known;
-}
+Tracer& Tracer::of_process() { return tracer_of_process.get(); }
 
 // --- begin and end
 
@@ -61,8 +51,7 @@ Result<std::pair<std::uint64_t, std::string>> Tracer::start(const TraceOptions& 
   return begun;
 }
 
-Result<void> Tracer::start_as_set() {
-  HBMWIRE_TRY_ASSIGN(const TraceOptions options, trace_settings());
+Result<void> Tracer::start_as_set(const TraceOptions& options) {
   if (options.file.empty()) return {};
   std::unique_lock lock(mutex_);
   if (was_set_ || on_) return {};
@@ -149,8 +138,8 @@ Result<TraceCounts> Tracer::stop(std::uint64_t number) {
 
 /// Files are whole when the process ends by exit(3), or main() does.
 void Tracer::stop_at_exit() noexcept {
-  Tracer* const known = current.load(std::memory_order_acquire);
-  if (known == nullptr || known->is_foreign()) return;
+  Tracer* const known = tracer_of_process.existing();
+  if (known == nullptr) return;
   std::uint64_t number = 0;
   bool ended_early = false;
   {
@@ -258,7 +247,7 @@ void Tracer::run() noexcept {
 void Tracer::write_round(std::unique_lock<std::mutex>& lock) noexcept {
   ++round_;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
-    // Its worker has gone where nobody else has a share of it: this look is the last one.
+    // Its worker has gone where this is the only share of it: this look is the last one.
     const bool gone = rings_[i].use_count() == 1;
     const std::shared_ptr<TraceRing> ring = gone ? std::move(rings_[i]) : rings_[i];
     lock.unlock();

@@ -35,28 +35,27 @@ struct TraceRun {
 };
 
 /// The trace of one process, if one is on: the workers that write to it, what their endpoints are
-/// called, and the thread that writes the file. Never destroyed: workers may outlive whatever else
-/// is static.
+/// called, and the thread that writes the file.
 class Tracer {
  public:
-  explicit Tracer(const Tracer* parents) noexcept : parents_(parents) {}
-
+  Tracer() = default;
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
   ~Tracer() = default;
 
-  /// A child by fork(2) gets a new one: its parent's may have been locked by a thread that it
-  /// lacks, and writes to its parent's file. May throw std::bad_alloc.
+  /// A child by fork(2) gets a new one, and does not write to its parent's file. May throw
+  /// std::bad_alloc.
   static Tracer& of_process();
 
-  /// Of another process, by fork(2).
+  /// It is another process', by fork(2).
   [[nodiscard]] bool is_foreign() const noexcept { return made_.is_inherited(); }
 
   /// The number of the trace, and the name of its file. Errors: as Trace::start().
   Result<std::pair<std::uint64_t, std::string>> start(const TraceOptions& options);
 
-  /// Begins what HBMWIRE_TRACE asks for, once in a process. Errors: the same.
-  Result<void> start_as_set();
+  /// Begins the trace of the settings, once in a process; no file: none is wanted. Errors: the
+  /// same.
+  Result<void> start_as_set(const TraceOptions& options);
 
   /// Ends the trace of this number. Errors: as Trace::stop().
   Result<TraceCounts> stop(std::uint64_t number);
@@ -88,7 +87,6 @@ class Tracer {
   static void stop_at_exit() noexcept;
 
   MadeHere made_;
-  [[maybe_unused]] const Tracer* parents_;  // reachable, for leak checkers
 
   std::mutex mutex_;
   std::condition_variable woken_;

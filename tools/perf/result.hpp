@@ -70,8 +70,8 @@ struct Row {
   double memcpy_bytes_per_second = 0;  ///< of this size, where the limit is memcpy; 0: not measured
   Verification verification = {};
   std::string path = {};  ///< how a transfer of the endpoint API went, by its own words
-  /// Of all messages of the endpoint API that this side started for the row, verification and
-  /// warm-up among them; empty: a test of verbs.
+  /// The bytes of all messages of the endpoint API that this side started for the row, verification
+  /// and warm-up among them; empty: a test of verbs.
   std::optional<std::uint64_t> moved_bytes = {};
 
   /// Whether its figures may be shown: the bytes arrived, or nobody was to look.

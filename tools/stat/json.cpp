@@ -15,7 +15,7 @@ double seconds_of(std::chrono::system_clock::time_point time) {
 
 Json labels_json(const TransferLabels& labels) {
   return {{"kind", to_string(labels.kind)},
-          {"path", path_name(labels.path)},
+          {"path", name_of(labels.path)},
           {"local", to_string(labels.local)},
           {"remote", labels.remote ? Json(to_string(*labels.remote)) : Json(nullptr)}};
 }

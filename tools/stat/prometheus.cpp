@@ -78,7 +78,7 @@ Labels with(Labels labels, const Labels& more) {
 
 Labels series_labels(const TransferLabels& labels) {
   return {{"kind", std::string(to_string(labels.kind))},
-          {"path", std::string(path_name(labels.path))},
+          {"path", std::string(name_of(labels.path))},
           {"local", std::string(to_string(labels.local))},
           {"remote", std::string(remote_name(labels.remote))}};
 }
@@ -185,7 +185,7 @@ void add_process_metrics(Text& text, const Processes& processes) {
     text.add(process_labels(*process), process->ended ? 0 : 1);
 }
 
-/// What a metric of NICs is made of.
+/// The counters that a metric of NICs is made of.
 enum class Part : std::uint8_t { transmitted, received, errors, others };
 
 Part part_of(const NicCounter& counter) {

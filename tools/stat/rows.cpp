@@ -49,8 +49,8 @@ TransferTimesHistogram difference(TransferTimesHistogram times,
   return times;
 }
 
-// Of the InfiniBand specification (counters), and of mlx5 and others (hw_counters). Without the
-// errors of completions (req_cqe_error and others), since closing a queue pair counts there, too.
+// Counters of the InfiniBand specification, and hw_counters of mlx5 and others. Without the errors
+// of completions (req_cqe_error and others), since closing a queue pair counts there, too.
 constexpr std::array<std::string_view, 33> kErrorCounters{"VL15_dropped",
                                                           "duplicate_request",
                                                           "excessive_buffer_overrun_errors",
@@ -139,30 +139,6 @@ std::chrono::nanoseconds quantile(const TransferTimesHistogram& times, double sh
 
 bool counts_errors(std::string_view nic_counter) noexcept {
   return std::ranges::find(kErrorCounters, nic_counter) != kErrorCounters.end();
-}
-
-std::string_view path_name(Path path) noexcept {
-  switch (path) {
-    case Path::host:
-      return "host";
-    case Path::zero_copy:
-      return "zero_copy";
-    case Path::peer_memory:
-      return "peer_memory";
-    case Path::nic_loopback:
-      return "nic_loopback";
-    case Path::staged:
-      return "staged";
-    case Path::copy:
-      return "copy";
-    case Path::tcp:
-      return "tcp";
-    case Path::ipc:
-      return "ipc";
-    case Path::shared_memory:
-      return "shared_memory";
-  }
-  return "unknown";
 }
 
 std::string_view code_name(Errc code) noexcept {

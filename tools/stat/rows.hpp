@@ -12,10 +12,10 @@
 
 #include "tools/stat/sample.hpp"
 
-// What is computed of a sample.
+// Sums, rates and quantiles of a sample.
 namespace hbmwire::tools::stats {
 
-/// What the rows of a process tell apart, besides kind, path and types of memory.
+/// The label that tells rows of a process apart, besides kind, path and types of memory.
 enum class SplitBy : std::uint8_t { path, nic, peer, all };
 
 /// Transfers of a process that have these in common.
@@ -50,9 +50,6 @@ struct Times {
 
 /// Whether this counter of a NIC counts errors: what is lost, refused or sent again.
 [[nodiscard]] bool counts_errors(std::string_view nic_counter) noexcept;
-
-/// "zero_copy" and so on, as settings have it: the words of to_string() may change.
-[[nodiscard]] std::string_view path_name(Path path) noexcept;
 
 /// "timed_out" and so on, for the same reason.
 [[nodiscard]] std::string_view code_name(Errc code) noexcept;

@@ -8,53 +8,13 @@
 #include <map>
 #include <utility>
 
+#include "tools/common/columns.hpp"
 #include "tools/common/failure.hpp"
 
 namespace hbmwire::tools::stats {
 namespace {
 
 constexpr std::uint64_t kMostDigits = 9'999'999'999;  // ten columns
-
-/// A table whose columns are as wide as their contents. Numbers are at the right.
-class Columns {
- public:
-  void add(std::string_view name, bool right) {
-    names_.emplace_back(name);
-    right_.push_back(right);
-  }
-
-  void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-
-  [[nodiscard]] std::vector<std::string> lines() const {
-    std::vector<std::size_t> widths(names_.size(), 0);
-    const auto widen = [&](const std::vector<std::string>& cells) {
-      for (std::size_t i = 0; i < cells.size(); ++i)
-        widths[i] = std::max(widths[i], cells[i].size());
-    };
-    widen(names_);
-    std::ranges::for_each(rows_, widen);
-    std::vector<std::string> lines{line(names_, widths)};
-    for (const auto& row : rows_) lines.push_back(line(row, widths));
-    return lines;
-  }
-
- private:
-  [[nodiscard]] std::string line(const std::vector<std::string>& cells,
-                                 const std::vector<std::size_t>& widths) const {
-    std::string text;
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      const std::string_view between = i == 0 ? "" : " ";
-      text += right_[i] ? fmt::format("{}{:>{}}", between, cells[i], widths[i])
-                        : fmt::format("{}{:<{}}", between, cells[i], widths[i]);
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    return text;
-  }
-
-  std::vector<std::string> names_;
-  std::vector<bool> right_;
-  std::vector<std::vector<std::string>> rows_;
-};
 
 std::string memory_text(const TransferLabels& labels) {
   return fmt::format("{}->{}", to_string(labels.local), remote_name(labels.remote));
@@ -72,23 +32,18 @@ std::string plural(std::uint64_t count, std::string_view noun) {
 std::string_view split_name(SplitBy split) { return split == SplitBy::nic ? "NIC" : "PEER"; }
 
 std::vector<std::string> transfer_lines(const Sample& sample, SplitBy split) {
-  Columns columns;
-  columns.add("PROCESS", true);
-  columns.add(split == SplitBy::path ? "PROGRAM" : split_name(split), false);
-  columns.add("KIND", false);
-  columns.add("PATH", false);
-  columns.add("MEMORY", false);
-  for (const char* const name : {"OPERATIONS", "BYTES", "RATE"}) columns.add(name, true);
+  const std::string second_name(split == SplitBy::path ? "PROGRAM" : split_name(split));
+  Columns columns({"PROCESS", second_name, "KIND", "PATH", "MEMORY", "OPERATIONS", "BYTES", "RATE"},
+                  {1, 2, 3, 4});
   for (const ProcessSample& process : sample.processes) {
     for (const Row& row : rows_of(process, split)) {
       const std::string& second = split == SplitBy::path  ? process.now.program
                                   : split == SplitBy::nic ? row.nic
                                                           : row.peer;
-      columns.add_row({fmt::format("{}", process.now.process), second.empty() ? "-" : second,
-                       std::string(to_string(row.labels.kind)),
-                       std::string(path_name(row.labels.path)), memory_text(row.labels),
-                       count_text(row.operations), bytes_text(row.bytes),
-                       rate_text(row.bytes_per_second)});
+      columns.add({fmt::format("{}", process.now.process), second.empty() ? "-" : second,
+                   std::string(to_string(row.labels.kind)), std::string(name_of(row.labels.path)),
+                   memory_text(row.labels), count_text(row.operations), bytes_text(row.bytes),
+                   rate_text(row.bytes_per_second)});
     }
   }
   return columns.lines();
@@ -125,7 +80,7 @@ std::vector<std::string> process_lines(const ProcessSample& process) {
   }
   for (const Times& times : times_of(process)) {
     lines.push_back(fmt::format("  times          {} {} {}: median {}, p99 {} ({} timed)",
-                                to_string(times.labels.kind), path_name(times.labels.path),
+                                to_string(times.labels.kind), name_of(times.labels.path),
                                 memory_text(times.labels), time_text(times.median),
                                 time_text(times.percentile_99), times.count));
   }

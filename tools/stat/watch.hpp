@@ -20,7 +20,7 @@ namespace hbmwire::tools::stats {
 /// process that has ended meanwhile are in one more sample.
 class Watch {
  public:
-  /// Of these processes; none: of all that this user may look at.
+  /// Looks at these processes; none: at all that this user may look at.
   explicit Watch(std::set<std::uint32_t> wanted) : wanted_(std::move(wanted)) {}
 
   /// All of them, now. Errors: /proc can't be read; in the first sample: a wanted process is not

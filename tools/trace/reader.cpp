@@ -138,7 +138,7 @@ class Events {
 
   bool start_array(std::size_t /*size*/) {
     ++depth_;
-    // Of an event's member; an event is an object.
+    // It is an event's member; an event is an object.
     if (depth_ == kInEvent) begin_event();
     return true;
   }

@@ -43,9 +43,9 @@ struct TracedTransfer {
   [[nodiscard]] std::int64_t over_ns() const noexcept { return asked_ns + took_ns; }
 };
 
-/// What a file says of the trace as a whole.
+/// The facts that a file has of the trace as a whole.
 struct TraceFacts {
-  /// What was counted when it ended.
+  /// The counts when it ended.
   struct End {
     std::int64_t at_ns = 0;  // since it began
     std::uint64_t transfers = 0;

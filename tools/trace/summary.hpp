@@ -58,7 +58,7 @@ struct Failed {
   std::uint64_t count = 0;
 };
 
-/// What happened in each of some equal stretches of time, as many as fit; they become longer as
+/// The transfers in each of some equal stretches of time, as many as fit; they become longer as
 /// later transfers are added.
 class Timeline {
  public:
@@ -91,7 +91,7 @@ class Timeline {
   std::vector<Slot> slots_;
 };
 
-/// What a trace tells, of the transfers of a selection. Takes 8 bytes for each of them, and 8 more
+/// The sums and times of the transfers of a selection. Takes 8 bytes for each of them, and 8 more
 /// if it waited.
 class Summary {
  public:

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <utility>
 
+#include "tools/common/columns.hpp"
 #include "tools/perf/table.hpp"
 
 namespace hbmwire::tools::trace {
@@ -36,35 +37,11 @@ std::string printable(std::string_view text) {
   return safe;
 }
 
-/// Columns as wide as their widest cell; the first ones to the right, the last one as it is.
-class Table {
- public:
-  explicit Table(std::vector<std::string> head) : widths_(head.size()) { add(std::move(head)); }
-
-  void add(std::vector<std::string> cells) {
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      widths_[i] = std::max(widths_[i], cells[i].size());
-    rows_.push_back(std::move(cells));
-  }
-
-  /// `left`: these columns begin on the left.
-  void print(Output& output, std::initializer_list<std::size_t> left) const {
-    for (const auto& row : rows_) {
-      std::string line = " ";
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        const bool is_left = std::ranges::find(left, i) != left.end();
-        line += is_left ? fmt::format(" {:<{}}", row[i], widths_[i])
-                        : fmt::format(" {:>{}}", row[i], widths_[i]);
-      }
-      while (line.ends_with(' ')) line.pop_back();
-      output.line("{}", line);
-    }
-  }
-
- private:
-  std::vector<std::size_t> widths_;
-  std::vector<std::vector<std::string>> rows_;
-};
+void print(Output& output, std::string_view heading, const Columns& columns) {
+  output.line("");
+  output.line("{}", heading);
+  for (const std::string& line : columns.lines()) output.line("  {}", line);
+}
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kWaits{{
     {"room", "the send queue was full (EndpointOptions::send_depth)"},
@@ -99,8 +76,9 @@ void print_head(Output& output, const TraceFacts& facts, const Summary& summary)
 }
 
 void print_groups(Output& output, Summary& summary) {
-  Table table(
-      {"kind", "path", "nic", "transfers", "failed", "waited", "bytes", "median", "p99", "max"});
+  Columns table(
+      {"kind", "path", "nic", "transfers", "failed", "waited", "bytes", "median", "p99", "max"},
+      {0, 1, 2});
   for (Group* const group : summary.groups()) {
     table.add({printable(group->kind), or_dash(printable(group->path)),
                or_dash(printable(group->nic)), std::to_string(group->took.count()),
@@ -108,45 +86,40 @@ void print_groups(Output& output, Summary& summary) {
                bytes_text(group->bytes), duration(group->took.quantile_ns(0.5)),
                duration(group->took.quantile_ns(0.99)), duration(group->took.quantile_ns(1))});
   }
-  output.line("");
-  output.line("Transfers");
-  table.print(output, {0, 1, 2});
+  print(output, "Transfers", table);
 }
 
 void print_waits(Output& output, Summary& summary) {
   if (summary.waits().empty()) return;
-  Table table({"for", "transfers", "sum", "median", "p99", "max", ""});
+  Columns table({"for", "transfers", "sum", "median", "p99", "max", ""}, {0, 6});
   for (auto& [cause, waits] : summary.waits()) {
     table.add({printable(cause), std::to_string(waits.count()), perf::duration_text(waits.sum_ns()),
                duration(waits.quantile_ns(0.5)), duration(waits.quantile_ns(0.99)),
                duration(waits.quantile_ns(1)), std::string(meaning_of(cause))});
   }
-  output.line("");
-  output.line("Waits");
-  table.print(output, {0, 6});
+  print(output, "Waits", table);
 }
 
 void print_failures(Output& output, const Summary& summary) {
   constexpr std::size_t kMost = 20;
   const auto failures = summary.failures();
   if (failures.empty()) return;
-  Table table({"transfers", "error"});
+  Columns table({"transfers", "error"}, {1});
   for (std::size_t i = 0; i < std::min(failures.size(), kMost); ++i) {
     const std::string mark =
         failures[i].hint.empty() ? "" : fmt::format(" [{}]", printable(failures[i].hint));
     table.add({std::to_string(failures[i].count), printable(failures[i].error) + mark});
   }
-  output.line("");
-  output.line("Failures");
-  table.print(output, {1});
+  print(output, "Failures", table);
   if (failures.size() > kMost) output.line("  and {} other errors", failures.size() - kMost);
 }
 
 void print_slowest(Output& output, const Summary& summary) {
   const auto slowest = summary.slowest();
   if (slowest.empty()) return;
-  Table table(
-      {"at", "took", "waited", "for", "kind", "bytes", "path", "nic", "endpoint", "peer", ""});
+  Columns table(
+      {"at", "took", "waited", "for", "kind", "bytes", "path", "nic", "endpoint", "peer", ""},
+      {3, 4, 6, 7, 9, 10});
   for (const TracedTransfer& each : slowest) {
     std::string more = each.by.empty() ? "" : "by " + printable(each.by);
     if (each.failed) more = printable(each.error);
@@ -157,9 +130,7 @@ void print_slowest(Output& output, const Summary& summary) {
                each.endpoint == 0 ? "-" : std::to_string(each.endpoint),
                or_dash(printable(each.peer)), more});
   }
-  output.line("");
-  output.line("Slowest");
-  table.print(output, {3, 4, 6, 7, 9, 10});
+  print(output, "Slowest", table);
 }
 
 /// A sign for each value, the higher the fuller.
