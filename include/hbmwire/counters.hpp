@@ -128,11 +128,11 @@ struct Counters {
 
   RegistrationCounters registrations;  ///< of the whole process; Worker's and Endpoint's: zeros
 
-  /// Of `labels`, over all NICs and peers.
+  /// The bytes of all transfers of this kind that have succeeded.
   [[nodiscard]] HBMWIRE_API std::uint64_t bytes(TransferKind kind) const noexcept;
 };
 
-/// What another process, or this one, publishes of itself (HBMWIRE_STATS=yes).
+/// The counters that another process, or this one, publishes (HBMWIRE_STATS=yes).
 struct PublishedCounters {
   std::uint32_t process = 0;                    ///< its id
   std::string program;                          ///< its name, as it began
@@ -154,7 +154,7 @@ class HBMWIRE_API PublishedProcess {
   ~PublishedProcess();
 
   /// Those of the processes of this user that publish their counters, by their ids; root sees
-  /// everybody's. Errors: Stage::probe (/proc can't be read, or is not mounted).
+  /// all users'. Errors: Stage::probe (/proc can't be read, or is not mounted).
   static Result<std::vector<PublishedProcess>> find_all();
 
   /// The process with this id. Errors: Errc::not_found (there is none, or it does not publish),

@@ -15,7 +15,7 @@ struct Internals;
 struct TraceState;
 }  // namespace detail
 
-/// What a trace is written to, and how large it may become.
+/// The file that a trace is written to, and how large it may become.
 struct TraceOptions {
   /// The file, which must not exist yet: where it does, the trace goes to "FILE.PID", or
   /// "FILE.PID.2" and so on, and the log says so. "%p" stands for the process id, "%%" for "%".

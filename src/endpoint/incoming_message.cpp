@@ -12,7 +12,7 @@ namespace detail {
 
 namespace {
 
-/// Of one whose bytes the program takes where they are, in host memory.
+/// The labels of a message whose bytes the program takes where they are, in host memory.
 TransferLabels labels_of(const UnexpectedMessage& message) noexcept {
   const bool by_tcp = message.endpoint->paths.by_tcp();
   return {.kind = TransferKind::receive,

@@ -54,7 +54,7 @@ TransferLabels TransferCounts::labels_of(const TransferState& transfer) const no
   return labels;
 }
 
-/// Of a transfer without an endpoint: it moves no bytes, also where a flush tells of a length.
+/// A transfer without an endpoint moves no bytes, also where a flush tells of a length.
 void TransferCounts::note_own_success(const TransferState& transfer) noexcept {
   counters::tally(*own_, key_of(transfer), 0, [&] { return labels_of(transfer); });
 }

@@ -61,7 +61,7 @@ class TransferCounts {
   void note_looked_at(EndpointState& endpoint, const TransferLabels& labels,
                       std::uint64_t bytes) noexcept;
 
-  /// Of so many transfers of an endpoint the time of one is taken.
+  /// The time of one in so many transfers of an endpoint is taken.
   static constexpr std::uint64_t kTimedOneIn = 64;
 
  private:

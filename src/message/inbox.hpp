@@ -79,7 +79,7 @@ class Inbox final : public Receiver {
   void on_carried(TransferState& transfer, wire::MessageHeader::Outcome outcome) noexcept;
 
  private:
-  /// Of TransferKind::receive, whose memory is written here and has to allow that, or immediate.
+  /// `kind`: receive, whose memory is written here and has to allow that, or immediate.
   Result<TransferState*> new_receive(const Slice& into, TransferKind kind);
   void on_message(const std::optional<wire::MessageHeader>& header, std::uint64_t bytes,
                   ReceiveBuffer& buffer) noexcept;

@@ -48,7 +48,7 @@ def dump(library, headers, to):
 
 
 def compare(before, headers, library, folder):
-    """What is gone or different in the library; nothing but functions may have come."""
+    """The names and types that are gone or different in the library; only functions may have come."""
     now = pathlib.Path(folder, "now.abi")
     dump(library, headers, now)
     done = run("abidiff", "--no-added-syms", before, now)

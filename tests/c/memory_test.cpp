@@ -8,7 +8,7 @@
 
 #include "ends.hpp"
 
-// What there is, memory, its registrations and the keys to it.
+// Devices, memory, its registrations and the keys to it.
 namespace hbmwire::c_test {
 namespace {
 

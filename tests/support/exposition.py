@@ -137,7 +137,7 @@ def labels_of(text):
 
 
 def faults_of(family):
-    """What is not as conventions have it."""
+    """The breaches of conventions."""
     parts = family.name.split("_")
     if family.type == "counter" and parts[-1] != "total":
         yield "a counter's name ends in _total"

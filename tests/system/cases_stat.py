@@ -19,7 +19,7 @@ NAME = "hbmwire-counters"  # of the file that a process publishes
 MAGIC = b"HBMWCNTS"
 BLOCK_BYTES = 1024
 DOCS = pathlib.Path(__file__).resolve().parent.parent.parent / "docs"
-# What begins a process of another program, which does what the text says and waits.
+# The beginning of a process of another program, which does what the text says and waits.
 WAITING = "import os, sys, time\n{}\nprint('ready', flush=True)\ntime.sleep(100)\n"
 
 
@@ -180,7 +180,7 @@ def ends_with_process(program):
 
 
 def table(program):
-    """What people see: rows of 100 columns at most, by path, NIC and peer."""
+    """The table for people: rows of 100 columns at most, by path, NIC and peer."""
     with world(program) as w:
         run = Run(w, "put_bw", "--memory", "gaudi,gaudi", "-s", "4K", "-D", "5").attach()
         run.moves()

@@ -36,7 +36,7 @@ class Run:
               done.stderr[-3000:])
 
     def tallies(self):
-        """What the program says that it did; one for each of its processes."""
+        """The program's own account of what it did; one for each of its processes."""
         return [json.loads(line) for line in self.text.splitlines() if line.startswith("{")]
 
 
@@ -112,7 +112,7 @@ def million(build):
 
 
 def bounded(build):
-    """What does not fit is counted; the rest is whole."""
+    """Transfers that do not fit are counted; the rest is whole."""
     for most in (64 << 10, 1 << 20):
         with folder() as place:
             run = Run(build, "mixed", "20000", trace=place / "t.json", HBMWIRE_TRACE_BYTES=str(most))

@@ -59,7 +59,7 @@ def notes(build):
 
 
 def numbers(_build):
-    """What numbers mean is what the enumerations say."""
+    """The numbers in the manual are those of the enumerations."""
     for word, (file, enumeration) in NUMBERS.items():
         source = re.sub(r"//.*", "", (TREE / file).read_text(encoding="utf-8"))
         body = re.search(rf"enum class {enumeration} : [\w:]+ {{(.*?)}}", source, re.DOTALL)[1]
@@ -76,7 +76,7 @@ def questions_of_manual():
 
 
 def ask(build, question, program, place):
-    """What bpftrace says while a program works."""
+    """The output of bpftrace while a program works."""
     out = place / "out"
     with open(out, "w", encoding="utf-8") as file:
         # A group of its own, of which the shell is the first.

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint64_t kBytes = 1 << 20;
 
-/// What was done, by kind.
+/// The transfers that were done, by kind.
 class Tally {
  public:
   void add(const char* kind, std::uint64_t bytes) {

@@ -17,7 +17,7 @@ typedef struct hbmwire_buffer hbmwire_buffer;
 /// A copy between host and device that goes on by itself, or is done. Threads: one at a time.
 typedef struct hbmwire_copy hbmwire_copy;
 
-/// Of memory that is registered already. Errors: HBMWIRE_INVALID_ARGUMENT, device memory without
+/// The memory is registered already. Errors: HBMWIRE_INVALID_ARGUMENT, device memory without
 /// HBMWIRE_ACCESS_LOCAL_WRITE, which a NIC needs where the device has no copy engine.
 HBMWIRE_C_API hbmwire_status hbmwire_buffer_create(const hbmwire_region* region,
                                                    hbmwire_buffer** buffer, hbmwire_error* error);

@@ -69,7 +69,7 @@ typedef struct hbmwire_device {
 /// Makes it empty.
 HBMWIRE_C_API void hbmwire_device_init(hbmwire_device* device, size_t struct_size);
 
-/// What was found of a type. `missing`, which may be NULL, has why there is no device, or is
+/// The devices of a type. `missing`, which may be NULL, has why there is no device, or is
 /// HBMWIRE_OK. Errors: HBMWIRE_NOT_FOUND, a type that was not looked for.
 HBMWIRE_C_API hbmwire_status hbmwire_context_memory(const hbmwire_context* context,
                                                     hbmwire_memory_type type,

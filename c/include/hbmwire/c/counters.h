@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What was moved, by which path, and what has failed; and traces of transfers.
+// Counters of what was moved and what has failed, and traces.
 #ifndef HBMWIRE_C_COUNTERS_H
 #define HBMWIRE_C_COUNTERS_H
 
@@ -32,9 +32,9 @@ HBMWIRE_C_API const char* hbmwire_transfer_kind_name(hbmwire_transfer_kind kind)
 /// Counters as they were when they were asked for; they do not change (docs/metrics.md).
 typedef struct hbmwire_counters hbmwire_counters;
 
-/// Of all contexts of this process; of one, with its workers that have ended; of a worker, with its
-/// endpoints that have ended; of one connection. Any thread may ask at any time. Errors:
-/// HBMWIRE_EXHAUSTED.
+/// The counters of all contexts of this process; of one, with its workers that have ended; of a
+/// worker, with its endpoints that have ended; of one connection. Any thread may ask at any time.
+/// Errors: HBMWIRE_EXHAUSTED.
 HBMWIRE_C_API hbmwire_status hbmwire_process_counters(hbmwire_counters** counters,
                                                       hbmwire_error* error);
 HBMWIRE_C_API hbmwire_status hbmwire_context_counters(const hbmwire_context* context,

@@ -262,8 +262,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_send_tagged(hbmwire_endpoint* endp
                                                           hbmwire_transfer** transfer,
                                                           hbmwire_error* error);
 
-/// Receives a message; the memory must be registered for local writing. Of a tagged one, bits of
-/// `mask` have to be those of `tag`; a mask of 0 takes any tag. Errors besides:
+/// Receives a message; the memory must be registered for local writing. A tagged one matches where
+/// its bits of `mask` are those of `tag`; a mask of 0 takes any tag. Errors besides:
 /// HBMWIRE_INVALID_ARGUMENT, the endpoint hands its messages out, or the message is too long.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_receive(hbmwire_endpoint* endpoint,
                                                       const hbmwire_slice* into,

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/// Memory of a device or of the host. What the library allocated, adopted or imported is given back
-/// when the handle and all that was made of it (regions, buffers, keys) have gone.
+/// Memory of a device or of the host. Memory that the library allocated, adopted or imported is
+/// given back when the handle and all that was made of it (regions, buffers, keys) have gone.
 typedef struct hbmwire_allocation hbmwire_allocation;
 
 /// The size of the pages of host memory.
