@@ -96,7 +96,7 @@ inline Result<Transfer> EndpointState::start(Operation& operation, TransferState
 Result<void> EndpointState::start_moved(Mover& mover, Operation& operation, TransferState& transfer,
                                         const Move& move, bool by_nic) {
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
-  transfer.begin(this, move.gets ? TransferKind::get : TransferKind::put, operation.length);
+  transfer.begin(this, move.kind(), operation.length);
   HBMWIRE_TRY(mover.start(transfer, operation, move));
   if (transfer.path < Path::copy || transfer.path == Path::tcp)
     checks.note(move.here, move.distant().type);
@@ -108,8 +108,7 @@ namespace {
 
 Result<Transfer> start_by(EndpointState& endpoint, const Way& way, Operation& operation,
                           TransferState& transfer, const Move& move) {
-  HBMWIRE_PROBE4(ask, &transfer, transfer.connection,
-                 move.gets ? TransferKind::get : TransferKind::put, operation.length);
+  HBMWIRE_PROBE4(ask, &transfer, transfer.connection, move.kind(), operation.length);
   const auto started = endpoint.start_moved(*way.mover, operation, transfer, move, way.by_nic);
   if (!started) {
     endpoint.worker->transfers.give_back(transfer);

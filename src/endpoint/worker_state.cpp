@@ -70,8 +70,8 @@ Result<std::vector<Nic>> nics_of(const Context& context) {
   auto nics = context.open_nics();
   if (nics || !may_do_without(context, nics.error())) return nics;
   const Error& no_nic = nics.error();
-  // Once for each cause: errors of one cause have one static text.
   HBMWIRE_PROBE5(fallback, Fallback::tcp, no_nic.subject, Path::host, Path::tcp, no_nic.code);
+  // Once for each cause: errors of one cause have one static text.
   static std::atomic<const char*> said{nullptr};
   if (said.exchange(no_nic.call) != no_nic.call) {
     log_line(wants_nics(context.paths()) ? LogLevel::warn : LogLevel::info,

@@ -292,7 +292,7 @@ Result<void> BlockMover::start_part(TransferState& part, const BlockRun& run, co
     return endpoint_.start_moved(*way.mover, operation, part, move, way.by_nic);
   endpoint_.checks.note(move.here, move.distant().type);
   if (!move.gets) endpoint_.movers.engine_writes.note(move.distant());
-  part.begin(&endpoint_, move.gets ? TransferKind::get : TransferKind::put, operation.length);
+  part.begin(&endpoint_, move.kind(), operation.length);
   part.move_by(endpoint_.movers.piece, Pieces{});
   return {};
 }

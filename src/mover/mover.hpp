@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "hbmwire/buffer.hpp"
+#include "hbmwire/counters.hpp"
 #include "hbmwire/endpoint.hpp"
 
 #include "endpoint/remote_region_state.hpp"
@@ -27,6 +28,10 @@ struct Move {
 
   [[nodiscard]] const RemoteRegionState& distant() const noexcept {
     return RemoteRegionState::of(*there.region);
+  }
+
+  [[nodiscard]] TransferKind kind() const noexcept {
+    return gets ? TransferKind::get : TransferKind::put;
   }
 
   const Slice& here;

@@ -124,7 +124,7 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
   transfer->protocol = Protocol::direct;
   endpoint_.set_route(*transfer, &move.local(), &distant);
   transfer->path = Path::shared_memory;
-  transfer->begin(&endpoint_, move.gets ? TransferKind::get : TransferKind::put, operation.length);
+  transfer->begin(&endpoint_, move.kind(), operation.length);
   HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   if (worker.attends) [[unlikely]]
     worker.note_asked(*transfer);
