@@ -117,11 +117,12 @@ Result<void> Tracer::start_thread() {
 }
 
 Result<TraceCounts> Tracer::stop(std::uint64_t number) {
+  // Before the lock: the parent's writer may have held it when the child was forked.
+  if (is_foreign()) return tl::make_unexpected(none_is_on());
   std::thread writer;
   {
     const std::scoped_lock lock(mutex_);
-    if (is_foreign() || !on_ || number_ != number || stopping_)
-      return tl::make_unexpected(none_is_on());
+    if (!on_ || number_ != number || stopping_) return tl::make_unexpected(none_is_on());
     detach_all();
     stopping_ = true;
     woken_.notify_all();

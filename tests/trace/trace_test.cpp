@@ -272,6 +272,17 @@ TEST_F(TraceTest, OfAParentIsNotTheChilds) {
   EXPECT_EQ(transfers_of(path("t.json")).size(), 4U);
 }
 
+TEST_F(TraceTest, StopsInAChildWithoutItsParentsLock) {
+  // A refused start holds the lock, as the writer does.
+  Trace trace = value(Trace::start({.file = path("t.json")}));
+  std::jthread holder([&](const std::stop_token& token) {
+    while (!token.stop_requested()) static_cast<void>(Trace::start({.file = path("u.json")}));
+  });
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(passes_in_child([&] { EXPECT_EQ(trace.stop().error().code, Errc::not_found); }));
+  }
+}
+
 TEST_F(TraceTest, BeginsAndEndsWhileOthersWork) {
   Pair pair({.progress_thread = true});
   std::atomic<bool> over{false};
