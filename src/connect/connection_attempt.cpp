@@ -78,6 +78,11 @@ void ConnectionAttempt::on_offer() {
     return;
   }
   const wire::EndpointOffer& theirs = handshake_.theirs();
+  if (accepting_ && admits_ != nullptr && *admits_ && !(*admits_)(theirs.hello)) {
+    handshake_.refuse(Refusal::no_room, make_error(Errc::busy, Stage::connect,
+                                                   "the peer is not admitted now", peer()));
+    return;
+  }
   if (theirs.over_tcp() && !(endpoint_ && endpoint_->paths.by_tcp())) {
     const auto instead =
         raw_worker_->nic_for_tcp().map([](WorkerNic* nic) { return std::vector{nic}; });

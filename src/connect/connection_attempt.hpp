@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,9 @@
 #include "wire/handshake.hpp"
 
 namespace hbmwire::detail {
+
+/// Whether an accepting end takes the peer that says this hello (EndpointOptions::hello).
+using Admits = std::function<bool(std::span<const std::byte>)>;
 
 /// One handshake, driven by its worker's progress(). Nobody waits for it: who asked for it looks
 /// whether it is over().
@@ -40,6 +46,16 @@ class ConnectionAttempt {
   virtual void look_after() noexcept;
 
   [[nodiscard]] const std::string& peer() const noexcept { return handshake_.peer(); }
+
+  /// The hello of a peer that was admitted; empty before.
+  [[nodiscard]] std::span<const std::byte> admitted() const noexcept {
+    if (!connected_) return {};
+    return handshake_.theirs().hello;
+  }
+
+  /// Asked on the accepting side before an endpoint is made. A peer that is not admitted is told
+  /// that there is no room, and may try again.
+  void ask_before(const Admits& admits) noexcept { admits_ = &admits; }
 
   /// When the peer last said something; before it has, when this began.
   [[nodiscard]] WorkerState::Clock::time_point heard() const noexcept { return heard_; }
@@ -75,6 +91,7 @@ class ConnectionAttempt {
   wire::Handshake handshake_;
   EndpointOptions options_;
   bool accepting_ = false;
+  const Admits* admits_ = nullptr;  // the listener's; null: each peer is admitted
   std::shared_ptr<EndpointState> endpoint_;
   std::optional<Error> error_;
   WorkerState::Clock::time_point heard_ = began;

@@ -154,10 +154,16 @@ void ListenerState::take_one() {
   if (!accepted.socket) return;
   auto attempt = TcpAttempt::welcome(worker, std::move(accepted), options.endpoint);
   if (attempt) {
+    (*attempt)->ask_before(admits);
     attempts.push_back(std::move(*attempt));
   } else {
     tell(attempt.error());
   }
+}
+
+bool ListenerState::is_shaking_hands(std::span<const std::byte> hello) const noexcept {
+  return std::ranges::any_of(
+      attempts, [&](const auto& each) { return std::ranges::equal(each->admitted(), hello); });
 }
 
 void ListenerState::take_request(const transport::CmEvent& request) noexcept {
@@ -208,7 +214,8 @@ void ListenerState::settle(ConnectionAttempt& attempt) noexcept {
     // balancers do all the time.
     const bool only_looked =
         endpoint.error().hint == Hint::peer_gone && attempt.heard() == attempt.began;
-    tell(endpoint.error(), only_looked ? LogLevel::info : LogLevel::warn);
+    const bool turned_away = endpoint.error().code == Errc::busy;
+    tell(endpoint.error(), only_looked || turned_away ? LogLevel::info : LogLevel::warn);
     return;
   }
   (*endpoint)->remote_regions.advertise(advertised);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "hbmwire/endpoint.hpp"
@@ -36,6 +37,9 @@ struct ListenerState final : SocketOwner, ByClock {
   /// The next that is connected; none.
   std::shared_ptr<EndpointState> next() noexcept;
 
+  /// Whether a peer that was admitted with this hello is still shaking hands.
+  [[nodiscard]] bool is_shaking_hands(std::span<const std::byte> hello) const noexcept;
+
   void take_one();
   void take_request(const transport::CmEvent& request) noexcept;
 
@@ -59,6 +63,7 @@ struct ListenerState final : SocketOwner, ByClock {
 
   std::shared_ptr<WorkerState> worker;
   ListenerOptions options;
+  Admits admits;  // empty: each peer is admitted
   wire::ListeningSocket listening;
   std::unique_ptr<CmPort> managed;  // instead of it
   bool watched = false;

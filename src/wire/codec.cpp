@@ -14,6 +14,11 @@ void Writer::counted(std::span<const std::byte> data) {
   bytes_.insert(bytes_.end(), data.begin(), data.end());
 }
 
+void Writer::block(std::span<const std::byte> data) {
+  integer(static_cast<std::uint32_t>(data.size()));
+  bytes_.insert(bytes_.end(), data.begin(), data.end());
+}
+
 std::span<const std::byte> Reader::take(std::size_t count) noexcept {
   if (failed_ || count > data_.size()) {
     failed_ = true;
@@ -37,7 +42,14 @@ std::string Reader::text(std::size_t limit) {
 }
 
 std::vector<std::byte> Reader::counted(std::size_t limit) {
-  const std::size_t length = integer<std::uint16_t>();
+  return bounded(integer<std::uint16_t>(), limit);
+}
+
+std::vector<std::byte> Reader::block(std::size_t limit) {
+  return bounded(integer<std::uint32_t>(), limit);
+}
+
+std::vector<std::byte> Reader::bounded(std::size_t length, std::size_t limit) {
   if (length > limit) {
     failed_ = true;
     return {};

@@ -32,6 +32,9 @@ class Writer {
   /// All of `data`, which are fewer than 65,536, after their count (u16).
   void counted(std::span<const std::byte> data);
 
+  /// All of `data`, which are fewer than 4 GiB, after their count (u32).
+  void block(std::span<const std::byte> data);
+
   [[nodiscard]] std::vector<std::byte> take() noexcept { return std::move(bytes_); }
 
  private:
@@ -68,6 +71,9 @@ class Reader {
   /// Bytes after their count (u16); more than `limit` are a failure.
   std::vector<std::byte> counted(std::size_t limit);
 
+  /// Bytes after their count (u32); more than `limit` are a failure.
+  std::vector<std::byte> block(std::size_t limit);
+
   /// Marks the input as bad: a value that is well-formed but not allowed.
   void fail() noexcept { failed_ = true; }
 
@@ -77,6 +83,8 @@ class Reader {
  private:
   /// The next `count` bytes; none, and failure, when there are fewer.
   std::span<const std::byte> take(std::size_t count) noexcept;
+
+  std::vector<std::byte> bounded(std::size_t length, std::size_t limit);
 
   std::span<const std::byte> data_;
   bool failed_ = false;

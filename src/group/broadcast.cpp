@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+#include <sodium.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hbmwire/buffer.hpp"
+#include "hbmwire/memory_key.hpp"
+
+#include "base/guarded.hpp"
+#include "group/group_state.hpp"
+#include "group/ranks.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+using namespace std::chrono_literals;
+using State = wire::BroadcastEnd::State;
+
+// Pieces that a rank hands on at a time: one under way and one behind it keep a NIC busy.
+constexpr std::size_t kMostPuts = 4;
+constexpr std::uint64_t kLeastPiece = 4096;
+constexpr std::uint64_t kMostPiece = std::uint64_t{1} << 30U;
+
+// Left of the deadline when the chain stops, so that the ranks can say how it went.
+constexpr std::chrono::nanoseconds kForTheEnd = 1s;
+
+/// BLAKE2b over a slice, piece by piece, as its device sees the bytes.
+class SliceDigest {
+ public:
+  static Result<SliceDigest> create(const Slice& memory) {
+    SliceDigest digest(memory);
+    ::crypto_generichash_init(&digest.state_, nullptr, 0, kBytes);
+    if (!memory.region->host_bytes().empty()) return digest;
+    HBMWIRE_TRY_ASSIGN(digest.buffer_, Buffer::create(*memory.region));
+    return digest;
+  }
+
+  Result<void> add(std::uint64_t offset, std::uint64_t length, const Wait& wait) {
+    const auto host = memory_.region->host_bytes();
+    if (!host.empty()) {
+      update(host.subspan(memory_.offset_bytes + offset, length));
+      return {};
+    }
+    copy_.resize(length);
+    HBMWIRE_TRY(buffer_->read(memory_.offset_bytes + offset, copy_, wait));
+    update(copy_);
+    return {};
+  }
+
+  [[nodiscard]] auto finish() noexcept {
+    decltype(wire::BroadcastEnd::digest) digest{};
+    ::crypto_generichash_final(&state_, digest.data(), digest.size());
+    return digest;
+  }
+
+ private:
+  static constexpr std::size_t kBytes = sizeof wire::BroadcastEnd::digest;
+
+  explicit SliceDigest(const Slice& memory) noexcept : memory_(memory) {}
+
+  void update(std::span<const std::byte> bytes) noexcept {
+    ::crypto_generichash_update(&state_, reinterpret_cast<const unsigned char*>(bytes.data()),
+                                bytes.size());
+  }
+
+  Slice memory_;
+  std::optional<Buffer> buffer_;  // of memory that the host does not reach
+  std::vector<std::byte> copy_;
+  crypto_generichash_state state_{};
+};
+
+/// One rank's part in a chain: pieces come from the rank before it, in their order, and go to the
+/// one behind it as soon as they are there.
+class PieceChain {
+ public:
+  PieceChain(const Slice& memory, const BroadcastOptions& options) noexcept
+      : memory_(memory), piece_bytes_(options.piece_bytes) {}
+
+  [[nodiscard]] std::uint64_t pieces() const noexcept {
+    return (memory_.length_bytes + piece_bytes_ - 1) / piece_bytes_;
+  }
+
+  void come_from(Endpoint& before) noexcept {
+    before_ = &before;
+    come_ = 0;
+  }
+
+  /// The root has all pieces from the start.
+  void is_root() noexcept { come_ = pieces(); }
+
+  void go_to(Endpoint& behind, RemoteRegion remote) noexcept {
+    behind_ = &behind;
+    remote_ = remote;
+  }
+
+  void check(SliceDigest& digest) noexcept { digest_ = &digest; }
+
+  /// Does what can be done now. True: all is done. Errors: a piece does not come
+  /// (State::not_reached), or does not go on.
+  Result<bool> advance(const Wait& wait) {
+    HBMWIRE_TRY(receive());
+    HBMWIRE_TRY(hand_on());
+    if (digest_ != nullptr && checked_ < come_) {
+      HBMWIRE_TRY(digest_->add(offset_of(checked_), length_of(checked_), wait));
+      ++checked_;
+      return false;
+    }
+    return come_ == pieces() && (behind_ == nullptr || (gone_ == come_ && puts_.empty()));
+  }
+
+  [[nodiscard]] bool has_work() const noexcept {
+    return (digest_ != nullptr && checked_ < come_) ||
+           (behind_ != nullptr && gone_ < come_ && puts_.size() < kMostPuts) ||
+           (coming_ && coming_.done()) || (!puts_.empty() && puts_.front().done()) ||
+           (before_ != nullptr && !coming_ && come_ < pieces());
+  }
+
+  /// No byte moves by it any more.
+  void stop() noexcept {
+    for (Transfer& put : puts_) static_cast<void>(put.cancel());
+    if (coming_) static_cast<void>(coming_.cancel());
+    puts_.clear();
+    coming_.reset();
+  }
+
+  /// Whether the last error was of what comes.
+  [[nodiscard]] bool lacks_pieces() const noexcept { return lacks_pieces_; }
+
+ private:
+  [[nodiscard]] std::uint64_t offset_of(std::uint64_t piece) const noexcept {
+    return piece * piece_bytes_;
+  }
+
+  [[nodiscard]] std::uint64_t length_of(std::uint64_t piece) const noexcept {
+    return std::min(piece_bytes_, memory_.length_bytes - offset_of(piece));
+  }
+
+  [[nodiscard]] Slice slice_of(std::uint64_t piece) const noexcept {
+    return memory_.region->slice(memory_.offset_bytes + offset_of(piece), length_of(piece));
+  }
+
+  Result<void> receive() {
+    lacks_pieces_ = true;
+    while (before_ != nullptr && come_ < pieces()) {
+      if (!coming_) {
+        HBMWIRE_TRY_ASSIGN(coming_, before_->receive_immediate(slice_of(come_)));
+      }
+      if (!coming_.done()) break;
+      HBMWIRE_TRY(coming_.poll());
+      if (coming_.value() != static_cast<std::uint32_t>(come_)) {
+        return tl::make_unexpected(
+            make_error(Errc::protocol, Stage::complete, "another piece came than the next one"));
+      }
+      coming_.reset();
+      ++come_;
+    }
+    lacks_pieces_ = false;
+    return {};
+  }
+
+  Result<void> hand_on() {
+    while (!puts_.empty() && puts_.front().done()) {
+      HBMWIRE_TRY(puts_.front().poll());
+      puts_.pop_front();
+    }
+    while (behind_ != nullptr && gone_ < come_ && puts_.size() < kMostPuts) {
+      HBMWIRE_TRY_ASSIGN(
+          Transfer put,
+          behind_->put(slice_of(gone_), remote_.slice(offset_of(gone_), length_of(gone_)),
+                       {.immediate = static_cast<std::uint32_t>(gone_)}));
+      puts_.push_back(std::move(put));
+      ++gone_;
+    }
+    return {};
+  }
+
+  Slice memory_;
+  std::uint64_t piece_bytes_;
+  Endpoint* before_ = nullptr;  // null: the root
+  Endpoint* behind_ = nullptr;  // null: the last rank of the chain
+  RemoteRegion remote_;
+  SliceDigest* digest_ = nullptr;
+  std::uint64_t come_ = 0;     // pieces that are here
+  std::uint64_t gone_ = 0;     // pieces that were handed on
+  std::uint64_t checked_ = 0;  // pieces that the digest has
+  Transfer coming_;
+  std::deque<Transfer> puts_;
+  bool lacks_pieces_ = false;
+};
+
+using Offers = std::vector<wire::BroadcastOffer>;
+
+Result<Offers> exchange_offers(GroupState& group, const wire::BroadcastOffer& mine,
+                               const Wait& wait) {
+  HBMWIRE_TRY_ASSIGN(const auto given, group.exchange(wire::encode(mine), false, wait));
+  Offers offers;
+  std::vector<std::uint32_t> others;
+  for (std::uint32_t rank = 0; rank < given.size(); ++rank) {
+    HBMWIRE_TRY_ASSIGN(wire::BroadcastOffer offer, wire::decode_broadcast_offer(*given[rank]));
+    const bool same = offer.length_bytes == mine.length_bytes && offer.root == mine.root &&
+                      offer.piece_bytes == mine.piece_bytes && offer.verify == mine.verify;
+    if (!same) others.push_back(rank);
+    offers.push_back(std::move(offer));
+  }
+  if (others.empty()) return offers;
+  return refuse_options("ranks broadcast another length, root, piece or check than this one",
+                        rank_text(others));
+}
+
+/// What all ranks said of the end: the error that all of them give.
+Result<void> judge(const std::vector<std::optional<std::vector<std::byte>>>& given,
+                   std::uint32_t root) {
+  using Ranks = std::vector<std::uint32_t>;
+  Ranks absent;
+  Ranks failed;
+  Ranks not_reached;
+  std::vector<wire::BroadcastEnd> ends(given.size());
+  for (std::uint32_t rank = 0; rank < given.size(); ++rank) {
+    if (!given[rank]) {
+      absent.push_back(rank);
+      continue;
+    }
+    HBMWIRE_TRY_ASSIGN(ends[rank], wire::decode_broadcast_end(*given[rank]));
+    if (ends[rank].state == State::failed) failed.push_back(rank);
+    if (ends[rank].state == State::not_reached) not_reached.push_back(rank);
+  }
+  if (!absent.empty()) return tl::make_unexpected(Member::gone_error(Stage::complete, absent));
+  const Ranks& blamed = failed.empty() ? not_reached : failed;
+  if (!blamed.empty()) {
+    return tl::make_unexpected(make_error(Errc::peer_failed, Stage::complete,
+                                          "the broadcast stopped at ranks of the group",
+                                          rank_text(blamed)));
+  }
+  Ranks differ;
+  for (std::uint32_t rank = 0; rank < ends.size(); ++rank) {
+    if (ends[rank].digest != ends[root].digest) differ.push_back(rank);
+  }
+  if (differ.empty()) return {};
+  return tl::make_unexpected(make_error(Errc::data_mismatch, Stage::verify,
+                                        "ranks have other bytes than the root after a broadcast",
+                                        rank_text(differ)));
+}
+
+/// Drives the chain to its end. Errors: why it stopped.
+Result<void> run(PieceChain& chain, Member& member, const Wait& wait) {
+  while (true) {
+    HBMWIRE_TRY_ASSIGN(const bool over, chain.advance(wait));
+    if (over) return {};
+    if (!member.gone().empty())
+      return tl::make_unexpected(Member::gone_error(Stage::complete, member.gone()));
+    HBMWIRE_TRY(member.drive(wait, [&] { return chain.has_work() || !member.gone().empty(); }));
+  }
+}
+
+}  // namespace
+
+Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t root, const Wait& wait,
+                       const BroadcastOptions& options) {
+  const std::uint32_t size = group.hello.size;
+  const std::uint32_t rank = group.joined.rank;
+  if (root >= size) return refuse_options("there is no such rank in the group", "root");
+  if (memory.region == nullptr) return refuse_options("a broadcast needs memory", "memory");
+  if (options.piece_bytes < kLeastPiece || options.piece_bytes > kMostPiece)
+    return refuse_options("a piece has 4 KiB to 1 GiB", "piece_bytes");
+  if (memory.offset_bytes > memory.region->size_bytes() ||
+      memory.length_bytes > memory.region->size_bytes() - memory.offset_bytes)
+    return refuse_options("the slice leaves its region", "memory");
+
+  const std::uint32_t place = (rank + size - root) % size;  // in the chain; the root's is 0
+  std::optional<MemoryKey> key;
+  wire::BroadcastOffer mine{.length_bytes = memory.length_bytes,
+                            .piece_bytes = options.piece_bytes,
+                            .root = root,
+                            .verify = options.verify,
+                            .key = {}};
+  if (place != 0 && memory.length_bytes != 0) {
+    HBMWIRE_TRY_ASSIGN(key, MemoryKey::pack(*memory.region, {.offset_bytes = memory.offset_bytes,
+                                                             .length_bytes = memory.length_bytes,
+                                                             .access = Access::remote_write,
+                                                             .revocable = true}));
+    mine.key.assign(key->bytes().begin(), key->bytes().end());
+  }
+  HBMWIRE_TRY_ASSIGN(const Offers offers, exchange_offers(group, mine, wait));
+  if (memory.length_bytes == 0) return {};
+
+  const auto left = wait.deadline.when() - Deadline::Clock::now();
+  const Wait chain_wait{Deadline(wait.deadline.when() - std::min(kForTheEnd, left / 10)),
+                        wait.cancel_fd};
+  PieceChain chain(memory, options);
+  std::optional<SliceDigest> digest;
+  const auto move = [&]() -> Result<void> {
+    if (options.verify) {
+      HBMWIRE_TRY_ASSIGN(digest, SliceDigest::create(memory));
+      chain.check(*digest);
+    }
+    if (place == 0) {
+      chain.is_root();
+    } else {
+      const std::uint32_t before = (rank + size - 1) % size;
+      HBMWIRE_TRY_ASSIGN(Endpoint* const endpoint,
+                         group.peers->get(before, PeerUse::chain, chain_wait, *group.member));
+      chain.come_from(*endpoint);
+    }
+    if (place + 1 != size) {
+      const std::uint32_t behind = (rank + 1) % size;
+      HBMWIRE_TRY_ASSIGN(Endpoint* const endpoint,
+                         group.peers->get(behind, PeerUse::chain, chain_wait, *group.member));
+      HBMWIRE_TRY_ASSIGN(RemoteRegion remote, endpoint->remote(offers[behind].key));
+      chain.go_to(*endpoint, remote);
+    }
+    return run(chain, *group.member, chain_wait);
+  };
+  const auto moved = guarded(Stage::complete, move);
+  wire::BroadcastEnd end;
+  if (moved) {
+    if (digest) end.digest = digest->finish();
+  } else {
+    end.state = chain.lacks_pieces() ? State::not_reached : State::failed;
+    chain.stop();
+    // The ranks before and behind this one stop, too.
+    group.peers->drop((rank + size - 1) % size, PeerUse::chain);
+    group.peers->drop((rank + 1) % size, PeerUse::chain);
+  }
+  key.reset();
+  const bool cancelled = !moved && moved.error().code == Errc::cancelled;
+  const auto given = group.exchange(wire::encode(end), true, cancelled ? Wait{kForTheEnd} : wait);
+  if (cancelled) return moved;
+  if (!given) return tl::make_unexpected(given.error());
+  HBMWIRE_TRY(judge(*given, root));
+  return moved;
+}
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "hbmwire/context.hpp"
+#include "hbmwire/endpoint.hpp"
+#include "hbmwire/incoming_message.hpp"
+#include "hbmwire/region.hpp"
+#include "hbmwire/transfer.hpp"
+#include "hbmwire/worker.hpp"
+
+#include "wire/group_messages.hpp"
+
+namespace hbmwire::detail {
+
+/// Memory of a transfer that may still use it.
+struct InUse {
+  Region memory;
+  Transfer transfer;
+};
+
+/// The worker by which a group's ranks and its meeting point talk: over TCP, apart from the
+/// application's worker, so that the two never take each other's messages. One thread at a time.
+struct GroupControl {
+  /// `key`, `peer_timeout`: of EndpointOptions. Errors: as Worker::create().
+  static Result<GroupControl> create(const EndpointOptions& options);
+
+  /// A message in memory that any number of channels may send. Errors: as
+  /// Context::allocate_region().
+  [[nodiscard]] Result<Region> pack(const wire::GroupMessage& message) const;
+
+  /// Lets go of what ended channels have left, as far as it is over.
+  void tidy() noexcept;
+
+  Context context;
+  Worker worker;
+  EndpointOptions options;       // of every channel; without a hello
+  std::vector<InUse> left = {};  // by channels that have gone
+};
+
+/// One rank's connection to the meeting point, at either end: whole messages in their order.
+class Channel {
+ public:
+  /// `most_bytes`: of a message that comes; a longer one ends the channel.
+  Channel(GroupControl& control, Endpoint endpoint, std::size_t most_bytes);
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Ends it without a goodbye.
+  ~Channel();
+
+  [[nodiscard]] std::uint64_t id() const noexcept { return endpoint_->id(); }
+
+  [[nodiscard]] std::span<const std::byte> hello() const noexcept {
+    return endpoint_->peer_hello();
+  }
+
+  /// Queues a message; it goes with the worker's progress. Errors: the channel has ended.
+  Result<void> say(const Region& packed);
+  Result<void> say(const wire::GroupMessage& message);
+
+  /// A message of this channel, as the worker gave it.
+  void take(IncomingMessage message);
+
+  /// The next whole message. A malformed one ends the channel.
+  std::optional<wire::GroupMessage> hear();
+
+  /// Whether all messages that were queued have been taken by the peer.
+  [[nodiscard]] bool all_taken() noexcept;
+
+  /// Whether nothing comes any more, but for what hear() still has.
+  [[nodiscard]] bool over() const noexcept;
+
+  /// Says goodbye, without waiting. over() tells when the peer has answered, or `at_most` has
+  /// passed.
+  void close(std::chrono::milliseconds at_most) noexcept;
+
+ private:
+  struct Coming {
+    std::vector<std::byte> bytes;  // unless it comes by rendezvous
+    std::optional<InUse> by_rendezvous;
+  };
+
+  [[nodiscard]] Result<Coming> begin_receive(IncomingMessage& message) const;
+
+  void leave(InUse& memory) noexcept;
+
+  GroupControl* control_;
+  std::size_t most_bytes_;
+  bool broken_ = false;
+  std::deque<InUse> sent_;
+  std::deque<Coming> coming_;
+  std::optional<Endpoint> endpoint_;  // until the end
+  Transfer closing_;
+};
+
+}  // namespace hbmwire::detail

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+#include "hbmwire/group.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/guarded.hpp"
+#include "connect/connection_attempt.hpp"
+#include "group/group_state.hpp"
+
+namespace hbmwire {
+
+namespace detail {
+
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "?";
+  return name.data();
+}
+
+Result<void> check(const GroupOptions& options) {
+  if (!options.endpoint.hello.empty() || options.endpoint.retry_connect ||
+      options.endpoint.messages != MessageMode::matched) {
+    return refuse_options("the group itself sets this option of its endpoints",
+                          "hello, retry_connect, messages");
+  }
+  if (options.size && (*options.size == 0 || *options.size > wire::kMostRanks))
+    return refuse_options("a group has 1 to 4096 ranks", "size");
+  if (options.rank && options.size && *options.rank >= *options.size)
+    return refuse_options("a rank is less than the group's size", "rank");
+  return {};
+}
+
+}  // namespace
+
+Result<void> GroupState::check_process() const {
+  if (!made.is_inherited()) return {};
+  return tl::make_unexpected(make_error(Errc::not_supported, Stage::complete,
+                                        "the group belongs to the parent of this process", {},
+                                        Hint::forked_nic));
+}
+
+Result<std::vector<std::optional<std::vector<std::byte>>>> GroupState::exchange(
+    std::span<const std::byte> mine, bool among_present, const Wait& wait) {
+  const std::size_t most = std::min(wire::kMostRankBytes, wire::kMostGroupBytes / hello.size);
+  if (mine.size() > most)
+    return refuse_options("a rank gives 1 MiB at most, all ranks 256 MiB", "exchange");
+  HBMWIRE_TRY_ASSIGN(auto given, member->exchange(mine, among_present, wait));
+  // The meeting point is another program's process.
+  const bool whole = given.bytes.size() == hello.size &&
+                     (among_present || std::ranges::all_of(given.bytes, [](const auto& bytes) {
+                        return bytes.has_value();
+                      }));
+  if (whole) return std::move(given.bytes);
+  return tl::make_unexpected(
+      make_error(Errc::protocol, Stage::complete,
+                 "the meeting point answered with other ranks than there are"));
+}
+
+Result<void> GroupState::meet(const Wait& wait) {
+  HBMWIRE_TRY_ASSIGN(const auto addresses, peers->addresses());
+  wire::Join join{.epoch = joined.epoch, .member = {}};
+  join.member = {.rank = 0, .host = host_name(), .addresses = addresses};
+  const auto look = [&](const Wait& one_look) -> Result<std::vector<std::string>> {
+    if (point) return std::vector{point->address()};
+    return place->look(one_look);
+  };
+  HBMWIRE_TRY_ASSIGN(joined, member->meet(hello, join, look, wait));
+  hello.rank = joined.rank;
+  peers->begin(joined);
+  return {};
+}
+
+}  // namespace detail
+
+Group::Group(std::unique_ptr<detail::GroupState> state) noexcept : state_(std::move(state)) {}
+
+Group::Group(Group&&) noexcept = default;
+
+Group& Group::operator=(Group&& other) noexcept {
+  if (this != &other) {
+    const Group old(std::move(*this));
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Group::~Group() {
+  // A child by fork(2) lacks the meeting point's thread, and its endpoints are the parent's.
+  if (state_ && state_->made.is_inherited()) static_cast<void>(state_.release());
+}
+
+Result<Group> Group::create(const Worker& worker, const Wait& wait, const GroupOptions& options) {
+  return guarded(Stage::connect, [&]() -> Result<Group> {
+    HBMWIRE_TRY(detail::check(options));
+    GroupOptions all = options;
+    HBMWIRE_TRY_ASSIGN(all.endpoint, detail::complete(worker.context(), options.endpoint));
+    HBMWIRE_TRY_ASSIGN(detail::Launch launch, detail::find_launch(all, wait));
+    auto state = std::make_unique<detail::GroupState>();
+    state->launcher = std::move(launch.launcher);
+    state->hello = {.size = launch.size, .rank = launch.rank};
+    bool has_point = launch.rank == 0U;
+    if (!launch.rank) {
+      HBMWIRE_TRY_ASSIGN(has_point, launch.place->claim(wait));
+      if (has_point) state->hello.rank = 0;
+    }
+    HBMWIRE_TRY_ASSIGN(state->peers,
+                       detail::Peers::create(worker, all.endpoint, all.address, launch.size));
+    if (has_point) {
+      HBMWIRE_TRY_ASSIGN(state->point, detail::MeetingPoint::start(launch.size, all,
+                                                                   std::move(launch.place), wait));
+    } else {
+      state->place = std::move(launch.place);
+    }
+    HBMWIRE_TRY_ASSIGN(state->member, detail::Member::create(worker, all.endpoint));
+    HBMWIRE_TRY(state->meet(wait));
+    return handle_of<Group>(std::move(state));
+  });
+}
+
+std::uint32_t Group::rank() const noexcept { return state_->joined.rank; }
+
+std::uint32_t Group::size() const noexcept { return state_->hello.size; }
+
+std::uint32_t Group::epoch() const noexcept { return state_->joined.epoch; }
+
+const std::string& Group::launcher() const noexcept { return state_->launcher; }
+
+const std::vector<GroupMember>& Group::members() const noexcept { return state_->joined.members; }
+
+std::vector<std::uint32_t> Group::failed() {
+  if (!state_->check_process()) return {};
+  return state_->member->gone();
+}
+
+Result<std::vector<std::vector<std::byte>>> Group::exchange(std::span<const std::byte> mine,
+                                                            const Wait& wait) {
+  return guarded(Stage::complete, [&]() -> Result<std::vector<std::vector<std::byte>>> {
+    HBMWIRE_TRY(state_->check_process());
+    HBMWIRE_TRY_ASSIGN(auto given, state_->exchange(mine, false, wait));
+    std::vector<std::vector<std::byte>> all;
+    for (auto& bytes : given) all.push_back(std::move(*bytes));
+    return all;
+  });
+}
+
+Result<std::vector<std::optional<std::vector<std::byte>>>> Group::exchange_among_present(
+    std::span<const std::byte> mine, const Wait& wait) {
+  using All = std::vector<std::optional<std::vector<std::byte>>>;
+  return guarded(Stage::complete, [&]() -> Result<All> {
+    HBMWIRE_TRY(state_->check_process());
+    return state_->exchange(mine, true, wait);
+  });
+}
+
+Result<void> Group::barrier(const Wait& wait) {
+  HBMWIRE_TRY(exchange({}, wait));
+  return {};
+}
+
+Result<Endpoint*> Group::endpoint(std::uint32_t rank, const Wait& wait) {
+  return guarded(Stage::connect, [&]() -> Result<Endpoint*> {
+    HBMWIRE_TRY(state_->check_process());
+    return state_->peers->get(rank, detail::PeerUse::program, wait, *state_->member);
+  });
+}
+
+void Group::drop_endpoint(std::uint32_t rank) noexcept {
+  if (state_->check_process()) state_->peers->drop(rank, detail::PeerUse::program);
+}
+
+Result<void> Group::rejoin(const Wait& wait) {
+  return guarded(Stage::connect, [&]() -> Result<void> {
+    HBMWIRE_TRY(state_->check_process());
+    return state_->meet(wait);
+  });
+}
+
+Result<void> Group::broadcast(const Slice& memory, std::uint32_t root, const Wait& wait,
+                              const BroadcastOptions& options) {
+  return guarded(Stage::complete, [&]() -> Result<void> {
+    HBMWIRE_TRY(state_->check_process());
+    return detail::broadcast(*state_, memory, root, wait, options);
+  });
+}
+
+}  // namespace hbmwire

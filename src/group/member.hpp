@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hbmwire/deadline.hpp"
+#include "hbmwire/fd.hpp"
+
+#include "base/internals.hpp"
+#include "endpoint/worker_state.hpp"
+#include "group/channel.hpp"
+#include "wire/group_messages.hpp"
+
+namespace hbmwire::detail {
+
+/// A rank's side of the meeting point: joins, exchanges, and hears which ranks have gone. Calls
+/// that wait drive the application's worker, too.
+class Member {
+ public:
+  using Ranks = std::vector<std::uint32_t>;
+
+  /// Where the meeting point is, as of now: as MeetingPlace::look().
+  using Look = std::function<Result<std::vector<std::string>>(const Wait&)>;
+
+  /// How long one of several addresses has to answer.
+  static constexpr std::chrono::seconds kOneAddress{1};
+
+  /// Whether a connection that was refused for that may be taken later.
+  [[nodiscard]] static bool may_pass(const Error& why) noexcept;
+
+  /// `options`: of the endpoints between ranks. Errors: as GroupControl::create().
+  static Result<std::unique_ptr<Member>> create(const Worker& worker,
+                                                const EndpointOptions& options);
+
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  /// Tells the meeting point that this rank leaves.
+  ~Member();
+
+  /// Connects to the meeting point unless it is connected, and waits until all ranks have joined.
+  /// Errors: as Group::create().
+  Result<wire::Joined> meet(const wire::GroupHello& hello, const wire::Join& join, const Look& look,
+                            const Wait& wait);
+
+  /// One call of an exchange. Errors: as Group::exchange(), exchange_among_present().
+  Result<wire::Given> exchange(std::span<const std::byte> mine, bool among_present,
+                               const Wait& wait);
+
+  /// Ranks that are known to have gone, in their order; looks for news before.
+  const Ranks& gone();
+
+  [[nodiscard]] bool is_gone(std::uint32_t rank) const noexcept;
+
+  /// The error that names ranks that have gone.
+  [[nodiscard]] static Error gone_error(Stage stage, const Ranks& ranks);
+
+  /// Drives both workers until `is_over()`, which may be asked more than once when it is true.
+  /// Errors: Errc::timed_out, Errc::cancelled.
+  Result<void> drive(const Wait& wait, const std::function<bool()>& is_over);
+
+ private:
+  Member(Worker worker, GroupControl control);
+
+  void listen();
+  void hear(wire::GroupMessage message);
+  [[nodiscard]] bool is_cut_off() const noexcept;
+  Result<void> dial(const wire::GroupHello& hello, const Look& look, const Wait& wait);
+  Result<bool> dial_one(const std::string& address, const wire::GroupHello& hello,
+                        const Wait& wait);
+  Result<void> join_once(const wire::Join& join, const Wait& wait);
+  [[nodiscard]] Error late(Stage stage, const Error& why) const;
+  [[nodiscard]] Error refusal(Stage stage) const;
+
+  Worker worker_;
+  GroupControl control_;
+  Fd wakes_;  // epoll(7): what ends a sleep of the application's worker
+  std::unique_ptr<Channel> channel_;
+  std::uint32_t rank_ = 0;
+  std::uint32_t call_ = 0;
+  Ranks gone_;
+  bool given_up_ = false;
+  Ranks missing_;                      // in the call that this rank is in
+  std::optional<Error> last_refusal_;  // of a connection to the meeting point
+  std::optional<wire::Joined> joined_;
+  std::optional<wire::Given> given_;
+  std::optional<wire::Refused> refused_;
+};
+
+}  // namespace hbmwire::detail
