@@ -172,6 +172,9 @@ enum class Hint : std::uint8_t {
   link_options,
   retries_outlast,
   rdma_cm_route,
+  group_launcher,
+  group_rank_gone,
+  group_no_agreement,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

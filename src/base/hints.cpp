@@ -341,6 +341,18 @@ constexpr HintRow row_of(Hint hint) noexcept {
     HBMWIRE_ROW(rdma_cm_route,
                 "leave the option (LinkOptions) or the setting (HBMWIRE_LINK_*) out, or connect "
                 "without rdma_cm; a traffic class counts there, too");
+    HBMWIRE_ROW(group_launcher,
+                "start all processes by mpirun, srun, torchrun or an indexed job of Kubernetes, or "
+                "set HBMWIRE_GROUP (tcp://host:port, pmix, file:///path, etcd://host:port/name), "
+                "HBMWIRE_GROUP_RANK and HBMWIRE_GROUP_SIZE (GroupOptions::meeting, rank, size) for "
+                "each of them");
+    HBMWIRE_ROW(group_rank_gone,
+                "a rank of the group has ended: look at the output of that process; a process that "
+                "replaces it joins by Group::create() when the others call Group::rejoin()");
+    HBMWIRE_ROW(group_no_agreement,
+                "all ranks need the same size and make the same calls of the group in the same "
+                "order, with memory of the same length and the same root: compare them, and the "
+                "number of processes with HBMWIRE_GROUP_SIZE");
   }
   return {};  // a number that is no hint of this version
 }

@@ -122,6 +122,8 @@ bool parse_open(std::string_view text, std::uint64_t most, std::optional<T>& val
   return true;
 }
 
+constexpr std::uint64_t kMaxGroupSize = 4096;  // GroupOptions::size
+
 /// Empty: it is left open.
 template <class T>
 std::string print_open(const std::optional<T>& value) {
@@ -279,6 +281,26 @@ constexpr std::array kRows{
         [](const EverySetting& s) { return s.trace.file; }},
     HBMWIRE_NUMBER("HBMWIRE_TRACE_BYTES", "NUMBER[KMG]|unlimited", trace.most_bytes, bytes,
                    "The size of that file, at most"),
+    Row{"HBMWIRE_GROUP", "tcp://HOST:PORT|pmix|file:///PATH|etcd://HOST:PORT/NAME|env",
+        "Where the processes of a group meet; env: as the launcher's environment says, without "
+        "PMIx; without: as the launcher says",
+        [](EverySetting& s, std::string_view text) {
+          s.group.meeting = text;
+          return true;
+        },
+        [](const EverySetting& s) { return s.group.meeting; }},
+    Row{"HBMWIRE_GROUP_RANK", "0...4095",
+        "The number of this process in its group; without: the launcher's",
+        [](EverySetting& s, std::string_view text) {
+          return parse_open(text, kMaxGroupSize - 1, s.group.rank);
+        },
+        [](const EverySetting& s) { return print_open(s.group.rank); }},
+    Row{"HBMWIRE_GROUP_SIZE", "1...4096",
+        "How many processes the group has; without: as the launcher says",
+        [](EverySetting& s, std::string_view text) {
+          return parse_open(text, kMaxGroupSize, s.group.size) && *s.group.size > 0;
+        },
+        [](const EverySetting& s) { return print_open(s.group.size); }},
 };
 #undef HBMWIRE_SETTING
 #undef HBMWIRE_NUMBER
@@ -292,10 +314,11 @@ std::optional<std::string_view> variable(const char* name) {
 }
 
 // Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
-constexpr std::array<std::string_view, 15> kPrefixes{
+constexpr std::array<std::string_view, 16> kPrefixes{
     "HBMWIRE_GAUDI_",        "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_",     "HBMWIRE_HOST_",
     "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",  "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",
-    "HBMWIRE_RAILS_",        "HBMWIRE_LINK_", "HBMWIRE_GID_",  "HBMWIRE_STAT",     "HBMWIRE_TRACE"};
+    "HBMWIRE_RAILS_",        "HBMWIRE_LINK_", "HBMWIRE_GID_",  "HBMWIRE_STAT",     "HBMWIRE_TRACE",
+    "HBMWIRE_GROUP"};
 
 const Row* row_of(std::string_view name) {
   const auto* const found =

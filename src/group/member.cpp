@@ -180,7 +180,8 @@ const Member::Ranks& Member::gone() {
 // --- errors
 
 Error Member::gone_error(Stage stage, const Ranks& ranks) {
-  return make_error(Errc::peer_failed, stage, "ranks of the group have ended", rank_text(ranks));
+  return make_error(Errc::peer_failed, stage, "ranks of the group have ended", rank_text(ranks),
+                    Hint::group_rank_gone);
 }
 
 /// Of a wait that has ended because of `why`: names the ranks that did not come.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Who may include whom: base -> counters, verbs, memory, wire, topology -> registration -> transport/*, trace -> context ->
-attach, and endpoint with message, mover and connect -> tools.
+attach, and endpoint with message, mover and connect -> group -> tools.
 emulation/ is a project of its own beside them."""
 import os.path
 import pathlib
@@ -26,6 +26,7 @@ SEES["attach"] = SEES["context"] | {"context"}
 ROOMS = {"endpoint", "message", "mover", "connect"}
 for room in ROOMS:
     SEES[room] = SEES["context"] | {"context"} | ROOMS
+SEES["group"] = SEES["endpoint"]
 # Layers whose folders are siblings that do not know each other; files directly in the layer are its interface.
 SIBLINGS = {"memory", "transport"}
 # The only places that may name the verbs interface.

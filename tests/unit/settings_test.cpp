@@ -27,6 +27,7 @@ const char* example_of(std::string_view choice) {
   if (choice == "NAME[,NAME]...") return "mlx5_0,mlx5_1";
   if (choice == "PATH[,PATH]...") return "zero_copy,host";
   if (choice == "0...1") return "0.25";
+  if (choice == "1...4096") return "64";
   return choice.starts_with("0...") ? "7" : nullptr;
 }
 

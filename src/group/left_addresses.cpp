@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include "group/left_addresses.hpp"
+
+#include <optional>
+
+#include "hbmwire/host_port.hpp"
+
+namespace hbmwire::detail {
+
+namespace {
+
+constexpr std::string_view kFirstLine = "hbmwire group 1";
+constexpr std::string_view kLastLine = "end";
+constexpr std::size_t kMaxAddresses = 64;
+constexpr std::size_t kMaxAddressBytes = 255;
+
+/// The text up to the next line's end, which is taken off; none: no line is left.
+std::optional<std::string_view> next_line(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos) return std::nullopt;
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end + 1);
+  return line;
+}
+
+bool looks_like_address(std::string_view line) {
+  if (line.size() > kMaxAddressBytes) return false;
+  for (const char letter : line) {
+    if (letter <= ' ' || letter > '~') return false;
+  }
+  const auto at = split_host_port(line);
+  return at && !at->host.empty() && at->port != 0;
+}
+
+}  // namespace
+
+std::string left_text(const std::vector<std::string>& addresses) {
+  std::string text(kFirstLine);
+  text += '\n';
+  for (const std::string& address : addresses) text += address + '\n';
+  text += kLastLine;
+  text += '\n';
+  return text;
+}
+
+std::vector<std::string> addresses_in(std::string_view text) {
+  if (text.size() > kMaxLeftBytes || next_line(text) != kFirstLine) return {};
+  std::vector<std::string> addresses;
+  for (auto line = next_line(text); line && *line != kLastLine; line = next_line(text)) {
+    if (addresses.size() == kMaxAddresses || !looks_like_address(*line)) return {};
+    addresses.emplace_back(*line);
+    if (text.empty()) return {};
+  }
+  return text.empty() ? addresses : std::vector<std::string>();
+}
+
+}  // namespace hbmwire::detail
