@@ -11,6 +11,7 @@
 #include "hbmwire/memory_key.hpp"
 
 #include "base/guarded.hpp"
+#include "base/log.hpp"
 #include "group/group_state.hpp"
 #include "group/ranks.hpp"
 
@@ -108,13 +109,12 @@ class PieceChain {
     if (digest_ != nullptr && checked_ < come_) {
       HBMWIRE_TRY(digest_->add(offset_of(checked_), length_of(checked_), wait));
       ++checked_;
-      return false;
     }
-    return come_ == pieces() && (behind_ == nullptr || (gone_ == come_ && puts_.empty()));
+    return is_over();
   }
 
   [[nodiscard]] bool has_work() const noexcept {
-    return (digest_ != nullptr && checked_ < come_) ||
+    return is_over() || (digest_ != nullptr && checked_ < come_) ||
            (behind_ != nullptr && gone_ < come_ && puts_.size() < kMostPuts) ||
            (coming_ && coming_.done()) || (!puts_.empty() && puts_.front().done()) ||
            (before_ != nullptr && !coming_ && come_ < pieces());
@@ -132,6 +132,11 @@ class PieceChain {
   [[nodiscard]] bool lacks_pieces() const noexcept { return lacks_pieces_; }
 
  private:
+  [[nodiscard]] bool is_over() const noexcept {
+    return come_ == pieces() && (digest_ == nullptr || checked_ == come_) &&
+           (behind_ == nullptr || (gone_ == come_ && puts_.empty()));
+  }
+
   [[nodiscard]] std::uint64_t offset_of(std::uint64_t piece) const noexcept {
     return piece * piece_bytes_;
   }
@@ -321,6 +326,9 @@ Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t roo
     if (digest) end.digest = digest->finish();
   } else {
     end.state = chain.lacks_pieces() ? State::not_reached : State::failed;
+    // The others hear which rank failed; why, only this one knows.
+    if (end.state == State::failed)
+      log_line(LogLevel::warn, [&] { return "broadcast: " + describe(moved.error()); });
     chain.stop();
     // The ranks before and behind this one stop, too.
     group.peers->drop((rank + size - 1) % size, PeerUse::chain);

@@ -179,15 +179,14 @@ TEST(Group, LongAndEmptyPartsArriveWhole) {
 }
 
 TEST(Group, ARankThatDoesNotComeToACallIsNamed) {
-  at_all_ranks(3, [](Rank& rank) {
-    if (rank.number() == 2) {
-      std::this_thread::sleep_for(800ms);
-      return;
-    }
+  std::latch both(3);
+  at_all_ranks(3, [&](Rank& rank) {
+    if (rank.number() == 2) return both.arrive_and_wait();
     const auto late = rank.group.barrier(400ms);
     ASSERT_FALSE(late);
     EXPECT_EQ(late.error().code, Errc::timed_out);
     EXPECT_EQ(subject(late.error()), "rank 2");
+    both.arrive_and_wait();
   });
 }
 
