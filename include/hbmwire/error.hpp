@@ -175,6 +175,7 @@ enum class Hint : std::uint8_t {
   group_launcher,
   group_rank_gone,
   group_no_agreement,
+  group_rank_late,
 };
 
 /// Why an operation failed. Trivially copyable, never allocates. describe() makes a sentence of it.

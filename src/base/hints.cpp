@@ -353,6 +353,10 @@ constexpr HintRow row_of(Hint hint) noexcept {
                 "all ranks need the same size and make the same calls of the group in the same "
                 "order, with memory of the same length and the same root: compare them, and the "
                 "number of processes with HBMWIRE_GROUP_SIZE");
+    HBMWIRE_ROW(
+        group_rank_late,
+        "ranks of the group did not come before the deadline: see whether they were started "
+        "and what they print, and give the call more time where they need it");
   }
   return {};  // a number that is no hint of this version
 }

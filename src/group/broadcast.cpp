@@ -213,8 +213,10 @@ Result<Offers> exchange_offers(GroupState& group, const wire::BroadcastOffer& mi
     offers.push_back(std::move(offer));
   }
   if (others.empty()) return offers;
-  return refuse_options("ranks broadcast another length, root, piece or check than this one",
-                        rank_text(others));
+  return tl::make_unexpected(
+      make_error(Errc::invalid_argument, Stage::complete,
+                 "ranks broadcast another length, root, piece or check than this one",
+                 rank_text(others), Hint::group_no_agreement));
 }
 
 /// What all ranks said of the end: the error that all of them give.

@@ -195,23 +195,26 @@ Error Member::late(Stage stage, const Error& why) const {
   std::erase(ranks, rank_);
   if (ranks.empty()) ranks = {0};
   return make_error(Errc::timed_out, stage, "ranks of the group did not come in time",
-                    rank_text(ranks));
+                    rank_text(ranks), Hint::group_rank_late);
 }
 
 Error Member::refusal(Stage stage) const {
+  const auto because = [&](Errc code, const char* why) {
+    return make_error(code, stage, why, {}, Hint::group_no_agreement);
+  };
   switch (refused_->why) {
     case wire::Refused::Why::other_size:
-      return make_error(Errc::protocol, stage, "the ranks do not agree on the group's size");
+      return because(Errc::protocol, "the ranks do not agree on the group's size");
     case wire::Refused::Why::rank_taken:
-      return make_error(Errc::busy, stage, "another process has this rank of the group");
+      return because(Errc::busy, "another process has this rank of the group");
     case wire::Refused::Why::full:
-      return make_error(Errc::busy, stage, "all ranks of the group are taken");
+      return because(Errc::busy, "all ranks of the group are taken");
     case wire::Refused::Why::out_of_turn:
-      return make_error(Errc::protocol, stage, "the ranks are in different calls of the group");
+      return because(Errc::protocol, "the ranks are in different calls of the group");
     case wire::Refused::Why::too_much:
-      return make_error(Errc::invalid_argument, stage, "an exchange has 256 MiB at most");
+      return because(Errc::invalid_argument, "an exchange has 256 MiB at most");
   }
-  return make_error(Errc::protocol, stage, "the meeting point refuses this rank");
+  return because(Errc::protocol, "the meeting point refuses this rank");
 }
 
 // --- meeting

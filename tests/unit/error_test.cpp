@@ -107,7 +107,7 @@ TEST(HintName, LeadsBackToItsHint) {
     const auto hint = static_cast<Hint>(hints);
     EXPECT_EQ(hint_from_name(to_string(hint)), hint) << to_string(hint);
   }
-  EXPECT_GT(hints, static_cast<int>(Hint::group_no_agreement));
+  EXPECT_GT(hints, static_cast<int>(Hint::group_rank_late));
   EXPECT_EQ(to_string(Hint::none), "none");
   EXPECT_EQ(to_string(Hint::no_rdma_device), "no_rdma_device");
 }
