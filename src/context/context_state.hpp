@@ -24,7 +24,7 @@ struct ContextState {
         options(completed(options_of, settings_of)),
         memory(options.memory, settings, options.default_device) {}
 
-  /// The context's NICs, opened when first asked for.
+  /// The context's NICs. Opened on the first call.
   Result<std::vector<Nic>> open_nics() {
     const std::scoped_lock lock(nics_mutex_);
     if (nics_.empty()) {
@@ -45,7 +45,7 @@ struct ContextState {
     return nics_;
   }
 
-  /// What the program leaves open is the settings'.
+  /// Takes from the settings whatever the program leaves open.
   static ContextOptions completed(ContextOptions options, const Settings& settings) {
     if (options.nics.empty()) options.nics = settings.endpoint.nics;
     if (options.default_device.empty()) options.default_device = settings.memory.default_device;
