@@ -10,8 +10,8 @@
 
 namespace hbmwire::wire {
 
-/// The header of a message on the data lane. It is little-endian, as nearly all machines are,
-/// because it is written and read once for each message. Fields that a kind does not name are zero.
+/// The header of a message on the data lane. Little-endian, as nearly all machines are, so that it
+/// can be copied unchanged for each message. Fields that a kind does not name are zero.
 struct MessageHeader {
   enum class Kind : std::uint8_t {
     credit = 1,        ///< only `credits`, which every kind has
