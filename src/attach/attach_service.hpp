@@ -57,6 +57,7 @@ class AttachService {
     wire::AttachSecret secret;
   };
 
+  /// A connection that has not sent its whole request yet.
   struct Client {
     Fd socket;
     Deadline deadline;
@@ -84,7 +85,7 @@ class AttachService {
   Fd listener_;
   Fd timer_;
   Fd reserve_;          // a spare descriptor: freed to refuse a client when no other is left
-  ToldCause shortage_;  // of descriptors; logged once per cause
+  ToldCause shortage_;  // of descriptors: each cause is logged once
 
   std::mutex mutex_;  // guards the members below
   std::uint64_t next_id_ = 0;

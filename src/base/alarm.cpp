@@ -40,7 +40,7 @@ class Alarms {
   std::condition_variable rung_;
   std::map<Key, std::function<void()>> due_;
   std::size_t alarms_ = 0;     // existing Alarm objects, rung or not
-  std::uint64_t last_id_ = 0;  // of an alarm
+  std::uint64_t last_id_ = 0;  // the last id that an alarm got
   std::uint64_t ringing_ = 0;  // the id of the alarm that rings now; 0: none
   std::uint64_t thread_ = 0;   // the current thread's number; a thread with another one ends
   bool serving_ = false;       // the current thread has not decided to end

@@ -32,8 +32,8 @@ inline void light_fence() noexcept {
   }
 }
 
-/// Always costs nothing. Takes the place of light_fence() only on a path that is told, in another
-/// way, to call light_fence() as well while is_light() is false.
+/// Always costs nothing, because it is a fence for the compiler alone. It may replace light_fence()
+/// only on a path that also calls light_fence() if is_light() is false.
 inline void lightest_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 /// Takes some microseconds: it interrupts each CPU that runs a thread of this process.

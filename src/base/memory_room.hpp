@@ -9,7 +9,7 @@
 
 namespace hbmwire {
 
-/// How memory is to be used. Pages that a NIC reads and writes are locked as well.
+/// The kind of memory that a call needs. Pages that a NIC uses are locked.
 enum class Memory : std::uint8_t { any, locked };
 
 /// host_memory_room(). `root` is the folder above /proc and the mounts that it names. A file that
@@ -21,8 +21,8 @@ inline constexpr std::uint64_t kUnknownNeed = std::uint64_t{64} << 20U;
 
 /// For a call that found no memory: the limit that leaves no room for `bytes`. If every limit
 /// leaves room, the answer is a guess. For locked memory it is the limit of locked memory, if this
-/// process has one, because the kernel does not tell how much of that is in use. Else, if the need
-/// is unknown, it is a limit of the process, if one is set: few processes have one.
+/// process has one, because the kernel does not tell how much of that is in use. Otherwise, if the
+/// need is unknown, it is a limit of the process, if one is set, because few processes have one.
 [[nodiscard]] Hint memory_hint(Memory kind, std::uint64_t bytes = kUnknownNeed) noexcept;
 
 }  // namespace hbmwire

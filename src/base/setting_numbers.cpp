@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view kUnlimited = "unlimited";
 constexpr std::uint64_t kMost = ~std::uint64_t{0};
 
+// A suffix of a number of bytes, and the bytes that it stands for.
 struct Unit {
   char suffix;
   std::uint64_t bytes;

@@ -13,7 +13,7 @@ namespace hbmwire {
 /// bytes. Any process of the same user that has them may read and write the memory.
 struct SharedFileName {
   std::uint32_t process = 0;               ///< the process id, in its own namespace
-  std::uint32_t descriptor = 0;            ///< of that process
+  std::uint32_t descriptor = 0;            ///< the descriptor in that process
   std::array<std::uint64_t, 2> mark = {};  ///< random; part of the name in memfd_create(2)
 
   bool operator==(const SharedFileName&) const = default;

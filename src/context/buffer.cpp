@@ -12,6 +12,7 @@ namespace hbmwire {
 
 namespace detail {
 
+/// The state behind a Buffer. Copies hold it, so that it outlives them.
 struct BufferState {
   explicit BufferState(Region region_of) : region(std::move(region_of)) {}
 

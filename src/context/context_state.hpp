@@ -18,6 +18,7 @@
 
 namespace hbmwire::detail {
 
+/// The state behind a Context, which its NICs, domains and caches share.
 struct ContextState {
   ContextState(const ContextOptions& options_of, const Settings& settings_of)
       : settings(settings_of),

@@ -5,6 +5,7 @@
 
 namespace hbmwire {
 
+/// The copy that the caller polls. Its destructor removes a step that has not begun.
 class FlushedCopies::Copy final : public PendingCopy::Work {
  public:
   Copy(FlushedCopies& copies, std::shared_ptr<Step> step, std::shared_ptr<const void> keep)

@@ -32,6 +32,7 @@ class FlushedCopies {
  private:
   class Copy;
 
+  /// A requested copy. It waits for its flush, and then for the device's engine.
   struct Step {
     MemoryDomain* domain = nullptr;
     Request request;

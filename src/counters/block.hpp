@@ -115,14 +115,14 @@ struct ProcessBlock {
   std::uint64_t magic = kMagic;
   std::uint32_t layout = kLayout;
   std::uint32_t process = 0;              // the process id, as the process sees it
-  std::int64_t since_ns = 0;              // by the system's clock
+  std::int64_t since_ns = 0;              // start time, by the system's clock
   std::atomic<std::uint64_t> changes{0};  // odd: counts are moving between blocks
   Text<64> program = {};
   Counter retries;
   Counter registrations;  // since the start
   Counter deregistrations;
   Counter live_bytes;
-  Counter hits;  // of caches, as of a worker's last tick()
+  Counter hits;  // look-ups of caches, as of a worker's last tick()
   Counter misses;
   Counter evictions;
 };
@@ -136,7 +136,7 @@ struct alignas(64) TrafficBlock {
 
   /// One series.
   struct Cell {
-    Counter key;     // by which the data path recognizes it; 0: only by its labels
+    Counter key;     // the data path's name for it; 0: it has only its labels
     Counter labels;  // PackedLabels; 0: this cell and all after it are free
     Counter operations;
     Counter bytes;

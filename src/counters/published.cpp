@@ -26,6 +26,7 @@ namespace hbmwire {
 
 namespace detail {
 
+/// The file of counters of another process.
 struct PublishedState {
   std::uint32_t process = 0;
   Fd file;

@@ -63,6 +63,7 @@ class Sums {
   std::map<Labels, std::size_t> places_;
 };
 
+/// Adds up the blocks that belong to one owner.
 class Reader {
  public:
   explicit Reader(const Owner& wanted) noexcept : wanted_(wanted) {}

@@ -74,6 +74,7 @@ class BouncePipeline {
  private:
   class Copy;
 
+  /// A copy, which moves in pieces. Slots and the caller's Copy share it.
   struct Job {
     Direction direction = Direction::in;
     std::uint64_t address = 0;
@@ -88,10 +89,12 @@ class BouncePipeline {
     [[nodiscard]] bool complete() const noexcept { return moved_bytes == size_bytes; }
   };
 
+  /// Pinned memory for one piece, and the job of that piece. After an error it is `settling` until
+  /// the device surely leaves the memory alone.
   struct Slot {
     enum class State : std::uint8_t { idle, moving, settling } state = State::idle;
     std::shared_ptr<Job> job;
-    std::uint64_t offset_bytes = 0;  // of the piece in the host's bytes
+    std::uint64_t offset_bytes = 0;  // the piece's place in the host's bytes
     std::uint64_t length_bytes = 0;
   };
 

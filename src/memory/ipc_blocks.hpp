@@ -65,6 +65,7 @@ class IpcBlocks {
   }
 
  private:
+  /// A block of another process that is open here.
   struct Block {
     decltype(IpcHandle::token) token;
     std::uint64_t size_bytes;

@@ -25,7 +25,7 @@ class Provider {
   /// The domain of a device. It is the same object as long as it is held anywhere.
   virtual Result<std::shared_ptr<MemoryDomain>> open(const MemoryOptions& options) = 0;
 
-  /// Whether the range is this type's memory: that of open devices, and that which the vendor's
+  /// Whether the range is this type's memory: memory of open devices, or memory that the vendor's
   /// library knows without opening anything. `device`: MemoryOptions::device, or empty for any.
   /// Returns an error if two devices claim the range, or if it exceeds the allocation of its
   /// address.

@@ -153,7 +153,7 @@ class AddressCache {
 
   const ReferenceArena& references_;
   Buckets buckets_ = Buckets(kFirstBuckets);
-  std::uint64_t count_ = kFirstBuckets;  // of buckets
+  std::uint64_t count_ = kFirstBuckets;  // the number of buckets
   std::vector<Addresses> addresses_ =
       std::vector<Addresses>(kFirstBuckets);  // of slots; look-ups do not read them
   std::size_t next_way_ = 0;                  // the slot to overwrite when nothing else helps

@@ -45,6 +45,8 @@ struct ExportUse {
   std::optional<Error> error;
 };
 
+/// One exported piece of memory, and the holds on it. The Export, its holds and the table of
+/// exports share it.
 struct ExportEntry {
   explicit ExportEntry(ExportedMemory exported) : memory(std::move(exported)) {}
 

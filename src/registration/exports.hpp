@@ -26,7 +26,7 @@ struct ExportedMemory {
   Allocation allocation;  // kept until the key has ended
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
-  Access access = Access::none;  // of peers
+  Access access = Access::none;  // what peers may do
   Path path = Path::host;        // the path by which this process's NICs reach it
   std::optional<Clock::time_point> expires = {};
 };

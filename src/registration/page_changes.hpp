@@ -60,7 +60,7 @@ class PageChanges {
 
   std::shared_ptr<AddressWatch> watch_;
   AddressWatch::Cursor cursor_;
-  bool failed_ = false;  // for good
+  bool failed_ = false;  // the kernel has no watch for this process: do not try again
   ToldCause told_;
   AddressWatch::Subscription subscription_;
 };

@@ -99,6 +99,7 @@ void explain_exclusion(PathRecord& record) {
   record.excluded.call = record.excluded_text.c_str();
 }
 
+/// All records of the process, in the order of their numbers.
 struct Records {
   std::mutex mutex;
   std::vector<std::unique_ptr<PathRecord>> all;

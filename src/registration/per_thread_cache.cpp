@@ -54,6 +54,7 @@ class ThreadViews {
   }
 
  private:
+  /// A view of this thread. The cache may end before the thread.
   struct Known {
     std::uint64_t cache_id;
     std::weak_ptr<RegionCache> cache;

@@ -39,7 +39,7 @@ struct alignas(256 * 1024) ReferenceBlock {
   std::uint64_t view_number;  // PerThreadCache's
   PerThreadCache* view;
   ReferenceRest* rests;  // one for each reference
-  std::uint32_t number;  // in its arena
+  std::uint32_t number;  // the block's number in its arena
   std::array<RegistrationReference, kReferences> references;
 
   [[nodiscard]] static ReferenceBlock& of(const RegistrationReference& reference) noexcept {
@@ -126,6 +126,7 @@ class ReferenceArena {
   using Blocks = BigPageAllocator<ReferenceBlock>;
   using Rests = std::allocator<ReferenceRest>;
 
+  /// Memory for one or more blocks, in one piece.
   struct Memory {
     ReferenceBlock* blocks;
     std::size_t count;

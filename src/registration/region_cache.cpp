@@ -286,6 +286,7 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
     lists_.collect(garbage);
   }
   destroy(garbage);
+  // Watched before it is registered, so that no change of its pages is missed.
   if (entry.lifetime == Lifetime::address_space && fresh.keep) {
     const auto watched =
         guarded(Stage::register_memory, [&] { return Result<bool>(watch_pages(entry)); });
@@ -310,6 +311,7 @@ RegistrationReference* RegionCache::finish(Fresh& fresh, AddressRange range, boo
   if (changed && !last) return nullptr;
   const bool keep =
       fresh.keep && !changed && !(entry.watched && pages_.is_being_discarded(entry.range));
+  // Another thread may have registered the same range meanwhile.
   CachedRegion* const faster = keep ? lists_.find(range, entry.access) : nullptr;
   if (faster != nullptr && faster->generation == entry.generation) {
     pinned = &reference(*faster, range.begin);
@@ -341,6 +343,9 @@ RegistrationReference& RegionCache::enter(Fresh& fresh, AddressRange range, bool
   return pinned;
 }
 
+// Registers a range and enters it. If its memory changes meanwhile, tries again. If a range that
+// was widened cannot be registered, tries just the range that was asked for. If something is
+// exhausted, tries once more after all unused regions were dropped.
 Result<RegistrationReference*> RegionCache::add(AddressRange range, Access access,
                                                 const std::shared_ptr<const Allocation>& imported) {
   bool wide = true;

@@ -53,7 +53,7 @@ struct RegionState {
   std::uint64_t size_bytes;
   std::uint32_t first_local_key = 0;
   bool kept;                          // is_kept(): the CPU may access it at any time
-  const PathRecord* paths = nullptr;  // of a registered region: its path and the reason
+  const PathRecord* paths = nullptr;  // set when registered: the path and its reasons
   std::vector<PathTried> refused;     // paths better than the one taken
   DmabufRange dmabuf;                 // .fd is null unless the path is zero_copy
   // In the order of the NICs that were asked for; empty if the path is staged.

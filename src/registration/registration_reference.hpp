@@ -71,6 +71,7 @@ struct alignas(16) RegistrationReference {
 
   void unmark(std::uint32_t mark) noexcept { state.fetch_and(~mark, std::memory_order_relaxed); }
 
+  // A load and a store, not an atomic addition: only the owning thread changes the count.
   void add() noexcept {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

@@ -89,7 +89,7 @@ struct alignas(64) SharedHold {
   /// (wire::EndpointOffer::Shares::endpoint), and the ring from which it reads what the other
   /// process sends. Written before `told` becomes kTold.
   static constexpr std::uint32_t kTold = 1;
-  static constexpr std::uint32_t kTaken = 2;  ///< by that endpoint
+  static constexpr std::uint32_t kTaken = 2;  ///< taken by that endpoint
   std::atomic<std::uint32_t> told;
   std::atomic<std::uint32_t> endpoint;
   std::atomic<std::uint32_t> reaches_private;  ///< 1: the other process can copy private memory
@@ -116,7 +116,7 @@ struct SharedHoldFile {
     return {hold / kWordBells, std::uint64_t{1} << hold % kWordBells};
   }
 
-  std::atomic<std::uint32_t> used;  ///< of `holds`, from the first one on
+  std::atomic<std::uint32_t> used;  ///< how many of `holds` were ever used
   /// A bit for each hold: its ring needs a look.
   alignas(64) std::array<std::atomic<std::uint64_t>, kSharedHolds / kWordBells> bells;
   std::array<SharedHold, kSharedHolds> holds;

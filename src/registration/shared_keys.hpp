@@ -64,7 +64,7 @@ class SharedKeys {
     std::uint32_t number = 0;
     std::uint64_t token = 0;
     std::optional<ExportedMemory> memory;
-    bool is_awaited = false;  // by a running remove()
+    bool is_awaited = false;  // a remove() is waiting
   };
 
   SharedKeys() = default;

@@ -11,6 +11,7 @@ struct hwloc_topology;
 
 namespace hbmwire::topology {
 
+/// Destroys an hwloc topology.
 struct TopologyDeleter {
   void operator()(hwloc_topology* topology) const noexcept;
 };

@@ -73,9 +73,9 @@ class TraceFile {
   std::string text_;
   std::uint64_t written_bytes_ = 0;
   std::uint64_t transfers_ = 0;
-  std::uint64_t gathered_transfers_ = 0;  // in text_
+  std::uint64_t gathered_transfers_ = 0;  // the transfers in text_
   std::uint64_t before_last_bytes_ = 0;   // written before the last write()
-  std::uint64_t last_transfers_ = 0;      // in the last write()
+  std::uint64_t last_transfers_ = 0;      // those of the last write()
   bool full_ = false;
   bool kept_ = false;
   std::optional<Error> error_;

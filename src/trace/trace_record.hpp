@@ -10,8 +10,8 @@
 
 namespace hbmwire::detail {
 
-/// The reason why a transfer could not be posted at once. If it stood behind other transfers of its
-/// endpoint, their records tell why they waited.
+/// The reason why a transfer could not be posted at once. If it waited only for other transfers of
+/// its endpoint, their records tell why those waited.
 enum class WaitedFor : std::uint8_t {
   nothing,
   room,     ///< the send queue was full
@@ -36,9 +36,9 @@ struct TraceRecord {
   TraceSlot times = {};
   std::int64_t over_ns = 0;
   std::uint64_t bytes = 0;
-  const char* kind = "";  // of operation
+  const char* kind = "";  // the kind of operation
   const char* by = "";    // the mover or task; empty: one request of the NIC
-  const char* call = "";  // of its error
+  const char* call = "";  // the call that failed; empty: none
   std::int32_t error_number = 0;
   std::uint32_t connection = 0;   // EndpointState::number; 0: the worker's own
   std::uint16_t path_record = 0;  // PathRecord::number; 0: no memory of this side

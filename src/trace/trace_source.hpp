@@ -70,7 +70,7 @@ class TraceSource {
   Tracer* tracer_ = nullptr;  // null: it has not joined
   SharedFlag* attends_ = nullptr;
   std::size_t transfers_ = 0;
-  std::uint32_t number_ = 0;  // of the worker
+  std::uint32_t number_ = 0;  // the worker's number in the trace
   std::shared_ptr<TraceRing> owned_;
   std::atomic<TraceRing*> ring_{nullptr};
 };

@@ -68,9 +68,10 @@ class Tracer {
   void remove_peer(std::uint32_t connection) noexcept;
 
  private:
+  /// The names of an endpoint. They are kept until all its records are written.
   struct Peer {
     TracePeer names;
-    std::optional<std::uint64_t> left;  // in this round
+    std::optional<std::uint64_t> left;  // the round in which the endpoint ended
   };
 
   using Rings = std::vector<std::shared_ptr<TraceRing>>;
@@ -95,7 +96,7 @@ class Tracer {
   std::unordered_map<std::uint32_t, Peer> peers_;
   std::uint32_t workers_ = 0;  // since the start
   std::uint64_t number_ = 0;   // of the current trace, or of the last one
-  std::uint64_t round_ = 0;    // of writing
+  std::uint64_t round_ = 0;    // the number of rounds of writing so far
   bool was_set_ = false;       // start_as_set() has begun one
   bool stopping_ = false;
   std::unique_ptr<TraceRun> on_;  // only the writing thread uses it, except at its start and end

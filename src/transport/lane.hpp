@@ -84,11 +84,13 @@ struct Message {
   bool inlined = false;
 };
 
+/// A receive to post: its id, and the memory for a message.
 struct Receive {
   std::uint64_t id = 0;
   Element memory;
 };
 
+/// The completion of a request or a receive, whatever carried it.
 struct Completion {
   /// The kind of request that used up a receive.
   enum class By : std::uint8_t {

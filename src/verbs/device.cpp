@@ -19,6 +19,7 @@ namespace hbmwire::verbs {
 
 namespace {
 
+/// The device and the port that a text such as "mlx5_0:1" names.
 struct Wanted {
   std::string name;       // empty: any
   std::uint8_t port = 0;  // 0: the first active one

@@ -86,6 +86,7 @@ struct CloseDevice {
   }
 };
 
+// The names of the destroy functions, for the log.
 struct DeallocPdName {
   static constexpr const char* kName = "ibv_dealloc_pd";
 };

@@ -24,11 +24,13 @@ inline constexpr std::size_t kAttachReplyBytes = kAttachHeaderBytes + 36;
 
 using AttachSecret = std::array<std::uint8_t, 16>;
 
+/// Asks for the memory that is published with this secret.
 struct AttachRequest {
   AttachSecret secret{};
   bool operator==(const AttachRequest&) const = default;
 };
 
+/// The answer. If `status` is granted, a descriptor of the dma-buf comes with it.
 struct AttachReply {
   enum class Status : std::uint8_t {
     granted = 0,         ///< exactly one descriptor comes with the reply; else none

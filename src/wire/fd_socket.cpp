@@ -22,6 +22,7 @@ constexpr const char* kSubject = "attach";
 // The time between attempts while the queue is full: connect(2) does not tell when there is room.
 constexpr auto kQueuePause = 2ms;
 
+/// The address of an abstract socket, as connect(2) and bind(2) take it.
 struct SocketAddress {
   sockaddr_un name{};
   socklen_t size = 0;

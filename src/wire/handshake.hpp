@@ -102,6 +102,8 @@ class Handshake {
   void set_peer(std::string peer) { peer_ = std::move(peer); }
 
  private:
+  // `Expected` is the part that take() collects now. `Frame` is the type of a message after the
+  // greeting.
   enum class Expected : std::uint8_t { greeting, header, payload };
   enum class Frame : std::uint16_t { offer = 1, ready = 2, refusal = 3 };
 

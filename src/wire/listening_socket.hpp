@@ -28,6 +28,7 @@ Result<HostPort> listening_place(const std::string& address, std::uint16_t port)
 /// of this machine) and `port` (0: a free one). Errors: Stage::connect.
 Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port);
 
+/// The result of accept_one().
 struct AcceptedSocket {
   Fd socket;         ///< non-blocking; -1: none
   std::string peer;  ///< "10.0.0.1:40000", "[fe80::1]:40000"

@@ -54,6 +54,7 @@ class UnderWay {
 
 }  // namespace
 
+/// The state that a NameLookUp shares with the thread that asks the name server.
 struct NameLookUp::State {
   std::string host;
   std::string service;

@@ -77,6 +77,7 @@ class OwnersContext {
   std::optional<CurrentContext> current_;
 };
 
+/// One mapping, or an allocation of cuMemAlloc().
 struct Segment {
   DevicePointer base = 0;
   std::size_t bytes = 0;

@@ -38,7 +38,7 @@ class Blocks {
 
  private:
   std::shared_mutex mutex_;
-  std::map<std::uint64_t, Block> blocks_;  // by raw
+  std::map<std::uint64_t, Block> blocks_;  // by Block::raw
 };
 
 }  // namespace hbmwire::memory::cuda

@@ -50,7 +50,7 @@ class CopyEngine {
   Result<void> make_stream();
   Result<void> make_bounce();
 
-  /// `pieces`: the most moves that `post` posts besides copies. Call it with the lock held, the
+  /// `pieces`: how many moves `post` may post, not counting copies. Call it with the lock held, the
   /// stream made, and the context current.
   template <class Post>
   Result<PendingCopy> start(std::size_t pieces, Post post);

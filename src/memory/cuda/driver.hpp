@@ -187,6 +187,7 @@ class CurrentContext {
   }
 
  private:
+  /// Marks a context that was pushed already.
   struct Pushed {};
 
   CurrentContext(const Driver& driver, int result, Pushed /*already*/) noexcept

@@ -18,7 +18,7 @@ namespace hbmwire::memory::dmabuf {
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
-  int mode = 0;  // of fcntl(F_GETFL): the permitted accesses
+  int mode = 0;  // fcntl(F_GETFL): the permitted accesses
 
   auto operator<=>(const Identity&) const = default;  // NOLINT(modernize-use-nullptr)
 };

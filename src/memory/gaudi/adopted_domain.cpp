@@ -11,8 +11,8 @@ namespace hbmwire::memory::gaudi {
 namespace {
 
 /// One mapping that the application has made in the driver, through its own descriptor. The domain
-/// keeps no dma-buf: that one lives only as long as it is in use. So right after the last region
-/// has ended, the driver lets the application unmap.
+/// does not keep a dma-buf open, so that it lives only while regions use it. So right after the
+/// last region has ended, the driver lets the application unmap.
 class AdoptedDomain final : public DomainWithoutEngine {
  public:
   AdoptedDomain(const Vendor& vendor, DeviceInfo device, const GaudiMemory& memory)

@@ -67,6 +67,7 @@ class BlockPool {
   Result<DmabufRange> export_range(std::uint64_t address, std::uint64_t length_bytes);
 
  private:
+  /// A block of the driver, and the allocations in it.
   struct Block {
     DriverBlock driver;
     bool shared = false;
@@ -76,6 +77,7 @@ class BlockPool {
     std::weak_ptr<const Fd> last_dmabuf;  // expires when its last user has gone
   };
 
+  /// An allocation that was given out.
   struct Live {
     std::uint64_t size_bytes = 0;
     std::uint64_t generation = 0;

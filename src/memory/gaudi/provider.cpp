@@ -63,7 +63,7 @@ struct Held {
 /// The answer of one domain, or of the application's SynapseAI, about an address.
 struct Claim {
   AddressInfo info;
-  bool holds_all = true;  // of the range
+  bool holds_all = true;  // the claim covers the whole range
 };
 
 /// Gaudi cards.
@@ -108,7 +108,7 @@ class GaudiProvider final : public AdoptingProvider {
 
   Owner owner_;
   gaudi::Vendor vendor_;
-  bool has_thunk_ = false;                   // of any version
+  bool has_thunk_ = false;                   // libhl-thunk.so is there, in any version
   std::shared_ptr<gaudi::Synapse> synapse_;  // null: not installed, or not wanted
   MemoryProbe probe_;
   AddressWindow window_;

@@ -25,7 +25,7 @@ struct SynapseDeviceInfo {
   std::uint64_t tpc_enabled_mask;
   std::uint8_t dram_enabled;
   std::uint32_t device_id;  // synDeviceId
-  std::uint32_t fd;         // of the compute device, as hl-thunk has opened it
+  std::uint32_t fd;         // the compute device, as hl-thunk has opened it
   std::int32_t device_type;
   std::uint8_t device_index;
   std::uint64_t

@@ -85,7 +85,7 @@ class SynapseDomain final : public MemoryDomain {
   DeviceInfo device_;
   std::optional<Error> refusal_;
   SynapseDeviceInfo info_{};
-  bool acquired_here_ = false;  // by this domain, not by the application or another domain
+  bool acquired_here_ = false;  // not by the application or another domain
   bool counted_ = false;        // among Synapse::card_users
   MadeHere made_;
   std::uint64_t pool_bytes_ = 0;
@@ -152,7 +152,7 @@ Result<void> SynapseDomain::acquire_new(const std::string& pci_address) {
   const int status =
       synapse_->device_acquire(&id, pci_address.empty() ? nullptr : pci_address.c_str());
   if (status != kSynSuccess) {
-    // There are cards, so that all of them, or this one, must be taken.
+    // Cards exist, so that the requested one, or all of them, must be taken.
     Error error = synapse_error(Stage::open, "synDeviceAcquire", status,
                                 pci_address.empty() ? "gaudi" : pci_address, Hint::gaudi_busy);
     error.code = Errc::busy;

@@ -67,6 +67,7 @@ Error not_watching() noexcept {
 
 }  // namespace
 
+/// The state that the AddressWatch shares with its sweeper.
 struct AddressWatch::Impl {
   explicit Impl(std::atomic<std::uint64_t>& changed) noexcept : reader(changed) {}
 

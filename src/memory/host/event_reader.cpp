@@ -113,7 +113,7 @@ void EventReader::run() noexcept {
 }
 
 // Reads one event for each rise of changed(). If it read several, changed() would not rise between
-// two of them, and a thread that looked in between would take the second one for known.
+// two of them, and a thread that looked in between would miss the second one.
 void EventReader::read_one() noexcept {
   using Kind = Userfaultfd::Event::Kind;
   const std::uint64_t risen = changed_.load(std::memory_order_relaxed) + 1;

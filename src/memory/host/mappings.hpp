@@ -32,6 +32,7 @@ struct Mapping {
   return mapping;
 }
 
+/// Closes a file that std::fopen() has opened.
 struct CloseFile {
   void operator()(std::FILE* file) const noexcept { std::fclose(file); }
 };

@@ -9,6 +9,7 @@
 
 namespace hbmwire::memory::host {
 
+/// One subscribed function.
 struct Subscribers::Entry {
   // Held during the call. It is recursive, so that a function may unsubscribe within its own call.
   std::recursive_mutex mutex;

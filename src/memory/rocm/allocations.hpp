@@ -22,9 +22,9 @@ struct ExportedBlock {
 
 /// Facts about ROCr's allocations that ROCr does not store: a generation, which tells apart
 /// allocations that had the same address, and the dma-buf. ROCr reports when an allocation is
-/// freed, whoever has made it, and its entry goes then. There is one object for the process:
-/// generations must be unique in all of it, and ROCr identifies callbacks by the address alone.
-/// Thread-safe.
+/// freed, even if the application has made it, and its entry goes then. There is one object for the
+/// process: generations must be unique in all of it, and ROCr identifies callbacks by the address
+/// alone. Thread-safe.
 class Allocations {
  public:
   explicit Allocations(Hsa& hsa) : hsa_(hsa) {}
@@ -56,6 +56,7 @@ class Allocations {
     std::shared_ptr<Watch>* held_by_rocr = nullptr;
   };
 
+  /// The facts about one live allocation.
   struct Entry {
     std::uint64_t generation = 0;
     std::shared_ptr<Watch> watch;

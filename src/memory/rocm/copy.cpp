@@ -102,7 +102,7 @@ class HsaCopy final : public PendingCopy::Work {
 
   std::shared_ptr<const Machine> machine_;
   const Gpu& gpu_;
-  std::optional<LockedBytes> bytes_;  // of the host
+  std::optional<LockedBytes> bytes_;  // the host's side
   std::shared_ptr<Signal> previous_;
   std::shared_ptr<Signal> signal_;
 };
@@ -164,6 +164,7 @@ Result<PendingCopy> CopyQueue::hand_over(std::unique_ptr<Copy> copy, End to, End
   HBMWIRE_TRY_ASSIGN(auto signal, Signal::create(hsa, gpu_.device.name));
   const std::scoped_lock lock(mutex_);
   std::shared_ptr<Signal> previous = last_ && !last_->settle() ? last_ : nullptr;
+  // Each copy waits for the signal of the one before it, so that they run in order.
   const SignalHandle after = previous ? previous->handle() : SignalHandle{};
   const int status =
       hsa.async_copy(to.address, to.agent, from.address, from.agent, bytes, previous ? 1 : 0,

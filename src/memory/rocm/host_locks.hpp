@@ -30,6 +30,7 @@ class HostLocks {
   [[nodiscard]] bool has(void* first);
 
  private:
+  /// One locked range, by its first address.
   struct Lock {
     std::size_t size_bytes = 0;
     void* seen_at = nullptr;

@@ -15,6 +15,7 @@ namespace hbmwire::memory::rocm {
 
 namespace {
 
+/// The functions of zlib, loaded at run time.
 struct Gzip {
   DynamicLibrary library;
   void* (*open)(const char* path, const char* mode) = nullptr;

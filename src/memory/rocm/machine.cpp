@@ -34,6 +34,7 @@ int collect_agent(Agent agent, void* data) {
   return kHsaSuccess;
 }
 
+/// The argument and the result of look_at_pool().
 struct PoolSearch {
   const Hsa* hsa = nullptr;
   Pool found;

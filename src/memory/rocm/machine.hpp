@@ -44,7 +44,7 @@ struct Gpu {
 /// The place of an address.
 struct Place {
   const Gpu* gpu = nullptr;
-  std::uint64_t base = 0;  ///< of the allocation
+  std::uint64_t base = 0;  ///< address of the allocation
   std::uint64_t size_bytes = 0;
   bool exportable = false;  ///< allocated by ROCr here; not by graphics, nor another process
 };

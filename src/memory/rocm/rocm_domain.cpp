@@ -14,7 +14,8 @@ namespace hbmwire::memory::rocm {
 
 namespace {
 
-/// One GPU. ROCr knows all allocations, whoever has made them, so that they are not stored here.
+/// One GPU. ROCr knows all allocations, including the application's, so that they are not stored
+/// here.
 class RocmDomain final : public MemoryDomain {
  public:
   RocmDomain(std::shared_ptr<const Machine> machine, const Gpu& gpu)

@@ -26,6 +26,7 @@ struct CmPath {
   std::uint32_t receive_sequence = 0;
 };
 
+/// An event of the connection manager, copied and acknowledged.
 struct CmEvent {
   rdma_cm_event_type type = RDMA_CM_EVENT_CONNECT_ERROR;
   int status = 0;
@@ -33,6 +34,7 @@ struct CmEvent {
   bool ours = false;         ///< the private data is that of an endpoint of this version
 };
 
+/// Destroys objects of librdmacm.
 struct CmDestroy {
   void operator()(rdma_event_channel* channel) const noexcept;
   void operator()(rdma_cm_id* id) const noexcept;

@@ -62,6 +62,7 @@ class Neighbour {
   /// The reason why the other process's private memory cannot be reached; no value if it can.
   [[nodiscard]] const std::optional<Error>& no_private() const noexcept { return no_private_; }
 
+  /// The arguments of one copy.
   struct Copy {
     std::byte* local = nullptr;
     std::uint64_t remote = 0;  ///< address in the other process
@@ -91,6 +92,7 @@ class Neighbour {
  private:
   using Entry = detail::SharedKeyEntry;
 
+  /// A key that was read from the other process's file, and the mapping of its memory.
   struct Key {
     const Entry* entry = nullptr;
     std::uint64_t state = 0;

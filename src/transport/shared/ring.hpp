@@ -34,12 +34,13 @@ struct SharedRingFile {
   static constexpr std::size_t kCellBytes = 64;
   static constexpr std::uint32_t kCells = (kFileBytes - 2 * kCellBytes) / kCellBytes;
 
+  /// A cache line. `word` belongs to the frame that begins here. Inside a frame it holds bytes.
   struct alignas(kCellBytes) Cell {
     std::atomic<std::uint64_t> word;
     std::array<std::byte, kCellBytes - sizeof(std::uint64_t)> bytes;
   };
 
-  alignas(kCellBytes) std::atomic<std::uint32_t> attention;  // of the reader
+  alignas(kCellBytes) std::atomic<std::uint32_t> attention;  // written by the reader
   alignas(kCellBytes) std::atomic<std::uint64_t> taken;      // cells so far; of the reader
   std::array<Cell, kCells> cells;
 };
@@ -184,7 +185,7 @@ class RingReader {
  private:
   SharedRingFile& ring_;
   std::uint32_t next_ = 0;   // index of a cell
-  std::uint32_t cells_ = 0;  // of the frame that peek() has found
+  std::uint32_t cells_ = 0;  // cells of the frame that peek() has found
   std::uint64_t taken_ = 0;
   bool broken_ = false;
 };

@@ -38,6 +38,7 @@ class TcpCompletionQueue final : public CompletionQueue {
   void lose() noexcept override {}
 
  private:
+  /// A completion that waits to be polled.
   struct Ready {
     const TcpLink* link = nullptr;  // null: forgotten
     Completion what;
@@ -45,10 +46,10 @@ class TcpCompletionQueue final : public CompletionQueue {
 
   static constexpr unsigned kMostUnasked = 8;
 
-  std::vector<TcpLink*> links_;  // those that each poll asks
+  std::vector<TcpLink*> links_;  // the links that each poll asks
   // A ring, large enough for all links; those in [first_, end_) are ready.
   std::vector<Ready> ready_;
-  std::size_t most_ = 0;  // of all links together
+  std::size_t most_ = 0;  // places reserved by all links
   std::uint64_t first_ = 0;
   std::uint64_t end_ = 0;
   unsigned told_unasked_ = 0;  // polls since the sockets were read

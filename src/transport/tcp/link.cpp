@@ -191,6 +191,7 @@ bool TcpLink::next(OutFrame& frame) noexcept {
   }
   const bool moves = state_.data_open && !state_.broken;
   if (moves && (responder_.next(frame) || requester_.next(frame))) return true;
+  // The last choice is an empty frame, which makes the peer's machine answer.
   if (!std::exchange(asks_machine_, false)) return false;
   frame.header.kind = Frame::Kind::idle;
   return true;

@@ -94,6 +94,7 @@ class TcpLink final : private FrameUser {
  private:
   using Frame = wire::TcpFrame;
 
+  /// A control message to send.
   struct Word {
     std::uint64_t id = 0;
     std::span<const std::byte> bytes;
@@ -116,7 +117,7 @@ class TcpLink final : private FrameUser {
   TcpLinkState state_;
   TcpRequester requester_;
   TcpResponder responder_;
-  std::size_t completions_ = 0;  // that the queue has room for
+  std::size_t completions_ = 0;  // places reserved in the queue
   Numbered<Word> words_;         // control messages
   std::uint32_t next_word_ = 0;  // the first one that is not completely taken to be sent
   Numbered<Receive> control_receives_;

@@ -61,6 +61,7 @@ class TcpRequester {
  private:
   using Frame = wire::TcpFrame;
 
+  /// A request that was posted and has not completed.
   struct Request {
     std::uint64_t id = 0;
     Frame::Kind kind = Frame::Kind::message;

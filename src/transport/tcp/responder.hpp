@@ -92,10 +92,10 @@ class TcpResponder {
 
   /// The memory to which the bytes of a WRITE go, or from which those of a READ come.
   struct Target {
-    std::byte* memory = nullptr;  // of the host; else `device`
+    std::byte* memory = nullptr;  // host memory, or null: see `device`
     std::optional<Allocation> device;
-    std::uint64_t address = 0;       // in either
-    std::optional<ExportHold> hold;  // of a memory key; a receive has none
+    std::uint64_t address = 0;       // the address in either
+    std::optional<ExportHold> hold;  // holds the memory key; a receive has none
   };
 
   /// A READ by the peer that is not answered completely.
@@ -144,15 +144,15 @@ class TcpResponder {
   TcpLinkState& link_;
   Numbered<Receive> receives_;
   std::deque<Arriving> arriving_;
-  std::byte* piece_ = nullptr;       // of the WRITE whose bytes are coming
-  std::uint32_t written_bytes_ = 0;  // by the frames of that WRITE so far
+  std::byte* piece_ = nullptr;       // for the WRITE whose bytes are coming
+  std::uint32_t written_bytes_ = 0;  // received so far of that WRITE
   bool rejecting_ = false;           // a request was refused: no later one is executed
   std::optional<Frame> answer_;      // the latest `done`
   std::optional<Frame> refusal_;
   std::deque<Asked> asked_;
   std::deque<Answer> answers_;
-  wire::TcpOperands operands_;      // of the atomic that is coming
-  std::optional<ExportHold> hold_;  // of the memory that the socket is being read into
+  wire::TcpOperands operands_;      // those of the atomic that is coming
+  std::optional<ExportHold> hold_;  // keeps the memory that is being written by the socket
 };
 
 /// The memory for the bytes of a message: that of the first receive.

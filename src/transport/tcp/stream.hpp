@@ -24,7 +24,7 @@ namespace hbmwire::transport {
 struct OutFrame {
   wire::TcpFrame header;  // `length` is that of the parts
   std::array<std::span<const std::byte>, 2> parts{};
-  std::uint64_t mark = 0;  // for sent()
+  std::uint64_t mark = 0;  // passed to sent()
   // The parts are the application's memory, which may be gone: only the kernel may read them.
   bool of_application = false;
 };
@@ -128,6 +128,7 @@ class Stream {
   // too.
   static constexpr std::uint32_t kDirect = 16U << 10U;
 
+  /// A frame that was taken from the user, with its encoded header.
   struct Begun {
     OutFrame frame;
     std::array<std::byte, wire::kTcpFrameBytes> bytes;  // the encoded header
@@ -140,6 +141,8 @@ class Stream {
   void take_sent(std::size_t bytes) noexcept;
   void keep_rest(std::span<const std::byte> part) noexcept;
 
+  /// The result of a step of receive(): go on; nothing more to read; stop for now; the stream is
+  /// over; the application's memory cannot be written.
   enum class Step : std::uint8_t { on, starved, later, over, unwritable };
 
   Step take_header() noexcept;
@@ -161,7 +164,7 @@ class Stream {
   std::uint64_t batch_ = 0;
   std::uint64_t batch_sent_ = 0;
   std::size_t sent_of_first_ = 0;
-  std::vector<std::byte> rest_;  // of a frame that was cut short
+  std::vector<std::byte> rest_;  // the rest of a frame that was cut short
   std::size_t rest_sent_ = 0;
   std::optional<Error> send_error_;  // earlier messages of the peer can still be read
 
@@ -170,7 +173,7 @@ class Stream {
   std::size_t read_ = 0;
   std::size_t filled_ = 0;
   std::optional<wire::TcpFrame> frame_;  // its bytes are being read
-  std::uint32_t offset_ = 0;             // in that frame's bytes
+  std::uint32_t offset_ = 0;             // the bytes of that frame so far
   std::size_t got_ = 0;                  // bytes read by this receive()
   bool drained_ = false;                 // this receive() has read all that there was
 

@@ -21,6 +21,7 @@ namespace hbmwire::transport {
 
 class SharedReceives;
 
+/// The options of a VerbsLane.
 struct LaneOptions {
   std::uint32_t send_depth = 64;
   std::uint32_t receive_depth = 64;
@@ -91,11 +92,11 @@ class VerbsLane final : public Lane {
 
   inline int post_chain(ibv_send_wr& first, bool& begun) noexcept;
 
-  ibv_qp* queue_ = nullptr;  // that of `qp_`, until cut()
+  ibv_qp* queue_ = nullptr;  // the queue pair of `qp_`, until cut()
   std::shared_ptr<detail::NicState> nic_;
   VerbsCompletionQueue& queue_of_completions_;
   int places_ = 0;          // reserved in that queue
-  bool was_ready_ = false;  // to take a message
+  bool was_ready_ = false;  // connect() has succeeded before
   verbs::SharedReceiver shared_;
   verbs::Qp qp_;
   verbs::PortEntries entries_;

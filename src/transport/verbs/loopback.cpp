@@ -94,6 +94,7 @@ class Flush final : public PendingCopy::Work {
 
 }  // namespace
 
+/// The NIC as the pipeline's mover. Declared first, so that it outlives the pipeline.
 struct Loopback::State {
   State(Region region, Region bounce, Connection connection)
       : mover(std::move(region), std::move(bounce), std::move(connection)),
