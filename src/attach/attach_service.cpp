@@ -25,8 +25,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kSubject = "attach";
-// How long a client may take to send its request. It sends it right after connect(2), so that only
-// a process that was stopped in between needs more than an instant.
+// How long a client may take to send its request. Clients send it right after connect(2), so that
+// only a process that was stopped in between needs more than an instant.
 constexpr auto kSilence = 5s;
 // One more client replaces the oldest, so that clients that send nothing cannot fill the table.
 constexpr std::size_t kMaxClients = 64;

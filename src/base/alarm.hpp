@@ -24,8 +24,8 @@ class Alarm {
 
   Alarm() noexcept = default;
 
-  /// `ring` is called once, by the thread of the alarms, which runs one at a time. It should be
-  /// short, must not throw, and must not destroy an Alarm. Errors: Errc::exhausted (no thread).
+  /// `ring` is called once, by the thread of the alarms, which rings one alarm at a time. It should
+  /// be short, must not throw, and must not destroy an Alarm. Errors: Errc::exhausted (no thread).
   static Result<Alarm> set(Clock::time_point when, std::function<void()> ring);
 
   Alarm(Alarm&& other) noexcept { *this = std::move(other); }

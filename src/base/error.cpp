@@ -79,7 +79,7 @@ Hint by_cause(int error_number, Stage stage, Hint hint) noexcept {
 }  // namespace
 
 bool is_shortage(const Error& error) noexcept {
-  switch (error.hint) {  // set for vendors' libraries, whose number does not tell
+  switch (error.hint) {  // the only sign of a shortage in a vendor's library
     case Hint::descriptor_limit:
     case Hint::system_descriptor_limit:
     case Hint::address_space_limit:

@@ -104,7 +104,7 @@ bool can_read(const std::byte* theirs) noexcept {
   return copy_from_application({&taken, 1}, theirs);
 }
 
-/// By a futex(2) that adds 0 to the word and wakes no thread. It is the only call that writes to
+/// Uses a futex(2) that adds 0 to the word and wakes no thread. It is the only call that writes to
 /// the caller's memory without changing it, even while other threads write there.
 bool can_write(std::byte* theirs) noexcept {
   std::uint32_t unwaited = 0;

@@ -45,7 +45,7 @@ std::chrono::nanoseconds sum_of(std::chrono::nanoseconds time, std::uint64_t mor
   return time + std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(more_ns, left)));
 }
 
-/// Sums of series, found by their labels in a hash map, because a process may have very many.
+/// Sums of series, found by their labels in a map, because a process may have very many.
 template <class Series, class Labels>
 class Sums {
  public:

@@ -10,9 +10,9 @@ namespace hbmwire::detail {
 namespace {
 
 // A look-up that ends in the second bucket takes several times as long as one in the first. An
-// address that is in neither takes about a hundred times as long. So the table is rebuilt once more
-// than one entry for each 64 slots was put in its second bucket since the last rebuild: about five
-// slots of eight are taken then. An entry that was lost counts as four.
+// address that is in neither takes about a hundred times as long. So the table is rebuilt when the
+// entries that were put in second buckets since the last rebuild exceed one for each 64 slots:
+// about five slots of eight are taken then. An entry that was lost counts as four.
 constexpr std::size_t kSlotsForOneAway = 64;
 constexpr std::size_t kLossInAways = 4;
 

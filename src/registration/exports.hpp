@@ -26,7 +26,7 @@ struct ExportedMemory {
   Allocation allocation;  // kept until the key has ended
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
-  Access access = Access::none;  // what peers may do
+  Access access = Access::none;  // the accesses that peers have
   Path path = Path::host;        // the path by which this process's NICs reach it
   std::optional<Clock::time_point> expires = {};
 };
@@ -103,11 +103,11 @@ class Export {
   /// The domain of the key with this token; null if there is no such key, or it has ended.
   static std::shared_ptr<MemoryDomain> domain_of(std::uint64_t token);
 
-  /// The memory can no longer be found. Then waits for the existing holds, of this process and
-  /// others. After it returns, no hold reads or changes a byte. Does nothing in a child by fork(2).
-  /// Errors: Errc::timed_out (another process uses the memory and has stopped: see share_exports();
-  /// the memory is kept until it goes on or ends). Unless `waits`, does not wait for other
-  /// processes, but keeps the memory that they use.
+  /// Ends the key: the memory can no longer be found. Waits for the existing holds, of this process
+  /// and others. After it returns, no hold reads or changes a byte. Does nothing in a child by
+  /// fork(2). Errors: Errc::timed_out (another process uses the memory and has stopped: see
+  /// share_exports(); the memory is kept until it goes on or ends). Unless `waits`, does not wait
+  /// for other processes, but keeps the memory that they use.
   Result<void> end(bool waits = true) noexcept;
 
  private:

@@ -75,8 +75,8 @@ Result<void> set_nics(MemoryKeyInfo& key, const Region& region) {
 Result<MemoryKeyInfo> what_is_asked_for(const Region& region, const MemoryKeyOptions& options) {
   MemoryKeyInfo key;
   key.type = region.allocation().domain().device().type;
-  // A peer needs to know only whether NICs reach the memory. Otherwise the exporter's process moves
-  // the bytes, whatever path it takes.
+  // A peer needs to know only whether NICs reach the memory. If they do not, the exporter's process
+  // moves the bytes, whatever path it takes.
   key.path = std::min(region.path(), Path::staged);
   key.incarnation = incarnation();
   HBMWIRE_TRY(set_range(key, region, options));

@@ -15,8 +15,8 @@ namespace hbmwire::detail {
 ///
 /// A thread that forgets a region marks its references as forgotten, executes a heavy fence, and
 /// then adds up the counts. The owning thread counts, executes a light fence, and then looks at the
-/// state. So at least one of the two sees the other. Where light fences are not light, references
-/// are marked kAsked, and only then execute that fence.
+/// state. So at least one of the two sees the other. Where light fences cost something, references
+/// are marked kAsked, and only uses of such references execute the fence.
 ///
 /// References are freed only with their cache. An address cache may therefore point to a reference
 /// that serves another region by now, so that a reference holds the range that it covers. Parts

@@ -16,7 +16,8 @@ namespace hbmwire::verbs {
 
 /// The owner of a libibverbs object. Objects belong to an open device file, which a child by
 /// fork(2) shares. If the child destroyed an object, its parent would lose it while using it, and
-/// so would the parent's peers. So a child drops inherited objects without a call.
+/// the parent's peers could no longer use its keys. So a child drops inherited objects without a
+/// call.
 template <class Traits>
 class Handle {
  public:

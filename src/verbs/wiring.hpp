@@ -36,8 +36,10 @@ struct PortEntries {
 struct Wiring {
   ConnectionAddress local;
   ConnectionAddress remote;
-  std::optional<AddressPath> path = {};  ///< found elsewhere; no value: by the remote GID and LID,
-  std::uint8_t traffic_class = 0;        ///< with these two marks
+  /// A path that was found elsewhere. Without one, the remote GID and LID are used, with the two
+  /// marks below.
+  std::optional<AddressPath> path = {};
+  std::uint8_t traffic_class = 0;
   std::uint8_t service_level = 0;
   std::uint8_t reads_out = 1;  ///< READs and atomics that it asks for at a time
   std::uint8_t reads_in = 1;   ///< those that it answers at a time

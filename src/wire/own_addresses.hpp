@@ -43,8 +43,8 @@ struct BoundTo {
 /// The addresses that other machines may reach, the most useful first. Interfaces of NICs come
 /// before others. Then IPv4 comes before IPv6, and global IPv6 addresses before unique local ones.
 /// Then the order of NICs and of interfaces counts. Link-local addresses are left out, because they
-/// mean nothing without the peer's own interface. Without any other address, returns those of the
-/// loopback interface.
+/// mean nothing without the peer's own interface. If there is no other address, returns those of
+/// the loopback interface.
 [[nodiscard]] std::vector<std::string> hosts_for_peers(std::span<const OwnInterface> interfaces,
                                                        bool ipv6, bool of_nics_alone);
 

@@ -10,8 +10,9 @@ namespace hbmwire::memory::cuda {
 
 /// The driver's knowledge about memory.
 struct Known {
-  std::uint64_t base = 0;        ///< of the allocation; for virtual memory, of
-  std::uint64_t bytes = 0;       ///< all mappings that hold the requested range
+  /// The allocation. For virtual memory: all mappings that hold the requested range.
+  std::uint64_t base = 0;
+  std::uint64_t bytes = 0;
   std::uint64_t generation = 0;  ///< changes when other memory lies there; never 0
   int device = 0;                ///< CUdevice
   bool of_host = false;          ///< pinned memory of the host

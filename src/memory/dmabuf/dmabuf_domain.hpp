@@ -14,7 +14,7 @@
 
 namespace hbmwire::memory::dmabuf {
 
-/// An import during its life.
+/// A live import.
 struct Import {
   std::uint64_t generation = 0;
   std::weak_ptr<MemoryDomain> domain;

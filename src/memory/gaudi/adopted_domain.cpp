@@ -11,8 +11,8 @@ namespace hbmwire::memory::gaudi {
 namespace {
 
 /// One mapping that the application has made in the driver, through its own descriptor. The domain
-/// does not keep a dma-buf open, so that it lives only while regions use it. So right after the
-/// last region has ended, the driver lets the application unmap.
+/// keeps no dma-buf open, so that the driver lets the application unmap right after the last region
+/// has ended.
 class AdoptedDomain final : public DomainWithoutEngine {
  public:
   AdoptedDomain(const Vendor& vendor, DeviceInfo device, const GaudiMemory& memory)

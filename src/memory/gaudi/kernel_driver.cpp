@@ -53,8 +53,8 @@ int execute(DeviceCalls& calls, int fd, abi::MemoryArgs& args) noexcept {
 
 int positive(int negative_errno) noexcept { return -negative_errno; }
 
-/// Returns a descriptor or -errno. Tries both names of the node, because they do not depend on the
-/// driver's version.
+/// Returns a descriptor or -errno. Tries both names of the node, because either is possible with
+/// any version of the driver.
 int open_node(DeviceCalls& calls, const std::string& path, const std::string& older_path) {
   int fd = calls.open(path.c_str());
   if (fd < 0 && errno == ENOENT) fd = calls.open(older_path.c_str());

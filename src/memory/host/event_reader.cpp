@@ -64,7 +64,7 @@ void EventReader::stop() noexcept {
     (void)!::write(stop_.get(), &one, sizeof(one));
     thread_.join();
   }
-  if (userfaultfd_) {  // if there was no thread, or nothing to close
+  if (userfaultfd_) {  // still there: no thread ran, or it was lost
     forget(userfaultfd_->descriptor());
     if (lost()) userfaultfd_->abandon();
     userfaultfd_.reset();

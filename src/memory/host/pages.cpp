@@ -70,8 +70,8 @@ std::atomic<std::uint64_t> promised_bytes{0};
 std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20U) + " MiB"; }
 
 /// The kernel hands out memory that it may not have. It kills the process later, when a page is
-/// touched that the cgroup or the machine cannot provide. Huge pages have their own pool, which
-/// map() checks.
+/// touched that the cgroup or the machine cannot provide. Huge pages have their own pool, for which
+/// populate() takes care.
 Result<void> check_room(std::uint64_t size_bytes, const HostMemoryOptions& options,
                         std::string_view subject) {
   // Bytes. Any running process has this much, and small allocations must stay fast.

@@ -23,8 +23,8 @@ namespace {
 constexpr std::uint64_t kFeatures = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP |
                                     UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
 
-// Ordinary users may not handle faults within the kernel. None happen here, so that this flag
-// excludes them.
+// Ordinary users may not handle faults within the kernel. This flag excludes them, because none can
+// happen here.
 constexpr int kFlags = O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY;
 
 /// Uses the system call. If a container forbids that, uses the device, if the container has it.

@@ -17,7 +17,7 @@ Known driver_exports(const Hsa& hsa) {
   return supported ? Known::yes : Known::no;
 }
 
-/// Whether the CPU can access the GPU's memory: exactly then PCI exposes all of it.
+/// Whether the CPU can access the GPU's memory, which is so exactly if PCI exposes all of it.
 Known large_bar_of(const Machine& machine, const Gpu& gpu) {
   std::uint32_t access = kAccessNeverAllowed;
   const int status =

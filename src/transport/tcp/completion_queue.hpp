@@ -32,7 +32,8 @@ class TcpCompletionQueue final : public CompletionQueue {
 
   int poll(std::span<Completion> into) noexcept override;
 
-  /// Does nothing, because there are no events: the links' sockets become readable by themselves.
+  /// There are no events to request. Lets each link's socket wake the worker, also when there is
+  /// room to send.
   Result<void> arm() override;
 
   void lose() noexcept override {}

@@ -37,7 +37,7 @@ struct TcpLinkState {
     complete({.id = id, .status = CompletionStatus::flushed});
   }
 
-  /// Nothing is received any more. Only the first failure is kept.
+  /// Breaks the link: nothing is received any more. Only the first failure is kept.
   void fail(const Error& why) noexcept {
     if (fault) return;
     fault = why;

@@ -96,7 +96,7 @@ class VerbsLane final : public Lane {
   std::shared_ptr<detail::NicState> nic_;
   VerbsCompletionQueue& queue_of_completions_;
   int places_ = 0;          // reserved in that queue
-  bool was_ready_ = false;  // connect() has succeeded before
+  bool was_ready_ = false;  // connect() was called
   verbs::SharedReceiver shared_;
   verbs::Qp qp_;
   verbs::PortEntries entries_;
