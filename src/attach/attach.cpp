@@ -21,7 +21,7 @@ Error failure(Errc code, const char* what, Hint hint) {
   return make_error(code, Stage::connect, what, kSubject, hint);
 }
 
-/// What the exporter has given.
+/// The exporter's reply, and the descriptor that came with it.
 struct Grant {
   wire::AttachReply reply;
   Fd dmabuf;
@@ -51,7 +51,7 @@ Result<void> check_status(wire::AttachReply::Status status) {
   }
 }
 
-/// One readable descriptor comes with a grant, and none with a refusal.
+/// A grant must come with exactly one readable descriptor, a refusal with none.
 Result<Grant> check(const wire::AttachReply& reply, wire::ReceivedFds& received) {
   HBMWIRE_TRY(check_status(reply.status));
   if (received.count == 1) return Grant{reply, std::move(received.fds.front())};
@@ -82,7 +82,8 @@ Result<Grant> receive_reply(int socket, const Wait& wait) {
 
 Result<Grant> ask(const AttachAddress& from, const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(const Fd socket, wire::connect_abstract(from.socket, wait));
-  // Anybody may take an abstract name that is free: the secret is not for them.
+  // Any process may bind an abstract name that is free. The secret goes only to a process of the
+  // same user.
   HBMWIRE_TRY_ASSIGN(const uid_t user, wire::peer_user(socket.get()));
   if (user != ::geteuid()) {
     HBMWIRE_TRY(check_status(wire::AttachReply::Status::other_user));

@@ -13,7 +13,7 @@ namespace hbmwire {
 
 namespace detail {
 
-/// Withdraws what was published.
+/// Owns one publication: its destructor withdraws it.
 struct PublicationState {
   explicit PublicationState(std::weak_ptr<AttachService> service_of)
       : service(std::move(service_of)) {}
@@ -64,7 +64,7 @@ Result<AttachPublication> AttachListener::publish(const Region& region) const {
     }
     HBMWIRE_TRY_ASSIGN(const DmabufRange range,
                        memory.domain().export_dmabuf(region.address(), region.size_bytes()));
-    // A peer that may write by RDMA may write by a descriptor.
+    // A peer that may write by RDMA may also write through a descriptor.
     const bool writable = range.writable && has(region.access(), Access::remote_write);
     auto state = std::make_unique<detail::PublicationState>(service_);
     HBMWIRE_TRY_ASSIGN(state->entry, service_->publish(memory, range, writable));

@@ -25,18 +25,18 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kSubject = "attach";
-// A request is on its way before connect(2) returns to who sends it: this is for a process that was
-// stopped just then.
+// How long a client may take to send its request. Clients send it right after connect(2), so that
+// only a process that was stopped in between needs more than an instant.
 constexpr auto kSilence = 5s;
-// More at once, and the oldest goes.
+// One more client replaces the oldest, so that clients that send nothing cannot fill the table.
 constexpr std::size_t kMaxClients = 64;
-// Of one progress(), which the application's other work waits for.
+// At most this many in one progress(), because the application's other work waits for it to return.
 constexpr int kMaxAccepts = 64;
 constexpr int kMaxEvents = 64;
-// How long connections wait where there are no descriptors for them.
+// How long connections stay in the queue when the process has no descriptors left for them.
 constexpr auto kQueuePause = 50ms;
 
-// What an event is of; clients are numbered from there on.
+// The number in an epoll event: the listener, the timer, or a client (from kFirstClient on).
 constexpr std::uint64_t kListener = 0;
 constexpr std::uint64_t kTimer = 1;
 constexpr std::uint64_t kFirstClient = 2;
@@ -52,7 +52,8 @@ Result<void> fill_randomly(std::span<std::uint8_t> bytes) {
   return {};
 }
 
-/// A name that nobody has, and that tells whose it is (`ss -xl`).
+/// A random name, so that no other process can have taken it. It holds the process id, so that `ss
+/// -xl` shows the owner.
 Result<std::string> random_name() {
   std::array<std::uint8_t, 8> bytes{};
   HBMWIRE_TRY(fill_randomly(bytes));
@@ -112,17 +113,18 @@ Result<AttachService::Entry> AttachService::publish(const Allocation& memory,
 }
 
 void AttachService::withdraw(std::uint64_t id) noexcept {
-  // The lock may have been another thread's, which a child does not have.
+  // In a child by fork(2) the lock may be held by a thread that exists only in the parent.
   if (is_the_parents()) return;
-  // What it held is given back without the lock: that takes system calls.
+  // Declared before the lock, so that the publication's memory is released after it: that takes
+  // system calls.
   std::map<std::uint64_t, Publication>::node_type gone;
   const std::scoped_lock lock(mutex_);
   gone = publications_.extract(id);
 }
 
 Result<void> AttachService::progress() {
-  // The epoll set and the queue of connections are the parent's own, not a copy: not even looking
-  // would leave them alone.
+  // The epoll set and the queue of connections are shared with the parent, not copied: a mere
+  // epoll_wait(2) here would consume the parent's events.
   if (is_the_parents()) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::connect,
                                           "the listener is the parent process's", kSubject));
@@ -162,7 +164,7 @@ void AttachService::take_connections() {
         return let_the_queue_wait();
       }
     } else if (errno != EINTR && errno != ECONNABORTED) {
-      return;  // all are taken
+      return;  // the queue is empty
     }
   }
 }
@@ -183,7 +185,8 @@ void AttachService::take_connection(Fd socket) {
   serve(client);
 }
 
-/// By the reserve. False: even that is gone, or no process waits.
+/// Refuses one connection with the descriptor that reserve_ frees. Returns false if no connection
+/// waits, or another thread took that descriptor, too.
 bool AttachService::refuse_one() {
   reserve_.reset();
   Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -194,8 +197,8 @@ bool AttachService::refuse_one() {
   return taken;
 }
 
-/// Out of descriptors, a connection stays in the queue, and the epoll set would say so again and
-/// again.
+/// Stops watching the listener for kQueuePause. Without descriptors a connection stays in the
+/// queue, and the epoll set would report it over and over.
 void AttachService::let_the_queue_wait() {
   watch_the_queue(false);
   queue_waits_ = Deadline::after(kQueuePause);
@@ -208,7 +211,8 @@ void AttachService::watch_the_queue(bool now) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
 }
 
-/// Never waits: a client's next bytes are another event. Closing a socket takes it out of the set.
+/// Never waits: the client's next bytes cause another event. Closing a socket removes it from the
+/// epoll set.
 void AttachService::serve(Clients::iterator client) {
   auto& [socket, deadline, request] = client->second;
   for (;;) {
@@ -236,7 +240,8 @@ void AttachService::serve(Clients::iterator client) {
 
 wire::AttachReply AttachService::reply_to(const wire::AttachRequest& request, int& fd) const {
   const Publication* found = nullptr;
-  // Each is compared, whichever it is.
+  // Compares all of them even after a match, so that the time taken tells nothing about the
+  // secrets.
   for (const auto& [id, publication] : publications_) {
     if (wire::equal_in_constant_time(publication.secret, request.secret)) found = &publication;
   }
@@ -257,7 +262,8 @@ void AttachService::drop_the_silent() {
   }
 }
 
-/// For the oldest client, or for the queue. Setting it also takes back that it has rung.
+/// Rings when the oldest client is overdue, or when the queue is watched again. Setting the timer
+/// also clears an expiry that has not been read.
 void AttachService::set_timer() {
   int left_ms = -1;
   if (!clients_.empty()) left_ms = clients_.begin()->second.deadline.poll_timeout_ms();
@@ -267,7 +273,7 @@ void AttachService::set_timer() {
   }
   itimerspec at{};
   if (left_ms >= 0) {
-    // 0 would switch it off.
+    // 0 would disarm the timer.
     left_ms = std::max(1, left_ms);
     at.it_value.tv_sec = left_ms / 1000;
     at.it_value.tv_nsec = left_ms % 1000 * 1'000'000L;

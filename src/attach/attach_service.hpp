@@ -21,10 +21,10 @@
 
 namespace hbmwire::detail {
 
-/// What an AttachListener and its publications share. Thread-safe.
+/// The state that an AttachListener and its publications share. Thread-safe.
 ///
-/// A client connects, sends one request and gets one reply. All sockets and a timer for the clients
-/// that say nothing are in one epoll set, which is what the application polls.
+/// A client connects, sends one request and gets one reply. One epoll set holds all sockets, and a
+/// timer that drops clients that send nothing. The application polls this epoll set.
 class AttachService {
  public:
   static Result<std::shared_ptr<AttachService>> create();
@@ -34,7 +34,7 @@ class AttachService {
   AttachService& operator=(const AttachService&) = delete;
   ~AttachService() = default;
 
-  /// The publication's number and address.
+  /// The number and the address of a publication.
   struct Entry {
     std::uint64_t id = 0;
     AttachAddress address;
@@ -48,8 +48,8 @@ class AttachService {
   Result<void> progress();
 
  private:
-  /// The dma-buf's descriptor goes before the memory: an accelerator's driver does not unmap what
-  /// is exported.
+  /// The descriptor of the dma-buf must be closed before the memory is released, because an
+  /// accelerator's driver does not unmap exported memory. Members are destroyed in reverse order.
   struct Publication {
     Allocation memory;
     DmabufRange range;
@@ -57,6 +57,7 @@ class AttachService {
     wire::AttachSecret secret;
   };
 
+  /// A connection that has not sent its whole request yet.
   struct Client {
     Fd socket;
     Deadline deadline;
@@ -83,14 +84,14 @@ class AttachService {
   Fd epoll_;
   Fd listener_;
   Fd timer_;
-  Fd reserve_;          // its number is for who is refused when there are no others
-  ToldCause shortage_;  // of descriptors
+  Fd reserve_;          // a spare descriptor: freed to refuse a client when no other is left
+  ToldCause shortage_;  // of descriptors: each cause is logged once
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, Publication> publications_;
-  Clients clients_;                      // by their numbers, so that the oldest is the first
-  std::optional<Deadline> queue_waits_;  // until then nobody is taken out of it
+  Clients clients_;                      // by number, so that the oldest comes first
+  std::optional<Deadline> queue_waits_;  // no connection is accepted before then
 };
 
 }  // namespace hbmwire::detail

@@ -15,12 +15,12 @@
 
 namespace hbmwire {
 
-/// The alarms of one process.
+/// The alarms of one process, and the thread that rings them.
 class Alarms {
  public:
   static Alarms& of_process();
 
-  /// Of another process, by fork(2).
+  /// Whether this belongs to a parent by fork(2).
   [[nodiscard]] bool foreign() const noexcept { return made_.is_inherited(); }
 
   Result<Alarm> add(Alarm::Clock::time_point when, std::function<void()> ring);
@@ -36,14 +36,14 @@ class Alarms {
   MadeHere made_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;  // what is due first
+  std::condition_variable changed_;  // the first alarm is another one, or the thread must end
   std::condition_variable rung_;
   std::map<Key, std::function<void()>> due_;
-  std::size_t alarms_ = 0;     // that exist, whether or not they have rung
-  std::uint64_t last_id_ = 0;  // of an alarm
-  std::uint64_t ringing_ = 0;  // the id; 0: none
-  std::uint64_t thread_ = 0;   // the number of the one that serves; what has another one ends
-  bool serving_ = false;       // that thread has not decided to end
+  std::size_t alarms_ = 0;     // existing Alarm objects, rung or not
+  std::uint64_t last_id_ = 0;  // the last id that an alarm got
+  std::uint64_t ringing_ = 0;  // the id of the alarm that rings now; 0: none
+  std::uint64_t thread_ = 0;   // the current thread's number; a thread with another one ends
+  bool serving_ = false;       // the current thread has not decided to end
   std::thread joinable_;
 };
 
@@ -62,10 +62,11 @@ Result<Alarm> Alarms::add(Alarm::Clock::time_point when, std::function<void()> r
   return Alarm(this, when, id);
 }
 
-// With the lock held, which whoever runs needs first.
+// Called with the lock held. A thread that runs needs the lock before anything else.
 Result<void> Alarms::start() {
   if (serving_) return {};
-  // It has decided to end under the lock, and takes it no more.
+  // The previous thread decided to end while it held the lock, and takes it no more: joining it
+  // here cannot deadlock.
   if (joinable_.joinable()) joinable_.join();
   try {
     const SignalsBlocked blocked;
@@ -110,13 +111,13 @@ void Alarms::remove(const Alarm& alarm) {
     due_.erase(Key{alarm.when_, alarm.id_});
     rung_.wait(lock, [&] { return ringing_ != alarm.id_; });
     if (--alarms_ == 0) {
-      // It is told by its number: alarms that are set from now on have a thread of their own, so
-      // that nobody waits here for those.
+      // The new number tells the old thread to end. An alarm that is set meanwhile starts a thread
+      // of its own, so that the join below does not wait for that alarm.
       ++thread_;
       serving_ = false;
       last = std::move(joinable_);
     }
-    // Otherwise it wakes up for one that is not there any more, and sleeps on.
+    // If other alarms exist, the thread wakes up, finds that this one is gone, and sleeps on.
     if (due_.empty()) changed_.notify_all();
   }
   if (last.joinable()) last.join();

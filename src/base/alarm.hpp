@@ -12,20 +12,20 @@ namespace hbmwire {
 
 class Alarms;
 
-/// Has something done at a time (CLOCK_MONOTONIC), whether or not anybody calls the library then.
-/// One thread serves all of a process; it is there while anything is due, and has been joined when
-/// the last Alarm has gone. Move-only.
+/// Calls a function at a time (CLOCK_MONOTONIC), even if the application does not call the library
+/// then. One thread serves all alarms of a process. It exists while an alarm is due, and has been
+/// joined when the last Alarm is destroyed. Move-only.
 ///
-/// A child by fork(2) has no such thread: the alarms that it inherits never ring there, and cost
-/// nothing to destroy.
+/// A child by fork(2) has no such thread: inherited alarms never ring there, and cost nothing to
+/// destroy.
 class Alarm {
  public:
   using Clock = std::chrono::steady_clock;
 
   Alarm() noexcept = default;
 
-  /// `ring` is called once, in the thread of the alarms, one at a time: it should be short, must
-  /// not throw, and must not destroy an Alarm. Errors: Errc::exhausted (no thread).
+  /// `ring` is called once, by the thread of the alarms, which rings one alarm at a time. It should
+  /// be short, must not throw, and must not destroy an Alarm. Errors: Errc::exhausted (no thread).
   static Result<Alarm> set(Clock::time_point when, std::function<void()> ring);
 
   Alarm(Alarm&& other) noexcept { *this = std::move(other); }
@@ -44,7 +44,7 @@ class Alarm {
 
   ~Alarm() { reset(); }
 
-  /// It rings no more: when this returns, `ring` has ended or will never be called.
+  /// Cancels the alarm. When this returns, `ring` has ended or will never be called.
   void reset() noexcept;
 
  private:

@@ -13,8 +13,8 @@ long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command
 
 }  // namespace
 
-// Registered for all of the process, and for children by fork(2): the kernel keeps it with the
-// address space.
+// The registration holds for the whole process and its children by fork(2), because the kernel
+// keeps it with the address space.
 const bool detail::kReachesOthers = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
 
 void heavy_fence() noexcept {

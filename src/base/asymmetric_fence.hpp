@@ -7,14 +7,15 @@
 
 namespace hbmwire {
 
-/// A pair of fences of which the frequent one costs nothing: a store before light_fence() and a
-/// load behind it, in one thread, and a store before heavy_fence() and a load behind it, in
-/// another: at least one of the two loads sees the other thread's store. Where the kernel has no
-/// membarrier(2) both are full fences.
+/// A pair of fences, of which the frequent one costs nothing. One thread stores, calls
+/// light_fence() and loads. Another thread stores, calls heavy_fence() and loads. At least one of
+/// the two loads then sees the other thread's store. Where the kernel has no membarrier(2), both
+/// are full fences.
 namespace asymmetric {
 
 namespace detail {
-/// Whether heavy_fence() reaches the other threads.
+/// Whether heavy_fence() interrupts the other threads, so that light_fence() may be a mere fence of
+/// the compiler.
 extern const bool kReachesOthers;
 
 using hbmwire::full_fence;
@@ -31,11 +32,11 @@ inline void light_fence() noexcept {
   }
 }
 
-/// light_fence() for whoever has light_fence() follow where that is not light, as is told
-/// elsewhere.
+/// Always costs nothing, because it is a fence for the compiler alone. It may replace light_fence()
+/// only on a path that also calls light_fence() if is_light() is false.
 inline void lightest_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-/// Some microseconds: interrupts each CPU that runs a thread of this process.
+/// Takes some microseconds: it interrupts each CPU that runs a thread of this process.
 void heavy_fence() noexcept;
 
 }  // namespace asymmetric

@@ -3,7 +3,7 @@
 
 namespace hbmwire::detail {
 
-/// Entries one after the other, by their own `next`. Holds nothing.
+/// A linked list through the entries' own `next`. Does not own the entries.
 template <class T>
 struct Chain {
   T* first = nullptr;
@@ -17,14 +17,14 @@ struct Chain {
     last = &entry;
   }
 
-  /// Not of an empty one.
+  /// The chain must not be empty.
   T& take_first() noexcept {
     T& entry = *first;
     first = entry.next;
     return entry;
   }
 
-  /// Takes out the first entry that `fits`; null: none does.
+  /// Takes out the first entry for which `fits` is true; null if there is none.
   template <class Fits>
   T* take(const Fits& fits) noexcept {
     T* before = nullptr;

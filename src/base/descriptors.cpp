@@ -14,7 +14,7 @@ namespace hbmwire {
 
 namespace {
 
-// A library that is loaded asks for this much at least.
+// Bytes. A library that is loaded asks for at least this much.
 constexpr std::uint64_t kSmallNeed = std::uint64_t{16} << 20U;
 
 }  // namespace

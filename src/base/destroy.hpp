@@ -5,11 +5,11 @@
 
 namespace hbmwire {
 
-/// Runs a destroy function that says 0 (or more) for success. A driver that refuses is asked a
-/// second time: it may have been busy with the object (the kernel's own clean-up of a process asks
-/// again, too: ib_uverbs' uverbs_destroy_ufile_hw). A second failure is logged, since there is
-/// nobody left to return it to, and the object is left to the end of the process. Not for functions
-/// that give their handle up even when they fail, as close(2).
+/// Runs a destroy function that returns 0 or more for success. On failure it is called once more,
+/// because the driver may have been busy with the object (the kernel's own clean-up of a process
+/// retries, too: ib_uverbs' uverbs_destroy_ufile_hw). A second failure is logged, since a
+/// destructor has no caller to return it to, and the object stays until the process ends. Not for
+/// functions that release their handle even when they fail, such as close(2).
 template <class Destroy, class ErrnoOf>
 void destroy_or_log(const char* call, Destroy destroy, ErrnoOf errno_of) noexcept {
   if (destroy() >= 0) return;

@@ -14,7 +14,7 @@ namespace hbmwire {
 
 namespace {
 
-// Which file it was says whether the right one was found.
+// The path shows whether the right file was found.
 void log_loaded(const char* name, void* handle) {
   if (!log_wanted(LogLevel::debug)) return;
   const link_map* map = nullptr;
@@ -24,17 +24,17 @@ void log_loaded(const char* name, void* handle) {
   });
 }
 
-/// The errno of a failed dlopen(3), which tells it as the end of a sentence alone; 0: none of
-/// these.
+/// The errno of a failed dlopen(3), which reports it only as the end of a sentence. Returns 0 if
+/// the sentence ends with none of these.
 int shortage_in(std::string_view sentence) {
   for (const int number : {EMFILE, ENFILE, ENOMEM}) {
     if (sentence.ends_with(std::strerror(number))) return number;
   }
-  // It names none where a segment does not fit the address space.
+  // dlopen(3) names no errno when a segment does not fit the address space.
   return sentence.ends_with("failed to map segment from shared object") ? ENOMEM : 0;
 }
 
-/// The shortage that it failed for; 0: it is not there, or is of no use.
+/// The shortage that made dlopen(3) fail; 0 if the library is missing or unusable.
 int look_at_failure(const char* name) {
   const char* const why = ::dlerror();
   const std::string_view sentence = why != nullptr ? why : "?";

@@ -19,8 +19,8 @@ struct DynamicLibraryTraits {
   static void destroy(type handle) noexcept { ::dlclose(handle); }
 };
 
-/// A vendor's library, opened at run time, so that one binary serves every vendor and needs no SDK
-/// to build.
+/// A vendor's library, opened at run time, so that one binary serves every vendor and builds
+/// without any SDK.
 class DynamicLibrary {
  public:
   /// Opens the first of `names` that can be opened (dlopen(3), RTLD_NOW | RTLD_LOCAL).

@@ -15,7 +15,8 @@ namespace hbmwire {
 
 namespace {
 
-// The kernel's own code, which some drivers let through to user space; no libc header has it.
+// ENOTSUPP, the kernel's own code, which some drivers pass on to user space. No libc header defines
+// it.
 constexpr int kEnotsupp = 524;
 
 Errc classify(int error_number) noexcept {
@@ -62,8 +63,8 @@ Errc classify(int error_number) noexcept {
   }
 }
 
-/// The cause comes first: a caller's hint is about its call, and any call can run out of
-/// descriptors. A full send queue is an ENOMEM, too, and no shortage of memory.
+/// A known cause replaces the caller's hint: that one is about the call, but any call can run out
+/// of descriptors. A full send queue is ENOMEM, too, but no shortage of memory.
 Hint by_cause(int error_number, Stage stage, Hint hint) noexcept {
   if (error_number == EMFILE) return Hint::descriptor_limit;
   if (error_number == ENFILE) return Hint::system_descriptor_limit;
@@ -78,7 +79,7 @@ Hint by_cause(int error_number, Stage stage, Hint hint) noexcept {
 }  // namespace
 
 bool is_shortage(const Error& error) noexcept {
-  switch (error.hint) {  // of a vendor's library, whose number does not tell
+  switch (error.hint) {  // the only sign of a shortage in a vendor's library
     case Hint::descriptor_limit:
     case Hint::system_descriptor_limit:
     case Hint::address_space_limit:

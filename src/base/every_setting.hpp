@@ -10,10 +10,10 @@
 
 namespace hbmwire {
 
-/// HBMWIRE_STATS and HBMWIRE_STATS_PEERS.
+/// The settings HBMWIRE_STATS and HBMWIRE_STATS_PEERS.
 struct StatisticsSettings {
   bool publish = false;      // whether other processes of this user may read the counters
-  std::uint64_t peers = 64;  // peers that have series of their own; the others share one
+  std::uint64_t peers = 64;  // peers with series of their own; the others share one
 };
 
 /// HBMWIRE_GROUP, HBMWIRE_GROUP_RANK and HBMWIRE_GROUP_SIZE: what GroupOptions leave open.
@@ -23,15 +23,15 @@ struct GroupSettings {
   std::optional<std::uint32_t> size;
 };
 
-/// The settings, with those that came later than 0.1.0: programs were compiled with the members
-/// that Settings had then.
+/// Settings, and the settings that were added after 0.1.0. They stay out of Settings because its
+/// layout is part of the ABI: programs were compiled with the members that it had then.
 struct EverySetting : Settings {
   StatisticsSettings statistics;
-  TraceOptions trace;  // HBMWIRE_TRACE, HBMWIRE_TRACE_BYTES; no file: no trace is wanted
+  TraceOptions trace;  // HBMWIRE_TRACE, HBMWIRE_TRACE_BYTES; without a file there is no trace
   GroupSettings group;
 };
 
-/// As settings_from_environment().
+/// Like settings_from_environment().
 [[nodiscard]] Result<EverySetting> every_setting();
 
 }  // namespace hbmwire

@@ -5,7 +5,7 @@
 
 namespace hbmwire {
 
-// Not retried on EINTR: Linux has released the descriptor by then (close(2)).
+// Not retried on EINTR: Linux has already released the descriptor then (close(2)).
 void FdTraits::destroy(type fd) noexcept { ::close(fd); }
 
 }  // namespace hbmwire

@@ -5,10 +5,10 @@
 
 namespace hbmwire {
 
-/// std::atomic_thread_fence(), of which thread sanitizers know nothing, and say so.
+/// A full fence. Thread sanitizers do not support std::atomic_thread_fence(), and warn about it.
 inline void full_fence() noexcept { __sync_synchronize(); }
 
-/// Writes before it are seen before writes behind it.
+/// Writes before it become visible before writes after it.
 inline void release_fence() noexcept {
 #ifdef __SANITIZE_THREAD__
   full_fence();
@@ -17,7 +17,7 @@ inline void release_fence() noexcept {
 #endif
 }
 
-/// Reads before it happen before reads behind it.
+/// Reads before it happen before reads after it.
 inline void acquire_fence() noexcept {
 #ifdef __SANITIZE_THREAD__
   full_fence();

@@ -11,10 +11,10 @@ std::atomic<unsigned> fork_count{0};
 
 namespace {
 
-// In the child, where no other thread is yet.
+// Runs in the child, which has no other thread yet.
 void count_fork() { detail::fork_count.fetch_add(1, std::memory_order_relaxed); }
 
-// Before anything that asks can have been made.
+// Registered when the library is loaded, before any caller of forks() can exist.
 [[maybe_unused]] const bool kCountsForks = ::pthread_atfork(nullptr, nullptr, count_fork) == 0;
 
 }  // namespace

@@ -9,15 +9,16 @@
 
 namespace hbmwire {
 
-/// The process gets no more memory.
+/// The error of an allocation that failed.
 [[nodiscard]] inline Error out_of_memory(Stage stage, std::string_view subject = {}) noexcept {
   return system_error(stage, "allocating memory", ENOMEM, subject, Hint::host_memory_exhausted);
 }
 
-/// `work()`, which gives a Result. No exception leaves the library: an allocation that fails below
-/// here is an Error of `stage`, and so is a container of more elements than there can be. Each
-/// function of the public interface that may allocate is one call of this, or calls such functions
-/// alone; nothing else in the library catches anything, unless it has to go on without the memory.
+/// Runs `work()`, which returns a Result, and turns exceptions into errors, because no exception
+/// may leave the library. A failed allocation becomes an Error of `stage`, and so does a container
+/// with more elements than it can have. Each public function that may allocate is one call of this,
+/// or calls only such functions. Other code in the library catches exceptions only where it must go
+/// on without the memory.
 template <class Work>
 [[nodiscard]] auto guarded(Stage stage, const Work& work) noexcept -> decltype(work()) {
   try {
@@ -29,8 +30,8 @@ template <class Work>
   }
 }
 
-/// `work()`; where memory runs out, `undo()` before the exception goes on. For what has no owner
-/// yet that would give it back.
+/// Runs `work()`. If memory runs out, calls `undo()` before the exception goes on. For resources
+/// that do not have an owner yet.
 template <class Work, class Undo>
 auto or_undo(const Work& work, const Undo& undo) -> decltype(work()) {
   try {

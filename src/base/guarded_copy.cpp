@@ -19,12 +19,13 @@ namespace hbmwire {
 
 namespace {
 
-// The kernel copies no more at a time (MAX_RW_COUNT), and stops short of it without an error.
+// The kernel copies at most this much in one call (MAX_RW_COUNT), and stops there without an error.
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30U;
 
-/// Whether the process may make these calls; one look is enough, since a filter never goes away.
+/// Whether the process is forbidden to make these calls. Checked once: a seccomp filter never goes
+/// away.
 std::atomic<bool>& is_forbidden() noexcept {
-  static std::atomic<bool> forbidden{false};  // relaxed: nothing else hangs on it
+  static std::atomic<bool> forbidden{false};  // relaxed: nothing else depends on it
   return forbidden;
 }
 
@@ -35,10 +36,11 @@ iovec to_iovec(const std::byte* memory, std::size_t bytes) noexcept {
 using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
                          unsigned long);
 
-/// How many bytes the call copied before the first that it could not; -1: it is forbidden.
+/// The number of bytes copied before the first that could not be copied; -1 if the call is
+/// forbidden.
 ///
-/// The application's memory is the side that the call takes for the caller's: it is touched as
-/// the CPU touches it, also where it is a mapping of a device, whose pages can't be pinned.
+/// The application's memory is passed as the local side of the call. The kernel accesses that side
+/// as the CPU does, so that it may be a mapping of a device, whose pages cannot be pinned.
 ssize_t copy_by(Call call, const std::byte* theirs, const std::byte* ours,
                 std::size_t bytes) noexcept {
   const iovec here = to_iovec(theirs, bytes);
@@ -48,7 +50,7 @@ ssize_t copy_by(Call call, const std::byte* theirs, const std::byte* ours,
   return errno == ENOSYS || errno == EPERM ? -1 : 0;
 }
 
-/// Through a pipe: write(2) and read(2) report EFAULT, too.
+/// Copies through a pipe: write(2) and read(2) report EFAULT, too.
 bool copy_by_pipe(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return false;
@@ -69,7 +71,7 @@ bool copy_by_pipe(std::byte* to, const std::byte* from, std::size_t bytes) noexc
   return true;
 }
 
-/// In either direction.
+/// Copies in either direction.
 bool copy_guarded(Call call, std::byte* to, const std::byte* from, std::size_t bytes,
                   bool is_out) noexcept {
   while (bytes != 0 && !is_forbidden().load(std::memory_order_relaxed)) {
@@ -102,8 +104,8 @@ bool can_read(const std::byte* theirs) noexcept {
   return copy_from_application({&taken, 1}, theirs);
 }
 
-/// By a futex(2) that adds 0 to the word, and wakes no thread: the one call that writes to memory
-/// of the caller's without changing it, also while other threads write there.
+/// Uses a futex(2) that adds 0 to the word and wakes no thread. It is the only call that writes to
+/// the caller's memory without changing it, even while other threads write there.
 bool can_write(std::byte* theirs) noexcept {
   std::uint32_t unwaited = 0;
   return ::syscall(SYS_futex, &unwaited, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, nullptr, theirs,

@@ -7,21 +7,22 @@
 namespace hbmwire {
 namespace {
 
-/// A hint's name is that of its enumerator, so that the two cannot differ.
+/// The name of a hint is that of its enumerator, so that the two cannot differ.
 struct HintRow {
   std::string_view name;
   std::string_view remedy;
 };
 
-// NOLINTBEGIN(bugprone-macro-parentheses): a label of a switch has none.
+// NOLINTBEGIN(bugprone-macro-parentheses): the label of a switch has no parentheses.
 #define HBMWIRE_ROW(name, remedy) \
   case Hint::name:                \
     return { #name, remedy }
 
 // NOLINTEND(bugprone-macro-parentheses)
 
-// One row a hint, for people who read its remedy at three in the morning: a check or a step, in the
-// order in which to do them. A switch, so that the compiler names a hint that has no row.
+// One row for each hint. People read the remedies at three in the morning: each is a check or a
+// step, in the order in which to do them. A switch, so that the compiler names a hint without a
+// row.
 // NOLINTNEXTLINE(readability-function-size): a table, one sentence a row.
 constexpr HintRow row_of(Hint hint) noexcept {
   switch (hint) {
@@ -363,7 +364,7 @@ constexpr HintRow row_of(Hint hint) noexcept {
 
 #undef HBMWIRE_ROW
 
-constexpr int kMaxHints = 256;  // of its type
+constexpr int kMaxHints = 256;  // the range of its type
 
 }  // namespace
 
@@ -375,7 +376,7 @@ std::optional<Hint> hint_from_name(std::string_view name) noexcept {
   for (int number = 0; number < kMaxHints; ++number) {
     const auto hint = static_cast<Hint>(number);
     const std::string_view its_name = row_of(hint).name;
-    if (its_name.empty()) break;  // behind the last one
+    if (its_name.empty()) break;  // past the last hint
     if (its_name == name) return hint;
   }
   return std::nullopt;

@@ -8,8 +8,9 @@ namespace hbmwire {
 
 namespace detail {
 
-/// The one friend of the public classes that hold a pointer to their state: by this the library
-/// gets there, and makes them. Applications do not have this file.
+/// The only friend of the public classes that hold a pointer to their state. The library reads that
+/// pointer, and makes such objects, through this class. It is not installed, so that applications
+/// cannot.
 struct Internals {
   template <class Handle>
   [[nodiscard]] static auto& state(Handle& handle) noexcept {
@@ -21,7 +22,7 @@ struct Internals {
     return Handle(std::forward<State>(state)...);
   }
 
-  /// MemoryDomain's, for the last Allocation of a piece of memory.
+  /// MemoryDomain::release(), for the last Allocation of a piece of memory.
   template <class Domain>
   static void release(Domain& domain, std::uint64_t address) noexcept {
     domain.release(address);
@@ -30,7 +31,7 @@ struct Internals {
 
 }  // namespace detail
 
-/// The state behind a public handle, and the pointer that the handle holds.
+/// The state behind a public handle; shared_state_of() gives the pointer that the handle holds.
 template <class Handle>
 [[nodiscard]] auto& state_of(const Handle& handle) noexcept {
   return *detail::Internals::state(handle);
@@ -41,7 +42,7 @@ template <class Handle>
   return detail::Internals::state(handle);
 }
 
-/// A public handle of a state.
+/// A public handle for a state.
 template <class Handle, class... State>
 [[nodiscard]] Handle handle_of(State&&... state) noexcept {
   return detail::Internals::make<Handle>(std::forward<State>(state)...);

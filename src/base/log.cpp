@@ -19,9 +19,9 @@ namespace hbmwire {
 
 namespace {
 
-// One for the process, since destructors have no context to ask: the sink, and the level.
+// The sink and the level exist once per process, because destructors have no context to ask.
 constexpr int kUndecided = -1;
-// Both stand alone: a line that crosses a change of the level is either said or not.
+// The two are independent: a line that races with a change of the level may or may not be logged.
 std::atomic<int> level_now{kUndecided};
 std::atomic<bool> program_decided{false};
 
@@ -33,7 +33,7 @@ class SinkSlot {
     sink_.swap(made);
   }
 
-  // A copy, so that the sink is called without the lock: it may call the library.
+  // Returns a copy, so that the sink is called without the lock: the sink may call the library.
   std::shared_ptr<const LogSink> get() {
     const std::scoped_lock lock(mutex_);
     return sink_;
@@ -44,7 +44,7 @@ class SinkSlot {
   std::shared_ptr<const LogSink> sink_;
 };
 
-// Never destroyed: destructors of static objects may have something to say.
+// Never destroyed, because destructors of static objects may still log.
 SinkSlot& sink_slot() {
   static auto& slot = *new SinkSlot;
   return slot;
@@ -53,7 +53,7 @@ SinkSlot& sink_slot() {
 int current_level() noexcept {
   const int level = level_now.load(std::memory_order_relaxed);
   if (level != kUndecided) return level;
-  // A setting that can't be is reported by Context::create().
+  // Context::create() reports a setting with an invalid value.
   const auto settings = settings_from_environment();
   use_log_level(settings ? settings->log_level : LogLevel::warn);
   return level_now.load(std::memory_order_relaxed);
@@ -64,7 +64,7 @@ void say(LogLevel level, std::string_view text) {
     (*sink)(level, text);
     return;
   }
-  // In one piece, so that lines of several threads stay whole.
+  // One write, so that lines of several threads stay whole.
   const std::string line = fmt::format("hbmwire: {}: {}\n", to_string(level), text);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
@@ -110,7 +110,7 @@ bool log_wanted(LogLevel level) noexcept {
 
 void log_line(LogLevel level, std::string_view text) noexcept {
   const int kept = errno;
-  // Without memory for a line there is none.
+  // Without memory for the line, it is not logged.
   try {
     if (log_wanted(level)) say(level, text);
   } catch (const std::bad_alloc&) {

@@ -9,14 +9,15 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
 
-// What the library says to people, by the way of hbmwire/log.hpp. Never on the data path.
+// The library's messages to people, sent as hbmwire/log.hpp says. Never used on the data path.
 namespace hbmwire {
 
-/// Whether a line of this level would be heard: ask before making one that costs something.
+/// Whether a line of this level would be logged. Ask before making a line that costs something.
 [[nodiscard]] bool log_wanted(LogLevel level) noexcept;
 
-/// The line that `make()` gives, if it would be heard. Where there is no memory for it there is no
-/// line: a failure is logged where it can't be returned, so that nothing may be thrown instead.
+/// Logs the line that `make()` returns, if the level is logged. Without memory for the line,
+/// nothing is logged: this is called for failures that cannot be returned, so that it must not
+/// throw.
 template <std::invocable Make>
 void log_line(LogLevel level, const Make& make) noexcept {
   if (!log_wanted(level)) return;
@@ -28,11 +29,11 @@ void log_line(LogLevel level, const Make& make) noexcept {
   }
 }
 
-/// "<call> <what>: <errno in words>" (0: without). For failures that nobody can be handed, above
-/// all those of destructors.
+/// Logs "<call> <what>: <errno in words>"; without the last part if `error_number` is 0. For
+/// failures that cannot be returned to a caller, above all those of destructors.
 void log_warning(const char* call, const char* what, int error_number) noexcept;
 
-/// What a Context's settings say; set_log_level() of the program stays.
+/// Applies the level of a Context's settings, unless the program has called set_log_level().
 void use_log_level(LogLevel level) noexcept;
 
 }  // namespace hbmwire

@@ -34,7 +34,7 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   text.remove_prefix(first);
   std::uint64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc{}) return std::nullopt;  // "max"
+  if (failure != std::errc{}) return std::nullopt;  // the text may be "max"
   return value;
 }
 
@@ -43,7 +43,7 @@ std::optional<std::uint64_t> number_of_file(const fs::path& path) {
   return lines.empty() ? std::nullopt : number_in(lines.front());
 }
 
-/// A field in a file of lines "name number", or "name: number kB"; 0 where there is none.
+/// A field of a file with lines "name number" or "name: number kB"; 0 if there is none.
 std::uint64_t field_of(const std::vector<std::string>& lines, std::string_view name) {
   for (const std::string_view line : lines) {
     if (!line.starts_with(name) || line.size() == name.size()) continue;
@@ -64,7 +64,7 @@ void narrow_by_rlimit(MemoryRoom& room, __rlimit_resource which, std::uint64_t u
   narrow(room, limit.rlim_cur, used, hint);
 }
 
-/// Pages of statm (proc_pid_statm(5)): size, resident, shared, text, lib, data.
+/// Fields of statm, in pages (proc_pid_statm(5)): size, resident, shared, text, lib, data.
 void narrow_by_process(MemoryRoom& room, const fs::path& root) {
   std::uint64_t size = 0;
   std::uint64_t data = 0;
@@ -85,10 +85,10 @@ void narrow_by_machine(MemoryRoom& room, const fs::path& root) {
   narrow(room, all * kKib, (all - std::min(all, free)) * kKib, Hint::host_memory_exhausted);
 }
 
-/// A hierarchy of cgroups that limits memory, and where in it the process is.
+/// A cgroup hierarchy that limits memory, and where it is mounted.
 struct Hierarchy {
   fs::path mount;
-  std::string root;  // what of the hierarchy is mounted there
+  std::string root;  // the part of the hierarchy that is mounted there
   bool unified = false;
 };
 
@@ -101,8 +101,8 @@ bool has_word(std::string_view list, std::string_view word) {
   return false;
 }
 
-/// proc_pid_mountinfo(5): id, parent, device, root, mount point, options, fields, "-", type,
-/// source, options of the file system.
+/// Fields of proc_pid_mountinfo(5): id, parent, device, root, mount point, options, fields, "-",
+/// type, source, options of the file system.
 std::vector<Hierarchy> hierarchies(const fs::path& root) {
   std::vector<Hierarchy> found;
   for (const std::string& line : lines_of(root / "proc/self/mountinfo")) {
@@ -124,7 +124,7 @@ std::vector<Hierarchy> hierarchies(const fs::path& root) {
   return found;
 }
 
-/// proc_pid_cgroup(5): "0::/path" of version 2, "4:memory:/path" of version 1.
+/// Lines of proc_pid_cgroup(5): "0::/path" for version 2, "4:memory:/path" for version 1.
 std::string path_in(const Hierarchy& hierarchy, const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     const std::size_t first = line.find(':');
@@ -137,7 +137,7 @@ std::string path_in(const Hierarchy& hierarchy, const std::vector<std::string>& 
   return "/";
 }
 
-/// A container sees its own cgroup as the mount's root, whatever the path says.
+/// Inside a container, the process's own cgroup is the root of the mount, whatever the path says.
 fs::path folder_of(const Hierarchy& hierarchy, std::string path) {
   if (hierarchy.root != "/" && path.starts_with(hierarchy.root))
     path.erase(0, hierarchy.root.size());
@@ -162,7 +162,8 @@ void narrow_by_cgroups(MemoryRoom& room, const fs::path& root) {
   const auto lines = lines_of(root / "proc/self/cgroup");
   for (const Hierarchy& hierarchy : hierarchies(root)) {
     fs::path folder = folder_of(hierarchy, path_in(hierarchy, lines));
-    // "no limit" of version 1 is a number larger than any memory.
+    // In version 1 "no limit" is a number larger than any memory, so that it needs no case of its
+    // own.
     while (true) {
       narrow_by_cgroup(room, folder, hierarchy.unified);
       if (folder == hierarchy.mount || !folder.has_relative_path()) break;
@@ -171,7 +172,7 @@ void narrow_by_cgroups(MemoryRoom& room, const fs::path& root) {
   }
 }
 
-/// Root locks as much as it likes (CAP_IPC_LOCK).
+/// Root may lock any amount (CAP_IPC_LOCK).
 bool locks_are_limited() noexcept {
   rlimit limit{};
   return ::geteuid() != 0 && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&

@@ -9,20 +9,20 @@
 
 namespace hbmwire {
 
-/// The use of memory: pages that a NIC holds are locked, too.
+/// The kind of memory that a call needs. Pages that a NIC uses are locked.
 enum class Memory : std::uint8_t { any, locked };
 
-/// host_memory_room(). `root`: where /proc and the mounts that it names are. A file that can't be
-/// read limits nothing.
+/// host_memory_room(). `root` is the folder above /proc and the mounts that it names. A file that
+/// cannot be read sets no limit.
 [[nodiscard]] MemoryRoom memory_room(const std::filesystem::path& root = "/");
 
-/// Stands for the need of a call that does not say how much: a process with less room has none.
+/// Bytes, for a call whose need is unknown: a process with less room counts as being out of memory.
 inline constexpr std::uint64_t kUnknownNeed = std::uint64_t{64} << 20U;
 
-/// For a call that found no memory: the limit that leaves no room for `bytes`. Where all of them
-/// do, the limit of locked memory for what is locked, of which the kernel tells no usage, if this
-/// process has one; else, where a driver may have wanted more than is known, a limit of the
-/// process, which is rarely set.
+/// For a call that found no memory: the limit that leaves no room for `bytes`. If every limit
+/// leaves room, the answer is a guess. For locked memory it is the limit of locked memory, if this
+/// process has one, because the kernel does not tell how much of that is in use. Otherwise, if the
+/// need is unknown, it is a limit of the process, if one is set, because few processes have one.
 [[nodiscard]] Hint memory_hint(Memory kind, std::uint64_t bytes = kUnknownNeed) noexcept;
 
 }  // namespace hbmwire

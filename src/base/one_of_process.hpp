@@ -8,9 +8,9 @@
 
 namespace hbmwire {
 
-/// The one T of a process, made when it is first asked for, and never destroyed: it may be needed
-/// later than whatever else is static. A child by fork(2) gets a new one, since its parent's may
-/// have been locked by a thread that the child lacks. Thread-safe.
+/// The single T of a process. It is made on first use and never destroyed, because destructors of
+/// other static objects may still need it. A child by fork(2) gets a new one: its parent's may be
+/// locked by a thread that the child lacks. Thread-safe.
 template <class T>
 class OneOfProcess {
  public:
@@ -19,7 +19,7 @@ class OneOfProcess {
   OneOfProcess& operator=(const OneOfProcess&) = delete;
   ~OneOfProcess() = default;
 
-  /// Null: this process has not asked for it yet.
+  /// Null if this process has not made one yet.
   [[nodiscard]] T* existing() const noexcept {
     Made* const known = current_.load(std::memory_order_acquire);
     return is_ours(known) ? &known->value : nullptr;
@@ -31,7 +31,7 @@ class OneOfProcess {
     while (!is_ours(known)) {
       auto fresh = std::make_unique<Made>();
       fresh->parents = known;
-      // Pairs with the load above. When another thread was faster, its one is taken.
+      // Pairs with the load above. If another thread was faster, its object is used.
       if (current_.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
         known = fresh.release();
     }
@@ -41,7 +41,7 @@ class OneOfProcess {
  private:
   struct Made {
     MadeHere made;
-    const Made* parents = nullptr;  // reachable, for leak checkers
+    const Made* parents = nullptr;  // keeps it reachable for leak checkers
     T value;
   };
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Probes at which tools of the system look (bpftrace, perf, gdb: docs/tracing.md). Each is one nop
-// and a note in the library's file, which says where its arguments lie: these must be there anyway,
-// so that a probe costs nothing but them. HBMWIRE_PROBES: the build has <sys/sdt.h>.
+// Probes for tools of the system (bpftrace, perf, gdb: docs/tracing.md). Each is one nop, and a
+// note in the library's file that says where its arguments lie. Callers pass only values that they
+// have anyway, so that a probe costs nothing else. HBMWIRE_PROBES is defined if the build has
+// <sys/sdt.h>.
 //
-// NOLINTBEGIN(cppcoreguidelines-macro-usage): the place of a probe is where its macro stands.
+// NOLINTBEGIN(cppcoreguidelines-macro-usage): the place of a probe is the place of its macro.
 #ifdef HBMWIRE_PROBES
 #include <sys/sdt.h>
 
@@ -20,7 +21,7 @@
 #define HBMWIRE_PROBE4(name, a, b, c, d) HBMWIRE_NO_PROBE((a, b, c, d))
 #define HBMWIRE_PROBE5(name, a, b, c, d, e) HBMWIRE_NO_PROBE((a, b, c, d, e))
 #define HBMWIRE_PROBE6(name, a, b, c, d, e, f) HBMWIRE_NO_PROBE((a, b, c, d, e, f))
-// Its arguments are looked at by the compiler alone.
+// Only the compiler looks at the arguments; they are not evaluated.
 #define HBMWIRE_NO_PROBE(arguments) \
   static_cast<void>(sizeof(::hbmwire::detail::looked_at arguments))
 #endif
@@ -28,13 +29,13 @@
 
 namespace hbmwire {
 
-/// The causes of the probe `fallback`: a slower way was taken.
+/// The causes of the probe `fallback`, which fires when a slower path is taken.
 enum class Fallback : int {
   registration,  ///< memory: not by its best path
-  staging,       ///< memory: by pieces of host memory, or an engine, since no NIC reaches it
-  tcp,           ///< a worker: without a NIC
+  staging,       ///< memory: by pieces of host memory or an engine; no NIC reaches it
+  tcp,           ///< a worker: has no NIC
   ipc,           ///< a transfer: not by the peer's engine
-  rail,          ///< an endpoint: without one of its NICs
+  rail,          ///< an endpoint: lacks one of its NICs
 };
 
 #ifndef HBMWIRE_PROBES

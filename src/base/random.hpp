@@ -5,7 +5,7 @@
 
 namespace hbmwire {
 
-/// 64 bits that nobody can guess (getrandom(2)), never 0. Thread-safe; a system call.
+/// 64 unpredictable bits (getrandom(2)), never 0. Thread-safe; makes a system call.
 [[nodiscard]] std::uint64_t random_number() noexcept;
 
 }  // namespace hbmwire

@@ -13,19 +13,20 @@ namespace {
 constexpr std::string_view kUnlimited = "unlimited";
 constexpr std::uint64_t kMost = ~std::uint64_t{0};
 
+// A suffix of a number of bytes, and the bytes that it stands for.
 struct Unit {
   char suffix;
   std::uint64_t bytes;
 };
 
-// The largest first, for printing.
+// The largest comes first, because printing takes the first that divides the value.
 constexpr std::array kUnits{Unit{'G', 1ULL << 30U}, Unit{'M', 1ULL << 20U}, Unit{'K', 1ULL << 10U}};
 
 }  // namespace
 
 bool parse_count(std::string_view text, std::uint64_t& value) noexcept {
   std::uint64_t read = 0;
-  // Reads no sign and no blank before an unsigned number.
+  // from_chars accepts no sign or blank before an unsigned number.
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), read);
   if (failure != std::errc{} || end != text.data() + text.size()) return false;
   value = read;
@@ -55,7 +56,7 @@ bool parse_ratio(std::string_view text, double& value) noexcept {
   const auto [end, failure] =
       std::from_chars(text.data(), text.data() + text.size(), read, std::chars_format::fixed);
   if (failure != std::errc{} || end != text.data() + text.size()) return false;
-  if (!(read >= 0 && read <= 1)) return false;  // nor "nan", which is read, too
+  if (!(read >= 0 && read <= 1)) return false;  // also refuses "nan", which from_chars reads
   value = read;
   return true;
 }

@@ -5,23 +5,24 @@
 #include <string>
 #include <string_view>
 
-/// Numbers as settings have them. Each reads all of `text` or says false and leaves `value` alone.
+/// Numbers as settings write them. Each parser reads all of `text`, or returns false and leaves
+/// `value` unchanged.
 namespace hbmwire::setting_numbers {
 
 /// Decimal digits.
 bool parse_count(std::string_view text, std::uint64_t& value) noexcept;
 
-/// Decimal digits, and K, M or G for 2^10, 2^20 or 2^30 times as many; "unlimited" for all that 64
-/// bits can say.
+/// Decimal digits, optionally with K, M or G for 2^10, 2^20 or 2^30; "unlimited" is the largest
+/// number of 64 bits.
 bool parse_bytes(std::string_view text, std::uint64_t& value) noexcept;
 
-/// From 0 to 1, as 0.25.
+/// A number from 0 to 1, such as 0.25.
 bool parse_ratio(std::string_view text, double& value) noexcept;
 
 /// Decimal digits, from 0 to `most`.
 bool parse_up_to(std::string_view text, std::uint64_t most, std::uint64_t& value) noexcept;
 
-/// What they read.
+/// Print a text that the parsers above read back.
 std::string print_count(std::uint64_t value);
 std::string print_bytes(std::uint64_t value);
 std::string print_ratio(double value);

@@ -68,7 +68,8 @@ std::string print(const Choices& choices, const T& value) {
   return "?";
 }
 
-/// Cuts at commas; `take` says whether it likes a part. An empty part is a mistake.
+/// Splits the text at commas and passes each part to `take`, which returns false to reject it. An
+/// empty part is a mistake.
 template <class Take>
 bool parse_list(std::string_view text, const Take& take) {
   for (;;) {
@@ -113,7 +114,7 @@ constexpr std::array kMtus{Choice<std::uint32_t>{"256", 256}, Choice<std::uint32
                            Choice<std::uint32_t>{"1024", 1024}, Choice<std::uint32_t>{"2048", 2048},
                            Choice<std::uint32_t>{"4096", 4096}};
 
-/// From 0 to `most`.
+/// A number from 0 to `most`, in a setting that may be left open.
 template <class T>
 bool parse_open(std::string_view text, std::uint64_t most, std::optional<T>& value) {
   std::uint64_t number = 0;
@@ -124,13 +125,13 @@ bool parse_open(std::string_view text, std::uint64_t most, std::optional<T>& val
 
 constexpr std::uint64_t kMaxGroupSize = 4096;  // GroupOptions::size
 
-/// Empty: it is left open.
+/// Empty if the setting is left open.
 template <class T>
 std::string print_open(const std::optional<T>& value) {
   return value ? setting_numbers::print_count(*value) : std::string();
 }
 
-/// One row of the table: how a setting is read and shown.
+/// A row of the table: how one setting is parsed, printed and explained.
 struct Row {
   const char* name;
   std::string_view choices;
@@ -139,8 +140,8 @@ struct Row {
   std::string (*get)(const EverySetting& settings);
 };
 
-// NOLINTBEGIN(cppcoreguidelines-macro-usage): a member can't be named in any other way that keeps
-// parsing and printing of one setting in one line.
+// NOLINTBEGIN(cppcoreguidelines-macro-usage): only a macro can name a member so that one line holds
+// both the parsing and the printing of a setting.
 #define HBMWIRE_SETTING(name, choices, member, values, help)                                  \
   Row {                                                                                       \
     name, choices, help,                                                                      \
@@ -156,7 +157,7 @@ struct Row {
         },                                                                            \
         [](const EverySetting& s) { return setting_numbers::print_##kind(s.member); } \
   }
-// A number of Settings::Endpoints that may be left open.
+// A number in Settings::Endpoints that may be left open.
 #define HBMWIRE_OPEN(name, choices, member, most, help)                     \
   Row {                                                                     \
     name, choices, help,                                                    \
@@ -306,14 +307,16 @@ constexpr std::array kRows{
 #undef HBMWIRE_NUMBER
 #undef HBMWIRE_OPEN
 
-// The one place that reads the product's variables. One that is set to nothing is not set.
+// The only place that reads the library's environment variables. An empty variable counts as not
+// set.
 std::optional<std::string_view> variable(const char* name) {
   const char* const text = std::getenv(name);
   if (text == nullptr || *text == '\0') return std::nullopt;
   return text;
 }
 
-// Variables that begin so are ours alone: one that nobody reads is a mistake of who wrote it.
+// Prefixes that only this library uses. A variable that begins so but is no setting is a typing
+// mistake.
 constexpr std::array<std::string_view, 16> kPrefixes{
     "HBMWIRE_GAUDI_",        "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_",     "HBMWIRE_HOST_",
     "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",  "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",
@@ -326,7 +329,8 @@ const Row* row_of(std::string_view name) {
   return found == kRows.end() ? nullptr : found;
 }
 
-// How many letters must be changed, added or taken away to make one of the other.
+// The Levenshtein distance: how many letters must be changed, added or removed to turn one into the
+// other.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> above(b.size() + 1);
   std::iota(above.begin(), above.end(), std::size_t{0});
@@ -342,7 +346,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above.back();
 }
 
-// An Error holds static strings only: what is said of each row, made once and never destroyed.
+// An Error holds static strings only, so that the sentences for all rows are made once and never
+// destroyed.
 struct Sentences {
   Sentences() {
     for (std::size_t i = 0; i < kRows.size(); ++i) {
@@ -383,7 +388,7 @@ Result<void> check_environment() {
   return {};
 }
 
-// What was written, not looked into yet; by row.
+// A value as it was written, not parsed yet. One for each row.
 struct Given {
   std::string value;
   std::string source;
@@ -420,7 +425,7 @@ Result<GivenByRow> given_by_file() {
   return given;
 }
 
-// The environment goes before the file.
+// The environment overrides the file.
 GivenByRow merge(GivenByRow environment, const GivenByRow& file) {
   for (std::size_t i = 0; i < environment.size(); ++i) {
     if (!environment[i] && file[i] && !file[i]->value.empty()) environment[i] = file[i];

@@ -15,7 +15,7 @@ namespace hbmwire {
 
 namespace {
 
-// Generous for a few dozen lines, and a bound for whoever names a disk image by mistake.
+// Bytes. Ample for a few dozen lines, and a bound in case a disk image is named by mistake.
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 constexpr std::string_view kBlanks = " \t\r\v\f";
 
@@ -92,7 +92,7 @@ Result<std::vector<SettingLine>> parse_settings(std::string_view text, std::stri
 }
 
 Result<std::vector<SettingLine>> read_settings_file(const std::string& path) {
-  // Not blocking: a FIFO would keep us until somebody writes into it.
+  // O_NONBLOCK, because opening a FIFO would otherwise wait for a writer.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return tl::make_unexpected(file_error("open", errno, path));
 

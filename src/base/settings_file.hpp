@@ -16,16 +16,16 @@ struct SettingLine {
   std::string place;  ///< "PATH:LINE"
 };
 
-/// Reads lines "NAME=VALUE". Blanks around both mean nothing, nor do empty lines; "#" begins a
-/// comment where a line or a blank stands before it. What the names mean is not looked at. Errors:
+/// Parses lines "NAME=VALUE". Blanks around name and value are ignored, and so are empty lines. "#"
+/// begins a comment at the start of a line or after a blank. Names are not checked here. Errors:
 /// Stage::configure, Errc::invalid_argument, with file and line.
 Result<std::vector<SettingLine>> parse_settings(std::string_view text, std::string_view path);
 
-/// The same of a file, which must be a regular one of at most 1 MiB. Errors besides: those of
-/// open(2) and read(2).
+/// Reads a file of that format, which must be a regular file of at most 1 MiB. Further errors:
+/// those of open(2) and read(2).
 Result<std::vector<SettingLine>> read_settings_file(const std::string& path);
 
-/// "PATH:LINE" at the length that an Error's subject can hold: of a long path the end counts.
+/// Shortens "PATH:LINE" to the length of an Error's subject; keeps the end of a long path.
 std::string fit_subject(std::string_view place);
 
 }  // namespace hbmwire

@@ -20,8 +20,9 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-/// What the file is called. It holds the mark, since that can be read before anything is opened,
-/// and needs no byte of the memory; it is as secret as the contents, by the same right (proc(5)).
+/// The name of the file in memfd_create(2). It holds the mark, because a name can be read before
+/// the file is opened, and takes no byte of the memory. The name is as secret as the contents: the
+/// same permission guards both (proc(5)).
 std::string called(const SharedFileName& name) {
   std::array<char, 64> text{};
   const int length = std::snprintf(text.data(), text.size(), "hbmwire %016llx%016llx",
@@ -46,7 +47,7 @@ Result<void> check_owner(const std::string& process) {
   return {};
 }
 
-/// Of a link in /proc/PID/fd. `where`: named in errors.
+/// Checks the target of a link in /proc/PID/fd. `where` is named in errors.
 Result<void> check_name(const std::string& link, const SharedFileName& name,
                         const std::string& where) {
   std::array<char, 128> text{};
@@ -86,13 +87,14 @@ Result<void> SharedFile::let_others_read_alone() const {
 Result<Fd> SharedFile::open(const SharedFileName& name, std::uint64_t size_bytes, bool writes) {
   const std::string process = "/proc/" + std::to_string(name.process);
   const std::string path = process + "/fd/" + std::to_string(name.descriptor);
-  // Before it is opened: that of a device, or of another user's process, is not to be touched.
+  // Checked before the file is opened: opening a device, or another user's file, could have
+  // effects.
   HBMWIRE_TRY(check_owner(process));
   HBMWIRE_TRY(check_name(path, name, path));
   const int access = writes ? O_RDWR : O_RDONLY;
   Fd file(::open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file) return tl::make_unexpected(failed(Stage::open, "open"));
-  // And what was opened: the process may have put something else there meanwhile.
+  // Checked once more on the opened file: the process may have replaced the descriptor meanwhile.
   HBMWIRE_TRY(check_name("/proc/thread-self/fd/" + std::to_string(file.get()), name, path));
 
   struct stat status {};

@@ -7,8 +7,8 @@
 
 namespace hbmwire {
 
-/// Blocks all signals of the calling thread while it is there. A thread inherits the mask of who
-/// starts it: one of ours that is started meanwhile takes none of the application's signals.
+/// Blocks all signals of the calling thread during its life. A thread inherits the signal mask of
+/// its creator: a thread that the library starts meanwhile takes none of the application's signals.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-// Names for numbers that other layers meet, kept here because describe() must not depend on those
-// layers.
+// Names of the numbers that other layers report. They are here because describe() must not depend
+// on those layers.
 namespace hbmwire {
 
 /// enum ibv_wc_status (ibv_poll_cq(3)) in words.

@@ -6,14 +6,14 @@
 
 namespace hbmwire {
 
-/// Where the kernel shows devices and modules: /sys, or what libibverbs' variable SYSFS_PATH says,
-/// so that both see the same machine.
+/// The folder in which the kernel shows devices and modules: /sys, or the value of libibverbs'
+/// variable SYSFS_PATH, so that both see the same machine.
 [[nodiscard]] std::filesystem::path sysfs_root();
 
-/// The first line of a file; empty when there is none.
+/// The first line of a file; empty if the file cannot be read.
 [[nodiscard]] std::string read_line(const std::filesystem::path& path);
 
-/// NUMA node of a PCI device ("dddd:bb:dd.f"); -1 when sysfs doesn't tell.
+/// The NUMA node of a PCI device ("dddd:bb:dd.f"); -1 if sysfs does not tell.
 [[nodiscard]] int numa_node_of_pci(const std::string& pci_address);
 
 /// Whether a module is loaded, or built in.

@@ -10,7 +10,8 @@
 
 namespace hbmwire {
 
-/// The error of pthread_create(3), whose EAGAIN is a limit of threads, or no memory for the stack.
+/// The error of pthread_create(3). EAGAIN stands for a limit of threads, or for no memory for the
+/// stack.
 [[nodiscard]] inline Error thread_failure(Stage stage, int error_number,
                                           std::string_view subject = {}) noexcept {
   constexpr std::uint64_t kStackBytes = std::uint64_t{8} << 20U;  // `ulimit -s` of most systems

@@ -8,21 +8,22 @@
 
 namespace hbmwire {
 
-/// Keeps a log from saying again and again why the same thing fails, and lets it say so each time
-/// that the cause is another one.
+/// Keeps a repeated failure from filling the log: it is logged once, and again whenever its cause
+/// changes.
 class ToldCause {
  public:
-  /// Whether to tell of it. Not more than some in all: who alternates between causes may be a peer.
+  /// Whether to log this failure. At most 10 in all, because a peer may cause failures that
+  /// alternate between causes.
   [[nodiscard]] bool is_new(const Error& why) noexcept {
     constexpr unsigned kMost = 10;
-    // The address of a call's text is enough: it is static, and one call's.
+    // Comparing the address of the call's text is enough: it is a static string, one for each call.
     const bool same_call = std::exchange(call_, why.call) == why.call;
     const bool same_number = std::exchange(number_, why.number) == why.number;
     if (same_call && same_number) return false;
     return told_++ < kMost;
   }
 
-  /// It went well: the next failure is news.
+  /// The call succeeded: the next failure is logged again.
   void forget() noexcept { *this = {}; }
 
  private:

@@ -12,6 +12,7 @@ namespace hbmwire {
 
 namespace detail {
 
+/// The state behind a Buffer. Copies hold it, so that it outlives them.
 struct BufferState {
   explicit BufferState(Region region_of) : region(std::move(region_of)) {}
 
@@ -36,7 +37,7 @@ Result<void> check_range(const Region& region, std::uint64_t offset, std::uint64
                                         region.allocation().domain().device().name));
 }
 
-/// What the NIC wrote is there before the device's engine reads it, or writes over it.
+/// Makes earlier writes of NICs visible before the device's engine reads or overwrites the memory.
 Result<PendingCopy> start_order_after_nic(const StatePointer& state, std::uint64_t offset) {
   if (!state->loopback) return PendingCopy();
   HBMWIRE_TRY_ASSIGN(const bool flushed, state->domain().flush());
@@ -78,7 +79,7 @@ Result<Buffer> Buffer::create(const Allocation& allocation, const Nic& nic, Acce
 Result<Buffer> Buffer::create(const Region& region) {
   return guarded(Stage::register_memory, [&]() -> Result<Buffer> {
     auto state = std::make_shared<detail::BufferState>(region);
-    // Memory that no NIC writes to need not be flushed.
+    // Memory that no NIC writes to needs no flush.
     if (!region.nics().empty() && region.path() != Path::host) {
       if (!has(region.access(), Access::local_write)) {
         return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::copy,
@@ -116,7 +117,8 @@ Result<PendingCopy> Buffer::start_read(std::uint64_t offset_bytes, std::span<std
   return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
     HBMWIRE_TRY(check_range(state_->region, offset_bytes, to.size()));
     if (to.empty()) return PendingCopy();
-    // A read through the NIC follows its own writes; the device's engine does not, before a flush.
+    // A read through the NIC is ordered behind the NIC's own writes. A read by the device's engine
+    // is not, unless a flush comes first.
     if (state_->domain().copy_engine().empty())
       return state_->loopback->start_copy_out(offset_bytes, to, state_);
     return start_by_engine(state_, offset_bytes, {.address = 0, .from = {}, .to = to});

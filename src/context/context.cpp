@@ -25,8 +25,8 @@ namespace hbmwire {
 
 namespace {
 
-/// Errors: the memory's domain has no other path for it than one that the policy excludes, which is
-/// then not even tried.
+/// Refuses memory that has no dma-buf, if the policy excludes the only path that is left.
+/// Registration is not even tried then.
 Result<void> check_before(const Allocation& memory, const PathPolicy& policy) {
   const auto info = memory.domain().find(memory.address(), memory.size_bytes());
   if (!info || info->refusal || !info->no_dmabuf) return {};
@@ -36,8 +36,9 @@ Result<void> check_before(const Allocation& memory, const PathPolicy& policy) {
   return tl::make_unexpected(detail::record_of(*info->device, info->path, refused).excluded);
 }
 
-/// By the NIC, or where that can't be and the policy admits it, by a device's engine: to pieces of
-/// host memory, to other memory of this process, to the memory of processes of this node.
+/// Registers the memory with the NICs. Where that is impossible and the policy admits it, a
+/// device's engine copies instead: through pieces of host memory (staged), within this process
+/// (copy), or to processes of this node (ipc).
 Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& memory, Access access,
                                  const PathPolicy& policy) {
   MemoryDomain& domain = memory.domain();
@@ -45,13 +46,14 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
   const bool has_engine = transport::has_engine(domain);
   const bool may_copy = has_engine && policy.admits(type, Path::copy);
   const bool may_share = has_engine && has_ipc(type) && policy.admits(type, Path::ipc);
-  // With several NICs an endpoint may have one that reaches it.
+  // An endpoint with several NICs may have one that reaches the memory, so that only a single NIC
+  // falls back to staging.
   const bool one_nic = nics.size() == 1;
   const bool may_stage = type != MemoryType::host && one_nic && policy.admits(type, Path::staged);
   if (!may_stage && !may_copy && !may_share) {
     auto region = Nic::register_memory(nics, memory, access);
     if (region || !one_nic || !registration::can_be_staged(domain, region.error())) return region;
-    // The NIC can't, and the policy excludes every way around it.
+    // The NIC cannot register it, and the policy excludes every other path.
     Error excluded = region.error();
     excluded.code = Errc::permission_denied;
     return tl::make_unexpected(excluded);
@@ -82,8 +84,8 @@ Result<Context> Context::create(const ContextOptions& options) {
     HBMWIRE_TRY_ASSIGN(const EverySetting settings, every_setting());
     use_log_level(settings.log_level);
     HBMWIRE_TRY(detail::validate(detail::ContextState::completed(options, settings).paths));
-    // Short of descriptors or memory, vendors' libraries find no devices: they would seem not to be
-    // there for as long as the Context lives.
+    // Vendors' libraries that run out of descriptors or memory report no devices. These devices
+    // would seem absent for as long as the Context lives.
     HBMWIRE_TRY(check_descriptors(Stage::probe, "devices and their libraries"));
     HBMWIRE_TRY_ASSIGN(auto counting, counters::ContextCounters::begin(settings.statistics));
     const auto state = std::make_shared<detail::ContextState>(options, settings);

@@ -18,13 +18,14 @@
 
 namespace hbmwire::detail {
 
+/// The state behind a Context, which its NICs, domains and caches share.
 struct ContextState {
   ContextState(const ContextOptions& options_of, const Settings& settings_of)
       : settings(settings_of),
         options(completed(options_of, settings_of)),
         memory(options.memory, settings, options.default_device) {}
 
-  /// The context's NICs, opened when first asked for.
+  /// The context's NICs. Opened on the first call.
   Result<std::vector<Nic>> open_nics() {
     const std::scoped_lock lock(nics_mutex_);
     if (nics_.empty()) {
@@ -45,7 +46,7 @@ struct ContextState {
     return nics_;
   }
 
-  /// What the program leaves open is the settings'.
+  /// Takes from the settings whatever the program leaves open.
   static ContextOptions completed(ContextOptions options, const Settings& settings) {
     if (options.nics.empty()) options.nics = settings.endpoint.nics;
     if (options.default_device.empty()) options.default_device = settings.memory.default_device;

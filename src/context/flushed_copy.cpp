@@ -5,6 +5,7 @@
 
 namespace hbmwire {
 
+/// The copy that the caller polls. Its destructor removes a step that has not begun.
 class FlushedCopies::Copy final : public PendingCopy::Work {
  public:
   Copy(FlushedCopies& copies, std::shared_ptr<Step> step, std::shared_ptr<const void> keep)
@@ -34,7 +35,8 @@ Result<PendingCopy> FlushedCopies::start(MemoryDomain& domain, const Request& re
   step->domain = &domain;
   step->request = request;
   step->flush = std::move(flush);
-  // Made first: a step that nothing takes out would go on with bytes that are the caller's again.
+  // Made before the step is queued. If its allocation failed after that, the step would stay in the
+  // queue and later access the caller's bytes.
   auto copy = std::make_unique<Copy>(*this, step, std::move(keep));
   waiting_.push_back(std::move(step));
   HBMWIRE_TRY_ASSIGN(const bool done, copy->poll());

@@ -13,33 +13,34 @@
 
 namespace hbmwire {
 
-/// Copies by a device's engine, each of which waits until what NICs wrote before is there. They
-/// begin in the order in which they were started. One thread at a time.
+/// Copies by a device's engine. Each one waits until earlier writes of NICs are visible. They begin
+/// in the order in which they were started. One thread at a time.
 class FlushedCopies {
  public:
-  /// One of the two spans is empty.
+  /// One of the two spans is empty: `from` of a read, `to` of a write.
   struct Request {
     std::uint64_t address = 0;
     std::span<const std::byte> from;
     std::span<std::byte> to;
   };
 
-  /// `flush` may be complete already. `keep` is held as long as the copy is; it must keep `domain`
-  /// and this object alive.
+  /// `flush` may be complete already. The copy holds `keep` until it ends; `keep` must keep
+  /// `domain` and this object alive.
   Result<PendingCopy> start(MemoryDomain& domain, const Request& request, PendingCopy flush,
                             std::shared_ptr<const void> keep);
 
  private:
   class Copy;
 
+  /// A requested copy. It waits for its flush, and then for the device's engine.
   struct Step {
     MemoryDomain* domain = nullptr;
     Request request;
     PendingCopy flush;
-    std::optional<Result<PendingCopy>> copy;  // once it has begun, or has failed to
+    std::optional<Result<PendingCopy>> copy;  // set once it has begun or failed to begin
   };
 
-  /// Begins what can begin.
+  /// Begins the copies whose flush is complete, in order.
   void drive();
 
   std::deque<std::shared_ptr<Step>> waiting_;

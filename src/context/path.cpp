@@ -17,7 +17,8 @@ bool exists(Path path) noexcept {
   return std::ranges::find(detail::kPaths, path) != detail::kPaths.end();
 }
 
-/// Whether it can be kept by the memory of devices, or where it is host, by any.
+/// Whether the policy leaves `path` open: a path of host memory to host memory, any other path to
+/// device memory (Gaudi stands for all devices).
 bool leaves(const PathPolicy& policy, Path path) noexcept {
   return policy.admits(detail::is_of_host(path) ? MemoryType::host : MemoryType::gaudi, path);
 }
@@ -87,7 +88,8 @@ Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_contex
 }
 
 bool may_do_without(const Context& context, const Error& why) noexcept {
-  // What is named and is not there is somebody's mistake.
+  // A NIC that was named but does not exist is a mistake of the configuration, which TCP must not
+  // hide. It has another hint.
   return why.hint == Hint::no_rdma_device && admits_tcp(context.paths());
 }
 

@@ -18,12 +18,14 @@ using PathBits = std::uint16_t;
   return (unsigned{paths} >> static_cast<unsigned>(path) & 1U) != 0;
 }
 
-// Of two paths by which memory is reached the larger one is the worse one, and the transfer's.
+// The order counts: a transfer that reaches memory over two paths reports the larger one, the worse
+// of the two.
 static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memory &&
               Path::peer_memory < Path::staged && Path::staged < Path::copy &&
               Path::copy < Path::tcp && Path::tcp < Path::ipc && Path::ipc < Path::shared_memory);
 
-/// Of memory at the other end: whether a NIC reads and writes it, and nobody has to be asked.
+/// Whether a NIC reads and writes the peer's memory on this path, so that the peer need not take
+/// part.
 [[nodiscard]] constexpr bool is_by_nic(Path path) noexcept { return path < Path::staged; }
 
 }  // namespace hbmwire::detail

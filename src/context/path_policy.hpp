@@ -8,31 +8,31 @@
 
 namespace hbmwire::detail {
 
-/// Those that policies name.
+/// The paths that a policy may name.
 inline constexpr std::array kPaths{Path::host,   Path::zero_copy,    Path::peer_memory,
                                    Path::staged, Path::copy,         Path::tcp,
                                    Path::ipc,    Path::shared_memory};
 
-/// Whether a path is a matter of host memory, and not of devices'.
+/// Whether a path is for host memory rather than device memory.
 [[nodiscard]] constexpr bool is_of_host(Path path) noexcept {
   return path == Path::host || path == Path::shared_memory;
 }
 
-/// Errors: Errc::invalid_argument, Stage::configure: `require` is not among those of `allow`, or a
-/// path that does not exist.
+/// Errors (Errc::invalid_argument, Stage::configure): `require` is missing from `allow`, or a path
+/// does not exist.
 Result<void> validate(const PathPolicy& policy);
 
-/// Whether both can be kept at once. Errors: as above; the two require different paths, one
-/// requires what the other one excludes, or nothing is left.
+/// Whether both policies can hold at once. Errors as above, and: the two require different paths,
+/// one requires a path that the other excludes, or no path is left.
 Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_context);
 
-/// Whether all memory may go by TCP, which is a matter of policy for host memory, too.
+/// Whether all memory may go by TCP. Host memory needs the policy's permission for that, too.
 [[nodiscard]] inline bool admits_tcp(const PathPolicy& policy) noexcept {
   return policy.admits(MemoryType::gaudi, Path::tcp);
 }
 
-/// Whether what could not have a NIC because of `why` may go by TCP: there is none in this machine,
-/// and the policy does not exclude it.
+/// Whether TCP may replace a NIC that could not be had because of `why`: this machine has no NIC,
+/// and the policy does not exclude TCP.
 [[nodiscard]] bool may_do_without(const Context& context, const Error& why) noexcept;
 
 }  // namespace hbmwire::detail

@@ -15,13 +15,13 @@ namespace {
 
 using detail::RegionCache;
 
-/// One with leases left must stay, for they point into it.
+/// A cache with open leases must stay, because they point into it.
 void close_and_delete(RegionCache* cache) {
   if (cache->close()) {
     delete cache;
     return;
   }
-  // Where leak checkers see it, which have nothing to add to what close() has logged.
+  // Stays reachable, so that leak checkers do not report it a second time: close() has logged it.
   static std::mutex mutex;
   static auto& left = *new std::vector<RegionCache*>;
   const std::scoped_lock lock(mutex);
@@ -38,8 +38,8 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
   return {};
 }
 
-// What a hit does not come to stands in functions of its own, which a hit leaves no room for on its
-// stack.
+// The slow paths are separate functions that are not inlined, so that a hit needs no stack space
+// for them.
 
 [[gnu::noinline]] Result<RegistrationLease> get_slowly(RegionCache& cache, std::uint64_t address,
                                                        std::uint64_t length_bytes, Access access) {

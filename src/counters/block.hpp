@@ -9,21 +9,22 @@
 
 #include "hbmwire/counters.hpp"
 
-/// The memory that counters lie in. It is an array of blocks of one size, so that another process
-/// can read it as a file (HBMWIRE_STATS), whatever has been written by then. A change of any of
-/// these types needs another kLayout.
+/// The memory that holds the counters. It is an array of blocks of one size, so that another
+/// process can read it as a file at any time (HBMWIRE_STATS). A change of any of these types needs
+/// another kLayout.
 namespace hbmwire::counters {
 
-inline constexpr std::uint64_t kMagic = 0x53544e43574d4248;  // "HBMWCNTS", as the bytes lie
+inline constexpr std::uint64_t kMagic = 0x53544e43574d4248;  // "HBMWCNTS" in memory order
 inline constexpr std::uint32_t kLayout = 1;
 inline constexpr std::size_t kBlockBytes = 1024;
 
-/// A number that one thread changes at a time, by a plain store, and any may read meanwhile.
+/// A number that one thread at a time changes by a plain store, and that any thread may read
+/// meanwhile.
 class Counter {
  public:
   void add(std::uint64_t more) noexcept { value_.store(value() + more, std::memory_order_relaxed); }
 
-  /// The same where several threads change it.
+  /// Like add(), if several threads may change it.
   void add_shared(std::uint64_t more) noexcept {
     value_.fetch_add(more, std::memory_order_relaxed);
   }
@@ -41,10 +42,10 @@ class Counter {
 static_assert(sizeof(Counter) == sizeof(std::uint64_t) &&
               std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// The use of a block. `free` is 0: memory that was never used reads so.
+/// The use of a block. `free` is 0, because memory that was never used reads as 0.
 enum class BlockType : std::uint32_t { free, process, traffic, times };
 
-/// TransferLabels in a word, which is written at once. 0: no series is there yet.
+/// TransferLabels in one word, so that they are written at once. 0: no series yet.
 class PackedLabels {
  public:
   PackedLabels() noexcept = default;
@@ -55,12 +56,12 @@ class PackedLabels {
               static_cast<unsigned>(labels.local) << 16U |
               (labels.remote ? static_cast<unsigned>(*labels.remote) : kNone) << 24U) {}
 
-  /// From a word that another process wrote.
+  /// From a word that another process may have written.
   explicit PackedLabels(std::uint64_t word) noexcept : word_(word) {}
 
   [[nodiscard]] std::uint64_t word() const noexcept { return word_; }
 
-  /// False: it stands for no labels.
+  /// Returns false if the word stands for no labels.
   [[nodiscard]] bool unpack(TransferLabels& labels) const noexcept {
     const auto byte = [this](unsigned shift) { return (word_ >> shift) & 0xffU; };
     const auto most = static_cast<std::uint64_t>(kMemoryTypes.size());
@@ -85,7 +86,7 @@ class PackedLabels {
   std::uint64_t word_ = 0;
 };
 
-/// The owner of a block's counts, by numbers of this process. 0: owners that have gone.
+/// The owner of a block's counts, as numbers of this process. 0: owners that have gone.
 struct Owner {
   std::uint32_t context = 0;
   std::uint32_t worker = 0;
@@ -94,60 +95,60 @@ struct Owner {
   bool operator==(const Owner&) const = default;
 };
 
-/// How a block begins.
+/// The beginning of each block.
 struct BlockHead {
   std::atomic<BlockType> type{
-      BlockType::free};  // written last, with release, where others may look
+      BlockType::free};  // written last, with release, because other threads may look
   Owner owner;
 };
 
-/// Text, as much as fits, with zeros behind it.
+/// Text, cut to the size, and filled up with zeros.
 template <std::size_t N>
 using Text = std::array<char, N>;
 
-/// The first block, of the process. Head, magic, layout and process stay where they are in every
-/// layout, so that another version's counters are known as such, and whose they are.
+/// The first block, for the process. Head, magic, layout and process stay at the same place in
+/// every layout, so that a reader recognizes the counters of another version and their process.
 struct ProcessBlock {
   static constexpr BlockType kType = BlockType::process;
 
   BlockHead head;
   std::uint64_t magic = kMagic;
   std::uint32_t layout = kLayout;
-  std::uint32_t process = 0;              // its id, as it sees itself
-  std::int64_t since_ns = 0;              // of the system's clock
-  std::atomic<std::uint64_t> changes{0};  // odd: counts move from one block to another
+  std::uint32_t process = 0;              // the process id, as the process sees it
+  std::int64_t since_ns = 0;              // start time, by the system's clock
+  std::atomic<std::uint64_t> changes{0};  // odd: counts are moving between blocks
   Text<64> program = {};
   Counter retries;
-  Counter registrations;  // ever
+  Counter registrations;  // since the start
   Counter deregistrations;
   Counter live_bytes;
-  Counter hits;  // of caches: as of the last tick() of a worker
+  Counter hits;  // look-ups of caches, as of a worker's last tick()
   Counter misses;
   Counter evictions;
 };
 
-/// Transfers of an endpoint. Where Owner::endpoint is 0, of a worker those that are no
-/// endpoint's, and those of endpoints that have gone, for each of their peers.
+/// The transfers of an endpoint. If Owner::endpoint is 0: those of a worker that belong to no
+/// endpoint, and those of endpoints that have gone, in a block for each peer.
 struct alignas(64) TrafficBlock {
   static constexpr BlockType kType = BlockType::traffic;
   static constexpr std::size_t kCells = 21;
-  static constexpr std::size_t kCodes = 12;  // Errc
+  static constexpr std::size_t kCodes = 12;  // the number of values of Errc
 
   /// One series.
   struct Cell {
-    Counter key;     // how the data path knows it again; 0: by its labels alone
-    Counter labels;  // PackedLabels; 0: it is free, as all behind it are
+    Counter key;     // the data path's name for it; 0: it has only its labels
+    Counter labels;  // PackedLabels; 0: this cell and all after it are free
     Counter operations;
     Counter bytes;
 
-    /// One more operation, of so many bytes.
+    /// Counts one more operation of `bytes_of` bytes.
     void count(std::uint64_t bytes_of) noexcept {
       operations.add(1);
       bytes.add(bytes_of);
     }
   };
 
-  // A put touches the first cache line.
+  // A put touches only the first cache line.
   BlockHead head;
   Counter started;
   Counter queued;
@@ -159,7 +160,7 @@ struct alignas(64) TrafficBlock {
   Text<72> peer = {};
 };
 
-/// Times of a worker's transfers.
+/// The times of a worker's transfers.
 struct TimesBlock {
   static constexpr BlockType kType = BlockType::times;
   static constexpr std::size_t kSeries = 3;

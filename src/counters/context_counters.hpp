@@ -9,12 +9,12 @@
 
 namespace hbmwire::counters {
 
-/// A context's number in the Store, from its begin to its end. Move-only.
+/// A context's number in the Store during the context's life. Move-only.
 class ContextCounters {
  public:
   ContextCounters() noexcept = default;
 
-  /// Errors: as Store::begin_context().
+  /// Errors: those of Store::begin_context().
   static Result<ContextCounters> begin(const StatisticsSettings& settings) {
     ContextCounters made;
     HBMWIRE_TRY_ASSIGN(made.number_, Store::get().begin_context(settings));
@@ -34,7 +34,7 @@ class ContextCounters {
   ContextCounters& operator=(const ContextCounters&) = delete;
 
   ~ContextCounters() {
-    // A child by fork(2) has a Store of its own, where nothing is of this context.
+    // A child by fork(2) has its own Store, which does not know this context.
     if (number_ != 0 && !made_.is_inherited()) Store::get().end_context(number_);
   }
 

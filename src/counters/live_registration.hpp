@@ -10,7 +10,7 @@
 
 namespace hbmwire::counters {
 
-/// A region is registered, as long as this lives. Move-only.
+/// Counts a region as registered during its own life. Move-only.
 class LiveRegistration {
  public:
   LiveRegistration() noexcept = default;
@@ -35,7 +35,7 @@ class LiveRegistration {
   LiveRegistration& operator=(const LiveRegistration&) = delete;
 
   ~LiveRegistration() {
-    // A child's copy by fork(2) is of the parent's region.
+    // In a child by fork(2), the copy stands for the parent's region.
     if (!bytes_ || made_.is_inherited()) return;
     ProcessBlock& process = Store::get().process();
     process.deregistrations.add_shared(1);

@@ -26,10 +26,11 @@ namespace hbmwire {
 
 namespace detail {
 
+/// The file of counters of another process.
 struct PublishedState {
   std::uint32_t process = 0;
   Fd file;
-  Fd running;  // a pidfd, readable once the process has ended
+  Fd running;  // a pidfd, readable when the process has ended
 };
 
 }  // namespace detail
@@ -38,24 +39,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A process with more registers tens of thousands of endpoints.
+// Bytes. Only a process with tens of thousands of endpoints has more counters.
 constexpr off_t kMostBytes = off_t{1} << 30U;
 
-/// The id of a process as /proc has it; 0: it is none.
+/// Parses a process id from /proc; 0 if it is none.
 std::uint32_t number_of(std::string_view text) noexcept {
   std::uint64_t number = 0;
   setting_numbers::parse_up_to(text, std::numeric_limits<std::uint32_t>::max(), number);
   return static_cast<std::uint32_t>(number);
 }
 
-/// The number by which a process knows itself; 0: it has gone.
+/// The id by which a process knows itself; 0 if it has gone.
 std::uint32_t own_number(std::uint32_t process) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
   if (!status) return 0;
   constexpr std::string_view kName = "NSpid:";
   for (std::string line; std::getline(status, line);) {
     if (!line.starts_with(kName)) continue;
-    // The last one is of its innermost PID namespace.
+    // The last id is that in the process's innermost PID namespace.
     const std::size_t at = line.find_last_of(" \t");
     return number_of(std::string_view(line).substr(at + 1));
   }
@@ -77,7 +78,7 @@ bool has_proc() {
   return fs::exists("/proc/self", failure);
 }
 
-/// As much of the file's beginning as there is, up to `most`.
+/// Reads the beginning of the file, up to `most` bytes.
 std::vector<std::byte> read_beginning(const Fd& file, std::size_t most) {
   std::vector<std::byte> bytes(most);
   std::size_t at = 0;
@@ -90,12 +91,12 @@ std::vector<std::byte> read_beginning(const Fd& file, std::size_t most) {
   return bytes;
 }
 
-/// The block of the process.
+/// Reads the block of the process.
 std::vector<std::byte> read_first(const Fd& file) {
   return read_beginning(file, counters::kBlockBytes);
 }
 
-/// All of the file, as it is at one moment, or nearly.
+/// Reads the whole file, as it is at nearly one moment.
 Result<std::vector<std::byte>> read_all(const Fd& file) {
   struct stat status {};
 
@@ -105,7 +106,7 @@ Result<std::vector<std::byte>> read_all(const Fd& file) {
   return read_beginning(file, static_cast<std::size_t>(status.st_size));
 }
 
-/// The file of counters that the process has open itself, not one that it has from its parent.
+/// The file of counters that the process has made itself, not one that it has inherited.
 Result<detail::PublishedState> open_process(std::uint32_t process) {
   detail::PublishedState found{.process = process, .file = {}, .running = {}};
   found.running = Fd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
@@ -117,7 +118,7 @@ Result<detail::PublishedState> open_process(std::uint32_t process) {
     if (fs::read_symlink(entry.path(), gone) != name) continue;
     Fd file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file) continue;
-    // Another version is said by read().
+    // read() reports another version.
     const std::uint32_t owner = counters::process_of(read_first(file));
     if (owner == 0 || owner != own_number(process)) continue;
     found.file = std::move(file);
@@ -180,8 +181,8 @@ bool PublishedProcess::is_running() const noexcept {
 
 Result<PublishedCounters> PublishedProcess::read() const {
   return guarded(Stage::probe, [&]() -> Result<PublishedCounters> {
-    // Where endpoints end meanwhile, their counts move from one block to another. A process that
-    // was killed in the middle of that stays so.
+    // When an endpoint ends, its counts move between blocks, and the file is read again. If a
+    // process was killed during such a move, the file stays in that state: hence a limit.
     constexpr int kMostTries = 100;
     for (int tries = 0;; ++tries) {
       HBMWIRE_TRY_ASSIGN(const auto bytes, read_all(state_->file));

@@ -16,7 +16,7 @@ namespace hbmwire::counters {
 
 namespace {
 
-/// One block, where its type may be read.
+/// A copy of one block, aligned so that its type may be read.
 struct alignas(64) Copied {
   explicit Copied(std::span<const std::byte> block) noexcept {
     std::memcpy(bytes.data(), block.data(), kBlockBytes);
@@ -39,17 +39,17 @@ std::string text_of(const Text<N>& text) {
   return found;
 }
 
-/// At most what a duration holds.
+/// Stops at the largest duration.
 std::chrono::nanoseconds sum_of(std::chrono::nanoseconds time, std::uint64_t more_ns) noexcept {
   const auto left = static_cast<std::uint64_t>((std::chrono::nanoseconds::max() - time).count());
   return time + std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(more_ns, left)));
 }
 
-/// Sums of series, each of which is found by its labels: a process may have very many.
+/// Sums of series, found by their labels in a map, because a process may have very many.
 template <class Series, class Labels>
 class Sums {
  public:
-  /// The one with these labels, which is there from here on.
+  /// The series with these labels, added if there is none.
   Series& of(const Labels& labels, const Series& otherwise) {
     const auto [at, is_new] = places_.try_emplace(labels, all_.size());
     if (is_new) all_.push_back(otherwise);
@@ -63,6 +63,7 @@ class Sums {
   std::map<Labels, std::size_t> places_;
 };
 
+/// Adds up the blocks that belong to one owner.
 class Reader {
  public:
   explicit Reader(const Owner& wanted) noexcept : wanted_(wanted) {}
@@ -91,7 +92,7 @@ class Reader {
       over += failed;
     }
     read_.started += block.started.value();
-    // Transfers that ended while this was read may be counted as over and not yet as begun.
+    // Transfers that end during the reading may be counted as ended, but not yet as started.
     read_.under_way += block.started.value() - std::min(over, block.started.value());
     read_.queued += block.queued.value();
     read_.credit_waits += block.credit_waits.value();
@@ -100,7 +101,7 @@ class Reader {
   }
 
   void add(const TimesBlock& block) {
-    // Times are a worker's.
+    // Times exist for workers, not for endpoints.
     if (wanted_.endpoint != 0 || !is_wanted(block.head)) return;
     for (const TimesBlock::Series& series : block.series) {
       TransferLabels labels;
@@ -132,7 +133,7 @@ class Reader {
   }
 
   const Owner wanted_;
-  Counters read_;  // without the three that follow
+  Counters read_;  // without the three members below
   Sums<TransferCounters, SeriesName> transfers_;
   Sums<FailureCounters, SeriesName> failures_;
   Sums<TransferTimesHistogram, std::uint64_t> times_;
@@ -184,7 +185,7 @@ Result<PublishedCounters> read_counters(std::span<const std::byte> blocks, const
   }
   PublishedCounters all{.process = process.process,
                         .program = text_of(process.program),
-                        // Not before 1970, so that the time since then is a duration.
+                        // Not before 1970, so that the time since then fits a duration.
                         .since = std::chrono::system_clock::time_point(
                             std::chrono::nanoseconds(std::max(process.since_ns, std::int64_t{0}))),
                         .counters = reader.take()};

@@ -25,11 +25,12 @@ namespace {
 constexpr std::size_t kSegmentBytes = 64 * kBlockBytes;
 static_assert(kSegmentBytes % 65536 == 0, "whole pages, whatever their size");
 
-// A child by fork(2) goes on with its parent's, so that what it has of it is not taken for its own.
+// A child by fork(2) goes on counting from its parent's numbers, so that inherited objects are not
+// taken for its own.
 std::atomic<std::uint32_t> last_context{0};
 std::atomic<std::uint32_t> last_worker{0};
 
-/// Peers beyond those that have series of their own.
+/// The name for all peers beyond those that have their own series.
 constexpr std::string_view kOtherPeers = "other";
 
 template <std::size_t N>
@@ -49,7 +50,7 @@ LookUps sum(const LookUps& a, const LookUps& b) noexcept {
           .evictions = a.evictions + b.evictions};
 }
 
-/// Counts move from block to block while it is there: others that look meanwhile look again.
+/// Counts move between blocks during its life. A reader that notices this reads again.
 class Moving {
  public:
   explicit Moving(ProcessBlock& process) noexcept : process_(process) { change(); }
@@ -92,14 +93,15 @@ void Store::grow() {
   traffic_.reserve(blocks);
   times_.reserve(blocks);
   const auto offset = static_cast<off_t>(segments_.size() * kSegmentBytes);
-  // Room for all of it now: a page that can't be had later would be a signal.
+  // Allocates the whole segment now. A page that could not be had later would end the process by a
+  // signal.
   if (file_ && ::fallocate(file_.get(), 0, offset, kSegmentBytes) != 0) throw std::bad_alloc();
   const int flags = file_ ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
   void* const memory = ::mmap(nullptr, kSegmentBytes, PROT_READ | PROT_WRITE, flags,
                               file_ ? file_.get() : -1, file_ ? offset : 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   segments_.emplace_back(static_cast<std::byte*>(memory), kSegmentBytes);
-  // The first one is taken first.
+  // In this order, so that the first block is taken first.
   for (std::size_t at = kSegmentBytes; at != 0; at -= kBlockBytes)
     free_.push_back(&segments_.back()[at - kBlockBytes]);
 }
@@ -216,7 +218,7 @@ TimesBlock& Store::take_times(const Owner& owner) {
   return *times_.emplace_back(&take<TimesBlock>(owner));
 }
 
-/// Joins it with another one that has the same names, where there is one.
+/// Merges the block into another one with the same owner and names, if there is one.
 void Store::keep(TrafficBlock& block) noexcept {
   const auto same = std::ranges::find_if(traffic_, [&](const TrafficBlock* other) {
     return other != &block && other->head.owner == block.head.owner && other->nic == block.nic &&
@@ -231,7 +233,7 @@ void Store::keep(TrafficBlock& block) noexcept {
   give_back(block);
 }
 
-/// The same, series by series: one that has no like stays where it is.
+/// The same for each series; a series without a counterpart stays where it is.
 void Store::keep(TimesBlock& block) noexcept {
   bool is_empty = true;
   for (TimesBlock::Series& series : block.series) {
@@ -258,11 +260,11 @@ void Store::keep(TimesBlock& block) noexcept {
   give_back(block);
 }
 
-/// Those of `number` are kept as those of 0.
+/// Counts of owner `number` become those of owner 0.
 void Store::keep_all(std::uint32_t Owner::*of, std::uint32_t number) noexcept {
   const Moving moving(*process_);
   const auto keep_each = [&](auto& blocks) {
-    // From the end: keep() takes out the block that it is given, or none.
+    // From the end, because keep() removes the given block or none.
     for (std::size_t i = blocks.size(); i-- != 0;) {
       if (blocks[i]->head.owner.*of != number) continue;
       blocks[i]->head.owner.*of = 0;
@@ -297,7 +299,7 @@ std::vector<std::byte> Store::copy() {
   for (const std::span<std::byte> segment : segments_) {
     const auto* const words = reinterpret_cast<const std::uint64_t*>(segment.data());
     for (std::size_t i = 0; i < segment.size() / sizeof(std::uint64_t); ++i) {
-      // Others count meanwhile.
+      // Other threads are counting meanwhile.
       const std::uint64_t word = __atomic_load_n(words + i, __ATOMIC_RELAXED);
       std::memcpy(&all[to], &word, sizeof word);
       to += sizeof word;

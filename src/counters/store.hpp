@@ -19,17 +19,17 @@
 
 namespace hbmwire::counters {
 
-/// The name of the file that others read (memfd_create(2)).
+/// The name of the file that other processes read (memfd_create(2)).
 inline constexpr std::string_view kFileName = "hbmwire-counters";
 
-/// Look-ups of a RegistrationCache, ever.
+/// All look-ups of a RegistrationCache since its start.
 struct LookUps {
   std::uint64_t hits = 0;
   std::uint64_t misses = 0;
   std::uint64_t evictions = 0;
 };
 
-/// Something that counts look-ups for itself.
+/// Something that counts its own look-ups.
 class LookUpSource {
  public:
   LookUpSource() = default;
@@ -37,17 +37,17 @@ class LookUpSource {
   LookUpSource& operator=(const LookUpSource&) = delete;
   virtual ~LookUpSource() = default;
 
-  /// May take its locks.
+  /// May take its own locks.
   [[nodiscard]] virtual LookUps look_ups() = 0;
 };
 
-/// The blocks of this process. They are made by the thread that will count in them, which needs no
-/// lock for that; this is asked when workers, endpoints and contexts begin and end. Thread-safe.
-/// Where the process publishes its counters, all blocks lie in a file without a name that other
-/// processes open by /proc (HBMWIRE_STATS).
+/// The blocks of counters of this process. A thread counts in its own blocks without a lock. The
+/// Store is asked only when workers, endpoints and contexts begin and end. Thread-safe. If the
+/// process publishes its counters, all blocks are in an unnamed file that other processes open by
+/// /proc (HBMWIRE_STATS).
 class Store {
  public:
-  /// This process' one. A child by fork(2) has a new one, with nothing counted. May throw
+  /// The Store of this process. A child by fork(2) has a new one, with nothing counted. May throw
   /// std::bad_alloc.
   static Store& get();
 
@@ -56,45 +56,46 @@ class Store {
   Store& operator=(const Store&) = delete;
   ~Store();
 
-  /// A context begins: its number. Its settings say whether counters are published from here on,
-  /// and those of the first one how many peers have series of their own. Errors: Stage::configure:
-  /// they can't be published.
+  /// Registers a context and returns its number. Its settings say whether counters are published
+  /// from now on. The settings of the first context say how many peers have their own series.
+  /// Errors: Stage::configure (the counters cannot be published).
   Result<std::uint32_t> begin_context(const StatisticsSettings& settings);
 
-  /// Its counts become those of contexts that have gone.
+  /// The context's counts become those of contexts that have gone.
   void end_context(std::uint32_t context) noexcept;
 
-  /// A worker begins: its number.
+  /// The number for a new worker.
   [[nodiscard]] static std::uint32_t next_worker() noexcept;
   void end_worker(std::uint32_t worker) noexcept;
 
-  /// A block for an endpoint's transfers, or a worker's. May throw std::bad_alloc.
+  /// A block for the transfers of an endpoint or of a worker. May throw std::bad_alloc.
   TrafficBlock& take_traffic(const Owner& owner, std::string_view nic, std::string_view peer);
 
-  /// The endpoint ends: its counts are kept under the peer's name. Nothing may count in it any
-  /// more.
+  /// The endpoint has ended: its counts are kept under the peer's name. The block may not be used
+  /// any more.
   void end_endpoint(TrafficBlock& block) noexcept;
 
-  /// For the times of a worker's transfers. May throw std::bad_alloc.
+  /// A block for the times of a worker's transfers. May throw std::bad_alloc.
   TimesBlock& take_times(const Owner& owner);
 
   [[nodiscard]] ProcessBlock& process() noexcept { return *process_; }
 
-  /// From here on its look-ups are counted, until remove(). May throw std::bad_alloc.
+  /// Counts the look-ups of `source` from now on, until remove(). May throw std::bad_alloc.
   void add(LookUpSource& source);
   void remove(LookUpSource& source) noexcept;
 
-  /// Puts the sum of all sources into the process' block.
+  /// Writes the sum of all sources into the process's block.
   void put_look_ups() noexcept;
 
-  /// The same, for other processes that look: a few times a second, and only where one may.
+  /// The same for readers in other processes: at most a few times a second, and only if the
+  /// counters are published.
   void put_look_ups(std::chrono::steady_clock::time_point now) noexcept;
 
-  /// All blocks, as they are now. May throw std::bad_alloc.
+  /// A copy of all blocks as they are now. May throw std::bad_alloc.
   [[nodiscard]] std::vector<std::byte> copy();
 
  private:
-  // All with the lock.
+  // Call all of these with the lock.
   template <class Block>
   Block& take(const Owner& owner);
   template <class Block>
@@ -109,17 +110,17 @@ class Store {
   ProcessBlock* process_ = nullptr;
   std::atomic<bool> published_{false};
 
-  std::mutex sources_mutex_;  // for what the sources say
+  std::mutex sources_mutex_;  // guards sources_, gone_ and put_
   std::vector<LookUpSource*> sources_;
   LookUps gone_;
-  std::chrono::steady_clock::time_point put_;  // when they were last put
+  std::chrono::steady_clock::time_point put_;  // the last time that they were put
 
-  std::mutex mutex_;  // for all that follows
+  std::mutex mutex_;  // guards the members below
   Fd file_;
   std::vector<std::span<std::byte>> segments_;
   std::vector<std::byte*> free_;
-  // The blocks that no endpoint counts in, with room for every block, so that nothing is allocated
-  // when one ends.
+  // The blocks that belong to no endpoint. They have room for every block, so that nothing is
+  // allocated when an endpoint ends.
   std::vector<TrafficBlock*> traffic_;
   std::vector<TimesBlock*> times_;
   std::vector<std::size_t> peers_;  // hashes of their names

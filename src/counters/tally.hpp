@@ -6,16 +6,16 @@
 
 #include "counters/block.hpp"
 
-// How the thread that owns a block counts in it.
+// Counting by the thread that owns a block.
 namespace hbmwire::counters {
 
-/// The series with these labels, which is made where there is none. When all cells are taken: the
-/// last one of the same kind of operation, so that every byte is counted; more series than that
-/// have no endpoint's transfers.
+/// The series with these labels, added if there is none. If all cells are taken, returns the last
+/// series of the same kind of operation, so that every byte is counted. An endpoint's transfers
+/// never have that many series.
 [[nodiscard]] TrafficBlock::Cell& cell_of(TrafficBlock& block, PackedLabels labels) noexcept;
 
-/// Counts operations of a series that is not the block's first one. `key`: as the data path tells
-/// series from each other; `labels()` is called where no cell has this key.
+/// Counts an operation of a series that is not the block's first one. `key` is the data path's name
+/// for the series; `labels()` is called only if no cell has this key.
 template <class LabelsOf>
 void tally_otherwise(TrafficBlock& block, std::uint64_t key, std::uint64_t bytes,
                      const LabelsOf& labels) noexcept {
@@ -27,7 +27,7 @@ void tally_otherwise(TrafficBlock& block, std::uint64_t key, std::uint64_t bytes
   cell.count(bytes);
 }
 
-/// An operation of so many bytes has succeeded.
+/// Counts a successful operation of `bytes` bytes.
 template <class LabelsOf>
 [[gnu::always_inline]] inline void tally(TrafficBlock& block, std::uint64_t key,
                                          std::uint64_t bytes, const LabelsOf& labels) noexcept {
@@ -37,13 +37,13 @@ template <class LabelsOf>
   return tally_otherwise(block, key, bytes, labels);
 }
 
-/// `from`'s counts are `into`'s as well from here on.
+/// Adds `from`'s counts to `into`.
 void merge(TrafficBlock& into, const TrafficBlock& from) noexcept;
 
-/// A worker's times, in blocks that follow each other.
+/// The number of blocks for a worker's times.
 inline constexpr std::size_t kTimesBlocks = 8;
 
-/// Puts the time of a transfer into its series of `blocks`; drops it where all have others.
+/// Adds a transfer's time to its series in `blocks`. Drops it if all series are taken by others.
 void tally_time(std::span<TimesBlock* const> blocks, PackedLabels labels,
                 std::uint64_t elapsed_ns) noexcept;
 

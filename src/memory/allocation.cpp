@@ -18,14 +18,15 @@ namespace hbmwire {
 
 namespace detail {
 
-/// Whom a domain tells of memory that has gone. An observer may be told while another thread drops
-/// it, and may drop itself: none is called with the lock held, and each is kept for as long as it
-/// is called.
+/// The observers that a domain tells about memory that has gone. An observer may be called while
+/// another thread drops it, and may drop itself within the call. So none is called with the lock
+/// held, and each is kept alive for its call.
 class MemoryObservers {
  public:
   void add(std::weak_ptr<MemoryObserver> observer) {
     const std::scoped_lock lock(mutex_);
-    // The others keep their places, which tell_gone() counts by.
+    // Reuses the place of an observer that has gone. The others must keep their places, because
+    // tell_gone() counts by them.
     for (auto& known : observers_) {
       if (!known.expired()) continue;
       known = std::move(observer);
@@ -52,7 +53,7 @@ class MemoryObservers {
   std::vector<std::weak_ptr<MemoryObserver>> observers_;
 };
 
-/// Gives its memory back.
+/// Releases its memory when it is destroyed.
 struct HeldMemory {
   HeldMemory(std::shared_ptr<MemoryDomain> domain_of, std::uint64_t address_of)
       : domain(std::move(domain_of)), address(address_of) {}
@@ -62,7 +63,8 @@ struct HeldMemory {
 
   ~HeldMemory() {
     if (is_parents()) {
-      // Nor is its domain to end here, which would close the device: one holder is never destroyed.
+      // The domain must not be destroyed here either, because that would close the device: one
+      // reference to it is leaked on purpose.
       alignas(std::shared_ptr<MemoryDomain>) std::byte holder[sizeof(domain)];
       new (&holder) std::shared_ptr<MemoryDomain>(std::move(domain));
       return;
@@ -70,7 +72,7 @@ struct HeldMemory {
     Internals::release(*domain, address);
   }
 
-  // Pages and descriptors a child by fork(2) has of its own, a device's memory it has not.
+  // A child by fork(2) has its own pages and descriptors, but not a device's memory.
   [[nodiscard]] bool is_parents() const noexcept {
     const MemoryType type = domain->device().type;
     return made.is_inherited() && type != MemoryType::host && type != MemoryType::dmabuf;
@@ -81,8 +83,8 @@ struct HeldMemory {
   std::uint64_t address;
 };
 
-/// What all Allocations of one piece of memory share. When the last goes, observers are told, and
-/// the memory goes with the last of them that still needs it.
+/// The state that all Allocations of one piece of memory share. When the last Allocation goes,
+/// observers are told. The memory is released when the last observer that still needs it drops it.
 struct AllocationState {
   AllocationState(std::shared_ptr<MemoryDomain> domain_of, std::uint64_t address_of,
                   std::uint64_t size_of, bool is_ours)
@@ -90,7 +92,7 @@ struct AllocationState {
     if (is_ours) held = std::make_shared<const HeldMemory>(domain, address);
   }
 
-  /// Where there is no memory for it, what it was to hold is given back.
+  /// If there is no memory for the state, releases the memory that it was to hold.
   static std::shared_ptr<AllocationState> own(const std::shared_ptr<MemoryDomain>& domain,
                                               std::uint64_t address, std::uint64_t size_bytes) {
     try {
@@ -111,7 +113,7 @@ struct AllocationState {
   std::shared_ptr<MemoryDomain> domain;
   std::uint64_t address;
   std::uint64_t size_bytes;
-  std::shared_ptr<const HeldMemory> held;  // null: the application's own
+  std::shared_ptr<const HeldMemory> held;  // null: the application's own memory
 };
 
 }  // namespace detail

@@ -10,8 +10,8 @@
 
 namespace hbmwire::memory {
 
-/// What the caller polls. It ends at once when it is destroyed: the device only touches pinned
-/// memory of ours, never the host's bytes.
+/// The copy that the caller polls. Its destructor need not wait, because the device only touches
+/// our pinned memory, never the host's bytes.
 class BouncePipeline::Copy final : public PendingCopy::Work {
  public:
   Copy(BouncePipeline& pipeline, std::shared_ptr<Job> job, std::shared_ptr<const void> keep)
@@ -54,7 +54,8 @@ Result<PendingCopy> BouncePipeline::start_out(std::uint64_t address, std::span<s
 
 Result<PendingCopy> BouncePipeline::start(const std::shared_ptr<Job>& job,
                                           std::shared_ptr<const void> keep) {
-  // Made first: a job that nothing gives up would go on with bytes that are the caller's again.
+  // Made before the job is queued. If its allocation failed after that, the job would go on and
+  // access bytes that belong to the caller again.
   auto copy = std::make_unique<Copy>(*this, job, std::move(keep));
   const std::scoped_lock lock(mutex_);
   jobs_.push_back(job);
@@ -112,7 +113,7 @@ void BouncePipeline::collect(unsigned index) {
     if (moved && !*moved) return;
     Job& job = *slot.job;
     const bool brings = moved && !job.given_up && !job.error && job.direction == Direction::out;
-    // The host's bytes may be memory that the application has unmapped meanwhile.
+    // The application may have unmapped the host's bytes meanwhile.
     if (brings &&
         !copy_to_application(job.to + slot.offset_bytes, {mover_.memory(index), slot.length_bytes}))
       job.error = memory_gone(Stage::copy, "host");

@@ -79,7 +79,7 @@ Result<AddressInfo> Catalog::find(std::uint64_t address, std::uint64_t length_by
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
                                           "an address range is empty or wraps around"));
   }
-  // The host comes last: it claims whatever is nobody else's.
+  // In reverse, so that the host comes last: it claims all memory that no other type claims.
   for (std::size_t i = providers_.size(); i-- > 0;) {
     if (!providers_[i]) continue;
     HBMWIRE_TRY_ASSIGN(const auto found, find_on(*providers_[i], address, length_bytes, device));
@@ -115,7 +115,7 @@ Result<Allocation> Catalog::import_dmabuf(const DmabufMemory& memory) const {
   Provider* const found = provider(MemoryType::dmabuf);
   if (found == nullptr)
     return tl::make_unexpected(*probes_[static_cast<std::size_t>(MemoryType::dmabuf)].missing);
-  // What make_provider() has made for this type.
+  // make_provider() has made this type.
   return static_cast<DmabufProvider*>(found)->import_memory(memory);
 }
 
@@ -123,7 +123,7 @@ Result<Allocation> Catalog::adopt(const GaudiMemory& memory) const {
   Provider* const found = provider(MemoryType::gaudi);
   if (found == nullptr)
     return tl::make_unexpected(*probes_[static_cast<std::size_t>(MemoryType::gaudi)].missing);
-  // What make_provider() has made for this type.
+  // make_provider() has made this type.
   return static_cast<AdoptingProvider*>(found)->adopt(memory);
 }
 

@@ -16,13 +16,13 @@
 
 namespace hbmwire::memory {
 
-/// All types of memory of this machine. Thread-safe; nothing in it changes after it was made but
-/// what is open.
+/// All types of memory of this machine. Thread-safe; after it was made only the open domains
+/// change.
 class Catalog {
  public:
-  /// Looks for each type that is `wanted` (all when it is empty). Never fails: what is missing is
-  /// in the probes. `default_device`: the one that is meant where several have the same address;
-  /// empty: none.
+  /// Looks for each type in `wanted` (all types if that is empty). Never fails: the probes say what
+  /// is missing. `default_device`: the device to choose if several have the same address; empty:
+  /// none.
   Catalog(const std::vector<MemoryType>& wanted, const Settings& settings,
           std::string default_device = {});
 
@@ -41,7 +41,7 @@ class Catalog {
     return providers_[static_cast<std::size_t>(type)].get();
   }
 
-  /// Asks one provider, and again with the default device where the address is ambiguous.
+  /// Asks one provider. If the address is ambiguous, asks again with the default device.
   [[nodiscard]] Result<std::optional<AddressInfo>> find_on(Provider& provider,
                                                            std::uint64_t address,
                                                            std::uint64_t length_bytes,

@@ -5,9 +5,8 @@
 
 namespace hbmwire::memory {
 
-/// A number for a new allocation or import: another one each time, in all of the process, so that
-/// what is kept of an address (a registration) can tell that something else lies there now. Never
-/// 0. Thread-safe.
+/// A number for a new allocation or import, unique in the process and never 0. A registration that
+/// was kept for an address can tell by it that another allocation lies there now. Thread-safe.
 [[nodiscard]] std::uint64_t next_generation() noexcept;
 
 }  // namespace hbmwire::memory

@@ -11,21 +11,23 @@
 
 namespace hbmwire::memory {
 
-/// Names a range of an allocation. The caller fills in the token.
+/// A handle for a range of an allocation. The caller fills in the token.
 IpcHandle make_ipc_handle(const DeviceInfo& device, std::uint64_t block_bytes,
                           std::uint64_t offset_bytes, std::uint64_t length_bytes);
 
-/// Whether `device` may open it: it is of its own memory, or where it reaches others of its vendor
-/// (`reaches_others`) of one of these; and its range lies within its block. Errors: Stage::open,
-/// Errc::invalid_argument.
+/// Whether `device` may open the handle. The handle must be for its own memory, or, if
+/// `reaches_others`, for that of another device of the same vendor, and its range must lie in its
+/// block. Errors: Stage::open, Errc::invalid_argument.
 Result<void> check_ipc_handle(const IpcHandle& handle, const DeviceInfo& device,
                               bool reaches_others = false);
 
-/// The memory of other processes that a domain has open: each block once. Thread-safe; the vendor's
-/// calls are made with its lock held, so that what is being given back is not opened meanwhile.
+/// The memory of other processes that a domain has open. Each block is opened once. Thread-safe.
+/// The vendor's calls are made with the lock held, so that a block that is being closed is not
+/// opened at the same time.
 class IpcBlocks {
  public:
-  /// Where the handle's range begins. `open()` gives a block's address, unless it is open.
+  /// The address of the handle's range. If the block is not open yet, `open()` must return its
+  /// address.
   template <class Open>
   Result<std::uint64_t> open(const IpcHandle& handle, Open open) {
     const std::scoped_lock lock(mutex_);
@@ -34,7 +36,7 @@ class IpcBlocks {
       ++block.uses;
       return base + handle.offset_bytes;
     }
-    Blocks made;  // first: what is open has a place
+    Blocks made;  // first, so that an opened block surely has a place
     made.emplace(0, Block{handle.token, handle.block_bytes, 1});
     auto place = made.extract(made.begin());
     HBMWIRE_TRY_ASSIGN(const std::uint64_t base, open());
@@ -43,14 +45,14 @@ class IpcBlocks {
     return base + handle.offset_bytes;
   }
 
-  /// Whether `address` lies in one that is open.
+  /// Whether `address` is in an open block.
   [[nodiscard]] bool holds(std::uint64_t address) {
     const std::scoped_lock lock(mutex_);
     return find(address) != blocks_.end();
   }
 
-  /// Gives up one use of the block that holds `address`, with the last one by `close(base)`. False:
-  /// none does.
+  /// Ends one use of the block that holds `address`; after the last use calls `close(base)`.
+  /// Returns false if no block holds it.
   template <class Close>
   bool close(std::uint64_t address, Close close) noexcept {
     const std::scoped_lock lock(mutex_);
@@ -63,6 +65,7 @@ class IpcBlocks {
   }
 
  private:
+  /// A block of another process that is open here.
   struct Block {
     decltype(IpcHandle::token) token;
     std::uint64_t size_bytes;

@@ -11,11 +11,11 @@
 
 namespace hbmwire::memory {
 
-/// The domains of one type that are open, each under what it was opened by. Thread-safe.
+/// The open domains of one type, by the key with which each was opened. Thread-safe.
 template <class Key>
 class OpenDomains {
  public:
-  /// The one that is open, else what `open()` gives. One opening at a time.
+  /// The open domain for this key, or else the result of `open()`. One thread at a time opens.
   template <class Open>
   Result<std::shared_ptr<MemoryDomain>> get(const Key& key, Open open) {
     const std::scoped_lock lock(opening_);
@@ -26,7 +26,7 @@ class OpenDomains {
     return domain;
   }
 
-  /// Those that are open now.
+  /// All domains that are open now.
   [[nodiscard]] std::vector<std::shared_ptr<MemoryDomain>> all() {
     std::vector<std::shared_ptr<MemoryDomain>> open;
     const std::scoped_lock lock(mutex_);
@@ -43,7 +43,7 @@ class OpenDomains {
     return found == domains_.end() ? nullptr : found->second.lock();
   }
 
-  std::mutex opening_;  // never waited for by who only looks
+  std::mutex opening_;  // held while a domain is opened; look-ups never wait for it
   std::mutex mutex_;
   std::map<Key, std::weak_ptr<MemoryDomain>> domains_;
 };

@@ -15,15 +15,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A device's engine is done with a small copy within some microseconds: polled for so long, then
-// asked ever more seldom.
+// A device's engine completes a small copy within some microseconds. So wait() polls for this long,
+// and then less and less often.
 constexpr auto kSpin = 50us;
 constexpr auto kShortestSleep = 20us;
-// What is pinned for a long copy is moved within some hundred microseconds; nothing is under way
-// while its poller sleeps on.
+// A long copy moves its pinned pieces within some hundred microseconds, and starts new ones only
+// when it is polled. A longer sleep would leave the engine idle.
 constexpr auto kLongestSleep = 100us;
 
-/// Sleeps, unless `cancel_fd` (or -1) is or becomes readable: true then.
+/// Sleeps, unless `cancel_fd` (or -1) is or becomes readable, for which it returns true.
 Result<bool> cancelled_within(int cancel_fd, std::chrono::nanoseconds duration) {
   pollfd entry{.fd = cancel_fd, .events = POLLIN, .revents = 0};
   const timespec timeout{.tv_sec = 0, .tv_nsec = duration.count()};

@@ -13,11 +13,11 @@
 namespace hbmwire::memory {
 
 /// Host memory that a device's driver has locked for its engine (MemoryDomain::pin_host()).
-/// Thread-safe; the driver is called with its lock held.
+/// Thread-safe; the driver is called with the lock held.
 class PinnedRanges {
  public:
-  /// `lock(memory)`: the driver's, a Result. Errors: what that says; Errc::invalid_argument,
-  /// Stage::copy: no bytes, or some of them are pinned already.
+  /// `lock(memory)` calls the driver, and returns a Result. Errors: those of `lock`;
+  /// Errc::invalid_argument, Stage::copy (no bytes, or some of them are pinned already).
   template <class Lock>
   Result<void> add(std::span<std::byte> memory, std::string_view device, Lock lock) {
     const std::scoped_lock held(mutex_);
@@ -29,13 +29,13 @@ class PinnedRanges {
           Errc::invalid_argument, Stage::copy,
           memory.empty() ? "no bytes to pin" : "some of the bytes are pinned already", device));
     }
-    ranges_.reserve(ranges_.size() + 1);  // what is locked has a place
+    ranges_.reserve(ranges_.size() + 1);  // first, so that locked memory surely has a place
     HBMWIRE_TRY(lock(memory));
     ranges_.push_back(memory);
     return {};
   }
 
-  /// Nothing where it is not pinned.
+  /// Does nothing if the memory is not pinned.
   template <class Unlock>
   void remove(std::span<std::byte> memory, Unlock unlock) noexcept {
     const std::scoped_lock held(mutex_);
@@ -52,7 +52,7 @@ class PinnedRanges {
     ranges_.clear();
   }
 
-  /// Whether the engine reaches all of `memory` by itself.
+  /// Whether the engine reaches all of `memory` directly.
   [[nodiscard]] bool hold(std::span<const std::byte> memory) {
     const std::scoped_lock held(mutex_);
     return std::ranges::any_of(ranges_, [&](const auto pinned) {

@@ -8,21 +8,22 @@
 
 #include "memory/provider.hpp"
 
-// Every type of memory's entrance. A new accelerator adds a line here, one in catalog.cpp, and a
-// folder.
+// The entrances of all types of memory. A new accelerator adds a line here, a line in catalog.cpp,
+// and a folder.
 namespace hbmwire::memory {
 
-/// What the application imports.
+/// For dma-bufs that the application imports.
 class DmabufProvider : public Provider {
  public:
-  /// Context::import_dmabuf().
+  /// Implements Context::import_dmabuf().
   virtual Result<Allocation> import_memory(const DmabufMemory& memory) = 0;
 };
 
-/// What the application has from a vendor's library that can't be asked about it.
+/// For memory from a vendor's library that cannot be asked about it: the application must describe
+/// it.
 class AdoptingProvider : public Provider {
  public:
-  /// Context::adopt().
+  /// Implements Context::adopt().
   virtual Result<Allocation> adopt(const GaudiMemory& memory) = 0;
 };
 

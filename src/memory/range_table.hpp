@@ -10,12 +10,13 @@
 
 namespace hbmwire::memory {
 
-/// Ranges of addresses that do not overlap, and what is known of each. Thread-safe; a look-up of an
-/// address that lies outside of all of them takes no lock.
+/// Ranges of addresses that do not overlap, with a value for each. Thread-safe. Looking up an
+/// address outside of all ranges takes no lock.
 template <class Value>
 class RangeTable {
  public:
-  /// False when it overlaps one that is there: nothing was inserted then, nor moved from `value`.
+  /// Returns false if the range overlaps another one; then nothing is inserted, and `value` is not
+  /// moved from.
   bool insert(std::uint64_t base, std::uint64_t size_bytes, Value&& value) {
     const std::unique_lock lock(mutex_);
     const auto after = ranges_.lower_bound(base);
@@ -28,7 +29,7 @@ class RangeTable {
     return true;
   }
 
-  /// Forgets the range that begins there, which must be in the table.
+  /// Removes the range that begins there, which must be in the table.
   Value take(std::uint64_t base) {
     const std::unique_lock lock(mutex_);
     auto node = ranges_.extract(base);
@@ -36,8 +37,8 @@ class RangeTable {
     return std::move(node.mapped().value);
   }
 
-  /// Calls `use(base, size_bytes, value)` for the range that holds `address`. False when there is
-  /// none.
+  /// Calls `use(base, size_bytes, value)` for the range that holds `address`. Returns false if
+  /// there is none.
   template <class Use>
   bool visit(std::uint64_t address, Use use) const {
     if (address < lowest_.load(std::memory_order_relaxed) ||
@@ -68,8 +69,8 @@ class RangeTable {
 
   mutable std::shared_mutex mutex_;
   std::map<std::uint64_t, Range> ranges_;
-  // Who asks for an address has got it from its allocator, and with it what these were then: no
-  // order of their own is needed.
+  // Relaxed loads are enough: a thread that asks for an address has got it from an allocator, and
+  // has synchronized with these bounds on the way.
   std::atomic<std::uint64_t> lowest_{~std::uint64_t{0}};
   std::atomic<std::uint64_t> highest_{0};
 };

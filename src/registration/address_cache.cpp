@@ -9,8 +9,10 @@ namespace hbmwire::detail {
 
 namespace {
 
-// What is in its second bucket takes some times as long to find as in its first, what is in none a
-// hundred times. With one of 64 slots put away since the last time some five in eight are taken.
+// A look-up that ends in the second bucket takes several times as long as one in the first. An
+// address that is in neither takes about a hundred times as long. So the table is rebuilt when the
+// entries that were put in second buckets since the last rebuild exceed one for each 64 slots:
+// about five slots of eight are taken then. An entry that was lost counts as four.
 constexpr std::size_t kSlotsForOneAway = 64;
 constexpr std::size_t kLossInAways = 4;
 
@@ -21,13 +23,13 @@ void AddressCache::remember(std::uint64_t address, const RegistrationReference& 
   if (unit >= ReferenceArena::kUnits) return;
   if (!put({.address = address, .unit = unit, .hash = hash_of(address, reference.access())}))
     away_ += kLossInAways;
-  // Counted from 0 after each rebuild, so that each is paid for by as many that were put away,
+  // Counted from 0 after each rebuild. So the cost of a rebuild is shared by that many entries,
   // whatever the addresses are.
   if (away_ * kSlotsForOneAway <= slots() || count_ == kMostBuckets) return;
   try {
     rebuild();
   } catch (const std::bad_alloc&) {
-    // The table as it is does as well, and is left more often.
+    // The old table still works, but misses more often.
   }
 }
 
@@ -128,7 +130,7 @@ void AddressCache::rebuild() {
   if (alive * 2 > slots()) {
     wanted = std::min(wanted * 5 / 4, kMostBuckets);
   } else if (alive == taken) {
-    return;  // addresses that meet in few buckets: no room helps these
+    return;  // the addresses crowd in a few buckets, which more room would not change
   }
   Buckets buckets(wanted);
   std::vector<Addresses> addresses(buckets.size());

@@ -13,35 +13,36 @@
 
 namespace hbmwire::detail {
 
-/// Which reference served an address the last time: a hash table of buckets of half a cache line
-/// each, of which an address has two. One thread.
+/// Remembers which reference served an address the last time. It is a hash table of buckets of half
+/// a cache line each; each address has two buckets. For one thread.
 class AddressCache {
  public:
-  /// For references of this arena, which lives longer.
+  /// For references of this arena, which must live longer.
   explicit AddressCache(const ReferenceArena& references) : references_(references) {}
 
-  /// Null when it is not in its first bucket. The reference covers the range, and may be forgotten,
-  /// or of another access.
+  /// Looks in the first bucket only; null if the address is not there. The reference covers the
+  /// range, but may be forgotten or have another access.
   [[nodiscard]] RegistrationReference* find(std::uint64_t address, std::uint64_t length_bytes,
                                             Access access) const noexcept {
     const Hash hash = hash_of(address, access);
     return find_in(buckets_[first_of(hash)], hash, address, length_bytes);
   }
 
-  /// What find() has not found: the same of the second bucket.
+  /// Looks in the second bucket, after find() has found nothing.
   [[nodiscard]] RegistrationReference* find_away(std::uint64_t address, std::uint64_t length_bytes,
                                                  Access access) const noexcept {
     const Hash hash = hash_of(address, access);
     return find_in(buckets_[second_of(hash)], hash, address, length_bytes);
   }
 
-  /// Grows with the number of addresses, up to a million; others are forgotten beyond that.
+  /// The table grows with the number of addresses, up to about a million; beyond that it overwrites
+  /// others.
   void remember(std::uint64_t address, const RegistrationReference& reference);
 
-  /// How many addresses there is room for.
+  /// The number of addresses that the table has room for.
   [[nodiscard]] std::size_t slots() const noexcept { return buckets_.size() * kWays; }
 
-  /// How often the table was made anew.
+  /// The number of times that the table was rebuilt.
   [[nodiscard]] std::size_t rebuilds() const noexcept { return rebuilds_; }
 
  private:
@@ -54,10 +55,11 @@ class AddressCache {
   static constexpr std::size_t kFirstBuckets = 32;
   static constexpr std::size_t kMostBuckets = std::size_t{1} << 18U;  // 8 MiB, and 16 of addresses
 
-  // A slot is some bits of the hash, its tag, above the number of a reference; 0 is an empty one.
+  // A slot holds the tag, which is some bits of the hash, above the number of a reference; 0 is an
+  // empty slot.
   static constexpr std::uint32_t kTagMask = ~(ReferenceArena::kUnits - 1);
 
-  /// No two slots have the same tag, which find_in() relies on.
+  /// No two slots of a bucket have the same tag: find_in() relies on it.
   struct alignas(32) Bucket {
     std::array<Lanes, kVectors> slots{};
 
@@ -74,7 +76,7 @@ class AddressCache {
 
   using Addresses = std::array<std::uint64_t, kWays>;
 
-  /// What is remembered of an address.
+  /// All that is remembered about an address.
   struct Entry {
     std::uint64_t address;
     std::uint32_t unit;
@@ -83,8 +85,8 @@ class AddressCache {
     [[nodiscard]] std::uint32_t slot() const noexcept { return tag_of(hash) | unit; }
   };
 
-  /// Regions lie in strides, often of powers of two: folded before each multiplication, so that
-  /// no stride leaves the bits alike that tell the bucket.
+  /// Regions often lie at strides that are powers of two. The upper half is folded in before each
+  /// multiplication, so that addresses of one stride differ in the bits that choose the bucket.
   static Hash hash_of(std::uint64_t address, Access access) noexcept {
     constexpr std::uint64_t kMultiplier = 0xd6e8feb86659fd93;
     Hash hash = address ^ (static_cast<std::uint64_t>(access) << 56U);
@@ -96,7 +98,7 @@ class AddressCache {
     return static_cast<std::uint32_t>(hash) & kTagMask;
   }
 
-  /// By the upper half of the hash, of which the tag has nothing.
+  /// Uses the upper half of the hash, because the tag is taken from the lower half.
   [[nodiscard]] std::size_t first_of(Hash hash) const noexcept {
     return ((hash >> 32U) * count_) >> 32U;
   }
@@ -113,15 +115,16 @@ class AddressCache {
       return nullptr;
     RegistrationReference* const reference = references_.at(unit);
     if (!reference->covers(address, length_bytes)) [[unlikely]] {
-      // Also another address with this tag.
+      // Either the region is too large for covers(), or the tag belongs to another address.
       if (!covers_closely(*reference, address, length_bytes)) return nullptr;
     }
     return reference;
   }
 
-  /// 0: not there. All slots are looked at, at once and without a branch: one at the slot that fits
-  /// could not be foreseen, and would keep the next look-up from beginning while this one waits for
-  /// memory. So would many instructions that wait, for which a CPU has little room: hence vectors.
+  /// Returns 0 if the tag is not there. Compares all slots at once, without a branch. A branch on
+  /// the matching slot could not be predicted, and would keep the next look-up from beginning while
+  /// this one waits for memory. Many waiting instructions would do the same, because a CPU has
+  /// little room for them: hence vectors.
   static std::uint32_t unit_in(const Bucket& bucket, std::uint32_t tag) noexcept {
     const auto fit = [tag](Lanes slots) {
       return std::bit_cast<Lanes>((slots & kTagMask) == tag) & slots;
@@ -131,28 +134,29 @@ class AddressCache {
     return (two | __builtin_shufflevector(two, two, 1, 0, 3, 2))[0] & ~kTagMask;
   }
 
-  /// False when another one was overwritten.
+  /// Returns false if another entry was overwritten.
   bool put(const Entry& entry);
-  /// False where the bucket is full, or another address has this tag there.
+  /// Returns false if the bucket is full, or holds another address with this tag.
   bool put_in(std::size_t bucket, const Entry& entry);
   [[nodiscard]] bool has(std::size_t bucket, const Entry& entry) const noexcept;
-  /// Moves one of a bucket to the other one that it has. False where none can go.
+  /// Moves one entry of the bucket to that entry's other bucket. Returns false if none can move.
   bool make_way(std::size_t bucket);
   void set(std::size_t bucket, std::size_t way, const Entry& entry);
   [[nodiscard]] Entry entry_of(std::uint32_t slot, std::uint64_t address) const noexcept;
-  /// Not out of date, as a slot becomes when its region goes and its reference is used anew.
+  /// Whether the slot is still valid. It becomes stale when its region is forgotten and its
+  /// reference serves another region.
   [[nodiscard]] bool is_alive(std::uint32_t slot, std::uint64_t address) const noexcept;
-  /// Larger, or without what is out of date where that leaves room enough.
+  /// Makes the table larger, or drops stale entries if that leaves enough room.
   void rebuild();
 
   using Buckets = std::vector<Bucket, BigPageAllocator<Bucket>>;
 
   const ReferenceArena& references_;
   Buckets buckets_ = Buckets(kFirstBuckets);
-  std::uint64_t count_ = kFirstBuckets;  // of buckets
+  std::uint64_t count_ = kFirstBuckets;  // the number of buckets
   std::vector<Addresses> addresses_ =
-      std::vector<Addresses>(kFirstBuckets);  // of slots; no look-up reads them
-  std::size_t next_way_ = 0;                  // to be overwritten where nothing else helps
+      std::vector<Addresses>(kFirstBuckets);  // of slots; look-ups do not read them
+  std::size_t next_way_ = 0;                  // the slot to overwrite when nothing else helps
   std::size_t away_ = 0;                      // put in second buckets since the last rebuild()
   std::size_t rebuilds_ = 0;
 };

@@ -10,8 +10,8 @@
 
 namespace hbmwire::detail {
 
-/// Memory for tables that are looked into all over: in big pages where the kernel gives them, since
-/// with small ones most of such a look is spent on finding the page. A std::allocator.
+/// A std::allocator for tables with random accesses. Asks the kernel for big pages, because with
+/// small ones most of the time of a random access goes to finding the page.
 template <class T>
 class BigPageAllocator {
  public:
@@ -28,7 +28,7 @@ class BigPageAllocator {
     const std::size_t whole = (bytes + kBigPage - 1) / kBigPage * kBigPage;
     void* const memory = std::aligned_alloc(kBigPage, whole);
     if (memory == nullptr) throw std::bad_alloc();
-    ::madvise(memory, whole, MADV_HUGEPAGE);  // small ones do as well
+    ::madvise(memory, whole, MADV_HUGEPAGE);  // without big pages the table works, too
     return static_cast<T*>(memory);
   }
 

@@ -21,7 +21,7 @@ namespace hbmwire::detail {
 using memory::host::AddressRange;
 using memory::host::AddressWatch;
 
-/// A range that AddressWatch watches for as long as this lives.
+/// A range that AddressWatch watches during the life of this object.
 class Watched {
  public:
   static Result<Watched> create(std::shared_ptr<AddressWatch> watch, AddressRange range) {
@@ -46,18 +46,18 @@ class Watched {
   AddressRange range_;
 };
 
-/// One registration, cached or in use. Members are destroyed in reverse: the registration before
-/// the memory that was kept for it.
+/// One registration, cached or in use. Members are destroyed in reverse order, so that the
+/// registration goes before the memory that was kept for it.
 struct CachedRegion {
   AddressRange range;
   Access access = Access::none;
   Lifetime lifetime = Lifetime::use;
   std::uint64_t generation = 0;
-  bool forgotten = false;  // not to be found any more: deregistered after its last lease
+  bool forgotten = false;  // look-ups no longer find it; deregistered after its last lease
   std::list<CachedRegion>::iterator place;
 
-  std::shared_ptr<const void> memory;          // gone, but for what NICs may still do to it
-  std::shared_ptr<const Allocation> imported;  // what the cache has imported itself
+  std::shared_ptr<const void> memory;          // freed; NICs may still touch it
+  std::shared_ptr<const Allocation> imported;  // the cache's own import
   std::optional<Watched> watched;
   std::optional<Region> region;
   std::vector<RegistrationReference*> references;
@@ -73,8 +73,8 @@ struct CachedRegion {
 
 using CachedRegions = std::list<CachedRegion>;
 
-/// Entries, each in one chain at a time, by a link of their own: what is given back must not need
-/// memory for that.
+/// A list of regions, linked through CachedRegion::next. Each is in at most one chain at a time.
+/// The link is part of the region because giving a region back must not need memory.
 class CachedRegionChain {
  public:
   CachedRegionChain() noexcept = default;
@@ -89,12 +89,13 @@ class CachedRegionChain {
 
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
 
-  /// The one that was added last.
+  /// The entry that was added last.
   [[nodiscard]] CachedRegion& front() const noexcept { return *first_; }
 
   void add(CachedRegion& entry) noexcept { entry.next = std::exchange(first_, &entry); }
 
-  /// Front first. `use(entry)` may end it, or add it to another chain.
+  /// Calls `use(entry)` for each, front first. `use` may destroy the entry, or add it to another
+  /// chain.
   template <class Use>
   void for_each(const Use& use) const {
     for (CachedRegion* at = first_; at != nullptr;) use(*std::exchange(at, at->next));

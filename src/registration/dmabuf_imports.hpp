@@ -15,8 +15,8 @@
 
 namespace hbmwire::detail {
 
-/// The dma-bufs that a registration cache has imported for the application: the same part of the
-/// same dma-buf is imported once for as long as a registration needs it. Thread-safe.
+/// The dma-bufs that a registration cache has imported for the application. The same part of the
+/// same dma-buf is imported once, and stays as long as a registration needs it. Thread-safe.
 class DmabufImports {
  public:
   explicit DmabufImports(std::shared_ptr<const memory::Catalog> catalog) noexcept
@@ -25,7 +25,7 @@ class DmabufImports {
   Result<std::shared_ptr<const Allocation>> get(const DmabufMemory& memory);
 
  private:
-  /// Equal whenever the application brings the same part of the same dma-buf.
+  /// Equal whenever the application passes the same part of the same dma-buf.
   struct Key {
     memory::dmabuf::Identity identity;
     std::uint64_t offset_bytes = 0;

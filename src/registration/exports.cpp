@@ -17,7 +17,7 @@
 
 namespace hbmwire::detail {
 
-/// One hold, as its holder and whoever ends the key see it.
+/// One hold, shared by its holder and a thread that ends the key.
 struct ExportUse {
   Result<bool> poll() {
     if (error) return tl::make_unexpected(*error);
@@ -26,7 +26,8 @@ struct ExportUse {
     return done;
   }
 
-  /// What the engine has begun it ends; an error is kept for the holder. False: the CPU is at it.
+  /// Waits until the engine has ended the copy; keeps an error for the holder. Returns false if the
+  /// CPU is using the memory, so that there is no copy to wait for.
   bool finish() {
     const std::scoped_lock lock(mutex);
     if (!watches) return false;
@@ -38,16 +39,18 @@ struct ExportUse {
     return true;
   }
 
-  std::mutex mutex;  // of what follows; taken after the entry's
+  std::mutex mutex;  // guards the members below; taken after the entry's mutex
   PendingCopy copy;
   bool watches = false;
   std::optional<Error> error;
 };
 
+/// One exported piece of memory, and the holds on it. The Export, its holds and the table of
+/// exports share it.
 struct ExportEntry {
   explicit ExportEntry(ExportedMemory exported) : memory(std::move(exported)) {}
 
-  /// Waits for the engines at it. False: somebody else is at it, too.
+  /// Waits for the engines that use the memory. Returns false if a CPU uses it, too.
   bool finish_copies() {
     bool all = true;
     for (ExportUse* const use : uses) all &= use->finish();
@@ -55,18 +58,18 @@ struct ExportEntry {
   }
 
   MadeHere made;
-  std::mutex mutex;                 // of what follows
-  std::condition_variable changed;  // a use has gone, or watches
+  std::mutex mutex;                 // guards the members below
+  std::condition_variable changed;  // a use has ended, or watches a copy
   std::vector<ExportUse*> uses;
   bool ended = false;
   std::uint32_t shared = 0;              // SharedKeys::add()
-  std::optional<ExportedMemory> memory;  // there as long as it has not ended
+  std::optional<ExportedMemory> memory;  // set until the key has ended
 };
 
 namespace {
 
-/// All that this process has exported. A child by fork(2) has none of its parent's, which are not
-/// the child's to give.
+/// All exports of this process. A child by fork(2) has none of its parent's exports, because it
+/// must not grant access to the parent's memory.
 class Exports {
  public:
   std::uint64_t add(const std::shared_ptr<ExportEntry>& entry) {
@@ -92,12 +95,12 @@ class Exports {
     return shared_->name();
   }
 
-  /// The end of what share() has told others of.
+  /// Ends what share() has announced to other processes.
   Result<void> unshare(std::uint32_t number, std::uint64_t token,
                        std::optional<ExportedMemory> memory, bool waits) {
     std::unique_lock lock(mutex_);
     const std::chrono::nanoseconds patience = waits ? patience_ : std::chrono::nanoseconds(0);
-    SharedKeys& shared = *shared_;  // as long as this process
+    SharedKeys& shared = *shared_;  // lives as long as the process
     lock.unlock();
     return shared.remove(number, token, std::move(memory), patience);
   }
@@ -125,7 +128,7 @@ class Exports {
 
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<ExportEntry>> entries_;
-  std::unique_ptr<SharedKeys> shared_;  // once there was an endpoint that others may want it for
+  std::unique_ptr<SharedKeys> shared_;  // made when the first endpoint may need it
   std::chrono::nanoseconds patience_{};
 };
 
@@ -197,10 +200,11 @@ Result<void> Export::end(bool waits) noexcept {
   if (!entry_ || entry_->made.is_inherited()) return {};
   Exports& exports = *exports_of_process.existing();
   exports.remove(token_);
-  std::optional<ExportedMemory> last;  // what goes with it must not wait for our lock
+  std::optional<ExportedMemory> last;  // destroyed without the lock
   std::unique_lock lock(entry_->mutex);
   entry_->ended = true;
-  // In whatever thread: the holder's, which would have to poll, may be this one.
+  // Waits for the engines in this thread. The holder cannot be left to poll, because its thread may
+  // be this one.
   entry_->changed.wait(lock, [&] { return entry_->finish_copies(); });
   entry_->memory.swap(last);
   const std::uint32_t shared = entry_->shared;
@@ -264,7 +268,7 @@ void ExportHold::watch(PendingCopy copy) noexcept {
 
 Result<bool> ExportHold::poll() {
   const std::unique_lock lock(use_->mutex, std::try_to_lock);
-  if (!lock) return false;  // whoever ends the key waits for the engine
+  if (!lock) return false;  // another thread ends the key and waits for the engine
   return use_->poll();
 }
 

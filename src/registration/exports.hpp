@@ -17,32 +17,32 @@ namespace hbmwire::detail {
 struct ExportEntry;
 struct ExportUse;
 
-/// What a memory key opens, for those that move bytes in the process that packed it: not the NIC,
-/// which has the key's MR, but a device's engine, or whoever carries bytes between a peer and host
-/// memory of this process.
+/// The memory that a memory key opens to movers in the process that packed the key. NICs do not
+/// need this, because they have the key's MR. A device's engine does, and so does a CPU that
+/// carries bytes between a peer and host memory of this process.
 struct ExportedMemory {
   using Clock = std::chrono::steady_clock;
 
   Allocation allocation;  // kept until the key has ended
   std::uint64_t address = 0;
   std::uint64_t length_bytes = 0;
-  Access access = Access::none;  // of peers
-  Path path = Path::host;        // by which this process's NICs reach it
+  Access access = Access::none;  // the accesses that peers have
+  Path path = Path::host;        // the path by which this process's NICs reach it
   std::optional<Clock::time_point> expires = {};
 };
 
-/// The right to touch exported memory: as long as one is there, neither revocation nor the end of
-/// the key is over. So it is held for what is under way and no longer: while the CPU moves bytes,
-/// or until an engine has. An engine's copy is given to it, and whoever ends the key waits for the
-/// engine by itself, in whatever thread it is. Between take() and what follows (watch(), or the
-/// hold's end) nothing is waited for and no key of this process is ended.
+/// The right to touch exported memory. Neither revocation nor the end of the key completes while a
+/// hold exists. So hold it only while bytes move: while the CPU moves them, or until an engine is
+/// done. Hand an engine's copy to watch(): a thread that ends the key then waits for the engine
+/// itself, whichever thread that is. Between take() and the next step (watch(), or destroying the
+/// hold), do not wait for anything and do not end a key of this process: either can deadlock.
 ///
-/// Move-only; one thread at a time. In a child by fork(2) a parent's is worth nothing.
+/// Move-only; one thread at a time. In a child by fork(2) a hold of the parent is worth nothing.
 class ExportHold {
  public:
-  /// Of [address, address + length_bytes) of the key that has this token. Errors, of Stage::post:
-  /// Errc::permission_denied (there is no such key, it has ended, or it does not give `needed`),
-  /// Errc::invalid_argument (more than the key's range).
+  /// A hold on [address, address + length_bytes) of the key with this token. Errors (Stage::post):
+  /// Errc::permission_denied (no such key, it has ended, or it does not give `needed`),
+  /// Errc::invalid_argument (the range exceeds the key's).
   static Result<ExportHold> take(std::uint64_t token, Access needed, std::uint64_t address,
                                  std::uint64_t length_bytes);
 
@@ -54,13 +54,15 @@ class ExportHold {
   /// Waits for the copy that it watches.
   ~ExportHold();
 
-  /// Until watch(): once an engine is done the key may end, and what it kept goes.
+  /// Valid until watch(): once the engine is done, the key may end and release this memory.
   [[nodiscard]] const ExportedMemory& memory() const noexcept;
 
-  /// What an engine has begun with this memory, and all that goes on by this hold. Once.
+  /// Hands over the copy that an engine has begun, which is all that this hold still protects. Call
+  /// it once.
   void watch(PendingCopy copy) noexcept;
 
-  /// As PendingCopy::poll(), of what it watches, whoever has waited for it. Never blocks.
+  /// Like PendingCopy::poll(), for the copy that it watches, even if another thread has waited for
+  /// it. Never blocks.
   Result<bool> poll();
 
  private:
@@ -70,18 +72,18 @@ class ExportHold {
   std::unique_ptr<ExportUse> use_;
 };
 
-/// Has other processes of this node find what is exported of host memory, now and later, by the
-/// file that is returned (SharedKeys). Who ends a key waits for who has stopped at it as long as
-/// the longest `patience` that was ever said. Errors: Stage::allocate.
+/// Lets other processes of this node find all exports of host memory, present and future, by the
+/// returned file (SharedKeys). A thread that ends a key waits for a stopped process at most the
+/// longest `patience` that was ever passed. Errors: Stage::allocate.
 Result<SharedFileName> share_exports(std::chrono::nanoseconds patience);
 
 class SharedKeys;
 
-/// The keys that share_exports() has made, as long as this process lives; null: none.
+/// The keys that share_exports() has made, which live as long as the process; null: none.
 [[nodiscard]] SharedKeys* shared_exports() noexcept;
 
-/// Memory that is exported as long as this lives and has not ended. Move-only; its functions may be
-/// called from many threads.
+/// Exported memory: movers find it during the life of this object, until end(). Move-only; any
+/// number of threads may call its functions.
 class Export {
  public:
   Export() noexcept = default;
@@ -92,20 +94,20 @@ class Export {
   Export& operator=(const Export&) = delete;
   ~Export();
 
-  /// Random, 50 bits at least, and never 0: by it ExportHold::take() finds it.
+  /// Random (at least 50 bits) and never 0: ExportHold::take() finds the memory by it.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
 
   /// The number by which other processes of this node find it (SharedKeys::add()); 0: they do not.
   [[nodiscard]] std::uint32_t shared() const noexcept;
 
-  /// Of the key that has this token; null: there is none, or it has ended.
+  /// The domain of the key with this token; null if there is no such key, or it has ended.
   static std::shared_ptr<MemoryDomain> domain_of(std::uint64_t token);
 
-  /// Nobody finds it any more; then waits for the holds that are there, this process' and others'.
-  /// When it returns no byte changes, or is read, by one. In a child by fork(2) a parent's is left
-  /// as it is. Errors: Errc::timed_out: another process is at it that does not go on
-  /// (share_exports()); the memory is kept as long as it is. `waits`: for other processes; else the
-  /// memory of one that is at it is kept.
+  /// Ends the key: the memory can no longer be found. Waits for the existing holds, of this process
+  /// and others. After it returns, no hold reads or changes a byte. Does nothing in a child by
+  /// fork(2). Errors: Errc::timed_out (another process uses the memory and has stopped: see
+  /// share_exports(); the memory is kept until it goes on or ends). Unless `waits`, does not wait
+  /// for other processes, but keeps the memory that they use.
   Result<void> end(bool waits = true) noexcept;
 
  private:

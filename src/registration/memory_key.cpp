@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// Far from what 64 bits of nanoseconds hold, on either clock.
+// 100 years: far below the limit of 64 bits of nanoseconds on either clock.
 constexpr nanoseconds kLongestLife = std::chrono::hours(24 * 36525LL);
 
 tl::unexpected<Error> refuse(const char* why, Hint hint = Hint::none) {
@@ -30,7 +30,7 @@ Access remote_part(Access access) noexcept {
          (has(access, Access::remote_atomic) ? Access::remote_atomic : Access::none);
 }
 
-/// Writes the range that is asked for into `key`.
+/// Writes the requested range into `key`.
 Result<void> set_range(MemoryKeyInfo& key, const Region& region, const MemoryKeyOptions& options) {
   const std::uint64_t size = region.size_bytes();
   const std::uint64_t offset = options.offset_bytes;
@@ -75,7 +75,8 @@ Result<void> set_nics(MemoryKeyInfo& key, const Region& region) {
 Result<MemoryKeyInfo> what_is_asked_for(const Region& region, const MemoryKeyOptions& options) {
   MemoryKeyInfo key;
   key.type = region.allocation().domain().device().type;
-  // To who has it: no NIC reaches the memory, and its exporter's process moves it.
+  // A peer needs to know only whether NICs reach the memory. If they do not, the exporter's process
+  // moves the bytes, whatever path it takes.
   key.path = std::min(region.path(), Path::staged);
   key.incarnation = incarnation();
   HBMWIRE_TRY(set_range(key, region, options));
@@ -93,7 +94,7 @@ Result<MemoryKeyInfo> what_is_asked_for(const Region& region, const MemoryKeyOpt
   return key;
 }
 
-/// Whether the region's own registration would give more than is asked for, or for longer.
+/// Whether the region's own registration would open more than was asked for, or for longer.
 bool needs_own(const MemoryKeyInfo& key, const Region& region, const MemoryKeyOptions& options) {
   return options.revocable || options.expires_after || key.length_bytes != region.size_bytes() ||
          key.access != remote_part(region.access());
@@ -110,10 +111,11 @@ MemoryKey::~MemoryKey() = default;
 
 Result<MemoryKey> MemoryKey::pack(const Region& region, const MemoryKeyOptions& asked) {
   return guarded(Stage::register_memory, [&]() -> Result<MemoryKey> {
-    // The greatest duration means "never".
+    // The largest duration means "never".
     MemoryKeyOptions options = asked;
     if (options.expires_after == nanoseconds::max()) options.expires_after.reset();
-    // Before anything is registered: neither clock may end later than was asked for.
+    // Read before anything is registered: on neither clock may the key expire later than was asked
+    // for.
     const auto local_now = Alarm::Clock::now();
     const auto wall_now = std::chrono::system_clock::now();
     auto state = std::make_unique<detail::MemoryKeyState>();

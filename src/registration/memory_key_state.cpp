@@ -12,8 +12,8 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// The key's part of `region`, with one NIC. From the region's own dma-buf: there is one for each
-/// allocation, and a part of it is a matter of the offset (docs/adr/0003).
+/// Registers the key's part of `region` with one NIC. Uses the region's own dma-buf: there is one
+/// for each allocation, and the offset selects the part (docs/adr/0003).
 Result<verbs::Mr> register_part(NicState& nic, const RegionState& region,
                                 const MemoryKeyInfo& key) {
   if (region.path != Path::zero_copy) {
@@ -76,13 +76,14 @@ void MemoryKeyState::export_memory(const Allocation& allocation,
 }
 
 Result<void> MemoryKeyState::end(bool waits) {
-  if (made.is_inherited()) {  // before the lock, which a thread of the parent may have held
+  // Checked before the lock is taken, which a thread of the parent may have held.
+  if (made.is_inherited()) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
                                           "the key is the parent process's, which can revoke it",
                                           {}, Hint::forked_nic));
   }
   const auto settled = exported.end(waits);
-  std::optional<KeyMemory> last;  // what else ends with it must not wait for our lock
+  std::optional<KeyMemory> last;  // destroyed without the lock
   const std::scoped_lock lock(mutex);
   for (Registration& mine : registrations) HBMWIRE_TRY(verbs::deregister(*mine.nic, mine.mr));
   registrations.clear();
@@ -92,7 +93,8 @@ Result<void> MemoryKeyState::end(bool waits) {
 }
 
 void MemoryKeyState::expire() noexcept {
-  // Other keys expire meanwhile. Memory that another process is at is kept.
+  // Does not wait for other processes, because other keys must expire meanwhile. Memory that
+  // another process uses is kept.
   const auto done = end(false);
   if (!done && done.error().hint != Hint::peer_unsettled)
     log_line(LogLevel::error,

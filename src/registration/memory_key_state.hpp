@@ -19,40 +19,39 @@
 
 namespace hbmwire::detail {
 
-/// What a key's own registrations need for as long as they are there. Not the region's: that one
-/// would stay open to whoever holds its keys.
+/// The memory that a key's own registrations need during their life. The key does not hold the
+/// region instead: that registration would stay open to anyone who has the region's keys.
 struct KeyMemory {
   Allocation allocation;
   DmabufRange dmabuf;  // .fd is null for host memory
 };
 
-/// A key, and what is valid as long as it is: registrations of its own, or the region. Destroyed in
-/// reverse, so that nothing rings any more, then nothing moves in this process, then MRs, dma-buf,
-/// allocation.
+/// A memory key, and what must live as long as it: registrations of its own, or the region. Members
+/// are destroyed in reverse order. First the alarm goes, then the export to movers of this process,
+/// then MRs, dma-buf and allocation.
 struct MemoryKeyState {
-  /// A key of [address, address + length_bytes) of `region`, with registrations of its own. Errors:
+  /// A key for [address, address + length_bytes) of `region`, with its own registrations. Errors:
   /// Stage::register_memory. May throw std::bad_alloc.
   static Result<std::unique_ptr<MemoryKeyState>> of_part(const RegionState& region,
                                                          std::uint64_t address,
                                                          std::uint64_t length_bytes, Access access);
 
-  /// For a key that has registrations of its own.
+  /// The key must have its own registrations.
   [[nodiscard]] std::uint32_t remote_key_on(const NicState& nic) const noexcept;
 
-  /// Registers what the key says with each NIC of `region`, and writes their remote keys into
-  /// `info`; with each or with none.
+  /// Registers the key's range with each NIC of `region`, and writes the remote keys into `info`.
+  /// Registers with all NICs or with none.
   Result<void> register_own(const RegionState& region);
 
-  /// Lets those find the memory that move it in this process, until end().
+  /// Lets movers in this process find the memory until end().
   void export_memory(const Allocation& allocation,
                      std::optional<ExportedMemory::Clock::time_point> expires);
 
-  /// Ends what those have under way, and deregisters what is the key's own. When it fails, what is
-  /// left can be tried again.
-  /// `waits`: for other processes that are at the memory.
+  /// Waits for the moves that are under way, and removes the key's own registrations. If it fails,
+  /// it can be called again. `waits`: whether to wait for other processes that use the memory.
   Result<void> end(bool waits = true);
 
-  /// The same where nobody can be told of a failure: it is logged.
+  /// Ends the key where no caller can receive an error: it logs a failure instead.
   void expire() noexcept;
 
   MemoryKeyInfo info;
@@ -60,9 +59,9 @@ struct MemoryKeyState {
   bool own = false;
   std::atomic<bool> ended{false};
 
-  std::optional<Region> region;  // whose registration the key names, unless it has its own
+  std::optional<Region> region;  // the key names its registration, unless it has its own
 
-  std::mutex mutex;  // of `memory` and `registrations`
+  std::mutex mutex;  // guards `memory` and `registrations`
   std::optional<KeyMemory> memory;
   std::vector<Registration> registrations;
 

@@ -11,7 +11,7 @@ std::shared_ptr<AddressWatch> PageChanges::start(std::function<void()> changed) 
   if (watch_ || failed_) return watch_;
   auto made = AddressWatch::get();
   if (!made) {
-    // A shortage passes: the next registration tries again.
+    // A shortage is temporary: the next registration tries again.
     failed_ = !is_shortage(made.error());
     if (told_.is_new(made.error())) {
       log_line(LogLevel::warn, [&] {

@@ -14,10 +14,10 @@ namespace hbmwire::detail {
 
 namespace {
 
-// The best first.
+// The best path comes first.
 constexpr std::array kPaths{Path::zero_copy, Path::peer_memory, Path::host, Path::staged};
 
-/// Why `path`, on which nothing was tried, is not the one of memory that goes by `taken`.
+/// The reason why `path` was not even tried for memory that goes by `taken`.
 const char* why_not(Path path, Path taken) noexcept {
   switch (path) {
     case Path::zero_copy:
@@ -76,7 +76,7 @@ bool same(const PathRecord& a, const PathRecord& b) noexcept {
          });
 }
 
-/// Sets what a policy says that excludes the record's path.
+/// Sets the error of a policy that excludes the record's path.
 void explain_exclusion(PathRecord& record) {
   record.excluded_text = "the path policy excludes " + std::string(to_string(record.path));
   const PathTried* better = nullptr;
@@ -99,10 +99,11 @@ void explain_exclusion(PathRecord& record) {
   record.excluded.call = record.excluded_text.c_str();
 }
 
+/// All records of the process, in the order of their numbers.
 struct Records {
   std::mutex mutex;
   std::vector<std::unique_ptr<PathRecord>> all;
-  std::set<std::string> noted;  // devices
+  std::set<std::string> noted;  // names of devices
 };
 
 Records& records() {
@@ -111,8 +112,8 @@ Records& records() {
   return of_process;
 }
 
-// More differ only where a device's name or cause is made up for every region; those are then told
-// apart by path and type alone.
+// More records than this exist only if each region makes up a device name or a cause. Further ones
+// are told apart by path and type alone.
 constexpr std::size_t kMostRecords = 1024;
 
 }  // namespace

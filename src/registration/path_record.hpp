@@ -11,9 +11,9 @@
 
 namespace hbmwire::detail {
 
-/// How memory of a device is reached, and why not otherwise. Few of them differ, by device and
-/// cause, so each is kept once until the process ends: a transfer has the number of its region's,
-/// without a reference count, and can be explained when the region has gone.
+/// How a device's memory is reached, and why not by a better path. There are few different records,
+/// so each is kept until the process ends. A transfer stores the number of its region's record:
+/// that needs no reference count, and still explains the transfer after the region has gone.
 struct PathRecord {
   MemoryType type = MemoryType::host;
   Path path = Path::host;
@@ -21,23 +21,23 @@ struct PathRecord {
   std::string device;
   std::vector<PathTried> tried;  // every path, the best first
 
-  /// What a policy that excludes `path` says of it: the exclusion, and why the better way was not
-  /// taken.
+  /// The error of a policy that excludes `path`. It names the exclusion, and why the better path
+  /// was not taken.
   Error excluded;
-  std::string excluded_text;  // excluded.call
+  std::string excluded_text;  // text of excluded.call
 
   mutable std::atomic<bool> noted{false};  // the log has said that it is not zero-copy
 };
 
-/// The record of a device's memory that goes by `path`; `refused`: those that were tried before,
-/// and those that can't be.
+/// The record for a device's memory that goes by `path`. `refused`: paths that were tried before,
+/// and those that are impossible.
 [[nodiscard]] const PathRecord& record_of(const DeviceInfo& device, Path path,
                                           const std::vector<PathTried>& refused);
 
-/// Of a PathRecord::number; null: 0, which none has.
+/// The record with this PathRecord::number; null for 0, which no record has.
 [[nodiscard]] const PathRecord* record_at(std::uint16_t number);
 
-/// Logs, once a device, that its memory travels other than zero-copy, where it does.
+/// Logs once for each device that its memory does not travel zero-copy, if so.
 void note(const PathRecord& record);
 
 }  // namespace hbmwire::detail

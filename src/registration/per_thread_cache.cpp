@@ -14,15 +14,16 @@ thread_local constinit CurrentView current_view;
 
 namespace {
 
-// In the child, whose only thread this is: what its parent's caches hold is not to be found.
+// Runs in the child by fork(2), whose only thread this is: it must not find what its parent's
+// caches hold.
 void forget_current_view() { current_view = {}; }
 
-// Before there can be a cache.
+// Registered when the library is loaded, before there can be a cache.
 [[maybe_unused]] const bool kTold = ::pthread_atfork(nullptr, nullptr, forget_current_view) == 0;
 
 }  // namespace
 
-/// All views of one thread. When it ends they are for others to take over.
+/// All views of one thread. When the thread ends, other threads take them over.
 class ThreadViews {
  public:
   ThreadViews() = default;
@@ -43,7 +44,7 @@ class ThreadViews {
     std::erase_if(known_, [](const Known& known) { return known.cache.expired(); });
     auto found = std::ranges::find(known_, cache->id(), &Known::cache_id);
     if (found == known_.end()) {
-      known_.reserve(known_.size() + 1);  // before a view is taken over
+      known_.reserve(known_.size() + 1);  // before a view is taken over, because it may throw
       known_.push_back({cache->id(), cache, &take_over_or_make(*cache)});
       found = std::prev(known_.end());
     }
@@ -53,6 +54,7 @@ class ThreadViews {
   }
 
  private:
+  /// A view of this thread. The cache may end before the thread.
   struct Known {
     std::uint64_t cache_id;
     std::weak_ptr<RegionCache> cache;

@@ -14,51 +14,53 @@ namespace hbmwire::detail {
 
 class RegionCache;
 
-/// What one thread has of one cache. When the thread ends another one takes it over.
+/// One thread's view of one cache, with which it finds registrations without the lock. When the
+/// thread ends, another thread takes the view over.
 struct PerThreadCache {
   PerThreadCache(RegionCache& cache_of, std::uint64_t number_of)
       : cache(cache_of), number(number_of) {}
 
   RegionCache& cache;
   const std::uint64_t number;               // next_view_number()
-  ReferenceArena references{this, number};  // its thread's alone, as the next two
+  ReferenceArena references{this, number};  // for this thread only, like the next two
   AddressCache addresses{references};
   std::atomic<std::uint64_t> hits{0};
 
-  // By the cache's lock.
+  // Guarded by the cache's lock.
   std::vector<RegistrationReference*>
-      free_references;  // with room for all of them, so that giving back can't fail
+      free_references;  // has room for all references, so that giving one back cannot fail
   bool orphaned = false;
 
-  /// Its thread's alone.
+  /// Only its thread may call this.
   void count_hit() noexcept {
     hits.store(hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 };
 
-/// The view that this thread has used last, and whose it is.
+/// The view that this thread used last, and its cache.
 struct CurrentView {
-  std::uint64_t cache_id = 0;     // never the same twice
+  std::uint64_t cache_id = 0;     // never reused
   std::uint64_t view_number = 0;  // 0: none
   PerThreadCache* view = nullptr;
 };
 
-// A few bytes, which the loader always has room for, and no call to find them.
+// Small enough for the loader's reserve of thread-local storage, so that no call is needed to find
+// its address.
 extern thread_local constinit CurrentView current_view __attribute__((tls_model("initial-exec")));
 
-/// Ends a lease. In any thread.
+/// Ends a lease. Any thread may call it.
 void release_reference(RegistrationReference& reference) noexcept;
 
-/// Never 0, another one each time.
+/// A new number each time, never 0.
 [[nodiscard]] std::uint64_t next_cache_id() noexcept;
 
-/// The same for views. A view keeps its number when another thread takes it over. Neither number
-/// comes twice, for 64 bits last for centuries: a thread whose view has gone with its cache is not
-/// taken for the owner of a new one's references.
+/// The same for views. A view keeps its number when another thread takes it over. 64 bits last for
+/// centuries, so that no number is ever reused: a thread whose view went with its cache is never
+/// taken for the owner of a new view's references.
 [[nodiscard]] std::uint64_t next_view_number() noexcept;
 
-/// This thread's view of a cache, made or taken over when it has none; makes it the current one. By
-/// the cache's lock.
+/// This thread's view of the cache; makes it the current one. If the thread has none, takes over a
+/// free view or makes one. Call it with the cache's lock.
 PerThreadCache& view_of(const std::shared_ptr<RegionCache>& cache);
 
 }  // namespace hbmwire::detail

@@ -19,28 +19,27 @@ namespace hbmwire::detail {
 struct CachedRegion;
 struct PerThreadCache;
 
-/// The rest that is known of a reference, and that few hits ask for.
+/// The part of a reference that few hits need.
 struct ReferenceRest {
-  CachedRegion* region = nullptr;  // null: free; by the cache's lock, or while it is in use
-  // For the reference's thread alone: to where it covers the region; and whether what is being
-  // unmapped must be asked about at each use.
+  CachedRegion* region = nullptr;  // null: free; guarded by the cache's lock, or fixed while in use
+  // Only the reference's own thread reads these two. `end`: the end of the covered range. `strict`:
+  // whether each use must ask if an unmapping is under way.
   std::uint64_t end = 0;
   bool strict = false;
-  std::atomic<std::uint32_t> given_back{0};  // leases of the reference's count, by other threads
+  std::atomic<std::uint32_t> given_back{0};  // leases that other threads gave back
 };
 
-/// References that lie together. Aligned to its size, so that it is found by the address of any of
-/// its references.
+/// A block of references. It is aligned to its size, so that the address of any of its references
+/// leads to the block.
 struct alignas(256 * 1024) ReferenceBlock {
   static constexpr std::size_t kBytes = 256 * 1024;
   static constexpr std::size_t kUnits = kBytes / sizeof(RegistrationReference);
-  static constexpr std::size_t kReferences =
-      kUnits - 2;  // the room of two is for what stands in front
+  static constexpr std::size_t kReferences = kUnits - 2;  // the header takes the room of two
 
   std::uint64_t view_number;  // PerThreadCache's
   PerThreadCache* view;
-  ReferenceRest* rests;  // of each reference
-  std::uint32_t number;  // in its arena
+  ReferenceRest* rests;  // one for each reference
+  std::uint32_t number;  // the block's number in its arena
   std::array<RegistrationReference, kReferences> references;
 
   [[nodiscard]] static ReferenceBlock& of(const RegistrationReference& reference) noexcept {
@@ -56,12 +55,12 @@ static_assert(sizeof(ReferenceBlock) == ReferenceBlock::kBytes);
   return block.rests[&reference - block.references.data()];
 }
 
-/// The owner of the reference; set once.
+/// The owner of the reference; never changes.
 [[nodiscard]] inline PerThreadCache& view_at(const RegistrationReference& reference) noexcept {
   return *ReferenceBlock::of(reference).view;
 }
 
-/// RegistrationReference::covers() of a region of any size.
+/// Like RegistrationReference::covers(), but for regions of any size.
 [[nodiscard]] inline bool covers_closely(const RegistrationReference& reference,
                                          std::uint64_t address,
                                          std::uint64_t length_bytes) noexcept {
@@ -69,17 +68,17 @@ static_assert(sizeof(ReferenceBlock) == ReferenceBlock::kBytes);
   return last >= address && reference.begin <= address && last < rest_of(reference).end;
 }
 
-/// How many leases of it there are; exact after a heavy fence, or by the cache's lock once
+/// The number of leases. Exact after a heavy fence, or under the cache's lock once the region is
 /// forgotten.
 [[nodiscard]] inline std::uint32_t leases_of(const RegistrationReference& reference) noexcept {
   const std::uint32_t given_back = rest_of(reference).given_back.load(std::memory_order_acquire);
   return reference.count.load(std::memory_order_acquire) - given_back;
 }
 
-/// References, which stay where they are for as long as the arena lives. One thread.
+/// Allocates references. They never move, and live as long as the arena. For one thread.
 class ReferenceArena {
  public:
-  /// `view` may be null where it is not asked for.
+  /// `view` may be null if view_at() is never called.
   ReferenceArena(PerThreadCache* view, std::uint64_t view_number)
       : view_(view), view_number_(view_number) {}
 
@@ -102,8 +101,8 @@ class ReferenceArena {
     return *new (&block.references[index]) RegistrationReference;
   }
 
-  /// A number in place of a reference's address, never 0: half of the room that a hash table needs,
-  /// with its hash.
+  /// A number that replaces the address of a reference, never 0. It is half as wide, which leaves
+  /// room for hash bits in a slot of a hash table.
   [[nodiscard]] static std::uint32_t unit_of(const RegistrationReference& reference) noexcept {
     const ReferenceBlock& block = ReferenceBlock::of(reference);
     const auto inside = std::bit_cast<std::uintptr_t>(&reference) % ReferenceBlock::kBytes /
@@ -112,7 +111,7 @@ class ReferenceArena {
            static_cast<std::uint32_t>(inside);
   }
 
-  /// For a number below kUnits that unit_of() has given.
+  /// For a number from unit_of() that is below kUnits.
   [[nodiscard]] RegistrationReference* at(std::uint32_t unit) const noexcept {
     return std::bit_cast<RegistrationReference*>(origins_[unit / ReferenceBlock::kUnits] +
                                                  unit * sizeof(RegistrationReference));
@@ -120,13 +119,14 @@ class ReferenceArena {
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// References beyond so many units have no number: at() is of these.
+  /// References from this number on do not fit in a slot: at() is not for them.
   static constexpr std::uint32_t kUnits = std::uint32_t{1} << 20U;
 
  private:
   using Blocks = BigPageAllocator<ReferenceBlock>;
   using Rests = std::allocator<ReferenceRest>;
 
+  /// Memory for one or more blocks, in one piece.
   struct Memory {
     ReferenceBlock* blocks;
     std::size_t count;
@@ -135,7 +135,7 @@ class ReferenceArena {
   static constexpr std::size_t kInABigPage = (std::size_t{2} << 20U) / ReferenceBlock::kBytes;
 
   void add_block() {
-    // A cache of many regions gets big pages; few shall not take one.
+    // A cache of many regions gets big pages. A small one must not take a whole big page.
     if (left_ == 0) {
       const std::size_t count = blocks_.size() < 2 ? 1 : kInABigPage;
       memory_.reserve(memory_.size() + 1);
@@ -158,12 +158,12 @@ class ReferenceArena {
 
   PerThreadCache* const view_;
   const std::uint64_t view_number_;
-  // For each block: where unit 0 would be if all were one.
+  // For each block: the address that unit 0 would have if all blocks lay in one row with it.
   std::array<std::uintptr_t, kUnits / ReferenceBlock::kUnits> origins_{};
   std::vector<ReferenceBlock*> blocks_;
   std::size_t size_ = 0;
   std::vector<Memory> memory_;
-  std::size_t left_ = 0;  // blocks of the last one
+  std::size_t left_ = 0;  // unused blocks in the last one
 };
 
 }  // namespace hbmwire::detail

@@ -32,10 +32,10 @@ AddressRange range_of(std::uint64_t address, std::uint64_t length_bytes) noexcep
   return {.begin = address, .end = end < address ? ~std::uint64_t{0} : end};
 }
 
-// Changes that come while memory is being registered have it registered again, so often. More means
-// that the application changes its pages without end.
+// If pages change during a registration, it is made again, at most this often. More changes mean
+// that the application changes its pages all the time.
 constexpr int kAttempts = 4;
-// Longer than it takes to read an event, also on a busy machine.
+// Calls of sched_yield(2): longer than it takes to read an event, even on a busy machine.
 constexpr int kMostYields = 1000;
 
 }  // namespace
@@ -51,7 +51,7 @@ RegionCache::RegionCache(std::shared_ptr<const memory::Catalog> catalog, std::ve
   counters::Store::get().add(*this);
 }
 
-// A child by fork(2) has a Store of its own, which does not know the parent's caches.
+// A child by fork(2) has its own Store, which does not know the parent's caches.
 RegionCache::~RegionCache() {
   if (!inherited()) counters::Store::get().remove(*this);
 }
@@ -70,8 +70,9 @@ RegistrationReference& RegionCache::reference(CachedRegion& entry, std::uint64_t
   const auto known = std::ranges::find_if(
       entry.references, [&](const RegistrationReference* one) { return &view_at(*one) == &view; });
   RegistrationReference* reference = known == entry.references.end() ? nullptr : *known;
-  // A region that has to be asked for each time is found with the lock only. A slot of what the
-  // reference was before leads to it as well, so that it covers nothing then.
+  // A region of Lifetime::generation must be asked about at each use, so that it is found with the
+  // lock only. Stale slots of the address cache may still lead to this reference: an empty range
+  // makes them miss.
   const bool is_remembered = !entry.forgotten && entry.lifetime != Lifetime::generation;
   if (reference == nullptr) {
     entry.references.reserve(entry.references.size() + 1);
@@ -118,8 +119,9 @@ RegistrationReference* RegionCache::find_cached(AddressRange range, Access acces
 bool RegionCache::keep(PerThreadCache& view, RegistrationReference& reference,
                        Access access) noexcept {
   if (reference.has(RegistrationReference::kAsked)) asymmetric::light_fence();
-  // In this order: a call under way has not been counted, and a change is settled after its
-  // references were forgotten.
+  // The order matters. An unmapping that is under way does not count as a change yet, so that it is
+  // checked first. A change is settled only after its references were marked kForgotten, so that
+  // the mark is read last.
   const bool is_sure = !rest_of(reference).strict || !pages_.is_unmapping_under_way();
   if (is_sure && pages_.is_settled() && !reference.has(RegistrationReference::kForgotten) &&
       reference.access() == access) {
@@ -137,7 +139,7 @@ RegionCache::Verdict RegionCache::ask(const CachedRegion& entry, AddressRange ra
     return info && info->generation == entry.generation ? Verdict::current : Verdict::stale;
   }
   if (!is_strict(entry)) return Verdict::current;
-  // Another thread's munmap(2), whose event is read within microseconds.
+  // Another thread is in munmap(2). Its event is read within microseconds.
   for (int i = 0; pages_.is_unmapping_under_way(); ++i) {
     if (i == kMostYields) return Verdict::stale;
     ::sched_yield();
@@ -211,10 +213,10 @@ Result<RegionCache::Plan> RegionCache::plan(AddressRange range) const {
 Result<void> RegionCache::observe(MemoryDomain& domain) {
   {
     const std::scoped_lock lock(mutex_);
-    // Another domain may have the place of one that has gone.
+    // A new domain may have the address of one that was destroyed.
     if (!observed_[&domain].expired()) return {};
   }
-  // Before it is known to be observed; to be told twice does no harm.
+  // Subscribes before the domain is recorded as observed; a second subscription does no harm.
   HBMWIRE_TRY(domain.observe(weak_from_this()));
   const std::scoped_lock lock(mutex_);
   observed_[&domain] = domain.weak_from_this();
@@ -248,7 +250,7 @@ Result<void> RegionCache::do_register(const Plan& plan, CachedRegion& entry) {
   AddressInfo info = plan.info;
   if (info.lifetime == Lifetime::allocation) {
     HBMWIRE_TRY(observe(memory.domain()));
-    // It may have gone before anybody was told.
+    // The memory may have been freed before the subscription.
     const auto now = memory.domain().find(entry.range.begin, length_of(entry.range));
     if (!now || now->generation != info.generation) {
       return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
@@ -284,6 +286,7 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
     lists_.collect(garbage);
   }
   destroy(garbage);
+  // Watched before it is registered, so that no change of its pages is missed.
   if (entry.lifetime == Lifetime::address_space && fresh.keep) {
     const auto watched =
         guarded(Stage::register_memory, [&] { return Result<bool>(watch_pages(entry)); });
@@ -308,6 +311,7 @@ RegistrationReference* RegionCache::finish(Fresh& fresh, AddressRange range, boo
   if (changed && !last) return nullptr;
   const bool keep =
       fresh.keep && !changed && !(entry.watched && pages_.is_being_discarded(entry.range));
+  // Another thread may have registered the same range meanwhile.
   CachedRegion* const faster = keep ? lists_.find(range, entry.access) : nullptr;
   if (faster != nullptr && faster->generation == entry.generation) {
     pinned = &reference(*faster, range.begin);
@@ -332,13 +336,16 @@ RegistrationReference& RegionCache::enter(Fresh& fresh, AddressRange range, bool
                                            [&] {
                                              if (!keep) lists_.abandon(entry);
                                            });
-  // Its place is that of this use.
+  // The region is at the front of the list already. A mark would spare it from eviction once more.
   pinned.unmark(RegistrationReference::kUsed);
-  // Others may have registered meanwhile, into the same room.
+  // Other threads may have registered meanwhile, and taken the same room.
   if (keep) lists_.make_room({});
   return pinned;
 }
 
+// Registers a range and enters it. If its memory changes meanwhile, tries again. If a range that
+// was widened cannot be registered, tries just the range that was asked for. If something is
+// exhausted, tries once more after all unused regions were dropped.
 Result<RegistrationReference*> RegionCache::add(AddressRange range, Access access,
                                                 const std::shared_ptr<const Allocation>& imported) {
   bool wide = true;
@@ -360,7 +367,7 @@ Result<RegistrationReference*> RegionCache::add(AddressRange range, Access acces
       end(fresh);
     }
     if (fresh.regions.front().range != range) {
-      wide = false;  // what was not asked for may be what can't be registered
+      wide = false;  // the part that was not asked for may be the one that cannot be registered
     } else if (registered.error().code == Errc::exhausted && !emptied) {
       emptied = true;
       drop_unused();
@@ -398,7 +405,8 @@ void RegionCache::give_back(const RegistrationReference& reference) noexcept {
   if (inherited()) return;
   Garbage garbage(*this);
   const std::scoped_lock lock(mutex_);
-  // A region that was just forgotten may have been found by a thread whose lease does not show yet.
+  // A thread may have just found the forgotten region, with a lease that is not visible yet.
+  // collect() has the fence that makes it visible.
   lists_.collect(garbage);
   CachedRegion* const entry = rest_of(reference).region;
   if (entry != nullptr) lists_.collect_if_unused(*entry, garbage);

@@ -23,9 +23,9 @@
 
 namespace hbmwire::detail {
 
-/// RegistrationCache's insides: looks up without a lock, registers where there is nothing, and
-/// locks its parts, which hold the regions (RegionLists) and what the kernel tells of their pages
-/// (PageChanges).
+/// The implementation of RegistrationCache. Finds registrations without a lock, and registers
+/// memory that has none. Its lock guards the parts that hold the regions (RegionLists) and what the
+/// kernel reports about their pages (PageChanges).
 class RegionCache final : public MemoryObserver,
                           public counters::LookUpSource,
                           public std::enable_shared_from_this<RegionCache> {
@@ -36,35 +36,36 @@ class RegionCache final : public MemoryObserver,
   RegionCache& operator=(const RegionCache&) = delete;
   ~RegionCache() override;
 
-  /// Deregisters everything. False when there are leases still, which may not outlive the cache:
-  /// it must then be left as it is.
+  /// Deregisters everything. Returns false if leases are left. These may not outlive the cache, so
+  /// that the caller must leave it as it is.
   [[nodiscard]] bool close() noexcept;
 
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-  /// Counts a lease of a reference of the current thread, which its address cache has found. False:
-  /// counted, but to be asked about, by keep().
+  /// Counts a lease on a reference of the current thread, which the thread's address cache has
+  /// found. Returns false if the lease is counted but keep() must decide.
   [[nodiscard]] bool take(PerThreadCache& view, RegistrationReference& reference,
                           Access access) noexcept;
 
-  /// Whether a reference that was counted is current. Gives it back if not.
+  /// Whether a reference that take() has counted is current. If not, gives the lease back.
   [[nodiscard]] bool keep(PerThreadCache& view, RegistrationReference& reference,
                           Access access) noexcept;
 
-  /// A reference for the current thread, found with the lock, and registers where there is nothing.
+  /// Returns a reference for the current thread. Looks it up with the lock, and registers the
+  /// memory if there is none.
   Result<RegistrationReference*> get(std::uint64_t address, std::uint64_t length_bytes,
                                      Access access);
 
   Result<RegistrationLease> get(const DmabufMemory& memory, Access access);
 
-  /// After the last lease of a reference that is forgotten.
+  /// Call it after the last lease of a forgotten reference has ended.
   void give_back(const RegistrationReference& reference) noexcept;
 
   void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
                    const std::shared_ptr<const void>& memory) noexcept override;
   void drop(std::uint64_t address, std::uint64_t length_bytes);
   void drop_unused();
-  /// Takes into account the changes of pages so far.
+  /// Takes all changes of pages so far into account.
   void sweep();
   [[nodiscard]] RegistrationStatistics statistics();
   [[nodiscard]] counters::LookUps look_ups() override;
@@ -86,14 +87,15 @@ class RegionCache final : public MemoryObserver,
     bool keep = false;
   };
 
-  /// The answer about a region that must be asked about each time it is found.
+  /// The answer for a region that must be asked about each time it is found.
   enum class Verdict : std::uint8_t {
     current,
     stale,
-    unsettled,  // to be looked for again
+    unsettled,  // look it up again
   };
 
-  /// Regions that are not found and not used any more: taken out with the lock, destroyed without.
+  /// Regions that are neither found nor used any more. They are taken out of the lists with the
+  /// lock, and destroyed without it.
   struct Garbage : CachedRegionChain {
     explicit Garbage(RegionCache& cache_of) noexcept : cache(cache_of) {}
 
@@ -107,14 +109,14 @@ class RegionCache final : public MemoryObserver,
 
   /// A region that is being made.
   struct Fresh {
-    CachedRegions regions;  // it alone, until it is in a list
+    CachedRegions regions;  // holds this one region until a list takes it
     std::list<InFlight>::iterator flight;
     bool keep = false;
   };
 
   [[nodiscard]] bool inherited() const noexcept { return made_.is_inherited(); }
 
-  // Without the lock, but where it says so.
+  // Called without the lock, unless stated otherwise.
   RegistrationReference* find_cached(AddressRange range, Access access);
   RegistrationReference* find_current(AddressRange range, Access access);
   Verdict ask(const CachedRegion& entry, AddressRange range);
@@ -127,7 +129,7 @@ class RegionCache final : public MemoryObserver,
               std::shared_ptr<const Allocation> imported);
   bool watch_pages(CachedRegion& entry);
   Result<void> do_register(const Plan& plan, CachedRegion& entry);
-  /// Null: its memory was changed meanwhile, and this was not the `last` attempt.
+  /// Returns null if the memory changed meanwhile and this was not the `last` attempt.
   RegistrationReference* finish(Fresh& fresh, AddressRange range, bool last);
   bool end(Fresh& fresh);                                                        // with the lock
   RegistrationReference& enter(Fresh& fresh, AddressRange range, bool keep);     // with the lock
@@ -135,7 +137,7 @@ class RegionCache final : public MemoryObserver,
   Result<void> observe(MemoryDomain& domain);
   void settle() noexcept;                              // with the lock
   void change_in_flight(AddressRange range) noexcept;  // with the lock
-  /// Takes the lock for `forget_some`.
+  /// Calls `forget_some` with the lock held.
   template <class Forget>
   void forget_and_destroy(Forget forget_some);
   void destroy(CachedRegionChain& garbage) noexcept;
@@ -148,7 +150,7 @@ class RegionCache final : public MemoryObserver,
 
   DmabufImports imports_;  // locked before mutex_
 
-  std::mutex mutex_;  // for all that follows, but where PageChanges says that it needs none
+  std::mutex mutex_;  // guards the members below, except where PageChanges needs no lock
   RegionLists lists_;
   RegistrationStatistics statistics_;  // hits that took the lock, misses and not_kept
   std::list<InFlight> in_flight_;
@@ -161,8 +163,8 @@ inline bool RegionCache::take(PerThreadCache& view, RegistrationReference& refer
                               Access access) noexcept {
   reference.add();
   asymmetric::lightest_fence();
-  // In this order: a change is settled after its references were forgotten. A child by fork(2) has
-  // no current view.
+  // The order matters: a change is settled only after its references were marked as forgotten. A
+  // child by fork(2) has no current view, so that it never comes here.
   if (!pages_.is_settled() || !reference.is_open(access)) [[unlikely]]
     return false;
   view.count_hit();

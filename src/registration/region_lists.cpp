@@ -13,7 +13,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Whether it was used since the last time. A hit of this very moment may go unseen.
+/// Whether the region was used since the last call. May miss a hit that happens at the same time.
 bool take_marks(const CachedRegion& entry) noexcept {
   bool marked = false;
   for (RegistrationReference* const reference : entry.references) {
@@ -44,14 +44,14 @@ bool RegionLists::make_room(const Room& needed) {
   if (needed.regions > most_.regions || needed.bytes > most_.bytes ||
       needed.dmabufs > most_.dmabufs)
     return false;
-  // Counted as if all that is forgotten had gone: the caller waits for that.
+  // Counts forgotten regions as gone already, because the caller waits for that.
   std::uint64_t regions = statistics_.memory_regions;
   std::uint64_t bytes = statistics_.bytes;
   std::map<const Fd*, std::uint64_t> dmabufs;
   try {
     dmabufs = dmabufs_;
   } catch (const std::bad_alloc&) {
-    return false;  // it is registered for one use, which takes no more than this
+    return false;  // it is registered for one use, which needs no more memory than this
   }
   const auto leave = [&](const CachedRegion& leaving) {
     if (leaving.in_use()) return;
@@ -70,9 +70,9 @@ bool RegionLists::make_room(const Room& needed) {
 }
 
 bool RegionLists::evict_one() noexcept {
-  // Second chance: hits change no list, but mark. Where each was marked the first lap takes the
-  // marks, and the second one finds the oldest.
-  bool spared = true;  // one that is not in use, for its mark
+  // Second-chance eviction: a hit moves nothing in the list, but marks the region. If all are
+  // marked, the first lap clears the marks and the second lap finds the oldest.
+  bool spared = true;  // an idle region was passed over because of its mark
   for (int lap = 0; lap != 2 && spared; ++lap) {
     spared = false;
     for (std::size_t left = cached_.size(); left > 0; --left) {
@@ -155,7 +155,8 @@ void RegionLists::keep_memory(AddressRange range,
 
 void RegionLists::collect(CachedRegionChain& garbage) noexcept {
   if (forgotten_.empty()) return;
-  // From here on a thread finds one of them only if it had found it before, and its lease shows.
+  // After this fence, no thread can newly find a forgotten region, and the leases of threads that
+  // found it before are visible.
   asymmetric::heavy_fence();
   const CachedRegionChain forgotten = std::move(forgotten_);
   forgotten.for_each([&](CachedRegion& entry) { collect_if_unused(entry, garbage); });

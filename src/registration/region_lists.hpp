@@ -13,15 +13,15 @@
 
 namespace hbmwire::detail {
 
-/// The regions of one registration cache and the budget that they share. Each function is called
+/// The regions of one registration cache, and the budget that they share. Each function is called
 /// with the cache's lock.
 ///
-/// A region is in one of three lists: `cached_` (it can be found; the oldest is last), `retired_`
-/// (forgotten, but in use), `dying_` (being deregistered by some thread, without the lock). Its
-/// place in a list never moves in memory.
+/// A region is in one of three lists: `cached_` (look-ups find it; the oldest is last), `retired_`
+/// (forgotten, but in use), `dying_` (a thread is deregistering it, without the lock). Regions
+/// never move in memory, even when they change lists.
 class RegionLists {
  public:
-  /// Counted by the budget.
+  /// The quantities that the budget limits.
   struct Room {
     std::uint64_t regions = 0;  // MRs
     std::uint64_t bytes = 0;
@@ -34,54 +34,54 @@ class RegionLists {
               .bytes = options.max_bytes,
               .dmabufs = options.max_dmabufs} {}
 
-  /// Null: none covers all of `range`.
+  /// Null if no region covers all of `range`.
   [[nodiscard]] CachedRegion* find(AddressRange range, Access access) const {
     return table_.find(range, access);
   }
 
-  /// Widens the range of a region that is to be made by those of its kind that it overlaps: ranges
-  /// that overlap by turns would drive each other out for ever.
+  /// Widens the range of a new region by all regions of the same kind that it overlaps. Otherwise
+  /// two users of overlapping ranges would evict each other's region for ever.
   void unite(CachedRegion& entry);
 
-  /// Forgets regions, those used longest ago first, until there is room for `needed` within the
-  /// budget. False: there can't be.
+  /// Forgets regions, the least recently used first, until there is room for `needed` within the
+  /// budget. Returns false if that is impossible.
   bool make_room(const Room& needed);
 
-  /// Takes over the one region of `fresh`, to be found in place of those that it overlaps. If it
-  /// throws, `fresh` has the region still.
+  /// Takes over the only region of `fresh`, so that look-ups find it in place of those that it
+  /// overlaps. If it throws, `fresh` still has the region.
   void add_cached(CachedRegions& fresh);
 
-  /// Takes over the one region of `fresh`, not to be found: it lives as long as its leases. If it
-  /// throws, `fresh` has the region still.
+  /// Takes over the only region of `fresh`, so that no look-up finds it: it lives as long as its
+  /// leases. If it throws, `fresh` still has the region.
   void add_retired(CachedRegions& fresh);
 
-  /// For a region of add_retired() that has got no lease: collect() takes it.
+  /// For a region of add_retired() that got no lease: the next collect() takes it.
   void abandon(CachedRegion& entry) noexcept { forgotten_.add(entry); }
 
-  /// No look-up finds it from now on, and collect() takes it if it is not in use. The same for
-  /// those that overlap a range, and for all that are not in use; and for all.
+  /// Look-ups no longer find the region, and collect() takes it if it is not in use. The other
+  /// forms do this for the regions that overlap a range, for all unused ones, and for all.
   void forget(CachedRegion& entry) noexcept;
   void forget(AddressRange range) noexcept;
   void forget_unused() noexcept;
   void forget_all() noexcept;
 
-  /// forget(), since the memory is no longer what was registered.
+  /// Like forget(), because the memory is no longer what was registered.
   void invalidate(CachedRegion& entry) noexcept;
   void invalidate(AddressRange range, Lifetime lifetime) noexcept;
 
-  /// Regions that were forgotten and may be in use keep `memory`, which has gone, until they are
-  /// deregistered: NICs may still touch it.
+  /// `memory` has been freed. Forgotten regions keep it until they are deregistered, because NICs
+  /// may still touch it.
   void keep_memory(AddressRange range, const std::shared_ptr<const void>& memory) noexcept;
 
-  /// Moves to `garbage` all that was forgotten since the last call and is not in use. To be
-  /// deregistered without the lock, and then remove()d.
+  /// Moves to `garbage` all regions that were forgotten since the last call and are not in use. The
+  /// caller deregisters them without the lock, and then calls remove().
   void collect(CachedRegionChain& garbage) noexcept;
 
-  /// Moves a region that was forgotten to `garbage` if its last lease has gone.
+  /// Moves a forgotten region to `garbage` if its last lease has ended.
   void collect_if_unused(CachedRegion& entry, CachedRegionChain& garbage) noexcept;
 
-  /// The regions of `garbage`, for the caller to destroy without the lock: memory that is given
-  /// back tells its observers.
+  /// Returns the regions of `garbage`. The caller must destroy them without the lock, because
+  /// freeing memory notifies its observers, such as this cache.
   [[nodiscard]] CachedRegions remove(CachedRegionChain& garbage) noexcept;
 
   [[nodiscard]] bool is_empty() const noexcept {
@@ -90,7 +90,7 @@ class RegionLists {
 
   [[nodiscard]] std::size_t retired() const noexcept { return retired_.size(); }
 
-  /// All but hits, misses and not_kept.
+  /// All counts except hits, misses and not_kept.
   [[nodiscard]] RegistrationStatistics statistics() const noexcept;
 
  private:
@@ -102,11 +102,11 @@ class RegionLists {
   const Room most_;
 
   RegionTable<CachedRegion> table_;
-  CachedRegions cached_;  // in front: made last, or passed over by evict_one()
+  CachedRegions cached_;  // in front: the newest, and those that evict_one() has spared
   CachedRegions retired_;
   CachedRegions dying_;
   CachedRegionChain forgotten_;                 // since the last collect()
-  std::map<const Fd*, std::uint64_t> dmabufs_;  // by how many regions
+  std::map<const Fd*, std::uint64_t> dmabufs_;  // the number of regions for each dma-buf
   RegistrationStatistics statistics_;
 };
 

@@ -11,7 +11,8 @@ std::uint32_t RegionShare::number_of(const RegionState& region) noexcept {
     return known;
   const std::scoped_lock lock(mutex_);
   if (number_.load(std::memory_order_relaxed) != kUnknown) return number_;
-  // Once: what can't be found now is read by a NIC, or written by its owner.
+  // Tried only once. If processes of this node cannot find it, a NIC reads the memory, or its owner
+  // writes it to the peer.
   const auto number = guarded(Stage::post, [&]() -> Result<std::uint32_t> {
     export_ = Export({.allocation = region.allocation,
                       .address = region.address(),

@@ -11,18 +11,20 @@ namespace hbmwire::detail {
 
 struct RegionState;
 
-/// A region of host memory as processes of this node read it that are sent a large message of it:
-/// as open as its NICs' keys are, and as long. Thread-safe.
+/// Lets other processes of this node read a region of host memory directly, when they are sent a
+/// large message from it. It is open to the same accesses as the NICs' keys of the region, and for
+/// as long. Thread-safe.
 class RegionShare {
  public:
-  /// Export::shared() of all of `region`, which is open to remote reading; 0: they do not find it.
+  /// Export::shared() for all of `region`, which must be open to remote reading; 0 if other
+  /// processes cannot find it.
   std::uint32_t number_of(const RegionState& region) noexcept;
 
  private:
   static constexpr std::uint32_t kUnknown = ~0U;
 
   std::atomic<std::uint32_t> number_{kUnknown};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   Export export_;
 };
 

@@ -16,12 +16,12 @@ namespace hbmwire::detail {
 
 using memory::host::AddressRange;
 
-/// Which region covers an address: ranges, which do not overlap among those of one access. Not
+/// Finds the region that covers an address. Ranges with the same access must not overlap. Not
 /// thread-safe.
 template <class Entry>
 class RegionTable {
  public:
-  /// Null: none covers all of `range`.
+  /// Null if no entry covers all of `range`.
   [[nodiscard]] Entry* find(AddressRange range, Access access) const {
     const auto& ranges = of(access);
     const auto behind = ranges.upper_bound(range.begin);
@@ -30,12 +30,13 @@ class RegionTable {
     return range.end <= entry->range.end ? entry : nullptr;
   }
 
-  /// None of this access may overlap it.
+  /// No entry of the same access may overlap it.
   void insert(Entry& entry) { of(entry.access).emplace(entry.range.begin, &entry); }
 
   void erase(const Entry& entry) { of(entry.access).erase(entry.range.begin); }
 
-  /// Calls `use(entry)` for each of this access that overlaps `range`; it may erase that entry.
+  /// Calls `use(entry)` for each entry of this access that overlaps `range`; `use` may erase that
+  /// entry.
   template <class Use>
   void overlapping(AddressRange range, Access access, Use use) {
     auto& ranges = of(access);
@@ -48,7 +49,7 @@ class RegionTable {
     }
   }
 
-  /// The same, whatever the access.
+  /// The same for all accesses.
   template <class Use>
   void overlapping(AddressRange range, Use use) {
     for (std::size_t access = 0; access < tables_.size(); ++access)
@@ -58,7 +59,7 @@ class RegionTable {
  private:
   using Ranges = std::map<std::uint64_t, Entry*>;
 
-  // One for each set of Access's bits: others are refused before they come here.
+  // One table for each set of Access bits. Unknown bits are refused before they come here.
   static constexpr std::size_t kSets = static_cast<std::size_t>(kAllAccess) + 1;
   static_assert(std::has_single_bit(kSets), "the bits leave no gap");
 

@@ -18,7 +18,7 @@ using detail::NicState;
 using detail::RegionState;
 using detail::writes;
 
-/// Why a path could not be taken, and with which NIC; none when that is no NIC's fault.
+/// Why a path could not be taken, and with which NIC; `nic` is empty if no NIC is at fault.
 struct Failure {
   Error error;
   std::string nic;
@@ -26,7 +26,7 @@ struct Failure {
 
 using Attempt = tl::expected<void, Failure>;
 
-/// Registers with each of the NICs in turn by `make(nic)`; with all of them or with none.
+/// Calls `make(nic)` for each NIC in turn. Registers with all of them or with none.
 template <class Make>
 Attempt with_each(std::span<const Nic> nics, RegionState& region, Make make) {
   for (const Nic& nic : nics) {
@@ -49,7 +49,7 @@ Result<DmabufRange> export_for(const Allocation& memory, Access access) {
                                         memory.domain().device().name, Hint::dmabuf_read_only));
 }
 
-/// One dma-buf for all NICs.
+/// Exports one dma-buf for all NICs.
 Attempt by_dmabuf(std::span<const Nic> nics, RegionState& region) {
   auto exported = export_for(region.allocation, region.access);
   if (!exported) return tl::make_unexpected(Failure{exported.error(), {}});
@@ -68,15 +68,15 @@ Attempt by_address(std::span<const Nic> nics, RegionState& region) {
     return verbs::register_host(nic, address, region.allocation.size_bytes(), region.access);
   });
   if (attempt || attempt.error().error.number != EFAULT) return attempt;
-  // The NIC's driver says that something is wrong with the pages, and this what.
+  // EFAULT says only that something is wrong with the pages; this check finds out what.
   const auto looked =
       check_memory(region.allocation, region.address(), region.size_bytes, region.access);
   if (!looked) attempt.error().error = looked.error();
   return attempt;
 }
 
-/// Only paths that the memory's domain has named: an address of a device is registered as an
-/// address where the domain says that a peer-memory client translates it, and never besides.
+/// Only for paths that the memory's domain has named. A device's address is registered by address
+/// only if the domain says that a peer-memory client translates it.
 Attempt take(Path path, std::span<const Nic> nics, RegionState& region) {
   region.path = path;
   return path == Path::zero_copy ? by_dmabuf(nics, region) : by_address(nics, region);
@@ -116,7 +116,7 @@ Result<void> check_memory(const Allocation& memory, std::uint64_t address,
   if (device.type == MemoryType::dmabuf && writes(access)) HBMWIRE_TRY(export_for(memory, access));
   if (device.type != MemoryType::host) return {};
   const auto info = domain.find(address, length_bytes);
-  // The library's own stays as it has mapped it.
+  // Only the application's own pages can change; the library's memory stays as it was mapped.
   if (!info || info->lifetime != Lifetime::address_space) return {};
   return memory::host::check_pages({address, address + length_bytes}, writes(access), device.name);
 }
@@ -144,7 +144,7 @@ Result<std::shared_ptr<detail::RegionState>> try_to_register(std::span<const Nic
     region->explain_by(detail::record_of(memory.domain().device(), region->path, region->refused));
     return region;
   }
-  // A shortage passes, and the slower path would stay.
+  // A shortage is temporary, but the region would keep the slower path for its whole life.
   const bool may_replace = info.otherwise && !is_shortage(best.error().error);
   if (!may_replace || !take(*info.otherwise, nics, *region))
     return tl::make_unexpected(best.error().error);

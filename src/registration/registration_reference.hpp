@@ -9,29 +9,31 @@
 
 namespace hbmwire::detail {
 
-/// One thread's uses of one cached region. The thread counts up and down by plain stores, so that a
-/// hit has no locked instruction in it; other threads that give a lease back count by themselves
-/// (ReferenceRest). The thread that forgets a region marks its references as forgotten, has a heavy
-/// fence, and then adds up; the thread counts, has a light fence, and then looks at the state: one
-/// of the two sees the other. Where light fences are not light, references are marked kAsked, and
-/// have them only then.
+/// Counts one thread's leases on one cached region. Its thread counts up and down with plain
+/// stores, so that a hit needs no locked instruction. Other threads that give back a lease count
+/// separately (ReferenceRest).
 ///
-/// References are never freed before their cache, so that an address cache may point to one that is
-/// another region's by now: what it covers stands in the reference itself. The part that most hits
-/// do not touch is elsewhere (ReferenceBlock): the smaller this is, the more of them are in the
-/// CPU's caches.
+/// A thread that forgets a region marks its references as forgotten, executes a heavy fence, and
+/// then adds up the counts. The owning thread counts, executes a light fence, and then looks at the
+/// state. So at least one of the two sees the other. Where light fences cost something, references
+/// are marked kAsked, and only uses of such references execute the fence.
+///
+/// References are freed only with their cache. An address cache may therefore point to a reference
+/// that serves another region by now, so that a reference holds the range that it covers. Parts
+/// that few hits need are elsewhere (ReferenceRest): the smaller a reference is, the more of them
+/// fit in the CPU's caches.
 struct alignas(16) RegistrationReference {
-  // `state` is marks, an Access, and how many bytes of the region are covered at first sight: all
-  // of them, or as many as there is room for.
-  static constexpr std::uint32_t kUsed = 1U << 0U;       // since eviction last took this mark
-  static constexpr std::uint32_t kForgotten = 1U << 1U;  // not to be used anew, to be given back
-  static constexpr std::uint32_t kAsked = 1U << 2U;      // to be looked at closer at each use
+  // `state` holds marks, an Access, and the number of bytes of the region that covers() accepts:
+  // all of them, or as many as fit in the bits.
+  static constexpr std::uint32_t kUsed = 1U << 0U;       // since eviction last cleared it
+  static constexpr std::uint32_t kForgotten = 1U << 1U;  // not to be found; give it back
+  static constexpr std::uint32_t kAsked = 1U << 2U;      // each use must call keep()
   static constexpr unsigned kAccessShift = 3;
   static constexpr unsigned kReachShift = 8;
   static constexpr std::uint32_t kMostReach = ~std::uint32_t{0} >> kReachShift;
 
-  std::uint64_t begin = 0;              // of its thread alone
-  std::atomic<std::uint32_t> count{0};  // stored by its thread alone
+  std::uint64_t begin = 0;              // only its own thread reads it
+  std::atomic<std::uint32_t> count{0};  // only its own thread stores it
   std::atomic<std::uint32_t> state{kForgotten};
 
   [[nodiscard]] static std::uint32_t state_of(Access access, std::uint64_t size_bytes,
@@ -40,17 +42,18 @@ struct alignas(16) RegistrationReference {
     return shifted(access) | marks | (static_cast<std::uint32_t>(reach) << kReachShift);
   }
 
-  /// False says nothing of a region whose size is not within kMostReach. A length of 0 is covered
-  /// by nothing, nor is a range that wraps.
+  /// False proves nothing about a region larger than kMostReach. An empty range is never covered,
+  /// nor one that wraps.
   [[nodiscard]] bool covers(std::uint64_t address, std::uint64_t length_bytes) const noexcept {
     const std::uint64_t reach = state.load(std::memory_order_relaxed) >> kReachShift;
     const std::uint64_t offset = address - begin;
     return offset < reach && length_bytes - 1 < reach - offset;
   }
 
-  /// A region that is found, of this access, with nothing to be asked and nothing to be noted.
+  /// Whether the region can be used at once: it has this access, is not forgotten, needs no
+  /// question, and is already marked as used.
   [[nodiscard]] bool is_open(Access access) const noexcept {
-    // Bits that no access has are above those that are compared, and so make it unequal.
+    // Bits that no Access has lie above the compared byte's access bits, and so make it unequal.
     return static_cast<std::uint8_t>(state.load(std::memory_order_acquire)) ==
            shifted(access) + kUsed;
   }
@@ -68,6 +71,7 @@ struct alignas(16) RegistrationReference {
 
   void unmark(std::uint32_t mark) noexcept { state.fetch_and(~mark, std::memory_order_relaxed); }
 
+  // A load and a store, not an atomic addition: only the owning thread changes the count.
   void add() noexcept {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

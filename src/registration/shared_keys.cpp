@@ -25,7 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Zeros.
+/// Maps the file, which is full of zeros.
 template <class File>
 Result<File*> map(const SharedFile& file) {
   void* const memory =
@@ -55,7 +55,7 @@ Result<std::unique_ptr<SharedKeys>> SharedKeys::create() {
                                                            .mark = shared_keys_mark(incarnation()),
                                                            .to_be_read_only = true}));
   HBMWIRE_TRY_ASSIGN(made->keys_, map<SharedKeyFile>(made->keys_file_));
-  // The mapping that is there can be written to all the same.
+  // The existing mapping stays writable.
   HBMWIRE_TRY(made->keys_file_.let_others_read_alone());
   made->keys_->address = reinterpret_cast<std::uint64_t>(&made->incarnation_);
   made->keys_->holds = made->holds_file_.name;
@@ -117,7 +117,7 @@ const SharedHold* SharedKeys::take_hold(std::uint64_t owner, std::uint32_t endpo
   return nullptr;
 }
 
-/// By a process that goes on.
+/// Whether a living process holds the key.
 bool SharedKeys::is_held(std::uint32_t number) const noexcept {
   const std::uint32_t used = std::min(holds_->used.load(), kSharedHolds);
   for (std::uint32_t i = 0; i < used; ++i) {
@@ -129,7 +129,7 @@ bool SharedKeys::is_held(std::uint32_t number) const noexcept {
 
 void SharedKeys::look() {
   if (!keeps_.load(std::memory_order_relaxed)) return;
-  std::vector<Kept> last;  // what goes with it must not wait for our lock
+  std::vector<Kept> last;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
   last.reserve(kept_.size());
   std::erase_if(kept_, [&](Kept& kept) {
@@ -147,16 +147,16 @@ bool SharedKeys::is_taken(std::uint32_t place) const noexcept {
   });
 }
 
-/// Each waiting remove() has an entry, so that no key takes the place before it has looked. False:
-/// nothing is to be waited for, since an earlier one was too impatient, and no process is at it any
-/// more.
+/// Marks the key as ended. Each waiting remove() has an entry in kept_, so that no new key takes
+/// the place before it has looked. Returns false if there is nothing to wait for: an earlier
+/// remove() gave up, and the place has another key since.
 bool SharedKeys::close(std::uint32_t number, std::uint64_t token,
                        std::optional<ExportedMemory> memory) {
   const std::scoped_lock lock(mutex_);
   std::uint64_t& state = states_[number - 1];
   if (tokens_[number - 1] != token) return false;
   if (state % 2 == 0) {
-    // Two threads end it, and this one has its memory but came second.
+    // Two threads end the key. This one has the memory, but came second.
     const auto kept = std::ranges::find(kept_, token, &Kept::token);
     if (memory && kept != kept_.end() && !kept->memory) kept->memory = std::move(memory);
     return true;
@@ -164,7 +164,8 @@ bool SharedKeys::close(std::uint32_t number, std::uint64_t token,
   kept_.push_back({number, token, std::move(memory), true});
   keeps_ = true;
   first_free_ = std::min(first_free_, number - 1);
-  // Pairs with Neighbour's hold: either it sees that the key has ended, or this sees the hold.
+  // Pairs with Neighbour's hold: either Neighbour sees that the key has ended, or this sees the
+  // hold.
   keys_->keys[number - 1].state.store(++state);
   return true;
 }
@@ -183,7 +184,7 @@ Result<void> SharedKeys::remove(std::uint32_t number, std::uint64_t token,
     pause = std::min(2 * pause, kLong);
     held = is_held(number);
   }
-  std::vector<Kept> last;  // what goes with it must not wait for our lock
+  std::vector<Kept> last;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
   const auto kept = std::ranges::find(kept_, token, &Kept::token);
   if (kept == kept_.end()) return {};

@@ -11,8 +11,8 @@
 
 namespace hbmwire::topology {
 
-/// The NICs of `nics` that can carry a device's memory, the nearest first and equally near ones in
-/// their order: an accelerator's own scale-up NICs are left out.
+/// The NICs of `nics` that can carry a device's memory. The nearest comes first; equally near ones
+/// keep their order. An accelerator's own scale-up NICs are left out.
 [[nodiscard]] std::vector<NearNic> nics_near(std::string_view pci_address,
                                              const std::vector<NicDevice>& nics,
                                              const PciTree& tree);

@@ -11,7 +11,7 @@
 
 namespace hbmwire {
 
-// As the kernel counts (PCIE_SPEED2MBS_ENC in drivers/pci/pci.h).
+// The same efficiencies as in the kernel (PCIE_SPEED2MBS_ENC in drivers/pci/pci.h).
 double PciLink::bytes_per_second() const noexcept {
   constexpr double kLastWith8b10b = 5;
   constexpr double kLastWith128b130b = 32;
@@ -37,12 +37,12 @@ T leading_number(const std::string& text) {
   return problem == std::errc() ? number : T{};
 }
 
-// "dddd:bb:dd.f"; the host bridge's directory "pci0000:00" is none.
+// "dddd:bb:dd.f". The directory of a host bridge ("pci0000:00") is not one.
 bool is_pci_address(const std::string& name) {
   return std::ranges::count(name, ':') == 2 && name.find('.') != std::string::npos;
 }
 
-// The directories of the device and of the bridges above it, the topmost first.
+// The directories of the device and of all bridges above it, the topmost first.
 std::vector<fs::path> way_down_to(const fs::path& root, std::string_view pci_address) {
   std::vector<fs::path> way;
   if (pci_address.empty() || !is_pci_address(std::string(pci_address))) return way;
@@ -57,8 +57,8 @@ std::vector<fs::path> way_down_to(const fs::path& root, std::string_view pci_add
   return way;
 }
 
-// "16.0 GT/s PCIe" and "16"; "Unknown", 0 or 255 where there is no link. The upstream and the
-// downstream end of a link both tell of it, and a root port of the one below.
+// Reads texts such as "16.0 GT/s PCIe" and "16". Without a link they are "Unknown", 0 or 255. Both
+// ends of a link describe it; a root port describes the link below it.
 std::optional<PciLink> link_of(const fs::path& device) {
   constexpr unsigned kWidest = 32;
   PciLink link{
@@ -78,7 +78,7 @@ std::optional<PciLink> narrowest_link(const fs::path& root, std::string_view pci
   const auto other = way_down_to(root, towards);
   const auto branch = std::mismatch(way.begin(), way.end(), other.begin(), other.end()).first;
   std::optional<PciLink> narrowest;
-  // From the device upwards, so that of equal ones the device's own is named.
+  // From the device upwards, so that among equal links the device's own is named.
   for (auto device = way.end(); device != branch;) {
     const auto link = link_of(*--device);
     if (link && (!narrowest || link->bytes_per_second() < narrowest->bytes_per_second()))

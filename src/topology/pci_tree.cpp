@@ -13,13 +13,13 @@ namespace hbmwire::topology {
 namespace {
 
 hwloc_obj_t find(hwloc_topology_t topology, std::string_view pci_address) {
-  // hwloc takes other texts for addresses, too: what is none finds nothing.
+  // hwloc accepts other texts as addresses, too; a text that is no address finds nothing.
   if (topology == nullptr || pci_address.empty()) return nullptr;
   return hwloc_get_pcidev_by_busidstring(topology, std::string(pci_address).c_str());
 }
 
-// The object and all above it, the machine last. hwloc_get_common_ancestor_obj() goes by depth,
-// which PCI objects do not have.
+// The object and all its ancestors, the machine last. hwloc_get_common_ancestor_obj() compares
+// depths, which PCI objects do not have.
 std::vector<hwloc_obj_t> with_ancestors(hwloc_obj_t object) {
   std::vector<hwloc_obj_t> chain;
   for (; object != nullptr; object = object->parent) chain.push_back(object);
@@ -34,7 +34,7 @@ hwloc_obj_t common_ancestor(hwloc_obj_t a, hwloc_obj_t b) {
   return nullptr;
 }
 
-// The NUMA nodes that a PCI object is near; all of the machine's when nobody says which.
+// The NUMA nodes near a PCI object; all nodes of the machine if the firmware names none.
 hwloc_const_nodeset_t nodes_near(hwloc_topology_t topology, hwloc_obj_t object) {
   return hwloc_get_non_io_ancestor_obj(topology, object)->nodeset;
 }
@@ -43,7 +43,8 @@ Distance by_numa(hwloc_topology_t topology, hwloc_obj_t a, hwloc_obj_t b) {
   const auto* const near_a = nodes_near(topology, a);
   const auto* const near_b = nodes_near(topology, b);
   if (hwloc_bitmap_intersects(near_a, near_b) == 0) return Distance::across;
-  // Near the same nodes, and these are fewer than all or there is just one.
+  // The same nodes prove nearness only if the firmware named them: they are fewer than all nodes,
+  // or the machine has just one.
   const auto* const all = hwloc_topology_get_topology_nodeset(topology);
   const bool is_known = hwloc_bitmap_weight(all) == 1 || hwloc_bitmap_isequal(near_a, all) == 0;
   const bool is_same = hwloc_bitmap_isequal(near_a, near_b) != 0;
@@ -65,17 +66,16 @@ Result<PciTree> PciTree::discover() {
   errno = 0;
   if (hwloc_topology_init(&raw) != 0) return tl::make_unexpected(failed("hwloc_topology_init"));
   TopologyHandle topology(raw);
-  // All of PCI; not what drivers and vendors' libraries make of it, which hwloc's plugins would
-  // have to start for that.
+  // Keeps all PCI objects. The OS devices that drivers and vendors' libraries add are left out,
+  // because hwloc's plugins would have to start for them.
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_NONE);
-  // hwloc's own look at sysfs is enough. Its plugin "pci" (libpciaccess) would read the names of
-  // all devices there are, and never free them; "x86" would visit each CPU in turn and tell nothing
-  // of PCI.
+  // hwloc's own reading of sysfs is enough. Its plugin "pci" (libpciaccess) would read the names of
+  // all devices and never free them; "x86" would visit each CPU in turn and tell nothing about PCI.
   for (const char* component : {"pci", "x86"})
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
-  // A device stays near its NUMA node, also where a cgroup forbids this process the node's CPUs.
+  // A device stays near its NUMA node even if a cgroup forbids this process the CPUs of that node.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   if (hwloc_topology_load(raw) != 0) return tl::make_unexpected(failed("hwloc_topology_load"));
   return PciTree(std::move(topology));
@@ -87,7 +87,7 @@ Distance PciTree::distance(std::string_view a, std::string_view b) const {
   if (from == nullptr || to == nullptr) return Distance::unknown;
   const hwloc_obj_t common = common_ancestor(from, to);
   if (common == nullptr) return Distance::unknown;
-  if (common->type == HWLOC_OBJ_PCI_DEVICE) return Distance::same_switch;  // one device
+  if (common->type == HWLOC_OBJ_PCI_DEVICE) return Distance::same_switch;  // the same device
   if (common->type != HWLOC_OBJ_BRIDGE) return by_numa(topology_.get(), from, to);
   return common->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI ? Distance::same_switch
                                                                     : Distance::same_host_bridge;

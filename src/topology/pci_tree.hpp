@@ -11,29 +11,31 @@ struct hwloc_topology;
 
 namespace hbmwire::topology {
 
+/// Destroys an hwloc topology.
 struct TopologyDeleter {
   void operator()(hwloc_topology* topology) const noexcept;
 };
 
 using TopologyHandle = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
-/// Where this machine's PCI devices hang, by hwloc. Thread-safe once made; never changes.
+/// The places of this machine's PCI devices, by hwloc. Never changes once made, and is thread-safe
+/// then.
 class PciTree {
  public:
-  /// A tree of nothing.
+  /// An empty tree, which knows no device.
   PciTree() = default;
 
-  /// Of a topology that is loaded, with PCI devices and bridges.
+  /// Takes a loaded topology with PCI devices and bridges.
   explicit PciTree(TopologyHandle loaded) noexcept : topology_(std::move(loaded)) {}
 
-  /// Has hwloc look at this machine; takes some milliseconds. Opens no device. hwloc reads /sys,
-  /// and unlike libibverbs knows nothing of SYSFS_PATH. Errors: Stage::probe.
+  /// Has hwloc read this machine's /sys, which takes some milliseconds. Opens no device. Unlike
+  /// libibverbs, hwloc ignores SYSFS_PATH. Errors: Stage::probe.
   static Result<PciTree> discover();
 
-  /// Between two PCI addresses ("dddd:bb:dd.f").
+  /// The distance between two PCI addresses ("dddd:bb:dd.f").
   [[nodiscard]] Distance distance(std::string_view a, std::string_view b) const;
 
-  /// The one NUMA node that a PCI address is near; -1: unknown, or several.
+  /// The NUMA node that a PCI address is near; -1 if unknown or several.
   [[nodiscard]] int numa_node(std::string_view pci_address) const;
 
  private:

@@ -11,7 +11,7 @@ namespace hbmwire {
 
 namespace {
 
-/// A trace that is on ends, and why it could not be written is in the log.
+/// Ends the trace if it is on. If the file could not be written, the log says why.
 void end(std::unique_ptr<detail::TraceState> state) noexcept {
   if (!state) return;
   static_cast<void>(guarded(Stage::complete, [&] { return state->tracer->stop(state->number); }));

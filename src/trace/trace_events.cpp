@@ -23,7 +23,7 @@ void append_number(std::string& text, Number number) {
   text.append(digits.data(), end);
 }
 
-/// Microseconds with three places, as the format has them. Not negative.
+/// Microseconds with three decimal places, as the format requires. Must not be negative.
 void append_us(std::string& text, std::int64_t ns) {
   append_number(text, ns / 1000);
   const auto rest = static_cast<unsigned>(ns % 1000);
@@ -33,7 +33,7 @@ void append_us(std::string& text, std::int64_t ns) {
   text += static_cast<char>('0' + rest % 10);
 }
 
-/// The length of the UTF-8 sequence that begins there; 0: there is none.
+/// The length of the UTF-8 sequence at the beginning of `words`; 0 if it is invalid.
 std::size_t sequence_at(std::string_view words) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(words[i]); };
   const unsigned char first = byte(0);
@@ -47,13 +47,13 @@ std::size_t sequence_at(std::string_view words) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0U) != 0x80) return 0;
   }
-  // Longer than needed, a surrogate, or beyond the last character.
+  // Overlong, a surrogate, or beyond the last character.
   const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
                      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
   return wrong ? 0 : length;
 }
 
-/// A string of JSON. Names of peers are the application's words: they may hold any byte.
+/// Appends a JSON string. Names of peers come from the application, so that they may hold any byte.
 void append_string(std::string& text, std::string_view words) {
   constexpr std::string_view kHex = "0123456789abcdef";
   text += '"';
@@ -154,7 +154,7 @@ void TraceEvents::begin(std::string& text, std::int64_t now_ns, std::int64_t wal
   append_us(text, now_ns);
   text += R"(,"args":{"hbmwire":)";
   append_string(text, to_string(version()));
-  // By this, traces of several machines can be laid side by side.
+  // Aligns the traces of several machines with each other.
   text += R"(,"wall_clock_us":)";
   append_us(text, wall_clock_ns);
   text += "}},\n";
@@ -169,7 +169,7 @@ void TraceEvents::set_peer(std::uint32_t connection, const TracePeer& peer) {
   append_string(tracks.who, peer.peer);
   tracks.nic = R"(,"nic":)";
   append_string(tracks.nic, peer.nic);
-  // Tracks of one endpoint stand together, behind those of endpoints that were made before.
+  // The tracks of one endpoint stand together, after those of earlier endpoints.
   tracks.sort = std::uint64_t{connection} << 16U;
   tracks_.insert_or_assign(connection, std::move(tracks));
 }
@@ -208,7 +208,8 @@ void TraceEvents::add_name(std::string& text, const Tracks& tracks, std::uint32_
   text += "}},\n";
 }
 
-/// One that has been free since the transfer was asked for; of several the one that was so last.
+/// Chooses a track that has been free since the transfer began; among several, the one that became
+/// free last. Makes a new one if there is none.
 std::uint32_t TraceEvents::track_for(std::string& text, Tracks& tracks, const TraceRecord& record) {
   auto found = tracks.free.upper_bound(record.times.asked_ns);
   if (found == tracks.free.begin()) {

@@ -30,7 +30,7 @@ std::string expanded(const std::string& pattern) {
 }
 
 Fd create_new(const std::string& path) {
-  constexpr mode_t kPermissions = 0666;  // as the umask has them
+  constexpr mode_t kPermissions = 0666;  // the umask restricts this
   return Fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kPermissions));
 }
 
@@ -40,7 +40,7 @@ bool is_regular(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/// The end of a name tells more of it.
+/// Keeps the end of a long name, which tells more than its beginning.
 std::string_view subject_of(std::string_view path) {
   constexpr std::size_t kMost = sizeof(Error::subject) - 1;
   return path.substr(path.size() - std::min(path.size(), kMost));
@@ -64,7 +64,7 @@ Result<TraceFile> TraceFile::create(const std::string& pattern, std::uint64_t mo
                                           "a trace has at least 64 KiB (HBMWIRE_TRACE_BYTES)",
                                           subject_of(pattern)));
   }
-  // Another process of the same environment, or an earlier one, has the name.
+  // If another process of the same environment, or an earlier one, has the name, tries others.
   constexpr int kMostNames = 1000;
   const std::string wanted = expanded(pattern);
   TraceFile file(wanted, most_bytes);
@@ -123,7 +123,7 @@ bool TraceFile::write() {
     return true;
   }
   error_ = system_error(Stage::complete, "writing the trace", failure, subject_of(path_));
-  // The part of the file that is given up makes room for its end.
+  // Removes the last part that was written as well, to make room for the file's end.
   transfers_ -= gathered_transfers_ + last_transfers_;
   if (before_last_bytes_ == 0) {
     before_last_bytes_ = written_bytes_;

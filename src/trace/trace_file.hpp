@@ -10,12 +10,12 @@
 
 namespace hbmwire::detail {
 
-/// The file of a trace: of bounded size, and whole again where the disk becomes full. Text is
-/// gathered and written by write().
+/// The file of a trace. Its size is bounded, and it stays readable even if the disk becomes full.
+/// Text is gathered, and written by write().
 class TraceFile {
  public:
-  /// Makes the file that `pattern` names ("%p": the process id), or another one beside it where it
-  /// is there already. Errors: Stage::configure.
+  /// Makes the file with the name `pattern` ("%p": the process id), or, if that exists already, a
+  /// file with a similar name. Errors: Stage::configure.
   static Result<TraceFile> create(const std::string& pattern, std::uint64_t most_bytes);
 
   TraceFile(TraceFile&&) noexcept = default;
@@ -23,7 +23,7 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  /// Removes the file, unless it is to stay.
+  /// Removes the file unless keep() was called.
   ~TraceFile();
 
   /// The trace has begun: the file stays.
@@ -31,30 +31,30 @@ class TraceFile {
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  /// A line for the log; empty: the file is the one that was named.
+  /// A line for the log; empty if the file has the requested name.
   [[nodiscard]] const std::string& note() const noexcept { return note_; }
 
-  /// Where add() puts its text.
+  /// TraceEvents::add() appends its text here.
   [[nodiscard]] std::string& text() noexcept { return text_; }
 
-  /// Takes what was put behind the first `before` bytes of text() as a transfer more. False: the
-  /// file would be too long with it, so that it is dropped, and so is all that follows.
+  /// Counts the text after the first `before` bytes of text() as one transfer. Returns false if the
+  /// file would become too long: that text is dropped then, and so is all later text.
   bool accept(std::size_t before) noexcept;
 
   /// Whether write() should be called before more is added.
   [[nodiscard]] bool is_due() const noexcept { return text_.size() >= kGathered; }
 
-  /// Writes what was gathered. False: that failed, and error() says why. The file then has no more
-  /// of it, and what was written before was shortened so that there is room for finish().
+  /// Writes the gathered text. Returns false if that fails; error() says why. The gathered text is
+  /// lost then, and the file is shortened to make room for finish().
   bool write();
 
-  /// Writes the last words, for which there is always room but on a full disk.
+  /// Writes the end of the file. There is always room for it, unless the disk is full.
   void finish(const std::string& end);
 
-  /// Transfers that are in the file, or gathered.
+  /// The number of transfers in the file or in the gathered text.
   [[nodiscard]] std::uint64_t transfers() const noexcept { return transfers_; }
 
-  /// Why write() failed; none: it has not.
+  /// The reason why write() failed; no value if it has not.
   [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
 
  private:
@@ -62,7 +62,7 @@ class TraceFile {
 
   [[nodiscard]] int write_all(const std::string& text) noexcept;
 
-  // For the last words.
+  // Bytes reserved for the end of the file.
   static constexpr std::uint64_t kEndBytes = 4096;
   static constexpr std::size_t kGathered = std::size_t{1} << 18U;
 
@@ -73,9 +73,9 @@ class TraceFile {
   std::string text_;
   std::uint64_t written_bytes_ = 0;
   std::uint64_t transfers_ = 0;
-  std::uint64_t gathered_transfers_ = 0;  // of text_
+  std::uint64_t gathered_transfers_ = 0;  // the transfers in text_
   std::uint64_t before_last_bytes_ = 0;   // written before the last write()
-  std::uint64_t last_transfers_ = 0;      // of the last write()
+  std::uint64_t last_transfers_ = 0;      // those of the last write()
   bool full_ = false;
   bool kept_ = false;
   std::optional<Error> error_;

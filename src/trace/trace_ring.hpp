@@ -10,15 +10,16 @@
 
 namespace hbmwire::detail {
 
-/// The way from one worker to the thread that writes the trace: a ring of records with one writer
-/// and one reader, which never wait for each other. Where it is full a record is dropped and
-/// counted. It also has what the trace keeps of each of the worker's transfers.
+/// Carries records from one worker to the thread that writes the trace. It is a ring with one
+/// writer and one reader, which never wait for each other: if the ring is full, the record is
+/// dropped and counted. It also stores what the trace must remember about each transfer of the
+/// worker.
 class TraceRing {
  public:
-  // Some 6 MiB. The reader looks every few milliseconds, where it has a core of its own.
+  // Some 6 MiB. If it has a core of its own, the reader looks every few milliseconds.
   static constexpr std::size_t kRecords = std::size_t{1} << 16U;
 
-  /// For a worker of so many transfers. May throw std::bad_alloc.
+  /// For a worker with `transfers` transfers at a time. May throw std::bad_alloc.
   explicit TraceRing(std::size_t transfers, std::uint32_t worker)
       : slots_(transfers), records_(kRecords), worker_(worker) {}
 
@@ -26,14 +27,14 @@ class TraceRing {
   TraceRing& operator=(const TraceRing&) = delete;
   ~TraceRing() = default;
 
-  /// From here on it is another trace's. Its records are dropped.
+  /// Passes the ring to a new trace, and drops its old records.
   void begin_anew(std::int64_t now_ns) noexcept {
     begun_ns_.store(now_ns, std::memory_order_relaxed);
     drain([](const TraceRecord&) {});
     static_cast<void>(take_dropped());
   }
 
-  /// When its trace began: a transfer that was asked for before is not told of.
+  /// The start of its trace: transfers that began before it are not recorded.
   [[nodiscard]] std::int64_t begun_ns() const noexcept {
     return begun_ns_.load(std::memory_order_relaxed);
   }
@@ -41,14 +42,15 @@ class TraceRing {
   /// The number of the worker in the trace.
   [[nodiscard]] std::uint32_t worker() const noexcept { return worker_; }
 
-  // --- the worker's, by the thread that uses it
+  // --- used by the worker's thread
 
   [[nodiscard]] TraceSlot& slot(std::size_t transfer) noexcept { return slots_[transfer]; }
 
   void push(const TraceRecord& record) noexcept {
     const std::size_t head = head_.load(std::memory_order_relaxed);
     if (head - known_tail_ == kRecords) {
-      // Pairs with the release in drain(): the reader has copied what is overwritten now.
+      // Pairs with the release in drain(): the reader has copied the record that is overwritten
+      // now.
       known_tail_ = tail_.load(std::memory_order_acquire);
       if (head - known_tail_ == kRecords) {
         dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -59,9 +61,9 @@ class TraceRing {
     head_.store(head + 1, std::memory_order_release);  // pairs with the acquire in drain()
   }
 
-  // --- the reader's, one at a time
+  // --- used by the reader, one thread at a time
 
-  /// `use(record)` for each record that is there. How many there were.
+  /// Calls `use(record)` for each record in the ring. Returns their number.
   template <class Use>
   std::size_t drain(const Use& use) {
     const std::size_t head = head_.load(std::memory_order_acquire);
@@ -71,7 +73,7 @@ class TraceRing {
     return head - first;
   }
 
-  /// Records that found no room since this was asked the last time.
+  /// The number of records dropped since the last call.
   [[nodiscard]] std::uint64_t take_dropped() noexcept {
     const std::uint64_t all = dropped_.load(std::memory_order_relaxed);
     return all - std::exchange(taken_dropped_, all);
@@ -84,7 +86,7 @@ class TraceRing {
   std::vector<TraceRecord> records_;
   std::uint32_t worker_;
   std::atomic<std::int64_t> begun_ns_{0};
-  // The worker's line, and the reader's.
+  // One cache line for the worker, and one for the reader.
   alignas(64) std::atomic<std::size_t> head_{0};
   std::size_t known_tail_ = 0;
   std::atomic<std::uint64_t> dropped_{0};

@@ -13,9 +13,9 @@ namespace hbmwire::detail {
 
 class Tracer;
 
-/// A flag that another thread may set, of whose setting the one that looks need not learn at once.
-/// All stores, and those of TraceSource's ring, are in one order, so that a worker that takes its
-/// flag back and then finds no ring has not taken back what a trace has set.
+/// A flag that another thread may set; the thread that reads it need not see that at once. All
+/// stores to it, and those to TraceSource's ring, have one order for all threads. So if a worker
+/// clears its flag and then finds no ring, it has not cleared a flag that a trace has set.
 class SharedFlag {
  public:
   SharedFlag(bool value) noexcept : value_(value) {}  // NOLINT(google-explicit-constructor)
@@ -37,7 +37,7 @@ class SharedFlag {
   std::atomic<bool> value_;
 };
 
-/// A worker's side of the process' trace, which may begin and end at any time, in another thread.
+/// A worker's side of the process's trace, which another thread may begin or end at any time.
 class TraceSource {
  public:
   TraceSource() = default;
@@ -46,19 +46,20 @@ class TraceSource {
 
   ~TraceSource() { leave(); }
 
-  /// For a worker of so many transfers; `attends` becomes true when a trace begins. May throw
-  /// std::bad_alloc.
+  /// For a worker with `transfers` transfers at a time. `attends` becomes true when a trace begins.
+  /// May throw std::bad_alloc.
   void join(std::size_t transfers, SharedFlag& attends);
 
-  /// From here on nothing of the worker is touched.
+  /// After this, the trace touches nothing of the worker.
   void leave() noexcept;
 
-  /// Where the worker writes; null: no trace is on. It stays usable until this goes.
+  /// The ring for the worker's records; null if no trace is on. It stays usable as long as this
+  /// object.
   [[nodiscard]] TraceRing* ring() const noexcept {
     return ring_.load();  // pairs with the stores of Tracer, in one order with SharedFlag's
   }
 
-  /// The worker has an endpoint of this number (EndpointState::number). May throw std::bad_alloc.
+  /// Names an endpoint of the worker (EndpointState::number). May throw std::bad_alloc.
   void add_peer(std::uint32_t connection, const std::string& nic, const std::string& peer);
 
   void remove_peer(std::uint32_t connection) noexcept;
@@ -69,7 +70,7 @@ class TraceSource {
   Tracer* tracer_ = nullptr;  // null: it has not joined
   SharedFlag* attends_ = nullptr;
   std::size_t transfers_ = 0;
-  std::uint32_t number_ = 0;  // of the worker
+  std::uint32_t number_ = 0;  // the worker's number in the trace
   std::shared_ptr<TraceRing> owned_;
   std::atomic<TraceRing*> ring_{nullptr};
 };

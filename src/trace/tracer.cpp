@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A worker fills its ring in some 10 ms at the least.
+// A worker needs at least some 10 ms to fill its ring.
 constexpr auto kBetweenRounds = 4ms;
 
 constinit OneOfProcess<Tracer> tracer_of_process;
@@ -41,7 +41,7 @@ Error none_is_on() noexcept {
 
 Tracer& Tracer::of_process() { return tracer_of_process.get(); }
 
-// --- begin and end
+// --- start and stop
 
 Result<std::pair<std::uint64_t, std::string>> Tracer::start(const TraceOptions& options) {
   std::unique_lock lock(mutex_);
@@ -61,7 +61,7 @@ Result<void> Tracer::start_as_set(const TraceOptions& options) {
   return {};
 }
 
-/// Without the lock: the log is the program's.
+/// Unlocks first, because the log calls the program's sink.
 void Tracer::tell_of_other_name(std::unique_lock<std::mutex>& lock) const {
   const std::string note = std::move(on_->note);
   lock.unlock();
@@ -77,7 +77,7 @@ Result<void> Tracer::begin(const TraceOptions& options) {
     return tl::make_unexpected(
         make_error(Errc::busy, Stage::configure, "a trace is on already: stop it before"));
   }
-  // Before anything that a failure would leave behind.
+  // First, because a failure later could leave things behind.
   static const bool ends_at_exit = std::atexit([] { stop_at_exit(); }) == 0;
   if (!ends_at_exit) return tl::make_unexpected(out_of_memory(Stage::configure));
   HBMWIRE_TRY_ASSIGN(TraceFile file, TraceFile::create(options.file, options.most_bytes));
@@ -99,7 +99,7 @@ Result<void> Tracer::begin(const TraceOptions& options) {
       [&] { detach_all(); });
 }
 
-/// Errors: nothing of the trace is left.
+/// On an error, nothing of the trace is left.
 Result<void> Tracer::start_thread() {
   try {
     const SignalsBlocked blocked;
@@ -117,7 +117,7 @@ Result<void> Tracer::start_thread() {
 }
 
 Result<TraceCounts> Tracer::stop(std::uint64_t number) {
-  // Before the lock: the parent's writer may have held it when the child was forked.
+  // Before the lock is taken: the parent's writer may have held it during the fork(2).
   if (is_foreign()) return tl::make_unexpected(none_is_on());
   std::thread writer;
   {
@@ -137,7 +137,7 @@ Result<TraceCounts> Tracer::stop(std::uint64_t number) {
   return ended->counts;
 }
 
-/// Files are whole when the process ends by exit(3), or main() does.
+/// Completes the file when the process ends by exit(3) or returns from main().
 void Tracer::stop_at_exit() noexcept {
   Tracer* const known = tracer_of_process.existing();
   if (known == nullptr) return;
@@ -156,7 +156,7 @@ void Tracer::stop_at_exit() noexcept {
 // --- workers and endpoints
 
 void Tracer::attach(TraceSource& source) {
-  // One that was made for an earlier trace may hold records that it came too late for.
+  // Drops records that came too late for an earlier trace.
   if (!source.owned_)
     source.owned_ = std::make_shared<TraceRing>(source.transfers_, source.number_);
   source.owned_->begin_anew(now_ns<std::chrono::steady_clock>());
@@ -191,7 +191,7 @@ void Tracer::remove_peer(std::uint32_t connection) noexcept {
   const std::scoped_lock lock(mutex_);
   const auto peer = peers_.find(connection);
   if (peer == peers_.end()) return;
-  // Records that are still in a ring may be of it.
+  // A ring may still hold records of this endpoint.
   if (on_ && !on_->ended) {
     peer->second.left = round_;
   } else {
@@ -199,7 +199,7 @@ void Tracer::remove_peer(std::uint32_t connection) noexcept {
   }
 }
 
-/// All rings were looked at since these have gone.
+/// Forgets endpoints that ended before the last look at all rings.
 void Tracer::forget_gone() {
   for (auto peer = peers_.begin(); peer != peers_.end();) {
     if (!peer->second.left || *peer->second.left >= round_) {
@@ -211,7 +211,7 @@ void Tracer::forget_gone() {
   }
 }
 
-// --- the thread
+// --- the writing thread
 
 void Tracer::run() noexcept {
   static_cast<void>(::pthread_setname_np(::pthread_self(), "hbmwire-trace"));
@@ -232,7 +232,7 @@ void Tracer::run() noexcept {
              [&] { return "the trace ends here: " + describe(*on_->file.error()); });
   }
   TraceCounts& counts = on_->counts;
-  // A file that had to be shortened has fewer than it was given.
+  // A file that had to be shortened has fewer transfers than were added to it.
   counts.dropped_full += counts.transfers - on_->file.transfers();
   counts.transfers = on_->file.transfers();
   const auto text = guarded(Stage::complete, [&]() -> Result<std::string> {
@@ -244,11 +244,13 @@ void Tracer::run() noexcept {
   if (text) on_->file.finish(*text);
 }
 
-/// Takes what is in the rings, without the lock. Others add rings meanwhile, and take none out.
+/// Takes the records out of all rings, without the lock. Other threads may add rings meanwhile, but
+/// never remove one.
 void Tracer::write_round(std::unique_lock<std::mutex>& lock) noexcept {
   ++round_;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
-    // Its worker has gone where this is the only share of it: this look is the last one.
+    // If this is the last reference to the ring, its worker has gone, and this look is the last
+    // one.
     const bool gone = rings_[i].use_count() == 1;
     const std::shared_ptr<TraceRing> ring = gone ? std::move(rings_[i]) : rings_[i];
     lock.unlock();

@@ -29,13 +29,13 @@ struct TraceRun {
   TraceEvents events;
   TraceCounts counts;
   bool ended = false;  // the file could not be written
-  // For start(), which takes them: nothing may fail once the trace has begun.
+  // Prepared for start(), which moves them out: nothing may fail once the trace has begun.
   std::string path;
   std::string note;
 };
 
-/// The trace of one process, if one is on: the workers that write to it, what their endpoints are
-/// called, and the thread that writes the file.
+/// The trace of one process, if one is on: the workers that write to it, the names of their
+/// endpoints, and the thread that writes the file.
 class Tracer {
  public:
   Tracer() = default;
@@ -43,24 +43,24 @@ class Tracer {
   Tracer& operator=(const Tracer&) = delete;
   ~Tracer() = default;
 
-  /// A child by fork(2) gets a new one, and does not write to its parent's file. May throw
-  /// std::bad_alloc.
+  /// The process's Tracer. A child by fork(2) gets a new one, and never writes to its parent's
+  /// file. May throw std::bad_alloc.
   static Tracer& of_process();
 
-  /// It is another process', by fork(2).
+  /// Whether this belongs to a parent by fork(2).
   [[nodiscard]] bool is_foreign() const noexcept { return made_.is_inherited(); }
 
-  /// The number of the trace, and the name of its file. Errors: as Trace::start().
+  /// Starts a trace; returns its number and the name of its file. Errors: those of Trace::start().
   Result<std::pair<std::uint64_t, std::string>> start(const TraceOptions& options);
 
-  /// Begins the trace of the settings, once in a process; no file: none is wanted. Errors: the
-  /// same.
+  /// Starts the trace of the settings, once in a process. Does nothing if they name no file.
+  /// Errors: the same.
   Result<void> start_as_set(const TraceOptions& options);
 
-  /// Ends the trace of this number. Errors: as Trace::stop().
+  /// Ends the trace with this number. Errors: those of Trace::stop().
   Result<TraceCounts> stop(std::uint64_t number);
 
-  // --- TraceSource's
+  // --- used by TraceSource
 
   void add(TraceSource& source);
   void remove(TraceSource& source) noexcept;
@@ -68,9 +68,10 @@ class Tracer {
   void remove_peer(std::uint32_t connection) noexcept;
 
  private:
+  /// The names of an endpoint. They are kept until all its records are written.
   struct Peer {
     TracePeer names;
-    std::optional<std::uint64_t> left;  // in this round
+    std::optional<std::uint64_t> left;  // the round in which the endpoint ended
   };
 
   using Rings = std::vector<std::shared_ptr<TraceRing>>;
@@ -91,14 +92,14 @@ class Tracer {
   std::mutex mutex_;
   std::condition_variable woken_;
   std::vector<TraceSource*> sources_;
-  Rings rings_;  // of the trace: of its workers, and of those that have gone meanwhile
+  Rings rings_;  // of the trace: those of its workers, and of workers that have gone since it began
   std::unordered_map<std::uint32_t, Peer> peers_;
-  std::uint32_t workers_ = 0;  // ever
-  std::uint64_t number_ = 0;   // of the trace that is on, or was on last
-  std::uint64_t round_ = 0;    // of writing
+  std::uint32_t workers_ = 0;  // since the start
+  std::uint64_t number_ = 0;   // of the current trace, or of the last one
+  std::uint64_t round_ = 0;    // the number of rounds of writing so far
   bool was_set_ = false;       // start_as_set() has begun one
   bool stopping_ = false;
-  std::unique_ptr<TraceRun> on_;  // the thread's, but for when it begins and ends
+  std::unique_ptr<TraceRun> on_;  // only the writing thread uses it, except at its start and end
   std::thread thread_;
 };
 

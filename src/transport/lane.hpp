@@ -15,24 +15,26 @@ namespace hbmwire::verbs {
 struct Wiring;
 }  // namespace hbmwire::verbs
 
-// An endpoint posts to these and polls them, whatever carries them: a queue pair of a NIC
-// (transport/verbs), or a TCP connection (transport/tcp).
+// The interface between an endpoint and its transports. An endpoint posts to lanes and polls
+// completion queues in the same way, whether a queue pair of a NIC carries them (transport/verbs)
+// or a TCP connection (transport/tcp).
 namespace hbmwire::transport {
 
-/// The numbers are those of enum ibv_wr_opcode (ibv_post_send(3)), so that none is translated.
+/// The numbers are those of enum ibv_wr_opcode (ibv_post_send(3)), so that no translation is
+/// needed.
 enum class Opcode : std::uint8_t { write = 0, read = 4, compare_swap = 5, fetch_add = 6 };
 
 [[nodiscard]] constexpr bool is_atomic(Opcode opcode) noexcept {
   return opcode >= Opcode::compare_swap;
 }
 
-/// How a request ended. The numbers are those of enum ibv_wc_status (ibv_poll_cq(3)), by which
-/// errors name it.
+/// The result of a request. The numbers are those of enum ibv_wc_status (ibv_poll_cq(3)), because
+/// errors name them.
 enum class CompletionStatus : std::uint8_t {
   success = 0,
-  length = 1,  ///< a message was longer than its receive
+  length = 1,  ///< the message was longer than its receive
   local_protection = 4,
-  flushed = 5,  ///< the lane broke before the request was carried out
+  flushed = 5,  ///< the lane broke before the request was executed
   local_access = 8,
   remote_request = 9,
   remote_access = 10,
@@ -46,72 +48,74 @@ struct Element {
   std::uint32_t key = 0;
 };
 
-/// One operation of the send queue, in the words of the caller. An operation longer than a message
-/// is posted in pieces, from the front.
+/// One operation for the send queue. An operation that is longer than a message is posted in
+/// pieces, the front first.
 struct Operation {
-  std::uint64_t local = 0;   ///< address, of `length` bytes
+  std::uint64_t local = 0;   ///< address of `length` bytes
   std::uint64_t remote = 0;  ///< address
   std::uint64_t length = 0;
   std::uint32_t local_key = 0;
   std::uint32_t remote_key = 0;
-  std::uint64_t compare_or_add = 0;  ///< of atomics
+  std::uint64_t compare_or_add = 0;  ///< for atomics
   std::uint64_t swap = 0;
   std::uint32_t immediate = 0;
   Opcode opcode = Opcode::write;
-  bool with_immediate = false;  ///< a WRITE whose last piece carries it
+  bool with_immediate = false;  ///< a WRITE whose last piece carries the immediate
   bool inlined = false;
-  bool fenced = false;  ///< begins after the READs and atomics before it
-  /// A WRITE behind which its poster has to post a READ of its last byte.
+  bool fenced = false;  ///< starts only after earlier READs and atomics have completed
+  /// A WRITE after which its poster must post a READ of its last byte, which flushes it.
   bool flushed = false;
-  /// `remote_key` came in a message of the peer's, for this operation alone.
+  /// `remote_key` came in a message from the peer, and is valid for this operation only.
   bool in_window = false;
 };
 
-/// An operation in a chain. Its length is that of one message at most.
+/// An operation in a chain. It is at most one message long.
 struct Request {
   Operation operation;
   std::uint64_t id = 0;
-  bool signaled = true;  ///< else it completes only when it fails
+  bool signaled = true;  ///< else it completes only if it fails
 };
 
-/// A SEND of a header and what follows it.
+/// A SEND of a header and the payload after it.
 struct Message {
   Element header;
-  Element payload = {};  ///< of length 0: nothing follows
+  Element payload = {};  ///< length 0: no payload
   bool fenced = false;
   bool inlined = false;
 };
 
+/// A receive to post: its id, and the memory for a message.
 struct Receive {
   std::uint64_t id = 0;
   Element memory;
 };
 
+/// The completion of a request or a receive, whatever carried it.
 struct Completion {
-  /// The request that used a receive up.
+  /// The kind of request that used up a receive.
   enum class By : std::uint8_t {
     message,
     message_with_immediate,
-    write,  ///< a WRITE with an immediate
+    write,  ///< a WRITE with immediate
   };
 
   std::uint64_t id = 0;
   std::uint32_t bytes = 0;  ///< of a receive that succeeded
   std::uint32_t immediate = 0;
-  std::uint32_t queue_pair = 0;  ///< of a NIC's
+  std::uint32_t queue_pair = 0;  ///< of a NIC
   CompletionStatus status = CompletionStatus::success;
   By by = By::message;
 
   [[nodiscard]] bool good() const noexcept { return status == CompletionStatus::success; }
 };
 
-/// The error of a completion that is not good, with what usually causes it.
+/// The error of a failed completion, with its usual cause.
 [[nodiscard]] inline Error completion_error(const Completion& completion,
                                             std::string_view subject) noexcept {
   return native::completion_error(static_cast<int>(completion.status), subject);
 }
 
-/// A request could not be posted: `result` of Lane::post().
+/// The error of a request that could not be posted. `result` is that of Lane::post().
 [[nodiscard]] inline Error post_error(int result, std::string_view device) noexcept {
   return system_error(Stage::post, "ibv_post_send", result, device);
 }
@@ -125,13 +129,14 @@ class CompletionQueue {
 
   [[nodiscard]] bool by_nic() const noexcept { return by_nic_; }
 
-  /// How many were put into `into`; negative: it brings no more. Goes on with what its lanes do.
+  /// Returns how many completions were put into `into`; negative: the queue is lost and brings no
+  /// more. Also makes the progress that its lanes need.
   virtual int poll(std::span<Completion> into) noexcept = 0;
 
-  /// Has the worker's descriptors become readable with the next completion.
+  /// Makes the worker's descriptors readable at the next completion.
   virtual Result<void> arm() = 0;
 
-  /// It brings no more completions: no lane joins it from here on.
+  /// Marks the queue as lost: it brings no more completions, and no lane may join it.
   virtual void lose() noexcept = 0;
 
  protected:
@@ -141,31 +146,31 @@ class CompletionQueue {
   bool by_nic_;
 };
 
-/// Where one request of a chain goes.
+/// The addresses of one request in a chain.
 struct Aim {
-  std::uint64_t local = 0;   ///< address, of `length` bytes
+  std::uint64_t local = 0;   ///< address of `length` bytes
   std::uint64_t remote = 0;  ///< address
   std::uint32_t length = 0;
   std::uint32_t local_key = 0;
   std::uint32_t remote_key = 0;
 };
 
-/// Requests that are posted together, again and again, by the lane that has prepared them: as they
-/// were, or aimed elsewhere each time. Once they are posted they may be aimed anew.
+/// Requests that one lane has prepared, and that are posted together any number of times, unchanged
+/// or with other addresses. They may be aimed at other addresses as soon as they are posted.
 class PreparedChain {
  public:
   PreparedChain(const PreparedChain&) = delete;
   PreparedChain& operator=(const PreparedChain&) = delete;
   virtual ~PreparedChain() = default;
 
-  /// Its requests.
+  /// The number of requests in it.
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
 
-  /// The `index`th one, of all that were prepared.
+  /// Sets the addresses of request `index`, counted among all that were prepared.
   virtual void aim(std::size_t index, const Aim& at) noexcept = 0;
 
-  /// From here on the chain is its first `size` requests, all of `opcode`: the last one signaled,
-  /// by `last`, the others by `part`.
+  /// From now on the chain consists of its first `size` requests, all with `opcode`. The last one
+  /// is signaled and has the id `last`; the others are unsignaled and have the id `part`.
   virtual void close(std::uint32_t size, Opcode opcode, std::uint64_t part,
                      std::uint64_t last) noexcept = 0;
 
@@ -178,14 +183,15 @@ class PreparedChain {
   std::uint32_t size_;
 };
 
-/// Where receives are posted.
+/// A queue to which receives are posted.
 class ReceiveQueue {
  public:
   ReceiveQueue(const ReceiveQueue&) = delete;
   ReceiveQueue& operator=(const ReceiveQueue&) = delete;
   virtual ~ReceiveQueue() = default;
 
-  /// `errno` of ibv_post_recv(3). `posted`: how many of them are, whatever it returns.
+  /// Returns the errno of ibv_post_recv(3). `posted` is the number of receives that were posted,
+  /// even if it fails.
   virtual int post_receives(std::span<const Receive> receives, std::size_t& posted) noexcept = 0;
 
   /// The name of its device, for errors.
@@ -195,17 +201,17 @@ class ReceiveQueue {
   ReceiveQueue() = default;
 };
 
-/// One way of a connection to its peer: a queue of requests and one of receives, which lanes may
-/// share.
+/// One path of a connection to its peer: a queue of requests, and a queue of receives, which lanes
+/// may share.
 ///
-/// Requests complete in the order in which they were posted; those that are not signaled do so by a
-/// later one. A post returns 0 or the errno of ibv_post_send(3), which over TCP has the same cause:
-/// ENOMEM, the queue is full. `begun`: it failed behind the first request, so what precedes the one
-/// that failed is in the queue. Once a lane is in ERROR nothing moves by it; what was posted, and
-/// what is posted from there on, is flushed.
+/// Requests complete in the order in which they were posted. An unsignaled one completes with a
+/// later signaled one. A post returns 0 or the errno of ibv_post_send(3), also over TCP: ENOMEM
+/// means that the queue is full. `begun` is set if the post failed after the first request: the
+/// requests before the failed one are in the queue then. A lane in ERROR moves nothing any more:
+/// its requests are flushed, both those that were posted and those that are posted later.
 ///
-/// post() and poll() of transport/lane_datapath.hpp do without the virtual call where a NIC carries
-/// the lane.
+/// post() and poll() of transport/lane_datapath.hpp avoid the virtual call if a NIC carries the
+/// lane.
 class Lane : public ReceiveQueue {
  public:
   Lane(const Lane&) = delete;
@@ -214,10 +220,11 @@ class Lane : public ReceiveQueue {
 
   [[nodiscard]] bool by_nic() const noexcept { return by_nic_; }
 
-  /// Bytes that a request may bring along: their memory is free once it is posted.
+  /// The number of bytes that a request may carry inline: their memory is free as soon as it is
+  /// posted.
   [[nodiscard]] std::uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
-  /// All that the peer has to know of it, the longest message included.
+  /// All that the peer must know about this lane, including its longest message.
   [[nodiscard]] const ConnectionAddress& local() const noexcept { return local_; }
 
   [[nodiscard]] CompletionQueue& completions() const noexcept { return completions_; }
@@ -225,35 +232,35 @@ class Lane : public ReceiveQueue {
   virtual int post(const Operation& operation, std::uint64_t id) noexcept = 0;
   virtual int post(const Message& message, std::uint64_t id) noexcept = 0;
 
-  /// A chain of kMostChain requests at most.
+  /// Posts a chain of at most kMostChain requests.
   virtual int post(std::span<const Request> chain, bool& begun) noexcept = 0;
   static constexpr std::size_t kMostChain = 2;
 
-  /// Not on the data path.
+  /// Prepares requests. Not for the data path.
   virtual std::unique_ptr<PreparedChain> prepare(std::span<const Request> requests) const = 0;
 
-  /// `fenced`: the first one of it, this time.
+  /// `fenced`: whether the chain's first request is fenced, this time only.
   virtual int post(PreparedChain& chain, bool fenced, bool& begun) noexcept = 0;
 
-  /// Receives may be posted before, and should be. Nothing to do where the handshake's connection
+  /// Receives may be posted before this, and should be. Does nothing if the handshake's connection
   /// carries the lane. Errors: Stage::connect.
   virtual Result<void> connect(const verbs::Wiring& wiring) = 0;
 
-  /// To ERROR. Errors: Stage::connect.
+  /// Moves the lane to ERROR. Errors: Stage::connect.
   virtual Result<void> to_error() = 0;
 
-  /// In ERROR: it takes no receive any more of those that it shares with others, and what it took
-  /// has completed, or can be polled. Not on the data path.
+  /// For a lane in ERROR. Whether it will take no more of the receives that it shares with other
+  /// lanes: those that it took have completed, or can be polled. Not for the data path.
   [[nodiscard]] virtual bool took_last_receive() noexcept { return true; }
 
-  /// Whether the device has it in ERROR. No, where it can't say.
+  /// Whether the device has the lane in ERROR. Returns false if the device does not tell.
   [[nodiscard]] virtual bool in_error() const noexcept = 0;
 
-  /// Nothing moves by it any more, and whether something of it completes is not promised.
+  /// Stops all movement on the lane. Outstanding requests may or may not complete.
   virtual void cut() noexcept = 0;
 
-  /// Back to where it takes receives: of one that is in ERROR, and drained; and connects it as it
-  /// was before. Errors: Stage::connect.
+  /// Moves a drained lane in ERROR back to the state in which it takes receives. connect_again()
+  /// then connects it as before. Errors: Stage::connect.
   virtual Result<void> restart() = 0;
   virtual Result<void> connect_again() = 0;
 

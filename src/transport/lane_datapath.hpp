@@ -8,10 +8,10 @@
 #include "transport/verbs/completion_queue.hpp"
 #include "transport/verbs/lane_datapath.hpp"
 
-// Posting and polling without a virtual call where a NIC carries the lane, which is nearly always.
+// Posts and polls without a virtual call if a NIC carries the lane, which is nearly always so.
 namespace hbmwire::transport {
 
-/// Calls `use` with the chain as what it is where a NIC carries the lane.
+/// Calls `use` with the chain, as a VerbsChain if a NIC carries the lane.
 template <class Use>
 auto with_chain(const Lane& lane, PreparedChain& chain, const Use& use) noexcept {
   if (lane.by_nic()) [[likely]]
@@ -25,7 +25,7 @@ inline int post(Lane& lane, PreparedChain& chain, bool fenced, bool& begun) noex
   return lane.post(chain, fenced, begun);
 }
 
-/// poll() of a queue that is no NIC's.
+/// poll() for a queue that belongs to no NIC.
 template <class Handle>
 [[gnu::noinline]] int poll_other(CompletionQueue& queue, const Handle& handle) noexcept {
   std::array<Completion, VerbsCompletionQueue::kBatch> completions;
@@ -37,8 +37,8 @@ template <class Handle>
   return count;
 }
 
-/// Polls once, and calls `handle(id, good, full)` with each completion, where `full()` is the
-/// Completion. As CompletionQueue::poll().
+/// Polls once, and calls `handle(id, good, full)` for each completion; `full()` returns the
+/// Completion. Returns the same as CompletionQueue::poll().
 template <class Handle>
 [[gnu::always_inline]] inline int poll(CompletionQueue& queue, const Handle& handle) noexcept {
   if (queue.by_nic()) [[likely]]

@@ -5,16 +5,16 @@
 
 namespace hbmwire::transport {
 
-/// A request's id, which is all that comes back with its completion: a pointer, and in its low bits
-/// whose.
+/// The id of a request is all that its completion returns. It is a pointer, with the type of its
+/// target in the low bits.
 enum class Tag : std::uint8_t {
-  posted,    ///< Posted: the last request of an operation, or of a piece of one
-  part,      ///< Posted: one before the last; completes only when it fails
+  posted,    ///< Posted: the last request of an operation, or of one piece
+  part,      ///< Posted: a request before the last; completes only if it fails
   received,  ///< ReceiveBuffer, of either lane
-  control,   ///< ControlBuffer: what the control lane sends
-  rail,      ///< RailPiece: a request of a lane on a further NIC
+  control,   ///< ControlBuffer: a message on the control lane
+  rail,      ///< RailPiece: a request on a further NIC's lane
   moved,     ///< LoopbackMover: the last request of a job
-  moving,    ///< one before the last; completes only when it fails
+  moving,    ///< LoopbackMover: one before the last; completes only if it fails
 };
 
 inline constexpr std::uint64_t kTagMask = 7;
@@ -31,7 +31,7 @@ template <class T>
 
 template <class T>
 [[nodiscard]] inline T* pointer_of(std::uint64_t id) noexcept {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): a request's id is all that comes back.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a completion returns only a request's id.
   return reinterpret_cast<T*>(id & ~kTagMask);
 }
 

@@ -19,6 +19,7 @@ namespace hbmwire::verbs {
 
 namespace {
 
+/// The device and the port that a text such as "mlx5_0:1" names.
 struct Wanted {
   std::string name;       // empty: any
   std::uint8_t port = 0;  // 0: the first active one
@@ -84,7 +85,7 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device, std::u
                      Stage::open, "ibv_query_gid", name));
   HBMWIRE_TRY_ASSIGN(state->pd,
                      from_pointer<Pd>(ibv_alloc_pd(context), Stage::open, "ibv_alloc_pd", name));
-  // For take_async_events().
+  // take_async_events() reads this descriptor without blocking.
   const int flags = ::fcntl(context->async_fd, F_GETFL);
   if (flags == -1 || ::fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) == -1)
     return tl::make_unexpected(system_error(Stage::open, "fcntl", errno, name));
@@ -94,7 +95,7 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device, std::u
 unsigned verbs_access(Access access) noexcept {
   unsigned flags = 0;
   if (has(access, Access::local_write)) flags |= IBV_ACCESS_LOCAL_WRITE;
-  // The specification demands local write wherever a peer may write (ibv_reg_mr(3)).
+  // Any remote write access also requires local write (ibv_reg_mr(3)).
   if (has(access, Access::remote_write)) flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
   if (has(access, Access::remote_read)) flags |= IBV_ACCESS_REMOTE_READ;
   if (has(access, Access::remote_atomic))
@@ -102,7 +103,7 @@ unsigned verbs_access(Access access) noexcept {
   return flags;
 }
 
-/// Said here, since drivers differ in what they do with a length that is too large for them.
+/// Checked here, because drivers differ in how they treat a length that is too large.
 Result<void> check_length(const detail::NicState& nic, std::uint64_t length) {
   if (nic.max_region_bytes == 0 || length <= nic.max_region_bytes) return {};
   return tl::make_unexpected(make_error(Errc::exhausted, Stage::register_memory,
@@ -110,8 +111,8 @@ Result<void> check_length(const detail::NicState& nic, std::uint64_t length) {
                                         nic.info.name, Hint::region_too_large));
 }
 
-/// For a registration that failed: the hint of a shortage, which has the same causes for all kinds
-/// of memory, else `otherwise`.
+/// The hint for a failed registration. A shortage has the same causes for all kinds of memory; any
+/// other failure gets `otherwise`.
 Hint shortage_or(const Error& error, std::size_t length, Hint otherwise) noexcept {
   if (error.number == ENOMEM) return memory_hint(Memory::locked, length);
   return is_shortage(error) ? error.hint : otherwise;
@@ -140,15 +141,15 @@ Hint dmabuf_hint(int error_number) noexcept {
 Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device,
                                                    std::optional<std::uint8_t> gid_index) {
   HBMWIRE_TRY_ASSIGN(const Wanted wanted, parse_device(device));
-  // mlx5 would leave small receives in the completion and have the CPU copy them out, which can't
-  // write device memory; it reads the variable when a queue pair is made. An explicit setting of
-  // the user's stays.
+  // Otherwise mlx5 would put small receives into the completion and let the CPU copy them, which
+  // cannot write device memory. mlx5 reads the variable when a queue pair is made. If the user has
+  // set it, it stays.
   ::setenv("MLX5_SCATTER_TO_CQE", "0", 0);
 
   const auto list = DeviceList::get();
   if (!list) {
     Error failed = list.error();
-    // A caller that names a device must not go on by TCP instead.
+    // A caller that names a device must get an error instead of TCP.
     if (!wanted.name.empty() && failed.hint == Hint::no_rdma_device)
       failed.hint = Hint::no_such_rdma_device;
     return tl::make_unexpected(failed);
@@ -183,7 +184,7 @@ bool NicInterfaces::has(std::uint32_t number,
 NicInterfaces interfaces_of(const detail::NicState& nic) {
   NicInterfaces found;
   if (!nic.info.ethernet) {
-    // The first GID is the port's own, which IPoIB has; others may be aliases.
+    // The first GID is the port's own, which IPoIB uses; later ones may be aliases.
     ibv_gid own = nic.gid;
     ibv_query_gid(nic.context.get(), nic.info.port, 0, &own);
     found.guid.emplace();
@@ -272,7 +273,7 @@ Result<Mr> register_dmabuf(detail::NicState& nic, int fd, std::uint64_t offset, 
 Result<void> deregister(const detail::NicState& nic, Mr& mr) {
   if (!mr) return {};
   int result = ibv_dereg_mr(mr.get());
-  // A driver that was busy with it is asked again, as by destructors.
+  // Calls it once more, as destructors do: the driver may have been busy with the region.
   if (result != 0) result = ibv_dereg_mr(mr.get());
   HBMWIRE_TRY(from_errno_result(result, Stage::register_memory, "ibv_dereg_mr", nic.info.name));
   static_cast<void>(mr.release());
@@ -289,7 +290,7 @@ void take_async_events(detail::NicState& nic) noexcept {
   ibv_async_event event{};
   while (ibv_get_async_event(nic.context.get(), &event) == 0) {
     if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
-      // An application may have queue pairs of its own on this device.
+      // An application may have its own queue pairs on this device.
       const ibv_qp& qp = *event.element.qp;
       if (qp.srq != nullptr && qp.srq->srq_context == shared_receives_mark())
         static_cast<SharedReceiver*>(qp.qp_context)->took_last.store(true);

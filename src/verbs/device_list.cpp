@@ -23,7 +23,7 @@ std::filesystem::path pci_directory(const ibv_device* device) {
 }  // namespace
 
 Result<DeviceList> DeviceList::get() {
-  // Short of descriptors, libibverbs finds fewer devices or none, and reports no failure.
+  // Without descriptors, libibverbs finds fewer devices or none, and reports no failure.
   HBMWIRE_TRY(check_descriptors(Stage::probe, "RDMA devices"));
   DeviceList list;
   int count = 0;
@@ -43,7 +43,7 @@ Result<DeviceList> DeviceList::get() {
 
 std::string pci_address(const ibv_device* device) {
   std::string name = pci_directory(device).filename().string();
-  // A software device's directory has another name.
+  // The directory of a software device has another kind of name.
   const bool looks_like_one =
       name.size() >= 12 && name[4] == ':' && name[7] == ':' && name[10] == '.';
   return looks_like_one ? name : std::string{};

@@ -11,15 +11,14 @@
 
 namespace hbmwire::verbs {
 
-/// What ibv_get_device_list(3) gives. The devices live as long as it does; what was opened lives
-/// on.
+/// The devices of ibv_get_device_list(3). They live as long as this list; opened devices live on.
 class DeviceList {
  public:
-  /// Errors: Stage::probe, when libibverbs can't look; no device is no error.
+  /// Errors: Stage::probe if libibverbs cannot look. An empty list is no error.
   static Result<DeviceList> get();
 
-  /// In the order of their names ("mlx5_2" before "mlx5_10"): libibverbs' own differs from run to
-  /// run.
+  /// Sorted by name ("mlx5_2" before "mlx5_10"), because the order of libibverbs differs from run
+  /// to run.
   [[nodiscard]] const std::vector<ibv_device*>& devices() const noexcept { return devices_; }
 
  private:
@@ -31,10 +30,10 @@ class DeviceList {
   std::vector<ibv_device*> devices_;
 };
 
-/// "dddd:bb:dd.f"; empty for a device that is no PCI function (software).
+/// "dddd:bb:dd.f"; empty for a device that is no PCI function (a software device).
 [[nodiscard]] std::string pci_address(const ibv_device* device);
 
-/// Whether it is a Gaudi's own scale-up NIC (hbl_N): those answer to verbs, but neither import
+/// Whether it is a Gaudi's own scale-up NIC (hbl_N). These answer to verbs, but neither import
 /// dma-bufs nor take ordinary work requests.
 [[nodiscard]] bool is_accelerators_own(const ibv_device* device);
 

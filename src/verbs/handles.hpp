@@ -14,10 +14,10 @@
 
 namespace hbmwire::verbs {
 
-/// Owner of a libibverbs object. Objects are of the device file that was opened for them, and a
-/// child by fork(2) shares that file: what the child destroyed would be gone in its parent, which
-/// works with it still, and whose keys its peers have. So a process drops what it has inherited
-/// without a call.
+/// The owner of a libibverbs object. Objects belong to an open device file, which a child by
+/// fork(2) shares. If the child destroyed an object, its parent would lose it while using it, and
+/// the parent's peers could no longer use its keys. So a child drops inherited objects without a
+/// call.
 template <class Traits>
 class Handle {
  public:
@@ -46,10 +46,10 @@ class Handle {
 
   explicit operator bool() const noexcept { return static_cast<bool>(object_); }
 
-  /// Whether the object is the parent's.
+  /// Whether the object belongs to the parent.
   [[nodiscard]] bool is_inherited() const noexcept { return made_.is_inherited(); }
 
-  /// Gives the object up without destroying it.
+  /// Gives up the object without destroying it.
   [[nodiscard]] type release() noexcept { return object_.release(); }
 
   void reset() noexcept {
@@ -76,7 +76,7 @@ struct HandleTraits {
   }
 };
 
-/// ibv_close_device(3) frees the context whatever it returns.
+/// ibv_close_device(3) frees the context even if it fails.
 struct CloseDevice {
   using type = ibv_context*;
 
@@ -87,6 +87,7 @@ struct CloseDevice {
   }
 };
 
+// The names of the destroy functions, for the log.
 struct DeallocPdName {
   static constexpr const char* kName = "ibv_dealloc_pd";
 };

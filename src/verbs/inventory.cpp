@@ -41,8 +41,7 @@ std::string_view state_name(ibv_port_state state) noexcept {
   return "?";
 }
 
-// From sysfs and not from ibv_query_port(3), whose active_speed has no room for what is faster than
-// 4X NDR.
+// Reads sysfs, because active_speed of ibv_query_port(3) has no value for rates above 4X NDR.
 std::uint64_t rate_of(const ibv_device* device, std::uint8_t port) {
   std::ifstream file(std::filesystem::path(device->ibdev_path) / "ports" / std::to_string(port) /
                      "rate");
@@ -85,8 +84,8 @@ NicPort describe_port(ibv_context* context, std::uint8_t number,
   return port;
 }
 
-// A descriptor that is none: who imports dma-bufs looks at it (EBADF), who does not refuses the
-// call.
+// Tries to register an invalid descriptor. A NIC that imports dma-bufs looks at it (EBADF); any
+// other NIC refuses the call itself.
 std::optional<bool> imports_dmabufs(ibv_context* context) {
   auto pd = from_pointer<Pd>(ibv_alloc_pd(context), Stage::probe, "ibv_alloc_pd", "");
   if (!pd) return std::nullopt;
@@ -97,7 +96,7 @@ std::optional<bool> imports_dmabufs(ibv_context* context) {
   return errno != EOPNOTSUPP && errno != EPROTONOSUPPORT && errno != ENOSYS;
 }
 
-/// libibverbs has it as an int.
+/// libibverbs stores counts as int.
 std::uint32_t count(int number) noexcept { return static_cast<std::uint32_t>(std::max(number, 0)); }
 
 NicDevice describe_device(ibv_device* device, std::optional<std::uint8_t> gid_index) {
@@ -126,7 +125,7 @@ NicDevice describe_device(ibv_device* device, std::optional<std::uint8_t> gid_in
                 .max_cqe = count(attributes.max_cqe),
                 .max_mr = count(attributes.max_mr),
                 .max_srq = count(attributes.max_srq)};
-  // A scale-up NIC's driver is not bothered with questions that it was not made for.
+  // Not asked on a scale-up NIC, whose driver was not made for this.
   if (!nic.scale_up) nic.imports_dmabufs = imports_dmabufs(context->get());
   for (unsigned port = 1; port <= attributes.phys_port_cnt; ++port) {
     nic.ports.push_back(describe_port(context->get(), static_cast<std::uint8_t>(port), gid_index));

@@ -9,13 +9,12 @@
 
 namespace hbmwire::verbs {
 
-/// Every RDMA device with its ports, as Context::nics() tells them, but for NUMA nodes. Each is
-/// opened for the moment. `gid_index`: as of Nic::open(). Errors: Stage::probe (none, or libibverbs
-/// can't look).
+/// All RDMA devices with their ports, as Context::nics() returns them, but without NUMA nodes.
+/// Opens each device for a moment. `gid_index`: see Nic::open(). Errors: Stage::probe (no device,
+/// or libibverbs cannot look).
 [[nodiscard]] Result<std::vector<NicDevice>> list_nics(std::optional<std::uint8_t> gid_index);
 
-/// Bits in a second, of what a port's sysfs file "rate" says ("100 Gb/sec (4X EDR)"); 0 for
-/// anything else.
+/// The bits per second in a port's sysfs file "rate" ("100 Gb/sec (4X EDR)"); 0 for any other text.
 [[nodiscard]] std::uint64_t parse_rate(std::string_view text) noexcept;
 
 }  // namespace hbmwire::verbs

@@ -10,7 +10,7 @@ namespace hbmwire::verbs {
 
 namespace {
 
-/// A table may have holes, of which the key is 0 (IBTA vol. 1, 10.9.2).
+/// The pkey table may have holes, where the key is 0 (IBTA vol. 1, 10.9.2).
 Result<void> check_pkey(const detail::NicState& nic, std::uint16_t index) {
   ibv_port_attr attributes{};
   HBMWIRE_TRY(from_errno_result(ibv_query_port(nic.context.get(), nic.info.port, &attributes),
@@ -53,7 +53,7 @@ void apply(const LinkOptions& link, Wiring& wiring) noexcept {
   wiring.ack_timeout = link.ack_timeout.value_or(wiring.ack_timeout);
   wiring.retries = link.retry_count.value_or(wiring.retries);
   wiring.receiver_retries = link.rnr_retry.value_or(wiring.receiver_retries);
-  // The mark of the manager's route is this end's.
+  // The traffic class of the connection manager's path is also a setting of this end.
   if (wiring.path && link.traffic_class) wiring.path->traffic_class = *link.traffic_class;
 }
 

@@ -55,7 +55,7 @@ std::string_view type_name(GidEntry::Type type) noexcept {
 int choose_gid(const std::vector<GidEntry>& table, bool ethernet) noexcept {
   if (table.empty()) return -1;
   if (!ethernet) return 0;
-  // max_element keeps the first of equals, which is the lower index.
+  // max_element keeps the first of equals, which has the lower index.
   const auto best =
       std::max_element(table.begin(), table.end(),
                        [](const GidEntry& a, const GidEntry& b) { return score(a) < score(b); });
@@ -128,7 +128,7 @@ Result<NicInfo> query_port(ibv_context* context, std::uint8_t port,
                                           name, Hint::no_active_port));
   }
   NicInfo info = port_info(context, port, attributes);
-  // An entry that can't be read seems to be a hole of the table: another one would be chosen.
+  // An entry that cannot be read looks like a hole in the table, and another GID would be chosen.
   HBMWIRE_TRY(check_descriptors(Stage::open, name));
   const auto table = read_gid_table(context, port, attributes.gid_tbl_len);
   const int chosen = choose_gid(table, info.ethernet);

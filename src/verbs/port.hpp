@@ -15,7 +15,7 @@
 
 namespace hbmwire::verbs {
 
-/// One entry of a port's GID table, as the choice needs it.
+/// One entry of a port's GID table, with the fields that choose_gid() needs.
 struct GidEntry {
   std::uint8_t index = 0;
   ibv_gid gid{};
@@ -26,37 +26,38 @@ struct GidEntry {
 /// "IB", "RoCE v1", "RoCE v2".
 [[nodiscard]] std::string_view type_name(GidEntry::Type type) noexcept;
 
-/// Which GID to use: on Ethernet RoCE v2 before v1 (routable, and what switches and peers expect
-/// today), and within a type an IPv4-mapped address before another routable one before link-local
-/// (fe80::/10, needs a scope the peer can't know); the lower index among equals. On InfiniBand the
-/// first one. -1 when there is none.
+/// The index in `table` of the GID to use; -1 if the table is empty. On Ethernet, RoCE v2 comes
+/// before v1, because it is routable and the default today. Within a type, an IPv4-mapped address
+/// comes before other routable ones, and these before link-local ones (fe80::/10 needs a scope that
+/// the peer cannot know). Among equals, the lower index comes first. On InfiniBand it is the first
+/// GID.
 [[nodiscard]] int choose_gid(const std::vector<GidEntry>& table, bool ethernet) noexcept;
 
-/// The port's whole GID table, empty entries left out (ibv_query_gid_ex(3)).
+/// The port's whole GID table without empty entries (ibv_query_gid_ex(3)).
 [[nodiscard]] std::vector<GidEntry> read_gid_table(ibv_context* context, std::uint8_t port,
                                                    int length);
 
-/// What ibv_query_port(3) said of a port; nothing of GIDs.
+/// The results of ibv_query_port(3), without GIDs.
 [[nodiscard]] NicInfo port_info(ibv_context* context, std::uint8_t port,
                                 const ibv_port_attr& attributes);
 
-/// Describes one port, by the GID of that index, or if none is named the one that choose_gid()
-/// takes. Errors: Stage::open when it can't be asked, is not active, or has no such GID.
+/// Describes one port, with the GID of that index, or the one that choose_gid() takes if there is
+/// no index. Errors: Stage::open if the port cannot be queried, is not active, or has no such GID.
 [[nodiscard]] Result<NicInfo> query_port(ibv_context* context, std::uint8_t port,
                                          std::optional<std::uint8_t> gid_index);
 
-/// "mlx5_0 (GID index 40, 4 GIDs)": for the error of a table that lacks an entry.
+/// "mlx5_0 (GID index 40, 4 GIDs)": names the table in the error that it lacks an entry.
 [[nodiscard]] std::string with_count(std::string_view device, std::string_view kind, unsigned index,
                                      std::size_t count);
 
-/// Whether the port's link is up now; one that can't be asked has none (ibv_query_port(3)).
+/// Whether the port's link is up now (ibv_query_port(3)); false if it cannot be queried.
 [[nodiscard]] bool is_active(ibv_context* context, std::uint8_t port) noexcept;
 
-/// enum ibv_mtu <-> bytes; 0 for a value that is none.
+/// Converts between enum ibv_mtu and bytes; 0 for an invalid value.
 [[nodiscard]] std::uint32_t mtu_bytes(ibv_mtu mtu) noexcept;
 [[nodiscard]] ibv_mtu mtu_from_bytes(std::uint32_t bytes) noexcept;
 
-/// inet_ntop's text of a GID.
+/// A GID as text, by inet_ntop.
 [[nodiscard]] std::string gid_text(const ibv_gid& gid);
 
 }  // namespace hbmwire::verbs

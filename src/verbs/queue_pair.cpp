@@ -15,7 +15,7 @@ namespace hbmwire::verbs {
 
 namespace {
 
-// Across routers, too; 1 (as often seen) dies at the first one.
+// Reaches across routers, too; 1, a common setting, expires at the first router.
 constexpr std::uint8_t kHopLimit = 64;
 
 unsigned verbs_qp_access(Access access) noexcept {
@@ -37,8 +37,7 @@ ibv_ah_attr path_to(const detail::NicState& nic, const Wiring& wiring) noexcept 
   ibv_ah_attr path{};
   path.dlid = remote.lid;
   path.port_num = nic.info.port;
-  // RoCE is always global; InfiniBand needs the GRH only between subnets, and is happy with it
-  // within one.
+  // RoCE always has a GRH. InfiniBand needs it only between subnets, but accepts it within one.
   path.is_global = 1;
   std::copy(remote.gid.begin(), remote.gid.end(), std::begin(path.grh.dgid.raw));
   path.grh.sgid_index = nic.info.gid_index;
@@ -67,7 +66,7 @@ ibv_ah_attr to_attributes(const AddressPath& from) noexcept {
 /// 24 random bits, getrandom(2).
 std::uint32_t random_packet_sequence() {
   std::uint32_t value = 0;
-  // Fails only on kernels without getrandom; then the standard library's source will do.
+  // Fails only on kernels without getrandom(2); the standard library's source serves there.
   if (::getrandom(&value, sizeof value, 0) != sizeof value) value = std::random_device{}();
   return value & 0xffffffU;
 }

@@ -16,7 +16,7 @@ struct AddressPath {
   std::array<std::byte, 16> gid{};
   std::uint32_t flow_label = 0;
   std::uint16_t lid = 0;
-  std::uint8_t own_gid = 0;  ///< its index
+  std::uint8_t own_gid = 0;  ///< the index of this end's GID
   std::uint8_t hop_limit = 0;
   std::uint8_t traffic_class = 0;
   std::uint8_t service_level = 0;
@@ -26,30 +26,33 @@ struct AddressPath {
   bool global = false;
 };
 
-/// A queue pair's partition, by its port's table, and its longest packet.
+/// A queue pair's partition, as an index in its port's table, and its longest packet.
 struct PortEntries {
   std::uint16_t pkey_index = 0;
   std::uint32_t mtu_bytes = 0;
 };
 
-/// How the two ends of an RC connection are wired (ibv_modify_qp(3)).
+/// The attributes that connect the two ends of an RC connection (ibv_modify_qp(3)).
 struct Wiring {
   ConnectionAddress local;
   ConnectionAddress remote;
-  std::optional<AddressPath> path = {};  ///< as others found it; none: by the remote GID and LID,
-  std::uint8_t traffic_class = 0;        ///< and with these marks
+  /// A path that was found elsewhere. Without one, the remote GID and LID are used, with the two
+  /// marks below.
+  std::optional<AddressPath> path = {};
+  std::uint8_t traffic_class = 0;
   std::uint8_t service_level = 0;
-  std::uint8_t reads_out = 1;  ///< READs and atomics asked for at a time, and
-  std::uint8_t reads_in = 1;   ///< answered
-  /// 4.096 us * 2^ack_timeout without an acknowledgement, `retries` + 1 times, are the peer's end.
-  /// 14: 67 ms, so that seven retries notice it in half a second (IBTA 9.7.6.1.3).
+  std::uint8_t reads_out = 1;  ///< READs and atomics that it asks for at a time
+  std::uint8_t reads_in = 1;   ///< those that it answers at a time
+  /// The peer counts as gone after `retries` + 1 timeouts of 4.096 us * 2^ack_timeout without an
+  /// acknowledgement. 14 is 67 ms, so that seven retries notice it in half a second (IBTA
+  /// 9.7.6.1.3).
   std::uint8_t ack_timeout = 14;
   std::uint8_t retries = 7;
-  /// For messages that found no receive; 7: without end. Where receives are posted before the peer
-  /// may send, more patience would only hide a mistake.
+  /// Retries for messages that found no receive; 7 means without end. Receives are posted before
+  /// the peer may send, so that more patience would only hide a mistake.
   std::uint8_t receiver_retries = 6;
-  /// How long the peer waits before such a retry: 12 is 0.64 ms, 28 is 164 ms (ibv_modify_qp(3),
-  /// min_rnr_timer).
+  /// The time that the peer waits before such a retry: 12 is 0.64 ms, 28 is 164 ms
+  /// (ibv_modify_qp(3), min_rnr_timer).
   std::uint8_t receiver_wait = 12;
 };
 

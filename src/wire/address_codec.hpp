@@ -8,7 +8,7 @@
 
 namespace hbmwire::wire {
 
-/// A queue pair's address. Values that can't be make the reader fail.
+/// A queue pair's address. An impossible value makes the reader fail.
 void put(Writer& out, const ConnectionAddress& address);
 ConnectionAddress get_connection_address(Reader& in);
 

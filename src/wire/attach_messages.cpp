@@ -9,7 +9,7 @@ namespace hbmwire::wire {
 
 namespace {
 
-// What no other protocol begins with.
+// No other protocol begins with these bytes.
 constexpr std::array<std::uint8_t, 8> kAttachMagic{'h', 'b', 'm', 'w', '-', 'f', 'd', '\n'};
 
 enum class Kind : std::uint16_t { request = 1, reply = 2 };
@@ -52,7 +52,8 @@ Result<void> check_header(std::span<const std::byte> header, Kind kind, std::siz
 
 void get(Reader& in, AttachRequest& request) { request.secret = in.bytes<16>(); }
 
-/// Memory that can be imported: somewhere, not empty, and not around the end of the addresses.
+/// Whether the memory can be imported: it is not empty, and does not wrap around the end of the
+/// address space.
 bool is_sane(const AttachReply& reply) {
   const std::uint64_t most = ~std::uint64_t{0};
   return reply.length_bytes != 0 && reply.length_bytes <= most - reply.offset_bytes &&
@@ -106,7 +107,7 @@ std::vector<std::byte> encode(const AttachReply& reply) {
 }
 
 bool equal_in_constant_time(const AttachSecret& a, const AttachSecret& b) noexcept {
-  // Volatile, so that no compiler ends the loop with the first byte that differs.
+  // Volatile, so that the compiler cannot end the loop at the first byte that differs.
   volatile unsigned difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     difference = difference | (static_cast<unsigned>(a.at(i)) ^ static_cast<unsigned>(b.at(i)));

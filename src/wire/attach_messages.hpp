@@ -12,9 +12,9 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/memory.hpp"
 
-/// What processes of one node say to each other about a dma-buf (docs/attach.md): one request, and
-/// one reply with the descriptor beside it. Each is a header of 16 bytes (magic, version, kind,
-/// length of what follows) and a body of a size fixed by version and kind; integers big-endian.
+/// The messages about a dma-buf between processes of one node (docs/attach.md): one request, and
+/// one reply with the descriptor. Each message has a header of 16 bytes (magic, version, kind,
+/// length of the body), and a body whose size depends on version and kind. Integers are big-endian.
 namespace hbmwire::wire {
 
 inline constexpr std::uint16_t kAttachVersion = 1;
@@ -24,26 +24,28 @@ inline constexpr std::size_t kAttachReplyBytes = kAttachHeaderBytes + 36;
 
 using AttachSecret = std::array<std::uint8_t, 16>;
 
+/// Asks for the memory that is published with this secret.
 struct AttachRequest {
   AttachSecret secret{};
   bool operator==(const AttachRequest&) const = default;
 };
 
+/// The answer. If `status` is granted, a descriptor of the dma-buf comes with it.
 struct AttachReply {
   enum class Status : std::uint8_t {
-    granted = 0,         ///< exactly one descriptor comes with it; with the others none
-    unknown = 1,         ///< nothing is published under this secret
-    other_user = 2,      ///< the asker belongs to another user
-    other_version = 3,   ///< the request is of another version of this protocol
-    no_descriptors = 4,  ///< the exporter's process is out of them
+    granted = 0,         ///< exactly one descriptor comes with the reply; else none
+    unknown = 1,         ///< nothing is published with this secret
+    other_user = 2,      ///< the client belongs to another user
+    other_version = 3,   ///< the request has another version of this protocol
+    no_descriptors = 4,  ///< the exporter's process has no descriptor left
   };
 
   Status status = Status::granted;
-  MemoryType type = MemoryType::dmabuf;  // what follows is of what was granted, else as it is here
+  MemoryType type = MemoryType::dmabuf;  // all members below are set only if granted
   bool writable = false;
-  std::uint64_t offset_bytes = 0;  ///< where the memory begins in the dma-buf
+  std::uint64_t offset_bytes = 0;  ///< the start of the memory in the dma-buf
   std::uint64_t length_bytes = 0;
-  std::uint64_t base_address = 0;  ///< of the dma-buf's first byte, at the exporter
+  std::uint64_t base_address = 0;  ///< address of the dma-buf's first byte, in the exporter
   std::uint64_t generation = 0;
 
   bool operator==(const AttachReply&) const = default;
@@ -52,19 +54,20 @@ struct AttachReply {
 [[nodiscard]] std::vector<std::byte> encode(const AttachRequest& request);
 [[nodiscard]] std::vector<std::byte> encode(const AttachReply& reply);
 
-/// Whether two secrets are the same, in a time that does not depend on where they differ.
+/// Compares two secrets, in a time that does not depend on where they differ.
 [[nodiscard]] bool equal_in_constant_time(const AttachSecret& a, const AttachSecret& b) noexcept;
 
-/// A message of a stream, put together from pieces of any size. Asks for no byte behind its end.
+/// Assembles a message from pieces of a stream, of any size. Never takes a byte after the message's
+/// end.
 template <class Message>
 class AttachAssembly {
  public:
-  /// Where the next bytes belong: never empty before the message is complete. The header comes by
-  /// itself, so that another version's is told by it whatever its messages are like.
+  /// The memory for the next bytes; not empty until the message is complete. The header comes
+  /// alone, so that another version is recognized by its header, whatever its messages look like.
   [[nodiscard]] std::span<std::byte> room() noexcept;
 
-  /// Takes the first `count` bytes of room(): the message when it is complete with them. Errors:
-  /// Errc::protocol, and then nothing more may be taken.
+  /// Takes the first `count` bytes of room(), and returns the message if it is complete then.
+  /// Errors: Errc::protocol; after an error, do not call it again.
   Result<std::optional<Message>> advance(std::size_t count);
 
  private:

@@ -7,7 +7,7 @@ namespace hbmwire::wire {
 
 namespace {
 
-// Another purpose, or version, of the same key gives another key.
+// The same pre-shared key gives another derived key for another purpose or version.
 constexpr std::string_view kPurpose = "hbmwire endpoint, version 1";
 static_assert(kPurpose.size() >= crypto_generichash_KEYBYTES_MIN &&
               kPurpose.size() <= crypto_generichash_KEYBYTES_MAX);
@@ -21,7 +21,7 @@ const unsigned char* raw(const std::byte* bytes) noexcept {
 }  // namespace
 
 Result<Nonce> make_nonce() {
-  // May be called again, from any thread (libsodium's manual, "Usage").
+  // May be called repeatedly, from any thread (libsodium's manual, "Usage").
   if (sodium_init() < 0) {
     return tl::make_unexpected(
         make_error(Errc::system, Stage::configure, "libsodium finds no source of random numbers"));
@@ -36,7 +36,8 @@ bool equal(const Proof& a, const Proof& b) noexcept {
 }
 
 Transcript::Transcript(std::span<const std::byte> pre_shared_key) noexcept {
-  // A hash of any length of key, so that all of it counts; BLAKE2b's own key has at most 64 bytes.
+  // Hashes the key first, so that keys of any length count completely: BLAKE2b itself takes a key
+  // of at most 64 bytes.
   std::array<unsigned char, crypto_generichash_KEYBYTES> derived{};
   crypto_generichash(derived.data(), derived.size(), raw(pre_shared_key.data()),
                      pre_shared_key.size(), reinterpret_cast<const unsigned char*>(kPurpose.data()),

@@ -26,13 +26,13 @@ class Writer {
     for (const std::uint8_t byte : data) bytes_.push_back(static_cast<std::byte>(byte));
   }
 
-  /// At most `limit` characters of `text`, after their count (u16).
+  /// Writes a count (u16), then at most `limit` characters of `text`.
   void text(std::string_view text, std::size_t limit);
 
-  /// All of `data`, which are fewer than 65,536, after their count (u16).
+  /// Writes a count (u16), then all of `data`, which must be shorter than 65,536 bytes.
   void counted(std::span<const std::byte> data);
 
-  /// All of `data`, which are fewer than 4 GiB, after their count (u32).
+  /// Writes a count (u32), then all of `data`, which must be shorter than 4 GiB.
   void block(std::span<const std::byte> data);
 
   [[nodiscard]] std::vector<std::byte> take() noexcept { return std::move(bytes_); }
@@ -41,9 +41,9 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what Writer wrote, from bytes that anybody may have sent. The first read past the end, or
-/// over a limit, makes the reader fail for good: later reads give zeros, and good() tells once at
-/// the end.
+/// Reads the output of Writer from untrusted bytes. The first read past the end, or over a limit,
+/// makes the reader fail for good. Later reads return zeros, so that one call of complete() at the
+/// end is enough.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> data) noexcept : data_(data) {}
@@ -68,20 +68,20 @@ class Reader {
 
   std::string text(std::size_t limit);
 
-  /// Bytes after their count (u16); more than `limit` are a failure.
+  /// Reads a count (u16) and that many bytes. Fails if the count exceeds `limit`.
   std::vector<std::byte> counted(std::size_t limit);
 
-  /// Bytes after their count (u32); more than `limit` are a failure.
+  /// Reads a count (u32) and that many bytes. Fails if the count exceeds `limit`.
   std::vector<std::byte> block(std::size_t limit);
 
-  /// Marks the input as bad: a value that is well-formed but not allowed.
+  /// Marks the input as bad, for a value that is well-formed but not allowed.
   void fail() noexcept { failed_ = true; }
 
-  /// All reads succeeded, and nothing is left over.
+  /// Whether all reads have succeeded and no byte is left.
   [[nodiscard]] bool complete() const noexcept { return !failed_ && data_.empty(); }
 
  private:
-  /// The next `count` bytes; none, and failure, when there are fewer.
+  /// The next `count` bytes. If there are fewer, fails and returns none.
   std::span<const std::byte> take(std::size_t count) noexcept;
 
   std::vector<std::byte> bounded(std::size_t length, std::size_t limit);

@@ -13,7 +13,7 @@ namespace hbmwire::wire {
 
 namespace {
 
-// A message's number on the wire is its place in the variant, from 1 on: append only.
+// The number of a message on the wire is its place in the variant, from 1 on: only append.
 constexpr std::uint8_t kFirstControl = 1;
 static_assert(kMaxKeyBytes + 16 <= kMaxControlBytes && kMaxRegionName + 16 <= kMaxControlBytes &&
               kMaxShakeBytes + 16 <= kMaxControlBytes && kMaxOfferBytes + 16 <= kMaxControlBytes);
@@ -97,7 +97,7 @@ std::uint8_t get_rail(Reader& in) {
   return rail;
 }
 
-/// Whether it names memory its opener finds out.
+/// Does not check whether the handle names any memory: the domain that opens it does.
 IpcHandle get_ipc_handle(Reader& in) {
   IpcHandle handle;
   const auto type = static_cast<MemoryType>(in.integer<std::uint8_t>());

@@ -22,7 +22,7 @@ namespace {
 Error connect_error(int error_number, const std::string& peer) {
   Hint hint = Hint::host_unreachable;
   if (error_number == ECONNREFUSED) hint = Hint::connection_refused;
-  // Linux's answer to a link-local address without its interface, ipv6(7).
+  // Linux reports this for a link-local address without an interface, ipv6(7).
   if (error_number == EINVAL) hint = Hint::address_scope;
   return system_error(Stage::connect, "connect", error_number, peer, hint);
 }
@@ -47,7 +47,7 @@ Result<Fd> start_dial(const addrinfo& address, const std::string& peer,
   Fd socket{::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (!socket) return tl::make_unexpected(system_error(Stage::connect, "socket", errno, peer));
   if (segment_bytes) {
-    // Before the connection request, which tells the peer as well.
+    // Set before connecting, because the connection request tells the peer this value.
     const int most = static_cast<int>(*segment_bytes);
     if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_MAXSEG, &most, sizeof most) != 0)
       return tl::make_unexpected(system_error(Stage::connect, "setsockopt", errno, peer));

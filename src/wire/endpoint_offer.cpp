@@ -10,12 +10,13 @@ namespace hbmwire::wire {
 
 namespace {
 
-// What nobody asks for, so that a foreign number can't make this end reserve without bounds.
+// No real offer exceeds these: a peer's number must not make this end reserve without bounds.
 constexpr std::uint32_t kMaxReceiveDepth = 65536;
 constexpr std::uint32_t kMaxEagerBytes = 1U << 20;
 
-// The control lane's messages are short, and no reader uses the field of its longest one: an offer
-// says there what it shares. Earlier builds write a NIC's limit, which is below, and read nothing.
+// The control lane's messages are short, so that no reader uses the field for its longest message.
+// An offer carries `shares` in that field, marked by this bit. Earlier builds write a NIC's limit
+// there, which is smaller, and ignore the field when they read.
 constexpr std::uint64_t kSharing = std::uint64_t{1} << 63U;
 constexpr unsigned kDescriptorBits = 24;
 constexpr unsigned kProcessBits = 22;

@@ -19,15 +19,16 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kSubject = "attach";
-// How often a full queue is tried again: connect(2) does not say when there is room.
+// The time between attempts while the queue is full: connect(2) does not tell when there is room.
 constexpr auto kQueuePause = 2ms;
 
+/// The address of an abstract socket, as connect(2) and bind(2) take it.
 struct SocketAddress {
   sockaddr_un name{};
   socklen_t size = 0;
 };
 
-/// An abstract name begins with a zero, and ends where the size says.
+/// An abstract name begins with a zero byte, and ends where the size says.
 Result<SocketAddress> address_of(const std::string& name) {
   if (name.empty() || name.size() > kMaxAbstractNameBytes) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,
@@ -53,7 +54,7 @@ Error gone(const char* call, int error_number) {
   return error;
 }
 
-/// Sleeps for a moment, or less.
+/// Sleeps for kQueuePause, or until the deadline if that is sooner.
 Result<void> pause(const Wait& wait) {
   pollfd cancel{wait.cancel_fd, POLLIN, 0};
   const int timeout_ms =
@@ -68,7 +69,7 @@ Result<void> pause(const Wait& wait) {
                                         Hint::attach_silent));
 }
 
-/// What `message` has brought: from here on `received` owns it.
+/// Moves the descriptors in `message` to `received`, which owns them from then on.
 void take_fds(msghdr& message, ReceivedFds& received) noexcept {
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
@@ -77,7 +78,7 @@ void take_fds(msghdr& message, ReceivedFds& received) noexcept {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      Fd owned(fd);  // closed here where there is no room for it
+      Fd owned(fd);  // closed here if there is no room for it
       if (received.count < received.fds.size()) {
         received.fds.at(received.count++) = std::move(owned);
       }
@@ -110,7 +111,7 @@ Result<Fd> connect_abstract(const std::string& name, const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(Fd socket, make_socket());
   while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.name), address.size) !=
          0) {
-    // Not EINPROGRESS: a unix socket connects at once, or there is no room in the queue.
+    // Never EINPROGRESS: a unix socket connects at once, unless the queue is full.
     if (errno == EAGAIN) {
       HBMWIRE_TRY(pause(wait));
     } else if (errno != EINTR) {
@@ -155,8 +156,8 @@ Result<Arrival> receive_with_fd(int socket, std::span<std::byte> into, ReceivedF
   const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (got < 0) return arrival(got);
   take_fds(message, received);
-  // Of several the first ones may have come: that there were more is said before that some are
-  // missing.
+  // If several descriptors were sent, some may be missing. The first mistake is that there were
+  // several, so that it is reported first.
   if (received.count > 1) {
     return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
                                           "the exporter sent more than one descriptor", kSubject));
@@ -190,7 +191,7 @@ Result<bool> send_with_fd(int socket, std::span<const std::byte> data, int fd) {
   } while (sent < 0 && errno == EINTR);
   if (sent < 0 && errno == EAGAIN) return false;
   if (sent < 0) return tl::make_unexpected(gone("sendmsg", errno));
-  // A stream takes less than all only where its buffer is full, and this one's was empty.
+  // A stream socket takes a part only if its buffer is full, and this buffer was empty.
   return static_cast<std::size_t>(sent) == data.size();
 }
 

@@ -11,9 +11,9 @@ namespace hbmwire::wire {
 
 namespace {
 
-// Eight bytes that no other protocol sends, our own of the tools among them.
+// Eight bytes that no other protocol begins with, not even that of our own tools.
 constexpr std::array<std::uint8_t, 8> kHandshakeMagic{'h', 'b', 'm', 'w', '-', 'e', 'p', '\n'};
-constexpr std::size_t kGreetingBytes = 48;  // magic, version, flags, 4 bytes of zero, nonce
+constexpr std::size_t kGreetingBytes = 48;  // magic, version, flags, whereabouts, nonce
 constexpr std::size_t kHeaderBytes = 4;     // length u16, type u16
 constexpr std::uint16_t kKeyedFlag = 1;     // flag: this end has a pre-shared key
 
@@ -22,7 +22,7 @@ constexpr const char* kProofOfAcceptingOffer = "accepting offer";
 constexpr const char* kProofOfConnectingReady = "connecting ready";
 constexpr const char* kProofOfAcceptingReady = "accepting ready";
 
-constexpr unsigned kWhichProcessBits = 12;  // of whereabouts(); the others are the node's
+constexpr unsigned kWhichProcessBits = 12;  // of whereabouts(); the other bits are the node's
 
 bool are_neighbours(std::uint32_t ours, std::uint32_t theirs) noexcept {
   return ours != 0 && theirs != 0 && ours != theirs &&
@@ -39,7 +39,7 @@ std::vector<std::byte> make_greeting(bool keyed, std::uint32_t whereabouts, cons
   return out.take();
 }
 
-/// What a peer's refusal means to this end's user.
+/// Translates a peer's refusal for this end's user.
 Error refusal_error(Refusal why, std::string_view peer) {
   const auto error = [&](Errc code, const char* sentence, Hint hint) {
     return make_error(code, Stage::connect, sentence, peer, hint);
@@ -48,7 +48,8 @@ Error refusal_error(Refusal why, std::string_view peer) {
     case Refusal::malformed:
       return error(Errc::protocol, "the peer did not understand this end", Hint::other_version);
     case Refusal::version:
-      // Not reached by an end that greets first: its greeting has told the number.
+      // Never happens to an end that greets first, because the peer's greeting has told the
+      // version.
       return error(Errc::protocol, kOtherVersion, Hint::other_version);
     case Refusal::key_missing:
       return error(Errc::permission_denied, "the peer asks for a pre-shared key",
@@ -109,7 +110,7 @@ Handshake::Handshake(Side side, std::string peer, std::span<const std::byte> pre
       whereabouts_(whereabouts),
       peer_(std::move(peer)),
       nonce_(nonce) {
-  // Who listens says nothing to somebody who has not said that he is an endpoint.
+  // A listener sends nothing until the peer has greeted like an endpoint.
   if (connecting()) greet();
 }
 
@@ -143,7 +144,7 @@ void Handshake::say(Frame type, std::span<const std::byte> payload) {
 
 void Handshake::offer(const EndpointOffer& own) {
   own_ = own;
-  // The connecting side keeps it until it knows with whom it speaks.
+  // The connecting side keeps its offer until it knows with whom it speaks.
   if (step_ != (connecting() ? Step::has_greeting : Step::has_offer)) return;
   say(Frame::offer, encode(own));
   step_ = Step::talking;
@@ -206,7 +207,7 @@ void Handshake::take(std::span<const std::byte> bytes) {
   }
 }
 
-/// Somebody else's protocol is let go of with its first wrong byte.
+/// Rejects another protocol at its first wrong byte.
 void Handshake::on_byte_of_greeting() {
   const std::size_t count = std::min(in_.size(), kHandshakeMagic.size());
   for (std::size_t i = 0; i < count; ++i) {

@@ -14,69 +14,71 @@
 #include "wire/authentication.hpp"
 #include "wire/endpoint_offer.hpp"
 
-/// How two endpoints meet (docs/endpoint-protocol.md): a greeting each way, an offer each way, and
-/// a word each way that the queue pairs are ready.
+/// The handshake of two endpoints (docs/endpoint-protocol.md). Each side sends a greeting, an
+/// offer, and then a message that its queue pairs are ready.
 namespace hbmwire::wire {
 
-/// Why an end does not want to be connected, as it tells the other: append only.
+/// Why an end refuses the connection. The number goes to the peer: only append.
 enum class Refusal : std::uint16_t {
-  malformed = 1,        ///< what the peer said is no handshake, or out of turn
-  version = 2,          ///< another version
+  malformed = 1,        ///< the peer's message is malformed, or out of turn
+  version = 2,          ///< the peer has another version
   key_missing = 3,      ///< this end has a pre-shared key, the peer has none
   key_unexpected = 4,   ///< the peer has one, this end has none
-  key_wrong = 5,        ///< theirs is another
+  key_wrong = 5,        ///< the peer has another one
   no_room = 6,          ///< this end is out of resources
-  not_reachable = 7,    ///< the NICs' queue pairs can't be wired up
-  too_slow = 8,         ///< did not get on
+  not_reachable = 7,    ///< the NICs' queue pairs cannot be connected
+  too_slow = 8,         ///< the peer took too long
   other_link = 9,       ///< one NIC's port is Ethernet, the other's InfiniBand
   no_descriptors = 10,  ///< this end is out of descriptors
-  path_policy = 11,     ///< this end's policy excludes tcp, and one of both ends has no NIC
+  path_policy = 11,     ///< this end's policy excludes tcp, and an end has no NIC
 };
 
 inline constexpr std::uint16_t kLastRefusal = 11;
 
-/// Tells ends of one node, and of one process, from others: never 0, and nearly never the same for
-/// two processes.
+/// Identifies an end's node and process in 32 bits: never 0, and almost never the same for two
+/// processes.
 [[nodiscard]] std::uint32_t whereabouts(const NodeId& node, std::uint64_t incarnation) noexcept;
 
-/// The longest that a side says at its turn: an offer and its proof.
+/// The most bytes that a side sends in one turn: an offer and its proof.
 inline constexpr std::size_t kMaxTurnBytes = 4 + kMaxOfferBytes + kProofBytes;
 
-/// One side of one handshake, without the connection that carries it: bytes come in by take(), as
-/// many as wanted() says and cut in any way, and go out by to_send(). Nothing is trusted, nothing
-/// waits, and nothing is kept but one frame. Errors carry Stage::connect and the peer's name.
+/// One side of one handshake, without the connection that carries it. Received bytes go to take(),
+/// at most as many as wanted() says, in pieces of any size. Bytes to send come from to_send(). It
+/// trusts nothing, never waits, and stores at most one frame. Errors have Stage::connect and the
+/// peer's name.
 class Handshake {
  public:
   enum class Side : std::uint8_t { connecting, accepting };
   enum class Step : std::uint8_t {
     talking,
-    has_greeting,  ///< the connecting side's, unless it has made its offer before: offer()
-    has_offer,     ///< theirs() is there, and proven where there is a key: answer() or confirm()
+    has_greeting,  ///< connecting side: call offer(), if it was not called before
+    has_offer,     ///< theirs() is set, and proven if there is a key: call offer() or confirm()
     done,
-    refused,  ///< error() says why; a refusal may still be to_send()
+    refused,  ///< error() says why; a refusal may still be in to_send()
   };
 
-  /// `whereabouts`: of this end, so that both know whether they are late(); 0: it is not to be.
-  /// Errors: check_key()'s, make_nonce()'s.
+  /// `whereabouts`: that of this end, so that both find out whether they are late (is_late()); 0:
+  /// this end does not want to be. Errors: those of check_key() and make_nonce().
   static Result<Handshake> create(Side side, std::string peer,
                                   std::span<const std::byte> pre_shared_key,
                                   std::uint32_t whereabouts = 0);
 
-  /// The connecting side's, before anything is taken or at has_greeting; the accepting side's, at
-  /// has_offer, once its queue pairs are wired up.
+  /// The connecting side calls this before anything is taken, or at has_greeting. The accepting
+  /// side calls it at has_offer, once its queue pairs are connected.
   void offer(const EndpointOffer& own);
 
-  /// The connecting side's, at has_offer: its queue pairs are wired up.
+  /// The connecting side calls this at has_offer, once its queue pairs are connected.
   void confirm();
 
-  /// For a reason of this end's own, which is told where it tells nothing to a stranger.
+  /// Refuses for a reason of this end. The peer is told only if this end has greeted, so that a
+  /// stranger learns nothing.
   void refuse(Refusal why, const Error& error);
 
-  /// How many bytes to read at most: 0 while it is this end's turn, or all is said.
+  /// The most bytes to read now; 0 if it is this end's turn, or if the handshake is over.
   [[nodiscard]] std::size_t wanted() const noexcept;
   void take(std::span<const std::byte> bytes);
 
-  /// The peer has closed its connection: what is not over fails.
+  /// The peer has closed its connection: an unfinished handshake fails.
   void end();
 
   [[nodiscard]] std::span<const std::byte> to_send() const noexcept {
@@ -87,8 +89,8 @@ class Handshake {
 
   [[nodiscard]] Step step() const noexcept { return step_; }
 
-  /// From has_greeting and has_offer on: both ends are processes of one node that want to begin
-  /// without queue pairs, so that both offers say so.
+  /// Valid from has_greeting and has_offer on. Whether both ends are processes of one node that
+  /// want to begin without queue pairs; both offers must say so, too.
   [[nodiscard]] bool is_late() const noexcept { return late_; }
 
   [[nodiscard]] const EndpointOffer& theirs() const noexcept { return *theirs_; }
@@ -100,6 +102,8 @@ class Handshake {
   void set_peer(std::string peer) { peer_ = std::move(peer); }
 
  private:
+  // `Expected` is the part that take() collects now. `Frame` is the type of a message after the
+  // greeting.
   enum class Expected : std::uint8_t { greeting, header, payload };
   enum class Frame : std::uint16_t { offer = 1, ready = 2, refusal = 3 };
 
@@ -135,7 +139,7 @@ class Handshake {
   std::uint32_t whereabouts_;
   std::string peer_;
   Nonce nonce_;
-  std::vector<std::byte> in_;  // of what is expected
+  std::vector<std::byte> in_;  // the beginning of the expected part
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;
   std::optional<EndpointOffer> own_;

@@ -15,7 +15,7 @@ constexpr std::string_view kTcpScheme = "tcp://";
 
 bool is_ipv6(std::string_view text) {
   in6_addr unused{};
-  // The name of an interface behind "%" is looked up when the address is used.
+  // The name of an interface after "%" is looked up only when the address is used.
   const std::size_t percent = text.find('%');
   if (percent != std::string_view::npos && percent + 1 == text.size()) return false;
   return ::inet_pton(AF_INET6, std::string(text.substr(0, percent)).c_str(), &unused) == 1;
@@ -25,7 +25,7 @@ bool is_printable(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) { return c > ' ' && c != 0x7f; });
 }
 
-/// A host and the digits behind its colon; without a colon there are none.
+/// A host, and the digits after its colon; no value without a colon.
 struct Parts {
   std::string_view host;
   std::optional<std::string_view> digits = {};

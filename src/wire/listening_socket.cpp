@@ -23,8 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// As many as the administrator allows (sysctl net.core.somaxconn, 4096 by default): a peer that
-// finds the queue full tries again after a second, and then after twice as long each time.
+// As many as the administrator allows (sysctl net.core.somaxconn, 4096 by default). A peer that
+// finds the queue full tries again only after a second, and then after twice as long each time.
 constexpr int kBacklog = std::numeric_limits<int>::max();
 
 Error listen_error(const char* call, int error_number, const std::string& where) {
@@ -36,7 +36,7 @@ Error listen_error(const char* call, int error_number, const std::string& where)
   return system_error(Stage::connect, call, error_number, where, hint);
 }
 
-/// EAGAIN, which says that no peer waits, is none.
+/// EAGAIN is no shortage: it says that no peer waits.
 bool is_shortage_of_sockets(int error_number) noexcept {
   return error_number == EMFILE || error_number == ENFILE || error_number == ENOBUFS ||
          error_number == ENOMEM;
@@ -47,12 +47,12 @@ Result<Fd> open_listener(const addrinfo& address, const std::string& where) {
   if (!socket) return tl::make_unexpected(listen_error("socket", errno, where));
   const int on = 1;
   const int off = 0;
-  // A server that ended a moment ago leaves connections in TIME_WAIT; they must not keep the next
-  // one out.
+  // A server that ended a moment ago leaves connections in TIME_WAIT, which must not keep the next
+  // server from listening.
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.ai_family == AF_INET6) {
     ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off,
-                 sizeof off);  // IPv4 comes in here, too
+                 sizeof off);  // accepts IPv4, too
   }
   if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     return tl::make_unexpected(listen_error("bind", errno, where));
@@ -98,8 +98,8 @@ Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port
                      resolve(place.host, place.port, true, {Deadline::after(5s), -1}));
   Error reason = make_error(Errc::not_found, Stage::connect, "no address to listen on", where,
                             Hint::name_resolution);
-  // IPv6 first where nothing was named: its socket takes IPv4 as well; a machine without IPv6 gets
-  // the second round.
+  // IPv6 comes first: if no address was named, its socket accepts IPv4 as well. A machine without
+  // IPv6 needs the second round.
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* candidate = list.get(); candidate != nullptr;
          candidate = candidate->ai_next) {

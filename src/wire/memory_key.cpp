@@ -21,19 +21,19 @@ constexpr std::uint8_t kRemoteWrite = 1;
 constexpr std::uint8_t kRemoteRead = 2;
 constexpr std::uint8_t kRemoteAtomic = 4;
 
-// A memory type's number on the wire is its place in the enumeration: append only.
+// The number of a memory type on the wire is its place in the enumeration: only append.
 static_assert(static_cast<int>(MemoryType::host) == 0 && static_cast<int>(MemoryType::gaudi) == 1 &&
               static_cast<int>(MemoryType::cuda) == 2 && static_cast<int>(MemoryType::rocm) == 3 &&
               static_cast<int>(MemoryType::dmabuf) == 4 && kMemoryTypes.size() == 5);
 
-// So is a path's.
+// The same holds for a path.
 static_assert(static_cast<int>(Path::host) == 0 && static_cast<int>(Path::zero_copy) == 1 &&
               static_cast<int>(Path::peer_memory) == 2 && static_cast<int>(Path::staged) == 4);
 
 using Expiry = std::chrono::sys_time<std::chrono::nanoseconds>;
 
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
-  constexpr std::uint32_t kPolynomial = 0x82f63b78U;  // of CRC-32C, its bits reversed
+  constexpr std::uint32_t kPolynomial = 0x82f63b78U;  // of CRC-32C, with its bits reversed
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < table.size(); ++i) {
     std::uint32_t remainder = i;
@@ -80,8 +80,8 @@ void write_key(Writer& out, const MemoryKeyInfo& key) {
   out.bytes(key.attach->secret);
 }
 
-/// What follows the version. Values that can't be are left to is_sane(), but for what would be lost
-/// by then.
+/// Reads the fields after the version. is_sane() checks for impossible values later; those that it
+/// could not see any more are checked here.
 MemoryKeyInfo read_key(Reader& in) {
   MemoryKeyInfo key;
   key.type = static_cast<MemoryType>(in.integer<std::uint8_t>());
@@ -133,7 +133,8 @@ bool is_sane(const std::vector<MemoryKeyNic>& nics) noexcept {
 bool is_sane(const MemoryKeyInfo& info) noexcept {
   const bool known_type =
       std::find(kMemoryTypes.begin(), kMemoryTypes.end(), info.type) != kMemoryTypes.end();
-  // Host memory has no other path; a device's may have any, and is staged where no NIC reaches it.
+  // Host memory has no other path. A device's memory may have any, but is staged if no NIC reaches
+  // it.
   const bool path = info.type == MemoryType::host ? info.path == Path::host
                     : info.nics.empty()           ? info.path == Path::staged
                                                   : info.path <= Path::peer_memory;
@@ -177,7 +178,7 @@ Result<MemoryKeyInfo> decode_memory_key(std::span<const std::byte> bytes) {
   Reader in(body);
   if (in.bytes<kKeyMagic.size()>() != kKeyMagic)
     return refuse("the bytes are no memory key", Hint::memory_key_bytes);
-  // Before the checksum, which another version may have elsewhere.
+  // Checked before the checksum, which may be elsewhere in another version.
   if (const auto version = in.integer<std::uint16_t>(); version != kMemoryKeyVersion) {
     return tl::make_unexpected(version_error(Stage::connect, "the memory key is of another version",
                                              {}, version, kMemoryKeyVersion));

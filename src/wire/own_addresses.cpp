@@ -20,7 +20,7 @@ namespace hbmwire::wire {
 
 namespace {
 
-constexpr std::size_t kMostHardwareBytes = 20;  // IPoIB's, the longest there is
+constexpr std::size_t kMostHardwareBytes = 20;  // IPoIB's, the longest of all
 
 bool is_ipv4(const IpBytes& address) noexcept {
   constexpr IpBytes kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -33,7 +33,7 @@ bool is_link_local(const IpBytes& address) noexcept {
   return address[0] == 0xfe && (address[1] & 0xc0) == 0x80;
 }
 
-/// 127.0.0.0/8 and ::1, on whichever interface.
+/// 127.0.0.0/8 and ::1, on any interface.
 bool is_loopback(const IpBytes& address) noexcept {
   if (is_ipv4(address)) return address[12] == 127;
   return IN6_IS_ADDR_LOOPBACK(reinterpret_cast<const in6_addr*>(address.data())) != 0;
@@ -66,7 +66,7 @@ void take(const sockaddr& address, OwnInterface& into) {
   } else if (address.sa_family == AF_PACKET) {
     sockaddr_ll link{};
     std::memcpy(&link, &address, sizeof link);
-    // libc keeps longer ones than sockaddr_ll has room for behind it: 24 bytes at most.
+    // libc stores longer addresses than sockaddr_ll declares, up to 24 bytes.
     const auto* const first =
         reinterpret_cast<const std::uint8_t*>(&address) + offsetof(sockaddr_ll, sll_addr);
     into.hardware.assign(first, first + std::min<std::size_t>(link.sll_halen, kMostHardwareBytes));
@@ -84,7 +84,7 @@ Result<std::vector<OwnInterface>> own_interfaces() {
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     constexpr unsigned kWorks = IFF_UP | IFF_RUNNING;
     if (entry->ifa_addr == nullptr || (entry->ifa_flags & kWorks) != kWorks) continue;
-    // An IPv4 address may have a label, "eth0:1".
+    // The name may have a label, as in "eth0:1".
     const std::string_view label = entry->ifa_name;
     const std::string name(label.substr(0, label.find(':')));
     const std::uint32_t number = ::if_nametoindex(name.c_str());
@@ -117,7 +117,7 @@ std::vector<std::string> hosts_for_peers(std::span<const OwnInterface> interface
   struct Candidate {
     IpBytes address;
     bool loopback;
-    std::tuple<bool, int, std::size_t> rank;  // the smallest first
+    std::tuple<bool, int, std::size_t> rank;  // the smallest comes first
   };
 
   constexpr std::size_t kNoNic = std::numeric_limits<std::size_t>::max();

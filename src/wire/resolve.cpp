@@ -24,10 +24,11 @@ namespace hbmwire::wire {
 
 namespace {
 
-/// Look-ups of this process that are in their threads. A child by fork(2) has none of those.
+/// Counts the look-ups of this process that are running in threads. A child by fork(2) has none of
+/// these threads, and counts anew.
 class UnderWay {
  public:
-  /// False: there are `most` already.
+  /// Returns false if there are `most` already.
   static bool begin(unsigned most) noexcept {
     const std::uint64_t process = std::uint64_t{forks()} << 32U;
     std::uint64_t seen = state().load(std::memory_order_relaxed);
@@ -44,7 +45,7 @@ class UnderWay {
  private:
   static constexpr std::uint64_t kCount = 0xFFFF'FFFFU;
 
-  /// forks() and how many, in one.
+  /// forks() and the count in one number.
   static std::atomic<std::uint64_t>& state() noexcept {
     static std::atomic<std::uint64_t> state{0};
     return state;
@@ -53,6 +54,7 @@ class UnderWay {
 
 }  // namespace
 
+/// The state that a NameLookUp shares with the thread that asks the name server.
 struct NameLookUp::State {
   std::string host;
   std::string service;
@@ -81,7 +83,8 @@ struct NameLookUp::State {
 NameLookUp::NameLookUp(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
 
 NameLookUp::~NameLookUp() {
-  // The thread holds the state as well, and a child by fork(2) has no such thread.
+  // In a child by fork(2) there is no thread that would free the state, so that at least the
+  // descriptor is closed.
   if (state_ && made_.is_inherited()) state_->done.reset();
 }
 
@@ -92,7 +95,7 @@ NameLookUp NameLookUp::make(const std::string& host, std::uint16_t port, bool pa
   state->hints.ai_family = AF_UNSPEC;
   state->hints.ai_socktype = SOCK_STREAM;
   state->hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
-  // A numeric address, or none, needs no name server, and no thread.
+  // A numeric address, or none, needs neither a name server nor a thread.
   state->hints.ai_flags |= AI_NUMERICHOST;
   state->run();
   const bool is_ipv6 = host.find(':') != std::string::npos;
@@ -154,7 +157,7 @@ Result<AddressList> NameLookUp::take() {
 Result<AddressList> resolve(const std::string& host, std::uint16_t port, bool passive,
                             const Wait& wait) {
   NameLookUp look_up = NameLookUp::make(host, port, passive);
-  // It blocks a thread of the program's, of which there are not too many.
+  // No limit: each such look-up blocks a thread of the program, and a program has few of these.
   if (!look_up.over()) HBMWIRE_TRY(look_up.begin(~0U));
   while (!look_up.over())
     HBMWIRE_TRY(wait_for(look_up.fd(), POLLIN, wait, "no answer from the name service", host));

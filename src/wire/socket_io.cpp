@@ -30,7 +30,7 @@ Result<void> wait_for(int fd, short events, const Wait& wait, const char* what,
     if (ready > 0 && fds[1].revents != 0) {
       return tl::make_unexpected(make_error(Errc::cancelled, Stage::connect, what, peer));
     }
-    // Errors and hang-ups count as ready: the call that follows has the cause.
+    // Errors and hang-ups count as ready: the next call on the socket reports the cause.
     if (ready > 0 && fds[0].revents != 0) return {};
     if (ready <= 0 && wait.deadline.passed()) {
       return tl::make_unexpected(
@@ -77,8 +77,9 @@ Result<void> tune(int fd, std::string_view peer) {
   const auto set = [&](int level, int option, int value) {
     return ::setsockopt(fd, level, option, &value, sizeof value) == 0;
   };
-  // A silent peer is asked after 3 s, twice, a second apart; sent data may stay unacknowledged for
-  // 8 s. Together they keep the promise that a vanished host is noticed within 10 s.
+  // After 3 s of silence the peer is probed, three times, a second apart. Sent data may stay
+  // unacknowledged for 8 s. Together this keeps the promise that a vanished host is noticed within
+  // 10 s.
   const bool ok = set(IPPROTO_TCP, TCP_NODELAY, 1) && set(SOL_SOCKET, SO_KEEPALIVE, 1) &&
                   set(IPPROTO_TCP, TCP_KEEPIDLE, 3) && set(IPPROTO_TCP, TCP_KEEPINTVL, 1) &&
                   set(IPPROTO_TCP, TCP_KEEPCNT, 3) && set(IPPROTO_TCP, TCP_USER_TIMEOUT, 8000);
@@ -87,7 +88,7 @@ Result<void> tune(int fd, std::string_view peer) {
 }
 
 Result<void> set_traffic_class(int fd, std::uint8_t traffic_class, std::string_view peer) {
-  sockaddr_in6 at{};  // of IPv4 the beginning
+  sockaddr_in6 at{};  // an IPv4 address fills only its beginning
   socklen_t size = sizeof at;
   if (::getpeername(fd, reinterpret_cast<sockaddr*>(&at), &size) != 0)
     return tl::make_unexpected(peer_error("getpeername", errno, peer));

@@ -56,7 +56,7 @@ int Listener::fd() const noexcept { return state_->socket.socket.get(); }
 Result<Accepted> Listener::accept() {
   return guarded(Stage::connect, [&]() -> Result<Accepted> {
     wire::AcceptedSocket taken = wire::accept_one(state_->socket);
-    // A connection that takes no options has gone.
+    // If the options cannot be set, the connection has ended already.
     if (taken.socket && !wire::tune(taken.socket.get(), taken.peer)) taken.socket.reset();
     return Accepted{std::move(taken.socket), std::move(taken.peer), taken.shortage};
   });

@@ -13,33 +13,35 @@ namespace hbmwire::wire {
 
 inline constexpr std::uint8_t kTcpFrameVersion = 1;
 inline constexpr std::size_t kTcpFrameBytes = 32;
-/// Of what follows a frame that moves memory: what is longer goes in several, so that word between
-/// the ends is never far behind, and what has to be sent to the end is little.
+/// The most bytes after a frame that moves memory. Longer payloads are split into several frames,
+/// so that a control message never waits long, and so that little is left to send when a frame is
+/// cut short.
 inline constexpr std::uint32_t kMaxTcpPayload = 256U << 10U;
-/// Of a message: its header, and as much as may come unasked (EndpointOptions::eager_bytes).
+/// The most bytes of a message: its header, and as much as may come without being asked for
+/// (EndpointOptions::eager_bytes).
 inline constexpr std::uint32_t kMaxTcpMessage = (1U << 20U) + 64;
 inline constexpr std::uint32_t kMaxTcpControl = 2048;
-/// Of one READ: an end answers no longer one.
+/// The most bytes of one READ that an end answers.
 inline constexpr std::uint32_t kMaxTcpRead = 1U << 30U;
 
-/// What precedes everything on an endpoint's TCP connection, once the handshake is over
+/// The header of everything on an endpoint's TCP connection after the handshake
 /// (docs/endpoint-protocol.md). Little-endian. Fields that a kind does not name are zero.
 struct TcpFrame {
   enum class Kind : std::uint8_t {
     control = 1,  ///< a message of the control lane follows
     message,      ///< a message of the data lane follows
-    write,        ///< `number`: bytes for `address` of `key` follow; with kLast it is to be
-                  ///< acknowledged; with kImmediate, which the last one has, `value` comes besides
-    read,         ///< `number`: `value` bytes from `address` of `key` are asked for
-    fetch_add,  ///< `number`: of 64 bits at `address` of `key`; 16 bytes follow: what to add, and 0
-    compare_swap,  ///< the same; what is expected, and what to put there
-    data,          ///< of `number`, which asked for it; the last ones have kLast
-    done,          ///< all requests up to `number` are over
-    failed,        ///< `number` is not carried out, nor is any after it: `status`
-    idle,          ///< nothing: the peer's machine answers, and its process needs not
+    write,        ///< request `number`: bytes for `address` of `key` follow; the last frame has
+                  ///< kLast, which asks for a confirmation, and may have kImmediate with `value`
+    read,         ///< request `number`: asks for `value` bytes from `address` of `key`
+    fetch_add,  ///< request `number`: 64 bits at `address` of `key`; follow: 8 bytes to add, 8 of 0
+    compare_swap,  ///< the same; follow: the expected value, the new value
+    data,          ///< bytes that `number` asked for; the last frame has kLast
+    done,          ///< all requests up to `number` have ended
+    failed,        ///< `number` is not executed, nor is any later request; `status` says why
+    idle,          ///< no content: the peer's machine acknowledges it, its process need not
   };
 
-  /// Why a request was not carried out.
+  /// Why a request was not executed.
   enum class Status : std::uint8_t {
     none = 0,
     denied = 1,     ///< no such key, or it does not allow this
@@ -50,7 +52,7 @@ struct TcpFrame {
 
   static constexpr std::uint8_t kLast = 1;
   static constexpr std::uint8_t kImmediate = 2;
-  static constexpr std::uint8_t kWindow = 4;  ///< `key` is one that the receiver told in a message
+  static constexpr std::uint8_t kWindow = 4;  ///< `key` came in a message from the receiver
 
   std::uint8_t version = kTcpFrameVersion;
   Kind kind = Kind::idle;
@@ -64,7 +66,7 @@ struct TcpFrame {
 
   [[nodiscard]] bool has(std::uint8_t flag) const noexcept { return (flags & flag) != 0; }
 
-  /// Asks for something that `done`, `data` or `failed` answers.
+  /// Whether it is answered by `done`, `data` or `failed`.
   [[nodiscard]] bool is_request() const noexcept {
     return kind == Kind::write || kind == Kind::read || is_atomic();
   }
@@ -78,7 +80,7 @@ struct TcpFrame {
 
 static_assert(sizeof(TcpFrame) == kTcpFrameBytes && std::endian::native == std::endian::little);
 
-/// What follows fetch_add and compare_swap.
+/// The bytes after fetch_add and compare_swap.
 struct TcpOperands {
   std::uint64_t compare_or_add = 0;
   std::uint64_t swap = 0;
@@ -92,7 +94,7 @@ namespace tcp_frame_detail {
 
 using Kind = TcpFrame::Kind;
 
-/// How many bytes may follow, and whether none may.
+/// Whether this many bytes may follow.
 inline bool length_fits(const TcpFrame& frame) noexcept {
   switch (frame.kind) {
     case Kind::control:
@@ -100,7 +102,8 @@ inline bool length_fits(const TcpFrame& frame) noexcept {
     case Kind::message:
       return frame.length != 0 && frame.length <= kMaxTcpMessage;
     case Kind::write:
-      // One of nothing is the whole of its request: what has to go on brings some.
+      // Only a WRITE of no bytes at all has an empty frame: every other frame must bring some
+      // bytes.
       return frame.length <= kMaxTcpPayload && (frame.length != 0 || frame.has(TcpFrame::kLast));
     case Kind::data:
       return frame.length != 0 && frame.length <= kMaxTcpPayload;
@@ -121,7 +124,7 @@ inline std::uint8_t flags_of(Kind kind) noexcept {
   return kind == Kind::data ? TcpFrame::kLast : 0;
 }
 
-/// Whether only what `kind` names is set.
+/// Whether only fields that the kind names are set.
 inline bool fields_fit(const TcpFrame& frame) noexcept {
   const bool numbered = frame.is_request() || frame.kind == Kind::data ||
                         frame.kind == Kind::done || frame.kind == Kind::failed;
@@ -136,12 +139,12 @@ inline bool fields_fit(const TcpFrame& frame) noexcept {
 
 }  // namespace tcp_frame_detail
 
-/// Nothing when it is none. Whether keys and numbers are good its receiver has to find out.
+/// No value if the bytes are not a frame. The receiver must check keys and numbers itself.
 [[nodiscard]] inline std::optional<TcpFrame> decode_tcp_frame(
     std::span<const std::byte, kTcpFrameBytes> bytes) noexcept {
   const auto kind = std::to_integer<std::uint8_t>(bytes[offsetof(TcpFrame, kind)]);
   const auto status = std::to_integer<std::uint8_t>(bytes[offsetof(TcpFrame, status)]);
-  // Before they become enumerators.
+  // Checked before the numbers become enumerators.
   if (std::to_integer<std::uint8_t>(bytes[0]) != kTcpFrameVersion || kind < 1 || kind > 10 ||
       status > 4) {
     return std::nullopt;

@@ -7,7 +7,7 @@ namespace hbmwire::memory::cuda {
 
 namespace {
 
-/// The driver's answers about one address, each 0 when it has none.
+/// The driver's answers about one address; each is 0 if the driver has none.
 struct Answers {
   int memory_type = 0;
   unsigned managed = 0;
@@ -19,7 +19,7 @@ struct Answers {
   int rdma_capable = 0;
 };
 
-/// False when CUDA does not know the address.
+/// Returns false if CUDA does not know the address.
 Result<bool> ask(const Driver& driver, std::uint64_t address, Answers& answers) {
   std::array attributes{kPointerMemoryType, kPointerIsManaged,  kPointerDeviceOrdinal,
                         kPointerContext,    kPointerBufferId,   kPointerRangeStart,
@@ -32,7 +32,7 @@ Result<bool> ask(const Driver& driver, std::uint64_t address, Answers& answers) 
   switch (result) {
     case kSuccess:
       return answers.memory_type != 0;
-    // Older drivers say so of what is not theirs.
+    // Older drivers return these for addresses that are not theirs.
     case kInvalidValue:
     case kNotInitialized:
     case kDeinitialized:
@@ -44,8 +44,8 @@ Result<bool> ask(const Driver& driver, std::uint64_t address, Answers& answers) 
   }
 }
 
-/// The context that memory is of, current: the one that allocated it, or for virtual memory, which
-/// is of none, the device's primary one, where the application has made it. Nothing is made.
+/// Makes the context of the memory current: the one that allocated it. Virtual memory has none; for
+/// it, the device's primary context is used if the application has made it. Never makes a context.
 class OwnersContext {
  public:
   OwnersContext(const Driver& driver, const Answers& answers) : driver_(driver) {
@@ -77,6 +77,7 @@ class OwnersContext {
   std::optional<CurrentContext> current_;
 };
 
+/// One mapping, or an allocation of cuMemAlloc().
 struct Segment {
   DevicePointer base = 0;
   std::size_t bytes = 0;
@@ -94,20 +95,21 @@ Error leaves_allocation() {
                     "cuda");
 }
 
-/// FNV-1a of what identifies one mapping.
+/// FNV-1a over the numbers that identify a mapping.
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   for (unsigned i = 0; i < 64; i += 8) hash = (hash ^ (value >> i & 0xffU)) * 0x100'0000'01b3;
   return hash;
 }
 
-/// Takes in the mappings that follow, until they hold the range up to `end`.
+/// Adds the mappings that follow, until `known` holds the range up to `end`.
 Result<void> extend(const Driver& driver, const Answers& first, std::uint64_t end, Known& known) {
   std::uint64_t hash = mix(mix(0xcbf2'9ce4'8422'2325, known.base), first.buffer_id);
   while (known.base + known.bytes < end) {
     const std::uint64_t next = known.base + known.bytes;
     Answers answers;
     HBMWIRE_TRY_ASSIGN(const bool there, ask(driver, next, answers));
-    // The next mapping of the same reservation: a neighbour in a block is another allocation.
+    // Only a mapping of the same reservation continues the range: in a block, the next allocation
+    // is another one.
     const bool continues =
         there && answers.range_start == first.range_start && answers.device == first.device;
     if (!continues) return tl::make_unexpected(leaves_allocation());
@@ -138,7 +140,8 @@ Result<std::optional<Known>> look_up(const Driver& driver, std::uint64_t address
   known.of_host = answers.memory_type == kMemoryTypeHost;
   known.managed = answers.managed != 0;
   known.rdma_capable = answers.rdma_capable != 0;
-  // cuMemAlloc's memory is a range by itself; cuMemMap's is of a reservation, which it may fill.
+  // Memory of cuMemAlloc() fills its range exactly. Memory of cuMemMap() lies in a reservation,
+  // which may be larger.
   known.is_virtual = answers.context == nullptr || answers.range_start != segment.base ||
                      answers.range_bytes != segment.bytes;
   const std::uint64_t end = address + length_bytes;

@@ -8,11 +8,12 @@
 
 namespace hbmwire::memory::cuda {
 
-/// What the driver knows of memory.
+/// The driver's knowledge about memory.
 struct Known {
-  std::uint64_t base = 0;   ///< of the allocation; of virtual memory: of all mappings that hold the
-  std::uint64_t bytes = 0;  ///< range that was asked for
-  std::uint64_t generation = 0;  ///< differs when what lies there differs; never 0
+  /// The allocation. For virtual memory: all mappings that hold the requested range.
+  std::uint64_t base = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t generation = 0;  ///< changes when other memory lies there; never 0
   int device = 0;                ///< CUdevice
   bool of_host = false;          ///< pinned memory of the host
   bool managed = false;
@@ -21,9 +22,9 @@ struct Known {
   bool is_ours = false;     ///< a CudaDomain allocated it
 };
 
-/// What lies at [address, address + length_bytes), length_bytes > 0. Nothing where CUDA knows
-/// nothing. Needs no current context, and leaves none. Errors: Stage::probe: a call failed;
-/// Errc::invalid_argument: the range leaves the allocation.
+/// The memory at [address, address + length_bytes), where length_bytes > 0; no value if CUDA does
+/// not know it. Needs no current context, and leaves none. Errors: Stage::probe (a call failed);
+/// Errc::invalid_argument (the range exceeds the allocation).
 Result<std::optional<Known>> look_up(const Driver& driver, std::uint64_t address,
                                      std::uint64_t length_bytes);
 

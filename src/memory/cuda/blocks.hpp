@@ -10,9 +10,10 @@
 
 namespace hbmwire::memory::cuda {
 
-/// Memory that a domain allocated: what it asked the driver for, and what of that it gave out.
+/// Memory that a domain has allocated: the driver's allocation, and the aligned part of it that was
+/// given out.
 struct Block {
-  std::uint64_t raw = 0;  ///< as the driver gave it
+  std::uint64_t raw = 0;  ///< as the driver returned it
   std::uint64_t raw_bytes = 0;
   std::uint64_t address = 0;  ///< aligned
   std::uint64_t size_bytes = 0;
@@ -28,15 +29,16 @@ class Blocks {
  public:
   void insert(const Block& block);
 
-  /// Forgets the block that was given out at exactly that address.
+  /// Removes the block that was given out at exactly that address.
   Block take(std::uint64_t address);
 
-  /// The block that the address is in, be it between what was asked for and what was given out.
+  /// The block whose allocation contains the address, even if the address is before or after the
+  /// part that was given out.
   std::optional<Block> around(std::uint64_t address);
 
  private:
   std::shared_mutex mutex_;
-  std::map<std::uint64_t, Block> blocks_;  // by raw
+  std::map<std::uint64_t, Block> blocks_;  // by Block::raw
 };
 
 }  // namespace hbmwire::memory::cuda

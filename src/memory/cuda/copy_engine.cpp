@@ -10,16 +10,16 @@ namespace hbmwire::memory::cuda {
 
 namespace {
 
-// Large enough that what a job costs is lost in it.
+// Bytes. Large enough that the fixed cost of a job hardly counts.
 constexpr std::size_t kBounceBytes = 4U << 20U;
 
-/// The stream calls this between its own copies: one of both is pinned memory of ours, the other
-/// may be memory that the application has unmapped meanwhile.
+/// A copy by the CPU, which the stream calls between its own copies. One side is our pinned buffer.
+/// The other side may be memory that the application has unmapped meanwhile.
 struct Move {
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
-  bool failed = false;  // read once the event behind it has come
+  bool failed = false;  // read after the event that follows it
 };
 
 void run_move(void* data) {
@@ -30,7 +30,7 @@ void run_move(void* data) {
 
 }  // namespace
 
-/// A copy on its way: the moves that the stream calls, and the event behind them.
+/// A copy under way: the moves that the stream calls, and the event after them.
 class CopyEngine::Work final : public PendingCopy::Work {
  public:
   Work(const Driver& driver, const std::string& gpu) : driver_(driver), gpu_(gpu) {}
@@ -134,7 +134,7 @@ Result<PendingCopy> CopyEngine::start(std::size_t pieces, Post post) {
     return work->post_end(stream_);
   };
   if (const auto posted = post_all(); !posted) {
-    // What was posted before uses the moves, and the caller's bytes.
+    // Earlier pieces were posted, and use the moves and the caller's bytes.
     destroy_or_log_cuda("cuStreamSynchronize", [&] { return driver_.stream_synchronize(stream_); });
     return tl::make_unexpected(posted.error());
   }

@@ -14,12 +14,12 @@
 
 namespace hbmwire::memory::cuda {
 
-/// Copies between host and GPU, and between GPUs, by a stream of our own. The host's memory may be
-/// pageable: the driver would copy such memory before it returns, or wait for the GPU. So the
-/// stream goes by a pinned buffer, and calls a function of ours, which moves what is in it, in
-/// between: all of that in order and by itself. What is pinned the stream copies at once.
-/// Thread-safe. With the GPU's context current, but
-/// for what it returns.
+/// Copies between host and GPU, and between GPUs, with the library's own stream. Pageable host
+/// memory is a problem: the driver would copy it before the call returns, or wait for the GPU. So
+/// the stream copies to or from a pinned buffer, and between its copies calls our function, which
+/// moves the bytes between that buffer and the host memory. All of this runs in order and by
+/// itself. Pinned memory is copied directly. Thread-safe. Its functions make the GPU's context
+/// current themselves; polling a copy needs none.
 class CopyEngine {
  public:
   CopyEngine(const Driver& driver, ContextHandle context, std::string gpu)
@@ -30,17 +30,17 @@ class CopyEngine {
 
   ~CopyEngine() { close(); }
 
-  /// MemoryDomain::pin_host() and unpin_host().
+  /// Implement MemoryDomain::pin_host() and unpin_host().
   Result<void> pin(std::span<std::byte> memory);
   void unpin(std::span<std::byte> memory) noexcept;
 
-  /// Gives back what it has, while the context is still there. No copy goes on.
+  /// Releases its resources, while the context still exists. No copy may be under way.
   void close() noexcept;
 
   Result<PendingCopy> start_in(std::uint64_t address, std::span<const std::byte> from);
   Result<PendingCopy> start_out(std::uint64_t address, std::span<std::byte> to);
 
-  /// From this GPU's memory, or another's, to this one's.
+  /// Copies from this GPU's memory, or another's, to this one's.
   Result<PendingCopy> start_between(std::uint64_t from, std::uint64_t to, std::uint64_t bytes);
 
  private:
@@ -50,12 +50,12 @@ class CopyEngine {
   Result<void> make_stream();
   Result<void> make_bounce();
 
-  /// `pieces`: moves, at most, that `post` posts besides copies. With the lock held, the stream
-  /// made and the context current.
+  /// `pieces`: how many moves `post` may post, not counting copies. Call it with the lock held, the
+  /// stream made, and the context current.
   template <class Post>
   Result<PendingCopy> start(std::size_t pieces, Post post);
 
-  /// One copy by the stream alone: `post` calls the driver.
+  /// One copy by the stream alone; `post` calls the driver.
   template <class Post>
   Result<PendingCopy> start_straight(const char* call, Post post);
 
@@ -67,7 +67,7 @@ class CopyEngine {
   std::string gpu_;
 
   PinnedRanges pinned_;
-  std::mutex mutex_;  // one stream, one buffer: made by the first copy
+  std::mutex mutex_;  // guards the stream and the buffer, which the first copy makes
   StreamHandle stream_ = nullptr;
   void* bounce_ = nullptr;
 };

@@ -11,7 +11,7 @@ namespace hbmwire::memory::cuda {
 
 namespace {
 
-// What allocations promise; the driver's own alignment is smaller.
+// Bytes. Allocations promise this alignment; the driver's own is smaller.
 constexpr std::uint64_t kAlignment = 4096;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
@@ -40,12 +40,12 @@ CudaDomain::CudaDomain(std::shared_ptr<const Machine> machine, const Gpu& gpu,
       copies_(driver_, context_, gpu_.info.name) {}
 
 CudaDomain::~CudaDomain() {
-  copies_.close();  // before the context that it is of
+  copies_.close();  // before their context is released
   destroy_or_log_cuda("cuDevicePrimaryCtxRelease",
                       [&] { return driver_.primary_context_release(gpu_.device); });
 }
 
-// cuMemAlloc's memory of an integrated GPU has no dma-buf, the host's has.
+// On an integrated GPU, memory of cuMemAlloc() has no dma-buf, but pinned host memory has.
 Result<std::uint64_t> CudaDomain::allocate_raw(std::uint64_t bytes) {
   void* host = nullptr;
   DevicePointer address = 0;
@@ -61,7 +61,7 @@ int CudaDomain::free_raw(std::uint64_t address) const noexcept {
                          : driver_.mem_free(address);
 }
 
-/// Most are aligned as they come; others are asked for again with room for that.
+/// Most allocations are aligned as they come; otherwise asks again, with room for the alignment.
 Result<Block> CudaDomain::allocate_aligned(std::uint64_t size_bytes) {
   const std::uint64_t exact = round_up(size_bytes, kAlignment);
   HBMWIRE_TRY_ASSIGN(const std::uint64_t first, allocate_raw(exact));
@@ -115,7 +115,7 @@ void CudaDomain::release(std::uint64_t address) noexcept {
     destroy_or_log_cuda("cuIpcCloseMemHandle", [&] { return driver_.ipc_close_handle(base); });
   };
   if (opened_.close(address, close)) return;
-  // Forgotten first: once it is free another thread may be given the same address.
+  // First, because another thread may get the same address as soon as it is free.
   const Block block = blocks_.take(address);
   destroy_or_log_cuda("cuMemFree", [&] { return free_raw(block.raw); });
 }
@@ -186,7 +186,8 @@ Result<void> CudaDomain::prepare(const Known& memory) {
   return exports_.sync_memops(memory);
 }
 
-/// An integrated GPU's pinned memory; what the application has by cuMemAlloc there is not.
+/// True for pinned memory of an integrated GPU, but not for memory that the application has from
+/// cuMemAlloc() there.
 bool CudaDomain::is_for_cpu(std::uint64_t address) {
   if (!gpu_.integrated) return false;
   if (blocks_.around(address)) return true;
@@ -211,15 +212,15 @@ Result<PendingCopy> CudaDomain::start_copy_out(std::uint64_t address, std::span<
   });
 }
 
-/// An integrated GPU's memory is the CPU's to copy.
+/// On an integrated GPU the CPU copies.
 Result<void> CudaDomain::pin_host(std::span<std::byte> memory) {
   return guarded(Stage::copy, [&]() -> Result<void> {
     return gpu_.integrated ? MemoryDomain::pin_host(memory) : copies_.pin(memory);
   });
 }
 
-/// All GPUs of a process have their memory at addresses of their own. An integrated one's is the
-/// CPU's to copy.
+/// All GPUs of a process share one address space, so that their engines copy between them. On an
+/// integrated GPU the CPU copies.
 bool CudaDomain::copies_from(const MemoryDomain& source) const noexcept {
   const auto* const other = dynamic_cast<const CudaDomain*>(&source);
   return other != nullptr && !gpu_.integrated && !other->gpu_.integrated;
@@ -254,7 +255,7 @@ Result<IpcHandle> CudaDomain::ipc_handle(std::uint64_t address, std::uint64_t le
     }
     const CurrentContext current(driver_, context_);
     HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));
-    // The memory that the token stands for: it may be more than was given out.
+    // The range that the token stands for may be larger than the memory that was given out.
     DevicePointer base = 0;
     std::size_t bytes = 0;
     HBMWIRE_TRY(check(Stage::open, "cuMemGetAddressRange",
@@ -268,13 +269,14 @@ Result<IpcHandle> CudaDomain::ipc_handle(std::uint64_t address, std::uint64_t le
   });
 }
 
-/// A stranger may say that a block has more bytes than it has.
+/// Checks the block's size, because the handle may come from an untrusted process.
 Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
   DevicePointer opened = 0;
   const int result = driver_.ipc_open_handle(&opened, {handle.token}, kIpcLazyPeerAccess);
   if (result != kSuccess) {
     Error error = cuda_error(Stage::open, "cuIpcOpenMemHandle", result, gpu_.info.name);
-    // No living process made this handle, this one did, or another of its contexts has it open.
+    // The process that made the handle has ended, or it is this process, or another of its contexts
+    // has the handle open.
     const auto refusals = {kMapFailed, kInvalidContext, kAlreadyMapped, kInvalidHandle};
     if (std::ranges::count(refusals, result) != 0) error.code = Errc::invalid_argument;
     return tl::make_unexpected(error);
@@ -283,7 +285,7 @@ Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
   std::size_t bytes = 0;
   auto fits = check(Stage::open, "cuMemGetAddressRange",
                     driver_.mem_get_address_range(&base, &bytes, opened), gpu_.info.name);
-  // What the driver mapped may be more, on both sides.
+  // The driver's mapping may extend on both sides.
   if (fits && (opened - base > bytes || bytes - (opened - base) < handle.block_bytes)) {
     fits = tl::make_unexpected(make_error(Errc::invalid_argument, Stage::open,
                                           "the IPC handle's block is larger than what it opened",
@@ -296,7 +298,7 @@ Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
 
 Result<Allocation> CudaDomain::open_ipc(const IpcHandle& handle) {
   return guarded(Stage::open, [&]() -> Result<Allocation> {
-    // Another GPU's, too: kIpcLazyPeerAccess lets this one at it, where it can.
+    // Also for another GPU's memory: kIpcLazyPeerAccess gives this GPU access if possible.
     HBMWIRE_TRY(check_ipc_handle(handle, gpu_.info, true));
     const CurrentContext current(driver_, context_);
     HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));

@@ -12,10 +12,10 @@
 
 namespace hbmwire::memory::cuda {
 
-/// One GPU, by its primary context, which is never left current on a thread of the application's.
+/// One GPU, with its primary context, which never stays current on an application's thread.
 class CudaDomain final : public MemoryDomain {
  public:
-  /// `gpu` is one of `machine->gpus`. Errors: Stage::open.
+  /// `gpu` must be one of `machine->gpus`. Errors: Stage::open.
   static Result<std::shared_ptr<CudaDomain>> open(std::shared_ptr<const Machine> machine,
                                                   const Gpu& gpu);
 
@@ -26,7 +26,7 @@ class CudaDomain final : public MemoryDomain {
 
   [[nodiscard]] const DeviceInfo& device() const noexcept override { return gpu_.info; }
 
-  /// An integrated GPU's memory is the host's own.
+  /// An integrated GPU uses the host's memory.
   [[nodiscard]] std::string_view copy_engine() const noexcept override {
     return gpu_.integrated ? "CPU" : "CUDA";
   }
@@ -51,16 +51,16 @@ class CudaDomain final : public MemoryDomain {
   Result<IpcHandle> ipc_handle(std::uint64_t address, std::uint64_t length_bytes) override;
   Result<Allocation> open_ipc(const IpcHandle& handle) override;
 
-  /// What the domain allocated, or CUDA knows, at an address. Errors: Errc::invalid_argument: the
-  /// range leaves its allocation.
+  /// The memory at an address, as the domain has allocated it, or else as CUDA knows it. Errors:
+  /// Errc::invalid_argument (the range exceeds its allocation).
   Result<std::optional<Known>> known(std::uint64_t address, std::uint64_t length_bytes);
 
-  /// For memory of the application's that NICs will use.
+  /// Prepares memory of the application for use by NICs.
   Result<void> prepare(const Known& memory);
 
  private:
-  /// What of it is this GPU's. Errors, of `stage`: Errc::invalid_argument: it is not within one
-  /// allocation.
+  /// The memory, if it belongs to this GPU. Errors (of `stage`): Errc::invalid_argument (it is not
+  /// within one allocation of this GPU).
   Result<Known> own(std::uint64_t address, std::uint64_t length_bytes, Stage stage);
   Result<std::uint64_t> allocate_raw(std::uint64_t bytes);
   Result<std::uint64_t> open_block(const IpcHandle& handle);

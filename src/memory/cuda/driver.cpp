@@ -11,7 +11,7 @@ namespace hbmwire::memory::cuda {
 
 namespace {
 
-/// Looks functions up, and remembers the first that must be there and is not.
+/// Looks functions up, and remembers the first required one that is missing.
 class Binder {
  public:
   explicit Binder(const DynamicLibrary& library) : library_(library) {}
@@ -105,11 +105,11 @@ Error cuda_error(Stage stage, const char* call, int result, std::string_view sub
   if (result == kNoDevice) error.code = Errc::not_found;
   if (result == kNotSupported) error.code = Errc::not_supported;
   if (result == kInvalidValue) error.code = Errc::invalid_argument;
-  // hbmwire calls cuInit before all else, so only a forked child sees this.
+  // The library calls cuInit first of all, so that only a child by fork(2) sees this.
   if (result == kNotInitialized) error.hint = Hint::cuda_after_fork;
   error.number_kind = NumberKind::cuda_result;
   error.number = result;
-  // Where nothing was asked of the GPU's memory it is the host that is out of something.
+  // If the call did not ask for memory of the GPU, the host has run out of something.
   const bool of_host = result == kOutOfMemory && hint != Hint::cuda_memory_exhausted;
   if (result == kOperatingSystem || of_host) name_reached_limit(error);
   return error;

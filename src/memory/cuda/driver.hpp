@@ -13,8 +13,8 @@
 #include "base/destroy.hpp"
 #include "base/dynamic_library.hpp"
 
-// What hbmwire uses of libcuda.so.1, declared from NVIDIA's documentation of the driver API
-// (CUDA 12.8), by the names and in the versions that the library exports.
+// The part of libcuda.so.1 that the library uses, declared from NVIDIA's documentation of the
+// driver API (CUDA 12.8). Names and versions are those that the library exports.
 namespace hbmwire::memory::cuda {
 
 using DevicePointer = unsigned long long;  // CUdeviceptr
@@ -62,7 +62,7 @@ inline constexpr int kPointerRangeStart = 11;
 inline constexpr int kPointerRangeSize = 12;
 inline constexpr int kPointerRdmaCapable = 15;
 
-/// CUmemorytype: what the host allocated and pinned.
+/// CUmemorytype: memory that the host has allocated and pinned.
 inline constexpr int kMemoryTypeHost = 1;
 
 inline constexpr unsigned kStreamNonBlocking = 1;
@@ -81,8 +81,8 @@ static_assert(sizeof(IpcToken) == IpcHandle::kTokenBytes);
 
 /// The functions of libcuda.so.1. All return a CUresult.
 struct Driver {
-  /// The one of this process. It stays loaded: threads of the driver run in it. Errors:
-  /// Stage::probe: no library, or one that lacks a function.
+  /// The driver of this process. It is never unloaded, because threads of the driver run in it.
+  /// Errors: Stage::probe (no library, or it lacks a function).
   static Result<const Driver*> shared();
 
   int (*init)(unsigned flags) = nullptr;
@@ -113,7 +113,7 @@ struct Driver {
                           StreamHandle stream) = nullptr;
   int (*memcpy_to_host)(void* to, DevicePointer from, std::size_t bytes,
                         StreamHandle stream) = nullptr;
-  /// Between anything that has an address of this process (unified addressing), two GPUs included.
+  /// Copies between any two addresses of this process (unified addressing), even of two GPUs.
   int (*memcpy_anywhere)(DevicePointer to, DevicePointer from, std::size_t bytes,
                          StreamHandle stream) = nullptr;
   int (*stream_create)(StreamHandle* stream, unsigned flags) = nullptr;
@@ -130,7 +130,7 @@ struct Driver {
   int (*ipc_open_handle)(DevicePointer* address, IpcToken token, unsigned flags) = nullptr;
   int (*ipc_close_handle)(DevicePointer address) = nullptr;
 
-  // Not in every driver: null then.
+  // Not in every driver; null if missing.
   int (*mem_get_handle)(void* handle, DevicePointer address, std::size_t bytes, int type,
                         unsigned long long flags) = nullptr;  // since 11.7
   int (*flush_writes)(int target, int scope) = nullptr;       // since 11.3
@@ -161,13 +161,14 @@ void destroy_or_log_cuda(const char* call, Destroy destroy) noexcept {
       call, [&] { return destroy() == kSuccess ? 0 : -1; }, [](int /*result*/) { return 0; });
 }
 
-/// Makes a context current on this thread, and gives the thread back as it was.
+/// Makes a context current on this thread; its destructor restores the thread's former context.
 class CurrentContext {
  public:
   CurrentContext(const Driver& driver, ContextHandle context) noexcept
       : driver_(driver), result_(driver.context_push(context)) {}
 
-  /// For who gives something back, and has nobody to tell: a driver that refuses is asked again.
+  /// For releasing resources, where an error cannot be returned: if the driver refuses, asks once
+  /// more.
   static CurrentContext insist(const Driver& driver, ContextHandle context) noexcept {
     const int result = driver.context_push(context);
     return {driver, result == kSuccess ? result : driver.context_push(context), Pushed{}};
@@ -186,6 +187,7 @@ class CurrentContext {
   }
 
  private:
+  /// Marks a context that was pushed already.
   struct Pushed {};
 
   CurrentContext(const Driver& driver, int result, Pushed /*already*/) noexcept

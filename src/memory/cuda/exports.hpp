@@ -14,17 +14,19 @@
 
 namespace hbmwire::memory::cuda {
 
-/// The dma-bufs of one GPU's memory: one for each allocation, or for each run of mappings, as long
-/// as anybody uses it. Thread-safe. Called with the GPU's context current.
+/// The dma-bufs of one GPU's memory. There is one for each allocation or run of mappings, as long
+/// as it is in use. Thread-safe. Call it with the GPU's context current.
 class Exports {
  public:
   Exports(const Machine& machine, const Gpu& gpu) : machine_(machine), gpu_(gpu) {}
 
-  /// What `known` says of is exported from its base on, to whole pages of the host, since the
-  /// driver wants these: the range keeps its place by its offset. Errors: Stage::export_dmabuf.
+  /// Exports all of `known`, from its base on, rounded to whole pages of the host, because the
+  /// driver requires that. The offset in the result gives the place of the range. Errors:
+  /// Stage::export_dmabuf.
   Result<DmabufRange> get(const Known& known, std::uint64_t address, std::uint64_t length_bytes);
 
-  /// Makes synchronous copies of the application be complete before a NIC reads what they wrote.
+  /// Makes synchronous copies by the application complete before a NIC reads what they have
+  /// written.
   Result<void> sync_memops(const Known& known) const;
 
  private:

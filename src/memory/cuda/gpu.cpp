@@ -10,11 +10,11 @@ namespace hbmwire::memory::cuda {
 
 namespace {
 
-// cuMemAlloc's blocks and cuMemCreate's granules; the driver does not tell without being asked for
-// a kind of memory.
+// The size of cuMemAlloc's blocks and cuMemCreate's granules. The driver tells it only for a given
+// kind of memory.
 constexpr std::uint64_t kPageBytes = 2ULL << 20U;
 
-/// Of the driver and of its predecessor out of the kernel tree of Mellanox.
+/// The driver's module, and its predecessor by Mellanox outside the kernel tree.
 constexpr const char* kPeerMemoryModules[] = {"nvidia_peermem", "nv_peer_mem"};
 
 bool has_peer_memory() {
@@ -24,7 +24,7 @@ bool has_peer_memory() {
 
 int attribute(const Driver& driver, int device, int which) {
   int value = 0;
-  // A driver that does not know the attribute does not have what it tells of.
+  // A driver that does not know an attribute does not have the feature.
   return driver.device_get_attribute(&value, which, device) == kSuccess ? value : 0;
 }
 
@@ -34,7 +34,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// "NVIDIA H100 80GB HBM3" is "H100" for short: names are parts of messages.
+/// Shortens "NVIDIA H100 80GB HBM3" to "H100", because names are parts of messages.
 std::string short_name(std::string_view name) {
   constexpr std::string_view kVendor = "NVIDIA ";
   if (name.starts_with(kVendor)) name.remove_prefix(kVendor.size());
@@ -60,7 +60,7 @@ Result<Gpu> describe_gpu(const Driver& driver, int ordinal) {
   gpu.host_flush = driver.flush_writes != nullptr &&
                    (attribute(driver, gpu.device, kFlushWritesOptions) & kFlushByHost) != 0;
   gpu.info.type = MemoryType::cuda;
-  gpu.info.pci_address = lower(address);  // the driver's digits are capital, sysfs' are not
+  gpu.info.pci_address = lower(address);  // the driver uses upper-case digits, sysfs does not
   gpu.info.name = short_name(name) + " " + gpu.info.pci_address;
   gpu.info.driven_by = "CUDA";
   gpu.info.size_bytes = bytes;

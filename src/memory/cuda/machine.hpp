@@ -12,13 +12,13 @@
 
 namespace hbmwire::memory::cuda {
 
-/// What was found when the context was made; shared by the provider and its domains.
+/// The GPUs found when the context was made; the provider and its domains share this.
 struct Machine {
   const Driver* driver = nullptr;
   std::vector<Gpu> gpus;
   Settings settings;
 
-  /// Null for a device that is none of them.
+  /// Null if the device is not in `gpus`.
   [[nodiscard]] const Gpu* gpu_of(int device) const noexcept {
     for (const Gpu& gpu : gpus) {
       if (gpu.device == device) return &gpu;
@@ -26,8 +26,8 @@ struct Machine {
     return nullptr;
   }
 
-  /// Of memory that CUDA knows; nothing when it is the host's: pinned on a GPU with memory of its
-  /// own.
+  /// Describes memory that CUDA knows. No value for host memory that was pinned for a GPU with its
+  /// own memory.
   [[nodiscard]] std::optional<AddressInfo> info_of(const Known& known) const {
     const Gpu* const gpu = gpu_of(known.device);
     if (gpu == nullptr || (known.of_host && !gpu->integrated)) return std::nullopt;
@@ -51,7 +51,7 @@ struct Machine {
   }
 
  private:
-  // The application's may be freed at any time, and CUDA's buffer id says so.
+  // The application may free its memory at any time; CUDA's buffer id shows whether it did.
   static Lifetime lifetime_of(const Known& known) noexcept {
     if (known.is_ours) return Lifetime::allocation;
     return known.generation != 0 ? Lifetime::generation : Lifetime::use;

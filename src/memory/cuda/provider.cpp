@@ -65,7 +65,7 @@ class CudaProvider final : public Provider {
     });
   }
 
-  /// Of what CUDA knows something, the domain that may have allocated it knows more.
+  /// If CUDA knows the memory, asks the GPU's domain, which knows more if it has allocated it.
   Result<std::optional<Known>> known(const Known& there, std::uint64_t address,
                                      std::uint64_t length_bytes) {
     for (const auto& domain : open_.all()) {

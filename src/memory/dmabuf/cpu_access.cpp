@@ -16,7 +16,8 @@ namespace hbmwire::memory::dmabuf {
 
 namespace {
 
-// Large buffers agree in their place in a huge page, too: a NIC can then use larger pages.
+// A large reservation begins at the same place in a huge page as its offset: a NIC can then use
+// larger pages.
 constexpr std::uint64_t kHugePage = std::uint64_t{1} << 21U;
 
 }  // namespace
@@ -55,9 +56,9 @@ Result<Reservation> Reservation::create(std::uint64_t offset_bytes, std::uint64_
 CpuAccess::CpuAccess(const Descriptor& descriptor, std::uint64_t offset_bytes,
                      std::uint64_t length_bytes)
     : fd_(descriptor.fd), writable_(descriptor.writable) {
-  // From its beginning, whatever part is wanted: the fault handler of DRM's shmem helpers (vgem and
-  // the small GPUs' drivers; drm_gem_shmem_fault(), Linux 6.12) looks at the place in the mapping
-  // alone, so that mmap(2) with an offset would show the buffer's first bytes instead.
+  // Maps the buffer from its beginning, whatever part is wanted. The fault handler of DRM's shmem
+  // helpers (used by vgem and small GPUs' drivers; drm_gem_shmem_fault(), Linux 6.12) looks only at
+  // the place in the mapping. With an offset, mmap(2) would show the buffer's first bytes instead.
   const std::uint64_t size = offset_bytes + length_bytes;
   void* const base = ::mmap(nullptr, size, writable_ ? PROT_READ | PROT_WRITE : PROT_READ,
                             MAP_SHARED, fd_->get(), 0);
@@ -75,8 +76,8 @@ Result<void> CpuAccess::synchronise(std::uint64_t flags) const {
   dma_buf_sync sync{.flags = flags};
   while (::ioctl(fd_->get(), DMA_BUF_IOCTL_SYNC, &sync) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
-    // What does not know the call has nothing to synchronise; if it is no dma-buf at all, the NIC
-    // has said so, or will.
+    // A descriptor that does not know the call has nothing to synchronise. If it is no dma-buf at
+    // all, the NIC reports that.
     if (errno == ENOTTY || errno == EBADF) return {};
     return tl::make_unexpected(system_error(Stage::copy, "DMA_BUF_IOCTL_SYNC", errno, "dmabuf"));
   }

@@ -15,7 +15,7 @@ namespace hbmwire::memory::dmabuf {
 
 inline constexpr std::uint64_t kPageBytes = 4096;
 
-/// Mapped pages, unmapped with this object. Move-only.
+/// Mapped pages, which its destructor unmaps. Move-only.
 class Mapping {
  public:
   Mapping() noexcept = default;
@@ -35,13 +35,13 @@ class Mapping {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Addresses that nothing else in this process has, nor gets while this exists, and that the CPU
-/// can't use: a range of the address space that is mapped to nothing.
+/// A range of addresses that is mapped to nothing, so that nothing else in this process gets these
+/// addresses during its life. The CPU cannot use them.
 class Reservation {
  public:
-  /// `length_bytes` addresses, of which the first lies as far into a page as `offset_bytes` does:
-  /// the kernel wants that of a dma-buf's offset and the address that it is registered under.
-  /// Errors: Stage::open: no room in the address space.
+  /// Reserves `length_bytes` addresses. The first one is as far into a page as `offset_bytes` is,
+  /// because the kernel requires that of a dma-buf's offset and its registered address. Errors:
+  /// Stage::open (no room in the address space).
   static Result<Reservation> create(std::uint64_t offset_bytes, std::uint64_t length_bytes);
 
   [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
@@ -51,20 +51,20 @@ class Reservation {
   std::uint64_t address_ = 0;
 };
 
-/// The CPU's way to a dma-buf's bytes, if there is one.
+/// Lets the CPU access a dma-buf's bytes, if that is possible.
 class CpuAccess {
  public:
   CpuAccess() noexcept = default;
 
-  /// Maps a part of it, where its exporter allows that; else there is no way.
+  /// Maps a part of the dma-buf. If its exporter does not allow that, the CPU has no access.
   CpuAccess(const Descriptor& descriptor, std::uint64_t offset_bytes, std::uint64_t length_bytes);
 
-  /// By a mapping of the application's.
+  /// Uses a mapping of the application.
   CpuAccess(const Descriptor& descriptor, void* mapping);
 
   explicit operator bool() const noexcept { return first_ != nullptr; }
 
-  /// Errors: Stage::copy. `offset_bytes` counts from the part's first byte.
+  /// `offset_bytes` counts from the part's first byte. Errors: Stage::copy.
   Result<void> read(std::uint64_t offset_bytes, std::span<std::byte> to) const;
   Result<void> write(std::uint64_t offset_bytes, std::span<const std::byte> from) const;
 
@@ -72,7 +72,7 @@ class CpuAccess {
   [[nodiscard]] Result<void> synchronise(std::uint64_t flags) const;
 
   std::shared_ptr<const Fd> fd_;
-  Mapping mapping_;  // ours
+  Mapping mapping_;  // our own mapping, if any
   std::byte* first_ = nullptr;
   bool writable_ = false;
 };

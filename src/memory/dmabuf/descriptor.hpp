@@ -14,31 +14,31 @@
 
 namespace hbmwire::memory::dmabuf {
 
-/// Tells one buffer, and one way of opening it, from another, whatever the descriptors' numbers.
+/// Identifies a buffer and the mode in which it was opened, whatever the descriptor's number is.
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
-  int mode = 0;  // of fcntl(F_GETFL): what may be done with it
+  int mode = 0;  // fcntl(F_GETFL): the permitted accesses
 
   auto operator<=>(const Identity&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Errors: Stage::open: not a descriptor, or not one of a dma-buf as far as that shows before a NIC
-/// sees it.
+/// Errors: Stage::open (not a descriptor, or not a dma-buf's, as far as that shows before a NIC
+/// uses it).
 Result<Identity> identify(int fd);
 
-/// A descriptor of our own, and what the kernel tells of what it stands for.
+/// Our own descriptor of a dma-buf, and the kernel's answers about the buffer.
 struct Descriptor {
   std::shared_ptr<const Fd> fd;
   std::uint64_t size_bytes = 0;
   bool writable = true;
 };
 
-/// Our own descriptors of what the application brings: one a buffer, however often it is imported.
-/// Thread-safe.
+/// Our own descriptors of the dma-bufs that the application brings: one for each buffer, however
+/// often it is imported. Thread-safe.
 class Descriptors {
  public:
-  /// Errors: as identify(), and no more descriptors.
+  /// Errors: those of identify(), and a shortage of descriptors.
   Result<Descriptor> duplicate(int fd);
 
  private:

@@ -22,7 +22,7 @@ Error no_engine() {
                     "the exporter does not let the CPU map this dma-buf", "dmabuf");
 }
 
-/// A part of a dma-buf that the application brought.
+/// A part of a dma-buf that the application has brought.
 class DmabufDomain final : public MemoryDomain {
  public:
   static Result<std::shared_ptr<DmabufDomain>> create(const DmabufMemory& memory,
@@ -64,9 +64,9 @@ class DmabufDomain final : public MemoryDomain {
   std::uint64_t generation_ = 0;
   bool has_cpu_ = false;
 
-  mutable std::mutex mutex_;  // what follows goes with the import, and not with the last who asks
-  Descriptor descriptor_;     // .fd is null after that
-  std::optional<Reservation> reservation_;  // unless the application's mapping gives the address
+  mutable std::mutex mutex_;                // guards the members below, which end with the import
+  Descriptor descriptor_;                   // .fd is null after that
+  std::optional<Reservation> reservation_;  // empty if the application's mapping gives the address
   CpuAccess cpu_;
 };
 
@@ -149,7 +149,7 @@ Result<PendingCopy> DmabufDomain::start_copy_out(std::uint64_t address, std::spa
 }
 
 void DmabufDomain::release(std::uint64_t address) noexcept {
-  // Forgotten before its addresses can be another's.
+  // First, because its addresses may be reused as soon as they are free.
   static_cast<void>(imports_->ranges.take(address));
   const std::scoped_lock lock(mutex_);
   cpu_ = CpuAccess();
@@ -188,8 +188,7 @@ Result<std::optional<AddressInfo>> Imports::find(std::uint64_t address,
 Result<Allocation> import_memory(const DmabufMemory& memory,
                                  const std::shared_ptr<Imports>& imports) {
   if (memory.length_bytes == 0) return tl::make_unexpected(refusal("length 0", Hint::not_a_dmabuf));
-  // Not std::bit_cast: clang-tidy 14's analyzer ends with a fault on the remainder of what it
-  // gives.
+  // Not std::bit_cast: clang-tidy 14's analyzer crashes on the remainder of its result.
   const auto mapped = reinterpret_cast<std::uintptr_t>(memory.mapping);
   if (memory.mapping != nullptr && mapped % kPageBytes != memory.offset_bytes % kPageBytes) {
     return tl::make_unexpected(refusal("mapping and offset lie at different places in their pages",

@@ -14,18 +14,19 @@
 
 namespace hbmwire::memory::dmabuf {
 
-/// An import that is alive.
+/// A live import.
 struct Import {
   std::uint64_t generation = 0;
   std::weak_ptr<MemoryDomain> domain;
 };
 
-/// What the imports of one context share. Thread-safe.
+/// The state that the imports of one context share. Thread-safe.
 class Imports {
  public:
   Imports();
 
-  /// Of an import; nothing when the address is in none. An error when the range leaves it.
+  /// Finds an import; no value if the address is in none. Returns an error if the range exceeds the
+  /// import.
   Result<std::optional<AddressInfo>> find(std::uint64_t address, std::uint64_t length_bytes) const;
 
   [[nodiscard]] const DeviceInfo& device() const noexcept { return device_; }
@@ -37,8 +38,8 @@ class Imports {
   DeviceInfo device_;
 };
 
-/// Context::import_dmabuf(). Each import is a domain of its own: whether the CPU can copy differs
-/// from one to the next.
+/// Implements Context::import_dmabuf(). Each import has its own domain, because not every one can
+/// be copied by the CPU.
 Result<Allocation> import_memory(const DmabufMemory& memory,
                                  const std::shared_ptr<Imports>& imports);
 

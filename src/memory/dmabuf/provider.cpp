@@ -6,7 +6,7 @@ namespace hbmwire::memory {
 
 namespace {
 
-/// There is nothing to look for: the application brings what there is.
+/// Nothing is looked for here: all dma-bufs come from the application.
 class ImportProvider final : public DmabufProvider {
  public:
   ImportProvider() { probe_.type = MemoryType::dmabuf; }

@@ -10,9 +10,9 @@ namespace hbmwire::memory::gaudi {
 
 namespace {
 
-/// One mapping that the application made through the driver, by its own fd. Nothing of it is kept:
-/// its dma-buf lives as long as somebody uses it, so that right after the last region the driver
-/// lets the application unmap.
+/// One mapping that the application has made in the driver, through its own descriptor. The domain
+/// keeps no dma-buf open, so that the driver lets the application unmap right after the last region
+/// has ended.
 class AdoptedDomain final : public DomainWithoutEngine {
  public:
   AdoptedDomain(const Vendor& vendor, DeviceInfo device, const GaudiMemory& memory)
@@ -39,7 +39,7 @@ class AdoptedDomain final : public DomainWithoutEngine {
     released_ = true;
   }
 
-  /// With the lock held.
+  /// Call it with the lock held.
   [[nodiscard]] bool holds(std::uint64_t address, std::uint64_t length_bytes) const noexcept {
     const std::uint64_t offset = address - memory_.base_address;
     return !released_ && length_bytes != 0 && address >= memory_.base_address &&
@@ -65,7 +65,7 @@ std::optional<AddressInfo> AdoptedDomain::find(std::uint64_t address, std::uint6
       .size_bytes = memory_.size_bytes,
       .generation = generation_,
       .path = Path::zero_copy,
-      .lifetime = Lifetime::use,  // the application's unmap fails while it is exported
+      .lifetime = Lifetime::use,  // while it is exported, the application's unmap fails
       .refusal = refusal_};
 }
 

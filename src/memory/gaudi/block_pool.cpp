@@ -12,8 +12,8 @@
 namespace hbmwire::memory::gaudi {
 
 BlockPool::~BlockPool() {
-  // Whoever has an allocation has the domain, too, so that nothing is allocated any more. What is
-  // still exported the driver will refuse to unmap, and say so.
+  // An allocation holds its domain, so that none is left here. The driver refuses to unmap blocks
+  // that are still exported, and the log says so.
   for (auto& [address, block] : blocks_) {
     block.dmabuf.reset();
     source_.give_block_back(block.driver);

@@ -14,14 +14,14 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// A driver's allocation with its mapping.
+/// One allocation of the driver, with its mapping.
 struct DriverBlock {
   std::uint64_t address = 0;
   std::uint64_t size_bytes = 0;
-  std::uint64_t handle = 0;  ///< what the vendor's free function wants
+  std::uint64_t handle = 0;  ///< for the vendor's free function
 };
 
-/// Where a BlockPool's blocks come from: a card, or a test's idea of one.
+/// The source of a BlockPool's blocks: a card, or a test's replacement.
 class BlockSource {
  public:
   BlockSource() = default;
@@ -34,17 +34,18 @@ class BlockSource {
   virtual Result<Fd> export_block(const DriverBlock& block) = 0;
 };
 
-/// Many allocations in few of the driver's, because each of those takes whole pages of the card
-/// (768 MiB on Gaudi2) and each export is a descriptor and a mapping in the NIC's IOMMU
-/// (docs/adr/0014). Thread-safe.
+/// Puts many allocations into few allocations of the driver, for two reasons. Each of the driver's
+/// takes whole pages of the card (768 MiB on Gaudi2). Each export costs a descriptor and a mapping
+/// in the NIC's IOMMU (docs/adr/0014). Thread-safe.
 ///
-/// An allocation of up to half a page shares a block of one page with others; a larger one has a
-/// block of its own, so that less than half of what the card gives is ever lost to rounding. A
-/// block has one dma-buf, from its base on, kept as long as anything in it is allocated. Of the
-/// shared blocks that are empty one is kept, without its dma-buf, and only until the card has no
-/// memory for somebody else; the others go back to the driver. A block whose dma-buf somebody
-/// still has can't (the driver refuses to unmap it): it goes back when the next block is empty, or
-/// in the end.
+/// An allocation of up to half a page shares a block of one page with others. A larger one has its
+/// own block, so that rounding never loses more than half of a block. A block has one dma-buf,
+/// which begins at its base, and is kept as long as any allocation in the block lives.
+///
+/// One empty shared block is kept, without its dma-buf, until an allocation finds no memory on the
+/// card. Other empty blocks go back to the driver. The driver refuses to unmap a block whose
+/// dma-buf is still in use elsewhere: such a block goes back when another block becomes empty, or
+/// in the destructor.
 class BlockPool {
  public:
   BlockPool(BlockSource& source, const DeviceInfo& device) : source_(source), device_(device) {}
@@ -53,28 +54,30 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
   ~BlockPool();
 
-  /// The address of `size_bytes`, at a multiple of 4096.
+  /// Allocates `size_bytes` at an address that is a multiple of 4096.
   Result<std::uint64_t> allocate(std::uint64_t size_bytes);
 
-  /// What allocate() gave.
+  /// `address` must come from allocate().
   void free(std::uint64_t address) noexcept;
 
-  /// MemoryDomain::find(), but for why it could not be exported.
+  /// Implements MemoryDomain::find(), without AddressInfo::refusal.
   [[nodiscard]] std::optional<AddressInfo> find(std::uint64_t address, std::uint64_t length_bytes);
 
-  /// MemoryDomain::export_dmabuf().
+  /// Implements MemoryDomain::export_dmabuf().
   Result<DmabufRange> export_range(std::uint64_t address, std::uint64_t length_bytes);
 
  private:
+  /// A block of the driver, and the allocations in it.
   struct Block {
     DriverBlock driver;
     bool shared = false;
     FreeRanges free;
-    std::uint64_t live = 0;               // allocations in it
-    std::shared_ptr<const Fd> dmabuf;     // while live > 0
-    std::weak_ptr<const Fd> last_dmabuf;  // what others may still have of it
+    std::uint64_t live = 0;               // the number of allocations in it
+    std::shared_ptr<const Fd> dmabuf;     // set only while live > 0
+    std::weak_ptr<const Fd> last_dmabuf;  // expires when its last user has gone
   };
 
+  /// An allocation that was given out.
   struct Live {
     std::uint64_t size_bytes = 0;
     std::uint64_t generation = 0;
@@ -83,7 +86,7 @@ class BlockPool {
 
   using LiveAllocations = std::map<std::uint64_t, Live>;
 
-  // All with the lock held.
+  // Call these with the lock held.
   std::optional<std::uint64_t> place(Block& block, std::uint64_t size_bytes);
   Result<Block*> add_block(std::uint64_t size_bytes, bool shared);
   void give_empty_blocks_back(unsigned kept) noexcept;

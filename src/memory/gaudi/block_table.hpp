@@ -11,26 +11,26 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// Whether an allocation of this size is worth asking the card for.
+/// Whether the card can be asked for an allocation of this size.
 [[nodiscard]] Result<void> check_allocation(std::uint64_t size_bytes, const DeviceInfo& device);
 
-/// Of a range that is in no allocation.
+/// The error of a range that is in no allocation.
 [[nodiscard]] Error outside_error(const DeviceInfo& device) noexcept;
 
-/// One live allocation of a card.
+/// One live allocation on a card.
 struct Block {
   std::uint64_t address = 0;
   std::uint64_t size_bytes = 0;
   std::uint64_t generation = 0;
-  std::uint64_t handle = 0;  ///< what the vendor's free function wants
+  std::uint64_t handle = 0;  ///< for the vendor's free function
 };
 
-/// What this process has allocated on one card by SynapseAI, by address. Thread-safe.
+/// This process's allocations on one card by SynapseAI, by address. Thread-safe.
 class BlockTable {
  public:
   void insert(std::uint64_t address, std::uint64_t size_bytes, std::uint64_t handle);
 
-  /// Forgets the block at exactly that address.
+  /// Removes the block at exactly that address.
   Block take(std::uint64_t address);
 
   /// The block that holds all of [address, address + length_bytes).

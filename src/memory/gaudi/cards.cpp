@@ -31,8 +31,9 @@ std::optional<Number> parse(std::string_view text, int base) {
   return value;
 }
 
-/// A folder's entries; none where it can't be read. Not by fs::directory_iterator: libstdc++'s ends
-/// the process where there is no memory for an entry's name (_Dir::advance() is noexcept).
+/// The entries of a folder; none if it cannot be read. Does not use fs::directory_iterator: in
+/// libstdc++ that ends the process if there is no memory for an entry's name (_Dir::advance() is
+/// noexcept).
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   const auto close = [](DIR* open) { ::closedir(open); };
@@ -45,14 +46,14 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-/// The first of the two that says anything: attributes lie at the device (kernel 6.7 and newer,
-/// the vendor's own driver), or at the class's entry (6.3 to 6.6, and older).
+/// Reads an attribute from the device (kernel 6.7 and newer, and the vendor's own driver), or else
+/// from the class's entry (kernel 6.3 to 6.6, and older).
 std::string attribute(const fs::path& entry, const char* name) {
   std::string text = read_line(entry / "device" / name);
   return text.empty() ? read_line(entry / name) : text;
 }
 
-/// The card at a PCI address, unless it is no Gaudi.
+/// The card at a PCI address; no value if it is not a Gaudi.
 std::optional<Card> card_at(const std::string& pci_address) {
   const fs::path device = sysfs_root() / "bus/pci/devices" / pci_address;
   const auto vendor = parse<std::uint32_t>(read_line(device / "vendor"), 16);
@@ -65,8 +66,8 @@ std::optional<Card> card_at(const std::string& pci_address) {
   return card;
 }
 
-/// The cards of one class: entries named by `prefix` and a number. Control nodes, whose names have
-/// more in between, and other vendors' devices, which have no pci_addr, are none.
+/// Adds the cards of one class: the entries whose names are `prefix` and a number. Skips control
+/// nodes, whose names have more in between, and other vendors' devices, which have no pci_addr.
 void add_class(const fs::path& folder, std::string_view prefix, std::vector<Card>& cards) {
   for (const fs::path& entry : entries_of(folder)) {
     const std::string name = entry.filename().string();
@@ -118,9 +119,10 @@ const char* model_name(std::uint32_t device_id) noexcept {
   }
 }
 
-// The driver's headers (gaudi2.h, gaudi3P.h; habanalabs, 1.18): virtual addresses begin right above
-// the physical ones. None can be a pointer: the kernel gives user space at most 56 bits. Gaudi's
-// own are physical, and can. Of cards that are newer than this nothing is known.
+// From the driver's headers (gaudi2.h, gaudi3P.h; habanalabs, 1.18): virtual addresses begin right
+// above the physical ones. They can never be host pointers, because the kernel gives user space at
+// most 56 bits. The first Gaudi has physical addresses, which can. Nothing is known about newer
+// cards.
 AddressRange addresses_of(std::uint32_t device_id) noexcept {
   const std::string_view model = model_name(device_id);
   if (model == "gaudi2") return {0x1001'0000'0000'0000, 0x1002'0000'0000'0000};

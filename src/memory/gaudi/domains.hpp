@@ -18,20 +18,20 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// What the domains of this folder are made with.
+/// The arguments for all domains in this folder.
 struct Vendor {
   std::shared_ptr<const CardDriver> driver;
   Use dmabuf = Use::yes;
 
-  /// Why memory of that device may not be exported; empty when it may.
+  /// The reason why memory of that device may not be exported; no value if it may.
   [[nodiscard]] std::optional<Error> refusal(std::string_view device) const;
 };
 
-/// What a compute or control fd tells of its card.
+/// The description of a card, from a compute or control descriptor.
 Result<DeviceInfo> describe_card(const CardDriver& driver, int device_fd,
                                  std::string_view driven_by);
 
-/// Memory by the driver, which offers no copy engine: what copies is a NIC in loopback.
+/// Memory from the driver, which offers no copy engine: a NIC copies by loopback.
 class DomainWithoutEngine : public MemoryDomain {
  public:
   [[nodiscard]] std::string_view copy_engine() const noexcept final { return {}; }
@@ -49,28 +49,28 @@ class DomainWithoutEngine : public MemoryDomain {
   [[nodiscard]] Error no_engine() const noexcept;
 };
 
-/// Opens a card through its driver and owns it. `pci_address`: empty for the first that is free.
+/// Opens a card through its driver, and owns it. `pci_address`: empty for the first free card.
 Result<std::shared_ptr<MemoryDomain>> open_with_driver(const Vendor& vendor,
                                                        const std::string& pci_address);
 
-/// Opens a card through SynapseAI, or borrows the one that SynapseAI already owns in this process.
+/// Opens a card through SynapseAI, or borrows the card that SynapseAI already owns in this process.
 Result<std::shared_ptr<MemoryDomain>> open_with_synapse(const Vendor& vendor,
                                                         const std::string& pci_address);
 
-/// The memory of a card that SynapseAI drives for the application, all in one mapping.
+/// The memory of a card that SynapseAI drives for the application; it is all in one mapping.
 struct ApplicationPool {
   std::string pci_address;
   std::uint64_t base_address = 0;
   std::uint64_t size_bytes = 0;
 };
 
-/// Where the pool of the card may lie that the application drives with SynapseAI in this process;
-/// none when it drives none. Opens and initializes nothing.
+/// The places where the pool may be of a card that the application drives with SynapseAI in this
+/// process. Empty if there is no such card. Neither opens nor initializes anything.
 [[nodiscard]] std::vector<ApplicationPool> application_pools(const Vendor& vendor,
                                                              const Synapse& synapse);
 
-/// A domain that is one mapping of the application's. It stops being there (find() says nothing,
-/// exports fail) when the Allocation's last copy goes.
+/// Makes a domain for one mapping of the application. When the Allocation's last copy goes, the
+/// domain becomes empty: find() returns nothing, and exports fail.
 Result<Allocation> adopt(const Vendor& vendor, const GaudiMemory& memory);
 
 }  // namespace hbmwire::memory::gaudi

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// What hbmwire uses of the interface between the driver habanalabs and programs: numbers and
-// layouts of include/uapi/drm/habanalabs_accel.h (Linux 6.12). That the kernel's own header says
-// the same is tested where the driver is built from it (tests/kernel).
+// The part of the interface between the driver habanalabs and programs that the library uses:
+// numbers and layouts of include/uapi/drm/habanalabs_accel.h (Linux 6.12). A test compares them
+// with the kernel's own header where the driver is built from it (tests/kernel).
 namespace hbmwire::memory::gaudi::abi {
 
 /// struct hl_info_args
@@ -25,7 +25,7 @@ static_assert(offsetof(InfoArgs, return_size) == 8 && offsetof(InfoArgs, op) == 
 
 inline constexpr std::uint32_t kInfoHwIp = 0;
 
-/// struct hl_info_hw_ip_info. Older drivers give less of it, which leaves the rest 0.
+/// struct hl_info_hw_ip_info. Older drivers fill in less of it; the rest stays 0.
 struct HwIpInfo {
   std::uint64_t sram_base;
   std::uint64_t dram_base;
@@ -43,7 +43,8 @@ static_assert(sizeof(HwIpInfo) == 304);
 static_assert(offsetof(HwIpInfo, dram_size) == 16 && offsetof(HwIpInfo, device_id) == 32);
 static_assert(offsetof(HwIpInfo, module_id) == 36 && offsetof(HwIpInfo, dram_page_size) == 224);
 
-/// union hl_mem_args, in: three words whose meaning is the operation's; out: the first of them.
+/// union hl_mem_args. Input: three words, with a meaning for each operation. Output: the first
+/// word.
 struct MemoryArgs {
   std::uint64_t word[3] = {};
   std::uint32_t op = 0;
@@ -55,15 +56,15 @@ struct MemoryArgs {
 static_assert(sizeof(MemoryArgs) == 40);
 static_assert(offsetof(MemoryArgs, op) == 24 && offsetof(MemoryArgs, flags) == 28);
 
-// word[0], [1], [2] of each, and what word[0] is afterwards.
+// word[0], [1], [2] of each operation, and the result in word[0].
 inline constexpr std::uint32_t kMemoryAlloc = 0;   // size, page size -> handle
 inline constexpr std::uint32_t kMemoryFree = 1;    // handle
 inline constexpr std::uint32_t kMemoryMap = 2;     // hint, handle -> address
 inline constexpr std::uint32_t kMemoryUnmap = 3;   // address
 inline constexpr std::uint32_t kMemoryExport = 5;  // address, size, offset -> fd (32 bits)
 
-/// A call has one number since the driver is a DRM one (Linux 6.7), and had another before; the one
-/// kind answers ENOTTY to the other's.
+/// The driver's calls have these numbers since it is a DRM driver (Linux 6.7), and had others
+/// before. Each kind of driver answers ENOTTY to the other's numbers.
 struct Request {
   unsigned long now;
   unsigned long before_6_7;

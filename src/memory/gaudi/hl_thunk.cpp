@@ -29,7 +29,8 @@ const char* HlThunk::bind() {
   return missing;
 }
 
-// hlthunk_get_dev_memalloc_page_orders() came with the page size argument that it is about.
+// hlthunk_get_dev_memalloc_page_orders() was added together with the page size argument of
+// hlthunk_device_memory_alloc().
 void HlThunk::describe() {
   export_dmabuf_fd = library_.find<std::remove_pointer_t<decltype(export_dmabuf_fd)>>(
       "hlthunk_device_mapped_memory_export_dmabuf_fd");

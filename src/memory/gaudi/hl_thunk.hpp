@@ -11,8 +11,8 @@
 
 #include "base/dynamic_library.hpp"
 
-// What hbmwire uses of libhl-thunk.so, declared from its documented binary interface (hl-thunk 6.3,
-// hlthunk.h).
+// The part of libhl-thunk.so that the library uses, declared from its documented binary interface
+// (hl-thunk 6.3, hlthunk.h).
 namespace hbmwire::memory::gaudi {
 
 /// struct hlthunk_hw_ip_info: 336 bytes, of which these fields are used.
@@ -40,11 +40,13 @@ static_assert(offsetof(HwIpInfo, dram_page_size) == 224 &&
 /// enum hlthunk_device_name: any card.
 inline constexpr int kDontCare = 4;
 
-/// Which libhl-thunk.so this is. The library has no versioned symbols: what it lacks tells.
+/// The version of libhl-thunk.so. The library has no versioned symbols, so that missing functions
+/// tell.
 enum class ThunkAbi : std::uint8_t {
-  /// Before 5.20: hlthunk_device_memory_alloc() has no page size argument, and nothing is exported.
+  /// Before 5.20: hlthunk_device_memory_alloc() has no page size argument, and memory cannot be
+  /// exported.
   before_5_20,
-  /// 5.20 to 6.2: that argument is there, mapped memory can't be exported.
+  /// 5.20 to 6.2: with that argument, but mapped memory cannot be exported.
   before_6_3,
   full,
 };
@@ -52,19 +54,20 @@ enum class ThunkAbi : std::uint8_t {
 /// The functions of libhl-thunk.so. The pointers are valid as long as the object.
 class HlThunk {
  public:
-  /// The first of `names` that can be loaded, whatever its ABI is: abi() says what it is good for,
-  /// and only a full one has functions to allocate and export. Errors: Stage::probe: not there, or
-  /// something else under its name.
+  /// Loads the first of `names` that can be loaded, with any ABI. abi() tells what it can do: only
+  /// a full one has functions to allocate and export. Errors: Stage::probe (no such library, or
+  /// something else under its name).
   static Result<std::shared_ptr<const HlThunk>> load(std::initializer_list<const char*> names = {
                                                          "libhl-thunk.so",
                                                          "/usr/lib/habanalabs/libhl-thunk.so"});
 
   [[nodiscard]] ThunkAbi abi() const noexcept { return abi_; }
 
-  /// "libhl-thunk.so 1.18.0", as far as it says.
+  /// "libhl-thunk.so 1.18.0", as far as the library tells.
   [[nodiscard]] const std::string& description() const noexcept { return description_; }
 
-  // Names and types as the vendor's. Negative errno on failure, or -1 with errno (open).
+  // Names and types are the vendor's. On failure they return a negative errno, or -1 with errno
+  // (open).
   int (*open)(int device_name, const char* bus_id) = nullptr;
   int (*open_control)(int index, const char* bus_id) = nullptr;
   int (*close)(int fd) = nullptr;
@@ -79,7 +82,7 @@ class HlThunk {
                           std::uint32_t flags) = nullptr;
 
  private:
-  /// The first function that every libhl-thunk.so has and this one lacks; null when there is none.
+  /// The first required function that this library lacks; null if it has all.
   const char* bind();
   void describe();
 
@@ -88,10 +91,10 @@ class HlThunk {
   std::string description_ = "libhl-thunk.so";
 };
 
-/// Why memory can't be had through a library of that ABI.
+/// The reason why a library with that ABI cannot provide memory.
 [[nodiscard]] Error old_abi_error(ThunkAbi abi) noexcept;
 
-/// A positive errno from hl-thunk's result: -errno, or -1 with errno.
+/// The positive errno of hl-thunk's result, which is -errno, or -1 with errno.
 [[nodiscard]] int errno_of(int result) noexcept;
 
 }  // namespace hbmwire::memory::gaudi

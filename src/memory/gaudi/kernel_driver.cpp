@@ -26,8 +26,8 @@ int DeviceCalls::close(int fd) noexcept { return ::close(fd); }
 
 namespace {
 
-/// 0, or -errno. What a signal interrupts is asked again, with the arguments as they were: the
-/// driver answers in the same place.
+/// Returns 0 or -errno. If a signal interrupts the call, repeats it with the original arguments,
+/// because the driver writes its answer over them.
 template <class Args>
 int call_once(DeviceCalls& calls, int fd, unsigned long request, Args& args) noexcept {
   const Args asked = args;
@@ -53,7 +53,8 @@ int execute(DeviceCalls& calls, int fd, abi::MemoryArgs& args) noexcept {
 
 int positive(int negative_errno) noexcept { return -negative_errno; }
 
-/// fd, or -errno. Nodes are named in one of two ways, whatever the driver's version.
+/// Returns a descriptor or -errno. Tries both names of the node, because either is possible with
+/// any version of the driver.
 int open_node(DeviceCalls& calls, const std::string& path, const std::string& older_path) {
   int fd = calls.open(path.c_str());
   if (fd < 0 && errno == ENOENT) fd = calls.open(older_path.c_str());
@@ -84,7 +85,7 @@ Result<int> KernelDriver::open(const std::string& pci_address) const {
     if (fd >= 0) return fd;
     if (fd != -ENOENT) error = -fd;
   }
-  // Of a card that is there; hl-thunk's EINVAL means that it is not.
+  // The card exists. With hl-thunk, EINVAL would mean that it does not.
   if (error == EINVAL)
     return tl::make_unexpected(system_error(Stage::open, "open", EINVAL, pci_address));
   return tl::make_unexpected(open_error("open", error, pci_address));
@@ -141,7 +142,7 @@ Result<std::uint64_t> KernelDriver::allocate(int device_fd, std::uint64_t size_b
                                             card, Hint::device_memory_exhausted));
   }
   if (args.word[0] != 0) return args.word[0];
-  // The driver only counts what programs say that they use of such a card.
+  // On such a card the driver only counts the memory that programs say they use.
   return tl::make_unexpected(make_error(Errc::not_supported, Stage::allocate,
                                         "this card has no device virtual memory", card,
                                         Hint::gaudi1_memory));

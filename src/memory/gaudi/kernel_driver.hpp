@@ -8,7 +8,7 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// The system calls that KernelDriver makes: the process's own, or a test's idea of a driver.
+/// The system calls that KernelDriver makes: the real ones, or a test's replacement.
 class DeviceCalls {
  public:
   DeviceCalls() = default;
@@ -16,22 +16,22 @@ class DeviceCalls {
   DeviceCalls& operator=(const DeviceCalls&) = delete;
   virtual ~DeviceCalls() = default;
 
-  /// open(2) with O_RDWR | O_CLOEXEC, ioctl(2), close(2): -1 with errno on failure.
+  /// open(2) with O_RDWR | O_CLOEXEC, ioctl(2), close(2). On failure they return -1 with errno.
   virtual int open(const char* path) noexcept;
   virtual int ioctl(int fd, unsigned long request, void* argument) noexcept;
   virtual int close(int fd) noexcept;
 };
 
-/// The driver by its own calls (include/uapi/drm/habanalabs_accel.h), without any library of the
-/// vendor's: Linux 6.7 and newer, and by their older numbers 6.3 to 6.6; before that nothing could
-/// be exported by the address of a mapping.
+/// The driver by its own system calls (include/uapi/drm/habanalabs_accel.h), without any library of
+/// the vendor. Works with Linux 6.7 and newer, and, by their older numbers, with 6.3 to 6.6.
+/// Earlier drivers could not export by the address of a mapping.
 class KernelDriver final : public CardDriver {
  public:
   explicit KernelDriver(std::shared_ptr<DeviceCalls> calls = std::make_shared<DeviceCalls>())
       : calls_(std::move(calls)) {}
 
-  /// Whether one of these cards answers by its control node, or has one that this user may not
-  /// open: then this is the driver to go on with.
+  /// Whether one of these cards answers through its control node, or has a control node that this
+  /// user may not open. Then this driver is the one to use.
   [[nodiscard]] bool answers_for(const std::vector<Card>& cards) const;
 
   [[nodiscard]] const char* name() const noexcept override { return "habanalabs"; }

@@ -8,7 +8,7 @@ namespace hbmwire::memory::gaudi {
 
 namespace {
 
-/// A card's fd, and what the driver does by it.
+/// A card's descriptor, and the driver calls for it.
 class OwnedCard final : public BlockSource {
  public:
   OwnedCard(std::shared_ptr<const CardDriver> driver, int fd)
@@ -47,15 +47,14 @@ Result<DriverBlock> OwnedCard::take_block(std::uint64_t size_bytes) {
 
 void OwnedCard::give_block_back(const DriverBlock& block) noexcept {
   if (made_.is_inherited())
-    return;  // the driver knows a card's owner by the open file: both have it
-  // Unmapped before it is freed: the driver refuses to free what is mapped.
+    return;  // the driver identifies a card's owner by the open file, which parent and child share
+  // Unmap first: the driver refuses to free mapped memory.
   driver_->unmap(fd_, block.address);
   driver_->free(fd_, block.handle);
 }
 
-/// A card that this process owns. It has no copy engine that could be driven
-/// portably (raw command submission differs by generation and is closed while SynapseAI runs), so
-/// that contents move by NIC loopback.
+/// A card that this process owns. Its copy engine cannot be driven portably: raw command submission
+/// differs by generation, and is closed while SynapseAI runs. So contents move by NIC loopback.
 class OwnedDomain final : public DomainWithoutEngine {
  public:
   OwnedDomain(const Vendor& vendor, std::unique_ptr<OwnedCard> card, DeviceInfo device)

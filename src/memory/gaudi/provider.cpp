@@ -22,8 +22,9 @@ using Owner = MemoryOptions::Owner;
 
 constexpr std::string_view kBySynapse = "SynapseAI";
 
-/// Which addresses a Gaudi's memory can have here. What lies outside, as a host address does, needs
-/// no look at anything else; that is the way of nearly every look-up. Only ever grows.
+/// The addresses that a Gaudi's memory can have on this machine. An address outside, such as a host
+/// address, needs no further look: that is the result of nearly all look-ups. The window only
+/// grows.
 class AddressWindow {
  public:
   void add(std::uint64_t begin, std::uint64_t end) noexcept {
@@ -45,24 +46,24 @@ class AddressWindow {
   std::atomic<std::uint64_t> end_ = 0;
 };
 
-/// A domain that is there, and what it is in this Context.
+/// An open domain, and its role in this Context.
 struct KnownDomain {
   std::weak_ptr<MemoryDomain> domain;
   const DeviceInfo* device = nullptr;  // as the Context's users get it
   bool as_any = false;                 // opened by the empty name
-  std::uint64_t adopted_address = 0;   // 0: not adopted but opened
+  std::uint64_t adopted_address = 0;   // 0: opened, not adopted
 };
 
-/// The same, held.
+/// The same, with the domain kept alive.
 struct Held {
   std::shared_ptr<MemoryDomain> domain;
   KnownDomain known;
 };
 
-/// What one domain, or the application's SynapseAI, says of an address.
+/// The answer of one domain, or of the application's SynapseAI, about an address.
 struct Claim {
   AddressInfo info;
-  bool holds_all = true;  // of the range
+  bool holds_all = true;  // the claim covers the whole range
 };
 
 /// Gaudi cards.
@@ -89,7 +90,7 @@ class GaudiProvider final : public AdoptingProvider {
   void look_for_cards(const std::vector<Card>& cards);
   [[nodiscard]] DeviceInfo look_at(const Card& card, std::optional<Error>& denied) const;
 
-  /// Whether hl-thunk is there, and new enough; or the driver answers without it.
+  /// Whether hl-thunk is there and new enough, or the driver answers without it.
   [[nodiscard]] bool is_usable() const noexcept { return vendor_.driver != nullptr; }
 
   [[nodiscard]] Result<std::string> resolve(std::string_view device) const;
@@ -107,15 +108,15 @@ class GaudiProvider final : public AdoptingProvider {
 
   Owner owner_;
   gaudi::Vendor vendor_;
-  bool has_thunk_ = false;                   // of any age
-  std::shared_ptr<gaudi::Synapse> synapse_;  // loaded; null: not there, or not wanted
+  bool has_thunk_ = false;                   // libhl-thunk.so is there, in any version
+  std::shared_ptr<gaudi::Synapse> synapse_;  // null: not installed, or not wanted
   MemoryProbe probe_;
   AddressWindow window_;
 
-  std::mutex opening_;  // one at a time; never waited for by who only looks
-  std::mutex mutex_;    // for what follows; no vendor's call is made with it
+  std::mutex opening_;  // one thread opens at a time; look-ups never wait for it
+  std::mutex mutex_;    // guards the members below; not held during a vendor's call
   std::vector<KnownDomain> known_;
-  std::list<DeviceInfo> devices_;  // what AddressInfo::device points to; nothing ever leaves
+  std::list<DeviceInfo> devices_;  // AddressInfo::device points here, so that none is removed
 };
 
 GaudiProvider::GaudiProvider(const Settings& settings) : owner_(settings.gaudi.owner) {
@@ -129,7 +130,7 @@ GaudiProvider::GaudiProvider(const Settings& settings) : owner_(settings.gaudi.o
   look_for_cards(cards);
 }
 
-/// hl-thunk; where that is not installed, the driver by its own calls.
+/// Uses hl-thunk. If that is not installed, uses the driver's own calls.
 void GaudiProvider::look_for_driver(const std::vector<Card>& cards) {
   auto thunk = gaudi::HlThunk::load();
   if (thunk) return use_library(std::move(*thunk));
@@ -172,9 +173,9 @@ void GaudiProvider::look_for_cards(const std::vector<Card>& cards) {
   if (!probe_.missing && !usable) probe_.missing = reason;
 }
 
-/// By its control node, which any number of processes may have open, and which takes no card. What
-/// it does not tell stays unknown, as all does with an old library, whose structures are others;
-/// `denied`: this user may not even open that.
+/// Asks the card's control node, which any number of processes may open, and which does not take
+/// the card. Facts that it does not tell stay unknown. With an old library, whose structures
+/// differ, all stay unknown. Sets `denied` if this user may not even open the control node.
 DeviceInfo GaudiProvider::look_at(const Card& card, std::optional<Error>& denied) const {
   DeviceInfo device;
   device.type = MemoryType::gaudi;
@@ -196,10 +197,10 @@ DeviceInfo GaudiProvider::look_at(const Card& card, std::optional<Error>& denied
   return device;
 }
 
-/// The PCI address of a card that was found; empty for any.
+/// The PCI address of a card that was found; empty for any card.
 Result<std::string> GaudiProvider::resolve(std::string_view device) const {
   if (device.empty()) return std::string();
-  // As hl-thunk and `lspci` take them, too: the domain is often left out.
+  // hl-thunk and `lspci` accept addresses without the domain, too.
   const std::string full =
       device.find(':') == device.rfind(':') ? "0000:" + std::string(device) : std::string(device);
   for (std::size_t i = 0; i < probe_.devices.size(); ++i) {
@@ -215,9 +216,8 @@ Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open_card(const std::string
   if (owner == Owner::hl_thunk) return gaudi::open_with_driver(vendor_, card);
   auto by_synapse = gaudi::open_with_synapse(vendor_, card);
   if (by_synapse || owner == Owner::synapse) return by_synapse;
-  // Only where SynapseAI is not installed does the driver take its place; a card that SynapseAI
-  // finds busy, missing or broken is just that, and a second look by another library would only
-  // hide the reason.
+  // The driver replaces SynapseAI only if SynapseAI is not installed. If SynapseAI finds a card
+  // busy, missing or broken, that is the reason, and trying another library would only hide it.
   if (by_synapse.error().code != Errc::not_found || by_synapse.error().hint != Hint::no_synapse)
     return by_synapse;
   return gaudi::open_with_driver(vendor_, card);
@@ -250,8 +250,8 @@ void GaudiProvider::remember(const std::shared_ptr<MemoryDomain>& domain, bool a
       {.domain = domain, .device = device, .as_any = as_any, .adopted_address = adopted_address});
 }
 
-/// The domain that is open already, or null. The empty name means what it was first given for, as
-/// long as that is open: who asks twice wants no second card.
+/// The domain that is open already, or null. While a card that was opened by the empty name is
+/// open, the empty name means that card: a second call does not want a second card.
 Result<std::shared_ptr<MemoryDomain>> GaudiProvider::opened_before(const std::string& card,
                                                                    Owner owner) {
   for (auto& [domain, known] : held()) {
@@ -309,7 +309,7 @@ std::vector<Claim> GaudiProvider::claims_on(std::uint64_t address, std::uint64_t
   std::vector<Claim> claims;
   bool synapse_asked = false;
   for (const auto& [domain, known] : held()) {
-    // SynapseAI has one card in a process: no other can be the application's.
+    // SynapseAI has one card in a process, so that no other card can be the application's.
     synapse_asked = synapse_asked || known.device->driven_by == kBySynapse;
     auto info = domain->find(address, length_bytes);
     const bool holds_all = info.has_value();
@@ -326,7 +326,7 @@ std::vector<Claim> GaudiProvider::claims_on(std::uint64_t address, std::uint64_t
 Result<std::optional<AddressInfo>> GaudiProvider::find_known(std::uint64_t address,
                                                              std::uint64_t length_bytes,
                                                              std::string_view device) {
-  // A device that is no Gaudi has no memory here.
+  // A device that is not a Gaudi has no memory here.
   const auto wanted = resolve(device);
   if (!wanted) return std::nullopt;
   auto claims = claims_on(address, length_bytes);
@@ -334,7 +334,7 @@ Result<std::optional<AddressInfo>> GaudiProvider::find_known(std::uint64_t addre
     return !wanted->empty() && claim.info.device->pci_address != *wanted;
   });
   if (claims.empty()) return std::nullopt;
-  // An allocation is surer than a pool that somebody else allocates from.
+  // An allocation is a more certain claim than a pool in which the application allocates.
   const Claim& best = *std::ranges::max_element(
       claims, {}, [](const Claim& claim) { return claim.info.generation != 0; });
   const bool ambiguous = std::ranges::any_of(claims, [&](const Claim& claim) {
@@ -367,7 +367,7 @@ Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open_for(const AddressInfo&
 
 Result<Allocation> GaudiProvider::adopt(const GaudiMemory& memory) {
   if (!is_usable()) return tl::make_unexpected(*probe_.missing);
-  const std::scoped_lock opening(opening_);  // two that overlap are not both the first
+  const std::scoped_lock opening(opening_);  // two overlapping calls must not both pass the check
   HBMWIRE_TRY_ASSIGN(Allocation allocation, gaudi::adopt(vendor_, memory));
   const std::string& card = allocation.domain().device().pci_address;
   for (const auto& [domain, known] : held()) {

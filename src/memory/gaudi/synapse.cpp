@@ -20,14 +20,15 @@ Result<std::shared_ptr<Synapse>> Synapse::load() {
 }
 
 Synapse::~Synapse() {
-  // A card that is acquired now is the application's: ours were released before.
+  // If a card is acquired now, it is the application's: the library has released its own before.
   SynapseDeviceInfo info{};
   if (!initialized_here_ || device_get_info(kCurrentDevice, &info) == kSynSuccess) return;
   destroy_or_log_synapse("synDestroy", destroy);
 }
 
-// A second synInitialize() may be a success like the first, and the synDestroy() that answers it
-// takes the card away from whoever was first: so that the library is asked before.
+// Whether SynapseAI is initialized already. A second synInitialize() may succeed like the first
+// one, and its matching synDestroy() would take the card away from the first user. So the library
+// asks first.
 bool Synapse::is_ready() const {
   SynapseDeviceInfo info{};
   std::uint32_t count = 0;
@@ -87,7 +88,7 @@ Error synapse_error(Stage stage, const char* call, int status, std::string_view 
   if (status == kSynNoDeviceFound) error.code = Errc::not_found;
   error.number_kind = NumberKind::syn_status;
   error.number = status;
-  // Whatever the operating system refuses it.
+  // The operating system may have refused something to SynapseAI.
   if (status == kSynOutOfHostMemory || status == kSynFail || status == kSynOutOfResources)
     name_reached_limit(error);
   return error;

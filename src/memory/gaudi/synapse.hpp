@@ -12,7 +12,7 @@
 #include "base/destroy.hpp"
 #include "base/dynamic_library.hpp"
 
-// What hbmwire uses of libSynapse.so, declared from its documented binary interface
+// The part of libSynapse.so that the library uses, declared from its documented binary interface
 // (SynapseAI 1.18).
 namespace hbmwire::memory::gaudi {
 
@@ -25,11 +25,11 @@ struct SynapseDeviceInfo {
   std::uint64_t tpc_enabled_mask;
   std::uint8_t dram_enabled;
   std::uint32_t device_id;  // synDeviceId
-  std::uint32_t fd;         // of the compute device, as hl-thunk opened it
+  std::uint32_t fd;         // the compute device, as hl-thunk has opened it
   std::int32_t device_type;
   std::uint8_t device_index;
   std::uint64_t
-      global_hbm_base;  // where the memory pool begins; 0 in releases that call the field reserved
+      global_hbm_base;  // start of the memory pool; 0 in releases that call the field reserved
 };
 
 static_assert(offsetof(SynapseDeviceInfo, fd) == 48 &&
@@ -48,21 +48,21 @@ inline constexpr int kHostToDram = 0;
 inline constexpr int kDramToHost = 1;
 inline constexpr int kDramToDram = 2;
 
-/// synDeviceGetInfoV2's way to ask for the device that this process has acquired, whichever it is.
+/// Makes synDeviceGetInfoV2 describe the device that this process has acquired, whatever its id.
 inline constexpr std::uint32_t kCurrentDevice = 0xffffffffU;
 
 using SynapseStream = void*;
 
-/// libSynapse.so. SynapseAI is one per process, so that this is, too: load() gives the same object
-/// for as long as anybody holds it.
+/// libSynapse.so. SynapseAI exists once in a process, and so does this object: load() returns the
+/// same one as long as it is held anywhere.
 class Synapse {
  public:
-  /// Loads the library, and does no more. Errors: Stage::probe.
+  /// Loads the library, and does nothing else. Errors: Stage::probe.
   static Result<std::shared_ptr<Synapse>> load();
 
-  /// Initializes SynapseAI, unless it is. What the application has initialized before is not
-  /// destroyed by us; an application that uses SynapseAI itself initializes it first. Thread-safe.
-  /// Errors: Stage::probe.
+  /// Initializes SynapseAI, unless it is initialized already. If the application has initialized it
+  /// before, the library never destroys it. So an application that uses SynapseAI itself must
+  /// initialize it first. Thread-safe. Errors: Stage::probe.
   Result<void> make_ready();
 
   Synapse() = default;
@@ -70,7 +70,7 @@ class Synapse {
   Synapse& operator=(const Synapse&) = delete;
   ~Synapse();
 
-  // SynapseAI has one card a process. Contexts share the one that this library acquired.
+  // SynapseAI has one card in a process. Contexts share the card that this library has acquired.
   std::mutex card_mutex;    // also held while it is acquired and released
   unsigned card_users = 0;  // domains that have it; the last one releases it
 

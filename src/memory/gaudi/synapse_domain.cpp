@@ -14,11 +14,11 @@ namespace hbmwire::memory::gaudi {
 
 namespace {
 
-// Allocations promise this alignment; SynapseAI's own is smaller.
+// Bytes. Allocations promise this alignment; SynapseAI's own is smaller.
 constexpr std::uint64_t kAlignment = 4096;
 
-/// How much of the card is SynapseAI's pool. It tells that only roughly (its own use is left out,
-/// or not).
+/// The size of SynapseAI's pool on the card. SynapseAI tells it only roughly: its own use may be
+/// left out.
 std::uint64_t pool_bytes(const Synapse& synapse, const SynapseDeviceInfo& info) {
   std::uint64_t free = 0;
   std::uint64_t total = 0;
@@ -26,16 +26,17 @@ std::uint64_t pool_bytes(const Synapse& synapse, const SynapseDeviceInfo& info) 
   return status == kSynSuccess && total != 0 ? total : info.dram_size;
 }
 
-/// Where the pool may begin. Releases around 1.18 don't tell: then it is where the device's memory
-/// begins, or where virtual addresses do, right above all of its stacks of HBM. A wrong guess does
-/// no harm: the driver exports only the exact base of a mapping, and only ranges that lie in it.
+/// The addresses at which the pool may begin. Releases around 1.18 do not tell. Then it is where
+/// the device's memory begins, or where virtual addresses do, right above all HBM stacks. A wrong
+/// guess does no harm: the driver exports only from the exact base of a mapping, and only ranges
+/// that lie in it.
 std::vector<std::uint64_t> pool_bases(const SynapseDeviceInfo& info) {
   constexpr std::uint64_t kStackBytes = 16ULL << 30;
   if (info.global_hbm_base != 0) return {info.global_hbm_base};
   return {info.dram_base, info.dram_base + round_up(info.dram_size, kStackBytes)};
 }
 
-/// A card that SynapseAI drives. All its allocations lie in one mapped pool, which is exported
+/// A card that SynapseAI drives. All its allocations are in one mapped pool, which is exported
 /// once.
 class SynapseDomain final : public MemoryDomain {
  public:
@@ -84,14 +85,14 @@ class SynapseDomain final : public MemoryDomain {
   DeviceInfo device_;
   std::optional<Error> refusal_;
   SynapseDeviceInfo info_{};
-  bool acquired_here_ = false;  // by this domain, and not by the application or another one
+  bool acquired_here_ = false;  // not by the application or another domain
   bool counted_ = false;        // among Synapse::card_users
   MadeHere made_;
   std::uint64_t pool_bytes_ = 0;
 
-  BlockTable blocks_;  // by aligned address; a handle is the address as SynapseAI gave it
+  BlockTable blocks_;  // by aligned address; the handle is the address from SynapseAI
 
-  std::mutex pool_mutex_;  // for what follows
+  std::mutex pool_mutex_;  // guards the members below
   std::weak_ptr<const Fd> pool_;
   std::uint64_t exported_base_ = 0;
   std::uint64_t exported_bytes_ = 0;
@@ -126,8 +127,8 @@ SynapseDomain::~SynapseDomain() {
 
 Result<void> SynapseDomain::acquire(const std::string& pci_address) {
   const std::scoped_lock lock(synapse_->card_mutex);
-  // The application's own card, if it has one, or another context's: a second open would be
-  // refused.
+  // Uses the application's own card, or another context's, if there is one: SynapseAI would refuse
+  // to acquire a second one.
   if (synapse_->device_get_info(kCurrentDevice, &info_) != kSynSuccess)
     return acquire_new(pci_address);
   const auto current = driver_->pci_address(static_cast<int>(info_.fd));
@@ -151,7 +152,7 @@ Result<void> SynapseDomain::acquire_new(const std::string& pci_address) {
   const int status =
       synapse_->device_acquire(&id, pci_address.empty() ? nullptr : pci_address.c_str());
   if (status != kSynSuccess) {
-    // With cards there, what is left is that they, or this one, are taken.
+    // Cards exist, so that the requested one, or all of them, must be taken.
     Error error = synapse_error(Stage::open, "synDeviceAcquire", status,
                                 pci_address.empty() ? "gaudi" : pci_address, Hint::gaudi_busy);
     error.code = Errc::busy;
@@ -160,14 +161,14 @@ Result<void> SynapseDomain::acquire_new(const std::string& pci_address) {
   acquired_here_ = counted_ = true;
   synapse_->card_users = 1;
   const int asked = synapse_->device_get_info(id, &info_);
-  // Whatever the query has left there: the destructor needs the id.
+  // The query may have overwritten it, but the destructor needs the id.
   info_.device_id = id;
   if (asked == kSynSuccess) return {};
   return tl::make_unexpected(synapse_error(Stage::open, "synDeviceGetInfoV2", asked, pci_address));
 }
 
-/// Of a card that the application has acquired, all of the pool that we did not allocate may be its
-/// memory: SynapseAI can't be asked what is allocated.
+/// If the application has acquired the card, all of the pool that was not allocated here may be its
+/// memory: SynapseAI cannot be asked what is allocated.
 bool SynapseDomain::is_applications(std::uint64_t address, std::uint64_t length_bytes) const {
   if (acquired_here_ || length_bytes == 0) return false;
   const auto bases = pool_bases(info_);
@@ -191,8 +192,8 @@ std::optional<AddressInfo> SynapseDomain::find(std::uint64_t address, std::uint6
     info.lifetime = Lifetime::allocation;
     return info;
   }
-  // What is the application's nothing tells of, and an export that is kept would keep SynapseAI
-  // from giving its pool back.
+  // Nothing reports when the application frees its memory. An export that is kept would prevent
+  // SynapseAI from releasing its pool.
   if (!is_applications(address, length_bytes)) return std::nullopt;
   return info;
 }
@@ -220,9 +221,9 @@ void SynapseDomain::release(std::uint64_t address) noexcept {
                          [&] { return synapse_->device_free(info_.device_id, block.handle, 0); });
 }
 
-/// The dma-buf of the pool, as far as the range needs it: the whole pool first, else what is needed
-/// now, which is always inside. Offset 0 in every case (kernels up to 6.6 ignore another). With the
-/// lock held.
+/// The dma-buf of the pool, large enough for the range. Tries to export the whole pool first, and
+/// then just the part up to the range's end. The offset is always 0 (kernels up to 6.6 ignore
+/// another one). Call it with the lock held.
 Result<std::shared_ptr<const Fd>> SynapseDomain::pool_of(std::uint64_t address,
                                                          std::uint64_t length_bytes) {
   if (auto fd = pool_.lock();
@@ -282,7 +283,7 @@ Result<PendingCopy> SynapseDomain::start_copy_out(std::uint64_t address, std::sp
   });
 }
 
-/// SynapseAI has one card a process, and no copy between two.
+/// SynapseAI has one card in a process, and cannot copy between two.
 bool SynapseDomain::copies_from(const MemoryDomain& source) const noexcept {
   const auto* const other = dynamic_cast<const SynapseDomain*>(&source);
   return other != nullptr && other->info_.device_id == info_.device_id;

@@ -10,7 +10,7 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// A copy that is under way by a stream of its own.
+/// A copy under way on its own stream.
 class SynapseEngine::Straight final : public PendingCopy::Work {
  public:
   Straight(SynapseEngine& engine, SynapseStream stream, std::shared_ptr<const void> keep)
@@ -26,8 +26,8 @@ class SynapseEngine::Straight final : public PendingCopy::Work {
       engine_.give_back(stream_);
       return;
     }
-    // A stream on which a job has failed does none of the later ones; one that is still at work
-    // can't be destroyed.
+    // A stream on which a job has failed executes no later job. A stream that is still working
+    // cannot be destroyed.
     while (synapse.stream_destroy(stream_) == kSynBusy) pause();
   }
 
@@ -48,7 +48,7 @@ class SynapseEngine::Straight final : public PendingCopy::Work {
   SynapseEngine& engine_;
   SynapseStream stream_;
   bool done_ = false;
-  std::shared_ptr<const void> keep_;  // goes last
+  std::shared_ptr<const void> keep_;  // keeps the engine alive; released last
 };
 
 SynapseEngine::~SynapseEngine() {
@@ -122,7 +122,7 @@ Result<SynapseStream> SynapseEngine::take_stream() {
     idle_.pop_back();
     return stream;
   }
-  idle_.reserve(made_ + 1);  // so that giving back does not allocate
+  idle_.reserve(made_ + 1);  // so that give_back() does not allocate
   SynapseStream stream = nullptr;
   const int status = synapse_->stream_create(&stream, device_, 0);
   if (status == kSynSuccess) ++made_;
@@ -182,8 +182,8 @@ Result<bool> SynapseEngine::poll(unsigned slot) {
   return tl::make_unexpected(synapse_error(Stage::copy, "synStreamQuery", status, name_));
 }
 
-// A stream on which a job has failed does none of the later ones, so that the next piece gets
-// another. One that is still at work can't be destroyed.
+// A stream on which a job has failed executes no later job, so that the next piece gets a new one.
+// A stream that is still working cannot be destroyed.
 bool SynapseEngine::settle(unsigned slot) noexcept {
   if (synapse_->stream_destroy(streams_.at(slot)) != kSynSuccess) return false;
   streams_.at(slot) = nullptr;

@@ -17,22 +17,23 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// The DMA engines of a card that SynapseAI drives. Each slot of the pipeline has a stream of its
-/// own, since synStreamQuery() says only whether all of a stream is done. Streams and pinned memory
-/// are made with the first copy: a borrowed card may only be wanted for its dma-buf.
+/// The DMA engines of a card that SynapseAI drives. Each slot of the pipeline has its own stream,
+/// because synStreamQuery() tells only whether all jobs of a stream are done. The first copy makes
+/// streams and pinned memory: a borrowed card may be wanted only for its dma-buf.
 class SynapseEngine final : public BouncePipeline::Mover {
  public:
-  /// `name` must outlive this.
+  /// `name` must outlive this object.
   SynapseEngine(std::shared_ptr<Synapse> synapse, std::uint32_t device, std::string_view name)
       : synapse_(std::move(synapse)), device_(device), name_(name) {}
 
   SynapseEngine(const SynapseEngine&) = delete;
   SynapseEngine& operator=(const SynapseEngine&) = delete;
 
-  /// Waits for what is under way, a while: then it is left to the end of the process.
+  /// Waits for copies that are under way, up to a limit. After that it leaves them to the end of
+  /// the process.
   ~SynapseEngine() override;
 
-  /// MemoryDomain::pin_host() and unpin_host(). Thread-safe.
+  /// Implement MemoryDomain::pin_host() and unpin_host(). Thread-safe.
   Result<void> pin(std::span<std::byte> memory);
   void unpin(std::span<std::byte> memory) noexcept;
 
@@ -42,7 +43,7 @@ class SynapseEngine final : public BouncePipeline::Mover {
   Result<PendingCopy> start_out(std::uint64_t address, std::span<std::byte> to,
                                 std::shared_ptr<const void> keep);
 
-  /// Within the card.
+  /// Copies within the card.
   Result<PendingCopy> start_within(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
                                    std::shared_ptr<const void> keep);
 
@@ -51,13 +52,13 @@ class SynapseEngine final : public BouncePipeline::Mover {
 
   void unmap(std::span<std::byte> memory) noexcept;
 
-  /// Between addresses that the card reaches, by a stream that is the copy's alone meanwhile.
+  /// Copies between addresses that the card reaches, on a stream of its own.
   Result<PendingCopy> start_straight(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
                                      int direction, std::shared_ptr<const void> keep);
 
   static constexpr unsigned kSlots = 4;
-  // All of the pinned memory is large enough that a DMA job's start-up is lost in it, and a piece
-  // is small enough that filling one takes no longer than the others take to be moved.
+  // The pinned memory as a whole is so large that a DMA job's start-up time hardly counts. A piece
+  // is so small that filling it takes no longer than moving the other pieces.
   static constexpr std::uint64_t kPieceBytes = 2ULL << 20;
 
   std::byte* memory(unsigned slot) noexcept override;
@@ -73,8 +74,8 @@ class SynapseEngine final : public BouncePipeline::Mover {
   std::string_view name_;
   std::mutex preparing_;
   std::mutex idle_mutex_;
-  std::vector<SynapseStream> idle_;  // of straight copies
-  std::size_t made_ = 0;             // for these, ever
+  std::vector<SynapseStream> idle_;  // for straight copies
+  std::size_t made_ = 0;             // streams made for these so far
   PinnedRanges pinned_ranges_;
   void* pinned_ = nullptr;
   std::array<SynapseStream, kSlots> streams_{};

@@ -41,7 +41,7 @@ Result<CardFacts> ThunkDriver::facts(int device_fd, std::string_view card) const
 }
 
 Result<std::string> ThunkDriver::pci_address(int device_fd) const {
-  std::array<char, 16> address{};  // the library writes no NUL where there is no room for one
+  std::array<char, 16> address{};  // the library writes no NUL if there is no room for it
   errno = 0;
   const int result = thunk_->get_pci_bus_id_from_fd(device_fd, address.data(), address.size() - 1);
   if (result >= 0) return std::string(address.data());
@@ -51,7 +51,7 @@ Result<std::string> ThunkDriver::pci_address(int device_fd) const {
 
 Result<std::uint64_t> ThunkDriver::allocate(int device_fd, std::uint64_t size_bytes,
                                             std::string_view card) const {
-  // Page size 0: the default. Neither contiguous nor shared is needed for an export, and both are
+  // Page size 0: the default. An export needs neither contiguous nor shared memory, and both are
   // scarcer.
   errno = 0;
   const std::uint64_t handle = thunk_->device_memory_alloc(device_fd, size_bytes, 0, false, false);
@@ -83,7 +83,7 @@ void ThunkDriver::free(int device_fd, std::uint64_t handle) const noexcept {
 
 Result<Fd> ThunkDriver::export_mapping(int device_fd, std::uint64_t base, std::uint64_t size_bytes,
                                        std::string_view card) const {
-  // Any other flags are refused unseen.
+  // The library refuses any other flags.
   const int fd = thunk_->export_dmabuf_fd(device_fd, base, round_up(size_bytes, kExportPage), 0,
                                           O_RDWR | O_CLOEXEC);
   if (fd >= 0) return Fd(fd);

@@ -8,7 +8,7 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// The driver through a libhl-thunk.so of the full ABI.
+/// The driver through a libhl-thunk.so with the full ABI.
 class ThunkDriver final : public CardDriver {
  public:
   explicit ThunkDriver(std::shared_ptr<const HlThunk> thunk) : thunk_(std::move(thunk)) {}

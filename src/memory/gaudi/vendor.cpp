@@ -4,7 +4,7 @@
 
 namespace hbmwire::memory::gaudi {
 
-// "try" is as "yes": there is no next best way to a Gaudi's memory.
+// "try" means the same as "yes", because a Gaudi's memory has no second-best path.
 std::optional<Error> Vendor::refusal(std::string_view device) const {
   if (dmabuf != Use::no) return std::nullopt;
   return make_error(Errc::not_supported, Stage::export_dmabuf,

@@ -25,12 +25,13 @@ namespace hbmwire::memory::host {
 
 namespace {
 
-// From the event of a madvise(2) to the last page it discards: a wake-up and the walk through the
-// pages, microseconds to milliseconds. A thousand times that, since the thread may have to wait for
-// a CPU; what it costs is that pages which were discarded are registered anew for a second.
+// The time from the event of a madvise(2) to the last page that it discards: a wake-up and the walk
+// through the pages, microseconds to milliseconds. This is a thousand times as much, because the
+// thread may have to wait for a CPU. Its cost: for a second, discarded pages are registered anew at
+// each use.
 constexpr std::chrono::nanoseconds kDiscarding = std::chrono::seconds(1);
 
-// What comes together is swept together.
+// Changes within this time are swept together.
 constexpr std::chrono::milliseconds kSweepPause{1};
 
 std::uint64_t normal_page_bytes() noexcept {
@@ -38,22 +39,23 @@ std::uint64_t normal_page_bytes() noexcept {
   return kBytes;
 }
 
-// Of the huge pages of x86-64 and arm64; the kernel watches such memory by whole pages only, and
-// has no call that says which a mapping has.
+// The sizes of huge pages of x86-64 and arm64. The kernel watches such memory only by whole huge
+// pages, and no call tells the page size of a mapping.
 constexpr std::array<std::uint64_t, 4> kHugePageBytes{
     std::uint64_t{1} << 16U, std::uint64_t{1} << 21U, std::uint64_t{1} << 25U,
     std::uint64_t{1} << 30U};
 
-/// Whether there are no holes in it. MS_ASYNC does nothing, but looks at all mappings.
+/// Whether the pages have no hole. MS_ASYNC does nothing except to look at all mappings.
 bool all_mapped(AddressRange pages) noexcept {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what it is about.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel is asked about an address.
   return ::msync(reinterpret_cast<void*>(pages.begin), pages.end - pages.begin, MS_ASYNC) == 0;
 }
 
 Error refusal(int error_number) noexcept {
   Error error = system_error(Stage::register_memory, "ioctl(UFFDIO_REGISTER)", error_number, {},
                              Hint::memory_not_watched);
-  // EINVAL: no memory of a kind that can be watched; EPERM: shared memory that it may not write.
+  // EINVAL: this kind of memory cannot be watched. EPERM: shared memory that this process may not
+  // write.
   if (error_number == EINVAL || error_number == EPERM) error.code = Errc::not_supported;
   return error;
 }
@@ -65,6 +67,7 @@ Error not_watching() noexcept {
 
 }  // namespace
 
+/// The state that the AddressWatch shares with its sweeper.
 struct AddressWatch::Impl {
   explicit Impl(std::atomic<std::uint64_t>& changed) noexcept : reader(changed) {}
 
@@ -81,32 +84,31 @@ struct AddressWatch::Impl {
   const unsigned process = forks();
   EventReader reader;
   QuietThread sweeper;
-  std::uint64_t swept = 0;  // of the reader's changes; the sweeper's, then stop()'s
+  std::uint64_t swept = 0;  // among the reader's changes; used by the sweeper, and then by stop()
   std::atomic<bool> stopping{false};
   std::shared_ptr<Subscribers> subscribers = std::make_shared<Subscribers>();
   std::shared_ptr<const void> inherited_before;  // see Place
 
-  // Held over the system calls that watch and unwatch, so that count and kernel agree. Never by the
-  // reader.
+  // Held during the system calls that watch and unwatch, so that counts and kernel agree. The
+  // reader never takes it.
   std::mutex mutex;
   CountedRanges counts;
-  std::multimap<std::pair<std::uint64_t, std::uint64_t>, AddressRange> huge;  // asked for, watched
+  std::multimap<std::pair<std::uint64_t, std::uint64_t>, AddressRange> huge;  // requested, watched
 };
 
 namespace {
 
-// A process-wide object, since a mapping can belong to one userfaultfd alone: two caches that
-// registered the same memory would take it from each other. Made for whoever comes first, gone with
-// the last who holds it. This place itself is never destroyed: others may ask while a program
-// exits.
+// One object for the whole process, because a mapping can belong to only one userfaultfd: two
+// caches that registered the same memory would take it from each other. Its first user makes it,
+// and it ends with its last user. This Place itself is never destroyed, because others may ask for
+// it while a program exits.
 struct Place {
   std::mutex creating;
-  // Held over nothing but copies of what follows, and over fork(2), so that the child finds these
-  // whole.
+  // Held only to copy the members below, and during fork(2), so that the child finds them whole.
   std::mutex pointers;
   std::weak_ptr<AddressWatch> watch;
-  // What children by fork(2) inherited. It can't be destroyed: threads of the parent may have been
-  // at work with it, holding its locks.
+  // The objects that children by fork(2) have inherited. They can never be destroyed, because
+  // threads of the parent may have held their locks.
   std::shared_ptr<const void> inherited;
 };
 
@@ -119,7 +121,7 @@ Place& place() {
     (place(), ::pthread_atfork([] { place().pointers.lock(); }, [] { place().pointers.unlock(); },
                                [] {
                                  place().pointers.unlock();
-                                 // Another thread may have held it.
+                                 // Another thread may have held it during the fork(2).
                                  new (&place().creating) std::mutex;
                                })) == 0;
 
@@ -157,7 +159,7 @@ Result<void> AddressWatch::start() {
   HBMWIRE_TRY(impl_->reader.start());
   auto argument = std::make_unique<std::shared_ptr<Impl>>(impl_);
   HBMWIRE_TRY(impl_->sweeper.start(&Impl::sweep, argument.get()));
-  (void)argument.release();  // the thread's
+  (void)argument.release();  // now owned by the thread
   return {};
 }
 
@@ -165,7 +167,7 @@ void AddressWatch::Impl::stop() noexcept {
   stopping.store(true);
   reader.wake();
   if (sweeper.is_this())
-    sweeper.detach();  // it holds this object, and looks for `stopping` when its call returns
+    sweeper.detach();  // it keeps this object alive, and checks `stopping` when its call returns
   else if (sweeper.runs())
     sweeper.join();
   leave_moved();
@@ -189,7 +191,7 @@ Result<void> AddressWatch::Impl::watch(AddressRange range) {
   AddressRange pages;
   const std::lock_guard lock(mutex);
   if (const int error = watch_pages(range, pages); error != 0) {
-    if (error == ENOMEM) unwatch_uncounted(pages);  // the kernel may have come half-way
+    if (error == ENOMEM) unwatch_uncounted(pages);  // the kernel may have watched a part
     return tl::make_unexpected(refusal(error));
   }
   or_undo(
@@ -202,7 +204,8 @@ Result<void> AddressWatch::Impl::watch(AddressRange range) {
   return {};
 }
 
-/// Whatever was counted before: the same address may be another mapping now.
+/// Always asks the kernel, even if the range is counted already: the address may belong to another
+/// mapping now.
 int AddressWatch::Impl::watch_pages(AddressRange range, AddressRange& pages) const noexcept {
   pages = whole_pages(range, normal_page_bytes());
   int error = reader.userfaultfd().watch(pages);
@@ -219,7 +222,7 @@ void AddressWatch::Impl::unwatch_uncounted(AddressRange pages) {
   counts.find_uncovered(pages, [&](AddressRange part) { reader.userfaultfd().unwatch(part); });
 }
 
-/// The range that was watched in place of `range`, by huge pages.
+/// The range of huge pages that was watched in place of `range`; no value if there is none.
 std::optional<AddressRange> AddressWatch::Impl::forget_huge(AddressRange range) noexcept {
   const auto found = huge.find({range.begin, range.end});
   if (found == huge.end()) return std::nullopt;
@@ -238,7 +241,8 @@ void AddressWatch::unwatch(AddressRange range) noexcept {
 }
 
 AddressWatch::Cursor AddressWatch::now() const noexcept {
-  // In this order: an event that comes in between is taken for one from before, which it is.
+  // In this order: an event that comes in between counts as one from before the cursor, which it
+  // is.
   const std::uint64_t settled = impl_->reader.queued();
   return {settled, impl_->reader.changes().end()};
 }
@@ -272,7 +276,7 @@ bool AddressWatch::being_discarded(AddressRange range) const noexcept {
   const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
   for (std::uint64_t index = reader.discards().end(); index != 0; --index) {
     const auto event = reader.discards().at(index - 1);
-    if (!event) return true;  // more of them than can be remembered
+    if (!event) return true;  // more discards than the ring can hold
     if (discarded_at(*event) + kDiscarding < now) return false;
     if (overlap(event->range, range)) return true;
   }
@@ -288,7 +292,8 @@ AddressWatch::Subscription AddressWatch::subscribe(std::function<void()> changed
   return impl_->subscribers->add(std::move(changed));
 }
 
-/// What was moved is watched where it went, which nobody asked for.
+/// Pages that were moved are watched at their new place, although no caller asked for that: stops
+/// it.
 void AddressWatch::Impl::leave_moved() {
   for (const std::uint64_t end = reader.changes().end(); swept != end; ++swept) {
     const auto event = reader.changes().at(swept);

@@ -13,64 +13,69 @@
 
 namespace hbmwire::memory::host {
 
-/// Tells when pages of this process are no longer what they were: munmap(2), mremap(2), madvise(2),
-/// a mapping over them, by userfaultfd(2)'s events. The kernel has the call wait until its event is
-/// read, and changed() has risen before that. So who knows that such a call has returned finds
-/// changed() risen, and take() has the range. One for the process, since a mapping can belong to
-/// one userfaultfd alone. Thread-safe.
+/// Reports when pages of this process are no longer what they were, because of munmap(2),
+/// mremap(2), madvise(2) or a mapping over them. It uses the events of userfaultfd(2). The kernel
+/// makes the call wait until its event is read, and changed() rises before that. So a thread that
+/// knows that such a call has returned also sees that changed() has risen, and take() has the
+/// range. There is one object for each process, because a mapping can belong to only one
+/// userfaultfd. Thread-safe.
 ///
-/// Two threads belong to it. The reader reads events and does nothing that could wait for the
-/// application: no lock, no allocation. The sweeper calls who has subscribed, and may do both.
+/// It has two threads. The reader reads events, and does nothing that could wait for the
+/// application: no lock, no allocation. The sweeper calls the subscribers, and may do both.
 ///
-/// Not told of: pages that leave a shared file by ftruncate(2) or fallocate(2), which no mapping
-/// sees. Not in time: an address that the kernel has given to one thread while the munmap(2) of
-/// another, who had it, has not returned; unmapping_under_way() tells.
+/// Not reported: pages that leave a shared file by ftruncate(2) or fallocate(2), which no mapping
+/// notices. Reported late: an address that the kernel gives to one thread while the munmap(2) of
+/// another thread, which had it before, has not returned; unmapping_under_way() tells.
 ///
-/// Who keeps something of pages: cursor = now(), watch(), make it, have it found, and only then
-/// take(cursor) and being_discarded(): what either tells of those pages must not be found again.
+/// To keep something that depends on pages: call now() for a cursor and watch(), make the object,
+/// let others find it, and only then call take(cursor) and being_discarded(). If either of them
+/// reports these pages, the object must not be found any more.
 ///
-/// In a child by fork(2) nothing of it is watched: watch() fails, take() says that all is changed,
-/// get() makes a new one.
+/// A child by fork(2) watches nothing: watch() fails, take() reports that all has changed, and
+/// get() makes a new object.
 class AddressWatch {
  public:
-  /// The process's one, made when nobody has it. Errors: Stage::register_memory: the kernel has no
-  /// userfaultfd, forbids it, or lacks one of the events (Hint::no_userfaultfd).
+  /// The object of this process, made if there is none. Errors: Stage::register_memory (the kernel
+  /// has no userfaultfd, forbids it, or lacks one of the events: Hint::no_userfaultfd).
   static Result<std::shared_ptr<AddressWatch>> get();
 
-  /// Of get().
+  /// Used by get().
   AddressWatch();
   AddressWatch(const AddressWatch&) = delete;
   AddressWatch& operator=(const AddressWatch&) = delete;
-  /// Also from within a subscriber's call.
+  /// May be called within a subscriber's call.
   ~AddressWatch();
 
-  /// Watches the pages of the range from now on; counted, for ranges may overlap. A system call
-  /// that splits mappings: a range amid others costs the process up to two more of
-  /// vm.max_map_count. Errors: Stage::register_memory: not all of it can be watched (a file's
-  /// pages, a hole, pages of another userfaultfd; Hint::memory_not_watched). Nothing is watched
-  /// then that was not before.
+  /// Watches the pages of the range from now on. Calls are counted, because ranges may overlap. The
+  /// system call splits mappings: a range in the middle of another costs the process up to two more
+  /// mappings of vm.max_map_count. Errors: Stage::register_memory (not all of it can be watched,
+  /// such as a file's pages, a hole, or pages of another userfaultfd: Hint::memory_not_watched). On
+  /// an error, nothing is watched that was not watched before.
   Result<void> watch(AddressRange range);
 
   /// Takes back one watch() of exactly this range, whatever lies there now.
   void unwatch(AddressRange range) noexcept;
 
-  /// Rises before any change of watched pages can have been seen to have happened. One load.
+  /// Rises before any change of watched pages can become visible. Costs one load.
   [[nodiscard]] std::uint64_t changed() const noexcept {
     return changed_.load(std::memory_order_acquire);
   }
 
-  /// What was changed since this cursor was last used. As long as changed() is `settled`, nothing.
+  /// The place of a reader among the changes. As long as changed() equals `settled`, nothing has
+  /// changed since.
   struct Cursor {
-    std::uint64_t settled = 0;  ///< all that changed() counts up to here has been taken
-    std::uint64_t next = 0;     ///< of the events
+    std::uint64_t settled = 0;  ///< all changes up to this value of changed() were taken
+    std::uint64_t next = 0;     ///< index of the next event
   };
 
-  /// For what begins now. It may have risen already: then the next take() gives what is new.
+  /// A cursor for an object that is made now. changed() may have risen already: then the next
+  /// take() returns what is new.
   [[nodiscard]] Cursor now() const noexcept;
 
-  /// Calls `gone(range)` for each, after waiting (microseconds) for the events that changed()
-  /// speaks of as the call begins. The range kAllAddresses says that there were too many to know,
-  /// or that all watching has ended. Takes no lock; a cursor is for one thread at a time.
+  /// Calls `gone(range)` for each change since the cursor was last used. First waits (microseconds)
+  /// for the events that changed() counts when the call begins. The range kAllAddresses says that
+  /// there were too many changes to know, or that all watching has ended. Takes no lock. A cursor
+  /// is for one thread at a time.
   template <class Use>
   void take(Cursor& cursor, Use gone) {
     const auto call = [](void* use, AddressRange range) { (*static_cast<Use*>(use))(range); };
@@ -78,21 +83,22 @@ class AddressWatch {
   }
 
   /// Whether pages of the range were discarded (madvise(2)) a moment ago, by a call that may still
-  /// be at it: its event comes before, and it does the work after. What was registered of them
-  /// since must not be kept. To be asked after registering; of discards that changed() has not
-  /// counted yet, take() tells later.
+  /// be running: its event comes before it discards. A registration that was made since then must
+  /// not be kept. Call it after registering. take() reports later those discards that changed()
+  /// does not count yet.
   [[nodiscard]] bool being_discarded(AddressRange range) const noexcept;
 
-  /// Whether a call of some thread is about to change watched pages, or has, and its event has not
-  /// been read. For who was given an address by mmap(2) that another thread has just unmapped: ask
-  /// this first, then changed(). Says yes rather too often: kernels before 6.12 go on saying so
-  /// after an mremap(2) that failed half-way. So it is a reason to register anew, not to wait. One
-  /// system call, 0.2 us.
+  /// Whether a call of some thread is about to change watched pages, or has changed them, and its
+  /// event has not been read. It is for a thread that got an address from mmap(2) that another
+  /// thread has just unmapped: call this first, and then changed(). It may return true too often:
+  /// kernels before 6.12 do so for ever after an mremap(2) that failed half-way. So treat it as a
+  /// reason to register anew, not to wait. Costs one system call, 0.2 us.
   [[nodiscard]] bool unmapping_under_way() const noexcept;
 
-  /// Has the sweeper call `changed`, soon after pages have changed (a millisecond, so that what
-  /// comes together costs one call), until the result is destroyed; that waits for a call that is
-  /// going on, but from within it. So hold no lock over it which the call takes.
+  /// Lets the sweeper call `changed` soon after pages have changed, until the result is destroyed.
+  /// It waits a millisecond, so that changes which come together cause one call. Destroying the
+  /// result waits for a running call, except from within that call: so do not hold a lock that the
+  /// call takes.
   using Subscription = std::shared_ptr<const void>;
   Subscription subscribe(std::function<void()> changed);
 
@@ -100,12 +106,13 @@ class AddressWatch {
   struct Impl;
 
   Result<void> start();
-  /// Calls `use(context, range)` for each. Allocates nothing: what is not taken would be found
-  /// again.
+  /// Calls `use(context, range)` for each change. Does not allocate: a failure would leave changes
+  /// unreported.
   void collect(Cursor& cursor, void (*use)(void* context, AddressRange range), void* context);
 
   std::atomic<std::uint64_t> changed_{0};
-  std::shared_ptr<Impl> impl_;  // with the sweeper, which may outlive this object by a moment
+  // Shared with the sweeper, which may outlive this object by a moment.
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace hbmwire::memory::host

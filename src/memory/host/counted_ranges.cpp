@@ -12,6 +12,7 @@ void CountedRanges::add(AddressRange range) {
   for (auto step = begin; step != end; ++step) ++step->second.count;
 }
 
+// Splits the step that contains the address: both parts keep its count.
 CountedRanges::Steps::iterator CountedRanges::step_at(std::uint64_t address) {
   const auto next = steps_.lower_bound(address);
   if (next != steps_.end() && next->first == address) return next;

@@ -9,14 +9,14 @@
 
 namespace hbmwire::memory::host {
 
-/// How many of the ranges that were added cover an address. Not thread-safe. Costs of all calls:
-/// the logarithm of the number of ranges, and as much again for each range within the one named.
+/// Counts for each address how many of the added ranges cover it. Not thread-safe. Each call costs
+/// the logarithm of the number of ranges, and as much again for each range within the given one.
 class CountedRanges {
  public:
   void add(AddressRange range);
 
-  /// Takes back one add() of exactly this range; calls `uncovered(part)` for each part that no
-  /// other range covers. Allocates nothing. A range that was never added is ignored.
+  /// Takes back one add() of exactly this range. Calls `uncovered(part)` for each part that no
+  /// other range covers. Does not allocate. Ignores a range that was never added.
   template <class Use>
   void remove(AddressRange range, Use uncovered) noexcept;
 
@@ -31,11 +31,11 @@ class CountedRanges {
   [[nodiscard]] bool empty() const noexcept { return steps_.empty(); }
 
  private:
-  // Where a range begins or ends. It stays as long as one does, also if the count does not change
-  // here: so remove() finds both ends of its range.
+  // A place where ranges begin or end. It stays until the last of these is removed, even if the
+  // count does not change here, so that remove() finds both ends of its range.
   struct Step {
     std::uint64_t count = 0;  // from here to the next step
-    std::uint64_t ends = 0;   // of ranges, that lie here
+    std::uint64_t ends = 0;   // the number of range ends here
   };
 
   using Steps = std::map<std::uint64_t, Step>;
@@ -53,7 +53,7 @@ void CountedRanges::remove(AddressRange range, Use uncovered) noexcept {
   if (begin == steps_.end() || end == steps_.end() || range.begin >= range.end) return;
   AddressRange part;
   for (auto step = begin; step != end; ++step) {
-    if (step->second.count == 0) continue;  // of a range that was never added
+    if (step->second.count == 0) continue;  // part of a range that was never added
     if (--step->second.count != 0) continue;
     if (part.end != step->first) {
       if (part.begin != part.end) uncovered(part);

@@ -16,9 +16,9 @@ namespace hbmwire::memory::host {
 
 namespace {
 
-// Descriptors that a child by fork(2) must close, each plus one. A child that kept its copy of a
-// userfaultfd would keep that alive: after the parent closed its own, the parent's munmap(2) would
-// wait for a reader for ever. As many as one object that goes and one that comes have.
+// Descriptors that a child by fork(2) must close, each plus one. A copy in a child would keep the
+// userfaultfd alive: after the parent has closed its own descriptor, the parent's munmap(2) would
+// wait for a reader for ever. There is room for an object that ends and one that begins.
 std::array<std::atomic<int>, 4> not_for_children;
 
 void keep_from_children(int fd) noexcept {
@@ -64,7 +64,7 @@ void EventReader::stop() noexcept {
     (void)!::write(stop_.get(), &one, sizeof(one));
     thread_.join();
   }
-  if (userfaultfd_) {  // where there was no thread, or nothing to close
+  if (userfaultfd_) {  // still there: no thread ran, or it was lost
     forget(userfaultfd_->descriptor());
     if (lost()) userfaultfd_->abandon();
     userfaultfd_.reset();
@@ -74,7 +74,8 @@ void EventReader::stop() noexcept {
 }
 
 void EventReader::wait_until_queued(std::uint64_t value) const noexcept {
-  // The thread runs on another CPU, waits for this one, or is behind others for longer.
+  // The thread usually runs on another CPU. It may also wait for this CPU, or, for longer, behind
+  // other threads.
   constexpr int kSpins = 200;
   constexpr int kYields = 200;
   constexpr std::chrono::microseconds kNap{50};
@@ -101,18 +102,18 @@ void* EventReader::body(void* self) {
 void EventReader::run() noexcept {
   std::array<pollfd, 2> waits{{{userfaultfd_->descriptor(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
   while (!lost()) {
-    if (::poll(waits.data(), waits.size(), -1) < 0) continue;  // EINTR, of a debugger
+    if (::poll(waits.data(), waits.size(), -1) < 0) continue;  // EINTR, by a debugger
     if (waits[1].revents != 0 && stopping_.load(std::memory_order_acquire)) break;
     if (waits[0].revents != 0) read_one();
   }
   if (lost()) return;
-  // By the thread that reads, so that no unmapping finds a userfaultfd that nobody reads.
+  // The reading thread closes it, so that no munmap(2) can find a userfaultfd without a reader.
   forget(userfaultfd_->descriptor());
   userfaultfd_->close();
 }
 
-// One event for each rise: were several read, changed() would not have risen between two of them,
-// and who looked in between would take the second for one it knows.
+// Reads one event for each rise of changed(). If it read several, changed() would not rise between
+// two of them, and a thread that looked in between would miss the second one.
 void EventReader::read_one() noexcept {
   using Kind = Userfaultfd::Event::Kind;
   const std::uint64_t risen = changed_.load(std::memory_order_relaxed) + 1;

@@ -15,23 +15,23 @@
 
 namespace hbmwire::memory::host {
 
-/// The thread that reads a userfaultfd's events. The application's munmap(2) waits for it, with
-/// whatever locks it holds, malloc(3)'s among them: so this thread takes no lock, allocates and
-/// frees nothing, and logs nothing.
+/// The thread that reads a userfaultfd's events. The application's munmap(2) waits for it while
+/// holding any locks, including those of malloc(3). So this thread takes no lock, neither allocates
+/// nor frees memory, and does not log.
 class EventReader {
  public:
-  // Of changes: for a cursor that was not used for some milliseconds of a program that does nothing
-  // but unmap (100,000 a second). Of discards: a second's worth of a busy allocator's.
-  using Changes = EventRing<4096>;   ///< detail: where to it was moved, or 0
-  using Discards = EventRing<1024>;  ///< detail: when, in ns of the steady clock
+  // Changes: enough for a cursor that was not used for some milliseconds, in a program that does
+  // nothing but unmap (100,000 times a second). Discards: those of a busy allocator in a second.
+  using Changes = EventRing<4096>;   ///< detail: the new address after a move, or 0
+  using Discards = EventRing<1024>;  ///< detail: the time, in ns of the steady clock
 
-  /// `changed` rises before each read, and must live until stop().
+  /// `changed` rises before each read. It must live until stop().
   explicit EventReader(std::atomic<std::uint64_t>& changed) noexcept : changed_(changed) {}
 
-  /// Once. Errors: as Userfaultfd::open(), and what a thread and a descriptor take.
+  /// Call it once. Errors: those of Userfaultfd::open(), and a shortage of threads or descriptors.
   Result<void> start();
 
-  /// Ends the thread and closes the userfaultfd. Nobody may use that any more.
+  /// Ends the thread and closes the userfaultfd. No other thread may use it any more.
   void stop() noexcept;
 
   [[nodiscard]] const Userfaultfd& userfaultfd() const noexcept { return *userfaultfd_; }
@@ -40,18 +40,19 @@ class EventReader {
 
   [[nodiscard]] const Discards& discards() const noexcept { return discards_; }
 
-  /// The value of `changed` whose event, and all before it, are in the rings.
+  /// The value of `changed` up to which all events are in the rings.
   [[nodiscard]] std::uint64_t queued() const noexcept {
     return queued_.load(std::memory_order_acquire);
   }
 
-  /// Until queued() has reached the value: microseconds, as the thread has been woken already.
+  /// Waits until queued() has reached the value: microseconds, because the thread is awake already.
   void wait_until_queued(std::uint64_t value) const noexcept;
 
-  /// The userfaultfd no longer works: somebody closed it. Never false again.
+  /// The userfaultfd no longer works, because another part of the program has closed it. Stays
+  /// true.
   [[nodiscard]] bool lost() const noexcept { return lost_.load(std::memory_order_acquire); }
 
-  /// Rises with each event and each wake(). For std::atomic::wait().
+  /// Increases with each event and each wake(). For std::atomic::wait().
   [[nodiscard]] const std::atomic<std::uint32_t>& news() const noexcept { return news_; }
 
   void wake() noexcept;
@@ -63,7 +64,7 @@ class EventReader {
 
   std::atomic<std::uint64_t>& changed_;
   std::optional<Userfaultfd> userfaultfd_;
-  Fd stop_;  // eventfd(2), to wake the thread when it is to end
+  Fd stop_;  // eventfd(2) that wakes the thread to end it
   std::atomic<bool> stopping_{false};
   QuietThread thread_;
   std::atomic<std::uint64_t> queued_{0};

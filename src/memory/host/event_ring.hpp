@@ -11,9 +11,9 @@
 
 namespace hbmwire::memory::host {
 
-/// The last `kSlots` ranges that somebody told of, each with a number, for whoever wants to know.
-/// One thread pushes and waits for nobody; any others look, each from where it was before, and
-/// learn when that is too long ago. Nothing allocates, nothing locks.
+/// The last `kSlots` ranges that were pushed, each with a number. One thread pushes, and never
+/// waits. Any number of threads read, each from its own place on, and find out if that place was
+/// overwritten. Neither allocates nor locks.
 template <std::size_t kSlots>
 class EventRing {
  public:
@@ -25,8 +25,8 @@ class EventRing {
   /// For one thread.
   void push(const Event& event) noexcept {
     const std::uint64_t index = end_.load(std::memory_order_relaxed);
-    // Before the slot is written, and released with each of its words: who reads one of them finds
-    // in begun_ that the slot has another event now.
+    // Stored before the slot is written. Each store to the slot releases it, so that a thread that
+    // reads any new word of the slot also sees in begun_ that the slot was reused.
     begun_.store(index + 1, std::memory_order_relaxed);
     Slot& slot = slots_[index % kSlots];
     slot.begin.store(event.range.begin, std::memory_order_release);
@@ -35,11 +35,11 @@ class EventRing {
     end_.store(index + 1, std::memory_order_release);
   }
 
-  /// How many were pushed so far: the index of the next one.
+  /// The number of events so far, which is the index of the next one.
   [[nodiscard]] std::uint64_t end() const noexcept { return end_.load(std::memory_order_acquire); }
 
-  /// The event of this index, which is less than an end() that was seen; nothing if a later one has
-  /// taken its slot.
+  /// The event with this index, which must be less than a returned end(). No value if a later event
+  /// has taken its slot.
   [[nodiscard]] std::optional<Event> at(std::uint64_t index) const noexcept {
     const Slot& slot = slots_[index % kSlots];
     const Event event{

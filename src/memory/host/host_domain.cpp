@@ -16,7 +16,7 @@ namespace hbmwire::memory::host {
 
 namespace {
 
-/// Memory of the CPU, of one kind. The CPU is the copy engine.
+/// Memory of the CPU, of one kind. The CPU is its copy engine.
 class HostDomain final : public MemoryDomain {
  public:
   HostDomain(const HostMemoryOptions& options, std::shared_ptr<Memory> memory)
@@ -59,7 +59,8 @@ class HostDomain final : public MemoryDomain {
     return PendingCopy();
   }
 
-  /// Between any two of the process' own, and with what is open of other processes'.
+  /// Copies between any two host domains of the process, including memory of other processes that
+  /// is open.
   [[nodiscard]] bool copies_from(const MemoryDomain& source) const noexcept override {
     return dynamic_cast<const HostDomain*>(&source) != nullptr;
   }
@@ -73,15 +74,15 @@ class HostDomain final : public MemoryDomain {
   Result<Allocation> open_ipc(const IpcHandle& handle) override;
 
  private:
-  // The pages go with what is taken out, after the table has forgotten them: from then on another
-  // thread may be given the same address.
+  // The pages are unmapped only after the tables have forgotten them, because another thread may
+  // get the same address from then on.
   void release(std::uint64_t address) noexcept override {
     if (opened_.close(address, [&](std::uint64_t base) { mapped_.erase(base); })) return;
     static_cast<void>(memory_->blocks.take(address));
   }
 
-  /// Whether the library has mapped what lies there: that stays as long as its Allocation, while
-  /// the application's may go.
+  /// Whether the library has mapped the memory at this address. Such memory stays as long as its
+  /// Allocation; the application's may go at any time.
   [[nodiscard]] bool is_ours(std::uint64_t address) {
     return memory_->blocks.visit(address, [](auto, auto, const Block&) {}) ||
            opened_.holds(address);
@@ -91,7 +92,7 @@ class HostDomain final : public MemoryDomain {
   std::shared_ptr<Memory> memory_;
   const DeviceInfo& device_;
   IpcBlocks opened_;
-  std::map<std::uint64_t, Pages> mapped_;  // what is open, by its address; under the lock of that
+  std::map<std::uint64_t, Pages> mapped_;  // open blocks by address; under the lock of opened_
 };
 
 std::optional<AddressInfo> HostDomain::find(std::uint64_t address, std::uint64_t length_bytes) {
@@ -99,7 +100,7 @@ std::optional<AddressInfo> HostDomain::find(std::uint64_t address, std::uint64_t
   const auto found = memory_->find(address, length_bytes);
   if (!found) return std::nullopt;
   if (*found) return (*found)->device == &device_ ? *found : std::nullopt;
-  // What nobody has allocated through us is the ordinary memory of the process.
+  // Memory that was not allocated here is ordinary memory of the process.
   if (options_ != HostMemoryOptions{}) return std::nullopt;
   return foreign(device_, address, length_bytes);
 }
@@ -216,9 +217,9 @@ Result<std::optional<AddressInfo>> Memory::find(std::uint64_t address,
   return info;
 }
 
-// The same for pages that a GPU's driver has pinned (cuMemAllocHost, hsa_amd_memory_lock): a
-// registration goes by the pages that lie at the addresses, and those stay while the mapping does,
-// whatever the driver's allocator does with them.
+// This holds also for pages that a GPU's driver has pinned (cuMemAllocHost, hsa_amd_memory_lock). A
+// registration refers to the pages at the addresses. These stay as long as the mapping, whatever
+// the driver's allocator does.
 AddressInfo foreign(const DeviceInfo& device, std::uint64_t address, std::uint64_t length_bytes) {
   return {.device = &device,
           .base_address = address,

@@ -23,14 +23,15 @@ struct Block {
   Pages pages;
 };
 
-/// What the domains of one context share: what they have allocated, and how each is described.
-/// Thread-safe.
+/// The state that the host domains of one context share: their allocations, and the descriptions of
+/// their devices. Thread-safe.
 class Memory {
  public:
-  /// Lives as long as this object.
+  /// The result lives as long as this object.
   const DeviceInfo& describe(const HostMemoryOptions& options);
 
-  /// Of an allocation; nothing when the address is in none. An error when the range leaves it.
+  /// Finds an allocation; no value if the address is in none. Returns an error if the range exceeds
+  /// the allocation.
   Result<std::optional<AddressInfo>> find(std::uint64_t address, std::uint64_t length_bytes) const;
 
   RangeTable<Block> blocks;
@@ -40,11 +41,11 @@ class Memory {
   std::map<HostMemoryOptions, DeviceInfo> devices_;
 };
 
-/// What is known of memory that we did not allocate.
+/// The description of memory that the library has not allocated.
 [[nodiscard]] AddressInfo foreign(const DeviceInfo& device, std::uint64_t address,
                                   std::uint64_t length_bytes);
 
-/// Errors: Stage::open, as check() in pages.hpp.
+/// Errors: Stage::open, those of check() in pages.hpp.
 Result<std::shared_ptr<MemoryDomain>> open_domain(const HostMemoryOptions& options,
                                                   std::shared_ptr<Memory> memory);
 

@@ -45,7 +45,7 @@ const std::byte* byte_at(std::uint64_t address) noexcept {
   return std::bit_cast<const std::byte*>(address);
 }
 
-/// Whether no byte of the range is without a mapping.
+/// Whether every byte of the range is mapped.
 bool has_no_hole(AddressRange range, std::uint64_t page) noexcept {
   constexpr std::size_t kPagesAtOnce = 4096;
   std::array<unsigned char, kPagesAtOnce> resident;
@@ -63,7 +63,7 @@ Result<void> check_ends(AddressRange range, bool writes, std::string_view subjec
     return refuse_hole(subject);
   for (const std::uint64_t address : {range.begin, range.end - 1}) {
     if (!can_read(byte_at(address))) return refuse_unreadable(subject);
-    // The futex's word, which lies in the same page.
+    // The aligned word for the futex, which is in the same page.
     constexpr std::uint64_t kWord = 4;
     if (writes && !can_write(std::bit_cast<std::byte*>(address / kWord * kWord)))
       return refuse_read_only(subject);
@@ -74,7 +74,7 @@ Result<void> check_ends(AddressRange range, bool writes, std::string_view subjec
 }  // namespace
 
 Result<void> check_pages(AddressRange range, bool writes, std::string_view subject) {
-  std::uint64_t next = range.begin;  // all before it is right
+  std::uint64_t next = range.begin;  // all before it is fine
   Result<void> verdict;
   const bool told = for_each_mapping([&](const Mapping& mapping) {
     const AddressRange part = common(mapping.range, {next, range.end});

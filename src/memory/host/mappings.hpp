@@ -32,12 +32,14 @@ struct Mapping {
   return mapping;
 }
 
+/// Closes a file that std::fopen() has opened.
 struct CloseFile {
   void operator()(std::FILE* file) const noexcept { std::fclose(file); }
 };
 
-/// Calls `use(mapping)` for each mapping of this process, in their order, until it says false.
-/// Allocates no more than a file does. False: there is no /proc/self/maps.
+/// Calls `use(mapping)` for each mapping of this process, in the order of addresses, until it
+/// returns false. Allocates only what an open file needs. Returns false if there is no
+/// /proc/self/maps.
 template <class Use>
 bool for_each_mapping(Use use) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen("/proc/self/maps", "re"));
@@ -47,7 +49,7 @@ bool for_each_mapping(Use use) {
   bool any = false;
   while (std::fgets(line.data(), line.size(), file.get()) != nullptr) {
     const std::size_t length = std::char_traits<char>::length(line.data());
-    // A long path comes in several pieces, of which the first one says all that is asked.
+    // A line with a long path comes in several pieces; the first one has all that is needed.
     const bool whole = at_begin;
     at_begin = length != 0 && line[length - 1] == '\n';
     const auto mapping = whole ? parse_mapping(line.data()) : std::nullopt;

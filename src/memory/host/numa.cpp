@@ -16,11 +16,11 @@ namespace hbmwire::memory::host {
 
 namespace {
 
-// The kernel's own limit (CONFIG_NODES_SHIFT is 10 at most).
+// The kernel's own limit (CONFIG_NODES_SHIFT is at most 10).
 constexpr int kMostNodes = 1024;
 constexpr int kBitsPerWord = 8 * sizeof(unsigned long);
 
-/// Whether a list such as "0-1,4" has the number.
+/// Whether a list such as "0-1,4" contains the number.
 bool list_has(std::string_view list, int number) {
   while (!list.empty()) {
     const std::string_view item = list.substr(0, list.find(','));
@@ -42,7 +42,7 @@ bool list_has(std::string_view list, int number) {
 Result<void> check_node(int node) {
   if (node == -1) return {};
   std::string nodes;
-  // Where sysfs does not tell, mbind() will.
+  // If sysfs does not tell, mbind(2) finds out later.
   std::getline(std::ifstream("/sys/devices/system/node/has_memory"), nodes);
   const bool known = node >= 0 && node < kMostNodes && (nodes.empty() || list_has(nodes, node));
   if (known) return {};
@@ -55,7 +55,7 @@ Result<void> bind_to_node(void* memory, std::uint64_t size_bytes, int node,
                           std::string_view subject) {
   std::array<unsigned long, kMostNodes / kBitsPerWord> mask{};
   mask.at(static_cast<std::size_t>(node / kBitsPerWord)) = 1UL << (node % kBitsPerWord);
-  // The kernel looks at one bit less than it is told of (get_nodes() of mm/mempolicy.c).
+  // The kernel looks at one bit fewer than it is told (get_nodes() of mm/mempolicy.c).
   if (::syscall(SYS_mbind, memory, size_bytes, MPOL_BIND, mask.data(), kMostNodes + 1UL, 0U) == 0)
     return {};
   return tl::make_unexpected(

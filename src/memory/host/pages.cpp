@@ -25,7 +25,8 @@ using Kind = HostMemoryOptions::Pages;
 
 constexpr std::uint64_t k2MiB = std::uint64_t{1} << 21U;
 constexpr std::uint64_t k1GiB = std::uint64_t{1} << 30U;
-// More than an address space has, and far from where rounding up to pages would wrap around.
+// Bytes. More than an address space has, and small enough that rounding up to pages cannot wrap
+// around.
 constexpr std::uint64_t kTooMuch = std::uint64_t{1} << 56U;
 
 bool is_huge(const HostMemoryOptions& options) noexcept { return options.pages != Kind::normal; }
@@ -49,7 +50,7 @@ Error map_error(const char* call, int error_number, const HostMemoryOptions& opt
   Error error =
       system_error(Stage::allocate, call, error_number, subject,
                    is_huge(options) ? Hint::huge_pages_exhausted : Hint::host_memory_exhausted);
-  // EFBIG, EINVAL, EOVERFLOW: so large that the call takes it for nonsense.
+  // EFBIG, EINVAL, EOVERFLOW: so large that the call rejects the number itself.
   if (error.code != Errc::permission_denied) error.code = Errc::exhausted;
   return error;
 }
@@ -62,17 +63,18 @@ Result<SharedFile> make_file(std::uint64_t size_bytes, const HostMemoryOptions& 
   return tl::make_unexpected(map_error(file.error().call, file.error().number, options, subject));
 }
 
-// All that is mapped by Pages::map() and not by huge pages: what is not touched yet is in no usage
-// that the kernel tells, and yet to come.
+// Bytes that Pages::map() has mapped, except huge pages. The kernel counts a page as used only when
+// it is touched, so that untouched ones must be counted here.
 std::atomic<std::uint64_t> promised_bytes{0};
 
 std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20U) + " MiB"; }
 
-/// The kernel hands memory out on credit, and kills the process when a page is touched that its
-/// cgroup or the machine does not have. Huge pages have a pool of their own.
+/// The kernel hands out memory that it may not have. It kills the process later, when a page is
+/// touched that the cgroup or the machine cannot provide. Huge pages have their own pool, for which
+/// populate() takes care.
 Result<void> check_room(std::uint64_t size_bytes, const HostMemoryOptions& options,
                         std::string_view subject) {
-  // A process that runs has this much, and small allocations must stay fast.
+  // Bytes. Any running process has this much, and small allocations must stay fast.
   constexpr std::uint64_t kSmall = std::uint64_t{16} << 20U;
   if (size_bytes < kSmall || is_huge(options)) return {};
   const MemoryRoom room = memory_room();
@@ -86,8 +88,8 @@ Result<void> check_room(std::uint64_t size_bytes, const HostMemoryOptions& optio
       system_error(Stage::allocate, "more than the process can have", ENOMEM, what, room.limit));
 }
 
-/// Has the kernel find all huge pages now: where the pool of a node or the limit of a group is
-/// exhausted, the first touch would end the process (SIGBUS).
+/// Makes the kernel provide all huge pages now. If the pool of a node or the limit of a cgroup is
+/// exhausted, the first touch of a page would end the process (SIGBUS).
 Result<void> populate(void* memory, std::uint64_t size_bytes, const HostMemoryOptions& options,
                       std::string_view subject) {
   if (::madvise(memory, size_bytes, MADV_POPULATE_WRITE) == 0) return {};
@@ -177,8 +179,8 @@ Result<void> advise(PageRange range, Advice advice, std::uint64_t page_bytes,
   const std::uint64_t end = range.address + range.length_bytes;
   const std::uint64_t first = (range.address + (wanted ? 0 : page_bytes - 1)) / page_bytes;
   const std::uint64_t behind = (end + (wanted ? page_bytes - 1 : 0)) / page_bytes;
-  if (behind <= first) return {};  // less than a page, whose neighbours are needed
-  // MADV_WILLNEED would fetch what was swapped out and no more; MADV_DONTNEED would lose contents.
+  if (behind <= first) return {};  // less than a page; other bytes in that page are needed
+  // MADV_WILLNEED would only fetch pages that were swapped out; MADV_DONTNEED would lose contents.
   const int failed =
       ::madvise(std::bit_cast<void*>(first * page_bytes), (behind - first) * page_bytes,
                 wanted ? MADV_POPULATE_READ : MADV_COLD);

@@ -13,25 +13,26 @@
 
 namespace hbmwire::memory::host {
 
-/// The size of the pages that these options mean.
+/// The page size for these options, in bytes.
 [[nodiscard]] std::uint64_t page_bytes(const HostMemoryOptions& options) noexcept;
 
-/// "host", or with what makes it special: "host (2 MiB pages, shared, node 1)".
+/// "host", or with its special properties: "host (2 MiB pages, shared, node 1)".
 [[nodiscard]] std::string name_of(const HostMemoryOptions& options);
 
-/// Whether this machine has such memory. Errors: Stage::open: a kernel without huge pages of this
-/// size, no such NUMA node.
+/// Whether this machine has such memory. Errors: Stage::open (the kernel has no huge pages of this
+/// size, or there is no such NUMA node).
 Result<void> check(const HostMemoryOptions& options);
 
-/// Mapped host memory; unmapped with this object. Move-only.
+/// Mapped host memory, which its destructor unmaps. Move-only.
 class Pages {
  public:
-  /// Errors: Stage::allocate; Errc::exhausted with the limit's remedy, before any page is touched.
+  /// Errors: Stage::allocate; Errc::exhausted with the remedy for the limit, before any page is
+  /// touched.
   static Result<Pages> map(std::uint64_t size_bytes, const HostMemoryOptions& options,
                            std::string_view subject);
 
-  /// What another process has mapped so, with `shared`; the parts that are not touched cost
-  /// nothing. Errors: Stage::open, as SharedFile::open().
+  /// Maps memory that another process has mapped with the option `shared`. Pages that are not
+  /// touched cost nothing. Errors: Stage::open, those of SharedFile::open().
   static Result<Pages> open(const SharedFileName& name, std::uint64_t size_bytes,
                             std::string_view subject);
 
@@ -43,10 +44,10 @@ class Pages {
 
   [[nodiscard]] void* address() const noexcept { return address_; }
 
-  /// Whole pages.
+  /// A multiple of the page size.
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }
 
-  /// By which other processes open it; null: none can.
+  /// The name by which other processes open it; null if they cannot.
   [[nodiscard]] const SharedFileName* name() const noexcept {
     return file_ ? &file_->name : nullptr;
   }
@@ -57,8 +58,8 @@ class Pages {
 
   void* address_;
   std::uint64_t size_bytes_;
-  std::uint64_t promised_bytes_ = 0;  // of this process's limits, touched or not
-  std::optional<SharedFile> file_;    // of shared memory
+  std::uint64_t promised_bytes_ = 0;  // counted against this process's limits, touched or not
+  std::optional<SharedFile> file_;    // set for shared memory
 };
 
 /// Some bytes of the process.
@@ -67,9 +68,10 @@ struct PageRange {
   std::uint64_t length_bytes = 0;
 };
 
-/// MemoryDomain::advise() by madvise(2): prefetched is each page that a byte of the range lies in,
-/// without a byte being written; not needed for a while are those that the range fills. Errors:
-/// Stage::allocate: Errc::not_supported where the kernel has no such advice, or not for such pages.
+/// Implements MemoryDomain::advise() by madvise(2). Prefetching covers each page that contains a
+/// byte of the range, and writes no byte. The advice that memory is not needed for a while covers
+/// only pages that lie in the range completely. Errors: Stage::allocate (Errc::not_supported if the
+/// kernel has no such advice, or not for such pages).
 Result<void> advise(PageRange range, Advice advice, std::uint64_t page_bytes,
                     std::string_view subject);
 

@@ -7,8 +7,8 @@ namespace hbmwire::memory {
 
 namespace {
 
-/// The memory that the CPU reads and writes. It is always there, and whatever is no device's is
-/// its.
+/// The memory that the CPU reads and writes. It always exists, and all memory that belongs to no
+/// device belongs to it.
 class HostProvider final : public Provider {
  public:
   HostProvider() { probe_.devices.push_back(ordinary_); }

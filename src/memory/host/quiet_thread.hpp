@@ -7,23 +7,23 @@
 
 namespace hbmwire::memory::host {
 
-/// A thread of ours in a process of somebody else: it takes none of the process's signals. Of
-/// pthread_create(3) itself, since a std::thread frees memory as it ends, and whoever reads the
-/// events of unmapped memory may not.
+/// A thread of the library, which takes none of the application's signals. It uses
+/// pthread_create(3) directly, because a std::thread frees memory when it ends. The thread that
+/// reads the events of unmapped memory must not do that.
 class QuietThread {
  public:
   QuietThread() noexcept = default;
   QuietThread(const QuietThread&) = delete;
   QuietThread& operator=(const QuietThread&) = delete;
-  /// Must have been joined or detached.
+  /// Call join() or detach() first.
   ~QuietThread() = default;
 
-  /// Once. Errors: Stage::register_memory.
+  /// Call it once. Errors: Stage::register_memory.
   Result<void> start(void* (*body)(void*), void* argument);
 
   [[nodiscard]] bool runs() const noexcept { return runs_; }
 
-  /// Whether it is the one that asks.
+  /// Whether the calling thread is this one.
   [[nodiscard]] bool is_this() const noexcept;
 
   void join() noexcept;

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kSlice = 512U << 10U;
 
-/// Maps all pages at once, where a fault for each takes longer than to copy it; and says so where
-/// there are none left, which a fault would end the process for (SIGBUS).
+/// Maps all pages at once, because a fault for each page takes longer than copying it. If no page
+/// is left it returns an error; a fault would end the process instead (SIGBUS).
 Result<void> populate(const std::byte* memory, std::size_t bytes, int advice) {
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const auto address = std::bit_cast<std::uint64_t>(memory);

@@ -9,18 +9,18 @@
 
 namespace hbmwire::memory::host {
 
-/// A copy by the CPU, of some hundred KiB whenever it is asked, so that who asks gets to other
-/// things in between.
+/// A copy by the CPU. Each poll() copies some hundred KiB, so that the caller can do other work in
+/// between.
 class SlicedCopy final : public PendingCopy::Work {
  public:
-  /// Which of both is another process' memory, whose pages this one has yet to map.
+  /// Which of the two is another process's memory, whose pages this process has yet to map.
   struct Foreign {
     bool from = false;
     bool to = false;
   };
 
-  /// Both of one length. `guarded`: one of both is the application's, which may have unmapped or
-  /// truncated it.
+  /// Both must have the same length. `guarded`: one of the two is the application's, which may have
+  /// unmapped or truncated it.
   SlicedCopy(std::span<const std::byte> from, std::span<std::byte> to, Foreign foreign,
              bool guarded = false) noexcept
       : from_(from), to_(to), foreign_(foreign), guarded_(guarded) {}
@@ -28,14 +28,14 @@ class SlicedCopy final : public PendingCopy::Work {
   SlicedCopy(const SlicedCopy&) = delete;
   SlicedCopy& operator=(const SlicedCopy&) = delete;
 
-  /// Copies what is left, as an engine does whom nobody asks any more.
+  /// Copies the rest: a copy that was started must complete, as with a device's engine.
   ~SlicedCopy() override;
 
-  /// Errors: Stage::copy: another process' pages are not to be had, or the application's are gone.
+  /// Errors: Stage::copy (another process's pages cannot be had, or the application's are gone).
   Result<bool> poll() override;
 
  private:
-  std::span<const std::byte> from_;  // of both, what is left
+  std::span<const std::byte> from_;  // the rest, in both spans
   std::span<std::byte> to_;
   Foreign foreign_;
   bool guarded_;

@@ -9,12 +9,13 @@
 
 namespace hbmwire::memory::host {
 
+/// One subscribed function.
 struct Subscribers::Entry {
-  // Held over the call; the same thread may take it again, to unsubscribe within the call.
+  // Held during the call. It is recursive, so that a function may unsubscribe within its own call.
   std::recursive_mutex mutex;
   std::function<void()> function;
   bool wanted = true;
-  bool called = false;  // is being
+  bool called = false;  // the function is running
 };
 
 Subscribers::Handle Subscribers::add(std::function<void()> function) {
@@ -27,7 +28,7 @@ Subscribers::Handle Subscribers::add(std::function<void()> function) {
   const Entry* const address = entry.get();
   return {address,
           [owner = shared_from_this(), entry = std::move(entry), process = forks()](const void*) {
-            // A lock that was held when the process was forked is never freed in the child.
+            // In a child by fork(2) a lock that was held during the fork is never released.
             if (process == forks()) owner->remove(entry);
           }};
 }
@@ -40,12 +41,12 @@ void Subscribers::remove(const std::shared_ptr<Entry>& entry) noexcept {
   std::function<void()> function;
   const std::lock_guard lock(entry->mutex);
   entry->wanted = false;
-  // What it holds goes here and now; only what is running can't be destroyed.
+  // Destroys the function here and now, unless it is running.
   if (!entry->called) function = std::exchange(entry->function, nullptr);
 }
 
 void Subscribers::call() noexcept {
-  // From the last one on, by their places: who is removed meanwhile moves those behind it alone.
+  // From the last one to the first: a removal moves only the entries after the removed one.
   for (std::size_t left = ~std::size_t{0}; left != 0;) {
     std::shared_ptr<Entry> entry;
     {

@@ -8,18 +8,18 @@
 
 namespace hbmwire::memory::host {
 
-/// Functions that one thread calls in turn, for as long as whoever wants to be called holds a
-/// handle. Thread-safe, also from within the calls.
+/// Functions that one thread calls in turn, each as long as its subscriber holds a handle.
+/// Thread-safe, also within the calls.
 class Subscribers : public std::enable_shared_from_this<Subscribers> {
  public:
-  /// While it lives, calls go to the function. Its destruction waits for a call that is going on,
-  /// but from within that call; so hold no lock over it which the function takes. In a child by
-  /// fork(2), where nobody calls any more, it waits for nothing.
+  /// The function is called during the life of its handle. Destroying the handle waits for a
+  /// running call, except within that call: so do not hold a lock that the function takes. In a
+  /// child by fork(2), where the calling thread does not exist, it does not wait.
   using Handle = std::shared_ptr<const void>;
 
   Handle add(std::function<void()> function);
 
-  /// Calls all there are.
+  /// Calls all functions.
   void call() noexcept;
 
  private:

@@ -17,15 +17,17 @@ namespace hbmwire::memory::host {
 
 namespace {
 
-// Not that of fork(2), for which a process needs rights: a child's mappings are simply not watched.
-// The last one so that shared memory can be watched in the way that traps nothing (Linux 5.19).
+// Does not ask for the event of fork(2), which needs privileges: a child's mappings are not
+// watched. The last feature lets shared memory be watched in the mode that traps nothing (Linux
+// 5.19).
 constexpr std::uint64_t kFeatures = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP |
                                     UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
 
-// Faults within the kernel, which we have none of, are what ordinary users may not handle.
+// Ordinary users may not handle faults within the kernel. This flag excludes them, because none can
+// happen here.
 constexpr int kFlags = O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY;
 
-/// By the system call or, where a container forbids that, by the device, if it was given one.
+/// Uses the system call. If a container forbids that, uses the device, if the container has it.
 Fd open_descriptor() noexcept {
   Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, kFlags)));
   if (fd || (errno != EPERM && errno != ENOSYS)) return fd;
@@ -49,7 +51,7 @@ int unregister(int fd, AddressRange pages) noexcept {
 
 bool is_mapped(std::uint64_t page) noexcept {
   unsigned char resident = 0;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what it is about.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel is asked about an address.
   return ::mincore(reinterpret_cast<void*>(page), 1, &resident) == 0;
 }
 
@@ -66,8 +68,8 @@ Result<Userfaultfd> Userfaultfd::open() {
   return Userfaultfd(std::move(fd));
 }
 
-// Nothing is ever write-protected, so that no access is trapped; to watch for missing pages would
-// trap each first touch.
+// This mode traps only pages that are write-protected, and none ever is. The mode for missing pages
+// would trap the first touch of each page.
 int Userfaultfd::watch(AddressRange pages) const noexcept {
   uffdio_register range{};
   range.range = {pages.begin, pages.end - pages.begin};
@@ -77,8 +79,8 @@ int Userfaultfd::watch(AddressRange pages) const noexcept {
 
 void Userfaultfd::unwatch(AddressRange pages) const noexcept {
   if (unregister(fd_.get(), pages) == 0) return;
-  // The kernel refuses all of it when nothing lies there, or also something that can't be watched.
-  // The former is what follows a munmap(2): it shall not cost a walk through all mappings.
+  // The kernel refuses the whole range if nothing lies there, but also if a part cannot be watched.
+  // The first case is normal after a munmap(2), and must not cost a walk through all mappings.
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   if (!is_mapped(pages.begin) && !is_mapped(pages.end - page_bytes)) return;
   static_cast<void>(for_each_mapping([&](const Mapping& mapping) {
@@ -109,7 +111,8 @@ Userfaultfd::Event Userfaultfd::read() const noexcept {
 }
 
 bool Userfaultfd::change_under_way() const noexcept {
-  // Refused either way: EAGAIN is looked for first, EINVAL is what a copy of nothing deserves.
+  // The kernel refuses the call in any case. It checks for EAGAIN (a change is under way) first,
+  // and returns EINVAL for the empty copy after that.
   uffdio_copy nothing{};
   return ::ioctl(fd_.get(), UFFDIO_COPY, &nothing) == 0 || errno != EINVAL;
 }

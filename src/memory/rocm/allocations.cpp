@@ -22,7 +22,7 @@ Allocations::~Allocations() {
   }
   for (auto& [base, entry] : entries) {
     {
-      // From here on a callback that has begun already leaves us alone.
+      // A callback that has begun already does nothing after this.
       const std::scoped_lock lock(entry.watch->mutex);
       entry.watch->owner = nullptr;
     }
@@ -31,8 +31,8 @@ Allocations::~Allocations() {
   }
 }
 
-// ROCr calls it without its locks, after the address has been taken from its tables
-// and before it can be another allocation's.
+// ROCr calls this without holding its locks: after it has removed the address from its tables, and
+// before another allocation can get it.
 void Allocations::on_freed(void* address, void* data) {
   const std::unique_ptr<std::shared_ptr<Watch>> held(static_cast<std::shared_ptr<Watch>*>(data));
   const std::shared_ptr<Watch> watch = *held;
@@ -49,13 +49,13 @@ std::uint64_t Allocations::known_generation(std::uint64_t base) {
 
 std::uint64_t Allocations::generation_of(std::uint64_t base) {
   if (const std::uint64_t known = known_generation(base)) return known;
-  const std::scoped_lock registering(exporting_);  // one watch for each
+  const std::scoped_lock registering(exporting_);  // one watch for each allocation
   if (const std::uint64_t known = known_generation(base)) return known;
   auto watch = std::make_shared<Watch>();
   watch->owner = this;
   std::unique_lock lock(mutex_);
   watch->generation = next_generation_++;
-  // Entered first: the allocation may be freed, and so forgotten, as soon as ROCr knows of us.
+  // Entered first, because the allocation may be freed as soon as ROCr has the callback.
   entries_[base] = {
       .generation = watch->generation, .watch = watch, .dmabuf = {}, .offset_bytes = 0};
   lock.unlock();
@@ -66,7 +66,7 @@ std::uint64_t Allocations::generation_of(std::uint64_t base) {
     forget(base, watch->generation);
     return 0;
   }
-  static_cast<void>(held.release());  // ROCr's now
+  static_cast<void>(held.release());  // now owned by ROCr
   return watch->generation;
 }
 

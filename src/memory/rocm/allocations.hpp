@@ -13,17 +13,18 @@
 
 namespace hbmwire::memory::rocm {
 
-/// A dma-buf, and where an allocation begins in it. ROCr cuts small allocations out of larger
-/// blocks, and what it exports is the block: only its answer tells the place.
+/// A dma-buf, and the offset of an allocation in it. ROCr cuts small allocations out of larger
+/// blocks, and exports the block: only its answer tells the offset.
 struct ExportedBlock {
   std::shared_ptr<const Fd> fd;
   std::uint64_t offset_bytes = 0;
 };
 
-/// What is known of ROCr's allocations beyond what ROCr itself tells: which one it is of those that
-/// had the same address, and its dma-buf. ROCr says when an allocation is freed, whoever made it,
-/// and all of this goes with it. One object for the process: generations differ in all of it, and
-/// ROCr tells callbacks apart by address alone. Thread-safe.
+/// Facts about ROCr's allocations that ROCr does not store: a generation, which tells apart
+/// allocations that had the same address, and the dma-buf. ROCr reports when an allocation is
+/// freed, even if the application has made it, and its entry goes then. There is one object for the
+/// process: generations must be unique in all of it, and ROCr identifies callbacks by the address
+/// alone. Thread-safe.
 class Allocations {
  public:
   explicit Allocations(Hsa& hsa) : hsa_(hsa) {}
@@ -32,11 +33,11 @@ class Allocations {
   Allocations& operator=(const Allocations&) = delete;
   ~Allocations();
 
-  /// Of the allocation that begins at `base`, which is live now. 0 where ROCr refuses to say when
+  /// The generation of the live allocation that begins at `base`. 0 if ROCr refuses to report when
   /// it is freed.
   std::uint64_t generation_of(std::uint64_t base);
 
-  /// Its dma-buf: the one that somebody still uses, or what `make()` gives.
+  /// The allocation's dma-buf: the existing one if it is still in use, else the result of `make()`.
   template <class Make>
   Result<ExportedBlock> dmabuf_of(std::uint64_t base, std::uint64_t generation, Make make) {
     const std::scoped_lock lock(exporting_);
@@ -47,14 +48,15 @@ class Allocations {
   }
 
  private:
-  /// What ROCr's callback is given: outlives whichever of the two sides goes first.
+  /// The argument of ROCr's callback. It outlives both sides, whichever goes first.
   struct Watch {
     std::mutex mutex;
-    Allocations* owner = nullptr;  // null once it has gone
+    Allocations* owner = nullptr;  // null when it has gone
     std::uint64_t generation = 0;
     std::shared_ptr<Watch>* held_by_rocr = nullptr;
   };
 
+  /// The facts about one live allocation.
   struct Entry {
     std::uint64_t generation = 0;
     std::shared_ptr<Watch> watch;

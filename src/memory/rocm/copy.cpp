@@ -11,11 +11,11 @@ namespace hbmwire::memory::rocm {
 
 namespace {
 
-// How long ROCr sleeps before it looks whether a copy before this one has failed.
+// The longest sleep before a look whether an earlier copy has failed.
 constexpr std::uint64_t kDozeTicks = 100'000;  // of ROCr's clock: 1 ms at 100 MHz
 
-/// Where GPUs see host memory that the application has pinned, by its allocation or afterwards;
-/// null when it has not.
+/// The GPUs' address of host memory that the application has pinned, when it was allocated or
+/// later; null if it is not pinned.
 void* pinned_by_others(const Machine& machine, std::span<const std::byte> bytes) {
   PointerInfo info;
   if (machine.hsa().pointer_info(bytes.data(), &info, nullptr, nullptr, nullptr) != kHsaSuccess)
@@ -28,7 +28,7 @@ void* pinned_by_others(const Machine& machine, std::span<const std::byte> bytes)
   return static_cast<std::byte*>(info.agent_base) + offset;
 }
 
-/// Host memory as the GPU sees it; unlocked in the end.
+/// Host memory that is locked for the GPU; its destructor unlocks it.
 class LockedBytes {
  public:
   static Result<LockedBytes> lock(const Machine& machine, const Gpu& gpu,
@@ -53,7 +53,7 @@ class LockedBytes {
     if (locked_ != nullptr) locks_.unlock(locked_);
   }
 
-  /// For the GPU: not the host's own address everywhere.
+  /// The GPU's address, which may differ from the host's.
   [[nodiscard]] void* address() const noexcept { return address_; }
 
  private:
@@ -81,7 +81,7 @@ class HsaCopy final : public PendingCopy::Work {
 
   [[nodiscard]] void* host_address() const noexcept { return bytes_->address(); }
 
-  /// The copy has been handed to the GPU. `previous` must live until it has seen that one over.
+  /// The copy was handed to the GPU. `previous` must live until this copy has seen that one end.
   void started(std::shared_ptr<Signal> signal, std::shared_ptr<Signal> previous) noexcept {
     signal_ = std::move(signal);
     previous_ = std::move(previous);
@@ -102,7 +102,7 @@ class HsaCopy final : public PendingCopy::Work {
 
   std::shared_ptr<const Machine> machine_;
   const Gpu& gpu_;
-  std::optional<LockedBytes> bytes_;  // of the host's
+  std::optional<LockedBytes> bytes_;  // the host's side
   std::shared_ptr<Signal> previous_;
   std::shared_ptr<Signal> signal_;
 };
@@ -164,6 +164,7 @@ Result<PendingCopy> CopyQueue::hand_over(std::unique_ptr<Copy> copy, End to, End
   HBMWIRE_TRY_ASSIGN(auto signal, Signal::create(hsa, gpu_.device.name));
   const std::scoped_lock lock(mutex_);
   std::shared_ptr<Signal> previous = last_ && !last_->settle() ? last_ : nullptr;
+  // Each copy waits for the signal of the one before it, so that they run in order.
   const SignalHandle after = previous ? previous->handle() : SignalHandle{};
   const int status =
       hsa.async_copy(to.address, to.agent, from.address, from.agent, bytes, previous ? 1 : 0,

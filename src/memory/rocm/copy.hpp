@@ -15,9 +15,9 @@
 
 namespace hbmwire::memory::rocm {
 
-/// How far one copy is: a signal of ROCr's, 1 while it goes on, 0 when it is done. A copy that
-/// fails sets it to a negative number, for which a copy that depends on it would wait for ever:
-/// whoever looks first takes note of the failure and sets it to 0. Thread-safe.
+/// The progress of one copy: a signal of ROCr, which is 1 during the copy and 0 after it. A copy
+/// that fails sets it to a negative number, and a copy that depends on it would wait for ever. So
+/// the first thread that looks notes the failure and sets it to 0. Thread-safe.
 class Signal {
  public:
   static Result<std::shared_ptr<Signal>> create(const Hsa& hsa, std::string_view device);
@@ -30,10 +30,10 @@ class Signal {
 
   [[nodiscard]] SignalHandle handle() const noexcept { return handle_; }
 
-  /// Whether the copy is over.
+  /// Whether the copy has ended.
   bool settle() noexcept;
 
-  /// Asleep, until it may be over.
+  /// Sleeps until the copy may have ended.
   void doze() const noexcept;
 
   [[nodiscard]] bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
@@ -44,23 +44,22 @@ class Signal {
   std::atomic<bool> failed_{false};
 };
 
-/// Copies between the host and one GPU, and within it, by its own engines, in the order in which
-/// they are started.
-/// Thread-safe.
+/// Copies between the host and one GPU, and within the GPU, by the GPU's own engines. They run in
+/// the order in which they were started. Thread-safe.
 class CopyQueue {
  public:
   enum class Direction : std::uint8_t { in, out };
 
-  /// Both outlive the queue and its copies.
+  /// Both must outlive the queue and its copies.
   CopyQueue(std::shared_ptr<const Machine> machine, const Gpu& gpu);
 
-  /// `bytes` are locked for the GPU until the copy is over, unless ROCr allocated them.
+  /// Locks `bytes` for the GPU until the copy has ended, unless ROCr has allocated them.
   Result<PendingCopy> start(Direction direction, std::uint64_t address, std::span<std::byte> bytes);
 
   Result<PendingCopy> start_within(std::uint64_t from, std::uint64_t to, std::uint64_t bytes);
 
  private:
-  /// Where a copy's bytes lie.
+  /// The source or the destination of a copy.
   struct End {
     void* address;
     Agent agent;

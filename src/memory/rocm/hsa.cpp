@@ -36,7 +36,7 @@ Result<void> Hsa::initialize() {
                                           "libhsa-runtime64.so.1 lacks a function", "hsa_init",
                                           Hint::no_rocm));
   }
-  // Without /dev/kfd, or without the right to open it, ROCr is out of resources.
+  // Without /dev/kfd, or without permission to open it, ROCr reports that it is out of resources.
   if (const int status = init(); status != kHsaSuccess) {
     Error error = hsa_error(Stage::probe, "hsa_init", status, {}, Hint::no_rocm_device);
     if (status == kHsaOutOfResources && !is_shortage(error)) error.code = Errc::not_found;

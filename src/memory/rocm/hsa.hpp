@@ -13,9 +13,9 @@
 #include "base/destroy.hpp"
 #include "base/dynamic_library.hpp"
 
-// What hbmwire uses of libhsa-runtime64.so.1, declared from its documented binary interface (hsa.h
-// 1.x and hsa_ext_amd.h 1.0 to 1.11 of ROCr). HIP needs no declarations: all memory that it hands
-// out is ROCr's, which knows it by address.
+// The part of libhsa-runtime64.so.1 that the library uses, declared from its documented binary
+// interface (hsa.h 1.x and hsa_ext_amd.h 1.0 to 1.11 of ROCr). HIP needs no declarations: all its
+// memory comes from ROCr, which knows it by address.
 namespace hbmwire::memory::rocm {
 
 /// hsa_agent_t, hsa_amd_memory_pool_t and hsa_signal_t: one opaque word each.
@@ -33,7 +33,7 @@ struct SignalHandle {
   std::uint64_t handle = 0;
 };
 
-/// hsa_amd_pointer_info_t. `size` says to ROCr how much of it is there.
+/// hsa_amd_pointer_info_t. `size` tells ROCr how much of it the caller has.
 struct PointerInfo {
   std::uint32_t size = sizeof(PointerInfo);
   std::uint32_t type = 0;
@@ -93,18 +93,18 @@ inline constexpr std::uint32_t kAccessNeverAllowed = 0;
 inline constexpr std::uint32_t kPointerHsa = 1;
 inline constexpr std::uint32_t kPointerLocked = 2;
 
-/// Flags of hsa_amd_portable_export_dmabuf_v2: by way of PCIe, which takes a large BAR.
+/// Flags of hsa_amd_portable_export_dmabuf_v2: through PCIe, which needs a large BAR.
 inline constexpr std::uint64_t kDmabufByPcie = 1;
 
-/// hsa_signal_condition_t: less than. hsa_wait_state_t: asleep.
+/// hsa_signal_condition_t: less than. hsa_wait_state_t: blocked.
 inline constexpr int kConditionLess = 2;
 inline constexpr int kWaitBlocked = 0;
 
 /// libhsa-runtime64.so.1, initialized. ROCr counts its initializations, so that the application's
-/// own and ours do not meet.
+/// and the library's are independent.
 class Hsa {
  public:
-  /// Errors: Stage::probe (the library is not there, lacks a function, or finds no driver).
+  /// Errors: Stage::probe (the library is missing, lacks a function, or finds no driver).
   Result<void> initialize();
 
   Hsa() = default;
@@ -112,7 +112,7 @@ class Hsa {
   Hsa& operator=(const Hsa&) = delete;
   ~Hsa();
 
-  // Names and types as the vendor's; each int is a hsa_status_t.
+  // Names and types are the vendor's; each int is a hsa_status_t.
   int (*system_get_info)(int attribute, void* value) = nullptr;
   int (*iterate_agents)(int (*visit)(Agent agent, void* data), void* data) = nullptr;
   int (*agent_get_info)(Agent agent, int attribute, void* value) = nullptr;
@@ -146,7 +146,7 @@ class Hsa {
                     const Agent* agents, void** address) = nullptr;
   int (*ipc_detach)(void* address) = nullptr;
 
-  // Null where the release lacks them: before ROCm 5.6, and before 7.1.
+  // Null if the release lacks them: the first came with ROCm 5.6, the second with 7.1.
   int (*export_dmabuf)(const void* address, std::size_t size, int* fd,
                        std::uint64_t* offset) = nullptr;
   int (*export_dmabuf_v2)(const void* address, std::size_t size, int* fd, std::uint64_t* offset,

@@ -15,6 +15,7 @@ namespace hbmwire::memory::rocm {
 
 namespace {
 
+/// The functions of zlib, loaded at run time.
 struct Gzip {
   DynamicLibrary library;
   void* (*open)(const char* path, const char* mode) = nullptr;
@@ -22,7 +23,7 @@ struct Gzip {
   int (*close)(void* file) = nullptr;
 };
 
-/// zlib, which practically every system has. It reads files that are not compressed as they are.
+/// zlib, which practically every system has. It also reads files that are not compressed.
 std::optional<Gzip> load_gzip() {
   Gzip gzip;
   auto library = DynamicLibrary::open({"libz.so.1"}, Hint::none);
@@ -61,7 +62,7 @@ std::uint64_t parse_hex(std::string_view text) {
   return value;
 }
 
-/// The size that a line of a PCI device's `resource` file gives: "<first> <last> <flags>".
+/// The size in one line of a PCI device's `resource` file: "<first> <last> <flags>".
 std::uint64_t window_bytes(std::string_view line) {
   const std::size_t space = line.find(' ');
   if (space == std::string_view::npos) return 0;
@@ -121,10 +122,10 @@ void Kernel::read_config(const std::filesystem::path& file) {
   });
 }
 
-// The function that amdgpu asks is part of every kernel with the option, and its name is readable
-// for everybody even where addresses are not. (dma_buf_move_notify is there with and without the
-// other option, so that nothing follows from it.) A list without so common a name as printk's is
-// none, and says nothing.
+// Every kernel with CONFIG_PCI_P2PDMA has the function that amdgpu calls, and all users can read
+// its name, even where addresses are hidden. (dma_buf_move_notify exists with and without the other
+// option, so that it proves nothing.) If a list lacks even printk, it is incomplete and proves
+// nothing.
 void Kernel::read_symbols() {
   bool complete = false;
   bool found = false;
@@ -141,7 +142,7 @@ void Kernel::read_symbols() {
 }
 
 std::optional<std::string> peer_memory_client() {
-  // Where it is has changed with the OFED's release.
+  // The place depends on the OFED's release.
   for (const char* file : {"kernel/mm/memory_peers/amdkfd/version",
                            "kernel/memory_peers/amdkfd/version", "memory_peers/amdkfd/version"}) {
     const auto path = sysfs_root() / file;
@@ -158,7 +159,7 @@ Known large_bar(const std::string& pci_address, std::uint64_t memory_bytes) {
                   largest = std::max(largest, window_bytes(line));
                   return true;
                 });
-  // In a virtual machine or a container the file may be missing, or tell only zeros.
+  // In a virtual machine or a container, the file may be missing or contain only zeros.
   if (largest == 0 || memory_bytes == 0) return Known::unknown;
   return largest >= memory_bytes ? Known::yes : Known::no;
 }

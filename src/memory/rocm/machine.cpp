@@ -15,7 +15,7 @@ namespace hbmwire::memory::rocm {
 
 namespace {
 
-/// What a visitor of ROCr's lists has found.
+/// The agents that a visitor of ROCr's lists has collected.
 struct Agents {
   std::size_t count = 0;
   std::vector<Agent> all;
@@ -26,7 +26,7 @@ int count_agent(Agent /*agent*/, void* data) {
   return kHsaSuccess;
 }
 
-/// There is room for it: no exception may pass through ROCr.
+/// Never allocates, because no exception may pass through ROCr.
 int collect_agent(Agent agent, void* data) {
   auto& agents = *static_cast<Agents*>(data);
   if (agents.all.size() == agents.count) return kHsaInfoBreak;
@@ -34,6 +34,7 @@ int collect_agent(Agent agent, void* data) {
   return kHsaSuccess;
 }
 
+/// The argument and the result of look_at_pool().
 struct PoolSearch {
   const Hsa* hsa = nullptr;
   Pool found;
@@ -41,7 +42,7 @@ struct PoolSearch {
   std::uint64_t granule_bytes = 0;
 };
 
-/// The pool of a GPU's own memory: global, coarse-grained, open to everybody's allocations.
+/// Finds the pool of a GPU's own memory: global, coarse-grained, open to all allocations.
 int look_at_pool(Pool pool, void* data) {
   auto& search = *static_cast<PoolSearch*>(data);
   const auto ask = [&](int attribute, auto& value) {
@@ -68,12 +69,12 @@ std::string agent_text(const Hsa& hsa, Agent agent, int attribute) {
   return text.data();
 }
 
-/// "dddd:bb:dd.f"; empty when ROCr does not tell.
+/// "dddd:bb:dd.f"; empty if ROCr does not tell.
 std::string pci_address_of(const Hsa& hsa, Agent agent) {
   std::uint32_t bdf = 0;
   std::uint32_t domain = 0;
   if (hsa.agent_get_info(agent, kAgentBdfId, &bdf) != kHsaSuccess) return {};
-  // Releases without the second question know of one domain only.
+  // Releases without the second query support only one domain.
   if (hsa.agent_get_info(agent, kAgentDomain, &domain) != kHsaSuccess) domain = 0;
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%04x:%02x:%02x.%x", domain, (bdf >> 8U) & 0xffU,
@@ -94,7 +95,8 @@ Result<std::shared_ptr<Runtime>> Runtime::shared() {
   static std::weak_ptr<Runtime> current;
   const std::scoped_lock lock(mutex);
   if (auto runtime = current.lock()) return runtime;
-  // A child by fork(2) lets it be: ROCr would wait for threads that only the parent has.
+  // A child by fork(2) never destroys it, because ROCr would wait for threads that only the parent
+  // has.
   const std::shared_ptr<Runtime> runtime(new Runtime, [made = MadeHere{}](Runtime* one) {
     if (!made.is_inherited()) delete one;
   });
@@ -234,7 +236,7 @@ Result<ExportedBlock> Machine::export_block(const Place& place) const {
                     second ? "hsa_amd_portable_export_dmabuf_v2" : "hsa_amd_portable_export_dmabuf",
                     status, place.gpu->device.name, Hint::rocm_dmabuf_not_supported));
     }
-    // hsa_amd_portable_close_dmabuf() is close(2), which is what the owner calls.
+    // hsa_amd_portable_close_dmabuf() is close(2), which Fd calls.
     auto owner = std::make_shared<const Fd>(Fd{fd});
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
     return ExportedBlock{.fd = std::move(owner), .offset_bytes = offset};

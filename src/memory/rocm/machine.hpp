@@ -20,36 +20,36 @@
 
 namespace hbmwire::memory::rocm {
 
-/// What there is one of in a process.
+/// The objects that exist once in a process.
 struct Runtime {
   Hsa hsa;
-  Allocations allocations{hsa};  // goes before ROCr is shut down
+  Allocations allocations{hsa};  // destroyed before ROCr is shut down
   HostLocks host_locks{hsa};
 
-  /// The same object for as long as anybody holds it. Errors: as Hsa::initialize().
+  /// Returns the same object as long as it is held anywhere. Errors: those of Hsa::initialize().
   static Result<std::shared_ptr<Runtime>> shared();
 };
 
-/// A GPU as ROCr shows it.
+/// A GPU as ROCr describes it.
 struct Gpu {
   DeviceInfo device;
   Agent agent;
   Pool pool;  ///< its memory: coarse-grained, where copies and kernels are fastest
-  /// How NICs reach its memory under the present settings, and why they can't.
+  /// The path by which NICs reach its memory under the settings, or why they cannot.
   Path path = Path::zero_copy;
-  std::optional<Error> no_dmabuf;  ///< as AddressInfo's
+  std::optional<Error> no_dmabuf;  ///< as in AddressInfo
   std::optional<Error> refusal;
 };
 
-/// Where an address lies.
+/// The place of an address.
 struct Place {
   const Gpu* gpu = nullptr;
-  std::uint64_t base = 0;  ///< of the allocation
+  std::uint64_t base = 0;  ///< address of the allocation
   std::uint64_t size_bytes = 0;
-  bool exportable = false;  ///< ROCr allocated it here; graphics' and other processes' it did not
+  bool exportable = false;  ///< allocated by ROCr here; not by graphics, nor another process
 };
 
-/// The AMD GPUs of this machine, looked for once. Thread-safe; nothing changes afterwards.
+/// The AMD GPUs of this machine, looked for once. Thread-safe; never changes afterwards.
 class Machine {
  public:
   /// Errors: Stage::probe.
@@ -60,7 +60,7 @@ class Machine {
 
   [[nodiscard]] const std::vector<Gpu>& gpus() const noexcept { return gpus_; }
 
-  /// One of the host's, for copies.
+  /// One of the host's agents, for copies.
   [[nodiscard]] Agent cpu() const noexcept { return cpu_; }
 
   [[nodiscard]] const Hsa& hsa() const noexcept { return runtime_->hsa; }
@@ -69,14 +69,14 @@ class Machine {
 
   [[nodiscard]] HostLocks& host_locks() const noexcept { return runtime_->host_locks; }
 
-  /// What the domains of this context have allocated, and not yet given back.
+  /// The memory that the domains of this context have allocated and not released.
   [[nodiscard]] RangeTable<const Gpu*>& own() const noexcept { return own_; }
 
-  /// Nothing for the host's memory, that which ROCr pinned included: the CPU reads and writes it.
-  /// Errors: Stage::probe.
+  /// The place of an address. No value for the host's memory, even if ROCr has pinned it, because
+  /// the CPU reads and writes that. Errors: Stage::probe.
   [[nodiscard]] Result<std::optional<Place>> place_of(std::uint64_t address) const;
 
-  /// What MemoryDomain::find() tells of an address in `place`.
+  /// The answer of MemoryDomain::find() for an address in `place`.
   [[nodiscard]] AddressInfo describe(const Place& place) const;
 
   /// The dma-buf of the whole allocation.
@@ -94,8 +94,8 @@ class Machine {
   mutable RangeTable<const Gpu*> own_;
 };
 
-/// Why the memory of such a GPU can't be had as a dma-buf that a NIC can use; nothing when all that
-/// it takes is there, as far as anybody knows.
+/// The reason why the memory of such a GPU cannot be exported as a dma-buf that a NIC can use. No
+/// value if no requirement is known to be missing.
 [[nodiscard]] std::optional<Error> missing_requirement(const Machine& machine, const Gpu& gpu,
                                                        const Kernel& kernel);
 

@@ -14,7 +14,8 @@ namespace {
 using rocm::Gpu;
 using rocm::Machine;
 
-/// AMD GPUs, through ROCr, which HIP sits on: it knows HIP's memory by address, too.
+/// AMD GPUs, through ROCr. HIP is built on ROCr, which therefore knows HIP's memory by address,
+/// too.
 class RocmProvider final : public Provider {
  public:
   explicit RocmProvider(const Settings& settings) {
@@ -73,7 +74,7 @@ class RocmProvider final : public Provider {
     return open_.get(&gpu, [&] { return rocm::open_gpu(machine_, gpu); });
   }
 
-  /// By PCI address or index; the first one when `name` is empty.
+  /// Finds a GPU by PCI address or index; the first one if `name` is empty.
   [[nodiscard]] Result<const Gpu*> gpu_named(std::string_view name) const {
     const auto& gpus = machine_->gpus();
     if (name.empty()) return gpus.data();
@@ -88,7 +89,7 @@ class RocmProvider final : public Provider {
                                           name, Hint::no_such_device));
   }
 
-  std::shared_ptr<const Machine> machine_;  // null: there is none
+  std::shared_ptr<const Machine> machine_;  // null if it cannot be used
   MemoryProbe probe_;
   OpenDomains<const Gpu*> open_;
 };

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
 //
-// What it takes until a NIC can use a GPU's dma-buf, asked of whoever knows. Without any of it the
-// export or the registration may succeed all the same, and amdgpu then moves the memory to the host
-// at the first transfer: slow, and wrong for kernels that run meanwhile. So it is asked before.
+// The requirements for a NIC to use a GPU's dma-buf, each checked where it is known. If one is
+// missing, the export or the registration may succeed all the same. amdgpu then moves the memory to
+// the host at the first transfer, which is slow, and wrong for kernels that run meanwhile. So they
+// are checked before.
 #include "memory/rocm/machine.hpp"
 
 namespace hbmwire::memory::rocm {
 
 namespace {
 
-/// Whether ROCr's driver exports dma-bufs at all (KFD 1.12 and newer).
+/// Whether ROCr's driver can export dma-bufs (KFD 1.12 and newer).
 Known driver_exports(const Hsa& hsa) {
   bool supported = false;
   if (hsa.system_get_info(kSystemDmabufSupported, &supported) != kHsaSuccess) return Known::unknown;
   return supported ? Known::yes : Known::no;
 }
 
-/// Whether the CPU may be let into the GPU's memory, which is so exactly when PCI shows all of it.
+/// Whether the CPU can access the GPU's memory, which is so exactly if PCI exposes all of it.
 Known large_bar_of(const Machine& machine, const Gpu& gpu) {
   std::uint32_t access = kAccessNeverAllowed;
   const int status =

@@ -14,7 +14,8 @@ namespace hbmwire::memory::rocm {
 
 namespace {
 
-/// One GPU. ROCr knows every allocation, whoever made it, so that nothing of that is kept here.
+/// One GPU. ROCr knows all allocations, including the application's, so that they are not stored
+/// here.
 class RocmDomain final : public MemoryDomain {
  public:
   RocmDomain(std::shared_ptr<const Machine> machine, const Gpu& gpu)
@@ -36,7 +37,7 @@ class RocmDomain final : public MemoryDomain {
   Result<PendingCopy> start_copy_in(std::uint64_t address,
                                     std::span<const std::byte> from) override {
     return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
-      // The engine reads them only; ROCr's lock takes no pointer to what is const.
+      // The engine only reads them, but ROCr's lock takes no pointer to const.
       auto* const bytes = const_cast<std::byte*>(from.data());
       return copies_.start(CopyQueue::Direction::in, address, {bytes, from.size()});
     });
@@ -48,8 +49,8 @@ class RocmDomain final : public MemoryDomain {
     });
   }
 
-  /// Other GPUs would have to be let at this one's memory first (hsa_amd_agents_allow_access()),
-  /// for all of the process.
+  /// For a copy between GPUs, the other GPU would need access to this one's memory
+  /// (hsa_amd_agents_allow_access()), which would hold for the whole process.
   [[nodiscard]] bool copies_from(const MemoryDomain& source) const noexcept override {
     const auto* const other = dynamic_cast<const RocmDomain*>(&source);
     return other != nullptr && other->gpu_.agent == gpu_.agent;
@@ -105,14 +106,15 @@ Result<Allocation> RocmDomain::allocate(std::uint64_t size_bytes) {
   });
 }
 
-// What is still exported stays until the last of its dma-bufs is closed: amdgpu sees to that.
+// Memory that is still exported stays until the last of its dma-bufs is closed: amdgpu ensures
+// that.
 void RocmDomain::release(std::uint64_t address) noexcept {
   const auto close = [&](std::uint64_t base) {
     destroy_or_log_hsa("hsa_amd_ipc_memory_detach",
                        [&] { return machine_->hsa().ipc_detach(std::bit_cast<void*>(base)); });
   };
   if (opened_.close(address, close)) return;
-  // Forgotten first: once it is free another thread may be given the same address.
+  // First, because another thread may get the same address as soon as it is free.
   static_cast<void>(machine_->own().take(address));
   destroy_or_log_hsa("hsa_amd_memory_pool_free",
                      [&] { return machine_->hsa().pool_free(std::bit_cast<void*>(address)); });
@@ -120,7 +122,7 @@ void RocmDomain::release(std::uint64_t address) noexcept {
 
 Result<std::optional<Place>> RocmDomain::place_of(std::uint64_t address,
                                                   std::uint64_t length_bytes) const {
-  // Of address 0 ROCr says nothing but that it is none.
+  // ROCr only reports that address 0 is invalid.
   if (address == 0 || length_bytes == 0) return std::nullopt;
   HBMWIRE_TRY_ASSIGN(const auto place, machine_->place_of(address));
   if (!place || place->gpu != &gpu_) return std::nullopt;
@@ -177,8 +179,8 @@ Result<IpcHandle> RocmDomain::ipc_handle(std::uint64_t address, std::uint64_t le
   });
 }
 
-/// Memory of this process may come at the address that it has, and would be given back twice; and a
-/// stranger may say that a block has more bytes than it has.
+/// Refuses memory of this process, which ROCr may map at its own address and which would then be
+/// released twice. Checks the block's size, because the handle may come from an untrusted process.
 Result<std::uint64_t> RocmDomain::open_block(const IpcHandle& handle) {
   IpcToken token;
   std::copy_n(handle.token.begin(), token.bytes.size(), token.bytes.begin());

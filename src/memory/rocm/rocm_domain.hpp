@@ -10,7 +10,7 @@
 
 namespace hbmwire::memory::rocm {
 
-/// The memory of `gpu`, which is one of the machine's.
+/// Opens the memory of `gpu`, which must be one of the machine's.
 Result<std::shared_ptr<MemoryDomain>> open_gpu(std::shared_ptr<const Machine> machine,
                                                const Gpu& gpu);
 

@@ -21,9 +21,10 @@ namespace hbmwire::transport {
 namespace {
 
 constexpr int kResolveMs = 2000;
-constexpr int kBacklog = 1024;  // the most by default (sysctl net.rdma_ucm.max_backlog)
-// What librdmacm carries in a request beside its own 36 bytes is 56 bytes at most, so that the
-// offers go by the control lane. These say only who speaks: "hbmw-ep\n" and a version.
+constexpr int kBacklog = 1024;  // the default limit (sysctl net.rdma_ucm.max_backlog)
+// A request of librdmacm carries at most 56 bytes besides its own 36 bytes: too few for the offers,
+// which therefore go by the control lane. These bytes only identify the program: "hbmw-ep\n" and a
+// version.
 constexpr std::array<std::uint8_t, 10> kGreeting{'h', 'b', 'm', 'w', '-', 'e', 'p', '\n', 0, 1};
 
 rdma_conn_param parameters(std::uint32_t queue_pair) noexcept {
@@ -56,12 +57,13 @@ void CmDestroy::operator()(rdma_event_channel* channel) const noexcept {
 }
 
 void CmDestroy::operator()(rdma_cm_id* id) const noexcept {
-  // Waits only for events that were not acknowledged, and next() leaves none.
+  // Waits only for unacknowledged events, and next() leaves none.
   if (rdma_destroy_id(id) != 0) log_warning("rdma_destroy_id", "failed", errno);
 }
 
 CmId::~CmId() {
-  // rdma_destroy_id(3) names it to the kernel by a descriptor that parent and child share.
+  // rdma_destroy_id(3) would destroy the parent's object as well, because parent and child share
+  // the descriptor.
   if (made_.is_inherited()) static_cast<void>(id_.release());
 }
 
@@ -160,7 +162,7 @@ std::string_view CmId::device() const noexcept {
 std::uint16_t CmId::listening_port() const noexcept { return ntohs(rdma_get_src_port(id_.get())); }
 
 Error CmId::failed(const CmEvent& event) const noexcept {
-  // Of a rejection the number is InfiniBand's reason (28: by the application); else an errno.
+  // For a rejection the status is InfiniBand's reason (28: by the application), else an errno.
   if (event.type == RDMA_CM_EVENT_REJECTED) {
     constexpr int kByConsumer = 28;
     return make_error(Errc::peer_failed, Stage::connect,

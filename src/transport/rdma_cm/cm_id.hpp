@@ -16,8 +16,8 @@
 
 namespace hbmwire::transport {
 
-/// How the connection manager wires a queue pair up, rdma_init_qp_attr(3): for queue pairs on a
-/// device that we opened ourselves, and not librdmacm.
+/// The attributes with which the connection manager connects a queue pair, rdma_init_qp_attr(3).
+/// They are for queue pairs on a device that the library has opened itself, not librdmacm.
 struct CmPath {
   verbs::AddressPath address;
   std::uint32_t mtu_bytes = 1024;
@@ -26,20 +26,22 @@ struct CmPath {
   std::uint32_t receive_sequence = 0;
 };
 
+/// An event of the connection manager, copied and acknowledged.
 struct CmEvent {
   rdma_cm_event_type type = RDMA_CM_EVENT_CONNECT_ERROR;
   int status = 0;
-  rdma_cm_id* id = nullptr;  ///< of a CONNECT_REQUEST: the new one, for CmId::adopt()
-  bool ours = false;         ///< its private data says that an endpoint of this version speaks
+  rdma_cm_id* id = nullptr;  ///< of a CONNECT_REQUEST: the new id, for CmId::adopt()
+  bool ours = false;         ///< the private data is that of an endpoint of this version
 };
 
+/// Destroys objects of librdmacm.
 struct CmDestroy {
   void operator()(rdma_event_channel* channel) const noexcept;
   void operator()(rdma_cm_id* id) const noexcept;
 };
 
-/// An rdma_cm_id with an event channel of its own. Nothing of it blocks. Errors: Stage::connect,
-/// with Hint::rdma_cm. `peer`: for errors.
+/// An rdma_cm_id with its own event channel. No function blocks. Errors: Stage::connect, with
+/// Hint::rdma_cm. `peer` is the name in errors.
 class CmId {
  public:
   CmId(CmId&&) noexcept = default;
@@ -47,17 +49,18 @@ class CmId {
   CmId(const CmId&) = delete;
   CmId& operator=(const CmId&) = delete;
 
-  /// In a child by fork(2) the kernel's object stays, since it is the parent's.
+  /// In a child by fork(2) the kernel's object stays, because it belongs to the parent.
   ~CmId();
 
   static Result<CmId> create(std::string peer);
 
-  /// Of a request that came to a listening one, which is left free of it.
+  /// Takes over a request from the listening id to which it came.
   static Result<CmId> adopt(rdma_cm_id* request, std::string peer);
 
   Result<void> listen(const sockaddr& address);
 
-  /// Marks the route, before its address is resolved: RDMA_OPTION_ID_TOS of rdma_set_option(3).
+  /// Sets the traffic class of the route: RDMA_OPTION_ID_TOS of rdma_set_option(3). Call it before
+  /// resolve_address().
   Result<void> set_traffic_class(std::uint8_t traffic_class);
   Result<void> resolve_address(const sockaddr& address);
   Result<void> resolve_route();
@@ -66,7 +69,7 @@ class CmId {
   Result<void> establish();
   void reject() noexcept;
 
-  /// The next event; none.
+  /// The next event; no value if there is none.
   std::optional<CmEvent> next() noexcept;
 
   [[nodiscard]] Result<CmPath> path() const;

@@ -32,10 +32,10 @@ tl::unexpected<Error> refuse(Errc code, const char* why, std::string_view peer,
   return tl::make_unexpected(make_error(code, Stage::post, why, peer, hint));
 }
 
-/// The last word of a put is written last: a peer that sees it finds all of the put there.
+/// Writes the last 8 bytes of a put last, so that a peer that sees them finds the whole put.
 void put_mapped(std::byte* there, const std::byte* here, std::uint64_t length) noexcept {
   constexpr std::uint64_t kWord = sizeof(std::uint64_t);
-  // Before what is written here, all that was written before.
+  // Earlier writes must be visible before the writes below.
   release_fence();
   if (length < kWord) {
     std::memcpy(there, here, length);
@@ -67,7 +67,7 @@ Result<File*> map_file(const SharedFileName& name, bool writes) {
   return static_cast<File*>(memory);
 }
 
-/// Errors: as the kernel says of another process' memory.
+/// Copies to or from another process's private memory. Errors: those of the kernel.
 Result<void> copy_across(std::uint32_t process, const Neighbour::Copy& what) noexcept {
   const iovec here{.iov_base = what.local, .iov_len = what.length_bytes};
   const iovec there{.iov_base = std::bit_cast<void*>(what.remote), .iov_len = what.length_bytes};
@@ -92,7 +92,7 @@ Result<std::unique_ptr<Neighbour>> Neighbour::open(const SharedFileName& name, s
 }
 
 Neighbour::~Neighbour() {
-  // A child by fork(2) has a copy, and the hold is its parent's.
+  // A child by fork(2) has a copy of this, but the hold belongs to its parent.
   if (hold_ != nullptr && !made_.is_inherited()) {
     hold_->told.store(0);
     hold_->owner.store(0);
@@ -112,7 +112,7 @@ Result<void> Neighbour::map(const SharedFileName& name) {
   return {};
 }
 
-/// The hold at `place`, if it is still its owner's.
+/// Claims the hold at `place`, if it still belongs to `owner`.
 bool Neighbour::claim(std::uint32_t place, std::uint64_t owner) noexcept {
   SharedHold& hold = holds_->holds[place];
   const auto own = SharedHold::owner_of(static_cast<std::uint32_t>(::getpid()), incarnation());
@@ -126,7 +126,7 @@ bool Neighbour::claim(std::uint32_t place, std::uint64_t owner) noexcept {
   return true;
 }
 
-/// Takes a free hold, or where there is none, one of a process that has ended.
+/// Claims a free hold, or if there is none, one of a process that has ended.
 Result<void> Neighbour::claim() {
   for (const bool takes_over : {false, true}) {
     for (std::uint32_t place = 0; place < detail::kSharedHolds; ++place) {
@@ -149,9 +149,10 @@ void Neighbour::tell_of_ring(std::uint32_t endpoint, const SharedFileName& ring)
   hold_->told.store(SharedHold::kTold, std::memory_order_release);
 }
 
-/// Whether the process of that number is the one whose keys these are. Errors: as the kernel says.
+/// Whether the process with this number is still the one that made these keys. Errors: those of the
+/// kernel.
 Result<bool> Neighbour::is_its_process() const noexcept {
-  std::uint64_t incarnation = 0;  // which no other process has there
+  std::uint64_t incarnation = 0;  // no other process has this value at that address
   HBMWIRE_TRY(copy_across(process_, {.local = reinterpret_cast<std::byte*>(&incarnation),
                                      .remote = keys_->address,
                                      .length_bytes = sizeof incarnation,
@@ -159,8 +160,8 @@ Result<bool> Neighbour::is_its_process() const noexcept {
   return incarnation == incarnation_;
 }
 
-/// Whether the kernel lets this process at memory of the other one's that is not mapped: not across
-/// users, and as kernel.yama.ptrace_scope says.
+/// Finds out whether the kernel lets this process access the other one's unmapped memory: it does
+/// not for another user's processes, and kernel.yama.ptrace_scope may forbid it.
 void Neighbour::probe_private() noexcept {
   const auto is_its = is_its_process();
   if (!is_its) {
@@ -227,7 +228,8 @@ Result<std::uint32_t> Neighbour::number_of(const Entry& entry, std::uint64_t tok
   });
   if (known != known_.end()) return place_of(known);
   HBMWIRE_TRY_ASSIGN(Key key, read(entry, token));
-  // The number of a key that has ended: it is named by its token as well.
+  // Reuses the number of a key that has ended. That is safe, because callers name a key by its
+  // token, too.
   const auto ended = std::ranges::find_if_not(known_, is_there);
   if (ended != known_.end()) {
     *ended = std::move(key);
@@ -237,7 +239,7 @@ Result<std::uint32_t> Neighbour::number_of(const Entry& entry, std::uint64_t tok
   return static_cast<std::uint32_t>(known_.size());
 }
 
-/// Where check() has nothing to say.
+/// Whether check() would succeed.
 bool Neighbour::is_good(const Key& key, const Copy& what) noexcept {
   const std::uint64_t offset = what.remote - key.address;
   return has(key.access, what.gets ? Access::remote_read : Access::remote_write) &&
@@ -262,17 +264,19 @@ Result<void> Neighbour::copy_guarded(const Key& key, const Copy& what) const noe
   return tl::make_unexpected(memory_gone(Stage::copy, peer_));
 }
 
-/// Its number may be another process' by now, which must not be written to.
+/// Whether the other process has ended. Its number may belong to a new process by now, which must
+/// not be written to.
 bool Neighbour::has_ended() noexcept {
   if (!process_handle_) {
     Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process_), 0)));
-    // Until here the number alone was known.
+    // The number may have been reused before the handle was opened, so that the process must be
+    // checked again.
     const auto is_its = is_its_process();
     const bool is_gone =
         !is_its && (is_its.error().number == ESRCH || is_its.error().number == EFAULT);
     if (is_gone || (is_its && !*is_its)) return true;
     process_handle_ = std::move(handle);
-    if (!process_handle_) return false;  // there is no descriptor left: the next copy asks again
+    if (!process_handle_) return false;  // no descriptor is left: the next copy tries again
   }
   pollfd end{process_handle_.get(), POLLIN, 0};
   return ::poll(&end, 1, 0) > 0;
@@ -291,7 +295,8 @@ Result<void> Neighbour::copy_private(const Copy& what) noexcept {
 Result<void> Neighbour::hold(std::uint32_t number, std::uint64_t token) noexcept {
   held_ = &known_[number - 1];
   hold_->key.store(held_->place);
-  // Seen behind the hold: whoever ends the key from here on waits for that.
+  // Checked after the hold is visible: a thread that ends the key after this check waits for the
+  // hold.
   if (held_->entry->state.load() == held_->state && held_->token == token) [[likely]]
     return {};
   return refuse(Errc::permission_denied, "the key was revoked, has expired or was given up", peer_,

@@ -19,10 +19,12 @@ constexpr std::uint32_t cells_for(std::uint64_t bytes) noexcept {
       SharedRingFile::kCellBytes);
 }
 
-// Where it does not fit behind the last one: what is left there stays free as well.
+// A frame that does not fit after the last one begins at the first cell: the cells that it skips
+// must be free, too.
 static_assert(2 * cells_for(RingWriter::kMostBytes) - 1 <= kCells);
 
-/// Behind its word, and on through the cells that follow.
+/// The bytes of a frame: they begin after the word of its first cell and run through the cells that
+/// follow.
 std::byte* bytes_of(SharedRingFile::Cell& cell) noexcept {
   return reinterpret_cast<std::byte*>(&cell) + sizeof cell.word;
 }
@@ -35,7 +37,7 @@ constexpr std::uint64_t word_of(RingFrameKind kind, std::uint64_t length) noexce
 
 std::uint64_t RingWriter::taken() noexcept {
   const std::uint64_t told = ring_.taken.load(std::memory_order_acquire);
-  // It never goes back, nor beyond what was written.
+  // An honest reader's count never decreases, and never exceeds the cells that were written.
   if (written_ - told > written_ - seen_taken_) {
     broken_ = true;
   } else {
@@ -73,7 +75,7 @@ int RingWriter::write(const Frame& frame) noexcept {
   std::byte* const body = bytes + frame.head.size();
   if (frame.guarded && !frame.body.empty()) [[unlikely]] {
     if (!copy_from_application({body, frame.body.size()}, frame.body.data())) {
-      // The words of its cells are 0 for who comes next.
+      // The next frame needs the word of each of its cells to be 0.
       for (std::uint32_t i = 0; i < cells; ++i)
         ring_.cells[place + i].word.store(0, std::memory_order_relaxed);
       return EFAULT;
@@ -81,7 +83,7 @@ int RingWriter::write(const Frame& frame) noexcept {
   } else if (!frame.body.empty()) {
     std::memcpy(body, frame.body.data(), frame.body.size());
   }
-  // Not before there is a frame: a reader tells of a skip with the frame behind it.
+  // Not before the frame is complete: the reader takes a skip together with the frame after it.
   if (skips) [[unlikely]]
     skip_to_first();
   first.word.store(word_of(frame.kind, length), std::memory_order_release);
@@ -94,7 +96,8 @@ int RingWriter::write(const Frame& frame) noexcept {
 }
 
 Attention RingWriter::attention() const noexcept {
-  // Pairs with RingReader::set_attention(): the reader sees the frame, or this what it has said.
+  // Pairs with RingReader::set_attention(): either the reader sees the frame, or this sees the
+  // reader's new attention.
   full_fence();
   const std::uint32_t told = ring_.attention.load(std::memory_order_relaxed);
   return told == static_cast<std::uint32_t>(Attention::looks)  ? Attention::looks
@@ -106,7 +109,8 @@ std::optional<RingReader::Frame> RingReader::peek() noexcept {
   std::uint64_t word = ring_.cells[next_].word.load(std::memory_order_acquire);
   if (word == 0) [[likely]]
     return std::nullopt;
-  // Further from the end each frame fits. So a skip is one in a row, and looking at them ends.
+  // A skip is valid only near the end, where not every frame fits. So no second skip can follow,
+  // and looking at the next cell ends the search.
   if (word == word_of(RingFrameKind::skip, 0) &&
       kCells - next_ < cells_for(RingWriter::kMostBytes) && !broken_) [[unlikely]] {
     cells_ = kCells - next_;
@@ -114,7 +118,7 @@ std::optional<RingReader::Frame> RingReader::peek() noexcept {
     word = ring_.cells[next_].word.load(std::memory_order_acquire);
     if (word == 0) return std::nullopt;
   }
-  // Read once: what it says is checked here, and the ring not asked again.
+  // Read only once: the writer could change the word after the checks below.
   const std::uint64_t kind = word >> kKindShift;
   const std::uint64_t length = word & ~(std::uint64_t{0xff} << kKindShift);
   const bool known = kind >= static_cast<std::uint64_t>(RingFrameKind::message) &&

@@ -13,19 +13,19 @@
 
 namespace hbmwire::transport {
 
-/// A PiecePool of a peer's on this machine, as this process has it. Move-only, one thread at a
-/// time.
+/// This process's mapping of a PiecePool that belongs to a peer on this machine. Move-only; one
+/// thread at a time.
 class PeerPieces {
  public:
-  /// So much of a peer's memory is taken for its pieces; a driver may have to lock all of it.
+  /// The most bytes of a peer's pool that this process maps; a driver may have to lock all of them.
   static constexpr std::uint64_t kMostBytes = 64ULL << 20U;
 
-  /// `host`: which opens it; `address`: where the peer has them. Errors: as
-  /// MemoryDomain::open_ipc(), Errc::invalid_argument: more than kMostBytes.
+  /// `host` is the domain that opens the pool; `address` is its address in the peer. Errors: those
+  /// of MemoryDomain::open_ipc(), Errc::invalid_argument (more than kMostBytes).
   static Result<PeerPieces> open(MemoryDomain& host, const IpcHandle& handle,
                                  std::uint64_t address);
 
-  /// What the peer calls [address, address + length_bytes); null: not all of that is here.
+  /// Translates the peer's [address, address + length_bytes); null if not all of it is in the pool.
   [[nodiscard]] std::byte* find(std::uint64_t address, std::uint64_t length_bytes) const noexcept;
 
   void pin_for(MemoryDomain& device) noexcept { pinned_.pin_for(device); }

@@ -39,7 +39,7 @@ PiecePool::PiecePool(Region memory, const Nic* nic, std::uint32_t pieces)
     remote_key_ = mr.rkey;
   }
   auto* const begin = std::bit_cast<std::byte*>(memory_.address());
-  // Never more than it begins with, so that giving back does not allocate.
+  // Room for all pieces, so that give_back() never allocates.
   free_.reserve(pieces);
   for (std::uint32_t i = 0; i < pieces; ++i) free_.push_back(begin + i * kPieceBytes);
 }

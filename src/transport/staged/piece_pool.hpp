@@ -13,16 +13,17 @@
 
 namespace hbmwire::transport {
 
-/// Pieces of host memory that a NIC and devices' engines reach. One thread at a time.
+/// A pool of pieces of host memory, which a NIC and devices' engines can reach. One thread at a
+/// time.
 class PiecePool {
  public:
-  // An engine's start-up and a network's round trip are lost in a piece of some hundred KiB, and
-  // few of them are enough to keep both busy.
+  // Bytes. In a piece of some hundred KiB, an engine's start-up time and a network's round trip
+  // hardly count. A few such pieces keep both busy.
   static constexpr std::uint64_t kPieceBytes = 512ULL << 10;
   static constexpr std::uint32_t kPieces = 16;
 
-  /// `nic`: null where none moves the pieces; `shared`: other processes can map them (PeerPieces).
-  /// Errors: Stage::allocate, register_memory.
+  /// `nic` may be null if no NIC moves the pieces. `shared`: whether other processes can map them
+  /// (PeerPieces). Errors: Stage::allocate, Stage::register_memory.
   static Result<PiecePool> create(const Context& context, const Nic* nic, std::uint32_t pieces,
                                   Access access, bool shared = false);
 
@@ -34,7 +35,7 @@ class PiecePool {
 
   void pin_for(MemoryDomain& device) noexcept { pinned_.pin_for(device); }
 
-  /// Null: all are in use.
+  /// Null if all pieces are in use.
   [[nodiscard]] std::byte* take() noexcept;
 
   void give_back(std::byte* piece) noexcept { free_.push_back(piece); }
@@ -45,10 +46,10 @@ class PiecePool {
 
   [[nodiscard]] std::uint32_t remote_key() const noexcept { return remote_key_; }
 
-  /// Where the pieces lie.
+  /// The address of the first piece.
   [[nodiscard]] std::uint64_t address() const noexcept { return memory_.address(); }
 
-  /// All of them, where they are shared. Errors: as MemoryDomain::ipc_handle().
+  /// A handle for all pieces, if they are shared. Errors: those of MemoryDomain::ipc_handle().
   [[nodiscard]] Result<IpcHandle> handle() const;
 
  private:

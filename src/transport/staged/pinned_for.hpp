@@ -11,8 +11,8 @@
 
 namespace hbmwire::transport {
 
-/// Which devices' engines some host memory is pinned for. It goes before the memory does.
-/// Move-only, one thread at a time.
+/// Pins some host memory for devices' engines, and remembers for which ones. Destroy it before the
+/// memory. Move-only; one thread at a time.
 class PinnedFor {
  public:
   explicit PinnedFor(std::span<std::byte> memory) noexcept : memory_(memory) {}
@@ -23,13 +23,13 @@ class PinnedFor {
   PinnedFor& operator=(PinnedFor&&) = delete;
   ~PinnedFor();
 
-  /// Pins it for the engine of `device`, once. Where that can't be, copies take the way of other
+  /// Pins the memory for the engine of `device`, once. If that fails, copies work as with any other
   /// host memory, and the log says why.
   void pin_for(MemoryDomain& device) noexcept;
 
  private:
   std::span<std::byte> memory_;
-  std::vector<std::weak_ptr<MemoryDomain>> asked_;  // it keeps no device open
+  std::vector<std::weak_ptr<MemoryDomain>> asked_;  // weak: it keeps no device open
 };
 
 }  // namespace hbmwire::transport

@@ -11,7 +11,7 @@ namespace hbmwire::transport {
 
 void TcpCompletionQueue::add(TcpLink& link, std::size_t completions, bool asks) {
   links_.reserve(links_.size() + 1);
-  // Forgotten completions keep their places until they would have been polled.
+  // Forgotten completions keep their places until poll() reaches them.
   const auto waiting = static_cast<std::size_t>(end_ - first_);
   const std::size_t needed = waiting + most_ + completions;
   if (needed > ready_.size()) {
@@ -39,11 +39,11 @@ void TcpCompletionQueue::complete(const TcpLink& link, const Completion& complet
 }
 
 int TcpCompletionQueue::poll(std::span<Completion> into) noexcept {
-  // Requests that are over are told without a system call, but not for ever: an end that only sends
-  // hears of what its peers ask for, too.
+  // Ready completions are returned without a system call. After kMostUnasked such polls the sockets
+  // are read all the same: an endpoint that only sends must notice its peers' requests, too.
   if (first_ == end_ || ++told_unasked_ == kMostUnasked) {
     told_unasked_ = 0;
-    // By index: none is made or destroyed meanwhile, but that is for others to keep to.
+    // By index, so that the loop does not rely on others never adding a link meanwhile.
     // NOLINTNEXTLINE(modernize-loop-convert)
     for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->progress();
   }

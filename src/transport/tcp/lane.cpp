@@ -11,7 +11,7 @@ namespace hbmwire::transport {
 
 namespace {
 
-/// The requests as they were.
+/// A chain that stores the requests unchanged.
 class TcpChain final : public PreparedChain {
  public:
   explicit TcpChain(std::span<const Request> requests)
@@ -52,7 +52,7 @@ class TcpChain final : public PreparedChain {
 
 TcpLane::TcpLane(TcpLink& link, CompletionQueue& completions, bool control)
     : Lane(completions, false), link_(link), control_(control) {
-  local_.queue_pair = control ? 1 : 0;  // EndpointOffer::over_tcp()
+  local_.queue_pair = control ? 1 : 0;  // no queue pair: see EndpointOffer::over_tcp()
   local_.max_message_bytes = TcpLink::kMaxMessage;
   local_.incarnation = incarnation();
 }

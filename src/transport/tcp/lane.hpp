@@ -13,7 +13,7 @@ namespace hbmwire::transport {
 
 class TcpLink;
 
-/// One of a link's two.
+/// One of the two lanes of a TcpLink.
 class TcpLane final : public Lane {
  public:
   TcpLane(TcpLink& link, CompletionQueue& completions, bool control);

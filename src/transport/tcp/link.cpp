@@ -36,7 +36,8 @@ std::unique_ptr<Lane> TcpLink::make_lane(bool control) {
 }
 
 Result<void> TcpLink::start(Fd socket) {
-  // The handshake's: it would end a connection whose peer's process is stopped and has no room.
+  // Removes the handshake's time limit. It would end a connection to a stopped process whose buffer
+  // is full.
   const unsigned none = 0;
   const std::string& peer = state_.user.peer();
   if (::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none) != 0)
@@ -48,7 +49,7 @@ Result<void> TcpLink::start(Fd socket) {
   return {};
 }
 
-// --- the worker's progress
+// --- progress, by the worker
 
 void TcpLink::progress() noexcept {
   if (!stream_) return;
@@ -67,13 +68,13 @@ void TcpLink::serve() noexcept {
   while (begun && !state_.fault) {
     begun = responder_.begin_answers();
     send();
-    // Bytes that the kernel did not take, or an engine has, wake the thread that sleeps.
+    // The kernel has no room, or an engine is still copying: either will wake a thread that sleeps.
     if (responder_.has_answers()) break;
   }
 }
 
 void TcpLink::send() noexcept {
-  // A failure shows when reading: the peer may have said why.
+  // receive() reports the failure of a send, because the peer may have sent the reason.
   if (!stream_ || state_.fault) return;
   static_cast<void>(stream_->send());
   // A thread that sleeps meanwhile is woken when there is room.
@@ -98,7 +99,7 @@ bool TcpLink::is_silent(Clock::time_point now, std::chrono::nanoseconds bound) n
   return stream_ && !state_.fault && stream_->is_silent(now, bound);
 }
 
-// --- its end
+// --- the end of the link
 
 void TcpLink::break_off(bool control) noexcept {
   if (control) {
@@ -108,7 +109,7 @@ void TcpLink::break_off(bool control) noexcept {
   }
   if (!std::exchange(state_.data_open, false)) return;
   if (stream_) stream_->cut_short();
-  next_word_ = words_.first;  // those that were taken to be sent, and were not
+  next_word_ = words_.first;  // those that were taken to be sent, but were not
   responder_.break_off();
   requester_.flush();
   responder_.flush();
@@ -124,7 +125,8 @@ void TcpLink::flush_control() noexcept {
 
 void TcpLink::shut() noexcept {
   if (!stream_) return;
-  // Bytes that are left unread are a reset to the peer, which may then miss the last frames.
+  // Closing a socket with unread bytes sends a reset, after which the peer may lose the last
+  // frames.
   static_cast<void>(stream_->receive());
   state_.user.stop_watching();
   stream_->cut_short();
@@ -146,7 +148,7 @@ void TcpLink::cut() noexcept {
   state_.queue.forget(*this, std::exchange(completions_, 0));
 }
 
-// --- of its lanes
+// --- used by its lanes
 
 int TcpLink::post(const Message& message, std::uint64_t id, bool control) noexcept {
   if (!control) return requester_.post(message, id);
@@ -170,14 +172,15 @@ int TcpLink::post_receives(std::span<const Receive> receives, bool control,
     if (queue.full()) return ENOMEM;
     queue.push(receives[posted]);
   }
-  // What waits for a receive has left the socket, which tells of it no more.
+  // A control message was waiting for a receive. Its bytes have left the socket, which does not
+  // report them again.
   if (control && !carries_data_ && std::exchange(starved_, false)) progress();
   return 0;
 }
 
-// --- frames that go
+// --- outgoing frames
 
-/// Words first; then what the peer waits for, and what is asked of it.
+/// Control messages go first, then answers to the peer, then this end's own requests.
 bool TcpLink::next(OutFrame& frame) noexcept {
   if (next_word_ != words_.end) {
     frame.header.kind = Frame::Kind::control;
@@ -188,6 +191,7 @@ bool TcpLink::next(OutFrame& frame) noexcept {
   }
   const bool moves = state_.data_open && !state_.broken;
   if (moves && (responder_.next(frame) || requester_.next(frame))) return true;
+  // The last choice is an empty frame, which makes the peer's machine answer.
   if (!std::exchange(asks_machine_, false)) return false;
   frame.header.kind = Frame::Kind::idle;
   return true;
@@ -207,11 +211,11 @@ void TcpLink::sent(std::uint64_t mark) noexcept {
 }
 
 void TcpLink::unreadable(std::uint64_t mark) noexcept {
-  next_word_ = words_.first;  // those that were taken to be sent behind it
+  next_word_ = words_.first;  // those behind it that were taken to be sent
   requester_.lose(number_of(mark));
 }
 
-// --- frames that come
+// --- incoming frames
 
 FrameUser::Place TcpLink::place(const Frame& frame, std::uint32_t offset,
                                 std::span<std::byte>& memory) noexcept {

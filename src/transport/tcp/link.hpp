@@ -21,60 +21,61 @@
 
 namespace hbmwire::transport {
 
-/// Both lanes of an endpoint over one TCP connection, or its control lane alone: its requests go as
-/// frames, and the frames of the peer's are carried out here, by this process, whenever its worker
-/// makes progress.
+/// Both lanes of an endpoint over one TCP connection, or only its control lane. Requests are sent
+/// as frames. This process executes the peer's requests whenever its worker makes progress.
 ///
-/// Words between the ends go first. A failure here is a fault(): the endpoint is told when it
-/// looks, not in the middle of a poll.
+/// Control messages go first. A failure is kept as fault(): the endpoint finds it when it looks,
+/// not in the middle of a poll.
 class TcpLink final : private FrameUser {
  public:
   using Clock = Stream::Clock;
 
-  /// Requests that a lane has at a time, and receives. Without data requests there is no data lane,
-  /// and the link goes on only when its socket is ready.
+  /// The number of requests and receives that a lane can hold. If `data_requests` is 0 there is no
+  /// data lane, and the link makes progress only when its socket is ready.
   struct Depths {
     std::uint32_t data_requests = 0;
     std::uint32_t data_receives = 0;
-    std::uint32_t control = 0;  // each way
+    std::uint32_t control = 0;  // in each direction
   };
 
   static constexpr std::uint64_t kMaxMessage = 1ULL << 30U;
 
-  /// `queue` and `user` outlive it. May throw std::bad_alloc.
+  /// `queue` and `user` must outlive it. May throw std::bad_alloc.
   TcpLink(TcpCompletionQueue& queue, TcpUser& user, const Depths& depths);
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
   ~TcpLink();
 
-  /// One of its two: `control` for words between the ends, which carries messages alone. Of use as
-  /// long as the link lives.
+  /// Makes one of its two lanes. The `control` lane carries only the messages between the two ends
+  /// of the library. A lane is usable as long as the link lives.
   [[nodiscard]] std::unique_ptr<Lane> make_lane(bool control);
 
-  /// The handshake is over. Errors: Stage::connect.
+  /// Call it after the handshake. Errors: Stage::connect.
   Result<void> start(Fd socket);
 
   void progress() noexcept;
 
-  /// Its socket wakes who sleeps: also once there is room again, where something waits for that.
+  /// Lets the socket wake a sleeping thread, also when there is room to send if frames wait for
+  /// that.
   void wake_by_socket() noexcept;
 
-  /// Ends what this end says, so that the peer sees its end, where no frame can say it any more.
+  /// Ends this end's stream, so that the peer notices the end even if no frame can be sent any
+  /// more.
   void hang_up() noexcept;
 
-  /// Has the peer's machine say that it is there.
+  /// Makes the peer's machine send an acknowledgement.
   void ask_machine() noexcept;
 
   /// Whether the peer's machine has been silent for longer than `bound`.
   [[nodiscard]] bool is_silent(Clock::time_point now, std::chrono::nanoseconds bound) noexcept;
 
-  /// By what a request names the memory of the peer's that has this token.
+  /// The key by which a request names the peer's memory with this token.
   [[nodiscard]] std::uint32_t key_of(std::uint64_t token) { return requester_.key_of(token); }
 
-  /// Why nothing comes any more.
+  /// The reason why nothing is received any more; no value while the link works.
   [[nodiscard]] const std::optional<Error>& fault() const noexcept { return state_.fault; }
 
-  // --- of its lanes: what is posted is sent by send()
+  // --- used by its lanes; send() sends what is posted
 
   int post(const Operation& operation, std::uint64_t id, bool signaled) noexcept {
     return requester_.post(operation, id, signaled);
@@ -84,15 +85,16 @@ class TcpLink final : private FrameUser {
   int post_receives(std::span<const Receive> receives, bool control, std::size_t& posted) noexcept;
   void send() noexcept;
 
-  /// Nothing moves by that lane from here on; what was posted is flushed.
+  /// Stops all movement on that lane, and flushes its requests.
   void break_off(bool control) noexcept;
 
-  /// The same of both, and nothing completes any more.
+  /// Stops both lanes; nothing completes any more.
   void cut() noexcept;
 
  private:
   using Frame = wire::TcpFrame;
 
+  /// A control message to send.
   struct Word {
     std::uint64_t id = 0;
     std::span<const std::byte> bytes;
@@ -115,12 +117,12 @@ class TcpLink final : private FrameUser {
   TcpLinkState state_;
   TcpRequester requester_;
   TcpResponder responder_;
-  std::size_t completions_ = 0;  // that the queue has room for
-  Numbered<Word> words_;         // of the control lane
-  std::uint32_t next_word_ = 0;  // of which not all was taken to be sent
+  std::size_t completions_ = 0;  // places reserved in the queue
+  Numbered<Word> words_;         // control messages
+  std::uint32_t next_word_ = 0;  // the first one that is not completely taken to be sent
   Numbered<Receive> control_receives_;
   bool asks_machine_ = false;
-  bool starved_ = false;  // a word has come for which there is no receive
+  bool starved_ = false;  // a control message has come, but there is no receive for it
   bool carries_data_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace hbmwire::transport {
 
-/// The kinds of frames in a mark, beside a request's number.
+/// The kinds of frames, stored in a mark next to the request's number.
 enum class TcpMark : std::uint8_t { nothing, word, end_of_request, answer };
 
 [[nodiscard]] inline std::uint64_t mark_of(TcpMark kind, std::uint32_t number = 0) noexcept {
@@ -25,7 +25,8 @@ enum class TcpMark : std::uint8_t { nothing, word, end_of_request, answer };
   return static_cast<std::uint32_t>(mark >> 2U);
 }
 
-/// The state that both sides of a TcpLink share: whether it still moves anything.
+/// The state that requester and responder of a TcpLink share: whether the link still moves
+/// anything.
 struct TcpLinkState {
   TcpLinkState(TcpLink& link_of, TcpCompletionQueue& queue_of, TcpUser& user_of) noexcept
       : link(link_of), queue(queue_of), user(user_of) {}
@@ -36,7 +37,7 @@ struct TcpLinkState {
     complete({.id = id, .status = CompletionStatus::flushed});
   }
 
-  /// Nothing comes any more. The first one counts.
+  /// Breaks the link: nothing is received any more. Only the first failure is kept.
   void fail(const Error& why) noexcept {
     if (fault) return;
     fault = why;
@@ -55,13 +56,13 @@ struct TcpLinkState {
   std::optional<Error> fault;
   bool data_open = true;
   bool control_open = true;
-  // A request of ours has failed, and not all of it was sent: as with a queue pair in ERROR nothing
-  // more goes or comes by the data lane but the ends of what was sent before.
+  // One of this end's requests has failed before it was sent completely. As with a queue pair in
+  // ERROR, the data lane then carries nothing but the ends of requests that were sent before.
   bool broken = false;
 };
 
 [[nodiscard]] inline std::span<std::byte> memory_of(const Element& element) noexcept {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): a NIC's elements are addresses.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the elements of a lane are addresses, as with a NIC.
   return {reinterpret_cast<std::byte*>(element.address), element.length};
 }
 

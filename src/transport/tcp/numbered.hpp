@@ -7,7 +7,7 @@
 
 namespace hbmwire::transport {
 
-/// A queue of a fixed size, whose entries keep their numbers.
+/// A queue of fixed size, whose entries keep their numbers.
 template <class T>
 struct Numbered {
   explicit Numbered(std::uint32_t at_least) : entries(std::bit_ceil(at_least)) {}

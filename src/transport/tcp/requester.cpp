@@ -16,11 +16,11 @@ std::uint32_t TcpRequester::key_of(std::uint64_t token) {
 TcpRequester::Request TcpRequester::request_of(const Operation& from) const noexcept {
   Request request;
   request.fenced = from.fenced;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): a NIC's elements are addresses.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the elements of a lane are addresses, as with a NIC.
   request.parts[0] = {reinterpret_cast<std::byte*>(from.local), from.length};
   request.length = from.length;
   request.remote = from.remote;
-  request.key = from.remote_key;  // a place in our own table, or the peer's receive
+  request.key = from.remote_key;  // an index in tokens_, or the peer's receive
   request.with_immediate = from.with_immediate;
   if (from.with_immediate) request.immediate = from.immediate;
   request.reads = from.opcode != Opcode::write;
@@ -30,7 +30,7 @@ TcpRequester::Request TcpRequester::request_of(const Operation& from) const noex
       request.window = from.in_window;
       break;
     case Opcode::read:
-      // A READ of nothing is over when all before it is, as a WRITE of nothing.
+      // A READ of no bytes ends when all requests before it have ended, like a WRITE of no bytes.
       request.kind = request.length == 0 ? Frame::Kind::write : Frame::Kind::read;
       break;
     case Opcode::fetch_add:
@@ -41,7 +41,7 @@ TcpRequester::Request TcpRequester::request_of(const Operation& from) const noex
       break;
   }
   request.operands = {from.compare_or_add, from.swap};
-  // None is 0, and the peer refuses it.
+  // No key has the token 0, so that the peer refuses it.
   if (request.length != 0 && !request.window)
     request.key = request.key < tokens_.size() ? tokens_[request.key] : 0;
   return request;
@@ -74,7 +74,7 @@ int TcpRequester::post(const Message& message, std::uint64_t id) noexcept {
   return post(request);
 }
 
-/// The next part of a WRITE. True: it is the last one.
+/// Fills the frame with the next part of a WRITE. Returns true if it is the last one.
 bool TcpRequester::fill_write(OutFrame& frame, Request& request) noexcept {
   Frame& header = frame.header;
   const auto length = static_cast<std::uint32_t>(
@@ -138,7 +138,6 @@ void TcpRequester::sent(std::uint32_t number) noexcept {
   complete_requests();
 }
 
-/// The application has unmapped or truncated the memory of a request.
 void TcpRequester::lose(std::uint32_t number) noexcept {
   link_.broken = true;
   if (!requests_.holds(number)) return;
@@ -147,7 +146,7 @@ void TcpRequester::lose(std::uint32_t number) noexcept {
   complete_requests();
 }
 
-/// In the order in which they were posted.
+/// Completes requests in the order in which they were posted.
 void TcpRequester::complete_requests() noexcept {
   for (; !requests_.empty() && requests_[requests_.first].over; ++requests_.first) {
     const Request& request = requests_[requests_.first];
@@ -171,11 +170,12 @@ void TcpRequester::forget() noexcept {
   next_ = requests_.end;
 }
 
-// --- what the peer says of them
+// --- the peer's answers
 
 void TcpRequester::on_done(const Frame& frame) noexcept {
   if (link_.broken && !requests_.holds(frame.number)) return;
-  // To end a request that was not sent could have its memory read when it is another's.
+  // A request that was not sent must not end: its memory would be read after its owner has reused
+  // it.
   if (!requests_.holds(frame.number) || !requests_[frame.number].sent)
     return link_.break_protocol("the peer says that a request is over which it was not sent");
   for (std::uint32_t number = requests_.first; number != frame.number + 1; ++number) {
@@ -187,7 +187,8 @@ void TcpRequester::on_done(const Frame& frame) noexcept {
 
 void TcpRequester::on_failed(const Frame& frame) noexcept {
   if (link_.broken && !requests_.holds(frame.number)) return;
-  // The peer refuses a long one by its first frame, while the last ones are still to be sent.
+  // The peer may refuse a long request at its first frame, while the last ones are still to be
+  // sent.
   const std::uint32_t begun = next_ - requests_.first;
   if (!requests_.holds(frame.number) ||
       (frame.number - requests_.first >= begun && requests_[frame.number].begun_bytes == 0))

@@ -15,9 +15,9 @@
 
 namespace hbmwire::transport {
 
-/// A TcpLink's data lane as this end asks by it: its requests, and what the peer says of them. As
-/// on a reliable connection requests complete in the order in which they were posted, a SEND once
-/// the kernel has it, anything else once the peer has said so.
+/// The part of a TcpLink's data lane that sends this end's requests and handles the peer's answers.
+/// Requests complete in the order in which they were posted, as on a reliable connection. A SEND
+/// completes when the kernel has it, any other request when the peer has confirmed it.
 class TcpRequester {
  public:
   TcpRequester(TcpLinkState& link, std::uint32_t depth) : link_(link), requests_(depth) {}
@@ -26,41 +26,42 @@ class TcpRequester {
   TcpRequester& operator=(const TcpRequester&) = delete;
   ~TcpRequester() = default;
 
-  /// Requests at a time, at least as many as were asked for.
+  /// The number of requests that it can hold: at least as many as were asked for.
   [[nodiscard]] std::size_t depth() const noexcept { return requests_.entries.size(); }
 
-  /// By what a request names the memory of the peer's that has this token.
+  /// The key by which a request names the peer's memory with this token.
   [[nodiscard]] std::uint32_t key_of(std::uint64_t token);
 
-  /// 0, or ENOMEM: the queue is full. next() sends posted requests.
+  /// Returns 0, or ENOMEM if the queue is full. next() sends the posted requests.
   int post(const Operation& operation, std::uint64_t id, bool signaled) noexcept;
   int post(const Message& message, std::uint64_t id) noexcept;
 
-  /// The next frame of a request; false: there is none now.
+  /// Fills in the next frame of a request; returns false if there is none now.
   bool next(OutFrame& frame) noexcept;
 
-  /// The kernel has all of a request.
+  /// The kernel has taken all of a request.
   void sent(std::uint32_t number) noexcept;
 
   /// The application has unmapped or truncated the memory of a request.
   void lose(std::uint32_t number) noexcept;
 
-  /// Where the peer's bytes go that a READ or an atomic asked for.
+  /// The memory for the bytes that a READ or an atomic asked for.
   FrameUser::Place place(const wire::TcpFrame& frame, std::uint32_t offset,
                          std::span<std::byte>& memory) noexcept;
   void on_data(const wire::TcpFrame& frame) noexcept;
   void on_done(const wire::TcpFrame& frame) noexcept;
   void on_failed(const wire::TcpFrame& frame) noexcept;
 
-  /// All that was posted completes.
+  /// Completes all that was posted.
   void flush() noexcept;
 
-  /// Nothing of it does.
+  /// Forgets all that was posted, without completions.
   void forget() noexcept;
 
  private:
   using Frame = wire::TcpFrame;
 
+  /// A request that was posted and has not completed.
   struct Request {
     std::uint64_t id = 0;
     Frame::Kind kind = Frame::Kind::message;
@@ -78,7 +79,7 @@ class TcpRequester {
     std::uint64_t key = 0;
     std::uint32_t immediate = 0;
     wire::TcpOperands operands;
-    std::uint64_t begun_bytes = 0;  // that were taken to be sent, or have come
+    std::uint64_t begun_bytes = 0;  // taken to be sent, or received
   };
 
   [[nodiscard]] Request request_of(const Operation& from) const noexcept;
@@ -88,8 +89,8 @@ class TcpRequester {
 
   TcpLinkState& link_;
   Numbered<Request> requests_;
-  std::uint32_t next_ = 0;   // of which not all was taken to be sent
-  std::uint32_t reads_ = 0;  // READs and atomics that were sent and are not over
+  std::uint32_t next_ = 0;   // the first one that is not completely taken to be sent
+  std::uint32_t reads_ = 0;  // READs and atomics that were sent and have not ended
   std::vector<std::uint64_t> tokens_;
 };
 

@@ -17,16 +17,16 @@ namespace {
 
 using detail::ExportedMemory;
 
-// An end has no more requests under way (EndpointOptions::send_depth).
+// The most requests that the peer can have under way (EndpointOptions::send_depth), and one more.
 constexpr std::size_t kMostAsked = 16384 + 1;
-constexpr std::size_t kAnswersAtOnce = 3;  // parts: one at an engine while another is being sent
+constexpr std::size_t kAnswersAtOnce = 3;  // parts: an engine fills one while another is sent
 
 }  // namespace
 
 FrameUser::Place place_receive(TcpLinkState& link, Numbered<Receive>& receives,
                                const wire::TcpFrame& frame, std::uint32_t offset,
                                std::span<std::byte>& memory) noexcept {
-  // TCP holds the peer back until there is one.
+  // TCP holds the peer back until there is a receive.
   if (receives.empty()) return FrameUser::Place::later;
   const auto receive = memory_of(receives[receives.first].memory);
   if (frame.length > receive.size()) {
@@ -83,7 +83,7 @@ TcpResponder::Place TcpResponder::place(const Frame& frame, std::uint32_t offset
                                         std::span<std::byte>& memory) noexcept {
   if (rejecting_) return Place::drop;
   if (frame.kind == Frame::Kind::message) {
-    // It tells of what was written before it.
+    // A message may announce earlier writes, so that it waits until they have arrived.
     if (!arriving_.empty()) return Place::later;
     return place_receive(link_, receives_, frame, offset, memory);
   }
@@ -92,7 +92,8 @@ TcpResponder::Place TcpResponder::place(const Frame& frame, std::uint32_t offset
   return Place::here;
 }
 
-/// Of a receive whose sender was asked to write, until it has said that it has.
+/// The memory of a receive whose sender was asked to write to it. Valid until the sender has said
+/// that it is done.
 Result<TcpResponder::Target> TcpResponder::window_of(const Frame& frame) const {
   const auto refuse = [&](Errc code, const char* why) {
     return tl::make_unexpected(make_error(code, Stage::complete, why, link_.user.peer()));
@@ -156,12 +157,12 @@ TcpResponder::Place TcpResponder::place_write(const Frame& frame, std::uint32_t 
 
 void TcpResponder::unwritable(const Frame& frame) noexcept {
   const Error why = memory_gone(Stage::complete, link_.user.peer());
-  // The sender fails by the refusal, and this end's receive by what has happened here.
+  // The refusal fails the sender's request; lose_window() fails the receive on this end.
   if (frame.has(Frame::kWindow)) link_.user.lose_window(frame.key, why);
   reject(frame, why);
 }
 
-// --- what has come
+// --- frames that have arrived
 
 void TcpResponder::arrived(const Frame& frame) noexcept {
   if (rejecting_) return;
@@ -194,10 +195,10 @@ void TcpResponder::on_write(const Frame& frame) noexcept {
   }
 }
 
-/// From the piece into the device. False: that can't be.
+/// Copies from the piece into the device. Returns false if that is impossible.
 bool TcpResponder::start_copy(const Frame& frame, Arriving& part) noexcept {
   std::byte* const piece = std::exchange(piece_, nullptr);
-  // It may have ended since the first of its bytes came.
+  // Checked again, because the key may have ended since its first bytes came.
   auto target = target_of(frame, Access::remote_write);
   if (!target || !target->device) {
     link_.user.give_back(piece);
@@ -222,7 +223,7 @@ bool TcpResponder::start_copy(const Frame& frame, Arriving& part) noexcept {
   return true;
 }
 
-/// All of a WRITE is where it was to be, and all before it.
+/// Ends a WRITE: all its bytes, and those of earlier requests, are in place.
 void TcpResponder::end_write(const Arriving& part) noexcept {
   if (!link_.data_open) return;
   answer_ = Frame{.kind = Frame::Kind::done, .number = part.number};
@@ -254,7 +255,7 @@ void TcpResponder::advance_arriving() noexcept {
   }
 }
 
-/// Waits for the engine where it has it still.
+/// Waits for the engine if it is still copying.
 void TcpResponder::let_go_of(Arriving& part) noexcept {
   part.hold.reset();
   part.copy = PendingCopy();
@@ -288,7 +289,7 @@ void TcpResponder::end() noexcept {
   receives_.first = receives_.end;
 }
 
-/// Nothing that was asked for behind it is carried out either.
+/// Refuses a request. No later request is executed either.
 void TcpResponder::reject(const Frame& frame, const Error& why) noexcept {
   if (!link_.data_open || std::exchange(rejecting_, true)) return;
   const bool is_gone = why.hint == Hint::memory_gone;
@@ -302,7 +303,7 @@ void TcpResponder::reject(const Frame& frame, const Error& why) noexcept {
   refusal_ = Frame{.kind = Frame::Kind::failed, .status = status, .number = frame.number};
 }
 
-// --- what the peer asks to be told
+// --- requests that need an answer
 
 template <class Part>
 bool TcpResponder::keep(std::deque<Part>& parts, Part& what) noexcept {
@@ -333,7 +334,8 @@ void TcpResponder::on_atomic(const Frame& frame) noexcept {
   keep(answers_, answer);
 }
 
-/// By this CPU: as one among its threads, and those of other processes, but not beside a NIC's.
+/// Executes an atomic with this CPU. It is atomic with respect to threads of this and other
+/// processes, but not to a NIC's atomics.
 Result<std::uint64_t> TcpResponder::carry_out(const Frame& frame) const {
   Frame word = frame;
   word.length = sizeof(std::uint64_t);
@@ -343,8 +345,9 @@ Result<std::uint64_t> TcpResponder::carry_out(const Frame& frame) const {
         Errc::invalid_argument, Stage::complete,
         "an atomic is of 8 bytes of host memory, at a multiple of 8", link_.user.peer()));
   }
-  // No call of the kernel's has atomics of 64 bits: what another thread unmaps between this look
-  // and the next line is the one fault that is not caught.
+  // No system call executes an atomic of 64 bits. If another thread unmaps the memory between this
+  // check and the atomic, the process is ended by a signal: this is the only such fault that is not
+  // caught.
   if (!can_write(target.memory))
     return tl::make_unexpected(memory_gone(Stage::complete, link_.user.peer()));
   const std::atomic_ref<std::uint64_t> at(
@@ -355,11 +358,11 @@ Result<std::uint64_t> TcpResponder::carry_out(const Frame& frame) const {
   return was;
 }
 
-/// The next part of what is asked for. False: there is none, or it can't be begun now.
+/// Begins the next part of an answer. Returns false if there is none, or if it cannot be begun now.
 bool TcpResponder::begin_answer() noexcept {
   if (asked_.empty() || !link_.data_open || rejecting_ || link_.broken) return false;
   Asked& asked = asked_.front();
-  // What was written before it is there.
+  // Earlier writes must have arrived first.
   if (!arriving_.empty() && is_before(arriving_.front().number, asked.number)) return false;
   Answer answer;
   answer.number = asked.number;
@@ -413,7 +416,7 @@ void TcpResponder::advance_answers() noexcept {
     answer.failed = !done;
     if (!done) reject({.kind = Frame::Kind::read, .number = answer.number}, done.error());
   }
-  // Nothing is sent any more: what no engine has goes.
+  // Nothing is sent any more, so that all parts that no engine uses can go.
   if (link_.data_open) return;
   while (!answers_.empty() && !answers_.front().hold) {
     let_go_of(answers_.front());
@@ -423,12 +426,12 @@ void TcpResponder::advance_answers() noexcept {
 
 void TcpResponder::let_go_of(Answer& answer) noexcept {
   if (answer.hold) {
-    answer.hold.reset();  // waits
+    answer.hold.reset();  // waits for the engine
     end_engine();
   }
   if (answer.piece == nullptr) return;
   link_.user.give_back(std::exchange(answer.piece, nullptr));
-  link_.user.note_event();  // another endpoint may wait for a piece
+  link_.user.note_event();  // another endpoint may be waiting for a piece
 }
 
 }  // namespace hbmwire::transport

@@ -18,8 +18,8 @@
 
 namespace hbmwire::transport {
 
-/// A TcpLink's data lane as the peer asks by it: its receives, and the peer's requests, which this
-/// process carries out itself.
+/// The part of a TcpLink's data lane that serves the peer: its receives, and the peer's requests,
+/// which this process executes itself.
 class TcpResponder {
  public:
   TcpResponder(TcpLinkState& link, std::uint32_t depth) : link_(link), receives_(depth) {}
@@ -30,26 +30,26 @@ class TcpResponder {
 
   [[nodiscard]] Numbered<Receive>& receives() noexcept { return receives_; }
 
-  // --- of progress
+  // --- progress
 
-  /// Goes on with what engines carry.
+  /// Continues the copies that engines carry.
   void advance() noexcept;
 
-  /// Nothing waits to be answered.
+  /// Whether no request waits for an answer.
   [[nodiscard]] bool is_idle() const noexcept { return asked_.empty() && answers_.empty(); }
 
   [[nodiscard]] bool has_answers() const noexcept { return !answers_.empty(); }
 
-  /// Begins the next parts of answers. False: none could be.
+  /// Begins the next parts of answers. Returns false if none could be begun.
   bool begin_answers() noexcept;
 
-  /// The next frame of an answer; false: there is none now.
+  /// Fills in the next frame of an answer; returns false if there is none now.
   bool next(OutFrame& frame) noexcept;
 
-  /// The kernel has the first part of an answer.
+  /// The kernel has taken the first part of an answer.
   void sent() noexcept;
 
-  // --- of frames
+  // --- frames
 
   FrameUser::Place place(const wire::TcpFrame& frame, std::uint32_t offset,
                          std::span<std::byte>& memory) noexcept;
@@ -59,13 +59,13 @@ class TcpResponder {
   void unwritable(const wire::TcpFrame& frame) noexcept;
   void arrived(const wire::TcpFrame& frame) noexcept;
 
-  // --- its end
+  // --- the end of the lane
 
-  /// Nothing is answered any more; the receives complete.
+  /// break_off() stops all answers; flush() completes the receives.
   void break_off() noexcept;
   void flush() noexcept;
 
-  /// Waits for engines; nothing completes.
+  /// Waits for the engines; nothing completes.
   void end() noexcept;
 
  private:
@@ -73,8 +73,8 @@ class TcpResponder {
   using Place = FrameUser::Place;
   using ExportHold = detail::ExportHold;
 
-  /// A part of a peer's WRITE that an engine carries from a piece to its device; or, without one,
-  /// the end of a WRITE behind such parts.
+  /// A part of a peer's WRITE that an engine copies from a piece to its device. Without a piece:
+  /// the end of a WRITE after such parts.
   struct Arriving {
     std::uint32_t number = 0;
     bool last = false;
@@ -82,23 +82,23 @@ class TcpResponder {
     bool with_immediate = false;
     std::uint32_t immediate = 0;
     std::uint32_t bytes = 0;     // of the WRITE
-    std::byte* piece = nullptr;  // with the engine
+    std::byte* piece = nullptr;  // an engine is copying it
     PendingCopy copy = {};
     std::optional<Allocation> memory = {};
-    std::optional<ExportHold> hold = {};  // has the copy, where there is one
+    std::optional<ExportHold> hold = {};  // holds the copy, if it has one
 
     [[nodiscard]] Result<bool> poll() { return hold ? hold->poll() : copy.poll(); }
   };
 
-  /// Where bytes of a WRITE go, or of a READ come from.
+  /// The memory to which the bytes of a WRITE go, or from which those of a READ come.
   struct Target {
-    std::byte* memory = nullptr;  // of the host, or
+    std::byte* memory = nullptr;  // host memory, or null: see `device`
     std::optional<Allocation> device;
-    std::uint64_t address = 0;       // there
-    std::optional<ExportHold> hold;  // of a memory key; none: of a receive
+    std::uint64_t address = 0;       // the address in either
+    std::optional<ExportHold> hold;  // holds the memory key; a receive has none
   };
 
-  /// A READ of the peer's that is not answered in full.
+  /// A READ by the peer that is not answered completely.
   struct Asked {
     std::uint32_t number = 0;
     std::uint64_t address = 0;
@@ -106,17 +106,17 @@ class TcpResponder {
     std::uint64_t length = 0;
   };
 
-  /// A part of an answer, in a piece of host memory: what it was copied from may end before the
-  /// peer has taken it.
+  /// A part of an answer, copied to a piece of host memory: the source may end before the peer has
+  /// taken the bytes.
   struct Answer {
     std::uint32_t number = 0;
     std::uint32_t length = 0;
     bool last = true;
     bool begun = false;   // taken to be sent
-    bool failed = false;  // and it is never sent, nor what follows it
+    bool failed = false;  // never sent, nor any later part
     std::uint64_t value = 0;
-    std::byte* piece = nullptr;      // null: it is `value`
-    std::optional<ExportHold> hold;  // an engine is at it
+    std::byte* piece = nullptr;      // null: the answer is `value`
+    std::optional<ExportHold> hold;  // an engine is copying
   };
 
   Place place_write(const Frame& frame, std::uint32_t offset,
@@ -137,25 +137,25 @@ class TcpResponder {
   void reject(const Frame& frame, const Error& why) noexcept;
   void end_engine() noexcept;
 
-  /// `what` behind the others. False: there is no memory, and the link has failed.
+  /// Appends `what` to `parts`. Returns false if there is no memory; the link has failed then.
   template <class Part>
   bool keep(std::deque<Part>& parts, Part& what) noexcept;
 
   TcpLinkState& link_;
   Numbered<Receive> receives_;
   std::deque<Arriving> arriving_;
-  std::byte* piece_ = nullptr;       // of the WRITE whose bytes are coming
-  std::uint32_t written_bytes_ = 0;  // of the WRITE that is coming, in all of its frames
-  bool rejecting_ = false;           // a request was not carried out: none that follows is
+  std::byte* piece_ = nullptr;       // for the WRITE whose bytes are coming
+  std::uint32_t written_bytes_ = 0;  // received so far of that WRITE
+  bool rejecting_ = false;           // a request was refused: no later one is executed
   std::optional<Frame> answer_;      // the latest `done`
   std::optional<Frame> refusal_;
   std::deque<Asked> asked_;
   std::deque<Answer> answers_;
-  wire::TcpOperands operands_;      // of the atomic that is coming
-  std::optional<ExportHold> hold_;  // of what is being read from the socket
+  wire::TcpOperands operands_;      // those of the atomic that is coming
+  std::optional<ExportHold> hold_;  // keeps the memory that is being written by the socket
 };
 
-/// Where bytes of a message go: to the first receive.
+/// The memory for the bytes of a message: that of the first receive.
 FrameUser::Place place_receive(TcpLinkState& link, Numbered<Receive>& receives,
                                const wire::TcpFrame& frame, std::uint32_t offset,
                                std::span<std::byte>& memory) noexcept;

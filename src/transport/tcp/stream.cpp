@@ -20,9 +20,9 @@ namespace {
 
 using wire::TcpFrame;
 
-// Of one receive(), so that a peer that never pauses keeps no other one waiting.
+// Bytes of one receive(), so that a peer that never pauses does not keep other peers waiting.
 constexpr std::size_t kMostAtOnce = 4U << 20U;
-// Of one sendmsg(2): more than a socket's buffer takes is looked at in vain.
+// Bytes of one sendmsg(2): more than a socket's buffer takes would be prepared in vain.
 constexpr std::size_t kEnoughAtOnce = 1U << 20U;
 
 iovec to_iovec(std::span<const std::byte> bytes) noexcept {
@@ -30,7 +30,7 @@ iovec to_iovec(std::span<const std::byte> bytes) noexcept {
           .iov_len = bytes.size()};
 }
 
-/// `parts` without their first `skip` bytes.
+/// Appends `parts`, without their first `skip` bytes.
 template <class Parts>
 std::size_t append(std::span<iovec> out, std::size_t count, const Parts& parts, std::size_t skip) {
   for (std::span<const std::byte> part : parts) {
@@ -63,7 +63,7 @@ Stream::Step Stream::fail(Error why) noexcept {
   return Step::over;
 }
 
-// --- going
+// --- sending
 
 void Stream::fill_batch() noexcept {
   std::size_t bytes = 0;
@@ -80,7 +80,7 @@ void Stream::fill_batch() noexcept {
 }
 
 Result<void> Stream::send() noexcept {
-  bool alone = false;  // the first frame, to see whether it is the one whose memory is gone
+  bool alone = false;  // try the first frame alone: is its memory gone?
   while (!error_ && !send_error_) {
     if (!alone) fill_batch();
     const std::uint64_t until = alone ? batch_sent_ + 1 : batch_;
@@ -117,14 +117,15 @@ Result<void> Stream::send() noexcept {
       break;
     }
     take_sent(static_cast<std::size_t>(sent));
-    // The kernel has no room for the rest now; or it can't read it, as it says next.
+    // The kernel has no room for the rest. Or it cannot read the rest, which the next send() finds
+    // out.
     if (static_cast<std::size_t>(sent) < whole) break;
   }
   return state();
 }
 
-/// Behind what is sent of a frame nothing else can be sent than its rest, which is not to be had:
-/// the peer hears no more than the end of the connection.
+/// Only the rest of the frame could follow its first part, and that is lost. So the peer sees just
+/// the end of the connection.
 void Stream::break_off(const Error& why) noexcept {
   send_error_ = why;
   rest_.clear();
@@ -140,8 +141,8 @@ void Stream::lose_first() noexcept {
   user_.unreadable(mark);
 }
 
-/// What is small is gathered here: the kernel takes longer to look at a list of pieces than the CPU
-/// to copy them.
+/// Gathers small frames in one buffer: the kernel takes longer to process a list of pieces than the
+/// CPU to copy them.
 ssize_t Stream::hand_over(std::span<iovec> pieces, std::size_t whole, bool gathers) noexcept {
   constexpr std::size_t kGathered = 512;
   constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
@@ -182,8 +183,9 @@ void Stream::take_sent(std::size_t bytes) noexcept {
   }
 }
 
-/// A copy, since its memory may be another's from now on. Where there is no memory for one, or the
-/// application's is gone, the frame ends here, and nothing can follow it.
+/// Copies the rest of a frame, since its memory may be reused from now on. If there is no memory
+/// for the copy, or the application's memory is gone, the frame ends here and nothing can follow
+/// it.
 void Stream::keep_rest(std::span<const std::byte> part) noexcept {
   if (send_error_) return;
   const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
@@ -213,7 +215,7 @@ void Stream::cut_short() noexcept {
   if (begun) user_.sent(mark);
 }
 
-// --- coming
+// --- receiving
 
 Result<std::size_t> Stream::receive() noexcept {
   std::size_t arrived = 0;
@@ -233,7 +235,7 @@ Result<std::size_t> Stream::receive() noexcept {
       user_.arrived(frame);
     }
     if (step != Step::starved) continue;
-    // There is nothing more to be read: now it counts that nothing can be sent either.
+    // All was read. Only now the failure to send counts, because the peer may have sent the reason.
     if (send_error_) fail(*send_error_);
     break;
   }
@@ -241,12 +243,13 @@ Result<std::size_t> Stream::receive() noexcept {
   return arrived;
 }
 
-/// What has come, into `memory` and behind it into the buffer, which is empty.
+/// Reads into `memory`, and then into the buffer, which must be empty.
 Stream::Step Stream::fill(std::span<std::byte> memory, std::size_t& got) noexcept {
   got = 0;
   if (got_ >= kMostAtOnce) return Step::later;
-  // To be told so again costs a system call, which the next receive() makes anyway. But where
-  // nothing can be sent any more all that has come is read.
+  // The last read got all that there was. Another system call would only confirm it, and the next
+  // receive() makes that call anyway. But if nothing can be sent any more, all that has come must
+  // be read.
   if (drained_ && !send_error_) return Step::later;
   for (;;) {
     const ssize_t count = take_in(memory);
@@ -287,7 +290,7 @@ Stream::Step Stream::take_header() noexcept {
     if (step != Step::on) return step;
     if (have == 0) continue;
     if (got == lack) return begin_frame(header);
-    // Rare: a header in three pieces. All that there is of it moves to the front of the buffer.
+    // Rare: a header in three pieces. Its bytes so far move to the front of the buffer.
     std::memcpy(buffer_.data(), header.data(), have + got);
     read_ = 0;
     filled_ = have + got;
@@ -359,15 +362,15 @@ Stream::Step Stream::take_some(std::span<std::byte> memory, bool of_application)
 bool Stream::is_silent(Clock::time_point now, std::chrono::nanoseconds bound) noexcept {
   tcp_info info{};
   socklen_t size = sizeof info;
-  // Without room at the peer nothing is on its way, and the kernel asks by probes, ever less often.
+  // If the peer has no room, nothing is in flight, and the kernel sends probes less and less often.
   const bool on_its_way = ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
                           info.tcpi_unacked != 0;
   if (!on_its_way) {
     unanswered_since_.reset();
     return false;
   }
-  // What is on its way now may have been sent a moment ago: it counts from the first look that
-  // follows the latest word of the peer's machine.
+  // The data in flight may have been sent a moment ago. So the time counts from the first look
+  // after the latest acknowledgement.
   const auto answered = now - std::chrono::milliseconds(info.tcpi_last_ack_recv);
   if (!unanswered_since_ || answered > *unanswered_since_) unanswered_since_ = now;
   return now - *unanswered_since_ > bound;

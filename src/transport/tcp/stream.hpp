@@ -20,50 +20,51 @@
 
 namespace hbmwire::transport {
 
-/// A frame to be sent, whose bytes stay where they are until FrameUser::sent().
+/// A frame to send. Its bytes must stay in place until FrameUser::sent().
 struct OutFrame {
   wire::TcpFrame header;  // `length` is that of the parts
   std::array<std::span<const std::byte>, 2> parts{};
-  std::uint64_t mark = 0;  // for sent()
-  // The parts are the application's memory, which may be gone: the kernel alone reads them.
+  std::uint64_t mark = 0;  // passed to sent()
+  // The parts are the application's memory, which may be gone: only the kernel may read them.
   bool of_application = false;
 };
 
-/// Whose frames they are. All are called from send() and receive() alone.
+/// The owner of the frames. Only send() and receive() call these functions.
 class FrameUser {
  public:
-  /// The next frame to be sent; false: there is none. The first that was taken is the first that
-  /// is sent.
+  /// Fills in the next frame to send; returns false if there is none. Frames are sent in the order
+  /// in which they were taken.
   virtual bool next(OutFrame& frame) noexcept = 0;
 
-  /// The kernel has all of it.
+  /// The kernel has taken the whole frame.
   virtual void sent(std::uint64_t mark) noexcept = 0;
 
-  /// The application's memory of this frame can't be read. Like all frames behind it that were
-  /// taken, it is forgotten without sent().
+  /// The application's memory of this frame cannot be read. This frame, and all later ones that
+  /// were taken, are forgotten without sent().
   virtual void unreadable(std::uint64_t mark) noexcept = 0;
 
   enum class Place : std::uint8_t {
     here,         ///< the bytes that follow go to `memory`
-    application,  ///< the same, and it is the application's, which may be gone
-    drop,         ///< they are read, and go nowhere
-    later,        ///< nothing is read before receive() is called again, which asks again
+    application,  ///< the same, but it is the application's, and may be gone
+    drop,         ///< they are read and discarded
+    later,        ///< nothing is read until receive() is called and asks again
   };
 
-  /// Where bytes of `frame` from `offset` on go: as many as may come now, all of the rest or some.
-  /// What is given may be written until taken(), which follows within the same receive().
+  /// The memory for the bytes of `frame` from `offset` on: for all of the rest, or for as many as
+  /// may come now. The memory may be written until taken(), which is called within the same
+  /// receive().
   virtual Place place(const wire::TcpFrame& frame, std::uint32_t offset,
                       std::span<std::byte>& memory) noexcept = 0;
 
-  /// So many bytes, from `offset` on, are where place() said: perhaps none.
+  /// `bytes` bytes from `offset` on are where place() said. May be 0.
   virtual void taken(const wire::TcpFrame& frame, std::uint32_t offset,
                      std::uint32_t bytes) noexcept = 0;
 
-  /// The application's memory that place() gave can't be written. From here on it says `drop`, or
-  /// `later`.
+  /// The application's memory that place() gave cannot be written. From now on place() returns
+  /// `drop` or `later`.
   virtual void unwritable(const wire::TcpFrame& frame) noexcept = 0;
 
-  /// All that follows `frame`, if anything does, was taken or dropped.
+  /// All bytes of `frame` were taken or dropped.
   virtual void arrived(const wire::TcpFrame& frame) noexcept = 0;
 
  protected:
@@ -73,44 +74,45 @@ class FrameUser {
   ~FrameUser() = default;
 };
 
-/// Frames over a connected, non-blocking TCP socket. What is large goes from the sender's memory to
-/// the kernel and from there to the receiver's: nothing here copies it. Nothing blocks, and nothing
-/// is allocated but by cut_short(). One thread at a time.
+/// Frames over a connected, non-blocking TCP socket. Large payloads go from the sender's memory to
+/// the kernel, and from there to the receiver's memory, without another copy. Nothing blocks. Only
+/// cut_short() allocates. One thread at a time.
 class Stream {
  public:
   using Clock = std::chrono::steady_clock;
 
   static constexpr std::size_t kBuffer = 64U << 10U;
-  static constexpr std::size_t kSmallBuffer = 4U << 10U;  ///< where no data comes
+  static constexpr std::size_t kSmallBuffer = 4U << 10U;  ///< for links that carry no data
 
-  /// `peer`: for errors. `buffer_bytes`: of the buffer for headers and short frames. The socket
-  /// stays open until close().
+  /// `peer`: the name in errors. `buffer_bytes`: the size of the buffer for headers and short
+  /// frames. The socket stays open until close().
   Stream(Fd socket, FrameUser& user, std::string peer, std::size_t buffer_bytes = kBuffer);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() = default;
 
-  /// Sends what the user has, and the kernel takes. Errors, here and below: Errc::peer_failed (the
-  /// peer has gone), Errc::protocol (it sends no frames), Errc::invalid_argument (of a frame that
-  /// was begun the rest is gone, Hint::memory_gone). After the first one the stream is over,
-  /// and says the same again.
+  /// Sends the user's frames until the kernel has no more room. Errors, here and below:
+  /// Errc::peer_failed (the peer has gone), Errc::protocol (it does not send frames),
+  /// Errc::invalid_argument with Hint::memory_gone (the rest of a frame that was begun is gone).
+  /// After the first error the stream is over, and returns the same error again.
   Result<void> send() noexcept;
 
-  /// Reads what has come, up to some MiB. How many frames arrived.
+  /// Reads up to some MiB. Returns the number of frames that arrived.
   Result<std::size_t> receive() noexcept;
 
-  /// Something waits for the kernel to take it (EPOLLOUT).
+  /// Whether bytes wait for room in the kernel (EPOLLOUT).
   [[nodiscard]] bool wants_out() const noexcept {
     return batch_sent_ != batch_ || rest_sent_ != rest_.size();
   }
 
-  /// Forgets what was taken from the user and was not begun to be sent, without sent(). Of a frame
-  /// that was begun the rest is copied, and it counts as sent: the user's memory is not read any
+  /// Forgets the frames that were taken from the user but not begun, without sent(). If a frame was
+  /// begun, copies its rest and calls sent() for it, so that the user's memory is not read any
   /// more.
   void cut_short() noexcept;
 
-  /// Whether the peer's machine has acknowledged nothing for longer than `bound` although something
-  /// is on its way to it. It need not have room: a process that is stopped has its machine answer.
+  /// Whether the peer's machine has acknowledged nothing for longer than `bound`, although data is
+  /// in flight. The peer's process need not have room: while it is stopped, its machine still
+  /// answers.
   [[nodiscard]] bool is_silent(Clock::time_point now, std::chrono::nanoseconds bound) noexcept;
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
@@ -120,14 +122,16 @@ class Stream {
   [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
 
  private:
-  // Of large frames one or two fill a socket's buffer; of small ones so many share a system call.
+  // One or two large frames fill a socket's buffer; this many small ones share a system call.
   static constexpr std::size_t kBatch = 8;
-  // What is shorter is copied from the buffer, which saves the next frame's system call.
+  // Shorter payloads are copied from the buffer: the same system call may then read the next frame,
+  // too.
   static constexpr std::uint32_t kDirect = 16U << 10U;
 
+  /// A frame that was taken from the user, with its encoded header.
   struct Begun {
     OutFrame frame;
-    std::array<std::byte, wire::kTcpFrameBytes> bytes;  // of the header
+    std::array<std::byte, wire::kTcpFrameBytes> bytes;  // the encoded header
   };
 
   void fill_batch() noexcept;
@@ -137,6 +141,8 @@ class Stream {
   void take_sent(std::size_t bytes) noexcept;
   void keep_rest(std::span<const std::byte> part) noexcept;
 
+  /// The result of a step of receive(): go on; nothing more to read; stop for now; the stream is
+  /// over; the application's memory cannot be written.
   enum class Step : std::uint8_t { on, starved, later, over, unwritable };
 
   Step take_header() noexcept;
@@ -153,23 +159,23 @@ class Stream {
   std::string peer_;
   std::optional<Error> error_;
 
-  // Going: a ring of frames, of which those in [batch_sent_, batch_) are not sent.
+  // Sending: a ring of frames; those in [batch_sent_, batch_) are not sent.
   std::array<Begun, kBatch> ring_;
   std::uint64_t batch_ = 0;
   std::uint64_t batch_sent_ = 0;
   std::size_t sent_of_first_ = 0;
-  std::vector<std::byte> rest_;  // of a frame that was cut short
+  std::vector<std::byte> rest_;  // the rest of a frame that was cut short
   std::size_t rest_sent_ = 0;
-  std::optional<Error> send_error_;  // what the peer said before may still be read
+  std::optional<Error> send_error_;  // earlier messages of the peer can still be read
 
-  // Coming.
+  // Receiving.
   std::vector<std::byte> buffer_;
   std::size_t read_ = 0;
   std::size_t filled_ = 0;
-  std::optional<wire::TcpFrame> frame_;  // whose bytes are being read
-  std::uint32_t offset_ = 0;             // of them
-  std::size_t got_ = 0;                  // by this receive()
-  bool drained_ = false;                 // it has read all that there was
+  std::optional<wire::TcpFrame> frame_;  // its bytes are being read
+  std::uint32_t offset_ = 0;             // the bytes of that frame so far
+  std::size_t got_ = 0;                  // bytes read by this receive()
+  bool drained_ = false;                 // this receive() has read all that there was
 
   std::optional<Clock::time_point> unanswered_since_;
 };

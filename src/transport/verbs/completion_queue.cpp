@@ -39,13 +39,14 @@ Result<std::unique_ptr<VerbsCompletionQueue>> VerbsCompletionQueue::create(
   ibv_cq* const made = cq.get();
   std::unique_ptr<VerbsCompletionQueue> queue(
       new VerbsCompletionQueue(std::move(nic), std::move(cq), entries));
-  made->cq_context = queue.get();  // what ibv_get_cq_event(3) gives back
+  made->cq_context = queue.get();  // ibv_get_cq_event(3) returns it
   return queue;
 }
 
 VerbsCompletionQueue::~VerbsCompletionQueue() {
-  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)). In a child
-  // by fork(2) there is no such call, and a thread that it does not have may hold the lock.
+  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)). A child by
+  // fork(2) does not call it, and must not take this lock, which a thread of the parent may have
+  // held.
   if (unacknowledged_ != 0 && !cq_.is_inherited()) ibv_ack_cq_events(cq_.get(), unacknowledged_);
 }
 
@@ -76,7 +77,7 @@ void VerbsCompletionQueue::take_events(ibv_comp_channel* channel) noexcept {
 }
 
 void VerbsCompletionQueue::took_event() noexcept {
-  // Acknowledging takes a mutex; once in a while is enough (ibv_get_cq_event(3)).
+  // Acknowledging takes a mutex, so that it is done only every 64 events (ibv_get_cq_event(3)).
   constexpr unsigned kAcknowledgeEvery = 64;
   if (++unacknowledged_ == kAcknowledgeEvery) {
     ibv_ack_cq_events(cq_.get(), unacknowledged_);

@@ -28,14 +28,14 @@ namespace hbmwire::transport {
   return completion;
 }
 
-/// A completion queue of a NIC. Each lane takes its places for as long as it lives, so that the
-/// queue can't overrun.
+/// A completion queue of a NIC. Each lane reserves places during its life, so that the queue cannot
+/// overrun.
 class VerbsCompletionQueue final : public CompletionQueue {
  public:
-  // As many at a time as fit into some cache lines.
+  // As many completions as fit in a few cache lines.
   static constexpr int kBatch = 16;
 
-  /// `channel` outlives it. Errors: Stage::open.
+  /// `channel` must outlive it. Errors: Stage::open.
   static Result<std::unique_ptr<VerbsCompletionQueue>> create(std::shared_ptr<detail::NicState> nic,
                                                               ibv_comp_channel* channel,
                                                               int capacity);
@@ -57,7 +57,7 @@ class VerbsCompletionQueue final : public CompletionQueue {
 
   int poll(std::span<Completion> into) noexcept override;
 
-  /// poll() of transport/lane_datapath.hpp.
+  /// The implementation of poll() in transport/lane_datapath.hpp.
   template <class Handle>
   int poll_each(const Handle& handle) noexcept {
     std::array<ibv_wc, kBatch> completions;
@@ -74,10 +74,10 @@ class VerbsCompletionQueue final : public CompletionQueue {
 
   [[nodiscard]] bool lost() const noexcept { return lost_; }
 
-  /// Asks for an event with the next completion, unless it is asked for already.
+  /// Requests an event for the next completion, unless one is requested already.
   Result<void> arm() override;
 
-  /// Reads the events of all queues on `channel`, which does not block.
+  /// Reads the events of all queues on `channel`. Does not block.
   static void take_events(ibv_comp_channel* channel) noexcept;
 
  private:

@@ -12,8 +12,8 @@ namespace hbmwire {
 
 namespace {
 
-// How long wait() polls before it sleeps: a round trip of a small message, so that short waits cost
-// no wake-up.
+// wait() polls this long before it sleeps: about a round trip of a small message, so that short
+// waits do not pay for a wake-up.
 constexpr auto kSpin = std::chrono::microseconds(20);
 
 }  // namespace
@@ -44,7 +44,7 @@ Result<void> Connection::connect(const ConnectionAddress& remote) {
   return guarded(Stage::connect, [&] { return state_->connect(remote); });
 }
 
-// Posting and polling allocate nothing.
+// Posting and polling never allocate.
 
 Result<void> Connection::post_receive(std::uint64_t id, const Slice& into) {
   constexpr const char* kCall = "ibv_post_recv";
@@ -100,7 +100,7 @@ Result<std::optional<Completion>> Connection::wait(const Wait& wait, int also_fd
   } while (!spin_until.passed());
 
   for (;;) {
-    // Arm, then look once more: a completion between the last poll and the arming raises no event.
+    // Arm, then poll once more: a completion between the last poll and the arming raises no event.
     HBMWIRE_TRY(state_->arm());
     HBMWIRE_TRY_ASSIGN(auto done, state_->poll());
     if (done) return done;

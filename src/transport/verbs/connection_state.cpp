@@ -97,7 +97,7 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
   attributes.qp_type = IBV_QPT_RC;
   attributes.send_cq = state->cq.get();
   attributes.recv_cq = state->cq.get();
-  // No inline data: the CPU would have to read what may be device memory.
+  // No inline data: the CPU would have to read the data, which may be in device memory.
   attributes.cap = {.max_send_wr = options.send_depth,
                     .max_recv_wr = options.receive_depth,
                     .max_send_sge = 1,
@@ -115,8 +115,9 @@ Result<std::unique_ptr<ConnectionState>> ConnectionState::create(
 }
 
 ConnectionState::~ConnectionState() {
-  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)). In a child
-  // by fork(2) there is no such call, and a thread that it does not have may hold the lock.
+  // Unacknowledged events would make ibv_destroy_cq wait for ever (ibv_get_cq_event(3)). A child by
+  // fork(2) does not call it, and must not take this lock, which a thread of the parent may have
+  // held.
   if (cq && !cq.is_inherited() && unacknowledged_events != 0)
     ibv_ack_cq_events(cq.get(), unacknowledged_events);
 }
@@ -168,7 +169,7 @@ Result<void> ConnectionState::take_event() {
   void* event_context = nullptr;
   HBMWIRE_TRY(verbs::from_minus_one(ibv_get_cq_event(channel.get(), &event_cq, &event_context),
                                     Stage::complete, "ibv_get_cq_event", nic->info.name));
-  // Acknowledging takes a mutex; once in a while is enough (ibv_get_cq_event(3)).
+  // Acknowledging takes a mutex, so that it is done only every 64 events (ibv_get_cq_event(3)).
   constexpr unsigned kAcknowledgeEvery = 64;
   if (++unacknowledged_events == kAcknowledgeEvery) {
     ibv_ack_cq_events(cq.get(), unacknowledged_events);

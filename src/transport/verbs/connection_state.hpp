@@ -13,8 +13,8 @@
 
 namespace hbmwire::detail {
 
-// 1 GiB: no message is longer, whatever a port says; it keeps ibv_sge's 32-bit length far from its
-// limit.
+// 1 GiB: messages are never longer, even if the port allows it. This is far from the limit of
+// ibv_sge's 32-bit length.
 inline constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
 
 /// One work request for the send queue.
@@ -24,10 +24,11 @@ struct Work {
   Slice slice;
   RemoteMemory remote{};
   std::uint32_t immediate = 0;
-  const char* call = "";  ///< for its error
+  const char* call = "";  ///< named in its error
 };
 
-/// A connection's objects, destroyed in reverse: queue pair, completion queue, channel, device.
+/// The objects of a connection, destroyed in reverse order: queue pair, completion queue, channel,
+/// device.
 struct ConnectionState {
   static Result<std::unique_ptr<ConnectionState>> create(const Nic& nic,
                                                          const Connection::Options& options);
@@ -36,25 +37,25 @@ struct ConnectionState {
   ConnectionState& operator=(const ConnectionState&) = delete;
   ~ConnectionState();
 
-  /// As Connection::connect().
+  /// See Connection::connect().
   Result<void> connect(const ConnectionAddress& to);
 
   Result<void> post(const Work& work) const;
 
-  /// One completion, or none yet; a failed one is an error.
+  /// Returns one completion, or no value if there is none yet. A failed completion is an error.
   [[nodiscard]] Result<std::optional<Completion>> poll() const;
 
-  /// The scatter/gather element of a slice; all zero for an empty one. Errors: outside its region,
-  /// of a region that this NIC does not know, or in a child by fork(2).
+  /// The scatter/gather element of a slice; all zero for an empty slice. Errors: the slice exceeds
+  /// its region, its region is not registered with this NIC, or this is a child by fork(2).
   [[nodiscard]] Result<ibv_sge> to_sge(const Slice& slice, const char* call) const;
 
-  /// Asks for an event with the next completion, unless it is asked for already.
+  /// Requests an event for the next completion, unless one is requested already.
   Result<void> arm();
 
-  /// Sleeps until the channel has an event (true) or `also_fd` is readable (false).
+  /// Sleeps until the channel has an event (returns true), or `also_fd` is readable (false).
   [[nodiscard]] Result<bool> sleep(const Wait& wait, int also_fd) const;
 
-  /// Reads the event that made the channel readable; the queue must be armed anew afterwards.
+  /// Reads the event that made the channel readable. The queue must be armed again after that.
   Result<void> take_event();
 
   std::shared_ptr<NicState> nic;
@@ -64,7 +65,7 @@ struct ConnectionState {
   LinkOptions link;
   verbs::PortEntries entries;
   ConnectionAddress local;
-  std::optional<ConnectionAddress> remote;  // once connected
+  std::optional<ConnectionAddress> remote;  // set when connected
   std::uint64_t max_message_bytes = 0;
   unsigned unacknowledged_events = 0;
   bool armed = false;

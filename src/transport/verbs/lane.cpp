@@ -21,7 +21,7 @@ Access access_of(const detail::NicState& nic) {
          (nic.limits.atomics ? Access::remote_atomic : Access::none);
 }
 
-/// Links requests whose last one is the chain's.
+/// Links the requests to a chain, which ends with the last one.
 void fill_chain(std::span<const Request> from, ibv_sge* elements, ibv_send_wr* requests) noexcept {
   for (std::size_t i = 0; i < from.size(); ++i) {
     ibv_send_wr& request = requests[i];
@@ -74,7 +74,7 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
   attributes.send_cq = completions.get();
   attributes.recv_cq = completions.get();
   const std::uint32_t receives = options.receives != nullptr ? 0 : options.receive_depth;
-  // A message is a header and what it carries.
+  // Two elements, because a message is a header and a payload.
   attributes.cap = {.max_send_wr = options.send_depth,
                     .max_recv_wr = receives,
                     .max_send_sge = 2,
@@ -87,7 +87,8 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
           Stage::open, "ibv_create_qp",
           verbs::with_limit(device, "max_qp", device.limits.queue_pairs), Hint::queue_pair_limit));
   lane->queue_ = lane->qp_.get();
-  // The provider may have rounded up, but nobody has reserved more places than were asked for.
+  // The provider may have rounded the depths up, but only the depths that were asked for have
+  // places in the completion queue.
   lane->inline_bytes_ = attributes.cap.max_inline_data;
   lane->places_ = static_cast<int>(options.send_depth + receives);
   completions.take(lane->places_);
@@ -135,7 +136,7 @@ Result<void> VerbsLane::connect_again() {
 Result<void> VerbsLane::restart() {
   HBMWIRE_TRY(verbs::check_process(*nic_, Stage::connect));
   HBMWIRE_TRY(verbs::to_reset(*nic_, qp_.get()));
-  verbs::take_async_events(*nic_);  // of the life that is over
+  verbs::take_async_events(*nic_);  // discards events from before the reset
   shared_.took_last.store(false);
   return verbs::to_init(*nic_, qp_.get(), access_of(*nic_), entries_.pkey_index);
 }

@@ -21,16 +21,17 @@ namespace hbmwire::transport {
 
 class SharedReceives;
 
+/// The options of a VerbsLane.
 struct LaneOptions {
   std::uint32_t send_depth = 64;
   std::uint32_t receive_depth = 64;
-  std::uint32_t inline_bytes = 0;      ///< asked for; Lane::inline_bytes() is what there is
+  std::uint32_t inline_bytes = 0;      ///< requested; Lane::inline_bytes() tells what there is
   ibv_pd* pd = nullptr;                ///< instead of the NIC's
-  SharedReceives* receives = nullptr;  ///< instead of `receive_depth` of its own; outlives the lane
-  LinkOptions link = {};               ///< of it the port's entries; the rest comes by connect()
+  SharedReceives* receives = nullptr;  ///< replaces its own `receive_depth`; outlives the lane
+  LinkOptions link = {};               ///< only the port's entries; connect() sets the rest
 };
 
-/// As ibv_post_send(3) takes them: nothing is written when they are posted as they were but the
+/// A chain in the form that ibv_post_send(3) takes. Posting it unchanged writes nothing but the
 /// fence.
 class VerbsChain final : public PreparedChain {
  public:
@@ -50,8 +51,8 @@ class VerbsChain final : public PreparedChain {
   std::vector<ibv_sge> elements_;
 };
 
-/// An RC queue pair on a completion queue that lanes share. Requests go straight to
-/// libibverbs (lane_datapath.hpp).
+/// An RC queue pair with a completion queue that lanes share. Requests go straight to libibverbs
+/// (lane_datapath.hpp).
 class VerbsLane final : public Lane {
  public:
   static Result<std::unique_ptr<VerbsLane>> create(const Nic& nic,
@@ -91,11 +92,11 @@ class VerbsLane final : public Lane {
 
   inline int post_chain(ibv_send_wr& first, bool& begun) noexcept;
 
-  ibv_qp* queue_ = nullptr;  // of `qp_`, until it is cut
+  ibv_qp* queue_ = nullptr;  // the queue pair of `qp_`, until cut()
   std::shared_ptr<detail::NicState> nic_;
   VerbsCompletionQueue& queue_of_completions_;
-  int places_ = 0;          // of that
-  bool was_ready_ = false;  // to take a message
+  int places_ = 0;          // reserved in that queue
+  bool was_ready_ = false;  // connect() was called
   verbs::SharedReceiver shared_;
   verbs::Qp qp_;
   verbs::PortEntries entries_;

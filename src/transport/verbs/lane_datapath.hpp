@@ -23,7 +23,7 @@ static_assert(to_verbs(Opcode::write) == IBV_WR_RDMA_WRITE &&
               to_verbs(Opcode::compare_swap) == IBV_WR_ATOMIC_CMP_AND_SWP &&
               to_verbs(Opcode::fetch_add) == IBV_WR_ATOMIC_FETCH_AND_ADD);
 
-/// Fills in all of a request but `next`, `wr_id` and whether it is signaled: it is.
+/// Fills in the request except for `next` and `wr_id`. The request is signaled.
 inline void to_request(const Operation& operation, ibv_sge& sge, ibv_send_wr& request) noexcept {
   sge = {.addr = operation.local,
          .length = static_cast<std::uint32_t>(operation.length),
@@ -61,7 +61,7 @@ inline int VerbsLane::post_chain(ibv_send_wr& first, bool& begun) noexcept {
   return result;
 }
 
-/// Posts to `queue`. Returns as ibv_post_send(3).
+/// Posts to `queue`. Returns the result of ibv_post_send(3).
 inline int post_to(ibv_qp& queue, const Operation& operation, std::uint64_t id) noexcept {
   ibv_sge element;
   ibv_send_wr request;
@@ -102,13 +102,13 @@ inline int VerbsLane::post(PreparedChain& chain, bool fenced, bool& begun) noexc
   return post_chain(first, begun);
 }
 
-/// Posts to a lane. Where a NIC carries it, the lane itself is not read: with a thousand peers that
-/// would be a wait for memory before the one for the queue pair.
+/// Posts to a lane. If a NIC carries the lane, this does not read the lane itself: with a thousand
+/// peers that would be a cache miss before the one for the queue pair.
 class Poster {
  public:
   Poster() = default;
 
-  /// Until the lane is cut.
+  /// Usable until the lane is cut.
   explicit Poster(Lane& lane) noexcept
       : queue_(lane.by_nic() ? static_cast<VerbsLane&>(lane).queue_pair() : nullptr) {}
 

@@ -10,14 +10,15 @@
 
 namespace hbmwire::transport {
 
-/// Stands for a VerbsLane until its queue pair is made: requests can be prepared for it, and none
-/// is posted. Its address is the port's, without a queue pair.
+/// Takes the place of a VerbsLane until its queue pair is made. Requests can be prepared for it,
+/// but not posted. Its address is that of the port, without a queue pair.
 class LateLane final : public Lane {
  public:
-  /// As the queue pair in an offer, where no connection's can be (EndpointOffer::is_late()).
+  /// The queue pair's number in an offer: no real connection can have it
+  /// (EndpointOffer::is_late()).
   static constexpr std::uint32_t kNoQueuePair = 1;
 
-  /// Keeps `places` of `completions` free for the queue pair. Errors: Stage::open, of the port.
+  /// Reserves `places` of `completions` for the queue pair. Errors: Stage::open, those of the port.
   static Result<std::unique_ptr<LateLane>> create(const Nic& nic, VerbsCompletionQueue& completions,
                                                   int places, const LinkOptions& link);
   LateLane(const LateLane&) = delete;

@@ -19,11 +19,12 @@ namespace {
 using memory::BouncePipeline;
 
 constexpr unsigned kSlots = 4;
-// Large enough to hide the hand-over, and all four small enough to stay in a shared cache.
+// Bytes. Large enough to hide the cost of the hand-over; small enough for all four to stay in a
+// shared cache.
 constexpr std::uint64_t kPieceBytes = 1ULL << 20;
 
-/// Pieces move by RDMA: into the region by a READ of the bounce buffer, out of it by a WRITE to it,
-/// so that the region need not be open to any peer.
+/// Moves pieces by RDMA, so that the region need not be open to any peer: a READ of the bounce
+/// buffer writes into the region, and a WRITE to the bounce buffer reads from it.
 class NicMover final : public BouncePipeline::Mover {
  public:
   NicMover(Region region, Region bounce, Connection connection)
@@ -50,7 +51,7 @@ class NicMover final : public BouncePipeline::Mover {
   }
 
   Result<bool> poll(unsigned slot) override {
-    // What failed ends all that is behind it in the queue pair, too.
+    // A failed request also ends all later ones in the queue pair.
     if (failure_) return tl::make_unexpected(*failure_);
     while (true) {
       const auto done = connection_.poll();
@@ -64,7 +65,7 @@ class NicMover final : public BouncePipeline::Mover {
     return std::exchange(moved_.at(slot), false);
   }
 
-  // The bounce buffer is the mover's as long as its queue pair lives, and only that can touch it.
+  // Only the queue pair touches the bounce buffer, and the mover owns both.
   bool settle(unsigned /*slot*/) noexcept override { return true; }
 
  private:
@@ -75,7 +76,7 @@ class NicMover final : public BouncePipeline::Mover {
   std::optional<Error> failure_;
 };
 
-/// One byte is read, and thrown away.
+/// Reads one byte and discards it.
 class Flush final : public PendingCopy::Work {
  public:
   Result<void> start(BouncePipeline& pipeline, std::uint64_t offset,
@@ -88,11 +89,12 @@ class Flush final : public PendingCopy::Work {
 
  private:
   std::byte byte_{};
-  PendingCopy copy_;  // the first to go
+  PendingCopy copy_;  // destroyed before byte_, which it writes
 };
 
 }  // namespace
 
+/// The NIC as the pipeline's mover. Declared first, so that it outlives the pipeline.
 struct Loopback::State {
   State(Region region, Region bounce, Connection connection)
       : mover(std::move(region), std::move(bounce), std::move(connection)),

@@ -12,7 +12,7 @@
 
 namespace hbmwire::transport {
 
-/// Posts `receives` by `post(first, bad)`: ibv_post_recv(3) or ibv_post_srq_recv(3).
+/// Posts `receives` by calls of `post(first, bad)`: ibv_post_recv(3) or ibv_post_srq_recv(3).
 template <class Post>
 int post_in_batches(std::span<const Receive> receives, std::size_t& posted,
                     const Post& post) noexcept {
@@ -31,7 +31,7 @@ int post_in_batches(std::span<const Receive> receives, std::size_t& posted,
     }
     ibv_recv_wr* bad = nullptr;
     if (const int result = post(requests.data(), &bad); result != 0) {
-      // Those before the one that was refused are posted, and come back.
+      // The receives before the refused one are posted, and will complete.
       if (bad != nullptr) posted += static_cast<std::size_t>(bad - requests.data());
       return result;
     }

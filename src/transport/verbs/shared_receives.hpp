@@ -12,10 +12,10 @@
 
 namespace hbmwire::transport {
 
-/// A shared receive queue: each message that comes to a lane on it takes the next receive.
+/// A shared receive queue: each message that arrives on one of its lanes takes the next receive.
 class SharedReceives final : public ReceiveQueue {
  public:
-  /// For `depth` receives, or as many as the NIC has in one. Errors: Stage::open.
+  /// For `depth` receives, or as many as one queue of the NIC can hold. Errors: Stage::open.
   static Result<std::unique_ptr<SharedReceives>> create(std::shared_ptr<detail::NicState> nic,
                                                         std::uint32_t depth);
   SharedReceives(const SharedReceives&) = delete;
