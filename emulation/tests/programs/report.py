@@ -97,7 +97,7 @@ def with_summary(document, text):
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"the document lacks the lines {BEGIN.strip()} and {END.strip()}")
-    return before + begin + text + end + after
+    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def table(rows, runs):
