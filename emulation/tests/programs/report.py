@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""emulation/docs/programs.md: what ran, written by the run that saw it."""
+"""The results of a run, written into emulation/docs: a summary in programs.md, each row in programs-rows.md."""
 import datetime
 import os
 import pathlib
@@ -7,21 +7,20 @@ import platform
 import subprocess
 import sys
 
-HEAD = """# Programs that run on the emulated NIC
+# The summary stands between these lines; the rest of the document is written by hand.
+BEGIN = "<!-- begin: written by run.py --docs -->\n"
+END = "<!-- end -->\n"
 
-Written by the run that saw it, not by hand, on {date} ({system}):
+SUMMARY = """{count} rows ran {passes} on {date} ({system}): {verdict}.
 
-    emulation/tests/programs/run.py --program build/release/libexec/hbmwire/emulate {arguments}
+| package | version | programs and their rows |
+|---|---|---|
+"""
 
-Each program is Debian's own, by its absolute path, below `hbmwire emulate --`. A row passes if both sides end with exit
-code 0 (or, where a program never ends by itself, with the signal that is to end it), say what
-`emulation/tests/programs/table.toml` expects of them, and leave nothing behind. `fast` rows run in every
-`scripts/test`, the others in `scripts/test --full`.
+ROWS_NAME = "programs-rows.md"
+ROWS_HEAD = """# Rows of programs on the emulated NIC
 
-{count} rows ran {passes}: {verdict}.
-
-| package | version |
-|---|---|
+Written by `emulation/tests/programs/run.py {arguments}` on {date}. [programs.md](programs.md) explains the rows.
 """
 
 SECTION = """
@@ -74,16 +73,45 @@ def passes(runs):
                         for who in dict.fromkeys(names))
 
 
-def write(path, rows, runs):
-    packages = list(dict.fromkeys(row.package for row in rows))
+def programs(package, rows):
+    """The programs of a package, as clients or alone, each with the number of its rows."""
+    names = [row.name.partition(".")[0] for row in rows if row.package == package]
+    return ", ".join(f"`{name}` {names.count(name)}" for name in dict.fromkeys(names))
+
+
+def packages_of(rows):
+    return list(dict.fromkeys(row.package for row in rows))
+
+
+def summary(rows, runs):
     failures = sum(1 for _, results in runs for wrong in results.values() if wrong is not None)
+    lines = [SUMMARY.format(date=datetime.date.today(), system=system(), count=len(rows), passes=passes(runs),
+                            verdict=f"**{failures} failures**" if failures else "all passed")]
+    lines += [f"| {package} | {version(package)} | {programs(package, rows)} |\n" for package in packages_of(rows)]
+    return "".join(lines)
+
+
+def with_summary(document, text):
+    """The document with this text between the marks."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document lacks the lines {BEGIN.strip()} and {END.strip()}")
+    return f"{before}{begin}\n{text}\n{end}{after}"
+
+
+def table(rows, runs):
     arguments = " ".join(word for word in sys.argv[1:] if word != "--program" and not word.endswith("/emulate"))
-    lines = [HEAD.format(date=datetime.date.today(), system=system(), arguments=arguments, count=len(rows),
-                         passes=passes(runs), verdict=f"**{failures} failures**" if failures else "all passed")]
-    lines += [f"| {package} | {version(package)} |\n" for package in packages]
-    for package in packages:
+    lines = [ROWS_HEAD.format(date=datetime.date.today(), arguments=arguments)]
+    for package in packages_of(rows):
         lines.append(SECTION.format(package=package))
         lines += [f"| {row.name} | {text(row.server, row)} | {text(row.client, row)} | {where(row)} "
                   f"| {'full' if row.full else 'fast'} | {passed(row, runs)} |\n"
                   for row in rows if row.package == package]
-    pathlib.Path(path).write_text("".join(lines), encoding="utf-8")
+    return "".join(lines)
+
+
+def write(path, rows, runs):
+    path = pathlib.Path(path)
+    path.write_text(with_summary(path.read_text(encoding="utf-8"), summary(rows, runs)), encoding="utf-8")
+    path.with_name(ROWS_NAME).write_text(table(rows, runs), encoding="utf-8")
