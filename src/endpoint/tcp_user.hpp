@@ -16,7 +16,7 @@ namespace hbmwire::detail {
 struct EndpointState;
 class TcpPort;
 
-/// What a TcpLink sees of its endpoint.
+/// The endpoint, as its TcpLink sees it.
 class EndpointTcpUser final : public transport::TcpUser, private SocketOwner {
  public:
   EndpointTcpUser(TcpPort& port, EndpointState& endpoint) noexcept
