@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Puts the memory of one node's accelerator into the other's, or host memory where there is none,
+// Puts memory of one node's accelerator into that of the other, or host memory without accelerators,
 // and gives up at a deadline.
 //
 //   node2$ put listen 7000
@@ -13,7 +13,7 @@ enum { BYTES = 1 << 20 };
 
 static const int64_t SECOND = 1000000000;
 
-// All that an end has, so that one place ends it.
+// Everything that an end has, in one place, so that one function frees it.
 struct end {
   hbmwire_context* context;
   hbmwire_worker* worker;
