@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Puts memory of one node's accelerator into that of the other, or host memory without accelerators,
-// and gives up at a deadline.
+// Puts memory of one node's accelerator, or host memory if it has none, into the other node's, and
+// gives up at a deadline.
 //
 //   node2$ put listen 7000
 //   node1$ put node2:7000
