@@ -8,8 +8,9 @@ namespace hbmwire {
 
 /// How the packets of a connection are marked and addressed, and how long they wait for
 /// acknowledgements. The words are those of ibv_modify_qp(3). Each end decides for the packets that
-/// it sends; the smaller MTU of both ends counts. An option that is left open here takes the
-/// endpoint's setting (Settings::Endpoints::link); if that is open, too, the endpoint chooses.
+/// it sends; the smaller MTU of both ends counts. For an endpoint, an option that is left open here
+/// takes its value from the settings (Settings::Endpoints::link); if that is open, too, the
+/// endpoint chooses.
 ///
 /// Over TCP the traffic class and the MTU have a meaning. The MTU of the end that connects is the
 /// longest segment, both ways, so that a connection works where larger packets are lost. By rdma_cm

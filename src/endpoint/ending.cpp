@@ -285,7 +285,7 @@ void Ending::abandon() noexcept {
   } else if (endpoint_.phase == EndpointPhase::ready) {
     enter_closed();
   }
-  // The senders learn that their messages are gone by the end of the endpoint.
+  // The senders learn from the end of the endpoint that their messages are gone.
   endpoint_.messages.drop_queued();
 }
 

@@ -10,8 +10,8 @@ namespace hbmwire::detail {
 namespace {
 
 /// How many messages of this end may wait for an answer at a time: there are as many places for
-/// answers. Half as many as for messages suffices, since such a message is large, or waits for its
-/// receiver anyway.
+/// answers. Half as many as for messages, since one rendezvous carries as much as several eager
+/// messages.
 std::uint32_t most_asked(const EndpointOptions& options) noexcept {
   return std::max(options.receive_depth / 2, 2U);
 }

@@ -86,8 +86,8 @@ typedef struct hbmwire_report_info {
                                     ///< has
   size_t rail_count;                ///< how many NICs hbmwire_report_rail() has; 0: it went by one
   int64_t asked_ns;                 ///< when it was started; HBMWIRE_UNSET: not known
-  int64_t posted_ns;                ///< when all of it was posted, or else moved; HBMWIRE_UNSET:
-                                    ///< not known
+  int64_t posted_ns;                ///< when all of it was posted or moved; HBMWIRE_UNSET: not
+                                    ///< known
   int64_t over_ns;                  ///< when it was over; HBMWIRE_UNSET: not known
   hbmwire_path path;                ///< the worse one of both ends' paths
   hbmwire_protocol protocol;        ///< how the bytes were handed over
