@@ -13,8 +13,8 @@
 
 namespace hbmwire::detail {
 
-/// One handshake, driven by its worker's progress(). It calls no function when it ends: its owner
-/// asks whether it is over().
+/// One handshake, driven by its worker's progress(). Nobody waits for it: who asked for it looks
+/// whether it is over().
 class ConnectionAttempt {
  public:
   ConnectionAttempt(const ConnectionAttempt&) = delete;
@@ -41,7 +41,7 @@ class ConnectionAttempt {
 
   [[nodiscard]] const std::string& peer() const noexcept { return handshake_.peer(); }
 
-  /// When the peer last sent something; until it has, when the attempt began.
+  /// When the peer last said something; before it has, when this began.
   [[nodiscard]] WorkerState::Clock::time_point heard() const noexcept { return heard_; }
 
   /// The peer has sent something.
