@@ -27,8 +27,8 @@ struct PublishedState;
 enum class TransferKind : std::uint8_t {
   put,        ///< Endpoint::put(), put_blocks(), a prepared list of puts
   get,        ///< Endpoint::get(), get_blocks(), a prepared list of gets
-  send,       ///< Endpoint::send(), send_tagged()
-  receive,    ///< Endpoint::receive(), receive_tagged(), Worker::next_message()
+  send,       ///< Endpoint::send()
+  receive,    ///< Endpoint::receive(), Worker::next_message()
   atomic,     ///< fetch_add(), compare_swap()
   flush,      ///< Endpoint::flush(), Worker::flush()
   immediate,  ///< Endpoint::receive_immediate()

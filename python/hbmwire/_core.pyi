@@ -494,7 +494,7 @@ class Report:
     @property
     def copy(self) -> str: ...  # why no engine of this process carried it; empty if one did, or if none was asked
     @property
-    def ipc(self) -> str: ...  # as `copy`, for the peer's engines; host memory of two processes: why not by shared memory
+    def ipc(self) -> str: ...  # as `copy`, for the peer's engines; for host memory: why not by shared memory
     @property
     def rails(self) -> list[tuple[str, int]]: ...  # NIC, bytes
     @property
