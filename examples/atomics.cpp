@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A counter and a lock in one process' memory, which another one uses without its help.
+// A counter and a lock in the memory of one process. Another process uses them without the first
+// one's help.
 //
 //   node2$ atomics listen 7000
 //   node1$ atomics node2:7000
@@ -17,15 +18,15 @@ namespace {
 constexpr std::uint64_t kAdds = 100;
 constexpr std::uint64_t kOwner = 4711;
 
-/// Two numbers of 64 bits: the counter, and whose the lock is.
+/// Two 64-bit numbers: the counter, and the owner of the lock.
 Result<bool> use(Endpoint& peer) {
   HBMWIRE_TRY_ASSIGN(const auto numbers, peer.remote("numbers", 10s));
   for (std::uint64_t i = 0; i < kAdds; ++i) {
     HBMWIRE_TRY_ASSIGN(Transfer add, peer.fetch_add(numbers.slice(0, 8), 2));
     HBMWIRE_TRY(add.wait(10s));
-    if (add.value() != 2 * i) return false;  // what was there before
+    if (add.value() != 2 * i) return false;  // the value before the addition
   }
-  // When several try at once, one gets the lock: the one that finds 0 there.
+  // If several ends try at once, one gets the lock: the one that finds 0.
   HBMWIRE_TRY_ASSIGN(Transfer lock, peer.compare_swap(numbers.slice(8, 8), 0, kOwner));
   HBMWIRE_TRY(lock.wait(10s));
   HBMWIRE_TRY(peer.close(10s));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Serves memory of another exporter's dma-buf: of a camera, a GPU's renderer, a dma-heap. hbmwire
-// takes the file descriptor, gives it to the NIC, and a peer gets the bytes into its accelerator.
+// takes the file descriptor and gives it to the NIC; a peer gets the bytes into its accelerator.
 //
 //   node2$ bring_dmabuf listen 7000
 //   node1$ bring_dmabuf node2:7000
@@ -31,7 +31,7 @@ constexpr std::uint64_t kBytes = 4 << 20;
 /// The byte that the other side expects at `at`.
 std::byte pixel(std::uint64_t at) { return static_cast<std::byte>(at * 31 >> 3U); }
 
-/// A dma-buf, as any driver hands it out, with a picture in it.
+/// A dma-buf as any driver gives one out, with a picture in it.
 Result<Fd> make_picture() {
   const auto failed = [](const char* call) {
     return tl::make_unexpected(system_error(Stage::allocate, call, errno));
@@ -62,7 +62,7 @@ Result<Fd> make_picture() {
 
 Result<bool> listen(const Context& context, const Worker& worker, std::uint16_t port) {
   HBMWIRE_TRY_ASSIGN(const Fd picture, make_picture());
-  // The library keeps a duplicate of the descriptor: ours may be closed at any time.
+  // The library keeps a duplicate of the descriptor, so ours may be closed at any time.
   HBMWIRE_TRY_ASSIGN(
       const auto region,
       context.register_dmabuf({.fd = picture.get(), .length_bytes = kBytes}, Access::remote_read));

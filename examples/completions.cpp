@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Many transfers under way, and one place that tells which are over: Worker::next_done().
+// Many transfers under way, and one call that tells which are over: Worker::next_done().
 //
 //   node2$ completions listen 7000
 //   node1$ completions node2:7000
@@ -25,18 +25,19 @@ Result<Done> next(Worker& worker) {
   for (;;) {
     if (auto done = worker.next_done()) return std::move(*done);
     HBMWIRE_TRY_ASSIGN(const bool idle, worker.arm());
-    if (!idle) continue;  // something came just now
+    if (!idle) continue;  // something has just come
     pollfd entry{.fd = worker.fd(), .events = POLLIN, .revents = 0};
     ::poll(&entry, 1, static_cast<int>(worker.wake_after().count()));
   }
 }
 
-/// Starts a transfer of each message, whose number is its cookie, and has it told of.
+/// Starts one transfer for each message, with the message's number as cookie, and asks to be told
+/// of its end.
 template <class Start>
 Result<void> start_all(const Start& start) {
   for (std::uint64_t number = 0; number < kMessages; ++number) {
     HBMWIRE_TRY_ASSIGN(Transfer transfer, start(number));
-    transfer.notify(number);  // the handle may go
+    transfer.notify(number);  // the handle may go now
   }
   return {};
 }
@@ -52,7 +53,7 @@ Result<bool> run(const std::vector<std::string>& arguments) {
     HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, arguments.front(), 10s));
     HBMWIRE_TRY(start_all([&](std::uint64_t number) {
       std::memcpy(memory.host_bytes().data() + number * kBytes, &number, kBytes);
-      return peer.send(slice(number), number);  // the tag
+      return peer.send(slice(number), number);  // the number is also the tag
     }));
     for (std::uint64_t over = 0; over < kMessages; ++over) {
       HBMWIRE_TRY_ASSIGN(const Done done, next(worker));

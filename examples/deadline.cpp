@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Looks at a transfer without waiting, waits in bounds, and ends one that is not wanted any more.
+// Polls a transfer without waiting, waits with a deadline, and ends a transfer that is no longer
+// wanted.
 //
 //   node2$ deadline listen 7000
 //   node1$ deadline node2:7000
@@ -21,15 +22,15 @@ constexpr std::byte kAnswer{43};
 
 void fill(const Region& memory, std::byte value) { std::ranges::fill(memory.host_bytes(), value); }
 
-/// Whether all of the memory has come, with this value.
+/// Whether all of the memory has this value.
 bool has_come(const Transfer& received, const Region& memory, std::byte value) {
   return received.bytes() == kBytes &&
          std::ranges::equal(memory.host_bytes(), std::vector(kBytes, value));
 }
 
 Result<bool> impatient(Endpoint& peer, Worker& worker, const Region& memory) {
-  // Nothing has been sent: at the deadline the receive is cancelled. Since no message has matched
-  // it, the connection goes on; the deadline of any other transfer would end it.
+  // No message was sent, so the receive is cancelled at the deadline. No message has matched it
+  // either, so the connection goes on. The deadline of any other transfer would end the connection.
   HBMWIRE_TRY_ASSIGN(Transfer early, peer.receive(memory.slice()));
   const auto waited = early.wait(50ms);
   if (waited || waited.error().code != Errc::timed_out) return false;
@@ -43,9 +44,9 @@ Result<bool> impatient(Endpoint& peer, Worker& worker, const Region& memory) {
   HBMWIRE_TRY(told.wait(10s));
   HBMWIRE_TRY_ASSIGN(Transfer answer, peer.receive(memory.slice()));
   while (true) {
-    HBMWIRE_TRY_ASSIGN(const bool over, answer.poll());  // drives the worker, and never blocks
+    HBMWIRE_TRY_ASSIGN(const bool over, answer.poll());  // drives the worker; never blocks
     if (over) break;
-    HBMWIRE_TRY(worker.wait(10s));  // or does something else meanwhile
+    HBMWIRE_TRY(worker.wait(10s));  // or do something else meanwhile
   }
   HBMWIRE_TRY(peer.close(10s));
   return has_come(answer, memory, kAnswer);

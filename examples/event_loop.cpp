@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A worker in an event loop of the application's own: poll(2) on its descriptor.
+// A worker in the application's own event loop: poll(2) on its descriptor.
 //
 //   node2$ event_loop listen 7000
 //   node1$ event_loop node2:7000
@@ -19,14 +19,14 @@ namespace {
 
 const std::vector<std::byte> kContents(64, std::byte{42});
 
-/// One round of the loop: what there is to do, then sleep until there is more.
+/// One round of the loop: does all work, then sleeps until there is more.
 Result<void> turn(Worker& worker) {
   while (worker.progress() != 0) {
   }
   HBMWIRE_TRY_ASSIGN(const bool idle, worker.arm());
-  if (!idle) return {};  // something came just now
-  pollfd entries[] = {
-      {.fd = worker.fd(), .events = POLLIN, .revents = 0}};  // and the loop's others
+  if (!idle) return {};  // something has just come
+  pollfd entries[] = {{.fd = worker.fd(), .events = POLLIN, .revents = 0}};  // add the loop's other
+                                                                             // descriptors here
   ::poll(entries, 1, static_cast<int>(worker.wake_after().count()));
   return {};
 }
@@ -41,7 +41,7 @@ Result<bool> run(const std::vector<std::string>& arguments) {
     std::ranges::copy(kContents, memory.host_bytes().begin());
     HBMWIRE_TRY_ASSIGN(Transfer sent, peer.send(memory.slice()));
     while (!sent.done()) HBMWIRE_TRY(turn(worker));
-    HBMWIRE_TRY(sent.poll());  // how it ended
+    HBMWIRE_TRY(sent.poll());  // gives the error if it failed
     HBMWIRE_TRY(peer.close(10s));
     return true;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Each end says in the handshake who it is. The one that listens knows by that which of its peers
-// it has accepted, before anything else is said, and lets go of one of another version.
+// Each end tells in the handshake its name and version. The listener therefore knows a peer before
+// any message comes, and closes the connection of a peer with another version.
 //
 //   node2$ hello listen 7000
 //   node1$ hello node2:7000
@@ -27,7 +27,7 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return {begin, begin + text.size()};
 }
 
-/// The printable ones of bytes that a stranger may have sent.
+/// The printable characters of bytes that a stranger may have sent.
 std::string text_of(std::span<const std::byte> bytes) {
   std::string text;
   for (const std::byte byte : bytes) {
@@ -50,7 +50,7 @@ Result<bool> connect(const Worker& worker, const std::string& node, const Region
   return true;
 }
 
-/// The next peer of this version; its name.
+/// Accepts the next peer of this version. Returns its name.
 Result<std::string> accept(Listener& listener, std::optional<Endpoint>& peer) {
   constexpr std::string_view kVersion = "version 2, ";
   while (true) {

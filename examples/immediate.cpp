@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Puts blocks into another node's accelerator, and tells by a number with each that it is there.
+// Puts blocks into another node's accelerator. An immediate number with each put tells that its
+// block has arrived.
 //
 //   node2$ immediate listen 7000
 //   node1$ immediate node2:7000
@@ -35,7 +36,7 @@ Result<bool> put(Endpoint& peer, const Region& mine) {
 Result<bool> take(Endpoint& peer, const Region& blocks) {
   std::vector<std::byte> contents(kBlockBytes);
   for (std::uint32_t i = 0; i < kBlocks; ++i) {
-    // `written`: when the number is here, the accelerator sees what came before it.
+    // `written`: once the number is here, the accelerator sees the bytes that came before it.
     HBMWIRE_TRY_ASSIGN(auto number, peer.receive_immediate(blocks.slice()));
     HBMWIRE_TRY(number.wait(10s));
     HBMWIRE_TRY(blocks.read(number.value() * kBlockBytes, contents, 10s));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Two ends that meet by bytes which something else carries: here by two files, with a shared file
-// system; etcd or MPI would do as well. Neither side listens.
+// Two ends without a listener. They meet by bytes that something else carries: here two files on a
+// shared file system; etcd or MPI would do as well.
 //
 //   node1$ invitation /shared/1 /shared/2
 //   node2$ invitation /shared/2 /shared/1
@@ -23,7 +23,7 @@ namespace {
 
 const std::vector<std::byte> kContents(32, std::byte{42});
 
-/// Written at once or not at all, so that the other side reads no half of it.
+/// Writes the file completely or not at all, so that the other side never reads a half.
 void write(const std::string& path, std::span<const std::byte> bytes) {
   std::ofstream(path + ".part", std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()),

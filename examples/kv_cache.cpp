@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Moves the key-value cache of a request from the node that computed it (prefill) to the one that
-// goes on with it (decode): 100,000 blocks that lie scattered in one card's memory go into other
-// blocks of another card's, in one transfer by pairs of block numbers, and a number tells the
-// decoder that they are there.
+// Moves the key-value cache of a request from the node that computed it (prefill) to the node that
+// continues with it (decode). 100,000 blocks that lie scattered in one card's memory go into other
+// blocks of another card's, in one transfer by pairs of block numbers. An immediate number tells
+// the decoder that they have arrived.
 //
 //   node2$ kv_cache listen 7000       decodes
 //   node1$ kv_cache node2:7000        prefills
@@ -20,15 +20,15 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::uint64_t kBlockBytes = 1 << 10;
-constexpr std::uint64_t kBlocks = 1 << 17;  // of each side's cache
-constexpr std::uint64_t kUsed = 100'000;    // of the request
+constexpr std::uint64_t kBlocks = 1 << 17;  // in each side's cache
+constexpr std::uint64_t kUsed = 100'000;    // blocks that the request has
 constexpr std::uint32_t kRequest = 4711;
-constexpr int kSteps = 2;  // how often the same blocks are sent, with other contents
+constexpr int kSteps = 2;  // how often the same blocks are sent, each time with other contents
 
 using Numbers = std::vector<std::uint32_t>;
 
-/// Which blocks the request has at this side: `first`, `first` + `step`, ... `step` is odd, so that
-/// each comes once.
+/// The block numbers of the request at this side: `first`, `first` + `step`, and so on. `step` is
+/// odd, so that each number comes once.
 Numbers make_numbers(std::uint32_t first, std::uint32_t step) {
   Numbers numbers(kUsed);
   for (std::uint32_t i = 0; i < kUsed; ++i) numbers[i] = (first + i * step) % kBlocks;
@@ -39,7 +39,7 @@ std::byte contents_of(std::uint64_t block, int step) {
   return static_cast<std::byte>(block * 7 + static_cast<std::uint64_t>(step) + 1);
 }
 
-/// A cache that holds what it should in this step: the request's contents in its blocks.
+/// The contents of a cache that has the request's blocks of this step.
 std::vector<std::byte> expected_cache(const Numbers& numbers, int step) {
   std::vector<std::byte> all(kBlocks * kBlockBytes);
   for (std::uint64_t i = 0; i < kUsed; ++i) {
@@ -58,7 +58,7 @@ Result<bool> prefill(Endpoint& peer, const Region& cache, const Region& message)
   Numbers to(kUsed);
   std::memcpy(to.data(), message.host_bytes().data(), kUsed * sizeof(std::uint32_t));
 
-  // One region here. A cache with a region for each layer has a table of several areas.
+  // One region here. A cache with a region for each layer would have a table of several areas.
   HBMWIRE_TRY_ASSIGN(const auto from_table, cache.blocks(kBlockBytes));
   HBMWIRE_TRY_ASSIGN(const auto to_table, theirs.blocks(kBlockBytes));
   for (int step = 0; step < kSteps; ++step) {
@@ -67,7 +67,7 @@ Result<bool> prefill(Endpoint& peer, const Region& cache, const Region& message)
                        peer.put_blocks(from_table, from, to_table, to, {.immediate = kRequest}));
     HBMWIRE_TRY(moved.wait(10s));
     if (step == 0) std::printf("moved: %s\n", describe(moved.explain()).c_str());
-    // The decoder says when it has used them.
+    // The decoder tells when it has used the blocks.
     HBMWIRE_TRY_ASSIGN(auto used, peer.receive(message.slice()));
     HBMWIRE_TRY(used.wait(10s));
   }
@@ -81,7 +81,7 @@ Result<bool> decode(Endpoint& peer, const Region& cache, const Region& message) 
   HBMWIRE_TRY(told.wait(10s));
   std::vector<std::byte> all(kBlocks * kBlockBytes);
   for (int step = 0; step < kSteps; ++step) {
-    // Over when the number has come; the blocks came before it, and the card sees them.
+    // Over when the number has come. The blocks have come before it, and the card sees them.
     HBMWIRE_TRY_ASSIGN(auto arrived, peer.receive_immediate(cache.slice()));
     HBMWIRE_TRY(arrived.wait(20s));
     if (arrived.value() != kRequest) return false;

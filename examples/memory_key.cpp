@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Opens a part of a region to one peer, by a key that travels as a message, and takes it back.
+// Opens a part of a region to one peer, by a key that travels as a message, and then revokes it.
 //
 //   node2$ memory_key listen 7000
 //   node1$ memory_key node2:7000
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::uint64_t kBytes = 65536;
-constexpr std::uint64_t kOpen = 4096;  // of it, from its begin on
+constexpr std::uint64_t kOpen = 4096;  // from the beginning of the memory
 
 Result<bool> write(Endpoint& peer, const Region& memory) {
   HBMWIRE_TRY_ASSIGN(auto message, peer.receive(memory.slice()));
@@ -31,7 +31,7 @@ Result<bool> write(Endpoint& peer, const Region& memory) {
 }
 
 Result<bool> lend(Endpoint& peer, const Context& context, const Region& message) {
-  // Not open to peers: there is no way to its memory but by its keys.
+  // Not open to peers: only keys give access to this memory.
   HBMWIRE_TRY_ASSIGN(const auto secret,
                      context.allocate_region(MemoryType::host, kBytes, Access::local_write));
   std::memset(secret.host_bytes().data(), 0, kBytes);

@@ -23,7 +23,7 @@ Result<void> say(Endpoint& peer, const Region& memory, std::string_view text) {
   return sent.wait(10s);
 }
 
-/// The next text that comes; at most as long as `memory`.
+/// Receives the next text, which is at most as long as `memory`.
 Result<std::string> hear(Endpoint& peer, const Region& memory) {
   HBMWIRE_TRY_ASSIGN(auto received, peer.receive(memory.slice()));
   HBMWIRE_TRY(received.wait(10s));

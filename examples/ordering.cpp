@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Takes what lies in the peer's memory, puts an answer in its place, and knows when that is there:
-// what a fence is for, and what a flush.
+// Gets the bytes in the peer's memory, puts an answer in their place, and waits until the answer
+// has arrived. Shows the use of a fence and of a flush.
 //
 //   node2$ ordering listen 7000
 //   node1$ ordering node2:7000
@@ -22,15 +22,15 @@ constexpr std::uint64_t kPartBytes = 4096;
 Result<bool> exchange(Endpoint& peer, const Region& taken, const Region& answer) {
   HBMWIRE_TRY_ASSIGN(const auto theirs, peer.remote("desk", 10s));
   HBMWIRE_TRY_ASSIGN(auto get, peer.get(taken.slice(), theirs.slice()));
-  // Without it the puts might overtake what the get brings.
+  // Without a fence the puts might overtake the bytes of the get.
   HBMWIRE_TRY(peer.fence());
   for (std::uint64_t i = 0; i < kParts; ++i) {
-    // Nothing is asked of the single puts: their handles go, and they go on.
+    // Single puts are not waited for: their handles go, and they go on.
     const std::uint64_t at = i * kPartBytes;
     HBMWIRE_TRY(peer.put(answer.slice(at, kPartBytes), theirs.slice(at, kPartBytes)));
   }
   HBMWIRE_TRY_ASSIGN(auto flush, peer.flush());
-  HBMWIRE_TRY(flush.wait(10s));  // all have arrived
+  HBMWIRE_TRY(flush.wait(10s));  // all puts have arrived
   HBMWIRE_TRY(get.wait(10s));
   HBMWIRE_TRY(peer.close(10s));
   return taken.host_bytes().back() == std::byte{1};

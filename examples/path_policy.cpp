@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Says which paths memory may take, and shows why it took the one that it took.
+// Sets the paths that memory may take, and shows why it took the path that it took.
 //
 //   node2$ path_policy listen 7000
 //   node1$ path_policy node2:7000
@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kBytes = 1 << 20;
 const std::vector<std::byte> kContents(kBytes, std::byte{42});
 
-/// Each path of a region, the best first: taken, or why not.
+/// Prints each path of a region, the best first: that it was taken, or why not.
 void print_paths(const Region& region) {
   for (const auto& tried : region.explain()) {
     std::printf("%s: %s\n", std::string(to_string(tried.path)).c_str(),
@@ -38,8 +38,8 @@ Result<bool> put(Endpoint& peer, const Region& memory) {
 }
 
 Result<bool> run(const std::vector<std::string>& arguments) {
-  // For all memory of this process: none of it is staged. Memory that no allowed path reaches is
-  // refused when it is registered, with the reason.
+  // For all memory of this process: none of it may be staged. Memory that no allowed path reaches
+  // is refused when it is registered, with the reason.
   HBMWIRE_TRY_ASSIGN(
       const Context context,
       Context::create({.memory = {}, .paths = {.allow = {Path::host, Path::zero_copy}}}));
@@ -49,7 +49,7 @@ Result<bool> run(const std::vector<std::string>& arguments) {
                                              Access::local_write | Access::remote_write));
   if (arguments.front() != "listen") {
     print_paths(memory);
-    // For this endpoint: device memory by its dma-buf alone.
+    // For this endpoint: device memory only by its dma-buf.
     HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, arguments.front(), 10s,
                                                         {.paths = {.require = Path::zero_copy}}));
     return put(peer, memory);

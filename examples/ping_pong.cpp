@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tagged messages, to and fro: how long a round trip takes.
+// Sends tagged messages to and fro, and measures the time of a round trip.
 //
 //   node2$ ping_pong listen 7000
 //   node1$ ping_pong node2:7000
@@ -18,20 +18,20 @@ namespace {
 constexpr std::uint64_t kRounds = 1000;
 constexpr std::uint64_t kBytes = 8;
 
-// A tag says what a message is. Here the upper half says which way it goes, the lower one which
-// round it is of; a receive that is for any round masks that out.
+// The tag of a message: the upper half tells the direction, the lower half the round. A receive for
+// any round masks the lower half out.
 constexpr std::uint64_t kPing = 1ULL << 32U;
 constexpr std::uint64_t kPong = 2ULL << 32U;
 
-/// The number in a message, which is host memory here. (Device memory goes as well; the messages
-/// are then pulled by the receiver's NIC.)
+/// The number in a message, which is in host memory here. (Device memory works as well; the
+/// receiver's NIC then pulls the messages.)
 std::uint64_t& number_in(const Region& message) {
   return *reinterpret_cast<std::uint64_t*>(message.host_bytes().data());
 }
 
 Result<bool> answer(Endpoint& peer, const Region& message) {
   for (std::uint64_t round = 0; round < kRounds; ++round) {
-    // Any ping: the mask leaves the round out; value() is the tag that came.
+    // Any ping: the mask leaves the round out. value() is the tag of the message.
     HBMWIRE_TRY_ASSIGN(auto ping,
                        peer.receive(message.slice(), {.tag = kPing, .mask = kPing | kPong}));
     HBMWIRE_TRY(ping.wait(10s));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lets in only peers that know a secret, and proves to them that this side knows it, too.
+// Accepts only peers that know a secret, and proves to them that this side knows it, too.
 //
 //   node2$ pre_shared_key listen 7000
 //   node1$ pre_shared_key node2:7000
@@ -19,7 +19,7 @@ namespace {
 
 const std::vector<std::byte> kContents(64, std::byte{42});
 
-/// (A real one comes from a file: HBMWIRE_PRE_SHARED_KEY_FILE does without any of this.)
+/// (A real key comes from a file. HBMWIRE_PRE_SHARED_KEY_FILE needs no code at all.)
 std::vector<std::byte> key_of(std::string_view secret) {
   const auto* const begin = reinterpret_cast<const std::byte*>(secret.data());
   return {begin, begin + secret.size()};
@@ -55,7 +55,7 @@ Result<bool> run(const std::vector<std::string>& arguments) {
           {.port = port, .endpoint = {.pre_shared_key = key_of("not to be told to anyone")}}));
   std::printf("%u\n", listener.port());
   std::fflush(stdout);
-  // A peer that does not know the secret is refused while this waits, and that is logged.
+  // While this waits, a peer that does not know the secret is refused, and that is logged.
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY_ASSIGN(Transfer received, peer.receive(memory.slice()));
   HBMWIRE_TRY(received.wait(10s));

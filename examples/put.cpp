@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Puts a tensor from this node's accelerator into another node's, and proves how it went there.
+// Puts a tensor from this node's accelerator into another node's, and proves which path it took.
 //
 //   node2$ put listen 7000
 //   node1$ put node2:7000
@@ -24,7 +24,7 @@ Result<bool> put(const Context& context, const Worker& worker, const std::string
                      context.allocate_region(MemoryType::gaudi, kBytes, Access::local_write));
   HBMWIRE_TRY(tensor.write(0, kContents, 10s));
 
-  // Each wait has a deadline, and each error says what to do.
+  // Each wait has a deadline, and each error tells the remedy.
   HBMWIRE_TRY_ASSIGN(Endpoint peer, Endpoint::connect(worker, node, 10s));
   HBMWIRE_TRY_ASSIGN(const auto target, peer.remote("tensor", 10s));
   HBMWIRE_TRY_ASSIGN(Transfer transfer,
@@ -36,7 +36,7 @@ Result<bool> put(const Context& context, const Worker& worker, const std::string
 }
 
 Result<bool> listen(const Context& context, const Worker& worker, std::uint16_t port) {
-  // A put that waits for `visible` reads back what it wrote, hence remote_read.
+  // A put that waits for `visible` reads a byte back, hence remote_read.
   HBMWIRE_TRY_ASSIGN(
       const auto tensor,
       context.allocate_region(MemoryType::gaudi, kBytes,
@@ -46,7 +46,7 @@ Result<bool> listen(const Context& context, const Worker& worker, std::uint16_t 
   std::printf("%u\n", listener.port());
   std::fflush(stdout);
 
-  // The bytes come without this process; what it answers is the question for "tensor".
+  // The bytes come without this process. It only answers the question for "tensor".
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY(peer.wait_closed(30s));
   std::vector<std::byte> contents(kBytes);
@@ -56,7 +56,7 @@ Result<bool> listen(const Context& context, const Worker& worker, std::uint16_t 
 }
 
 Result<bool> run(const std::vector<std::string>& arguments) {
-  // Device memory goes by no other way than zero-copy, or there is an error that says why.
+  // Device memory goes only by zero-copy; otherwise there is an error that tells why.
   HBMWIRE_TRY_ASSIGN(const Context context,
                      Context::create({.memory = {}, .paths = {.require = Path::zero_copy}}));
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));

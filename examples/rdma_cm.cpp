@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Two ends that meet by the RDMA connection manager instead of TCP: the address is one of an RDMA
-// NIC's interface, and it is that NIC which carries all.
+// Two ends that meet by the RDMA connection manager instead of TCP. The address is one of an RDMA
+// NIC's interface, and that NIC carries everything.
 //
 //   node2$ rdma_cm listen 7000
 //   node1$ rdma_cm node2-ib0:7000

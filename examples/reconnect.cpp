@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Goes on after its peer has ended the connection: connects anew, and asks anew for the memory.
+// Goes on after the peer has ended the connection: connects again, and asks for the memory again.
 //
 //   node2$ reconnect listen 7000
 //   node1$ reconnect node2:7000
@@ -25,8 +25,8 @@ Result<bool> put_twice(Endpoint& peer, const Region& memory) {
     HBMWIRE_TRY_ASSIGN(auto told, peer.send(memory.slice(0, 0)));
     HBMWIRE_TRY(told.wait(10s));
     if (value == 2) break;
-    // The other side closes. An endpoint that has failed (phase(), error()) is led back likewise;
-    // what was under way then has ended with an error, and nothing is repeated by itself.
+    // The other side closes. An endpoint that has failed (phase(), error()) is reconnected in the
+    // same way. Its operations under way have then ended with an error, and none is repeated.
     HBMWIRE_TRY(peer.wait_closed(10s));
     HBMWIRE_TRY(peer.reconnect(10s));
     HBMWIRE_TRY_ASSIGN(theirs, peer.remote("memory", 10s));
@@ -35,7 +35,7 @@ Result<bool> put_twice(Endpoint& peer, const Region& memory) {
   return true;
 }
 
-/// Until the peer says that it has put.
+/// Serves one connection, until the peer tells that it has put.
 Result<bool> serve_once(Listener& listener, const Region& memory, int expected) {
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY_ASSIGN(auto told, peer.receive(memory.slice(0, 0)));

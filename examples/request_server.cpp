@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A server that answers requests of many clients in one thread: it knows neither which client asks
-// next nor how much, names each by what it said in the handshake, and polls no transfer.
+// A server that answers requests of many clients in one thread. It cannot know which client asks
+// next, or how much. It identifies each client by its hello from the handshake, and polls no
+// transfer.
 //
 //   node2$ request_server listen 7000
 //   node1$ request_server node2:7000
@@ -21,9 +22,9 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::size_t kClients = 200;
-constexpr std::size_t kRequests = 5;    // of each
-constexpr std::size_t kBytes = 128;     // of an answer
-constexpr std::size_t kAnswers = 1000;  // under way
+constexpr std::size_t kRequests = 5;    // of each client
+constexpr std::size_t kBytes = 128;     // of each answer
+constexpr std::size_t kAnswers = 1000;  // under way at a time
 
 std::string text_of(std::span<const std::byte> bytes) {
   std::string text;
@@ -36,7 +37,7 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return {begin, begin + text.size()};
 }
 
-/// Until there is something to do.
+/// Sleeps until there is something to do.
 Result<void> sleep(Worker& worker) {
   HBMWIRE_TRY_ASSIGN(const bool idle, worker.arm());
   pollfd entry{.fd = worker.fd(), .events = POLLIN, .revents = 0};

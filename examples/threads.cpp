@@ -22,8 +22,8 @@ constexpr std::uint64_t kThreads = 4;
 constexpr std::uint64_t kMessages = 50;
 constexpr std::uint64_t kBytes = 64;
 
-/// Thread `i` sends or receives messages with the tag `i`, in its own part of the memory. All bytes
-/// of a message are one value, which tells the thread and the message.
+/// Thread `i` sends or receives messages with tag `i`, in its own part of the memory. All bytes of
+/// a message have one value, which tells the thread and the message.
 Result<bool> work(Endpoint& peer, const Region& memory, std::uint64_t i, bool sends) {
   const auto mine = memory.slice(i * kBytes, kBytes);
   const auto bytes = memory.host_bytes().subspan(i * kBytes, kBytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A hundred connections made, used and closed in one thread that never waits for a single one:
-// Endpoint::start_connect() and start_close(), and Worker::next_done() tells how far each is.
+// A hundred connections, made, used and closed in one thread that never waits for a single one:
+// Endpoint::start_connect() and start_close() begin, and Worker::next_done() tells of the end.
 //
 //   node2$ without_waiting listen 7000
 //   node1$ without_waiting node2:7000
@@ -20,7 +20,8 @@ namespace {
 constexpr std::uint64_t kPeers = 100;
 constexpr std::uint64_t kBytes = sizeof(std::uint64_t);
 
-/// The steps of a connection; the cookie of each is kPeers times the step and the peer's number.
+/// The steps of a connection. The cookie of a step is kPeers times the step, plus the peer's
+/// number.
 enum Step : std::uint64_t { connecting, sending, closing };
 
 Result<bool> connect_all(Worker& worker, const auto& memory, const std::string& node) {
@@ -35,7 +36,7 @@ Result<bool> connect_all(Worker& worker, const auto& memory, const std::string& 
   for (std::uint64_t closed = 0; closed < kPeers;) {
     const auto done = worker.next_done();
     if (!done) {
-      HBMWIRE_TRY(worker.wait(20s));  // until something happens, whichever it is
+      HBMWIRE_TRY(worker.wait(20s));  // until anything happens
       continue;
     }
     HBMWIRE_TRY(done->result);

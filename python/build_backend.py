@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The hooks of PEP 517 by which pip makes a wheel of this tree, and the package's metadata.
+"""The hooks of PEP 517, by which pip makes a wheel of this tree, and the package's metadata.
 
 CMake builds the module in build/wheel-cp3N with libhbmwire linked into it, so that the wheel
 needs no installed hbmwire. Nothing is fetched: scripts/setup build installs the packages that
 CMake looks for. CMake's own variables apply: CXX, CXXFLAGS, CMAKE_GENERATOR, CMAKE_PREFIX_PATH,
-CMAKE_BUILD_PARALLEL_LEVEL. A wheel fits one version of Python, and the distribution that it was
-made on.
+CMAKE_BUILD_PARALLEL_LEVEL. A wheel works with one version of Python, on the distribution that it
+was made on.
 
 usage: build_backend.py FOLDER   writes FOLDER/hbmwire-VERSION.dist-info, which CMake installs
 """
@@ -38,7 +38,7 @@ def project() -> dict[str, Any]:
 
 
 def tag() -> str:
-    """The wheel's Python, ABI and platform, as its name has them."""
+    """The tag in the wheel's name: Python, ABI and platform."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
     return f"{python}-{python}{sys.abiflags}-{platform}"
@@ -56,7 +56,7 @@ def metadata(table: dict[str, Any]) -> bytes:
 
 
 def information(table: dict[str, Any]) -> dict[str, bytes]:
-    """The files of a wheel's .dist-info folder, but for RECORD."""
+    """The files of a wheel's .dist-info folder, except RECORD."""
     wheel = lines(("Wheel-Version", "1.0"), ("Generator", f"hbmwire ({table['version']})"),
                   ("Root-Is-Purelib", "false"), ("Tag", tag()))
     licence = (ROOT / "LICENSE").read_bytes()
@@ -69,7 +69,7 @@ def run(*command: object) -> None:
 
 
 def build_package(folder: pathlib.Path) -> None:
-    """Has CMake build the package and install it into a folder."""
+    """Lets CMake build the package and install it into a folder."""
     if shutil.which("cmake") is None:
         sys.exit(f"hbmwire: there is no cmake: {REMEDY}")
     build = ROOT / "build" / f"wheel-{tag().partition('-')[0]}"
@@ -82,14 +82,14 @@ def build_package(folder: pathlib.Path) -> None:
         "HBMWIRE_PYTHON_INSTALL_DIR": ".",
         "Python_EXECUTABLE": sys.executable,
         "BUILD_SHARED_LIBS": "OFF",
-        # As the preset "release", without the debug information that would be stripped.
+        # As the preset "release", but without debug information, which would be stripped anyway.
         "CMAKE_BUILD_TYPE": "RelWithDebInfo",
         "CMAKE_CXX_FLAGS_RELWITHDEBINFO": "-O2 -DNDEBUG",
     }
     arguments = [f"-D{key}={value}" for key, value in options.items()]
     if shutil.which("ninja") and "CMAKE_GENERATOR" not in os.environ:
         arguments += ["-G", "Ninja"]
-    # A fresh cache, for an earlier run may have had another Python or compiler. Objects are kept.
+    # A fresh cache, since an earlier run may have had another Python or compiler. Objects are kept.
     run("cmake", "--fresh", "-S", ROOT, "-B", build, *arguments)
     os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(len(os.sched_getaffinity(0))))
     run("cmake", "--build", build, "--target", COMPONENT)
@@ -97,12 +97,12 @@ def build_package(folder: pathlib.Path) -> None:
 
 
 def write_wheel(path: pathlib.Path, files: dict[str, bytes], record: str) -> None:
-    """Writes a wheel of these files, and `record`, its list of them. Equal files, equal wheels."""
+    """Writes a wheel of these files and `record`, their list. Equal files make equal wheels."""
     listed = ""
     with zipfile.ZipFile(path, "w") as wheel:
 
         def add(name: str, data: bytes) -> None:
-            entry = zipfile.ZipInfo(name)  # of 1980
+            entry = zipfile.ZipInfo(name)  # its date is 1980, so that equal files make equal wheels
             entry.external_attr = 0o100644 << 16
             wheel.writestr(entry, data, zipfile.ZIP_DEFLATED)
 
@@ -117,7 +117,7 @@ def build_wheel(
     wheel_directory: str, config_settings: object = None, metadata_directory: object = None
 ) -> str:
     """Makes the wheel in a folder. Returns its name."""
-    del config_settings, metadata_directory  # there are none; those would be the same again
+    del config_settings, metadata_directory  # no settings exist, and the metadata would be the same
     table = project()
     name = f"{table['name']}-{table['version']}"
     files = {}
@@ -133,7 +133,7 @@ def build_wheel(
 
 
 def write_information(folder: str, files: dict[str, bytes], table: dict[str, Any]) -> str:
-    """Writes these files into FOLDER/NAME-VERSION.dist-info. Returns the name of that."""
+    """Writes these files into FOLDER/NAME-VERSION.dist-info. Returns the name of that folder."""
     name = f"{table['name']}-{table['version']}.dist-info"
     place = pathlib.Path(folder, name)
     place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-# The Python package, found by relative paths as the rest is. python/build_backend.py makes a wheel of the component.
+# Installs the Python package, which is found by relative paths like the rest. python/build_backend.py makes a wheel of it.
 # Debian's python3 looks into dist-packages of its own version, below /usr/local and /usr; others look into site-packages.
 if(NOT DEFINED HBMWIRE_PYTHON_INSTALL_DIR)
   set(hbmwire_python_name python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})

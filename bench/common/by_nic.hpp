@@ -5,8 +5,9 @@
 
 namespace hbmwire::bench {
 
-/// Has the benchmark measure the NIC's way, also between processes of one node: not shared memory.
-/// HBMWIRE_PATHS says so to this program and those that it starts. Before any thread is.
+/// Makes the benchmark measure transfers by the NIC, even between processes of one node: excludes
+/// shared memory. It sets HBMWIRE_PATHS for this program and for programs that it starts. Call it
+/// before any thread exists.
 inline void go_by_nic() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe)
   ::setenv("HBMWIRE_PATHS", "zero_copy,peer_memory,host,staged,copy,tcp", 0);

@@ -28,13 +28,13 @@ struct Pair {
   }
 };
 
-/// Both sides once.
+/// One measurement of both sides.
 struct Attempt {
   Pair pair;
-  Range states;  // of the machine, around it
+  Range states;  // states of the machine before and after it
 };
 
-/// `swapped`: in the other order.
+/// Measures both sides. `swapped`: in the other order.
 Attempt measure(Contest& contest, StateSampler& sampler, bool swapped) {
   Attempt attempt;
   Pair& pair = attempt.pair;
@@ -46,8 +46,9 @@ Attempt measure(Contest& contest, StateSampler& sampler, bool swapped) {
   return attempt;
 }
 
-/// Both sides have touched their memory and filled their caches. Three slices: the emulated NIC's
-/// locks favour who took them 512 times in a row, and a slice is 200 requests of each queue pair.
+/// Makes a contest whose sides have touched their memory and filled their caches. Three slices: the
+/// emulated NIC's locks favour a thread that took them 512 times in a row, and a slice is 200
+/// requests of each queue pair.
 std::unique_ptr<Contest> make_warm(const Row& row, const Effort& effort) {
   constexpr int kSlices = 3;
   auto contest = row.make(effort);
@@ -58,15 +59,16 @@ std::unique_ptr<Contest> make_warm(const Row& row, const Effort& effort) {
   return contest;
 }
 
-/// What one start of both sides is to give: the order of a pair's sides follows from its number.
+/// The pairs to measure with one start of both sides. The number of a pair decides the order of its
+/// sides.
 struct Round {
   unsigned first = 0;   // number of its first pair
-  unsigned wanted = 0;  // pairs around which the machine was steady, after which it ends
-  unsigned most = 0;    // pairs, after which it ends anyhow
+  unsigned wanted = 0;  // ends after this many pairs around which the machine was steady
+  unsigned most = 0;    // ends after this many pairs in any case
 };
 
-/// In a process of its own: what an earlier one has left in memory, caches and libraries is no part
-/// of it.
+/// Measures in a process of its own, so that memory, caches and libraries of an earlier row do not
+/// matter.
 std::vector<Attempt> measure_apart(const Row& row, const Effort& effort, const Round& round) {
   const Cpus cpus = Cpus::allowed();
   Peer process(cpus.first, [&](Line& line) {
@@ -78,7 +80,9 @@ std::vector<Attempt> measure_apart(const Row& row, const Effort& effort, const R
       attempts.push_back(measure(*contest, sampler, number % 2 != 0));
       if (attempts.back().states.is_steady()) ++kept;
     }
-    for (const Attempt& attempt : attempts) line.send(attempt);  // who reads them wants a CPU
+    for (const Attempt& attempt : attempts)
+      line.send(attempt);  // the reader needs a CPU to
+                           // receive them
   });
   std::vector<Attempt> attempts;
   for (Attempt attempt; process.line().next(attempt);) attempts.push_back(attempt);

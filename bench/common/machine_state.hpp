@@ -10,14 +10,14 @@
 
 namespace hbmwire::bench {
 
-/// What a virtual machine's CPUs do now: the time of a fixed piece of work on the first one, and of
-/// a cache line on its way to the second one.
+/// The speed of a virtual machine's CPUs now: the time of a fixed piece of work on the first one,
+/// and the time that a cache line takes to the second one.
 struct State {
   double work_ns = 0;
   double hop_ns = 0;
 };
 
-/// The least and the most of some states.
+/// The least and the greatest of some states.
 struct Range {
   State least{1e18, 1e18};
   State most;
@@ -41,7 +41,7 @@ struct Range {
   }
 };
 
-/// Takes such samples, about 0.3 ms each. Its partner on the other CPU sleeps in between.
+/// Takes such samples; each takes about 0.3 ms. Its partner on the other CPU sleeps in between.
 class StateSampler {
  public:
   explicit StateSampler(const Cpus& cpus);

@@ -21,7 +21,7 @@
 namespace hbmwire::bench {
 namespace {
 
-/// The environment with some variables set.
+/// The environment, with some variables set.
 std::vector<std::string> environment_with(const Variables& variables) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -41,14 +41,14 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
   return all;
 }
 
-/// A program on one CPU whose output goes to `output`. Not by fork(2): that takes from this process
-/// all its private pages, until it has copied those that it goes on to write or to send from.
+/// Starts a program on one CPU; its output goes to `output`. Not by fork(2): after that this
+/// process would have to copy its private pages again before it writes to them or sends from them.
 pid_t start(int cpu, const Variables& variables, std::vector<std::string> command, int output) {
   std::vector<std::string> environment = environment_with(variables);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  const OnCpu on(cpu);  // as its child will be
+  const OnCpu on(cpu);  // the child inherits the CPU
   pid_t pid = -1;
   errno = ::posix_spawnp(&pid, command.front().c_str(), &actions, nullptr,
                          pointers_to(command).data(), pointers_to(environment).data());
@@ -57,7 +57,8 @@ pid_t start(int cpu, const Variables& variables, std::vector<std::string> comman
   return pid;
 }
 
-/// Whether somebody listens on a TCP port, which a connection would use up.
+/// Whether a program listens on a TCP port. Looks at /proc, since connecting would use the program
+/// up.
 bool is_listening(unsigned port) {
   constexpr unsigned kListen = 0x0a;
   std::ifstream table("/proc/self/net/tcp");
@@ -79,7 +80,7 @@ bool is_listening(unsigned port) {
   return false;
 }
 
-/// A program that was started; it is waited for once.
+/// A started program; waits for it once.
 class Running {
  public:
   explicit Running(pid_t pid) : pid_(pid) {}
@@ -88,7 +89,7 @@ class Running {
   Running& operator=(const Running&) = delete;
 
   ~Running() {
-    if (!has_ended()) ::kill(pid_, SIGTERM);  // it waits for the other one
+    if (!has_ended()) ::kill(pid_, SIGTERM);  // it would wait for the other program for ever
     succeeds();
   }
 
@@ -97,7 +98,7 @@ class Running {
     return ended_;
   }
 
-  /// Waits for its end. Whether its exit status was 0.
+  /// Waits for its end. Returns whether its exit status was 0.
   bool succeeds() {
     if (!ended_) ended_ = ::waitpid(pid_, &status_, 0) == pid_;
     return ended_ && WIFEXITED(status_) && WEXITSTATUS(status_) == 0;
@@ -120,8 +121,8 @@ std::string read_all(int fd) {
 }  // namespace
 
 unsigned free_port() {
-  // Benchmarks that run at once have process numbers close to each other: a hundred ports for each,
-  // since a port may be taken between this look and its use.
+  // Benchmarks that run at the same time have process numbers close to each other. Each has a
+  // hundred ports, since a port may be taken between this check and its use.
   static unsigned port = 20000 + static_cast<unsigned>(::getpid()) % 100 * 100;
   do {
     ++port;

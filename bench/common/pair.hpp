@@ -13,14 +13,15 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 struct ProgramPair {
   std::vector<std::string> server;
   std::vector<std::string> client;
-  unsigned port = 0;  ///< the client starts when somebody listens there
+  unsigned port = 0;  ///< the client starts when the server listens there
   Variables variables = {};
 };
 
-/// A TCP port where nobody listens.
+/// A TCP port that no program listens on.
 unsigned free_port();
 
-/// The client's output. Fails with an exception, also when either one's exit status is not 0.
+/// Runs both. Returns the client's output. Fails with an exception, also if either exit status is
+/// not 0.
 std::string run_pair(const ProgramPair& pair);
 
 }  // namespace hbmwire::bench

@@ -14,19 +14,19 @@
 
 namespace hbmwire::bench {
 
-/// Where the two ends of everything run; one and the same where there is only one CPU.
+/// The CPUs of the two ends of each measurement; the same one if there is only one.
 struct Cpus {
   int first = 0;
   int second = 0;
 
-  /// The first and the last CPU that this process might run on when it first asked.
+  /// The first and the last CPU that this process was allowed to use at the first call.
   static Cpus allowed();
 };
 
 void pin(int cpu);
 
-/// Moves the calling thread to another CPU for as long as this lives, and with it the threads and
-/// processes that it starts; then to the first one.
+/// Moves the calling thread to another CPU while this object lives, and with it the threads and
+/// processes that it starts. Then moves it to the first CPU.
 class OnCpu {
  public:
   explicit OnCpu(int cpu) { pin(cpu); }
@@ -37,19 +37,19 @@ class OnCpu {
   ~OnCpu() { pin(Cpus::allowed().first); }
 };
 
-/// A device's engine is not on the CPU of the program that waits for it.
+/// Puts a device's engine on the CPU that the waiting program does not use.
 class OnSecondCpu : public OnCpu {
  public:
   OnSecondCpu() : OnCpu(Cpus::allowed().second) {}
 };
 
-/// Fails with errno's words.
+/// Throws, with errno's text.
 [[noreturn]] void fail(const std::string& what);
 
 /// Zeroed memory that children share; never freed.
 void* shared_pages(std::size_t bytes);
 
-/// Spins, for 20 s at most. The CPU is given away now and then, for machines with one only.
+/// Spins, for 20 s at most. Yields the CPU now and then, for machines with only one.
 template <typename Condition>
 void spin_until(Condition condition) {
   constexpr unsigned kPatience = 20'000;
@@ -79,7 +79,7 @@ class Line {
     write_all(&value, sizeof value);
   }
 
-  /// False: the other end is closed.
+  /// Reads a value. False: the other end is closed.
   template <typename T>
   bool next(T& value) {
     return read_all(&value, sizeof value);
@@ -102,8 +102,8 @@ class Line {
   int fd_;
 };
 
-/// A child process on a CPU of its own. It ends when its body does, which sees the line closed, or
-/// with this process.
+/// A child process on a CPU of its own. It ends when its body returns, which sees the line closed,
+/// or with this process.
 class Peer {
  public:
   Peer(int cpu, const std::function<void(Line&)>& body);

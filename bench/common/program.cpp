@@ -21,7 +21,7 @@ struct Options {
   std::vector<std::string> rows;
 };
 
-/// Those that were named, by name or by how it begins; all when none was.
+/// The rows whose names begin with one of `names`; all if there are no names.
 std::vector<Row> chosen(std::vector<Row> rows, const std::vector<std::string>& names) {
   if (names.empty()) return rows;
   for (const std::string& name : names) {

@@ -9,11 +9,11 @@
 
 namespace hbmwire::bench {
 
-/// The rows of some kinds, in this order.
+/// The rows of several kinds, in this order.
 std::vector<Row> joined(std::initializer_list<std::vector<Row>> kinds);
 
-/// A benchmark's main(): reads the command line, measures the rows that are wanted, and prints
-/// them. `rows` is called when the processes that have to be forked first are there.
+/// The main() of a benchmark: reads the command line, measures the chosen rows, and prints them.
+/// `rows` is called after the processes that must be forked first have been.
 int run_program(int argc, char** argv, const char* about,
                 const std::function<std::vector<Row>()>& rows);
 

@@ -23,7 +23,7 @@ T* need(T* object, const char* call) {
   return object;
 }
 
-/// Of the last GID that is there: RoCE v2 over IPv4 with a NIC that has an address.
+/// The last GID in the table: RoCE v2 over IPv4, for a NIC with an address.
 int last_gid(ibv_context* context, ibv_gid& gid) {
   int index = -1;
   for (int i = 0; i < 16; ++i) {
@@ -68,7 +68,7 @@ MrHandle Node::register_dmabuf(const SharedMemory& memory) const {
 }
 
 MrHandle Node::register_private(void* address, std::size_t bytes) const {
-  // Not through verbs.h's macro, which converts the flags' sign.
+  // The parentheses avoid the macro of verbs.h, which converts the flags' sign.
   return MrHandle(need((ibv_reg_mr)(pd(), address, bytes, kAccess), "ibv_reg_mr"));
 }
 

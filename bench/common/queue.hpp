@@ -24,8 +24,8 @@ using CqHandle = std::unique_ptr<ibv_cq, Destroyer<ibv_destroy_cq>>;
 using QpHandle = std::unique_ptr<ibv_qp, Destroyer<ibv_destroy_qp>>;
 using MrHandle = std::unique_ptr<ibv_mr, Destroyer<ibv_dereg_mr>>;
 
-/// Memory that a NIC reaches through a dma-buf: a memfd, which is what the emulated card's memory
-/// is to the emulated NIC, but which this program can copy itself too. All pages are there.
+/// Memory that a NIC reaches through a dma-buf: a memfd. The emulated NIC takes it for the emulated
+/// card's memory, but this program can copy it itself, too. All pages are allocated.
 class SharedMemory {
  public:
   explicit SharedMemory(std::size_t bytes);
@@ -67,7 +67,7 @@ class Node {
   PdHandle pd_;
 };
 
-/// What the other side has to know of a queue pair, and of the memory that it offers.
+/// Facts about a queue pair, and about the memory that it offers, for the other side.
 struct Address {
   std::uint32_t qpn = 0;
   ibv_gid gid{};
@@ -75,19 +75,19 @@ struct Address {
   std::uint32_t rkey = 0;
 };
 
-/// Throws, with the call's name, where its result, an errno, is not 0.
+/// Throws, with the call's name, if `error`, an errno, is not 0.
 void check(int error, const char* call);
 
-/// Takes what a completion queue has, at most 16; each has succeeded, or it throws. How many.
+/// Takes at most 16 completions. Returns how many; throws if one has failed.
 unsigned poll(ibv_cq* cq);
 
-/// A reliable queue pair that was created: to INIT, what its peer has to know, and from there to
-/// RTS.
+/// For a reliable queue pair that was created: takes it to INIT, gives the address for its peer,
+/// and takes it to RTS.
 void to_init(ibv_qp& qp);
 Address address_of(const ibv_qp& qp, std::uint64_t memory, std::uint32_t rkey);
 void connect(ibv_qp& qp, const Address& peer);
 
-/// A reliable connection with CQs of its own. All calls that must succeed do, or throw.
+/// A reliable connection with CQs of its own. Calls throw if they fail.
 class Queue {
  public:
   static constexpr std::uint32_t kDepth = 128;
@@ -108,19 +108,19 @@ class Queue {
 
   void post_receive(ibv_sge& element);
 
-  /// Takes what there is of sends, at most 16; how many.
+  /// Takes at most 16 completions of sends; returns how many.
   unsigned poll_sends() { return poll(send_cq_.get()); }
 
   unsigned poll_receives() { return poll(receive_cq_.get()); }
 
-  /// Takes completions of sends until there were as many.
+  /// Takes completions of sends until there were `count`.
   void wait_sends(unsigned count) {
     while (count != 0) count -= poll_sends();
   }
 
   void arm();
 
-  /// Sleeps until the completion channel says that something was received.
+  /// Sleeps until the completion channel tells of a received message.
   void sleep();
 
  private:
@@ -131,7 +131,7 @@ class Queue {
   QpHandle qp_;
 };
 
-/// A request with its one element, of an operation that is done again and again.
+/// A request with its one element, for an operation that is repeated.
 struct Operation {
   ibv_sge element{};
   ibv_send_wr request{};

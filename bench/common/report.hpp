@@ -8,14 +8,14 @@
 
 namespace hbmwire::bench {
 
-/// The table's head, and one line of it.
+/// The head of the table, and one line of it.
 std::string table_head();
 std::string table_line(const Row& row, const Result& result);
 
-/// All of it, with the machine, for programs.
+/// All results and the machine, as JSON.
 std::string json(const std::vector<Row>& rows, const std::vector<Result>& results);
 
-/// What was measured on: processor, kernel, load.
+/// The machine that was measured on: processor, kernel, load.
 std::string describe_machine();
 
 }  // namespace hbmwire::bench

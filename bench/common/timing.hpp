@@ -16,7 +16,7 @@ inline double clock_ns(clockid_t clock) {
 
 inline double now_ns() { return clock_ns(CLOCK_MONOTONIC); }
 
-/// The upper one of the two in the middle; 0 of nothing.
+/// The upper one of the two middle values; 0 if there are none.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -24,8 +24,8 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The median time of one of `chunks` calls. A chunk is short, so that few of them are hit when the
-/// kernel gives the CPU to somebody else for a while, and these don't count in a median.
+/// The median time of `chunks` calls. The kernel sometimes gives the CPU to another program. A
+/// chunk should be short, so that this hits few chunks, which do not count in a median.
 template <typename Body>
 double median_ns(unsigned chunks, Body body) {
   std::vector<double> times;

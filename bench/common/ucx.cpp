@@ -16,9 +16,9 @@
 namespace hbmwire::bench {
 namespace {
 
-/// The last line of `-f` output is figures alone: iterations; median, average of the last part and
-/// of all, in whole nanoseconds (as microseconds); MB/s of both; messages a second of both, from
-/// which the average is known to more than two digits.
+/// Reads the last line of `-f` output. It has only figures: iterations; median, average of the last
+/// part and average of all, in whole nanoseconds (as microseconds); MB/s of both; messages a second
+/// of both. The messages a second give the average with more than two digits.
 UcxFigures figures_of(const std::string& output) {
   std::istringstream lines(output);
   std::string line;
@@ -33,8 +33,8 @@ UcxFigures figures_of(const std::string& output) {
   return figures;
 }
 
-/// One that was built with MPI (Debian 13's) else waits for the processes of mpirun; others have no
-/// such option.
+/// An option for programs that were built with MPI (Debian 13's), which would otherwise wait for
+/// the processes of mpirun. Other builds do not have the option.
 std::vector<std::string> without_mpi() {
   static const bool knows_mpi = [] {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> help(::popen("ucx_perftest -h 2>&1", "r"),

@@ -12,15 +12,15 @@
 
 namespace hbmwire::bench {
 
-/// What kind of memory the ends of a row have. Other libraries register what they are given as
-/// private memory, into which the emulated NIC of another process writes by a system call.
+/// The kind of memory of a row's ends. Other libraries register memory as private memory, into
+/// which the emulated NIC of another process writes by a system call.
 enum class Kind : std::uint8_t {
-  shared,         ///< a memfd by its dma-buf, as a card's memory is
+  shared,         ///< a memfd by its dma-buf, like a card's memory
   private_pages,  ///< anonymous
 };
 
-/// The memory of one process, which all that it compares use, each with a page for words of its
-/// own: what the peer writes into that is at its beginning, what goes out at its middle.
+/// The memory of one process. All ends that it compares share it, but each has a page of its own
+/// for words: the peer writes at the page's beginning, outgoing words are at its middle.
 class Bytes {
  public:
   static constexpr std::size_t kPage = 4096;
@@ -37,7 +37,7 @@ class Bytes {
 
   [[nodiscard]] std::size_t size() const { return size_; }
 
-  /// Null: private.
+  /// Null: the memory is private.
   [[nodiscard]] const SharedMemory* shared() const { return shared_ ? &*shared_ : nullptr; }
 
   [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::size_t offset) const {
@@ -54,8 +54,7 @@ class Bytes {
   std::size_t size_ = 0;
 };
 
-/// Where an end finds itself: which of the Bytes' users it is, and whether the other side comes to
-/// it.
+/// The place of an end: which user of the Bytes it is, and whether it listens for the other side.
 struct Place {
   const Bytes& bytes;
   Line& line;
@@ -67,10 +66,10 @@ struct Place {
   [[nodiscard]] std::size_t out() const { return in() + Bytes::kOut; }
 };
 
-/// How many requests are under way at most, as raw verbs, we and libfabric do it.
+/// Most requests under way, the same for raw verbs, hbmwire and libfabric.
 inline constexpr unsigned kWindow = 64;
 
-/// A list of so many blocks, each so long and so far behind the one before it.
+/// The blocks of a list: their number, length, and distance from one to the next.
 inline constexpr unsigned kBlocks = 1024;
 inline constexpr std::size_t kBlockBytes = 256;
 inline constexpr std::size_t kBlockStride = 512;
@@ -89,7 +88,7 @@ struct Pairs {
   std::array<std::uint32_t, kBlocks> there{};
 };
 
-/// How many messages are under way at most, each way.
+/// Most messages under way, each way.
 inline constexpr unsigned kMessages = 16;
 
 /// Round trips that are timed together.

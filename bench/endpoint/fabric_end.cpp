@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kGreeting = 3;
 
-/// What the other side has to know: libfabric's address, and the memory.
+/// Facts for the other side: libfabric's address, and the memory.
 struct FabricAddress {
   std::array<std::byte, 256> name{};
   std::uint64_t name_bytes = 0;
@@ -86,7 +86,7 @@ FabricEnd::FabricEnd(const Place& place) : bytes_(place.bytes), in_(place.in()),
   meet(place.line);
 }
 
-/// The connection below is made with the first message, by both sides' progress.
+/// Lets both sides make progress until the connection below exists, which the first message causes.
 void FabricEnd::meet(Line& line) {
   std::byte* const page = bytes_.data() + in_;
   unsigned over = 0;

@@ -23,14 +23,14 @@ struct CloseFabric {
 template <class T>
 using FabricHandle = std::unique_ptr<T, CloseFabric<T>>;
 
-/// The same by libfabric's verbs provider (verbs;ofi_rxm, which has tagged messages, too): small
-/// ones injected where nobody waits for them, up to kWindow under way, completions read 16 at a
-/// time.
+/// The same end with libfabric's verbs provider (verbs;ofi_rxm, which has tagged messages, too).
+/// Small operations that are not waited for are injected; up to kWindow are under way; completions
+/// are read 16 at a time.
 class FabricEnd {
  public:
   explicit FabricEnd(const Place& place);
 
-  /// Injected: there is no completion to wait for.
+  /// Injected, so there is no completion to wait for.
   void write_word(std::uint64_t value) {
     bytes_.word(out_).store(value, std::memory_order_relaxed);
     until_taken([&] {
@@ -41,10 +41,10 @@ class FabricEnd {
 
   void wait_for_word(std::uint64_t value) const { bytes_.wait_for(in_, value); }
 
-  /// Both sides count alike.
+  /// The next word; both sides count in the same way.
   std::uint64_t next_word() { return ++round_; }
 
-  /// So many writes; some of them may be under way still.
+  /// Starts `count` writes; some may still be under way afterwards.
   void run(std::size_t bytes, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
       while (outstanding_ == kWindow) read_completions();
@@ -60,21 +60,21 @@ class FabricEnd {
     while (outstanding_ != 0) read_completions();
   }
 
-  /// Injected: there is no completion to wait for.
+  /// Injected, so there is no completion to wait for.
   void send_message() {
     until_taken([&] {
       return fi_tinject(endpoint_.get(), bytes_.data() + out_, sizeof(std::uint64_t), peer_, kTag);
     });
   }
 
-  /// The peer's next message of a word.
+  /// Receives the peer's next message of one word.
   void take_message() {
     receive(bytes_.data() + in_, sizeof(std::uint64_t), kTag);
     while (received_ == 0) read_completions();
     --received_;
   }
 
-  /// So many tagged messages.
+  /// Sends `count` tagged messages.
   void send_messages(std::size_t bytes, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
       while (outstanding_ == kMessages) read_completions();
@@ -107,7 +107,7 @@ class FabricEnd {
     void operator()(fi_info* info) const { fi_freeinfo(info); }
   };
 
-  /// Takes what there is, at most 16.
+  /// Reads at most 16 completions.
   void read_completions();
   void meet(Line& line);
   [[noreturn]] static void fail_with(const char* call, ssize_t error);
@@ -142,8 +142,9 @@ class FabricEnd {
   std::uint64_t peer_memory_ = 0;
   std::uint64_t peer_key_ = 0;
   unsigned outstanding_ = 0;  // writes and sends
-  unsigned ended_ = 0;        // of them, while completions are read
-  unsigned received_ = 0;     // and not asked for yet; also what tells a receive's completion
+  unsigned ended_ = 0;        // how many of them have ended; set while completions are read
+  unsigned received_ = 0;     // received, and not yet taken; its address also marks completions of
+                              // receives
 };
 
 }  // namespace hbmwire::bench

@@ -3,7 +3,7 @@
 #include "bench/endpoint/put_contests.hpp"
 #include "bench/endpoint/rows.hpp"
 
-/// Against libfabric on the same NIC, in the memory that it registers.
+/// Rows against libfabric on the same NIC, in memory that libfabric registers.
 namespace hbmwire::bench {
 namespace {
 

@@ -5,20 +5,20 @@
 #include "bench/endpoint/raw_end.hpp"
 #include "bench/endpoint/rows.hpp"
 
-/// A list of 1,024 blocks of 256 B, prepared once, in memory as a card's.
+/// Rows of a list of 1,024 blocks of 256 B, prepared once, in memory like a card's.
 namespace hbmwire::bench {
 namespace {
 
 constexpr std::size_t kListBytes = kBlocks * kBlockStride;
 
-/// Nanoseconds a block.
+/// Nanoseconds for one block.
 template <class Work>
 double block_ns(unsigned chunks, const Work& work) {
   work();
   return median_ns(chunks, work) / kBlocks;
 }
 
-/// `kOurs` of our end against `kTheirs`, which NoEnd leaves to our end as well.
+/// `kOurs` of our end against `kTheirs`; with NoEnd our end does that as well.
 template <class TheirEnd, auto kOurs, auto kTheirs>
 class BlockContest final : public TwoProcesses<OurEnd, TheirEnd, Sleep> {
  public:
@@ -45,7 +45,8 @@ class BlockContest final : public TwoProcesses<OurEnd, TheirEnd, Sleep> {
 
 using ListAgainstChains = BlockContest<RawEnd, &OurEnd::run_lists, &RawEnd::run_lists>;
 using ListAgainstPuts = BlockContest<NoEnd, &OurEnd::run_lists, &OurEnd::run_blocks>;
-// By numbers, which are other ones each time for all that the two know.
+// By pairs of numbers. Neither side knows that the numbers repeat, so both treat them as new each
+// time.
 using PairsAgainstChains = BlockContest<RawEnd, &OurEnd::run_pairs, &RawEnd::run_pairs>;
 using PairsAgainstCopies = BlockContest<NoEnd, &OurEnd::run_pairs, &OurEnd::copy_pairs>;
 

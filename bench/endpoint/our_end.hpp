@@ -15,37 +15,37 @@
 
 namespace hbmwire::bench {
 
-/// The value, or an exception with the error's sentence.
+/// The value, or an exception with the sentence of the error.
 template <class T>
 T need(hbmwire::Result<T>&& result) {
   if (!result) throw std::runtime_error(describe(result.error()));
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-/// The default ones, with a key, so that no warning stands in the table.
+/// The default options with a pre-shared key, so that no warning gets into the table.
 EndpointOptions keyed_options();
 
-/// Throws where the transfer went by shared memory, in spite of go_by_nic().
+/// Throws if the transfer went by shared memory, in spite of go_by_nic().
 void expect_by_nic(const Transfer& transfer);
 
-/// All of the memory, for the peer to read and write.
+/// Registers all of the memory, for the peer to read and write.
 Region register_bytes(const Context& context, const Bytes& bytes);
 
-/// A memory key on its way between two processes.
+/// A memory key that travels between two processes.
 struct KeyBytes {
   std::uint32_t size = 0;
   std::array<std::byte, 1024> bytes{};
 };
 
-/// The two processes of a row find each other, and tell each other of their memory.
+/// The two processes of a row connect, and exchange keys to their memory.
 Endpoint connect(const Worker& worker, const Place& place, const EndpointOptions& options);
 RemoteRegion exchange(Endpoint& endpoint, const MemoryKey& key, Line& line);
 
-/// An Endpoint of hbmwire, as any program would use it: with the default options, whose timeouts
-/// guard every transfer, and a deadline for each wait.
+/// An Endpoint of hbmwire, used as any program would: with the default options, whose timeouts
+/// guard every transfer, and with a deadline for each wait.
 class OurEnd {
  public:
-  /// Messages of up to `eager_bytes` go at once; none given: of the default. `nics` as in
+  /// `eager_bytes`: the longest message that is sent at once; none: the default. `nics` as in
   /// ContextOptions.
   explicit OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes = {},
                   std::vector<std::string> nics = {});
@@ -57,7 +57,7 @@ class OurEnd {
 
   void wait_for_word(std::uint64_t value) const { bytes_.wait_for(in_, value); }
 
-  /// Where this process itself has to take what comes.
+  /// For an end whose process must make progress itself.
   void drive_until_word(std::uint64_t value) {
     spin_until([&] {
       worker_.progress();
@@ -65,10 +65,10 @@ class OurEnd {
     });
   }
 
-  /// Both sides count alike.
+  /// The next word; both sides count in the same way.
   std::uint64_t next_word() { return ++round_; }
 
-  /// So many puts, each with a handle of its own; some of them may be under way still.
+  /// Starts `count` puts, each with a handle of its own; some may still be under way afterwards.
   void run(std::size_t bytes, unsigned count) {
     const Slice from = region_.slice(Bytes::kBulk, bytes);
     const RemoteSlice to = remote_.slice(Bytes::kBulk, bytes);
@@ -82,7 +82,7 @@ class OurEnd {
     }
   }
 
-  /// The same, of which Worker::next_done() tells in place of their handles.
+  /// The same puts, but Worker::next_done() tells of their end, and not their handles.
   void run_told(std::size_t bytes, unsigned count) {
     const Slice from = region_.slice(Bytes::kBulk, bytes);
     const RemoteSlice to = remote_.slice(Bytes::kBulk, bytes);
@@ -97,7 +97,7 @@ class OurEnd {
     while (told_ != 0) take_told();
   }
 
-  /// Lists of blocks, one after the other.
+  /// Posts a list of blocks `count` times, one after the other.
   void run_lists(unsigned count) {
     if (!list_) list_.emplace(need(endpoint_.prepare_put(blocks())));
     for (; count != 0; --count) {
@@ -106,7 +106,7 @@ class OurEnd {
     }
   }
 
-  /// The blocks of Pairs, by put_blocks().
+  /// Puts the blocks of Pairs by put_blocks().
   void run_pairs(unsigned count) {
     for (; count != 0; --count) {
       Transfer list =
@@ -115,7 +115,7 @@ class OurEnd {
     }
   }
 
-  /// The same blocks, by memcpy(3) within this process.
+  /// Copies the same blocks by memcpy(3) within this process.
   void copy_pairs(unsigned count) {
     copied_.resize(kBlocks * kBlockStride);
     for (; count != 0; --count) {
@@ -126,7 +126,7 @@ class OurEnd {
     }
   }
 
-  /// The same blocks, by a put each.
+  /// Puts the same blocks, each by a put of its own.
   void run_blocks(unsigned count) {
     for (; count != 0; --count) {
       for (const TransferPart& block : blocks()) {
@@ -140,13 +140,14 @@ class OurEnd {
 
   void send_message() { need(need(endpoint_.send(word_, kTag.tag)).wait(kPatience)); }
 
-  /// The peer's next message of a word: its receive is posted here, as ucx_perftest does it.
+  /// Receives the peer's next message of one word. Posts the receive only now, as ucx_perftest
+  /// does.
   void take_message() {
     Transfer incoming = need(endpoint_.receive(region_.slice(in_, sizeof(std::uint64_t)), kTag));
     finish(incoming);
   }
 
-  /// So many tagged messages.
+  /// Sends `count` tagged messages.
   void send_messages(std::size_t bytes, unsigned count) {
     const Slice from = region_.slice(Bytes::kBulk, bytes);
     all_of(count, [&] { return endpoint_.send(from, kBulkTag.tag); });
@@ -161,7 +162,7 @@ class OurEnd {
     for (Transfer& transfer : window_) finish(transfer);
   }
 
-  /// The path of the put that run() has started last, and that is not finished.
+  /// The path of the put that run() started last. It must not be finished yet.
   [[nodiscard]] Path last_path() const { return window_[(next_ - 1) % kWindow].path(); }
 
  private:
@@ -176,15 +177,15 @@ class OurEnd {
   static constexpr TagMatch kTag{.tag = 1};
   static constexpr TagMatch kBulkTag{.tag = 2};
 
-  /// Polls, as the others do: wait() would sleep where the peer needs longer once, and on a busy
-  /// machine both sides then sleep in each round.
+  /// Polls, as the other ends do. wait() would sleep if the peer is slow once; on a busy machine
+  /// both sides would then sleep in every round.
   void finish(Transfer& transfer) {
     if (!transfer) return;
     while (!need(transfer.poll())) continue;
     transfer.reset();
   }
 
-  /// `count` transfers that `start()` begins, up to kMessages under way.
+  /// Runs `count` transfers that `start()` begins, with up to kMessages under way.
   template <class Start>
   void all_of(unsigned count, Start start) {
     for (unsigned i = 0; i < count; ++i) {
@@ -217,7 +218,7 @@ class OurEnd {
   Pairs pairs_;
   std::vector<std::byte> copied_;
   unsigned next_ = 0;
-  unsigned told_ = 0;  // under way, or not taken
+  unsigned told_ = 0;  // under way, or not taken yet
 };
 
 }  // namespace hbmwire::bench

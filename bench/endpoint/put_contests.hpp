@@ -9,10 +9,10 @@
 #include "bench/endpoint/our_end.hpp"
 #include "bench/endpoint/two_processes.hpp"
 
-/// Our puts against the same of another end in the same process.
+/// Contests of our puts against those of another end in the same process.
 namespace hbmwire::bench {
 
-/// A word until it is seen.
+/// The time until the peer sees a word.
 template <class Theirs>
 class PutLatency final : public TwoProcesses<OurEnd, Theirs, AnswerWords> {
  public:
@@ -33,7 +33,7 @@ class PutLatency final : public TwoProcesses<OurEnd, Theirs, AnswerWords> {
   unsigned chunks_;
 };
 
-/// Many under way.
+/// The time for one of many puts under way.
 template <class Theirs>
 class PutRate final : public TwoProcesses<OurEnd, Theirs, Sleep> {
  public:

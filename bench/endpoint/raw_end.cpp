@@ -17,7 +17,7 @@ RawEnd::RawEnd(const Place& place)
   queue_.connect(peer);
   place.line.send(true);
   place.line.receive<bool>();
-  // As large transfers are posted, so are small ones: inlining is an option for host memory alone.
+  // Small transfers are posted like large ones: inlining is only possible for host memory.
   const auto operation = [&](std::optional<Operation>& made, std::size_t from, std::size_t to) {
     Address target = peer;
     target.memory += to;

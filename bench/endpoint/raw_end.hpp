@@ -9,13 +9,13 @@
 
 namespace hbmwire::bench {
 
-/// What a program does that uses libibverbs and nothing else: every request signaled, up to kWindow
-/// under way, completions polled 16 at a time.
+/// A program that uses only libibverbs: every request is signaled, up to kWindow are under way,
+/// completions are polled 16 at a time.
 class RawEnd {
  public:
   explicit RawEnd(const Place& place);
 
-  /// One word into the peer's page, until the NIC says that it is there.
+  /// Writes one word into the peer's page, and waits for the NIC's completion.
   void write_word(std::uint64_t value) {
     bytes_.word(out_).store(value, std::memory_order_relaxed);
     queue_.post(word_->request);
@@ -24,10 +24,10 @@ class RawEnd {
 
   void wait_for_word(std::uint64_t value) const { bytes_.wait_for(in_, value); }
 
-  /// Both sides count alike.
+  /// The next word; both sides count in the same way.
   std::uint64_t next_word() { return ++round_; }
 
-  /// So many WRITEs; some of them may be under way still.
+  /// Starts `count` WRITEs; some may still be under way afterwards.
   void run(std::size_t bytes, unsigned count) {
     bulk_->element.length = static_cast<std::uint32_t>(bytes);
     for (unsigned i = 0; i < count; ++i) {
@@ -37,11 +37,11 @@ class RawEnd {
     }
   }
 
-  /// The blocks of a list as chains of kWindow requests, of each the last one signaled and two
-  /// under way; so many lists, one after the other.
+  /// Writes the blocks of a list `count` times, as chains of kWindow requests. The last request of
+  /// each chain is signaled, and two chains are under way.
   void run_lists(unsigned count);
 
-  /// The blocks of Pairs, in the same chains, which are aimed anew for each list.
+  /// Writes the blocks of Pairs in the same chains, which are aimed anew for each list.
   void run_pairs(unsigned count);
 
   void finish() {

@@ -3,11 +3,11 @@
 #include "bench/endpoint/raw_end.hpp"
 #include "bench/endpoint/rows.hpp"
 
-/// Against a loop on verbs that does the same, in memory as a card's.
+/// Rows against a loop on verbs that does the same, in memory like a card's.
 namespace hbmwire::bench {
 namespace {
 
-/// Our end, which learns by Worker::next_done() what is over.
+/// Our end, with Worker::next_done() instead of handles.
 struct ToldEnd {
   OurEnd& end;
 

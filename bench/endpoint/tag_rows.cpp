@@ -5,7 +5,8 @@
 #include "bench/endpoint/rows.hpp"
 #include "bench/endpoint/two_processes.hpp"
 
-/// Tagged messages, against UCX and libfabric on the same NIC, in the memory that they register.
+/// Rows of tagged messages, against UCX and libfabric on the same NIC, in memory that they
+/// register.
 namespace hbmwire::bench {
 namespace {
 
@@ -67,7 +68,7 @@ class Bandwidth : public TwoProcesses<OurEnd, Theirs, TakeMessages<kBytes>> {
  private:
   template <class End>
   double of(End& end) {
-    // As ucx_perftest does just before what it counts.
+    // A warm-up, as ucx_perftest makes one just before it counts.
     stream(end, std::min(kUcxWarmUp, count_));
     return stream(end, count_);
   }

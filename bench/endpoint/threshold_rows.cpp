@@ -5,8 +5,8 @@
 #include "bench/endpoint/rows.hpp"
 #include "bench/endpoint/two_processes.hpp"
 
-/// Where EndpointOptions::eager_bytes should lie: messages of one size that go at once and are
-/// copied, against the same that the receiver's NIC fetches.
+/// Rows that show where EndpointOptions::eager_bytes should lie: messages of one size that are sent
+/// at once and copied, against messages that the receiver's NIC reads.
 namespace hbmwire::bench {
 namespace {
 

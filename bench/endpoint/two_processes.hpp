@@ -15,18 +15,19 @@ namespace hbmwire::bench {
 
 inline constexpr std::size_t kWord = sizeof(std::uint64_t);
 
-/// No end: of what runs in programs of its own.
+/// No end, for rows that run in programs of their own.
 struct NoEnd {
   explicit NoEnd(const Place& /*place*/) {}
 };
 
-/// One process on each CPU, connected by an `Ours` and a `Theirs`, which have the same memory. The
-/// other one sleeps until it is called, and does then what `Answer` says, so many times.
+/// A contest of two processes, one on each CPU, which an `Ours` and a `Theirs` connect. Both use
+/// the same memory. The peer process sleeps until it is called, and then does `Answer` the given
+/// number of times.
 template <class Ours, class Theirs, class Answer>
 class TwoProcesses : public Contest {
  public:
-  /// The other process, which waits until a row begins. What can't be used in a child of a process
-  /// that used it before has it forked before anything is measured.
+  /// Forks the peer process, which waits until a row begins. Some libraries cannot be used in a
+  /// child of a process that has used them, so the fork must come before all measurements.
   static std::shared_ptr<Peer> forked(Kind kind, std::size_t bulk_bytes) {
     return std::make_shared<Peer>(Cpus::allowed().second, [kind, bulk_bytes](Line& line) {
       bool begins = false;
@@ -84,13 +85,13 @@ class TwoProcesses : public Contest {
   Theirs theirs_;
 };
 
-/// The peer has nothing to do with what is written into its memory.
+/// The peer does nothing: its memory is written without it.
 struct Sleep {
   template <class End>
   void operator()(End& /*end*/, std::uint64_t /*times*/) const {}
 };
 
-/// The peer answers each word with the same one.
+/// The peer answers each word with the same word.
 struct AnswerWords {
   template <class End>
   void operator()(End& end, std::uint64_t times) const {
@@ -102,7 +103,7 @@ struct AnswerWords {
   }
 };
 
-/// The peer answers each message with one.
+/// The peer answers each message with a message.
 struct AnswerMessages {
   template <class End>
   void operator()(End& end, std::uint64_t times) const {
@@ -113,7 +114,7 @@ struct AnswerMessages {
   }
 };
 
-/// The peer takes so many messages, and says then that it has.
+/// The peer takes all messages, and then tells that it has.
 template <std::size_t kBytes>
 struct TakeMessages {
   template <class End>
@@ -124,7 +125,7 @@ struct TakeMessages {
   }
 };
 
-/// Half a round trip of a word, of the median chunk of some.
+/// Half a round trip of a word: that of the median chunk.
 template <class End>
 double word_ns(End& end, unsigned chunks) {
   return median_ns(chunks,
@@ -138,7 +139,7 @@ double word_ns(End& end, unsigned chunks) {
          (2 * kRoundsOfChunk);
 }
 
-/// Half a round trip of a message, of the median chunk of some.
+/// Half a round trip of a message: that of the median chunk.
 template <class End>
 double message_ns(End& end, unsigned chunks) {
   return median_ns(chunks,
@@ -151,7 +152,7 @@ double message_ns(End& end, unsigned chunks) {
          (2 * kRoundsOfChunk);
 }
 
-/// What one of many messages takes until the peer has had all.
+/// The time for one of many messages, until the peer has all.
 template <class End>
 double stream_ns(End& end, std::size_t bytes, unsigned count) {
   const double before = now_ns();
@@ -160,10 +161,10 @@ double stream_ns(End& end, std::size_t bytes, unsigned count) {
   return (now_ns() - before) / count;
 }
 
-/// What one of many requests takes, of the median chunk of some.
+/// The time for one of many requests: that of the median chunk.
 template <class End>
 double request_ns(End& end, std::size_t bytes, unsigned chunks) {
-  // Chunks of some ten microseconds at least.
+  // Chunks should take at least some ten microseconds.
   const unsigned count = bytes <= Bytes::kPage ? 256 : bytes <= (64U << 10U) ? 32 : 4;
   end.run(bytes, kWindow);
   const double chunk = median_ns(chunks, [&] { end.run(bytes, count); });
@@ -171,7 +172,7 @@ double request_ns(End& end, std::size_t bytes, unsigned chunks) {
   return chunk / count;
 }
 
-/// The same, of all of them together, as programs that print an average.
+/// The same, averaged over all requests, as programs do that print an average.
 template <class End>
 double average_request_ns(End& end, std::size_t bytes, unsigned count) {
   const double before = now_ns();

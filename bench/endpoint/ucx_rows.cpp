@@ -4,8 +4,8 @@
 #include "bench/endpoint/rows.hpp"
 #include "bench/endpoint/two_processes.hpp"
 
-/// Against UCX on the same NIC, in the memory that it registers. Its processes are new ones in each
-/// slice; ours sleep then.
+/// Rows against UCX on the same NIC, in memory that UCX registers. Its processes are new ones in
+/// each slice; ours sleep meanwhile.
 namespace hbmwire::bench {
 namespace {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// How many addresses a second Context::find() tells apart, on one core and with every type of
-// memory loaded that this machine has. Google Benchmark measures; what is printed is one line a
-// kind of address.
+// How many addresses a second Context::find() looks up, on one core and with every type of memory
+// loaded that this machine has. Google Benchmark measures, and this prints one line for each kind
+// of address.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ namespace {
 constexpr double kAimPerSecond = 10e6;  // for host addresses
 constexpr std::uint64_t kDeviceBytes = 1 << 20;
 
-/// Addresses of one kind, in no order: what is looked up one after the other is not the same.
+/// Addresses of one kind, in random order, so that successive look-ups differ.
 struct Kind {
   std::string name;
   std::vector<std::uint64_t> addresses;
@@ -41,7 +41,7 @@ std::vector<std::uint64_t> some_of(std::uint64_t base, std::uint64_t size) {
   return addresses;
 }
 
-/// What keeps the memory of a kind there.
+/// The memory of all kinds, kept while it is looked up.
 struct Memory {
   std::vector<Allocation> allocations;
   std::vector<Kind> kinds;
@@ -78,8 +78,8 @@ void add_device(Memory& memory, const Context& context, MemoryType type,
                           some_of(allocation->address(), kDeviceBytes)});
 }
 
-/// Something of every type that there is. Gaudi cards of one process have the same addresses,
-/// unless they are named: one way to drive them at a time.
+/// Makes memory of every type that there is. Gaudi cards of one process have the same addresses,
+/// unless they are named, so cards are driven in one way at a time.
 Memory make_memory(const Context& context, MemoryOptions::Owner owner) {
   Memory memory;
   add_host(memory);
@@ -103,7 +103,7 @@ void look_up(benchmark::State& state, const Context& context,
   state.SetItemsProcessed(state.iterations());
 }
 
-/// Google Benchmark 1.8 and newer also skip runs.
+/// Whether a run has failed. Google Benchmark 1.8 and newer can also skip runs.
 template <class Run>
 bool has_failed(const Run& run) {
   if constexpr (requires { run.error_occurred; })
@@ -112,7 +112,7 @@ bool has_failed(const Run& run) {
     return run.skipped != 0;
 }
 
-/// One line a kind: the median of the repetitions, and from where to where they went.
+/// Prints one line for each kind: the median of the repetitions, and their range.
 class Lines final : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context& /*context*/) override { return true; }

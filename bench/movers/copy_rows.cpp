@@ -9,14 +9,14 @@
 #include "bench/movers/memory_end.hpp"
 #include "bench/movers/rows.hpp"
 
-/// Within a process: a put that a device's engine carries, against its vendor's call.
+/// Rows within a process: a put that a device's engine carries, against the vendor's own call.
 namespace hbmwire::bench {
 namespace {
 
 constexpr std::size_t kBytes = 64 << 10;
 constexpr unsigned kPuts = 64;
 
-/// libcuda's own copy, in a stream of its own: as its manual has it, and without its header.
+/// libcuda's own copy, in a stream of its own, as its manual describes it; without its header.
 class CudaCopy {
  public:
   CudaCopy() : library_(::dlopen("libcuda.so.1", RTLD_NOW)) {
@@ -29,7 +29,7 @@ class CudaCopy {
     find(use, "cuCtxSetCurrent");
     int (*create)(void**, unsigned) = nullptr;
     find(create, "cuStreamCreate");
-    void* context = nullptr;  // the library's own, too
+    void* context = nullptr;  // the context that hbmwire uses, too
     check(retain(&context, 0), "cuDevicePrimaryCtxRetain");
     check(use(context), "cuCtxSetCurrent");
     check(create(&stream_, 1 /* CU_STREAM_NON_BLOCKING */), "cuStreamCreate");
@@ -74,7 +74,7 @@ class CudaCopy {
   int (*query_)(void*) = nullptr;
 };
 
-/// A row's two ends, in one thread but for the moment in which they meet.
+/// Both ends of a row, in one thread, except while they connect.
 class WithinAProcess final : public Contest {
  public:
   explicit WithinAProcess(const Effort& effort)

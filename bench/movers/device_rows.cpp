@@ -10,8 +10,8 @@
 #include "bench/movers/memory_end.hpp"
 #include "bench/movers/rows.hpp"
 
-/// A device's memory, put into another process's: with a NIC that reaches it, and with one that
-/// does not.
+/// Rows of a device's memory that is put into another process's: with a NIC that reaches the
+/// memory, and with one that does not.
 namespace hbmwire::bench {
 namespace {
 
@@ -31,13 +31,13 @@ constexpr Holding kTcpHost{.nic = "none", .type = MemoryType::host};
 constexpr Holding kServingTcpHost{.nic = "none", .type = MemoryType::host, .serves = true};
 constexpr unsigned kDevicePuts = 5;
 
-/// What one process puts, and where in the other one it lands.
+/// One end: `kHere` is the memory that it puts, `kThere` the memory at the listening end.
 template <const Holding& kHere, const Holding& kThere>
 struct End : MemoryEnd {
   explicit End(const Place& place) : MemoryEnd(place, place.listens ? kThere : kHere) {}
 };
 
-/// The median of some.
+/// The median of some puts.
 template <class Put>
 double each_ns(Put put) {
   std::vector<double> times;
@@ -45,7 +45,7 @@ double each_ns(Put put) {
   return median(std::move(times));
 }
 
-/// The device's engine by itself: the same bytes to host memory that it reaches.
+/// The device's engine alone: it copies the same bytes to host memory that it reaches.
 class Engine {
  public:
   explicit Engine(const Allocation& memory) : memory_(memory), host_(memory.size_bytes()) {
@@ -112,7 +112,8 @@ class Gain final : public TwoProcesses<End<kReached, kHost>, End<kStaged, kHost>
   }
 };
 
-/// The peer's engine has the CPU that who asks it leaves, and its process the other one.
+/// For IPC: the peer's engine gets the CPU that the asking process leaves, and the peer's process
+/// the other one.
 struct IpcEnd : End<kGpu, kServingGpu> {
   explicit IpcEnd(const Place& place) : End(place) {
     std::byte word{};
@@ -121,7 +122,8 @@ struct IpcEnd : End<kGpu, kServingGpu> {
   }
 };
 
-/// Between two processes of a node without a NIC: through memory that both have mapped, and by TCP.
+/// Between two processes of a node without a NIC: through memory that both have mapped, against
+/// TCP.
 template <class Ours, Path kPath, class Theirs>
 class WithoutANic final : public TwoProcesses<Ours, Theirs, Sleep> {
  public:
@@ -145,7 +147,7 @@ using BetweenCards =
 using BetweenHosts =
     WithoutANic<End<kSharedHost, kSharedHost>, Path::shared_memory, End<kTcpHost, kServingTcpHost>>;
 
-/// Within a node, against what a CPU can do.
+/// Within a node, against the speed of a CPU.
 template <class Ours, Path kPath>
 class WithinANode final : public TwoProcesses<Ours, NoEnd, Sleep> {
  public:

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   using namespace hbmwire::bench;
-  go_by_nic();  // where a row says nothing else
+  go_by_nic();  // unless a row says otherwise
   return run_program(
       argc, argv,
       "What carries bytes where the NIC does not, against what else would. Ratios are medians of\n"

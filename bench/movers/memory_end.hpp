@@ -16,11 +16,11 @@
 
 namespace hbmwire::bench {
 
-/// As `scripts/bench movers` sets the node up: emu1 imports no dma-bufs.
+/// The NICs that `scripts/bench movers` sets up; emu1 imports no dma-bufs.
 inline constexpr const char* kNic = "emu0";
 inline constexpr const char* kPlainNic = "emu1";
 
-/// What the rows move: far more than the caches next to a CPU hold.
+/// Length of the rows' puts: far more than the caches near a CPU hold.
 inline constexpr std::size_t kLarge = 16 << 20;
 
 /// Memory, and the NICs that register it.
@@ -29,8 +29,8 @@ struct Holding {
   MemoryType type;
   const char* second_nic = nullptr;
   bool serves = false;  // its process makes progress all the time
-  bool stages = true;   // its policy admits that
-  bool shared = false;  // of host memory: other processes map it
+  bool stages = true;   // its policy admits staging
+  bool shared = false;  // host memory that other processes can map
 
   [[nodiscard]] std::vector<std::string> nics() const {
     std::vector<std::string> names{nic};
@@ -40,7 +40,7 @@ struct Holding {
 
   [[nodiscard]] ContextOptions options() const {
     ContextOptions options{.memory = {}, .nics = nics()};
-    // Host memory goes by shared memory in its own row alone; IPC is named for GPUs.
+    // Host memory goes by shared memory only in its own row. IPC is for GPUs.
     options.paths.allow = {Path::host, Path::zero_copy, Path::staged,
                            Path::copy, Path::tcp,       Path::ipc};
     if (!stages) options.paths.allow = {Path::host, Path::tcp};
@@ -49,7 +49,7 @@ struct Holding {
   }
 };
 
-/// An endpoint whose memory is not the Bytes of its row, but allocated by the library.
+/// An endpoint whose memory is allocated by the library, unlike the Bytes of other rows.
 class MemoryEnd {
  public:
   MemoryEnd(const Place& place, const Holding& holding)
@@ -61,16 +61,16 @@ class MemoryEnd {
         endpoint_(connect(worker_, place, keyed_options())),
         remote_(exchange(endpoint_, key_, place.line)) {}
 
-  /// Threads stay where they begin, and an engine's begin with its first copies.
+  /// Threads stay on the CPU where they begin, and an engine's threads begin with its first copies.
   void begin_engine(Path path) {
     const OnSecondCpu engine;
     put_ns(path);
   }
 
-  /// One put of all of it until it is over, by `path`.
+  /// Puts all of the memory by `path`. Returns the time until the put is over.
   double put_ns(Path path) { return put_ns(region_, path); }
 
-  /// The same of as much host memory, by the same NIC.
+  /// The same with as much host memory, by the same NIC.
   double host_put_ns() {
     if (!host_) host_ = register_all(allocate(MemoryType::host));
     return put_ns(*host_, Path::host);
@@ -92,7 +92,7 @@ class MemoryEnd {
   double put_ns(const Region& region, Path path) {
     const double before = now_ns();
     Transfer put = need(endpoint_.put(region.slice(0, kLarge), remote_.slice(0, kLarge)));
-    // Who waits for a peer's engine leaves the CPU to that, where the engine is none.
+    // A sleeping wait leaves the CPU to the peer, whose process copies if it has no real engine.
     if (path == Path::ipc || path == Path::tcp)
       need(put.wait({Deadline::after(std::chrono::seconds(20)), -1}));
     while (!need(put.poll())) continue;

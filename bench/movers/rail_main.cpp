@@ -7,8 +7,8 @@
 #include "bench/endpoint/two_processes.hpp"
 #include "bench/movers/memory_end.hpp"
 
-/// Large puts by two NICs and by one. A program of its own: NICs with a rate are a fabric's, and
-/// slow whatever else is measured there.
+/// Rows of large puts by two NICs and by one. A program of its own, since NICs with a limited rate
+/// belong to a fabric, and slow everything else that is measured there.
 namespace hbmwire::bench {
 namespace {
 

@@ -7,13 +7,13 @@
 
 namespace hbmwire::bench {
 
-/// Between two processes of a node: staged, zero-copy, and the one against the other.
+/// Rows between two processes of a node: staged, zero-copy, and one against the other.
 std::vector<Row> device_rows();
 
-/// Within a process.
+/// Rows within a process.
 std::vector<Row> copy_rows();
 
-/// Of the tcp mover.
+/// Rows of the tcp mover.
 std::vector<Row> tcp_rows();
 
 }  // namespace hbmwire::bench

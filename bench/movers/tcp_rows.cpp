@@ -7,8 +7,8 @@
 #include "bench/endpoint/two_processes.hpp"
 #include "bench/movers/rows.hpp"
 
-/// An endpoint without a NIC, whose bytes go by TCP over the loopback device, as do iperf3's and
-/// UCX's.
+/// Rows of an endpoint without a NIC, whose bytes go by TCP over the loopback device, as those of
+/// iperf3 and UCX do.
 namespace hbmwire::bench {
 namespace {
 
@@ -18,7 +18,8 @@ struct TcpEnd : OurEnd {
   explicit TcpEnd(const Place& place) : OurEnd(place, {}, {"none"}) {}
 };
 
-/// The peer's process takes what is put into its memory, and says then that all is there.
+/// The peer's process takes the bytes that are put into its memory, and then tells that all have
+/// arrived.
 struct TakePuts {
   template <class End>
   void operator()(End& end, std::uint64_t /*times*/) const {
@@ -40,7 +41,7 @@ class Bandwidth final : public TwoProcesses<TcpEnd, NoEnd, TakePuts> {
     const double before = now_ns();
     end.run(k1m, count_);
     if (end.last_path() != Path::tcp) throw std::runtime_error("it went another way than by TCP");
-    // Behind them all, as the answer is.
+    // The word arrives after all puts, and the answer after the word.
     const std::uint64_t value = end.next_word();
     end.write_word(value);
     end.drive_until_word(value);

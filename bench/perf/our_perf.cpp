@@ -10,7 +10,7 @@
 namespace hbmwire::bench {
 namespace {
 
-/// The program of the same build: build/release/bin/hbmwire beside build/release/bench.
+/// The program of the same build: build/release/bin/hbmwire, next to build/release/bench.
 std::string program() {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() /
           "bin/hbmwire")

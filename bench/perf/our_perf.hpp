@@ -13,16 +13,16 @@ struct PerfTest {
   std::string name;  // "put_lat"
   std::size_t bytes = 8;
   std::uint64_t iterations = 1000;
-  std::vector<std::string> options = {};         // of the client, further ones
-  std::vector<std::string> server_options = {};  // of the server
+  std::vector<std::string> options = {};         // further options of the client
+  std::vector<std::string> server_options = {};  // further options of the server
 };
 
 struct PerfFigures {
-  double typical_ns = 0;  // of a latency test
-  double message_ns = 0;  // of a bandwidth test: one of all messages
+  double typical_ns = 0;  // for a latency test
+  double message_ns = 0;  // for a bandwidth test: the time for one message
 };
 
-/// One run, verified by itself. Fails with an exception.
+/// Runs one test, which verifies its bytes. Fails with an exception.
 PerfFigures hbmwire_perf(const PerfTest& test);
 
 }  // namespace hbmwire::bench

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kLarge = 64 << 10;
 
-/// A test as both know it.
+/// A test that both programs have.
 struct Test {
   std::string name;  // "write_bw"
   std::size_t bytes = 8;
@@ -21,7 +21,7 @@ struct Test {
   [[nodiscard]] bool is_latency() const { return name.ends_with("lat"); }
 };
 
-/// The line below perftest's headline begins with the size.
+/// Runs perftest. The line with its figures begins with the size, and follows its headline.
 double perftest_ns(const Test& test, unsigned iterations) {
   const unsigned port = free_port();
   std::vector<std::string> command{"ib_" + test.name,
@@ -41,8 +41,8 @@ double perftest_ns(const Test& test, unsigned iterations) {
   std::getline(lines, line);
   double size = 0;
   double count = 0;
-  double third = 0;   // peak, or t_min
-  double fourth = 0;  // average, or t_max
+  double third = 0;   // peak bandwidth, or t_min
+  double fourth = 0;  // average bandwidth, or t_max
   double fifth = 0;   // message rate in millions, or t_typical
   if (!(lines >> size >> count >> third >> fourth >> fifth) || fifth <= 0)
     throw std::runtime_error("perftest gave no figure (package perftest)");

@@ -13,20 +13,20 @@ constexpr std::size_t k64k = 64 << 10;
 constexpr std::size_t k1m = 1 << 20;
 
 struct Case {
-  const char* name;    // of the row
-  const char* ours;    // of the test of `hbmwire perf`
-  const char* theirs;  // of ucx_perftest
+  const char* name;    // name of the row
+  const char* ours;    // test of `hbmwire perf`
+  const char* theirs;  // test of ucx_perftest
   std::size_t bytes;
   unsigned iterations;
-  const char* memory;               // ours; UCX knows host memory alone
-  double limit = 0;                 // in ns beyond UCX's, or of its bandwidth; 0: none
-  const char* transport = "posix";  // UCX's: its memory is shared
+  const char* memory;               // for our side; UCX uses only host memory
+  double limit = 0;                 // in ns more than UCX, or relative to its bandwidth; 0: none
+  const char* transport = "posix";  // for UCX; with "posix" its memory is shared
 };
 
 bool is_private(const Case& what) { return std::string(what.transport) != "posix"; }
 
-/// Both are new processes in each slice. Ours is host memory, shared or private as UCX's is, or a
-/// card's, which the emulated NIC carries.
+/// Starts both programs anew in each slice. Our memory is host memory, shared or private as UCX's
+/// is, or a card's, which the emulated NIC carries.
 class Programs final : public Contest {
  public:
   Programs(const Case& what, const Effort& effort)
@@ -76,7 +76,7 @@ constexpr Case kCases[] = {
     {"shm-tag-bw-1m", "tag_bw", "tag_bw", k1m, 1000, "host", 0.9},
     {"shm-private-tag-bw-64k", "tag_bw", "tag_bw", k64k, 10'000, "host", 0.9, "posix,cma"},
     {"shm-private-tag-bw-1m", "tag_bw", "tag_bw", k1m, 1000, "host", 0.9, "posix,cma"},
-    // UCX's own memory for puts is shared whatever it is told.
+    // For puts UCX always uses shared memory, whatever the option says.
     {"shm-private-put-bw-1m", "put_bw", "ucp_put_bw", k1m, 1000, "host", 0, "posix,cma"},
     {"shm-put-bw-1m-gaudi", "put_bw", "ucp_put_bw", k1m, 500, "gaudi"},
 };
@@ -89,7 +89,7 @@ Row shared_memory_row(const Case& what) {
   const bool latency = std::string(what.ours).ends_with("lat");
   row.better = latency ? Better::lower : Better::higher;
   row.bytes = latency || what.bytes == 8 ? 0 : what.bytes;
-  if (what.bytes == 8) row.better = Better::lower;  // told in ns
+  if (what.bytes == 8) row.better = Better::lower;  // shown in ns
   row.difference = what.limit > 1;
   if (what.limit != 0) row.limit = what.limit;
   row.make = [what](const Effort& effort) { return std::make_unique<Programs>(what, effort); };

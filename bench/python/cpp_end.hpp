@@ -15,41 +15,42 @@
 
 namespace hbmwire::bench {
 
-/// 100,000 blocks of 4 KiB: a KV cache of 400 MB, all of it moved. Their order there is the reverse
-/// of that here, so that no two of them can go as one.
+/// 100,000 blocks of 4 KiB, a KV cache of 400 MB; all of it is moved. The order there is the
+/// reverse of that here, so that no two blocks can be joined.
 inline constexpr std::size_t kPages = 100'000;
 inline constexpr std::size_t kPageBytes = 4096;
 
-/// As many that are short, so that what they cost besides their bytes is seen.
+/// As many short blocks, to show the cost besides that of the bytes.
 inline constexpr std::size_t kRowBytes = 64;
 
 /// A list of 64 parts of 64 KiB.
 inline constexpr std::size_t kParts = 64;
 inline constexpr std::size_t kPartBytes = std::size_t{64} << 10U;
 
-/// Messages that are received at the same time, of 8 bytes each.
+/// Messages that are received at the same time, 8 bytes each.
 inline constexpr std::size_t kReceives = 1000;
 
-/// The C++ side: what puts.py does, as a C++ program writes it, and the peer of both sides. Each
-/// function does its work `count` times, and each time waits until it is over.
+/// The C++ side: does the work of puts.py as a C++ program would, and is the peer of both sides.
+/// Each function does its work `count` times, and waits each time until it is over.
 class CppEnd {
  public:
   explicit CppEnd(const Place& place);
 
-  /// One put of `bytes`, waited for.
+  /// Puts `bytes`, and waits.
   void put(std::size_t bytes, unsigned count);
 
-  /// A prepared list of kParts.
+  /// Posts a prepared list of kParts.
   void put_list(std::size_t bytes, unsigned count);
 
-  /// All pages, or as many blocks of `bytes`, by put_blocks(), whose numbers are there already.
+  /// Puts all pages, or as many blocks of `bytes`, by put_blocks(). The block numbers exist
+  /// already.
   void put_blocks(std::size_t bytes, unsigned count);
 
-  /// All pages, of which every other one is half as long: a prepared list that is made each time.
+  /// Puts all pages, with every second one half as long, by a prepared list that is made each time.
   void put_mixed(std::size_t bytes, unsigned count);
 
-  /// kReceives messages that are all under way before the peer sends the first one, by
-  /// Worker::next_done().
+  /// Receives kReceives messages by Worker::next_done(). All receives are under way before the peer
+  /// sends the first message.
   void receive_all(std::size_t bytes, unsigned count);
 
   /// The other end of receive_all().
@@ -58,7 +59,7 @@ class CppEnd {
  private:
   static constexpr std::chrono::seconds kPatience{20};
 
-  /// As a prepared list wants them: page by page.
+  /// The parts for a prepared list, page by page.
   [[nodiscard]] std::vector<TransferPart> mixed_parts() const;
 
   const Bytes& bytes_;

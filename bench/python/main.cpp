@@ -16,17 +16,17 @@
 namespace hbmwire::bench {
 namespace {
 
-/// The operations that both sides repeat.
+/// An operation that both sides repeat.
 struct Work {
-  const char* name = "";  // in puts.py
+  const char* name = "";  // its name in puts.py
   void (CppEnd::*run)(std::size_t, unsigned) = nullptr;
-  std::size_t memory = 0;  // bytes of it that are used
+  std::size_t memory = 0;  // bytes of memory that it uses
   std::size_t bytes = kWord;
   unsigned count = 1;       // operations that are timed together
-  unsigned operations = 1;  // that each of these counts for
-  unsigned fewer = 1;       // chunks are divided by this, where each takes long
-  bool answered = false;    // the peer sends, from host memory: short messages of a card's memory
-                            // are fetched by the NIC, which takes a round trip for each
+  unsigned operations = 1;  // how many operations each of these counts as
+  unsigned fewer = 1;       // divides the number of chunks, for work that takes long
+  bool answered = false;    // the peer sends, from host memory: the NIC would fetch short messages
+                            // of a card's memory, with a round trip for each
 };
 
 struct SendAll {
@@ -69,14 +69,14 @@ Row row(const char* name, const char* ours, const char* theirs, const Work& work
   return row;
 }
 
-/// By how many nanoseconds it takes longer.
+/// A row that shows by how many nanoseconds ours takes longer.
 Row longer(Row row, std::optional<double> limit) {
   row.difference = true;
   row.limit = limit;
   return row;
 }
 
-/// Bandwidth.
+/// A row that shows bandwidth.
 Row faster(Row row, std::size_t bytes, std::optional<double> limit) {
   row.better = Better::higher;
   row.bytes = bytes;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The Python side of scripts/bench python: what a Python program writes.
+"""The Python side of scripts/bench python: written as a Python program would be.
 
-bench/python/python_end.cpp starts it, with memory, a peer, and a socket by which it is told what to
-measure and says how long that took. bench/python/cpp_end.cpp does the same work in C++.
+bench/python/python_end.cpp starts it with memory, a peer, and a socket. By the socket it learns
+which work to measure, and tells how long that took. bench/python/cpp_end.cpp does the same in C++.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ COMMAND = struct.Struct("=16sQQQ")  # work, bytes, chunks, count
 KEY = struct.Struct("=I1024s")
 FIGURE = struct.Struct("=d")
 
-# Does its work so many times, and each time waits until it is over.
+# Does its work that many times, and waits each time until it is over.
 Run = Callable[[int], None]
 
 
 class Line:
-    """The socket to the program that compares."""
+    """The socket to the program that compares the two sides."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
@@ -50,8 +50,8 @@ class Line:
 
 
 class Side:
-    """An endpoint with the default options, and memory of both ends: a dma-buf, or this process'
-    own where there is none (-1)."""
+    """An endpoint with the default options, and memory at both ends: a dma-buf, or memory of this
+    process if there is none (-1)."""
 
     def __init__(self, memory: int, size: int, port: int, line: Line) -> None:
         self.context = hbmwire.Context()
@@ -110,7 +110,7 @@ class Side:
         return run
 
     def parts(self, nbytes: int, second: int) -> Run:
-        """The same blocks by offsets and lengths; every other one is of `second` bytes."""
+        """The same blocks by offsets and lengths. Every second one has `second` bytes."""
         parts = np.empty((PAGES, 3), np.uint64)
         parts[:, :2] = BULK + pages() * nbytes
         parts[::2, 2] = nbytes
@@ -134,7 +134,7 @@ class Side:
         return lambda count: self.loop.run_until_complete(put_all(count))
 
     def gather(self, word_here: int, word_there: int) -> Run:
-        """Receives that are all under way before the peer is told to send."""
+        """Receives messages. All receives are under way before the peer is told to send."""
         receive = self.endpoint.receive
         into = [self.region[BULK + i * WORD : BULK + (i + 1) * WORD] for i in range(RECEIVES)]
         here = self.region[word_here : word_here + WORD]
@@ -152,7 +152,7 @@ class Side:
 
 
 def pages() -> npt.NDArray[np.uint64]:
-    """Numbers of all pages here, and in the reverse order there."""
+    """Pairs of numbers of all pages: in order here, in the reverse order there."""
     here = np.arange(PAGES, dtype=np.uint64)
     return np.column_stack((here, here[::-1]))
 

@@ -18,7 +18,7 @@
 namespace hbmwire::bench {
 namespace {
 
-/// As puts.py unpacks it.
+/// In the layout that puts.py unpacks.
 struct Command {
   std::array<char, 16> work{};
   std::uint64_t bytes = 0;
@@ -26,7 +26,7 @@ struct Command {
   std::uint64_t count = 0;
 };
 
-/// A child process gets this descriptor, too, under the same number.
+/// Lets child processes inherit the descriptor, under the same number.
 void let_inherit(int fd) {
   if (::fcntl(fd, F_SETFD, 0) != 0) fail("fcntl");
 }
@@ -64,14 +64,14 @@ void PythonEnd::start(const Place& place) {
                 std::to_string(ends[1]), std::to_string(place.bytes.size()), std::to_string(port),
                 std::to_string(place.in()), std::to_string(place.out())});
   ::close(ends[1]);
-  // Once it is connected, the keys go through this process.
+  // After connecting, the keys go through this process.
   const auto ours = line_->receive<KeyBytes>();
   place.line.send(ours);
   line_->send(place.line.receive<KeyBytes>());
 }
 
 PythonEnd::~PythonEnd() {
-  line_.reset();  // it ends
+  line_.reset();  // the Python process ends with it
   if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
 }
 

@@ -14,9 +14,9 @@
 
 namespace hbmwire::bench {
 
-/// The Python side: puts.py in a process of its own, by the interpreter that users have, on the CPU
-/// of this process, with its memory and to its peer. It sleeps until it is asked. Where the peer
-/// is, it is a CppEnd.
+/// The Python side: puts.py in a process of its own, run by the interpreter that users have, on the
+/// CPU of this process, with its memory and connected to its peer. It sleeps until it is asked. At
+/// the peer's place it is a CppEnd.
 class PythonEnd {
  public:
   explicit PythonEnd(const Place& place);
@@ -26,11 +26,11 @@ class PythonEnd {
   PythonEnd& operator=(PythonEnd&&) = delete;
   ~PythonEnd();
 
-  /// Work that puts.py knows by its name, `count` times in each chunk: nanoseconds of the median
-  /// chunk.
+  /// Lets puts.py do the work with this name `count` times in each chunk. Returns the nanoseconds
+  /// of the median chunk.
   double chunk_ns(std::string_view work, std::size_t bytes, unsigned chunks, unsigned count);
 
-  /// As CppEnd::send_all() of the peer.
+  /// As CppEnd::send_all(), for the peer.
   void send_all(std::uint64_t times) { peer_->send_all(times); }
 
  private:

@@ -28,13 +28,13 @@ T take(hbmwire::Result<T> result) {
 RegistrationOptions options_of(std::size_t max_regions, RegistrationOptions::Watch watch) {
   RegistrationOptions options;
   options.watch = watch;
-  // Each piece by itself, as in UCX's cache, although all lie in one allocation.
+  // Registers each piece alone, as UCX's cache does, although all lie in one allocation.
   options.whole = RegistrationOptions::Whole::off;
   options.max_regions = max_regions;
   return options;
 }
 
-/// UCX's, with what a transport keeps of it.
+/// A region of UCX's cache, with the part that a transport adds.
 struct UcxRegion {
   ucs_rcache_region_t super;
   ibv_mr* mr;
@@ -59,7 +59,7 @@ void dump_region(void* /*context*/, ucs_rcache_t* /*cache*/, ucs_rcache_region_t
   if (size != 0) *text = '\0';
 }
 
-// UCX 1.13 and 1.18 differ: the newer one tells of regions that are joined, and is given the
+// UCX 1.13 and 1.18 differ: the newer version reports regions that are joined, and takes the
 // alignment with each call.
 template <class Operations>
 constexpr Operations operations() {

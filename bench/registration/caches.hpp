@@ -21,7 +21,7 @@ namespace hbmwire::bench {
 inline constexpr Access kEveryAccess =
     Access::local_write | Access::remote_write | Access::remote_read;
 
-/// Pieces of memory with a gap between any two, so that no cache makes one registration of several.
+/// Pieces of memory with gaps between them, so that no cache joins several into one registration.
 class Pieces {
  public:
   Pieces(const Context& context, std::size_t count, std::size_t piece_bytes);
@@ -47,7 +47,7 @@ class OurCache {
 
   OurCache(const Context& context, std::size_t max_regions, Watch watch = Watch::strict);
 
-  /// Takes what is registered at `address`, and gives it back.
+  /// Looks up the registration at `address`, and releases it.
   void use(std::uint64_t address, std::size_t bytes) const {
     const auto lease = cache_.get(address, bytes, kEveryAccess);
     if (!lease) refuse(lease.error());
@@ -66,11 +66,11 @@ class OurCache {
   RegistrationCache cache_;
 };
 
-/// UCX's own: ucs_rcache_get() and ucs_rcache_region_put() of libucs. Its hooks of munmap(2) are
-/// off, which a hit never meets.
+/// UCX's own cache: ucs_rcache_get() and ucs_rcache_region_put() of libucs. Its hooks of munmap(2)
+/// are off; a hit does not use them anyway.
 class UcxCache {
  public:
-  /// Registers with `nic`, or does nothing at all where there is none.
+  /// Registers with `nic`; without a NIC registration does nothing.
   UcxCache(std::size_t max_regions, RawNic* nic);
   UcxCache(const UcxCache&) = delete;
   UcxCache& operator=(const UcxCache&) = delete;

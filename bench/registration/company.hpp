@@ -10,8 +10,8 @@
 
 namespace hbmwire::bench {
 
-/// A second thread, on the second CPU, that does the same over and over while it is wanted, and
-/// else sleeps.
+/// A second thread, on the second CPU, that repeats the same work while it is wanted, and sleeps
+/// otherwise.
 class Company {
  public:
   explicit Company(std::function<void()> work)
@@ -38,7 +38,7 @@ class Company {
     wake();
   }
 
-  /// Returns when the other one is at work, or no more.
+  /// Returns when the other thread is at work, or has stopped.
   void start() {
     wake();
     spin_until([this] { return at_work_.load(std::memory_order_acquire); });

@@ -9,18 +9,18 @@
 #include "bench/registration/hits.hpp"
 #include "bench/registration/rows.hpp"
 
-/// What is registered already is found.
+/// Rows of look-ups that find a registration.
 namespace hbmwire::bench {
 namespace {
 
 constexpr std::size_t kPieceBytes = 4096;
-constexpr std::size_t kEnough = 120'000;  // more than any row has
+constexpr std::size_t kEnough = 120'000;  // more than any row uses
 
-/// A hit may cost half of what UCX's costs; a third is aimed at.
+/// A hit may cost half as much as UCX's; the aim is a third.
 constexpr double kLimit = 0.5;
 constexpr double kAim = 0.3;
 
-/// One region over and over.
+/// The same region again and again.
 class SameRegion final : public Contest {
  public:
   SameRegion(const Context& context, const Effort& effort)
@@ -45,7 +45,7 @@ class SameRegion final : public Contest {
   UcxCache theirs_{kEnough, nullptr};
 };
 
-/// The application's own memory, which is watched for as long as its registration is kept.
+/// The application's own memory, which is watched as long as its registration is kept.
 class WatchedRegion final : public Contest {
  public:
   WatchedRegion(const Context& context, const Effort& effort, OurCache::Watch watch)
@@ -68,7 +68,7 @@ class WatchedRegion final : public Contest {
 
   double theirs() override { return measure(theirs_); }
 
-  /// Whether it is kept: a kernel may forbid to watch it.
+  /// Whether the registration is kept: a kernel may not allow watching.
   [[nodiscard]] bool is_kept() {
     ours_.use(address(), kPieceBytes);
     return ours_.statistics().hits != 0;
@@ -93,7 +93,7 @@ class WatchedRegion final : public Contest {
   UcxCache theirs_{kEnough, nullptr};
 };
 
-/// Any of many.
+/// Random ones of many regions.
 class ManyRegions final : public Contest {
  public:
   ManyRegions(const Context& context, const Effort& effort, std::size_t count)
@@ -119,7 +119,7 @@ class ManyRegions final : public Contest {
   Steps steps_{pieces_.count(), 1};
 };
 
-/// Our own cache with many regions, and with few.
+/// Our own cache with many regions, against the same cache with few.
 class ManyAndFew final : public Contest {
  public:
   ManyAndFew(const Context& context, const Effort& effort)

@@ -11,7 +11,8 @@ namespace hbmwire::bench {
 
 inline constexpr unsigned kHitsInAChunk = 500;
 
-/// Steps through 0 to `count` - 1 without order: a multiplication each, which both sides pay.
+/// Steps through 0 to `count` - 1 in random order. One multiplication for each step, which both
+/// sides pay.
 class Steps {
  public:
   Steps(std::size_t count, std::uint32_t seed) : count_(count), state_(seed) {}
@@ -26,7 +27,7 @@ class Steps {
   std::uint32_t state_;
 };
 
-/// Some hits: of what lies at `first`, or of all pieces in no order.
+/// A chunk of hits: of the piece at `index`, or of all pieces in random order.
 template <class Cache>
 void use_one(const Cache& cache, const Pieces& pieces, std::size_t index) {
   const std::uint64_t address = pieces.address(index);

@@ -9,8 +9,8 @@
 #include "bench/registration/hits.hpp"
 #include "bench/registration/rows.hpp"
 
-/// What is not registered is registered, and what was used longest ago is deregistered for it: the
-/// pieces come in turn, and are more than there is room for.
+/// Rows of misses: each look-up registers a piece, and deregisters the piece that was used longest
+/// ago. Pieces come in turn, and are more than the cache has room for.
 namespace hbmwire::bench {
 namespace {
 
@@ -29,7 +29,8 @@ double median_miss_ns(unsigned chunks, Body miss) {
          kMissesInAChunk;
 }
 
-/// Host memory: by our cache, and by UCX's with ibv_reg_mr(3) below it, or by that alone.
+/// Host memory: our cache against UCX's with ibv_reg_mr(3) below it, or against ibv_reg_mr(3)
+/// alone.
 class HostMiss final : public Contest {
  public:
   HostMiss(const Context& context, const Effort& effort, bool raw)
@@ -59,7 +60,7 @@ class HostMiss final : public Contest {
   UcxCache ucx_{kRoom, &nic_};
 };
 
-/// Parts of a dma-buf: a memfd, which is one to the emulated NIC.
+/// Parts of a dma-buf: a memfd, which the emulated NIC takes for a dma-buf.
 class DmabufMiss : public Contest {
  public:
   DmabufMiss(const Context& context, const Effort& effort)
@@ -94,7 +95,7 @@ class DmabufMiss : public Contest {
   OurCache ours_;
 };
 
-/// The NIC alone: a dma-buf's registration, and that of host memory.
+/// The NIC alone: registering a dma-buf, against registering host memory.
 class Raw final : public DmabufMiss {
  public:
   Raw(const Context& context, const Effort& effort)

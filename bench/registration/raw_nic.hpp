@@ -9,12 +9,12 @@
 
 namespace hbmwire::bench {
 
-/// The first NIC by libibverbs alone.
+/// The first NIC, by libibverbs alone.
 class RawNic {
  public:
   RawNic();
 
-  /// ibv_reg_mr(3), or ibv_reg_dmabuf_mr(3); ibv_dereg_mr(3). They fail with an exception.
+  /// Calls of ibv_reg_mr(3), ibv_reg_dmabuf_mr(3) and ibv_dereg_mr(3). They fail with an exception.
   ibv_mr* register_host(void* address, std::size_t bytes);
   ibv_mr* register_dmabuf(int fd, std::uint64_t offset, std::size_t bytes, std::uint64_t iova);
   static void deregister(ibv_mr* mr);

@@ -9,7 +9,7 @@
 
 namespace hbmwire::bench {
 
-/// The rows of each kind, in the table's order.
+/// The rows of each kind, in the order of the table.
 std::vector<Row> hit_rows(const Context& context);
 std::vector<Row> thread_rows(const Context& context);
 std::vector<Row> miss_rows(const Context& context);

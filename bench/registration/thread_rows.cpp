@@ -3,17 +3,17 @@
 #include "bench/registration/hits.hpp"
 #include "bench/registration/rows.hpp"
 
-/// Two threads on two CPUs: one is timed while the other one does the same.
+/// Rows of two threads on two CPUs: one is timed while the other does the same.
 namespace hbmwire::bench {
 namespace {
 
 constexpr std::size_t kThreadBytes = 4096;
 constexpr std::size_t kThreadPieces = 64;
-constexpr std::size_t kOurs = 3;  // the region of the thread that is timed
+constexpr std::size_t kOurs = 3;  // index of the region of the timed thread
 
 enum class Told : std::uint8_t {
-  time,      // of a hit, with company
-  slowdown,  // by how much that is longer than without
+  time,      // the time of a hit while the other thread works
+  slowdown,  // how much longer that is than without the other thread
 };
 
 class TwoThreads final : public Contest {

@@ -32,7 +32,7 @@ struct Run {
   Figures figures;
 };
 
-/// A limit for a thousand endpoints, or ten thousand (docs/scale.md).
+/// A limit for a thousand or ten thousand endpoints (docs/scale.md).
 struct Bound {
   const char* name;
   double value;
@@ -134,7 +134,7 @@ int measure_all(const Options& options) {
   std::vector<Run> runs;
   if (!options.json) print(describe_machine() + "\n" + head());
   for (const std::size_t connections : options.connections) {
-    // In turn, so that all have the machine's better and worse times.
+    // In turn, so that all libraries share the machine's good and bad times.
     std::map<std::string, std::vector<Figures>> figures;
     for (unsigned i = 0; i < (options.quick ? 1 : options.runs); ++i) {
       for (const Library& library : libraries)

@@ -13,11 +13,11 @@
 namespace hbmwire::bench {
 namespace {
 
-/// The two processes tell each other this beside their lines.
+/// Shared memory by which the two processes communicate, beside their lines.
 struct Shared {
   std::atomic<std::size_t> connections = 0;
-  std::atomic<unsigned> asked = 0;     // for the server's memory
-  std::atomic<unsigned> answered = 0;  // so often
+  std::atomic<unsigned> asked = 0;     // how often the server's memory was asked for
+  std::atomic<unsigned> answered = 0;  // how often that was answered
   std::atomic<std::uint64_t> resident_bytes = 0;
   std::atomic<bool> over = false;
 };
@@ -95,7 +95,7 @@ Figures measure_with(const Library& library, Line& line, Shared& shared, std::si
   std::vector<double> times;
   times.reserve(connections);
   for (std::size_t i = 0; i < connections; ++i) {
-    // The first one brings memory that all share, which is not counted.
+    // The first connection allocates memory that all share, which is not counted.
     if (i == 1) {
       here = resident_bytes();
       there = bytes_there(shared);
@@ -124,7 +124,7 @@ Figures measure_with(const Library& library, Line& line, Shared& shared, std::si
 
 Figures measure(const Library& library, std::size_t connections, bool quick) {
   Shared& shared = *new (shared_pages(sizeof(Shared))) Shared;
-  // A process of its own for each end of each run: what another one left is not counted.
+  // Each end of each run has a process of its own, so that memory of an earlier run is not counted.
   Peer process(Cpus::allowed().first, [&](Line& report) {
     Peer server(Cpus::allowed().second, [&](Line& line) { serve(library, line, shared); });
     const Figures figures = measure_with(library, server.line(), shared, connections, quick);

@@ -14,7 +14,7 @@ constexpr std::size_t kBytes = 4096;
 
 Wait minute() { return std::chrono::seconds(60); }
 
-/// A worker with the default options, and a page of memory as a card's is.
+/// A worker with the default options, and a page of memory like a card's.
 struct OurBase {
   SharedMemory memory = SharedMemory(kBytes);
   Context context = need(Context::create());

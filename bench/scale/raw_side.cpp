@@ -10,18 +10,18 @@
 namespace hbmwire::bench {
 namespace {
 
-// A connection of ours has two queue pairs (docs/adr/0018-two-lanes-an-endpoint.md).
+// Two queue pairs for each connection, as hbmwire has (docs/adr/0018-two-lanes-an-endpoint.md).
 constexpr std::size_t kPairs = 2;
-// As many sends as lanes of ours take by default, and a completion queue that is long enough for
-// all of them, as ours has to be. A program that posts no more than kInFlight on all of its queue
-// pairs together could do with a shorter one, which is faster: docs/scale.md has both.
+// As many sends as hbmwire's lanes take by default, and a completion queue that is long enough for
+// all of them, as hbmwire's must be. A program that posts at most kInFlight on all of its queue
+// pairs together could use a shorter completion queue, which is faster: docs/scale.md has both.
 constexpr std::array<std::uint32_t, kPairs> kDepths = {128, 2};
 constexpr std::size_t kSends = kDepths[0] + kDepths[1];
 
 /// The queue pairs of one connection.
 using Addresses = std::array<Address, kPairs>;
 
-/// Both processes have one: a NIC, a page, and queue pairs that share a completion queue.
+/// The part that both processes have: a NIC, a page, and queue pairs that share a completion queue.
 class RawBase {
  public:
   explicit RawBase(std::size_t sends)
@@ -61,7 +61,7 @@ class RawBase {
     return made;
   }
 
-  /// The queue pairs that were created last.
+  /// Connects the queue pairs that were created last.
   void connect(const Addresses& peers) {
     for (std::size_t i = 0; i < kPairs; ++i)
       bench::connect(*pairs_[pairs_.size() - kPairs + i], peers[i]);
@@ -72,7 +72,7 @@ class RawBase {
   }
 
  private:
-  /// No more than the NIC gives.
+  /// At most as many as the NIC allows.
   [[nodiscard]] int entries(std::size_t sends) const {
     ibv_device_attr limits{};
     check(ibv_query_device(node_.context(), &limits), "ibv_query_device");
@@ -86,7 +86,7 @@ class RawBase {
   std::vector<QpHandle> pairs_;
 };
 
-/// Takes a connection whenever the other process writes the numbers of one.
+/// Makes a connection whenever the other process writes the numbers of one.
 class RawServer : public Server {
  public:
   explicit RawServer(Line& line) : base_(kSends), line_(line) {}

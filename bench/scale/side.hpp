@@ -11,8 +11,8 @@
 
 namespace hbmwire::bench {
 
-/// One process that has many connections to another one, by one of the libraries that are compared.
-/// All calls fail by exceptions.
+/// A process that has many connections to another one, by one of the compared libraries. All calls
+/// fail with exceptions.
 class Side {
  public:
   Side() = default;
@@ -22,25 +22,25 @@ class Side {
   Side& operator=(Side&&) = delete;
   virtual ~Side() = default;
 
-  /// One connection more, ready for puts.
+  /// Makes one more connection, ready for puts.
   virtual void connect() = 0;
 
-  /// A put of 8 bytes by the connection of this index, up to kInFlight under way.
+  /// Puts 8 bytes by the connection with this index, with up to kInFlight puts under way.
   virtual void put(std::size_t connection) = 0;
 
-  /// All puts are over.
+  /// Waits until all puts are over.
   virtual void finish() = 0;
 
-  /// One call of what makes progress.
+  /// One call of the library's progress function.
   virtual void progress() = 0;
 
-  /// The connection of this index, once each.
+  /// Closes the connection with this index; called once for each.
   virtual void close(std::size_t connection) = 0;
 
   static constexpr std::size_t kInFlight = 64;
 };
 
-/// The other process: it takes connections, and lets the first one begin by a word of its own.
+/// The other process. It takes connections, and sends the first process a word to begin with.
 class Server {
  public:
   Server() = default;
@@ -50,18 +50,18 @@ class Server {
   Server& operator=(Server&&) = delete;
   virtual ~Server() = default;
 
-  /// Makes progress, and takes what connects. It is called again and again.
+  /// Makes progress, and takes new connections. Called again and again.
   virtual void progress() = 0;
 
-  /// Connections that it has.
+  /// The number of its connections.
   [[nodiscard]] virtual std::size_t connections() const = 0;
 
-  /// connections() of a library whose server is not told.
+  /// The value of connections() for a library that does not tell its server.
   static constexpr std::size_t kEach = ~std::size_t{0};
 };
 
-/// A library, by name, as both processes make it. `line`: to the other one's, until a word of
-/// measure() goes by it.
+/// A library, by name, and how both processes make it. `line` leads to the other process, until
+/// measure() sends a word by it.
 struct Library {
   std::string name;
   std::function<std::unique_ptr<Server>(Line& line)> serve;

@@ -35,7 +35,8 @@ void listen_for_all(Line& line) {
   }
 }
 
-/// Says when all are prepared, and then how many connected; ends when the line does.
+/// Tells when all clients are prepared, and later how many have connected. Ends when the line
+/// closes.
 void connect_all(Line& line, unsigned clients) {
   const Context context = need(Context::create());
   std::latch prepared(clients + 1);

@@ -23,7 +23,7 @@ struct UcxPlace {
   std::array<std::byte, 1024> key{};
 };
 
-/// A UCP worker on the NIC alone, and a page.
+/// A UCP worker that uses only the NIC, and a page.
 class UcxBase {
  public:
   UcxBase() {
@@ -91,7 +91,7 @@ class UcxBase {
   ucp_mem_h memory_ = nullptr;
 };
 
-/// It has nothing to do: who writes needs an endpoint, who is written into none.
+/// Has nothing to do: with UCX only the writing end needs an endpoint.
 class UcxServer : public Server {
  public:
   explicit UcxServer(Line& line) { line.send(base_.place()); }
@@ -119,7 +119,7 @@ class UcxSide : public Side {
     for (std::size_t i = 0; i < connections_.size(); ++i) UcxSide::close(i);
   }
 
-  /// UCX wires up with the first operation.
+  /// UCX connects with the first operation.
   void connect() override {
     ucp_ep_params_t parameters{};
     parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
@@ -140,7 +140,7 @@ class UcxSide : public Side {
     ucp_request_param_t nothing{};
     place = ucp_put_nbx(connections_[connection].endpoint, base_.page(), sizeof(std::uint64_t),
                         there_.memory, connections_[connection].key, &nothing);
-    // Short puts are over at once, and are gone when the queue of the NIC has room for others.
+    // Short puts are over at once. They leave the NIC's queue only with progress.
     if (next_ % kInFlight == 0) ucp_worker_progress(base_.worker());
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What it costs to watch host memory (docs/registration.md). No device takes part.
+// Measures the cost of watching host memory (docs/registration.md). No device takes part.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -12,14 +12,14 @@
 #include <string_view>
 #include <vector>
 
-#include "memory/host/address_watch.hpp"  // no program sees it by itself
+#include "memory/host/address_watch.hpp"  // not a public header
 
 namespace hbmwire::memory::host {
 namespace {
 
 constexpr int kTimes = 4001;
 
-/// Mapped, and its first page touched.
+/// Maps memory, and touches its first page.
 AddressRange map(std::uint64_t bytes) {
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -30,7 +30,7 @@ AddressRange map(std::uint64_t bytes) {
 }
 
 void unmap(AddressRange range) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address is what it is about.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the address is known only as a number.
   ::munmap(reinterpret_cast<void*>(range.begin), range.end - range.begin);
 }
 
@@ -41,7 +41,7 @@ double microseconds(const std::function<void()>& body) {
       .count();
 }
 
-/// `once` says how long what is measured took; nothing else of it counts.
+/// `once` returns the time of the measured part; the rest of it does not count.
 void row(std::string_view name, const std::function<double()>& once) {
   std::vector<double> times(kTimes);
   std::generate(times.begin(), times.end(), once);
@@ -50,7 +50,7 @@ void row(std::string_view name, const std::function<double()>& once) {
              times[times.size() / 2], times[times.size() / 10], times[times.size() * 9 / 10]);
 }
 
-/// A row of a mapping that is watched, and that `once` unmaps.
+/// A row for a watched mapping, which `once` unmaps.
 void watched_row(AddressWatch& watch, std::string_view name, std::uint64_t bytes,
                  const std::function<double(AddressRange)>& once) {
   row(name, [&] {
@@ -93,7 +93,7 @@ int run() {
   }
   for (const std::uint64_t bytes : {std::uint64_t{1} << 12U, std::uint64_t{1} << 20U})
     rows(**watch, bytes);
-  // Too short for the clock: a thousand at a time.
+  // One call is too short for the clock, so a thousand are timed together.
   row("a thousand times changed()", [&] {
     return microseconds([&] {
       for (int i = 0; i != 1000; ++i) (void)(*watch)->changed();

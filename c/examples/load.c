@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Loads the library at run time, where it is installed, and shows the devices that it finds: a
-// program that can do without it needs only the header to be compiled.
+// Loads the library at run time, if it is installed, and shows the devices that it finds. Such a
+// program also runs without the library, and needs only its header to be compiled.
 //
 //   $ load                      # libhbmwire_c.so.0, wherever the system has it
 //   $ load ./libhbmwire_c.so.0
@@ -26,7 +26,7 @@ static struct {
   void (*nics_free)(hbmwire_nics*);
 } api;
 
-// POSIX has a pointer to a function fit a pointer to an object, which C itself does not.
+// In POSIX a pointer to a function fits a pointer to an object; C itself does not promise that.
 static void find(void* library, const char* name, void* function, size_t size) {
   void* const found = dlsym(library, name);
   if (found == NULL || size != sizeof found) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Messages with a loop of the application's own: poll(2) on the worker's descriptor, messages that
-// come with their sender and tag, and transfers that are told of when they are over.
+// Messages in an event loop of the application: poll(2) on the worker's descriptor, messages that
+// are handed out with their sender and tag, and a notification when a transfer is over.
 //
 //   node2$ messages listen 7000
 //   node1$ messages node2:7000
@@ -20,8 +20,8 @@ struct end {
   hbmwire_region* region;
   hbmwire_listener* listener;
   hbmwire_endpoint* peer;
-  unsigned asked;     // questions of this end that are sent
-  unsigned answered;  // answers of this end that are sent, or that have come
+  unsigned asked;     // questions that this end has sent
+  unsigned answered;  // answers that this end has sent, or that have come
 };
 
 static void finish(struct end* end) {
@@ -32,7 +32,7 @@ static void finish(struct end* end) {
   hbmwire_context_free(end->context);
 }
 
-// Sends a message; the handle is not needed, since the worker tells when it is over.
+// Sends a message. Its handle is not needed, since the worker tells when it is over.
 static hbmwire_status say(struct end* end, uint64_t tag, hbmwire_error* error) {
   const hbmwire_slice from = {end->region, 0, BYTES};
   hbmwire_transfer* sent = NULL;
@@ -43,7 +43,7 @@ static hbmwire_status say(struct end* end, uint64_t tag, hbmwire_error* error) {
   return status;
 }
 
-// Takes the messages that have come; `answers` says whether this end sends each back.
+// Takes the messages that have come. `answers`: whether this end sends each of them back.
 static hbmwire_status take(struct end* end, int answers, hbmwire_error* error) {
   for (;;) {
     hbmwire_message* message = NULL;
@@ -68,7 +68,7 @@ static hbmwire_status take(struct end* end, int answers, hbmwire_error* error) {
   }
 }
 
-// Transfers that are over. A failure of one is a failure of the program here.
+// Takes the transfers that are over. In this program the failure of one is fatal.
 static hbmwire_status take_done(struct end* end, int answers, hbmwire_error* error) {
   for (;;) {
     bool found = false;
@@ -81,15 +81,14 @@ static hbmwire_status take_done(struct end* end, int answers, hbmwire_error* err
   }
 }
 
-// One round of the loop: the messages and transfers that there are, then sleep until there are
-// more.
+// One round of the loop: handles messages and finished transfers, then sleeps until there are more.
 static hbmwire_status turn(struct end* end, int answers, hbmwire_error* error) {
   hbmwire_status status = take(end, answers, error);
   if (status == HBMWIRE_OK) status = take_done(end, answers, error);
   if (status != HBMWIRE_OK) return status;
   bool may_sleep = false;
   status = hbmwire_worker_arm(end->worker, &may_sleep, error);
-  if (status != HBMWIRE_OK || !may_sleep) return status;  // something came just now
+  if (status != HBMWIRE_OK || !may_sleep) return status;  // something has just come
   struct pollfd entry = {.fd = hbmwire_worker_fd(end->worker), .events = POLLIN};
   poll(&entry, 1, hbmwire_worker_wake_after_ms(end->worker));
   hbmwire_worker_progress(end->worker);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Puts the memory of one node's accelerator into the other's, or host memory where there is none,
-// and gives up at a deadline.
+// Puts memory of one node's accelerator, or host memory if it has none, into the other node's, and
+// gives up at a deadline.
 //
 //   node2$ put listen 7000
 //   node1$ put node2:7000
@@ -13,7 +13,7 @@ enum { BYTES = 1 << 20 };
 
 static const int64_t SECOND = 1000000000;
 
-// All that an end has, so that one place ends it.
+// Everything that an end has, in one place, so that one function frees it.
 struct end {
   hbmwire_context* context;
   hbmwire_worker* worker;

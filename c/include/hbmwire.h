@@ -5,29 +5,31 @@
 /// The C interface of hbmwire: puts, gets and messages between accelerator memories of two nodes.
 /// The tutorial is docs/c.md. These rules hold for every function:
 ///
-/// Handles (hbmwire_context and so on) are opaque. The program owns those that a function gives by
-/// a pointer to a pointer, and ends each with its own _free(), which takes NULL as well. Handles
-/// that a function returns are owned by the object that was asked, and end with it; to free one
-/// does nothing. A handle that was freed may not be used again.
+/// Handles (hbmwire_context and so on) are opaque. The program owns a handle that a function gives
+/// by a pointer to a pointer, and ends it with the handle's own _free(), which also takes NULL. A
+/// handle that a function returns belongs to the object that was asked, and ends with it; freeing
+/// such a handle does nothing. A freed handle must not be used again.
 ///
-/// A function that can fail returns a hbmwire_status, HBMWIRE_OK or the kind of the failure, and
-/// has a `hbmwire_error*` last, which the program owns and may be NULL. No exception leaves the
-/// library. Where a function fails, pointers that it would give are NULL. A required argument that
-/// is NULL is HBMWIRE_INVALID_ARGUMENT. Functions without a status give 0, false, -1 or NULL then.
+/// A function that can fail returns a hbmwire_status: HBMWIRE_OK, or the kind of the failure. Its
+/// last argument is a `hbmwire_error*`, which the program owns and which may be NULL. No exception
+/// leaves the library. When a function fails, the pointers that it gives are NULL. A required
+/// argument that is NULL is HBMWIRE_INVALID_ARGUMENT; functions without a status then return 0,
+/// false, -1 or NULL.
 ///
-/// Structures of options and answers begin with `struct_size`, which their _init() sets, and all
-/// members besides to the defaults. Without options (NULL) all have their defaults. A library that
-/// is newer than the program gives its further options their defaults; an older one refuses options
-/// that it does not know, unless they are 0, and leaves members of answers that it does not know
-/// as they are. Strings end with a NUL; text that is asked for is cut to the capacity that is
-/// given, and the function returns the length that it has.
+/// Structures of options and answers begin with `struct_size`. Their _init() sets it, and sets all
+/// other members to their defaults. NULL in place of options means the defaults. A library that is
+/// newer than the program gives its further options their defaults. An older library refuses
+/// options that it does not know, unless they are 0, and does not change members of answers that it
+/// does not know. Strings end with a NUL. Text for the program is cut to the capacity that the
+/// program gives; the function returns the full length.
 ///
-/// A `timeout_ns` counts from the call on: 0 is over at once, and a negative one (HBMWIRE_FOREVER)
-/// never. A `cancel_fd` ends the wait with HBMWIRE_CANCELLED when it becomes readable;
+/// A `timeout_ns` counts from the call on: 0 ends at once, and a negative one (HBMWIRE_FOREVER)
+/// never ends. A `cancel_fd` ends the wait with HBMWIRE_CANCELLED when it becomes readable;
 /// HBMWIRE_NO_FD: none. It stays the program's.
 ///
-/// A worker with its listeners, endpoints and transfers is used by one thread at a time, unless it
-/// was made for several; all else may be used by several threads at once, unless it says otherwise.
+/// One thread at a time may use a worker with its listeners, endpoints and transfers, unless the
+/// worker was made for several threads. Several threads at once may use everything else, unless it
+/// says otherwise.
 #include "hbmwire/c/attach.h"
 #include "hbmwire/c/blocks.h"
 #include "hbmwire/c/buffer.h"

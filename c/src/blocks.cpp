@@ -7,7 +7,7 @@ using namespace hbmwire;
 
 namespace {
 
-/// The caller's areas. Errors: NULL, or of no region.
+/// The caller's areas. Errors: NULL, or an area of no region.
 template <class Area, class Given>
 Result<std::vector<Area>> areas_of(const Given* areas, std::size_t count) {
   if (count != 0) HBMWIRE_TRY(c::need({{areas, "areas"}}));

@@ -14,7 +14,7 @@ static_assert(kTimeBuckets == HBMWIRE_TIME_BUCKETS);
 
 namespace {
 
-/// The labels of a series in a structure of the caller's.
+/// Writes the labels of a series into a caller's structure.
 template <class Series>
 Series labelled(Series series, const TransferLabels& labels) noexcept {
   series.kind = c::number_of(labels.kind);
@@ -24,7 +24,7 @@ Series labelled(Series series, const TransferLabels& labels) noexcept {
   return series;
 }
 
-/// Fills in the series at `index` of `all`, as `tell` makes it.
+/// Fills in the series at `index` of `all`; `tell` converts it.
 template <class Answer, class Series, class Tell>
 hbmwire_status tell_series(const hbmwire_counters* counters, std::vector<Series> Counters::*all,
                            size_t index, Answer* answer, hbmwire_error* error, const Tell& tell) {
@@ -125,7 +125,7 @@ hbmwire_status hbmwire_counters_failures(const hbmwire_counters* counters, size_
                        told.nic = one.nic.c_str();
                        told.peer = one.peer.c_str();
                        told.operations = one.operations;
-                       // HBMWIRE_OK comes before the library's codes.
+                       // HBMWIRE_OK is number 0, so the library's codes follow by one more.
                        told.code = c::number_of(one.code) + 1;
                        return told;
                      });

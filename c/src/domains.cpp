@@ -51,7 +51,8 @@ hbmwire_status hbmwire_allocation_export_dmabuf(const hbmwire_allocation* alloca
     const Allocation& memory = *allocation->value;
     HBMWIRE_TRY_ASSIGN(const DmabufRange exported,
                        memory.domain().export_dmabuf(memory.address(), memory.size_bytes()));
-    // The program's own, since the library's may be closed with the allocation.
+    // A duplicate for the program, since the library's descriptor may be closed with the
+    // allocation.
     const int fd = ::fcntl(exported.fd->get(), F_DUPFD_CLOEXEC, 0);
     if (fd < 0) return tl::make_unexpected(system_error(Stage::export_dmabuf, "dup", errno));
     c::fill(range, {.struct_size = 0,

@@ -11,7 +11,7 @@ using namespace hbmwire;
 
 namespace {
 
-/// The caller's error as the library's, with members that it does not have at their defaults.
+/// A caller's error as the library's. Members that the structure does not have get their defaults.
 Error read(const hbmwire_error* error) {
   if (error == nullptr) return {};
   hbmwire_error whole{};

@@ -8,7 +8,7 @@
 namespace hbmwire::c {
 namespace {
 
-// No structure of the interface comes near it, so that a greater number is no size.
+// Every structure of the interface is far smaller, so a greater number is no size.
 constexpr std::size_t kLargestStruct = 4096;
 
 }  // namespace

@@ -14,43 +14,43 @@
 
 #include "hbmwire.h"
 
-/// How each function of the C interface is run: arguments are checked, no exception leaves, and an
-/// error becomes a number and a structure of the caller's.
+/// Runs the body of each function of the C interface: checks arguments, lets no exception out, and
+/// turns an error into a number and a structure of the caller.
 namespace hbmwire::c {
 
-/// A pointer that a function can't do without, and its name for the error.
+/// A pointer that a function requires, and its name for the error.
 struct Argument {
   const void* pointer;
   const char* name;
 };
 
-/// The error of a caller that asked for something that can't be. `call` is a static string.
+/// The error for a caller that asked for something impossible. `call` is a static string.
 [[nodiscard]] tl::unexpected<Error> refuse(const char* call,
                                            std::string_view subject = {}) noexcept;
 
-/// Errors: one of them is NULL.
+/// Errors: one of the pointers is NULL.
 [[nodiscard]] Result<void> need(std::initializer_list<Argument> arguments) noexcept;
 
-/// Whether a structure of the caller's that begins with this number can be one: its own number
-/// fits, and is no more than any version of the library will ever have.
+/// Whether `struct_size` can be the size of a caller's structure: the structure has room for the
+/// size itself, and is no larger than in any version of the library.
 [[nodiscard]] bool is_size(std::size_t struct_size) noexcept;
 
-/// Writes an error, or success where there is none, into a structure of the caller's, which may be
-/// NULL. Gives its code.
+/// Writes an error, or success if `failed` is null, into a structure of the caller, which may be
+/// NULL. Returns the code.
 hbmwire_status tell(const Error* failed, hbmwire_error* error) noexcept;
 
-/// Whether it can be written to: NULL, or made by hbmwire_error_init().
+/// Whether the error can be written to: it is NULL, or was made by hbmwire_error_init().
 [[nodiscard]] inline bool is_usable(const hbmwire_error* error) noexcept {
   return error == nullptr || is_size(error->struct_size);
 }
 
-/// The same as a check of another error than the function's own.
+/// The same check for an error other than the function's last argument.
 [[nodiscard]] Result<void> need_usable(const hbmwire_error* error, const char* name) noexcept;
 
 /// The error in the exception that is being handled.
 [[nodiscard]] Error error_of_exception() noexcept;
 
-/// Calls `body()`, which gives a Result<void>, when all arguments are there.
+/// Calls `body()`, which returns a Result<void>, if no required argument is NULL.
 template <class Body>
 hbmwire_status run(hbmwire_error* error, std::initializer_list<Argument> arguments,
                    const Body& body) noexcept {
@@ -65,8 +65,8 @@ hbmwire_status run(hbmwire_error* error, std::initializer_list<Argument> argumen
   }
 }
 
-/// The same for a function that gives a handle of what `make()` gives. The handle is allocated
-/// first, so that nothing has begun where there is no memory for it.
+/// The same for a function that gives a handle to the result of `make()`. Allocates the handle
+/// first, so that nothing has begun if there is no memory for it.
 template <class Handle, class Make>
 hbmwire_status create(Handle** out, hbmwire_error* error, std::initializer_list<Argument> arguments,
                       const Make& make) noexcept {
@@ -82,7 +82,8 @@ hbmwire_status create(Handle** out, hbmwire_error* error, std::initializer_list<
   });
 }
 
-/// The same where there may be nothing to give: `make()` gives an optional, and `out` is NULL then.
+/// The same if there may be nothing to give: `make()` returns an optional, and `out` is NULL if
+/// that is empty.
 template <class Handle, class Make>
 hbmwire_status create_any(Handle** out, hbmwire_error* error,
                           std::initializer_list<Argument> arguments, const Make& make) noexcept {
@@ -99,7 +100,8 @@ hbmwire_status create_any(Handle** out, hbmwire_error* error,
   });
 }
 
-/// Calls `body()`, which gives text, and copies it as snprintf(3) does. Nothing where it throws.
+/// Calls `body()`, which returns text, and copies the text as snprintf(3) does. No text if it
+/// throws.
 template <class Body>
 std::size_t copy_text(char* text, std::size_t capacity, const Body& body) noexcept {
   if (text == nullptr) capacity = 0;
@@ -117,7 +119,7 @@ std::size_t copy_text(char* text, std::size_t capacity, const Body& body) noexce
   }
 }
 
-/// Makes a structure of the caller's that has these defaults in the version of this library.
+/// Fills in a structure of the caller with the defaults of this library's version.
 template <class T>
 void initialise(T* object, std::size_t struct_size, T defaults) noexcept {
   if (object == nullptr || !is_size(struct_size)) return;
@@ -126,8 +128,8 @@ void initialise(T* object, std::size_t struct_size, T defaults) noexcept {
   std::memcpy(static_cast<void*>(object), &defaults, std::min(struct_size, sizeof(T)));
 }
 
-/// Options as the caller gave them, on top of the defaults; NULL: the defaults. Errors: a size that
-/// none can have, or options that this version does not know and that are not 0.
+/// The caller's options on top of the defaults; NULL: the defaults. Errors: an impossible size, or
+/// options that this version does not know and that are not 0.
 template <class T>
 Result<T> options_of(const T* given, T defaults) noexcept {
   defaults.struct_size = sizeof(T);
@@ -143,7 +145,7 @@ Result<T> options_of(const T* given, T defaults) noexcept {
   return defaults;
 }
 
-/// Errors: the caller's structure for an answer is NULL, or has a size that none can have.
+/// Errors: the caller's structure for an answer is NULL, or has an impossible size.
 template <class T>
 Result<void> need_answer(const T* answer, const char* name) noexcept {
   HBMWIRE_TRY(need({{answer, name}}));
@@ -152,7 +154,7 @@ Result<void> need_answer(const T* answer, const char* name) noexcept {
   return {};
 }
 
-/// Writes as much of an answer as the caller's structure has room for, which must be checked.
+/// Writes as much of an answer as the caller's structure has room for. Call need_answer() before.
 template <class T>
 void fill(T* answer, T value) noexcept {
   value.struct_size = answer->struct_size;

@@ -29,10 +29,10 @@
 #include "guarded.hpp"
 #include "hbmwire.h"
 
-/// The objects behind the handles: each holds one object of the library.
+/// The objects behind the handles. Each holds one object of the library.
 namespace hbmwire::c {
 
-/// Holds a value, which is there from when the handle is given to the program.
+/// Holds a value. It is there once the program has the handle.
 template <class T>
 struct Held {
   std::optional<T> value;
@@ -40,7 +40,7 @@ struct Held {
   void hold(T&& made) noexcept { value.emplace(std::move(made)); }
 };
 
-/// A list of things that were asked for at once.
+/// A list of things that one call asked for.
 template <class T>
 struct Listed {
   std::vector<T> all;
@@ -112,7 +112,7 @@ struct hbmwire_texts : hbmwire::c::Listed<std::string> {};
 
 struct hbmwire_settings : hbmwire::c::Listed<hbmwire::SettingInfo> {};
 
-/// A transfer of its own, or one of a pending handle's.
+/// A transfer of its own, or that of a pending handle.
 struct hbmwire_transfer {
   hbmwire::Transfer own;
   hbmwire::Transfer* at = &own;
@@ -126,7 +126,7 @@ struct hbmwire_transfer {
   [[nodiscard]] bool is_own() const noexcept { return at == &own; }
 };
 
-/// A region of its own, or one of a lease's.
+/// A region of its own, or that of a lease.
 struct hbmwire_region {
   std::optional<hbmwire::Region> own;
   const hbmwire::Region* at = nullptr;
@@ -168,7 +168,7 @@ struct hbmwire_pending_region {
 
 namespace hbmwire::c {
 
-/// When a wait of the caller's ends.
+/// When a caller's wait ends.
 [[nodiscard]] inline Deadline deadline_of(std::int64_t timeout_ns) noexcept {
   return timeout_ns < 0 ? Deadline::never() : Deadline::after(std::chrono::nanoseconds(timeout_ns));
 }
@@ -178,23 +178,23 @@ namespace hbmwire::c {
   return {deadline_of(timeout_ns), cancel_fd < 0 ? -1 : cancel_fd};
 }
 
-/// A duration of the caller's options; a negative one is for ever.
+/// A duration in a caller's options; a negative one is for ever.
 [[nodiscard]] inline std::chrono::nanoseconds duration_of(std::int64_t duration_ns) noexcept {
   return duration_ns < 0 ? std::chrono::nanoseconds::max() : std::chrono::nanoseconds(duration_ns);
 }
 
-/// A duration for the caller's options.
+/// A duration for a caller's options.
 [[nodiscard]] inline std::int64_t number_of_ns(std::chrono::nanoseconds duration) noexcept {
   return duration == std::chrono::nanoseconds::max() ? std::int64_t{HBMWIRE_FOREVER}
                                                      : duration.count();
 }
 
-/// Text of the caller's that may be NULL.
+/// Text of a caller; NULL becomes empty text.
 [[nodiscard]] inline std::string_view text_of(const char* text) noexcept {
   return text == nullptr ? std::string_view() : std::string_view(text);
 }
 
-/// Bytes of the caller's. Errors: NULL with a size.
+/// Bytes of a caller. Errors: NULL with a size other than 0.
 [[nodiscard]] inline Result<std::span<const std::byte>> bytes_of(const void* bytes,
                                                                  std::size_t size) noexcept {
   if (bytes == nullptr && size != 0) return refuse("bytes are NULL, and their size is not 0");
@@ -207,14 +207,14 @@ namespace hbmwire::c {
   return std::span(static_cast<std::byte*>(bytes), size);
 }
 
-/// Parts of regions of the caller's. Errors: NULL, or of no region.
+/// Parts of regions. Errors: NULL, or a part of no region.
 [[nodiscard]] Result<Slice> slice_of(const hbmwire_slice* slice) noexcept;
 [[nodiscard]] Result<RemoteSlice> slice_of(const hbmwire_remote_slice* slice) noexcept;
 
-/// Rights of the caller's. The library refuses bits that it does not know.
+/// Rights from a caller. The library refuses bits that it does not know.
 [[nodiscard]] Result<Access> access_of(hbmwire_access access) noexcept;
 
-/// Options of the caller's as the library's.
+/// The library's options, from a caller's options.
 [[nodiscard]] Result<MemoryOptions> memory_options_of(const hbmwire_memory_options* options);
 [[nodiscard]] Result<DmabufMemory> dmabuf_of(const hbmwire_dmabuf* dmabuf);
 [[nodiscard]] Result<PathPolicy> policy_of(hbmwire_path require, const hbmwire_path* allow,
@@ -224,17 +224,17 @@ namespace hbmwire::c {
 [[nodiscard]] Result<MemoryKeyOptions> key_options_of(const hbmwire_memory_key_options* options);
 [[nodiscard]] Result<AttachAddress> address_of(const hbmwire_attach_address* address);
 
-/// The names of NICs, or of whatever an array has. Errors: NULL with a count, or among them.
+/// The names of NICs, or other names in an array. Errors: NULL with a count, or a NULL among them.
 [[nodiscard]] Result<std::vector<std::string>> names_of(const char* const* names,
                                                         std::size_t count);
 
-/// Facts for the caller; the strings are those of what they are made of.
+/// Facts for a caller. The strings stay those of the argument.
 [[nodiscard]] hbmwire_device device_of(const DeviceInfo& info) noexcept;
 [[nodiscard]] hbmwire_nic_info nic_of(const NicInfo& info) noexcept;
 [[nodiscard]] hbmwire_path_tried tried_of(const PathTried& tried) noexcept;
 void fill_address(hbmwire_attach_address& to, const AttachAddress& from) noexcept;
 
-/// Writes an error that may be there into one of the caller's, which may be NULL.
+/// Writes an optional error into a caller's error, which may be NULL.
 inline void tell_any(const std::optional<Error>& failed, hbmwire_error* error) noexcept {
   tell(failed ? &*failed : nullptr, error);
 }

@@ -14,8 +14,8 @@
 namespace hbmwire::c {
 namespace {
 
-// Numbers of the C interface are kept for good: an enumeration of the library that gets another
-// order is not cast any more, and these say so.
+// Numbers of the C interface never change. If the library reorders an enumeration, these checks
+// fail, and the values must no longer be cast.
 static_assert(number_of(Errc::invalid_argument) + 1 == HBMWIRE_INVALID_ARGUMENT);
 static_assert(number_of(Errc::exhausted) + 1 == HBMWIRE_EXHAUSTED);
 static_assert(number_of(Errc::peer_failed) + 1 == HBMWIRE_PEER_FAILED);

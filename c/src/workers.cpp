@@ -11,7 +11,7 @@ using namespace hbmwire;
 
 namespace {
 
-/// The caller's transfers in one array, as the library takes them, for the time of one call.
+/// Collects the caller's transfers in one array, as the library takes them, for one call.
 class Together {
  public:
   Together(hbmwire_transfer* const* handles, std::size_t count) : handles_(handles), all_(count) {
@@ -23,7 +23,8 @@ class Together {
   Together(const Together&) = delete;
   Together& operator=(const Together&) = delete;
 
-  /// Each goes back to its handle; one that was named twice is empty here the second time.
+  /// Returns each transfer to its handle. A handle that was named twice is empty here the second
+  /// time.
   ~Together() {
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (all_[i]) *handles_[i]->at = std::move(all_[i]);

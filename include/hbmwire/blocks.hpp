@@ -14,7 +14,7 @@
 #include "hbmwire/region.hpp"
 
 // Many blocks of equal length in one transfer: the pages of a KV cache, the rows of an embedding
-// table. Endpoint::put_blocks() and get_blocks() take two tables and pairs of numbers.
+// table. Endpoint::put_blocks() and get_blocks() take two tables and pairs of block numbers.
 namespace hbmwire {
 
 namespace detail {
@@ -23,20 +23,20 @@ struct Internals;
 struct RemoteBlockTableState;
 }  // namespace detail
 
-/// This side's memory as blocks of equal length, numbered from 0 on through all areas in their
+/// This side's memory as blocks of equal length. Numbered from 0 on, through all areas in their
 /// order. Immutable; any thread may use it. Copies share it, and it keeps its regions.
 class HBMWIRE_API BlockTable {
  public:
-  /// Cuts each area into blocks of `block_bytes`. A cache with a region for each layer has an area
-  /// for each: block b of layer l is number l * blocks_of_a_layer + b. Errors, of Stage::configure:
-  /// Errc::invalid_argument (no area, a block of no bytes, an area that leaves its region or is no
-  /// whole number of blocks).
+  /// Cuts each area into blocks of `block_bytes`. If a cache has a region for each layer, give one
+  /// area for each layer: block b of layer l is number l * blocks_of_a_layer + b. Errors, of
+  /// Stage::configure: Errc::invalid_argument (no area, a block of no bytes, an area that leaves
+  /// its region or is no whole number of blocks).
   static Result<BlockTable> create(std::span<const Slice> areas, std::uint64_t block_bytes);
 
   /// The length of each block, in bytes.
   [[nodiscard]] std::uint64_t block_bytes() const noexcept;
 
-  /// How many blocks it has.
+  /// The number of blocks.
   [[nodiscard]] std::uint64_t size() const noexcept;
 
  private:
@@ -51,14 +51,14 @@ class HBMWIRE_API BlockTable {
 /// connection, as its RemoteRegions do.
 class HBMWIRE_API RemoteBlockTable {
  public:
-  /// As BlockTable::create().
+  /// Cuts areas into blocks, as BlockTable::create().
   static Result<RemoteBlockTable> create(std::span<const RemoteSlice> areas,
                                          std::uint64_t block_bytes);
 
   /// The length of each block, in bytes.
   [[nodiscard]] std::uint64_t block_bytes() const noexcept;
 
-  /// How many blocks it has.
+  /// The number of blocks.
   [[nodiscard]] std::uint64_t size() const noexcept;
 
  private:
@@ -69,15 +69,15 @@ class HBMWIRE_API RemoteBlockTable {
   std::shared_ptr<const detail::RemoteBlockTableState> state_;
 };
 
-/// A range that BlockNumbers may refer to: a vector, a span or an array of `Number`. A temporary
-/// vector or array is none, since it would be gone before its numbers are used; a temporary span is
-/// one, since it owns nothing.
+/// A range that BlockNumbers may refer to: a vector, a span or an array of `Number`. It excludes a
+/// temporary vector or array, which would be gone before its numbers are used. It includes a
+/// temporary span, since that owns nothing.
 template <class Array, class Number>
 concept ArrayOf =
     std::ranges::borrowed_range<Array> && std::is_convertible_v<Array, std::span<const Number>>;
 
-/// Numbers of blocks, of 32 or 64 bits each. Refers to an array of the program's, which must stay
-/// as it is while the numbers are in use.
+/// Numbers of blocks, of 32 or 64 bits each. Refers to an array of the program, which must stay as
+/// it is while the numbers are in use.
 struct BlockNumbers {
   BlockNumbers() noexcept = default;
 
@@ -107,7 +107,7 @@ struct BlockNumbers {
                 : static_cast<const std::uint32_t*>(first)[index];
   }
 
-  const void* first = nullptr;  ///< of `size` numbers
+  const void* first = nullptr;  ///< the first of `size` numbers
   std::size_t size = 0;         ///< how many numbers there are
   bool wide = false;            ///< true: of 64 bits each; false: of 32
 };

@@ -6,8 +6,8 @@
 namespace hbmwire {
 
 /// A point in time (CLOCK_MONOTONIC) after which a wait gives up. A value; freely copied. The
-/// greatest duration there is, of any unit, means "for ever" (never()), and the least one "now":
-/// nothing here overflows.
+/// greatest duration of any unit means "for ever" (never()), and the least one "now": nothing here
+/// overflows.
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -15,8 +15,8 @@ class Deadline {
   /// Passes at `when`.
   explicit Deadline(Clock::time_point when) noexcept : when_(when) {}
 
-  /// `duration` from now on; a negative one has passed. An end beyond the clock's 292 years is
-  /// never().
+  /// Passes `duration` from now on; a negative one has passed. An end beyond the clock's 292 years
+  /// is never().
   template <class Rep, class Period>
   [[nodiscard]] static Deadline after(std::chrono::duration<Rep, Period> duration) noexcept {
     return Deadline(later(Clock::now(), duration));
@@ -53,12 +53,12 @@ class Deadline {
   }
 
  private:
-  /// In the clock's own unit, or the greatest or least number of it.
+  /// `duration` in the clock's own unit; beyond its range, the clock's greatest or least duration.
   template <class Rep, class Period>
   [[nodiscard]] static constexpr Clock::duration saturate(
       std::chrono::duration<Rep, Period> duration) noexcept {
-    // An integer of 64 bits fits a long double where that has as many; elsewhere what is rounded is
-    // beyond a hundred years.
+    // A long double holds every 64-bit integer where its mantissa has 64 bits. Elsewhere only
+    // durations of more than a hundred years are rounded.
     using Real = std::chrono::duration<long double, Period>;
     const auto asked = static_cast<long double>(duration.count());
     if (asked >= Real(Clock::duration::max()).count()) return Clock::duration::max();
@@ -69,12 +69,12 @@ class Deadline {
   Clock::time_point when_;
 };
 
-/// How long to wait, and what ends the wait early. Wherever a duration or a Deadline is given, it
-/// becomes one: `endpoint.close(10s)` waits for 10 s from the call on. A function that takes a Wait
-/// gives Errc::timed_out at the deadline and Errc::cancelled when `cancel_fd` becomes readable,
-/// unless it says otherwise.
+/// How long to wait, and what ends the wait early. Every duration and Deadline converts to a Wait:
+/// `endpoint.close(10s)` waits for 10 s from the call on. A function that takes a Wait gives
+/// Errc::timed_out at the deadline and Errc::cancelled when `cancel_fd` becomes readable, unless it
+/// says otherwise.
 struct Wait {
-  /// Until `at_most` from now on, where "now" is when this is made.
+  /// Until `at_most` from now on. "Now" is when this object is made.
   template <class Rep, class Period>
   // NOLINTNEXTLINE(google-explicit-constructor): a duration says it all
   Wait(std::chrono::duration<Rep, Period> at_most, int cancelled_by = -1) noexcept

@@ -15,7 +15,7 @@ namespace hbmwire {
 
 /// Where in a buffer's life something failed.
 enum class Stage : std::uint8_t {
-  configure,        ///< options and environment
+  configure,        ///< reading options and environment
   probe,            ///< looking for devices, drivers, libraries
   open,             ///< opening a device
   allocate,         ///< allocating or mapping memory
@@ -31,7 +31,7 @@ enum class Stage : std::uint8_t {
 
 /// The kind of a failure: what a program can decide on.
 enum class Errc : std::uint8_t {
-  invalid_argument,   ///< the caller asked for something that cannot be
+  invalid_argument,   ///< the caller asked for something impossible
   not_found,          ///< no such device, library, host or name
   not_supported,      ///< this device, driver or kernel can't do it
   permission_denied,  ///< the operating system or the peer refused
@@ -55,10 +55,10 @@ enum class NumberKind : std::uint8_t {
   hsa_status,         ///< hsa_status_t of ROCr
   hip_error,          ///< hipError_t of HIP
   gai_error,          ///< EAI_*, getaddrinfo(3)
-  protocol_versions,  ///< the peer's times 65536, plus this end's; see version_error()
+  protocol_versions,  ///< 65536 times the peer's version, plus this end's; see version_error()
 };
 
-/// Names a remedy; hint_text() has the sentence, and `hbmwire doctor explain` tells more.
+/// Names a remedy. hint_text() gives the sentence; `hbmwire doctor explain` tells more.
 enum class Hint : std::uint8_t {
   none,
   no_rdma_device,
@@ -193,32 +193,33 @@ struct Error {
 
 static_assert(std::is_trivially_copyable_v<Error>);
 
-/// A value or the Error that explains why there is none. A function that gives one throws nothing:
-/// without memory it gives Errc::exhausted (Hint::host_memory_exhausted), begins nothing, and may
-/// be called again. On a connection such a failure may end that (EndpointPhase::ending). Functions
-/// that return text or reports (describe(), explain()) throw std::bad_alloc instead, and say so.
+/// A value, or the Error that explains why there is none. A function that returns a Result throws
+/// nothing. Without memory it returns Errc::exhausted (Hint::host_memory_exhausted), begins
+/// nothing, and may be called again. On a connection such a failure may end the connection
+/// (EndpointPhase::ending). Functions that return text or reports (describe(), explain()) throw
+/// std::bad_alloc instead, and say so.
 template <class T>
 using Result = tl::expected<T, Error>;
 
-/// An error of a call that set errno. Maps well-known values to an Errc. EMFILE and ENFILE have one
-/// remedy whatever was called: it replaces `hint`. ENOMEM without a hint gets the limit that the
+/// An error of a call that set errno. Maps well-known values to an Errc. EMFILE and ENFILE have the
+/// same remedy for every call, which replaces `hint`. ENOMEM without a hint gets the limit that the
 /// process has reached, as far as the kernel tells.
 [[nodiscard]] HBMWIRE_API Error system_error(Stage stage, const char* call, int error_number,
                                              std::string_view subject = {},
                                              Hint hint = Hint::none) noexcept;
 
 /// Whether the error is a shortage that may pass: descriptors, memory, processes or room on a file
-/// system were used up (errno EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC, EDQUOT, ENOBUFS). Nothing is
-/// replaced by a slower path because of one.
+/// system were used up (errno EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC, EDQUOT, ENOBUFS). The library
+/// never takes a slower path because of a shortage.
 [[nodiscard]] HBMWIRE_API bool is_shortage(const Error& error) noexcept;
 
-/// An error that a check found, and no call.
+/// An error that a check found, rather than a call.
 [[nodiscard]] HBMWIRE_API Error make_error(Errc code, Stage stage, const char* call,
                                            std::string_view subject = {},
                                            Hint hint = Hint::none) noexcept;
 
-/// The peer, or the bytes that came from it, are of another version of a protocol or format than
-/// this end's: Errc::protocol, Hint::other_version, and both numbers.
+/// The peer, or its bytes, have another version of a protocol or format than this end:
+/// Errc::protocol, Hint::other_version, and both numbers.
 [[nodiscard]] HBMWIRE_API Error version_error(Stage stage, const char* call,
                                               std::string_view subject, std::uint16_t theirs,
                                               std::uint16_t ours) noexcept;
@@ -228,27 +229,27 @@ using Result = tl::expected<T, Error>;
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Errc code) noexcept;
 
 /// The remedy, as a sentence without its full stop; empty for Hint::none. It names calls and
-/// settings of the library and programs of the system, no option of a program.
+/// settings of the library and programs of the system, but no options of a program.
 [[nodiscard]] HBMWIRE_API std::string_view hint_text(Hint hint) noexcept;
 
-/// The hint's name, as its enumerator is spelt: "no_rdma_device"; "none" for Hint::none. Empty for
-/// a number that is no hint of this version, so that counting from 0 up to the first empty name
-/// gives all hints. `hbmwire doctor explain NAME` tells what causes the failure and what to do.
+/// The hint's name, spelt as its enumerator: "no_rdma_device"; "none" for Hint::none. Empty for a
+/// number that is no hint of this version, so that a loop from 0 up to the first empty name gives
+/// all hints. `hbmwire doctor explain NAME` tells what causes the failure and what to do.
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Hint hint) noexcept;
 
-/// The hint of this name, or nothing where no hint has it. The inverse of to_string(Hint).
+/// The hint of this name, or nothing if there is none. The inverse of to_string(Hint).
 [[nodiscard]] HBMWIRE_API std::optional<Hint> hint_from_name(std::string_view name) noexcept;
 
-/// The decoded number, for example "ENOTSUPP (524)" or "remote access error (10)"; empty without
-/// one. Throws std::bad_alloc, as every function that returns text.
+/// The decoded number, for example "ENOTSUPP (524)" or "remote access error (10)"; empty without a
+/// number. Throws std::bad_alloc, as every function that returns text.
 [[nodiscard]] HBMWIRE_API std::string number_text(const Error& error);
 
-/// One sentence: stage, subject, cause and remedy. The remedy is hint_text()'s, which speaks of the
-/// library's calls and settings. Throws std::bad_alloc.
+/// One sentence: stage, subject, cause and remedy. The remedy is that of hint_text(), which names
+/// the library's calls and settings. Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::string describe(const Error& error);
 
-/// The same with the caller's own remedy instead, for programs whose users know options rather than
-/// calls; none where it is empty.
+/// The same with the caller's own remedy, for programs whose users know options rather than calls.
+/// If `remedy` is empty, the sentence has none.
 [[nodiscard]] HBMWIRE_API std::string describe(const Error& error, std::string_view remedy);
 
 }  // namespace hbmwire

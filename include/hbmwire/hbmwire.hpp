@@ -3,24 +3,24 @@
 
 /// The library, for most programs. Seven types carry a transfer:
 ///
-///   Context   what this machine has; allocates memory and registers it
+///   Context   the devices of this machine; allocates memory and registers it
 ///   Region    registered memory
 ///   Worker    makes progress, one for each thread that communicates
 ///   Listener  where peers connect
 ///   Endpoint  a connection to a peer: put, get, send, receive
 ///   Transfer  an operation: wait() for it, and ask how it went
-///   Result    a value, or the Error that says why there is none
+///   Result    a value, or the Error that explains why there is none
 ///
-/// Headers for what fewer programs need, which this does not include:
+/// Headers that fewer programs need. This header does not include them:
 ///
-///   nic.hpp                    which RDMA devices there are, and registering with one of them
+///   nic.hpp                    RDMA devices, and registering with one of them
 ///   buffer.hpp                 many copies between a region and the host
 ///   memory_key.hpp             keys that the application carries to a peer
 ///   registration.hpp           registrations of memory that comes and goes
 ///   attach.hpp                 memory of another process of this node
-///   counters.hpp               what was moved, by which path, and what has failed
-///   memory_domain.hpp          one device's memory: export, copies, observers; what there is
-///   trace.hpp                  what happens to each transfer, as a file
+///   counters.hpp               counts of bytes moved, by path, and of failures
+///   memory_domain.hpp          devices, and one device's memory: export, copies, observers
+///   trace.hpp                  a file with the history of each transfer
 ///   topology.hpp, settings.hpp, log.hpp, host_port.hpp
 ///   low_level/connection.hpp   one queue pair
 ///   low_level/native.hpp       the verbs objects below a Nic

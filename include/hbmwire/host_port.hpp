@@ -19,11 +19,11 @@ struct HostPort {
   bool operator==(const HostPort&) const = default;
 };
 
-/// Splits "node2:7000", "10.0.0.2:7000", "[::1]:7000", "[fe80::1%eth0]:7000", each also with
-/// "tcp://" before it and then with "/" behind it. With `default_port` the port may be missing, and
-/// an IPv6 address without a port needs no brackets. Does not look the host up. Errors:
-/// Errc::invalid_argument, Stage::connect, the text (cut) as subject. Threads: any.
-/// Source: RFC 3986 section 3.2.2 (brackets), RFC 4007 section 11 (scope).
+/// Splits "node2:7000", "10.0.0.2:7000", "[::1]:7000", "[fe80::1%eth0]:7000". Each may have
+/// "tcp://" before it and then "/" behind it. With `default_port` the port may be missing, and an
+/// IPv6 address without a port needs no brackets. Does not look the host up. Errors:
+/// Errc::invalid_argument, Stage::connect, the text (cut) as subject. Threads: any. Source: RFC
+/// 3986 section 3.2.2 (brackets), RFC 4007 section 11 (scope).
 [[nodiscard]] HBMWIRE_API Result<HostPort> split_host_port(
     std::string_view text, std::optional<std::uint16_t> default_port = {});
 

@@ -19,11 +19,11 @@ struct Internals;
 struct UnexpectedMessage;
 }  // namespace detail
 
-/// A message of an endpoint that hands its messages out (MessageMode::handed_out), as
-/// Worker::next_message() gives it. Move-only; used by its worker's thread
-/// (WorkerOptions::progress_thread: by any, one at a time). It keeps its worker, its
-/// endpoint's queue pairs, and one of the places that the peer's messages have
-/// (EndpointOptions::receive_depth) or some of EndpointOptions::unexpected_bytes: let it go soon.
+/// A message of an endpoint that hands its messages out. MessageMode::handed_out selects that, and
+/// Worker::next_message() gives the messages. Move-only; used by its worker's thread
+/// (WorkerOptions::progress_thread: by any thread, one at a time). It holds its worker, its
+/// endpoint's queue pairs, and one of the places for the peer's messages
+/// (EndpointOptions::receive_depth) or a part of EndpointOptions::unexpected_bytes: let it go soon.
 class HBMWIRE_API IncomingMessage {
  public:
   IncomingMessage() noexcept = default;
@@ -43,8 +43,8 @@ class HBMWIRE_API IncomingMessage {
 
   ~IncomingMessage() { reset(); }
 
-  /// Lets the message go. Where its bytes are not here and were not received, its sender fails
-  /// (Errc::cancelled, Hint::message_let_go); the endpoint goes on.
+  /// Lets the message go. If its bytes are not here and were not received, its send fails at the
+  /// peer (Errc::cancelled, Hint::message_let_go); the endpoint goes on.
   void reset() noexcept {
     if (state_ != nullptr) let_go();
   }
@@ -55,22 +55,23 @@ class HBMWIRE_API IncomingMessage {
   /// Endpoint::id() of the endpoint that it came by, which may have ended since.
   [[nodiscard]] std::uint64_t endpoint_id() const noexcept;
 
-  /// Its tag; empty where it was sent without one.
+  /// Its tag; empty if it was sent without one.
   [[nodiscard]] std::optional<std::uint64_t> tag() const noexcept;
 
   /// The length of the message.
   [[nodiscard]] std::uint64_t length_bytes() const noexcept;
 
-  /// Whether bytes() has it. Else the sender has it still, and receive() brings it: messages of
-  /// more than EndpointOptions::eager_bytes, and those of device memory.
+  /// Whether bytes() has its bytes. If not, the sender still has them, and receive() brings them:
+  /// so for messages of more than EndpointOptions::eager_bytes, and for those of device memory.
   [[nodiscard]] bool is_here() const noexcept;
 
-  /// All of its bytes, valid until it is let go of; empty where is_here() is false.
+  /// All of its bytes, valid until the message is let go; empty if is_here() is false.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
 
-  /// Brings it to `into`, as Endpoint::receive() does, and lets go of it here. Errors: as that, and
-  /// the message stays; Errc::peer_failed or cancelled: its endpoint has failed, or has ended and
-  /// the message is not here; it can't be received into device memory then.
+  /// Brings the message to `into`, as Endpoint::receive() does, and lets it go here. Errors: as
+  /// Endpoint::receive(), and the message stays. Errc::peer_failed or cancelled: its endpoint has
+  /// failed, or it has ended and the message is not here. A message that outlives its endpoint
+  /// cannot be received into device memory.
   Result<Transfer> receive(const Slice& into);
 
  private:

@@ -14,14 +14,14 @@ namespace hbmwire {
 [[nodiscard]] HBMWIRE_API std::string_view to_string(LogLevel level) noexcept;
 
 /// Takes the lines of the library's log, one at a time and without a newline. Called in the thread
-/// that logs, in several at once; must not throw. May call the library.
+/// that logs, so several calls may run at once. Must not throw. May call the library.
 using LogSink = std::function<void(LogLevel level, std::string_view line)>;
 
 /// Sends the lines of the log to `sink` from now on, in the whole process. Failures that cannot be
-/// returned to a caller, such as those of destructors, are only logged. An empty sink: standard
-/// error, as at the start, with "hbmwire: warn: " before each line. Thread-safe; a line under way
-/// in another thread may still reach the sink before. Errors: Errc::exhausted, Stage::configure (no
-/// memory): the sink stays as it was.
+/// returned to a caller, such as those of destructors, are only logged. An empty sink means
+/// standard error, as at the start, with "hbmwire: warn: " before each line. Thread-safe; a line
+/// that another thread is logging may still reach the previous sink. Errors: Errc::exhausted,
+/// Stage::configure (no memory): the sink stays as it was.
 HBMWIRE_API Result<void> set_log_sink(LogSink sink);
 
 /// Sets how much is logged from now on, in the whole process, whatever HBMWIRE_LOG_LEVEL says.
@@ -29,8 +29,8 @@ HBMWIRE_API Result<void> set_log_sink(LogSink sink);
 /// Context is made. Thread-safe.
 HBMWIRE_API void set_log_level(LogLevel level) noexcept;
 
-/// Logs a line of the program's, if lines of this level are logged. The library's own are in lower
-/// case and without a full stop. Thread-safe; keeps errno.
+/// Logs a line of the program, if lines of this level are logged. The library's own lines are in
+/// lower case and without a full stop. Thread-safe; keeps errno.
 HBMWIRE_API void log_line(LogLevel level, std::string_view text) noexcept;
 
 }  // namespace hbmwire

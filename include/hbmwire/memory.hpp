@@ -15,7 +15,7 @@ namespace hbmwire {
 
 /// The types of memory that the library knows.
 enum class MemoryType : std::uint8_t {
-  host,    ///< what the CPU can read and write
+  host,    ///< memory that the CPU can read and write
   gaudi,   ///< HBM of an Intel Gaudi card
   cuda,    ///< an NVIDIA GPU's memory
   rocm,    ///< an AMD GPU's memory
@@ -29,24 +29,25 @@ inline constexpr std::array kMemoryTypes{MemoryType::host, MemoryType::gaudi, Me
 /// "host", "gaudi", "cuda", "rocm", "dmabuf".
 [[nodiscard]] HBMWIRE_API std::string_view to_string(MemoryType type) noexcept;
 
-/// The way that bytes take: how a NIC reaches a region, and by what a transfer went
-/// (docs/paths.md).
+/// The way that bytes take: how a NIC reaches a region, and how a transfer went (docs/paths.md).
 enum class Path : std::uint8_t {
   host,         ///< host memory, registered by address
   zero_copy,    ///< device memory through its dma-buf
-  peer_memory,  ///< device memory, registered by address: a vendor's kernel module translates it
-  /// Only of a transfer: zero_copy between two ends of one node.
+  peer_memory,  ///< device memory, registered by address; a vendor's kernel module translates the
+                ///< address
+  /// Only for transfers: zero_copy between two ends of one node.
   nic_loopback,
-  staged,  ///< with a stop in host memory: where the NIC reaches no device (ContextOptions::paths)
-  /// A transfer within a process that a device's engine carried. A region has this path where the
+  staged,  ///< with a stop in host memory, if the NIC reaches no device (ContextOptions::paths)
+  /// A transfer within a process that a device's engine carried. A region has this path if the
   /// policy excludes every other.
   copy,
-  /// Over a TCP connection, through host memory at both ends: where one of them has no NIC.
+  /// Over a TCP connection, through host memory at both ends, if one of them has no NIC.
   tcp,
-  /// A transfer between two processes of a node that an engine of the peer's carried; the peer
-  /// opens this end's memory for that (IpcHandle). A region has this path as it has `copy`.
+  /// A transfer between two processes of a node that an engine of the peer's process carried. The
+  /// peer opens this end's memory for that (IpcHandle). A region has this path if the policy
+  /// excludes every other.
   ipc,
-  /// Only of a transfer: host memory of two processes of a node, copied by this end's CPU. No NIC
+  /// Only for transfers: host memory of two processes of a node, copied by this end's CPU. No NIC
   /// takes part.
   shared_memory,
 };
@@ -54,7 +55,7 @@ enum class Path : std::uint8_t {
 /// "host memory", "zero-copy dma-buf" and so on: the words that users see.
 [[nodiscard]] HBMWIRE_API std::string_view to_string(Path path) noexcept;
 
-/// A Path's name, as its enumerator is spelt: "zero_copy". Settings, metrics and traces have it.
+/// A Path's name, spelt as its enumerator: "zero_copy". Settings, metrics and traces use it.
 [[nodiscard]] HBMWIRE_API std::string_view name_of(Path path) noexcept;
 
 class MemoryDomain;
@@ -64,16 +65,16 @@ struct AllocationState;
 struct Internals;
 }  // namespace detail
 
-/// Memory of a domain. Copies share it; what the library allocated, adopted or imported is given
-/// back with the last copy, and whatever is made of it (Region, Buffer) holds one, so that memory
-/// is never freed below a registration.
+/// Memory of a domain. Copies share it. Memory that the library allocated, adopted or imported is
+/// given back with the last copy. Everything made of it (Region, Buffer) holds a copy, so that
+/// registered memory is never freed.
 class HBMWIRE_API Allocation {
  public:
-  /// For implementers of MemoryDomain: `address` will be given back to `domain->release()`, also
-  /// where this throws std::bad_alloc, which MemoryDomain::allocate() turns into an Error.
+  /// For implementers of MemoryDomain. `address` will be given back to `domain->release()`, even if
+  /// this throws std::bad_alloc, which MemoryDomain::allocate() turns into an Error.
   Allocation(std::shared_ptr<MemoryDomain> domain, std::uint64_t address, std::uint64_t size_bytes);
 
-  /// Memory that belongs to the application, which keeps it until the last copy is gone.
+  /// Memory that belongs to the application, which must keep it until the last copy has gone.
   static Allocation borrowed(std::shared_ptr<MemoryDomain> domain, std::uint64_t address,
                              std::uint64_t size_bytes);
 
@@ -105,20 +106,20 @@ struct HostMemoryOptions {
   } pages = Pages::normal;
   /// A memfd, which other processes of this user can map: Path::shared_memory, Path::ipc.
   bool shared = false;
-  int numa_node = -1;  ///< bound to this node (mbind(2)); -1: wherever the kernel puts it
+  int numa_node = -1;  ///< bound to this node (mbind(2)); -1: the kernel chooses
 
   auto operator<=>(const HostMemoryOptions&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// Which device of a type to open, and how. Options of another type than the one that is opened are
-/// refused (Errc::invalid_argument, Stage::configure), and never ignored.
+/// Which device of a type to open, and how. Options for another type than the one that is opened
+/// are refused (Errc::invalid_argument, Stage::configure), never ignored.
 struct MemoryOptions {
-  /// A PCI address ("0000:33:00.0"), or an index ("1"); empty: the first one that is free.
+  /// A PCI address ("0000:33:00.0"), or an index ("1"). Empty: the first one that is free.
   std::string device;
 
-  /// Gaudi: who drives the card. `automatic` takes SynapseAI where its library is there, since it
-  /// has the copy engine, else hl-thunk. A card that SynapseAI already owns in this process is
-  /// borrowed. Where libhl-thunk.so is not installed `hl_thunk` means the kernel driver's own
+  /// Gaudi: the library that drives the card. `automatic` takes SynapseAI if it is installed, since
+  /// it has the copy engine, or else hl-thunk. A card that SynapseAI already owns in this process
+  /// is borrowed. If libhl-thunk.so is not installed, `hl_thunk` means the kernel driver's own
   /// calls.
   enum class Owner : std::uint8_t { automatic, synapse, hl_thunk } owner = Owner::automatic;
 

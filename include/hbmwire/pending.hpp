@@ -16,9 +16,10 @@ struct PendingEndpointState;
 struct PendingRegionState;
 }  // namespace detail
 
-/// An endpoint that is being connected (Endpoint::start_connect(), start_reconnect()). It goes on
-/// with its worker's progress. Move-only; used by its worker's thread. Dropping it gives it up, and
-/// an endpoint that was not taken is closed. It keeps the worker, as an Endpoint does.
+/// An endpoint that is being connected (Endpoint::start_connect(), start_reconnect()). It proceeds
+/// with its worker's progress. Move-only; used by its worker's thread. Dropping it gives the
+/// connection up; an endpoint that was not taken is closed. It keeps the worker, as an Endpoint
+/// does.
 class HBMWIRE_API PendingEndpoint {
  public:
   PendingEndpoint(PendingEndpoint&&) noexcept;
@@ -27,9 +28,10 @@ class HBMWIRE_API PendingEndpoint {
   PendingEndpoint& operator=(const PendingEndpoint&) = delete;
   ~PendingEndpoint();
 
-  /// Over when there is an endpoint, or can't be one. It can be polled, waited for and told of as
-  /// any other transfer, moves no bytes, and counts among WorkerOptions::max_transfers. It fails
-  /// with the errors of Endpoint::connect(); cancel() gives the connection up at once.
+  /// Over when there is an endpoint, or there can be none. It can be polled, waited for and told of
+  /// (Transfer::notify()) as any other transfer. It moves no bytes, and counts among
+  /// WorkerOptions::max_transfers. It fails with the errors of Endpoint::connect(). cancel() gives
+  /// the connection up at once.
   [[nodiscard]] Transfer& transfer() noexcept;
 
   /// The endpoint, once. Errors: as transfer(); Errc::busy: it is not over; Errc::invalid_argument:
@@ -44,8 +46,9 @@ class HBMWIRE_API PendingEndpoint {
   std::unique_ptr<detail::PendingEndpointState> state_;
 };
 
-/// Memory that the peer is asked for by its name (Endpoint::start_remote()). As PendingEndpoint: it
-/// keeps the worker, and until it is over also what is left of the connection.
+/// Memory that the peer is asked for by its name (Endpoint::start_remote()). Used as
+/// PendingEndpoint. It keeps the worker; until it is over, it also keeps the state of its
+/// connection.
 class HBMWIRE_API PendingRegion {
  public:
   PendingRegion(PendingRegion&&) noexcept;
@@ -54,7 +57,8 @@ class HBMWIRE_API PendingRegion {
   PendingRegion& operator=(const PendingRegion&) = delete;
   ~PendingRegion();
 
-  /// Over when the peer has answered, or can't: with the errors of Endpoint::remote().
+  /// Over when the peer has answered, or cannot answer any more. It fails with the errors of
+  /// Endpoint::remote().
   [[nodiscard]] Transfer& transfer() noexcept;
 
   /// The region, any number of times. Errors: as transfer(); Errc::busy: it is not over.

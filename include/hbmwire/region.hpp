@@ -17,7 +17,7 @@
 
 namespace hbmwire {
 
-/// The rights of a NIC at a region, beyond reading it for our own sends. A bit set.
+/// The rights of a NIC at a region, beyond reading it for this end's sends. A bit set.
 enum class Access : std::uint8_t {
   none = 0,           ///< reading by this end's own operations
   local_write = 1,    ///< writing by this end's own operations: receives and gets
@@ -31,12 +31,12 @@ enum class Access : std::uint8_t {
   return static_cast<Access>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
 
-/// Whether `set` has one of the rights of `bit`.
+/// Whether `set` has at least one of the rights of `bit`.
 [[nodiscard]] constexpr bool has(Access set, Access bit) noexcept {
   return (static_cast<unsigned>(set) & static_cast<unsigned>(bit)) != 0;
 }
 
-/// Every bit that there is. A set with any other is refused wherever one is given
+/// All rights. A set with any other bit is refused by every function that takes one
 /// (Errc::invalid_argument).
 inline constexpr Access kAllAccess =
     Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
@@ -51,16 +51,17 @@ class Nic;
 struct RemoteMemory;  // hbmwire/low_level/connection.hpp
 struct Slice;
 
-/// A way on which a region could have been registered, and whether it was.
+/// A path by which a region could have been registered.
 struct PathTried {
-  Path path = Path::host;        ///< the way
-  bool taken = false;            ///< whether the region is registered on it
-  std::string nic;               ///< where it failed; empty: not there, or taken
+  Path path = Path::host;        ///< the path
+  bool taken = false;            ///< whether the region is registered by it
+  std::string nic;               ///< the NIC where it failed; empty: no NIC has this path, or the
+                                 ///< path was taken
   std::optional<Error> refusal;  ///< why it was not taken
 };
 
-/// Memory that NICs may move: an allocation and its registrations, one a NIC, all on one path.
-/// Copies share it; deregistered with the last.
+/// Memory that NICs may move: an allocation and its registrations, one for each NIC, all on one
+/// path. Copies share it; it is deregistered with the last copy.
 class HBMWIRE_API Region {
  public:
   /// The device's address of its first byte; a pointer only for host memory.
@@ -81,14 +82,14 @@ class HBMWIRE_API Region {
   /// The NICs that it is registered with, in the order given. Throws std::bad_alloc.
   [[nodiscard]] std::vector<Nic> nics() const;
 
-  /// The memory for a peer's Connection, which reaches it by the first NIC, or by `nic`; of length
-  /// 0 when it is not registered with that one. For all NICs at once, for a part, for less access,
-  /// or to be revoked: MemoryKey.
+  /// The memory for a peer's Connection, which reaches it by the first NIC, or by `nic`. Its length
+  /// is 0 if it is not registered with that NIC. Use MemoryKey for all NICs at once, for a part,
+  /// for less access, or for memory that may be taken back.
   [[nodiscard]] RemoteMemory remote() const noexcept;
   [[nodiscard]] RemoteMemory remote(const Nic& nic) const noexcept;
 
-  /// `length` bytes from `offset_bytes` on; whether they are within it is checked when the slice is
-  /// used. It points to this object.
+  /// `length` bytes from `offset_bytes` on. The range is checked when the slice is used. The slice
+  /// points to this object.
   [[nodiscard]] Slice slice(std::uint64_t offset_bytes, std::uint64_t length) const noexcept;
 
   /// All of it.
@@ -100,19 +101,19 @@ class HBMWIRE_API Region {
   /// The memory that is registered. Valid as long as this object.
   [[nodiscard]] const Allocation& allocation() const noexcept;
 
-  /// The memory itself, where the CPU reaches it by its address (MemoryType::host); elsewhere no
-  /// bytes. The application itself must keep apart its own accesses and those of NICs.
+  /// The memory itself, if the CPU reaches it by its address (MemoryType::host); otherwise no
+  /// bytes. The application itself must keep its own accesses and those of NICs apart.
   [[nodiscard]] std::span<std::byte> host_bytes() const noexcept;
 
   /// Copies from the host to memory of any type, and from there to the host, from `offset_bytes`
-  /// on: one Buffer::write() or read() of a Buffer that is made for it. A program that copies often
-  /// keeps a Buffer: for device memory without a copy engine each has a queue pair. Errors: as
-  /// Buffer::create() and those.
+  /// on. Each call makes a Buffer for one Buffer::write() or Buffer::read(). A program that copies
+  /// often should keep a Buffer: for device memory without a copy engine each has a queue pair.
+  /// Errors: as Buffer::create() and those functions.
   Result<void> write(std::uint64_t offset_bytes, std::span<const std::byte> from,
                      const Wait& wait) const;
   Result<void> read(std::uint64_t offset_bytes, std::span<std::byte> to, const Wait& wait) const;
 
-  /// Every path that there is, the best first: which one was taken, and why the others were not.
+  /// Every path that exists, the best first: which one was taken, and why the others were not.
   /// Throws std::bad_alloc.
   [[nodiscard]] std::vector<PathTried> explain() const;
 

@@ -17,23 +17,23 @@
 
 namespace hbmwire {
 
-/// How far a transfer must be to be complete. The acknowledgement of a reliable connection comes
-/// when the peer's NIC has the bytes, so that `sent` is earlier than `arrived` only for bytes that
-/// were copied into the request.
+/// How far a transfer must be to be complete. A reliable connection acknowledges when the peer's
+/// NIC has the bytes. Therefore `sent` is earlier than `arrived` only for bytes that were copied
+/// into the request.
 enum class CompletionLevel : std::uint8_t {
   sent,     ///< the source may be written again
   arrived,  ///< the target's NIC has it all: later reads by a NIC see it
   visible,  ///< the target device's own engines see it, too (a flush follows the bytes)
 };
 
-/// By which protocol a transfer went.
+/// The protocol by which a transfer went.
 enum class Protocol : std::uint8_t {
   direct,            ///< one-sided: the NIC moves between the two regions
-  inlined,           ///< the bytes stood in the request
-  eager,             ///< sent at once, and copied where the receive wanted them
-  rendezvous_read,   ///< the receiver's NIC read them
-  rendezvous_write,  ///< the receiver told where, and the sender's NIC wrote them
-  proxied,           ///< the peer's process moved them: no NIC reaches its memory
+  inlined,           ///< the request itself held the bytes
+  eager,             ///< sent at once; the receiver copied the bytes to the receive's memory
+  rendezvous_read,   ///< the receiver's NIC read the bytes
+  rendezvous_write,  ///< the receiver told its address, and the sender's NIC wrote the bytes
+  proxied,           ///< the peer's process moved the bytes: no NIC reaches its memory
 };
 
 /// The words that users see: "sent" and so on; "direct" and so on.
@@ -43,16 +43,16 @@ enum class Protocol : std::uint8_t {
 /// One of several NICs that carried a transfer.
 struct RailReport {
   std::string nic;          ///< this end's
-  std::uint64_t bytes = 0;  ///< that it carried; what was repeated counts twice
+  std::uint64_t bytes = 0;  ///< bytes that it carried; repeated ones count twice
 };
 
 /// When a transfer was asked for, posted and over (WorkerOptions::times).
 struct TransferTimes {
   std::chrono::steady_clock::time_point asked;  ///< when the operation was started
 
-  /// When all of it had been handed to the NIC, or for a transfer that goes otherwise (by an
-  /// engine, several NICs, staged, by the peer's process) when that was through; for a receive,
-  /// when it began to wait. Nothing: it waits for room, or for transfers before it.
+  /// When all of it had been handed to the NIC. For a transfer by another way (an engine, several
+  /// NICs, staged, the peer's process): when that had moved all of it. For a receive: when it began
+  /// to wait. Empty: it waits for room, or for earlier transfers.
   std::optional<std::chrono::steady_clock::time_point> posted = {};
 
   std::optional<std::chrono::steady_clock::time_point> over =
@@ -61,15 +61,16 @@ struct TransferTimes {
 
 /// How a transfer went, as far as it is known yet. A value, which outlives the transfer.
 struct TransferReport {
-  Path path = Path::host;  ///< copy, ipc, shared_memory, or the worse one of both ends'
+  Path path = Path::host;  ///< copy, ipc, shared_memory, or else the worse one of both ends' paths
   Protocol protocol = Protocol::direct;  ///< how the bytes were handed over
-  std::string nic;                       ///< this end's; the first of `rails`, where there are
-  std::string peer;                      ///< as it was connected to
+  std::string nic;                       ///< this end's NIC; the first of `rails`, if there are any
+  std::string peer;                      ///< the address that this end connected to or accepted
 
   MemoryType local_type = MemoryType::host;  ///< of this end's memory
-  std::vector<PathTried> local;  ///< of this end's memory, Region::explain(); empty: it has none
+  std::vector<PathTried> local;  ///< paths of this end's memory, Region::explain(); empty: it has
+                                 ///< no memory
 
-  /// Type and path of the peer's memory, as its key says; empty where this end does not learn it
+  /// Type and path of the peer's memory, as its key says. Empty if this end does not learn them
   /// (messages that are sent at once).
   std::optional<MemoryType> remote_type;
   std::optional<Path> remote_path;
@@ -78,20 +79,20 @@ struct TransferReport {
   PathTried copy = {};
 
   /// Whether an engine of the peer's process opened this end's memory and carried it (Path::ipc),
-  /// or why not. Of host memory of two processes of a node, and of messages of theirs: whether it
-  /// went by shared memory (its `path` is Path::shared_memory then), or why not.
+  /// or why not. For host memory of two processes of a node, including messages: whether it went by
+  /// shared memory (`path` of this value is then Path::shared_memory), or why not.
   PathTried ipc = {};
 
-  /// The NICs of a transfer that went by several, the endpoint's own first.
+  /// The NICs of a transfer that went by several of them, the endpoint's own first.
   std::vector<RailReport> rails = {};
 
-  /// Present where WorkerOptions::times asks for them.
+  /// Present if WorkerOptions::times asks for them.
   std::optional<TransferTimes> times = {};
 };
 
-/// A sentence: "direct, from here (gaudi by zero-copy dma-buf, mlx5_0) with
-/// node2:7000 (cuda by zero-copy dma-buf)", and why no better path was taken where there is one.
-/// Throws std::bad_alloc.
+/// A sentence: "direct, from here (gaudi by zero-copy dma-buf, mlx5_0) with node2:7000 (cuda by
+/// zero-copy dma-buf)". If there is a better path, the sentence says why it was not taken. Throws
+/// std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::string describe(const TransferReport& report);
 
 namespace detail {
@@ -100,11 +101,12 @@ struct TransferState;
 }  // namespace detail
 
 /// A handle to an operation that was started. Move-only; used by the thread of its worker
-/// (WorkerOptions::progress_thread: by any, one at a time). Dropping the handle does not end the
-/// operation, whose memory must stay registered until it is over: call wait() or cancel() before.
+/// (WorkerOptions::progress_thread: by any thread, one at a time). Dropping the handle does not end
+/// the operation, and its memory must stay registered until the operation is over: call wait() or
+/// cancel() before.
 ///
 /// The operation is over as soon as it is complete at the level that was asked for, or has failed.
-/// A failure is reported only when the operation changes no byte of this side's memory any more,
+/// A failure is reported only when the operation can change no more bytes of this side's memory,
 /// nor of the peer's, unless settled() says otherwise.
 class HBMWIRE_API Transfer {
  public:
@@ -132,31 +134,31 @@ class HBMWIRE_API Transfer {
   /// Whether it is a handle to an operation.
   explicit operator bool() const noexcept { return state_ != nullptr; }
 
-  /// Drives the worker once, and never blocks. True when the operation is over and succeeded, false
+  /// Drives the worker once; never blocks. True when the operation is over and succeeded, false
   /// while it goes on. Errors: why it failed, Stage::complete.
   Result<bool> poll();
 
-  /// Whether it is over, without driving anything.
+  /// Whether it is over. Does not drive the worker.
   [[nodiscard]] bool done() const noexcept;
 
   /// Waits until it is over: polls for a moment, then sleeps. At the deadline, or when
-  /// `wait.cancel_fd` becomes readable, it is cancelled, and the error is Errc::timed_out or
-  /// Errc::cancelled; that may take EndpointOptions::peer_timeout more. Errors besides: why it
-  /// failed.
+  /// `wait.cancel_fd` becomes readable, cancels the operation, which may take
+  /// EndpointOptions::peer_timeout more. The error is then Errc::timed_out or Errc::cancelled.
+  /// Errors besides: why it failed.
   Result<void> wait(const Wait& wait);
 
-  /// As poll(), again and again until it is over or `wait` ends, by its deadline or by its
-  /// descriptor: false, and the transfer goes on as if nothing had been asked.
+  /// Calls poll() again and again until the operation is over or `wait` ends. False if `wait` has
+  /// ended, by its deadline or its descriptor; the transfer goes on undisturbed.
   Result<bool> poll_until(const Wait& wait);
 
-  /// Worker::next_done() tells of it once it is over, with `cookie`; at once where it is over
-  /// already. Asked again before it was told of, the last cookie counts; afterwards it is told of
-  /// once more. Also if this handle goes before: the transfer then counts among
-  /// WorkerOptions::max_transfers until next_done() has told of it. Does nothing in a child by
-  /// fork(2).
+  /// Makes Worker::next_done() give this transfer, with `cookie`, once it is over, or at once if it
+  /// is over already. If this is called again before next_done() gave it, the last cookie counts;
+  /// if it is called afterwards, next_done() gives it once more. The handle may go before: the
+  /// transfer then counts among WorkerOptions::max_transfers until next_done() has given it. Does
+  /// nothing in a child by fork(2).
   void notify(std::uint64_t cookie) noexcept;
 
-  /// The same for at most so long from now on.
+  /// The same for at most this long from now on.
   template <class Rep, class Period>
   Result<void> wait(std::chrono::duration<Rep, Period> at_most) {
     if (has_ended_well()) [[likely]]
@@ -164,35 +166,37 @@ class HBMWIRE_API Transfer {
     return wait(Wait{Deadline::after(at_most), -1});
   }
 
-  /// Ends it, complete or not. A receive that nothing has matched yet just goes. Anything else is
-  /// under way: the connection is broken on both sides, so that nothing of it can arrive later,
-  /// and all else that goes on there fails (Errc::cancelled). Errors: Errc::timed_out, the peer
-  /// did not say within EndpointOptions::peer_timeout that its side is broken: settled() is false.
+  /// Ends the operation, complete or not. A receive that no message has matched yet just goes. For
+  /// any other operation under way, the connection is broken on both sides, so that none of its
+  /// bytes can arrive later; all other operations on that connection fail (Errc::cancelled).
+  /// Errors: Errc::timed_out: the peer did not say within EndpointOptions::peer_timeout that its
+  /// side is broken, and settled() is false.
   Result<void> cancel();
 
-  /// cancel() without waiting: poll(), poll_until() and Worker::next_done() tell when it is over,
-  /// with the error that cancel() has it fail with, and settled(). That takes progress of the
-  /// worker, and as long as cancel() does: EndpointOptions::peer_timeout, and a second more where
-  /// this end's NIC gives back nothing. Its memory stays in use until then. Errors: in a child by
-  /// fork(2).
+  /// cancel() without waiting. poll(), poll_until() and Worker::next_done() tell when the operation
+  /// is over: it fails with the error that cancel() gives it, and settled() holds as after
+  /// cancel(). It needs progress of the worker, and takes as long as cancel():
+  /// EndpointOptions::peer_timeout, plus a second if this end's NIC gives back none of its
+  /// requests. The operation's memory stays in use until then. Errors: in a child by fork(2).
   Result<void> request_cancel();
 
-  /// After a failure: whether the peer's memory can't change by it any more. This side's can't; by
-  /// Path::ipc it can where the peer's can.
+  /// After a failure: whether the operation can no longer change the peer's memory. It can never
+  /// change this side's memory, except by Path::ipc, and there only if it can change the peer's.
   [[nodiscard]] bool settled() const noexcept;
 
-  /// Length of the operation in bytes; of a receive that is over, of the message that arrived.
+  /// Length of the operation in bytes. For a receive that is over, the length of the message that
+  /// arrived.
   [[nodiscard]] std::uint64_t bytes() const noexcept;
 
-  /// The result of an operation that is over: of fetch_add() and compare_swap() the value that was
-  /// there before, of a receive of an immediate the immediate, of a tagged receive the tag.
+  /// The result of an operation that is over. For fetch_add() and compare_swap(): the value that
+  /// was there before. For a receive of an immediate: the immediate. For a tagged receive: the tag.
   [[nodiscard]] std::uint64_t value() const noexcept;
 
-  /// The path by which it goes: the worse one of both ends', as far as it is known.
+  /// The path by which it goes: the worse one of both ends' paths, as far as it is known.
   [[nodiscard]] Path path() const noexcept;
 
-  /// How it goes, or went, and for each better path why it was not taken. Still true when its
-  /// Region, its RemoteRegion and its Endpoint have gone. Throws std::bad_alloc.
+  /// How it goes, or went, and why no better path was taken. Stays true when its Region, its
+  /// RemoteRegion and its Endpoint have gone. Throws std::bad_alloc.
   [[nodiscard]] TransferReport explain() const;
 
  private:
@@ -202,7 +206,7 @@ class HBMWIRE_API Transfer {
 
   void let_go() noexcept;
 
-  /// After one look. A transfer that is over by then needs no look at the clock.
+  /// After one poll. A transfer that is over by then needs no clock read.
   [[nodiscard]] bool has_ended_well();
 
   detail::TransferState* state_ = nullptr;

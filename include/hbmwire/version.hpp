@@ -30,15 +30,15 @@ struct Version {
 inline constexpr Version kHeaderVersion{HBMWIRE_VERSION_MAJOR, HBMWIRE_VERSION_MINOR,
                                         HBMWIRE_VERSION_PATCH};
 
-/// The version of the library that runs. It may be newer than kHeaderVersion, by its patch level.
+/// The version of the running library. Its patch level may be newer than that of kHeaderVersion.
 [[nodiscard]] HBMWIRE_API Version version() noexcept;
 
 /// "0.1.0". Throws std::bad_alloc.
 [[nodiscard]] HBMWIRE_API std::string to_string(const Version& version);
 
-/// The versions of what this library exchanges with other processes. Each has a number of its own,
-/// which changes only when the bytes do. Two sides with different numbers refuse each other with
-/// Errc::protocol, and the Error names both numbers (NumberKind::protocol_versions).
+/// The versions of formats that the library shares with other processes. Each has a number of its
+/// own, which changes only when the bytes do. Two sides with different numbers refuse each other
+/// with Errc::protocol, and the Error names both numbers (NumberKind::protocol_versions).
 struct ProtocolVersions {
   std::uint16_t endpoint = 0;    ///< endpoints and invitations, docs/endpoint-protocol.md
   std::uint16_t memory_key = 0;  ///< memory keys, docs/memory-keys.md
@@ -47,7 +47,7 @@ struct ProtocolVersions {
   bool operator==(const ProtocolVersions&) const = default;
 };
 
-/// Those of the library that runs.
+/// The protocol versions of the running library.
 [[nodiscard]] HBMWIRE_API ProtocolVersions protocol_versions() noexcept;
 
 }  // namespace hbmwire

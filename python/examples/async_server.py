@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""An asyncio server that looks rows of a table up for many clients.
+"""An asyncio server that looks up rows of a table for many clients.
 
     node2$ async_server.py --listen 7000                      ends with Ctrl-C
     node1$ async_server.py --connect node2:7000 --clients 100
 
 A client gives the key to its memory when it connects, and sends the numbers of the rows that it
-wants. The server puts each row from the table's memory into the client's, which no CPU touches,
-and a number behind it that says so. There is one coroutine for each client, one thread, no polling.
+wants. The server puts each row from the table's memory into the client's, which no CPU touches, and
+then a number that tells the client. There is one coroutine for each client, one thread, no polling.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ async def serve(context: hbmwire.Context, options: ends.Options) -> None:
 async def serve_client(
     context: hbmwire.Context, peer: hbmwire.Endpoint, table: hbmwire.Region
 ) -> None:
-    """Answers until the client leaves. One that fails is no concern of the others."""
+    """Answers until the client leaves. A client that fails does not affect the others."""
     memory = bytearray(REQUEST.size)
     request = context.register(memory)
     try:
         async with peer:
-            theirs = await peer.aremote(peer.peer_hello)  # a key: nothing is asked of the client
+            theirs = await peer.aremote(peer.peer_hello)  # a key, so the client is not asked
             answered = 0
             while await is_there(peer, request):
                 (number,) = REQUEST.unpack(memory)
                 begin, place = number * ROW_BYTES, answered % PLACES * ROW_BYTES
-                # Goes on by itself, in order; a row that is not there is refused here.
+                # Goes on by itself, in order. A row that does not exist is refused here.
                 peer.put(
                     table[begin : begin + ROW_BYTES],
                     theirs[place : place + ROW_BYTES],
@@ -78,7 +78,7 @@ async def serve_client(
 
 
 async def is_there(peer: hbmwire.Endpoint, request: hbmwire.Region) -> bool:
-    """Waits for the next request. False: the client has said goodbye instead."""
+    """Waits for the next request. False: the client has said goodbye."""
     try:
         await peer.receive(request)
     except hbmwire.PeerFailed:
@@ -108,9 +108,9 @@ async def ask_all(context: hbmwire.Context, options: ends.Options) -> None:
 
 
 async def ask(context: hbmwire.Context, options: ends.Options, first: int) -> int:
-    """One client, which asks for some rows and looks at them. Gives how many these were."""
+    """One client, which asks for some rows and checks them. Returns how many there were."""
     rows = context.allocate("host", PLACES * ROW_BYTES)
-    key = rows.pack_key(access="remote_write")  # to be kept: without it the server has none
+    key = rows.pack_key(access="remote_write")  # keep it: the server's key ends with it
     verified = 0
     async with context.aconnect(
         options.connect, timeout=options.timeout, hello=bytes(key)

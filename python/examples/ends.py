@@ -5,8 +5,8 @@
     EXAMPLE.py --connect HOST:PORT     the other one
     EXAMPLE.py --demo                  both, as two processes of this machine
 
-They end with 0 when all was done and verified, 1 when a transfer or the peer failed, 2 when the
-command line is wrong, 3 when a device or a driver is missing, and 130 after Ctrl-C.
+Exit codes: 0 when everything was done and verified, 1 when a transfer or the peer failed, 2 when
+the command line is wrong, 3 when a device or a driver is missing, and 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def run(
     connect: End,
     demo: Callable[[Options], list[str]] = lambda options: [],
 ) -> NoReturn:
-    """Does what the command line says, and ends the process with its exit code.
+    """Runs the end that the command line names, and ends the process with its exit code.
 
     demo: further options for the listening end of --demo.
     """
@@ -95,7 +95,7 @@ def run(
         missing = isinstance(error, hbmwire.Error) and error.stage in ("probe", "open")
         sys.exit(3 if missing else 1)
     finally:
-        # At the interpreter's end sys.exit() in a handler would only print a traceback.
+        # While the interpreter ends, sys.exit() in a handler would only print a traceback.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     sys.exit(0)
 
@@ -107,7 +107,7 @@ def say_where(listener: hbmwire.Listener) -> None:
 
 @contextlib.contextmanager
 def _other_end(options: Options, further: list[str]) -> Iterator[str]:
-    """The listening end as a process of its own, with the same options. Gives its address."""
+    """Runs the listening end as a process of its own, with the same options. Yields its address."""
     given = [one for one in sys.argv[1:] if one != "--demo"]
     here = ["--listen", "0", "--address", "127.0.0.1"]
     command = [sys.executable, sys.argv[0], *given, *further, *here]
@@ -117,7 +117,7 @@ def _other_end(options: Options, further: list[str]) -> Iterator[str]:
         try:
             line = process.stdout.readline()
             if not line.startswith(_LISTENING):
-                sys.exit(process.wait(options.timeout))  # it has said why
+                sys.exit(process.wait(options.timeout))  # it has printed the reason
             yield line.removeprefix(_LISTENING).strip()
             said, _ = process.communicate(timeout=options.timeout)
             print(said, end="")
@@ -136,7 +136,7 @@ def port(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """A time that ends."""
+    """A time that is finite."""
     number = float(text)
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text}: a number of seconds above 0 is needed")
@@ -144,7 +144,7 @@ def seconds(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """How many of something."""
+    """A number of things, at least 1."""
     number = int(text)
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{text}: a number above 0 is needed")

@@ -5,10 +5,10 @@
     decoder$ paged_blocks.py --listen 7000 --memory gaudi
     prefill$ paged_blocks.py --connect decoder:7000 --memory gaudi
 
-Each end has a region for each layer, cut into blocks. For each request the decoder takes blocks
-that are free and says which ones they are; prefill puts its own blocks of the request there, of
-all layers, as one transfer by pairs of block numbers. The request's number comes behind the blocks
-and tells the decoder that they are there. The decoder looks at every block.
+Each end has a region for each layer, cut into blocks. For each request the decoder takes free
+blocks and tells prefill their numbers. Prefill puts its own blocks of the request there, of all
+layers, as one transfer by pairs of block numbers. The request's number comes after the blocks and
+tells the decoder that they have arrived. The decoder checks every block.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Cache:
         self.layers = [context.allocate(memory, BLOCKS * BLOCK_BYTES) for _ in range(LAYERS)]
         self.table = hbmwire.BlockTable(self.layers, BLOCK_BYTES)
         self._free = list(range(BLOCKS))
-        random.shuffle(self._free)  # as after a while of use
+        random.shuffle(self._free)  # as in a cache that has been used for a while
 
     def take(self, count: int) -> list[int]:
         taken, self._free = self._free[:count], self._free[count:]
@@ -71,7 +71,7 @@ def contents_of(request: int, layer: int, index: int) -> bytes:
 
 
 def pairs_of(here: Sequence[int], there: Sequence[int]) -> Any:
-    """The pairs (block here, block there) of all layers; a table numbers its layers through."""
+    """The pairs (block here, block there) of all layers. A table numbers all layers in turn."""
     try:
         import numpy
     except ImportError:
@@ -134,7 +134,7 @@ def decode_one(peer: hbmwire.Endpoint, cache: Cache, request: int, timeout: floa
     if here.wait(timeout).value != request:
         raise ends.Wrong(f"blocks of another request came: {here.value}")
     for region in cache.layers:
-        # From now on the card's own kernels see what its NIC has written.
+        # From now on the card's own kernels see the bytes that its NIC has written.
         peer.worker.flush(region).wait(timeout)
     verify(cache, request, blocks)
     cache.give_back(blocks)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Pulls weights from another process, in pieces, several of them at a time, and verifies them.
+"""Pulls weights from another process in pieces, several at a time, and verifies them.
 
     node2$ pull_weights.py --listen 7000 --size 4G             serves them until Ctrl-C
     node1$ pull_weights.py --connect node2:7000 --memory gaudi
 
-The server says in the handshake how long the weights and the pieces are, and has the digest of
-each piece in memory of its own, which the client gets first. The server's CPU has nothing to do
-with the rest. Progress goes to standard error.
+The server tells in the handshake how long the weights and the pieces are. It has the digest of
+each piece in separate memory, which the client gets first. The rest happens without the server's
+CPU. Progress goes to standard error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def digest_of(piece: bytes | memoryview) -> bytes:
 
 
 class Progress:
-    """A line on standard error that says how far it is, at most five times a second."""
+    """A line on standard error that shows the progress, at most five times a second."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -94,11 +94,11 @@ async def until_gone(peer: hbmwire.Endpoint) -> None:
 
 
 def make_up(weights: hbmwire.Region, piece_bytes: int) -> bytes:
-    """Writes weights made of noise, and gives the digests of their pieces."""
+    """Writes weights made of noise, and returns the digests of their pieces."""
     noise = random.Random(1).randbytes(min(piece_bytes, len(weights)))
     digests = bytearray()
     for number, begin in enumerate(range(0, len(weights), piece_bytes)):
-        first = number * 4093 % len(noise)  # pieces differ
+        first = number * 4093 % len(noise)  # so that pieces differ
         piece = (noise[first:] + noise[:first])[: len(weights) - begin]
         weights.write(piece, begin)
         digests += digest_of(piece)
@@ -129,7 +129,7 @@ def pull_pieces(
     in_flight: int,
     end: float,
 ) -> None:
-    """Gets the weights, piece by piece. `end`: when it has to be over, as time.monotonic()."""
+    """Gets the weights, piece by piece. `end`: the deadline, as time.monotonic()."""
 
     def left() -> float:
         return max(end - time.monotonic(), 0)
@@ -148,7 +148,7 @@ def pull_pieces(
             while waiting and len(under_way) < in_flight:
                 piece = waiting.popleft()
                 under_way.append((piece, peer.get(weights[piece], theirs[piece])))
-            # Those of one endpoint end in their order; the others go on while this one is read.
+            # Transfers of one endpoint end in order; the others go on while this piece is read.
             piece, transfer = under_way.popleft()
             transfer.wait(left())
             here = read[: transfer.bytes]

@@ -5,7 +5,7 @@
     node2$ tensor.py --listen 7000
     node1$ tensor.py --connect node2:7000
 
-Tensors are PyTorch's where it is installed, else numpy's, else arrays of Python's own. With
+Tensors are PyTorch's if it is installed, or else numpy's, or else arrays of Python itself. With
 --memory gaudi, cuda or rocm the numbers are in memory of the card.
 """
 
@@ -41,7 +41,7 @@ def receive(options: ends.Options) -> None:
             listener.advertise("tensor", region)
             ends.say_where(listener)
             with listener.accept(timeout=options.timeout) as peer:
-                # Over when the number has come; the bytes came before it.
+                # Over when the number has come; the bytes have come before it.
                 number = peer.receive_immediate(region).wait(timeout=options.timeout).value
                 peer.wait_closed(timeout=options.timeout)
         total = sum(array.array("d", region.read()))
@@ -51,7 +51,7 @@ def receive(options: ends.Options) -> None:
 
 
 def make_tensor(numbers: Any) -> Any:
-    """Numbers as 64 bits of floating point each."""
+    """A tensor of these numbers, as 64-bit floating point."""
     try:
         import torch
 
@@ -67,7 +67,7 @@ def make_tensor(numbers: Any) -> Any:
 
 
 def place(context: hbmwire.Context, tensor: Any, memory: ends.Memory) -> hbmwire.Region:
-    """The tensor's own memory, or a card's with the same bytes."""
+    """Registers the tensor's own memory, or memory of a card with the same bytes."""
     region = context.register(tensor)
     if memory == "host":
         return region

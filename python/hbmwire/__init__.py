@@ -124,7 +124,7 @@ __all__ = [
     "settings",
 ]
 
-# Tracebacks and documentation name things as programs do.
+# So that tracebacks and documentation use the names that programs use.
 for _name in __all__:
     _value = globals()[_name]
     if isinstance(_value, type) and _value.__module__ == "hbmwire._core":

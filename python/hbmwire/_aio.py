@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""asyncio on a worker: futures that its completions set, without a thread and without polling.
+"""asyncio on a worker: its completions set futures, without a thread and without polling.
 
-A worker belongs to the event loop in which something of it was first awaited, until that loop is
+A worker belongs to the first event loop that awaits one of its operations, until that loop is
 closed. The loop watches the worker's descriptor, and wakes up when the worker's own clock asks for
 it, so that peers are served and watched while the program awaits other things.
 """
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
     from ._core import Context, Endpoint, Invitation, Listener, Message, RemoteRegion, Transfer, Worker
 
 
-_CLOSING = 0.01  # seconds between looks at what ends with a worker that is being closed
+_CLOSING = 0.01  # seconds between polls of operations that end with a worker being closed
 _TOO_LONG = "not over within the time allowed"
 
 
 class _Driver:
-    """Drives one worker by one event loop. It does not keep the worker."""
+    """Drives one worker by one event loop. Does not keep the worker alive."""
 
     def __init__(self, worker: Worker, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._pump = _core._Pump(worker)
         self._thread = threading.get_ident()
-        # A descriptor of the driver's own: another thread may close the worker, and its number be
-        # taken by a socket of this loop, before the loop learns of that.
+        # A duplicate of the descriptor: another thread may close the worker, and a socket of this
+        # loop may get the same number before the loop learns of that.
         self._fd = os.dup(worker.fileno())
         self._timer: asyncio.TimerHandle | None = None  # for the worker's own clock
-        self._soon = False  # a turn is on its way
-        # Tasks that wait for a listener, a message or the like, of which there are few; each with
-        # what says that it need not wait. Transfers have none here.
+        self._soon = False  # a turn is scheduled
+        # Tasks that wait for a listener, a message or the like; there are few. Each has a function
+        # that tells when the wait is over. Transfers are not in here.
         self._watched: dict[asyncio.Future[None], Callable[[], bool]] = {}
         loop.add_reader(self._fd, self._turn)
         _core._on_begin(worker, self.wake)
         self._turn()
 
     def stop(self) -> None:
-        """The worker is being closed, or its loop was."""
+        """Ends the driver: the worker is being closed, or its loop was."""
         if self.loop.is_closed():
             os.close(self._fd)
         else:
@@ -61,17 +61,17 @@ class _Driver:
             self._timer = None
         self.loop.remove_reader(self._fd)
         os.close(self._fd)
-        # They look again, and learn that it is closed.
+        # The tasks check again, and learn that it is closed.
         for future in list(self._watched):
             _set(future)
 
     def _in_loop(self, call: Callable[[], object]) -> None:
         if self.loop.is_closed():
-            return  # and the worker is used without asyncio
+            return  # the worker is used without asyncio
         if threading.get_ident() == self._thread:
             call()
             return
-        with suppress(RuntimeError):  # its own thread closes it at this moment
+        with suppress(RuntimeError):  # its own thread is just closing it
             self.loop.call_soon_threadsafe(call)
 
     def _turn(self) -> None:
@@ -87,7 +87,7 @@ class _Driver:
             self._turn_by(self.loop.time() + after)
 
     def _turn_by(self, when: float) -> None:
-        # Most turns ask for the time that an earlier one has asked for, or for a later one.
+        # Most turns ask for the same time as an earlier turn, or for a later one.
         if self._timer is not None:
             if self._timer.when() <= when:
                 return
@@ -99,7 +99,7 @@ class _Driver:
         self._turn()
 
     def wake(self) -> None:
-        """Something was begun, by any thread: it may have to be polled."""
+        """An operation was begun, by any thread, and may have to be polled."""
         self._in_loop(self._turn_soon)
 
     def _turn_soon(self) -> None:
@@ -122,7 +122,7 @@ class _Driver:
             what._forget(on_end)
 
     async def until(self, ready: Callable[[], bool]) -> None:
-        """Returns when `ready()` gave true or raised, or the worker is closed."""
+        """Returns when `ready()` has returned true or raised, or the worker is closed."""
         future: asyncio.Future[None] = self.loop.create_future()
         self._watched[future] = ready
         self._turn_soon()
@@ -136,7 +136,7 @@ def _is(ready: Callable[[], bool]) -> bool:
     try:
         return ready()
     except Error:
-        return True  # the task that waits asks itself, and raises it
+        return True  # the waiting task calls it again, and raises the same
 
 
 def _set(future: asyncio.Future[None]) -> None:
@@ -144,7 +144,7 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-# By the worker's descriptor, until it is closed: several objects of Python may stand for a worker.
+# By the worker's descriptor: several Python objects may stand for one worker.
 _drivers: dict[int, _Driver] = {}
 
 
@@ -176,7 +176,7 @@ def driver_of(worker: Worker) -> _Driver:
 
 
 def _driver_for(what: _core._Waitable) -> _Driver | None:
-    """The driver of its worker in the running event loop; None: the worker is closed."""
+    """The driver of its worker in the running event loop; None if the worker is closed."""
     fd = what._worker_fd
     if fd < 0:
         return None
@@ -188,7 +188,7 @@ def _driver_for(what: _core._Waitable) -> _Driver | None:
 
 async def _over(what: _core._Waitable) -> None:
     """Returns when it is over, and raises why it failed."""
-    # Also where nothing has to be waited for: from now on the loop looks after the worker.
+    # Even if there is nothing to wait for: from now on the loop drives the worker.
     driver = _driver_for(what)
     while not what.poll():
         if driver is None:
@@ -201,7 +201,7 @@ async def _over(what: _core._Waitable) -> None:
 async def _until(
     worker: Worker, ready: Callable[[], bool], timeout: float | None, stage: str, cause: str
 ) -> None:
-    """Returns when `ready()` is true; raises what it raises, and TimedOut."""
+    """Returns when `ready()` is true. Raises whatever that raises, and TimedOut."""
 
     async def wait() -> None:
         driver = driver_of(worker)
@@ -305,7 +305,7 @@ async def accept(listener: Listener, timeout: float | None) -> Endpoint:
     while True:
         await _until(listener.worker, listener._is_ready, timeout, "connect", cause)
         endpoint = listener.try_accept()
-        if endpoint is not None:  # else another task has it
+        if endpoint is not None:  # otherwise another task has taken it
             return endpoint
 
 
@@ -323,7 +323,7 @@ async def next_message(worker: Worker, timeout: float | None) -> Message:
     while True:
         await _until(worker, worker._has_message, timeout, "complete", _TOO_LONG)
         message = worker.try_message()
-        if message is not None:  # else another task has it
+        if message is not None:  # otherwise another task has taken it
             return message
 
 
@@ -337,5 +337,5 @@ async def accept_invitation(
 
 
 async def close_context(context: Context) -> None:
-    # A peer that is gone may take a moment, in which the loop goes on.
+    # Closing may take a moment if a peer has gone; the loop goes on meanwhile.
     await asyncio.get_running_loop().run_in_executor(None, context.close)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The types of the compiled module. `hbmwire` exports all of it that has no underscore before its name. The docstrings
-# of the module itself say what each does, in which units, and how it fails.
+# The types of the compiled module. `hbmwire` exports every name that has no underscore before it. The docstrings of the
+# module itself describe each function, its units and its errors.
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, ClassVar, Literal, TypedDict, overload
@@ -22,7 +22,7 @@ _Phase: TypeAlias = Literal["ready", "ending", "failed", "closed"]
 _Placement: TypeAlias = Literal["same_process", "same_node", "two_nodes"]
 _Local: TypeAlias = Region | Slice
 _Remote: TypeAlias = RemoteRegion | RemoteSlice
-# An array of uint32 or uint64 numbers of the shape named: numpy's, or any buffer.
+# An array of uint32 or uint64 numbers, of numpy or any buffer. Comments give its shape.
 _Numbers: TypeAlias = Any
 
 class _LinkOptions(TypedDict, total=False):
@@ -120,7 +120,7 @@ class MemoryProbe:
     @property
     def devices(self) -> list[Device]: ...
     @property
-    def missing(self) -> str: ...  # why there is none; empty where there is one
+    def missing(self) -> str: ...  # why there is no device; empty if there is one
 
 class NicPort:
     @property
@@ -157,7 +157,7 @@ class NicDevice:
     def refusal(self) -> str: ...
 
 class AddressInfo:
-    """Where an address lies: Context.find()."""
+    """Facts about an address: Context.find()."""
     @property
     def device(self) -> Device: ...
     @property
@@ -490,11 +490,11 @@ class Report:
     @property
     def remote_path(self) -> _Path | None: ...
     @property
-    def refusals(self) -> dict[_Path, str]: ...  # of this end's memory: better paths, and why they were not taken
+    def refusals(self) -> dict[_Path, str]: ...  # better paths of this end's memory, and why they were not taken
     @property
-    def copy(self) -> str: ...  # why no engine of this process carried it; empty: one did, or none was asked
+    def copy(self) -> str: ...  # why no engine of this process carried it; empty if one did, or if none was asked
     @property
-    def ipc(self) -> str: ...  # as `copy`, of the peer's; of host memory of two processes: why it was no shared memory
+    def ipc(self) -> str: ...  # as `copy`, for the peer's engines; for host memory: why not by shared memory
     @property
     def rails(self) -> list[tuple[str, int]]: ...  # NIC, bytes
     @property
@@ -539,7 +539,7 @@ class PreparedTransfer:
     def __len__(self) -> int: ...
 
 class Message:
-    """A message that came without being asked for: Worker.next_message()."""
+    """A message that was handed out, without a receive: Worker.next_message()."""
     def __bool__(self) -> bool: ...
     @property
     def nbytes(self) -> int: ...
@@ -581,7 +581,7 @@ class Endpoint:
     def worker(self) -> Worker: ...
     @property
     def closed(self) -> bool: ...
-    # A name asks the peer, which must make progress; a key does not, and returns at once.
+    # With a name this asks the peer, which must make progress. With a key it returns at once.
     def remote(self, what: str | ReadableBuffer | RemoteKey, *, timeout: float | None = 30.0) -> RemoteRegion: ...
     async def aremote(
         self, what: str | ReadableBuffer | RemoteKey, *, timeout: float | None = 30.0
@@ -602,7 +602,7 @@ class Endpoint:
     def get_blocks(
         self, local: BlockTable, remote: RemoteBlockTable, pairs: _Numbers | tuple[_Numbers, _Numbers]
     ) -> Transfer: ...
-    # N x 3 of uint64: offset here, offset there, length. N x 2 with `length`: offset here, offset there.
+    # N x 3 of uint64: offset here, offset there, length. With `length`, N x 2: offset here, offset there.
     def put_list(
         self,
         local: Region,
@@ -727,6 +727,6 @@ def counters() -> Counters: ...
 def protocol_versions() -> dict[str, int]: ...
 def set_log_level(level: Literal["off", "error", "warn", "info", "debug"]) -> None: ...
 
-# What _memory.py asks of objects and of DLPack capsules.
+# Used by _memory.py, for objects with buffers and for DLPack capsules.
 def _buffer(memory: object, /) -> tuple[int, int, bool, object]: ...
 def _dlpack(capsule: object, /) -> tuple[int, int, int, int, bool, bool, object]: ...

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Accepts peers and takes their messages, for programs that never say when to do so.
+"""Accepts peers and takes their messages, for programs that have no call for that.
 
-`nixl` and `mooncake` have an Inbox each. With threads, two of them sleep until a peer connects or a
-message comes; without, the program's own calls look (`look()`).
+`nixl` and `mooncake` have an Inbox each. With threads, two threads sleep until a peer connects or a
+message comes. Without threads, calls of the program do the work (`look()`).
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ __all__ = ["Inbox"]
 
 _log = logging.getLogger(__name__)
 
-# How often a thread that sleeps looks whether it shall end, and whether an accepted peer has gone.
+# How often a sleeping thread checks whether it must end, and whether an accepted peer has gone.
 _LOOK_SECONDS = 0.25
 
-# How often transfers are polled that must be followed by something when they are over.
+# How often transfers are polled, if something must happen when they are over.
 _POLL_SECONDS = 0.001
 
-# A message's bytes, or where they are being received to.
+# A message's bytes, or the memory that is receiving them.
 _Entry = Union[bytes, "tuple[Region, Transfer]"]
 
 
 class Inbox:
-    """The peers that connected to a listener, and what they, and peers added by add(), sent.
+    """The peers that connected to a listener, and messages of these and of peers added by add().
 
-    `accepted(endpoint)` says whether the peer may stay; `received(endpoint, data)` takes a message.
-    One thread at a time calls them; they must not wait for another one. Messages of one endpoint
-    come in their order. One of more than `most_bytes` is let go of, and fails at its
-    sender.
+    `accepted(endpoint)` tells whether the peer may stay; `received(endpoint, data)` takes a
+    message. One thread at a time calls them; they must not wait for another thread. Messages of one
+    endpoint come in order. A message of more than `most_bytes` is dropped, and its send fails.
     """
 
     def __init__(
@@ -58,12 +57,12 @@ class Inbox:
         self._received = received
         self._most_bytes = most_bytes
         self._endpoints: dict[int, Endpoint] = {}
-        self._leaving: set[int] = set()  # accepted ones that had ended at the last look
-        self._early: dict[int, list[_Entry]] = {}  # of peers that accept() has not given yet
-        self._late: dict[int, deque[_Entry]] = {}  # the first one is not here yet
+        self._leaving: set[int] = set()  # accepted peers that had ended at the last look
+        self._early: dict[int, list[_Entry]] = {}  # of peers that accept() has not returned yet
+        self._late: dict[int, deque[_Entry]] = {}  # queues whose first message is not here yet
         self._watched: list[Callable[[], bool]] = []
-        self._lock = threading.Lock()  # of all above
-        self._calling = threading.RLock()  # one thread at a time calls accepted() and received()
+        self._lock = threading.Lock()  # for the members above
+        self._calling = threading.RLock()  # held while accepted() or received() is called
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         if threads:
@@ -71,22 +70,22 @@ class Inbox:
                 self._start(work, f"{name} {work.__name__.split('_')[1]}")
 
     def add(self, endpoint: Endpoint) -> None:
-        """Has the messages of an endpoint that this end has connected handed out, too."""
+        """Hands out the messages of an endpoint that this end has connected, too."""
         with self._lock:
             self._endpoints[endpoint.id] = endpoint
 
     def remove(self, endpoint: Endpoint) -> None:
-        """Lets go of it; what it sent and was not handed out yet is lost."""
+        """Lets go of an endpoint. Its messages that were not handed out yet are lost."""
         with self._lock:
             self._forget(endpoint.id)
 
     def watch(self, look: Callable[[], bool]) -> None:
-        """Calls `look` again and again until it gives true."""
+        """Calls `look` again and again until it returns true."""
         with self._lock:
             self._watched.append(look)
 
     def look(self) -> None:
-        """Does what is to do now, without waiting. With threads these do it."""
+        """Does the work that is due now, without waiting. With threads, they do it."""
         if self._threads or self._stop.is_set():
             return
         self._worker.progress()
@@ -97,7 +96,7 @@ class Inbox:
         self._tidy()
 
     def close(self) -> None:
-        """Ends the threads; within a second."""
+        """Ends the threads within a second."""
         self._stop.set()
         for thread in self._threads:
             if thread is not threading.current_thread():
@@ -135,7 +134,7 @@ class Inbox:
             self._tidy()
 
     def _pause(self, error: errors.Error) -> None:
-        """One peer's failure is not that of others. The worker's own would come again at once."""
+        """Pauses after an error. A failure of the worker itself would come again at once."""
         if not self._stop.is_set():
             _log.warning("a peer or a message is lost: %s", error)
             self._stop.wait(_LOOK_SECONDS)
@@ -215,7 +214,7 @@ class Inbox:
         self._received(endpoint, entry)
 
     def _tidy(self) -> None:
-        """Hands out messages that have come meanwhile, and calls what watch() was given."""
+        """Hands out messages that have come meanwhile, and calls the functions of watch()."""
         with self._lock:
             late = [(self._endpoints[number], queue) for number, queue in self._late.items()]
             watched = list(self._watched)
@@ -242,7 +241,7 @@ class Inbox:
                     self._late.pop(endpoint.id, None)
 
     def _bytes_of(self, entry: _Entry) -> bytes | None:
-        """None: not here yet. Empty: it never will be."""
+        """The bytes of a message. None: not here yet. Empty: they will never come."""
         if isinstance(entry, bytes):
             return entry
         region, transfer = entry

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Memory of other libraries' objects: where it lies, and what keeps it there.
+"""Memory of other libraries' objects: its place, and the object that keeps it there.
 
-Context.register() takes all of these, and asks describe():
+Context.register() accepts all of these, and asks describe():
 
 * bytes-like objects and numpy arrays, by the buffer protocol (PEP 3118);
 * PyTorch tensors on the CPU, on CUDA and ROCm GPUs, and on Gaudi cards ("hpu");
 * objects with ``__cuda_array_interface__`` (CuPy, Numba), versions 2 and 3;
 * objects with ``__dlpack__`` (JAX and others), versioned or not, and DLPack capsules;
 * integers: (address, length) and (address, length, device);
-* dma-bufs, as Dmabuf; memory that Context.attach() gave; regions and slices of hbmwire's own.
+* dma-bufs, as Dmabuf; memory that Context.attach() returned; hbmwire's own regions and slices.
 
 The memory must be one piece in C order, and is never copied. Read-only memory is registered for
-reading alone. The description holds what keeps the memory in place: a bytearray cannot be resized
-meanwhile, and a tensor whose ``.data`` is replaced keeps its old memory for the region. What
-cannot be held is the program's to leave alone: ``tensor.resize_()``, and memory given by address.
+reading alone. The description holds an object that keeps the memory in place: a bytearray cannot be
+resized meanwhile, and a tensor whose ``.data`` is replaced keeps its old memory for the region. Two
+things cannot be held, so the program must not do them: ``tensor.resize_()``, and freeing memory
+that was given by address.
 
 The library does not wait for streams. Kernels that write the memory must be over before a put
 begins (``torch.cuda.synchronize()``, ``htcore.mark_step()`` and ``torch.hpu.synchronize()``), and
@@ -34,8 +35,8 @@ from . import _core, errors
 
 __all__ = ["Dmabuf", "describe"]
 
-# Kind, address, length in bytes, device, whether it is read-only, and what has to live as long as
-# the memory is registered.
+# Kind, address, length in bytes, device, whether it is read-only, and the object that must live as
+# long as the memory is registered.
 _Kind: TypeAlias = Literal["address", "dmabuf", "attached"]
 Description: TypeAlias = tuple[_Kind, int, int, str, bool, object]
 
@@ -44,10 +45,10 @@ _TAKEN = (
     "__dlpack__, (address, length), (address, length, device), Dmabuf and attached memory"
 )
 
-# Attributes that make an object a tensor of PyTorch, which is not imported for it.
+# An object with these attributes is taken for a PyTorch tensor, without importing PyTorch.
 _TENSOR = ("data_ptr", "device", "element_size", "is_contiguous", "numel")
 
-# DLPack's types of devices whose memory has addresses that this process can find.
+# DLPack's types of devices whose memory this process can find by address.
 _DLPACK_HOST = frozenset({1, 3, 11})  # CPU; CUDA's and ROCm's pinned host memory
 _DLPACK_GPU = frozenset({2, 10, 13})  # CUDA, ROCm, CUDA managed
 _DLPACK_OTHER = {4: "OpenCL", 7: "Vulkan", 8: "Metal", 12: "ExtDev", 14: "oneAPI", 15: "WebGPU"}
@@ -64,8 +65,8 @@ class Dmabuf:
 
     fd: its descriptor, which stays the program's; the library keeps a duplicate.
     length, offset: the part to use, in bytes.
-    mapping: the address at which the program has mapped `offset`; 0 where it has not.
-    read_only: registered for reading alone, even where the descriptor allows writing.
+    mapping: the address at which the program has mapped `offset`; 0 if it has not.
+    read_only: register it for reading alone, even if the descriptor allows writing.
     """
 
     fd: int
@@ -76,12 +77,12 @@ class Dmabuf:
 
 
 def describe(memory: object, device: str = "") -> Description:
-    """Says where the memory of an object lies, and what keeps it there.
+    """Tells where the memory of an object lies, and which object keeps it there.
 
-    `device` is what the program named, as Context.find() takes it; empty where it named none.
+    `device` is the device that the program named, as for Context.find(); empty if it named none.
     Raises TypeError for objects that have no memory to register, InvalidArgument for memory that
     is strided, empty or nowhere, NotSupported for devices that the library does not know, and
-    NotFound where an hpu tensor's own package is missing.
+    NotFound if an hpu tensor's own package is missing.
     """
     if isinstance(memory, Dmabuf):
         return "dmabuf", memory.mapping, memory.length, device, memory.read_only, memory
@@ -109,7 +110,7 @@ def _locate(memory: object) -> _Place:
     interface = getattr(memory, "__cuda_array_interface__", None)
     if interface is not None:
         return _of_cuda_array(memory, interface)
-    if _dlpack_device(memory) in _DLPACK_GPU:  # Such objects may be bytes-like by mistake.
+    if _dlpack_device(memory) in _DLPACK_GPU:  # such objects may be bytes-like by mistake
         return _of_dlpack(memory)
     place = _of_buffer(memory)
     if place is not None:
@@ -156,7 +157,7 @@ def _of_integers(memory: tuple[Any, ...]) -> _Place:
 
 
 def _of_region(memory: _core.Region | _core.Slice) -> _Place:
-    # A slice keeps the memory also after its region was closed.
+    # A slice keeps the memory even after its region was closed.
     part = memory[:] if isinstance(memory, _core.Region) else memory
     region = part.region
     read_only = not region.access - {"remote_read"}
@@ -167,7 +168,7 @@ def _of_region(memory: _core.Region | _core.Slice) -> _Place:
 
 
 def _of_buffer(memory: object) -> _Place | None:
-    """None of an object without the buffer protocol."""
+    """The memory of an object with the buffer protocol; None for other objects."""
     try:
         address, nbytes, read_only, held = _core._buffer(memory)
     except TypeError:
@@ -175,7 +176,7 @@ def _of_buffer(memory: object) -> _Place | None:
     except (BufferError, ValueError) as error:
         if _is_strided(memory):
             raise _refuse(memory, _STRIDED, _CONTIGUOUS) from error
-        # Some libraries have elements that a buffer has no name for, and DLPack has (bfloat16).
+        # Some element types have a name in DLPack, but none in buffers (bfloat16).
         with contextlib.suppress(errors.Error, AttributeError):
             return _of_dlpack(memory)
         raise _refuse(memory, str(error)) from error
@@ -184,7 +185,7 @@ def _of_buffer(memory: object) -> _Place | None:
 
 def _is_strided(memory: Any) -> bool:
     flags: Any = getattr(memory, "flags", None)
-    if hasattr(flags, "c_contiguous"):  # numpy's, which has elements that memoryview refuses
+    if hasattr(flags, "c_contiguous"):  # numpy, which has element types that memoryview refuses
         return not flags.c_contiguous
     try:
         with memoryview(memory) as view:
@@ -234,7 +235,7 @@ def _dlpack_device(memory: Any) -> int | None:
     ask = getattr(memory, "__dlpack_device__", None)
     try:
         return None if ask is None else int(ask()[0])
-    except BufferError:  # on several devices, say; __dlpack__() says the same
+    except BufferError:  # for example on several devices; __dlpack__() raises the same
         return None
 
 
@@ -242,7 +243,7 @@ def _of_dlpack(memory: Any) -> _Place:
     kind = _dlpack_device(memory)
     if kind is not None:
         _check_dlpack_device(memory, kind)
-    # -1: the producer need not order its streams before ours, since there is none.
+    # -1: the producer need not order its streams before ours, since we use none.
     stream = {"stream": -1} if kind in _DLPACK_GPU else {}
     try:
         capsule = _ask_for_capsule(memory, stream)
@@ -252,7 +253,7 @@ def _of_dlpack(memory: Any) -> _Place:
 
 
 def _ask_for_capsule(memory: Any, stream: dict[str, int]) -> object:
-    # Producers from before DLPack 1.0 know none of these keywords, and some know the first alone.
+    # Producers older than DLPack 1.0 know none of these keywords, and some know only the first.
     try:
         return memory.__dlpack__(**stream, max_version=(1, 0), copy=False)
     except TypeError:
@@ -317,8 +318,8 @@ def _of_tensor(tensor: Any) -> _Place:
             "copy it to the host, or register its dma-buf as a Dmabuf",
             code="not_supported",
         )
-    # Another tensor of the same storage: it keeps no graph of autograd, and it keeps the storage
-    # also where the program gives the tensor another one (`parameter.data = ...`).
+    # A second tensor of the same storage. It keeps no graph of autograd, and it keeps the storage
+    # even if the program gives its own tensor another one (`parameter.data = ...`).
     held = tensor.detach()
     return int(held.data_ptr()), nbytes, "", False, held
 
@@ -335,9 +336,9 @@ _HPU_REMEDY = (
 
 
 def _hpu_address(tensor: Any) -> int:
-    """The address on the card. tensor.data_ptr() is a number of the framework's own."""
-    # In eager mode _data_ptr() gives the beginning of the storage also for views that begin
-    # elsewhere; in lazy mode it gives the view's own, or refuses.
+    """The address on the card. tensor.data_ptr() is only a number of the framework's."""
+    # In eager mode _data_ptr() gives the beginning of the storage, even for views that begin
+    # elsewhere. In lazy mode it gives the beginning of the view, or refuses.
     offset = int(tensor.storage_offset())
     if offset != 0:
         raise _refuse(
@@ -364,5 +365,5 @@ def _hpu_address(tensor: Any) -> int:
             "no card",
             _HPU_REMEDY,
         )
-    # It is a signed number there.
+    # _data_ptr() returns a signed number.
     return address & ((1 << 64) - 1)

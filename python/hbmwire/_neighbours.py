@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by the modules in the shape of other libraries: options, and the others' names."""
+"""Shared by the modules that have the API of another library: options, and stand-in packages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["NeighbourOptions", "stand_in"]
 
 @dataclasses.dataclass
 class NeighbourOptions:
-    """Options that neither interface has words for. Times are in seconds; None: for ever."""
+    """Options that neither API has. Times are in seconds; None: for ever."""
 
     connect_timeout: float | None = 30.0  # until a peer has answered
     transfer_timeout: float | None = 30.0  # until a transfer is over; then its connection ends
@@ -26,14 +26,14 @@ class NeighbourOptions:
     require: str | None = None  # the one path of device memory: "zero_copy", ...
     allow: Sequence[str] = ()  # the paths of all memory; empty: all of them
     nics: str | Sequence[str] = ()  # empty: as HBMWIRE_NICS says
-    device: str = ""  # whose memory an address is that several cards have
-    listen_address: str = ""  # at which of this machine's addresses; empty: all of them
+    device: str = ""  # the device that is meant by an address that several cards have
+    listen_address: str = ""  # one of this machine's addresses; empty: all of them
     port: int = 0  # where peers connect; 0: a free one
-    pre_shared_key: bytes = b""  # that both ends must know; empty: none
+    pre_shared_key: bytes = b""  # both ends must know it; empty: none
     max_transfers: int = 16384  # at a time
 
     def context(self, **worker: Any) -> Context:
-        """A context whose worker has room for so many transfers, with `worker`'s options."""
+        """A context with room for `max_transfers`. `worker`: further options of its worker."""
         given: dict[str, Any] = {"nics": self.nics} if self.nics else {}
         return Context(
             default_device=self.device,
@@ -64,17 +64,17 @@ class NeighbourOptions:
 
 
 def stand_in(package: str, modules: Sequence[str], this: types.ModuleType) -> types.ModuleType:
-    """Makes a package whose `modules` are `this` one, for programs that import them by name.
+    """Makes a package whose `modules` are all `this` one, for programs that import them by name.
 
-    Raises Busy where the package has been imported already.
+    Raises Busy if the package has been imported already.
     """
     if package in sys.modules:
         raise errors.make(
             "busy", f"{package} has been imported already", "call stand_in_for() before"
         )
     root = types.ModuleType(package, f"{this.__name__}, under another name")
-    root.__path__ = []  # a package, whose modules are those below alone
-    # importlib.util.find_spec(), by which programs ask whether there is one, wants it.
+    root.__path__ = []  # a package, with no modules except those below
+    # Needed by importlib.util.find_spec(), by which programs ask whether the package exists.
     root.__spec__ = importlib.machinery.ModuleSpec(package, None, is_package=True)
     for name in modules:
         setattr(root, name, this)

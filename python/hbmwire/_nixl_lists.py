@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lists of descriptors, as hbmwire.nixl has them: memory by addresses, lengths and devices."""
+"""Lists of descriptors for hbmwire.nixl: memory by addresses, lengths and devices."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = [
 DRAM_SEG = "DRAM"
 VRAM_SEG = "VRAM"
 
-# Words for memory. An address alone says where memory lies; the word and the device must be the
-# same where memory is registered and where it is used.
+# Words for memory. The address alone tells where memory lies; the word and the device must only be
+# the same when memory is registered and when it is used.
 _MEMORY = {
     "DRAM": DRAM_SEG,
     "VRAM": VRAM_SEG,
@@ -38,7 +38,7 @@ _MEMORY = {
 
 
 class _DList:
-    """Descriptors of one kind of memory: address, length and device of each."""
+    """Descriptors of one kind of memory: each has an address, a length and a device."""
 
     def __init__(self, mem_type: str, descriptors: Any, lengths: Sequence[int]) -> None:
         if mem_type not in _MEMORY:
@@ -58,7 +58,7 @@ class _DList:
         return len(self._rows) // 3
 
     def isEmpty(self) -> bool:
-        """Whether there is none."""
+        """Whether there are none."""
         return not self._rows
 
     def clear(self) -> None:
@@ -90,7 +90,7 @@ class _DList:
 
 
 class nixlXferDList(_DList):
-    """Memory to transfer: (address, length, device) each."""
+    """Memory to transfer: tuples (address, length, device)."""
 
     def __init__(self, type: str, descs: Any = ()) -> None:
         super().__init__(type, descs, (3,))
@@ -109,7 +109,7 @@ class nixlXferDList(_DList):
 
 
 class nixlRegDList(_DList):
-    """Memory to register: (address, length, device, text) each. The text has no meaning here."""
+    """Memory to register: tuples (address, length, device, text). The text has no meaning here."""
 
     def __init__(self, type: str, descs: Any = ()) -> None:
         super().__init__(type, descs, (3, 4))
@@ -134,7 +134,7 @@ _DESCRIPTORS_MAGIC = b"hbmwire.descs/1\0"
 
 
 def serialize(descs: _DList) -> bytes:
-    """Bytes for another agent."""
+    """The list as bytes for another agent."""
     rows = array("Q", descs._rows)
     if sys.byteorder == "big":
         rows.byteswap()
@@ -144,7 +144,7 @@ def serialize(descs: _DList) -> bytes:
 
 
 def deserialize(data: bytes) -> nixlXferDList | nixlRegDList:
-    """Reads what another process wrote: any bytes. Raises ProtocolError."""
+    """Reads bytes of another process, which may be anything. Raises ProtocolError."""
     bad = errors.make(
         "protocol", "the bytes are no list of descriptors", "get_serialized_descs() makes them"
     )
@@ -164,7 +164,7 @@ def deserialize(data: bytes) -> nixlXferDList | nixlRegDList:
     return descs
 
 
-# --- of whatever a program has
+# --- from objects of a program
 
 
 def type_and_rows(descs: Any, mem_type: str | None) -> tuple[str, Any]:

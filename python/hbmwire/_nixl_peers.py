@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Agents as hbmwire.nixl has them: what they tell of themselves, and connections to them."""
+"""Agents for hbmwire.nixl: their metadata, and connections to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MOST_NAME_BYTES = 512
 
 @dataclasses.dataclass(eq=False)
 class Registration:
-    """Memory of this agent's, and the key that its metadata has."""
+    """Memory of this agent, and the key to it in the agent's metadata."""
 
     mem_type: str
     piece: _places.Piece
@@ -52,7 +52,7 @@ class Registration:
 
 @dataclasses.dataclass(eq=False)
 class RemoteMemory:
-    """Memory of a peer's, as its metadata says."""
+    """Memory of a peer, from its metadata."""
 
     mem_type: str
     piece: _places.Piece
@@ -65,10 +65,10 @@ class RemoteMemory:
 
 @dataclasses.dataclass
 class Metadata:
-    """The name of an agent, where it is reached, and the keys of its memory."""
+    """The name of an agent, its addresses, and the keys of its memory."""
 
     name: str
-    instance: str  # another one in each life
+    instance: str  # differs each time that the agent is started
     addresses: list[str]
     memory: list[RemoteMemory]
 
@@ -89,7 +89,7 @@ def pack_metadata(
 
 
 def unpack_metadata(data: bytes) -> Metadata:
-    """Reads what another process wrote: any bytes. Raises ProtocolError."""
+    """Reads bytes of another process, which may be anything. Raises ProtocolError."""
     if not data.startswith(_METADATA_MAGIC) or len(data) > _MOST_METADATA_BYTES:
         raise errors.make(
             "protocol",
@@ -103,7 +103,7 @@ def unpack_metadata(data: bytes) -> Metadata:
         addresses = [str(address) for address in content["addresses"]]
         memory = [_remote_memory(*one) for one in content["memory"]]
         for text in (name, instance, *addresses):
-            text.encode()  # not all that JSON can say
+            text.encode()  # JSON may hold text that is no Unicode
     except (KeyError, TypeError, ValueError, binascii.Error, RecursionError) as cause:
         raise errors.make(
             "protocol", f"the metadata is damaged: {type(cause).__name__}", stage="connect"
@@ -141,8 +141,8 @@ Action = Callable[[Union[Endpoint, None], Union[errors.Error, None]], None]
 class Peer:
     """Another agent: its memory, and the connection to it, which is made when it is first needed.
 
-    This end's transfers and notifications go by this connection alone. The peer's come by one that
-    the peer makes.
+    This end's transfers and notifications go only by this connection. The peer's come by a
+    connection that the peer makes.
     """
 
     def __init__(
@@ -162,12 +162,12 @@ class Peer:
         self._removed = False
 
     def update(self, metadata: Metadata) -> None:
-        """Newer metadata of the same life of the same agent."""
+        """Takes newer metadata of the same agent, which has not been started anew."""
         self.memory = metadata.memory
         self._addresses = metadata.addresses
 
     def do(self, action: Action) -> None:
-        """Calls `action` at once where there is a connection, else when there is one, or none.
+        """Calls `action` at once if there is a connection, or else once connecting has ended.
 
         Actions are called in the order in which they came.
         """
@@ -186,7 +186,7 @@ class Peer:
         threading.Thread(target=self._connect, name=f"nixl to {self.name}", daemon=True).start()
 
     def remove(self) -> None:
-        """Ends the connection, without waiting for it, and what waits for one."""
+        """Ends the connection, without waiting for it, and all actions that wait for one."""
         with self._lock:
             self._removed = True
             endpoint, self._endpoint = self._endpoint, None
@@ -207,7 +207,7 @@ class Peer:
         error: errors.Error | None = None
         try:
             endpoint = self._reach()
-        except Exception as cause:  # whatever it is, nothing may wait for ever
+        except Exception as cause:  # in every case, since nothing may wait for ever
             error = cause if isinstance(cause, errors.Error) else _unexpected(cause)
         with self._lock:
             self._connecting = False
@@ -221,8 +221,8 @@ class Peer:
             _close(endpoint)
 
     def _reach(self) -> Endpoint:
-        """The first of the addresses that the agent answers at. Each has an equal share of the time
-        that is left."""
+        """Connects to the first address at which the agent answers. Each one gets an equal share of
+        the time that is left."""
         timeout = self._options.connect_timeout
         end = None if timeout is None else time.monotonic() + timeout
         error = errors.make("not_found", "the agent has no address", subject=self.name)

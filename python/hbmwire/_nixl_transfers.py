@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Transfers as hbmwire.nixl has them: prepared lists of memory, and handles of what moves."""
+"""Transfers for hbmwire.nixl: prepared lists of memory, and handles to transfers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["nixlXferTelemetry", "nixl_prepped_dlist_handle", "nixl_xfer_handle"]
 
 
 class nixl_prepped_dlist_handle:
-    """Descriptors whose memory was found, as prep_xfer_dlist() makes it."""
+    """Descriptors whose memory was found, made by prep_xfer_dlist()."""
 
     def __init__(self, peer: Peer | None, blocks: _places.Blocks, memory: Sequence[Any]) -> None:
         self._peer = peer  # None: local memory
         self._blocks: _places.Blocks | None = blocks
         self._memory = memory
-        self._tables: dict[int, tuple[int, Any]] = {}  # by group: endpoint and table
+        self._tables: dict[int, tuple[int, Any]] = {}  # by group: the endpoint's id, and the table
 
     def __repr__(self) -> str:
         if self._blocks is None:
@@ -49,7 +49,7 @@ class nixl_prepped_dlist_handle:
         return registration in self._memory
 
     def _in_device(self, group: int) -> bool:
-        """Whether any of a peer's blocks lie in device memory."""
+        """Whether any of a peer's blocks of a group lie in device memory."""
         made = self._open().groups[group]
         pieces = {area[0] for area in made.areas} if made.piece is None else {made.piece}
         return any(self._memory[piece].in_device for piece in pieces)
@@ -112,10 +112,10 @@ class nixlXferTelemetry:
 
 
 class nixl_xfer_handle:
-    """A transfer that can be posted, and again when it is over.
+    """A transfer that can be posted, and posted again when it is over.
 
     error: why its last run failed, an hbmwire.Error; None otherwise.
-    transfers: the hbmwire.Transfer objects of its last run, which tell by which path bytes went.
+    transfers: the hbmwire.Transfer objects of its last run, which tell the path of the bytes.
     nbytes: how many bytes a run moves.
     """
 
@@ -154,12 +154,12 @@ class nixl_xfer_handle:
         return f"<nixl_xfer_handle {self._operation} {self._peer.name} {self._state}>"
 
     def release(self) -> None:
-        """Lets go of it, without waiting.
+        """Lets go of the transfer, without waiting.
 
         A run that is under way goes on, and its memory stays registered until it is over; its
-        notification is not sent any more. With Options.cancel_on_release the connection to the peer
-        ends instead, with all that is under way there, since an RDMA connection can't take back one
-        request.
+        notification will not be sent. With Options.cancel_on_release the connection to the peer
+        ends instead, and everything that is under way on it, since an RDMA connection cannot take
+        back one request.
         """
         with self._lock:
             if self._released:
@@ -209,8 +209,8 @@ class nixl_xfer_handle:
             except errors.Error as cause:
                 self.error = cause
             self._left = list(self.transfers)
-            # A message behind a put says that the bytes have arrived; that a card's engines see
-            # them too, the end of the put says.
+            # A message after a put tells that the bytes have arrived. Only the end of the put tells
+            # that a card's engines see them, too.
             if self._operation == "WRITE" and not device_memory:
                 self._notify()
             if self._notification:
@@ -247,7 +247,7 @@ class nixl_xfer_handle:
             if self._state != "PROC":
                 return self._state
             if self._endpoint is None:
-                return "PROC"  # the connection is being made
+                return "PROC"  # still connecting
             self._left = [transfer for transfer in self._left if not self._has_ended(transfer)]
             if self._left:
                 return "PROC"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Where many addresses lie in registered memory, and which blocks they are.
+"""Finds addresses in registered memory, and turns them into blocks of tables.
 
-`nixl` and `mooncake` name memory by plain addresses; an endpoint moves blocks of tables. Both come
-with up to a million of them, so that numpy does the work wherever it can be imported. Without it
-the same is done by loops.
+`nixl` and `mooncake` name memory by plain addresses, but an endpoint moves blocks of tables. There
+may be a million addresses, so numpy does the work if it can be imported. Without numpy, loops do
+the same.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def _import_numpy() -> Any:
 
 numpy = _import_numpy()
 
-# So many areas are sliced one by one. Beyond that a table is made for each piece of memory, from an
-# array: the slices would cost a microsecond and some 100 bytes each.
+# At most this many areas are sliced one by one, which costs a microsecond and some 100 bytes each.
+# With more areas, each piece of memory gets a table of its own, made from an array.
 _MOST_SLICES = 1024
 
-# Flat: address, length and device of each descriptor in turn.
+# A flat array: address, length and device of each descriptor in turn.
 Rows = Any
 
 
@@ -56,11 +56,11 @@ class Piece(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Blocks of one length, numbered through. Either of one piece, or few areas of several."""
+    """Blocks of one length, numbered from 0: of one piece, or of a few areas of several pieces."""
 
     block_bytes: int
     piece: int | None  # None: `areas` is a list of (piece, offset, nbytes)
-    areas: Any  # of one piece: N x 2 of uint64, offset and nbytes
+    areas: Any  # if of one piece: N x 2 of uint64, offset and nbytes
 
 
 class Blocks(NamedTuple):
@@ -73,7 +73,7 @@ class Blocks(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Blocks of one group here and of one group there, by their numbers."""
+    """Pairs of block numbers, of one group here and one group there."""
 
     local: int
     remote: int
@@ -83,7 +83,7 @@ class Pairs(NamedTuple):
 def rows_of(descriptors: Any, lengths: Sequence[int] = (3,)) -> Rows:
     """A copy of a list of tuples, or of an N x 3 array of 64-bit integers, as one flat array.
 
-    A tuple may have as many members as `lengths` say; the first three count.
+    `lengths`: how many members a tuple may have. Only the first three count.
     """
     if isinstance(descriptors, (list, tuple)):
         if any(len(one) not in lengths for one in descriptors):
@@ -102,14 +102,14 @@ def rows_of(descriptors: Any, lengths: Sequence[int] = (3,)) -> Rows:
     if view.itemsize != 8 or view.format.lstrip("@=<") not in ("Q", "L", "q", "l"):
         raise errors.make("invalid_argument", "an array of descriptors is of uint64 or int64")
     flat = array.array("Q")
-    flat.frombytes(view.tobytes())  # in C order, also where the array is a view of another one
+    flat.frombytes(view.tobytes())  # in C order, even if the array is a view of another one
     return flat
 
 
 def prepare(rows: Rows, pieces: Sequence[Piece], subject: str) -> Blocks:
-    """Finds each row in one of `pieces`, and makes blocks of them.
+    """Finds the piece of each row, and makes blocks of the rows.
 
-    Raises NotFound where a row lies in none of them, and InvalidArgument where one has no bytes.
+    Raises NotFound if a row lies in no piece, and InvalidArgument if a row has no bytes.
     """
     if len(rows) == 0:
         return Blocks(0, [], None, None)
@@ -117,10 +117,10 @@ def prepare(rows: Rows, pieces: Sequence[Piece], subject: str) -> Blocks:
 
 
 def pair(local: Blocks, local_ids: Any, remote: Blocks, remote_ids: Any) -> list[Pairs]:
-    """The blocks that the descriptors of both numbers are, by groups.
+    """Pairs of blocks for descriptors that are given by their numbers, grouped.
 
-    Raises InvalidArgument where the numbers are not as many on both sides, are none of the
-    descriptors, or are of different lengths.
+    Raises InvalidArgument if the two sides have different numbers of descriptors, if a descriptor
+    does not exist, or if two that belong together differ in length.
     """
     here = _numbers(local_ids, local.size, "local")
     there = _numbers(remote_ids, remote.size, "remote")
@@ -195,8 +195,8 @@ def _places(table: Any, pieces: Sequence[Piece], subject: str) -> tuple[Any, Any
             continue
         bases = numpy.array([pieces[i].address for i in order], dtype=numpy.uint64)
         found = numpy.flatnonzero(devices == device)
-        # The last piece that begins at or before the address. Where pieces overlap, and that one is
-        # too short, an earlier one may do: _fill() looks at each of these.
+        # The last piece that begins at or before the address. If pieces overlap and this one is too
+        # short, an earlier piece may fit: _fill() looks for it.
         near = numpy.searchsorted(bases, addresses[found], side="right") - 1
         for guess in numpy.unique(near[near >= 0]):
             _fill(piece_of, offsets, table, found[near == guess], order[guess], pieces)
@@ -216,7 +216,7 @@ def _fill(
     piece = pieces[index]
     base, nbytes = numpy.uint64(piece.address), numpy.uint64(piece.nbytes)
     addresses, lengths = table[members, 0], table[members, 1]
-    inside = addresses - base  # wraps around below the base, and is too large then
+    inside = addresses - base  # below the base this wraps around, and is too large
     fits = (addresses >= base) & (lengths <= nbytes)
     fits &= inside <= nbytes - numpy.minimum(lengths, nbytes)
     piece_of[members[fits]] = index
@@ -240,7 +240,7 @@ def _groups(
 
 
 def _runs(chosen: Any, piece_of: Any, offsets: Any, length: int) -> tuple[Any, Any]:
-    """Neighbours in the list that are neighbours in memory as one area: where each begins."""
+    """Joins neighbours in the list that are neighbours in memory into areas: where each begins."""
     places = offsets[chosen]
     apart = places[1:] != places[:-1] + numpy.uint64(length)
     apart |= piece_of[chosen[1:]] != piece_of[chosen[:-1]]
@@ -316,7 +316,7 @@ class Finder:
         self._keys = [keys[i] for i in self._order]
 
     def find(self, address: int, length: int, device: int) -> tuple[int, int] | None:
-        """The index of the piece, and the offset there; None: no piece has all of it."""
+        """The index of the piece and the offset in it; None if no piece has all of the range."""
         at = bisect.bisect_right(self._keys, (device, address))
         for index in reversed(self._order[:at]):
             piece = self._pieces[index]
@@ -343,7 +343,7 @@ def _split_by_loops(local: Blocks, here: Any, remote: Blocks, there: Any) -> lis
 
 
 def _numbers(ids: Any, count: int, side: str) -> Any:
-    """A copy of the numbers, each below `count`, since the caller may change his array at once."""
+    """A copy of the numbers, since the caller may change the array. All must be below `count`."""
     bad = errors.make(
         "invalid_argument", f"numbers of {side} descriptors are 0 to {count - 1}, in one dimension"
     )

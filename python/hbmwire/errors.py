@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The exceptions of hbmwire: one class for each kind of failure, all of them Error.
+"""The exceptions of hbmwire: one class for each kind of failure, all derived from Error.
 
-A class is also the built-in exception of its kind, so that ``except TimeoutError`` catches
-TimedOut, ``except ConnectionError`` PeerFailed, and so on.
+Each class also derives from the built-in exception of its kind, so that ``except TimeoutError``
+catches TimedOut, ``except ConnectionError`` catches PeerFailed, and so on.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Error(Exception):
     Attributes, all of them strings:
 
     code
-        the kind of failure, which a program can decide on: "timed_out", "peer_failed", ...
+        the kind of failure, for decisions of a program: "timed_out", "peer_failed", ...
     stage
         where it happened: "connect", "register_memory", "complete", ...
     hint
-        the name of the remedy, as `hbmwire doctor explain HINT` takes it; "none" without one
+        the name of the remedy, for `hbmwire doctor explain HINT`; "none" without a remedy
     remedy
-        the remedy as a sentence without its full stop; empty without one
+        the remedy as a sentence without its full stop; may be empty
     subject
         the device, host or name that it concerns; may be empty
     call
@@ -55,12 +55,12 @@ class Error(Exception):
     number = ""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions travel between processes; their attributes have to travel with them.
+        # Exceptions are pickled to travel between processes, and their attributes must travel, too.
         return (_again, (type(self), self.args, self.__dict__))
 
 
 class InvalidArgument(Error, ValueError):
-    """The program asked for something that cannot be."""
+    """The program asked for something impossible."""
 
     code = "invalid_argument"
 
@@ -120,7 +120,7 @@ class DataMismatch(Error):
 
 
 class Cancelled(Error):
-    """The program asked to stop. Not asyncio.CancelledError: the task goes on."""
+    """The program cancelled the operation. Not asyncio.CancelledError: the task goes on."""
 
     code = "cancelled"
 
@@ -159,7 +159,7 @@ def _again(kind: type[Error], arguments: tuple[object, ...], fields: dict[str, s
 def from_fields(
     code: str, stage: str, hint: str, remedy: str, subject: str, call: str, number: str, text: str
 ) -> Error:
-    """The exception of an error of the library, from its parts."""
+    """The exception for an error of the library, from the error's parts."""
     error = _CLASSES.get(code, SystemFailure)(text)
     error.__dict__.update(
         code=code,

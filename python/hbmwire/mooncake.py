@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The shape of Mooncake's Python transfer engine, over hbmwire: for SGLang and its like.
+"""The API of Mooncake's Python transfer engine, over hbmwire: for SGLang and similar programs.
 
 `TransferEngine` has the methods that SGLang calls, with their names, arguments and return values:
-peers are "host:port", memory is named by plain addresses, and an int below 0 says that something
-failed. `last_error` says what, and so does the log. Nothing here is Mooncake's own. Each wait ends,
-keys are good for one life of the process that gave them, and memory goes by the paths that are
-allowed alone: `Options` says by which parameters. docs/python-neighbours.md has the details.
+peers are "host:port", plain addresses name memory, and an int below 0 means a failure. `last_error`
+and the log give the reason. No code here is Mooncake's. The promises of hbmwire hold: each wait
+ends, a key ends with the process that gave it, and memory goes only by allowed paths. `Options` has
+the parameters for these. docs/python-neighbours.md has the details.
 
 Threads: all methods may be called from any thread. Transfers and send_probe() wait, and let other
 threads run meanwhile.
@@ -46,7 +46,7 @@ __all__ = ["Options", "TransferEngine", "defaults", "stand_in_for"]
 _log = logging.getLogger(__name__)
 
 _HELLO = b"hbmwire.mooncake/1"
-# Both are followed by the number of the question, and the answer by a space and the keys.
+# The number of the question follows each, and in an answer then a space and the keys.
 _ASK = b"hbmwire.mooncake/1 memory? "
 _ANSWER = b"hbmwire.mooncake/1 memory: "
 _MOST_ANSWER_BYTES = 64 << 20
@@ -56,12 +56,12 @@ _FAILED = -1
 
 @dataclasses.dataclass
 class Options(NeighbourOptions):
-    """Options that Mooncake has no words for. `defaults`: those of programs that pass none."""
+    """Options that Mooncake does not have. `defaults` is used by programs that pass none."""
 
-    probe_timeout: float | None = 5.0  # until send_probe() says that a peer does not answer
+    probe_timeout: float | None = 5.0  # after this send_probe() reports that a peer does not answer
 
 
-# Programs that make their TransferEngine themselves (SGLang does) change these before.
+# For programs that make a TransferEngine without options, as SGLang does: change these before.
 defaults = Options()
 
 
@@ -114,7 +114,7 @@ class _Memory:
             one.close()
 
     def look(self) -> tuple[list[_Registration], _places.Finder]:
-        """All of it as it is now; neither object changes any more."""
+        """All registered memory as it is now. The two objects will not change any more."""
         with self._lock:
             return self._all, self._finder
 
@@ -124,7 +124,7 @@ class _Memory:
 
 
 class _View:
-    """A connection to a peer, and the peer's memory as it told last. It changes no more."""
+    """A connection to a peer, and the peer's memory as of its last answer. Immutable."""
 
     def __init__(self, endpoint: Endpoint, keys: Sequence[RemoteKey]) -> None:
         self.endpoint = endpoint
@@ -142,16 +142,16 @@ class _View:
 
 
 class _Session:
-    """A peer: connects to it when it is needed, and asks it for its memory."""
+    """A peer. Connects to it when that is needed, and asks it for its memory."""
 
     def __init__(self, name: str, connect: Callable[[_Session, float | None], Endpoint]) -> None:
         self.name = name
         self._connect = connect
-        self._lock = threading.Lock()  # of connecting and asking
+        self._lock = threading.Lock()  # held while connecting and asking
         self._failures = 0
         self._error: errors.Error | None = None
         self._view: _View | None = None
-        self._stale: Endpoint | None = None  # of a view that was forgotten
+        self._stale: Endpoint | None = None  # the endpoint of a forgotten view
         self._asked = 0
         self._answer: list[RemoteKey] = []
         self._answered = threading.Event()
@@ -162,7 +162,7 @@ class _Session:
         with self._lock:
             if self._view is not None and self._view.endpoint.phase == "ready":
                 return self._view
-            # Others that waited meanwhile have the same answer, and not all of them its wait.
+            # Threads that waited for the lock get the same failure, without waiting as long again.
             if self._failures != before and self._error is not None:
                 raise self._error
             end = None if timeout is None else time.monotonic() + timeout
@@ -180,21 +180,21 @@ class _Session:
             return self._view
 
     def ask(self, timeout: float | None) -> _View:
-        """A newer view: the peer's process answers. Raises TimedOut and as open()."""
+        """A newer view, for which the peer's process must answer. Raises TimedOut and as open()."""
         view = self.open(timeout)
         with self._lock:
             self._view = self._ask(view.endpoint, timeout)
             return self._view
 
     def forget(self, view: _View) -> None:
-        """A key of the view has ended: the next open() asks what there is."""
+        """Forgets a view with a key that has ended: the next open() asks the peer again."""
         with self._lock:
             if self._view is view:
                 self._view = None
                 self._stale = view.endpoint
 
     def answer(self, number: int, keys: list[RemoteKey]) -> None:
-        """An answer came. One that was not waited for any more is not taken for a later one."""
+        """Takes an answer of the peer. A late answer is not taken for that to a later question."""
         if number == self._asked:
             self._answer = keys
             self._answered.set()
@@ -219,9 +219,9 @@ def _left(end: float | None) -> float | None:
 
 
 class TransferEngine:
-    """Moves memory between processes that have one each.
+    """Moves memory between processes, each of which has an engine.
 
-    last_error: why the last call of any thread that failed did, an hbmwire.Error.
+    last_error: why the last failed call of any thread failed, an hbmwire.Error.
     """
 
     def __init__(self, options: Options | None = None, **changes: Any) -> None:
@@ -254,16 +254,16 @@ class TransferEngine:
     ) -> int:
         """Opens the NICs and listens for peers: 0, or less than 0.
 
-        metadata_server: "P2PHANDSHAKE"; there is no other way here.
-        protocol: "rdma" (over TCP where there is no NIC, unless Options forbid it) or "tcp".
-        device_name: NICs with commas between them; "": as HBMWIRE_NICS says.
+        metadata_server: "P2PHANDSHAKE"; nothing else is supported.
+        protocol: "rdma" (over TCP if there is no NIC, unless Options forbid it) or "tcp".
+        device_name: NICs, separated by commas; "": as HBMWIRE_NICS says.
         """
         return self._try(
             lambda: self._initialize(local_hostname, metadata_server, protocol, device_name)
         )
 
     def get_rpc_port(self) -> int:
-        """The port that peers reach this engine at, with `local_hostname`; less than 0: none."""
+        """The port at which peers reach this engine, with `local_hostname`; less than 0: none."""
         return _FAILED if self._listener is None else self._listener.port
 
     def register_memory(self, buffer_addr: int, capacity: int, location: str = "*") -> int:
@@ -271,17 +271,17 @@ class TransferEngine:
         return self.batch_register_memory([buffer_addr], [capacity])
 
     def unregister_memory(self, buffer_addr: int) -> int:
-        """Ends what register_memory() of that address began."""
+        """Ends register_memory() of that address: 0, or less than 0."""
         return self.batch_unregister_memory([buffer_addr])
 
     def batch_register_memory(
         self, buffer_addresses: Sequence[int], capacities: Sequence[int], location: str = "*"
     ) -> int:
-        """register_memory() of several, of all or of none."""
+        """register_memory() for several ranges: of all, or of none."""
         return self._try(lambda: self._register(buffer_addresses, capacities))
 
     def batch_unregister_memory(self, buffer_addresses: Sequence[int]) -> int:
-        """unregister_memory() of several."""
+        """unregister_memory() for several addresses."""
 
         def unregister() -> None:
             for address in buffer_addresses:
@@ -299,7 +299,7 @@ class TransferEngine:
     ) -> int:
         """Writes memory of this process into the peer's "host:port", and waits: 0, or less than 0.
 
-        The bytes are in the peer's memory then, for its CPU, its NICs and its cards.
+        On return the peer's CPU, its NICs and its cards see the bytes.
         """
         return self._try(
             lambda: self._move_one(True, target_hostname, buffer, peer_buffer_address, length)
@@ -313,7 +313,7 @@ class TransferEngine:
         lengths: Sequence[int],
         transport_hint: str = "",
     ) -> int:
-        """The same with several, in no order. Where it fails, some may be there."""
+        """The same for several ranges, in no order. After a failure some may have arrived."""
         return self._try(
             lambda: self._move(True, target_hostname, buffers, peer_buffer_addresses, lengths)
         )
@@ -323,7 +323,7 @@ class TransferEngine:
         return self._try(lambda: self._session(peer_server_name).ask(self.options.probe_timeout))
 
     def get_engine(self) -> TransferEngine:
-        """The engine itself, for others in this process that use it."""
+        """The engine itself, for other code in this process."""
         return self
 
     # --- their counterparts for reading
@@ -336,7 +336,7 @@ class TransferEngine:
         length: int,
         transport_hint: str = "",
     ) -> int:
-        """Reads the peer's memory into this process', and waits: 0, or less than 0."""
+        """Reads the peer's memory into that of this process, and waits: 0, or less than 0."""
         return self._try(
             lambda: self._move_one(False, target_hostname, buffer, peer_buffer_address, length)
         )
@@ -349,12 +349,12 @@ class TransferEngine:
         lengths: Sequence[int],
         transport_hint: str = "",
     ) -> int:
-        """The same with several."""
+        """The same for several ranges."""
         return self._try(
             lambda: self._move(False, target_hostname, buffers, peer_buffer_addresses, lengths)
         )
 
-    # --- what they do
+    # --- the work of these methods
 
     def _try(self, call: Callable[[], object]) -> int:
         try:
@@ -408,7 +408,7 @@ class TransferEngine:
             name=f"mooncake {local_hostname}",
         )
         self._context, self._listener, self._inbox = context, listener, inbox
-        # Without a reference to this object, whose end it is.
+        # Holds no reference to this object, which could not end otherwise.
         self._finalizer = weakref.finalize(
             self, _close_engine, inbox, listener, self._memory, context
         )
@@ -471,7 +471,7 @@ class TransferEngine:
             raise _places.lost((here, length, 0), "this process")
         remote = view.finder.find(there, length, 0)
         if remote is None:
-            view = session.ask(self.options.connect_timeout)  # it may have registered more
+            view = session.ask(self.options.connect_timeout)  # the peer may have more now
             remote = view.finder.find(there, length, 0)
         if remote is None:
             raise _places.lost((there, length, 0), name)
@@ -525,7 +525,7 @@ class TransferEngine:
                     else view.endpoint.get_blocks(mine, its, pair.numbers)
                 )
         finally:
-            # Also where one could not be started: the caller gets the memory of all of them back.
+            # Even if one could not be started: on return the caller owns all of the memory again.
             try:
                 view.endpoint.worker.wait_all(transfers)
             except errors.PermissionDenied:
@@ -539,7 +539,7 @@ class TransferEngine:
         try:
             return view, _places.prepare(flat, view.pieces, session.name)
         except errors.NotFound:
-            view = session.ask(self.options.connect_timeout)  # it may have registered more
+            view = session.ask(self.options.connect_timeout)  # the peer may have more now
         return view, _places.prepare(flat, view.pieces, session.name)
 
 
@@ -551,7 +551,7 @@ def _local_table(every: Sequence[_Registration], group: _places.Group) -> BlockT
 
 
 def _remote_table(view: _View, group: _places.Group) -> tuple[RemoteBlockTable, Any]:
-    """The table, and how far bytes must come that are put there."""
+    """The table, and the completion level that a put to it needs."""
     if group.piece is not None:
         region = view.region(group.piece)
         table = RemoteBlockTable(region, group.areas, group.block_bytes)
@@ -599,7 +599,7 @@ class _Receiver:
 
 
 def _answer_in(data: bytes) -> tuple[int, list[RemoteKey]] | None:
-    """Reads what another process wrote: any bytes. None: no answer."""
+    """Reads bytes of another process, which may be anything. None: they are no answer."""
     try:
         number, _, keys = data.partition(b" ")
         every = [RemoteKey(base64.b64decode(key, validate=True)) for key in json.loads(keys)]
@@ -617,8 +617,8 @@ def _close_engine(inbox: Inbox, listener: Listener, memory: _Memory, context: Co
 
 
 def stand_in_for(package: str = "mooncake") -> None:
-    """Has `from mooncake.engine import TransferEngine` find this module, in this process.
+    """Makes `from mooncake.engine import TransferEngine` find this module, in this process.
 
-    Raises Busy where the package has been imported already.
+    Raises Busy if the package has been imported already.
     """
     stand_in(package, ("engine",), sys.modules[__name__])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The shape of NIXL's Python API, over hbmwire: for vLLM, vLLM-Gaudi, LMCache and their like.
+"""NIXL's Python API, over hbmwire: for vLLM, vLLM-Gaudi, LMCache and similar programs.
 
 `nixl_agent` has the methods that these programs call, with their names, arguments and return
-values, and nothing here is NIXL's own. Where NIXL's words are silent hbmwire's promises hold: each
-wait ends, a key is good for one life of the process that gave it, and memory goes by the paths that
-are allowed alone. `Options` says by which parameters. docs/python-neighbours.md tells how a program
-comes to use this module, and what differs.
+values. No code here is NIXL's. Beyond NIXL's own promises those of hbmwire hold: each wait ends, a
+key ends with the process that gave it, and memory goes only by allowed paths. `Options` has the
+parameters for these. docs/python-neighbours.md tells how a program uses this module, and lists the
+differences.
 
 Threads: all methods may be called from any thread. None waits for a peer.
 """
@@ -69,13 +69,13 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 NIXL_INIT_AGENT = "NIXL_INIT_AGENT"
-# NIXL's port of its own metadata service, which is not offered here.
+# The port of NIXL's metadata service, which is not offered here.
 DEFAULT_COMM_PORT = 8888
 
-# NIXL's backends that move memory: all of them mean hbmwire here. Others move files or objects.
+# NIXL's backends that move memory. All of them mean hbmwire here. Others move files or objects.
 _BACKENDS = ("HBMWIRE", "UCX", "LIBFABRIC", "MOONCAKE", "Mooncake", "UCCL")
 
-# The exceptions by NIXL's names.
+# The exceptions under NIXL's names.
 nixlNotPostedError = errors.InvalidArgument
 nixlInvalidParamError = errors.InvalidArgument
 nixlMismatchError = errors.InvalidArgument
@@ -92,19 +92,19 @@ nixlNoTelemetryError = errors.NotSupported
 
 @dataclasses.dataclass
 class Options(NeighbourOptions):
-    """Options that NIXL has no words for. `defaults` holds those of programs that pass none."""
+    """Options that NIXL does not have. `defaults` is used by programs that pass none."""
 
     devices: Mapping[int, str] = dataclasses.field(default_factory=dict)  # `device` by devId
-    cancel_on_release: bool = False  # release_xfer_handle() ends what is under way
+    cancel_on_release: bool = False  # release_xfer_handle() ends a run under way
     most_notification_bytes: int = 16 << 20  # a longer notification is refused
 
 
-# Programs that make their nixl_agent_config themselves (vLLM does) change these before.
+# For programs that make a nixl_agent_config without options, as vLLM does: change these before.
 defaults = Options()
 
 
 class nixl_thread_sync_t(enum.Enum):
-    """How several threads may use an agent: always as STRICT here."""
+    """How several threads may use an agent. Here always as with STRICT."""
 
     NIXL_THREAD_SYNC_NONE = 0
     NIXL_THREAD_SYNC_STRICT = 1
@@ -116,7 +116,7 @@ class nixl_agent_config:
     """NIXL's options of an agent, and by keyword those of Options.
 
     enable_prog_thread: threads accept peers and take notifications. Without them that happens in
-    the calls of the program, and peers that connect wait for one.
+    calls of the program, and peers that connect wait for such a call.
     capture_telemetry: get_xfer_telemetry() will be called.
     num_threads, sync_mode, listen_port: accepted, without meaning here.
     enable_listen_thread: refused; the program carries get_agent_metadata() itself.
@@ -154,7 +154,7 @@ class nixl_agent_config:
 class nixl_agent:
     """An agent: memory that other agents may read and write, and transfers to and from theirs.
 
-    It listens for other agents from the start. close(), a with statement, or its end closes it.
+    It listens for other agents from the start. close(), a with statement or its deletion closes it.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class nixl_agent:
             threads=threads,
             name=f"nixl {agent_name}",
         )
-        # Without a reference to this object, whose end it is.
+        # Holds no reference to this object, which could not end otherwise.
         self._finalizer = weakref.finalize(
             self, _close_agent, self._inbox, self._listener, self._context, self._memory
         )
@@ -224,8 +224,8 @@ class nixl_agent:
     def create_backend(self, backend: str, initParams: Mapping[str, str] | None = None) -> None:
         """Accepts the name of any backend that moves memory; all are hbmwire here.
 
-        Raises NotSupported for those that move files or objects, and for parameters: Options has
-        hbmwire's.
+        Raises NotSupported for backends that move files or objects, and for parameters: Options
+        has those of hbmwire.
         """
         if backend not in _BACKENDS:
             raise errors.make(
@@ -245,14 +245,14 @@ class nixl_agent:
         """A list of memory to register.
 
         `descs`: (address, length, device, text) tuples or an N x 3 array of 64-bit integers, both
-        with `mem_type`; a tensor or several; or such a list already. Raises InvalidArgument.
+        with `mem_type`; or one tensor or several; or an existing list. Raises InvalidArgument.
         """
         if isinstance(descs, nixlRegDList):
             return descs
         return nixlRegDList(*type_and_rows(descs, mem_type))
 
     def get_xfer_descs(self, descs: Any, mem_type: str | None = None) -> nixlXferDList:
-        """A list of memory to transfer, as get_reg_descs(), of (address, length, device) tuples."""
+        """A list of memory to transfer, as get_reg_descs(), but of (address, length, device)."""
         if isinstance(descs, nixlXferDList):
             return descs
         return nixlXferDList(*type_and_rows(descs, mem_type))
@@ -262,7 +262,7 @@ class nixl_agent:
         return serialize(descs)
 
     def deserialize_descs(self, serialized_descs: bytes) -> nixlXferDList | nixlRegDList:
-        """The list whose bytes another agent gave. Raises ProtocolError for other bytes."""
+        """The list in bytes that another agent gave. Raises ProtocolError for any other bytes."""
         return deserialize(bytes(serialized_descs))
 
     # --- memory
@@ -270,9 +270,9 @@ class nixl_agent:
     def register_memory(
         self, reg_list: Any, mem_type: str | None = None, backends: Sequence[str] = ()
     ) -> nixlRegDList:
-        """Lets peers read and write memory, by the metadata that get_agent_metadata() gives after.
+        """Lets peers read and write memory, by later metadata (get_agent_metadata()).
 
-        All of it is registered, or none. Raises as Context.register().
+        Registers all of it, or none. Raises as Context.register().
         """
         descs = self.get_reg_descs(reg_list, mem_type)
         made: list[Registration] = []
@@ -297,8 +297,8 @@ class nixl_agent:
         return Registration(mem_type, piece, region, region.pack_key())
 
     def deregister_memory(self, dereg_list: nixlRegDList, backends: Sequence[str] = ()) -> None:
-        """Ends what register_memory() began: prepared lists of this memory are released, and peers
-        reach it no more as soon as no transfer of this agent's uses it. Raises NotFound."""
+        """Ends register_memory(), and releases prepared lists of this memory. Once no transfer of
+        this agent uses it, peers no longer reach it. Raises NotFound."""
         for address, length, device, _ in dereg_list:
             piece = _places.Piece(address, length, device)
             with self._lock:
@@ -321,14 +321,14 @@ class nixl_agent:
     # --- other agents
 
     def get_agent_metadata(self) -> bytes:
-        """All that another agent needs: the name, the addresses, and a key to each memory that is
-        registered now. With it the other agent may read and write that memory: it is a secret."""
+        """Everything that another agent needs: the name, the addresses, and a key to each memory
+        that is registered now. It is a secret: its holder may read and write that memory."""
         with self._lock:
             memory = list(self._memory)
         return pack_metadata(self.name, self._instance, self._listener.addresses, memory)
 
     def add_remote_agent(self, metadata: bytes) -> str:
-        """Learns of another agent, or what is new of one, and gives its name.
+        """Takes the metadata of another agent, or newer metadata, and returns the agent's name.
 
         Does not connect: the first transfer does, or make_connection(). Raises ProtocolError for
         bytes that are no metadata.
@@ -357,7 +357,7 @@ class nixl_agent:
     def check_remote_metadata(
         self, agent: str | bytes, descs: nixlXferDList | None = None
     ) -> bool:
-        """Whether the agent is known, and this memory of its."""
+        """Whether the agent is known, and this memory of the agent."""
         with self._lock:
             peer = self._peers.get(_name_of(agent))
         if peer is None:
@@ -398,8 +398,8 @@ class nixl_agent:
         """Finds the memory of descriptors, for transfers that name them by their numbers.
 
         agent_name: NIXL_INIT_AGENT or "" for this agent's memory as the local side of a transfer;
-        else whose memory it is, which may be this agent's own name. Raises NotFound where memory is
-        not registered, or was not when the metadata was made.
+        otherwise the agent that has the memory, which may be this agent itself. Raises NotFound if
+        memory is not registered, or was not when the metadata was made.
         """
         descs = self.get_xfer_descs(xfer_list, mem_type)
         name = _name_of(agent_name)
@@ -432,8 +432,8 @@ class nixl_agent:
     ) -> nixl_xfer_handle:
         """A transfer of descriptors by their numbers: lists, or arrays of integers.
 
-        operation: "WRITE" or "READ". Raises InvalidArgument where the numbers, or the lengths of
-        their descriptors, do not fit.
+        operation: "WRITE" or "READ". Raises InvalidArgument if the numbers, or the lengths of
+        their descriptors, do not match.
         """
         if operation not in ("WRITE", "READ"):
             raise errors.make("invalid_argument", f"the operation {operation!r} is not known")
@@ -466,7 +466,7 @@ class nixl_agent:
         notif_msg: bytes | str = b"",
         backends: Sequence[str] = (),
     ) -> nixl_xfer_handle:
-        """prep_xfer_dlist() of both lists, and make_prepped_xfer() of all of them, in one."""
+        """prep_xfer_dlist() for both lists, then make_prepped_xfer() with all descriptors."""
         local = self.prep_xfer_dlist(NIXL_INIT_AGENT, local_descs)
         remote = self.prep_xfer_dlist(remote_agent, remote_descs)
         numbers = array("I", range(len(local_descs)))
@@ -474,17 +474,17 @@ class nixl_agent:
         return self.make_prepped_xfer(operation, local, numbers, remote, others, notif_msg)
 
     def transfer(self, handle: nixl_xfer_handle, notif_msg: bytes | str = b"") -> str:
-        """Posts a transfer: "DONE", "PROC" (check_xfer_state() tells more) or "ERR".
+        """Posts a transfer. Returns "DONE", "PROC" (then call check_xfer_state()) or "ERR".
 
-        With a notification the peer is told when the bytes of a WRITE are in its memory, or those
-        of a READ have left it. Raises Busy while it is under way.
+        A notification tells the peer that the bytes of a WRITE are in its memory, or that those of
+        a READ have left it. Raises Busy while the transfer is under way.
         """
         state = handle._post(self._notification(notif_msg))
         self._inbox.look()
         return state
 
     def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
-        """"DONE", "PROC", or "ERR": `handle.error` says why."""
+        """"DONE", "PROC" or "ERR"; for "ERR" `handle.error` says why."""
         self._inbox.look()
         return handle._check()
 
@@ -493,11 +493,11 @@ class nixl_agent:
         return handle._telemetry()
 
     def query_xfer_backend(self, handle: nixl_xfer_handle) -> str:
-        """The name of a backend; `handle.transfers[0].path` is more telling."""
+        """The name of a backend. `handle.transfers[0].path` tells more."""
         return next(iter(self.backends), "HBMWIRE")
 
     def release_xfer_handle(self, handle: nixl_xfer_handle) -> None:
-        """Lets go of a transfer without waiting, as nixl_xfer_handle.release() says."""
+        """Lets go of a transfer without waiting, as nixl_xfer_handle.release()."""
         handle.release()
 
     def release_dlist_handle(self, handle: nixl_prepped_dlist_handle) -> None:
@@ -511,7 +511,7 @@ class nixl_agent:
     ) -> None:
         """Sends a notification that belongs to no transfer. Returns at once.
 
-        Where the peer can't be reached, the log says so. Raises NotFound for unknown agents.
+        If the peer can't be reached, only the log says so. Raises NotFound for unknown agents.
         """
         message = self._notification(notif_msg)
         peer = self._peer(_name_of(remote_agent_name))
@@ -529,7 +529,7 @@ class nixl_agent:
         self._inbox.look()
 
     def get_new_notifs(self, backends: Sequence[str] = ()) -> dict[str, list[bytes]]:
-        """Notifications that have come since the last call, by agents, each in its order."""
+        """Notifications that have come since the last call: for each agent a list, in order."""
         self._inbox.look()
         return self._notifications.take()
 
@@ -546,7 +546,7 @@ class nixl_agent:
 
 
 class _Notifications:
-    """Notifications of peers, by their names."""
+    """Notifications of peers, by the peers' names."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -600,10 +600,10 @@ def _name_of(agent: str | bytes) -> str:
 
 
 def stand_in_for(package: str = "nixl") -> None:
-    """Has `from nixl._api import nixl_agent` find this module, in this process from now on.
+    """Makes `from nixl._api import nixl_agent` find this module, in this process from now on.
 
-    For programs that import NIXL by its name; "rixl" is what vLLM imports for ROCm. Raises Busy
-    where the package has been imported already.
+    For programs that import NIXL by its name; vLLM imports "rixl" for ROCm. Raises Busy if the
+    package has been imported already.
     """
     this = sys.modules[__name__]
     root = stand_in(package, ("_api", "_bindings"), this)

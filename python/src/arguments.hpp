@@ -15,22 +15,22 @@
 #include "hbmwire/hbmwire.hpp"
 #include "hbmwire/memory_key.hpp"
 
-/// Arguments of Python programs as the library takes them. Each function raises TypeError or
-/// ValueError with a sentence where an argument can't be.
+/// Converts arguments of Python programs to the library's types. Each function raises TypeError or
+/// ValueError, with a sentence, for an unusable argument.
 namespace hbmwire::python {
 
 namespace py = pybind11;
 
-/// Seconds, or None for ever, as a duration: nanoseconds::max() is for ever.
+/// Seconds as a duration; None: nanoseconds::max(), which means for ever.
 [[nodiscard]] std::chrono::nanoseconds duration_of(py::handle seconds, const char* name);
 
-/// So many seconds from now on; None: never.
+/// This many seconds from now on; None: never.
 [[nodiscard]] Deadline deadline_of(py::handle seconds);
 
-/// "NAME: NEEDED, not TYPE", for TypeError.
+/// A TypeError "NAME: NEEDED, not TYPE".
 [[nodiscard]] py::type_error wrong_type(py::handle given, const char* name, const char* needed);
 
-/// The items of an argument that has several.
+/// An iterator over an argument that must have several items.
 [[nodiscard]] py::iterator items_of(py::handle several, const char* name, const char* needed);
 
 /// An argument as pybind11 casts it.
@@ -56,24 +56,24 @@ template <class Value>
 /// A bytes object with a copy.
 [[nodiscard]] py::bytes to_bytes(std::span<const std::byte> bytes);
 
-/// One word or several.
+/// The rights that one word, or several, name.
 [[nodiscard]] Access access_of(py::handle words);
 
-/// The strings of one string, or of several.
+/// One string, or several.
 [[nodiscard]] std::vector<std::string> strings_of(py::handle strings);
 
-/// `require` and `allow`.
+/// The policy of the arguments `require` and `allow`.
 [[nodiscard]] PathPolicy policy_of(py::handle require, py::handle allow);
 
-/// The keyword arguments of a call, each of which may be asked for once.
+/// The keyword arguments of a call. Each can be taken once.
 class Options {
  public:
   Options(const py::kwargs& given, const char* call) : left_(given.attr("copy")()), call_(call) {}
 
-  /// The value of `name`, and nothing where it was not given.
+  /// The value of `name`; nothing if it was not given.
   [[nodiscard]] std::optional<py::object> take(const char* name);
 
-  /// Assigns what was given to `to`.
+  /// Assigns the value to `to`, if it was given.
   void take(const char* name, bool& to);
   void take(const char* name, std::uint32_t& to);
   void take(const char* name, std::uint64_t& to);
@@ -82,7 +82,7 @@ class Options {
   void take(const char* name, std::chrono::nanoseconds& to);
   void take(const char* name, std::vector<std::byte>& to);
 
-  /// None: nothing.
+  /// None means nothing.
   template <class Number>
   void take(const char* name, std::optional<Number>& to) {
     const auto value = take(name);

@@ -46,7 +46,7 @@ AttachAddress address_of(const py::object& data) {
 struct AttachListenerObject {
   std::shared_ptr<AttachListener> listener;  // null: closed
 
-  /// A call without the GIL holds it: another thread may close the listener.
+  /// A call without the GIL must hold the result, since another thread may close the listener.
   [[nodiscard]] std::shared_ptr<AttachListener> open() const {
     if (!listener) refuse("the attach listener is closed");
     return listener;

@@ -44,7 +44,7 @@ std::string_view format_of(const Py_buffer& view) {
   return view.format == nullptr ? "B" : view.format;
 }
 
-/// Integers of 32 or 64 bits, as the buffer protocol describes them.
+/// Whether the elements are integers of 32 or 64 bits, as the buffer protocol describes them.
 bool are_integers(const Py_buffer& view) {
   const std::string_view format = format_of(view);
   return !format.empty() && format.find_first_not_of("@=<") + 1 == format.size() &&
@@ -52,7 +52,8 @@ bool are_integers(const Py_buffer& view) {
          (view.itemsize == 4 || view.itemsize == 8);
 }
 
-/// `count` numbers, one every `stride` bytes. A negative one becomes more than any memory has.
+/// `count` numbers at distances of `stride` bytes. A negative number becomes larger than any
+/// memory.
 template <class Number>
 std::vector<std::uint64_t> copy_column(const char* first, Py_ssize_t stride, Py_ssize_t count) {
   std::vector<std::uint64_t> column(static_cast<std::size_t>(count));
@@ -74,7 +75,7 @@ Columns held(Numbers numbers) {
   return columns;
 }
 
-/// The columns of an array; nothing where it is none.
+/// The columns of an array; nothing if it is no array.
 std::optional<Numbers> copy_array(py::handle array, std::size_t count) {
   if (PyObject_CheckBuffer(array.ptr()) == 0) return std::nullopt;
   const HeldBuffer held(array, PyBUF_STRIDES | PyBUF_FORMAT);
@@ -111,7 +112,7 @@ Numbers copy_rows(py::handle rows, std::size_t count) {
   return columns;
 }
 
-/// One column as it lies in the program's memory.
+/// One column, in place in the program's memory.
 BlockNumbers numbers_of(const HeldBuffer& held) {
   const Py_buffer& view = held.view();
   if (view.ndim != 1 || !are_integers(view))
@@ -153,7 +154,7 @@ std::vector<SliceKind> slices_of(const py::object& areas, const Convert& convert
   return slices;
 }
 
-/// Areas of one region, by their offsets and lengths.
+/// Areas of one region, from their offsets and lengths.
 template <class SliceKind>
 std::vector<SliceKind> ranges_of(const SliceKind& whole, const py::object& ranges) {
   const Columns columns = columns_of(ranges, 2);

@@ -11,7 +11,7 @@
 
 namespace hbmwire::python {
 
-/// A table of blocks, and the regions that it needs. Immutable.
+/// A block table with the regions that it needs. Immutable.
 struct HeldTable {
   BlockTable table;
   std::vector<SharedRegion> regions;
@@ -27,24 +27,24 @@ struct RemoteBlockTableObject {
   std::shared_ptr<const RemoteBlockTable> hold;
 };
 
-/// Raise InvalidArgument.
+/// Both raise InvalidArgument.
 [[nodiscard]] BlockTableObject block_table(const std::vector<SliceObject>& areas,
                                            std::uint64_t block_bytes);
 [[nodiscard]] RemoteBlockTableObject remote_block_table(const std::vector<RemoteSliceObject>& areas,
                                                         std::uint64_t block_bytes);
 
-/// Columns of numbers of a program's array, in memory that stays as it is.
+/// Columns of numbers from a program's array. `keep` keeps their memory unchanged.
 struct Columns {
   std::vector<BlockNumbers> columns;
   std::shared_ptr<const void> keep;
 };
 
-/// `count` columns of an array of shape (N, count), of integers of 32 or 64 bits, or of an iterable
-/// of rows. Copies. Raises TypeError, ValueError.
+/// `count` columns of an array of shape (N, count) of 32-bit or 64-bit integers, or of an iterable
+/// of rows. Copies them. Raises TypeError, ValueError.
 [[nodiscard]] Columns columns_of(py::handle array, std::size_t count);
 
-/// The columns of block numbers: an array of shape (N, 2), or two arrays of shape (N,), which are
-/// not copied.
+/// The columns of block numbers: an array of shape (N, 2), which is copied, or two arrays of shape
+/// (N,), which are not.
 [[nodiscard]] Columns pairs_of(py::handle pairs);
 
 }  // namespace hbmwire::python

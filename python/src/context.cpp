@@ -34,7 +34,7 @@ const SharedWorker& ContextObject::worker() {
 
 SharedWorker ContextObject::create_worker(const WorkerOptions& options) {
   SharedWorker worker = WorkerObject::create(open(), options);
-  static_cast<void>(open());  // another thread may have closed the context meanwhile
+  static_cast<void>(open());  // raises if another thread has closed the context meanwhile
   std::erase_if(workers_, [](const auto& one) { return one.expired(); });
   workers_.push_back(worker);
   return worker;
@@ -77,7 +77,7 @@ std::unique_ptr<ContextObject> create(const py::args& none, const py::kwargs& gi
                                          worker);
 }
 
-/// All that memory allows but atomics, which not every NIC has.
+/// The default access: everything that the memory allows, except atomics, which not every NIC has.
 Access access_or_all(const py::object& access, bool read_only) {
   if (!access.is_none()) return access_of(access);
   if (read_only) return Access::remote_read;
@@ -124,7 +124,7 @@ RegionObject register_memory(ContextObject& self, const py::object& memory,
                      "the object gives its memory for reading alone; access='remote_read' or ()"));
   }
   if (kind == "address") {
-    const DropsOwners drops;  // where it fails
+    const DropsOwners drops;  // for a failure below
     const OwnedMemory owned(owner);
     auto region = register_address(context, described[1].cast<std::uint64_t>(),
                                    described[2].cast<std::uint64_t>(),

@@ -19,14 +19,14 @@ class ContextObject {
   /// Raises InvalidArgument if it is closed.
   [[nodiscard]] const Context& open() const;
 
-  /// Its own worker, made with the first call. Raises as WorkerObject::create().
+  /// The context's own worker, made at the first call. Raises as WorkerObject::create().
   [[nodiscard]] const SharedWorker& worker();
 
   [[nodiscard]] SharedWorker create_worker(const WorkerOptions& options);
 
   [[nodiscard]] const WorkerOptions& options() const noexcept { return options_; }
 
-  /// Closes its workers.
+  /// Closes the context and all its workers.
   void close();
 
   [[nodiscard]] bool is_closed() const noexcept { return closed_; }

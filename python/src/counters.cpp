@@ -20,7 +20,7 @@ double seconds_of(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// "put host -> gaudi by zero_copy".
+/// For example "put host -> gaudi by zero_copy".
 std::string series_text(const TransferLabels& labels) {
   const std::string remote(labels.remote ? word_of(*labels.remote) : "?");
   return std::string(to_string(labels.kind)) + " " + std::string(word_of(labels.local)) + " -> " +

@@ -8,9 +8,9 @@
 #include <exception>
 #include <string>
 
-/// Methods that Python calls without pybind11's dispatcher between, which makes a tuple and a
-/// dictionary of each call's arguments and takes about 0.3 us. For what a program calls once for
-/// each transfer.
+/// Methods that Python calls without pybind11's dispatcher. The dispatcher makes a tuple and a
+/// dictionary for each call's arguments, which takes about 0.3 us. For methods that programs call
+/// once for each transfer.
 namespace hbmwire::python {
 
 namespace py = pybind11;
@@ -19,11 +19,11 @@ namespace py = pybind11;
 struct Given {
   PyObject* const* values;
   std::size_t positional;
-  PyObject* names;  // of those behind the positional ones; null: none
+  PyObject* names;  // names of the arguments after the positional ones; null: there are none
 };
 
-/// The parameters of a method: the first `positional` of them may be given by their position, the
-/// first `needed` must be given.
+/// The parameters of a method. The first `positional` may be given by position; the first `needed`
+/// must be given.
 template <std::size_t kCount>
 class Parameters {
  public:
@@ -33,7 +33,7 @@ class Parameters {
     for (std::size_t i = 0; i < kCount; ++i) names_[i] = PyUnicode_InternFromString(names[i]);
   }
 
-  /// An argument for each; null: it was not given. Raises TypeError.
+  /// One argument for each parameter; null if it was not given. Raises TypeError.
   [[nodiscard]] std::array<py::handle, kCount> match(const Given& given) const {
     std::array<py::handle, kCount> all{};
     if (given.positional > positional_) {
@@ -57,7 +57,7 @@ class Parameters {
 
  private:
   [[nodiscard]] std::size_t find(PyObject* name) const {
-    // Names in a program's text are interned.
+    // First by pointer: names in a program's text are interned.
     for (std::size_t at = 0; at < kCount; ++at) {
       if (names_[at] == name) return at;
     }
@@ -74,10 +74,10 @@ class Parameters {
   const char* method_;
   std::size_t positional_;
   std::size_t needed_;
-  std::array<PyObject*, kCount> names_{};  // for good
+  std::array<PyObject*, kCount> names_{};  // references that are never released
 };
 
-/// `kMethod(self, given)` as CPython calls it.
+/// Calls `kMethod(self, given)` in the form that CPython expects.
 template <py::object (*kMethod)(py::handle, const Given&)>
 PyObject* call_directly(PyObject* self, PyObject* const* values, Py_ssize_t positional,
                         PyObject* names) noexcept {
@@ -95,11 +95,11 @@ PyObject* call_directly(PyObject* self, PyObject* const* values, Py_ssize_t posi
   return nullptr;
 }
 
-/// Adds it to a class. The docstring begins with the signature as CPython writes it:
+/// Adds the method to a class. The docstring begins with the signature as CPython writes it:
 /// "name($self, a, *, b=None)\n--\n\n".
 template <py::object (*kMethod)(py::handle, const Given&)>
 void add_direct_method(py::handle type, const char* name, const char* doc) {
-  // The cast by way of a function without arguments is the one that GCC does not warn of.
+  // A cast through a function type without arguments is the only one that GCC does not warn about.
   static PyMethodDef method{
       name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call_directly<kMethod>)),
       METH_FASTCALL | METH_KEYWORDS, doc};

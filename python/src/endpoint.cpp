@@ -39,7 +39,7 @@ void EndpointObject::close(const Deadline& deadline) {
   auto started = endpoint_->start_close(deadline);
   if (!started) raise(started.error());
   TransferObject closing(worker(), std::move(*started));
-  // It ends by its own deadline, and a little later where the peer is silent.
+  // It ends by its own deadline, or a little later if the peer is silent.
   closing.wait(Deadline::never());
 }
 
@@ -65,7 +65,7 @@ RemoteObject AskingObject::take() {
 
 namespace {
 
-/// None: none.
+/// None: no immediate.
 std::optional<std::uint32_t> immediate_of(py::handle immediate) {
   if (immediate.is_none()) return std::nullopt;
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
@@ -121,14 +121,14 @@ Raises as put().)";
 
 // --- many parts at once
 
-/// A put, or a get where there are no options.
+/// Options of a put; nothing for a get.
 using Putting = std::optional<PutOptions>;
 
 NewTransfer move_blocks(EndpointObject& self, const BlockTableObject& local,
                         const RemoteBlockTableObject& remote, const Columns& pairs,
                         const Putting& putting);
 
-/// The same of a program's arguments.
+/// The same for arguments of a program.
 NewTransfer move_blocks(EndpointObject& self, const py::object& local, const py::object& remote,
                         const Columns& pairs, const Putting& putting) {
   return move_blocks(self, object_of<BlockTableObject>(local, "local", "a BlockTable"),
@@ -200,10 +200,10 @@ std::unique_ptr<PreparedObject> prepare(EndpointObject& self, const py::object& 
                                           all.size());
 }
 
-/// Offsets here and there, and one length or a length for each.
+/// Offsets at both ends, and one length for all parts or one for each.
 struct List {
   Columns columns;
-  std::optional<std::uint64_t> length;  // of all, where they have one
+  std::optional<std::uint64_t> length;  // the length of all parts, if they have the same
 
   [[nodiscard]] std::size_t size() const noexcept { return columns.columns[0].size; }
 
@@ -232,10 +232,10 @@ List list_of(const py::object& parts, const py::object& length) {
   return list;
 }
 
-/// Each of them divided by `length`; nothing where one of them is no multiple of it.
+/// The offsets divided by `length`; nothing if one of them is no multiple of it.
 std::optional<std::vector<std::uint64_t>> divided(const BlockNumbers& offsets,
                                                   std::uint64_t length) {
-  // A division takes longer than all else here, and most blocks are a power of two long.
+  // Divisions would dominate the time here, and most lengths are a power of two: shifts instead.
   const bool is_power = std::has_single_bit(length);
   const int shift = std::countr_zero(length);
   std::vector<std::uint64_t> numbers(offsets.size);
@@ -249,7 +249,7 @@ std::optional<std::vector<std::uint64_t>> divided(const BlockNumbers& offsets,
   return numbers;
 }
 
-/// Raises InvalidArgument for a part that leaves its region.
+/// Raises InvalidArgument if a part leaves its region.
 void check_ranges(const List& list, std::uint64_t here_bytes, std::uint64_t there_bytes) {
   const auto leaves = [](std::uint64_t offset, std::uint64_t length, std::uint64_t bytes) {
     return offset > bytes || length > bytes - offset;
@@ -265,8 +265,8 @@ void check_ranges(const List& list, std::uint64_t here_bytes, std::uint64_t ther
   }
 }
 
-/// Numbers of blocks for a list whose parts have one length and lie at multiples of it, in regions
-/// that are cut into blocks from their beginnings on; nothing where they do not.
+/// Block numbers for a list whose parts have one length and lie at multiples of it, with regions
+/// cut into blocks from their beginnings. Nothing if the list is not like that.
 std::optional<Columns> block_numbers(const List& list) {
   using Pairs = std::array<std::vector<std::uint64_t>, 2>;
   auto here = divided(list.columns.columns[0], *list.length);
@@ -277,7 +277,7 @@ std::optional<Columns> block_numbers(const List& list) {
   return Columns{{(*numbers)[0], (*numbers)[1]}, numbers};
 }
 
-/// Every part as an area of its own: parts of one length wherever they lie.
+/// Moves parts of one length, wherever they lie: each part is an area of its own.
 NewTransfer move_areas(EndpointObject& self, const SharedRegion& local, const SharedRemote& remote,
                        const List& list, const Putting& putting) {
   std::vector<SliceObject> here;
@@ -298,7 +298,7 @@ NewTransfer move_list(EndpointObject& self, const py::object& local_region,
   const auto& remote = object_of<RemoteObject>(remote_region, "remote", "a RemoteRegion");
   check_ranges(list, hold->region.size_bytes(), remote.hold->length_bytes());
   if (!list.length) {
-    // Parts of different lengths: a prepared list, used once.
+    // Parts of different lengths go as a prepared list that is used once.
     std::vector<TransferPart> parts;
     parts.reserve(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -325,7 +325,7 @@ NewTransfer move_list(EndpointObject& self, const py::object& local_region,
 
 // --- messages
 
-/// A region's slice as it is, or bytes in registered memory of the worker's.
+/// A slice of a region as it is; bytes are copied into registered memory of the worker.
 SliceObject message_of(EndpointObject& self, const py::object& message) {
   if (is_local(message)) return local_of(message);
   const HeldBuffer held(message, PyBUF_C_CONTIGUOUS);
@@ -396,7 +396,7 @@ RemoteObject remote(EndpointObject& self, const py::object& what, const py::obje
   return asking->take();
 }
 
-// --- its life
+// --- its end
 
 bool is_over(EndpointObject& self) {
   const EndpointPhase phase = self.open().phase();

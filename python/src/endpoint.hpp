@@ -26,12 +26,12 @@ class EndpointObject : public Part {
 
   [[nodiscard]] bool is_open() const noexcept { return endpoint_.has_value(); }
 
-  /// For an operation: open(), and transfers that are over let their memory go.
+  /// open(), before an operation. First it releases the memory of transfers that are over.
   [[nodiscard]] Endpoint& start();
 
   void replace(Endpoint endpoint) { endpoint_.emplace(std::move(endpoint)); }
 
-  /// Waits for its end: close() with a goodbye. Raises as Endpoint::close().
+  /// Closes it with a goodbye, and waits for that. Raises as Endpoint::close().
   void close(const Deadline& deadline);
 
  private:
@@ -40,7 +40,7 @@ class EndpointObject : public Part {
 
 using NewEndpoint = std::unique_ptr<EndpointObject>;
 
-/// A connection that is being made: hbmwire._core._Connecting.
+/// A connection under way: hbmwire._core._Connecting.
 class ConnectingObject : public Waitable, public Part {
  public:
   ConnectingObject(SharedWorker worker, PendingEndpoint pending)
@@ -54,7 +54,7 @@ class ConnectingObject : public Waitable, public Part {
 
   void end() noexcept override { pending_.reset(); }
 
-  /// The endpoint, once it is over.
+  /// The endpoint, once the connection is over.
   [[nodiscard]] Endpoint take();
 
   using Waitable::worker;
@@ -63,7 +63,7 @@ class ConnectingObject : public Waitable, public Part {
   std::shared_ptr<PendingEndpoint> pending_;
 };
 
-/// A question for the peer's memory: hbmwire._core._Asking.
+/// A question to the peer about its memory: hbmwire._core._Asking.
 class AskingObject : public Waitable, public Part {
  public:
   AskingObject(SharedWorker worker, PendingRegion pending)

@@ -11,15 +11,15 @@
 
 #include "without_gil.hpp"
 
-/// Errors of the library as exceptions of hbmwire.errors.
+/// Turns errors of the library into exceptions of hbmwire.errors.
 namespace hbmwire::python {
 
 namespace py = pybind11;
 
-/// The exception that stands for an error: an instance of hbmwire.Error.
+/// The exception for an error: an instance of hbmwire.Error.
 [[nodiscard]] py::object exception_of(const Error& error);
 
-/// Raises it. Needs the GIL.
+/// Raises the exception for `error`. Needs the GIL.
 [[noreturn]] void raise(const Error& error);
 
 /// Raises an exception that was made before.
@@ -28,10 +28,10 @@ namespace py = pybind11;
 /// Raises Errc::invalid_argument of Stage::configure. `why` is a static string.
 [[noreturn]] void refuse(const char* why, std::string_view subject = {});
 
-/// The same with a sentence of its own.
+/// The same with a sentence that is made at run time.
 [[noreturn]] void refuse_text(const std::string& why);
 
-/// Text of the library, of the system or of a peer, which may be cut within a character.
+/// Text of the library, the system or a peer as a str. It may be cut within a character.
 [[nodiscard]] py::str printable(std::string_view text);
 
 /// The value of a result, or its error as an exception.
@@ -45,7 +45,7 @@ inline void value(const Result<void>& result) {
   if (!result) raise(result.error());
 }
 
-/// The same of a call during which other threads of Python run.
+/// The same for a call during which other threads of Python run.
 template <class Call>
 auto value_without_gil(const Call& call) {
   auto result = [&] {

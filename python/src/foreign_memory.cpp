@@ -21,7 +21,7 @@ namespace hbmwire::python {
 
 namespace {
 
-// --- DLPack 1.0, dlpack.h. Consumers and producers agree on this layout, not on a library.
+// --- DLPack 1.0, dlpack.h. Consumers and producers share this layout, but no library.
 
 struct DlVersion {
   std::uint32_t major = 1;
@@ -82,8 +82,8 @@ std::string type_name(const py::handle& object) {
   return py::cast<std::string>(py::type::handle_of(object).attr("__name__"));
 }
 
-/// Whether a format of the struct module holds pointers to Python objects. Between colons stand
-/// names of fields.
+/// Whether a format of the struct module holds pointers to Python objects. Names of fields stand
+/// between colons.
 bool has_objects(std::string_view format) {
   bool in_name = false;
   for (const char c : format) {
@@ -93,7 +93,8 @@ bool has_objects(std::string_view format) {
   return false;
 }
 
-/// Raises what the object raises when it is asked with its format.
+/// A view of the object. Raises the exception that the object raises when it is asked with its
+/// format.
 std::unique_ptr<HeldBuffer> view_of(const py::handle& object) {
   try {
     return std::make_unique<HeldBuffer>(object, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT);
@@ -121,9 +122,10 @@ py::tuple buffer(const py::object& object) {
                         std::move(held));
 }
 
-// --- DLPack of others
+// --- DLPack capsules of other libraries
 
-/// A tensor that was taken out of its capsule: the deleter is ours to call, once.
+/// A tensor that was taken out of its capsule. From then on this object must call the deleter,
+/// once.
 class HeldTensor {
  public:
   template <class Managed>
@@ -137,7 +139,7 @@ class HeldTensor {
   std::unique_ptr<void, void (*)(void*)> managed_;
 };
 
-/// The number of bytes, without gaps; nothing where the shape is not one of memory.
+/// The number of bytes, without gaps; nothing if the shape is not one of memory.
 std::optional<std::uint64_t> size_of(const DlTensor& tensor) {
   if (tensor.ndim < 0) return std::nullopt;
   std::uint64_t bits = std::uint64_t{tensor.type.bits} * tensor.type.lanes;
@@ -159,7 +161,7 @@ bool is_contiguous(const DlTensor& tensor) {
   for (std::size_t i = shape.size(); i-- > 0;) {
     if (shape[i] == 1) continue;
     if (tensor.strides[i] != expected) return false;
-    expected *= shape[i];  // no overflow: size_of() has multiplied them
+    expected *= shape[i];  // cannot overflow: size_of() has multiplied them
   }
   return true;
 }
@@ -168,7 +170,7 @@ template <class Managed>
 py::tuple take(const py::object& capsule) {
   auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Managed::kName));
   if (managed == nullptr) throw py::error_already_set();
-  // While the capsule is refused its own destructor calls the deleter.
+  // If the capsule is refused, its own destructor calls the deleter.
   bool read_only = false;
   if constexpr (std::is_same_v<Managed, DlManagedVersioned>) {
     if (managed->version.major != kDlMajor) {
@@ -201,7 +203,7 @@ py::tuple dlpack(const py::object& capsule) {
   throw py::buffer_error("the capsule is not DLPack's, or has been used");
 }
 
-// --- DLPack of ours
+// --- our DLPack capsules
 
 bool interpreter_ends() {
 #if PY_VERSION_HEX >= 0x030d0000
@@ -212,13 +214,13 @@ bool interpreter_ends() {
 }
 
 void drop_reference(PyObject* object) noexcept {
-  // After the interpreter has ended there is nothing to give back. While it ends, a thread without
-  // the GIL would never get it; the thread that ends it has it.
+  // After the interpreter has ended there is nothing to release. While it ends, a thread without
+  // the GIL would never get it, since the thread that ends the interpreter has it.
   if (Py_IsInitialized() == 0) return;
   if (PyGILState_Check() == 0 && interpreter_ends()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
   {
-    const py::error_scope pending;  // The caller may be in the midst of raising.
+    const py::error_scope pending;  // the caller may be raising an exception
     Py_DECREF(object);
   }
   PyGILState_Release(state);
@@ -238,7 +240,7 @@ void delete_export(Managed* managed) noexcept {
   drop_reference(exported->owner.release().ptr());
 }
 
-/// A capsule's destructor: of one that was consumed, the consumer calls the deleter.
+/// A capsule's destructor. If the capsule was consumed, the consumer calls the deleter.
 template <class Managed>
 void delete_unused(PyObject* capsule) noexcept {
   if (PyCapsule_IsValid(capsule, Managed::kName) == 0) return;

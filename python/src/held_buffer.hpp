@@ -9,8 +9,8 @@
 
 namespace hbmwire::python {
 
-/// A view of the buffer protocol, which keeps the object's memory as it is. Made and dropped with
-/// the GIL.
+/// A view of the buffer protocol: while it exists, the object's memory stays as it is. Made and
+/// dropped with the GIL.
 class HeldBuffer {
  public:
   /// `flags`: PyBUF_*. Raises what the object raises (TypeError, BufferError).
@@ -30,7 +30,7 @@ class HeldBuffer {
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return writable_bytes(); }
 
-  /// The same of a view that was asked for with PyBUF_WRITABLE.
+  /// The same for a view that was asked for with PyBUF_WRITABLE.
   [[nodiscard]] std::span<std::byte> writable_bytes() const noexcept {
     return {static_cast<std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
   }

@@ -5,7 +5,7 @@
 
 namespace hbmwire::python {
 
-/// Which device of its type has the memory, counted from 0.
+/// The index of the device that has the memory, among the devices of its type, from 0 on.
 [[nodiscard]] int device_index(const RegionHold& hold);
 
 }  // namespace hbmwire::python

@@ -39,7 +39,7 @@ class ListenerObject : public Part {
 
   [[nodiscard]] bool is_open() const noexcept { return listener_.has_value(); }
 
-  /// Whether try_accept() has one.
+  /// Whether try_accept() has an endpoint.
   bool is_ready() {
     if (!next_) next_ = open().try_accept();
     return next_.has_value();
@@ -78,7 +78,7 @@ class ListenerObject : public Part {
 
  private:
   std::optional<Listener> listener_;
-  std::optional<Endpoint> next_;  // was looked for, and not taken yet
+  std::optional<Endpoint> next_;  // found, but not taken yet
 };
 
 using NewListener = std::unique_ptr<ListenerObject>;
@@ -102,7 +102,7 @@ class InvitationObject : public Part {
 
   [[nodiscard]] bool is_open() const noexcept { return invitation_.has_value(); }
 
-  /// Once for the same bytes: a connect() whose time is over may be called again.
+  /// Starts once for the same bytes, so that a connect() that has timed out may be called again.
   void start(const py::object& theirs) {
     std::vector<std::byte> bytes = bytes_of(theirs, "theirs");
     if (bytes == theirs_) return;
@@ -137,9 +137,9 @@ class InvitationObject : public Part {
   std::vector<std::byte> theirs_;
 };
 
-// --- what a worker, or a context by its own, begins
+// --- operations that a worker begins, or a context with its own worker
 
-/// Host and port are one argument.
+/// Refuses further positional arguments: host and port are one argument.
 void check_no_more(const py::args& more) {
   if (more.empty()) return;
   throw py::type_error("connect() takes \"host:port\" in one string, and all else by name");

@@ -54,8 +54,8 @@ bool is_local(py::handle memory) {
 
 namespace {
 
-/// Offset and length of `part` of `length` bytes, as Python slices anything: what is beyond is cut
-/// off.
+/// Offset and length of `part` of memory of `length` bytes. As always in Python, a part beyond the
+/// end is cut off.
 std::pair<std::uint64_t, std::uint64_t> range_of(const py::slice& part, std::uint64_t length) {
   Py_ssize_t start = 0;
   Py_ssize_t stop = 0;
@@ -89,7 +89,7 @@ std::string explain(const RegionHold& hold) {
   return text;
 }
 
-/// The kind of device as DLPack numbers it. Raises BufferError where it has no number.
+/// The device as DLPack numbers it. Raises BufferError if DLPack has no number for it.
 std::pair<int, int> dlpack_device(const RegionHold& hold) {
   constexpr int kCpu = 1;
   constexpr int kCuda = 2;
@@ -134,7 +134,7 @@ py::dict cuda_array_interface(const RegionObject& object) {
   return all;
 }
 
-// --- the buffer protocol, of host memory
+// --- the buffer protocol, for host memory
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   auto& object = py::handle(self).cast<RegionObject&>();
@@ -170,9 +170,10 @@ void close(RegionObject& object) {
 
 // --- copies by the CPU or the device's engine
 
-constexpr double kCopyTimeout = 30.0;  // seconds, where a program names none
+constexpr double kCopyTimeout = 30.0;  // seconds, if a program gives no timeout
 
-/// The region's Buffer, which one copy has at a time: making one costs more than a small copy.
+/// Takes the region's Buffer for one copy, and gives it back. Making one costs more than a small
+/// copy.
 class Copier {
  public:
   explicit Copier(SharedRegion hold) : hold_(std::move(hold)), buffer_(std::move(hold_->spare)) {
@@ -186,7 +187,7 @@ class Copier {
     if (buffer_) hold_->spare = std::move(buffer_);
   }
 
-  /// `copy(Buffer&)`, during which other threads of Python run.
+  /// Calls `copy(Buffer&)` while other threads of Python run.
   template <class Copy>
   void run(const Copy& copy) {
     value_without_gil([&]() -> Result<void> {
@@ -205,7 +206,7 @@ class Copier {
   std::optional<Buffer> buffer_;
 };
 
-/// Raises InvalidArgument.
+/// Raises InvalidArgument if the range leaves the memory.
 void check_range(const SliceObject& memory, std::uint64_t offset, std::uint64_t length) {
   if (offset > memory.length || length > memory.length - offset)
     refuse("the range leaves the memory");
@@ -249,7 +250,7 @@ py::bytes read(const SliceObject& from, std::uint64_t offset, std::optional<std:
   return bytes;
 }
 
-/// read(), write() and read_into() of a Region or a Slice.
+/// Adds read(), write() and read_into() to Region or Slice.
 template <class Class>
 void bind_copies(Class& memory) {
   memory
@@ -406,7 +407,7 @@ uses it. Host memory is a buffer: memoryview(region), numpy.frombuffer(region).)
   bind_facts(region);
   bind_calls(region);
   bind_copies(region);
-  // pybind11 does not say when a view goes, which close() has to know.
+  // pybind11 does not tell when a view goes, but close() must know.
   auto* const type = reinterpret_cast<PyHeapTypeObject*>(region.ptr());
   type->as_buffer.bf_getbuffer = get_buffer;
   type->as_buffer.bf_releasebuffer = release_buffer;

@@ -17,7 +17,7 @@ class MessageObject {
         tag_(message_.tag()),
         length_(message_.length_bytes()) {}
 
-  /// Raises InvalidArgument if it was received or closed.
+  /// Raises InvalidArgument if the message was received or closed.
   [[nodiscard]] IncomingMessage& open();
 
   [[nodiscard]] const SharedWorker& worker() const noexcept { return worker_; }
@@ -26,7 +26,7 @@ class MessageObject {
 
   void close() noexcept { message_.reset(); }
 
-  // Known also when it was received or closed.
+  // Still known after the message was received or closed.
   [[nodiscard]] std::uint64_t endpoint_id() const noexcept { return endpoint_id_; }
 
   [[nodiscard]] std::optional<std::uint64_t> tag() const noexcept { return tag_; }

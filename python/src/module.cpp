@@ -20,7 +20,7 @@ PYBIND11_MODULE(_core, module) {
   bind_worker(module);
   bind_context(module);
   bind_foreign_memory(module);
-  // Transfers that are under way end before the interpreter does, and with it their memory.
+  // Transfers under way must end before the interpreter does, since their memory goes with it.
   pybind11::module_::import("atexit").attr("register")(module.attr("_close_all"));
 }
 

@@ -18,7 +18,7 @@ namespace {
 struct Dropped {
   std::mutex mutex;
   std::vector<PyObject*> owners;
-  std::atomic<bool> has_any{false};  // set and read besides the mutex, which it does not replace
+  std::atomic<bool> has_any{false};  // only a hint, so that callers need not lock the mutex
 };
 
 Dropped& dropped() {
@@ -33,7 +33,7 @@ void drop_later(PyObject* owner) noexcept {
     all.owners.push_back(owner);
     all.has_any.store(true, std::memory_order_release);
   }
-  // Where this fails, since many such calls wait already, those do it.
+  // This fails if many such calls wait already; those will do the work.
   const auto drop = [](void* /*nothing*/) {
     drop_owners();
     return 0;
@@ -79,7 +79,7 @@ void drop_owners() noexcept {
     owners.swap(all.owners);
     all.has_any.store(false, std::memory_order_release);
   }
-  const pybind11::error_scope pending;  // the caller may be in the midst of raising
+  const pybind11::error_scope pending;  // the caller may be raising an exception
   for (PyObject* const owner : owners) Py_DECREF(owner);
 }
 

@@ -7,19 +7,20 @@
 
 namespace hbmwire::python {
 
-/// Memory of an object of Python's, as long as the library has it registered.
+/// Memory of a Python object, kept for as long as the library has it registered.
 ///
-/// The library keeps a region longer than its last handle where a peer may still reach it: an
-/// endpoint that was dropped says goodbye in the background, and with it goes what its listener
-/// advertised. So it is the allocation that keeps the owner, which every registration has.
+/// The library may keep a region longer than the region's last handle, if a peer may still reach
+/// it: a dropped endpoint says goodbye in the background, and only then is memory that its listener
+/// advertised released. Therefore the allocation keeps the owner, since every registration has the
+/// allocation.
 class OwnedMemory {
  public:
-  /// With the GIL.
+  /// Needs the GIL.
   explicit OwnedMemory(pybind11::object owner);
 
   [[nodiscard]] pybind11::handle owner() const noexcept;
 
-  /// Memory that the program lent, and that keeps the owner from now on. Needs no GIL.
+  /// Wraps memory that the program lent, so that it keeps the owner from now on. Needs no GIL.
   [[nodiscard]] Allocation keep_with(const Allocation& borrowed) const;
 
  private:
@@ -27,11 +28,13 @@ class OwnedMemory {
   std::shared_ptr<Held> held_;
 };
 
-/// Lets go the owners whose memory the library has let go since the last call: it does so in any
-/// thread and with locks of its own, where no code of Python's may run. With the GIL.
+/// Drops references to owners whose memory the library has released since the last call. The
+/// library releases memory in any thread, and with its own locks held, where no Python code may
+/// run. Needs the GIL.
 void drop_owners() noexcept;
 
-/// Calls drop_owners() when it goes: a member in front of one that may be a last user of memory.
+/// Calls drop_owners() when it is destroyed. Declare it before a member that may be the last user
+/// of memory.
 struct DropsOwners {
   DropsOwners() = default;
   DropsOwners(const DropsOwners&) = delete;

@@ -3,8 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
-/// The parts of the module hbmwire._core: each adds its classes and functions. A class is added
-/// before those whose signatures name it.
+/// The parts of the module hbmwire._core. Each adds its classes and functions. A class must be
+/// added before any signature names it.
 namespace hbmwire::python {
 
 void bind_info(pybind11::module_& module);

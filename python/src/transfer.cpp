@@ -34,7 +34,7 @@ std::optional<std::string_view> word_of(const std::optional<Enum>& value) {
 /// The better paths of this end's memory, and why they were not taken.
 py::dict refusals(const TransferReport& report) {
   py::dict all;
-  // Host memory has no better path than its own.
+  // Host memory has no better path.
   if (report.local_type == MemoryType::host) return all;
   for (const PathTried& tried : report.local) {
     if (tried.taken) break;
@@ -117,7 +117,7 @@ std::string show_transfer(TransferObject& self) {
   return "<hbmwire.Transfer failed: " + describe(ended.error()) + ">";
 }
 
-/// Transfer::cancel() in steps, so that Ctrl-C ends it.
+/// Transfer::cancel() in steps, so that Ctrl-C interrupts it.
 void cancel(TransferObject& self) {
   Transfer& transfer = self.transfer();
   if (transfer.done()) return;
@@ -174,7 +174,8 @@ failed. The endpoint's operation_timeout bounds most.)";
 void bind_transfer(py::module_& module) {
   bind_report(module);
   bind_waitable(module);
-  // Other modules of pybind11 do not need to find it, and this one finds it sooner so.
+  // Local to this module: other pybind11 modules need not find the class, and this one finds it
+  // faster.
   py::class_<TransferObject, Waitable> transfer(module, "Transfer", py::module_local(),
                                                 R"(An operation that was started.
 

@@ -7,8 +7,8 @@
 
 namespace hbmwire::python {
 
-/// hbmwire.Transfer. It keeps what the operation uses; where it is dropped too early, the worker
-/// keeps that until the operation is over.
+/// hbmwire.Transfer. It keeps everything that the operation uses. If it is dropped too early, the
+/// worker keeps that until the operation is over.
 class TransferObject : public Waitable {
  public:
   template <class... Kept>
@@ -29,7 +29,7 @@ class TransferObject : public Waitable {
   std::array<Keep, kKeeps> keeps_;
 };
 
-/// As Python gets it.
+/// The form in which Python gets a transfer.
 using NewTransfer = std::unique_ptr<TransferObject>;
 
 }  // namespace hbmwire::python

@@ -7,11 +7,11 @@
 
 namespace hbmwire::python {
 
-/// Lets other threads of Python run while this lives. It takes no part in what is Python's.
+/// Lets other threads of Python run while this lives. Code meanwhile must not touch Python objects.
 ///
-/// A daemon thread may want the GIL back when the interpreter has ended. Python before 3.14 ends
-/// such a thread by pthread_exit(3), whose unwinding does not get through functions that are
-/// noexcept: the whole process would be aborted. As with 3.14, the thread sleeps for good instead.
+/// A daemon thread may want the GIL back after the interpreter has ended. Python before 3.14 ends
+/// such a thread by pthread_exit(3), whose unwinding cannot pass functions that are noexcept: the
+/// whole process would be aborted. As with 3.14, the thread sleeps for good instead.
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}

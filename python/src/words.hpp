@@ -11,7 +11,7 @@
 #include "hbmwire/log.hpp"
 #include "hbmwire/settings.hpp"
 
-/// Enumerators as the words that Python programs write and read: spelt as in C++.
+/// Enumerators as words that Python programs write and read, spelt as in C++.
 namespace hbmwire::python {
 
 namespace py = pybind11;
@@ -19,7 +19,7 @@ namespace py = pybind11;
 template <class Enum>
 using Word = std::pair<Enum, std::string_view>;
 
-/// The words of an enumeration, and what an argument of it is called.
+/// The words of an enumeration, and the name of an argument of that type.
 template <class Enum>
 struct Words;
 
@@ -172,10 +172,10 @@ template <class Enum>
   return "?";
 }
 
-/// A Python string's text, which lives as long as it. Raises TypeError.
+/// The text of a Python string; it lives as long as the string. Raises TypeError.
 [[nodiscard]] std::string_view text_of(py::handle word, std::string_view kind);
 
-/// Raises ValueError with the words that there are.
+/// Raises ValueError, which lists the valid words.
 [[noreturn]] void refuse_word(std::string_view word, std::string_view kind, const py::list& words);
 
 /// The enumerator of a word. Raises TypeError, ValueError.

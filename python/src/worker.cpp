@@ -25,13 +25,13 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// All workers of this process that are open.
+/// All open workers of this process.
 std::set<WorkerObject*>& open_workers() {
   static auto* const kWorkers = new std::set<WorkerObject*>;  // outlives every static object
   return *kWorkers;
 }
 
-/// Calls functions of the program's. Their exceptions can't be returned: Python reports them.
+/// Calls functions of the program. Their exceptions cannot be passed on, so Python reports them.
 void call_all(const std::vector<py::object>& functions) {
   for (const py::object& function : functions) {
     try {
@@ -50,7 +50,7 @@ Error out_of_time(std::string_view subject) noexcept {
 }
 
 Part::Part(SharedWorker worker) : worker_(std::move(worker)) {
-  // Another thread may have closed it while the part was made.
+  // Raises if another thread has closed it while the part was made.
   static_cast<void>(worker_->open());
   worker_->parts_.insert(this);
   worker_->begun();
@@ -73,7 +73,7 @@ WorkerObject::~WorkerObject() {
   try {
     close();
   } catch (const std::exception&) {
-    // The members go in an order that is safe: the library's worker before the memory.
+    // The order of the members is safe: the library's worker goes before the memory.
   }
 }
 
@@ -87,19 +87,19 @@ void WorkerObject::close() {
   closing_ = true;
   open_workers().erase(this);
   call_all(std::exchange(on_close_, {}));
-  // A part may go with another one.
+  // A part may be removed by the end of another one.
   while (!parts_.empty()) {
     Part* const part = *parts_.begin();
     parts_.erase(parts_.begin());
     part->end();
   }
-  // Peers that are well end what is under way within moments.
+  // With healthy peers, operations under way end within moments.
   wait_for_followed(Deadline::after(500ms));
   messages_.clear();
   message_memory_.clear();
   on_begin_ = py::object();
   wakes_loop_ = false;
-  // Threads that wait see that it is closed after a step at the latest.
+  // Threads that wait notice within one step that the worker is closed.
   const Deadline end = Deadline::after(10 * kStep);
   while (users_ != 0 && !end.passed()) {
     const WithoutGil released;
@@ -112,11 +112,11 @@ void WorkerObject::close() {
     last.reset();
   }
   drop_owners();
-  // With the worker all of its transfers are over. A child by fork(2) has none.
+  // When the worker has gone, all its transfers are over. A child by fork(2) has none.
   auto followed = std::exchange(followed_, {});
   for (const auto& [cookie, one] : followed) call_all(one.on_end);
   if (is_last || process_ != ::getpid()) return;
-  // A thread is stuck in the library, and a NIC may still use this memory: it stays for good.
+  // A thread is stuck in the library, and a NIC may still use this memory: it is never released.
   static auto* const kForGood = new std::vector<decltype(followed_)>;
   kForGood->push_back(std::move(followed));
 }
@@ -196,7 +196,8 @@ SharedRegion WorkerObject::message_memory(std::uint64_t length) {
   constexpr std::uint64_t kShortest = 4096;
   constexpr std::uint64_t kLongestKept = 1 << 20;
   constexpr std::size_t kMostKept = 64;
-  // Few lengths, so that memory is used again; what is not kept is as long as it has to be.
+  // Lengths are rounded up to powers of two, so that memory can be used again. Memory that will not
+  // be kept has the exact length.
   const std::uint64_t size =
       length > kLongestKept ? length : std::bit_ceil(std::max(length, kShortest));
   const Context context = open().context();
@@ -254,29 +255,29 @@ void Waitable::let_go() noexcept {
     std::array<Keep, kKeeps> keeps = give_keeps();
     if (keeps.front()) cookie_ = worker_->follow(transfer(), cookie_, std::move(keeps), {});
   } catch (const std::exception&) {
-    static_cast<void>(transfer().cancel());  // no memory to remember it by
+    static_cast<void>(transfer().cancel());  // without memory to follow it, it must end now
   }
 }
 
-// --- Python's classes
+// --- classes of the Python module
 
 namespace {
 
-/// The work of an event loop when the worker's descriptor is readable, or its time has come.
+/// The work of an event loop when the worker's descriptor is readable, or its timer has fired.
 class Pump {
  public:
   explicit Pump(WorkerObject& worker) : worker_(worker.weak_from_this()) {}
 
-  /// Does all that there is to do. Gives the seconds after which it is to be called again, which
-  /// are 0 where there is more to do; less than 0: the worker is closed. `watched`: the loop waits
-  /// for more than transfers and messages, which alone make the descriptor of a worker readable
-  /// that has a thread of the library.
+  /// Does everything there is to do. Returns the seconds after which it must be called again: 0 if
+  /// there is more to do, a negative number if the worker is closed. `watched`: the loop also waits
+  /// for events other than transfers and messages. A worker with a thread of the library makes its
+  /// descriptor readable only for those two.
   double turn(bool watched) {
     const SharedWorker worker = worker_.lock();
     if (!worker || !worker->is_open()) return -1;
     WorkerObject::Use shared(worker);
     worker->look_again();
-    // Others of the loop want their turn, too.
+    // Other work of the loop wants its turn, too.
     constexpr int kRounds = 16;
     for (int i = 0; i < kRounds; ++i) {
       {
@@ -311,7 +312,7 @@ void wait_for_anything(const SharedWorker& worker, const Deadline& deadline) {
   worker->settle();
 }
 
-/// Transfers that another thread may take out of the program's list while one waits for them.
+/// Transfers of a program's list. Another thread may change that list while one waits for them.
 struct Transfers {
   py::tuple kept;
   std::vector<TransferObject*> all;
@@ -329,7 +330,7 @@ Transfers transfers_of(const py::iterable& given) {
   return transfers;
 }
 
-/// The first of several that is over. A worker looks at them after each thing that happens.
+/// The index of the first finished one. The worker checks them after each event.
 std::size_t wait_any(const SharedWorker& worker, const Transfers& given, const Deadline& deadline) {
   const std::vector<TransferObject*>& transfers = given.all;
   if (transfers.empty()) refuse("there is no transfer to wait for");
@@ -352,7 +353,7 @@ void wait_all(const SharedWorker& worker, const Transfers& given, const Deadline
   for (TransferObject* const one : transfers) {
     if (one->worker() != worker) refuse("a transfer is another worker's");
   }
-  // The first failure is told when all are over.
+  // The first failure is raised when all are over.
   py::object failure;
   for (TransferObject* const one : transfers) {
     if (!one->transfer().done()) {

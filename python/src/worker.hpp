@@ -26,13 +26,13 @@ namespace hbmwire::python {
 /// Keeps anything that a transfer uses: a region and its owner, the arrays of a list.
 using Keep = std::shared_ptr<const void>;
 
-/// At most so many things are kept for a transfer.
+/// How many things a transfer can keep.
 inline constexpr std::size_t kKeeps = 4;
 
 class WorkerObject;
 using SharedWorker = std::shared_ptr<WorkerObject>;
 
-/// A part of a worker that has to end before it: endpoints, listeners, ...
+/// A part of a worker that must end before the worker: an endpoint, a listener, and so on.
 class Part {
  public:
   explicit Part(SharedWorker worker);
@@ -40,7 +40,7 @@ class Part {
   Part& operator=(const Part&) = delete;
   virtual ~Part();
 
-  /// Lets the library's object go; with the GIL. Every later use of the part raises.
+  /// Drops the library's object; needs the GIL. Every later use of the part raises.
   virtual void end() noexcept = 0;
 
   [[nodiscard]] const SharedWorker& worker() const noexcept { return worker_; }
@@ -49,9 +49,9 @@ class Part {
   SharedWorker worker_;
 };
 
-/// hbmwire.Worker. All of it is used with the GIL, but for the library's Worker, which has a lock
-/// of its own (WorkerThreads::any): a call that may wait for others lets the GIL go and takes
-/// nothing of this meanwhile.
+/// hbmwire.Worker. All of it is used with the GIL, except the library's Worker, which has a lock of
+/// its own (WorkerThreads::any). A call that may wait releases the GIL, and touches nothing else of
+/// this object meanwhile.
 class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
  public:
   /// Raises the errors of Worker::create().
@@ -70,12 +70,12 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   /// WorkerOptions::progress_thread.
   [[nodiscard]] bool has_thread() const noexcept { return has_thread_; }
 
-  /// Ends its parts and itself, and with that everything that is under way. Takes a second at most.
-  /// A second call does nothing.
+  /// Ends its parts and itself, and with them every operation under way. Takes a second at most. A
+  /// second call does nothing.
   void close();
 
-  /// Keeps the library's worker while a call uses it without the GIL, and close() from ending the
-  /// transfers before.
+  /// Keeps the library's worker while a call uses it without the GIL: close() waits for that before
+  /// it ends the transfers.
   class Use {
    public:
     /// Raises InvalidArgument if the worker is closed.
@@ -99,30 +99,31 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
 
   // --- transfers that no handle waits for
 
-  /// Keeps `keeps` until the transfer is over, and then calls `on_end`, unless it is empty. Gives
-  /// the cookie of the transfer, for a further call; 0: it is its first.
+  /// Keeps `keeps` until the transfer is over, and then calls `on_end`, unless it is empty.
+  /// `cookie`: 0 for the first call with this transfer, then the result of that call. Returns the
+  /// transfer's cookie.
   std::uint64_t follow(Transfer& transfer, std::uint64_t cookie, std::array<Keep, kKeeps> keeps,
                        py::object on_end);
 
-  /// Forgets one function of follow()'s.
+  /// Forgets one function that was given to follow().
   void forget(std::uint64_t cookie, py::handle on_end);
 
-  /// Lets go what transfers used that are over, and calls their functions.
+  /// Releases everything that finished transfers used, and calls their functions.
   void settle();
 
-  /// The same, if there is anything.
+  /// The same, if any transfer is followed.
   void settle_some() {
     if (!followed_.empty()) [[unlikely]]
       settle();
   }
 
-  /// An event loop has to look at something that was begun or ended, by any thread.
+  /// Tells an event loop that something has begun or ended, in any thread.
   void begun() {
     if (wakes_loop_) [[unlikely]]
       wake_loop();
   }
 
-  /// `call` is called with the first begun() after each look_again().
+  /// Sets the function for the first begun() after each look_again().
   void on_begin(py::object call) {
     on_begin_ = std::move(call);
     look_again();
@@ -135,22 +136,22 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
 
   // --- messages that endpoints hand out
 
-  /// The next one; nothing: there is none. Drives the worker once.
+  /// The next message; nothing if there is none. Drives the worker once.
   std::optional<IncomingMessage> take_message();
 
-  /// Moves all that the library has to this, so that an event loop may sleep. Each keeps its place
-  /// at its endpoint, so that peers send no more than before.
+  /// Moves all messages from the library to this object, so that an event loop may sleep. Each
+  /// keeps its place at its endpoint, so that peers send no more than before.
   void collect_messages();
 
   [[nodiscard]] bool has_messages() const noexcept { return !messages_.empty(); }
 
-  /// Registered memory of at least `length` bytes for a message, which comes back when it is over.
+  /// Registered memory for a message of `length` bytes. It comes back when the message is over.
   [[nodiscard]] SharedRegion message_memory(std::uint64_t length);
 
-  /// Called once, when it is closed, before its descriptor is.
+  /// Sets a function that is called once when the worker is closed, before its descriptor is.
   void on_close(py::object call) { on_close_.push_back(std::move(call)); }
 
-  /// Ends all workers of this process: before the interpreter ends.
+  /// Ends all workers of this process, before the interpreter ends.
   static void close_all();
 
  private:
@@ -164,14 +165,14 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   void wait_for_followed(const Deadline& deadline);
   void wake_loop();
 
-  std::unordered_map<std::uint64_t, Followed> followed_;  // goes after the library's worker
+  std::unordered_map<std::uint64_t, Followed> followed_;  // destroyed after the library's worker
   std::optional<Worker> worker_;
   bool has_thread_;
-  bool closing_ = false;  // a thread is in close(), which lets the GIL go at times
+  bool closing_ = false;  // a thread is in close(), which sometimes releases the GIL
   std::set<Part*> parts_;
   std::uint64_t cookies_ = 0;
   std::deque<IncomingMessage> messages_;
-  std::map<std::uint64_t, std::vector<Region>> message_memory_;  // free, by length
+  std::map<std::uint64_t, std::vector<Region>> message_memory_;  // unused, by length
   std::vector<py::object> on_close_;
   py::object on_begin_;
   bool wakes_loop_ = false;
@@ -179,16 +180,16 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   pid_t process_;
 };
 
-/// A call without the GIL lasts no longer, so that Python handles signals: Ctrl-C raises
+/// The longest time of a call without the GIL, so that Python can handle signals: Ctrl-C raises
 /// KeyboardInterrupt.
 inline constexpr auto kStep = std::chrono::milliseconds(100);
 
-/// So far from now on, and `deadline` at the latest.
+/// One step from now on, but `deadline` at the latest.
 [[nodiscard]] inline Deadline next_step(const Deadline& deadline) noexcept {
   return Deadline(std::min(deadline.when(), Deadline::after(kStep).when()));
 }
 
-/// Calls `step(Wait)` without the GIL, for a step at most. Then Python handles signals.
+/// Calls `step(Wait)` without the GIL, for one step at most. Then lets Python handle signals.
 template <class Step>
 auto in_step(const Deadline& deadline, const Step& step) {
   auto result = [&, until = next_step(deadline)] {
@@ -199,8 +200,8 @@ auto in_step(const Deadline& deadline, const Step& step) {
   return result;
 }
 
-/// Calls `step(Wait)` in steps until it gives true, an error, or `deadline` passes: false. Between
-/// them `check()` raises where another thread has closed what is waited for.
+/// Calls `step(Wait)` until it gives true or an error, or `deadline` passes, which gives false.
+/// After each step `check()` raises if another thread has closed the thing that is waited for.
 template <class Step, class Check>
 bool wait_in_steps(const Deadline& deadline, const Step& step, const Check& check) {
   for (;;) {
@@ -212,38 +213,39 @@ bool wait_in_steps(const Deadline& deadline, const Step& step, const Check& chec
   }
 }
 
-/// Lets a worker handle something, or sleeps for a step. Whether there was something.
+/// Lets a worker handle something, or sleeps for one step. Returns whether there was something to
+/// handle.
 bool handle_something(const SharedWorker& worker, const Deadline& deadline);
 
-/// Drives a worker until `over()` gives true; false: `deadline` passed. It is asked with the GIL,
-/// after all that the worker has handled and before it sleeps.
+/// Drives a worker until `over()` gives true; false if `deadline` passed. `over()` is called with
+/// the GIL, after the worker has handled everything and before it sleeps.
 template <class Over>
 bool drive_until(const SharedWorker& worker, const Deadline& deadline, const Over& over) {
   for (;;) {
     worker->settle();
-    worker->collect_messages();  // the library would not sleep while it has any
+    worker->collect_messages();  // the library does not sleep while it has messages
     if (over()) return true;
     if (deadline.passed()) return false;
     handle_something(worker, deadline);
   }
 }
 
-/// The error of a wait whose time is over, and what it waited for goes on.
+/// The error of a wait whose time is over; the operation goes on.
 [[nodiscard]] Error out_of_time(std::string_view subject = {}) noexcept;
 
 /// Calls a function of hbmwire/_aio.py.
 template <class... Given>
 py::object in_aio(const char* function, Given&&... given) {
-  // For good: importing it takes 0.3 us even where it is imported already.
+  // Kept for good: an import takes 0.3 us even if the module is imported already.
   static const py::handle kModule = py::module_::import("hbmwire._aio").release();
   return kModule.attr(function)(std::forward<Given>(given)...);
 }
 
-/// An operation that can be polled, waited for and awaited: a transfer, a connection that is being
-/// made, ...
+/// An operation that can be polled, waited for and awaited: a transfer, a connection under way, and
+/// so on.
 class Waitable {
  public:
-  /// The operation was begun already.
+  /// The operation has begun already.
   explicit Waitable(SharedWorker worker) : worker_(std::move(worker)) { worker_->begun(); }
 
   Waitable(const Waitable&) = delete;
@@ -252,30 +254,30 @@ class Waitable {
 
   [[nodiscard]] virtual Transfer& transfer() = 0;
 
-  /// Keeps transfer() while a thread waits for it, and another one may close the worker.
+  /// Keeps transfer() while a thread waits for it, since another thread may close the worker.
   [[nodiscard]] virtual Keep keep() { return {}; }
 
-  /// Gives away the things that it uses, which the worker then keeps until it is over.
+  /// Gives up the things that the operation uses; the worker then keeps them until it is over.
   virtual std::array<Keep, kKeeps> give_keeps() { return {}; }
 
-  /// Whether it is over; raises why it failed.
+  /// Whether it is over; raises if it has failed.
   bool poll();
 
-  /// Until it is over. Raises TimedOut, and it goes on; KeyboardInterrupt, likewise.
+  /// Waits until it is over. Raises TimedOut or KeyboardInterrupt, after which it goes on.
   void wait(const Deadline& deadline);
 
   /// Calls `on_end` once it is over. False: it is over already, or its worker is closed, and
-  /// nothing is called.
+  /// `on_end` will not be called.
   bool notify(py::object on_end);
 
-  /// `on_end` is not called any more.
+  /// `on_end` will not be called any more.
   void forget(py::handle on_end) { worker_->forget(cookie_, on_end); }
 
   [[nodiscard]] const SharedWorker& worker() const noexcept { return worker_; }
 
  protected:
-  /// To be called by the destructors of derived classes: has the worker keep what it uses if it is
-  /// not over.
+  /// Destructors of derived classes must call it: if the operation is not over, the worker keeps
+  /// everything that it uses.
   void let_go() noexcept;
 
  private:

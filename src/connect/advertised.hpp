@@ -17,7 +17,7 @@ struct AdvertisedRegions {
   Result<void> add(std::string_view name, const Region& region, const MemoryKeyOptions& options);
   Result<void> remove(std::string_view name);
 
-  /// Empty: there is no such name, or its key has ended.
+  /// The key's bytes; empty: there is no such name, or its key has ended.
   [[nodiscard]] std::vector<std::byte> key_of(std::string_view name);
 
   std::mutex mutex;

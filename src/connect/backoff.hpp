@@ -9,21 +9,21 @@
 
 namespace hbmwire::detail {
 
-/// The pauses between attempts to connect: exponential backoff with full jitter, so that many
-/// peers that were refused at the same moment do not come back at the same moment.
+/// The pauses between attempts to connect: exponential backoff with full jitter. Without it, many
+/// peers that were refused at the same moment would come back at the same moment.
 class Backoff {
  public:
-  /// No pause is longer.
+  /// The longest pause.
   static constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(1);
 
-  /// Before the first attempt of a peer that connects again: others have lost the same peer at the
-  /// same moment. Between nothing and kLongest, or a quarter of `left` where that is less.
+  /// The pause before the first attempt of a reconnect, since other peers may have lost the same
+  /// process at the same moment. Random, up to kLongest or a quarter of `left`, whichever is less.
   [[nodiscard]] static std::chrono::nanoseconds before_reconnect(
       std::chrono::nanoseconds left) noexcept {
     return up_to(std::min(kLongest, left / 4));
   }
 
-  /// Before the next attempt.
+  /// The pause before the next attempt.
   [[nodiscard]] std::chrono::nanoseconds next() noexcept {
     const auto most = most_;
     most_ = std::min(kLongest, 2 * most_);

@@ -26,7 +26,7 @@ static_assert(wire::kMaxTurnBytes <= wire::kMaxShakeBytes);
 
 CmAttempt::~CmAttempt() {
   if (watched_) raw_worker_->sockets.forget(id_->fd());
-  // An endpoint that saw a peer's refusal or nothing at all has nobody to say goodbye to.
+  // The peer has refused this endpoint or has never seen it, so there is no peer to say goodbye to.
   if (endpoint_ && connected_) endpoint_->ending.expect_no_peer();
 }
 
@@ -43,8 +43,8 @@ Result<std::unique_ptr<CmAttempt>> CmAttempt::dial(const std::shared_ptr<WorkerS
   return attempt;
 }
 
-/// A name may have several addresses: the first that a NIC of the worker's has, and where somebody
-/// answers.
+/// Tries the addresses of the name in turn, until a NIC of the worker reaches one of them and a
+/// peer answers there.
 Result<void> CmAttempt::dial_next() {
   return addresses_.next([this](const addrinfo& address) -> Result<void> {
     if (std::exchange(watched_, false)) raw_worker_->sockets.forget(id_->fd());
@@ -86,7 +86,7 @@ Error CmAttempt::turn_away(const transport::CmEvent& request) {
                     Hint::not_hbmwire);
 }
 
-/// On the NIC that the connection manager chose.
+/// Makes the endpoint on the NIC that the connection manager chose.
 Result<void> CmAttempt::make_endpoint() {
   const auto worker = worker_.lock();
   if (!worker) {
@@ -138,7 +138,8 @@ Result<void> CmAttempt::on_event(const transport::CmEvent& event) {
     case RDMA_CM_EVENT_ESTABLISHED:
       return {};
     case RDMA_CM_EVENT_DISCONNECTED:
-      // What it said before, a refusal above all, comes by the control lane: look_after().
+      // Earlier messages of the peer, above all a refusal, may still come by the control lane:
+      // look_after() waits for them.
       disconnected_ = 1;
       return {};
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
@@ -167,7 +168,7 @@ void CmAttempt::on_socket() noexcept {
 }
 
 void CmAttempt::fail(const Error& why) noexcept {
-  // Somebody answered: it is not the address.
+  // A peer answered, so the address is right.
   const bool answered = accepting_ || connected_ || why.code == Errc::protocol;
   if (answered) {
     end(why);
@@ -215,7 +216,7 @@ void CmAttempt::end(const Error& why) noexcept {
   if (over_) return;
   error_ = why;
   over_ = true;
-  // What it has to say is the NIC's; the control lane is kept until it is said.
+  // The NIC sends the last messages; the control lane is kept until then.
   silent_ = true;
 }
 
@@ -235,7 +236,7 @@ Error CmAttempt::timed_out() const noexcept {
 }
 
 void CmPort::on_socket() noexcept {
-  // One, for which a silent peer may have to go; the next ones wait in the kernel.
+  // Takes one request, for which a silent peer may have to go. Further ones wait in the kernel.
   if (!listener.make_room()) {
     listener.listen(false);
     return;

@@ -16,23 +16,23 @@ struct ListenerState;
 
 inline constexpr std::string_view kCmScheme = "rdma_cm://";
 
-/// A handshake by the RDMA connection manager, in two steps: it wires up the control lane, whose
-/// private data has no room for offers; then the handshake goes over that, and the data lane takes
-/// the path that the manager found.
+/// A handshake by the RDMA connection manager, in two steps. First the manager connects the control
+/// lane, since its private data has no room for offers. Then the handshake goes by that lane, and
+/// the data lane takes the path that the manager found.
 class CmAttempt final : public ConnectionAttempt, public SocketOwner, public ShakeTaker {
  public:
-  /// To one of `addresses`, of what `where` names. Errors: Stage::connect.
+  /// Connects to one of `addresses`, which `where` names. Errors: Stage::connect.
   static Result<std::unique_ptr<CmAttempt>> dial(const std::shared_ptr<WorkerState>& worker,
                                                  std::string_view where,
                                                  wire::AddressWalk addresses,
                                                  const EndpointOptions& options);
 
-  /// With whoever's request has come to a listening id.
+  /// Begins the handshake with a peer whose request came to a listening id.
   static Result<std::unique_ptr<CmAttempt>> welcome(const std::shared_ptr<WorkerState>& worker,
                                                     const transport::CmEvent& request,
                                                     const EndpointOptions& options);
 
-  /// Rejects a request of another protocol; the error to report.
+  /// Rejects a request of another protocol. Returns the error to report.
   static Error turn_away(const transport::CmEvent& request);
 
   CmAttempt(const CmAttempt&) = delete;
@@ -59,10 +59,10 @@ class CmAttempt final : public ConnectionAttempt, public SocketOwner, public Sha
   wire::AddressWalk addresses_;
   std::optional<transport::CmId> id_;
   bool watched_ = false;
-  unsigned disconnected_ = 0;  // 0: not; else how often it was looked at since
+  unsigned disconnected_ = 0;  // 0: not disconnected; else the number of looks since then
 };
 
-/// A port of the RDMA connection manager.
+/// A listening port of the RDMA connection manager.
 struct CmPort final : SocketOwner {
   explicit CmPort(ListenerState& listener_of, transport::CmId id_of)
       : listener(listener_of), id(std::move(id_of)) {}

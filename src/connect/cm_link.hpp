@@ -12,8 +12,8 @@ namespace hbmwire::detail {
 struct EndpointState;
 struct WorkerState;
 
-/// Who takes the handshake of an endpoint that the connection manager wired up: its bytes come by
-/// the control lane.
+/// Takes the handshake of an endpoint whose control lane the connection manager connected: its
+/// bytes come by that lane.
 class ShakeTaker {
  public:
   virtual void on_shake(std::span<const std::byte> bytes) noexcept = 0;
@@ -25,11 +25,11 @@ class ShakeTaker {
   ~ShakeTaker() = default;
 };
 
-/// The connection manager's end of an endpoint: tells when the peer's process has gone, as a TCP
-/// socket does.
+/// An endpoint's connection of the connection manager. It tells when the peer's process has gone,
+/// as a TCP socket does.
 class CmLink final : public SocketOwner {
  public:
-  /// Watched already, by somebody else.
+  /// `id` is in the worker's set already; it has another owner until now.
   CmLink(WorkerState& worker, EndpointState& endpoint, transport::CmId id) noexcept;
   CmLink(const CmLink&) = delete;
   CmLink& operator=(const CmLink&) = delete;

@@ -8,8 +8,8 @@
 
 namespace hbmwire::detail {
 
-/// Connects to a listener, and drives the worker meanwhile. `again`: it is a reconnect, which
-/// EndpointOptions::retry_connect lets begin with a pause. Errors: Stage::connect.
+/// Connects to a listener, and drives the worker meanwhile. `again`: this is a reconnect, which
+/// begins with a pause if EndpointOptions::retry_connect is set. Errors: Stage::connect.
 Result<std::shared_ptr<EndpointState>> connect_to(const std::shared_ptr<WorkerState>& worker,
                                                   std::string_view where, const Wait& wait,
                                                   const EndpointOptions& options,

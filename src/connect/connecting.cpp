@@ -19,7 +19,8 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// The peer is not there, is full, or let this end go: another attempt may find it otherwise.
+/// Whether the reason may pass: the peer is not there, is full, or let this end go. Then another
+/// attempt may succeed.
 bool may_pass(const Error& why) noexcept {
   if (why.code != Errc::peer_failed && why.code != Errc::exhausted && why.code != Errc::timed_out)
     return false;
@@ -51,7 +52,7 @@ Connecting::~Connecting() {
   forget_name();
   end_attempt();
   if (!endpoint_) return;
-  // The program has not taken it.
+  // The program has not taken the endpoint.
   endpoint_->keeps_worker.reset();
   endpoint_->ending.abandon();
 }
@@ -74,7 +75,7 @@ Result<std::unique_ptr<Connecting>> Connecting::start(const std::shared_ptr<Work
   return task;
 }
 
-/// Asks for the addresses of the name.
+/// Begins to look up the addresses of the name.
 Result<void> Connecting::begin(WorkerState::Clock::time_point at) {
   const std::string_view host_port =
       by_cm(where_) ? std::string_view(where_).substr(kCmScheme.size()) : std::string_view(where_);
@@ -83,8 +84,9 @@ Result<void> Connecting::begin(WorkerState::Clock::time_point at) {
   return name_->over() ? dial() : look_up(at);
 }
 
-/// Each look-up is a thread and a descriptor, and a name server that does not answer keeps them
-/// long. Those of other workers do not tell this one when they are over.
+/// Begins the look-up, if not too many are under way in this process. Each look-up takes a thread
+/// and a descriptor, and a silent name server keeps them long. Look-ups of other workers do not
+/// tell this one when they end, so it tries again after a while.
 Result<void> Connecting::look_up(WorkerState::Clock::time_point at) {
   constexpr unsigned kMostOfProcess = 8;
   constexpr auto kLookAgain = std::chrono::milliseconds(10);
@@ -119,7 +121,7 @@ void Connecting::forget_name() noexcept {
   name_.reset();
 }
 
-/// The peer hears, as far as it listens, that this end waits for it no longer.
+/// Tells the peer, if it listens, that this end no longer waits for it.
 void Connecting::end_attempt() noexcept {
   if (attempt_ && !attempt_->over() && !worker().made.is_inherited()) attempt_->give_up();
   attempt_.reset();
@@ -142,7 +144,7 @@ void Connecting::go_on(WorkerState::Clock::time_point at) {
     attempt_->look_after();
     if (attempt_->over()) return end(at);
   } else if (pauses_until_) {
-    // One that connects again makes an attempt even where its first pause took all the time.
+    // A reconnect makes at least one attempt, even if its first pause took all the time.
     if (!late || !last_refusal_) return at < *pauses_until_ ? void() : try_again(at);
   } else if (name_->over()) {
     if (!late) return try_again(at);
@@ -152,7 +154,8 @@ void Connecting::go_on(WorkerState::Clock::time_point at) {
   if (late) give_up(unfinished(Errc::timed_out));
 }
 
-/// A dial makes queue pairs, which takes a NIC's driver long.
+/// Dials, if the worker may begin one more. A dial makes queue pairs, which takes a NIC's driver
+/// long.
 void Connecting::try_again(WorkerState::Clock::time_point at) {
   if (!worker().by_clock.may_begin()) return set_due(at);
   set_due(until_.when());

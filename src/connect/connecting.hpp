@@ -18,12 +18,12 @@
 
 namespace hbmwire::detail {
 
-/// The way to a listener, of which nothing blocks: the name's addresses, a handshake, and after a
-/// refusal a pause and all of it again, where EndpointOptions::retry_connect asks for that. A
-/// worker begins only some of its many at a time.
+/// Connects to a listener without blocking: looks up the name, then does a handshake. After a
+/// refusal it pauses and begins again, if EndpointOptions::retry_connect asks for that. A worker
+/// begins only a few of its connections at a time.
 class Connecting final : public Task, private SocketOwner {
  public:
-  /// `again`: it is a reconnect, which may begin with a pause. Errors: Stage::configure, connect.
+  /// `again`: this is a reconnect, which may begin with a pause. Errors: Stage::configure, connect.
   static Result<std::unique_ptr<Connecting>> start(const std::shared_ptr<WorkerState>& worker,
                                                    std::string_view where, const Deadline& until,
                                                    const EndpointOptions& options, bool again);
@@ -34,7 +34,7 @@ class Connecting final : public Task, private SocketOwner {
   void look_after(WorkerState::Clock::time_point at) noexcept override;
   void give_up(const Error& why) noexcept override;
 
-  /// The endpoint of one that has succeeded, once; then null.
+  /// The endpoint after success, once; then null.
   [[nodiscard]] std::shared_ptr<EndpointState> take() noexcept { return std::move(endpoint_); }
 
  private:
@@ -50,7 +50,7 @@ class Connecting final : public Task, private SocketOwner {
   void end_attempt() noexcept;
   void fail_for_good(const Error& why) noexcept;
 
-  /// The error of one that is not over, with `code`: what it waits for.
+  /// The error of a connection that is not over, with `code`: names the thing that it waits for.
   [[nodiscard]] Error unfinished(Errc code) const noexcept;
   void refused(const Error& why, WorkerState::Clock::time_point at) noexcept;
   void pause(WorkerState::Clock::time_point until) noexcept;
@@ -63,7 +63,7 @@ class Connecting final : public Task, private SocketOwner {
   EndpointOptions options_;
   Backoff backoff_;
   std::optional<WorkerState::Clock::time_point> pauses_until_;
-  std::optional<wire::NameLookUp> name_;  // while it is asked for
+  std::optional<wire::NameLookUp> name_;  // during the look-up
   bool name_watched_ = false;
   std::unique_ptr<ConnectionAttempt> attempt_;
   std::optional<Error> last_refusal_;

@@ -16,13 +16,13 @@ Refusal of_shortage(const Error& error) noexcept {
   return descriptors ? Refusal::no_descriptors : Refusal::no_room;
 }
 
-/// The answer to a peer where this end can make no endpoint.
+/// The refusal to send if this end cannot make an endpoint.
 Refusal refusal_to_make(const Error& error) noexcept {
   if (error.hint == Hint::path_policy) return Refusal::path_policy;
   return error.code == Errc::permission_denied ? Refusal::not_reachable : of_shortage(error);
 }
 
-/// What the peer hears of this end's own failure.
+/// The refusal to send if this end has failed itself.
 Refusal refusal_of(const Error& error) noexcept {
   if (is_shortage(error)) return of_shortage(error);
   return error.stage == Stage::connect ? Refusal::not_reachable : Refusal::no_room;

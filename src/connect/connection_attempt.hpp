@@ -27,22 +27,22 @@ class ConnectionAttempt {
   ConnectionAttempt& operator=(const ConnectionAttempt&) = delete;
   virtual ~ConnectionAttempt();
 
-  /// It came to an end, one or the other.
+  /// Whether it has ended, with or without an endpoint.
   [[nodiscard]] bool over() const noexcept { return over_; }
 
-  /// Over, and nothing is left to be told to the peer.
+  /// Whether it is over, and the peer has been told everything.
   [[nodiscard]] bool silent() const noexcept { return silent_; }
 
-  /// Of one that is over: the endpoint, which is the worker's, or why there is none.
+  /// The endpoint, which belongs to the worker, or why there is none. Only when it is over.
   Result<std::shared_ptr<EndpointState>> take();
 
-  /// Ends it, since it takes too long.
+  /// Ends the handshake, since it takes too long.
   virtual void give_up() noexcept = 0;
 
-  /// What it waits for, for a deadline's error.
+  /// The error of a passed deadline: names the thing that the handshake waits for.
   [[nodiscard]] virtual Error timed_out() const noexcept = 0;
 
-  /// Keeps the endpoint's watch over a peer that is not there yet from looking.
+  /// Tells the endpoint's watch that all is well, since the peer is not expected yet.
   virtual void look_after() noexcept;
 
   [[nodiscard]] const std::string& peer() const noexcept { return handshake_.peer(); }
@@ -60,34 +60,34 @@ class ConnectionAttempt {
   /// When the peer last said something; before it has, when this began.
   [[nodiscard]] WorkerState::Clock::time_point heard() const noexcept { return heard_; }
 
-  /// It has said something.
+  /// The peer has sent something.
   void note_word() noexcept { heard_ = WorkerState::Clock::now(); }
 
-  /// The peer has said something that was not read yet.
+  /// Whether the peer has sent bytes that were not read yet.
   [[nodiscard]] virtual bool has_unread() const noexcept { return false; }
 
   const WorkerState::Clock::time_point began = WorkerState::Clock::now();
 
-  /// For which it will be refused, once the peer has said that it is an endpoint.
+  /// The reason to refuse the peer, once it has shown that it is an endpoint.
   std::optional<Error> shortage;
 
  protected:
   ConnectionAttempt(const std::shared_ptr<WorkerState>& worker, wire::Handshake handshake,
                     EndpointOptions options);
 
-  /// The connecting side has heard what the peer is, and makes its offer.
+  /// The connecting side has the peer's greeting, and makes its offer.
   void on_greeting();
 
-  /// The peer's offer is there: wires the endpoint up, which the accepting side makes unless it
-  /// has.
+  /// The peer's offer has come: wires the endpoint up. The accepting side makes the endpoint now,
+  /// unless it has one.
   void on_offer();
 
-  /// Whether there is an endpoint now; else the peer is refused. `nics`: as
+  /// Makes the endpoint, or refuses the peer. Returns whether there is an endpoint. `nics`: as
   /// EndpointState::create().
   bool make_endpoint(const Result<std::vector<WorkerNic*>>& nics);
 
   std::weak_ptr<WorkerState> worker_;
-  WorkerState* raw_worker_;  // who calls
+  WorkerState* raw_worker_;  // the worker whose thread calls
   wire::Handshake handshake_;
   EndpointOptions options_;
   bool accepting_ = false;
@@ -100,8 +100,8 @@ class ConnectionAttempt {
   bool silent_ = false;
 };
 
-/// `options` with what the settings add, for a handshake. Errors: Stage::configure: the file of the
-/// key; a hello that is too long.
+/// `options` completed by the settings, for a handshake. Errors: Stage::configure: the file of the
+/// pre-shared key; a hello that is too long.
 Result<EndpointOptions> complete(const Context& context, const EndpointOptions& options);
 
 }  // namespace hbmwire::detail

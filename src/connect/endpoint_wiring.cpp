@@ -21,11 +21,11 @@ namespace hbmwire::detail {
 namespace {
 
 constexpr std::uint32_t kInlineBytes = 128;
-// For the control lane: a peer that does not look for a while has no receive left for questions; it
-// is not gone.
+// Retries without end, for the control lane: a peer that has not polled for a while has no receive
+// left for questions, but it is not gone.
 constexpr std::uint8_t kWithoutEnd = 7;
 
-/// The queue of `pool`; null: each lane has receives of its own.
+/// The shared receive queue of `pool`; null: each lane has receives of its own.
 transport::SharedReceives* queue_of(const ReceivePool* pool) noexcept {
   return pool == nullptr ? nullptr : pool->queue();
 }
@@ -46,13 +46,15 @@ Result<void> EndpointWiring::make(std::span<WorkerNic* const> further, bool late
   HBMWIRE_TRY(make_buffers());
   HBMWIRE_TRY_ASSIGN(UnexpectedPool* const unexpected,
                      endpoint_.worker->unexpected_of(endpoint_.worker_nic));
-  // The other pool takes as much of the completion queue as it gets.
+  // The control lane comes first: the pool of the data lane then takes as much of the completion
+  // queue as it gets.
   const WorkerNic& control_nic = late ? endpoint_.worker->tcp->nic : endpoint_.worker_nic;
   HBMWIRE_TRY(endpoint_.control.make_receives(pools.control, control_nic));
   return endpoint_.messages.make_receives(pools.messages, *unexpected);
 }
 
-/// For lanes that post so many requests, and without shared receives have so many of their own.
+/// Finds queues for lanes that post `requests`. Without shared receives, the lanes have
+/// `own_receives` receives as well.
 Result<EndpointWiring::Queues> EndpointWiring::queues_for(std::uint32_t requests,
                                                           std::uint32_t own_receives) {
   WorkerNic& nic = endpoint_.worker_nic;
@@ -93,7 +95,7 @@ transport::LaneOptions EndpointWiring::data_lane_options(const ReceivePool* pool
           .link = endpoint_.options.link};
 }
 
-/// Nothing is made that is the endpoint's alone.
+/// Makes lanes without allocating NIC objects for this endpoint alone.
 Result<EndpointWiring::SharedPools> EndpointWiring::make_late_lanes() {
   HBMWIRE_TRY_ASSIGN(const Queues queues,
                      queues_for(endpoint_.options.send_depth, endpoint_.messages.own_receives()));
@@ -137,7 +139,7 @@ Result<void> EndpointWiring::make_tcp_lanes() {
   return {};
 }
 
-/// For what both lanes send.
+/// Allocates the memory that both lanes send from.
 Result<void> EndpointWiring::make_buffers() {
   const std::uint64_t size = endpoint_.messages.memory_bytes() + ControlLane::kMemoryBytes;
   HBMWIRE_TRY_ASSIGN(buffers_,
@@ -165,7 +167,7 @@ wire::EndpointOffer EndpointWiring::offer() const {
   return own;
 }
 
-/// The offer's part for processes of this node; none: they share nothing with this one.
+/// The part of the offer for processes of this node; nothing: they share nothing with this one.
 std::optional<wire::EndpointOffer::Shares> EndpointWiring::shares() const {
   const auto name = share_exports(endpoint_.options.peer_timeout);
   if (name) {
@@ -182,7 +184,7 @@ std::optional<wire::EndpointOffer::Shares> EndpointWiring::shares() const {
   return std::nullopt;
 }
 
-/// Where the peer is. A place that can't be told is another node, which promises least.
+/// Where the peer is. If that cannot be told, the answer is two nodes, which promises least.
 Placement EndpointWiring::placement_of(const wire::EndpointOffer& theirs) const noexcept {
   if (theirs.data.incarnation == endpoint_.sends.lane().local().incarnation)
     return Placement::same_process;
@@ -224,19 +226,20 @@ Result<void> EndpointWiring::wire_up(const wire::EndpointOffer& theirs) {
 Result<void> EndpointWiring::wire_data(const wire::EndpointOffer& theirs) {
   verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
   wiring.path = managed_path_;
-  // A peer that sends more than it may uses up others' receives until this end has looked.
+  // A peer that sends more than it may uses up other lanes' receives until this end has polled. The
+  // other peers then wait 164 ms before each retry, so that their retries outlast that.
   constexpr std::uint8_t kWithOthers = 28;
   if (endpoint_.messages.receives().are_shared()) wiring.receiver_wait = kWithOthers;
   endpoint_.messages.receives().may_miss_one();
   wiring.local = endpoint_.sends.lane().local();
   wiring.remote = theirs.data;
-  // A route may take less than both ports.
+  // A route may have a smaller MTU than both ports.
   if (managed_path_) wiring.local.mtu_bytes = std::min(wiring.local.mtu_bytes, managed_mtu_bytes_);
   return endpoint_.sends.lane().connect(wiring);
 }
 
 Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
-  // Over TCP the other end's NIC, if it has one, takes no part.
+  // Over TCP no NIC takes part, even if the other end has one.
   if (!endpoint_.paths.by_tcp()) {
     HBMWIRE_TRY(verbs::check_link(*endpoint_.nic, endpoint_.sends.lane().local(), theirs.data));
     if (!late_.are_late()) HBMWIRE_TRY(wire_up(theirs));
@@ -246,7 +249,8 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   endpoint_.paths.set_placement(placement_of(theirs));
   endpoint_.movers.shared.connect(theirs);
   endpoint_.movers.pieces.admit(endpoint_.paths.shares_pieces());
-  constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far from an Element's 32 bits
+  constexpr std::uint64_t kMostBytes = 1ULL << 30;  // far below the 32 bits of a scatter/gather
+                                                    // element's length
   endpoint_.sends.set_most_bytes(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       std::min(endpoint_.sends.lane().local().max_message_bytes, theirs.data.max_message_bytes), 1,
       kMostBytes)));
@@ -259,7 +263,7 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
   endpoint_.watch.note_activity(WorkerState::Clock::now());
   std::vector<std::string> names = rail_names();
   if (!managed_path_) endpoint_.worker->adopt(endpoint_.shared_from_this());
-  // From here on it is the worker's, and nothing fails any more.
+  // From here on the endpoint belongs to the worker, and nothing fails any more.
   set_label(std::move(names));
   return {};
 }

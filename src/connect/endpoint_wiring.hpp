@@ -27,8 +27,9 @@ class ReceivePool;
 class ShakeTaker;
 struct WorkerNic;
 
-/// Makes the lanes of an endpoint and wires them up with the peer's: by its offer, and before that
-/// by the connection manager, where that has it. From connect() on the endpoint is its worker's.
+/// Makes the lanes of an endpoint and wires them up with the peer's lanes, by the peer's offer. If
+/// the connection manager is used, it has wired up the control lane before. From connect() on the
+/// endpoint belongs to its worker.
 class EndpointWiring {
  public:
   explicit EndpointWiring(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -37,12 +38,12 @@ class EndpointWiring {
   EndpointWiring& operator=(const EndpointWiring&) = delete;
   ~EndpointWiring() = default;
 
-  /// Lanes on the endpoint's NIC, rails on the `further` ones, message buffers; receives are
-  /// posted. `late`: the control lane goes by the handshake's connection, and the others come when
-  /// they are needed (LateLanes).
+  /// Makes lanes on the endpoint's NIC, rails on the `further` NICs, and message buffers, and posts
+  /// receives. `late`: the control lane goes by the handshake's connection, and the other lanes are
+  /// made when they are needed (LateLanes).
   Result<void> make(std::span<WorkerNic* const> further, bool late);
 
-  /// The memory that both lanes' messages are sent from, once it is made.
+  /// The memory from which both lanes send messages, once it is made.
   [[nodiscard]] const Region& buffers() const noexcept { return *buffers_.region; }
 
   /// This end's offer to the peer. May throw std::bad_alloc.
@@ -51,43 +52,45 @@ class EndpointWiring {
   /// Wires both lanes up, or the data lane alone after wire_control(). Errors: Stage::connect.
   Result<void> connect(const wire::EndpointOffer& theirs);
 
-  // --- where queue pairs are late
+  // --- if queue pairs are made late
 
   [[nodiscard]] LateLanes& late() noexcept { return late_; }
 
   [[nodiscard]] const LateLanes& late() const noexcept { return late_; }
 
-  /// Has a queue pair in place of a LateLane. Errors: Stage::open.
+  /// Replaces the LateLane by a queue pair. Errors: Stage::open.
   Result<void> make_data_lane();
 
-  /// Errors: Stage::connect.
+  /// Wires up the data lane. Errors: Stage::connect.
   Result<void> wire_data(const wire::EndpointOffer& theirs);
 
-  /// For error texts and reports: the NICs of the rails. May throw std::bad_alloc.
+  /// Adds the NICs of the rails to the endpoint's label, for error texts and reports. May throw
+  /// std::bad_alloc.
   void label_rails();
 
-  // --- by the connection manager
+  // --- with the connection manager
 
-  /// Wires the control lane up alone; the worker's from here on. Errors: Stage::connect.
+  /// Wires up the control lane alone. From here on the endpoint belongs to the worker. Errors:
+  /// Stage::connect.
   Result<void> wire_control(const transport::CmPath& path);
 
-  /// The socket that the handshake went by, from here on the endpoint's. Errors: Stage::connect.
+  /// Gives the socket of the handshake to the endpoint. Errors: Stage::connect.
   Result<void> take_socket(Fd fd);
 
-  /// The peer's, from connect() on.
+  /// The peer's hello, from connect() on.
   [[nodiscard]] std::span<const std::byte> peer_hello() const noexcept { return peer_hello_; }
 
-  /// Takes the handshake that comes by the control lane; null: none is expected.
+  /// Sets who takes handshake bytes that come by the control lane; null: none are expected.
   void set_handshake(ShakeTaker* taker) noexcept { handshake_ = taker; }
 
   [[nodiscard]] ShakeTaker* handshake() const noexcept { return handshake_; }
 
-  /// The wiring of a lane on `nic` by both ends' offers; the addresses are left open.
+  /// The wiring of a lane on `nic` by both ends' offers, without addresses.
   [[nodiscard]] verbs::Wiring wiring_on(const NicState& nic,
                                         const wire::EndpointOffer& theirs) const noexcept;
 
  private:
-  /// Those whose receives the lanes share; null: they have receives of their own.
+  /// The pools whose receives the lanes share; null: the lanes have receives of their own.
   struct SharedPools {
     ReceivePool* messages = nullptr;
     ReceivePool* control = nullptr;
@@ -96,7 +99,7 @@ class EndpointWiring {
   struct Queues {
     transport::VerbsCompletionQueue* completions = nullptr;
     SharedPools pools;
-    int places = 0;  // of `completions`, that the lanes take
+    int places = 0;  // how many places of `completions` the lanes take
   };
 
   Result<Queues> queues_for(std::uint32_t requests, std::uint32_t own_receives);
@@ -114,9 +117,9 @@ class EndpointWiring {
 
   EndpointState& endpoint_;
   LateLanes late_{endpoint_};
-  ReceivePool* late_messages_ = nullptr;  // the late data lane's
+  ReceivePool* late_messages_ = nullptr;  // for the late data lane
   ShakeTaker* handshake_ = nullptr;
-  NicMemory buffers_;                               // that both lanes send from
+  NicMemory buffers_;                               // both lanes send from it
   std::unique_ptr<EndpointTcpUser> tcp_user_;       // of EndpointState::link
   std::optional<verbs::AddressPath> managed_path_;  // of the connection manager's control lane
   std::uint32_t managed_mtu_bytes_ = 0;             // of that path

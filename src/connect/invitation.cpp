@@ -61,7 +61,7 @@ Result<EndpointInvitation> EndpointInvitation::create(const Worker& worker,
     HBMWIRE_TRY(state_of(worker).check_process(Stage::connect));
     HBMWIRE_TRY_ASSIGN(const EndpointOptions all, detail::complete(worker.context(), options));
     HBMWIRE_TRY(wire::check_key(all.pre_shared_key));
-    // Without a NIC there is nothing that bytes could say where to connect to.
+    // Without a NIC the bytes could not name a place to connect to.
     if (state_of(worker).nics.empty()) {
       HBMWIRE_TRY(worker.context().open_nics());
       return tl::make_unexpected(make_error(Errc::not_found, Stage::connect,
@@ -129,7 +129,7 @@ Result<Endpoint> EndpointInvitation::connect(std::span<const std::byte> theirs, 
     std::optional<Result<std::optional<Endpoint>>> last;
     const detail::WorkerLock lock(*state_->worker);
     const auto driven = state_->worker->drive(wait, [&] {
-      // It is asked again when it is over, and what poll() gives it gives once.
+      // The condition is asked again after it was true, but poll() gives its result only once.
       if (!last || (*last && !**last)) last.emplace(poll());
       return !*last || **last;
     });

@@ -19,7 +19,7 @@ std::vector<std::uint8_t> lane_places(const std::vector<bool>& up,
   for (const std::uint8_t same : theirs) {
     if (left.empty()) break;
     auto lane = std::ranges::find(left, same);
-    // Rather one that has no counterpart than another lane's, and of those the last one's.
+    // Prefers a NIC that no lane of the peer has, then the last one.
     const auto is_free = [&](std::uint8_t place) {
       return std::ranges::find(theirs, place) == theirs.end();
     };

@@ -7,13 +7,13 @@
 
 namespace hbmwire::detail {
 
-/// On which NICs an endpoint's lanes lie: places among its worker's NICs, its own lanes' first,
-/// then the rails', wire::kMostRails at most.
+/// Chooses the NICs for an endpoint's lanes. Returns places among its worker's NICs: first that of
+/// its own lanes, then those of the rails, wire::kMostRails at most.
 ///
-/// `up`: of each NIC whether it can be used; none: all are tried. `theirs`: the peer's places,
-/// where they are known. The k-th lanes of both ends go together, so that each gets the same NIC as
-/// the peer's, as far as there is one: two nodes may have a network for each. What takes the place
-/// of one that is missing has another network, perhaps.
+/// `up`: whether each NIC can be used; if none can, all are tried. `theirs`: the peer's places, if
+/// they are known. The k-th lanes of both ends belong together. Each gets a NIC at the same place
+/// as the peer's, if there is one, since two nodes may have a separate network for each place. A
+/// lane without such a NIC gets another one, which may be on another network.
 [[nodiscard]] std::vector<std::uint8_t> lane_places(const std::vector<bool>& up,
                                                     std::span<const std::uint8_t> theirs);
 

@@ -39,7 +39,7 @@ Result<void> LateLanes::begin(std::span<WorkerNic* const> further) {
 }
 
 void LateLanes::offer(wire::EndpointOffer& own) const {
-  // Numbers that no queue pair of a connection has: EndpointOffer::is_late().
+  // Queue pair 0 belongs to no connection, and marks a late offer: EndpointOffer::is_late().
   own.control = own.data;
   own.control.queue_pair = 0;
   if (made_) return;
@@ -82,7 +82,8 @@ void LateLanes::make_or_fail() noexcept {
 Result<void> LateLanes::make() {
   HBMWIRE_TRY(endpoint_.wiring.make_data_lane());
   HBMWIRE_TRY_ASSIGN(auto rails, RailMover::create(endpoint_, further_));
-  // Keys of the peer's memory name rails by the places that both ends have told each other.
+  // Keys of the peer's memory name rails by the places that the ends have told each other, so all
+  // rails must be there.
   if (rails && rails->rails().size() == further_.size()) {
     endpoint_.movers.rails = std::move(rails);
     endpoint_.movers.set_table(endpoint_.paths, *endpoint_.worker_nic.staged);
@@ -94,7 +95,7 @@ Result<void> LateLanes::make() {
   return {};
 }
 
-/// Its data lane and rails are at the ports that it has told of.
+/// Whether the peer's data lane and rails are at the ports that it has told before.
 bool LateLanes::is_as_told(const wire::EndpointOffer& now) const noexcept {
   if (now.is_late() || now.over_tcp() || !is_at(now.data, *endpoint_.remote_regions.peer()))
     return false;
@@ -121,7 +122,7 @@ void LateLanes::on(const wire::QueuePairs& message) {
 
 Result<void> LateLanes::wire_up(const wire::EndpointOffer& theirs) {
   HBMWIRE_TRY(endpoint_.wiring.wire_data(theirs));
-  // Transfers may wait for the rails: they stay, and those that can't be used are closed.
+  // Transfers may wait for the rails, so the mover stays; rails that cannot be used are closed.
   if (RailMover* const rails = endpoint_.movers.rails.get(); rails != nullptr) {
     if (theirs.rails.size() < further_.size()) {
       rails->close();

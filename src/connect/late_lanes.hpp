@@ -23,11 +23,11 @@ struct RemoteRegionState;
 struct WorkerNic;
 class WorkerState;
 
-/// The queue pairs of an endpoint that was connected without them, its peer being another process
-/// of this node: most of what two such ends do needs none. Whichever end first has something that
-/// only a NIC can do makes its own and tells the other, which does the same; an end posts once the
-/// other one has wired its own up (docs/endpoint-protocol.md). Requests wait in the endpoint's
-/// queue until then.
+/// The queue pairs of an endpoint that was connected without them. That is done if the peer is
+/// another process of this node, since most operations between two such ends need no queue pair.
+/// When an end first has an operation that only a NIC can carry, it makes its queue pairs and tells
+/// the other end, which does the same. An end posts once the other end has wired its own up
+/// (docs/endpoint-protocol.md). Requests wait in the endpoint's queue until then.
 class LateLanes {
  public:
   explicit LateLanes(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -36,33 +36,33 @@ class LateLanes {
   LateLanes& operator=(const LateLanes&) = delete;
   ~LateLanes() = default;
 
-  /// The endpoint begins without queue pairs. `further`: NICs for rails. Errors: as
+  /// Begins the endpoint without queue pairs. `further`: NICs for rails. Errors: as
   /// RailMover::create().
   Result<void> begin(std::span<WorkerNic* const> further);
 
-  /// It began so.
+  /// Whether the endpoint began without queue pairs.
   [[nodiscard]] bool are_late() const noexcept { return late_; }
 
-  /// Makes an offer without queue pairs of one that lacks them: with the ports of the rails.
+  /// Completes an offer without queue pairs: adds the ports of the rails.
   void offer(wire::EndpointOffer& own) const;
 
-  /// The peer's offer without queue pairs. May throw std::bad_alloc.
+  /// Takes the peer's offer without queue pairs. May throw std::bad_alloc.
   void connect(const wire::EndpointOffer& theirs);
 
-  /// As RailMover::set_keys(), as long as there is no RailMover.
+  /// As RailMover::set_keys(), while there is no RailMover.
   void set_keys(RemoteRegionState& region, const RemoteKey& key) const;
 
-  /// Something waits for them: makes them, if that is not done, and tells the peer. The endpoint
-  /// fails where they can't be made.
+  /// Asks for the queue pairs, since a request waits for them: makes them, unless that is done, and
+  /// tells the peer. If they cannot be made, the endpoint fails.
   void need() noexcept;
 
-  /// The same, before anything waits for them.
+  /// The same, before a request waits for them.
   void expect_need() noexcept;
 
-  /// Something waits for the peer's word.
+  /// Whether a request waits for the peer's answer.
   [[nodiscard]] bool wait_for_peer() const noexcept { return needed_since_ && !is_open(); }
 
-  /// ... and has done so for longer than `bound`.
+  /// Whether it has waited for longer than `bound`.
   [[nodiscard]] bool wait_longer_than(std::chrono::nanoseconds bound,
                                       std::chrono::steady_clock::time_point now) const noexcept {
     return wait_for_peer() && now - *needed_since_ > bound;
@@ -92,8 +92,8 @@ class LateLanes {
   bool peer_ready_ = false;
 };
 
-/// What an endpoint of `worker` with `options` says in its greeting, so that it can begin without
-/// queue pairs; 0: it can't, or is not to use shared memory.
+/// The value that an endpoint of `worker` with `options` puts into its greeting, so that it can
+/// begin without queue pairs. 0: it cannot, or must not use shared memory.
 [[nodiscard]] std::uint32_t whereabouts_for(WorkerState& worker, const EndpointOptions& options);
 
 }  // namespace hbmwire::detail

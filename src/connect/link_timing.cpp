@@ -14,15 +14,16 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-/// 4.096 us * 2^ack_timeout, once for the packet and once for each retry.
+/// The time of all tries: 4.096 us * 2^ack_timeout for the packet and for each retry.
 nanoseconds all_tries(const verbs::Wiring& wiring) noexcept {
   return nanoseconds(4096LL << wiring.ack_timeout) * (wiring.retries + 1);
 }
 
-/// A lane's share of the peer's time: half, so that an idle connection is looked at in between.
+/// The part of peer_timeout for retries: half, so that the other half is left for noticing an idle
+/// connection.
 nanoseconds share_of(nanoseconds peer_timeout) noexcept { return peer_timeout / 2; }
 
-/// "34.4 s", "67.1 ms": three digits, or as many as stand before the point.
+/// "34.4 s", "67.1 ms": three digits, or more if the integer part has more.
 std::string text(nanoseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
   const bool small = seconds < 0.9995;
@@ -51,7 +52,7 @@ LinkOptions merged(const LinkOptions& options, const LinkOptions& otherwise) noe
 
 Result<void> check_link_options(const EndpointOptions& options) {
   HBMWIRE_TRY(verbs::check_range(options.link));
-  // Without an ACK timeout it follows from the number of retries.
+  // An ACK timeout that is left open is derived from the number of retries.
   if (!options.link.ack_timeout || options.peer_timeout == nanoseconds::max()) return {};
   const verbs::Wiring wiring = wiring_by(options);
   const auto refuse = [](const char* why, const std::string& subject) {
@@ -83,7 +84,7 @@ verbs::Wiring wiring_by(const EndpointOptions& options) noexcept {
   verbs::Wiring wiring;
   verbs::apply(options.link, wiring);
   if (options.link.ack_timeout) return wiring;
-  // 8 is 1 ms: no network answers later, and the retries make it eight.
+  // 8 is 1 ms: no network answers later, and eight tries take 8 ms.
   constexpr std::uint8_t kLeast = 8;
   constexpr std::uint8_t kMost = 20;
   wiring.ack_timeout = kLeast;

@@ -10,7 +10,7 @@ namespace hbmwire {
 Result<Listener> Listener::create(const Worker& worker, const ListenerOptions& options) {
   return guarded(Stage::connect, [&]() -> Result<Listener> {
     HBMWIRE_TRY(state_of(worker).check_process(Stage::connect));
-    // Here, since no caller can be told once a peer has come.
+    // Checked here, since there is no caller to tell once a peer has come.
     HBMWIRE_TRY(detail::validate(options.endpoint.paths, worker.context().paths()));
     HBMWIRE_TRY_ASSIGN(auto state, detail::ListenerState::create(shared_state_of(worker), options));
     return Listener(std::move(state));

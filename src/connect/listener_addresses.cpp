@@ -24,7 +24,7 @@ wire::BoundTo bound_to(const detail::ListenerState& listener) {
   return wire::bound_to(reinterpret_cast<const sockaddr&>(bound));
 }
 
-/// Fills in which NIC of the worker's each interface belongs to.
+/// Fills in the worker's NIC that each interface belongs to.
 void find_nics(const detail::WorkerState& worker, std::vector<wire::OwnInterface>& interfaces) {
   for (std::size_t i = 0; i < worker.nics.size(); ++i) {
     const auto nic = verbs::interfaces_of(state_of(worker.nics[i].nic));

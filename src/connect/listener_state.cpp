@@ -21,13 +21,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Out of descriptors, a connection stays in the kernel's queue, and is looked for again after this.
+// Without descriptors a connection stays in the kernel's queue; the listener looks again after
+// this.
 constexpr auto kDescriptorPause = 50ms;
-// A peer that has said nothing for so long gives its place up to another one that waits for it.
+// A peer that has been silent for this long gives its place up to one that waits for it.
 constexpr auto kSilence = 500ms;
-// A refused peer has this long to read why.
+// How long a refused peer has to read why.
 constexpr auto kParting = 1s;
-// Whoever connects in vain as often as he can must not fill the disk.
+// Lines in the log in one period. A peer that connects in vain again and again must not fill the
+// disk.
 constexpr unsigned kMostTold = 10;
 
 void say_that_anybody_may_connect(std::uint16_t port) {
@@ -53,7 +55,7 @@ Result<std::shared_ptr<ListenerState>> ListenerState::create(
   HBMWIRE_TRY_ASSIGN(EndpointOptions endpoint, complete(worker->context, options.endpoint));
   HBMWIRE_TRY(wire::check_key(endpoint.pre_shared_key));
   if (options.rdma_cm) HBMWIRE_TRY(check_managed(endpoint.link));
-  // Once a peer has come no caller can be told.
+  // Checked here, since there is no caller to tell once a peer has come.
   for (const WorkerNic& nic : worker->nics)
     HBMWIRE_TRY(verbs::port_entries(state_of(nic.nic), endpoint.link));
   const std::shared_ptr<ListenerState> listener(new ListenerState(worker), [](auto* state) {
@@ -87,7 +89,8 @@ ListenerState::~ListenerState() {
   }
 }
 
-/// IPv6's wildcard takes IPv4, too (RDMA_OPTION_ID_AFONLY is off).
+/// Listens by the connection manager. IPv6's wildcard takes IPv4, too (RDMA_OPTION_ID_AFONLY is
+/// off).
 Result<void> ListenerState::listen_by_cm() {
   HBMWIRE_TRY_ASSIGN(const HostPort place, wire::listening_place(options.address, options.port));
   const std::string where = "rdma_cm://" + join_host_port(place.host, place.port);
@@ -126,7 +129,7 @@ void ListenerState::listen(bool on) noexcept {
 }
 
 void ListenerState::on_socket() noexcept {
-  // Without memory for it a connection is closed.
+  // If there is no memory for a connection, it is closed.
   const auto taken = guarded(Stage::connect, [&]() -> Result<void> {
     take_one();
     return {};
@@ -141,7 +144,7 @@ void ListenerState::take_one() {
   }
   auto accepted = wire::accept_one(listening);
   if (accepted.shortage) {
-    // The peer that is refused has the reserve until it has read why.
+    // The refused peer holds the spare descriptor until it has read why.
     listen(false);
     listen_again = WorkerState::Clock::now() + kDescriptorPause;
     if (!accepted.socket) {
@@ -192,7 +195,7 @@ bool ListenerState::make_room() noexcept {
       displace(*silent);
       return true;
     }
-    // It has spoken, and this end was too busy to listen.
+    // The peer has sent something, and this end was too busy to read it.
     silent->note_word();
   }
   return false;
@@ -210,7 +213,7 @@ void ListenerState::displace(ConnectionAttempt& attempt) noexcept {
 void ListenerState::settle(ConnectionAttempt& attempt) noexcept {
   auto endpoint = attempt.take();
   if (!endpoint) {
-    // One that connects and leaves without a word only asked whether the port is open, as load
+    // A peer that connects and leaves without a word only checked whether the port is open, as load
     // balancers do all the time.
     const bool only_looked =
         endpoint.error().hint == Hint::peer_gone && attempt.heard() == attempt.began;
@@ -229,7 +232,7 @@ void ListenerState::settle(ConnectionAttempt& attempt) noexcept {
   (*endpoint)->ending.abandon();
 }
 
-/// It has something to be told still, where there is memory to keep it for that.
+/// Keeps a handshake that still has something to tell its peer, if there is memory for that.
 void ListenerState::let_part(std::unique_ptr<ConnectionAttempt> attempt) noexcept {
   static_cast<void>(guarded(Stage::connect, [&]() -> Result<void> {
     parting.push_back(std::move(attempt));
@@ -260,8 +263,8 @@ void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
   });
   if (parting.size() > options.max_handshakes) parting.erase(parting.begin());
   if (!options.rdma_cm) static_cast<void>(wire::keep_reserve(listening));
-  // Those that shake hands are bounded, and as those the ones that wait for accept(): the kernel
-  // keeps the next ones.
+  // Both the handshakes and the endpoints that wait for accept() are bounded. The kernel keeps
+  // further peers.
   const bool has_place = attempts.size() < options.max_handshakes || silent_one() != nullptr;
   listen(has_place && ready.size() < options.max_handshakes && now >= listen_again);
 }

@@ -17,8 +17,8 @@
 
 namespace hbmwire::detail {
 
-/// A port, the handshakes that go on there, and the endpoints that nobody has taken yet: each
-/// bounded. Driven by its worker.
+/// A port, its handshakes, and the endpoints that the program has not accepted yet. Both numbers
+/// are bounded. Driven by its worker.
 struct ListenerState final : SocketOwner, ByClock {
   static Result<std::shared_ptr<ListenerState>> create(const std::shared_ptr<WorkerState>& worker,
                                                        const ListenerOptions& options);
@@ -31,10 +31,10 @@ struct ListenerState final : SocketOwner, ByClock {
 
   void on_socket() noexcept override;
 
-  /// Takes what came to its end, and lets those go that take too long.
+  /// Collects handshakes that have ended, and ends those that take too long.
   void look_after(WorkerState::Clock::time_point now) noexcept override;
 
-  /// The next that is connected; none.
+  /// The next connected endpoint; null if there is none.
   std::shared_ptr<EndpointState> next() noexcept;
 
   /// Whether a peer that was admitted with this hello is still shaking hands.
@@ -43,11 +43,11 @@ struct ListenerState final : SocketOwner, ByClock {
   void take_one();
   void take_request(const transport::CmEvent& request) noexcept;
 
-  /// Whether one more peer may be taken; of those that shake hands one that stays silent gives its
-  /// place up for it.
+  /// Whether one more peer may be taken. If there is no room, a handshake whose peer has been
+  /// silent for too long is ended for it.
   bool make_room() noexcept;
 
-  /// The one that has been silent for the longest time, if that was too long.
+  /// The handshake that has been silent for the longest time, if that was too long.
   [[nodiscard]] ConnectionAttempt* silent_one() const noexcept;
   Result<void> listen_by_cm();
 
@@ -65,14 +65,15 @@ struct ListenerState final : SocketOwner, ByClock {
   ListenerOptions options;
   Admits admits;  // empty: each peer is admitted
   wire::ListeningSocket listening;
-  std::unique_ptr<CmPort> managed;  // instead of it
+  std::unique_ptr<CmPort> managed;  // in place of `listening`
   bool watched = false;
-  WorkerState::Clock::time_point listen_again{};  // after the descriptors were used up
-  ToldCause shortage;                             // for which peers wait
+  WorkerState::Clock::time_point listen_again{};  // when to listen again after descriptors were
+                                                  // used up
+  ToldCause shortage;                             // the shortage because of which peers wait
   WorkerState::Clock::time_point told_since{};
-  unsigned told = 0;  // since then
+  unsigned told = 0;  // how much was logged since then
   std::vector<std::unique_ptr<ConnectionAttempt>> attempts;
-  std::vector<std::unique_ptr<ConnectionAttempt>> parting;  // refused, and being told so
+  std::vector<std::unique_ptr<ConnectionAttempt>> parting;  // refused peers that are being told so
   std::deque<std::shared_ptr<EndpointState>> ready;
   std::shared_ptr<AdvertisedRegions> advertised = std::make_shared<AdvertisedRegions>();
 };

@@ -12,7 +12,7 @@ namespace hbmwire {
 
 namespace detail {
 
-/// A task and its transfer, in the order in which they may go.
+/// A task and its transfer, in the order in which they must be destroyed.
 template <class Work>
 struct PendingState {
   explicit PendingState(std::shared_ptr<WorkerState> of) noexcept : worker(std::move(of)) {}
@@ -21,7 +21,7 @@ struct PendingState {
   PendingState& operator=(const PendingState&) = delete;
 
   ~PendingState() {
-    // With all else of that worker, in a child by fork(2).
+    // In a child by fork(2) it is left as it is, like everything else of that worker.
     if (worker->is_left_as_is()) {
       static_cast<void>(task.release());
       transfer.reset();
@@ -58,7 +58,7 @@ struct PendingRegionState : PendingState<RegionQuestion> {
 
 namespace {
 
-/// Under the worker's lock.
+/// Must be called under the worker's lock.
 Result<std::unique_ptr<PendingEndpointState>> start_connecting(
     const std::shared_ptr<WorkerState>& worker, std::string_view peer, const Deadline& until,
     const EndpointOptions& options, bool again) {

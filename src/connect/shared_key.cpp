@@ -24,7 +24,7 @@ Result<std::vector<std::byte>> read_key(const std::string& path) {
     return tl::make_unexpected(
         system_error(Stage::configure, call, errno, fit_subject(path), Hint::pre_shared_key_file));
   };
-  // A FIFO must not hold the caller.
+  // O_NONBLOCK: a FIFO must not block the caller.
   const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (!file) return failed("open");
 

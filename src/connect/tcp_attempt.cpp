@@ -24,8 +24,8 @@ using Side = wire::Handshake::Side;
 using Step = wire::Handshake::Step;
 using wire::Refusal;
 
-// What a refused peer still sends is read, so that TCP does not throw the refusal away with it
-// (a close(2) with unread bytes is a reset), up to this.
+// Most bytes that are read from a refused peer. Unread bytes would turn close(2) into a reset, with
+// which TCP would throw the refusal away.
 constexpr std::size_t kMostDropped = 16384;
 
 /// Whether the NICs of a new endpoint can keep the options. Errors: as verbs::port_entries().
@@ -50,7 +50,7 @@ Result<std::unique_ptr<TcpAttempt>> TcpAttempt::dial(const std::shared_ptr<Worke
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key, whereabouts));
   std::unique_ptr<TcpAttempt> attempt(new TcpAttempt(worker, std::move(handshake), options));
-  // Mistakes are told before it dials; and one that is never late is made.
+  // Finds mistakes before dialing. An endpoint that is never late is made now.
   if (whereabouts != 0) {
     HBMWIRE_TRY(check_links(*worker, options.link));
   } else {
@@ -81,7 +81,7 @@ Result<std::unique_ptr<TcpAttempt>> TcpAttempt::welcome(const std::shared_ptr<Wo
   return attempt;
 }
 
-/// A name may have several addresses: the first that answers.
+/// Tries the next address of the name, until one answers.
 Result<void> TcpAttempt::dial_next() {
   if (std::exchange(events_, 0) != 0) raw_worker_->sockets.forget(socket_.get());
   socket_.reset();
@@ -126,7 +126,7 @@ void TcpAttempt::on_socket() noexcept {
   if (!gone_on) refuse(wire::Refusal::no_room, gone_on.error());
 }
 
-/// Says why, where there is memory for that.
+/// Refuses the peer and tells it why, if there is memory for that.
 void TcpAttempt::refuse(Refusal why, const Error& error) noexcept {
   static_cast<void>(guarded(Stage::connect, [&]() -> Result<void> {
     handshake_.refuse(why, error);
@@ -140,7 +140,7 @@ void TcpAttempt::advance() {
     linger();
     return;
   }
-  // Bounded: the handshake wants fewer than 2 KiB altogether.
+  // The loop is bounded: the whole handshake takes fewer than 2 KiB.
   while (!over_) {
     const bool sent = send();
     if (over_) return;
@@ -162,7 +162,7 @@ void TcpAttempt::advance() {
   watch();
 }
 
-/// Whether all that was to be said is said.
+/// Sends what it can. True: everything is sent.
 bool TcpAttempt::send() noexcept {
   while (!handshake_.to_send().empty()) {
     const auto bytes = handshake_.to_send();
@@ -170,7 +170,7 @@ bool TcpAttempt::send() noexcept {
     if (sent > 0) {
       handshake_.sent(static_cast<std::size_t>(sent));
     } else if (errno != EINTR) {
-      // Gone: what it said before it went may still be there, above all why.
+      // The peer has gone. Its last bytes may still be there to read, above all the reason.
       if (errno != EAGAIN) handshake_.sent(bytes.size());
       return false;
     }
@@ -178,7 +178,7 @@ bool TcpAttempt::send() noexcept {
   return true;
 }
 
-/// Whether there may be more.
+/// Reads some bytes. True: there may be more.
 bool TcpAttempt::receive() {
   std::array<std::byte, 512> bytes;
   const std::size_t most = std::min(handshake_.wanted(), bytes.size());

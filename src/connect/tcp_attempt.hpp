@@ -17,13 +17,13 @@ namespace hbmwire::detail {
 /// A handshake over TCP.
 class TcpAttempt final : public ConnectionAttempt, public SocketOwner {
  public:
-  /// To one of `addresses`, of what `where` names. Errors: Stage::connect.
+  /// Connects to one of `addresses`, which `where` names. Errors: Stage::connect.
   static Result<std::unique_ptr<TcpAttempt>> dial(const std::shared_ptr<WorkerState>& worker,
                                                   std::string_view where,
                                                   wire::AddressWalk addresses,
                                                   const EndpointOptions& options);
 
-  /// With whoever has connected to a listener of this worker.
+  /// Begins the handshake with a peer that has connected to a listener of this worker.
   static Result<std::unique_ptr<TcpAttempt>> welcome(const std::shared_ptr<WorkerState>& worker,
                                                      wire::AcceptedSocket socket,
                                                      const EndpointOptions& options);
@@ -54,7 +54,7 @@ class TcpAttempt final : public ConnectionAttempt, public SocketOwner {
 
   wire::AddressWalk addresses_;
   Fd socket_;
-  std::uint32_t events_ = 0;  // watched; 0: not yet
+  std::uint32_t events_ = 0;  // the watched events; 0: none yet
   std::size_t dropped_ = 0;
   bool dialing_ = false;
 };

@@ -16,7 +16,7 @@ std::uint64_t bytes_of(const Region& region) noexcept { return region.size_bytes
 
 std::uint64_t bytes_of(const RemoteRegion& region) noexcept { return region.length_bytes(); }
 
-/// `State`: of a table of such slices.
+/// Makes the state of a table of these slices, local or remote.
 template <class State, class Slice>
 Result<std::shared_ptr<const State>> cut(std::span<const Slice> slices, std::uint64_t block_bytes) {
   const auto refuse = [](const char* why) {
@@ -42,7 +42,7 @@ Result<std::shared_ptr<const State>> cut(std::span<const Slice> slices, std::uin
 
 template <class Number>
 std::uint64_t greatest_of(const Number* numbers, std::size_t size) noexcept {
-  // Several at a time: each step of one alone would wait for the step before it.
+  // Several lanes at a time: in a single chain each step would wait for the step before it.
   constexpr std::size_t kLanes = 8;
   std::array<Number, kLanes> most{};
   std::size_t i = 0;

@@ -20,12 +20,12 @@ struct BlockArea {
   Memory memory;
 };
 
-/// A table: what its areas have in common. `Memory`: Region or RemoteRegion.
+/// The areas of a block table, all with blocks of one length. `Memory`: Region or RemoteRegion.
 template <class Memory>
 struct BlockAreas {
   using Area = BlockArea<Memory>;
 
-  /// The area of a block that the table has.
+  /// The area that `block`, which must be within the table, lies in.
   [[nodiscard]] const Area& area_of(std::uint64_t block) const noexcept {
     return *(std::ranges::upper_bound(areas, block, {}, &Area::first) - 1);
   }
@@ -35,7 +35,7 @@ struct BlockAreas {
   }
 
   std::uint64_t block_bytes = 0;
-  std::uint64_t size = 0;  // blocks
+  std::uint64_t size = 0;  // number of blocks
   std::vector<Area> areas;
 };
 
@@ -43,7 +43,7 @@ struct BlockTableState : BlockAreas<Region> {};
 
 struct RemoteBlockTableState : BlockAreas<RemoteRegion> {};
 
-/// The greatest of the numbers; 0: there are none.
+/// The greatest of the numbers; 0 if there are none.
 [[nodiscard]] std::uint64_t greatest(const BlockNumbers& numbers) noexcept;
 
 }  // namespace hbmwire::detail

@@ -7,8 +7,8 @@
 
 namespace hbmwire::detail {
 
-/// Something that its worker looks after with each tick, as long as it is in the worker's
-/// ClockList.
+/// Base of objects that their worker drives by the clock: it calls look_after() with each tick, as
+/// long as the object is in the worker's ClockList.
 class ByClock {
  public:
   using Clock = std::chrono::steady_clock;
@@ -18,7 +18,7 @@ class ByClock {
 
   virtual void look_after(Clock::time_point at) noexcept = 0;
 
-  /// By when the worker wakes up for it, if nothing else wakes it.
+  /// The latest time at which the worker wakes up for it, if nothing else wakes it.
   [[nodiscard]] Clock::time_point due() const noexcept { return due_; }
 
  protected:
@@ -37,8 +37,8 @@ class ByClock {
   bool listed_ = false;
 };
 
-/// The things that a worker looks after, in the order in which they came. The links are their own:
-/// an end that has to be looked after, a close above all, must not need memory for that.
+/// The ByClock objects of a worker, in the order in which they came. A linked list through the
+/// objects themselves, so that adding one needs no memory: a close must work without any.
 class ClockList {
  public:
   using Clock = ByClock::Clock;
@@ -54,7 +54,7 @@ class ClockList {
     each.listed_ = true;
   }
 
-  /// Nothing happens where it is not in here.
+  /// Does nothing if `each` is not in the list.
   void remove(ByClock& each) noexcept {
     if (!std::exchange(each.listed_, false)) return;
     if (next_ == &each) next_ = each.behind_;
@@ -63,7 +63,7 @@ class ClockList {
     each.before_ = each.behind_ = nullptr;
   }
 
-  /// Each of them may go meanwhile, and others may come.
+  /// Calls look_after() of each. A call may remove any of them, and add others.
   void look_after(Clock::time_point at) noexcept {
     for (next_ = first_; next_ != nullptr;) {
       ByClock& each = *next_;
@@ -73,8 +73,8 @@ class ClockList {
     begun_ = 0;
   }
 
-  /// Whether one more of the things that take long may begin within the worker's look: many of them
-  /// would hold all else up.
+  /// Whether one more slow piece of work may begin within this tick of the worker. Many of them in
+  /// one tick would delay everything else.
   [[nodiscard]] bool may_begin() noexcept {
     constexpr unsigned kMost = 4;
     return begun_++ < kMost;
@@ -96,8 +96,8 @@ class ClockList {
  private:
   ByClock* first_ = nullptr;
   ByClock* last_ = nullptr;
-  ByClock* next_ = nullptr;  // that look_after() comes to
-  unsigned begun_ = 0;       // since its last end
+  ByClock* next_ = nullptr;  // the next one that look_after() will call
+  unsigned begun_ = 0;       // slow pieces of work begun since the last look_after() ended
 };
 
 }  // namespace hbmwire::detail

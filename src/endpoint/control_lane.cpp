@@ -37,9 +37,9 @@ void ControlLane::say(const wire::ControlMessage& message) noexcept {
     return {};
   });
   if (kept) return;
-  // The peer may still be told of the end, if of nothing else.
+  // If the message is lost, the peer may at least still be told of the end.
   if (endpoint_.phase == EndpointPhase::ready) return endpoint_.fail(kept.error(), nullptr);
-  // A NIC would say it by its queue pair in ERROR; a socket that stays open says nothing.
+  // A peer by a NIC would notice a queue pair in ERROR. A socket that stays open tells it nothing.
   if (endpoint_.link != nullptr) endpoint_.link->hang_up();
   lose(kept.error());
 }
@@ -68,7 +68,7 @@ int ControlLane::post(std::uint64_t address, std::uint32_t length_bytes,
   if (result != 0) return result;
   free_.pop_back();
   ++sending_;
-  // A peer that polls looks at its sockets seldom.
+  // A peer that polls looks at its sockets seldom, so its ring tells it of the message.
   if (endpoint_.link != nullptr && !endpoint_.paths.by_tcp()) endpoint_.movers.ring.tell_of_word();
   return 0;
 }
@@ -88,7 +88,7 @@ void ControlLane::on_sent(ControlBuffer& buffer, const transport::Completion& co
   --sending_;
   free_.push_back(&buffer);
   if (!completion.good()) {
-    endpoint_.look_soon();  // it may be the last
+    endpoint_.look_soon();  // the last request may just have come back
     if (probes_in_vain() || dead_) return;
     return lose(transport::completion_error(completion, endpoint_.peer));
   }
@@ -100,14 +100,15 @@ void ControlLane::on_received(ReceiveBuffer& buffer,
                               const transport::Completion& completion) noexcept {
   take(buffer, completion);
   if (!is_open()) endpoint_.look_soon();
-  // A lane in ERROR gives its own back at once, but others use shared ones.
+  // A lane in ERROR gives its own receives back at once. Shared receives are posted again for the
+  // other lanes.
   if (!is_open() && !receives_.are_shared()) return;
   if (probe_ != nullptr && probe_->failed && !receives_.are_shared()) return receives_.hold(buffer);
   if (const int result = receives_.post(buffer); result != 0)
     lose(system_error(Stage::post, "ibv_post_recv", result, endpoint_.nic->info.name));
 }
 
-// NOLINTNEXTLINE(bugprone-exception-escape): what was decoded holds a message.
+// NOLINTNEXTLINE(bugprone-exception-escape): a decoded variant always holds a message.
 void ControlLane::take(const ReceiveBuffer& buffer,
                        const transport::Completion& completion) noexcept {
   if (!completion.good()) {
@@ -117,7 +118,7 @@ void ControlLane::take(const ReceiveBuffer& buffer,
     return lose(too_long ? endpoint_.broken_protocol("the peer's control message is too long")
                          : transport::completion_error(completion, endpoint_.peer));
   }
-  // Decoding a message, and doing what it asks for, may allocate.
+  // Decoding a message, and acting on it, may allocate.
   const auto taken = guarded(Stage::complete, [&]() -> Result<void> {
     const auto message = wire::decode_control({buffer.bytes, completion.bytes});
     if (!message) return tl::make_unexpected(endpoint_.broken_protocol(message.error().call));
@@ -126,7 +127,7 @@ void ControlLane::take(const ReceiveBuffer& buffer,
   });
   const bool exhausted = !taken && taken.error().code == Errc::exhausted;
   if (exhausted && endpoint_.phase == EndpointPhase::ready) {
-    endpoint_.fail(taken.error(), nullptr);  // which the peer is told of
+    endpoint_.fail(taken.error(), nullptr);  // tells the peer
   } else if (!taken) {
     lose(taken.error());
   }
@@ -143,7 +144,7 @@ void ControlLane::cut() noexcept {
   lane_->cut();
 }
 
-// --- the peer of an invitation
+// --- finding the peer of an invitation
 
 void ControlLane::probe(const wire::Hails& hails) {
   probe_ = std::make_unique<Probe>(Probe{hails});
@@ -176,7 +177,7 @@ void ControlLane::advance_probe() noexcept {
     probe_->said = true;
     say(wire::Probe{probe_->hails.own});
   }
-  // From here on a failure of the lane is the peer's.
+  // From here on a failure of the lane means that the peer failed.
   if (probe_->heard && probe_->said) probe_.reset();
 }
 

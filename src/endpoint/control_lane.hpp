@@ -21,25 +21,25 @@ class ControlLane;
 struct EndpointState;
 struct WorkerNic;
 
-/// A place for one control message to be sent, in registered host memory.
+/// A buffer for one control message to be sent, in registered host memory.
 struct ControlBuffer {
   ControlLane* lane = nullptr;
   std::byte* bytes = nullptr;
   std::uint32_t local_key = 0;
 };
 
-/// The lane by which both ends of an endpoint speak of the endpoint itself
-/// (src/wire/control_messages.hpp): a message in each SEND, in their order. A message that finds no
-/// buffer free waits. Once a request of the lane fails it is dead for good, and nothing more is
-/// said.
+/// The lane by which the two ends of an endpoint talk about the endpoint itself
+/// (src/wire/control_messages.hpp). Each message is a SEND; messages keep their order, and wait if
+/// no buffer is free. Once a request of the lane fails, the lane is dead for good and sends nothing
+/// more.
 ///
-/// After invitations it also finds the peer. Either end may be wired up long before the other. One
-/// of them, `wire::Hails::first`, probes; as long as the other one is not wired up, its NIC drops
-/// that without a word, until the retries are used up and the queue pair is in ERROR: then it is
-/// drained, reset and wired up again, with the same packet sequence numbers, for nothing has
-/// arrived at either side. The other one says nothing before it has been probed, so that its queue
-/// pair never has to be reset: a packet of it that was received would be missing at the other's new
-/// life. Hence not both may begin.
+/// With invitations this lane also finds the peer, since either end may be wired up long before the
+/// other. The end that `wire::Hails::first` names probes. As long as the other end is not wired up,
+/// the other NIC drops the probe silently, until the retries are used up and the queue pair here
+/// goes to ERROR. Then the queue pair is drained, reset and wired up again, with the same packet
+/// sequence numbers, since nothing has arrived on either side. The other end sends nothing before
+/// it has been probed, so that its queue pair never needs a reset: after a reset, a packet that had
+/// arrived before would be missing. Therefore only one of the ends may probe.
 class ControlLane final : public Receiver {
  public:
   static constexpr std::uint32_t kBuffers = 2;  // each way: no end has more under way
@@ -57,11 +57,12 @@ class ControlLane final : public Receiver {
 
   void set_lane(std::unique_ptr<transport::Lane> lane) noexcept { lane_ = std::move(lane); }
 
-  /// `memory`: kMemoryBytes of the endpoint's, by `local_key`. May throw std::bad_alloc.
+  /// Gives the lane its buffers: `memory` is kMemoryBytes of the endpoint's, registered as
+  /// `local_key`. May throw std::bad_alloc.
   void set_memory(std::byte* memory, std::uint32_t local_key);
 
-  /// Receives: those that lanes share in `pool`, or its own, of `nic`, where that is null. Errors:
-  /// as ReceivePool::of_lane().
+  /// Makes the receives: shared ones of `pool`, or if `pool` is null its own on `nic`. Errors: as
+  /// ReceivePool::of_lane().
   Result<void> make_receives(ReceivePool* pool, const WorkerNic& nic);
 
   [[nodiscard]] Receives& receives() noexcept { return receives_; }
@@ -87,17 +88,18 @@ class ControlLane final : public Receiver {
   /// Sends `message` as soon as there is a buffer.
   void say(const wire::ControlMessage& message) noexcept;
 
-  /// The same, encoded already: at most wire::kMaxControlBytes. May throw std::bad_alloc.
+  /// The same for an encoded message of at most wire::kMaxControlBytes. May throw std::bad_alloc.
   void say_bytes(std::vector<std::byte> bytes);
   void say_waiting() noexcept;
 
-  /// One SEND of registered memory, in place of a free buffer's; `errno` of ibv_post_send(3).
+  /// Posts one SEND of registered memory, and uses up a free buffer until it completes. Returns
+  /// `errno` of ibv_post_send(3).
   int post(std::uint64_t address, std::uint32_t length_bytes, std::uint32_t local_key) noexcept;
 
-  /// Messages that wait for a buffer.
+  /// The number of messages that wait for a buffer.
   [[nodiscard]] std::size_t backlog() const noexcept { return to_say_.size(); }
 
-  /// Whether the peer asks for more answers than it takes.
+  /// Whether the peer asks faster than it takes the answers.
   [[nodiscard]] bool is_behind() const noexcept { return to_say_.size() >= kMostBehind; }
 
   [[nodiscard]] bool has_free_buffer() const noexcept { return !free_.empty(); }
@@ -110,31 +112,32 @@ class ControlLane final : public Receiver {
   void on_received(ReceiveBuffer& buffer,
                    const transport::Completion& completion) noexcept override;
 
-  // --- its end
+  // --- the end of the lane
 
   [[nodiscard]] bool is_dead() const noexcept { return dead_; }
 
-  /// Nothing is said any more, and the endpoint fails with `why`.
+  /// Stops sending, and makes the endpoint fail with `why`.
   void lose(const Error& why) noexcept;
 
-  /// Nothing is said any more.
+  /// Stops sending.
   void silence() noexcept;
 
-  /// Takes no more messages: a receive that is over is not posted again.
+  /// Takes no more messages: a receive that has completed is not posted again.
   void stop_receiving() noexcept { closing_ = true; }
 
   [[nodiscard]] bool is_closing() const noexcept { return closing_; }
 
-  /// Puts the lane into ERROR. A refusal by the NIC is logged, and close() has to be called again.
+  /// Puts the lane into ERROR. If the NIC refuses, that is logged, and close() must be called
+  /// again.
   void close() noexcept;
 
-  /// Destroys its queue pair: nothing completes any more.
+  /// Destroys the queue pair: no request completes any more.
   void cut() noexcept;
 
   /// As transport::Lane::took_last_receive().
   [[nodiscard]] bool took_last_receive() noexcept { return lane_->took_last_receive(); }
 
-  /// No request of it is under way, and no receive that it does not share.
+  /// Whether neither requests of it nor receives of its own are under way.
   [[nodiscard]] bool is_drained() const noexcept {
     return sending_ == 0 && receives_.none_posted();
   }
@@ -144,25 +147,25 @@ class ControlLane final : public Receiver {
     wire::Hails hails;
     bool said = false;
     bool failed = false;  // the lane is in ERROR
-    bool heard = false;   // theirs, and it is the right one
+    bool heard = false;   // the right peer's probe has come
   };
 
   static constexpr std::size_t kMostBehind = 8;
 
-  /// Whether it takes more: else those of its own are not posted again.
+  /// Whether it takes more messages. If not, receives of its own are not posted again.
   [[nodiscard]] bool is_open() const noexcept { return !closing_ && !dead_; }
 
   void take(const ReceiveBuffer& buffer, const transport::Completion& completion) noexcept;
   Result<void> wire_again();
 
-  /// A failure that only says that the peer is not there yet.
+  /// Whether a failure only means that the peer is not there yet; then the lane probes again.
   [[nodiscard]] bool probes_in_vain() noexcept;
 
   EndpointState& endpoint_;
   std::unique_ptr<transport::Lane> lane_;
   Receives receives_;
   std::array<ControlBuffer, kBuffers> outgoing_{};
-  std::vector<ControlBuffer*> free_;  // of `outgoing_`
+  std::vector<ControlBuffer*> free_;  // the unused ones of `outgoing_`
   std::deque<std::vector<std::byte>> to_say_;
   std::unique_ptr<Probe> probe_;
   std::uint32_t sending_ = 0;

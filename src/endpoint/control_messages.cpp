@@ -10,7 +10,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Each message of the control lane, and the part of the endpoint that it is for.
+/// Hands each message of the control lane to the part of the endpoint that handles it.
 struct Recipient {
   void operator()(const wire::Probe& message) const { endpoint.control.on_probe(message); }
 

@@ -7,7 +7,7 @@ namespace hbmwire::detail {
 
 struct EndpointState;
 
-/// Hands a message of the peer's to the part of `endpoint` that it is for. May throw
+/// Hands a message from the peer to the part of `endpoint` that handles it. May throw
 /// std::bad_alloc.
 void take_control_message(EndpointState& endpoint, const wire::ControlMessage& message);
 

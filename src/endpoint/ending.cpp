@@ -55,7 +55,7 @@ void Ending::fail(const Error& why, TransferState* culprit) noexcept {
   endpoint_.note_event();
   close_data();
   endpoint_.fail_waiting();
-  // That its lane is closed says nothing of its engine.
+  // The peer's lane is closed, but its engine may still be at work.
   if (!peer_fenced_ || endpoint_.movers.ipc.asks()) endpoint_.control.say(wire::Fence{});
 }
 
@@ -73,10 +73,11 @@ Error Ending::error_of_others() const noexcept {
 
 void Ending::advance(Clock::time_point at) noexcept {
   if (endpoint_.phase != EndpointPhase::ending) return;
-  // This side's memory may be read and written until the NIC has given back what was posted. One
-  // that does not is not asked any more: without a queue pair it can do nothing.
+  // This side's memory may be read and written until the NIC has given back all requests. If the
+  // NIC does not, its queue pair is destroyed: without one it cannot touch the memory.
   constexpr auto kFlush = 1s;
-  // The peer answers for what its engine has here; it must not wait for us meanwhile.
+  // The peer must say when its engine has finished with this memory, so it must not wait for us
+  // meanwhile.
   const bool asks = endpoint_.movers.ipc.asks();
   const RailMover* const mover = endpoint_.movers.rails.get();
   const bool rails_drained =
@@ -97,10 +98,11 @@ void Ending::advance(Clock::time_point at) noexcept {
   if (!asks) report();
 }
 
-/// A NIC's writes may still be on their way into this end's device when the NIC has given back all.
-/// A flush lets them arrive before the report. True: one is under way, and on_moved() follows.
+/// When the NIC has given back all requests, its writes may still be on their way into this end's
+/// device. A flush lets them arrive before the report. True: a flush is under way, and on_moved()
+/// follows.
 bool Ending::flush_failed() noexcept {
-  // Counted as moving until the end: a flush that fails at once reports nothing yet.
+  // Counts itself as moving until the end, so that a flush that fails at once does not report yet.
   const std::uint32_t others = endpoint_.movers.moving++;
   bool parts = true;
   while (std::exchange(parts, false)) {
@@ -110,7 +112,7 @@ bool Ending::flush_failed() noexcept {
       if (transfer.then == TransferState::Then::flush) {
         endpoint_.worker_nic.mover->make_visible(transfer);
       } else if ((transfer.at_end & AtEnd::kPart) != 0) {
-        // The transfer that it is a part of may have to be flushed itself.
+        // The whole transfer may need a flush itself.
         endpoint_.worker->fail(transfer, error_of_others(), peer_fenced_);
         parts = true;
       } else {
@@ -125,7 +127,7 @@ void Ending::settle() noexcept {
   if (endpoint_.phase == EndpointPhase::ending) {
     advance(endpoint_.worker->now);
   } else if (failed_ != nullptr) {
-    report();  // the others were, when waiting for this one had lasted long enough
+    report();  // the others were reported when the wait for this one had lasted long enough
   }
 }
 
@@ -156,11 +158,11 @@ void Ending::on_lost(const transport::CompletionQueue& lost) noexcept {
   if (endpoint_.phase == EndpointPhase::ending) report();
 }
 
-// --- the peer's messages
+// --- messages from the peer
 
 void Ending::on_fence() noexcept {
   endpoint_.movers.ring.take_all();
-  // The peer has closed its own lane before it said so.
+  // The peer closes its own lane before it sends Fence.
   peer_fenced_ = true;
   must_answer_ = true;
   fail(make_error(Errc::peer_failed, Stage::complete, "the peer broke the connection off",
@@ -169,7 +171,7 @@ void Ending::on_fence() noexcept {
   if (endpoint_.phase == EndpointPhase::ending) {
     advance(endpoint_.worker->now);
   } else if (close_data() && std::exchange(must_answer_, false)) {
-    // It had ended before; nothing of the application's is under way.
+    // This end had ended before; no operation of the application is under way.
     endpoint_.control.say(wire::Fenced{});
   }
 }
@@ -181,13 +183,13 @@ void Ending::on_fenced() noexcept {
 }
 
 void Ending::on_farewell() noexcept {
-  // The peer's messages came before it.
+  // Messages in the peer's ring were sent before its goodbye.
   endpoint_.movers.ring.take_all();
   peer_left_ = true;
   endpoint_.note_event();
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (endpoint_.waits_for_peer()) {
-    // No answer will come.
+    // No answer will come any more.
     fail(make_error(Errc::peer_failed, Stage::complete, "the peer has said goodbye", endpoint_.peer,
                     Hint::peer_gone),
          nullptr);
@@ -243,7 +245,7 @@ Result<void> Ending::close(const Wait& wait) {
   if (const auto driven = worker.drive(wait, over); !goodbye.over()) {
     goodbye.give_up(driven.error());
     static_cast<void>(worker.drive({longest_end(endpoint_.options), -1}, over));
-    // A thread that can't sleep can't wait either.
+    // This thread cannot sleep, so it cannot wait for the end either.
     goodbye.finish();
   }
   if (goodbye.error()) return tl::make_unexpected(*goodbye.error());
@@ -272,7 +274,7 @@ bool Ending::no_goodbye_comes() const noexcept {
 }
 
 void Ending::abandon() noexcept {
-  // A child by fork(2) drops its copy, and says nothing in its parent's name.
+  // A child by fork(2) drops its copy, and says nothing on its parent's behalf.
   if (abandoned_ || endpoint_.worker->made.is_inherited()) return;
   abandoned_ = true;
   settle_by_ = Deadline::later(Clock::now(), endpoint_.options.peer_timeout);
@@ -283,7 +285,7 @@ void Ending::abandon() noexcept {
   } else if (endpoint_.phase == EndpointPhase::ready) {
     enter_closed();
   }
-  // Their senders learn of it by the end of the endpoint.
+  // The senders learn from the end of the endpoint that their messages are gone.
   endpoint_.messages.drop_queued();
 }
 
@@ -296,7 +298,7 @@ void Ending::close_lanes(Clock::time_point at) noexcept {
 
 void Ending::drain_receives(Clock::time_point at) noexcept {
   if (receives_back_ || !data_closed_ || !endpoint_.control.is_closing()) return;
-  // A driver that does not tell of the last receive (an old soft-RoCE) may keep one for good.
+  // A driver that does not tell of the last receive (an old soft-RoCE) may keep a receive for good.
   constexpr auto kPatience = 1s;
   if (!draining_since_) draining_since_ = at;
   const bool told =
@@ -305,7 +307,8 @@ void Ending::drain_receives(Clock::time_point at) noexcept {
   receives_back_ = true;
   if (!endpoint_.messages.receives().are_shared()) return;
   auto& queue = static_cast<transport::VerbsCompletionQueue&>(endpoint_.sends.lane().completions());
-  // As many as it may have had at the start; later ones need not be waited for.
+  // Polls as many completions as the queue may have held at the start; later ones are not waited
+  // for.
   endpoint_.worker->empty(queue, queue.capacity() / transport::VerbsCompletionQueue::kBatch + 1);
   if (told) {
     endpoint_.messages.receives().all_are_back();

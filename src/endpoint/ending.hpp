@@ -20,14 +20,14 @@ struct TransferState;
 
 /// How an endpoint ends (docs/endpoint-states.md).
 ///
-/// *Broken*: fail() puts the data lane into ERROR, tells the peer (`wire::Fence`) and keeps the
-/// failed transfers. Their memory may be read and written until this end's NIC has given back all
-/// that was posted and the peer says that its lane is closed as well (`wire::Fenced`), or
-/// EndpointOptions::peer_timeout has passed: then report() ends them.
+/// *Broken*: fail() puts the data lane into ERROR, tells the peer (`wire::Fence`) and collects the
+/// failed transfers. Their memory may still be read and written until two things are true: this
+/// end's NIC has given back all posted requests, and the peer has said that its lane is closed, too
+/// (`wire::Fenced`) or EndpointOptions::peer_timeout has passed. Then report() ends the transfers.
 ///
-/// *Closed*: each end says goodbye once nothing of its own is under way. Once let go of by the
-/// application the lanes are closed, and when nothing of them is in a queue the worker destroys the
-/// endpoint.
+/// *Closed*: each end says goodbye once nothing of its own is under way. When the application has
+/// let go of the endpoint, the lanes are closed. The worker destroys the endpoint when no queue
+/// holds anything of the lanes.
 class Ending {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,39 +40,39 @@ class Ending {
 
   // --- broken
 
-  /// From here on the endpoint is ending. `culprit` (or null) fails with `why`, the others because
-  /// of it.
+  /// Begins the end of the endpoint. `culprit` (or null) fails with `why`, the other transfers
+  /// because of it.
   void fail(const Error& why, TransferState* culprit) noexcept;
 
-  /// `transfer` fails when the endpoint has ended.
+  /// Makes `transfer` fail when the endpoint has ended.
   void mark_failed(TransferState& transfer) noexcept;
 
-  /// A part of a transfer is over without a completion of the data lane: reports what waited for
-  /// that.
+  /// A part of a transfer is over without a completion of the data lane: reports failures that
+  /// waited only for that.
   void settle() noexcept;
 
-  /// Does what can be done by now.
+  /// Does the next steps of ending that are possible now.
   void advance(Clock::time_point at) noexcept;
 
-  /// Reports all transfers that failed: no byte changes by them any more.
+  /// Reports all transfers that failed: their memory can no longer change.
   void report() noexcept;
 
-  /// The completion queue is of no use any more.
+  /// `queue` is lost: no more of its completions will come.
   void on_lost(const transport::CompletionQueue& queue) noexcept;
 
-  /// Why the endpoint has failed; nothing: it has not.
+  /// Why the endpoint has failed; nothing if it has not.
   [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
 
-  /// Why nothing can be started.
+  /// Why no operation can be started.
   [[nodiscard]] Error not_ready() const noexcept;
 
   /// Errors: as Endpoint::reconnect(), before anything is done.
   [[nodiscard]] Result<void> check_reconnect() const;
 
-  /// Until when the peer is waited for.
+  /// Until when the peer's answer is waited for.
   [[nodiscard]] Clock::time_point settle_by() const noexcept { return settle_by_; }
 
-  // --- the peer's messages
+  // --- messages from the peer
 
   void on_fence() noexcept;
   void on_fenced() noexcept;
@@ -81,25 +81,25 @@ class Ending {
   /// The peer has said goodbye.
   [[nodiscard]] bool peer_left() const noexcept { return peer_left_; }
 
-  /// No peer is there to say goodbye to.
+  /// Declares that there is no peer to say goodbye to.
   void expect_no_peer() noexcept { peer_left_ = true; }
 
-  /// The peer's engines do nothing for this end any more.
+  /// Whether the peer's engines have stopped moving bytes for this end.
   [[nodiscard]] bool peer_is_quiet() const noexcept { return peer_quiet_ || peer_left_; }
 
   // --- the lanes
 
-  /// Nothing moves by the data lane any more: it is in ERROR, or destroyed.
+  /// Whether the data lane can no longer move bytes: it is in ERROR, or destroyed.
   [[nodiscard]] bool is_data_closed() const noexcept { return data_closed_ || lanes_cut_; }
 
-  /// Destroys the queue pairs: nothing moves by them any more, and nothing of them completes.
+  /// Destroys the queue pairs: they move no more bytes, and none of their requests completes.
   void cut_lanes() noexcept;
 
   [[nodiscard]] bool lanes_cut() const noexcept { return lanes_cut_; }
 
-  /// A queue pair was destroyed with requests under way. Memory that a completion would lead to
-  /// stays until the worker goes, as nothing promises that a completion queue forgets a destroyed
-  /// queue pair.
+  /// Notes that a queue pair was destroyed with requests under way. A completion queue need not
+  /// forget the requests of a destroyed queue pair, so memory that a late completion would point to
+  /// stays until the worker goes.
   void note_cut() noexcept { any_cut_ = true; }
 
   // --- closed
@@ -110,13 +110,14 @@ class Ending {
   /// The same without waiting. Errors: Errc::busy: it is being closed already; Errc::exhausted.
   Result<Transfer> start_close(const Deadline& until);
 
-  /// The program has closed it; `why`: what is under way fails because of that.
+  /// Ends the endpoint for a program that has closed it. `why`: the error of operations still under
+  /// way.
   void close_here(const std::optional<Error>& why) noexcept;
 
-  /// None will come of the peer.
+  /// Whether the peer can no longer say goodbye.
   [[nodiscard]] bool no_goodbye_comes() const noexcept;
 
-  /// Nothing is under way, and none begins: says goodbye.
+  /// Says goodbye: no operation is under way, and none will begin.
   void enter_closed() noexcept;
 
   /// The application has let go of the endpoint.
@@ -124,10 +125,10 @@ class Ending {
 
   [[nodiscard]] bool is_abandoned() const noexcept { return abandoned_; }
 
-  /// Closes the lanes of an abandoned endpoint, once all was said.
+  /// Closes the lanes of an abandoned endpoint, once all its control messages are sent.
   void close_lanes(Clock::time_point at) noexcept;
 
-  /// Once the lanes are closed: waits until what they took of shared receives is back.
+  /// After the lanes are closed: waits until the shared receives that they took are back.
   void drain_receives(Clock::time_point at) noexcept;
 
   [[nodiscard]] bool are_receives_back() const noexcept { return receives_back_; }
@@ -135,14 +136,14 @@ class Ending {
   /// Ends the endpoint within this call, whatever is under way.
   void end_now() noexcept;
 
-  /// Nothing of it leads to the endpoint any more.
+  /// Whether nothing points to the endpoint any more, so that it may be destroyed.
   [[nodiscard]] bool is_over() const noexcept { return abandoned_ && !any_cut_; }
 
   /// The error of transfers that did not break the connection themselves.
   [[nodiscard]] Error error_of_others() const noexcept;
 
  private:
-  /// False: the NIC refused, and has to be asked again.
+  /// False: the NIC refused, and must be asked again.
   bool close_data() noexcept;
   bool flush_failed() noexcept;
   void say_farewell() noexcept;
@@ -150,7 +151,7 @@ class Ending {
   EndpointState& endpoint_;
   std::optional<Error> error_;
   TransferState* culprit_ = nullptr;
-  TransferState* failed_ = nullptr;  // a list: they fail when the endpoint has ended
+  TransferState* failed_ = nullptr;  // a list of transfers that fail when the endpoint has ended
   Clock::time_point settle_by_{};
   bool has_culprit_ = false;
   bool data_closed_ = false;  // the data lane is in ERROR
@@ -160,7 +161,7 @@ class Ending {
   bool closed_here_ = false;
   bool peer_fenced_ = false;  // the peer's data lane is closed
   bool peer_quiet_ = false;
-  bool must_answer_ = false;  // the peer waits for word that ours is
+  bool must_answer_ = false;  // the peer waits to hear that our data lane is closed
   bool peer_left_ = false;
   bool abandoned_ = false;
   bool receives_back_ = false;

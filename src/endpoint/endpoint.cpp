@@ -30,7 +30,7 @@ Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
 
 Endpoint::~Endpoint() {
   if (!state_) return;
-  // The worker may go with its last endpoint, and takes this one's state with it.
+  // The worker may go with its last endpoint, and would take this endpoint's state with it.
   const auto worker = std::move(state_->keeps_worker);
   const WorkerLock lock(*worker);
   const auto state = std::exchange(state_, nullptr);

@@ -10,7 +10,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// A put or get, and no list.
+/// Whether it is a single put or get, and no list.
 bool is_single(const TransferState& transfer) noexcept {
   const bool one_sided =
       transfer.protocol <= Protocol::inlined || transfer.protocol == Protocol::proxied;
@@ -52,18 +52,18 @@ void EndpointLabels::drop_unused(std::span<const TransferState> transfers) noexc
   std::erase_if(labels_, [](const auto& label) { return !label.second.wanted; });
 }
 
-// Not said where the transfer is started: it would cost every put more than it costs a question.
+// Found out here and not when the transfer starts: there it would slow down every put.
 Path EndpointLabels::path_of(const TransferState& transfer) const noexcept {
   const EndpointLabel* const label = find(transfer.connection);
   if (transfer.path == Path::copy || transfer.path >= Path::ipc) return transfer.path;
-  // Through memory that both processes have mapped.
+  // Proxied transfers go through memory that both processes have mapped, not by TCP.
   const bool proxied = transfer.protocol == Protocol::proxied;
   if (label != nullptr && label->over_tcp && !proxied) return Path::tcp;
   if (transfer.path != Path::zero_copy) return transfer.path;
   return label != nullptr && label->one_node ? Path::nic_loopback : Path::zero_copy;
 }
 
-// Which NIC carries it, if one does, the endpoint has said already.
+// `nic` stays empty: the endpoint names the NIC elsewhere in the report.
 PathTried EndpointLabels::copy_of(const TransferState& transfer) const {
   PathTried tried{
       .path = Path::copy, .taken = transfer.path == Path::copy, .nic = {}, .refusal = {}};

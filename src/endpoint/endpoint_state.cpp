@@ -18,14 +18,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Numbers connections, so that a RemoteRegion of one of them is no other's.
+/// A number for each connection, so that a RemoteRegion of one connection fits no other.
 std::uint32_t next_number() noexcept {
   static std::atomic<std::uint32_t> number{0};
   return (number.fetch_add(1, std::memory_order_relaxed) + 1) & ~kByEngine;
 }
 
-/// Where device memory may not be reached by a copy, no message may come unasked: the sender is
-/// told by this number.
+/// The options with 0 eager bytes if the policy excludes copies of device memory. That number tells
+/// the sender to send no message unasked.
 EndpointOptions with_policy(EndpointOptions options, const Context& context) {
   const auto admits = [&](Path path) {
     return options.paths.admits(MemoryType::gaudi, path) &&
@@ -90,11 +90,11 @@ void EndpointState::fail(const Error& why, TransferState* culprit) noexcept {
   ending.fail(why, is_part ? &worker->transfers[culprit->cookie] : culprit);
 }
 
-/// Those that wait fail when the endpoint has ended, unless the NIC has a part of them.
+/// Waiting transfers fail when the endpoint has ended, unless the NIC has a part of them.
 void EndpointState::fail_waiting() noexcept {
   while (!pending.empty()) {
     TransferState& transfer = pending.pop();
-    // Its posted requests may still complete well, but the rest was not even begun.
+    // Its posted requests may still succeed, but the rest never began.
     if (transfer.then == Then::over) transfer.then = Then::cut;
     transfer.mover->abandon(transfer);
     if (transfer.parts == 0) ending.mark_failed(transfer);
@@ -147,12 +147,12 @@ EndpointState::Clock::time_point EndpointState::look_after(Clock::time_point at)
 }
 
 EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) const noexcept {
-  // A connection is looked at as often as a share of what it has promised.
+  // A connection is looked at several times within each time that it promises.
   constexpr int kLooks = 8;
   const auto share = std::clamp<std::chrono::nanoseconds>(
       std::min(options.peer_timeout, options.operation_timeout) / kLooks, 1ms, 250ms);
   if (phase == EndpointPhase::ready && !control.probes()) return at + share;
-  // All but messages that the program holds has gone: it is looked after again when they have.
+  // Only messages that the program holds are left. Letting go of them makes the endpoint due again.
   if (ending.is_over() && ending.are_receives_back() && !messages.none_handed_out())
     return Clock::time_point::max();
   if (phase == EndpointPhase::ready || phase == EndpointPhase::ending || ending.is_abandoned())
@@ -172,8 +172,8 @@ void EndpointState::on_said() noexcept {
 }
 
 void EndpointState::on_control_lost(const Error& why) noexcept {
-  // A peer that has said goodbye closes its lanes. Requests under way here fail by themselves, or
-  // do not.
+  // A peer that has said goodbye closes its lanes, which is no failure. Requests under way here
+  // then fail, or succeed, by themselves.
   if (!ending.peer_left()) fail(why, nullptr);
   ending.advance(worker->now);
 }

@@ -40,7 +40,7 @@
 
 namespace hbmwire::detail {
 
-/// Whether an endpoint of `worker` may have `options`. Errors: Stage::configure.
+/// Checks whether an endpoint of `worker` may have `options`. Errors: Stage::configure.
 Result<void> check_options(const EndpointOptions& options, const WorkerState& worker);
 
 /// One end of a connection: its parts, and the operations that need several of them
@@ -48,10 +48,10 @@ Result<void> check_options(const EndpointOptions& options, const WorkerState& wo
 struct EndpointState : std::enable_shared_from_this<EndpointState> {
   using Clock = WorkerState::Clock;
 
-  // --- life (endpoint_state.cpp)
+  // --- life cycle (endpoint_state.cpp)
 
-  /// Its lanes lie on the first of `nics`, its rails on the others. `late`: as
-  /// EndpointWiring::make().
+  /// Makes an endpoint with its lanes on the first of `nics`, and its rails on the others. `late`:
+  /// as EndpointWiring::make().
   static Result<std::shared_ptr<EndpointState>> create(const std::shared_ptr<WorkerState>& worker,
                                                        const EndpointOptions& options,
                                                        std::span<WorkerNic* const> nics,
@@ -62,31 +62,32 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   ~EndpointState();
 
   /// Breaks the connection: from here on it is ending. `culprit` (or null) fails with `error`, the
-  /// others because of it.
+  /// other transfers because of it.
   void fail(const Error& error, TransferState* culprit) noexcept;
 
-  /// Fails what waits, for room or for the peer.
+  /// Makes transfers fail that wait for room or for the peer.
   void fail_waiting() noexcept;
 
-  /// Nothing that is posted completes any more.
+  /// Forgets all posted requests, since none of them will complete any more.
   void forget_posted() noexcept;
 
-  /// Operations of the application are not over.
+  /// Whether operations of the application are not over.
   [[nodiscard]] bool is_busy() const noexcept;
 
-  /// Something is under way that only the peer's process can end.
+  /// Whether something is under way that only the peer's process can end.
   [[nodiscard]] bool waits_for_peer() const noexcept;
 
   [[nodiscard]] Error not_ready() const noexcept { return ending.not_ready(); }
 
-  /// Goes on with ending, and with what the clock asks for. When it wants to be called next.
+  /// Continues ending, and does what the clock asks for. Returns when it wants to be called next.
   Clock::time_point look_after(Clock::time_point at) noexcept;
   [[nodiscard]] Clock::time_point next_look(Clock::time_point at) const noexcept;
 
-  /// The completion queue is of no use any more.
+  /// `queue` is lost: no more of its completions will come.
   void on_lost(const transport::CompletionQueue& queue) noexcept;
 
-  /// The application has let go of it, and nothing of it is in any queue: it can be destroyed.
+  /// Whether it can be destroyed: the application has let go of it, and no queue holds anything of
+  /// it.
   [[nodiscard]] bool gone() const noexcept {
     return ending.is_over() && sends.outstanding() == 0 && movers.moving == 0 &&
            messages.receives().none_posted() && messages.none_handed_out() &&
@@ -100,7 +101,8 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   Result<Transfer> atomic(const RemoteSlice& at, transport::Operation operation);
   Result<Transfer> flush();
 
-  /// All but the protocol; null: there is no such memory, or it is not known.
+  /// Sets the route of a transfer, but for its protocol. A null region: the memory does not exist
+  /// or is unknown.
   void set_route(Route& way, const RegionState* local,
                  const RemoteRegionState* remote_region) const noexcept {
     const Path at_peer = remote_region == nullptr ? Path::host : remote_region->path;
@@ -112,121 +114,126 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
     way.path = std::max(here, at_peer);
   }
 
-  /// Whether its memory is a device's that NICs write, so that it has to be flushed.
+  /// Whether the transfer's memory is a device's that NICs write, so that it needs a flush.
   [[nodiscard]] bool is_device(const TransferState& transfer) const noexcept {
     return transfer.region != nullptr && transfer.region->path != Path::host &&
            !paths.is_staged(transfer.region->path);
   }
 
-  /// Whether its memory is a device's that this end's NIC does not reach.
+  /// Whether the transfer's memory is a device's that this end's NIC does not reach.
   [[nodiscard]] bool is_staged(const TransferState& transfer) const noexcept {
     return transfer.region != nullptr && paths.is_staged(transfer.region->path);
   }
 
-  /// The immediate of a put whose bytes no NIC has carried, and are there. False: there is no room
+  /// Posts the immediate of a put whose bytes have arrived without a NIC. False: there is no room
   /// or no credit yet, or the endpoint has failed.
   bool post_immediate(TransferState& transfer) noexcept;
 
-  /// Posts `operation`, or queues what there is no room for.
+  /// Posts `operation`, or queues it if there is no room.
   [[gnu::always_inline]] inline Result<Transfer> start(transport::Operation& operation,
                                                        TransferState& transfer,
                                                        TransferKind kind) noexcept;
 
-  /// Has `mover` carry it, once it is at the head of the queue; `by_nic`: on NICs, where it can't
-  /// else. Errors: nothing has begun.
+  /// Lets `mover` carry the operation once it is at the head of the queue. `by_nic`: as
+  /// Way::by_nic. Errors: nothing has begun.
   Result<void> start_moved(Mover& mover, transport::Operation& operation, TransferState& transfer,
                            const Move& move, bool by_nic);
 
-  /// Behind what waits.
+  /// Queues the operation behind others that wait.
   Transfer wait_in_queue(const transport::Operation& operation, TransferState& transfer) noexcept;
 
-  /// Something waits for room, or for a mover: post_waiting() may go on with it.
+  /// Whether something waits for room, or for a mover, so that post_waiting() may get on with it.
   [[nodiscard]] bool has_waiting() const noexcept { return !pending.empty() || pressing; }
 
-  /// Goes on with those that wait, as far as that is possible now.
+  /// Posts waiting transfers, in their order, as far as that is possible now.
   void post_waiting() noexcept;
 
-  /// A request of the data lane has completed.
+  /// Requests of the data lane have completed.
   void on_posted(Posted& posted) noexcept;
 
-  /// One of its requests has; `last`: this one, so that all of them are over.
+  /// A request of `posted` has failed. `last`: it is the last one, so that all of them are over.
   void on_failed(const Posted& posted, const transport::Completion& completion, bool last) noexcept;
   void give_up(TransferState* transfer) noexcept;
 
-  /// The last part of a transfer is over, but the transfer is not.
+  /// All parts of a transfer are over: does the next step that the transfer needs
+  /// (TransferState::then), or ends it.
   void go_on(TransferState& transfer) noexcept;
 
-  /// A mover has done what it had to do.
+  /// A mover has finished its part of the transfer.
   void on_moved(TransferState& transfer) noexcept;
 
   [[nodiscard]] Transfer hand_out(TransferState& transfer) noexcept;
 
-  // --- for its parts
+  // --- used by its parts
 
-  /// The message of the peer's was taken by its NIC.
+  /// The peer's NIC has taken a control message of this end.
   void on_said() noexcept;
   void on_control_lost(const Error& why) noexcept;
   [[nodiscard]] Error broken_protocol(const char* why) const noexcept;
 
-  /// The peer has sent what it may not: fails.
+  /// Makes the endpoint fail because the peer broke the protocol.
   void break_protocol(const char* why) noexcept;
 
-  /// Something has happened that others wait for.
+  /// Notes an event that threads may wait for.
   void note_event() noexcept {
     ++worker->event_count;
     look_soon();
   }
 
-  /// The next tick of the worker looks after it.
+  /// Makes the worker's next tick look after this endpoint.
   void look_soon() noexcept { worker->endpoints.look_earlier(*this, worker->now); }
 
-  /// ibv_post_send(3) has failed.
+  /// The error of a failed ibv_post_send(3).
   [[nodiscard]] Error post_error(int result) const noexcept {
     return transport::post_error(result, nic->info.name);
   }
 
-  /// The same: the endpoint fails, and `transfer` by it.
+  /// The same, and the endpoint fails with it, `transfer` first.
   void fail_post(int result, TransferState* transfer) noexcept {
     fail(post_error(result), transfer);
   }
 
-  EndpointWiring wiring{*this};  // goes last: the lanes send from its memory
+  EndpointWiring wiring{*this};  // destroyed last: the lanes send from its memory
 
-  // --- the data path's. A put touches three cache lines of these, from here on: with a thousand
-  // peers it waits for each.
+  // --- the data path. A put touches three cache lines of the members from here on. With a thousand
+  // peers these lines are not in a cache, so a put waits for each of them.
 
   alignas(64) WorkerState* worker;
-  counters::TrafficBlock* counts;  // until it is the worker's: that one's own
+  counters::TrafficBlock* counts;  // the worker's own until the endpoint is adopted
   NicState* nic = nullptr;
-  std::uint32_t number = 0;  // of the process' connections, RemoteRegionState::connection
+  std::uint32_t number = 0;  // the number of this connection within the process,
+                             // RemoteRegionState::connection
   EndpointPhase phase = EndpointPhase::ready;
   PathRules paths;
-  bool pressing = false;  // the outbox has something that goes before all that is pending
+  bool pressing = false;  // the outbox has something to send before `pending`
   PendingQueue pending;
   SliceChecks checks{*this};
   SendQueue sends;
   EndpointMovers movers{*this};
   Messages messages;
 
-  // --- the rest
+  // --- everything else
 
   LookPlace look;  // in WorkerState::endpoints
   WorkerNic& worker_nic;
   EndpointOptions options;
   std::string peer;
-  std::shared_ptr<WorkerState> keeps_worker;  // until the application lets go
-  bool dialed = false;                        // by Endpoint::connect(): reconnect() can do so again
+  std::shared_ptr<WorkerState> keeps_worker;  // keeps the worker until the application lets go of
+                                              // the endpoint
+  bool dialed = false;                        // connected by Endpoint::connect(), so that
+                                              // reconnect() can do it again
 
   ControlLane control{*this};
   PeerWatch watch{*this};
   Ending ending{*this};
   RemoteRegions remote_regions{*this};
   PreparedLists lists{*this};
-  // By the handshake's connection: both lanes, or the control lane alone; null: a NIC carries both.
+  // Uses the socket of the handshake: for both lanes, or for the control lane alone. Null: a NIC
+  // carries both.
   std::unique_ptr<transport::TcpLink> link;
 };
 
-/// Puts `transfer`, whose handle is made, behind what waits, and goes on with all of that.
+/// Puts `transfer`, whose handle exists, behind the waiting ones, and posts what can be posted.
 void enqueue(EndpointState& endpoint, TransferState& transfer) noexcept;
 
 }  // namespace hbmwire::detail

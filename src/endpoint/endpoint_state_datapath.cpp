@@ -34,7 +34,7 @@ Result<void> check_visible(const RemoteRegionState& to, std::string_view peer) {
 }
 
 Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::string_view peer) {
-  // Bytes that the peer's process has moved are there when it says so.
+  // The peer's process says when bytes that it moves are there: no READ is needed.
   if (!is_by_nic(to.path)) return {};
   HBMWIRE_TRY(check_visible(to, peer));
   put.flushed = put.length != 0;
@@ -55,7 +55,7 @@ Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::strin
 
 namespace {
 
-/// In line (WorkerState::succeed()).
+/// Forced in line, as WorkerState::succeed().
 [[gnu::always_inline]] inline Transfer hand_out_here(WorkerState& worker,
                                                      TransferState& transfer) noexcept {
   transfer.held = true;
@@ -71,7 +71,7 @@ namespace {
 
 inline Result<Transfer> EndpointState::start(Operation& operation, TransferState& transfer,
                                              TransferKind kind) noexcept {
-  // Taken here and not before: an operation that is refused leaves the fence to the next one.
+  // Taken only here: an operation that is refused leaves the fence to the next one.
   operation.fenced = sends.take_fence();
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
@@ -123,7 +123,8 @@ Result<Transfer> start_by(EndpointState& endpoint, const Way& way, Operation& op
 Transfer EndpointState::wait_in_queue(const Operation& operation,
                                       TransferState& transfer) noexcept {
   transfer.operation = operation;
-  Transfer handle = hand_out(transfer);  // an engine may be done at once
+  Transfer handle = hand_out(transfer);  // an engine may be done at once, so the handle must exist
+                                         // before
   enqueue(*this, transfer);
   return handle;
 }
@@ -196,7 +197,7 @@ void EndpointState::on_failed(const Posted& posted, const transport::Completion&
   give_up(posted.transfer);
 }
 
-/// A part of it is over that has failed; null: the library's own request.
+/// A part of `transfer` is over because of a failure. Null: the library's own request.
 void EndpointState::give_up(TransferState* transfer) noexcept {
   if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) {
     if (transfer->then == Then::fail) {
@@ -243,7 +244,8 @@ void EndpointState::on_moved(TransferState& transfer) noexcept {
 
 Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
                                     const PutOptions& put_options) {
-  // With a thousand peers it is not in a cache, and is not needed before all else is.
+  // With a thousand peers the counts are in no cache. They are needed last, so they can be fetched
+  // meanwhile.
   __builtin_prefetch(counts, 1);
   if (phase != EndpointPhase::ready) [[unlikely]]
     return tl::make_unexpected(not_ready());
@@ -265,7 +267,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     operation.with_immediate = true;
     operation.immediate = *put_options.immediate;
   }
-  // Other engines of a device see bytes that one of them has written.
+  // An engine of the same device sees bytes of another engine without a flush.
   if (put_options.level == CompletionLevel::visible && way.by_nic) [[unlikely]]
     HBMWIRE_TRY(flush_after(operation, there, peer));
   TransferState* const transfer = worker->transfers.take();
@@ -279,7 +281,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (transfer->path >= Path::staged) [[unlikely]] {
     checks.note(from, there.type);
   } else {
-    // The CPU reads what is inlined, which it can't from a device.
+    // The CPU reads inlined bytes, which it cannot do in device memory.
     operation.inlined = from.length_bytes != 0 && from.length_bytes <= sends.inline_bytes() &&
                         state_of(*from.region).path == Path::host;
     movers.engine_writes.note(there);
@@ -311,7 +313,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   set_route(*transfer, region_of(into), &there);
   if (transfer->path != Path::host && into.length_bytes != 0 &&
       state_of(*into.region).path != Path::host) {
-    // A put's WRITE is its own peer's; what a READ brought here must be made visible here.
+    // A put's WRITE becomes visible at the peer. Bytes that a READ brought here must be made
+    // visible here.
     transfer->then = Then::flush;
     transfer->operation = operation;
   }
@@ -356,8 +359,8 @@ Result<Transfer> EndpointState::flush() {
   if (transfer == nullptr) return tl::make_unexpected(worker->transfers.none_left(peer));
   transfer->protocol = Protocol::direct;
   set_route(*transfer, nullptr, nullptr);
-  // On a reliable connection requests are over in the order in which they were posted: a message
-  // of nothing is over when all before it is.
+  // A reliable connection completes requests in the order in which they were posted. An empty
+  // message is therefore over when everything before it is.
   Operation nothing;
   return start(nothing, *transfer, TransferKind::flush);
 }

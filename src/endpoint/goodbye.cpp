@@ -29,7 +29,7 @@ void Goodbye::look_after(Clock::time_point at) noexcept {
     }
   }
   if (step_ == Step::parting) {
-    // Once the program has let go of the endpoint nothing of it is waited for any more.
+    // If the program has let go of the endpoint, there is nothing to wait for any more.
     if (ending.peer_left() || ending.is_abandoned()) {
       stop(std::nullopt);
     } else if (ending.no_goodbye_comes()) {
@@ -41,7 +41,7 @@ void Goodbye::look_after(Clock::time_point at) noexcept {
       return;
     }
   }
-  // Bounded by peer_timeout, and not by the deadline: memory that is reported must not change any
+  // Bounded by peer_timeout, not by the deadline: memory of reported transfers must not change any
   // more.
   if (endpoint_.phase == EndpointPhase::ending && at < settled_by_.when()) return;
   finish();

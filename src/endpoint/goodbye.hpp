@@ -13,8 +13,9 @@ namespace hbmwire::detail {
 
 struct EndpointState;
 
-/// The end of an endpoint by its program (Endpoint::close()): waits for what is under way, says
-/// goodbye, waits for the peer's, and where that fails until both sides are closed.
+/// The end of an endpoint by its program (Endpoint::close()). It waits for operations under way,
+/// says goodbye, and waits for the peer's goodbye. If that fails, it waits until both sides are
+/// closed.
 class Goodbye final : public Task {
  public:
   Goodbye(EndpointState& endpoint, const Deadline& until) noexcept;
@@ -24,8 +25,8 @@ class Goodbye final : public Task {
 
   void look_after(std::chrono::steady_clock::time_point at) noexcept override;
 
-  /// All that is under way then fails because of `why`, which may take as long as an endpoint's
-  /// end.
+  /// Gives up waiting. Everything under way then fails because of `why`, which may take as long as
+  /// the end of an endpoint.
   void give_up(const Error& why) noexcept override;
 
   /// Closes the endpoint now, whether it has ended or not.
@@ -34,7 +35,7 @@ class Goodbye final : public Task {
  private:
   enum class Step : std::uint8_t { busy, parting, settling };
 
-  /// It will not wait for anything but the endpoint's end.
+  /// From here on waits only for the end of the endpoint.
   void stop(const std::optional<Error>& why) noexcept;
 
   EndpointState& endpoint_;

@@ -12,7 +12,7 @@ namespace detail {
 
 namespace {
 
-/// The labels of a message whose bytes the program takes where they are, in host memory.
+/// The labels of a message that the program reads in place, in host memory.
 TransferLabels labels_of(const UnexpectedMessage& message) noexcept {
   const bool by_tcp = message.endpoint->paths.by_tcp();
   return {.kind = TransferKind::receive,
@@ -45,7 +45,7 @@ std::span<const std::byte> IncomingMessage::bytes() const noexcept {
 
 Result<Transfer> IncomingMessage::receive(const Slice& into) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
-    // The worker may go with its last message.
+    // The worker may go with its last message; this keeps it until the end of the call.
     const std::shared_ptr<detail::WorkerState> worker = state_->keeps_worker;
     const detail::WorkerLock lock(*worker);
     HBMWIRE_TRY(worker->check_process(Stage::post));

@@ -7,8 +7,9 @@
 
 namespace hbmwire::detail {
 
-/// Until when an endpoint with these options, or a transfer of it, has ended once it is ending:
-/// EndpointOptions::peer_timeout bounds that. The hour is for the case that it does not.
+/// By when an ending endpoint with these options, and its transfers, must have ended.
+/// EndpointOptions::peer_timeout bounds the end; the hour on top only bounds the wait if there is a
+/// bug.
 [[nodiscard]] inline Deadline longest_end(const EndpointOptions& options) noexcept {
   constexpr auto kMore = std::chrono::hours(1);
   const auto bound = Deadline::later(Deadline::Clock::now(), options.peer_timeout);

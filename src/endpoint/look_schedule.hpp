@@ -9,22 +9,23 @@
 
 namespace hbmwire::detail {
 
-/// Its place in a LookSchedule, which is a part of what is looked after.
+/// The place of an entry in a LookSchedule; a part of the entry.
 struct LookPlace {
   static constexpr std::size_t kNone = ~std::size_t{0};
 
   std::chrono::steady_clock::time_point next{};
-  std::size_t index = kNone;  // kNone: it is in no schedule
+  std::size_t index = kNone;  // kNone: in no schedule
 };
 
-/// The endpoints of a worker, by when each one is looked after next: what happens at one of a
-/// thousand costs nothing at the others. A heap; `Entry` has a LookPlace `look`.
+/// The endpoints of a worker, ordered by when each one must be looked after next. A heap, so that
+/// an event at one of a thousand endpoints costs nothing at the others. `Entry` has a LookPlace
+/// `look`.
 template <class Entry>
 class LookSchedule {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// To be looked after at once. Throws std::bad_alloc.
+  /// Adds an entry that is due at once. Throws std::bad_alloc.
   void add(std::shared_ptr<Entry> entry) {
     heap_.push_back(nullptr);
     entry->look = {};
@@ -32,26 +33,26 @@ class LookSchedule {
     move_up(heap_.size() - 1);
   }
 
-  /// It is looked after at `when`.
+  /// Sets when the entry is due.
   void look_at(Entry& entry, Time when) noexcept {
     entry.look.next = when;
     move_up(entry.look.index);
     move_down(entry.look.index);
   }
 
-  /// It is looked after at `when`, or earlier, if it is in here.
+  /// Makes the entry due at `when`, if it is in the schedule and not due before.
   void look_earlier(Entry& entry, Time when) noexcept {
     if (entry.look.index == LookPlace::kNone || entry.look.next <= when) return;
     entry.look.next = when;
     move_up(entry.look.index);
   }
 
-  /// All are due.
+  /// Makes all entries due.
   void look_at_all() noexcept {
     for (const auto& entry : heap_) entry->look.next = {};
   }
 
-  /// The one that is due first, before `at`; null: none is.
+  /// The entry that is due first, if it is due before `at`; otherwise null.
   [[nodiscard]] Entry* due(Time at) const noexcept {
     return next() < at ? heap_.front().get() : nullptr;
   }
@@ -78,7 +79,7 @@ class LookSchedule {
 
   void clear() noexcept {
     for (const auto& entry : heap_) entry->look.index = LookPlace::kNone;
-    // Those that go find nothing here any more.
+    // Entries that are destroyed here may call back: they find an empty heap.
     const auto gone = std::exchange(heap_, {});
   }
 
@@ -86,8 +87,8 @@ class LookSchedule {
 
   [[nodiscard]] std::size_t size() const noexcept { return heap_.size(); }
 
-  // All, in no order. look_earlier() of the one at hand is allowed meanwhile: it changes places
-  // with some that came before.
+  // All entries, in no order. look_earlier() of the current entry is allowed in a loop: it only
+  // changes places with entries that came before.
   [[nodiscard]] auto begin() const noexcept { return heap_.begin(); }
 
   [[nodiscard]] auto end() const noexcept { return heap_.end(); }
@@ -119,7 +120,7 @@ class LookSchedule {
     put(index, std::move(moved));
   }
 
-  std::vector<std::shared_ptr<Entry>> heap_;  // the earliest first
+  std::vector<std::shared_ptr<Entry>> heap_;  // a heap: the earliest first
 };
 
 }  // namespace hbmwire::detail

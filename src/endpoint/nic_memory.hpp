@@ -14,15 +14,15 @@ namespace hbmwire::detail {
 
 struct WorkerNic;
 
-/// Host memory of the library's own, for messages: registered with one NIC of a worker, and for its
-/// LoopbackMover. Over TCP with none.
+/// Host memory of the library for messages, registered with one NIC of a worker, and for its
+/// LoopbackMover. Over TCP it is registered with none.
 struct NicMemory {
   /// Errors: Stage::allocate, Stage::register_memory.
   static Result<NicMemory> make(const Context& context, const WorkerNic& nic, std::uint64_t size);
 
   std::byte* bytes = nullptr;
   std::uint32_t local_key = 0;
-  std::uint32_t mover_key = 0;  // by which the mover reads it; 0: there is no mover
+  std::uint32_t mover_key = 0;  // the key by which the mover reads it; 0: there is no mover
 
   std::optional<Region> region;
   verbs::Mr for_mover;

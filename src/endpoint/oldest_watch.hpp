@@ -10,18 +10,19 @@
 
 namespace hbmwire::detail {
 
-/// How long the oldest of the things has been under way that begin and end in one order, from two
-/// counters that are looked at now and then: what begins and ends pays nothing for it.
+/// How long the oldest operation has been under way, for operations that begin and end in one
+/// order. It needs only two counters, which are sampled now and then, so that beginning and ending
+/// an operation costs nothing.
 ///
-/// The answer is never more than the truth. It is less by what passes between two looks, and by
-/// `step`, since only so many moments are remembered.
+/// The answer is never more than the truth. It may be less by the time between two samples, plus
+/// `step`, since only a few samples are remembered.
 class OldestWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   explicit OldestWatch(std::chrono::nanoseconds step) noexcept : step_(step) {}
 
-  /// `begun` and `ended` count (and wrap around). 0: nothing is under way.
+  /// Takes a sample. `begun` and `ended` count operations, and wrap around. 0: none is under way.
   std::chrono::nanoseconds look(std::uint32_t begun, std::uint32_t ended, Time now) noexcept {
     while (count_ != 0 && !is_before(ended, marks_[0].begun)) drop_first();
     const bool more = begun != ended && (count_ == 0 || marks_[count_ - 1].begun != begun);
@@ -30,11 +31,11 @@ class OldestWatch {
     return count_ == 0 ? std::chrono::nanoseconds(0) : now - marks_[0].at;
   }
 
-  // An owner looks at them until its patience of some steps ends, and needs no more.
+  // Enough for a caller that samples until its patience of at most this many steps ends.
   static constexpr std::size_t kMarks = 16;
 
  private:
-  // All that has an index below `begun` had begun at `at`.
+  // Every operation with an index below `begun` had begun at `at`.
   struct Mark {
     std::uint32_t begun = 0;
     Time at;

@@ -7,17 +7,18 @@
 
 namespace hbmwire::detail {
 
-/// By which an endpoint knows for how long its operations have been under way.
+/// Tells an endpoint how long its operations have been under way.
 struct OperationWatches {
   explicit OperationWatches(std::chrono::nanoseconds patience) noexcept
       : requests(patience / kSteps), posted(patience / kSteps), queued(patience / kSteps) {}
 
-  // Twice as fine as the looks are at least: what began behind one look is marked by the next one.
+  // At least twice as fine as the looks: an operation that begins just after one look is marked by
+  // the next one.
   static constexpr int kSteps = 16;
   static_assert(kSteps <= OldestWatch::kMarks, "what is late is the oldest that is remembered");
 
-  OldestWatch requests;  // all that the NIC was given, the library's own among them
-  OldestWatch posted;    // those that operations asked for
+  OldestWatch requests;  // all requests that the NIC was given, including the library's own
+  OldestWatch posted;    // only requests of operations
   OldestWatch queued;
 };
 

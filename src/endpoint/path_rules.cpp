@@ -39,13 +39,14 @@ void PathRules::set_placement(Placement placement) noexcept {
   copies_ = placement == Placement::same_process && admits(Path::copy);
   shares_ = placement == Placement::same_node && admits(Path::ipc);
   shares_memory_ = placement == Placement::same_node && admits(Path::shared_memory);
-  // Device memory may have a better way, which depends on both ends.
+  // Device memory may have a better path, which depends on both ends, so it needs the full check.
   if (copies_) plain_ &= bit_of(Path::host);
 }
 
 Result<void> PathRules::check(const RegionState& region) const {
   if (admits(region.path)) {
-    // Memory that was registered with the NIC itself, past its context, has not been noted yet.
+    // Notes the path of memory that was registered with the NIC directly: its context did not see
+    // that.
     if (!region.paths->noted.load(std::memory_order_relaxed)) note(*region.paths);
     return {};
   }

@@ -11,63 +11,64 @@ namespace hbmwire::detail {
 
 struct RegionState;
 
-/// By which paths memory may go between the two ends of an endpoint: the policies of context and
-/// endpoint, where the peer is, and whether there is a NIC (docs/paths.md). The data path asks by
-/// bits.
+/// The paths by which memory may go between the two ends of an endpoint. They follow from the
+/// policies of context and endpoint, from where the peer is, and from whether there is a NIC
+/// (docs/paths.md). Kept as bits for the data path.
 class PathRules {
  public:
-  /// Errors: Stage::configure: no path can keep both policies.
+  /// Errors: Stage::configure: no path satisfies both policies.
   Result<void> set_policies(const PathPolicy& of_endpoint, const PathPolicy& of_context);
 
-  /// Without a NIC all that travels is a copy, whatever memory it is of: the policies have admitted
-  /// that.
+  /// Without a NIC all memory is copied, whatever its type: the policies have admitted that.
   void go_by_tcp() noexcept;
 
   [[nodiscard]] bool by_tcp() const noexcept { return by_tcp_; }
 
-  /// It is known where the peer is.
+  /// Call it once it is known where the peer is.
   void set_placement(Placement placement) noexcept;
 
   [[nodiscard]] Placement placement() const noexcept { return placement_; }
 
-  /// Whether memory that is reached by `path` may go, and nothing else has to be looked at.
+  /// Whether memory that is reached by `path` may go without any further check.
   [[nodiscard]] bool is_plain(Path path) const noexcept { return has_path(plain_, path); }
 
   [[nodiscard]] bool admits(Path path) const noexcept { return has_path(admitted_, path); }
 
-  /// Whether this end's NIC does not reach memory of such a path.
+  /// Whether this end's NIC does not reach memory of this path.
   [[nodiscard]] bool is_staged(Path path) const noexcept { return has_path(staged_, path); }
 
-  /// Whether engines of this process may copy, both ends being in it.
+  /// Whether engines of this process may copy: both ends are in it.
   [[nodiscard]] bool copies() const noexcept { return copies_; }
 
-  /// Whether the peer's process may open this end's memory and copy, both being of one node.
+  /// Whether the peer's process may open this end's memory and copy: both processes are of one
+  /// node.
   [[nodiscard]] bool shares() const noexcept { return shares_; }
 
-  /// ... and is asked before a NIC that would do.
+  /// Whether IPC is tried even if a NIC could carry the bytes.
   [[nodiscard]] bool shares_first() const noexcept { return shares_first_; }
 
-  /// Whether this end's CPU may copy between host memories of both ends, the peer being another
+  /// Whether this end's CPU may copy between host memories of both ends: the peer is another
   /// process of this node.
   [[nodiscard]] bool shares_memory() const noexcept { return shares_memory_; }
 
-  /// ... and its memory can be reached.
+  /// The peer's host memory can be reached by this CPU: host memory must no longer go unchecked by
+  /// the NIC.
   void reach_neighbour() noexcept { plain_ &= static_cast<PathBits>(~bit_of(Path::host)); }
 
-  /// Whether both ends may stage by pieces of host memory that both have mapped.
+  /// Whether both ends may stage through host memory that both have mapped.
   [[nodiscard]] bool shares_pieces() const noexcept {
     return stages_ && placement_ != Placement::two_nodes;
   }
 
-  /// Whether memory of `region` may go by its path here; notes it for the log. Errors: Stage::post:
-  /// the policy excludes it.
+  /// Checks whether memory of `region` may go by its path here, and notes its path for the log.
+  /// Errors: Stage::post: the policy excludes it.
   Result<void> check(const RegionState& region) const;
 
  private:
   PathBits plain_ = 0;
   PathBits admitted_ = 0;
   PathBits staged_ = bit_of(Path::staged);
-  // A put looks at these beside other things, in few lines of the cache.
+  // Bit-fields, so that a put finds everything in few cache lines.
   bool copies_ : 1 = false;
   bool shares_ : 1 = false;
   bool shares_first_ : 1 = false;

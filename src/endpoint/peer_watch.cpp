@@ -27,7 +27,7 @@ void PeerWatch::fail(Errc code, const char* why, Hint hint) noexcept {
 
 void PeerWatch::keep_socket(Fd fd) {
   socket_ = std::move(fd);
-  // Without a place in the set it is looked at by the clock alone.
+  // If the set has no place for it, the clock alone makes this end look at it.
   if (socket_) {
     static_cast<void>(endpoint_.worker->sockets.watch(socket_.get(), EPOLLIN | EPOLLRDHUP, *this));
   }
@@ -43,7 +43,7 @@ void PeerWatch::forget_socket() noexcept {
 
 void PeerWatch::on_socket() noexcept {
   if (!socket_) return;
-  // Bytes wake this end, and say nothing.
+  // Bytes only wake this end, and have no meaning.
   std::array<std::byte, 256> bytes{};
   const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
@@ -64,8 +64,9 @@ void PeerWatch::end_look() noexcept {
   endpoint_.look_soon();
 }
 
-/// The peer's machine answers for it, whatever its process does. TCP's own patience with a lost
-/// packet and a delayed acknowledgement is some hundred milliseconds.
+/// The peer's machine answers for the peer, whatever the process does. TCP itself waits some
+/// hundred milliseconds for a lost packet and a delayed acknowledgement, so shorter bounds would be
+/// wrong.
 void PeerWatch::look_at_link(Clock::time_point at) noexcept {
   constexpr std::chrono::nanoseconds kLeast = 1s;
   transport::TcpLink& link = *endpoint_.link;
@@ -81,17 +82,17 @@ void PeerWatch::look_at_link(Clock::time_point at) noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   const std::chrono::nanoseconds bound =
       std::max<std::chrono::nanoseconds>(endpoint_.options.peer_timeout, kLeast);
-  // This machine is there.
+  // The peer is on this machine, which is there.
   if (!endpoint_.paths.by_tcp() && endpoint_.paths.placement() != Placement::two_nodes) return;
-  // An end that has not looked for long knows only by the next look what has been answered
-  // meanwhile.
+  // An end that has not looked for long learns only by its next look which acknowledgements have
+  // come.
   const bool late = at - asked_machine_at_ > bound / 2;
   if (at - asked_machine_at_ >= bound / 4) {
     asked_machine_at_ = at;
     link.ask_machine();
   }
   if (late || !link.is_silent(at, bound / 2)) return;
-  control.silence();  // whatever is said to it
+  control.silence();  // sends no more, since no message would arrive
   fail(Errc::peer_failed, "the peer's machine acknowledges nothing of what is sent to it",
        Hint::peer_gone);
 }
@@ -100,8 +101,8 @@ void PeerWatch::look(Clock::time_point at) noexcept {
   const bool peer_left = endpoint_.ending.peer_left();
   if (peer_left && !endpoint_.is_busy()) return endpoint_.ending.enter_closed();
   if (socket_) on_socket();
-  // After a goodbye a NIC still tells how what is under way ends; over TCP nothing does any more,
-  // and no answer comes to what was asked since.
+  // After the peer's goodbye a NIC still tells how requests under way end. Over TCP nothing does,
+  // and questions asked since get no answer.
   const bool asks_in_vain =
       peer_left && (endpoint_.messages.unanswered(at, 0ns) != nullptr ||
                     endpoint_.movers.ipc.asks() || endpoint_.wiring.late().wait_for_peer());
@@ -117,7 +118,8 @@ void PeerWatch::look(Clock::time_point at) noexcept {
     seen_head_ = endpoint_.sends.head();
     idle_since_ = at;
   } else if (at - idle_since_ >= endpoint_.options.peer_timeout / 4) {
-    // With its own time, half of peer_timeout at most, and a look's share it stays within it.
+    // A quarter, plus the retries (half of peer_timeout at most), plus the time to the next look is
+    // less than peer_timeout.
     idle_since_ = at;
     keep_alive();
   }
@@ -129,7 +131,7 @@ void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
       watches_.posted.look(endpoint_.sends.asked(), endpoint_.sends.asked_over(), at);
   const auto waited =
       watches_.queued.look(endpoint_.pending.queued(), endpoint_.pending.unqueued(), at);
-  // The NIC has sent it, and the peer has not answered.
+  // The NIC has sent the message, and the peer has not answered.
   TransferState* const unanswered = endpoint_.messages.unanswered(at, bound);
   const bool late = endpoint_.wiring.late().wait_longer_than(bound, at);
   if (std::max(posted, waited) <= bound && unanswered == nullptr && !late) return;
@@ -142,7 +144,7 @@ void PeerWatch::look_at_operations(Clock::time_point at) noexcept {
       oldest);
 }
 
-/// A NIC whose completion queue has overrun breaks off, and has no way to say so.
+/// A NIC whose completion queue has overrun stops, and cannot report it. This notices.
 void PeerWatch::look_at_queue_pair(Clock::time_point at) noexcept {
   const auto bound = endpoint_.options.peer_timeout;
   const bool silent =
@@ -157,14 +159,14 @@ void PeerWatch::look_at_queue_pair(Clock::time_point at) noexcept {
 
 void PeerWatch::wake_peer() noexcept {
   if (endpoint_.link != nullptr) return endpoint_.link->ask_machine();
-  // Where it has no room there are bytes enough.
+  // If the socket has no room, it has enough bytes to wake the peer.
   const std::byte byte{};
   if (socket_)
     static_cast<void>(::send(socket_.get(), &byte, sizeof byte, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 void PeerWatch::keep_alive() noexcept {
-  // A message of nothing, which the peer's NIC acknowledges without the peer's process.
+  // An empty WRITE, which the peer's NIC acknowledges without the peer's process.
   transport::Operation nothing;
   nothing.opcode = transport::Opcode::write;
   if (const int result = endpoint_.sends.post(nothing, nullptr); result != 0)

@@ -15,10 +15,10 @@ namespace hbmwire::detail {
 class CmLink;
 struct EndpointState;
 
-/// Sees by the clock whether the peer is still there, and whether operations end in time. Nothing
-/// here depends on what the peer's process does: one that is stopped or busy is not gone. Its NIC,
-/// its machine (over TCP) and the kernel, which closes the connection of the handshake when the
-/// process ends, answer for it.
+/// Checks regularly whether the peer is still there, and whether operations end in time. The check
+/// does not depend on the peer's process: a process that is stopped or busy is not gone. The peer's
+/// NIC answers, or over TCP its machine; and its kernel closes the connection of the handshake when
+/// the process ends.
 class PeerWatch final : private SocketOwner {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,38 +28,38 @@ class PeerWatch final : private SocketOwner {
   PeerWatch& operator=(const PeerWatch&) = delete;
   ~PeerWatch();
 
-  /// The end of the handshake's connection is that of the peer's process.
+  /// Keeps the connection of the handshake: it ends when the peer's process ends.
   void keep_socket(Fd fd);
 
-  /// The same of the connection manager's.
+  /// The same for a connection of the connection manager.
   void keep_cm(std::unique_ptr<CmLink> link) noexcept;
 
-  /// Stops looking at the handshake's connection.
+  /// Stops watching the connection of the handshake.
   void forget_socket() noexcept;
 
-  /// The connection has ended: so has the peer's process. Its last messages came before, by the
-  /// control lane, which is polled once more before that counts.
+  /// The connection has ended, so the peer's process has, too. Its last messages came before by the
+  /// control lane; therefore that lane is polled once more before the end counts.
   void see_end() noexcept;
 
-  /// The peer's process has ended, and all that it said has been taken.
+  /// Whether the peer's process has ended, and all its messages have been handled.
   [[nodiscard]] bool peer_has_ended() const noexcept { return end_ == End::looked; }
 
   /// The connection is not idle as of `at`.
   void note_activity(Clock::time_point at) noexcept { idle_since_ = at; }
 
-  /// For an endpoint that is ready.
+  /// The check of an endpoint that is ready.
   void look(Clock::time_point at) noexcept;
 
-  /// For an endpoint over TCP, in any phase.
+  /// The check of an endpoint over TCP, in any phase.
   void look_at_link(Clock::time_point at) noexcept;
 
-  /// After the other parts have looked.
+  /// Ends a check. Call it after the other parts have done theirs.
   void end_look() noexcept;
 
-  /// Has a thread of the peer's that sleeps look at what was sent.
+  /// Wakes a sleeping thread of the peer, so that it looks at what was sent.
   void wake_peer() noexcept;
 
-  /// Asks the peer's NIC for a sign.
+  /// Asks the peer's NIC for a sign of life.
   void keep_alive() noexcept;
 
  private:

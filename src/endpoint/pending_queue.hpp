@@ -8,17 +8,17 @@
 
 namespace hbmwire::detail {
 
-/// Operations of an endpoint of which not all is begun, in their order: there is no room for them,
-/// or another mover than the NIC has them. Each is a transfer with its mover and payload, so that
-/// nothing is allocated.
+/// Operations of an endpoint that have not begun completely, in their order. They wait for room, or
+/// a mover other than the NIC works on them. Each is a transfer with its mover and payload, so that
+/// queueing allocates nothing.
 class PendingQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return transfers_.empty(); }
 
-  /// Null: it is empty.
+  /// Null if it is empty.
   [[nodiscard]] TransferState* first() const noexcept { return transfers_.first; }
 
-  /// `mover` and `payload` are set; `moved` says so.
+  /// `mover` and `payload` of `transfer` must be set, and `moved` with them.
   void append(TransferState& transfer) noexcept {
     transfer.waiting = true;
     ++queued_;
@@ -33,7 +33,7 @@ class PendingQueue {
     return transfer;
   }
 
-  /// So many joined it, and left it, ever.
+  /// How many have ever joined it, and left it.
   [[nodiscard]] std::uint32_t queued() const noexcept { return queued_; }
 
   [[nodiscard]] std::uint32_t unqueued() const noexcept { return unqueued_; }

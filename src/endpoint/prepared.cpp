@@ -10,7 +10,7 @@ namespace detail {
 
 namespace {
 
-/// The application has let go of it.
+/// The application has let go of `request`.
 void let_go_of(std::unique_ptr<RequestState> request) noexcept {
   WorkerState& worker = *request->worker;
   if (request->endpoint != nullptr) request->endpoint->lists.let_go(std::move(request));

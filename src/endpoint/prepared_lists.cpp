@@ -13,7 +13,7 @@ namespace {
 
 using transport::Operation;
 
-/// In pieces that the NICs take.
+/// Appends `operation` in pieces that the NICs take.
 void append_pieces(std::vector<Operation>& all, Operation operation, std::uint64_t most) {
   while (operation.length > most) {
     Operation piece = operation;
@@ -26,7 +26,8 @@ void append_pieces(std::vector<Operation>& all, Operation operation, std::uint64
   if (operation.length != 0) all.push_back(operation);
 }
 
-/// The requests of a chunk go in one call; all but the last tell of failure alone.
+/// Cuts the requests into chunks. Each chunk is posted in one call, and only its last request is
+/// signaled; the others tell only of failures.
 void chain(RequestState& request, const transport::Lane& lane, std::span<const Operation> all,
            std::size_t most) {
   request.posted.resize((all.size() + most - 1) / most);
@@ -51,7 +52,7 @@ void give_immediate(std::vector<Operation>& all, std::uint32_t immediate) {
   all.back().immediate = immediate;
 }
 
-/// The worst one of the parts' paths is the request's.
+/// Makes the path of `part` the request's, if it is the worst so far.
 void set_worst(RequestState& request, const TransferPart& part) {
   const RegionState* const here =
       part.local.region == nullptr ? nullptr : &state_of(*part.local.region);
@@ -63,7 +64,8 @@ void set_worst(RequestState& request, const TransferPart& part) {
   request.remote = remote_side(there.type, there.path);
 }
 
-/// Adds a READ of a byte that `write` writes, behind which all of it is there: one a region.
+/// Adds a READ of one byte that `write` writes, one for each region. When the READ is over, all
+/// bytes of the WRITEs are there.
 void read_behind(std::vector<Operation>& reads, const WorkerNic& nic, const Operation& write) {
   const bool is_read = std::ranges::any_of(
       reads, [&](const Operation& read) { return read.remote_key == write.remote_key; });
@@ -87,8 +89,8 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
     return tl::make_unexpected(make_error(code, Stage::post, why, endpoint_.peer, hint));
   };
   std::vector<Operation> all;
-  std::vector<Operation> reads;          // of what was written, a region each
-  std::vector<const RegionState*> read;  // of what was got
+  std::vector<Operation> reads;          // one for each region that was written
+  std::vector<const RegionState*> read;  // regions that are read into
   const transport::Opcode opcode = put ? transport::Opcode::write : transport::Opcode::read;
   const Access needed = put ? Access::remote_write : Access::remote_read;
   for (const TransferPart& part : parts) {
@@ -120,18 +122,20 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
     request->bytes += operation.length;
     append_pieces(all, operation, endpoint_.sends.most_bytes());
   }
-  // Half of the queue, so that one chunk goes out while another is being prepared by the NIC; more
-  // than two, so that a message's pieces and their READ stay together.
+  // At most half of the queue, so that one chunk can be sent while the NIC prepares another. More
+  // than two requests, so that the pieces of a message and their READ stay together.
   const std::size_t most = std::max(endpoint_.options.send_depth / 2, 1U);
   if (put && put_options.immediate) {
     give_immediate(all, *put_options.immediate);
     request->immediate_chunk = (all.size() - 1) / most;
   }
   all.insert(all.end(), reads.begin(), reads.end());
-  if (all.empty()) all.emplace_back();  // one of nothing is over some time, too
+  if (all.empty())
+    all.emplace_back();  // an empty list gets one empty request, so that its
+                         // transfer ends, too
   chain(*request, endpoint_.sends.lane(), all, most);
   requests_.push_back(request.get());
-  // Each can be left while it is under way, by a destructor.
+  // Room for all of them now: a destructor may have to keep any of them, and cannot allocate.
   left_.reserve(left_.size() + requests_.size());
   ++endpoint_.worker->held;
   return request;
@@ -143,7 +147,7 @@ PreparedLists::~PreparedLists() {
 
 void PreparedLists::let_go(std::unique_ptr<RequestState> request) noexcept {
   std::erase(requests_, request.get());
-  // The send queue still points into one that is under way.
+  // The send queue still points into a request that is under way.
   if (request->under_way()) left_.push_back(std::move(request));
 }
 

@@ -11,8 +11,8 @@
 
 namespace hbmwire::detail {
 
-/// The lists of puts or gets that were prepared for an endpoint (PreparedTransfer): checked and cut
-/// into chunks once, and posted as often as the application wants.
+/// The lists of puts or gets that were prepared for an endpoint (PreparedTransfer). They are
+/// checked and cut into chunks once, and can be posted many times.
 class PreparedLists {
  public:
   explicit PreparedLists(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -28,16 +28,17 @@ class PreparedLists {
   /// Errors: as PreparedTransfer::post().
   Result<Transfer> post(RequestState& request);
 
-  /// The application has let go of it. One that is under way is kept until it is over.
+  /// The application has let go of `request`. A request under way is kept until it is over.
   void let_go(std::unique_ptr<RequestState> request) noexcept;
 
-  /// Destroys those that were kept and are over.
+  /// Destroys kept requests that are over.
   void drop_left() noexcept;
 
  private:
   EndpointState& endpoint_;
   std::vector<RequestState*> requests_;
   std::vector<std::unique_ptr<RequestState>> left_;  // let go of while under way; has room for all
+                                                     // requests
 };
 
 }  // namespace hbmwire::detail

@@ -8,7 +8,8 @@ namespace {
 using transport::pointer_of;
 using transport::Tag;
 
-/// `full()`: the completion, which is put together where it is needed.
+/// Hands a completion to its owner. `full()` makes the complete record, which not every owner
+/// needs.
 template <class Full>
 [[gnu::always_inline]] inline void dispatch(std::uint64_t id, bool good,
                                             const Full& full) noexcept {
@@ -70,7 +71,7 @@ std::size_t WorkerState::progress() noexcept {
   if (made.is_inherited()) [[unlikely]]
     return 0;
   std::size_t handled = 0;
-  // By index: what a completion leads to may add a queue.
+  // By index, since handling a completion may add a queue.
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t q = 0; q < polled.size(); ++q) {
     const int count = poll_once(*polled[q]);
@@ -81,7 +82,7 @@ std::size_t WorkerState::progress() noexcept {
     handled += static_cast<std::size_t>(count);
   }
   if (!neighbours.rings.empty()) handled += neighbours.rings.progress();
-  // The clock is looked at once in so many calls, more often where nothing happens.
+  // The clock is read once in this many calls, more often when nothing happens.
   constexpr unsigned kIdle = 64;
   constexpr unsigned kBusy = 1024;
   static_assert((kIdle & (kIdle - 1)) == 0 && (kBusy & (kBusy - 1)) == 0, "masks below");

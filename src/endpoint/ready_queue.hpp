@@ -12,10 +12,10 @@ struct EndpointState;
 struct TransferState;
 struct UnexpectedMessage;
 
-/// Everything that a worker has ready for its program: transfers that are over
-/// (Worker::next_done()), and messages that endpoints hand out (Worker::next_message()), each kind
-/// in its order. Each keeps its place among the worker's transfers, or its endpoint's receives, so
-/// that there is always room.
+/// Results that a worker has ready for its program: transfers that are over (Worker::next_done()),
+/// and messages that endpoints hand out (Worker::next_message()), each kind in its order. Each
+/// result keeps its place among the worker's transfers, or its endpoint's receives, so that the
+/// queue always has room.
 class ReadyQueue {
  public:
   ReadyQueue() = default;
@@ -23,8 +23,9 @@ class ReadyQueue {
   ReadyQueue& operator=(const ReadyQueue&) = delete;
   ~ReadyQueue() = default;
 
-  /// `inner`: becomes readable when the worker has something to do; -1: a thread of the library
-  /// waits for that. `several`: threads that sleep on fd(). Errors: Stage::open.
+  /// `inner`: a descriptor that becomes readable when the worker has something to do; -1: a thread
+  /// of the library waits for that. `several`: several threads may sleep on fd(). Errors:
+  /// Stage::open.
   Result<void> open(int inner, bool several);
 
   /// Readable when `inner` is, and after arm() when something was added.
@@ -36,19 +37,19 @@ class ReadyQueue {
 
   [[nodiscard]] bool has_message() const noexcept { return !messages_.empty(); }
 
-  /// The next add() makes fd() readable, until all is taken.
+  /// Lets the next add() make fd() readable, until everything is taken.
   void arm() noexcept { armed_ = true; }
 
   void add(TransferState& transfer) noexcept;
   void add(UnexpectedMessage& message) noexcept;
 
-  /// The one that ended first; null: there is none.
+  /// The transfer that ended first; null if there is none.
   TransferState* take_transfer() noexcept;
 
-  /// The one that came first; null: there is none.
+  /// The message that came first; null if there is none.
   UnexpectedMessage* take_message() noexcept;
 
-  /// All of one endpoint's.
+  /// All messages of one endpoint.
   Chain<UnexpectedMessage> take_messages_of(const EndpointState& endpoint) noexcept;
 
  private:
@@ -58,8 +59,10 @@ class ReadyQueue {
   Chain<TransferState> transfers_;
   Chain<UnexpectedMessage> messages_;
   Fd event_;  // eventfd(2)
-  Fd outer_;  // of `inner` and `event_`, since a thread that waits for the worker sleeps on `inner`
-  // Several may sleep on `event_`: what one of them has taken does not disarm it for the others.
+  Fd outer_;  // epoll(7) of `inner` and `event_`, since a thread that waits for the worker sleeps
+              // on `inner`
+  // Set if several threads may sleep on `event_`: taking results in one of them must not disarm it
+  // for the others.
   bool stays_armed_ = false;
   bool armed_ = false;
   bool rung_ = false;  // `event_` is readable

@@ -31,8 +31,8 @@ const char* excluded(Path path) noexcept {
 }  // namespace
 
 void RemoteRegions::on_look_up(const wire::LookUp& message) {
-  // An end has few questions under way (ask_next()); answers that are not taken must not pile up
-  // here.
+  // A correct end has few questions under way (ask_next()). Answers that the peer does not take
+  // must not pile up here.
   if (endpoint_.control.is_behind()) {
     endpoint_.break_protocol("the peer asks for more than it takes answers");
     return;
@@ -43,14 +43,14 @@ void RemoteRegions::on_look_up(const wire::LookUp& message) {
 }
 
 void RemoteRegions::on_found(const wire::Found& message) {
-  // A question that was dropped meanwhile is answered as well.
+  // The peer also answers questions that were dropped meanwhile.
   if (unanswered_ != 0) --unanswered_;
   const auto question = std::ranges::find(questions_, message.id, &RegionQuestion::id);
   if (question != questions_.end()) (*question)->on_answer(message);
   ask_next();
 }
 
-/// The peer takes what asks for more than it may answer at a time for an attack (on_look_up()).
+/// Limits the questions under way: a peer takes more of them for an attack (on_look_up()).
 void RemoteRegions::ask_next() {
   constexpr unsigned kAtOnce = 2;  // one is on its way while the other is answered
   while (unanswered_ < kAtOnce && endpoint_.phase == EndpointPhase::ready) {
@@ -95,7 +95,8 @@ RegionQuestion::RegionQuestion(std::shared_ptr<EndpointState> endpoint, std::str
 
 RegionQuestion::~RegionQuestion() { leave(); }
 
-/// An answer that is kept must keep neither the connection nor its worker.
+/// The program may keep an answer for long. It must keep neither the connection nor its worker
+/// alive.
 void RegionQuestion::leave() noexcept {
   if (!endpoint_) return;
   std::erase(endpoint_->remote_regions.questions_, this);
@@ -144,11 +145,11 @@ Result<RemoteRegionState> RemoteRegions::resolve(const RemoteKey& key) const {
   return endpoint_.paths.by_tcp() ? resolve_over_tcp(key) : resolve_by_nic(key);
 }
 
-/// By its token, with which the peer's process itself finds it.
+/// Resolves a key by its token: the peer's process itself finds the memory by it.
 Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) const {
   HBMWIRE_TRY(key.check(*peer_));
   const MemoryKeyInfo& info = key.info();
-  // Where no engine of this process copies it, it goes by TCP as everything else does.
+  // If no engine of this process copies the memory, it goes by TCP as everything else does.
   return RemoteRegionState{
       .address = info.address,
       .length_bytes = info.length_bytes,
@@ -166,7 +167,7 @@ Result<RemoteRegionState> RemoteRegions::resolve_over_tcp(const RemoteKey& key) 
 
 Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) const {
   if (auto region = endpoint_.movers.copy.region_of(key.info())) {
-    // Where no engine copies it, the NIC does, if it reaches it.
+    // If no engine copies it, the NIC carries it, if it reaches the memory.
     const auto memory = key.on(*peer_);
     if (memory) region->remote_key = memory->remote_key;
     if (!memory && memory.error().code != Errc::not_found)
@@ -190,7 +191,8 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
   }
   RemoteRegionState region{.address = memory.address,
                            .length_bytes = memory.length_bytes,
-                           // No NIC's, or an engine's: the data path knows it by that.
+                           // The number of no connection, or the flag of engines: the data path
+                           // recognises such memory by it.
                            .connection = shared   ? endpoint_.number | kByEngine
                                          : staged ? ~endpoint_.number
                                                   : endpoint_.number,
@@ -202,8 +204,8 @@ Result<RemoteRegionState> RemoteRegions::resolve_by_nic(const RemoteKey& key) co
                            .shared = neighbours};
   if (endpoint_.movers.rails && !staged) endpoint_.movers.rails->set_keys(region, key);
   if (!staged) endpoint_.wiring.late().set_keys(region, key);
-  // While the peer looks, since it was asked for the key a moment ago. Engines that share memory
-  // may leave it to the NIC, too.
+  // The peer is awake now, since it was asked for the key a moment ago: a good time to connect the
+  // lane. Engines that share memory may leave bytes to the NIC, so they need it, too.
   if (!staged && neighbours == 0) endpoint_.wiring.late().expect_need();
   return region;
 }

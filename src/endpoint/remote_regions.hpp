@@ -21,7 +21,7 @@ namespace hbmwire::detail {
 struct AdvertisedRegions;
 struct EndpointState;
 
-/// For memory that the peer advertises by a name.
+/// A question to the peer: which memory does it advertise by this name?
 class RegionQuestion final : public Task {
  public:
   RegionQuestion(std::shared_ptr<EndpointState> endpoint, std::string_view name, std::uint32_t id,
@@ -38,19 +38,19 @@ class RegionQuestion final : public Task {
 
   [[nodiscard]] bool is_asked() const noexcept { return asked_; }
 
-  /// Asks the peer. May throw std::bad_alloc.
+  /// Sends the question. May throw std::bad_alloc.
   void be_asked();
 
   void on_answer(const wire::Found& answer);
 
-  /// The memory, of a question that has succeeded.
+  /// The memory; only after the question has succeeded.
   [[nodiscard]] const RemoteRegionState& region() const noexcept { return region_; }
 
  private:
   Result<RemoteRegionState> resolve(const wire::Found& answer) const;
   void leave() noexcept;
 
-  std::shared_ptr<EndpointState> endpoint_;  // until it is over
+  std::shared_ptr<EndpointState> endpoint_;  // until the question is over
   std::string name_;
   std::uint32_t id_;
   Deadline until_;
@@ -58,8 +58,7 @@ class RegionQuestion final : public Task {
   RemoteRegionState region_;
 };
 
-/// Memory of the peer's, by name or by key, and this end's answers to the peer that asks for a
-/// name.
+/// Memory of the peer, by name or by key, and this end's answers to a peer that asks for a name.
 class RemoteRegions {
  public:
   explicit RemoteRegions(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -68,7 +67,8 @@ class RemoteRegions {
   RemoteRegions& operator=(const RemoteRegions&) = delete;
   ~RemoteRegions() = default;
 
-  /// The listener's, which its endpoints outlive.
+  /// Sets the regions of the listener. Its endpoints may outlive the listener, so the regions are
+  /// shared.
   void advertise(std::shared_ptr<AdvertisedRegions> regions) noexcept {
     advertised_ = std::move(regions);
   }
@@ -85,7 +85,7 @@ class RemoteRegions {
   void on_look_up(const wire::LookUp& message);
   void on_found(const wire::Found& message);
 
-  /// The endpoint is connected to the peer's NIC at this address.
+  /// Notes that the endpoint is connected to the peer's NIC at this address.
   void connect(const ConnectionAddress& peer) { peer_ = peer; }
 
   [[nodiscard]] const std::optional<ConnectionAddress>& peer() const noexcept { return peer_; }
@@ -101,8 +101,9 @@ class RemoteRegions {
   std::optional<ConnectionAddress> peer_;
   std::shared_ptr<AdvertisedRegions> advertised_;
   std::uint32_t last_id_ = 0;
-  unsigned unanswered_ = 0;                 // that were asked, of questions that have gone as well
-  std::vector<RegionQuestion*> questions_;  // that have no answer yet, in their order
+  unsigned unanswered_ = 0;                 // questions without an answer yet, including dropped
+                                            // ones
+  std::vector<RegionQuestion*> questions_;  // questions without an answer yet, in their order
 };
 
 }  // namespace hbmwire::detail

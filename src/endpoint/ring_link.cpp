@@ -10,14 +10,14 @@ namespace hbmwire::detail {
 
 RingLink::~RingLink() { leave(); }
 
-/// The bell may be another endpoint's from here on.
+/// Leaves the poller; the bell may go to another endpoint from here on.
 void RingLink::leave() noexcept {
   if (std::exchange(polled_, false)) endpoint_.worker->neighbours.rings.remove(*this);
 }
 
 std::uint32_t RingLink::own_number() const noexcept {
   constexpr std::uint32_t kMost = (1U << wire::kSharesEndpointBits) - 1;
-  // Which one it is the peer's process and its own hold say, too: it need not differ from all.
+  // Process and hold already tell links apart, so that this number need not be unique.
   return excluded_ ? 0 : endpoint_.number % kMost + 1;
 }
 
@@ -55,7 +55,7 @@ Result<void> RingLink::settle() {
 void RingLink::look() noexcept {
   if (!on_) return;
   if (endpoint_.phase != EndpointPhase::ready) return leave();
-  // Whatever has become of its bell.
+  // A frame counts even if its bell was lost.
   if (reader_->has_frame()) endpoint_.worker->neighbours.rings.heat(*this);
   if (own_file_.fd && writer_->is_open()) own_file_.fd.reset();
 }

@@ -17,12 +17,12 @@ namespace hbmwire::detail {
 
 struct EndpointState;
 
-/// Messages between an endpoint and its peer in another process of the node, by a ring each way
-/// (docs/adr/0029). Either both ends send so, or neither does: each has told the other of its ring
-/// before it says in the handshake that it is ready.
+/// Messages between an endpoint and its peer in another process of the node, by a shared-memory
+/// ring each way (docs/adr/0029). Either both ends send by rings, or neither does: each end tells
+/// the other of its ring before it says in the handshake that it is ready.
 ///
-/// A frame begins when nothing is under way by the endpoint's data lane, so that what was started
-/// before it has arrived.
+/// A frame is sent only when the endpoint's data lane has nothing under way, so that everything
+/// started before it has arrived.
 class RingLink {
  public:
   explicit RingLink(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -33,56 +33,60 @@ class RingLink {
 
   // --- connecting
 
-  /// By what the peer tells this endpoint from others of its process; 0: it has no part in rings.
+  /// The number by which the peer tells this endpoint from others of its process; 0: it uses no
+  /// rings.
   [[nodiscard]] std::uint32_t own_number() const noexcept;
 
-  /// The endpoint has no socket that wakes it, or is connected without a handshake.
+  /// Excludes the endpoint from rings: it has no socket that wakes it, or was connected without a
+  /// handshake.
   void exclude() noexcept { excluded_ = true; }
 
-  /// Makes a ring to the peer, whose memory is reached by `neighbour`, and tells it. Errors:
+  /// Makes a ring to the peer, whose memory `neighbour` reaches, and tells the peer of it. Errors:
   /// Stage::allocate.
   Result<void> offer(transport::Neighbour& neighbour, const wire::EndpointOffer& theirs);
 
-  /// The longest message, with its header, where `longest` is the data lane's.
+  /// The longest message, with its header. `longest`: that of the data lane.
   [[nodiscard]] std::uint64_t longest_message(std::uint64_t longest) const noexcept {
     return neighbour_ == nullptr
                ? longest
                : std::min<std::uint64_t>(longest, transport::RingWriter::kMostBytes);
   }
 
-  /// The handshake is over, and both ends have told each other, or not. Errors: Stage::open.
+  /// Decides whether rings are used. Call it when the handshake is over: both ends have then told
+  /// each other of their rings, or have none. Errors: Stage::open.
   Result<void> settle();
 
   [[nodiscard]] bool is_on() const noexcept { return on_; }
 
-  /// Whether the peer's process reads this one's private memory.
+  /// Whether the peer's process can read private memory of this one.
   [[nodiscard]] bool peer_reaches_private() const noexcept { return peer_reaches_private_; }
 
-  /// By the clock.
+  /// Called regularly by the clock.
   void look() noexcept;
 
   // --- sending
 
-  /// Whether a frame of so many bytes fits; if not, the endpoint's queues are gone through with the
+  /// Whether a frame of this many bytes fits. If not, the endpoint's queues are served with the
   /// next look.
   [[nodiscard]] bool has_room(std::uint32_t bytes) noexcept;
 
-  /// The peer has taken all that was sent; if not, as has_room().
+  /// Whether the peer has taken everything that was sent. If not, as has_room().
   [[nodiscard]] bool is_empty() noexcept;
 
-  /// Where it has_room(). As transport::RingWriter::write().
+  /// Sends a frame, for which has_room() must be true. As transport::RingWriter::write().
   int send(const transport::RingWriter::Frame& frame) noexcept;
 
-  /// A message of the control lane has gone by the socket, at which a peer that polls looks seldom.
+  /// Tells a peer that polls of a control message that has gone by the socket, since such a peer
+  /// looks at sockets seldom.
   void tell_of_word() noexcept;
 
-  // --- receiving: RingPoller's
+  // --- receiving; used by RingPoller
 
-  /// Takes frames that have come, some at a time; how many things happened. `polls`: polls the data
-  /// lane before each of them, which must not be in a poll now.
+  /// Takes some of the frames that have come, and returns how many events that made. `polls`: polls
+  /// the data lane before each frame; it must not be in a poll already.
   std::size_t take(bool polls) noexcept;
 
-  /// Takes all that has come: the peer sends no more.
+  /// Takes all frames that have come: the peer sends no more.
   void take_all() noexcept;
 
   [[nodiscard]] bool waits() const noexcept { return waits_; }
@@ -91,10 +95,10 @@ class RingLink {
 
   void set_attention(transport::Attention how) noexcept { reader_->set_attention(how); }
 
-  /// The place of its bell.
+  /// The number of its bell.
   [[nodiscard]] std::uint32_t bell() const noexcept { return bell_; }
 
-  std::uint32_t idle_looks = 0;  // RingPoller's
+  std::uint32_t idle_looks = 0;  // used by RingPoller
   bool is_hot = false;
 
  private:
@@ -106,17 +110,17 @@ class RingLink {
   transport::Neighbour* neighbour_ = nullptr;  // null: no ring was offered
   wire::EndpointOffer::Shares theirs_;
   std::uint64_t peers_incarnation_ = 0;
-  SharedFile own_file_;  // until the peer has opened it
+  SharedFile own_file_;  // open until the peer has opened it
   transport::MappedRing own_;
   transport::MappedRing peers_;
   std::optional<transport::RingWriter> writer_;
   std::optional<transport::RingReader> reader_;
   std::uint32_t bell_ = 0;
   bool on_ = false;
-  bool polled_ = false;  // by RingPoller
+  bool polled_ = false;  // RingPoller has it
   bool peer_reaches_private_ = false;
   bool excluded_ = false;
-  bool waits_ = false;  // for the peer to take something
+  bool waits_ = false;  // waits for the peer to take frames
 };
 
 }  // namespace hbmwire::detail

@@ -37,7 +37,7 @@ int RingLink::send(const transport::RingWriter::Frame& frame) noexcept {
 }
 
 void RingLink::tell_of_word() noexcept {
-  // One that sleeps is woken by the socket.
+  // A sleeping peer is woken by the socket.
   if (!on_ || writer_->attention() == Attention::sleeps || !writer_->has_room(0)) return;
   send({.kind = RingFrameKind::word});
 }
@@ -47,7 +47,7 @@ void RingLink::on_frame(const RingReader::Frame& frame) noexcept {
     if (endpoint_.link != nullptr) endpoint_.link->progress();
     return;
   }
-  // An endpoint that ends takes nothing more, as a lane in ERROR.
+  // An endpoint that is ending takes no frames, just as a lane in ERROR takes none.
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (frame.kind == RingFrameKind::message) {
     endpoint_.messages.inbox().on_passing(frame.bytes);
@@ -57,11 +57,11 @@ void RingLink::on_frame(const RingReader::Frame& frame) noexcept {
 }
 
 std::size_t RingLink::take(bool polls) noexcept {
-  constexpr std::size_t kMost = 16;  // others have something, too
+  constexpr std::size_t kMost = 16;  // other endpoints have frames, too
   constexpr int kMostPolls = 64;     // completions that come later need not be waited for
   std::size_t taken = 0;
   while (taken < kMost && reader_->has_frame()) {
-    // What NICs brought before the frame was sent goes before it.
+    // Bytes that NICs brought before the frame was sent must be handled before it.
     if (polls) endpoint_.worker->empty(endpoint_.sends.lane().completions(), kMostPolls);
     const auto frame = reader_->peek();
     if (!frame) break;
@@ -87,7 +87,7 @@ std::size_t RingLink::take(bool polls) noexcept {
 }
 
 void RingLink::take_all() noexcept {
-  // It writes no more, so that this ends; one that does all the same has to stop here.
+  // The peer writes no more, so this ends. The bound is for a peer that writes nevertheless.
   constexpr std::size_t kMost = transport::SharedRingFile::kCells;
   if (!on_) return;
   for (std::size_t taken = 0; taken < kMost && reader_->has_frame() && !reader_->is_broken();)

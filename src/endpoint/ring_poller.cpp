@@ -24,7 +24,7 @@ void RingPoller::add(RingLink& link, SharedHoldFile& holds) {
     known->mask |= bit;
   }
   all_.push_back(&link);
-  // Its bell is heard from here on, and not before.
+  // Its bell is heard only from here on.
   link.set_attention(sleeps_ ? Attention::sleeps : Attention::bell);
   if (link.has_frame()) heat(link);
 }
@@ -32,7 +32,7 @@ void RingPoller::add(RingLink& link, SharedHoldFile& holds) {
 void RingPoller::remove(RingLink& link) noexcept {
   std::erase(all_, &link);
   std::erase(hot_, &link);
-  // Its peer may have given the bell up before, and another one have it by now.
+  // Its peer may have given up the bell before, and another ring may have it by now.
   if (by_bell_[link.bell()] != &link) return;
   by_bell_[link.bell()] = nullptr;
   const auto [word, bit] = SharedHoldFile::bell_of(link.bell());
@@ -50,7 +50,7 @@ void RingPoller::heat_those_with_frames() noexcept {
 void RingPoller::begin_sleep() noexcept {
   sleeps_ = !all_.empty();
   for (RingLink* const link : all_) link->set_attention(Attention::sleeps);
-  // A peer that wrote before that, and has still to ring, wakes no thread.
+  // A peer that wrote before that, and has yet to ring its bell, wakes no thread.
   heat_those_with_frames();
 }
 
@@ -58,7 +58,7 @@ void RingPoller::wake_up() noexcept {
   sleeps_ = false;
   for (RingLink* const link : all_)
     link->set_attention(link->is_hot ? Attention::looks : Attention::bell);
-  // A ring that is not looked at any more may have got a frame since its last look.
+  // A ring that is no longer hot may have got a frame since its last look.
   heat_those_with_frames();
 }
 

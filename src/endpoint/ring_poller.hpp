@@ -11,9 +11,9 @@ namespace hbmwire::detail {
 
 class RingLink;
 
-/// The rings by which endpoints of a worker receive. Those that had something lately are looked at
-/// with each poll (hot). Of the others a bit in this process' memory says which one to look at (its
-/// bell), so that a thousand that are silent cost as much as a few words.
+/// The rings by which endpoints of a worker receive. Rings that had a frame lately are hot: each
+/// poll looks at them. Each other ring has a bell, a bit in this process's memory that its peer
+/// sets, so that a thousand silent rings cost only the look at a few words.
 class RingPoller {
  public:
   RingPoller() = default;
@@ -21,27 +21,28 @@ class RingPoller {
   RingPoller& operator=(const RingPoller&) = delete;
   ~RingPoller() = default;
 
-  /// `holds`: with its bell; stays. May throw std::bad_alloc.
+  /// Adds a ring. `holds`: has its bell; stays valid. May throw std::bad_alloc.
   void add(RingLink& link, SharedHoldFile& holds);
   void remove(RingLink& link) noexcept;
 
-  /// Looks at it with each poll from here on.
+  /// Makes the ring hot: each poll looks at it from here on.
   void heat(RingLink& link) noexcept;
 
   [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
 
-  /// How many things happened.
+  /// Polls the rings, and returns how many events that made.
   std::size_t progress() noexcept;
 
-  /// A thread is about to sleep: who sends something has to wake it, unless the next progress()
-  /// sees it.
+  /// Prepares for a thread that is about to sleep: from here on a peer that sends must wake it,
+  /// unless the next progress() finds its frame.
   void begin_sleep() noexcept;
 
-  /// Something waits for a peer to take what was sent, which nothing tells of.
+  /// Whether something waits for a peer to take frames. No event tells of that, so the caller must
+  /// poll.
   [[nodiscard]] bool waits() const noexcept;
 
  private:
-  /// Bells of which some are of these rings.
+  /// The bits of one word of bells that are bells of these rings.
   struct Bells {
     std::size_t word = 0;
     std::uint64_t mask = 0;

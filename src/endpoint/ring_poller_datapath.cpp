@@ -35,7 +35,7 @@ void RingPoller::heat(RingLink& link) noexcept {
   if (!sleeps_) link.set_attention(Attention::looks);
 }
 
-/// Its bell from here on, unless something has come by now.
+/// Relies on the bell from here on, unless a frame has come by now.
 void RingPoller::cool(std::size_t index) noexcept {
   RingLink& link = *hot_[index];
   link.idle_looks = 0;
@@ -54,7 +54,7 @@ std::size_t RingPoller::answer_bells() noexcept {
     std::uint64_t rung = word.load(std::memory_order_relaxed) & bells.mask;
     if (rung == 0) [[likely]]
       continue;
-    // Before it is looked at: what is written from here on rings again.
+    // Cleared before looking: a later frame rings again.
     word.fetch_and(~rung);
     for (; rung != 0; rung &= rung - 1) {
       RingLink* const link = by_bell_[bells.word * SharedHoldFile::kWordBells +

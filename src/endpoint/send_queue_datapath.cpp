@@ -81,7 +81,7 @@ int SendQueue::post(transport::PreparedChain& chain, bool fenced, Posted& posted
   posted.place = head_;
   bool begun = false;
   const int result = transport::post(*lane_, chain, fenced, begun);
-  // Where those look that end what is under way.
+  // Fills in the ring's entry as well: code that ends requests under way looks there.
   if (result == 0 || begun) next_place(transfer, chain.size());
   if (result == 0) [[likely]] {
     push(chain.size(), transfer);
@@ -91,13 +91,13 @@ int SendQueue::post(transport::PreparedChain& chain, bool fenced, Posted& posted
   return result;
 }
 
-/// The lane took some of `posted`, but not its last request, which would tell that all of it is
-/// over.
+/// The lane took some requests of `posted`, but not the last one, whose completion would tell that
+/// all are over.
 void SendQueue::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
   push(posted.requests, transfer);
   first_.endpoint->fail_post(result, transfer);
-  // The lane is in ERROR: nothing of this is carried out, and it comes back behind the others.
-  // Where the queue does not take that either, the queue pair is destroyed in time.
+  // The lane is in ERROR: it does not carry out this request, and gives it back behind the others.
+  // If the queue has no room for it, the queue pair is destroyed after a while.
   const transport::Operation nothing;
   static_cast<void>(lane_->post(nothing, to_id(&posted, Tag::posted)));
 }

@@ -30,7 +30,7 @@ Result<void> SliceChecks::check_reach(const RegionState& region) {
   return endpoint_.worker_nic.staged->prepare();
 }
 
-/// Whether the NIC, or what carries the bytes to it, reaches them.
+/// Whether the NIC, or the mover that carries the bytes to it, reaches the memory.
 Result<void> SliceChecks::reach_local(Operation& operation, const Slice& slice) {
   if (slice.length_bytes == 0) return {};
   const RegionState& region = state_of(*slice.region);
@@ -44,7 +44,7 @@ Result<void> SliceChecks::reach_local(Operation& operation, const Slice& slice) 
 Result<void> SliceChecks::reach_remote(const RemoteSlice& slice) const {
   const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
   const bool kept_to_engines = is_by_engine(region) && !endpoint_.paths.admits(region.path);
-  // No byte goes by the NIC where there is none: the request stands in the order alone.
+  // An empty slice moves no bytes by the NIC: its request only keeps its place in the order.
   if (kept_to_engines && slice.length_bytes != 0) {
     return refuse_slice(
         "the path policy excludes how the NIC reaches the peer's memory, and no engine copies",

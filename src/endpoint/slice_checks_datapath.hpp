@@ -14,7 +14,7 @@ inline tl::unexpected<Error> refuse_slice(const char* why, std::string_view subj
   return tl::make_unexpected(make_error(code, Stage::post, why, subject, hint));
 }
 
-/// Into `operation`, which bytes are meant.
+/// Writes address and length of the slice into `operation`.
 inline Result<void> SliceChecks::find_local(Operation& operation, const Slice& slice) const {
   if (endpoint_.nic->context.is_inherited()) [[unlikely]]
     return tl::make_unexpected(verbs::inherited_error(*endpoint_.nic, Stage::post));

@@ -56,16 +56,16 @@ void Sockets::forget(int fd) noexcept {
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0) --count_;
 }
 
-// A sanitizer that looks at the type of an owner needs a descriptor for that, and there may be
-// none.
+// A sanitizer that checks the type of an owner needs a descriptor for that, and there may be none
+// left.
 __attribute__((no_sanitize("vptr"))) std::size_t Sockets::look(Clock::time_point at) noexcept {
-  // A system call, which busy polling must not pay for all the time.
+  // A system call, which busy polling must not make every time.
   constexpr auto kShakingHands = 100us;
   constexpr auto kElse = 1ms;
   if (at < next_look_ || count_ == 0) return 0;
   next_look_ = at + (handshakes_ != 0 ? kShakingHands : kElse);
-  // One event a call: what it leads to may destroy the owner of another one. The kernel takes turns
-  // (epoll_wait(2)), so that no socket keeps the others waiting.
+  // One event at a time, since handling it may destroy the owner of another one. The kernel takes
+  // turns (epoll_wait(2)), so that no socket keeps the others waiting.
   constexpr std::size_t kMost = 16;
   std::size_t handled = 0;
   for (; handled < kMost && count_ != 0; ++handled) {

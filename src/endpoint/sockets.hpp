@@ -12,10 +12,10 @@
 
 namespace hbmwire::detail {
 
-/// What a worker's descriptor belongs to.
+/// The owner of a descriptor that a worker watches.
 class SocketOwner {
  public:
-  /// The descriptor is ready for some of what was asked for (EPOLLIN, ...).
+  /// The descriptor is ready for at least one of the events that were asked for (EPOLLIN, ...).
   virtual void on_socket() noexcept = 0;
 
  protected:
@@ -25,16 +25,18 @@ class SocketOwner {
   ~SocketOwner() = default;
 };
 
-/// The descriptors of a worker's handshakes, and of its endpoints' sockets: an epoll(7) within the
-/// worker's own, so that its fd becomes readable with any of them, and one call asks for all.
+/// The descriptors of a worker's handshakes, and of its endpoints' sockets. They are in an epoll(7)
+/// set within the worker's own set. The worker's fd therefore becomes readable with any of them,
+/// and one call asks for all.
 class Sockets {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `worker_epoll`: where it is put. Errors: Stage::open.
+  /// Makes the set, and puts it into `worker_epoll`. Errors: Stage::open.
   Result<void> open(int worker_epoll);
 
-  /// `owner` outlives it, or forget()s. Errors: Stage::connect.
+  /// Watches a descriptor. `owner` must outlive this object, or call forget(). Errors:
+  /// Stage::connect.
   Result<void> watch(int fd, std::uint32_t events, SocketOwner& owner);
   void change(int fd, std::uint32_t events, SocketOwner& owner) noexcept;
   void forget(int fd) noexcept;
@@ -45,15 +47,16 @@ class Sockets {
 
   [[nodiscard]] std::size_t handshakes() const noexcept { return handshakes_; }
 
-  /// Calls the owners of what is ready, where the last look was some time ago; how many. An owner
-  /// may destroy others.
+  /// Calls the owners of ready descriptors, if the last look was some time ago. Returns how many
+  /// were called. An owner may destroy others.
   std::size_t look(Clock::time_point at) noexcept;
 
-  /// The next look() looks.
+  /// Lets the next look() look in any case.
   void look_soon() noexcept { next_look_ = {}; }
 
  private:
-  // The set is shared with a child by fork(2), which would take what it forgets from its parent.
+  // A child by fork(2) shares the set: if it removed descriptors, they would be gone for its
+  // parent, too.
   MadeHere made_;
   Fd epoll_;
   std::size_t count_ = 0;

@@ -5,34 +5,37 @@
 
 namespace hbmwire::detail {
 
-/// Whether who waits polls for a while before it sleeps. That spares it being woken, which takes
-/// longer than most of what is waited for. But where the other end runs on the same CPU polling
-/// keeps it from running, and what it says comes a moment after the sleep began, each time.
+/// Decides whether a thread that waits polls for a while before it sleeps. Polling avoids a
+/// wake-up, which takes longer than most waits. But if the other end runs on the same CPU, polling
+/// keeps it from running, and its answer always comes a moment after the sleep began. Then polling
+/// is a waste.
 class SpinPolicy {
  public:
-  /// For how long a wait polls: some round trips of a small message, so that short waits cost no
+  /// How long a wait polls: some round trips of a small message, so that short waits cost no
   /// wake-up.
   static constexpr std::chrono::microseconds kSpin{50};
 
-  /// At the beginning of a wait.
+  /// Asked at the beginning of a wait.
   [[nodiscard]] bool polls() noexcept { return in_vain_ < kInVain || ++not_polled_ % kOften == 0; }
 
-  /// Polling was enough.
+  /// The wait ended while polling.
   void came_while_polling() noexcept { in_vain_ = 0; }
 
-  /// It was not: what came ended a sleep.
+  /// The wait ended in a sleep of this length.
   void slept(std::chrono::nanoseconds time) noexcept {
-    // A longer one tells nothing: there was nothing to be polled for.
+    // A longer sleep tells nothing: polling could not have caught it.
     if (time < kBriefly && in_vain_ < kInVain) ++in_vain_;
   }
 
  private:
   // The other end polls for as long, too, before it lets this one run.
   static constexpr auto kBriefly = 4 * kSpin;
-  // In a row, some ten milliseconds: where there is another CPU the kernel has moved one of both
-  // ends there by then, which it does to who polls and not to who sleeps.
+  // Waits in a row, together some ten milliseconds. If there is another CPU, the kernel has moved
+  // one of the two ends to it by then. The kernel moves threads that poll, but not threads that
+  // sleep.
   static constexpr unsigned kInVain = 256;
-  static constexpr unsigned kOften = 64;  // one of so many finds out what is so now
+  static constexpr unsigned kOften = 64;  // one wait of this many polls all the same, to find out
+                                          // whether that has changed
 
   unsigned in_vain_ = 0;
   unsigned not_polled_ = 0;

@@ -9,7 +9,7 @@ namespace hbmwire::detail {
 
 Task::~Task() {
   worker_.by_clock.remove(*this);
-  // A child by fork(2) shares the descriptor that its parent is told by.
+  // A child by fork(2) shares the descriptor by which its parent is told of the end.
   if (worker_.made.is_inherited()) return;
   if (!over_) fail(make_error(Errc::cancelled, Stage::complete, "it was given up"));
 }
@@ -17,7 +17,7 @@ Task::~Task() {
 void Task::go_by_clock() noexcept {
   if (over_) return;
   worker_.by_clock.add(*this);
-  // A thread that sleeps does so without what this one watches, and for longer than it should.
+  // A sleeping thread does not watch this task's descriptors, and would sleep too long: wakes it.
   ++worker_.event_count;
 }
 

@@ -13,33 +13,33 @@ namespace hbmwire::detail {
 struct TransferState;
 struct WorkerState;
 
-/// Something that is under way and no operation: a connection that is being made, a question for
-/// the peer's memory, a goodbye. It goes on by its worker's clock alone, also for a call
-/// that waits for it: the worker has then handled what came before a deadline is judged. The
-/// program has its end as a transfer's, where it did not wait for it in a call.
+/// Work under way that is no operation: connecting, asking for the peer's memory, saying goodbye.
+/// It proceeds only by its worker's clock, even in a call that waits for it: the worker then
+/// handles earlier events before it judges a deadline. If the program did not wait in a call, it
+/// gets the end of the task as that of a transfer.
 class Task : public ByClock {
  public:
-  /// Given up, where it is not over.
+  /// Gives the task up if it is not over.
   ~Task() override;
 
-  /// From here on the worker looks after it, until it is over.
+  /// Lets the worker drive the task until it is over.
   void go_by_clock() noexcept;
 
-  /// The same, and the transfer ends with it. Errors: Errc::exhausted.
+  /// The same, and returns a transfer that ends with the task. Errors: Errc::exhausted.
   Result<Transfer> hand_over();
 
   [[nodiscard]] bool over() const noexcept { return over_; }
 
   [[nodiscard]] const char* name() const noexcept { return name_; }
 
-  /// Why one that is over has failed; none: it has not.
+  /// Why a task that is over has failed; nothing if it has not.
   [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
 
-  /// Ends it because of `why`, at once or as soon as that can be.
+  /// Ends the task because of `why`, at once or as soon as possible.
   virtual void give_up(const Error& why) noexcept = 0;
 
  protected:
-  /// `name`: of what it does, a static text.
+  /// `name`: names the work; a static text.
   Task(WorkerState& worker, Clock::time_point due, const char* name) noexcept
       : ByClock(due), worker_(worker), name_(name) {}
 

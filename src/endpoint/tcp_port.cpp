@@ -14,7 +14,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Named in errors and reports where a NIC's name stands otherwise.
+/// The name in errors and reports in place of a NIC's.
 constexpr const char* kName = "tcp";
 
 std::shared_ptr<NicState> stand_in() {

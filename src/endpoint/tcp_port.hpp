@@ -17,8 +17,8 @@ namespace hbmwire::detail {
 
 struct WorkerState;
 
-/// A worker's share in its endpoints over TCP: their completion queue, pieces of memory, and what
-/// stands in a NIC's place.
+/// The part of a worker that its endpoints over TCP share: a completion queue, pieces of memory,
+/// and the stand-in for a NIC.
 class TcpPort {
  public:
   /// Errors: Stage::allocate.
@@ -28,23 +28,23 @@ class TcpPort {
   TcpPort& operator=(const TcpPort&) = delete;
   ~TcpPort() = default;
 
-  /// Whether `nic` is no NIC but what stands in the place of one.
+  /// Whether `nic` is the stand-in, and no NIC.
   [[nodiscard]] static bool stands_for(const NicState& nic) noexcept { return !nic.context; }
 
   [[nodiscard]] transport::TcpCompletionQueue& completions() noexcept { return completions_; }
 
-  /// A piece of host memory for what the engine of `device` (or null) moves; null: there is none
-  /// now.
+  /// A piece of host memory that the engine of `device` (or null) copies through; null if there is
+  /// none now.
   [[nodiscard]] std::byte* take_piece(MemoryDomain* device) noexcept;
   void give_back(std::byte* piece) noexcept;
 
-  WorkerNic nic;  // without a channel and a LoopbackMover
+  WorkerNic nic;  // the stand-in, without a channel and a LoopbackMover
 
  private:
   const Context& of_;
   transport::TcpCompletionQueue completions_;
   std::optional<transport::PiecePool> pieces_;  // once a device is involved
-  ToldCause no_pieces_;                         // of which the log has told
+  ToldCause no_pieces_;                         // why there are no pieces, as the log has told
 };
 
 }  // namespace hbmwire::detail

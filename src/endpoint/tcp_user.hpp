@@ -16,7 +16,7 @@ namespace hbmwire::detail {
 struct EndpointState;
 class TcpPort;
 
-/// An endpoint as its TcpLink knows it.
+/// The endpoint, as its TcpLink sees it.
 class EndpointTcpUser final : public transport::TcpUser, private SocketOwner {
  public:
   EndpointTcpUser(TcpPort& port, EndpointState& endpoint) noexcept
@@ -26,7 +26,8 @@ class EndpointTcpUser final : public transport::TcpUser, private SocketOwner {
   EndpointTcpUser& operator=(const EndpointTcpUser&) = delete;
   ~EndpointTcpUser() = default;
 
-  /// Which outlives neither it nor the endpoint. May throw std::bad_alloc.
+  /// Makes the link, which neither this object nor the endpoint may outlive. May throw
+  /// std::bad_alloc.
   [[nodiscard]] std::unique_ptr<transport::TcpLink> make_link(
       const transport::TcpLink::Depths& depths);
 
@@ -51,7 +52,7 @@ class EndpointTcpUser final : public transport::TcpUser, private SocketOwner {
   EndpointState& endpoint_;
   transport::TcpLink* link_ = nullptr;
   int fd_ = -1;
-  std::uint32_t watched_ = 0;  // events
+  std::uint32_t watched_ = 0;  // epoll events
 };
 
 }  // namespace hbmwire::detail

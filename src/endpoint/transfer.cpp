@@ -14,7 +14,7 @@ bool has_succeeded(const detail::TransferState& transfer) noexcept {
   return transfer.status == detail::TransferState::Status::succeeded;
 }
 
-/// True: it has succeeded; false: it goes on.
+/// True: it has succeeded; false: it goes on; an error: why it failed.
 Result<bool> outcome_of(const detail::TransferState& transfer) {
   if (!transfer.is_over()) return false;
   if (has_succeeded(transfer)) [[likely]]
@@ -61,7 +61,8 @@ std::string_view to_string(Protocol protocol) noexcept {
 
 namespace {
 
-/// The worker has a lock, may go with this handle, or has to tell of the transfer first.
+/// For transfers whose worker has a lock, may go with this handle, or must tell of the transfer
+/// first.
 [[gnu::noinline]] void let_go_with_care(detail::TransferState& transfer) noexcept {
   detail::WorkerState& worker = *transfer.worker;
   const bool last = detail::under_lock(worker, [&] {
@@ -242,7 +243,7 @@ std::string describe(const TransferReport& report) {
     text += " (" + std::string(to_string(*report.remote_type)) + " by " +
             std::string(to_string(*report.remote_path)) + ")";
   }
-  // What neither end's memory tells.
+  // The path, if the memory of the two ends does not show it.
   const bool told = taken != report.local.end() && taken->path == report.path;
   const bool by_both = report.path == Path::nic_loopback || report.path >= Path::staged;
   if (!told && by_both) text += ", " + std::string(to_string(report.path));

@@ -14,7 +14,8 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// A peer that has connected comes from another port each time.
+/// The name to count a peer by. A peer that connects comes from another port each time, so its port
+/// is left out.
 std::string peer_of(const EndpointState& endpoint) {
   if (endpoint.dialed) return endpoint.peer;
   const auto split = split_host_port(endpoint.peer);
@@ -31,7 +32,7 @@ void TransferCounts::make(std::uint32_t context) {
 }
 
 TransferCounts::~TransferCounts() {
-  // A child by fork(2) has a Store of its own, where nothing is of this worker.
+  // A child by fork(2) has a Store of its own, which holds nothing of this worker.
   if (number_ != 0 && !worker_.made.is_inherited()) counters::Store::get().end_worker(number_);
 }
 
@@ -54,7 +55,7 @@ TransferLabels TransferCounts::labels_of(const TransferState& transfer) const no
   return labels;
 }
 
-/// A transfer without an endpoint moves no bytes, also where a flush tells of a length.
+/// A transfer without an endpoint moves no bytes, even if a flush has a length.
 void TransferCounts::note_own_success(const TransferState& transfer) noexcept {
   counters::tally(*own_, key_of(transfer), 0, [&] { return labels_of(transfer); });
 }

@@ -14,8 +14,9 @@
 
 namespace hbmwire::detail {
 
-/// Counts the transfers of a worker as they end (docs/metrics.md), in memory that is its own, so
-/// that others read it at any time and never stop it. In line: transfer_counts_datapath.hpp.
+/// Counts the transfers of a worker as they end (docs/metrics.md). The counts are in memory of the
+/// worker's own, so that others can read it at any time and never stop the worker. In line:
+/// transfer_counts_datapath.hpp.
 class TransferCounts {
  public:
   explicit TransferCounts(WorkerState& worker) noexcept : worker_(worker) {}
@@ -24,20 +25,20 @@ class TransferCounts {
   TransferCounts& operator=(const TransferCounts&) = delete;
   ~TransferCounts();
 
-  /// Once, before anything is counted. May throw std::bad_alloc.
+  /// Call it once, before anything is counted. May throw std::bad_alloc.
   void make(std::uint32_t context);
 
   [[nodiscard]] std::uint32_t worker_number() const noexcept { return number_; }
 
-  /// Those of no endpoint.
+  /// The counts of transfers without an endpoint.
   [[nodiscard]] counters::TrafficBlock& own() noexcept { return *own_; }
 
-  /// For a connected endpoint's transfers. May throw std::bad_alloc.
+  /// The counts of a newly connected endpoint's transfers. May throw std::bad_alloc.
   [[nodiscard]] counters::TrafficBlock& begin_endpoint(const EndpointState& endpoint) const;
   void end_endpoint(counters::TrafficBlock& block) const noexcept;
 
-  /// A transfer begins, and the program has its handle. True: the next one is to be timed, which
-  /// takes_sample() will say.
+  /// Counts a transfer that begins; the program has its handle. True: the next transfer is to be
+  /// timed, as takes_sample() will say.
   [[nodiscard]] bool note_started(counters::TrafficBlock& block) noexcept {
     block.started.add(1);
     if (block.started.value() % kTimedOneIn != 0) [[likely]]
@@ -45,27 +46,27 @@ class TransferCounts {
     return samples_ = true;
   }
 
-  /// Whether this transfer is to be timed. Said once.
+  /// Whether this transfer is to be timed. True once.
   [[nodiscard]] bool takes_sample() noexcept { return std::exchange(samples_, false); }
 
-  /// It has succeeded.
+  /// Counts a transfer that has succeeded.
   inline void note_success(const TransferState& transfer) noexcept;
 
-  /// It has failed for this reason.
+  /// Counts a transfer that has failed for this reason.
   void note_failure(const TransferState& transfer, Errc why) noexcept;
 
-  /// It took so long.
+  /// Counts the time that a transfer took.
   void note_time(const TransferState& transfer, std::chrono::nanoseconds elapsed) noexcept;
 
-  /// The program has looked at a message, and lets it go without a receive.
+  /// Counts a message that the program has read in place, and lets go without a receive.
   void note_looked_at(EndpointState& endpoint, const TransferLabels& labels,
                       std::uint64_t bytes) noexcept;
 
-  /// The time of one in so many transfers of an endpoint is taken.
+  /// One in this many transfers of an endpoint is timed.
   static constexpr std::uint64_t kTimedOneIn = 64;
 
  private:
-  /// How transfers of different series differ. The low bits are Route's second half.
+  /// The key of a transfer's series. The low bits are the second half of Route.
   [[nodiscard]] static std::uint64_t key_of(const TransferState& transfer) noexcept;
   [[nodiscard]] TransferLabels labels_of(const TransferState& transfer) const noexcept;
   void note_own_success(const TransferState& transfer) noexcept;

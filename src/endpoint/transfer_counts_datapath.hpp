@@ -7,12 +7,12 @@
 #include "endpoint/endpoint_state.hpp"
 #include "endpoint/transfer_counts.hpp"
 
-// Counting a transfer that succeeds, and ending it, in line.
+// In line: counting a transfer that succeeds, and ending it.
 namespace hbmwire::detail {
 
 inline std::uint64_t TransferCounts::key_of(const TransferState& transfer) noexcept {
   const auto route = std::bit_cast<std::uint64_t>(static_cast<const Route&>(transfer));
-  // Never 0, which stands for a cell without a key.
+  // Never 0, since 0 means a cell without a key.
   return route >> 32U | (std::uint64_t{1} + static_cast<std::uint8_t>(transfer.kind)) << 32U;
 }
 

@@ -10,7 +10,7 @@ void TransferPool::make(std::uint32_t count, WorkerState& worker, bool guarded, 
   times_ = std::vector<TransferTimes>(all);
   if (railed) rail_uses_ = std::vector<RailUse>(all);
   for (std::size_t i = count; i < all; ++i) transfers_[i].at_end = AtEnd::kPart;
-  // The first one is taken first.
+  // In reverse, so that the first transfer is taken first.
   for (auto transfer = transfers_.rbegin(); transfer != transfers_.rend(); ++transfer) {
     transfer->worker = &worker;
     transfer->guarded = guarded;

@@ -12,7 +12,7 @@
 
 namespace hbmwire::detail {
 
-/// The transfers of a worker, a fixed number of them, made with it; those that are free in a list.
+/// The transfers of a worker: a fixed number, made with the worker, and a list of the free ones.
 class TransferPool {
  public:
   TransferPool() = default;
@@ -20,10 +20,11 @@ class TransferPool {
   TransferPool& operator=(const TransferPool&) = delete;
   ~TransferPool() = default;
 
-  /// `guarded`: TransferState's. `railed`: some may go by several NICs. May throw std::bad_alloc.
+  /// Makes the transfers. `guarded`: TransferState::guarded. `railed`: transfers may go by several
+  /// NICs. May throw std::bad_alloc.
   void make(std::uint32_t count, WorkerState& worker, bool guarded, bool railed);
 
-  /// Null: all are in use.
+  /// A free transfer; null: all are in use.
   [[nodiscard]] TransferState* take() noexcept {
     TransferState* const transfer = free_;
     if (transfer != nullptr) [[likely]]
@@ -31,10 +32,10 @@ class TransferPool {
     return transfer;
   }
 
-  /// One of a few more, for a part of `whole`. Null: all are in use.
+  /// One of a few extra transfers, for a part of `whole`. Null: all are in use.
   [[nodiscard]] TransferState* take_part(const TransferState& whole) noexcept;
 
-  /// The error where take() gives null.
+  /// The error to report when take() gives null.
   [[nodiscard]] static Error none_left(std::string_view peer) noexcept {
     return make_error(Errc::exhausted, Stage::post, "all of the worker's transfers are in use",
                       peer, Hint::transfers_exhausted);
@@ -53,12 +54,12 @@ class TransferPool {
     return static_cast<std::size_t>(&transfer - transfers_.data());
   }
 
-  /// Why it has failed.
+  /// Why the transfer has failed.
   [[nodiscard]] const Error& error_of(const TransferState& transfer) const noexcept {
     return errors_[index_of(transfer)];
   }
 
-  /// May be said before it fails.
+  /// May be called before the transfer fails.
   void set_error(const TransferState& transfer, const Error& why) noexcept {
     errors_[index_of(transfer)] = why;
   }
@@ -71,7 +72,8 @@ class TransferPool {
     return rail_uses_[index_of(transfer)];
   }
 
-  /// From here on block_run_of() may be asked. May throw std::bad_alloc.
+  /// Makes room for block runs: block_run_of() may be called from here on. May throw
+  /// std::bad_alloc.
   void make_block_runs() {
     if (block_runs_.empty()) block_runs_ = std::vector<BlockRun>(transfers_.size());
   }
@@ -80,13 +82,13 @@ class TransferPool {
     return block_runs_[index_of(transfer)];
   }
 
-  /// It waits, for room or for those before it.
+  /// Notes that the transfer waits, for room or for earlier transfers.
   void note_queued(const TransferState& transfer) noexcept {
     if ((transfer.at_end & AtEnd::kTime) != 0) [[unlikely]]
       times_of(transfer).posted.reset();
   }
 
-  /// The process' trace.
+  /// The process-wide trace.
   [[nodiscard]] TraceSource& trace() noexcept { return trace_; }
 
   [[nodiscard]] TransferTimes& times_of(const TransferState& transfer) noexcept {
@@ -97,7 +99,7 @@ class TransferPool {
     return times_[index_of(transfer)];
   }
 
-  // All of them, free or not.
+  // All transfers, free or not.
 
   [[nodiscard]] std::size_t size() const noexcept { return transfers_.size(); }
 
@@ -111,17 +113,17 @@ class TransferPool {
 
   [[nodiscard]] TransferState& operator[](std::size_t index) noexcept { return transfers_[index]; }
 
-  /// How many take_part() has.
+  /// How many transfers take_part() has.
   static constexpr std::uint32_t kParts = 64;
 
  private:
   TransferState* free_ = nullptr;
   TransferState* free_parts_ = nullptr;
   std::vector<TransferState> transfers_;
-  std::vector<Error> errors_;         // of failed transfers, each at its index
-  std::vector<RailUse> rail_uses_;    // the same; none: there is one NIC
-  std::vector<TransferTimes> times_;  // the same
-  std::vector<BlockRun> block_runs_;  // the same; none: no blocks were moved yet
+  std::vector<Error> errors_;         // of failed transfers, each at its transfer's index
+  std::vector<RailUse> rail_uses_;    // at the same indices; empty: there is one NIC
+  std::vector<TransferTimes> times_;  // at the same indices
+  std::vector<BlockRun> block_runs_;  // at the same indices; empty: no blocks were moved yet
   TraceSource trace_;
 };
 

@@ -7,22 +7,22 @@
 
 namespace hbmwire::detail {
 
-// Notes of transfers for the process' trace (TransferPool::trace()). All but the first are for
-// those that have AtEnd::kTrace, and nothing is noted of others.
+// Notes about transfers for the trace of the process (TransferPool::trace()). Except trace_asked(),
+// they may be called only for transfers with AtEnd::kTrace; other transfers are not noted.
 
-/// It is asked for. False: no trace is on.
+/// The transfer begins. False: no trace is on.
 bool trace_asked(TransferState& transfer, std::chrono::steady_clock::time_point now) noexcept;
 
-/// It is posted; a receive: its message has come.
+/// It is posted, or for a receive: its message has come.
 void trace_posted(TransferState& transfer) noexcept;
 
-/// It has joined its endpoint's queue, `behind` others.
+/// It has joined its endpoint's queue. `behind`: others are before it.
 void trace_queued(TransferState& transfer, bool behind) noexcept;
 
 /// A receive waits for its message.
 void trace_unmatched(TransferState& transfer) noexcept;
 
-/// It is over: the trace is told.
+/// It is over: tells the trace.
 void trace_over(const TransferState& transfer) noexcept;
 
 }  // namespace hbmwire::detail

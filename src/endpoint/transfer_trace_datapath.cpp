@@ -20,14 +20,14 @@ bool is_traced(const TransferState& transfer) noexcept {
   return (transfer.at_end & AtEnd::kTrace) != 0;
 }
 
-/// Null: the trace has ended.
+/// Null if the trace has ended.
 TraceSlot* slot_of(const TransferState& transfer) noexcept {
   TransferPool& transfers = transfer.worker->transfers;
   TraceRing* const ring = is_traced(transfer) ? transfers.trace().ring() : nullptr;
   return ring == nullptr ? nullptr : &ring->slot(transfers.index_of(transfer));
 }
 
-/// Why the first one of its endpoint's queue could not be posted.
+/// Why the first transfer of its endpoint's queue could not be posted.
 WaitedFor cause_of_wait(EndpointState& endpoint, const TransferState& transfer) noexcept {
   const EndpointMovers& movers = endpoint.movers;
   const Mover* const mover = transfer.mover;
@@ -40,11 +40,11 @@ WaitedFor cause_of_wait(EndpointState& endpoint, const TransferState& transfer) 
   return WaitedFor::room;
 }
 
-/// Those of Payload. A transfer that only had to wait for room is not said to be moved.
+/// Names for the types of Payload. A transfer that only waited for room has none.
 constexpr std::array<const char*, std::variant_size_v<Payload>> kMovers{
     "", "", "list", "message", "staged", "proxied", "copy", "ipc", "rails", "blocks", ""};
 
-/// Empty: one request of the NIC. A task: its name.
+/// The name of the transfer's mover. Empty: one request of the NIC. For a task: its name.
 const char* mover_of(const TransferState& transfer) noexcept {
   if (!transfer.moved) return "";
   if (transfer.path == Path::shared_memory && transfer.as<Copied>() != nullptr) return "";
@@ -70,7 +70,7 @@ void trace_posted(TransferState& transfer) noexcept {
 
 void trace_queued(TransferState& transfer, bool behind) noexcept {
   TraceSlot* const slot = slot_of(transfer);
-  // It may have gone at once.
+  // It may have been posted at once.
   if (slot == nullptr || !transfer.waiting) return;
   slot->posted_ns = 0;
   slot->waited_for = behind ? WaitedFor::order : cause_of_wait(*transfer.endpoint, transfer);
@@ -88,7 +88,7 @@ void trace_over(const TransferState& transfer) noexcept {
   TraceRing* const ring = worker.transfers.trace().ring();
   if (ring == nullptr) return;
   const TraceSlot& slot = ring->slot(worker.transfers.index_of(transfer));
-  // An earlier trace saw it begin.
+  // It began under an earlier trace.
   if (slot.asked_ns < ring->begun_ns()) return;
   TraceRecord record{.times = slot,
                      .over_ns = ns_of(Clock::now()),

@@ -10,22 +10,22 @@
 
 namespace hbmwire::detail {
 
-/// The carrier of a put or get. `mover`: null is one request of the lane's. `by_nic`: the lane
-/// carries at least a part of the way.
+/// The carrier of a put or get. `mover`: null means one request of the lane. `by_nic`: the lane
+/// carries at least a part of the bytes, or may have to.
 struct Way {
   Mover* mover = nullptr;
   bool by_nic = true;
 };
 
-/// Asks the movers, and checks what the NIC carries, where SliceChecks::is_plain() says no. Sets
-/// the operation's local key. Errors: Stage::post.
+/// Finds the carrier if SliceChecks::is_plain() says no: asks the movers, and checks the memory if
+/// the NIC carries the bytes. Sets the operation's local key. Errors: Stage::post.
 Result<Way> find_way(EndpointState& endpoint, transport::Operation& operation, const Move& move);
 
-/// A put that becomes visible reads what it wrote. Errors: Errc::permission_denied, the key does
-/// not allow that.
+/// Checks that a put to `to` may become visible, for which it must read the bytes that it wrote.
+/// Errors: Errc::permission_denied, the key does not allow reading.
 Result<void> check_visible(const RemoteRegionState& to, std::string_view peer);
 
-/// For a put that becomes visible: the READ of what it wrote. Errors: as check_visible().
+/// Adds that READ to a put that becomes visible. Errors: as check_visible().
 Result<void> flush_after(transport::Operation& put, const RemoteRegionState& to,
                          std::string_view peer);
 

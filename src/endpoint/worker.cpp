@@ -36,7 +36,7 @@ Result<bool> Worker::arm() {
   return guarded(Stage::complete, [&]() -> Result<bool> {
     const detail::WorkerLock lock(*state_);
     HBMWIRE_TRY(state_->check_process(Stage::complete));
-    // With a thread of the library that one sees to all else.
+    // With a thread of the library, that thread watches everything else.
     bool may_sleep = true;
     if (!state_->options.progress_thread) {
       HBMWIRE_TRY_ASSIGN(may_sleep, state_->waiting.arm());
@@ -55,7 +55,7 @@ Result<void> Worker::wait(const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<void> {
     const detail::WorkerLock lock(*state_);
     HBMWIRE_TRY(state_->check_process(Stage::complete));
-    // An endpoint that is ready is a reason not to sleep, but the other work has to go on, too.
+    // Results are ready, so there is no sleep. Other work must go on all the same.
     if (!state_->ready.empty()) {
       state_->progress();
       return {};
@@ -84,7 +84,7 @@ std::optional<IncomingMessage> Worker::next_message() {
 
 namespace {
 
-/// Whether all are of `worker`, or of nothing.
+/// Whether all transfers are of `worker`; empty handles count as such.
 bool are_of(const detail::WorkerState& worker, std::span<const Transfer> transfers) noexcept {
   return std::ranges::all_of(transfers, [&](const Transfer& transfer) {
     return !transfer || state_of(transfer).worker == &worker;
@@ -121,7 +121,7 @@ Result<bool> Worker::wait_all(std::span<const Transfer> transfers, const Wait& w
   return guarded(Stage::complete, [&]() -> Result<bool> {
     const detail::WorkerLock lock(*state_);
     if (!are_of(*state_, transfers)) return refuse("a transfer is another worker's");
-    std::size_t over = 0;  // so many, from the front
+    std::size_t over = 0;  // so many are over, from the front
     HBMWIRE_TRY(state_->drive_until(wait, [&] {
       while (over < transfers.size() && (!transfers[over] || is_over(transfers[over]))) ++over;
       return over == transfers.size();

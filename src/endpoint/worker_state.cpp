@@ -26,18 +26,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Entries are some 64 bytes each, and are written one after the other: those of a worker with one
-// endpoint fit into the CPU's first cache, where each completion is 10 ns cheaper. Each further
-// queue is 16 times as large, so that there are few to be polled: some four for a thousand peers.
+// A completion queue entry has some 64 bytes, and entries are written one after the other. The
+// queue of a worker with one endpoint therefore fits into the CPU's first cache, where each
+// completion is 10 ns cheaper. Each further queue is 16 times as large, so that few queues must be
+// polled: about four for a thousand peers.
 constexpr int kFirstCompletionQueueEntries = 512;
 constexpr std::size_t kLargestCompletionQueue = 2;  // 131072 entries
 
-// Receives that a pool grows by.
+// A pool grows by this many receives.
 constexpr int kMessageBlock = 64;
 constexpr int kControlBlock = 32;
 constexpr std::uint64_t kMostExtraReceives = 1U << 20U;
 
-// Some 360 bytes each, of memory that is there from the start.
+// Some 360 bytes each, allocated at the start.
 constexpr std::uint32_t kMostTransfers = 1U << 20U;
 
 Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t transfers,
@@ -59,19 +60,19 @@ Result<WorkerNic> open_nic(const Context& context, const Nic& nic, std::size_t t
   return opened;
 }
 
-/// Whether a program that has no NIC misses one.
+/// Whether the policy lets a NIC carry anything, so that a machine without one deserves a warning.
 bool wants_nics(const PathPolicy& policy) noexcept {
   return policy.admits(MemoryType::host, Path::host) ||
          policy.admits(MemoryType::gaudi, Path::zero_copy);
 }
 
-/// None where the machine has none and memory may go by TCP.
+/// Empty if the machine has no NIC and memory may go by TCP.
 Result<std::vector<Nic>> nics_of(const Context& context) {
   auto nics = context.open_nics();
   if (nics || !may_do_without(context, nics.error())) return nics;
   const Error& no_nic = nics.error();
   HBMWIRE_PROBE5(fallback, Fallback::tcp, no_nic.subject, Path::host, Path::tcp, no_nic.code);
-  // Once for each cause: errors of one cause have one static text.
+  // Logs each cause once: errors of one cause have one static text.
   static std::atomic<const char*> said{nullptr};
   if (said.exchange(no_nic.call) != no_nic.call) {
     log_line(wants_nics(context.paths()) ? LogLevel::warn : LogLevel::info,
@@ -137,8 +138,8 @@ void WorkerState::note_asked(TransferState& transfer) noexcept {
   if (options.times) transfer.at_end |= AtEnd::kTime;
   if (transfer.is_timed()) transfers.times_of(transfer) = {.asked = asked};
   if (trace_asked(transfer, asked) || options.times || orphaned) return;
-  // It was for a sample alone, or a trace has ended, and another one may have begun just now
-  // (SharedFlag).
+  // `attends` was set for a sample only, or for a trace that has ended. Another trace may have
+  // begun just now, so it is looked at once more (SharedFlag).
   attends = false;
   if (transfers.trace().ring() != nullptr) attends = true;
 }
@@ -196,7 +197,9 @@ void WorkerState::tell_when_done(TransferState& transfer, std::uint64_t cookie) 
   transfer.cookie = cookie;
   if ((transfer.at_end & AtEnd::kTell) != 0) return;
   transfer.at_end |= AtEnd::kTell;
-  if (!locks) transfer.guarded = true;  // with a lock it always is, and is read without
+  if (!locks)
+    transfer.guarded = true;  // with a lock it is always set, and is read without the
+                              // lock
   if (!transfer.is_over()) return;
   ready.add(transfer);
   ++event_count;
@@ -288,7 +291,7 @@ Result<LaneGroup*> WorkerState::group_for(WorkerNic& nic, int sends) {
   nic.groups.reserve(nic.groups.size() + 1);
   auto another = make_group(nic, sends);
   if (another) return nic.groups.emplace_back(std::move(*another)).get();
-  // Others of this worker may share theirs already, and go on.
+  // Endpoints that share receives already keep sharing them.
   nic.shares_receives = false;
   log_line(LogLevel::warn, [&] {
     return "each new endpoint has receives of its own, which takes more memory: " +
@@ -356,7 +359,7 @@ std::uint8_t WorkerState::place_of(const WorkerNic& nic) const noexcept {
 std::size_t WorkerState::advance_staging() noexcept {
   std::size_t handled = 0;
   for (const WorkerNic& nic : nics) handled += nic.staged->progress();
-  // One that is over leaves the list; what follows it is asked the next time.
+  // A mover that is done leaves the list; the one that takes its place is asked in the next call.
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < at_engines.size(); ++i) handled += at_engines[i]->progress();
   if (neighbours.ipc_server) handled += neighbours.ipc_server->progress();
@@ -373,7 +376,8 @@ void WorkerState::adopt(std::shared_ptr<EndpointState> endpoint) {
                  endpoint->nic->info.name.c_str(), -1);
   transfers.trace().add_peer(endpoint->number, endpoint->nic->info.name, endpoint->peer);
   endpoints.add(std::move(endpoint));
-  // Who sleeps does so without its completion queue, and for longer than it should.
+  // A sleeping thread does not watch this endpoint's completion queue, and would sleep too long:
+  // wakes it.
   ++event_count;
 }
 
@@ -391,7 +395,7 @@ std::size_t WorkerState::tick() noexcept {
   for (const WorkerNic& nic : nics) nic.mover->look_after(*this, now);
   look_after_pools();
   counters::Store::get().put_look_ups(now);
-  // One that wants to be looked after soon (now) is due at the next tick.
+  // An endpoint that asks for "now" is due at the next tick.
   while (EndpointState* const endpoint = endpoints.due(now)) {
     endpoints.look_at(*endpoint, Clock::time_point::max());
     const Clock::time_point next = endpoint->look_after(now);
@@ -418,7 +422,7 @@ void WorkerState::lose(transport::CompletionQueue& queue) noexcept {
 void WorkerState::cancel(TransferState& transfer, const Error& why) noexcept {
   if (Ticket* const ticket = transfer.as<Ticket>(); ticket != nullptr)
     return ticket->task->give_up(why);
-  // LoopbackMover's have no endpoint, and end by themselves in a moment.
+  // Transfers of the LoopbackMover have no endpoint, and end by themselves in a moment.
   if (transfer.endpoint == nullptr || transfer.endpoint->messages.cancel_receive(transfer, why))
     return;
   transfer.endpoint->fail(why, &transfer);
@@ -437,7 +441,7 @@ void WorkerState::take_events() noexcept {
 }
 
 std::chrono::milliseconds WorkerState::wake_after() const noexcept {
-  // Not for ever: a listener's peers, say, have deadlines of their own.
+  // Bounded, since a listener's peers, for example, have deadlines of their own.
   constexpr auto kLongest = 1000ms;
   constexpr auto kShakingHands = 50ms;
   constexpr auto kShortest = 1ms;
@@ -448,7 +452,7 @@ std::chrono::milliseconds WorkerState::wake_after() const noexcept {
   if (neighbours.rings.waits()) return kShortest;
   const Clock::time_point next = std::min(endpoints.next(), by_clock.due());
   const Clock::time_point at = Clock::now();
-  // Times may lie so far from each other that there is no duration between them.
+  // Compares first: the difference of two distant times may overflow a duration.
   if (next <= at) return kShortest;
   if (next - at >= most) return most;
   return std::max(std::chrono::ceil<std::chrono::milliseconds>(next - at), kShortest);
@@ -476,7 +480,7 @@ void WorkerState::orphan() noexcept {
 void WorkerState::end() noexcept { delete this; }
 
 void WorkerState::end_endpoints() noexcept {
-  // They say goodbye, which takes a moment and no longer.
+  // They say goodbye, which gets 100 ms and no more.
   const auto until = Clock::now() + 100ms;
   for (const auto& endpoint : endpoints) endpoint->ending.abandon();
   while (!endpoints.empty() && Clock::now() < until) {
@@ -484,7 +488,7 @@ void WorkerState::end_endpoints() noexcept {
     endpoints.look_at_all();
     tick();
   }
-  // Transfers whose handles are still there are over, too: nobody will drive them any more.
+  // Ends transfers whose handles still exist, since no thread will drive them any more.
   for (const auto& endpoint : endpoints) endpoint->ending.end_now();
   const Error gone = make_error(Errc::cancelled, Stage::complete, "the worker has gone");
   for (const WorkerNic& nic : nics) {
@@ -525,7 +529,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
     flushes = &nic;
     if (key) break;
   }
-  // Memory that no NIC has, none has written.
+  // Memory that is registered with no NIC was written by none, so it needs no flush.
   if (!key && !region.registrations.empty())
     return refuse("the slice's region is not registered with one of the worker's NICs");
   TransferState* const transfer = take_alone(TransferKind::flush);
@@ -538,7 +542,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   transfer->operation.local_key = key.value_or(0);
   transfer->operation.length = memory.length_bytes;
   if (region.path == Path::host || !key || memory.length_bytes == 0) {
-    succeed(*transfer);  // the CPU, or the engine, sees what a completion told of
+    succeed(*transfer);  // the CPU, or the engine, sees these bytes once they have completed
   } else {
     flushes->mover->start(*transfer, 0);
   }

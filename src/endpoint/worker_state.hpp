@@ -40,14 +40,14 @@ struct ListenerState;
 
 /// Messages of other processes of the node to a worker, and the copies that they ask it for.
 struct NeighbourWork {
-  RingPoller rings;                       // of endpoints whose peers send by them
+  RingPoller rings;                       // of endpoints whose peers send by rings
   std::unique_ptr<IpcServer> ipc_server;  // once a peer has asked for it
 };
 
-/// What a worker and its endpoints share. One thread at a time, or under `mutex`.
+/// The state that a worker and its endpoints share. Used by one thread at a time, or under `mutex`.
 ///
-/// It goes when its Worker, its Endpoints and the handles of its transfers have gone: the last of
-/// the first two calls orphan(), and from then on the last handle deletes it.
+/// It lives until its Worker, its Endpoints and the handles of its transfers have gone. The last
+/// Worker or Endpoint calls orphan(); from then on the last handle deletes the state.
 struct alignas(64) WorkerState {
   using Clock = std::chrono::steady_clock;
 
@@ -59,50 +59,53 @@ struct alignas(64) WorkerState {
   WorkerState& operator=(const WorkerState&) = delete;
   ~WorkerState();
 
-  /// It begins, and `attends` is set.
+  /// The transfer begins, and `attends` is set.
   void note_asked(TransferState& transfer) noexcept;
 
-  /// Its handle has been made, and `attends` is set: it has been posted, unless it waits.
+  /// The handle of the transfer has been made, and `attends` is set. It has been posted, unless it
+  /// waits.
   void attend(TransferState& transfer) noexcept;
 
-  /// It is over, and succeeded (transfer_counts_datapath.hpp). In line, as everything with a probe
-  /// that a put passes: compilers take the text of a probe for many instructions.
+  /// Ends a transfer that has succeeded (transfer_counts_datapath.hpp). Forced in line, as is every
+  /// function with a probe that a put passes: compilers count the text of a probe as many
+  /// instructions.
   [[gnu::always_inline]] inline void succeed(TransferState& transfer) noexcept;
 
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
-  /// With what AtEnd asks for.
+  /// Ends a transfer with the extra steps of AtEnd.
   void end_attended(TransferState& transfer, TransferState::Status status) noexcept;
   void end_part(TransferState& part, TransferState::Status status) noexcept;
 
-  /// Worker::next_done() tells of `transfer` when it is over.
+  /// Makes Worker::next_done() tell of `transfer` when it is over.
   void tell_when_done(TransferState& transfer, std::uint64_t cookie) noexcept;
 
-  /// Tells of the next one that is over, whose place is free then unless its handle is there.
+  /// The next transfer that is over. Its place is free then, unless its handle is still held.
   std::optional<Done> next_done();
 
   // --- progress
 
   std::size_t progress() noexcept;
 
-  /// Goes on with what is staged or copied, of which no completion tells.
+  /// Drives staged and copied transfers, of which no completion tells.
   std::size_t advance_staging() noexcept;
 
-  /// Looks after what goes by the clock: peers that may be gone, deadlines, handshakes.
+  /// Looks after everything that goes by the clock: peers that may be gone, deadlines, handshakes.
   std::size_t tick() noexcept;
   std::size_t look_by_clock() noexcept;
 
-  /// The NIC brings no more completions of `queue`: its endpoints fail, and none joins it.
+  /// The NIC brings no more completions of `queue`: its endpoints fail, and no other joins it.
   void lose(transport::CompletionQueue& queue) noexcept;
 
   /// Reads the events of the epoll set's descriptors.
   void take_events() noexcept;
 
-  /// Handles all that `queue` has, with `most_polls` polls at most. Not while it is being polled.
+  /// Handles the completions that `queue` has, with `most_polls` polls at most. Must not be called
+  /// while `queue` is being polled.
   void empty(transport::CompletionQueue& queue, int most_polls) noexcept;
 
-  /// Drives until `is_over()`, which may be asked more than once when it is true. Errors:
-  /// timed_out, cancelled.
+  /// Drives until `is_over()`, which may be called again after it was true. Errors: timed_out,
+  /// cancelled.
   template <class IsOver>
   Result<void> drive(const Wait& wait, const IsOver& is_over) {
     HBMWIRE_TRY(check_process(Stage::complete));
@@ -110,77 +113,78 @@ struct alignas(64) WorkerState {
         wait, [this] { progress(); }, is_over);
   }
 
-  /// The same, where the end of `wait` is no error.
+  /// The same, but the end of `wait` is no error.
   template <class IsOver>
   Result<void> drive_until(const Wait& wait, const IsOver& is_over) {
     const auto driven = drive(wait, is_over);
-    // An error with a number is a call's, not the wait's.
+    // An error with a number comes from a call, and not from the end of the wait.
     const bool has_ended =
         !driven && driven.error().number_kind == NumberKind::none &&
         (driven.error().code == Errc::timed_out || driven.error().code == Errc::cancelled);
     return has_ended ? Result<void>{} : driven;
   }
 
-  /// A transfer of no endpoint, with its handle; null: all are in use.
+  /// A transfer without an endpoint, with its handle; null: all are in use.
   TransferState* take_alone(TransferKind kind) noexcept;
 
-  /// Makes visible to a device what NICs wrote there.
+  /// Makes bytes that NICs wrote into a device's memory visible to the device.
   Result<Transfer> flush(const Slice& memory) noexcept;
 
-  /// Ends an active transfer with `why`; drive_to_end() sees to it that it is over.
+  /// Ends an active transfer with `why`. drive_to_end() waits until it is over.
   void cancel(TransferState& transfer, const Error& why) noexcept;
   Result<void> drive_to_end(const TransferState& transfer);
 
-  /// Until an endpoint is looked after: at least a millisecond, at most a second.
+  /// Until an endpoint must be looked after: at least a millisecond, at most a second.
   [[nodiscard]] std::chrono::milliseconds wake_after() const noexcept;
 
-  /// Errors: it is the parent's, of which a child by fork(2) can only let go.
+  /// Errors: the worker is the parent's; a child by fork(2) can only let go of it.
   [[nodiscard]] Result<void> check_process(Stage stage) const;
 
-  /// Whether this is a child's copy of a worker with a lock, which fork(2) may have found in the
-  /// middle of anything: the child keeps it as it is.
+  /// Whether this is a child's copy of a worker with a lock. At fork(2) another thread may have
+  /// been in the middle of anything, so the child leaves the copy as it is.
   [[nodiscard]] bool is_left_as_is() const noexcept { return locks && made.is_inherited(); }
 
   /// A completion queue with room for `places`. Errors: Stage::open.
   Result<transport::VerbsCompletionQueue*> completions_for(WorkerNic& nic, int places);
 
-  /// Those that a new endpoint's lanes join, with room for `sends` requests; null: they have
-  /// receives of their own. Errors: Stage::open.
+  /// The group that the lanes of a new endpoint join, with room for `sends` requests; null: the
+  /// lanes have receives of their own. Errors: Stage::open.
   Result<LaneGroup*> group_for(WorkerNic& nic, int sends);
   Result<std::unique_ptr<LaneGroup>> make_group(WorkerNic& nic, int sends);
 
   /// Where messages of `nic` wait for their receives. Errors: Stage::allocate.
   Result<UnexpectedPool*> unexpected_of(WorkerNic& nic);
 
-  /// What endpoints over TCP share, made with the first of them. Errors: Stage::allocate.
+  /// The stand-in NIC of endpoints over TCP, made with the first of them. Errors: Stage::allocate.
   Result<WorkerNic*> nic_for_tcp();
 
-  /// The NICs on which the lanes of a new endpoint lie, its own first and then its rails': those
-  /// whose port is up, each with the same place as the peer's (`theirs`) as far as there is one
-  /// (lane_places()). TCP's where there is none. Errors: as nic_for_tcp().
+  /// The NICs for the lanes of a new endpoint, the first for its own lanes and the others for its
+  /// rails. Only NICs whose port is up, each at the same place as one of the peer's (`theirs`), as
+  /// far as that has one (lane_places()). Without such a NIC, the stand-in of TCP. Errors: as
+  /// nic_for_tcp().
   Result<std::vector<WorkerNic*>> nics_for_lanes(std::span<const std::uint8_t> theirs = {});
 
-  /// Among the worker's NICs; 0 of TCP's.
+  /// The place of `nic` among the worker's NICs; 0 for the stand-in of TCP.
   [[nodiscard]] std::uint8_t place_of(const WorkerNic& nic) const noexcept;
 
   void adopt(std::shared_ptr<EndpointState> endpoint);
 
-  /// Ends everything: nobody will ask for progress any more.
+  /// Ends everything: no thread will ask for progress any more.
   void orphan() noexcept;
 
   void end_endpoints() noexcept;
 
-  /// Pools that endpoints share grow and shrink.
+  /// Lets the pools that endpoints share grow and shrink.
   void look_after_pools() noexcept;
 
-  /// Nobody holds anything of it any more.
+  /// Deletes the state: no handle refers to it any more.
   void end() noexcept;
 
-  // --- the data path's, one cache line
+  // --- the data path, in one cache line
 
   MadeHere made;
   TransferPool transfers;
-  std::uint64_t event_count = 0;  // completions, failures: all that a thread may wait for
+  std::uint64_t event_count = 0;  // completions, failures: everything that a thread may wait for
   std::vector<transport::CompletionQueue*> polled;  // of all NICs
   unsigned calls = 0;
   bool locks = false;          // several threads use it
@@ -188,19 +192,19 @@ struct alignas(64) WorkerState {
   bool orphaned = false;
 
   TransferCounts counts{*this};
-  std::size_t held = 0;      // handles: of prepared transfers; once orphaned, of transfers, too
-  std::uint32_t staged = 0;  // jobs of engines, which have to be asked
-  std::vector<Mover*> at_engines;  // endpoints' movers that have something under way
-  NeighbourWork neighbours;        // of other processes of the node
+  std::size_t held = 0;      // handles of prepared transfers; once orphaned, also of transfers
+  std::uint32_t staged = 0;  // jobs of engines under way, which must be polled
+  std::vector<Mover*> at_engines;  // movers of endpoints with copies under way
+  NeighbourWork neighbours;        // work for other processes of the node
 
-  // --- the rest
+  // --- everything else
 
   Context context;
   WorkerOptions options;
-  std::vector<WorkerNic> nics;   // none: endpoints go by TCP
-  std::unique_ptr<TcpPort> tcp;  // once an endpoint goes by it
+  std::vector<WorkerNic> nics;   // empty: endpoints go by TCP
+  std::unique_ptr<TcpPort> tcp;  // once an endpoint goes by TCP
 
-  ReceivePool::Budget budget;  // of all NICs' messages
+  ReceivePool::Budget budget;  // for messages, over all NICs
   LookSchedule<EndpointState> endpoints;
   EndpointLabels labels;
   ClockList by_clock;                    // listeners, and tasks
@@ -213,7 +217,7 @@ struct alignas(64) WorkerState {
 /// Holds the lock of a worker that several threads use.
 class WorkerLock {
  public:
-  // A child by fork(2) has one thread, and the lock may be held by one of its parent's.
+  // A child by fork(2) has one thread, and the lock may have been taken by a thread of its parent.
   explicit WorkerLock(WorkerState& worker) noexcept
       : worker_(worker.locks && !worker.made.is_inherited() ? &worker : nullptr) {
     if (worker_ != nullptr) [[unlikely]]
@@ -233,15 +237,15 @@ class WorkerLock {
   WorkerState* worker_;
 };
 
-/// The second half of under_lock().
+/// The slow half of under_lock().
 template <class Work>
 [[gnu::noinline]] auto with_lock(WorkerState& worker, const Work work) {
   const WorkerLock lock(worker);
   return work();
 }
 
-/// `work()` under the worker's lock, where it has one. What is called once an operation goes by
-/// this: the way without a lock has nothing to undo, and needs no frame of its own.
+/// Calls `work()` under the worker's lock, if it has one. Functions that every operation calls use
+/// this: the path without a lock has nothing to undo, and needs no stack frame of its own.
 template <class Work>
 [[gnu::always_inline]] inline auto under_lock(WorkerState& worker, const Work& work) {
   if (worker.locks) [[unlikely]]

@@ -97,7 +97,7 @@ Result<void> WorkerWaiting::rest(const Wait& wait, bool may_sleep, bool& slept) 
   return goes_on;
 }
 
-// --- a thread_ of the library
+// --- the library's thread
 
 Result<std::unique_ptr<WorkerWaiting::Bell>> WorkerWaiting::take_bell() {
   if (!spare_bells_.empty()) {
@@ -105,7 +105,8 @@ Result<std::unique_ptr<WorkerWaiting::Bell>> WorkerWaiting::take_bell() {
     spare_bells_.pop_back();
     return bell;
   }
-  // Each has a place among those asleep and among the spare ones.
+  // Reserves a place for each bell among the sleeping ones and among the spare ones, so that no
+  // later step allocates.
   auto bell = std::make_unique<Bell>();
   asleep_.reserve(bells_ + 1);
   spare_bells_.reserve(bells_ + 1);
@@ -139,8 +140,8 @@ void WorkerWaiting::give_way() noexcept {
   if (!worker_.locks) [[likely]]
     return;
   unlock();
-  // A mutex goes to the first thread there, and one that waits for it sleeps: without a moment's
-  // grace a thread that polls would keep it.
+  // A mutex goes to the first thread that asks, and a thread that waits for it sleeps. Without a
+  // short pause, a thread that polls would keep the mutex for ever.
   constexpr int kGrace = 100;
   for (int i = 0; i < kGrace && wanting_.load(std::memory_order_relaxed) != 0; ++i)
     std::this_thread::yield();
@@ -161,7 +162,7 @@ void WorkerWaiting::run() noexcept {
       return sleep({Deadline::after(1h), -1});
     });
     if (slept) continue;
-    // No caller asked, so that none can be told; what others wait for ends by their deadlines.
+    // There is no caller to return the error to. Other threads' waits end by their deadlines.
     if (said.is_new(slept.error()))
       log_line(LogLevel::warn, [&] { return describe(slept.error()); });
     mutex_.unlock();

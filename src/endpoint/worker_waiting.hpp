@@ -20,13 +20,13 @@ namespace hbmwire::detail {
 
 struct WorkerState;
 
-/// How threads wait for a worker: by polling for a while, then asleep on its epoll descriptor. With
-/// WorkerThreads::any also the lock that all calls take, and with WorkerOptions::progress_thread
-/// that and the library's thread.
+/// How threads wait for a worker: they poll for a while, then sleep on its epoll descriptor. With
+/// WorkerThreads::any it also has the lock that all calls take; with WorkerOptions::progress_thread
+/// it has that lock and the library's thread.
 ///
-/// Where there is a lock several may wait. Each sleeps on the epoll descriptor and on a bell
-/// of its own, which rings when another thread has handled something: that one may have taken the
-/// event that this one waits for.
+/// With a lock several threads may wait. Each sleeps on the epoll descriptor and on a bell of its
+/// own. The bell rings when another thread has handled something, since that thread may have taken
+/// the event that this one waits for.
 class WorkerWaiting {
  public:
   using Clock = std::chrono::steady_clock;
@@ -46,12 +46,12 @@ class WorkerWaiting {
   /// Asks for events. True: there is nothing to do until one comes.
   Result<bool> arm();
 
-  /// Calls `poll()` until `done()`, which may be asked more than once when it is true. Errors:
-  /// timed_out, cancelled.
+  /// Calls `poll()` until `done()`, which may be called again after it was true. Errors: timed_out,
+  /// cancelled.
   template <class Poll, class Done>
   Result<void> drive(const Wait& wait, const Poll& poll, const Done& done);
 
-  /// Wakes those who sleep, if anything happened that they have not been told of. Under the lock.
+  /// Wakes sleeping threads if anything happened that they have not been told of. Under the lock.
   void tell_sleepers() noexcept;
 
   void lock() noexcept;
@@ -70,16 +70,18 @@ class WorkerWaiting {
     bool rung = false;
   };
 
-  /// Errors: timed_out, cancelled, as `wait` says. All that goes by the clock has then
-  /// been looked after once more, behind the last completions.
+  /// Checks whether `wait` has ended. If it has, everything that goes by the clock is looked after
+  /// once more before the error is returned, so that the last completions count. Errors: timed_out,
+  /// cancelled.
   Result<void> check(const Wait& wait);
 
-  /// Sleeps until fd() is readable, `wait` ends or it is time to look after the peers. Errors:
+  /// Sleeps until fd() is readable, `wait` ends or the peers must be looked after. Errors:
   /// timed_out, cancelled.
   Result<void> sleep(const Wait& wait);
 
-  /// Sleeps where it may, and notes the first time (`slept`). Where there is always something to do
-  /// for others the deadline counts, too: as check().
+  /// Sleeps if it may; the first time tells the spin policy how long (`slept`). If it may not
+  /// sleep, it only checks the wait, so that deadlines count even when there is always something to
+  /// do. Errors: as check().
   Result<void> rest(const Wait& wait, bool may_sleep, bool& slept);
 
   /// Lets other threads have the lock.
@@ -92,20 +94,21 @@ class WorkerWaiting {
   Fd epoll_;
   SpinPolicy spin_policy_;
 
-  // Where there is a lock.
+  // Used if there is a lock.
   std::recursive_mutex mutex_;
   std::atomic<int> wanting_{0};                     // threads that wait for the mutex
-  std::uint64_t told_ = 0;                          // of WorkerState::event_count
-  std::vector<Bell*> asleep_;                       // each of one that sleeps
-  std::vector<std::unique_ptr<Bell>> spare_bells_;  // of those who slept
-  std::size_t bells_ = 0;                           // that were made
+  std::uint64_t told_ = 0;                          // the event_count that sleepers were told of
+  std::vector<Bell*> asleep_;                       // one for each sleeping thread
+  std::vector<std::unique_ptr<Bell>> spare_bells_;  // of threads that have slept before
+  std::size_t bells_ = 0;                           // how many were made
   std::unique_ptr<std::thread> thread_;
   bool stopping_ = false;
 };
 
 template <class Poll, class Done>
 Result<void> WorkerWaiting::drive(const Wait& wait, const Poll& poll, const Done& done) {
-  // The clock is read once in so many polls, not before them: polls cost some nanoseconds, it tens.
+  // The clock is read once in this many polls, and not before them: a poll costs some nanoseconds,
+  // a clock read some tens.
   constexpr unsigned kPolls = 64;
   bool polls = spin_policy_.polls();
   bool slept = false;
@@ -124,11 +127,12 @@ Result<void> WorkerWaiting::drive(const Wait& wait, const Poll& poll, const Done
     const Result<void> goes_on = rest(wait, may_sleep, slept);
     if (done()) break;
     HBMWIRE_TRY(goes_on);
-    // Something has begun to happen.
+    // The sleep ended because something happened, so polling may pay off again.
     polls = true;
     spin_until = Clock::now() + SpinPolicy::kSpin;
   }
-  // All that the first look finds was there already.
+  // If the first polls ended the wait, everything was there already, which tells nothing about
+  // polling.
   if (polls && !slept && i > 2) spin_policy_.came_while_polling();
   return {};
 }

@@ -9,15 +9,15 @@
 
 namespace hbmwire::detail {
 
-/// How long transfers wait for the peer's word, by looking at their places now and then: what opens
-/// and closes one pays nothing for it.
+/// How long transfers have waited for an answer of the peer. It samples their slots now and then,
+/// so that opening and closing a slot costs nothing.
 class AnswerWatch {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   explicit AnswerWatch(const Slots& slots) : seen_(slots.size()) {}
 
-  /// One that has been seen waiting for longer than `patience`; null: there is none.
+  /// A transfer that has been seen waiting for longer than `patience`; null if there is none.
   TransferState* look(const Slots& slots, Time now, std::chrono::nanoseconds patience) noexcept {
     TransferState* found = nullptr;
     for (std::uint32_t place = 0; place < seen_.size(); ++place) {
@@ -34,7 +34,7 @@ class AnswerWatch {
 
  private:
   struct Seen {
-    std::uint32_t id = 0;  // 0: nobody waited
+    std::uint32_t id = 0;  // 0: no transfer waited
     Time since;
   };
 

@@ -23,32 +23,32 @@ class Outbox;
 class Receives;
 class Rendezvous;
 
-/// Messages and immediates that come in, and the receives that take them. Small messages (eager)
-/// come with their bytes, which are copied to the receive's memory by the CPU, or carried there by
-/// a mover if it is a device's. Rendezvous gets the bytes of large ones.
+/// Incoming messages and immediates, and the receives that take them. A small (eager) message comes
+/// with its bytes. The CPU copies them to the receive's memory, or a mover carries them there if
+/// that is a device's. Rendezvous gets the bytes of large messages.
 class Inbox final : public Receiver {
  public:
-  /// `receives`: of the data lane.
+  /// `receives`: those of the data lane.
   Inbox(EndpointState& endpoint, Receives& receives, Credits& credits, Outbox& outbox,
         Rendezvous& rendezvous, const EndpointOptions& options);
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
-  /// Gives back what is kept of messages.
+  /// Gives back the places of kept messages.
   ~Inbox();
 
-  // --- life
+  // --- life cycle
 
-  /// Before the first message.
+  /// Sets the pool for unexpected messages. Call it before the first message.
   void set_pool(UnexpectedPool& pool) noexcept;
 
-  /// A receive that nothing has matched, taken out; null: there is none.
+  /// Takes out a receive that no message has matched; null if there is none.
   TransferState* take_any_receive() noexcept { return matching_.take_any_receive(); }
 
-  /// Takes out a receive that nothing has matched. False: it is under way.
+  /// Takes out a receive that no message has matched. False: it is under way.
   bool cancel(const TransferState& receive) noexcept;
 
-  /// Logs once that messages do not come without a copy. Not on the data path.
+  /// Logs once that messages are copied on their way. Not on the data path.
   void warn_of_copies() noexcept;
 
   // --- receives
@@ -56,7 +56,7 @@ class Inbox final : public Receiver {
   Result<Transfer> receive(const Slice& into, bool tagged, const TagMatch& match);
   Result<Transfer> receive_immediate(const Slice& written);
 
-  // --- of an endpoint that hands its messages out: as Messages'
+  // --- for an endpoint that hands its messages out: as in Messages
 
   void be_given() noexcept;
   void hand_out(UnexpectedMessage& message) noexcept;
@@ -66,20 +66,22 @@ class Inbox final : public Receiver {
 
   [[nodiscard]] bool none_handed_out() const noexcept { return handed_out_ == 0; }
 
-  // --- what comes
+  // --- incoming messages
 
   void on_received(ReceiveBuffer& buffer,
                    const transport::Completion& completion) noexcept override;
 
-  /// By the ring. `message` lies there, where the peer may go on changing it.
+  /// A message that came by the ring. `message` is in the shared ring, where the peer may change it
+  /// at any time.
   void on_passing(std::span<std::byte> message) noexcept;
   void on_passing_immediate(std::uint32_t value, std::uint32_t bytes) noexcept;
 
-  /// A mover has carried a message (TransferState::carry()) to its device, or could not.
+  /// A mover has carried a message (TransferState::carry()) to its device, or has failed to.
   void on_carried(TransferState& transfer, wire::MessageHeader::Outcome outcome) noexcept;
 
  private:
-  /// `kind`: receive, whose memory is written here and has to allow that, or immediate.
+  /// Makes a transfer for a receive. `kind`: receive, for which the memory must allow local
+  /// writing, or immediate.
   Result<TransferState*> new_receive(const Slice& into, TransferKind kind);
   void on_message(const std::optional<wire::MessageHeader>& header, std::uint64_t bytes,
                   ReceiveBuffer& buffer) noexcept;
@@ -88,11 +90,11 @@ class Inbox final : public Receiver {
   void on_immediate(const Immediate& immediate) noexcept;
   void take_immediate(TransferState& transfer, const Immediate& immediate) noexcept;
 
-  /// Keeps a message that no receive takes.
+  /// Keeps an unexpected message.
   void keep(const wire::MessageHeader& header, ReceiveBuffer& buffer) noexcept;
 
-  /// `transfer` takes the message. `buffer` or `record` holds it, and is given back when its bytes
-  /// are not needed there any more.
+  /// Gives the message to `transfer`. `buffer` or `record` holds the message, and is given back
+  /// once its bytes are not needed there any more.
   void deliver(TransferState& transfer, const wire::MessageHeader& header, ReceiveBuffer* buffer,
                UnexpectedMessage* record) noexcept;
   void carry_to_device(TransferState& transfer, const wire::MessageHeader& header,
@@ -102,15 +104,16 @@ class Inbox final : public Receiver {
   [[nodiscard]] Error no_room() const noexcept;
   void fail_for_room() noexcept;
 
-  /// Posts what has become possible outside of progress().
+  /// Posts whatever has become possible, if progress() did not call this.
   void go_on() noexcept;
   void refuse(ReceiveBuffer& buffer, const char* why) noexcept;
 
-  /// Whether one more message may stay in its receive, though there is room elsewhere: half of the
-  /// places are for those that come.
+  /// Whether one more message may stay in its receive although there is room elsewhere. Half of the
+  /// places are reserved for messages that come.
   [[nodiscard]] bool may_stay() const noexcept;
 
-  /// The receive fails with `why`, and the sender, if it waits for word, because of `outcome`.
+  /// Makes the receive fail with `why`. If the sender waits for an answer, its send fails because
+  /// of `outcome`.
   void refuse(TransferState& transfer, const wire::MessageHeader& header,
               wire::MessageHeader::Outcome outcome, const Error& why) noexcept;
 
@@ -120,13 +123,14 @@ class Inbox final : public Receiver {
   Outbox& outbox_;
   Rendezvous& rendezvous_;
   Matching matching_;
-  std::uint32_t longest_;           // bytes of a message that may come, with its header
-  std::uint32_t kept_ = 0;          // messages that stay in their receive
-  std::uint32_t handed_out_ = 0;    // that the program has, or that wait for it
+  std::uint32_t longest_;           // bytes of the longest message that may come, with its header
+  std::uint32_t kept_ = 0;          // messages that stay in their receives
+  std::uint32_t handed_out_ = 0;    // messages that the program has, or that wait for it
   bool given_ = false;              // the program has the endpoint
-  Chain<UnexpectedMessage> early_;  // that came before it had
+  Chain<UnexpectedMessage> early_;  // messages that came before the program had the endpoint
   bool hands_out_;                  // EndpointOptions::messages
-  bool guarded_ = false;            // no NIC has the application's pages, which may be gone
+  bool guarded_ = false;            // no NIC has the application's pages, so they may be gone:
+                                    // copies are guarded
   bool copied_to_device_ = false;   // to be warned about
   bool warned_ = false;
 };

@@ -46,7 +46,7 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
                    endpoint_.peer));
   }
   const bool open = endpoint_.phase == EndpointPhase::ready;
-  // Messages that came before the peer's goodbye can still be had.
+  // Messages that came before the peer's goodbye can still be received.
   const bool came = endpoint_.phase == EndpointPhase::closed && matching_.has_message(tagged);
   if (!open && !came) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
@@ -56,7 +56,7 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   transfer->tag = match.tag;
   transfer->mask = tagged ? match.mask : 0;
   UnexpectedMessage* const record = matching_.take_message(*transfer);
-  // Nothing brings the bytes of a large message to a closed endpoint.
+  // A closed endpoint can no longer get the bytes of a large message.
   if (!open && (record == nullptr || record->header.large())) [[unlikely]] {
     give_back(nullptr, record);
     endpoint_.worker->transfers.give_back(*transfer);
@@ -87,7 +87,7 @@ void Inbox::be_given() noexcept {
 void Inbox::hand_out(UnexpectedMessage& message) noexcept {
   const MessageHeader header = message.header;
   if (!header.carries() || header.id == 0) return;
-  // It has arrived, which its sender waits to hear.
+  // The message has arrived: its sender waits to be told.
   message.header.id = 0;
   if (endpoint_.phase != EndpointPhase::ready) return;
   outbox_.answer_taken(header);
@@ -100,7 +100,7 @@ Result<Transfer> Inbox::receive_handed_out(UnexpectedMessage& message, const Sli
   if (endpoint_.phase != EndpointPhase::ready && header.large()) [[unlikely]]
     return tl::make_unexpected(endpoint_.not_ready());
   HBMWIRE_TRY_ASSIGN(TransferState* const transfer, new_receive(into, TransferKind::receive));
-  // An endpoint that has ended carries nothing to a device any more.
+  // An endpoint that has ended carries no more bytes to a device.
   const bool carries = endpoint_.is_device(*transfer) || endpoint_.is_staged(*transfer);
   const bool ended =
       endpoint_.phase != EndpointPhase::ready && endpoint_.phase != EndpointPhase::closed;
@@ -160,7 +160,7 @@ Result<Transfer> Inbox::receive_immediate(const Slice& written) {
 void Inbox::on_received(ReceiveBuffer& buffer, const transport::Completion& completion) noexcept {
   if (endpoint_.phase != EndpointPhase::ready) [[unlikely]] {
     post_again(buffer);
-    return endpoint_.look_soon();  // it may be the last
+    return endpoint_.look_soon();  // the last receive may just have come back
   }
   if (!completion.good()) [[unlikely]] {
     post_again(buffer);
@@ -184,7 +184,7 @@ void Inbox::on_message(const std::optional<MessageHeader>& header, std::uint64_t
                        ReceiveBuffer& buffer) noexcept {
   if (!header) [[unlikely]]
     return refuse(buffer, "the peer's message is malformed");
-  // A shared receive is as long as the worker's endpoints may have it.
+  // A shared receive has the length for all endpoints of the worker; this endpoint may allow less.
   if (bytes > longest_) [[unlikely]]
     return refuse(buffer, "the peer's message is too long");
   if (!credits_.add(header->credits)) [[unlikely]]
@@ -196,7 +196,7 @@ void Inbox::on_passing(std::span<std::byte> message) noexcept {
   ReceiveBuffer passing;
   passing.bytes = message.data();
   passing.passes = true;
-  // Looked at as it is now, whatever the peer makes of it.
+  // A copy of the header, so that the peer cannot change it after it was checked.
   std::array<std::byte, wire::kMessageHeaderBytes> head{};
   std::memcpy(head.data(), message.data(), std::min(head.size(), message.size()));
   const auto header = message.size() < head.size()
@@ -211,11 +211,11 @@ void Inbox::on_passing_immediate(std::uint32_t value, std::uint32_t bytes) noexc
   go_on_behind();
 }
 
-/// Tells and posts what has become due, or possible, by a message.
+/// Tells the peer, and posts, whatever a message has made due or possible.
 void Inbox::go_on_behind() noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   outbox_.tell_if_due();
-  // Its credits may be those that a send waits for.
+  // A waiting send may need just the credits that the message brought.
   if (endpoint_.has_waiting()) endpoint_.post_waiting();
 }
 
@@ -297,7 +297,8 @@ void Inbox::keep(const MessageHeader& header, ReceiveBuffer& buffer) noexcept {
     return;
   }
   post_again(buffer);
-  // One whose sender waits for word keeps its credit until it has that: answers are bounded so.
+  // A message whose sender waits for an answer keeps its credit until then: that bounds the number
+  // of answers.
   if (header.id == 0 && !kept->has_place()) outbox_.free_place();
 }
 
@@ -332,7 +333,8 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
       is_there = copy_to_application(into, {bytes, header.length});
     }
   }
-  // The place was free when the message was copied into the pool, unless the sender waits for word.
+  // The place became free when the message was copied into the pool, unless the sender waits for an
+  // answer.
   const bool frees_place = record == nullptr || record->has_place() || header.id != 0;
   give_back(buffer, record);
   if (frees_place) outbox_.free_place();
@@ -362,7 +364,7 @@ void Inbox::carry_to_device(TransferState& transfer, const MessageHeader& header
       refuse(transfer, header, Outcome::refused, no_room());
       return outbox_.free_place();
     }
-    // As of any message that was set aside before it was taken.
+    // As with every message that was copied before a receive took it.
     if (header.id == 0 && !record->has_place()) outbox_.free_place();
   } else if (record == nullptr) {
     record = &Matching::hold(header, *buffer);
@@ -393,7 +395,7 @@ void Inbox::give_back(ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept
   if (buffer != nullptr) post_again(*buffer);
 }
 
-/// Ends the endpoint: the peer has broken the protocol by its message in `buffer`.
+/// Ends the endpoint: with the message in `buffer` the peer has broken the protocol.
 void Inbox::refuse(ReceiveBuffer& buffer, const char* why) noexcept {
   endpoint_.break_protocol(why);
   post_again(buffer);
@@ -409,7 +411,8 @@ void Inbox::fail_for_room() noexcept { endpoint_.fail(no_room(), nullptr); }
 
 void Inbox::post_again(ReceiveBuffer& buffer) noexcept {
   if (buffer.passes) return;
-  // A lane in ERROR gives its own back at once, but others use shared ones.
+  // A lane in ERROR gives its own receives back at once. Shared receives are posted again for the
+  // other lanes.
   if (endpoint_.phase != EndpointPhase::ready && !receives_.are_shared()) return;
   if (const int result = receives_.post(buffer); result != 0) [[unlikely]] {
     endpoint_.fail(system_error(Stage::post, "ibv_post_recv", result, endpoint_.nic->info.name),

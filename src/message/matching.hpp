@@ -21,49 +21,48 @@ struct Immediate {
   std::uint32_t bytes = 0;
 };
 
-/// Receives that wait for a message, and messages that wait for a receive: never both for the same
-/// tag. A receive takes the message that came first, and a message the receive that was posted
-/// first, among those that match.
+/// Receives that wait for a message, and unexpected messages that wait for a receive. The two never
+/// wait for the same tag at the same time. A receive takes the first message that matches; a
+/// message takes the receive that was posted first.
 ///
-/// It knows receives (TransferState: tag and mask), headers and bytes, and no endpoint: the caller
-/// gives buffers back, counts credits and ends transfers.
+/// Matching knows receives (TransferState: tag and mask), headers and bytes, but no endpoint: the
+/// caller gives buffers back, counts credits and ends transfers.
 class Matching {
  public:
-  /// There are never more immediates, as each needs a credit. At most `unexpected_bytes` of
-  /// messages wait outside their receives.
+  /// `most_immediates`: there are never more, since each needs a credit. At most `unexpected_bytes`
+  /// of messages wait outside their receives.
   Matching(std::uint32_t most_immediates, std::uint64_t unexpected_bytes)
       : immediates_(most_immediates), units_left_(UnexpectedUnits::units_for(unexpected_bytes)) {}
 
-  /// Before the first message: where bytes wait outside their receive.
+  /// Sets where bytes wait outside their receives. Call it before the first message.
   void set_pool(UnexpectedPool& pool) noexcept { pool_ = &pool; }
 
   // --- messages
 
-  /// The receive that takes a message with this header, taken out; null: there is none.
+  /// Takes out the receive for a message with this header; null if there is none.
   TransferState* take_receive(const wire::MessageHeader& header) noexcept;
 
-  /// The record of a message that no receive takes. It stays in `buffer` if it carries no bytes, if
-  /// it `may_stay`, or if there is no room elsewhere; the result tells (UnexpectedMessage::buffer).
-  /// A message in passing memory stays in no buffer: more memory is taken for it where there is no
-  /// room; null: there is none.
+  /// Stores an unexpected message. It stays in `buffer` if it carries no bytes, if it `may_stay`,
+  /// or if there is no room elsewhere; UnexpectedMessage::buffer tells. A message in passing memory
+  /// cannot stay: if there is no room, more memory is taken for it. Null: no memory is left.
   UnexpectedMessage* store(const wire::MessageHeader& header, ReceiveBuffer& buffer,
                            bool may_stay) noexcept;
 
-  /// The same, for the receive that will take it.
+  /// The same, for a message that a receive is about to take.
   UnexpectedMessage* keep(const wire::MessageHeader& header, ReceiveBuffer& buffer,
                           bool may_stay) noexcept;
 
-  /// The message that `receive` takes, taken out; null: there is none. release() follows.
+  /// Takes out the message for `receive`; null if there is none. Call release() afterwards.
   UnexpectedMessage* take_message(const TransferState& receive) noexcept;
 
-  /// Any one of those that are kept, taken out; null: there is none. release() follows.
+  /// Takes out any stored message; null if there is none. Call release() afterwards.
   UnexpectedMessage* take_any_message() noexcept;
 
-  /// The record of a message that stays in `buffer`, though a receive has taken it. release()
-  /// follows.
+  /// Makes a record of a message that stays in `buffer` although a receive has taken it. Call
+  /// release() afterwards.
   static UnexpectedMessage& hold(const wire::MessageHeader& header, ReceiveBuffer& buffer) noexcept;
 
-  /// The bytes of a message are not needed any more. The buffer that held them, or null.
+  /// The bytes of a message are not needed any more. Returns the buffer that held them, or null.
   ReceiveBuffer* release(UnexpectedMessage& message) noexcept;
 
   [[nodiscard]] bool has_message(bool tagged) const noexcept {
@@ -72,29 +71,29 @@ class Matching {
 
   // --- receives
 
-  /// `receive` (TransferState::tagged, tag, mask) waits. take_message() has found nothing for it.
+  /// Adds a receive (TransferState::tagged, tag, mask) for which take_message() has found nothing.
   void add_receive(TransferState& receive) noexcept;
 
   void add_immediate_receive(TransferState& receive) noexcept {
     immediate_receives_.append(receive);
   }
 
-  /// False: nothing waits of it.
+  /// Takes out a receive that waits. False: it does not wait here.
   bool cancel(const TransferState& receive) noexcept;
 
-  /// One after the other of all that wait; null: none does any more.
+  /// Takes out a waiting receive, one with each call; null: none is left.
   TransferState* take_any_receive() noexcept;
 
   // --- immediates
 
-  /// The receive that takes the next immediate; null: none waits.
+  /// Takes out the receive for the next immediate; null: none waits.
   TransferState* take_immediate_receive() noexcept;
 
   void keep_immediate(const Immediate& immediate) noexcept { immediates_.push(immediate); }
 
   [[nodiscard]] bool has_immediate() const noexcept { return !immediates_.empty(); }
 
-  /// The first one that waits, if any.
+  /// Takes out the immediate that came first, if any waits.
   std::optional<Immediate> take_immediate() noexcept;
 
  private:
@@ -105,7 +104,8 @@ class Matching {
   Chain<UnexpectedMessage> tagged_messages_;
   Ring<Immediate> immediates_;
   UnexpectedPool* pool_ = nullptr;
-  std::int64_t units_left_;  // that it may take of that; what can wait nowhere else takes more
+  std::int64_t units_left_;  // that messages may still take of the pool; negative if a message that
+                             // cannot wait elsewhere took more
 };
 
 }  // namespace hbmwire::detail

@@ -9,13 +9,14 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Messages of this end whose receiver may have something to say at a time: that many places there
-/// are for answers. Half as many as for messages: a rendezvous is worth more than one of them.
+/// How many messages of this end may wait for an answer at a time: there are as many places for
+/// answers. Half as many as for messages, since one rendezvous carries as much as several eager
+/// messages.
 std::uint32_t most_asked(const EndpointOptions& options) noexcept {
   return std::max(options.receive_depth / 2, 2U);
 }
 
-/// Receives for messages that give credits alone.
+/// Receives for messages that only give credits back.
 constexpr std::uint32_t kCredit = 1;
 
 }  // namespace
@@ -66,7 +67,7 @@ Result<void> Messages::take_lane() {
 void Messages::connect(std::uint32_t places, std::uint32_t most, std::uint32_t eager_bytes,
                        std::uint64_t longest_message) noexcept {
   credits_.connect(places, most);
-  // A message that goes at once can't go in pieces.
+  // A message that is sent at once cannot be cut into pieces.
   const std::uint64_t longest = std::max(longest_message, std::uint64_t{wire::kMessageHeaderBytes});
   eager_bytes_ = static_cast<std::uint32_t>(
       std::min<std::uint64_t>({eager_bytes_, eager_bytes, longest - wire::kMessageHeaderBytes}));
@@ -76,11 +77,11 @@ void Messages::mark_failed() noexcept {
   credits_.end();
   while (TransferState* const receive = inbox_.take_any_receive()) {
     receive->receives = false;
-    receive->then = Then::over;  // no message has matched it, so that nothing is to be flushed
+    receive->then = Then::over;  // no message has matched it, so there is nothing to flush
     endpoint_.ending.mark_failed(*receive);
   }
-  // Each of these has a part that only the peer, or the send queue, could have ended.
-  // Its requests may still complete well, but it is not over by that.
+  // Each of these transfers has a part that only the peer, or the send queue, could have ended. Its
+  // requests may still succeed, but that does not make it a success.
   const auto end_part = [&](TransferState& transfer) {
     if (transfer.then == Then::over) transfer.then = Then::cut;
     if (--transfer.parts == 0 && !transfer.waiting) endpoint_.go_on(transfer);

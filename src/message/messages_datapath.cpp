@@ -43,9 +43,9 @@ Result<Transfer> Messages::send(const Slice& from, bool tagged, std::uint64_t ta
   Transfer handle = endpoint_.hand_out(*transfer);
   const bool waits = endpoint_.has_waiting();
   if (!waits && post_send(*transfer)) [[likely]] {
-    if (transfer->parts == 0) endpoint_.go_on(*transfer);  // by the ring it has gone
+    if (transfer->parts == 0) endpoint_.go_on(*transfer);  // a message by the ring is gone at once
   } else {
-    // A message that could not be posted has failed with the endpoint.
+    // If the message could not be posted, the endpoint has failed, and the message with it.
     if (endpoint_.phase == EndpointPhase::ready) {
       if (!waits && !credits_.may_send()) endpoint_.counts->credit_waits.add(1);
       transfer->move_by(endpoint_.movers.send);
@@ -75,7 +75,7 @@ bool Messages::post_send(TransferState& transfer) noexcept {
       transfer.protocol == Protocol::eager || transfer.protocol == Protocol::inlined;
   if (!outbox_.may_send(carries ? transfer.bytes : 0) || !credits_.may_send()) return false;
   if (transfer.answered && !rendezvous_.may_ask()) {
-    endpoint_.look_soon();  // there may be a receive for the answer then
+    endpoint_.look_soon();  // a receive for the answer may be free by then
     return false;
   }
   MessageHeader header = header_of(transfer);

@@ -18,17 +18,17 @@ namespace hbmwire::detail {
 struct EndpointState;
 struct TransferState;
 
-/// Messages that go out. post() posts one at once. Answers, and the READs and WRITEs of rendezvous,
-/// need no credit of the peer's: they are posted as soon as the send queue has room, before all
-/// that waits there.
+/// Outgoing messages. post() posts a message at once. Answers, and the READs and WRITEs of
+/// rendezvous, need no credit of the peer: they are posted as soon as the send queue has room,
+/// before operations that wait there.
 class Outbox {
  public:
-  /// Bytes for each header that its request can't hold.
+  /// Bytes for each header that does not fit into its request.
   static constexpr std::uint64_t kHeaderPlace = 64;
-  /// Those of a message that go behind its header there.
+  /// Bytes of a message that fit behind its header there.
   static constexpr std::uint64_t kBesideHeader = kHeaderPlace - wire::kMessageHeaderBytes;
 
-  /// `pressing`: of the endpoint; post_pressing() is to be called.
+  /// `pressing`: a flag of the endpoint, set when post_pressing() must be called.
   Outbox(EndpointState& endpoint, Credits& credits, std::uint32_t most_answers, bool& pressing)
       : pressing_(pressing), endpoint_(endpoint), credits_(credits), answers_(most_answers) {}
 
@@ -38,33 +38,34 @@ class Outbox {
 
   [[nodiscard]] std::uint64_t memory_bytes() const noexcept;
 
-  /// `memory`: memory_bytes() of them, registered as `local_key`.
+  /// Sets the memory for headers: memory_bytes() bytes, registered as `local_key`.
   void set_memory(std::byte* memory, std::uint32_t local_key) noexcept;
 
-  /// Whether a message that carries so many bytes, of a program's or of a mover's, can be posted:
-  /// by the ring it begins when all is over that NICs have of the endpoint.
+  /// Whether a message with this many bytes, of a program or of a mover, can be posted. If it goes
+  /// by the ring, NICs must have nothing of the endpoint under way.
   [[nodiscard]] bool may_send(std::uint64_t bytes) noexcept;
 
-  /// One SEND of `header`, and of what `payload` says if it is not null; `errno` of
-  /// ibv_post_send(3). The header tells of places that are free again.
+  /// Posts one SEND of `header`, and of the bytes of `payload` if it is not null. Returns `errno`
+  /// of ibv_post_send(3). The header tells the peer of places that are free again.
   int post(wire::MessageHeader header, const transport::Operation* payload,
            TransferState* transfer) noexcept;
 
-  /// `header` goes without a credit.
+  /// Sends `header` without a credit.
   void answer(const wire::MessageHeader& header) noexcept;
 
-  /// Tells the sender of the message that `transfer` took how it ended here.
+  /// Tells the sender of the message that `transfer` took how that ended here.
   void answer_finished(const TransferState& transfer,
                        wire::MessageHeader::Outcome outcome) noexcept;
 
-  /// Tells the sender of a message with this header that it was handed out, or let go of.
+  /// Tells the sender of a message with this header that it was handed out, or let go.
   void answer_taken(const wire::MessageHeader& message) noexcept;
   void answer_let_go(const wire::MessageHeader& message) noexcept;
 
-  /// The READ or WRITE that TransferState::operation says. Behind a WRITE goes word of it.
+  /// Posts the READ or WRITE of TransferState::operation, with priority. A WRITE is followed by a
+  /// message that tells of it.
   void go_urgently(TransferState& transfer) noexcept;
 
-  /// The same of what has its mover.
+  /// The same for a transfer that has its mover already.
   void go_urgently_by_mover(TransferState& transfer) noexcept;
 
   /// A place for the peer's messages is free again.
@@ -73,21 +74,21 @@ class Outbox {
     if (credits_.are_due()) pressing_ = true;
   }
 
-  /// A message of the peer has come, which may have used up its credits, and keeps its place.
+  /// A message of the peer has come and keeps its place. The peer may have no credits left.
   void tell_if_due() noexcept {
     credits_.grow_if_used_up();
     if (credits_.are_due()) pressing_ = true;
   }
 
-  /// The peer has asked for something that needs room alone.
+  /// The peer has asked for something that needs only room in the send queue.
   void press() noexcept { pressing_ = true; }
 
-  /// Posts what there is room for of that.
+  /// Posts as much of that as there is room for.
   void post_pressing() noexcept;
 
   [[nodiscard]] bool under_way() const noexcept { return pressing_ || !urgent_.empty(); }
 
-  /// The endpoint ends: nothing waits any more. `use`: with each transfer that did.
+  /// The endpoint ends: nothing waits here any more. Calls `use` with each transfer that did.
   template <class Use>
   void clear(const Use& use) noexcept {
     while (!urgent_.empty()) use(urgent_.take_first());
@@ -96,13 +97,14 @@ class Outbox {
   }
 
  private:
-  /// Tells the peer how its message `id` ended here: `length` bytes of it were taken.
+  /// Tells the peer how its message `id` ended here, and that `length` of its bytes were taken.
   void answer_finished(std::uint32_t id, wire::MessageHeader::Outcome outcome, std::uint64_t length,
                        RemoteSide own_side, bool shared = false) noexcept;
 
   bool post_urgent() noexcept;
 
-  /// Whether an answer can be: it stands in no order with what NICs have, but for `written`.
+  /// Whether an answer can be posted. Answers have no order with requests of NICs, except that
+  /// `written` must come after its WRITE.
   [[nodiscard]] bool may_answer() noexcept;
   int post_by_ring(const wire::MessageHeader& header, const transport::Operation* payload) noexcept;
 
@@ -112,8 +114,8 @@ class Outbox {
   Credits& credits_;
   Chain<TransferState> urgent_;
   Ring<wire::MessageHeader> answers_;
-  std::uint32_t written_place_ = 0;  // of the send queue, where the last one was pushed
-  std::byte* headers_ = nullptr;     // a place for each of the send queue
+  std::uint32_t written_place_ = 0;  // place in the send queue where the last `written` was pushed
+  std::byte* headers_ = nullptr;     // kHeaderPlace bytes for each place of the send queue
   std::uint32_t headers_key_ = 0;
 };
 

@@ -39,7 +39,7 @@ bool Outbox::may_answer() noexcept {
   return endpoint_.movers.ring.has_room(wire::kMessageHeaderBytes);
 }
 
-/// It is over with this call: its bytes are the peer's to take.
+/// Posts a message by the ring. The send is over with this call, since the ring has the bytes.
 int Outbox::post_by_ring(const MessageHeader& header, const Operation* payload) noexcept {
   std::array<std::byte, wire::kMessageHeaderBytes> head;
   encode(header, head.data());
@@ -63,7 +63,8 @@ int Outbox::post(MessageHeader header, const Operation* payload, TransferState* 
   std::array<std::byte, 128> in_request;
   transport::Message message;
   message.inlined = !is_read_later && all <= endpoint_.sends.inline_bytes();
-  // Where the request can't hold the header it must stay until the request is over.
+  // If the request cannot hold the header, the header must stay in memory until the request is
+  // over.
   const bool is_held = message.inlined && all <= in_request.size();
   std::byte* const bytes =
       is_held ? in_request.data() : headers_ + endpoint_.sends.index() * kHeaderPlace;
@@ -155,9 +156,9 @@ void Outbox::post_pressing() noexcept {
               endpoint_.movers.server.is_busy();
 }
 
-/// False when that ended the endpoint.
+/// False if a failed post has ended the endpoint.
 bool Outbox::post_urgent() noexcept {
-  // Not all of them need the lane: those that do ask for it themselves.
+  // Some transfers do not need the lane. Those that do ask for it when they are posted.
   while (!urgent_.empty() && (endpoint_.sends.room() >= 2 || endpoint_.sends.is_held())) {
     TransferState& transfer = *urgent_.first;
     if (!transfer.mover->advance(transfer) || endpoint_.phase != EndpointPhase::ready)
@@ -171,7 +172,8 @@ bool Outbox::post_urgent() noexcept {
     header.length = transfer.bytes;
     header.path = transfer.own_side();
     if (!transfer.mover->finish(transfer)) continue;
-    // Behind the bytes on the same queue pair, so it arrives behind them; or when they have.
+    // On the same queue pair this comes after the bytes. A ring is another way, so it waits until
+    // they have arrived (may_answer()).
     if (!writes) continue;
     answers_.push(header);
     written_place_ = endpoint_.sends.head();

@@ -100,7 +100,7 @@ Result<void> ReceivePool::post_all() {
   return {};
 }
 
-/// Grows until as many can be promised.
+/// Grows until `promised` receives can be promised.
 Result<void> ReceivePool::grow_for(std::uint32_t promised) {
   if (retiring_ != nullptr && count_ < promised + kBatch) revive();
   while (count_ < promised + kBatch) HBMWIRE_TRY(grow(options_.block));
@@ -127,7 +127,7 @@ void ReceivePool::leave(std::uint32_t queue_pair, std::uint32_t sure, std::uint3
 
 std::uint32_t ReceivePool::take_at_first(std::uint32_t wish) noexcept {
   if (budget_ == nullptr || budget_->taken >= budget_->most / 2) return 0;
-  // Most of the budget is for lanes that turn out to need it.
+  // A new lane gets only a small part: most of the budget is for lanes that turn out to need it.
   std::uint32_t count = std::min(wish, (budget_->most / 2 - budget_->taken + 7) / 8);
   const auto grown = guarded(Stage::allocate, [&] { return grow_for(promised_ + count); });
   if (!grown) count = std::min(count, std::max(count_, kBatch + promised_) - kBatch - promised_);
@@ -137,7 +137,7 @@ std::uint32_t ReceivePool::take_at_first(std::uint32_t wish) noexcept {
 }
 
 void ReceivePool::look_after(Time at) noexcept {
-  // Those that the NIC has refused, if any.
+  // Receives that the NIC has refused before, if any.
   if (waiting_.size() >= kBatch) static_cast<void>(post_all());
   if (wants_ && at >= grow_at_) {
     constexpr auto kPause = 100ms;
@@ -146,7 +146,7 @@ void ReceivePool::look_after(Time at) noexcept {
     const auto grown = guarded(Stage::allocate, [&] { return grow_for(count_ + 1 - kBatch); });
     if (grown) return;
     grow_at_ = at + kPause;
-    if (budget_ != nullptr) budget_->is_short = true;  // others may have more than they need
+    if (budget_ != nullptr) budget_->is_short = true;  // other lanes may have more than they need
     if (told_.is_new(grown.error())) {
       log_line(LogLevel::warn, [&] {
         return "peers may send fewer messages at a time than receive_depth: " +
@@ -158,7 +158,8 @@ void ReceivePool::look_after(Time at) noexcept {
   }
 }
 
-/// A receive that is posted can't be taken back: a block goes as messages use its receives up.
+/// A posted receive cannot be taken back. A block is therefore retired slowly, as messages use its
+/// receives up.
 void ReceivePool::retire(Time at) noexcept {
   constexpr auto kLong = 5s;
   if (shared_ == nullptr) return;
@@ -191,7 +192,7 @@ void ReceivePool::revive() noexcept {
   count_ += static_cast<std::uint32_t>(retiring_->buffers.size());
   retiring_->parked.clear();
   retiring_ = nullptr;
-  static_cast<void>(post_all());  // else look_after() does
+  static_cast<void>(post_all());  // if this fails, look_after() tries again
 }
 
 }  // namespace hbmwire::detail

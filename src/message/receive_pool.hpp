@@ -27,41 +27,42 @@ class ReceivePool;
 struct ReceiveBlock;
 struct WorkerNic;
 
-/// A place for one message of a peer's, in registered host memory.
+/// A buffer for one message of a peer, in registered host memory.
 struct ReceiveBuffer {
-  ReceivePool* pool = nullptr;  // null: of a test
+  ReceivePool* pool = nullptr;  // null in tests
   ReceiveBlock* block = nullptr;
   std::byte* bytes = nullptr;
   std::uint32_t local_key = 0;
   std::uint32_t mover_key = 0;
-  bool passes = false;            // it is no receive, and its bytes go when its receiver returns
+  bool passes = false;            // no receive: its bytes are gone when its receiver returns
   UnexpectedMessage record = {};  // of a message that stays here
 };
 
-/// Receives that a pool got at a time.
+/// Receives that a pool allocates together.
 struct ReceiveBlock {
   NicMemory memory;
   std::vector<ReceiveBuffer> buffers;
-  std::vector<ReceiveBuffer*> parked;  // while the pool gives it up: those that are not posted
+  std::vector<ReceiveBuffer*> parked;  // receives that are not posted, while the pool retires the
+                                       // block
 };
 
-/// Receives, in the memory of this worker, of one lane or of all that share a receive queue. Each
-/// one is posted, or holds a message. It is promised to one lane at most (Receives), so that a
-/// promise is never broken: there are always as many receives posted as peers may use up.
+/// Receives of one lane, or of all lanes that share a receive queue. Each receive is posted, or
+/// holds a message. It is promised to one lane at most (Receives), so that no promise can be
+/// broken: there are always as many receives posted as peers may use up.
 class ReceivePool {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// So many receives are promised to no lane: one fewer may wait to be posted together, which
-  /// costs less than one by one, and one be in the hands of its receiver.
+  /// This many receives are promised to no lane. Up to one fewer may wait to be posted together,
+  /// which costs less than posting each alone; one more may be in the hands of its receiver.
   static constexpr std::uint32_t kBatch = 8;
 
-  /// Receives of the pools of a worker that are promised beyond what each lane is sure of.
+  /// Receives of a worker's pools that are promised beyond the certain ones of each lane.
   struct Budget {
     std::uint32_t most = 0;
     std::uint32_t taken = 0;
-    std::uint32_t lanes = 0;  // that may take some
-    bool is_short = false;    // one of them wanted more than there is, since the last look
+    std::uint32_t lanes = 0;  // lanes that may take some
+    bool is_short = false;    // since the last look, a lane wanted more than there is
 
     [[nodiscard]] std::uint32_t fair_share() const noexcept {
       return lanes == 0 ? 0 : most / lanes;
@@ -70,22 +71,22 @@ class ReceivePool {
 
   struct Options {
     std::uint32_t receive_bytes = 0;
-    std::uint32_t block = 0;   // receives that it grows by
-    std::uint32_t depth = 0;   // of a shared queue, as far as the NIC has it
-    Budget* budget = nullptr;  // null: nothing but what each lane is sure of
+    std::uint32_t block = 0;   // how many receives it grows by
+    std::uint32_t depth = 0;   // of a shared queue, as far as the NIC allows it
+    Budget* budget = nullptr;  // null: no lane gets more than its certain receives
   };
 
-  /// Memory that one receive takes.
+  /// The memory that one receive takes.
   [[nodiscard]] static std::uint64_t memory_bytes(std::uint32_t receive_bytes) noexcept;
 
-  /// `count` receives of `lane`, and of no other, all of which are its own: once it is wired up as
-  /// far as it takes receives. Errors: Stage::allocate, Stage::register_memory, Stage::post.
+  /// A pool of `count` receives for `lane` alone, which it posts as soon as the lane, once wired
+  /// up, takes receives. Errors: Stage::allocate, Stage::register_memory, Stage::post.
   static Result<std::unique_ptr<ReceivePool>> of_lane(const Context& context, const WorkerNic& nic,
                                                       transport::Lane& lane, Receiver& receiver,
                                                       std::uint32_t receive_bytes,
                                                       std::uint32_t count);
 
-  /// Those of all lanes that complete by `completions`. Errors: Stage::open.
+  /// A pool for all lanes that complete by `completions`. Errors: Stage::open.
   static Result<std::unique_ptr<ReceivePool>> shared(const Context& context, const WorkerNic& nic,
                                                      transport::VerbsCompletionQueue& completions,
                                                      const Options& options);
@@ -94,29 +95,31 @@ class ReceivePool {
   ReceivePool& operator=(const ReceivePool&) = delete;
   ~ReceivePool();
 
-  /// Null: of one lane.
+  /// Null if the pool is for one lane.
   [[nodiscard]] transport::SharedReceives* queue() const noexcept { return shared_.get(); }
 
-  /// Whether its queues have room for a block more.
+  /// Whether its queues have room for one more block.
   [[nodiscard]] bool may_grow() const noexcept;
 
-  /// A lane joins, sure of so many receives. Errors: as of_lane(); Errc::exhausted.
+  /// A lane joins, with `sure` certain receives. Errors: as of_lane(); Errc::exhausted.
   Result<void> join(std::uint32_t sure);
 
-  /// It has that queue pair. May throw std::bad_alloc.
+  /// The lane that joined has this queue pair. May throw std::bad_alloc.
   void add(std::uint32_t queue_pair, Receiver& receiver) { receivers_.add(queue_pair, receiver); }
 
-  /// It takes no more of them, of which it had `extra` beyond those that it was sure of.
-  /// `queue_pair`: 0, it had none. `lost`: it may have one that nothing tells of.
+  /// A lane leaves: it takes no more receives. It had `extra` beyond the certain ones.
+  /// `queue_pair`: 0 if it had none. `lost`: it may keep one receive of which no completion will
+  /// tell.
   void leave(std::uint32_t queue_pair, std::uint32_t sure, std::uint32_t extra, bool lost) noexcept;
 
-  /// Up to `wish` more for a new lane, without emptying the budget. Not on the data path.
+  /// Takes up to `wish` extra receives for a new lane, without emptying the budget. Not on the data
+  /// path.
   [[nodiscard]] std::uint32_t take_at_first(std::uint32_t wish) noexcept;
 
-  /// Whether there is one more now. If not, the wish is remembered.
+  /// Whether take() would succeed now. If not, the wish is remembered.
   [[nodiscard]] bool may_take() noexcept;
 
-  /// One more. False: there is none now.
+  /// Takes one extra receive. False: there is none now.
   [[nodiscard]] bool take() noexcept;
   void give_back() noexcept;
 
@@ -126,19 +129,19 @@ class ReceivePool {
 
   void on_completed(ReceiveBuffer& buffer, const transport::Completion& completion) noexcept;
 
-  /// Its message is not needed any more: it is posted, together with some others. `errno` of
-  /// ibv_post_recv(3): it is posted later.
+  /// The message in `buffer` is not needed any more: the receive is posted, together with some
+  /// others. On failure returns `errno` of ibv_post_recv(3), and the receive is posted later.
   int post(ReceiveBuffer& buffer) noexcept;
 
-  /// The same, but it is posted later.
+  /// The same, but the receive is posted later.
   void hold(ReceiveBuffer& buffer) noexcept { waiting_.push_back(&buffer); }
 
-  /// Posts all that wait for it. Errors: Stage::post.
+  /// Posts all receives that wait for it. Errors: Stage::post.
   Result<void> post_all();
 
   [[nodiscard]] std::uint32_t posted() const noexcept { return posted_; }
 
-  /// To be posted.
+  /// Receives that wait to be posted.
   [[nodiscard]] std::uint32_t waiting() const noexcept {
     return static_cast<std::uint32_t>(waiting_.size());
   }
@@ -147,7 +150,8 @@ class ReceivePool {
 
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
 
-  /// Grows if it was too small for a wish, and gives up what has not been needed for long.
+  /// Grows if the pool was too small for a wish, and retires blocks that have not been needed for
+  /// long.
   void look_after(Time at) noexcept;
 
  private:
@@ -165,19 +169,20 @@ class ReceivePool {
   Options options_;
   Budget* budget_;
   std::vector<std::unique_ptr<ReceiveBlock>> blocks_;
-  std::unique_ptr<transport::SharedReceives> shared_;  // goes before what is posted there
+  std::unique_ptr<transport::SharedReceives> shared_;  // destroyed before the buffers that are
+                                                       // posted there
   transport::ReceiveQueue* queue_ = nullptr;
-  transport::VerbsCompletionQueue* completions_ = nullptr;  // in which each receive has a place
-  Receiver* only_ = nullptr;                                // null: the table knows
+  transport::VerbsCompletionQueue* completions_ = nullptr;  // has a place for each receive
+  Receiver* only_ = nullptr;                                // null: `receivers_` has them
   ReceiverTable receivers_;
   std::vector<ReceiveBuffer*> waiting_;  // to be posted
   ReceiveBlock* retiring_ = nullptr;
   Time enough_since_ = Time::max();
-  Time grow_at_ = Time::min();  // not before
-  std::uint32_t count_ = 0;     // so many may be promised, and kBatch
+  Time grow_at_ = Time::min();  // does not grow before
+  std::uint32_t count_ = 0;     // receives: this many may be promised, plus kBatch
   std::uint32_t promised_ = 0;
   std::uint32_t posted_ = 0;
-  bool wants_ = false;  // there is a wish that it is too small for
+  bool wants_ = false;  // a wish has failed since the pool was too small
   ToldCause told_;      // why it does not grow
 };
 

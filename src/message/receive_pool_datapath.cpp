@@ -28,7 +28,7 @@ int ReceivePool::post(ReceiveBuffer& buffer) noexcept {
   return waiting_.size() >= kBatch ? post_waiting() : 0;
 }
 
-/// Up to kBatch of them.
+/// Posts up to kBatch receives.
 int ReceivePool::post_waiting() noexcept {
   std::array<transport::Receive, kBatch> receives;
   const std::size_t count = std::min<std::size_t>(kBatch, waiting_.size());
@@ -41,7 +41,7 @@ int ReceivePool::post_waiting() noexcept {
   }
   std::size_t posted = 0;
   const int result = queue_->post_receives({receives.data(), count}, posted);
-  // Those before one that is refused are posted, and come back.
+  // Receives before a refused one are posted.
   waiting_.resize(waiting_.size() - posted);
   posted_ += static_cast<std::uint32_t>(posted);
   return result;

@@ -9,13 +9,14 @@ namespace hbmwire::detail {
 
 struct ReceiveBuffer;
 
-/// The end of a lane, which takes what comes by it.
+/// The part of an endpoint that takes the messages of a lane.
 class Receiver {
  public:
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
-  /// A receive has completed, well or not: `buffer` is the receiver's until Receives::post().
+  /// A receive has completed, successfully or not. `buffer` belongs to the receiver until it calls
+  /// Receives::post().
   virtual void on_received(ReceiveBuffer& buffer,
                            const transport::Completion& completion) noexcept = 0;
 

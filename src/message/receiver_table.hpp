@@ -8,12 +8,12 @@ namespace hbmwire::detail {
 
 class Receiver;
 
-/// The receivers of lanes by the number of their queue pair, which is all that a completion of a
-/// shared receive tells. Open addressing: numbers lie close to each other, so that most are found
-/// at once.
+/// Finds the receiver of a lane by the number of its queue pair, which is all that a completion of
+/// a shared receive tells. Open addressing: the numbers lie close to each other, so most are found
+/// at the first place.
 class ReceiverTable {
  public:
-  /// Null: there is none.
+  /// Null if there is none.
   [[nodiscard]] Receiver* find(std::uint32_t queue_pair) const noexcept {
     for (std::size_t at = queue_pair & mask_;; at = (at + 1) & mask_) {
       const Entry& entry = entries_[at];
@@ -24,12 +24,12 @@ class ReceiverTable {
   /// `queue_pair`: not 0. May throw std::bad_alloc.
   void add(std::uint32_t queue_pair, Receiver& receiver);
 
-  /// One that is there.
+  /// Removes an entry that must exist.
   void remove(std::uint32_t queue_pair) noexcept;
 
  private:
   struct Entry {
-    std::uint32_t queue_pair = 0;  // 0: free
+    std::uint32_t queue_pair = 0;  // 0: the entry is free
     Receiver* receiver = nullptr;
   };
 

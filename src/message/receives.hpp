@@ -8,35 +8,36 @@
 
 namespace hbmwire::detail {
 
-/// The receives of one lane: of a pool of its own, or its part in one that lanes share. It is sure
-/// of some of those, and may take more.
+/// The receives of one lane: from a pool of its own, or its share of a pool for several lanes. In a
+/// shared pool some receives are certain, and the lane may take more.
 class Receives {
  public:
   Receives() = default;
   Receives(const Receives&) = delete;
   Receives& operator=(const Receives&) = delete;
 
-  /// They are not those of its lane any more, whose queue pair is destroyed or in ERROR.
+  /// The lane no longer uses them: its queue pair is destroyed or in ERROR.
   ~Receives() { leave(); }
 
   /// Errors: as ReceivePool::of_lane().
   Result<void> make_own(const Context& context, const WorkerNic& nic, transport::Lane& lane,
                         Receiver& receiver, std::uint32_t receive_bytes, std::uint32_t count);
 
-  /// Of no lane yet. Errors: as ReceivePool::join().
+  /// Joins a pool; set_lane() must follow. Errors: as ReceivePool::join().
   Result<void> join(ReceivePool& pool, std::uint32_t sure);
 
-  /// Behind join(): what comes by `lane` is the receiver's. May throw std::bad_alloc.
+  /// Connects the receives to a lane, after join(): `receiver` gets the messages that come by it.
+  /// May throw std::bad_alloc.
   void set_lane(const transport::Lane& lane, Receiver& receiver);
 
   [[nodiscard]] bool are_shared() const noexcept { return pool_ != nullptr && own_ == nullptr; }
 
-  // --- more than it is sure of
+  // --- beyond the certain ones
 
-  /// Up to `wish` more, at first. Not on the data path.
+  /// Takes up to `wish` extra receives for a new lane. Not on the data path.
   std::uint32_t take_at_first(std::uint32_t wish) noexcept;
 
-  /// One more. False: there is none now.
+  /// Takes one extra receive. False: there is none now.
   [[nodiscard]] bool take() noexcept {
     if (!are_shared() || !pool_->take()) return false;
     ++extra_;
@@ -50,36 +51,37 @@ class Receives {
     pool_->give_back();
   }
 
-  /// Lanes want more than there are.
+  /// Whether lanes want more receives than there are.
   [[nodiscard]] bool are_short() const noexcept { return budget_ != nullptr && budget_->is_short; }
 
-  /// An equal part of those beyond what each lane is sure of.
+  /// An equal share of the receives beyond the certain ones.
   [[nodiscard]] std::uint32_t fair_share() const noexcept { return budget_->fair_share(); }
 
   // --- buffers
 
-  /// Its message is not needed any more. `errno` of ibv_post_recv(3); 0 where the pool is shared,
-  /// which posts it later.
+  /// The message in `buffer` is not needed any more: posts the receive again. Returns `errno` of
+  /// ibv_post_recv(3); 0 if the pool is shared, which posts it later.
   int post(ReceiveBuffer& buffer) noexcept {
     const int result = pool_->post(buffer);
     return are_shared() ? 0 : result;
   }
 
-  /// The same, but it is posted by post_held(): its lane is in ERROR. Not of shared ones.
+  /// The same, but post_held() posts it, since the lane is in ERROR. Not for shared receives.
   void hold(ReceiveBuffer& buffer) noexcept { pool_->hold(buffer); }
 
   /// Errors: Stage::post.
   Result<void> post_held();
 
-  /// No receive of its own is posted; of shared ones others know.
+  /// Whether no receive of its own is posted. Says nothing of shared ones.
   [[nodiscard]] bool none_posted() const noexcept { return own_ == nullptr || own_->posted() == 0; }
 
   // --- the end
 
-  /// From here on the lane may take one with it of which nothing tells, until all_are_back().
+  /// From here on, until all_are_back(), the lane may keep one receive of which no completion
+  /// tells.
   void may_miss_one() noexcept { may_miss_one_ = true; }
 
-  /// The lane has taken its last one, and that has completed.
+  /// The last receive that the lane took has completed.
   void all_are_back() noexcept { may_miss_one_ = false; }
 
  private:

@@ -22,7 +22,7 @@ Rendezvous::Rendezvous(EndpointState& endpoint, Outbox& outbox, Receives& receiv
       written_watch_(written_) {}
 
 Result<std::uint32_t> Rendezvous::key_for_writing(TransferState& transfer) noexcept {
-  // Over TCP the receive itself is the key, which TcpLink looks up.
+  // Over TCP the key is the id of the receive, which TcpLink looks up.
   if (endpoint_.paths.by_tcp()) return transfer.id;
   const Registration* const ours = transfer.region->with(*endpoint_.nic);
   if (ours != nullptr && has(transfer.region->access, Access::remote_write))

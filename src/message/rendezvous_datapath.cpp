@@ -27,7 +27,7 @@ void Rendezvous::announce(TransferState& transfer, MessageHeader& header) const 
   }
 }
 
-/// By what the peer's process reads the region itself; 0: it does not.
+/// The number by which the peer's process can read the region itself; 0: it cannot.
 std::uint16_t Rendezvous::shared_key_of(const RegionState& region) const noexcept {
   const MemoryDomain& memory = region.allocation.domain();
   const bool reaches = endpoint_.movers.ring.is_on() && memory.device().type == MemoryType::host &&
@@ -37,7 +37,7 @@ std::uint16_t Rendezvous::shared_key_of(const RegionState& region) const noexcep
 
 std::uint32_t Rendezvous::ask(TransferState& transfer) noexcept {
   ++transfer.parts;
-  // may_ask() has seen that there is one.
+  // may_ask() has checked that there is one.
   if (open_++ >= sure_) static_cast<void>(receives_.take());
   return asked_.open(transfer);
 }
@@ -104,7 +104,7 @@ void Rendezvous::end_reading(const TransferState& transfer, Outcome outcome) noe
 
 void Rendezvous::on_clear(const MessageHeader& header) noexcept {
   TransferState* const transfer = asked_.find(header.id);
-  // A receiver on this node that could have read it may ask to be written to all the same.
+  // A receiver on this node may ask the sender to write, even if it could have read the bytes.
   const bool may_be_asked =
       transfer != nullptr &&
       (transfer->protocol == Protocol::rendezvous_write ||
@@ -118,7 +118,7 @@ void Rendezvous::on_clear(const MessageHeader& header) noexcept {
   transfer->protocol = Protocol::rendezvous_write;
   transport::Operation& operation = transfer->operation;
   operation.opcode = transport::Opcode::write;
-  operation.fenced = false;  // the header was
+  operation.fenced = false;  // the fence was on the header
   operation.remote = header.address;
   operation.remote_key = header.remote_key;
   operation.in_window = true;
@@ -130,7 +130,7 @@ void Rendezvous::on_finished(const MessageHeader& header) noexcept {
   if (transfer != nullptr && transfer->protocol == Protocol::proxied) [[unlikely]]
     return endpoint_.movers.proxied.on_finished(*transfer, header);
   const bool taken = header.outcome == Outcome::taken;
-  // A receiver that has to ask for bytes can't have taken them before.
+  // A receiver that must ask for the bytes cannot have taken them before.
   const bool impossible =
       transfer == nullptr || (taken && (header.length != transfer->bytes ||
                                         transfer->protocol == Protocol::rendezvous_write));

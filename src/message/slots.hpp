@@ -9,8 +9,8 @@ namespace hbmwire::detail {
 
 struct TransferState;
 
-/// Transfers that wait for the peer's word, by the id that the peer gives back: a place and how
-/// often that was used, so that word of an earlier one is known as such.
+/// Transfers that wait for an answer of the peer, by the id that the peer returns. An id is a place
+/// and how often that place was used, so that a late answer to an earlier transfer is recognised.
 class Slots {
  public:
   explicit Slots(std::uint32_t count);
@@ -25,14 +25,14 @@ class Slots {
     return place + 1 + (static_cast<std::uint32_t>(slot.uses) << 16U);
   }
 
-  /// Null: there is none of that id.
+  /// Null if there is no transfer with that id.
   [[nodiscard]] TransferState* find(std::uint32_t id) const noexcept {
     const std::uint32_t place = place_of(id);
     if (place >= slots_.size() || slots_[place].uses != id >> 16U) return nullptr;
     return slots_[place].transfer;
   }
 
-  /// One that is open.
+  /// Closes a slot, which must be open.
   void close(std::uint32_t id) noexcept {
     Slot& slot = slots_[place_of(id)];
     slot.transfer = nullptr;
@@ -43,7 +43,7 @@ class Slots {
 
   [[nodiscard]] std::size_t size() const noexcept { return slots_.size(); }
 
-  /// 0: nothing is open there.
+  /// The id of the transfer at `place`; 0: none is there.
   [[nodiscard]] std::uint32_t id_at(std::uint32_t place) const noexcept {
     const Slot& slot = slots_[place];
     if (slot.transfer == nullptr) return 0;
@@ -54,7 +54,7 @@ class Slots {
     return (id & 0xffffU) - 1;
   }
 
-  /// Closes all, and hands over whose they were.
+  /// Closes all slots, and calls `use` with each transfer and its place.
   template <class Use>
   void clear(const Use& use) noexcept {
     for (std::uint32_t place = 0; place < slots_.size(); ++place) {

@@ -19,18 +19,19 @@ struct WorkerState;
 struct UnexpectedMessage {
   UnexpectedMessage* next = nullptr;
   wire::MessageHeader header;
-  std::byte* bytes = nullptr;        // `header.length` of them, where it carries some
-  std::uint32_t mover_key = 0;       // by which LoopbackMover reads them
-  std::uint32_t units = 0;           // of `block`
-  ReceiveBuffer* buffer = nullptr;   // which holds it; null: `block` does
-  UnexpectedBlock* block = nullptr;  // of UnexpectedPool
+  std::byte* bytes = nullptr;        // `header.length` bytes, if the message carries them
+  std::uint32_t mover_key = 0;       // the key by which LoopbackMover reads them
+  std::uint32_t units = 0;           // how many units of `block`
+  ReceiveBuffer* buffer = nullptr;   // the receive that holds it; null: `block` does
+  UnexpectedBlock* block = nullptr;  // a block of UnexpectedPool
   bool by_ring = false;              // it came by shared memory
-  bool is_beyond = false;            // `block` is more than there should be
+  bool is_beyond = false;            // `block` was allocated beyond the pool's limit
 
-  /// Whether it still has the place that its sender's credit stands for, as one in a receive has.
+  /// Whether it still holds the place that its sender's credit stands for. A message in a receive
+  /// does.
   [[nodiscard]] bool has_place() const noexcept { return units == 0 || is_beyond; }
 
-  // Only where it is handed out.
+  // Only if the message is handed out.
   EndpointState* endpoint = nullptr;
   std::shared_ptr<WorkerState> keeps_worker;  // while an IncomingMessage holds it
 };

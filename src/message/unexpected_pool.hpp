@@ -17,8 +17,8 @@ namespace hbmwire::detail {
 
 struct WorkerNic;
 
-/// Memory for messages that wait, in units, of which a message takes neighbours: what is in one
-/// piece goes by one memcpy, and by one READ to a device.
+/// Memory for waiting messages, in units. A message takes adjacent units, since bytes in one piece
+/// need one memcpy, or one READ to a device.
 class UnexpectedUnits {
  public:
   static constexpr std::uint64_t kUnitBytes = 256;
@@ -30,52 +30,55 @@ class UnexpectedUnits {
     return static_cast<std::uint32_t>((bytes + kUnitBytes - 1) / kUnitBytes);
   }
 
-  /// The first one; kNone where there are not as many beside each other.
+  /// The first of `units` adjacent units; kNone if there are not that many side by side.
   std::uint32_t take(std::uint32_t units) noexcept;
   void give_back(std::uint32_t first, std::uint32_t units) noexcept;
 
   [[nodiscard]] bool all_free() const noexcept { return free_ == taken_.size(); }
 
  private:
-  std::vector<std::uint8_t> taken_;  // one each, so that a run is found without shifting bits
-  std::uint32_t from_ = 0;           // where the next look begins
+  std::vector<std::uint8_t> taken_;  // one byte for each unit, so that a run is found without
+                                     // shifting bits
+  std::uint32_t from_ = 0;           // where the next search begins
   std::uint32_t free_ = static_cast<std::uint32_t>(taken_.size());
 };
 
-/// Memory that UnexpectedPool got at a time.
+/// Memory that UnexpectedPool allocates at a time.
 struct UnexpectedBlock {
   explicit UnexpectedBlock(std::uint32_t count) : units(count), records(count) {}
 
   NicMemory memory;
   UnexpectedUnits units;
-  std::vector<UnexpectedMessage> records;  // at the first unit of each
+  std::vector<UnexpectedMessage> records;  // the record of a message is at the index of its first
+                                           // unit
 };
 
-/// Where the endpoints of a worker on one NIC put messages aside that came before their receives.
+/// Memory that the endpoints of a worker on one NIC share for messages that came before their
+/// receives.
 class UnexpectedPool {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// At most `most_bytes`; each message has up to `longest_bytes`.
+  /// `most_bytes`: the limit of the pool. Each message has up to `longest_bytes`.
   UnexpectedPool(const Context& context, const WorkerNic& nic, std::uint64_t most_bytes,
                  std::uint32_t longest_bytes);
   UnexpectedPool(const UnexpectedPool&) = delete;
   UnexpectedPool& operator=(const UnexpectedPool&) = delete;
   ~UnexpectedPool() = default;
 
-  /// The first memory. Errors: Stage::allocate, Stage::register_memory.
+  /// Allocates the first block. Errors: Stage::allocate, Stage::register_memory.
   Result<void> begin() { return grow(); }
 
-  /// A record with `units` behind it at `bytes`; null: there is no room now.
+  /// A record with `units` units of memory at `bytes`; null: there is no room now.
   UnexpectedMessage* take(std::uint32_t units) noexcept;
   void give_back(UnexpectedMessage& message) noexcept;
 
-  /// The same of memory beyond the most, for what can wait nowhere else; null: there is none. Not
-  /// on the data path.
+  /// The same with memory beyond the limit, for a message that cannot wait elsewhere; null: no
+  /// memory is left. Not on the data path.
   UnexpectedMessage* take_beyond(std::uint32_t units) noexcept;
 
-  /// Grows if it was too small, and gives up what has not been needed for long. Not on the data
-  /// path.
+  /// Grows if the pool was too small, and frees blocks that have not been needed for long. Not on
+  /// the data path.
   void look_after(Time at) noexcept;
 
  private:

@@ -9,7 +9,8 @@ std::uint32_t UnexpectedUnits::take(std::uint32_t units) noexcept {
   if (units > free_) return kNone;
   const auto size = static_cast<std::uint32_t>(taken_.size());
   std::uint32_t run = 0;
-  // Once around, from where the last one was found: what was taken first goes first, mostly.
+  // Searches once around, from where the last search ended: memory that was taken first is mostly
+  // free first.
   std::uint32_t at = from_;
   for (std::uint32_t looked = 0; looked < size + units; ++looked, ++at) {
     if (at == size) at = run = 0;

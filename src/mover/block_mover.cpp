@@ -54,12 +54,13 @@ Result<void> BlockMover::check(const BlockPairs& pairs, bool visible) const {
   return {};
 }
 
-/// Half of the send queue, so that one chain goes out while another is aimed.
+/// Makes the chain of requests: at most half of the send queue, so that one chain can be sent while
+/// another is aimed.
 void BlockMover::make_chain() {
   if (chain_) return;
   constexpr std::uint32_t kMost = 64;
   chain_requests_ = std::clamp<std::uint32_t>(endpoint_.options.send_depth / 2, 1, kMost);
-  // Each of a byte, as a request of none has no element.
+  // Each request gets one byte for now, since an empty request has no element to aim.
   transport::Request some;
   some.operation.length = 1;
   some.signaled = false;

@@ -21,7 +21,8 @@ BlockRun& run_of(TransferState& transfer) noexcept { return *transfer.as<Blocks>
 
 }  // namespace
 
-/// Pairs from `pair` on, which is of blocks `i` and `j`, that lie side by side.
+/// The number of pairs from `pair` on, which is of blocks `i` and `j`, that lie side by side at
+/// both ends.
 std::uint64_t BlockRun::side_by_side(std::uint64_t pair, std::uint64_t i, std::uint64_t j,
                                      std::uint64_t most) const noexcept {
   const BlockNumbers& from = pairs.here_numbers;
@@ -33,12 +34,13 @@ std::uint64_t BlockRun::side_by_side(std::uint64_t pair, std::uint64_t i, std::u
   return count;
 }
 
-/// Aims requests from `count` on, until there are `all`, at pairs of these two areas. How many
-/// there are then.
+/// Aims requests from index `count` on, up to `all`, at pairs of the current two areas. Returns how
+/// many requests are aimed then.
 template <class Chain>
 std::uint32_t BlockRun::aim(Chain& chain, std::uint32_t count, std::uint32_t all,
                             std::uint64_t most) noexcept {
-  // In registers: what is written to the chain could be any of these.
+  // Copies, so that the compiler keeps them in registers: a store to the chain could change the
+  // members.
   const BlockNumbers from = pairs.here_numbers;
   const BlockNumbers to = pairs.there_numbers;
   const std::uint64_t bytes = pairs.here->block_bytes;
@@ -74,11 +76,11 @@ BlockPiece BlockRun::take(std::uint64_t most) noexcept {
 }
 
 bool BlockMover::advance(TransferState& transfer) noexcept {
-  // A part that is over leads here again.
+  // A part that ends may call this again.
   if (std::exchange(advancing_, true)) return false;
   BlockRun& run = run_of(transfer);
   bool goes_on = true;
-  // A part that is at its mover is driven to its end whatever became of the whole.
+  // A part that its mover has is driven to its end, whatever becomes of the whole.
   while (goes_on && (run.part != nullptr || (!run.failed && !run.all_begun())))
     goes_on = run.part != nullptr ? advance_part(run) : begin_next(transfer, run);
   advancing_ = false;
@@ -92,7 +94,7 @@ bool BlockMover::begin_next(TransferState& whole, BlockRun& run) noexcept {
   return run.plain ? post_chain(whole, run) : begin_part(whole, run);
 }
 
-/// Looks at the areas of the next pair. False: there are none.
+/// Finds the areas of the next pair. False: there are none.
 bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
   const std::uint64_t i = run.pairs.here_numbers[run.next];
   const std::uint64_t j = run.pairs.there_numbers[run.next];
@@ -123,7 +125,7 @@ bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
     run.remote = distant.address + run.there->offset_bytes;
     return true;
   }
-  // An engine may carry it as well, and so may further NICs: a list is the lane's.
+  // An engine or further NICs could carry the blocks as well, but a list goes by the lane.
   Operation operation;
   run.plain = !by_cpu && !endpoint_.paths.is_staged(local.path) && distant.path != Path::staged &&
               block_bytes <= endpoint_.sends.most_bytes() &&
@@ -136,7 +138,8 @@ bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
   return enter_plain(whole, run, here, distant);
 }
 
-/// The lane is about to carry blocks between two areas. False: a put can't become visible there.
+/// Notes that the lane will carry blocks between two areas. False: a put cannot become visible
+/// there.
 bool BlockMover::enter_plain(TransferState& whole, BlockRun& run, const Slice& here,
                              const RemoteRegionState& distant) noexcept {
   endpoint_.checks.note(here, distant.type);
@@ -155,13 +158,13 @@ bool BlockMover::enter_plain(TransferState& whole, BlockRun& run, const Slice& h
   return true;
 }
 
-/// The worst path that a block takes is the whole's.
+/// Makes `route` the whole transfer's, if its path is the worst so far.
 void BlockMover::take_route(TransferState& whole, const Route& route) noexcept {
   if (whole.remote == kUnknownRemote || route.path >= whole.path)
     static_cast<Route&>(whole) = route;
 }
 
-/// True: some were begun. False: there is no room.
+/// Posts the next chain. True: some blocks were begun. False: there is no room.
 bool BlockMover::post_chain(TransferState& whole, BlockRun& run) noexcept {
   SendQueue& sends = endpoint_.sends;
   if (!endpoint_.sends.has_room(chain_requests_)) return false;
@@ -180,7 +183,7 @@ bool BlockMover::post_chain(TransferState& whole, BlockRun& run) noexcept {
   return result == 0;
 }
 
-/// Some of them, once the NIC has nothing of the endpoint. False: later.
+/// Copies some blocks, once the NIC has nothing of the endpoint under way. False: not yet.
 bool BlockMover::copy_shared(TransferState& whole, BlockRun& run) noexcept {
   using transport::Neighbour;
   if (endpoint_.sends.outstanding() != 0 || parts_ != 0 ||
@@ -213,11 +216,11 @@ bool BlockMover::copy_shared(TransferState& whole, BlockRun& run) noexcept {
     fail_alone(whole, copied.error());
     return true;
   }
-  // A long one in turns with what else the worker has to do.
+  // A long transfer takes turns with the worker's other work.
   return run.all_begun() || bytes < Neighbour::kMostBytes || !poll_on();
 }
 
-/// False: that can't be, for want of memory.
+/// Lets the worker call progress() for the rest. False: there is no memory for that.
 bool BlockMover::poll_on() noexcept {
   if (polled_) return true;
   const auto listed = guarded(Stage::complete, [&]() -> Result<void> {
@@ -242,9 +245,9 @@ std::size_t BlockMover::progress() noexcept {
 
 void BlockMover::drain(const Error& /*why*/) noexcept { poll_no_more(); }
 
-/// False: no transfer is left for it.
+/// Begins a part for the next piece. False: no transfer is left for it.
 bool BlockMover::begin_part(TransferState& whole, BlockRun& run) noexcept {
-  // A peer that is stopped keeps these: others need some, too.
+  // Only a few: a stopped peer may hold them for long, and other endpoints need some, too.
   if (parts_ == kMostParts) return false;
   TransferPool& transfers = endpoint_.worker->transfers;
   TransferState* const part = transfers.take_part(whole);
@@ -306,8 +309,8 @@ bool BlockMover::advance_part(BlockRun& run) noexcept {
   return endpoint_.phase == EndpointPhase::ready;
 }
 
-/// Posts the requests behind the bytes: a READ of each area that the lane wrote, where a put is to
-/// become visible, and the immediate.
+/// Posts the requests that follow the bytes: the immediate, and for a put that becomes visible a
+/// READ of each area that the lane wrote.
 bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
   const auto& areas = run.pairs.there->areas;
   while (run.written.any() && run.behind < areas.size()) {
@@ -324,7 +327,7 @@ bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
     ++run.behind;
   }
   if (!whole.operation.with_immediate) return true;
-  // Behind what the lane has; parts are over before.
+  // Must come after the requests of the lane, and after all parts.
   if (run.by_parts && whole.parts != 0) return false;
   if (!endpoint_.movers.ring.is_on()) return endpoint_.post_immediate(whole);
   return endpoint_.sends.outstanding() == 0 &&
@@ -369,7 +372,7 @@ bool BlockMover::flush_next(TransferState& transfer) noexcept {
   return false;
 }
 
-/// The first error is the whole's. Bytes that gets have brought are flushed before.
+/// The first error becomes the transfer's. Bytes of gets are flushed before it fails.
 void BlockMover::fail_alone(TransferState& whole, const Error& why) noexcept {
   BlockRun& run = run_of(whole);
   if (std::exchange(run.failed, true)) return;
@@ -384,7 +387,7 @@ void BlockMover::end_part(TransferState& whole, const Route& route, const Error*
   if (why != nullptr && phase == EndpointPhase::ready) {
     fail_alone(whole, *why);
   } else if (why != nullptr && whole.then != Then::fail) {
-    // It fails with its endpoint. Once that reports there is no time for a flush.
+    // It fails with its endpoint. A flush is only possible before the endpoint reports.
     const bool flushes = whole.then == Then::flush && phase == EndpointPhase::ending;
     if (!flushes) whole.then = Then::cut;
   }

@@ -26,7 +26,7 @@ std::optional<RemoteRegionState> CopyMover::region_of(const MemoryKeyInfo& key) 
                            .token = key.token};
 }
 
-// Between host and host the NIC is as good as the CPU, and no engine has to be asked.
+// Between host memories the NIC is as good as the CPU, and no engine must be polled.
 bool CopyMover::takes(const EndpointState& endpoint, const Move& move) const {
   const RegionState& local = move.local();
   const RemoteRegionState& distant = move.distant();
@@ -50,7 +50,8 @@ Result<void> CopyMover::start(TransferState& transfer, transport::Operation& ope
   return {};
 }
 
-/// A key that has ended is this transfer's failure; the NIC would make it the endpoint's.
+/// Checks the key here, so that a key that has ended fails only this transfer. If the NIC found
+/// out, the endpoint would fail.
 Result<void> CopyMover::check_flush(const Job& job) const {
   HBMWIRE_TRY_ASSIGN(const ExportHold hold,
                      ExportHold::take(job.transfer.as<Copied>()->token, Access::remote_read,

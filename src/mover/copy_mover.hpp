@@ -10,12 +10,13 @@
 
 namespace hbmwire::detail {
 
-/// Between two memories of one process: a device's engine copies, without a NIC.
+/// Copies between two memories of one process by a device's engine, without a NIC.
 class CopyMover final : public EngineMover {
  public:
   using EngineMover::EngineMover;
 
-  /// A remote region of this process that an engine copies to or from; nothing: it is none.
+  /// The remote region for a key of this process, if an engine copies to or from it; otherwise
+  /// nothing.
   [[nodiscard]] std::optional<RemoteRegionState> region_of(const MemoryKeyInfo& key) const;
 
   [[nodiscard]] bool takes(const EndpointState& endpoint, const Move& move) const override;

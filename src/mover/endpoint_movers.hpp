@@ -19,9 +19,9 @@
 
 namespace hbmwire::detail {
 
-/// All ways by which an endpoint moves bytes that one request of its NIC does not move, and the
-/// order in which they are asked. A further way is a class and a row more: see
-/// tests/endpoint/counting_mover_test.cpp.
+/// All movers of an endpoint: they carry transfers that one request of its NIC cannot. The order of
+/// the rows is the order in which the movers are asked. A further way to move bytes is a class and
+/// one more row: see tests/endpoint/counting_mover_test.cpp.
 struct EndpointMovers {
   explicit EndpointMovers(EndpointState& endpoint)
       : blocks(endpoint),
@@ -34,7 +34,8 @@ struct EndpointMovers {
         pieces(endpoint),
         server(endpoint) {}
 
-  /// Once it is known where the peer is. `staged`: of the endpoint's NIC. May throw std::bad_alloc.
+  /// Fills the table. Call it once it is known where the peer is. `staged`: the mover of the
+  /// endpoint's NIC. May throw std::bad_alloc.
   void set_table(const PathRules& paths, Mover& staged) {
     table = {};
     if (paths.copies()) table.add(copy);
@@ -46,14 +47,15 @@ struct EndpointMovers {
   }
 
   MoverTable table;
-  std::uint32_t moving = 0;  // transfers with the worker's movers, further rails, TcpLink's engines
+  std::uint32_t moving = 0;  // transfers with the worker's movers, further rails, and TcpLink's
+                             // engines
   EngineWrites engine_writes;
   PieceMover piece;
   ListMover list;
   BlockMover blocks;
   SendMover send;
   CopyMover copy;
-  RingLink ring;  // messages
+  RingLink ring;  // for messages
   SharedMover shared;
   SharedReads shared_reads;
   IpcMover ipc;

@@ -54,8 +54,8 @@ bool EngineMover::run() noexcept {
   return true;
 }
 
-/// False: another part has to do something first. A copy that is with the NIC or the engine is
-/// waited for, whatever has become of the endpoint.
+/// Does the next step. False: something else must happen first. A copy that the NIC or the engine
+/// has is waited for, whatever has become of the endpoint.
 bool EngineMover::step(Job& job) noexcept {
   switch (job.state) {
     case State::waiting:
@@ -70,8 +70,8 @@ bool EngineMover::step(Job& job) noexcept {
         job.state = State::over;
         return true;
       }
-      // The bytes are there: a write of nothing brings the immediate. Where that fails the endpoint
-      // has, and it is over the next time.
+      // The bytes have arrived: an empty WRITE carries the immediate. If it cannot be posted
+      // because the endpoint has failed, the job is over in the next step.
       if (endpoint_.movers.ring.is_on()) {
         const transport::Operation& what = job.transfer.operation;
         const bool as_by_nic = job.transfer.path == Path::shared_memory;
@@ -93,7 +93,7 @@ bool EngineMover::step(Job& job) noexcept {
   return true;
 }
 
-/// As step().
+/// The step of a waiting job. As step().
 bool EngineMover::start_next(Job& job) noexcept {
   if (!goes_on()) {
     job.state = State::over;
@@ -111,14 +111,16 @@ bool EngineMover::start_next(Job& job) noexcept {
   return true;
 }
 
-/// Whether the NIC wrote to such memory before it was started, so that it has to be flushed.
+/// Whether the NIC wrote to memory of engines before the transfer was started, so that a flush is
+/// needed.
 bool EngineMover::wrote_before(const TransferState& transfer) const noexcept {
   if (type_of(transfer.remote) == MemoryType::host || !is_by_nic(path_of(transfer.remote)))
     return false;
   return copied_of(transfer).writes_before > endpoint_.movers.engine_writes.flushed();
 }
 
-/// A NIC's read of the peer's memory pushes what NICs wrote there before it (docs/adr/0005).
+/// Reads a byte of the peer's memory by the NIC, which pushes earlier writes of NICs ahead of it
+/// (docs/adr/0005).
 void EngineMover::flush(Job& job) noexcept {
   if (const auto may = check_flush(job); !may) {
     job.error = may.error();
@@ -133,7 +135,7 @@ void EngineMover::flush(Job& job) noexcept {
   endpoint_.movers.engine_writes.note_flush(copied_of(job.transfer).writes_before);
 }
 
-/// A job that waits for the peer's word alone wakes no thread.
+/// A job that only waits for the peer's answer is not polled, so that threads can sleep.
 void EngineMover::look(bool looks) noexcept {
   if (!job_ || std::exchange(job_->looks, looks) == looks) return;
   if (looks) {
@@ -155,7 +157,7 @@ EngineMover::Job EngineMover::take_out() noexcept {
 }
 
 bool EngineMover::finish(TransferState& transfer) noexcept {
-  // Goes at once: it keeps the memory allocated.
+  // Taken out at once, since the job keeps the memory allocated.
   const std::optional<Error> error = take_out().error;
   WorkerState& worker = *endpoint_.worker;
   if (error && endpoint_.phase == EndpointPhase::ready) {

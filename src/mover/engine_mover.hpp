@@ -11,10 +11,9 @@
 
 namespace hbmwire::detail {
 
-/// Puts and gets of one endpoint by a device's engine, of this process or the peer's. One is under
-/// way at a time, at the head of the endpoint's queue: it waits for what the NIC has of the
-/// endpoint, has flushed what the NIC wrote, is carried by the engine, and then sends its
-/// immediate.
+/// Puts and gets of one endpoint by a device's engine, of this process or of the peer's. One is
+/// under way at a time, at the head of the endpoint's queue. Its steps: wait for earlier requests
+/// of the NIC; flush bytes that the NIC wrote; let the engine copy; send the immediate.
 class EngineMover : public Mover {
  public:
   explicit EngineMover(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -26,44 +25,45 @@ class EngineMover : public Mover {
 
  protected:
   enum class State : std::uint8_t {
-    waiting,   ///< for what the NIC has of the endpoint, up to `slot`
-    flushing,  ///< the NIC makes what it wrote visible to the engine; in `slot`
-    copying,   ///< the engine
-    telling,   ///< the immediate is with the NIC; in `slot`
+    waiting,   ///< for requests of the NIC before `slot`
+    flushing,  ///< the NIC makes its writes visible to the engine; its READ is before `slot`
+    copying,   ///< the engine copies
+    telling,   ///< the NIC has the immediate, before `slot`
     over,
   };
 
   struct Job {
     TransferState& transfer;
-    Allocation memory;  // this end's, whatever becomes of the region
+    Allocation memory;  // this end's memory; it outlives the region
     State state = State::waiting;
-    std::uint32_t slot = 0;  // of EndpointState::ring
+    std::uint32_t slot = 0;  // a place in the send queue
     std::optional<Error> error = {};
     bool looks = true;  // counted in WorkerState::staged
   };
 
-  /// Has the engine begin, or sets Job::error.
+  /// Starts the engine, or sets Job::error.
   virtual void begin(Job& job) noexcept = 0;
 
-  /// Whether the engine touches nothing of it any more; then nothing else is held for it, either.
+  /// Whether the engine no longer touches the memory. If so, nothing else keeps the memory for it
+  /// any more.
   virtual bool has_ended(Job& job) noexcept = 0;
 
-  /// Lets go of the engine, and waits for it.
+  /// Waits for the engine, and lets go of it.
   virtual void wait() noexcept = 0;
 
-  /// Whether the NIC may read the peer's memory to flush it. Errors: the key has ended.
+  /// Checks that the NIC may read the peer's memory to flush it. Errors: the key has ended.
   [[nodiscard]] virtual Result<void> check_flush(const Job& /*job*/) const { return {}; }
 
-  /// Whether it waits for what gets before a fence bring.
+  /// Whether it waits at a fence until devices see the bytes of earlier gets.
   [[nodiscard]] virtual bool is_behind_fence() const noexcept { return true; }
 
-  /// Whether it is given up, with no error.
+  /// Whether the job has been given up without an error.
   [[nodiscard]] virtual bool is_given_up() const noexcept { return false; }
 
-  /// Counts it in or out of those that the worker asks.
+  /// Counts the job in or out of those that the worker polls.
   void look(bool looks) noexcept;
 
-  /// Lets go of it, whatever becomes of the transfer.
+  /// Takes the job out, whatever becomes of the transfer.
   Job take_out() noexcept;
 
   [[nodiscard]] bool goes_on() const noexcept;

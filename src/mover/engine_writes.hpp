@@ -10,8 +10,8 @@
 
 namespace hbmwire::detail {
 
-/// Writes by an endpoint's NIC to memory that engines copy, too. They see it when a READ
-/// behind it is over (docs/adr/0005).
+/// Counts writes by an endpoint's NIC to memory that engines copy, too. Engines see such a write
+/// only after a READ behind it is over (docs/adr/0005).
 class EngineWrites {
  public:
   void note(const RemoteRegionState& region) noexcept {
@@ -20,15 +20,15 @@ class EngineWrites {
 
   void note_list() noexcept { ++written_; }
 
-  /// So many, ever.
+  /// How many writes there have been.
   [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
 
-  /// So many of them are visible.
+  /// How many of them are visible.
   [[nodiscard]] std::uint64_t flushed() const noexcept { return flushed_; }
 
   void note_flush(std::uint64_t of) noexcept { flushed_ = of; }
 
-  /// Whether an engine can be made to see what was written to `region`.
+  /// Whether engines can be made to see writes to `region`.
   [[nodiscard]] bool can_be_flushed(const RemoteRegionState& region) const noexcept {
     return !is_by_nic(region.path) || written_ == flushed_ ||
            has(region.access, Access::remote_read) || region.type == MemoryType::host;

@@ -21,9 +21,9 @@ bool IpcMover::takes(const EndpointState& endpoint, const Move& move) const {
   if (distant.connection != (endpoint.number | kByEngine)) return false;
   const MemoryDomain& memory = move.local().allocation.domain();
   const MemoryType type = memory.device().type;
-  // The host's memory is reached by any device's engine.
+  // Any device's engine reaches host memory.
   if (!memory.is_shareable() || (type != MemoryType::host && type != distant.type)) return false;
-  // Between host memories this end's CPU copies, if one does (SharedMover).
+  // Between host memories this end's CPU copies, if any CPU does (SharedMover).
   if (type == MemoryType::host && distant.type == MemoryType::host) return false;
   return endpoint.movers.engine_writes.can_be_flushed(distant) &&
          (is_wanted(move.here.length_bytes, type, distant) || !has_other_route(move));
@@ -37,8 +37,8 @@ bool IpcMover::peer_moves(Path path) const noexcept {
   return endpoint_.paths.by_tcp() || path == Path::staged;
 }
 
-/// By the NIC nothing would be needed of a peer that makes no progress, perhaps; and from host
-/// memory an engine is not the faster way.
+/// Whether IPC is better than the other path. A NIC needs no progress of the peer, and for host
+/// memory an engine is not faster than a NIC.
 bool IpcMover::is_wanted(std::uint64_t bytes, MemoryType type,
                          const RemoteRegionState& distant) const {
   const bool before_nic = endpoint_.paths.shares_first() && type != MemoryType::host;
@@ -58,7 +58,7 @@ Result<void> IpcMover::start(TransferState& transfer, transport::Operation& oper
   Ipc ipc;
   ipc.copied = {move.distant().token, endpoint_.movers.engine_writes.written()};
   if (has_other_route(move)) {
-    // Settled now, since the slices are the application's.
+    // Prepared now, since the slices belong to the application and may be gone later.
     Mover* const other = endpoint_.movers.table.find_after(*this, endpoint_, move);
     if (other != nullptr) HBMWIRE_TRY(other->start(transfer, operation, move));
     ipc.fallback.mover = other != nullptr ? other : &endpoint_.movers.piece;
@@ -106,7 +106,7 @@ void IpcMover::fall_back(TransferState& transfer, const Error& why) noexcept {
   });
 }
 
-/// Where there is another way it goes by that.
+/// Refuses IPC for the job. If the transfer has another path, it takes that; otherwise it fails.
 void IpcMover::refuse(Job& job, const Error& why) noexcept {
   const bool last = job.transfer.as<Ipc>()->fallback.mover == nullptr;
   (last ? job.error : given_up_) = why;
@@ -122,7 +122,7 @@ void IpcMover::begin(Job& job) noexcept {
   const transport::Operation& what = job.transfer.operation;
   auto handle = job.memory.domain().ipc_handle(what.local, what.length);
   if (!handle) {
-    // A shortage passes, and is no reason to go another way for good.
+    // A shortage passes, so it must not make the endpoint avoid IPC for good.
     if (!is_shortage(handle.error())) return refuse(job, handle.error());
     job.error = handle.error();
     return;
@@ -142,7 +142,8 @@ bool IpcMover::has_ended(Job& /*job*/) noexcept {
   return true;
 }
 
-/// Whether the peer's engine touches nothing of this end's any more, or that can't be waited for.
+/// Whether the peer's engine can touch no more memory of this end, or need not be waited for any
+/// longer.
 bool IpcMover::is_over_for_sure(Clock::time_point at) const noexcept {
   if (endpoint_.phase != EndpointPhase::ending) return endpoint_.phase != EndpointPhase::ready;
   // A peer that says goodbye has nothing under way, and begins nothing.
@@ -150,11 +151,11 @@ bool IpcMover::is_over_for_sure(Clock::time_point at) const noexcept {
          at >= endpoint_.ending.settle_by();
 }
 
-/// It is no longer the peer's word alone that is waited for.
+/// From here on the peer's answer is not the only end of the wait: the job must be polled.
 void IpcMover::cancel(EndpointState& /*endpoint*/) noexcept { look(true); }
 
 void IpcMover::on(const wire::IpcCopy& message) {
-  // An end that is ending says Fenced, and nothing else.
+  // An end that is ending sends only Fenced.
   if (endpoint_.phase != EndpointPhase::ready) return;
   WorkerState& worker = *endpoint_.worker;
   if (serves_ || endpoint_.control.is_behind()) {
@@ -190,7 +191,7 @@ void IpcMover::on(const wire::IpcCopied& answer) noexcept {
   } else if (answer.outcome == Answer::failed) {
     job_->error = endpoint_.movers.proxied.refusal_of(wire::MessageHeader::Outcome::refused);
   } else if (answer.outcome == Answer::denied) {
-    // As where a NIC finds that out.
+    // Fails the endpoint, as if a NIC had found that out.
     endpoint_.fail(endpoint_.movers.proxied.refusal_of(wire::MessageHeader::Outcome::denied),
                    &job_->transfer);
   }

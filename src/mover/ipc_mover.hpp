@@ -11,15 +11,15 @@
 
 namespace hbmwire::detail {
 
-/// Between two processes of a node: the peer's opens this end's memory, and its engine or CPU
-/// copies (docs/adr/0025). The peer's process says when it has; where that says nothing any more,
-/// its end, or EndpointOptions::peer_timeout, bounds it.
+/// Copies between two processes of a node by the peer: its process opens this end's memory, and its
+/// engine or CPU copies (docs/adr/0025). The peer's process says when the copy is done. If it never
+/// answers, the end of that process bounds the wait, or EndpointOptions::peer_timeout.
 class IpcMover final : public EngineMover {
  public:
   using EngineMover::EngineMover;
   using Clock = std::chrono::steady_clock;
 
-  /// Whether memory of the peer's, reached by `path` else, may be copied by its engine or CPU.
+  /// Whether the peer's engine or CPU may copy memory that is otherwise reached by `path`.
   [[nodiscard]] bool may_share(MemoryType type, Path path) const noexcept;
 
   [[nodiscard]] bool takes(const EndpointState& endpoint, const Move& move) const override;
@@ -38,25 +38,25 @@ class IpcMover final : public EngineMover {
   /// Whether the peer was asked for a copy, and has not answered.
   [[nodiscard]] bool asks() const noexcept { return asked_ != 0; }
 
-  /// So many the peer was asked for, ever.
+  /// How many copies the peer was asked for.
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
 
-  /// The peer asks for a copy. Throws std::bad_alloc.
+  /// The peer asks this end for a copy. Throws std::bad_alloc.
   void on(const wire::IpcCopy& message);
 
-  /// The peer's answer.
+  /// The peer has answered.
   void on(const wire::IpcCopied& answer) noexcept;
 
-  /// IpcServer has begun, or ended, what the peer asks for.
+  /// IpcServer has begun, or ended, a copy for the peer.
   void serve(bool serves) noexcept { serves_ = serves; }
 
   [[nodiscard]] bool serves() const noexcept { return serves_; }
 
-  /// Logs why a peer's copy does not take place: once for each cause, and not for ever, since it
-  /// is the peer who says how often.
+  /// Logs why a copy for the peer does not take place. Each cause is logged once, and the number of
+  /// causes is bounded, since the peer decides how often it asks.
   void log_refused(const char* what, const Error& why);
 
-  /// Tries it again after a refusal, for tests.
+  /// Allows IPC again after a refusal; for tests.
   void forget_refusal() noexcept { refused_ = false; }
 
  private:
@@ -75,12 +75,12 @@ class IpcMover final : public EngineMover {
   void fall_back(TransferState& transfer, const Error& why) noexcept;
   [[nodiscard]] bool is_over_for_sure(Clock::time_point at) const noexcept;
 
-  bool refused_ = false;  // by either end: what has another way takes that
-  bool serves_ = false;   // IpcServer has something of the peer's
+  bool refused_ = false;  // by either end: transfers with another path take that
+  bool serves_ = false;   // IpcServer has a copy for the peer
   std::uint32_t count_ = 0;
-  std::uint32_t asked_ = 0;        // wire::IpcCopy::id, until it is answered
-  std::optional<Error> given_up_;  // nothing was copied, and nothing will be by this way
-  ToldCause told_;                 // why a peer's memory was not opened, or not copied
+  std::uint32_t asked_ = 0;        // wire::IpcCopy::id until the answer comes
+  std::optional<Error> given_up_;  // why: nothing was copied, and IPC will not copy it
+  ToldCause told_;                 // why the peer's memory was not opened, or not copied
 };
 
 }  // namespace hbmwire::detail

@@ -13,7 +13,8 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Between two of one kind by that kind's own, the host's with the host's included.
+/// Two memories of one kind are copied by that kind's domain (host memory by the CPU), memories of
+/// two kinds by the device's engine.
 Result<PendingCopy> start_copy(const transport::CopyPlace& from, const transport::CopyPlace& to,
                                std::uint64_t length) {
   if (!to.domain.copies_from(from.domain)) return transport::start_engine_copy(from, to, length);
@@ -30,22 +31,23 @@ void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) {
   jobs_.back()->outcome = start(*jobs_.back(), what);
 }
 
-/// A GPU's by the GPU that the exported memory is of; the host's whatever that is of.
+/// Opens a GPU's memory by the GPU that has the exported memory. Host memory is opened by the host
+/// domain, whatever is exported.
 Result<Allocation> IpcServer::open(MemoryDomain& ours, const IpcHandle& theirs) const {
   if (theirs.type != MemoryType::host) return ours.open_ipc(theirs);
   HBMWIRE_TRY_ASSIGN(const auto host, worker_.context.open(MemoryType::host));
   return host->open_ipc(theirs);
 }
 
-/// The memory is opened before the key is looked at: as long as a hold is there nothing is waited
-/// for but the engine.
+/// Opens the peer's memory before it looks at the key: while the key is held, only the engine may
+/// be waited for.
 IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const noexcept {
   const auto domain = Export::domain_of(what.token);
   if (!domain) return Outcome::denied;
   auto opened = open(*domain, what.handle);
   if (!opened) {
     job.endpoint->movers.ipc.log_refused("its memory can't be opened", opened.error());
-    // A shortage passes: the peer is not to go another way for good.
+    // A shortage passes, so the peer must not avoid IPC for good because of it.
     return is_shortage(opened.error()) ? Outcome::failed : Outcome::unopened;
   }
   const std::uint64_t length = what.handle.length_bytes;
@@ -107,7 +109,7 @@ void IpcServer::end() noexcept {
   while (!jobs_.empty()) {
     const std::unique_ptr<Job> job = std::move(jobs_.back());
     jobs_.pop_back();
-    answer(*job);  // waits
+    answer(*job);  // waits for the engine
   }
 }
 

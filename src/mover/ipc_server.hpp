@@ -18,10 +18,10 @@ namespace hbmwire::detail {
 struct EndpointState;
 struct WorkerState;
 
-/// Copies between memory that this process exported and memory of its peers, which it opens for
-/// that (wire::IpcCopy), for all endpoints of a worker. What is open is given back before the
-/// answer is said: the peer may free it from then on. An endpoint counts what it has here as
-/// `moving`, so that it says Fenced behind it.
+/// Copies that peers in other processes ask for (wire::IpcCopy), for all endpoints of a worker:
+/// between memory that this process exported and memory of a peer, which it opens for that. The
+/// memory is given back before the answer is sent, since the peer may free it from then on. The
+/// endpoint counts each copy as `moving`, so that it says Fenced only after it.
 class IpcServer {
  public:
   explicit IpcServer(WorkerState& worker) noexcept : worker_(worker) {}
@@ -30,13 +30,13 @@ class IpcServer {
   IpcServer& operator=(const IpcServer&) = delete;
   ~IpcServer() = default;
 
-  /// Throws std::bad_alloc, and nothing has begun then.
+  /// Begins a copy. Throws std::bad_alloc; then nothing has begun.
   void begin(EndpointState& endpoint, const wire::IpcCopy& what);
 
-  /// Answers what is over. The number of things that happened.
+  /// Answers copies that are over. Returns the number of events.
   std::size_t progress() noexcept;
 
-  /// Waits for the engines; nobody is answered.
+  /// Waits for the engines, and sends no answers.
   void end() noexcept;
 
  private:
@@ -46,7 +46,7 @@ class IpcServer {
     EndpointState* endpoint;
     std::uint32_t id;
     std::optional<Allocation> theirs = {};
-    std::optional<ExportHold> hold = {};  // of ours; it has the copy
+    std::optional<ExportHold> hold = {};  // of our memory; it has the copy
     Outcome outcome = Outcome::copied;
   };
 
@@ -55,7 +55,7 @@ class IpcServer {
   void answer(Job& job) noexcept;
 
   WorkerState& worker_;
-  std::vector<std::unique_ptr<Job>> jobs_;  // at most one an endpoint
+  std::vector<std::unique_ptr<Job>> jobs_;  // at most one for each endpoint
 };
 
 }  // namespace hbmwire::detail

@@ -116,14 +116,14 @@ void LoopbackMover::mend(WorkerState& worker, Clock::time_point at) noexcept {
   post_waiting();
 }
 
-/// Nothing moves by its queue pairs when it returns.
+/// Destroys the queue pairs: when this returns, nothing moves by them any more.
 void LoopbackMover::cut(const Error& why) noexcept {
   broken = true;
   if (!trouble_since) trouble_since = Clock::now();
   asks.reset();
   answers.reset();
   const std::uint32_t count = std::exchange(outstanding, 0);
-  // Nothing is posted before mend() has made another spare one.
+  // The spare jobs are used up, but nothing is posted before mend() has made others.
   if (count == 0) return;
   left_jobs.push_back(std::exchange(jobs, std::exchange(spare_jobs, {})));
   std::vector<MoverJob>& cut_short = left_jobs.back();

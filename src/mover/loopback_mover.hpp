@@ -20,24 +20,25 @@ struct LoopbackMover;
 struct TransferState;
 struct WorkerState;
 
-/// One use of the mover.
+/// One job of the mover.
 struct MoverJob {
   LoopbackMover* mover = nullptr;
   TransferState* transfer = nullptr;  // null: it is over
-  EndpointState* endpoint = nullptr;  // null: none has it under way
+  EndpointState* endpoint = nullptr;  // null: no endpoint has it under way
 };
 
-/// A NIC of a worker on its own machine's device memory: it reads a byte of what NICs wrote, which
-/// makes that visible to the device's engines (docs/adr/0005), and brings small messages there.
-/// Neither asks anything of the device's driver, nor waits for it.
+/// A NIC of a worker that works on device memory of its own machine. It does two things: it reads a
+/// byte of memory that NICs wrote, which makes the bytes visible to the device's engines
+/// (docs/adr/0005); and it carries small messages into device memory. Neither asks anything of the
+/// device's driver, or waits for it.
 ///
-/// Two connected queue pairs, the answering one in a protection domain of its own, where nothing is
-/// but host memory of the worker's: no peer, whatever keys it guesses, comes by there, and regions
-/// need no remote access.
+/// It has two connected queue pairs. The answering one is in a protection domain of its own, which
+/// holds only host memory of the worker. No peer gets in there, whatever keys it guesses, and
+/// regions need no remote access.
 ///
-/// A job that fails breaks the queue pairs for the others, which is no fault of theirs: they go
-/// again, by new ones. All of this has an end: when nothing has succeeded for kPatience since the
-/// first failure, whatever is there fails.
+/// A job that fails breaks the queue pairs for the other jobs, too. Those have not failed
+/// themselves, so they are posted again, on new queue pairs. That is bounded: when no job has
+/// succeeded for kPatience since the first failure, all jobs fail.
 struct LoopbackMover {
   using Clock = std::chrono::steady_clock;
 
@@ -47,32 +48,33 @@ struct LoopbackMover {
 
   static constexpr std::uint32_t kJobs = 64;
   static constexpr std::uint32_t kRequests = 2 * kJobs;
-  static constexpr int kPlaces = kRequests + 3;  // of a completion queue
+  static constexpr int kPlaces = kRequests + 3;  // places in the completion queue
   static constexpr std::chrono::milliseconds kPatience{1000};
-  /// Of jobs that are with the NIC, and about which it says nothing.
+  /// How long jobs may be with the NIC without any completion.
   static constexpr std::chrono::milliseconds kSilence{3000};
-  /// And of so many looks: who has not polled for long has not heard what it says.
+  /// At least this many looks must also pass: a thread that has not polled for long has not seen
+  /// the completions.
   static constexpr unsigned kLooks = 64;
   static constexpr std::chrono::milliseconds kMendAfter{10};
 
-  /// Registers host memory to bring messages from.
+  /// Registers host memory that holds messages to be carried.
   [[nodiscard]] Result<verbs::Mr> admit(std::byte* memory, std::uint64_t bytes) const;
 
-  /// Makes the transfer's memory (TransferState::operation) visible to its device; before that
-  /// brings its Message there, if it has one, by `remote_key` of admit().
+  /// Makes the transfer's memory (TransferState::operation) visible to its device. If the transfer
+  /// has a Message, carries it there first, by `remote_key` of admit().
   void start(TransferState& transfer, std::uint32_t remote_key) noexcept;
 
-  /// Makes visible what NICs wrote to this end's device for the transfer, by its mover's flushes if
-  /// it has any.
+  /// Makes bytes that NICs wrote to this end's device for the transfer visible, by its mover's
+  /// flushes if it has any.
   void make_visible(TransferState& transfer) noexcept;
 
   void on_moved(MoverJob& job, const transport::Completion& completion, bool last) noexcept;
 
-  /// Works again after a failure, by another completion queue where its own is lost. Not on the
-  /// data path.
+  /// Repairs the mover after a failure, with another completion queue if its own is lost. Not on
+  /// the data path.
   void look_after(WorkerState& worker, Clock::time_point at) noexcept;
 
-  /// Nothing moves by it any more, and all that it had fails with `why`.
+  /// Ends the mover: nothing moves by it any more, and all its jobs fail with `why`.
   void end(const Error& why) noexcept;
 
   [[nodiscard]] bool idle() const noexcept {
@@ -96,27 +98,27 @@ struct LoopbackMover {
   Nic nic;
   transport::VerbsCompletionQueue* completions = nullptr;
   verbs::Pd pd;
-  std::uint64_t scratch = 0;  // a byte that nobody looks at
+  std::uint64_t scratch = 0;  // a byte that is written and never used
   verbs::Mr scratch_region;
   std::unique_ptr<transport::VerbsLane> asks;
   std::unique_ptr<transport::VerbsLane> answers;
   std::vector<MoverJob> jobs;
-  std::vector<MoverJob> spare_jobs;  // for cut(), which has no memory to wait for
+  std::vector<MoverJob> spare_jobs;  // for cut(), which must not allocate
   std::uint32_t head = 0;
   std::uint32_t outstanding = 0;
   TransferState* first_waiting = nullptr;
   TransferState* last_waiting = nullptr;
   bool broken = false;
 
-  // What look_after() goes by.
-  std::optional<Clock::time_point> trouble_since;  // nothing has succeeded since
+  // State of look_after().
+  std::optional<Clock::time_point> trouble_since;  // no job has succeeded since
   Clock::time_point mend_at{};
-  std::uint32_t seen_over = 0;  // head - outstanding, since when, and how often
+  std::uint32_t seen_over = 0;  // head - outstanding at `seen_at`; `looks` counts looks since then
   Clock::time_point seen_at{};
   unsigned looks = 0;
-  ToldCause told;  // of trouble, in the log
-  // Of queue pairs that were destroyed while something of them was under way: nobody promises that
-  // a completion queue forgets it.
+  ToldCause told;  // the trouble that the log has told
+  // Jobs of queue pairs that were destroyed with requests under way. A completion queue may still
+  // have completions of a destroyed queue pair, which point to these jobs.
   std::vector<std::vector<MoverJob>> left_jobs;
 };
 

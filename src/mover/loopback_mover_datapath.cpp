@@ -33,7 +33,7 @@ void LoopbackMover::post_waiting() noexcept {
   }
 }
 
-/// Not 0: nothing of it is posted.
+/// Posts a job. A result other than 0: nothing of it is posted.
 int LoopbackMover::post(TransferState& transfer) noexcept {
   const transport::Operation& operation = transfer.operation;
   MoverJob& job = jobs[head % kJobs];
@@ -52,7 +52,7 @@ int LoopbackMover::post(TransferState& transfer) noexcept {
     bring.length = operation.length;
     bring.remote = reinterpret_cast<std::uint64_t>(message->record->bytes);
     bring.remote_key = operation.remote_key;
-    // What was brought has arrived before a byte of it is read.
+    // The fence makes the READ wait until the message has arrived.
     flush.fenced = true;
   }
   const std::array<transport::Request, 2> chain{
@@ -74,8 +74,8 @@ void LoopbackMover::fail_midway(MoverJob& job, const transport::Operation& last,
                                 int result) noexcept {
   note(*job.transfer, transport::post_error(result, nic.info().name));
   break_off();
-  // Behind what is posted, of which nothing is begun any more: the job is over when it comes back.
-  // Where the queue does not take that either, look_after() destroys it in time.
+  // The queue pair carries out nothing more. This request comes back behind the others, and ends
+  // the job. If the queue has no room for it, look_after() destroys the queue pair after a while.
   static_cast<void>(asks->post(last, transport::to_id(&job, transport::Tag::moved)));
 }
 
@@ -90,10 +90,10 @@ void LoopbackMover::break_off() noexcept {
 void LoopbackMover::on_moved(MoverJob& job, const transport::Completion& completion,
                              bool last) noexcept {
   if (job.transfer == nullptr) [[unlikely]]
-    return;  // it was cut short
+    return;  // its transfer was ended by cut()
   TransferState& transfer = *job.transfer;
   const bool good = completion.good();
-  // What was flushed has not failed by itself, but with another one, and nothing of it was done.
+  // A flushed request did not fail itself. Another one failed, and nothing of this one was done.
   const bool flushed = completion.status == transport::CompletionStatus::flushed;
   if (!good && !broken) [[unlikely]]
     break_off();
@@ -115,13 +115,13 @@ void LoopbackMover::on_moved(MoverJob& job, const transport::Completion& complet
 }
 
 void LoopbackMover::wait_again(TransferState& transfer) noexcept {
-  // Behind those that wait: no job needs another one's being over.
+  // At the end of the queue: no job needs the end of another one.
   transfer.next = nullptr;
   (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
   last_waiting = &transfer;
 }
 
-/// What failed first says why.
+/// Keeps the first error, which says why.
 void LoopbackMover::note(TransferState& transfer, const Error& error) noexcept {
   if (transfer.then == TransferState::Then::fail) return;
   transfer.worker->transfers.set_error(transfer, error);

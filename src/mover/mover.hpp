@@ -21,8 +21,8 @@ namespace hbmwire::detail {
 struct EndpointState;
 struct TransferState;
 
-/// The bytes of one put or get. Both slices were checked: they lie within memory that is there, and
-/// are of one length.
+/// The bytes of one put or get. Both slices were checked: they lie within existing memory, and have
+/// one length.
 struct Move {
   [[nodiscard]] const RegionState& local() const noexcept { return state_of(*here.region); }
 
@@ -40,16 +40,16 @@ struct Move {
   bool tells = false;  // a put with an immediate
 };
 
-/// A way of moving bytes that one request of the endpoint's NIC does not move.
+/// A way of moving bytes that one request of the endpoint's NIC cannot move.
 ///
-/// MoverTable asks each one whether it takes a put or get. The one that does notes with start()
-/// what it needs, and the transfer joins its endpoint's PendingQueue. At the head of the queue it
-/// is driven by advance() until all of it is begun, or over; it leaves the queue, and the mover is
-/// told by finish(). All that goes on behind that is counted in TransferState::parts.
+/// MoverTable asks each mover whether it takes a put or get. The one that does prepares with
+/// start(), and the transfer joins its endpoint's PendingQueue. At the head of the queue, advance()
+/// drives it until it has begun completely, or is over. Then it leaves the queue, and finish()
+/// tells the mover. Work that goes on after that is counted in TransferState::parts.
 ///
-/// A mover counts all that it has under way as EndpointState::moving: nothing is reported before it
-/// is over. One of a device's engine, of which nothing tells by itself, counts as
-/// WorkerState::staged, too, and is asked by progress().
+/// A mover counts all its work as EndpointState::moving: no failure is reported before it is over.
+/// An engine does not signal its end; its work also counts as WorkerState::staged, and progress()
+/// polls it.
 class Mover {
  public:
   Mover() = default;
@@ -57,53 +57,55 @@ class Mover {
   Mover& operator=(const Mover&) = delete;
   virtual ~Mover() = default;
 
-  /// Whether it carries these bytes.
+  /// Whether this mover carries these bytes.
   [[nodiscard]] virtual bool takes(const EndpointState& /*endpoint*/, const Move& /*move*/) const {
     return false;
   }
 
-  /// It is not asked about fewer bytes between two plain paths (PathRules). ~0: it never is.
+  /// Between two plain paths (PathRules) it is not asked about fewer bytes. ~0: it is never asked.
   [[nodiscard]] virtual std::uint64_t asked_from() const noexcept { return ~std::uint64_t{0}; }
 
-  /// Whether NICs carry a part of the way, which has to be checked as for a plain request.
+  /// Whether NICs carry the bytes at least in part, so that the memory must be checked as for a
+  /// plain request.
   [[nodiscard]] virtual bool needs_nic(const EndpointState& /*endpoint*/,
                                        const Move& /*move*/) const {
     return true;
   }
 
-  /// Takes over what it takes(): sets TransferState's payload, path and protocol, and what comes
-  /// then. Nothing is begun. Errors: there is no room for it.
+  /// Takes a transfer for which takes() is true: sets its payload, path and protocol, and
+  /// TransferState::then. Begins nothing. Errors: there is no room for it.
   virtual Result<void> start(TransferState& /*transfer*/, transport::Operation& /*operation*/,
                              const Move& /*move*/) {
     return {};
   }
 
-  /// Does what can be done now. True: all of it is begun, or it is over, well or not.
+  /// Does whatever can be done now. True: the transfer has begun completely, or is over,
+  /// successfully or not.
   virtual bool advance(TransferState& transfer) noexcept = 0;
 
-  /// It has left the queue. False: it was not moved.
+  /// The transfer has left the queue. False: the mover did not move it.
   virtual bool finish(TransferState& /*transfer*/) noexcept { return true; }
 
-  /// It is taken out of the queue, since its endpoint has failed.
+  /// The transfer is taken out of the queue, since its endpoint has failed.
   virtual void abandon(TransferState& /*transfer*/) noexcept {}
 
-  /// Makes visible to this end's device what a get has brought by one more request. False: there
-  /// is nothing but TransferState::operation to be made visible, or all of it is.
+  /// Makes bytes of a get visible to this end's device, by one more request. False: only
+  /// TransferState::operation is left to be made visible, or nothing is.
   virtual bool flush_next(TransferState& /*transfer*/) noexcept { return false; }
 
-  /// The peer's word of what it was asked for (ProxiedMover::ask()). False: it was not.
+  /// The peer has answered ProxiedMover::ask(). False: the peer was not asked.
   virtual bool on_answer(TransferState& /*transfer*/,
                          const wire::MessageHeader& /*answer*/) noexcept {
     return false;
   }
 
-  /// The endpoint ends: what waits for its peer's word need not do so any more.
+  /// The endpoint ends: transfers that wait for the peer's answer need not wait any more.
   virtual void cancel(EndpointState& /*endpoint*/) noexcept {}
 
-  /// Asks engines how far they are. The number of things that happened.
+  /// Polls engines. Returns the number of events.
   virtual std::size_t progress() noexcept { return 0; }
 
-  /// Waits for the engines; what is here fails with `why`.
+  /// Waits for the engines; transfers that are here fail with `why`.
   virtual void drain(const Error& /*why*/) noexcept {}
 };
 

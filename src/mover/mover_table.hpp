@@ -9,31 +9,31 @@
 
 namespace hbmwire::detail {
 
-/// The movers of an endpoint, in the order in which they are asked. A put or get that none takes is
-/// the NIC's, by itself.
+/// The movers of an endpoint, in the order in which they are asked. A put or get that none takes
+/// goes by the NIC alone.
 class MoverTable {
  public:
-  /// A further row, asked behind the others.
+  /// Adds a mover that is asked after the others.
   void add(Mover& mover) {
     rows_.push_back(&mover);
     most_plain_ = std::min(most_plain_, std::max<std::uint64_t>(mover.asked_from(), 1) - 1);
   }
 
-  /// A row that is asked before the others.
+  /// Adds a mover that is asked before the others.
   void add_first(Mover& mover) {
     add(mover);
     std::rotate(rows_.begin(), rows_.end() - 1, rows_.end());
   }
 
-  /// So many bytes, or fewer, go by the NIC between two plain paths.
+  /// Between two plain paths, at most this many bytes go by the NIC.
   [[nodiscard]] std::uint64_t most_plain() const noexcept { return most_plain_; }
 
-  /// Null: none takes it.
+  /// The first mover that takes `move`; null: none does.
   [[nodiscard]] Mover* find(const EndpointState& endpoint, const Move& move) const {
     return find_from(rows_.begin(), endpoint, move);
   }
 
-  /// The same of those behind `mover`.
+  /// The same among those after `mover`.
   [[nodiscard]] Mover* find_after(const Mover& mover, const EndpointState& endpoint,
                                   const Move& move) const {
     return find_from(std::ranges::find(rows_, &mover) + 1, endpoint, move);

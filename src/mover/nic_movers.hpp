@@ -3,7 +3,7 @@
 
 #include "mover/mover.hpp"
 
-// Operations that the endpoint's NIC carries, and can't begin at once.
+// Operations that the endpoint's NIC carries, but cannot begin at once.
 namespace hbmwire::detail {
 
 /// Requests for which there was no room, and long ones, which go in pieces.

@@ -12,7 +12,7 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
   EndpointState& endpoint = *transfer.endpoint;
   const transport::Operation& whole = transfer.operation;
   Pieces& pieces = *transfer.as<Pieces>();
-  // Bytes of nothing are behind all that was posted: without a queue pair that is nothing.
+  // Without a queue pair nothing can have been posted, so an empty request has nothing to wait for.
   if (endpoint.sends.is_held() && whole.length == 0) {
     if (!whole.with_immediate) return true;
     if (endpoint.movers.ring.is_on()) return endpoint.messages.tell_by_ring(whole.immediate, 0);
@@ -42,7 +42,7 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
   return false;
 }
 
-/// Where nothing was posted it is over.
+/// If no request was posted, the transfer is over.
 bool PieceMover::finish(TransferState& transfer) noexcept {
   if (transfer.parts == 0) transfer.endpoint->go_on(transfer);
   return true;
@@ -58,11 +58,11 @@ bool ListMover::advance(TransferState& transfer) noexcept {
     const bool takes_credit = list.next == request.immediate_chunk;
     if (!endpoint.sends.has_room(chunk.size()) || (takes_credit && !endpoint.messages.has_credit()))
       return false;
-    // The fence was asked for before this run, and holds for this run alone.
+    // The fence was asked for before this run of the list, and holds only for this run.
     const bool fenced = std::exchange(transfer.operation.fenced, false);
     const int result = endpoint.sends.post(chunk, fenced, request.posted[list.next], &transfer);
     if (result != 0) [[unlikely]] {
-      // Nothing, where the endpoint has failed already.
+      // Does nothing if the endpoint has failed already.
       endpoint.fail_post(result, &transfer);
       return false;
     }
@@ -85,7 +85,7 @@ bool SendMover::advance(TransferState& transfer) noexcept {
   return transfer.endpoint->messages.post_send(transfer);
 }
 
-/// By the ring it is over.
+/// A message that went by the ring is over.
 bool SendMover::finish(TransferState& transfer) noexcept {
   if (transfer.parts == 0) transfer.endpoint->go_on(transfer);
   return true;

@@ -14,19 +14,19 @@ struct BlockRun;
 struct RequestState;
 struct UnexpectedMessage;
 
-/// The step that comes when the last part of a transfer is over.
+/// The step after the last part of a transfer is over.
 enum class Then : std::uint8_t {
   over,
-  flush,   ///< what NICs wrote is made visible to the device; over
-  answer,  ///< the sender of a message is told that it was taken; over
-  fail,    ///< it has failed alone, by the worker's error of it
-  cut,     ///< not all of it was begun: it fails with its endpoint
+  flush,   ///< bytes that NICs wrote are made visible to the device, then it is over
+  answer,  ///< the sender of the message is told that it was taken, then it is over
+  fail,    ///< the transfer has failed alone, with the error in TransferPool
+  cut,     ///< the transfer had not begun completely: it fails with its endpoint
 };
 
-// The state that a mover keeps of one transfer, beside TransferState::operation. A new mover needs
-// none of these (std::monostate): it may have state of its own.
+// The state that a mover keeps for one transfer, beside TransferState::operation. A new mover need
+// not add a type here: it may use std::monostate, and keep its own state.
 
-/// The NIC's, by several requests.
+/// The NIC carries it by several requests.
 struct Pieces {
   std::uint64_t begun_bytes = 0;
 };
@@ -34,21 +34,21 @@ struct Pieces {
 /// A prepared list.
 struct Prepared {
   RequestState* request = nullptr;
-  std::uint32_t next = 0;     // of its chunks
-  std::uint32_t flushed = 0;  // of its flushes
+  std::uint32_t next = 0;     // the next chunk
+  std::uint32_t flushed = 0;  // the next flush
 };
 
-/// A message that has come whole, and goes to device memory.
+/// A message that is here completely, and goes to device memory.
 struct Message {
   UnexpectedMessage* record = nullptr;
 };
 
 /// This end's memory is staged.
 struct Staged {
-  std::uint64_t token = 0;  // of the peer's key, whose process is asked
+  std::uint64_t token = 0;  // of the peer's key; the peer's process finds the memory by it
 };
 
-/// The peer's process moves it.
+/// The peer's process moves the bytes.
 struct Proxied {
   enum class State : std::uint8_t { waiting, asked, answered };
 
@@ -57,10 +57,10 @@ struct Proxied {
   State state = State::waiting;
 };
 
-/// An engine of this process.
+/// An engine of this process copies.
 struct Copied {
   std::uint64_t token = 0;          // of the peer's key
-  std::uint64_t writes_before = 0;  // EngineWrites, when it was started
+  std::uint64_t writes_before = 0;  // EngineWrites::written() when the transfer was started
 };
 
 /// Many blocks.
@@ -68,17 +68,17 @@ struct Blocks {
   BlockRun* run = nullptr;
 };
 
-/// None moves it: a task's end is the transfer's.
+/// No mover: the transfer ends with a task.
 struct Ticket {
   Task* task = nullptr;
 };
 
-/// Several NICs; RailUse has the rest.
+/// By several NICs; RailUse has the rest.
 struct Railed {};
 
-/// An engine of the peer's, or its CPU.
+/// An engine or the CPU of the peer's process copies.
 struct Ipc {
-  /// How it goes where that can't be.
+  /// How the transfer goes if IPC fails.
   struct Fallback {
     Mover* mover = nullptr;  // null: there is no other way
     std::variant<std::monostate, Pieces, Staged, Proxied, Railed> payload;

@@ -71,7 +71,7 @@ void ProxiedMover::begin(TransferState& transfer) noexcept {
                    &transfer);
     return;
   }
-  if (!may_ask()) return endpoint_.look_soon();  // there may be a receive for the answer then
+  if (!may_ask()) return endpoint_.look_soon();  // a receive for the answer may be free by then
   Proxied& what = *transfer.as<Proxied>();
   const auto key = guarded(Stage::complete, [&] { return key_for_peer(transfer); });
   if (!key) {
@@ -121,7 +121,7 @@ bool ProxiedMover::on_answer(TransferState& transfer, const MessageHeader& answe
   what.state = State::answered;
   key_.reset();
   if (taken) return true;
-  // As where a NIC finds that out.
+  // Fails the endpoint, as if a NIC had found that out.
   if (answer.outcome == Outcome::denied) {
     endpoint_.fail(refusal_of(answer.outcome), &transfer);
   } else {

@@ -10,9 +10,9 @@
 
 namespace hbmwire::detail {
 
-/// Memory of the peer that no NIC of its machine reaches: its process moves the bytes, when a put
-/// or get asks it to (StagedServer). One is under way at a time, at the head of the endpoint's
-/// queue; StagedJob asks for its pieces by the same words.
+/// Memory of the peer that no NIC of its machine reaches. The peer's process moves the bytes, when
+/// a put or get asks it to (StagedServer). One transfer is under way at a time, at the head of the
+/// endpoint's queue. StagedJob asks for its pieces by the same messages.
 class ProxiedMover final : public Mover {
  public:
   explicit ProxiedMover(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -25,17 +25,18 @@ class ProxiedMover final : public Mover {
   bool on_answer(TransferState& transfer, const wire::MessageHeader& answer) noexcept override;
   void cancel(EndpointState& endpoint) noexcept override;
 
-  /// Errors: `region` is not this connection's, or not for what needs this access.
+  /// Checks `region`. Errors: it is not of this connection, or does not support operations with
+  /// this access.
   Result<void> check(const RemoteRegionState& region, Access needed) const;
 
   [[nodiscard]] bool may_ask() noexcept;
 
-  /// Asks for what `part` says, to or from the memory that `token` names; the peer may reach this
-  /// end's by `remote_key`. Returns Slots' id; 0: the endpoint has failed.
+  /// Asks the peer to move `part`, to or from the memory that `token` names. The peer may reach
+  /// this end's memory by `remote_key`. Returns an id of Slots; 0: the endpoint has failed.
   std::uint32_t ask(TransferState& transfer, const transport::Operation& part, std::uint64_t token,
                     std::uint32_t remote_key) noexcept;
 
-  /// The peer's answer to ask().
+  /// The peer has answered ask().
   void on_finished(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
 
   [[nodiscard]] Error refusal_of(wire::MessageHeader::Outcome outcome) const noexcept;
@@ -45,7 +46,7 @@ class ProxiedMover final : public Mover {
   [[nodiscard]] Result<std::uint32_t> key_for_peer(TransferState& transfer);
 
   EndpointState& endpoint_;
-  std::unique_ptr<MemoryKeyState> key_;  // made for the one that is under way
+  std::unique_ptr<MemoryKeyState> key_;  // made for the transfer that is under way
 };
 
 }  // namespace hbmwire::detail

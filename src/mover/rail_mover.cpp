@@ -17,10 +17,11 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// A WRITE and the READ behind it.
+/// A WRITE and the READ behind it for each piece.
 constexpr std::uint32_t kRequests = 2 * Rail::kPieces;
 
-/// Whether another NIC's request would fail like this, too: it is the key's fault, or ours.
+/// Whether a request of another NIC would fail in the same way: the key is at fault, or this
+/// library.
 bool is_of_request(transport::CompletionStatus status) noexcept {
   using enum transport::CompletionStatus;
   switch (status) {
@@ -46,7 +47,7 @@ Result<void> check_rail(const NicState& nic, const ConnectionAddress& ours,
                                         nic.info.name));
 }
 
-/// Named by its place.
+/// A device whose name is the rail's index, so that nics_near() can sort the rails.
 NicDevice numbered(const NicInfo& info, std::size_t place) {
   NicDevice device;
   device.name = std::to_string(place);
@@ -123,7 +124,7 @@ bool RailMover::connect(const wire::EndpointOffer& theirs) {
     Result<void> wired = check_rail(lane.nic(), lane.local(), rail->remote);
     if (wired) wired = lane.connect(wiring);
     if (wired) continue;
-    // The peer finds out when it uses it, and asks.
+    // The peer finds out when it uses the rail, and then tells this end.
     rail->closed = true;
     tell(*rail, endpoint_.peer, wired.error());
   }
@@ -142,7 +143,8 @@ void set_rail_key(RemoteRegionState& region, const RemoteKey& key, const Connect
   region.rails = static_cast<std::uint8_t>(region.rails | 1U << (index - 1));
 }
 
-/// Where several have equally little under way, the nearest to the memory goes first.
+/// The order of rails by distance from the memory. Among rails with equally little under way, the
+/// nearest goes first.
 RailMover::Order RailMover::order_for(const std::string& pci_address) noexcept {
   if (const auto known = orders_.find(pci_address); known != orders_.end()) return known->second;
   const auto found = guarded(Stage::post, [&]() -> Result<Order> {
@@ -176,7 +178,7 @@ void RailMover::on_failed(RailPiece& piece, const transport::Completion& complet
 
 void RailMover::lose(Rail& rail, const Error& why, TransferState* of) noexcept {
   if (rail.closed || endpoint_.phase != EndpointPhase::ready) return;
-  // Nobody would answer.
+  // The peer cannot answer RailDown any more, so the endpoint fails.
   if (endpoint_.ending.peer_left() || endpoint_.control.is_dead()) return endpoint_.fail(why, of);
   close(rail);
   tell(rail, endpoint_.peer, why);
@@ -242,7 +244,8 @@ void RailMover::cut() noexcept {
   }
 }
 
-/// Nothing of it completes any more: what it had goes again as soon as the peer has closed it, too.
+/// Destroys a rail's queue pair: none of its requests completes any more. Its pieces are sent again
+/// as soon as the peer has closed the rail, too.
 void RailMover::cut(Rail& rail) noexcept {
   rail.cut = true;
   endpoint_.ending.note_cut();
@@ -261,7 +264,7 @@ void RailMover::look_after(Clock::time_point now) noexcept {
     const auto patience = endpoint_.options.peer_timeout;
     const auto posted = rail->watch.look(rail->head, rail->head - rail->outstanding, now);
     if (rail->outstanding == 0 || posted <= patience) continue;
-    // A NIC whose completion queue has overrun breaks off, and has no way to say so.
+    // A NIC whose completion queue has overrun stops, and cannot report it.
     if (!rail->closed && rail->lane->in_error()) {
       lose(*rail,
            make_error(Errc::system, Stage::complete,

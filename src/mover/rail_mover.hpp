@@ -31,77 +31,80 @@ struct Rail;
 struct TransferState;
 struct WorkerNic;
 
-/// Of a transfer.
+/// A range of a transfer's bytes.
 struct RailPart {
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
 };
 
-/// A part that is with a rail: a WRITE and the READ of its last byte, or a READ. Each request is
+/// A part that a rail carries: a WRITE and the READ of its last byte, or a READ. Each request is
 /// signaled.
 struct RailPiece {
   Rail* rail = nullptr;
-  TransferState* transfer = nullptr;  // null: nothing of it is under way
+  TransferState* transfer = nullptr;  // null: no request of it is under way
   RailPart part;
-  std::uint32_t requests = 0;  // that have not completed
+  std::uint32_t requests = 0;  // requests that have not completed
   bool failed = false;
 };
 
-/// A lane on a further NIC, which carries nothing but pieces.
+/// A lane on a further NIC, which carries only pieces.
 struct Rail {
-  static constexpr std::uint32_t kPieces = 4;  // under way: while one leaves the others are there
+  static constexpr std::uint32_t kPieces = 4;  // under way at a time: while one is being sent the
+                                               // others are queued at the NIC
 
   Rail(RailMover& mover_of, WorkerNic& nic_of, std::chrono::nanoseconds step) noexcept
       : mover(&mover_of), nic(nic_of), watch(step) {}
 
-  /// Nothing moves by it any more, at either end.
+  /// Whether the rail can move no more bytes, at either end.
   [[nodiscard]] bool settled() const noexcept { return closed && outstanding == 0 && peer_closed; }
 
   RailMover* mover;
   WorkerNic& nic;
   std::unique_ptr<transport::VerbsLane> lane;
   ConnectionAddress remote;
-  std::uint8_t index = 0;  // of EndpointOffer::rails, from 1 on
+  std::uint8_t index = 0;  // its index in EndpointOffer::rails, from 1 on
   bool closed = false;     // in ERROR, or destroyed: taken out for good
-  bool cut = false;        // destroyed
+  bool cut = false;        // its queue pair is destroyed
   bool peer_closed = false;
   bool heard_down = false;
   bool must_answer = false;
-  std::array<RailPiece, kPieces> pieces;  // a ring: a lane completes in its order
+  std::array<RailPiece, kPieces> pieces;  // a ring: a lane completes requests in their order
   std::uint32_t head = 0;
   std::uint32_t outstanding = 0;
-  std::array<RailPart, kPieces + 1> again{};  // which it did not carry
+  std::array<RailPart, kPieces + 1> again{};  // parts that it failed to carry
   std::uint32_t again_count = 0;
   OldestWatch watch;
   std::chrono::steady_clock::time_point closed_at{};
 };
 
-/// What a worker keeps of a transfer that goes by rails, beside its TransferState. Place 0 is the
-/// endpoint's own lane.
+/// The state of a transfer by rails, beside its TransferState. Index 0 is the endpoint's
+/// own lane.
 struct RailUse {
-  std::array<std::uint64_t, wire::kMostRails> bytes{};  // that each carried
+  std::array<std::uint64_t, wire::kMostRails> bytes{};  // bytes that each rail carried
   std::array<std::uint32_t, wire::kMostRails> remote_keys{};
-  std::array<std::uint8_t, wire::kMostRails> order{};  // in which they are asked
-  std::uint8_t rails = 0;                              // that may carry it, in bits
-  std::uint8_t flushed = 0;                            // of those, how far the flushes are
+  std::array<std::uint8_t, wire::kMostRails> order{};  // the order in which they are asked
+  std::uint8_t rails = 0;                              // the rails that may carry it, as bits
+  std::uint8_t flushed = 0;                            // how many of them flush_next() has looked
+                                                       // at
 };
 
-/// Adds a rail of this end to its offer: at that address, on `nic`.
+/// Adds a rail on `nic` at `address` to this end's offer.
 void offer_rail(wire::EndpointOffer& own, const WorkerState& worker, const WorkerNic& nic,
                 const ConnectionAddress& address);
 
-/// Notes by which key the rail `index`, from 1 on, reaches the region: that of the NIC at which the
-/// peer's end of the rail is, `remote`.
+/// Notes the key by which the rail `index`, from 1 on, reaches the region: the key of the NIC at
+/// `remote`, the peer's end of the rail.
 void set_rail_key(RemoteRegionState& region, const RemoteKey& key, const ConnectionAddress& remote,
                   std::size_t index);
 
-/// Carries large puts and gets of one endpoint by several NICs. It sits at the head of the
-/// endpoint's queue as the other movers do, begins when what the endpoint's NIC has is over, and
-/// cuts the transfer into pieces: the rail with the least under way takes the next one, so that a
-/// faster one carries more. One that fails is taken out for the endpoint's life, at both ends, and
-/// only then its pieces go again, by the others (docs/adr/0024).
+/// Carries large puts and gets of one endpoint by several NICs. Like the other movers, it works at
+/// the head of the endpoint's queue, and begins when earlier requests of the endpoint's NIC are
+/// over. It cuts the transfer into pieces. The rail with the least under way takes the next piece,
+/// so that a faster rail carries more. A rail that fails is taken out at both ends, for the
+/// endpoint's life. Only when both ends have done that are its pieces sent again, by the other
+/// rails (docs/adr/0024).
 ///
-/// A piece that is with a further NIC is a part of the transfer (TransferState::parts), and its
+/// A piece that a further NIC has is a part of the transfer (TransferState::parts), and its
 /// endpoint counts it as `moving`.
 class RailMover final : public Mover {
  public:
@@ -113,9 +116,9 @@ class RailMover final : public Mover {
 
   ~RailMover() override;
 
-  /// Lanes on `nics`, the endpoint's further ones. Null: there are none, or none is wanted. What
-  /// can't be made is logged. Errors: as verbs::port_entries(), since a link option that not all
-  /// NICs can keep is a mistake and no failure.
+  /// Makes lanes on `nics`, the endpoint's further NICs. Null: there are none, or none is wanted. A
+  /// lane that cannot be made is logged. Errors: as verbs::port_entries(), since a link option that
+  /// not all NICs can keep is a mistake of the program, and no failure.
   static Result<std::unique_ptr<RailMover>> create(EndpointState& endpoint,
                                                    std::span<WorkerNic* const> nics);
 
@@ -123,12 +126,12 @@ class RailMover final : public Mover {
 
   void offer(wire::EndpointOffer& own) const;
 
-  /// Wires up as many as the peer has, too. False: none is left.
+  /// Wires up as many rails as the peer has, too. False: no rail is left.
   bool connect(const wire::EndpointOffer& theirs);
 
   [[nodiscard]] std::span<const std::unique_ptr<Rail>> rails() const noexcept { return rails_; }
 
-  /// Of the NICs by which the peer's memory is reached besides the endpoint's own.
+  /// Notes the keys of the further NICs by which the peer's memory is reached.
   void set_keys(RemoteRegionState& region, const RemoteKey& key) const;
 
   // --- transfers (rail_mover_datapath.cpp)
@@ -147,18 +150,20 @@ class RailMover final : public Mover {
 
   void on_completion(RailPiece& piece, const transport::Completion& completion) noexcept;
 
-  // --- ends (rail_mover.cpp)
+  // --- the end of rails (rail_mover.cpp)
 
-  /// The peer has taken a rail out. False: there is none of that number, or it did so before.
+  /// The peer has taken a rail out. False: there is no rail with that index, or the peer did so
+  /// before.
   bool on_down(std::uint8_t index) noexcept;
 
-  /// The peer has closed a rail that was taken out here. What nobody asked for is dropped.
+  /// The peer has closed a rail that was taken out here. A message that no rail waits for is
+  /// dropped.
   void on_closed(std::uint8_t index) noexcept;
 
-  /// Puts all into ERROR, since the endpoint ends.
+  /// Puts all rails into ERROR, since the endpoint ends.
   void close() noexcept;
 
-  /// Destroys their queue pairs: nothing completes any more.
+  /// Destroys their queue pairs: no request completes any more.
   void cut() noexcept;
 
   void look_after(Clock::time_point at) noexcept;
@@ -167,9 +172,9 @@ class RailMover final : public Mover {
  private:
   using Order = std::array<std::uint8_t, wire::kMostRails>;
 
-  /// A piece that is with the endpoint's own lane.
+  /// A piece on the endpoint's own lane.
   struct OwnPiece {
-    std::uint32_t slot = 0;  // of EndpointState::ring
+    std::uint32_t slot = 0;  // its place in the send queue
     std::uint64_t length_bytes = 0;
   };
 
@@ -198,11 +203,12 @@ class RailMover final : public Mover {
   EndpointState& endpoint_;
   std::uint64_t from_bytes_ = 0;
   std::vector<std::unique_ptr<Rail>> rails_;
-  std::map<std::string, Order, std::less<>> orders_;  // by the PCI address of the memory's device
+  std::map<std::string, Order, std::less<>> orders_;  // by the PCI address of the device whose
+                                                      // memory is carried
 
-  // Of the one that is under way.
+  // The transfer under way, and its progress.
   const TransferState* job_ = nullptr;
-  std::uint32_t before_ = 0;  // of EndpointState::ring: what comes first
+  std::uint32_t before_ = 0;  // place in the send queue: it waits for requests before it
   std::uint64_t piece_bytes_ = 0;
   std::uint64_t begun_bytes_ = 0;
   std::array<OwnPiece, Rail::kPieces> own_{};

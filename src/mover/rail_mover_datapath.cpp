@@ -36,7 +36,7 @@ bool RailMover::takes(const EndpointState& endpoint, const Move& move) const {
   const RemoteRegionState& there = move.distant();
   const bool ours = (there.connection & ~kByEngine) == endpoint.number;
   if (move.here.length_bytes < from_bytes_ || there.rails == 0 || !ours) return false;
-  // What another NIC has written is there for everybody when that one has read it back.
+  // Bytes that another NIC has written are visible to all only when that NIC has read them back.
   if (!move.gets && !has(there.access, Access::remote_read)) return false;
   return rails_of(move.local(), there) != 1;
 }
@@ -59,7 +59,8 @@ bool RailMover::finish(TransferState& transfer) noexcept {
 }
 
 void RailMover::begin(TransferState& transfer) noexcept {
-  // So many that the rails end together, none so small that requests count.
+  // Enough pieces that all rails end at about the same time, but none so small that the cost of
+  // requests counts.
   constexpr std::uint64_t kUnit = std::uint64_t{64} << 10U;
   const std::uint64_t length = transfer.operation.length;
   const std::uint64_t share =
@@ -85,8 +86,8 @@ bool RailMover::idle() const noexcept {
          std::ranges::all_of(rails_, [](const auto& rail) { return rail->outstanding == 0; });
 }
 
-/// What a NIC has brought into a device that NIC has to make visible, which one that was taken out
-/// can't.
+/// Bytes that a NIC brought into a device must be made visible by the same NIC. A rail that was
+/// taken out cannot do that, so the get must begin again.
 bool RailMover::must_begin_again(const TransferState& transfer) const noexcept {
   if (transfer.then != Then::flush) return false;
   return std::ranges::any_of(rails_, [&](const auto& rail) {
@@ -105,10 +106,10 @@ void RailMover::begin_again(TransferState& transfer) noexcept {
 }
 
 bool RailMover::advance(TransferState& transfer) noexcept {
-  // Late queue pairs are all wired up together.
+  // Queue pairs that are connected late are all wired up together.
   if (endpoint_.sends.is_held()) return endpoint_.sends.has_room(1);
   if (job_ != &transfer) {
-    // Another NIC does not see what this one's gets have brought before that was flushed.
+    // Another NIC does not see bytes of this NIC's gets before they are flushed.
     if (endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 0)) return false;
     begin(transfer);
   }
@@ -125,13 +126,13 @@ bool RailMover::advance(TransferState& transfer) noexcept {
       begun_bytes_ == transfer.operation.length && idle() &&
       std::ranges::all_of(rails_, [](const auto& rail) { return rail->again_count == 0; });
   if (endpoint_.phase != EndpointPhase::ready || !all_moved) return false;
-  // The bytes are there: a write of nothing brings the immediate.
+  // The bytes have arrived: an empty WRITE carries the immediate.
   if (transfer.operation.with_immediate && !endpoint_.post_immediate(transfer)) return false;
   job_ = nullptr;
   return true;
 }
 
-/// kNone: no rail has room.
+/// The index of the rail with the least under way; kNone: no rail has room.
 std::uint32_t RailMover::least_loaded(const RailUse& use) const noexcept {
   std::uint32_t best = kNone;
   std::uint32_t least = Rail::kPieces;
@@ -157,7 +158,7 @@ std::optional<RailPart> RailMover::next_part(const TransferState& transfer) noex
   return RailPart{std::exchange(begun_bytes_, begun_bytes_ + length), length};
 }
 
-/// False: there is nothing to post, or no room for it.
+/// Posts the next piece. False: there is nothing to post, or no room for it.
 bool RailMover::post_next(TransferState& transfer) noexcept {
   const std::uint32_t index = least_loaded(use_of(transfer));
   if (index == kNone) return false;
@@ -220,7 +221,7 @@ void RailMover::post(Rail& rail, TransferState& transfer, const RailPart& part) 
 
 void RailMover::on_completion(RailPiece& piece, const transport::Completion& completion) noexcept {
   if (piece.transfer == nullptr) [[unlikely]]
-    return;  // it was cut short
+    return;  // its transfer was ended by cut()
   if (!completion.good()) [[unlikely]] {
     piece.failed = true;
     on_failed(piece, completion);
@@ -236,7 +237,7 @@ TransferState& RailMover::release(RailPiece& piece) noexcept {
   return transfer;
 }
 
-/// The NIC has given back all of it.
+/// The NIC has given back all requests of the piece.
 void RailMover::settle(RailPiece& piece) noexcept {
   Rail& rail = *piece.rail;
   TransferState& transfer = release(piece);

@@ -75,8 +75,9 @@ bool SharedMover::reaches(const RegionState& local,
 }
 
 bool SharedMover::takes(const EndpointState& /*endpoint*/, const Move& move) const {
-  // An immediate tells its receiver how many bytes came with it. By a ring it does; without a ring
-  // only the NIC's own WRITE can, since an empty one behind a copy tells of none.
+  // An immediate tells its receiver how many bytes came with it. A message by the ring can carry
+  // that number. Without a ring only the NIC's own WRITE can: an empty WRITE behind a copy would
+  // tell of 0 bytes.
   if (move.tells && !endpoint_.movers.ring.is_on()) return false;
   return reaches(move.local(), move.distant());
 }
@@ -109,7 +110,7 @@ bool SharedMover::pull(TransferState& transfer, std::uint32_t key, std::uint64_t
 
 bool SharedMover::is_at_once(const RegionState& local, const RemoteRegionState& distant,
                              std::uint64_t length_bytes) const noexcept {
-  // A microsecond of memcpy(3); what is longer is copied by progress().
+  // About a microsecond of memcpy(3); longer transfers are copied by progress().
   constexpr std::uint64_t kMostBytes = 16384;
   return reaches(local, distant) && length_bytes <= kMostBytes && endpoint_.pending.empty() &&
          endpoint_.sends.outstanding() == 0 && endpoint_.movers.moving == 0;
@@ -140,7 +141,8 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
   } else {
     worker.fail(*transfer, copied.error(), true);
   }
-  // An application that does nothing else learns of the peer's end, too.
+  // Looks after the peer now and then, so that an application that only copies notices the peer's
+  // end, too.
   constexpr unsigned kBetweenLooks = 4096;
   if (++at_once_ % kBetweenLooks == 0) [[unlikely]]
     worker.tick();
@@ -149,7 +151,7 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
 
 void SharedMover::begin(Job& /*job*/) noexcept { copied_bytes_ = 0; }
 
-/// The next piece, if there is one.
+/// Copies the next piece, if there is one.
 bool SharedMover::has_ended(Job& job) noexcept {
   const Operation& what = job.transfer.operation;
   if (!goes_on() || copied_bytes_ == what.length) return true;

@@ -33,7 +33,7 @@ Result<void> SharedPieces::open() {
     HBMWIRE_TRY_ASSIGN(const IpcHandle handle, pool.handle());
     told_ = Told::asked;
     endpoint_.control.say(wire::SharePieces{.address = pool.address(), .handle = handle});
-    // A message that there is no memory for ends the endpoint.
+    // If there is no memory for the message, the endpoint has ended.
     if (endpoint_.phase != EndpointPhase::ready) return tl::make_unexpected(endpoint_.not_ready());
   }
   own_.emplace(std::move(pool));
@@ -54,7 +54,7 @@ bool SharedPieces::awaited() const noexcept {
 }
 
 void SharedPieces::on(const wire::SharePieces& message) noexcept {
-  // Who ends says Fenced, and nothing else.
+  // An end that is ending sends only Fenced.
   if (endpoint_.phase != EndpointPhase::ready) return;
   if (std::exchange(asked_here_, true)) {
     endpoint_.break_protocol("the peer shares its pieces again");
@@ -69,7 +69,8 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
     if (opened) {
       peers_.emplace(std::move(*opened));
     } else if (is_shortage(opened.error())) {
-      // It would be a slower way for as long as the endpoint lives.
+      // Going on without pieces would be slower for as long as the endpoint lives, because of a
+      // passing shortage.
       endpoint_.fail(opened.error(), nullptr);
       return;
     } else {

@@ -18,12 +18,12 @@ struct RegionState;
 struct RemoteRegionState;
 struct TransferState;
 
-/// Pieces of host memory through which what is staged at both ends goes: this end's, which belong
-/// to its endpoint and its peer moves, and the peer's. Between ends on one machine both have them
-/// mapped, so that nothing carries bytes from a piece to another one (docs/adr/0026).
+/// Pieces of host memory for transfers that are staged at both ends: this end's pieces, to and from
+/// which the peer moves bytes, and the peer's. If both ends are on one machine, both have mapped
+/// all pieces, so that no copy from piece to piece is needed (docs/adr/0026).
 class SharedPieces {
  public:
-  /// What is shorter goes over TCP as fast. Bytes.
+  /// Shorter transfers are as fast over TCP. In bytes.
   static constexpr std::uint64_t kOverTcpFrom = 64ULL << 10;
 
   explicit SharedPieces(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}
@@ -32,35 +32,37 @@ class SharedPieces {
   SharedPieces& operator=(const SharedPieces&) = delete;
   ~SharedPieces() = default;
 
-  /// Whether the ends may map each other's: both are on one machine, and this one's policy admits
-  /// staging.
+  /// Sets whether the ends may map each other's pieces: both are on one machine, and this end's
+  /// policy admits staging.
   void admit(bool may) noexcept { admitted_ = may; }
 
-  /// Whether they are tried over TCP in place of its frames.
+  /// Whether to try pieces for this transfer over TCP, in place of frames.
   [[nodiscard]] bool carry(const RegionState& here, const RemoteRegionState& there,
                            std::uint64_t bytes) const noexcept;
 
-  /// Makes this end's, once, and has the peer map them. Errors: Stage::allocate, register_memory.
+  /// Makes this end's pieces, once, and lets the peer map them. Errors: Stage::allocate,
+  /// register_memory.
   Result<void> open();
 
-  /// This end's, behind open().
+  /// This end's pieces, after open().
   [[nodiscard]] transport::PiecePool& own() noexcept { return *own_; }
 
-  /// How `transfer` goes, which is tried by them. False: the peer has yet to say.
+  /// Decides how `transfer`, which tries pieces, goes. False: the peer has yet to answer.
   bool settle(TransferState& transfer) const noexcept;
 
-  /// Whether something waits for the peer's word.
+  /// Whether a transfer waits for the peer's answer.
   [[nodiscard]] bool awaited() const noexcept;
 
   void on(const wire::SharePieces& message) noexcept;
   void on(const wire::PiecesShared& message) noexcept;
 
-  /// What the peer calls [address, address + length_bytes) of its pieces; null: it is not mapped.
+  /// Where this process has mapped [address, address + length_bytes) of the peer's pieces; null: it
+  /// has not. The address is the peer's.
   [[nodiscard]] std::byte* find(std::uint64_t address, std::uint64_t length_bytes) const noexcept {
     return peers_ ? peers_->find(address, length_bytes) : nullptr;
   }
 
-  /// As PinnedFor::pin_for(), of the peer's.
+  /// As PinnedFor::pin_for(), for the peer's pieces.
   void pin_for(MemoryDomain& device) noexcept { peers_->pin_for(device); }
 
  private:
@@ -68,7 +70,7 @@ class SharedPieces {
 
   EndpointState& endpoint_;
   bool admitted_ = false;
-  bool asked_here_ = false;  // by the peer
+  bool asked_here_ = false;  // the peer has offered its pieces
   Told told_ = Told::nothing;
   std::optional<transport::PiecePool> own_;
   std::optional<transport::PeerPieces> peers_;

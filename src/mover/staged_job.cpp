@@ -14,14 +14,14 @@ namespace {
 
 using wire::MessageHeader;
 
-// Of one transfer: half of them at the engine and half at the NIC, so that neither waits for the
-// other.
+// Pieces of one transfer: half of them at the engine and half at the NIC, so that neither waits for
+// the other.
 constexpr std::size_t kMostPieces = 8;
-// With more, none is begun: an engine that has run out of work takes time to start, of the CPU's,
-// too, and does so once for several pieces.
+// With more pieces under way none is begun. An engine that has run out of work takes time to start,
+// some of it on the CPU; beginning several pieces together pays for that once.
 constexpr std::size_t kFewPieces = kMostPieces / 2;
 
-/// `pieces`: those that `piece` is one of.
+/// Starts the copy of a piece. `pieces`: the pool that `piece` belongs to.
 template <class Pieces>
 Result<PendingCopy> copy_of(Pieces& pieces, MemoryDomain& domain, bool out, std::uint64_t address,
                             std::span<std::byte> piece) {
@@ -44,13 +44,14 @@ bool StagedJob::goes_on() const noexcept {
 bool StagedJob::advance() noexcept {
   take_completions();
   ask_engine();
-  // The engine first: what posts may be moving bytes itself until it returns.
+  // The engine first: a post may move the bytes within the call, and the engine can work meanwhile.
   if (goes_on()) start_pieces();
   if (goes_on()) post_ready();
   if (!goes_on()) drop_pieces();
   if (!pieces_.empty()) return false;
   if (!goes_on()) return true;
-  // Behind the bytes: nobody has them before the peer's process has said so.
+  // The immediate comes after the bytes: they have arrived only when the peer's process has said
+  // so.
   const bool tells = kind == Kind::asks && whole.with_immediate;
   return all_begun() && (!tells || endpoint.post_immediate(*transfer));
 }
@@ -61,7 +62,7 @@ bool StagedJob::is_over(const Piece& piece) const noexcept {
 }
 
 void StagedJob::take_completions() noexcept {
-  // A failed READ has ended the endpoint, and brought nothing.
+  // A failed READ has brought no bytes; it has ended the endpoint.
   const bool brings = !out() && goes_on();
   for (Piece& piece : pieces_) {
     if (!is_over(piece)) continue;
@@ -90,7 +91,7 @@ void StagedJob::fail_with(const Error& why) noexcept {
   if (!error) error = why;
 }
 
-/// What it can't begin is moved, with `error`.
+/// Starts the engine's copy. If that fails, the piece counts as moved, and `error` says why.
 void StagedJob::start_copy(Piece& piece) noexcept {
   piece.state = Piece::State::copying;
   if (kind == Kind::serves) return start_exported_copy(piece);
@@ -117,7 +118,7 @@ void StagedJob::start_exported_copy(Piece& piece) noexcept {
                                 : copy_of(pool_, domain, out(), address, bytes);
   if (!copy) return fail_with(copy.error());
   hold->watch(std::move(*copy));
-  // It waits for the engine where it is not kept.
+  // If it cannot be kept, its destructor waits for the engine.
   const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
     piece.hold = std::make_unique<ExportHold>(std::move(*hold));
     return {};
@@ -146,7 +147,7 @@ void StagedJob::give_back(const Piece& piece) noexcept {
   if (mapped == nullptr) pool_.give_back(piece.memory);
 }
 
-/// In their order: the last one may carry an immediate.
+/// In their order, since the last piece may carry an immediate.
 void StagedJob::post_ready() noexcept {
   for (Piece& piece : pieces_) {
     if (piece.state == Piece::State::away || piece.state == Piece::State::moved) continue;
@@ -166,7 +167,8 @@ transport::Operation StagedJob::part_of(const Piece& piece) const noexcept {
   return part;
 }
 
-/// To the NIC, or the peer's process. False: it has no room, or the endpoint has failed.
+/// Hands the piece to the NIC, or to the peer's process. False: there is no room, or the endpoint
+/// has failed.
 bool StagedJob::hand_on(Piece& piece) noexcept {
   const transport::Operation part = part_of(piece);
   if (kind == Kind::asks) {
@@ -177,8 +179,8 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
   }
   if (!endpoint.sends.has_room(2) || (part.with_immediate && !endpoint.messages.has_credit()))
     return false;
-  // What posts may be moving the bytes itself until it returns: between two pieces the engine is
-  // given those that the NIC has given back.
+  // A post may move the bytes within the call. One post for each call of progress() gives the
+  // engine new pieces in between.
   const unsigned now = endpoint.worker->calls;
   if (std::exchange(posted_in_, now) == now) return false;
   piece.slot = endpoint.sends.head();
@@ -209,7 +211,7 @@ void StagedJob::start_pieces() noexcept {
   }
 }
 
-/// Without memory: all are in use.
+/// A new piece; without memory if all pieces are in use.
 StagedJob::Piece StagedJob::next_piece() noexcept {
   if (mapped != nullptr) return {.memory = mapped, .length_bytes = whole.length};
   const std::uint64_t most =
@@ -219,16 +221,16 @@ StagedJob::Piece StagedJob::next_piece() noexcept {
           .length_bytes = std::min(most, whole.length - begun_bytes_)};
 }
 
-/// False: nothing touches the piece.
+/// False: neither engine nor NIC has the piece.
 bool StagedJob::start_piece(Piece& piece) noexcept {
   if (!out() && mapped == nullptr) return hand_on(piece);
   start_copy(piece);
   return !error;
 }
 
-/// It is not gone on with: what waits for the NIC does so in vain. With the engine and with the NIC
-/// the others stay until these give them back. What the peer's process has, it has as long as this
-/// end's queue pair lets its NIC in, or until it answers.
+/// The job does not go on. Pieces that wait for the NIC are dropped. Pieces that the engine or the
+/// NIC has stay until they are given back. A piece that the peer's process has stays until the peer
+/// answers, or until this end's queue pair no longer lets the peer's NIC in.
 void StagedJob::drop_pieces() noexcept {
   const bool closed = endpoint.ending.is_data_closed();
   for (Piece& piece : pieces_) {
@@ -244,7 +246,7 @@ void StagedJob::drop_pieces() noexcept {
 void StagedJob::stop() noexcept {
   for (Piece& piece : pieces_) {
     give_back(piece);
-    piece = Piece{};  // waits
+    piece = Piece{};  // waits for the engine
   }
   pieces_.clear();
 }

@@ -15,7 +15,7 @@ using transport::PiecePool;
 using wire::MessageHeader;
 using Then = TransferState::Then;
 
-/// Whether the key that the peer names opens all of what it asks for.
+/// Whether the key that the peer names opens all memory of the request.
 Result<void> check(const ServeRequest& request) {
   HBMWIRE_TRY_ASSIGN(const ExportHold hold, ExportHold::take(request.header.tag, request.needed(),
                                                              request.at, request.header.length));
@@ -94,7 +94,7 @@ bool StagedMover::begin(TransferState& transfer) noexcept {
 
 bool StagedMover::advance(TransferState& transfer) noexcept {
   if (job_of(transfer) == nullptr) {
-    // Its pieces go by the same queue pair as what was started before, and arrive behind that.
+    // The pieces go by the same queue pair as earlier operations, and so arrive after them.
     if (!transfer.endpoint->movers.pieces.settle(transfer) || !begin(transfer)) return false;
   }
   return job_of(transfer)->advance();
@@ -109,13 +109,13 @@ bool StagedMover::on_answer(TransferState& transfer, const MessageHeader& answer
 }
 
 bool StagedMover::finish(TransferState& transfer) noexcept {
-  // Goes at once: it keeps the memory allocated.
+  // Taken out at once, since the job keeps the memory allocated.
   const std::unique_ptr<StagedJob> job = take_out(*job_of(transfer));
   EndpointState& endpoint = job->endpoint;
   const bool moved = !job->error && endpoint.phase == EndpointPhase::ready;
   if (job->error && endpoint.phase == EndpointPhase::ready) {
-    // Who has been told that it comes waits for word of it. What a key forbids ends the endpoint,
-    // whoever finds out.
+    // A receiver that has asked for these bytes waits for them, so the endpoint must fail. A
+    // request that a key forbids ends the endpoint, too, as with a NIC.
     if (transfer.protocol == Protocol::rendezvous_write || job->denied) {
       endpoint.fail(*job->error, &transfer);
     } else {
@@ -132,7 +132,7 @@ void StagedMover::over(TransferState& transfer, EndpointState& endpoint) noexcep
   --transfer.parts;
   --endpoint.movers.moving;
   ++worker_.event_count;
-  // What the peer was asked by may not be acknowledged yet, nor the immediate.
+  // The request to the peer, or the immediate, may not be acknowledged yet.
   if (transfer.parts == 0) endpoint.on_moved(transfer);
 }
 
@@ -190,7 +190,7 @@ void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& req
   job.token = header.tag;
   job.id = header.id;
   job.mapped = endpoint.movers.pieces.find(header.address, header.length);
-  // Before a byte moves: as a NIC looks at a request.
+  // Checked before a byte moves, as a NIC checks a request.
   const auto allowed = guarded(Stage::complete, [&] { return check(request); });
   if (!allowed) {
     job.denied = allowed.error().code != Errc::exhausted;
@@ -210,7 +210,7 @@ void StagedMover::advance_served(EndpointState& endpoint) noexcept {
   }
 }
 
-/// For a job that serves.
+/// Ends a job that serves the peer.
 void StagedMover::over(const StagedJob& job) noexcept {
   --worker_.staged;
   --job.endpoint.movers.moving;
@@ -220,12 +220,12 @@ void StagedMover::over(const StagedJob& job) noexcept {
 
 std::size_t StagedMover::progress() noexcept {
   const std::uint64_t before = worker_.event_count;
-  // By index: what is over may begin something else.
+  // By index, since a message that is over may begin something else.
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     if (messages_[i]->transfer != nullptr) drive(*messages_[i]);
   }
-  // One that is over leaves the list; who follows it is asked the next time.
+  // A job that is over leaves the list; the one that takes its place is polled in the next call.
   // NOLINTNEXTLINE(modernize-loop-convert)
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     StagedJob& job = *jobs_[i];
@@ -246,7 +246,7 @@ std::size_t StagedMover::progress() noexcept {
 void StagedMover::drain(const Error& why) noexcept {
   for (const auto& message : messages_) {
     if (message->transfer == nullptr) continue;
-    message->copy = PendingCopy();  // waits
+    message->copy = PendingCopy();  // waits for the engine
     TransferState& transfer = *std::exchange(message->transfer, nullptr);
     worker_.transfers.set_error(transfer, why);
     transfer.then = Then::fail;

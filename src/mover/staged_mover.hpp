@@ -17,7 +17,7 @@ namespace hbmwire::detail {
 
 struct WorkerState;
 
-/// A message that has come whole, into device memory that no NIC reaches.
+/// A message that is here completely, and goes to device memory that no NIC reaches.
 struct StagedMessage {
   TransferState* transfer = nullptr;  // null: it is over
   EndpointState* endpoint = nullptr;
@@ -25,15 +25,15 @@ struct StagedMessage {
   PendingCopy copy;
 };
 
-/// Carries what is staged at this end, for all endpoints of one NIC of a worker. Asks engines how
-/// far they are whenever the worker makes progress: nothing tells of a copy's end by itself.
+/// Carries transfers that are staged at this end, for all endpoints on one NIC of a worker. Polls
+/// engines whenever the worker makes progress, since a copy does not signal its end.
 ///
 /// A transfer has a part (TransferState::parts) as long as it is here, and its endpoint counts it
-/// as `moving`, as it does what it serves. An engine ends each copy that it has begun, whatever
-/// becomes of the endpoint, and nothing is reported before.
+/// as `moving`; the same holds for requests that it serves. An engine finishes each copy that it
+/// has begun, whatever becomes of the endpoint, and nothing is reported before.
 class StagedMover final : public Mover {
  public:
-  /// `nic`: null where none moves the pieces.
+  /// `nic`: null if no NIC moves the pieces.
   StagedMover(WorkerState& worker, const Nic* nic);
 
   /// Makes its pieces, once. Errors: Stage::allocate, register_memory.
@@ -48,17 +48,17 @@ class StagedMover final : public Mover {
   std::size_t progress() noexcept override;
   void drain(const Error& why) noexcept override;
 
-  /// Brings a message (Message) to its receive's memory.
+  /// Carries a message (Message) to its receive's memory.
   void bring(TransferState& transfer) noexcept;
 
-  /// For StagedServer: what the peer of `endpoint` asks for. Throws std::bad_alloc.
+  /// Begins a request of the peer of `endpoint`; for StagedServer. Throws std::bad_alloc.
   void begin_serving(EndpointState& endpoint, const ServeRequest& request);
   void advance_served(EndpointState& endpoint) noexcept;
 
-  /// Whether prepare() has made its pieces.
+  /// Whether prepare() has made the pieces.
   [[nodiscard]] bool is_prepared() const noexcept { return pool_.has_value(); }
 
-  /// Not in use, whether they are made or not.
+  /// Pieces that are not in use, whether they are made yet or not.
   [[nodiscard]] std::size_t free_pieces() const noexcept {
     return pool_ ? pool_->free() : transport::PiecePool::kPieces;
   }
@@ -77,7 +77,7 @@ class StagedMover final : public Mover {
 
   WorkerState& worker_;
   std::optional<Nic> nic_;
-  std::optional<transport::PiecePool> pool_;  // once something is staged
+  std::optional<transport::PiecePool> pool_;  // once a transfer is staged
   Jobs jobs_;
   std::vector<std::unique_ptr<StagedMessage>> messages_;
 };

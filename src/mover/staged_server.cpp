@@ -11,7 +11,7 @@ using Outcome = MessageHeader::Outcome;
 
 namespace {
 
-// The peer asks for no more at a time where its own memory is staged, too.
+// If its own memory is staged, too, the peer asks for no more at a time.
 constexpr std::uint32_t kMostServed = 4;
 
 }  // namespace
@@ -51,7 +51,7 @@ void StagedServer::advance() noexcept {
   mover.advance_served(endpoint_);
 }
 
-/// Says how it went, and that it is no longer under way here.
+/// Answers the peer: the job is no longer under way here.
 void StagedServer::on_over(const StagedJob& job) noexcept {
   --serving_;
   if (endpoint_.phase == EndpointPhase::ready) {

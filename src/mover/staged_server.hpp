@@ -13,7 +13,7 @@ namespace hbmwire::detail {
 struct EndpointState;
 class StagedJob;
 
-/// A request of the peer's that this process moves bytes.
+/// A request of the peer that this process moves bytes.
 struct ServeRequest {
   [[nodiscard]] Access needed() const noexcept {
     return header.kind == wire::MessageHeader::Kind::put ? Access::remote_write
@@ -39,13 +39,13 @@ class StagedServer {
   /// The peer asks for memory from `at` on.
   void on_request(const wire::MessageHeader& header, std::uint64_t at) noexcept;
 
-  /// Goes on with all, and answers.
+  /// Drives all requests, and answers those that are over.
   void advance() noexcept;
 
-  /// A job of it is over.
+  /// A job of this endpoint is over.
   void on_over(const StagedJob& job) noexcept;
 
-  /// The endpoint ends: what was not begun is dropped.
+  /// The endpoint ends: drops requests that have not begun.
   void cancel() noexcept { requests_.clear(); }
 
  private:
@@ -54,7 +54,7 @@ class StagedServer {
 
   EndpointState& endpoint_;
   std::deque<ServeRequest> requests_;  // as many as the peer has credits
-  std::uint32_t serving_ = 0;          // with StagedMover
+  std::uint32_t serving_ = 0;          // requests that StagedMover has
 };
 
 }  // namespace hbmwire::detail

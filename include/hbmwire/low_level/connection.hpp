@@ -12,16 +12,15 @@
 #include "hbmwire/link.hpp"
 #include "hbmwire/nic.hpp"
 
-/// One queue pair, for programs that need no more than that and exchange addresses themselves. An
-/// Endpoint does all of it, on any path: most programs need only that.
+/// One queue pair, for programs that need no more than that and exchange addresses themselves. Most
+/// programs need only an Endpoint, which does all of it, on any path.
 namespace hbmwire {
 
-/// The address of a queue pair, which the peer needs in order to connect to it. A value that
-/// travels.
+/// The address of a queue pair. The peer needs it to connect. A value that travels.
 struct ConnectionAddress {
   std::array<std::uint8_t, 16> gid{};   ///< of its port
   std::uint32_t queue_pair = 0;         ///< 24 bits
-  std::uint32_t packet_sequence = 0;    ///< 24 bits, where our send queue starts
+  std::uint32_t packet_sequence = 0;    ///< 24 bits; our send queue starts with it
   std::uint32_t mtu_bytes = 0;          ///< ours; both sides take the smaller one
   std::uint16_t lid = 0;                ///< of its port; InfiniBand only
   bool ethernet = true;                 ///< RoCE; false: InfiniBand
@@ -40,7 +39,7 @@ struct RemoteMemory {
   std::uint32_t remote_key = 0;    ///< of the peer's NIC
 
   /// `length` bytes from `offset_bytes` on. Errors: Errc::invalid_argument, Stage::post (not all of
-  /// it within this memory).
+  /// the range lies within this memory).
   [[nodiscard]] HBMWIRE_API Result<RemoteMemory> slice(std::uint64_t offset_bytes,
                                                        std::uint64_t length) const noexcept;
 
@@ -53,14 +52,14 @@ struct ConnectionState;
 
 /// The end of a work request.
 struct Completion {
-  /// The work requests that there are; the last two are receives.
+  /// The kinds of work requests; the last two are receives.
   enum class Kind : std::uint8_t { send, write, read, receive, receive_write_immediate };
 
   std::uint64_t id = 0;            ///< as given when posted
   Kind kind = Kind::send;          ///< which work request it was
-  std::uint32_t length_bytes = 0;  ///< of a receive: what arrived
+  std::uint32_t length_bytes = 0;  ///< of a receive: how many bytes arrived
   bool has_immediate = false;      ///< of a receive: whether `immediate` came with it
-  std::uint32_t immediate = 0;     ///< 32 bits of the peer's
+  std::uint32_t immediate = 0;     ///< 32 bits from the peer
 };
 
 /// One reliable connection (an RC queue pair with a completion queue of its own). Move-only; one
@@ -70,14 +69,14 @@ class HBMWIRE_API Connection {
   /// How deep its queues are, and how its packets are marked.
   struct Options {
     std::uint32_t send_depth = 64;     ///< work requests in flight, at most
-    std::uint32_t receive_depth = 64;  ///< posted receives, at most; one of both may be 0
-    /// A connection reads no settings: for an option that is left open it takes the default.
+    std::uint32_t receive_depth = 64;  ///< posted receives, at most; one of the two depths may be 0
+    /// A connection reads no settings: an option that is left open has its default.
     LinkOptions link = {};
   };
 
-  /// Errors: Stage::configure: neither, or more than the NIC has (ibv_query_device(3): max_qp_wr),
-  /// a link option that no queue pair has; Stage::connect, Hint::link_options: one that the NIC's
-  /// port does not have; Stage::open.
+  /// Makes a queue pair. Errors: Stage::configure: both depths are 0, a depth exceeds the NIC's
+  /// (ibv_query_device(3): max_qp_wr), or no queue pair has that link option; Stage::connect,
+  /// Hint::link_options: the NIC's port does not have that link option; Stage::open.
   static Result<Connection> create(const Nic& nic, const Options& options);
 
   Connection(Connection&&) noexcept;
@@ -98,11 +97,11 @@ class HBMWIRE_API Connection {
   /// The largest message that both ends can carry; valid after connect().
   [[nodiscard]] std::uint64_t max_message_bytes() const noexcept;
 
-  /// Each posts one signaled work request; slices must stay registered until its completion. A
-  /// slice of length 0 carries nothing. Errors: Stage::post; Errc::exhausted when the queue is
-  /// full, Errc::invalid_argument for a slice that leaves its region, or whose region is not
-  /// registered with this connection's NIC, Errc::permission_denied for one that is to be written
-  /// to and is registered for reading alone.
+  /// Each posts one signaled work request. Slices must stay registered until its completion. A
+  /// slice of length 0 carries no bytes. Errors: Stage::post; Errc::exhausted when the queue is
+  /// full; Errc::invalid_argument if a slice leaves its region, or its region is not registered
+  /// with this connection's NIC; Errc::permission_denied if a slice would be written to, and is
+  /// registered for reading alone.
   Result<void> post_receive(std::uint64_t id, const Slice& into);
   Result<void> post_send(std::uint64_t id, const Slice& from);
   Result<void> post_write(std::uint64_t id, const Slice& from, const RemoteMemory& to);
@@ -110,14 +109,14 @@ class HBMWIRE_API Connection {
                                     std::uint32_t immediate);
   Result<void> post_read(std::uint64_t id, const Slice& into, const RemoteMemory& from);
 
-  /// The next completion if there is one now. Never blocks. Work that failed is an error with the
+  /// The next completion, if there is one now. Never blocks. Work that failed is an error with the
   /// decoded status (Stage::complete).
   Result<std::optional<Completion>> poll();
 
   /// The next completion: polls for a moment, then sleeps on the completion channel. Work that
   /// failed is an error with the decoded status (Stage::complete). Errors besides: Errc::timed_out,
-  /// Errc::cancelled. `also_fd` (or -1) is a second descriptor, such as the control channel's,
-  /// whose readability or hang-up ends the wait without an error and without a completion
+  /// Errc::cancelled. `also_fd` (or -1) is a second descriptor, such as the control channel's. If
+  /// it becomes readable or hangs up, the wait ends without an error and without a completion
   /// (std::nullopt).
   Result<std::optional<Completion>> wait(const Wait& wait, int also_fd = -1);
 

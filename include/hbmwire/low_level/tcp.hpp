@@ -14,9 +14,9 @@
 #include "hbmwire/export.hpp"
 #include "hbmwire/fd.hpp"
 
-/// TCP for programs that carry addresses and keys by a connection of their own, beside Connection:
-/// each wait has a deadline and can be cancelled, and each error names the peer. Endpoints need
-/// none of it. All errors are of Stage::connect.
+/// TCP for programs that use a Connection and carry addresses and keys themselves. Each wait has a
+/// deadline and can be cancelled, and each error names the peer. Endpoints need none of it. All
+/// errors are of Stage::connect.
 namespace hbmwire::tcp {
 
 namespace detail {
@@ -29,11 +29,13 @@ struct ListenerState;
 [[nodiscard]] HBMWIRE_API Result<Fd> connect(const std::string& host, std::uint16_t port,
                                              const Wait& wait);
 
-/// All of `data`, or an error. `peer`: for errors. Errors: Errc::peer_failed, timed_out, cancelled.
+/// Sends all of `data`, or gives an error. Errors name `peer`. Errors: Errc::peer_failed,
+/// timed_out, cancelled.
 HBMWIRE_API Result<void> send(int fd, std::span<const std::byte> data, const Wait& wait,
                               std::string_view peer);
 
-/// Exactly `data.size()` bytes, or an error; the end of the connection is Errc::peer_failed.
+/// Receives exactly `data.size()` bytes, or gives an error. The end of the connection is
+/// Errc::peer_failed.
 HBMWIRE_API Result<void> receive(int fd, std::span<std::byte> data, const Wait& wait,
                                  std::string_view peer);
 
@@ -41,16 +43,16 @@ HBMWIRE_API Result<void> receive(int fd, std::span<std::byte> data, const Wait& 
 struct Accepted {
   Fd socket;         ///< as of connect(); none: there was no connection, or no descriptor for it
   std::string peer;  ///< "192.0.2.1:4711"
-  /// The process, or the system, is out of descriptors or memory. `socket` then has the listener's
-  /// spare descriptor: tell the peer, close it, and call Listener::keep_spare().
+  /// Set when the process, or the system, is out of descriptors or memory. `socket` then has the
+  /// listener's spare descriptor: tell the peer, close it, and call Listener::keep_spare().
   std::optional<Error> shortage;
 };
 
 /// A socket that peers connect to. Move-only; one thread at a time.
 class HBMWIRE_API Listener {
  public:
-  /// `address`: of this machine; empty: all, IPv4 and IPv6. Port 0 takes a free one. Errors:
-  /// Errc::busy (Hint::port_in_use), permission_denied, not_found, invalid_argument.
+  /// Listens on `address` of this machine; empty: on all, IPv4 and IPv6. Port 0 takes a free one.
+  /// Errors: Errc::busy (Hint::port_in_use), permission_denied, not_found, invalid_argument.
   static Result<Listener> listen(const std::string& address, std::uint16_t port);
 
   Listener(Listener&&) noexcept;
@@ -68,7 +70,8 @@ class HBMWIRE_API Listener {
   /// Takes a connection that waits. Never blocks. Errors: Errc::exhausted, no memory.
   Result<Accepted> accept();
 
-  /// Makes sure that a peer can be told of a shortage; after one, not before `socket` is closed.
+  /// Reserves a descriptor again, so that a peer can be told of the next shortage. After a
+  /// shortage, close `socket` first.
   void keep_spare() noexcept;
 
  private:

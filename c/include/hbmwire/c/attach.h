@@ -16,28 +16,28 @@ extern "C" {
 /// no thread: the program polls its descriptor and calls hbmwire_attach_listener_progress().
 typedef struct hbmwire_attach_listener hbmwire_attach_listener;
 
-/// Memory that other processes may attach to for as long as this exists. It holds the memory.
-/// Threads: any.
+/// Memory that other processes may attach to while this exists. It holds the memory. Threads: any.
 typedef struct hbmwire_attach_publication hbmwire_attach_publication;
 
 /// Listens on an abstract socket of a random name. Errors: HBMWIRE_STAGE_CONNECT.
 HBMWIRE_C_API hbmwire_status hbmwire_attach_listener_create(hbmwire_attach_listener** listener,
                                                             hbmwire_error* error);
 
-/// Ends it; publications may go later.
+/// Ends the listener; publications may go later.
 HBMWIRE_C_API void hbmwire_attach_listener_free(hbmwire_attach_listener* listener);
 
-/// Lets others attach to all of the region's memory. Errors: HBMWIRE_NOT_SUPPORTED (host memory has
-/// no dma-buf), HBMWIRE_STAGE_EXPORT_DMABUF.
+/// Lets other processes attach to all of the region's memory. Errors: HBMWIRE_NOT_SUPPORTED (host
+/// memory has no dma-buf), HBMWIRE_STAGE_EXPORT_DMABUF.
 HBMWIRE_C_API hbmwire_status hbmwire_attach_listener_publish(
     const hbmwire_attach_listener* listener, const hbmwire_region* region,
     hbmwire_attach_publication** publication, hbmwire_error* error);
 
-/// Readable (poll(2)) when there is something to do. The listener's; -1 for NULL.
+/// A descriptor that is readable (poll(2)) when there is something to do. The listener's; -1 for
+/// NULL.
 HBMWIRE_C_API int32_t hbmwire_attach_listener_fd(const hbmwire_attach_listener* listener);
 
-/// Answers the clients that have asked. Never blocks. Errors: HBMWIRE_STAGE_CONNECT (the kernel's
-/// own).
+/// Answers clients that have asked. Never blocks. Errors: HBMWIRE_STAGE_CONNECT (errors of the
+/// kernel).
 HBMWIRE_C_API hbmwire_status
 hbmwire_attach_listener_progress(const hbmwire_attach_listener* listener, hbmwire_error* error);
 
@@ -49,7 +49,7 @@ hbmwire_attach_publication_address(const hbmwire_attach_publication* publication
 /// Withdraws the memory. A process that has it already keeps it.
 HBMWIRE_C_API void hbmwire_attach_publication_free(hbmwire_attach_publication* publication);
 
-/// The facts of memory of another process of this node.
+/// Facts about memory of another process of this node.
 typedef struct hbmwire_attached {
   size_t struct_size;            ///< set by hbmwire_attached_init()
   uint64_t exporter_address;     ///< the address of its first byte there

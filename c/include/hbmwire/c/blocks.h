@@ -12,15 +12,15 @@
 extern "C" {
 #endif
 
-/// This side's memory as blocks of equal length, numbered from 0 on through all areas in their
+/// This side's memory as blocks of equal length. Numbered from 0 on, through all areas in their
 /// order. Immutable, and keeps its regions. Threads: any.
 typedef struct hbmwire_block_table hbmwire_block_table;
 
 /// The peer's memory as blocks of equal length. It ends with the connection. Threads: any.
 typedef struct hbmwire_remote_block_table hbmwire_remote_block_table;
 
-/// Numbers of blocks. It has no size: its members stay as they are. The array must stay as it is
-/// until the transfer is over.
+/// Numbers of blocks. This structure has no struct_size: its members will not change. The array
+/// must stay as it is until the transfer is over.
 typedef struct hbmwire_block_numbers {
   const void* numbers;   ///< an array of uint32_t or of uint64_t
   size_t count;          ///< how many there are
@@ -35,14 +35,14 @@ HBMWIRE_C_API hbmwire_status hbmwire_block_table_create(const hbmwire_slice* are
                                                         hbmwire_block_table** table,
                                                         hbmwire_error* error);
 
-/// How many blocks it has, and the length of each in bytes; 0 for NULL.
+/// The number of blocks, and the length of each in bytes; 0 for NULL.
 HBMWIRE_C_API uint64_t hbmwire_block_table_size(const hbmwire_block_table* table);
 HBMWIRE_C_API uint64_t hbmwire_block_table_block_bytes(const hbmwire_block_table* table);
 
 /// Ends it.
 HBMWIRE_C_API void hbmwire_block_table_free(hbmwire_block_table* table);
 
-/// The same of the peer's memory.
+/// The same for the peer's memory.
 HBMWIRE_C_API hbmwire_status hbmwire_remote_block_table_create(const hbmwire_remote_slice* areas,
                                                                size_t count, uint64_t block_bytes,
                                                                hbmwire_remote_block_table** table,
@@ -52,10 +52,10 @@ HBMWIRE_C_API uint64_t
 hbmwire_remote_block_table_block_bytes(const hbmwire_remote_block_table* table);
 HBMWIRE_C_API void hbmwire_remote_block_table_free(hbmwire_remote_block_table* table);
 
-/// Block `from_blocks[i]` of `from` to block `to_blocks[i]` of `to`, for each i, as one transfer;
-/// no order among the blocks. Tables and arrays must stay until it is over. Errors: as
-/// hbmwire_endpoint_put(), and HBMWIRE_INVALID_ARGUMENT (as many numbers at both ends, blocks of
-/// one length, numbers that the tables have).
+/// Writes block `from_blocks[i]` of `from` to block `to_blocks[i]` of `to`, for each i, as one
+/// transfer. The blocks have no order among themselves. Tables and arrays must stay until it is
+/// over. Errors: as hbmwire_endpoint_put(), and HBMWIRE_INVALID_ARGUMENT (both ends need as many
+/// numbers, blocks of one length, and numbers within the tables).
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_put_blocks(
     hbmwire_endpoint* endpoint, const hbmwire_block_table* from,
     const hbmwire_block_numbers* from_blocks, const hbmwire_remote_block_table* to,

@@ -14,11 +14,11 @@ extern "C" {
 /// time.
 typedef struct hbmwire_buffer hbmwire_buffer;
 
-/// A copy between host and device that goes on by itself, or is done. Threads: one at a time.
+/// A copy between host and device that goes on by itself, or is complete. Threads: one at a time.
 typedef struct hbmwire_copy hbmwire_copy;
 
-/// The memory is registered already. Errors: HBMWIRE_INVALID_ARGUMENT, device memory without
-/// HBMWIRE_ACCESS_LOCAL_WRITE, which a NIC needs where the device has no copy engine.
+/// Makes a buffer of registered memory. Errors: HBMWIRE_INVALID_ARGUMENT, device memory without
+/// HBMWIRE_ACCESS_LOCAL_WRITE, which a NIC needs if the device has no copy engine.
 HBMWIRE_C_API hbmwire_status hbmwire_buffer_create(const hbmwire_region* region,
                                                    hbmwire_buffer** buffer, hbmwire_error* error);
 
@@ -58,12 +58,12 @@ HBMWIRE_C_API hbmwire_status hbmwire_buffer_start_read(hbmwire_buffer* buffer,
 HBMWIRE_C_API hbmwire_status hbmwire_copy_poll(hbmwire_copy* copy, bool* over,
                                                hbmwire_error* error);
 
-/// Until it is complete. Errors: HBMWIRE_STAGE_COPY; HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED, and then
-/// the copy still goes on.
+/// Waits until the copy is complete. Errors: HBMWIRE_STAGE_COPY; HBMWIRE_TIMED_OUT or
+/// HBMWIRE_CANCELLED, after which the copy still goes on.
 HBMWIRE_C_API hbmwire_status hbmwire_copy_wait(hbmwire_copy* copy, int64_t timeout_ns,
                                                int32_t cancel_fd, hbmwire_error* error);
 
-/// Waits until the device no longer touches the host's bytes, and ends it.
+/// Waits until the device no longer touches the host's bytes, and ends the copy.
 HBMWIRE_C_API void hbmwire_copy_free(hbmwire_copy* copy);
 
 #ifdef __cplusplus

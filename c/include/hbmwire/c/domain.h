@@ -22,15 +22,15 @@ HBMWIRE_C_API hbmwire_status hbmwire_context_open(const hbmwire_context* context
                                                   const hbmwire_memory_options* options,
                                                   hbmwire_domain** domain, hbmwire_error* error);
 
-/// Lets it go; memory of it stays.
+/// Frees the handle; allocations stay.
 HBMWIRE_C_API void hbmwire_domain_free(hbmwire_domain* domain);
 
 /// The device; its strings are the domain's.
 HBMWIRE_C_API hbmwire_status hbmwire_domain_device(const hbmwire_domain* domain,
                                                    hbmwire_device* device, hbmwire_error* error);
 
-/// The engine that copies between host and device: "CPU", "SynapseAI DMA"; empty where only a NIC
-/// in loopback can. As hbmwire_error_describe().
+/// The engine that copies between host and device: "CPU", "SynapseAI DMA"; empty if only a NIC in
+/// loopback can copy. As hbmwire_error_describe().
 HBMWIRE_C_API size_t hbmwire_domain_copy_engine(const hbmwire_domain* domain, char* text,
                                                 size_t capacity);
 
@@ -48,7 +48,7 @@ typedef struct hbmwire_dmabuf_range {
   uint64_t length_bytes;  ///< of the range
   uint64_t generation;    ///< differs for each allocation of the process
   int32_t fd;             ///< a descriptor of the program's own, which it closes
-  int32_t writable;       ///< 0: its exporter gave it out for reading alone
+  int32_t writable;       ///< 0: its exporter allows only reading
 } hbmwire_dmabuf_range;
 
 /// Makes it empty.
@@ -68,8 +68,8 @@ enum {
   HBMWIRE_ADVICE_WILL_NOT_NEED = 1,  ///< it will not be used for a while; its contents stay
 };
 
-/// Tells the device's driver what will be done with the memory. Errors: HBMWIRE_NOT_SUPPORTED,
-/// there is no such call.
+/// Tells the device's driver how the memory will be used. Errors: HBMWIRE_NOT_SUPPORTED, there is
+/// no such call.
 HBMWIRE_C_API hbmwire_status hbmwire_allocation_advise(const hbmwire_allocation* allocation,
                                                        hbmwire_advice advice, hbmwire_error* error);
 
@@ -95,8 +95,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_domain_start_copy_out(hbmwire_domain* domai
                                                            hbmwire_copy** copy,
                                                            hbmwire_error* error);
 
-/// Makes what NICs have completed into this device's memory visible to its own engines. `done` is
-/// false where the vendor has no call for that. Errors: HBMWIRE_STAGE_COPY.
+/// Makes the bytes of completed NIC writes into this device's memory visible to its own engines.
+/// `done` is false if the vendor has no call for that. Errors: HBMWIRE_STAGE_COPY.
 HBMWIRE_C_API hbmwire_status hbmwire_domain_flush(hbmwire_domain* domain, bool* done,
                                                   hbmwire_error* error);
 

@@ -14,18 +14,19 @@
 extern "C" {
 #endif
 
-/// A connection to a peer. Its functions do not block, unless they take a timeout, and fail at once
-/// where an operation can't be started: HBMWIRE_INVALID_ARGUMENT (a slice that leaves its region, a
-/// region that is not registered with its NIC, or does not allow it), HBMWIRE_PERMISSION_DENIED (a
-/// path that the policy excludes), HBMWIRE_EXHAUSTED (hbmwire_worker_options::max_transfers),
-/// HBMWIRE_PEER_FAILED or HBMWIRE_CANCELLED (it is no longer ready). Threads: its worker's.
+/// A connection to a peer. Its functions do not block, unless they take a timeout. They fail at
+/// once if an operation cannot be started: HBMWIRE_INVALID_ARGUMENT (the slice leaves its region,
+/// or the region is not registered with this endpoint's NIC or does not allow the operation),
+/// HBMWIRE_PERMISSION_DENIED (the policy excludes its path), HBMWIRE_EXHAUSTED
+/// (hbmwire_worker_options::max_transfers), HBMWIRE_PEER_FAILED or HBMWIRE_CANCELLED (the endpoint
+/// is no longer ready). Threads: its worker's.
 ///
-/// On one endpoint puts, sends and immediates arrive in the order in which they were started. Bytes
-/// that a get or an atomic brings are not ordered against later puts without
-/// hbmwire_endpoint_fence().
+/// On one endpoint puts, sends and immediates arrive in the order in which they were started. A
+/// later put may overtake the bytes of a get or an atomic, unless hbmwire_endpoint_fence() is
+/// called between them.
 typedef struct hbmwire_endpoint hbmwire_endpoint;
 
-/// Memory of the peer at the other end of one endpoint. It ends with the connection.
+/// Memory of the peer. It belongs to one connection, and ends with it.
 typedef struct hbmwire_remote_region hbmwire_remote_region;
 
 /// Several parts, prepared once, that can be put or got many times, one run at a time. Its regions
@@ -40,38 +41,40 @@ enum {
   HBMWIRE_MESSAGES_HANDED_OUT = 1,  ///< by hbmwire_worker_next_message()
 };
 
-/// The phase of an endpoint. It moves down this list (docs/endpoint-states.md).
+/// The phase of an endpoint. The phase moves down this list (docs/endpoint-states.md).
 typedef int32_t hbmwire_phase;
 
 enum {
   HBMWIRE_PHASE_READY = 0,   ///< connected
-  HBMWIRE_PHASE_ENDING = 1,  ///< something failed: waits until both sides are closed
-  HBMWIRE_PHASE_FAILED = 2,  ///< all is reported; hbmwire_endpoint_reconnect() may help
-  HBMWIRE_PHASE_CLOSED = 3,  ///< by hbmwire_endpoint_close() here, or by the peer
+  HBMWIRE_PHASE_ENDING = 1,  ///< something failed; waits until both sides are closed
+  HBMWIRE_PHASE_FAILED = 2,  ///< every failure is reported; hbmwire_endpoint_reconnect() may help
+  HBMWIRE_PHASE_CLOSED = 3,  ///< hbmwire_endpoint_close() was called here, or the peer ended its
+                             ///< side
 };
 
 /// "ready" and so on; empty for a number that is no phase.
 HBMWIRE_C_API const char* hbmwire_phase_name(hbmwire_phase phase);
 
-/// How an endpoint is connected, and how much it holds at a time. Arrays are copied. Options of the
-/// link that are HBMWIRE_UNSET are the setting's (HBMWIRE_LINK_*), else the library's choice.
+/// How an endpoint is connected, and how much it holds at a time. Arrays are copied. An option of
+/// the link that is HBMWIRE_UNSET takes the value of the setting (HBMWIRE_LINK_*), or else the
+/// library's choice.
 typedef struct hbmwire_endpoint_options {
   size_t struct_size;               ///< set by hbmwire_endpoint_options_init()
-  const void* pre_shared_key;       ///< that both ends prove to know; NULL: none
+  const void* pre_shared_key;       ///< both ends prove that they know it; NULL: none
   size_t pre_shared_key_bytes;      ///< how long it is
-  const void* hello;                ///< the application's own, for the peer; NULL: none
+  const void* hello;                ///< bytes of the application for the peer; NULL: none
   size_t hello_bytes;               ///< at most 1,024
-  const hbmwire_path* allow_paths;  ///< by these alone; none: by all that the context allows
+  const hbmwire_path* allow_paths;  ///< the only paths of memory; none: all that the context allows
   size_t allow_path_count;          ///< how many there are
-  int64_t peer_timeout_ns;          ///< until a peer that is gone is noticed: 2 s
+  int64_t peer_timeout_ns;          ///< until a peer that has gone is noticed: 2 s
   int64_t operation_timeout_ns;     ///< an operation under way for longer fails: 30 s
   uint32_t send_depth;              ///< requests in flight: 128
   uint32_t receive_depth;           ///< messages that may wait here: 64
   uint32_t eager_bytes;             ///< longest message that is sent at once: 8192
-  uint32_t unexpected_bytes;        ///< for messages before their receives: 262144
-  hbmwire_messages messages;        ///< that come to this end: HBMWIRE_MESSAGES_MATCHED
-  hbmwire_path require_path;        ///< device memory by this path alone; HBMWIRE_UNSET: by any
-  int32_t retry_connect;            ///< 1: connects again until the deadline
+  uint32_t unexpected_bytes;        ///< bytes for messages that come before their receives: 262144
+  hbmwire_messages messages;        ///< how this end gets messages: HBMWIRE_MESSAGES_MATCHED
+  hbmwire_path require_path;        ///< the only path of device memory; HBMWIRE_UNSET: any
+  int32_t retry_connect;            ///< 1: tries to connect again until the deadline
   int32_t service_level;            ///< of the link: 0 to 15
   int32_t traffic_class;            ///< of the link: 0 to 255, the DSCP in its upper six bits
   int32_t pkey_index;               ///< of the link, in the ports' partition key tables
@@ -98,60 +101,61 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_connect(hbmwire_worker* worker, co
 /// Closes it without waiting for the peer, and ends it.
 HBMWIRE_C_API void hbmwire_endpoint_free(hbmwire_endpoint* endpoint);
 
-/// The facts of an endpoint. Its strings and bytes are the endpoint's, until
+/// Facts about an endpoint. Its strings and bytes belong to the endpoint, until
 /// hbmwire_endpoint_reconnect().
 typedef struct hbmwire_endpoint_info {
   size_t struct_size;           ///< set by hbmwire_endpoint_info_init()
   uint64_t id;                  ///< no other endpoint of this process has the same
-  const char* peer;             ///< as it was connected to or accepted: "node2:7000"
+  const char* peer;             ///< the address that this end connected to or accepted:
+                                ///< "node2:7000"
   const void* hello;            ///< the peer's hbmwire_endpoint_options::hello
   size_t hello_bytes;           ///< how long it is
-  hbmwire_phase phase;          ///< that it is in now
+  hbmwire_phase phase;          ///< its phase now
   hbmwire_placement placement;  ///< where the peer is
 } hbmwire_endpoint_info;
 
 /// Makes it empty.
 HBMWIRE_C_API void hbmwire_endpoint_info_init(hbmwire_endpoint_info* info, size_t struct_size);
 
-/// Tells the facts of an endpoint.
+/// Gives the facts about an endpoint.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_get_info(const hbmwire_endpoint* endpoint,
                                                        hbmwire_endpoint_info* info,
                                                        hbmwire_error* error);
 
-/// The phase alone, for loops that look often; -1 for NULL.
+/// Only the phase, for loops that ask often; -1 for NULL.
 HBMWIRE_C_API hbmwire_phase hbmwire_endpoint_phase(const hbmwire_endpoint* endpoint);
 
-/// The NIC that it communicates by; its strings are the endpoint's.
+/// The NIC that it communicates by; its strings belong to the endpoint.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_nic(const hbmwire_endpoint* endpoint,
                                                   hbmwire_nic_info* nic, hbmwire_error* error);
 
-/// Why it is ending or failed; HBMWIRE_OK while it is ready, and where it was closed. `why` has the
-/// same in full, and may be NULL. HBMWIRE_INVALID_ARGUMENT for NULL.
+/// Why the endpoint is ending or failed; HBMWIRE_OK while it is ready, or if it was closed. `why`
+/// has the same in full, and may be NULL. HBMWIRE_INVALID_ARGUMENT for NULL.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_failure(const hbmwire_endpoint* endpoint,
                                                       hbmwire_error* why);
 
-/// Memory that the peer's listener advertises by this name. Asks the peer, which must make
-/// progress. Errors: HBMWIRE_NOT_FOUND; HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED.
+/// Memory that the peer's listener advertises by this name. Asks the peer, which must make progress
+/// to answer. Errors: HBMWIRE_NOT_FOUND; HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_remote(hbmwire_endpoint* endpoint, const char* name,
                                                      int64_t timeout_ns, int32_t cancel_fd,
                                                      hbmwire_remote_region** remote,
                                                      hbmwire_error* error);
 
 /// Memory that the peer gave a key to. Errors: HBMWIRE_PEER_FAILED (the peer was started anew),
-/// HBMWIRE_PERMISSION_DENIED (expired, or a path that the policy excludes), HBMWIRE_NOT_FOUND (the
-/// key does not name the peer's NIC).
+/// HBMWIRE_PERMISSION_DENIED (the key has expired, or the policy excludes the path),
+/// HBMWIRE_NOT_FOUND (the key does not name the peer's NIC).
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_remote_by_key(const hbmwire_endpoint* endpoint,
                                                             const hbmwire_remote_key* key,
                                                             hbmwire_remote_region** remote,
                                                             hbmwire_error* error);
 
-/// The same by the key's bytes, as they came. Errors besides: HBMWIRE_PROTOCOL.
+/// The same for the bytes of a key, as they came. Errors besides: HBMWIRE_PROTOCOL.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_remote_by_bytes(const hbmwire_endpoint* endpoint,
                                                               const void* bytes, size_t size,
                                                               hbmwire_remote_region** remote,
                                                               hbmwire_error* error);
 
-/// The facts of the peer's memory.
+/// Facts about the peer's memory.
 typedef struct hbmwire_remote_region_info {
   size_t struct_size;        ///< set by hbmwire_remote_region_info_init()
   uint64_t length_bytes;     ///< the length of the memory
@@ -165,15 +169,15 @@ typedef struct hbmwire_remote_region_info {
 HBMWIRE_C_API void hbmwire_remote_region_info_init(hbmwire_remote_region_info* info,
                                                    size_t struct_size);
 
-/// Tells the facts of the peer's memory.
+/// Gives the facts about the peer's memory.
 HBMWIRE_C_API hbmwire_status hbmwire_remote_region_get_info(const hbmwire_remote_region* remote,
                                                             hbmwire_remote_region_info* info,
                                                             hbmwire_error* error);
 
-/// Ends the handle. Operations that use the memory go on.
+/// Frees the handle. Operations that use the memory go on.
 HBMWIRE_C_API void hbmwire_remote_region_free(hbmwire_remote_region* remote);
 
-/// A part of the peer's memory. It has no size: its members stay as they are.
+/// A part of the peer's memory. This structure has no struct_size: its members will not change.
 typedef struct hbmwire_remote_slice {
   const hbmwire_remote_region* region;  ///< the memory that it is a part of
   uint64_t offset_bytes;                ///< from its first byte on
@@ -184,15 +188,16 @@ typedef struct hbmwire_remote_slice {
 typedef struct hbmwire_put_options {
   size_t struct_size;     ///< set by hbmwire_put_options_init()
   hbmwire_level level;    ///< how far the bytes must be: HBMWIRE_LEVEL_ARRIVED
-  int32_t has_immediate;  ///< 1: `immediate` goes to the peer's receive, behind the bytes
-  uint32_t immediate;     ///< hbmwire_endpoint_receive_immediate()
+  int32_t has_immediate;  ///< 1: `immediate` goes to hbmwire_endpoint_receive_immediate() of the
+                          ///< peer, after the bytes
+  uint32_t immediate;     ///< the number that comes with the put
   uint32_t reserved;      ///< 0
 } hbmwire_put_options;
 
 /// Sets the defaults.
 HBMWIRE_C_API void hbmwire_put_options_init(hbmwire_put_options* options, size_t struct_size);
 
-/// Writes `from` into the peer's memory, of the same length.
+/// Writes `from` into the peer's memory; both have the same length.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_put(
     hbmwire_endpoint* endpoint, const hbmwire_slice* from, const hbmwire_remote_slice* to,
     const hbmwire_put_options* options, hbmwire_transfer** transfer, hbmwire_error* error);
@@ -205,14 +210,14 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_get(hbmwire_endpoint* endpoint,
                                                   hbmwire_transfer** transfer,
                                                   hbmwire_error* error);
 
-/// One of several parts of a transfer. Both slices have the same length. It has no size: its
-/// members stay as they are.
+/// One of several parts of a transfer. Both slices have the same length. This structure has no
+/// struct_size: its members will not change.
 typedef struct hbmwire_part {
   hbmwire_slice local;          ///< this side's memory
   hbmwire_remote_slice remote;  ///< the peer's memory
 } hbmwire_part;
 
-/// All of `count` parts, as one transfer that can be repeated. Errors besides:
+/// Prepares all of `count` parts, as one transfer that can be repeated. Errors besides:
 /// HBMWIRE_NOT_SUPPORTED, memory of either end is staged.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_prepare_put(hbmwire_endpoint* endpoint,
                                                           const hbmwire_part* parts, size_t count,
@@ -224,8 +229,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_prepare_get(hbmwire_endpoint* endp
                                                           hbmwire_prepared** prepared,
                                                           hbmwire_error* error);
 
-/// Starts a run: all parts, as one transfer. Errors: HBMWIRE_BUSY while a run is under way, and as
-/// hbmwire_endpoint_put().
+/// Starts a run: all parts, as one transfer. Errors: HBMWIRE_BUSY while a run is under way;
+/// otherwise as hbmwire_endpoint_put().
 HBMWIRE_C_API hbmwire_status hbmwire_prepared_post(hbmwire_prepared* prepared,
                                                    hbmwire_transfer** transfer,
                                                    hbmwire_error* error);
@@ -233,9 +238,9 @@ HBMWIRE_C_API hbmwire_status hbmwire_prepared_post(hbmwire_prepared* prepared,
 /// Ends it. A run that is under way goes on.
 HBMWIRE_C_API void hbmwire_prepared_free(hbmwire_prepared* prepared);
 
-/// Changes 64 bits of the peer's memory, at an address that is a multiple of 8:
-/// hbmwire_endpoint_fetch_add() adds to them, hbmwire_endpoint_compare_swap() writes `desired` if
-/// they are `expected`. hbmwire_transfer_value() is what was there before. Errors besides:
+/// Changes 64 bits of the peer's memory, at an address that is a multiple of 8.
+/// hbmwire_endpoint_fetch_add() adds to them; hbmwire_endpoint_compare_swap() writes `desired` if
+/// they are `expected`. hbmwire_transfer_value() is the value before. Errors besides:
 /// HBMWIRE_NOT_SUPPORTED, no atomics.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_fetch_add(hbmwire_endpoint* endpoint,
                                                         const hbmwire_remote_slice* at,
@@ -247,10 +252,10 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_compare_swap(hbmwire_endpoint* end
                                                            hbmwire_transfer** transfer,
                                                            hbmwire_error* error);
 
-/// Sends a message, over at `level`: HBMWIRE_LEVEL_SENT, when the memory may be written again;
-/// HBMWIRE_LEVEL_ARRIVED, when a receive of the peer's has taken it. A tagged one goes to the first
-/// receive posted whose tag fits, a plain one to the first plain receive. Errors besides:
-/// HBMWIRE_INVALID_ARGUMENT, a message that is longer than its receive, where it was not over
+/// Sends a message. It is over at `level`: HBMWIRE_LEVEL_SENT, when the memory may be written
+/// again; HBMWIRE_LEVEL_ARRIVED, when a receive of the peer has taken it. A tagged message goes to
+/// the first posted receive whose tag fits, a plain one to the first plain receive. Errors besides:
+/// HBMWIRE_INVALID_ARGUMENT, the message is longer than its receive, if the send was not over
 /// before.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_send(hbmwire_endpoint* endpoint,
                                                    const hbmwire_slice* from, hbmwire_level level,
@@ -262,8 +267,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_send_tagged(hbmwire_endpoint* endp
                                                           hbmwire_transfer** transfer,
                                                           hbmwire_error* error);
 
-/// Receives a message; the memory must be registered for local writing. A tagged one matches where
-/// its bits of `mask` are those of `tag`; a mask of 0 takes any tag. Errors besides:
+/// Receives a message; the memory must be registered for local writing. A tagged receive matches if
+/// the tags are equal in the bits of `mask`; a mask of 0 takes any tag. Errors besides:
 /// HBMWIRE_INVALID_ARGUMENT, the endpoint hands its messages out, or the message is too long.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_receive(hbmwire_endpoint* endpoint,
                                                       const hbmwire_slice* into,
@@ -275,15 +280,15 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_receive_tagged(hbmwire_endpoint* e
                                                              hbmwire_transfer** transfer,
                                                              hbmwire_error* error);
 
-/// The next immediate of a put: hbmwire_transfer_value(). Where `written` is device memory, what
-/// was put there is visible to the device when this is over; NULL: none.
+/// The next immediate of a put: hbmwire_transfer_value(). If `written` is device memory, the bytes
+/// that were put there are visible to the device when this is over; NULL: none.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_receive_immediate(hbmwire_endpoint* endpoint,
                                                                 const hbmwire_slice* written,
                                                                 hbmwire_transfer** transfer,
                                                                 hbmwire_error* error);
 
-/// The transfer is over when all puts, lists and messages that go at once and were started before
-/// it have arrived at the peer.
+/// Its transfer is over when all puts, lists, and messages sent at once that were started before it
+/// have arrived at the peer.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_flush(hbmwire_endpoint* endpoint,
                                                     hbmwire_transfer** transfer,
                                                     hbmwire_error* error);
@@ -293,29 +298,30 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_flush(hbmwire_endpoint* endpoint,
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_fence(hbmwire_endpoint* endpoint,
                                                     hbmwire_error* error);
 
-/// Waits for what is under way, says goodbye, and waits for the peer's goodbye, which needs the
-/// peer's progress. The endpoint is closed whatever happens, and still to be freed. Errors:
+/// Waits for operations under way, says goodbye, and waits for the peer's goodbye, which needs the
+/// peer's progress. The endpoint is closed in every case, and must still be freed. Errors:
 /// HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED; HBMWIRE_PEER_FAILED, no goodbye came; why it failed.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_close(hbmwire_endpoint* endpoint, int64_t timeout_ns,
                                                     int32_t cancel_fd, hbmwire_error* error);
 
 /// The same without waiting: the transfer is over when the endpoint is closed. Errors:
-/// HBMWIRE_BUSY, another one is not over.
+/// HBMWIRE_BUSY, an earlier one is not over.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_close(hbmwire_endpoint* endpoint,
                                                           int64_t timeout_ns,
                                                           hbmwire_transfer** transfer,
                                                           hbmwire_error* error);
 
-/// Waits until the peer has said goodbye, and drives the worker meanwhile: for a side that only
+/// Waits until the peer has said goodbye, and drives the worker meanwhile. For a side that only
 /// answers. At the deadline the endpoint goes on as before. Errors: HBMWIRE_TIMED_OUT,
 /// HBMWIRE_CANCELLED; why the endpoint failed.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_wait_closed(hbmwire_endpoint* endpoint,
                                                           int64_t timeout_ns, int32_t cancel_fd,
                                                           hbmwire_error* error);
 
-/// Connects anew to the same peer: another connection, perhaps to another process. Remote regions
-/// of the old one are refused. Errors: HBMWIRE_NOT_SUPPORTED, this side was accepted; HBMWIRE_BUSY,
-/// it is neither failed nor closed; as hbmwire_endpoint_connect(), and then all is as before.
+/// Connects to the same peer again, by another connection, perhaps to another process. Remote
+/// regions of the old connection are refused. Errors: HBMWIRE_NOT_SUPPORTED, this side was
+/// accepted; HBMWIRE_BUSY, it is neither failed nor closed; as hbmwire_endpoint_connect(), and then
+/// the endpoint is as before.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_reconnect(hbmwire_endpoint* endpoint,
                                                         int64_t timeout_ns, int32_t cancel_fd,
                                                         hbmwire_error* error);

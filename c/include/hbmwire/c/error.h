@@ -9,12 +9,12 @@
 extern "C" {
 #endif
 
-/// The kind of a failure: HBMWIRE_OK, or what a program can decide on.
+/// The kind of a failure, on which a program can decide; HBMWIRE_OK: none.
 typedef int32_t hbmwire_status;
 
 enum {
   HBMWIRE_OK = 0,                 ///< no failure
-  HBMWIRE_INVALID_ARGUMENT = 1,   ///< the caller asked for something that cannot be
+  HBMWIRE_INVALID_ARGUMENT = 1,   ///< the caller asked for something impossible
   HBMWIRE_NOT_FOUND = 2,          ///< no such device, library, host or name
   HBMWIRE_NOT_SUPPORTED = 3,      ///< this device, driver or kernel can't do it
   HBMWIRE_PERMISSION_DENIED = 4,  ///< the operating system or the peer refused
@@ -32,7 +32,7 @@ enum {
 typedef int32_t hbmwire_stage;
 
 enum {
-  HBMWIRE_STAGE_CONFIGURE = 0,        ///< options and environment
+  HBMWIRE_STAGE_CONFIGURE = 0,        ///< reading options and environment
   HBMWIRE_STAGE_PROBE = 1,            ///< looking for devices, drivers, libraries
   HBMWIRE_STAGE_OPEN = 2,             ///< opening a device
   HBMWIRE_STAGE_ALLOCATE = 3,         ///< allocating or mapping memory
@@ -58,16 +58,15 @@ enum {
   HBMWIRE_NUMBER_HSA_STATUS = 5,         ///< hsa_status_t of ROCr
   HBMWIRE_NUMBER_HIP_ERROR = 6,          ///< hipError_t of HIP
   HBMWIRE_NUMBER_GAI_ERROR = 7,          ///< EAI_*, getaddrinfo(3)
-  HBMWIRE_NUMBER_PROTOCOL_VERSIONS = 8,  ///< the peer's times 65536, plus this end's
+  HBMWIRE_NUMBER_PROTOCOL_VERSIONS = 8,  ///< 65536 times the peer's version, plus this end's
 };
 
-/// The remedy of a failure: HBMWIRE_HINT_NONE and so on, of "hbmwire/c/hint.h", which
-/// hbmwire_hint_name() and hbmwire_hint_text() explain. Numbers keep their meaning; later versions
-/// have more of them.
+/// The remedy of a failure: HBMWIRE_HINT_NONE and so on, in "hbmwire/c/hint.h". hbmwire_hint_name()
+/// and hbmwire_hint_text() explain it. Numbers keep their meaning; later versions may add hints.
 typedef int32_t hbmwire_hint;
 
-/// Why a call failed, and an object that the program owns. The library fills it in at the end of
-/// each call that is given it; `code` is HBMWIRE_OK after one that succeeded.
+/// Why a call failed. The program owns it. The library fills it in at the end of each call that has
+/// it as an argument; after a success `code` is HBMWIRE_OK.
 typedef struct hbmwire_error {
   size_t struct_size;               ///< set by hbmwire_error_init()
   hbmwire_status code;              ///< the kind of failure
@@ -80,8 +79,8 @@ typedef struct hbmwire_error {
   char subject[48];  ///< device, host or name that it concerns; may be empty
 } hbmwire_error;
 
-/// Makes it empty: HBMWIRE_OK. Each call that is given an error that has not been made so fails
-/// with HBMWIRE_INVALID_ARGUMENT.
+/// Makes it empty: HBMWIRE_OK. A call with an error that was not initialised fails with
+/// HBMWIRE_INVALID_ARGUMENT.
 HBMWIRE_C_API void hbmwire_error_init(hbmwire_error* error, size_t struct_size);
 
 /// One sentence: stage, subject, cause and remedy. Writes as much of it into `text` as `capacity`
@@ -89,11 +88,11 @@ HBMWIRE_C_API void hbmwire_error_init(hbmwire_error* error, size_t struct_size);
 HBMWIRE_C_API size_t hbmwire_error_describe(const hbmwire_error* error, char* text,
                                             size_t capacity);
 
-/// The same with the program's own remedy; none where `remedy` is empty or NULL.
+/// The same with the program's own remedy; without any if `remedy` is empty or NULL.
 HBMWIRE_C_API size_t hbmwire_error_describe_with(const hbmwire_error* error, const char* remedy,
                                                  char* text, size_t capacity);
 
-/// The decoded number, as "ENOTSUPP (524)"; empty without one. As hbmwire_error_describe().
+/// The decoded number, as "ENOTSUPP (524)"; empty without a number. As hbmwire_error_describe().
 HBMWIRE_C_API size_t hbmwire_error_number_text(const hbmwire_error* error, char* text,
                                                size_t capacity);
 
@@ -106,12 +105,12 @@ HBMWIRE_C_API const char* hbmwire_status_name(hbmwire_status status);
 HBMWIRE_C_API const char* hbmwire_stage_name(hbmwire_stage stage);
 
 /// The name of a hint, as `hbmwire doctor explain` takes it ("no_rdma_device"), and its remedy as a
-/// sentence without its full stop. Empty for a number that is no hint, so that counting from 0 up
-/// to the first empty name gives all hints. Valid as long as the library is loaded.
+/// sentence without its full stop. Empty for a number that is no hint, so that a loop from 0 up to
+/// the first empty name gives all hints. Valid as long as the library is loaded.
 HBMWIRE_C_API const char* hbmwire_hint_name(hbmwire_hint hint);
 HBMWIRE_C_API const char* hbmwire_hint_text(hbmwire_hint hint);
 
-/// The hint of a name; -1 where no hint has it.
+/// The hint of a name; -1 if there is none.
 HBMWIRE_C_API hbmwire_hint hbmwire_hint_from_name(const char* name);
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 #include "hbmwire/c/error.h"
 
 /// The hints of this version: hbmwire_error::hint. docs/troubleshooting.md has the causes and steps
-/// of each by its name, which is the constant's in lower case.
+/// for each, under its name: the constant's in lower case.
 enum {
   HBMWIRE_HINT_NONE = 0,
   HBMWIRE_HINT_NO_RDMA_DEVICE = 1,

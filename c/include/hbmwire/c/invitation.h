@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-/// A connection without a listener, made of bytes that the application carries: each end makes an
-/// invitation, hands its bytes to the other end, and starts with the other's. Threads: its
-/// worker's.
+/// A connection without a listener, made of bytes that the application carries. Each end makes an
+/// invitation, carries its bytes to the other end, and starts with the bytes of the other end.
+/// Threads: its worker's.
 typedef struct hbmwire_invitation hbmwire_invitation;
 
 /// Makes the queue pairs. Errors: HBMWIRE_STAGE_OPEN; HBMWIRE_STAGE_CONFIGURE.
@@ -22,32 +22,35 @@ HBMWIRE_C_API hbmwire_status hbmwire_invitation_create(hbmwire_worker* worker,
                                                        hbmwire_invitation** invitation,
                                                        hbmwire_error* error);
 
-/// For the peer: at most 512 bytes more than hbmwire_endpoint_options::hello; good once, and as
-/// long as the invitation, which owns them. NULL and a size of 0 for NULL.
+/// The bytes for the peer: at most 512 bytes more than hbmwire_endpoint_options::hello. They serve
+/// for one connection. The invitation owns them; they are valid as long as it lives. NULL and a
+/// size of 0 for NULL.
 HBMWIRE_C_API const void* hbmwire_invitation_bytes(const hbmwire_invitation* invitation,
                                                    size_t* size);
 
-/// Begins with the peer's bytes, and never blocks. Errors: HBMWIRE_INVALID_ARGUMENT (not the first
-/// time, its own bytes), HBMWIRE_PROTOCOL, HBMWIRE_PERMISSION_DENIED (the keys differ).
+/// Begins with the peer's bytes. Never blocks. Errors: HBMWIRE_INVALID_ARGUMENT (it was started
+/// before, or these are its own bytes), HBMWIRE_PROTOCOL, HBMWIRE_PERMISSION_DENIED (the keys
+/// differ).
 HBMWIRE_C_API hbmwire_status hbmwire_invitation_start(hbmwire_invitation* invitation,
                                                       const void* theirs, size_t size,
                                                       hbmwire_error* error);
 
-/// Drives the worker once: the endpoint when both ends have found each other; before, NULL. Errors:
-/// why it can't be any more; HBMWIRE_INVALID_ARGUMENT (not started, or taken already).
+/// Drives the worker once. Gives the endpoint when both ends have found each other, before that
+/// NULL. Errors: why there can be no connection any more; HBMWIRE_INVALID_ARGUMENT (not started, or
+/// taken already).
 HBMWIRE_C_API hbmwire_status hbmwire_invitation_poll(hbmwire_invitation* invitation,
                                                      hbmwire_endpoint** endpoint,
                                                      hbmwire_error* error);
 
-/// hbmwire_invitation_start(), and hbmwire_invitation_poll() until there is one. Errors: as those;
-/// HBMWIRE_TIMED_OUT (it may still be polled), HBMWIRE_CANCELLED.
+/// hbmwire_invitation_start(), then hbmwire_invitation_poll() until there is an endpoint. Errors:
+/// as those; HBMWIRE_TIMED_OUT (it may still be polled), HBMWIRE_CANCELLED.
 HBMWIRE_C_API hbmwire_status hbmwire_invitation_connect(hbmwire_invitation* invitation,
                                                         const void* theirs, size_t size,
                                                         int64_t timeout_ns, int32_t cancel_fd,
                                                         hbmwire_endpoint** endpoint,
                                                         hbmwire_error* error);
 
-/// Ends it: the peer can't connect by it any more.
+/// Withdraws the invitation: the peer can no longer connect by it.
 HBMWIRE_C_API void hbmwire_invitation_free(hbmwire_invitation* invitation);
 
 #ifdef __cplusplus

@@ -13,20 +13,22 @@
 extern "C" {
 #endif
 
-/// Where peers connect. Handshakes go on while the worker makes progress. Threads: its worker's.
+/// Where peers connect. Handshakes proceed while the worker makes progress. Threads: its worker's.
 typedef struct hbmwire_listener hbmwire_listener;
 
-/// A list of texts, which it owns.
+/// A list of texts. The list owns them.
 typedef struct hbmwire_texts hbmwire_texts;
 
-/// Where a listener listens, and how it treats those that connect.
+/// Where a listener listens, and how it treats peers that connect.
 typedef struct hbmwire_listener_options {
   size_t struct_size;                        ///< set by hbmwire_listener_options_init()
   const char* address;                       ///< of this machine; NULL: all
-  const hbmwire_endpoint_options* endpoint;  ///< of each that it accepts; NULL: the defaults
+  const hbmwire_endpoint_options* endpoint;  ///< of each endpoint that it accepts; NULL: the
+                                             ///< defaults
   int64_t handshake_timeout_ns;              ///< how long a handshake may take: 5 s
-  uint32_t max_handshakes;                   ///< peers that shake hands at a time: 64
-  int32_t port;                              ///< 0: a free one
+  uint32_t max_handshakes;                   ///< how many peers may be in the handshake at a time:
+                                             ///< 64
+  int32_t port;                              ///< 0: a free port
   int32_t rdma_cm;                           ///< 1: by the RDMA connection manager
   int32_t reserved;                          ///< 0
 } hbmwire_listener_options;
@@ -41,7 +43,7 @@ HBMWIRE_C_API hbmwire_status hbmwire_listener_create(hbmwire_worker* worker,
                                                      hbmwire_listener** listener,
                                                      hbmwire_error* error);
 
-/// Listens no longer; its endpoints go on.
+/// Stops listening; its endpoints go on.
 HBMWIRE_C_API void hbmwire_listener_free(hbmwire_listener* listener);
 
 /// The port that it listens on; 0 for NULL.
@@ -53,7 +55,7 @@ HBMWIRE_C_API hbmwire_status hbmwire_listener_addresses(const hbmwire_listener* 
                                                         hbmwire_texts** addresses,
                                                         hbmwire_error* error);
 
-/// How many texts there are; the one at `index`, and NULL behind the last; and their end.
+/// The number of texts; the text at `index`, NULL after the last; and the end of the list.
 HBMWIRE_C_API size_t hbmwire_texts_count(const hbmwire_texts* texts);
 HBMWIRE_C_API const char* hbmwire_texts_get(const hbmwire_texts* texts, size_t index);
 HBMWIRE_C_API void hbmwire_texts_free(hbmwire_texts* texts);
@@ -63,21 +65,22 @@ HBMWIRE_C_API hbmwire_status hbmwire_listener_accept(hbmwire_listener* listener,
                                                      int32_t cancel_fd, hbmwire_endpoint** endpoint,
                                                      hbmwire_error* error);
 
-/// The next peer if there is one, else NULL. Drives the worker once, never blocks.
+/// The next peer if there is one, otherwise NULL. Drives the worker once, never blocks.
 HBMWIRE_C_API hbmwire_status hbmwire_listener_try_accept(hbmwire_listener* listener,
                                                          hbmwire_endpoint** endpoint,
                                                          hbmwire_error* error);
 
-/// Lets peers ask for this memory by `name` (at most 255 bytes), as long as the listener or one of
-/// its endpoints lives, or until hbmwire_listener_withdraw(). Without options: as the region
-/// allows. Errors: HBMWIRE_BUSY (the name is taken), and as hbmwire_memory_key_pack().
+/// Lets peers ask for this memory by `name` (at most 255 bytes). Ends with
+/// hbmwire_listener_withdraw(), or when the listener and all its endpoints have gone. Without
+/// options: as the region allows. Errors: HBMWIRE_BUSY (the name is taken), and as
+/// hbmwire_memory_key_pack().
 HBMWIRE_C_API hbmwire_status hbmwire_listener_advertise(hbmwire_listener* listener,
                                                         const char* name,
                                                         const hbmwire_region* region,
                                                         const hbmwire_memory_key_options* options,
                                                         hbmwire_error* error);
 
-/// Takes the name back, and the key where it can be revoked.
+/// Takes the name back, and the key if it can be revoked.
 HBMWIRE_C_API hbmwire_status hbmwire_listener_withdraw(hbmwire_listener* listener, const char* name,
                                                        hbmwire_error* error);
 

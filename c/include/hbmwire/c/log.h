@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/// How much the library logs: a level and all before it.
+/// How much the library logs: a level includes all levels before it.
 typedef int32_t hbmwire_log_level;
 
 enum {
@@ -20,15 +20,15 @@ enum {
   HBMWIRE_LOG_DEBUG = 4,  ///< details
 };
 
-/// Takes one line of the log: `length` bytes without a newline, and without a NUL. `user` is what
-/// hbmwire_set_log_sink() was given. Called in the thread that logs, in several at once; may call
-/// the library.
+/// Takes one line of the log: `length` bytes, without a newline or a NUL. `user` is the argument of
+/// hbmwire_set_log_sink(). Called in the thread that logs, so several calls may run at once. May
+/// call the library.
 typedef void (*hbmwire_log_sink)(void* user, hbmwire_log_level level, const char* line,
                                  size_t length);
 
 /// Sends the lines of the log to `sink` from now on, in the whole process. NULL: to standard error,
-/// as at the start. A line under way in another thread may still reach the sink before: `user` has
-/// to stay. Threads: any. Errors: HBMWIRE_EXHAUSTED.
+/// as at the start. A line that another thread is logging may still reach the previous sink, so its
+/// `user` must stay valid. Threads: any. Errors: HBMWIRE_EXHAUSTED.
 HBMWIRE_C_API hbmwire_status hbmwire_set_log_sink(hbmwire_log_sink sink, void* user,
                                                   hbmwire_error* error);
 
@@ -36,7 +36,7 @@ HBMWIRE_C_API hbmwire_status hbmwire_set_log_sink(hbmwire_log_sink sink, void* u
 /// number that is no level changes nothing. Threads: any.
 HBMWIRE_C_API void hbmwire_set_log_level(hbmwire_log_level level);
 
-/// Logs a line of the program's, if lines of this level are logged. Threads: any.
+/// Logs a line of the program, if lines of this level are logged. Threads: any.
 HBMWIRE_C_API void hbmwire_log_line(hbmwire_log_level level, const char* line);
 
 /// "off", "error", "warn", "info", "debug"; empty for a number that is no level.

@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /// Memory of a device or of the host. Memory that the library allocated, adopted or imported is
-/// given back when the handle and all that was made of it (regions, buffers, keys) have gone.
+/// given back when the handle and everything made of it (regions, buffers, keys) have gone.
 typedef struct hbmwire_allocation hbmwire_allocation;
 
 /// The size of the pages of host memory.
@@ -26,20 +26,20 @@ enum {
 typedef int32_t hbmwire_gaudi_owner;
 
 enum {
-  HBMWIRE_GAUDI_OWNER_AUTOMATIC = 0,  ///< SynapseAI where its library is there, else hl-thunk
+  HBMWIRE_GAUDI_OWNER_AUTOMATIC = 0,  ///< SynapseAI if it is installed, otherwise hl-thunk
   HBMWIRE_GAUDI_OWNER_SYNAPSE = 1,    ///< SynapseAI
   HBMWIRE_GAUDI_OWNER_HL_THUNK = 2,   ///< hl-thunk, or the kernel driver's own calls
 };
 
-/// Which device of a type to open, and how. Options of another type than the one that is opened are
-/// refused (HBMWIRE_INVALID_ARGUMENT).
+/// Which device of a type to open, and how. Options for another type than the one that is opened
+/// are refused (HBMWIRE_INVALID_ARGUMENT).
 typedef struct hbmwire_memory_options {
   size_t struct_size;         ///< set by hbmwire_memory_options_init()
   const char* device;         ///< a PCI address, or an index as "1"; NULL: the first that is free
-  hbmwire_gaudi_owner owner;  ///< of Gaudi
-  hbmwire_pages pages;        ///< of the host
-  int32_t shared;             ///< of the host, 1: other processes of this user can map it
-  int32_t numa_node;          ///< of the host; HBMWIRE_UNSET: wherever the kernel puts it
+  hbmwire_gaudi_owner owner;  ///< for Gaudi
+  hbmwire_pages pages;        ///< for host memory
+  int32_t shared;             ///< for host memory, 1: other processes of this user can map it
+  int32_t numa_node;          ///< for host memory; HBMWIRE_UNSET: the kernel chooses
 } hbmwire_memory_options;
 
 /// Sets the defaults.
@@ -48,7 +48,7 @@ HBMWIRE_C_API void hbmwire_memory_options_init(hbmwire_memory_options* options, 
 /// A dma-buf of any exporter (udmabuf, dma-heap, vgem, DRM, another process).
 typedef struct hbmwire_dmabuf {
   size_t struct_size;     ///< set by hbmwire_dmabuf_init()
-  void* mapping;          ///< where the application has mapped `offset_bytes` of it, or NULL
+  void* mapping;          ///< where the application has mapped the byte at `offset_bytes`, or NULL
   uint64_t offset_bytes;  ///< where the memory begins in the dma-buf
   uint64_t length_bytes;  ///< more than 0
   int32_t fd;             ///< stays the application's; the library keeps a duplicate

@@ -10,18 +10,18 @@
 extern "C" {
 #endif
 
-/// The RDMA devices of this machine, as they were when they were asked for. It owns the strings
-/// that its functions give. Threads: any.
+/// The RDMA devices of this machine, as they were at the time of the call. It owns the strings that
+/// its functions give. Threads: any.
 typedef struct hbmwire_nics hbmwire_nics;
 
 /// NICs in the order of their distance from a device. It owns the strings that its functions give.
 typedef struct hbmwire_near_nics hbmwire_near_nics;
 
-/// A RDMA device of this machine.
+/// An RDMA device of this machine.
 typedef struct hbmwire_nic_device {
   size_t struct_size;       ///< set by hbmwire_nic_device_init()
   const char* name;         ///< "mlx5_0"
-  const char* pci_address;  ///< empty where sysfs does not tell
+  const char* pci_address;  ///< empty if sysfs does not tell
   const char* firmware;     ///< version, as the device tells it
   size_t port_count;        ///< how many ports it has
   int32_t numa_node;        ///< -1: unknown
@@ -32,7 +32,8 @@ typedef struct hbmwire_nic_device {
   uint32_t max_cqe;         ///< entries of a completion queue
   uint32_t max_mr;          ///< memory regions, likewise
   uint32_t max_srq;         ///< shared receive queues, likewise
-  uint32_t max_peers;       ///< for how many peers it has queue pairs, if one worker has them all
+  uint32_t max_peers;       ///< for how many peers it has queue pairs, if one worker has all of
+                            ///< them
   uint32_t reserved;        ///< 0
 } hbmwire_nic_device;
 
@@ -43,7 +44,7 @@ HBMWIRE_C_API void hbmwire_nic_device_init(hbmwire_nic_device* device, size_t st
 typedef struct hbmwire_nic_info {
   size_t struct_size;       ///< set by hbmwire_nic_info_init()
   const char* name;         ///< of the device: "mlx5_0"
-  const char* pci_address;  ///< empty where sysfs does not tell
+  const char* pci_address;  ///< empty if sysfs does not tell
   const char* firmware;     ///< version, as the device tells it
   const char* gid;          ///< text form
   const char* gid_type;     ///< "RoCE v2", "IB", ...
@@ -65,7 +66,7 @@ typedef struct hbmwire_gid {
   size_t struct_size;          ///< set by hbmwire_gid_init()
   const char* gid;             ///< text form
   const char* type;            ///< "RoCE v2", "RoCE v1", "IB"
-  const char* interface_name;  ///< the network interface whose address it is; may be empty
+  const char* interface_name;  ///< the network interface that has this address; may be empty
   int32_t index;               ///< in the table
   int32_t reserved;            ///< 0
 } hbmwire_gid;
@@ -73,7 +74,7 @@ typedef struct hbmwire_gid {
 /// Makes it empty.
 HBMWIRE_C_API void hbmwire_gid_init(hbmwire_gid* gid, size_t struct_size);
 
-/// Every RDMA device of this machine with its ports, as they are now. Opens each for the moment.
+/// Every RDMA device of this machine with its ports, as they are now. Opens each for a moment.
 /// Errors: HBMWIRE_STAGE_PROBE, there is none.
 HBMWIRE_C_API hbmwire_status hbmwire_context_nics(const hbmwire_context* context,
                                                   hbmwire_nics** nics, hbmwire_error* error);
@@ -81,20 +82,20 @@ HBMWIRE_C_API hbmwire_status hbmwire_context_nics(const hbmwire_context* context
 /// How many there are.
 HBMWIRE_C_API size_t hbmwire_nics_count(const hbmwire_nics* nics);
 
-/// The device at `index`. `refusal`, which may be NULL, has why it can't be opened, or is
+/// The device at `index`. `refusal`, which may be NULL, tells why it can't be opened, or is
 /// HBMWIRE_OK. Errors: HBMWIRE_INVALID_ARGUMENT, no such index.
 HBMWIRE_C_API hbmwire_status hbmwire_nics_get(const hbmwire_nics* nics, size_t index,
                                               hbmwire_nic_device* device, hbmwire_error* refusal,
                                               hbmwire_error* error);
 
-/// A port of the device at `index`. `refusal`, which may be NULL, has why the library would not
+/// A port of the device at `index`. `refusal`, which may be NULL, tells why the library would not
 /// take it, or is HBMWIRE_OK. Errors: HBMWIRE_INVALID_ARGUMENT, no such index.
 HBMWIRE_C_API hbmwire_status hbmwire_nics_port(const hbmwire_nics* nics, size_t index,
                                                size_t port_index, hbmwire_nic_info* port,
                                                hbmwire_error* refusal, hbmwire_error* error);
 
-/// An entry of a port's GID table, without the empty ones. Errors: HBMWIRE_INVALID_ARGUMENT, no
-/// such index.
+/// An entry of a port's GID table; empty entries are not counted. Errors: HBMWIRE_INVALID_ARGUMENT,
+/// no such index.
 HBMWIRE_C_API hbmwire_status hbmwire_nics_gid(const hbmwire_nics* nics, size_t index,
                                               size_t port_index, size_t gid_index, hbmwire_gid* gid,
                                               hbmwire_error* error);
@@ -102,7 +103,7 @@ HBMWIRE_C_API hbmwire_status hbmwire_nics_gid(const hbmwire_nics* nics, size_t i
 /// Ends the list.
 HBMWIRE_C_API void hbmwire_nics_free(hbmwire_nics* nics);
 
-/// How far two PCI devices are from each other: what lies between them, nearest first.
+/// How far two PCI devices are from each other, by what lies between them; nearest first.
 typedef int32_t hbmwire_distance;
 
 enum {
@@ -116,7 +117,7 @@ enum {
 /// "PIX", "PHB", "NODE", "SYS", "unknown"; empty for a number that is no distance.
 HBMWIRE_C_API const char* hbmwire_distance_name(hbmwire_distance distance);
 
-/// A RDMA device as seen from another device.
+/// An RDMA device as seen from another device.
 typedef struct hbmwire_near_nic {
   size_t struct_size;         ///< set by hbmwire_near_nic_init()
   const char* name;           ///< "mlx5_0"
@@ -128,8 +129,8 @@ typedef struct hbmwire_near_nic {
 /// Makes it empty.
 HBMWIRE_C_API void hbmwire_near_nic_init(hbmwire_near_nic* nic, size_t struct_size);
 
-/// Those of `nics` that can carry the memory of the device at `pci_address`, the nearest first; a
-/// Gaudi's own scale-up NICs are not among them. Errors: HBMWIRE_EXHAUSTED.
+/// The devices of `nics` that can carry the memory of the device at `pci_address`, nearest first. A
+/// Gaudi's own scale-up NICs are left out. Errors: HBMWIRE_EXHAUSTED.
 HBMWIRE_C_API hbmwire_status hbmwire_context_nics_near(const hbmwire_context* context,
                                                        const char* pci_address,
                                                        const hbmwire_nics* nics,
@@ -150,7 +151,7 @@ HBMWIRE_C_API void hbmwire_near_nics_free(hbmwire_near_nics* nics);
 HBMWIRE_C_API int32_t hbmwire_context_numa_node(const hbmwire_context* context,
                                                 const char* pci_address);
 
-/// A PCIe link as it is trained now, one direction.
+/// A PCIe link as it is trained now, in one direction.
 typedef struct hbmwire_pci_link {
   size_t struct_size;               ///< set by hbmwire_pci_link_init()
   double gigatransfers_per_second;  ///< of a lane: 2.5, 5, 8, 16, 32, 64
@@ -162,8 +163,8 @@ typedef struct hbmwire_pci_link {
 /// Makes it empty.
 HBMWIRE_C_API void hbmwire_pci_link_init(hbmwire_pci_link* link, size_t struct_size);
 
-/// The narrowest PCIe link between a device and `towards`, another one, or up to the root complex
-/// where that is NULL. Errors: HBMWIRE_NOT_FOUND, sysfs tells of none (a software NIC, a virtual
+/// The narrowest PCIe link on the way from a device towards another one. If `towards` is NULL, up
+/// to the root complex. Errors: HBMWIRE_NOT_FOUND, sysfs tells of none (a software NIC, a virtual
 /// machine).
 HBMWIRE_C_API hbmwire_status hbmwire_context_pci_link(const hbmwire_context* context,
                                                       const char* pci_address, const char* towards,

@@ -12,16 +12,16 @@
 extern "C" {
 #endif
 
-/// An endpoint that is being connected. It goes on with its worker's progress; to free it gives it
-/// up. Threads: its worker's.
+/// An endpoint that is being connected. It proceeds with its worker's progress; freeing it gives
+/// the connection up. Threads: its worker's.
 typedef struct hbmwire_pending_endpoint hbmwire_pending_endpoint;
 
 /// Memory that the peer is asked for by its name. Threads: its worker's.
 typedef struct hbmwire_pending_region hbmwire_pending_region;
 
-/// hbmwire_endpoint_connect() without waiting, for a name service either. It is over by
+/// hbmwire_endpoint_connect() without waiting, not even for a name look-up. It is over by
 /// `timeout_ns` from now on at the latest. Errors: HBMWIRE_STAGE_CONFIGURE; HBMWIRE_EXHAUSTED. All
-/// others are those of hbmwire_pending_endpoint_transfer().
+/// other errors are those of hbmwire_pending_endpoint_transfer().
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_connect(hbmwire_worker* worker,
                                                             const char* peer, int64_t timeout_ns,
                                                             const hbmwire_endpoint_options* options,
@@ -29,14 +29,15 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_connect(hbmwire_worker* work
                                                             hbmwire_error* error);
 
 /// hbmwire_endpoint_reconnect() without waiting. It gives another endpoint; this one stays as it
-/// is. Errors: as that before anything is done; all others are the transfer's.
+/// is. Errors: as hbmwire_endpoint_reconnect() before anything is done; all other errors are those
+/// of the transfer.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_reconnect(const hbmwire_endpoint* endpoint,
                                                               int64_t timeout_ns,
                                                               hbmwire_pending_endpoint** pending,
                                                               hbmwire_error* error);
 
-/// Over when there is an endpoint, or can't be one; a transfer as any other, which belongs to
-/// `pending`. To cancel it gives the connection up.
+/// Over when there is an endpoint, or there can be none. A transfer as any other, which belongs to
+/// `pending`. Cancelling it gives the connection up.
 HBMWIRE_C_API hbmwire_transfer* hbmwire_pending_endpoint_transfer(
     hbmwire_pending_endpoint* pending);
 
@@ -50,13 +51,13 @@ HBMWIRE_C_API hbmwire_status hbmwire_pending_endpoint_take(hbmwire_pending_endpo
 HBMWIRE_C_API void hbmwire_pending_endpoint_free(hbmwire_pending_endpoint* pending);
 
 /// hbmwire_endpoint_remote() without waiting. Errors: as operations; HBMWIRE_INVALID_ARGUMENT, a
-/// name of 0 or more than 255 bytes. All others are the transfer's.
+/// name of 0 or more than 255 bytes. All other errors are those of the transfer.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_remote(hbmwire_endpoint* endpoint,
                                                            const char* name, int64_t timeout_ns,
                                                            hbmwire_pending_region** pending,
                                                            hbmwire_error* error);
 
-/// Over when the peer has answered, or can't; it belongs to `pending`.
+/// Over when the peer has answered, or cannot answer any more. It belongs to `pending`.
 HBMWIRE_C_API hbmwire_transfer* hbmwire_pending_region_transfer(hbmwire_pending_region* pending);
 
 /// The memory, any number of times. Errors: as the transfer's; HBMWIRE_BUSY, it is not over.

@@ -9,16 +9,16 @@
 extern "C" {
 #endif
 
-/// The settings of the user (docs/settings.md), as they were when they were asked for.
+/// The settings of the user (docs/settings.md), as they were at the time of the call.
 typedef struct hbmwire_settings hbmwire_settings;
 
-/// One setting, as text that the list owns.
+/// One setting, as text. The list owns the text.
 typedef struct hbmwire_setting {
   size_t struct_size;         ///< set by hbmwire_setting_init()
   const char* name;           ///< "HBMWIRE_GAUDI_DMABUF"
   const char* choices;        ///< "yes|no|try"
   const char* help;           ///< a sentence without its full stop
-  const char* default_value;  ///< where nothing sets it
+  const char* default_value;  ///< the value if nothing sets it
   const char* value;          ///< as it was written
   const char* source;         ///< "default", "environment", or "PATH:LINE" of the settings file
 } hbmwire_setting;
@@ -26,11 +26,11 @@ typedef struct hbmwire_setting {
 /// Makes it empty.
 HBMWIRE_C_API void hbmwire_setting_init(hbmwire_setting* setting, size_t struct_size);
 
-/// Whether the settings of the environment, and of the file that it names, can be read. Errors:
+/// Checks that the settings of the environment, and of the file that it names, can be read. Errors:
 /// HBMWIRE_STAGE_CONFIGURE (an invalid value, an unknown name), or why the file can't be read.
 HBMWIRE_C_API hbmwire_status hbmwire_settings_check(hbmwire_error* error);
 
-/// Every setting, where its value comes from and what it is for.
+/// Every setting, the source of its value, and its purpose.
 HBMWIRE_C_API hbmwire_status hbmwire_settings_describe(hbmwire_settings** settings,
                                                        hbmwire_error* error);
 
@@ -41,12 +41,12 @@ HBMWIRE_C_API size_t hbmwire_settings_count(const hbmwire_settings* settings);
 HBMWIRE_C_API hbmwire_status hbmwire_settings_get(const hbmwire_settings* settings, size_t index,
                                                   hbmwire_setting* setting, hbmwire_error* error);
 
-/// Ends the list and all text of it.
+/// Ends the list and all its text.
 HBMWIRE_C_API void hbmwire_settings_free(hbmwire_settings* settings);
 
 /// Splits "node2:7000", "[::1]:7000", "tcp://node2:7000" into host and port. The host is cut to
-/// `capacity`, with its NUL. `default_port` counts where the text has none; HBMWIRE_UNSET: it must
-/// have one. Errors: HBMWIRE_INVALID_ARGUMENT.
+/// `capacity`, with its NUL. `default_port` is the port if the text has none; HBMWIRE_UNSET: the
+/// text must have one. Errors: HBMWIRE_INVALID_ARGUMENT.
 HBMWIRE_C_API hbmwire_status hbmwire_split_host_port(const char* text, int32_t default_port,
                                                      char* host, size_t capacity, uint16_t* port,
                                                      hbmwire_error* error);

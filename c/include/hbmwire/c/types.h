@@ -7,21 +7,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Marks what libhbmwire_c.so exports.
+// Marks functions that libhbmwire_c.so exports.
 #define HBMWIRE_C_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/// Waits and options that leave something open.
+/// Special values of waits and options.
 enum {
   HBMWIRE_FOREVER = -1,  ///< a `timeout_ns` that never ends
   HBMWIRE_NO_FD = -1,    ///< a `cancel_fd` that is none
   HBMWIRE_UNSET = -1,    ///< an option that is left open
 };
 
-/// The types of memory that the library knows; the value of HBMWIRE_MEMORY_HOST and so on.
+/// The types of memory that the library knows: HBMWIRE_MEMORY_HOST and so on.
 typedef int32_t hbmwire_memory_type;
 
 enum {
@@ -32,7 +32,7 @@ enum {
   HBMWIRE_MEMORY_DMABUF = 4,  ///< memory behind a dma-buf that the application brought
 };
 
-/// The way that bytes take: how a NIC reaches memory, and by what a transfer went (docs/paths.md).
+/// The way that bytes take: how a NIC reaches memory, and how a transfer went (docs/paths.md).
 typedef int32_t hbmwire_path;
 
 enum {
@@ -63,7 +63,7 @@ typedef int32_t hbmwire_level;
 
 enum {
   HBMWIRE_LEVEL_SENT = 0,     ///< the source may be written again
-  HBMWIRE_LEVEL_ARRIVED = 1,  ///< the target's NIC has it all
+  HBMWIRE_LEVEL_ARRIVED = 1,  ///< the target's NIC has all of it
   HBMWIRE_LEVEL_VISIBLE =
       2,  ///< the target device's own engines see it, too; a put needs reading there
 };
@@ -73,11 +73,11 @@ typedef int32_t hbmwire_protocol;
 
 enum {
   HBMWIRE_PROTOCOL_DIRECT = 0,            ///< one-sided: the NIC moves between the two regions
-  HBMWIRE_PROTOCOL_INLINED = 1,           ///< the bytes stood in the request
-  HBMWIRE_PROTOCOL_EAGER = 2,             ///< sent at once, and copied at the receiver
-  HBMWIRE_PROTOCOL_RENDEZVOUS_READ = 3,   ///< the receiver's NIC read them
-  HBMWIRE_PROTOCOL_RENDEZVOUS_WRITE = 4,  ///< the sender's NIC wrote them
-  HBMWIRE_PROTOCOL_PROXIED = 5,           ///< the peer's process moved them
+  HBMWIRE_PROTOCOL_INLINED = 1,           ///< the request itself held the bytes
+  HBMWIRE_PROTOCOL_EAGER = 2,             ///< sent at once; the receiver copied the bytes
+  HBMWIRE_PROTOCOL_RENDEZVOUS_READ = 3,   ///< the receiver's NIC read the bytes
+  HBMWIRE_PROTOCOL_RENDEZVOUS_WRITE = 4,  ///< the sender's NIC wrote the bytes
+  HBMWIRE_PROTOCOL_PROXIED = 5,           ///< the peer's process moved the bytes
 };
 
 /// Where the two ends of a connection are.
@@ -86,11 +86,11 @@ typedef int32_t hbmwire_placement;
 enum {
   HBMWIRE_PLACEMENT_SAME_PROCESS = 0,  ///< both are endpoints of one process
   HBMWIRE_PLACEMENT_SAME_NODE = 1,     ///< two processes of one machine
-  HBMWIRE_PLACEMENT_TWO_NODES = 2,     ///< two machines, or it is not known
+  HBMWIRE_PLACEMENT_TWO_NODES = 2,     ///< two machines, or unknown
 };
 
-/// The words that users see, as "gaudi", "zero-copy dma-buf", "visible", "rendezvous read", "same
-/// node"; empty for a number that has none. Valid as long as the library is loaded.
+/// The words that users see: "gaudi", "zero-copy dma-buf", "visible", "rendezvous read", "same
+/// node" and so on; empty for a number that has none. Valid as long as the library is loaded.
 HBMWIRE_C_API const char* hbmwire_memory_type_name(hbmwire_memory_type type);
 HBMWIRE_C_API const char* hbmwire_path_name(hbmwire_path path);
 HBMWIRE_C_API const char* hbmwire_level_name(hbmwire_level level);

@@ -23,7 +23,7 @@ typedef struct hbmwire_versions {
 /// Makes it empty.
 HBMWIRE_C_API void hbmwire_versions_init(hbmwire_versions* versions, size_t struct_size);
 
-/// Tells the versions of the library that runs.
+/// Gives the versions of the running library.
 HBMWIRE_C_API hbmwire_status hbmwire_get_versions(hbmwire_versions* versions, hbmwire_error* error);
 
 #ifdef __cplusplus
