@@ -1,8 +1,9 @@
 # hbmwire_export_like_vendor(<target> EXPORTS <file> REFUSAL <header> [HOOKS <pattern>])
 #
-# Lets a stand-in export what the vendor's library exports. EXPORTS has one name on each line, sorted, as `nm -D` shows
-# it: name, or name@@version. REFUSAL declares refuse(), which answers for functions that no source of the target
-# defines. HOOKS are exported besides, for tests and for the libraries beside it.
+# Makes a stand-in export the names of the vendor's library. EXPORTS has one name on each line,
+# sorted, as `nm -D` shows it: name, or name@@version. REFUSAL declares refuse(), which answers
+# calls of functions that no source of the target defines. HOOKS are exported in addition, for tests
+# and for the libraries beside it.
 include_guard(GLOBAL)
 function(hbmwire_export_like_vendor target)
   cmake_parse_arguments(arg "" "EXPORTS;REFUSAL;HOOKS" "" ${ARGN})
@@ -42,7 +43,8 @@ function(hbmwire_export_like_vendor target)
   file(CONFIGURE OUTPUT ${target}_exports.cpp CONTENT "${source}" @ONLY)
   set(directory ${CMAKE_CURRENT_BINARY_DIR})
   target_sources(${target} PRIVATE ${directory}/${target}_exports.cpp)
-  # Declares the same names otherwise than the vendor's interface, which the other sources include.
+  # Its declarations of these names differ from the vendor's interface, which the other sources
+  # include.
   set_source_files_properties(${directory}/${target}_exports.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_options(${target} PRIVATE LINKER:--version-script=${directory}/${target}.map)
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${directory}/${target}.map)

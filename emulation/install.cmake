@@ -2,8 +2,8 @@
 install(TARGETS hbmwire_emulate RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/hbmwire)
 install(TARGETS ${emulated_libraries} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
 install(FILES ${HBMWIRE_NIC_NAMES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/${HBMWIRE_EMULATION_SUBDIR})
-# As they lie in the tree, so that links among them hold. Links to the product's documents hold only where a build of the
-# whole tree is installed.
+# Keeps the layout of the source tree, so that links between the documents work. Links to the
+# product's documents work only if the whole tree is installed.
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/emulation)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/emulation/docs FILES_MATCHING PATTERN "*.md")
 # In a build of the whole tree cmake/install.cmake installs it.

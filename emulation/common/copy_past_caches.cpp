@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Sanitizers see what memcpy does, not what instructions of our own do.
+// Sanitizers check memcpy, but not our own instructions.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HBMWIRE_COPIES_ITSELF 1
 #include <immintrin.h>
@@ -18,11 +18,12 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
-/// Each page of memory is a stream of its own to the prefetchers and to the memory's banks: some at
-/// once keep more of them busy (1.4 times as fast as one on Xeons of 2023).
+/// Each page of memory is a separate stream for the prefetchers and the memory's banks. Several
+/// streams keep more of them busy (1.4 times as fast as one on Xeons of 2023).
 constexpr std::size_t kStreams = 4;
 constexpr std::size_t kBlock = kStreams * kPage;
-/// What prefetchers bring too late where streams alternate; past the end of a page it is harmless.
+/// The prefetch distance in bytes. With alternating streams the prefetchers come too late.
+/// Prefetching past the end of a page is harmless.
 constexpr std::size_t kAhead = 256;
 
 bool has_wide_stores() {
@@ -30,7 +31,7 @@ bool has_wide_stores() {
   return __builtin_cpu_supports("avx") != 0;
 }
 
-/// In halves of a line: quarters take a fifth longer on EPYCs of 2024.
+/// Copies in halves of a line: quarters take a fifth longer on EPYCs of 2024.
 [[gnu::target("avx")]] void stream_lines(std::byte* to, const std::byte* from, std::size_t bytes) {
   for (std::size_t at = 0; at != bytes; at += kLine) {
     _mm_prefetch(from + at + kAhead, _MM_HINT_NTA);
@@ -76,7 +77,7 @@ void copy_past_caches(void* to, const void* from, std::size_t bytes) {
   stream_lines(target, source, lines);
   advance(lines);
   std::memcpy(target, source, bytes);
-  _mm_sfence();  // such stores wait for no other otherwise
+  _mm_sfence();  // such stores are not ordered otherwise
 }
 
 #else
@@ -88,7 +89,7 @@ void copy_past_caches(void* to, const void* from, std::size_t bytes) {
 #endif
 
 void store_by_engine(void* to, const void* from, std::size_t bytes) {
-  // Less may be a piece of something that a NIC takes up at once.
+  // Less may be part of data that a NIC reads at once.
   constexpr std::size_t kLarge = 1U << 20U;
   if (bytes < kLarge) {
     std::memcpy(to, from, bytes);

@@ -41,7 +41,8 @@ std::vector<int> DeletionWatch::gone() const {
   alignas(inotify_event) std::array<char, 4096> buffer;
   for (;;) {
     const ssize_t got = ::read(fd_, buffer.data(), buffer.size());
-    // EAGAIN: nothing more. A queue never overflows: there are fewer exports than events fit.
+    // EAGAIN means that no events are left. The queue never overflows, because it has room for more
+    // events than there can be exports.
     if (got <= 0) return watches;
     for (std::size_t at = 0; at < static_cast<std::size_t>(got);) {
       inotify_event event;

@@ -22,7 +22,7 @@ FaultCounter* map_table(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
   constexpr std::size_t kBytes = kCounterSlots * sizeof(FaultCounter);
-  // Every process gives the file the same size, so it does not matter who comes first.
+  // Every process gives the file the same size, so it does not matter which is first.
   void* table = MAP_FAILED;
   if (::ftruncate(fd, kBytes) == 0)
     table = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -44,7 +44,7 @@ FaultCounter* find_counter(FaultCounter* table, std::uint64_t key) {
 
 }  // namespace
 
-/// FNV-1a: the same in every shared object, which std::hash does not promise.
+/// FNV-1a, because std::hash need not be the same in every shared object.
 std::uint64_t fault_key(const FaultRule& rule, std::size_t repetition) {
   std::string text = rule.subject + ',' + rule.node;
   for (const std::uint64_t setting :

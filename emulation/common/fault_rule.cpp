@@ -12,11 +12,11 @@ namespace {
 using Action = FaultRule::Action;
 using Point = FaultRule::Point;
 
-// A plan is written by hand; more rules than this is a mistake, and the shared table must hold them
-// all.
+// Plans are written by hand, so a larger number of rules is a mistake. The shared table must have
+// room for all rules.
 constexpr std::size_t kMaxRules = 64;
 constexpr std::uint64_t kMaxErrno = 4095;  // MAX_ERRNO of the kernel's include/linux/err.h
-constexpr std::uint64_t kMaxTimeUs = 3'600'000'000;  // an hour: what is meant to end is seen to end
+constexpr std::uint64_t kMaxTimeUs = 3'600'000'000;  // an hour, so that its end can be observed
 constexpr std::uint64_t kUs = 1000;
 constexpr std::uint64_t kMs = 1'000'000;
 
@@ -32,8 +32,8 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// Cuts the part before `separator` off the front of `rest`; the last part is returned with `rest`
-// made empty.
+// Removes the part before `separator` from the front of `rest` and returns it. For the last part
+// `rest` becomes empty.
 std::string_view next_part(std::string_view& rest, char separator) {
   const auto end = rest.find(separator);
   const auto part = rest.substr(0, end);
@@ -47,7 +47,7 @@ std::string quoted(std::string_view text) {
   return result + "'";
 }
 
-// "a, b or c"
+// Joins names as "a, b or c".
 std::string listed(std::span<const std::string_view> names) {
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -64,7 +64,7 @@ bool is_word(std::string_view text, std::string_view extra) {
   });
 }
 
-// The setters return an empty string, or what is wrong with the value.
+// Setters return an empty string, or what is wrong with the value.
 struct Range {
   std::uint64_t least;
   std::uint64_t most;
@@ -99,7 +99,7 @@ std::string set_name(std::string_view value, std::span<const std::string_view> n
   return {};
 }
 
-/// A decimal fraction, taken digit by digit so that the same text always means the same chance.
+/// Reads a decimal fraction digit by digit, so that the same text always means the same chance.
 std::string set_chance(std::string_view value, std::uint64_t& result) {
   constexpr std::size_t kDigits = 9;
   constexpr const char* kProblem = "is not a probability from 0.000000001 to 1";
@@ -182,11 +182,11 @@ constexpr Setting kSettings[] = {
     {"for", [](FaultRule& r, std::string_view v) { return set_time(v, kMs, r.time_ns); }},
 };
 
-/// Which of its matches a rule acts on.
+/// Settings that select the matches on which a rule acts.
 constexpr std::string_view kSelection[] = {"node", "nth", "every", "count", "p"};
 
-/// What an action takes besides: any of `settings`, and exactly one of each list in `needs` (names
-/// in it are separated by '|').
+/// The other settings of an action: any of `settings`, and exactly one from each list in `needs`
+/// (names in a list are separated by '|').
 struct Grammar {
   std::string_view name;
   Action action;
@@ -208,7 +208,7 @@ constexpr Grammar kActions[] = {
     {"stop", Action::stop, "op call at for", "op|call|at", "stop,op=send,for=100"},
 };
 
-/// The words of a list that Grammar gives as text.
+/// The words of a list that Grammar has as text.
 std::vector<std::string_view> words_of(std::string_view text, char separator) {
   std::vector<std::string_view> words;
   while (!text.empty()) words.push_back(next_part(text, separator));
@@ -227,8 +227,7 @@ std::string apply_setting(const Grammar& grammar, FaultRule& rule, std::string_v
   return setting->set(rule, value);
 }
 
-/// Of some settings an action needs one, and of those that say what a rule counts, or how long,
-/// there can't be two.
+/// Checks that an action has exactly one setting from each list that it needs.
 std::string check_needs(const Grammar& grammar, const std::vector<std::string_view>& given) {
   for (const auto need : words_of(grammar.needs, ' ')) {
     const auto choices = words_of(need, '|');
@@ -261,7 +260,7 @@ std::string parse_settings(const Grammar& grammar, std::string_view rest, FaultR
   return check_needs(grammar, seen);
 }
 
-// Returns an empty string, or what is wrong.
+// Returns an empty string, or what is wrong with the rule.
 std::string parse_rule(std::string_view text, FaultRule& rule) {
   auto rest = text;
   const auto action = next_part(rest, ',');
@@ -277,7 +276,8 @@ std::string parse_rule(std::string_view text, FaultRule& rule) {
   return parse_settings(*grammar, rest, rule);
 }
 
-/// The rule that is none: "seed=N". Nothing when `text` is something else.
+/// Parses "seed=N", which is not a rule. Returns nullopt if `text` is something else, otherwise an
+/// empty string or what is wrong.
 std::optional<std::string> parse_seed(std::string_view text, std::uint64_t& seed) {
   auto value = text;
   if (text.find('=') == std::string_view::npos || next_part(value, '=') != "seed")

@@ -37,7 +37,7 @@ void StepTrap::arrive(std::string_view step) noexcept {
   Trap& set = trap();
   if (!set.armed.load() || set.step != step || set.left.fetch_sub(1) != 1) return;
   set.armed.store(false);
-  // To this thread: SIGSTOP and SIGKILL have done their work before the call returns.
+  // To this thread: then SIGSTOP and SIGKILL take effect before the call returns.
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), set.signal);
 }
 

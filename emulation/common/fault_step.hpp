@@ -8,21 +8,22 @@
 
 namespace hbmwire::emulation {
 
-/// Where a process can be made to die or to stop, for the tests of what happens to the others.
+/// Makes a process die or stop at a step, for tests of how the other processes go on.
 class StepTrap {
  public:
-  /// The n-th arrival at `step` from now (1: the next) sends `signal` to the thread. An empty step
-  /// disarms. One thread at a time, while no other arrives anywhere.
+  /// Makes the n-th arrival at `step` from now (1: the next) send `signal` to the arriving thread.
+  /// An empty step disarms the trap. Call it from one thread, while no other thread arrives at a
+  /// step.
   static void set(std::string_view step, std::int64_t nth, int signal);
 
   static void arrive(std::string_view step) noexcept;
 };
 
-/// The trap, then the plan.
+/// Checks the trap and then the plan.
 void come_to_step(const char* step) noexcept;
 
-/// The process is at a step of its work (kFaultSteps): a plan's rule or a trap may kill or stop it
-/// here. With neither one branch.
+/// Marks a step of the process' work (kFaultSteps), where a plan's rule or a trap may kill or stop
+/// the process. Costs one branch without either.
 [[gnu::always_inline]] inline void fault_step(const char* step) noexcept {
   if (!FaultPlan::plans(FaultRule::Point::step)) [[likely]]
     return;

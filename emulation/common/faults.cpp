@@ -19,8 +19,8 @@ std::uint64_t mixed(std::uint64_t value) {
   return value ^ (value >> 31U);
 }
 
-/// Whether a rule with a chance takes its `match`-th match: by its key, which the seed is part of,
-/// and by that number alone, so that it is the same in every run.
+/// Whether a rule with a chance acts on its `match`-th match. The result depends only on the rule's
+/// key, which includes the seed, and on that number, so it is the same in every run.
 bool takes(const FaultRule& rule, std::uint64_t key, std::uint64_t match) {
   return mixed(key + match * 0x9e37'79b9'7f4a'7c15) % FaultRule::kCertain < rule.chance;
 }
@@ -75,7 +75,7 @@ void add(CallFaults& faults, const FaultRule& rule) {
 std::atomic<unsigned> FaultPlan::planned_points_{0};
 
 FaultPlan& FaultPlan::of_this_process() {
-  // Never destroyed: threads of a plugin may still post while the process exits.
+  // Never destroyed: threads of the plugin may still post while the process exits.
   static auto* const kPlan = new FaultPlan;
   return *kPlan;
 }
@@ -103,16 +103,16 @@ FaultPlan::FaultPlan() {
 bool FaultPlan::is_for(const FaultRule& rule, FaultRule::Point point,
                        std::string_view subject) const noexcept {
   if (rule.point != point || (!rule.node.empty() && rule.node != node_)) return false;
-  // What an atomic brings back is no payload.
+  // The answer of an atomic is not payload.
   if (rule.action == FaultRule::Action::flip && subject == "atomic") return false;
   return rule.subject.empty() || rule.subject == subject;
 }
 
-/// Counts a match of the rule: does it act on this one?
+/// Counts a match of the rule, and returns whether the rule acts on it.
 bool FaultPlan::acts(std::size_t index) noexcept {
   const FaultRule& rule = rules_[index];
   FaultCounter& counter = *counters_[index];
-  // Orders nothing but itself: the counter alone decides who is the n-th.
+  // No ordering is needed: only the counter decides which match is the n-th.
   const std::uint64_t match = counter.matches.fetch_add(1, std::memory_order_relaxed) + 1;
   if (match < rule.nth || (match - rule.nth) % rule.period() != 0) return false;
   if (rule.chance == 0) return (match - rule.nth) / rule.period() < rule.most_acts();
@@ -120,7 +120,7 @@ bool FaultPlan::acts(std::size_t index) noexcept {
          counter.acts.fetch_add(1, std::memory_order_relaxed) < rule.most_acts();
 }
 
-/// Kills and stops come last, so that every rule has counted.
+/// Kills and stops come last, so that every rule has counted the match.
 template <typename Do>
 void FaultPlan::act(FaultRule::Point point, std::string_view subject, Do&& perform) noexcept {
   const FaultRule* signal = nullptr;

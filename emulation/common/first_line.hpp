@@ -7,7 +7,7 @@
 
 namespace hbmwire::emulation {
 
-/// A file's first line without blanks at its end; empty when there is none.
+/// The first line of a file without trailing blanks; empty if there is none.
 inline std::string first_line(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::string line;

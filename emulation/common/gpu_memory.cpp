@@ -83,7 +83,7 @@ void GpuMemory::note_gone_exports() {
   }
 }
 
-/// What dead processes had, and what exports kept, as far as they are over. With the state's lock.
+/// Frees the ranges of dead processes and of ended exports. The state's lock is held.
 void GpuMemory::sweep() {
   note_gone_exports();
   const ProcessId self = this->self();
@@ -93,7 +93,8 @@ void GpuMemory::sweep() {
   for (auto& slot : used(state_->ranges, state_->range_end)) {
     if (slot.live != 0 && slot.owner != self && lives.dead(slot.owner)) slot.given_back = 1;
   }
-  std::map<std::pair<std::uint64_t, std::uint64_t>, bool> held;  // asking costs a look at all files
+  std::map<std::pair<std::uint64_t, std::uint64_t>, bool> held;  // remembers answers, because each
+                                                                 // takes a look at all open files
   for (auto& slot : used(state_->exports, state_->export_end)) {
     if (slot.live == 0 || slot.owner == self || !lives.dead(slot.owner)) continue;
     const auto [known, is_new] = held.try_emplace({slot.device, slot.inode}, false);
@@ -173,7 +174,7 @@ void GpuMemory::free(const Range& range) {
     slot.given_back = 1;
     break;
   }
-  // Whoever has the lock and was stopped: the next one who looks frees it.
+  // A stopped process holds the lock; the next process that looks frees the range.
   if (!lock.held()) return;
   note_gone_exports();
   free_unused();
@@ -202,7 +203,7 @@ int GpuMemory::export_dmabuf(const char* name, std::span<const Range> ranges) {
   const std::lock_guard guard(mutex_);
   const int watch = watch_.add(made.memfd.get());
   if (watch < 0) return watch;
-  // What was recorded before a failure goes with the memfd.
+  // Slots recorded before a failure are freed when the memfd is gone.
   const int recorded = record_export(watch, made.memfd.get(), ranges);
   return recorded != 0 ? recorded : made.reference.release();
 }

@@ -18,27 +18,28 @@ namespace hbmwire::emulation {
 struct GpuMemoryState;
 struct ProcessId;
 
-/// The memory of an emulated GPU, which all processes of the node take ranges of: the file `hbm` of
-/// its folder, and `state`, which says whose each range is.
+/// The memory of an emulated GPU, which all processes of the node allocate from. It is the file
+/// `hbm` in the GPU's folder. The file `state` says which process has which range.
 ///
-/// A range that is given back, or whose process has died, is free again when the last reference to
-/// the last dma-buf of it is gone, as the driver keeps memory for its importers. Whether one of
-/// this process is gone the kernel tells (DeletionWatch); of a dead process, the descriptors of all
-/// processes are looked through for it, so that one that is just on its way through a socket is
-/// missed. That is found out when somebody wants memory, or to know how much is left.
+/// A range is freed when its process gives it back or dies, but not before the last reference to
+/// the last dma-buf of it is gone: the driver, too, keeps memory for its importers. For a dma-buf
+/// of this process, the kernel tells when it is gone (DeletionWatch). For a dma-buf of a dead
+/// process, the open descriptors of all processes are searched; a descriptor that is on its way
+/// through a socket is missed. This search is made when a process allocates memory or asks how much
+/// is free.
 ///
-/// Bytes that a process offers to others (share) are kept in the same way for whoever has attached
-/// them, until that one detaches them or dies.
+/// Bytes that a process shares with others are kept in the same way for a process that has attached
+/// them, until it detaches them or dies.
 ///
 /// Thread-safe. Errors are negative errnos.
 class GpuMemory {
  public:
-  /// What is taken and given back at once: as drivers do, a multiple of 2 MiB.
+  /// Allocations are multiples of 2 MiB, as the drivers make them.
   static constexpr std::uint64_t kGranule = 2ULL << 20U;
 
   using Range = ExportSegment;
 
-  /// Null with errno.
+  /// Returns null with errno on failure.
   static std::unique_ptr<GpuMemory> open(const std::filesystem::path& directory);
 
   ~GpuMemory();
@@ -47,24 +48,25 @@ class GpuMemory {
 
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
 
-  /// What no process has.
+  /// Sets `bytes` to the amount that no process has.
   int free_bytes(std::uint64_t& bytes);
 
-  /// `bytes` are rounded up to granules. -ENOMEM. Contents: zeros.
+  /// Allocates `bytes`, rounded up to granules. The contents are zeros. Returns -ENOMEM if there is
+  /// not enough.
   int allocate(std::uint64_t bytes, Range& range);
 
-  /// Exactly what allocate() gave.
+  /// Frees a range exactly as allocate() returned it.
   void free(const Range& range);
 
-  /// A dma-buf of these ranges, in whole pages, in that order, all of them within ranges of this
-  /// process. The descriptor, O_PATH and close-on-exec.
+  /// Exports ranges of this process, in whole pages and in that order, as a dma-buf. Returns the
+  /// descriptor, which is O_PATH and close-on-exec.
   int export_dmabuf(const char* name, std::span<const Range> ranges);
 
-  /// Offers bytes within a range of this process to every process of the node.
+  /// Shares bytes within a range of this process with every process of the node.
   int share(const Range& range, ShareKey& key);
 
-  /// From now on nobody can attach it. Whether somebody has it still: then nothing else may be put
-  /// there yet (is_attached).
+  /// Prevents further attachments. Returns whether a process may still have it attached: then the
+  /// bytes must not be reused yet (is_attached).
   bool unshare(const ShareKey& key);
 
   /// Whether any process has any of these bytes attached.
@@ -72,39 +74,39 @@ class GpuMemory {
 
   struct Attachment {
     Range range;
-    std::uint64_t owner = 0;  ///< the process that offers it, told from any later one
-    bool own = false;         ///< this process
+    std::uint64_t owner = 0;  ///< identifies the sharing process, even if its number is reused
+    bool own = false;         ///< this process is the owner
     std::uint32_t slot = 0;
   };
 
-  /// -ENOENT: nobody who lives offers such a thing.
+  /// Returns -ENOENT if no living process shares memory by that key.
   int attach(const ShareKey& key, Attachment& made);
 
-  /// Exactly what attach() gave.
+  /// Detaches exactly what attach() has attached.
   void detach(const Attachment& attachment);
 
-  /// This process's view of it, for what a GPU's own engines do by other means than below.
+  /// This process's mapping of the memory, for engines that do not use the functions below.
   [[nodiscard]] std::byte* at(std::uint64_t offset) const { return memory_ + offset; }
 
-  /// Of the file, to map a part of it elsewhere.
+  /// The descriptor of the file, to map a part of it elsewhere.
   [[nodiscard]] int file() const { return hbm_; }
 
-  /// The GPU's engines: what NICs wrote and nothing has flushed yet is not seen.
+  /// Reads and writes as the GPU's engines do: NICs' writes that were not flushed are not visible.
   void read(std::uint64_t offset, std::byte* to, std::uint64_t bytes) const;
   void write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const;
 
-  /// An engine's copy from `from`, which may be this memory, too, and overlap.
+  /// An engine's copy from `from`, which may be this memory, and the ranges may overlap.
   void write_from(std::uint64_t offset, const GpuMemory& from, std::uint64_t from_offset,
                   std::uint64_t bytes) const;
 
-  /// Whether what NICs write has to be flushed (`--like-hardware=flush`).
+  /// Whether NICs' writes need a flush (`--like-hardware=flush`).
   [[nodiscard]] bool posts_writes() const { return posted_ != nullptr; }
 
-  /// All that NICs have written is seen from now on.
+  /// Makes all writes of NICs visible.
   void flush() const;
 
-  /// Of this process, for tests: ranges that it has, dma-bufs that are alive, what it offers to
-  /// others, and what it has attached.
+  /// The counts of this process, for tests: its ranges, its living dma-bufs, the ranges that it
+  /// shares, and those that it has attached.
   std::uint64_t own_ranges();
   std::uint64_t own_exports();
   std::uint64_t own_shares();
@@ -118,7 +120,7 @@ class GpuMemory {
   void sweep();
   bool attached(const Range& range);
   template <typename Slots>
-  std::uint64_t count_own(Slots slots);  // asked for with the state's lock
+  std::uint64_t count_own(Slots slots);  // called with the state's lock held
   void note_gone_exports();
   void free_unused();
   void punch(const Range& range) const;
@@ -134,7 +136,7 @@ class GpuMemory {
   std::int32_t process_ = 0;
   std::uint32_t started_ = 0;
 
-  std::mutex mutex_;  // before that of the state
+  std::mutex mutex_;  // taken before the lock of the state
   DeletionWatch watch_;
 };
 

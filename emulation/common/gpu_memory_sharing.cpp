@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// GpuMemory: ranges that one process offers and others attach, as the vendors' handles for other
-// processes have it.
+// GpuMemory: ranges that one process shares and others attach, for the vendors' IPC handles.
 #include <sys/random.h>
 
 #include <algorithm>
@@ -39,8 +38,8 @@ int GpuMemory::share(const Range& range, ShareKey& key) {
   return 0;
 }
 
-// Without the lock of one who was stopped, too: it is one store, and nobody may attach what is
-// about to be given back.
+// Goes on even if a stopped process holds the lock: ending a share is a single store, and no
+// process may attach memory that is about to be freed.
 bool GpuMemory::unshare(const ShareKey& key) {
   const std::lock_guard guard(mutex_);
   const Hold lock(state_->mutex);
@@ -53,7 +52,7 @@ bool GpuMemory::unshare(const ShareKey& key) {
   return false;
 }
 
-/// With the state's lock.
+/// The state's lock is held.
 bool GpuMemory::attached(const Range& range) {
   const auto attachments = used(state_->attachments, state_->attachment_end);
   Lives lives;
@@ -69,7 +68,7 @@ bool GpuMemory::is_attached(const Range& range) {
   return !lock.held() || attached(range);
 }
 
-// What a dead process offered is not there any more, though those who have it attached keep it.
+// Shares of a dead process are gone, though processes that have attached them keep the bytes.
 int GpuMemory::attach(const ShareKey& key, Attachment& made) {
   const std::lock_guard guard(mutex_);
   const Hold lock(state_->mutex);
@@ -96,7 +95,7 @@ void GpuMemory::detach(const Attachment& attachment) {
   const std::lock_guard guard(mutex_);
   const Hold lock(state_->mutex);
   give_back(state_->attachments.at(attachment.slot));
-  // Else the next one who looks frees what was only kept for this process.
+  // Otherwise the next process that looks frees ranges that were only kept for this one.
   if (!lock.held()) return;
   note_gone_exports();
   free_unused();

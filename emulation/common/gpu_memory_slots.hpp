@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How GpuMemory goes through the slots of a GPU's `state`.
+// How GpuMemory walks the slots in a GPU's `state`.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +35,14 @@ inline bool overlap(const ExportSegment& a, const ExportSegment& b) {
          b.offset_bytes < a.offset_bytes + a.length_bytes;
 }
 
-/// Whether processes live, each asked once.
+/// Answers whether processes are alive, asking the kernel once for each.
 class Lives {
  public:
   bool dead(const ProcessId& process) {
     const auto [known, is_new] = dead_.try_emplace(process.pid, false);
     if (is_new) {
       const ThreadStatus status = thread_status(process.pid);
-      // Nothing is known of a process that can't be looked at (no descriptor for it).
+      // A process is not known to be dead if this one cannot look at it (out of descriptors).
       const bool is_known = status.state != 0;
       known->second = status.is_gone ||
                       (is_known && (status.started != process.started || status.state == 'Z'));
@@ -54,7 +54,7 @@ class Lives {
   std::map<std::int32_t, bool> dead_;
 };
 
-/// The slots of others that have died.
+/// Frees slots of other processes that have died.
 template <typename Slot>
 void give_back_of_dead(std::span<Slot> slots, const ProcessId& self, Lives& lives) {
   for (auto& slot : slots) {

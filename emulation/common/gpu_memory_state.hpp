@@ -11,10 +11,10 @@
 namespace hbmwire::emulation {
 
 // The layout of a GPU's `state`, shared by every process of the node. Zeroed memory is an empty
-// one. There are only slots, each taken by the last store into it and given back by one, so that a
-// process that is killed half-way leaves nothing that another one could trip over.
+// one. It has only slots. The last store into a slot takes it, and a single store frees it. So a
+// process that is killed half way leaves the state consistent.
 
-/// A process, told from a later one of the same number.
+/// A process. The start time distinguishes it from a later process with the same number.
 struct ProcessId {
   std::int32_t pid;
   std::uint32_t started;
@@ -22,24 +22,25 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 };
 
+/// An allocated range of the GPU's memory.
 struct RangeSlot {
   std::uint32_t live;
-  std::uint32_t given_back;  // only exports keep it
+  std::uint32_t given_back;  // its owner has freed it; only exports keep it
   ProcessId owner;
   ExportSegment range;
 };
 
-/// One range of an export; an export of several ranges has as many slots.
+/// A range of an export. An export of several ranges has as many slots.
 struct ExportSlot {
   std::uint32_t live;
   std::int32_t watch;    // of the exporter's DeletionWatch
-  ProcessId owner;       ///< who has exported it
+  ProcessId owner;       ///< the exporter
   std::uint64_t device;  // of the memfd
   std::uint64_t inode;
   ExportSegment range;
 };
 
-/// What its owner lets other processes attach.
+/// A range that its owner shares with other processes.
 struct ShareSlot {
   std::uint32_t live;
   std::uint32_t zero;
@@ -48,11 +49,11 @@ struct ShareSlot {
   ExportSegment range;
 };
 
-/// What a process has attached: kept for it, whatever the range's owner does.
+/// A range that a process has attached. It is kept for that process even if its owner frees it.
 struct AttachmentSlot {
   std::uint32_t live;
   std::uint32_t zero;
-  ProcessId owner;  ///< who has attached it
+  ProcessId owner;  ///< the process that has attached it
   ExportSegment range;
 };
 
@@ -63,10 +64,10 @@ struct GpuMemoryState {
   std::uint32_t export_end;
   std::uint32_t share_end;
   std::uint32_t attachment_end;
-  // More than granules fit into the largest GPU.
+  // More than there are granules in the largest GPU.
   std::array<RangeSlot, 100'000> ranges;
   std::array<ExportSlot, 200'000> exports;
-  // As many as a node's processes may have open handles, and some.
+  // More than the handles that a node's processes may have open.
   std::array<ShareSlot, 50'000> shares;
   std::array<AttachmentSlot, 50'000> attachments;
 };

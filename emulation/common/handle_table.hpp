@@ -10,8 +10,8 @@
 
 namespace hbmwire::emulation {
 
-/// Opaque handles of the interface, and what they stand for. A handle is a number that is never
-/// used twice, so that a stale one is refused instead of dereferenced. Thread-safe.
+/// Maps opaque handles of a vendor's interface to objects. A handle is a number that is never
+/// reused, so that an old one is refused instead of being dereferenced. Thread-safe.
 template <typename Handle, typename Object>
 class HandleTable {
  public:
@@ -46,7 +46,7 @@ class HandleTable {
 
  private:
   std::mutex mutex_;
-  std::uint64_t next_ = 0x5e'0000;  // looks like no pointer
+  std::uint64_t next_ = 0x5e'0000;  // does not look like a pointer
   std::map<std::uint64_t, std::shared_ptr<Object>> objects_;
 };
 

@@ -27,20 +27,20 @@ void nap(std::uint64_t ns) {
 
 }  // namespace
 
-// GCC forgets the declaration's model in the file that has the definition.
+// GCC ignores the TLS model of the declaration in the file with the definition.
 [[gnu::tls_model("initial-exec")]] constinit thread_local std::uint64_t LockWord::this_thread_ = 0;
 
 bool LockWord::is_dead(std::uint64_t id) noexcept {
   const ThreadStatus status = thread_status(static_cast<std::int32_t>(id));
   if (status.is_gone || status.state == 'Z' || status.state == 'X') return true;
-  // Another one of that id, unless one of both times is not known: who was short of descriptors
-  // could not ask.
+  // Another thread has reused the id if the start times differ. One of them may be unknown, if the
+  // process was short of descriptors.
   const auto started = static_cast<std::uint32_t>(id >> 32U);
   return started != 0 && status.state != 0 && status.started != started;
 }
 
 std::uint64_t LockWord::ask_for_this_thread() noexcept {
-  // A forked child's thread is another one.
+  // The thread of a forked child has another id.
   static const int kRegistered = pthread_atfork(nullptr, nullptr, [] { this_thread_ = 0; });
   static_cast<void>(kRegistered);
   const auto id = static_cast<std::uint32_t>(::gettid());
@@ -58,13 +58,14 @@ LockWord::Taken LockWord::inherit() noexcept {
 }
 
 LockWord::Taken LockWord::lock_for(std::uint64_t patience_ns) noexcept {
-  // Most locks are held for less than a hop between CPUs takes; then their holder may need this
-  // CPU; then it copies something large, or is dead.
+  // The waits get longer in stages. Most locks are held for less than a hop between CPUs takes. If
+  // not, the holder may need this CPU. If it still holds the lock, it is copying something large or
+  // is dead.
   constexpr int kSpins = 64;
   constexpr int kYields = 64;
   constexpr std::uint64_t kNapNs = 20'000;
   constexpr std::uint64_t kLongestNapNs = 1'000'000;
-  const auto try_idle = [this] {  // a look before, which takes the line from nobody
+  const auto try_idle = [this] {  // reads first, which does not take the line from another CPU
     return holder_.load(std::memory_order_relaxed) == 0 && try_free();
   };
   for (int i = 0; i < kSpins; ++i) {

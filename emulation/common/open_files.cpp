@@ -23,7 +23,7 @@ bool has_open(const fs::path& descriptors, std::uint64_t device, std::uint64_t i
        it.increment(failure)) {
     struct stat status {};
 
-    // Follows the link to the open file itself, also when it has no name any more.
+    // Follows the link to the open file itself, even if the file has no name any more.
     if (::stat(it->path().c_str(), &status) == 0 && status.st_ino == inode &&
         status.st_dev == device)
       return true;

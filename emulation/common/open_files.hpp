@@ -5,8 +5,8 @@
 
 namespace hbmwire::emulation {
 
-/// Whether any process that this one may look into has a descriptor of that file. What is just on
-/// its way through a socket is not found.
+/// Whether any process that this one may inspect has the file open. A descriptor that is on its way
+/// through a socket is not found.
 bool somebody_has_open(std::uint64_t device, std::uint64_t inode);
 
 }  // namespace hbmwire::emulation

@@ -7,7 +7,7 @@
 
 namespace hbmwire::emulation {
 
-/// A file descriptor, closed with its owner.
+/// Owns a file descriptor and closes it.
 class OwnedFd {
  public:
   OwnedFd() = default;

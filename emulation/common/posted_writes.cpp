@@ -24,8 +24,8 @@ namespace {
 constexpr std::uint64_t kMagic = 0x3153'4f50'4d48;  // "HMPOS1", little endian
 constexpr std::uint64_t kTableBytes = 64 << 10;
 
-/// `end` is stored last when a slot is taken, and 0 to give it back: a slot that is half done is a
-/// free one.
+/// A posted range. To take a slot, `end` is stored last; to free it, `end` is set to 0. A slot that
+/// is half done is free.
 struct Slot {
   std::uint64_t begin;
   std::uint64_t end;
@@ -37,18 +37,19 @@ struct Slot {
   }
 };
 
-/// Programs keep few ranges under way; one that scatters words all over a card has them arrive
-/// earlier, which is as good.
+/// Programs have few ranges in flight. If a program scatters words all over a card, its writes
+/// arrive early, which is allowed.
 constexpr std::size_t kSlots = 1024;
 
-/// The compiler keeps the order of stores that a killed process' successor relies on.
+/// Keeps the compiler from reordering stores, because another process relies on their order after a
+/// kill.
 void in_order() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace
 
 struct PostedWrites::Table {
   std::uint64_t magic;
-  RobustMutex mutex;  // of whoever died with it half a slot is left, which is none
+  RobustMutex mutex;  // harmless when half done: a half-filled slot is free
   std::array<Slot, kSlots> slots;
 };
 
@@ -105,7 +106,7 @@ std::shared_ptr<PostedWrites> PostedWrites::open(const std::filesystem::path& pa
   const std::lock_guard guard(kKnown->mutex);
   std::shared_ptr<PostedWrites> found;
   if (::fstat(fd, &status) == 0) {
-    // Weak: a file that is mapped keeps its inode from being another's.
+    // A weak reference suffices: while the file is mapped, its inode cannot be reused.
     auto& entry = kKnown->files[{status.st_dev, status.st_ino}];
     found = entry.lock();
     if (!found) {
@@ -129,7 +130,8 @@ std::byte* PostedWrites::earlier(std::uint64_t offset) const {
   return base_ + kTableBytes + offset;
 }
 
-/// Of the parts of the range that the NIC has not written yet. With the lock held.
+/// Saves the earlier bytes of those parts of the range that the NIC has not posted yet. The lock is
+/// held.
 void PostedWrites::keep_earlier(std::uint32_t nic, const Range& range) {
   const std::uint64_t end = range.offset + range.bytes;
   for (std::uint64_t at = range.offset; at < end;) {
@@ -154,10 +156,11 @@ void PostedWrites::post(std::uint32_t nic, const Range& range) {
     return;
   }
   const Hold lock(table_->mutex);
-  if (!lock.held()) return;  // then it is seen at once
+  if (!lock.held()) return;  // then the write is visible at once
   std::uint64_t begin = range.offset;
   std::uint64_t end = range.offset + range.bytes;
-  // A byte is under way from one NIC only: what another one wrote there came first.
+  // A byte may be posted by one NIC only. The writes of another NIC to it came first, so they
+  // arrive.
   for (const Slot& slot : table_->slots) {
     if (slot.nic != nic && slot.overlaps(begin, end)) forget(slot.nic);
   }
@@ -185,15 +188,16 @@ void PostedWrites::post(std::uint32_t nic, const Range& range) {
   }
 }
 
-/// All of a NIC's: PCIe keeps the order of one that writes.
+/// Removes all ranges of a NIC, because PCIe keeps a writer's order.
 void PostedWrites::forget(std::uint32_t nic) {
   for (Slot& slot : table_->slots) {
     if (slot.nic == nic) slot.end = 0;
   }
 }
 
-// What is forgotten without the lock may be entered again by the process that was stopped with it,
-// once that goes on: an engine then sees earlier bytes once more, which is less bad than to wait.
+// If a stopped process holds the lock, the ranges are removed without it. That process may enter a
+// range again when it continues. An engine may then see earlier bytes once more, which is better
+// than waiting.
 void PostedWrites::arrive(std::uint32_t nic) {
   [[maybe_unused]] const Hold lock(table_->mutex);
   forget(nic);
@@ -210,8 +214,8 @@ void PostedWrites::clear() {
               static_cast<off_t>(bytes_ - kTableBytes));
 }
 
-/// The longest run from the start of the range that is all posted or all not: where the engines
-/// find it.
+/// The longest run from the start of the range that is entirely posted or entirely not, with the
+/// address where the engines find it.
 PostedWrites::Range PostedWrites::next_piece(const Range& range, bool& posted) {
   const Hold lock(table_->mutex);
   posted = false;
@@ -234,7 +238,7 @@ PostedWrites::Range behind(const PostedWrites::Range& range, std::uint64_t bytes
 
 }  // namespace
 
-// Copied without the lock: what arrives meanwhile is seen, or not.
+// Copies without the lock: writes that arrive meanwhile may or may not be seen.
 void PostedWrites::engine_reads(const Range& range, std::byte* to) {
   for (Range left = range; left.bytes != 0;) {
     bool posted = false;

@@ -8,29 +8,31 @@
 
 namespace hbmwire::emulation {
 
-/// What NICs have written into a card's memory and the card's own engines do not see yet: file
-/// `posted` of a card (emulation/docs/architecture.md), there in `--like-hardware=flush` alone.
+/// The writes of NICs into a card's memory that the card's own engines do not see yet. They are in
+/// the file `posted` of a card (emulation/docs/architecture.md), which exists only with
+/// `--like-hardware=flush`.
 ///
-/// The bytes themselves are in the card's memory, where every NIC finds them. Kept beside it is
-/// what was there before, and that is what the engines read and write meanwhile. So writes arrive
-/// by being forgotten, which is right at any time: whoever is killed at whatever point loses
-/// nothing and leaves nothing that could not be undone. A range here always has its earlier content
-/// here too.
+/// The new bytes are in the card's memory, where every NIC finds them. This file keeps the earlier
+/// bytes, and the engines read and write those until the writes arrive. So a write arrives when its
+/// range is removed from this file. That is harmless at any time: if a process is killed at any
+/// point, no data is lost and the state stays consistent. The earlier bytes of a range are stored
+/// before the range is entered.
 ///
-/// Thread-safe, and among processes.
+/// Thread-safe, also between processes.
 class PostedWrites {
  public:
-  /// A range of the card's memory, and where it is mapped in this process.
+  /// A range of the card's memory, and its address in this process.
   struct Range {
     std::uint64_t offset;
     std::uint64_t bytes;
     std::byte* memory;
   };
 
-  /// Makes the file, for a card of `card_bytes`. False with errno.
+  /// Creates the file for a card of `card_bytes`. Returns false with errno on failure.
   static bool create(const std::filesystem::path& path, std::uint64_t card_bytes);
 
-  /// There is one for each file and process, as it is mapped whole. Null with errno.
+  /// Opens the file. A process has one object for each file, because the whole file is mapped.
+  /// Returns null with errno on failure.
   static std::shared_ptr<PostedWrites> open(const std::filesystem::path& path);
 
   ~PostedWrites();
@@ -41,18 +43,19 @@ class PostedWrites {
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
-  /// NIC `nic` is about to write the range. A read of that NIC later pushes it out.
+  /// Notes that NIC `nic` is about to write the range. A later read by that NIC pushes the write
+  /// out.
   void post(std::uint32_t nic, const Range& range);
 
-  /// What the NIC has written so far arrives; what all of them have: for a vendor's own call that
-  /// flushes, and when the card is given back.
+  /// Makes the writes of one NIC arrive, or those of all NICs: the latter for a vendor's call that
+  /// flushes, and when the card is released.
   void arrive(std::uint32_t nic);
   void arrive_all();
 
-  /// arrive_all(), and gives the memory back. Nobody uses the card.
+  /// arrive_all(), and gives the memory back to the system. The card must not be in use.
   void clear();
 
-  /// The card's engines.
+  /// Accesses of the card's engines.
   void engine_reads(const Range& range, std::byte* to);
   void engine_writes(const Range& range, const std::byte* from);
 

@@ -9,20 +9,21 @@
 
 namespace hbmwire::emulation {
 
-/// What a dma-buf is to be of.
+/// The contents of a dma-buf to be made.
 struct ExportSource {
-  const char* name = "";  ///< of the memfd, as /proc shows it
+  const char* name = "";  ///< of the memfd, as shown in /proc
   std::string backing_path;
   std::string posted_path;                  ///< empty: there is none
-  std::span<const ExportSegment> segments;  ///< one at least, in whole pages
+  std::span<const ExportSegment> segments;  ///< at least one, in whole pages
 };
 
+/// The two descriptors of a published export.
 struct PublishedExport {
-  OwnedFd memfd;      ///< to be watched (DeletionWatch) and closed
-  OwnedFd reference;  ///< what the application gets: can be passed on and imported, not accessed
+  OwnedFd memfd;      ///< for DeletionWatch; then close it
+  OwnedFd reference;  ///< for the application: it can be passed on and imported, but not accessed
 };
 
-/// Makes the memfd that stands in for a dma-buf (emulation/docs/architecture.md). 0 or -errno.
+/// Makes the memfd that stands for a dma-buf (emulation/docs/architecture.md). Returns 0 or -errno.
 int publish_export(const ExportSource& source, PublishedExport& made);
 
 }  // namespace hbmwire::emulation

@@ -24,10 +24,10 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return round_down(value + unit - 1, unit);
 }
 
-/// What is left of `range` between `taken`, which are in no order, and within it.
+/// The gaps in `range` that the `taken` ranges leave. These are unordered and lie within `range`.
 std::vector<AddressRange> gaps(AddressRange range, std::vector<AddressRange> taken);
 
-/// Whether [at, at + bytes) lies within [begin, begin + size), none of which need not wrap around.
+/// Whether [at, at + bytes) lies within [begin, begin + size). The computation does not overflow.
 constexpr bool holds(std::uint64_t begin, std::uint64_t size, std::uint64_t at,
                      std::uint64_t bytes) {
   return at >= begin && at - begin <= size && bytes <= size - (at - begin);

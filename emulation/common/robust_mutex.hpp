@@ -5,23 +5,23 @@
 
 namespace hbmwire::emulation {
 
-/// A mutex in memory that processes share and that survives the death of its holder: whoever locks
-/// next inherits it (LockWord). What it guards must therefore be harmless when half done; each user
-/// says why it is.
+/// A mutex in memory that processes share. It survives the death of its holder: the next thread
+/// that locks it inherits it (LockWord). The data that it guards must therefore be consistent when
+/// half changed, and each user says why it is.
 ///
-/// It survives that its holder is stopped (SIGSTOP, a debugger), too: nobody waits for such a one.
-/// Locked by Hold below, never by std::lock_guard, which has no way to say so.
+/// It also survives a holder that is stopped (SIGSTOP, a debugger): other threads give up instead
+/// of waiting. It must be locked by Hold below, because std::lock_guard cannot report that.
 class RobustMutex {
  public:
-  /// Whether anybody has it, at a glance.
+  /// Whether a thread holds it. A quick look, without a guarantee.
   [[nodiscard]] bool is_taken() const noexcept { return word_.holder() != 0; }
 
   using Taken = LockWord::Taken;
 
-  /// Waits for a holder that runs. `no`: it was stopped, or has not moved for 10 s.
+  /// Waits for a holder that runs. `no`: the holder was stopped, or has not moved for 10 s.
   [[nodiscard]] Taken lock() noexcept { return word_.try_free() ? Taken::yes : lock_slowly(); }
 
-  /// Waits for nobody.
+  /// As lock(), without waiting.
   [[nodiscard]] Taken try_lock() noexcept { return word_.try_lock(); }
 
   void unlock() noexcept { word_.unlock(); }
@@ -32,12 +32,14 @@ class RobustMutex {
   LockWord word_;
 };
 
-/// How often a lock of this process was not to be had, since its holder was stopped.
+/// How often this process could not take a lock because its holder was stopped.
 [[nodiscard]] std::uint64_t locks_not_had() noexcept;
 
+/// Selects the constructors of Hold and the like that do not wait for the lock.
 struct WithoutWaiting {};
 
-/// Holds a lock to its end, or not when a process that was stopped has it: to be asked at once.
+/// Holds a lock to the end of a scope. If a stopped process has the lock, it is not held: check
+/// held() at once.
 class [[nodiscard]] Hold {
  public:
   explicit Hold(RobustMutex& mutex) noexcept : mutex_(mutex), taken_(mutex.lock()) {}
@@ -55,7 +57,7 @@ class [[nodiscard]] Hold {
 
   [[nodiscard]] bool held() const noexcept { return taken_ != RobustMutex::Taken::no; }
 
-  /// The holder before died with it.
+  /// The last holder died with the lock held.
   [[nodiscard]] bool inherited() const noexcept { return taken_ == RobustMutex::Taken::inherited; }
 
  private:

@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::uint64_t kPinnedPage = 4096;
 
-// Where this much is free nothing is taken, however large the range is: a card's memory is larger
-// than the machine's, and programs allocate all of it and touch little. So this is also the most
-// that is ever taken.
+// If this much is free, no pages are allocated even for a larger range. A card's memory is larger
+// than the machine's, and programs allocate all of it but touch little. So this is also the most
+// that is ever allocated.
 constexpr std::uint64_t kPlenty = 1ULL << 30U;
 
-/// A file system without a limit says 0 blocks.
+/// A file system without a limit reports 0 blocks.
 bool has_plenty(const struct statvfs& info) {
   const std::uint64_t free = static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize;
   return info.f_blocks == 0 || free >= kPlenty;

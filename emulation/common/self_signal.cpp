@@ -19,18 +19,20 @@ void sleep_for(std::uint64_t ns) {
   }
 }
 
-/// The child's whole life. Only bare system calls: other threads of the process that it is a copy
-/// of may have held any lock, of what a sanitizer puts around functions too.
+/// The code of the child. It makes only bare system calls, because other threads of the copied
+/// process may have held any lock, including those of a sanitizer's wrappers.
 [[noreturn]] void continue_later(pid_t stopped, std::uint64_t for_ns) {
   ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0UL, 0UL,
-            0UL);  // of the thread that made it, which is in here too
+            0UL);  // when the thread that made it ends; that one is stopped here too
   const auto is_child = [stopped] { return ::syscall(SYS_getppid) == stopped; };
   if (!is_child()) ::syscall(SYS_exit_group, 0);
-  // What a descriptor stands for (that the process lives, say) is not for the child to keep.
+  // A descriptor may have a meaning (for example that the process is alive), so the child must not
+  // keep it.
   ::syscall(SYS_close_range, 0U, ~0U, 0U);
   constexpr std::uint64_t kAgainNs = 10'000'000;
   sleep_for(for_ns);
-  // Again and again until it is killed, as the first may come before the process has stopped.
+  // Signals repeatedly until it is killed, because the first signal may come before the process has
+  // stopped.
   while (is_child()) {
     ::syscall(SYS_kill, stopped, SIGCONT);
     sleep_for(kAgainNs);
@@ -49,13 +51,13 @@ void stop_this_process(std::uint64_t for_ns) noexcept {
   const pid_t self = ::getpid();
   long child = -1;
   if (for_ns != 0) {
-    // Not fork(): no handlers run, and with no signal for its end the application's wait() does not
-    // see it.
+    // Not fork(): no handlers run, and without a signal for its end the application's wait() does
+    // not see the child.
     child = ::syscall(SYS_clone, 0UL, 0UL, 0UL, 0UL, 0UL);
     if (child == 0) continue_later(self, for_ns);
-    if (child < 0) return;  // nobody would continue it
+    if (child < 0) return;  // without the child the process would not be continued
   }
-  // To this thread: then it has stopped before the call returns.
+  // To this thread: then it stops before the call returns.
   ::syscall(SYS_tgkill, self, ::syscall(SYS_gettid), SIGSTOP);
   if (child < 0) return;
   ::kill(static_cast<pid_t>(child), SIGKILL);

@@ -9,14 +9,14 @@
 
 namespace hbmwire::emulation {
 
-/// What a range of a GPU's memory is offered by to other processes: random, so that memory that is
-/// offered later, or in another world, never has the same.
+/// The key by which a range of a GPU's memory is shared with other processes. It is random, so that
+/// memory that is shared later, or in another world, never has the same key.
 using ShareKey = std::array<std::uint64_t, 2>;
 
-/// What the vendors' libraries hand out as the handle of memory for another process. Nothing in it
-/// is taken at its word: the key has to be one that the GPU's `state` has.
+/// The contents of a vendor's handle of memory for another process. They are not trusted: the key
+/// must be one in the GPU's `state`.
 struct ShareHandle {
-  std::uint64_t family = 0;  ///< kCuda, kRocm
+  std::uint64_t family = 0;  ///< kCuda or kRocm
   std::uint32_t gpu = 0;     ///< its number in the node
   std::uint32_t zero = 0;
   ShareKey key{};
@@ -29,10 +29,10 @@ struct ShareHandle {
 
 static_assert(sizeof(ShareHandle) == 32);
 
-/// Into a vendor's handle; what is left of that becomes zeros.
+/// Writes the handle to a vendor's handle. The rest of that becomes zeros.
 void write_handle(const ShareHandle& handle, std::span<std::byte> to);
 
-/// Nothing when no library of this family can have written these bytes.
+/// Returns nullopt if no library of this family can have written these bytes.
 std::optional<ShareHandle> read_handle(std::span<const std::byte> from, std::uint64_t family);
 
 }  // namespace hbmwire::emulation

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstdint>
 
-// Arrays of slots in memory that processes share. A slot's `live` is the last store into it when it
-// is taken and the only one when it is given back, so that a process that is killed half-way
-// through leaves nothing that another one could trip over. Under the owner's lock.
+// Arrays of slots in memory that processes share. When a slot is taken, `live` is stored last; when
+// it is freed, `live` is the only store. So a process that is killed half way leaves the slots
+// consistent. The owner's lock is held.
 namespace hbmwire::emulation {
 
-/// The free slot of an array, or nullptr.
+/// A free slot of an array, or nullptr.
 template <typename Slots>
 auto* free_slot(Slots& slots) {
   for (auto& slot : slots) {
@@ -28,7 +28,7 @@ void give_back(Slot& slot) {
   std::atomic_ref(slot.live).store(0, std::memory_order_release);
 }
 
-/// How many slots are taken.
+/// The number of slots that are taken.
 template <typename Slots>
 std::uint64_t count_live(const Slots& slots) {
   std::uint64_t count = 0;

@@ -8,7 +8,7 @@
 namespace hbmwire::emulation {
 bool is_stopped(std::int32_t id) noexcept {
   if (id <= 0) return false;
-  // strace stops a process for a moment at each of its system calls, a debugger for long.
+  // strace stops a process only briefly at each of its system calls; a debugger stops it for long.
   constexpr int kLooks = 20;
   constexpr useconds_t kBetweenUs = 1000;
   char state = thread_status(id).state;

@@ -26,8 +26,8 @@ ThreadStatus thread_status(std::int32_t thread) noexcept {
   const ssize_t got = ::read(fd, text.data(), text.size());
   status.is_gone = got < 0 && errno == ESRCH;
   ::close(fd);
-  // The state follows the name, which is in parentheses and may have some of its own; when it
-  // began is 19 fields on.
+  // The state follows the name, which is in parentheses and may contain some itself. The start time
+  // is 19 fields further on.
   std::string_view rest(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   const std::size_t name_end = rest.rfind(')');
   if (name_end == std::string_view::npos || name_end + 2 >= rest.size()) return status;

@@ -11,10 +11,10 @@
 
 namespace hbmwire::emulation {
 
-/// How far a queue has come. Shared with the events recorded on it, which may outlive it.
+/// The progress of a queue. Events recorded on the queue share it and may outlive the queue.
 class QueueProgress {
  public:
-  /// The number of the job that is posted with it.
+  /// Counts a posted job and returns its number.
   std::uint64_t post();
   void complete(int status);
 
@@ -24,7 +24,7 @@ class QueueProgress {
 
   [[nodiscard]] bool idle() const { return done(posted()); }
 
-  /// Of the first job that failed; the jobs after it are not run. 0: none has.
+  /// The status of the first job that failed; later jobs are not run. 0: none has failed.
   [[nodiscard]] int status() const;
 
  private:
@@ -35,13 +35,13 @@ class QueueProgress {
   int status_ = 0;
 };
 
-/// A queue of DMA jobs and the thread that does them, in order: what streams of the vendors'
-/// libraries are made of. A job returns the vendor's status, which is 0 for success.
+/// A queue of DMA jobs and the thread that runs them in order. Streams of the vendors' libraries
+/// are built on it. A job returns the vendor's status, which is 0 for success.
 class WorkQueue {
  public:
   using Job = std::function<int()>;
 
-  /// Each job is delayed by that much, so that programs that forget to synchronise are found out.
+  /// `delay_us` delays each job, so that programs that forget to synchronise are noticed.
   explicit WorkQueue(std::uint32_t delay_us);
   /// Waits for the jobs posted so far.
   ~WorkQueue();
@@ -64,7 +64,7 @@ class WorkQueue {
   std::thread thread_;
 };
 
-/// A point in a queue's work; before it is recorded it is complete.
+/// A point in a queue's work. It counts as complete until it is recorded.
 struct QueueEvent {
   std::shared_ptr<QueueProgress> progress;
   std::uint64_t job = 0;

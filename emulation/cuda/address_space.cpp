@@ -12,11 +12,11 @@
 namespace hbmwire::emulation::cuda {
 namespace {
 
-// As the driver: small allocations share blocks, and begin where others may end.
+// As in the driver, small allocations share blocks, and one may begin where another ends.
 constexpr std::uint64_t kSmall = 1ULL << 20U;
 constexpr std::uint64_t kAlignment = 512;
 
-/// The entry that holds the address; end() when there is none.
+/// The entry that contains the address, or end().
 template <typename Map>
 typename Map::iterator holder(Map& map, std::uint64_t address) {
   auto after = map.upper_bound(address);
@@ -94,7 +94,7 @@ void AddressSpace::record(const AllocationRequest& request, Region& region, std:
   region.taken.emplace(address, request.bytes);
 }
 
-/// Memory in addresses of its own.
+/// Makes memory with a region of its own.
 CUresult AddressSpace::own_region(const AllocationRequest& request, Origin origin, bool in_gpu,
                                   std::uint64_t& address) {
   Region region;
@@ -254,7 +254,8 @@ CUresult AddressSpace::map(std::uint64_t address, std::uint64_t bytes,
   return CUDA_SUCCESS;
 }
 
-/// The mapping that begins at `at` and ends by `end`: a range that cuts one in two is refused.
+/// Finds the mapping that begins at `at` and ends by `end`. A range that ends inside a mapping is
+/// refused.
 bool AddressSpace::next_mapping(std::uint64_t at, std::uint64_t end, Allocation*& mapping) {
   const auto found = allocations_.find(at);
   if (found == allocations_.end() || found->second.origin != Origin::mapped) return false;
@@ -311,8 +312,8 @@ CUresult AddressSpace::set_sync_memops(std::uint64_t address, bool on) {
   const std::unique_lock lock(mutex_);
   Allocation* allocation = allocation_at(address);
   if (allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The driver knows this of cuMemAlloc's memory alone, of whichever process; else it is an
-  // attribute of the context.
+  // The driver has this attribute only for memory of cuMemAlloc, of any process. For other memory
+  // it is an attribute of the context.
   if (allocation->origin != Origin::alloc && allocation->origin != Origin::ipc)
     return CUDA_ERROR_NOT_SUPPORTED;
   allocation->sync_memops = on;
@@ -340,7 +341,8 @@ bool AddressSpace::resolve(std::uint64_t address, std::uint64_t bytes, std::vect
     }
     address += length;
     bytes -= length;
-    // What follows must be of the same reservation: neighbours in a block are others' memory.
+    // The next allocation must be in the same reservation: a neighbour in a block is unrelated
+    // memory.
     if (bytes != 0 && allocation->origin != Origin::mapped) return false;
   }
   return true;
@@ -353,7 +355,8 @@ CUresult AddressSpace::resolve_export(std::uint64_t address, std::uint64_t bytes
   if (region == nullptr || !holds(region->address, region->bytes, address, bytes))
     return CUDA_ERROR_INVALID_VALUE;
   if (region->origin != Origin::mapped) {
-    // Managed, the host's, or another process's: only whoever allocated it can export it.
+    // Managed memory, host memory, or memory of another process: only the process that has
+    // allocated it can export it.
     if (!region->physical || region->origin == Origin::ipc) return CUDA_ERROR_NOT_SUPPORTED;
     if (region->physical->device() != device) return CUDA_ERROR_INVALID_VALUE;
     ranges.push_back({region->physical->range().offset_bytes + (address - region->address), bytes});

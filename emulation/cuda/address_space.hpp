@@ -18,14 +18,15 @@ namespace hbmwire::emulation::cuda {
 inline constexpr std::uint64_t kHostPage = 4096;
 inline constexpr std::uint64_t kGranule = GpuMemory::kGranule;
 
-/// Memory of one GPU: what cuMemCreate makes, and a block of what cuMemAlloc hands out in pieces.
-/// Given back with its last user.
+/// Memory of a GPU: the result of cuMemCreate, or a block that cuMemAlloc divides. Freed with its
+/// last user.
 class Physical {
  public:
-  /// Null when the GPU has no room.
+  /// Returns null if the GPU has no room.
   static std::shared_ptr<Physical> allocate(GpuMemory& memory, int device, std::uint64_t bytes);
 
-  /// What another process offers; null with a negative errno in `error`.
+  /// Attaches memory that another process shares. Returns null with a negative errno in `error` on
+  /// failure.
   static std::shared_ptr<Physical> attach(GpuMemory& memory, int device, const ShareKey& key,
                                           int& error);
 
@@ -41,14 +42,14 @@ class Physical {
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
-  /// Nothing when it is this process's own.
+  /// Nullopt if it is this process's own.
   [[nodiscard]] const std::optional<GpuMemory::Attachment>& attachment() const {
     return attachment_;
   }
 
-  bool rdma_capable = true;  ///< what cuMemCreate was asked for
+  bool rdma_capable = true;  ///< as requested from cuMemCreate
   std::atomic<unsigned> handles{
-      0};  ///< cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease
+      0};  ///< cuMemCreate and cuMemRetainAllocationHandle calls minus cuMemRelease calls
 
  private:
   Physical(GpuMemory& memory, int device, const GpuMemory::Range& range);
@@ -68,38 +69,38 @@ enum class Origin : std::uint8_t {
   ipc,      ///< cuIpcOpenMemHandle
 };
 
-/// What lies at an address.
+/// The memory at an address.
 struct Allocation {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   Origin origin = Origin::alloc;
-  CUcontext context = nullptr;  ///< null: mapped memory is of none
+  CUcontext context = nullptr;  ///< null for mapped memory, which belongs to no context
   int device = 0;
   std::uint64_t id = 0;                ///< BUFFER_ID
   std::shared_ptr<Physical> physical;  ///< null: host memory of this process
   std::uint64_t offset = 0;            ///< of the first byte in the GPU's memory
-  std::uint64_t region = 0;            ///< address of the block or reservation that it is in
+  std::uint64_t region = 0;            ///< address of the block or reservation that contains it
   bool sync_memops = false;
   bool accessible = true;             ///< mapped: cuMemSetAccess was called
-  std::optional<ShareKey> shared_as;  ///< alloc: has a handle; ipc: was opened by it
-  unsigned opened = 0;                ///< ipc: how often, less cuIpcCloseMemHandle
+  std::optional<ShareKey> shared_as;  ///< alloc: its handle's key; ipc: the key it was opened by
+  unsigned opened = 0;                ///< ipc: how often opened minus how often closed
   int opener = 0;                     ///< ipc: the GPU of the context that opened it
 };
 
-/// Addresses that this library has reserved: a block of cuMemAlloc, cuMemAddressReserve, or host
-/// memory. The CPU can touch them only where they are host memory.
+/// Addresses that this library has reserved: for a block of cuMemAlloc, for cuMemAddressReserve, or
+/// for host memory. The CPU may access only host memory.
 struct Region {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
-  Origin origin = Origin::alloc;       ///< mapped: of cuMemAddressReserve
-  std::shared_ptr<Physical> physical;  ///< null: reserved, or memory of this process
+  Origin origin = Origin::alloc;       ///< mapped: from cuMemAddressReserve
+  std::shared_ptr<Physical> physical;  ///< null: only reserved, or memory of this process
   CUcontext context = nullptr;
-  std::map<std::uint64_t, std::uint64_t> taken;  ///< of a block: address to bytes
-  /// The same of what was freed while another process had it open.
+  std::map<std::uint64_t, std::uint64_t> taken;  ///< in a block: from address to bytes
+  /// As `taken`, for allocations that were freed while another process had them open.
   std::map<std::uint64_t, std::uint64_t> withdrawn;
 };
 
-/// Contiguous memory: of a GPU, or where `memory` is null of this process, at `offset`.
+/// Contiguous memory at `offset`: of a GPU, or of this process if `memory` is null.
 struct Piece {
   GpuMemory* memory = nullptr;
   std::uint64_t offset = 0;
@@ -113,12 +114,12 @@ struct AllocationRequest {
   std::uint64_t bytes = 0;
 };
 
-/// cuIpcOpenMemHandle.
+/// The arguments of cuIpcOpenMemHandle.
 struct OpenRequest {
   GpuMemory* memory = nullptr;
-  int device = 0;  ///< what programs are told that it is of
+  int device = 0;  ///< the device that programs are told
   CUcontext context = nullptr;
-  int opener = 0;  ///< the context's GPU
+  int opener = 0;  ///< the GPU of the context
   ShareKey key{};
 };
 
@@ -127,14 +128,15 @@ class AddressSpace {
  public:
   CUresult allocate(const AllocationRequest& request, std::uint64_t& address);
   CUresult allocate_managed(const AllocationRequest& request, std::uint64_t& address);
-  /// `in_gpu`: on an integrated GPU, whose memory the host's is.
+  /// Allocates host memory. With `in_gpu` it is an integrated GPU's memory, which is also the
+  /// host's.
   CUresult allocate_host(const AllocationRequest& request, bool in_gpu, std::uint64_t& address);
   CUresult free(std::uint64_t address, bool host);
 
-  /// Host memory of the program, which engines reach from here on (cuMemHostRegister).
+  /// Pins host memory of the program, so that engines reach it (cuMemHostRegister).
   CUresult pin(std::uint64_t address, std::uint64_t bytes, CUcontext context);
   CUresult unpin(std::uint64_t address);
-  /// What a context leaves when it is destroyed.
+  /// Frees the memory of a context that is being destroyed.
   void free_all_of(CUcontext context);
 
   CUresult reserve(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t& address);
@@ -143,21 +145,24 @@ class AddressSpace {
   CUresult unmap(std::uint64_t address, std::uint64_t bytes);
   CUresult make_accessible(std::uint64_t address, std::uint64_t bytes);
 
-  /// Lets other processes open the allocation that holds the address, until it is freed.
+  /// Lets other processes open the allocation that contains the address, until it is freed.
   CUresult offer(std::uint64_t address, ShareKey& key, int& device);
   CUresult open(const OpenRequest& request, std::uint64_t& address);
   CUresult close(std::uint64_t address);
 
-  /// The allocation, mapping or pinned memory that holds the address; false when there is none.
+  /// Finds the allocation, mapping or pinned memory that contains the address. Returns false if
+  /// there is none.
   bool find(std::uint64_t address, Allocation& found);
-  /// The reservation or block that holds the address, whether anything is there or not.
+  /// Finds the reservation or block that contains the address, even if nothing is allocated or
+  /// mapped there.
   bool find_region(std::uint64_t address, Region& found);
   CUresult set_sync_memops(std::uint64_t address, bool on);
 
-  /// Where the bytes are; false when some of them are nowhere that a GPU's engines reach. Addresses
-  /// that CUDA does not know are this process's.
+  /// Finds the memory behind a range. Returns false if a part of it cannot be reached by a GPU's
+  /// engines. Addresses that CUDA does not know belong to this process.
   bool resolve(std::uint64_t address, std::uint64_t bytes, std::vector<Piece>& pieces);
-  /// The GPU's memory behind whole pages of blocks or mappings, in the order of the addresses.
+  /// Finds the GPU memory behind whole pages of blocks or mappings, in the order of their
+  /// addresses.
   CUresult resolve_export(std::uint64_t address, std::uint64_t bytes, int device,
                           std::vector<GpuMemory::Range>& ranges);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// AddressSpace: memory that other processes open, and memory of theirs.
+// AddressSpace: memory that is shared with other processes, and memory that they share.
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
@@ -19,8 +19,8 @@ CUresult result_of_sharing(int error) {
 
 }  // namespace
 
-// The same handle however often it is asked for, and another one for what comes to its address
-// later.
+// Every call for an allocation returns the same handle. A later allocation at the same address gets
+// another one.
 CUresult AddressSpace::offer(std::uint64_t address, ShareKey& key, int& device) {
   const std::unique_lock lock(mutex_);
   Allocation* const allocation = allocation_at(address);
@@ -37,7 +37,8 @@ CUresult AddressSpace::offer(std::uint64_t address, ShareKey& key, int& device) 
   return CUDA_SUCCESS;
 }
 
-/// What a context of this GPU has open by the key, of which there is one at most; null: none has.
+/// The allocation that a context of this GPU has opened by the key, of which there is at most one;
+/// or null.
 Allocation* AddressSpace::opened_by(const OpenRequest& request) {
   const auto found = std::ranges::find_if(allocations_, [&](const auto& entry) {
     const Allocation& one = entry.second;
@@ -47,7 +48,8 @@ Allocation* AddressSpace::opened_by(const OpenRequest& request) {
   return found == allocations_.end() ? nullptr : &found->second;
 }
 
-// What one process offers of one GPU, only one context of each GPU may open in another process.
+// In a process, only one context of each GPU may open the memory that another process shares of one
+// GPU.
 bool AddressSpace::another_context_has(const OpenRequest& request, const Physical& physical) {
   return std::ranges::any_of(allocations_, [&](const auto& entry) {
     const Allocation& other = entry.second;
@@ -98,8 +100,8 @@ CUresult AddressSpace::close(std::uint64_t address) {
   return CUDA_SUCCESS;
 }
 
-/// Before an allocation goes: nobody can open it any more. Whoever has it open keeps it, so that
-/// its part of a block goes to nobody else until then.
+/// Prevents further openings of an allocation that is about to be freed. A process that has it open
+/// keeps it, so its part of a block is not reused until then.
 void AddressSpace::withdraw(const Allocation& allocation, Region& region) {
   if (allocation.origin != Origin::alloc || !allocation.shared_as) return;
   if (allocation.physical->memory().unshare(*allocation.shared_as))

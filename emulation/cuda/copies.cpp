@@ -12,15 +12,15 @@
 namespace hbmwire::emulation::cuda {
 namespace {
 
-// What the driver copies from pageable memory to a buffer of its own, and returns.
+// Up to this size the driver copies pageable memory to a buffer of its own and returns.
 constexpr std::uint64_t kStagedBytes = 64ULL << 10U;
-// What an engine fills at once.
+// The unit in which an engine fills.
 constexpr std::uint64_t kChunk = 1ULL << 20U;
 
 struct Place {
   std::vector<Piece> pieces;
   bool of_gpu = false;
-  bool pinned = false;  ///< known to CUDA: an engine reaches it
+  bool pinned = false;  ///< known to CUDA, so that an engine reaches it
   bool sync = false;    ///< SYNC_MEMOPS
 };
 
@@ -92,7 +92,7 @@ CUresult prepare(Runtime& runtime, const Context& context, const CopyRequest& re
   return right ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/// The bytes are the driver's own from here on.
+/// Copies the bytes to a buffer first, so that the caller may reuse its memory at once.
 void post_staged(Context& context, const std::shared_ptr<Stream>& stream, Copy copy,
                  std::uint64_t bytes) {
   auto staged = std::make_shared<std::vector<std::byte>>(bytes);

@@ -20,13 +20,13 @@ struct FillRequest {
   std::uint64_t elements = 0;
 };
 
-/// What of a copy must be a GPU's memory.
+/// The ends of a copy that must be GPU memory.
 enum class Between : std::uint8_t { anything, host_to_device, device_to_host, devices };
 
-/// cuMemcpy... and cuMemcpy...Async. As the driver's documentation says of each kind of memory, a
-/// synchronous copy may return before its bytes are in the GPU's memory: of up to 64 KiB of
-/// pageable memory, and between GPUs' memories, unless CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is set; and
-/// an asynchronous one of pageable memory is done with that memory when it returns.
+/// cuMemcpy... and cuMemcpy...Async. As in the driver's documentation, a synchronous copy may
+/// return before its bytes are in the GPU's memory: a copy of up to 64 KiB from pageable memory,
+/// and a copy between GPUs, unless CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is set. An asynchronous copy
+/// from pageable memory has finished with that memory when it returns.
 CUresult copy(Runtime& runtime, Context& context, const CopyRequest& request, Between between);
 CUresult copy_async(Runtime& runtime, Context& context, const CopyRequest& request, Between between,
                     CUstream stream);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Contexts, and which of them is current on a thread.
+// Contexts, and the context that is current on a thread.
 #include "emulation/cuda/runtime.hpp"
 #include "emulation/cuda/streams.hpp"
 
@@ -51,7 +51,7 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
   });
 }
 
-// Null takes the current one away; another one takes its place.
+// Replaces the current context; null removes it.
 CUresult cuCtxSetCurrent(CUcontext context) {
   return entry_point("cuCtxSetCurrent", [&](Runtime& runtime) {
     if (context != nullptr && !runtime.context(context)) return CUDA_ERROR_INVALID_CONTEXT;
@@ -110,7 +110,7 @@ CUresult cuCtxSynchronize() {
   });
 }
 
-// Where writes arrive in order anyway there is nothing to do.
+// If writes arrive in order anyway, there is nothing to do.
 CUresult cuFlushGPUDirectRDMAWrites(int target, int scope) {
   return context_entry_point("cuFlushGPUDirectRDMAWrites", [&](Runtime& runtime, Context& context) {
     const bool known = target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX &&
@@ -123,8 +123,8 @@ CUresult cuFlushGPUDirectRDMAWrites(int target, int scope) {
   });
 }
 
-// The version of the interface that the context was made with: of cuCtxCreate_v2, and of primary
-// contexts.
+// The version of the interface that the context was created with: that of cuCtxCreate_v2 and of
+// primary contexts.
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned int* version) {
   return entry_point("cuCtxGetApiVersion", [&](Runtime& runtime) {
     constexpr unsigned kApiVersion = 3020;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Devices: asking about them makes no context.
+// Devices. Queries create no context.
 #include <strings.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ CUresult device_entry_point(const char* call, CUdevice ordinal, Body body) noexc
   });
 }
 
-// As the driver: hexadecimal digits are capital.
+// As in the driver, hexadecimal digits are upper case.
 std::string shown_address(const Device& device) {
   std::string address = device.gpu.pci_address;
   std::ranges::transform(address, address.begin(),
@@ -91,7 +91,7 @@ int attribute_of(const Device& device, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
       return 32;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-      return 1'980'000;  // kHz, as the next
+      return 1'980'000;  // in kHz, as is the next value
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
       return 2'619'000;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
@@ -194,7 +194,7 @@ CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
   });
 }
 
-// The GPU's PCI address: one GPU of a node has no other's.
+// Contains the GPU's PCI address, which is unique in a node.
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   return device_entry_point("cuDeviceGetUuid", device, [&](Device& found) {
     if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -205,10 +205,10 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   });
 }
 
-// It differs from the first version for parts of a GPU only (MIG), which are not modelled.
+// Differs from the first version only for parts of a GPU (MIG), which are not modelled.
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
 
-// A context has no access to another GPU's memory (emulation/docs/cuda.md).
+// A context cannot access another GPU's memory (emulation/docs/cuda.md).
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
   return device_entry_point("cuDeviceCanAccessPeer", device, [&](Device&) {
     if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Initialisation, and what the driver says of itself and of errors.
+// Initialisation, and information about the driver and about errors.
 #include "emulation/cuda/runtime.hpp"
 
 using namespace hbmwire::emulation::cuda;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Memory of another process.
+// Memory of other processes.
 #include <span>
 
 #include "emulation/common/share_handle.hpp"
@@ -11,8 +11,8 @@ using hbmwire::emulation::read_handle;
 using hbmwire::emulation::ShareHandle;
 using hbmwire::emulation::write_handle;
 
-// Of any address within the allocation, whose beginning the other process gets: it is told by
-// cuMemGetAddressRange how far the address is from that.
+// Accepts any address within the allocation; the other process gets the allocation's first address.
+// cuMemGetAddressRange tells the distance.
 CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   return context_entry_point("cuIpcGetMemHandle", [&](Runtime& runtime, Context&) {
     if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -27,7 +27,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   });
 }
 
-// The flag has to be given, though any GPU reaches any other here.
+// The flag is mandatory, although any GPU reaches any other here.
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned int flags) {
   return context_entry_point("cuIpcOpenMemHandle_v2", [&](Runtime& runtime, Context& context) {
     if (address == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
@@ -35,7 +35,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsi
     if (has_trait(Trait::integrated)) return CUDA_ERROR_NOT_SUPPORTED;
     const auto read = read_handle(std::as_bytes(std::span(handle.reserved)), ShareHandle::kCuda);
     if (!read) return CUDA_ERROR_INVALID_VALUE;
-    int ordinal = context.device;  // of a GPU that the process does not see
+    int ordinal = context.device;  // for a GPU that the process does not see
     Device* const device = runtime.device_of_node(read->gpu, ordinal);
     if (device == nullptr) return CUDA_ERROR_MAP_FAILED;
     hbmwire::emulation::GpuMemory* const memory = memory_of(*device);

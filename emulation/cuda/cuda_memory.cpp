@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Allocating, and exporting as a dma-buf.
+// Allocating memory, and exporting it as a dma-buf.
 #include <bit>
 
 #include "emulation/cuda/streams.hpp"
@@ -29,7 +29,7 @@ CUresult allocate_host(const char* call, void** address, std::size_t bytes) {
   });
 }
 
-/// The driver waits for the work that may use the memory.
+/// As the driver does, waits for work that may use the memory.
 CUresult release(Runtime& runtime, std::uint64_t address, bool host) {
   Allocation allocation;
   if (!runtime.addresses().find(address, allocation)) return CUDA_ERROR_INVALID_VALUE;
@@ -108,7 +108,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* host, unsigned
     if (address == nullptr || flags != 0 || !runtime.addresses().find(number, allocation) ||
         allocation.origin != Origin::host)
       return CUDA_ERROR_INVALID_VALUE;
-    *address = number;  // unified addresses
+    *address = number;  // addresses are unified
     return CUDA_SUCCESS;
   });
 }
@@ -127,7 +127,7 @@ CUresult cuMemHostRegister_v2(void* address, size_t bytes, unsigned int flags) {
   });
 }
 
-/// The driver waits for the work that may use the memory.
+/// As the driver does, waits for work that may use the memory.
 CUresult cuMemHostUnregister(void* address) {
   return context_entry_point("cuMemHostUnregister", [&](Runtime& runtime, Context&) {
     wait_for_everything(runtime);

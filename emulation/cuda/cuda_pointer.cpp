@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the driver knows of an address.
+// The driver's information about an address.
 #include <bit>
 #include <cstring>
 
@@ -26,7 +26,7 @@ bool rdma_capable(const Allocation& allocation) {
          allocation.origin != Origin::ipc && allocation.physical->rdma_capable;
 }
 
-/// Of addresses that are reserved, whether anything is mapped there or not.
+/// Attributes of reserved addresses, even if nothing is mapped there.
 CUresult of_range(const Region& region, const Allocation* allocation, CUpointer_attribute attribute,
                   void* data) {
   const bool reserved = region.origin == Origin::mapped;
@@ -88,7 +88,7 @@ bool is_of_range(CUpointer_attribute attribute) {
          attribute <= CU_POINTER_ATTRIBUTE_MAPPED;
 }
 
-/// What is known of one address, looked up once for all that is asked of it.
+/// The facts about an address, looked up once for all attributes.
 struct Known {
   Known(Runtime& runtime, CUdeviceptr address_of)
       : address(address_of), mapped(runtime.addresses().find(address, allocation)) {}
@@ -137,7 +137,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   });
 }
 
-// No error for what CUDA does not know: all that is asked for is 0 then.
+// An address that CUDA does not know is not an error: all attributes are 0 then.
 CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** data,
                                 CUdeviceptr address) {
   return entry_point("cuPointerGetAttributes", [&](Runtime& runtime) {
@@ -163,7 +163,7 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
   });
 }
 
-// Of virtual memory: one mapping, and not all that lies next to each other.
+// For virtual memory the range is one mapping, even if others adjoin it.
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {
   return context_entry_point("cuMemGetAddressRange_v2", [&](Runtime& runtime, Context&) {
     Allocation allocation;

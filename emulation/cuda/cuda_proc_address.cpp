@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// cuGetProcAddress: the functions by their names without versions, as of a CUDA version.
+// cuGetProcAddress: finds functions by their names without versions, for a CUDA version.
 #include <string_view>
 
 #include "emulation/common/not_modelled.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 struct Function {
   std::string_view name;
-  int since;  ///< CUDA version
+  int since;  ///< the CUDA version that added it
   void* address;
 };
 
@@ -22,7 +22,7 @@ Function function(std::string_view name, int since, Pointer pointer) {
   return {name, since, reinterpret_cast<void*>(pointer)};
 }
 
-// Several versions of one function: the later ones after the earlier.
+// If a function has several versions, later ones follow earlier ones.
 // NOLINTNEXTLINE(readability-function-size): a table and a loop.
 const Function* find_function(std::string_view name, int version, bool& known) {
   static const Function kFunctions[] = {
@@ -119,8 +119,9 @@ const Function* find_function(std::string_view name, int version, bool& known) {
   return best;
 }
 
-/// A function that is exported and not modelled; each of them has one version here. Null for a name
-/// with a version or a kind of default stream at its end, which no caller asks for.
+/// Finds a function that is exported but not modelled; each has one version here. Returns null for
+/// a name that ends with a version or a kind of default stream, because callers do not use such
+/// names.
 void* not_modelled(std::string_view name) {
   constexpr std::string_view kDigits = "0123456789";
   const auto end = name.find_last_not_of(kDigits);
@@ -152,7 +153,8 @@ CUresult cuGetProcAddress(const char* symbol, void** address, int version, uint6
   return result == CUDA_SUCCESS && found != Found::yes ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// CUdriverProcAddressQueryResult in `status`: 0, 1 no such symbol, 2 the version is not sufficient.
+// `status` is a CUDriverProcAddressQueryResult: 0, 1 no such symbol, 2 the version is not
+// sufficient.
 CUresult cuGetProcAddress_v2(const char* symbol, void** address, int version, uint64_t /*flags*/,
                              int* status) {
   Found found = Found::no;

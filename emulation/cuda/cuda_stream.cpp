@@ -44,12 +44,12 @@ CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
   });
 }
 
-// What it still has to do is done all the same.
-// One priority, as cuCtxGetStreamPriorityRange() says; others count as the nearest one.
+// There is one priority, as cuCtxGetStreamPriorityRange() says. Other values mean the nearest one.
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int /*priority*/) {
   return cuStreamCreate(stream, flags);
 }
 
+// Jobs that were posted to the stream are still done.
 CUresult cuStreamDestroy_v2(CUstream stream) {
   return stream_entry_point("cuStreamDestroy_v2", stream,
                             [&](Runtime&, Context& context, const auto& found) {
@@ -81,7 +81,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int /*flags*
       "cuStreamWaitEvent", stream, [&](Runtime& runtime, Context& context, const auto& found) {
         const auto recorded = runtime.events().find(event);
         if (!recorded) return CUDA_ERROR_INVALID_HANDLE;
-        // A stream's own work is in order anyway, and waiting for itself it would wait for ever.
+        // A stream's own jobs run in order anyway, and a wait for itself would never end.
         if (!recorded->progress || recorded->progress == found->queue.progress())
           return CUDA_SUCCESS;
         post(context, found, [captured = *recorded] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Virtual memory management: addresses, memory, and what is mapped where.
+// Virtual memory management: addresses, memory and mappings.
 #include <bit>
 
 #include "emulation/cuda/streams.hpp"
@@ -41,7 +41,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
     Device* const device = device_of(runtime, properties);
     if (handle == nullptr || device == nullptr || flags != 0 || !whole_granules(bytes))
       return CUDA_ERROR_INVALID_VALUE;
-    GpuMemory* const memory = memory_of(*device);  // needs no context, and makes none
+    GpuMemory* const memory = memory_of(*device);  // neither needs nor creates a context
     if (memory == nullptr) return CUDA_ERROR_OPERATING_SYSTEM;
     auto physical = Physical::allocate(*memory, properties->location.id, bytes);
     if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -52,7 +52,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
   });
 }
 
-// The memory stays for as long as it is mapped.
+// The memory stays as long as it is mapped.
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return entry_point("cuMemRelease", [&](Runtime& runtime) {
     const auto physical = runtime.physicals().find(handle);

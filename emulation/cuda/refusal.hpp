@@ -5,7 +5,8 @@
 
 namespace hbmwire::emulation::cuda {
 
-/// CUDA_ERROR_NOT_SUPPORTED, or before it what any function of the driver checks first.
+/// Returns CUDA_ERROR_NOT_SUPPORTED, or the error of the checks that every function of the driver
+/// makes first.
 std::intptr_t refuse(NotModelled& function, std::intptr_t first) noexcept;
 
 }  // namespace hbmwire::emulation::cuda

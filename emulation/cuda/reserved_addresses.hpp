@@ -11,14 +11,14 @@ namespace hbmwire::emulation::cuda {
 
 class Physical;
 
-/// Addresses of this process that nothing is behind: the CPU faults on them, as on a GPU's. 0 when
-/// there are none left.
+/// Reserves addresses of this process without memory: the CPU faults on them, as on a GPU's.
+/// Returns 0 if none are left.
 std::uint64_t reserve_addresses(std::uint64_t bytes, std::uint64_t alignment);
 
 void release_addresses(std::uint64_t address, std::uint64_t bytes);
 
-/// Puts memory behind reserved addresses that the CPU may touch: `physical` of an integrated GPU,
-/// or this process's own where that is null.
+/// Maps memory at reserved addresses, so that the CPU may access it: `physical` of an integrated
+/// GPU, or memory of this process if that is null.
 bool show_to_cpu(std::uint64_t address, std::uint64_t bytes, const GpuMemory* memory,
                  const Physical* physical);
 

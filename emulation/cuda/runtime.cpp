@@ -17,7 +17,8 @@ namespace {
 
 std::atomic<bool> g_forked{false};
 
-/// CUDA_VISIBLE_DEVICES: ordinals, up to the first that there is none of; not set: all.
+/// Applies CUDA_VISIBLE_DEVICES: a list of ordinals, which ends at the first invalid one. If it is
+/// not set, all GPUs are visible.
 std::vector<Gpu> visible(std::vector<Gpu> all) {
   const char* const text = std::getenv("CUDA_VISIBLE_DEVICES");
   if (text == nullptr) return all;
@@ -126,7 +127,7 @@ std::shared_ptr<Context> Runtime::current() {
   return contexts.empty() ? nullptr : context(contexts.back());
 }
 
-/// With the device's mutex held.
+/// The device's mutex is held.
 CUresult Runtime::make_context(Device& device, unsigned flags, std::shared_ptr<Context>& context) {
   if (!device.memory) device.memory = GpuMemory::open(device.gpu.directory);
   if (!device.memory) return CUDA_ERROR_OPERATING_SYSTEM;
@@ -185,7 +186,7 @@ CUresult Runtime::destroy_context(CUcontext handle) {
   return CUDA_SUCCESS;
 }
 
-/// Streams end before the memory that they use.
+/// Streams end before the memory that they use is freed.
 void Runtime::take_down(const std::shared_ptr<Context>& context) {
   contexts_.remove(context->handle);
   std::map<CUstream, std::shared_ptr<Stream>> streams;

@@ -20,7 +20,7 @@
 
 namespace hbmwire::emulation::cuda {
 
-/// A CUstream, or the default one of a context.
+/// A CUstream, or the default stream of a context.
 struct Stream {
   explicit Stream(std::uint32_t delay_us, bool is_blocking)
       : queue(delay_us), blocking(is_blocking) {}
@@ -29,6 +29,7 @@ struct Stream {
   bool blocking;  ///< takes turns with the default stream
 };
 
+/// A CUcontext, with its streams.
 struct Context {
   int device = 0;
   CUcontext handle = nullptr;
@@ -40,36 +41,37 @@ struct Context {
   std::map<CUstream, std::shared_ptr<Stream>> streams;
 };
 
-/// One GPU of this process. Its memory is mapped when the first context on it is made, so that a
-/// program that does not use a GPU pays nothing for it.
+/// A GPU of this process. Its memory is mapped when the first context on it is created, so that a
+/// GPU that is not used costs nothing.
 struct Device {
   explicit Device(Gpu gpu_of) : gpu(std::move(gpu_of)) {}
 
   Gpu gpu;
   std::mutex mutex;
   std::unique_ptr<GpuMemory> memory;
-  std::shared_ptr<Context> primary;  ///< null while nobody has retained it
+  std::shared_ptr<Context> primary;  ///< null while it is not retained
   unsigned retained = 0;
 };
 
-/// Opened when it was not yet; null when that fails.
+/// The memory of the GPU, which is opened if necessary. Null if that fails.
 GpuMemory* memory_of(Device& device);
 
-/// What cuInit() makes. Never destroyed: streams may still run when the process ends.
+/// The state that cuInit() creates. Never destroyed, because streams may still run when the process
+/// ends.
 class Runtime {
  public:
   static Runtime& instance();
 
   CUresult initialise();
 
-  /// False also in a forked child, where the driver's state is of no use.
+  /// False in a forked child too, which cannot use the driver's state.
   [[nodiscard]] bool initialised() const { return initialised_.load(std::memory_order_acquire); }
 
-  /// Null: no such ordinal.
+  /// Returns null for an unknown ordinal.
   Device* device(int ordinal);
 
-  /// A GPU by its number in the node, whether this process sees it or not, with its ordinal when it
-  /// does. Null: there is none.
+  /// Finds a GPU by its number in the node, even if this process does not see it; sets `ordinal` if
+  /// it does. Returns null if there is no such GPU.
   Device* device_of_node(unsigned index, int& ordinal);
 
   [[nodiscard]] int device_count() const { return static_cast<int>(devices_.size()); }
@@ -83,10 +85,10 @@ class Runtime {
 
   std::map<std::uint64_t, std::shared_ptr<Context>> all_contexts() { return contexts_.all(); }
 
-  /// The calling thread's, or null.
+  /// The calling thread's current context, or null.
   std::shared_ptr<Context> current();
 
-  /// Of the calling thread: the last is current.
+  /// The contexts of the calling thread. The last one is current.
   static std::vector<CUcontext>& stack();
 
   AddressSpace& addresses() { return addresses_; }
@@ -106,19 +108,19 @@ class Runtime {
   std::atomic<bool> initialised_{false};
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Device>> unseen_;        // CUDA_VISIBLE_DEVICES leaves them out
-  std::atomic<std::uint64_t> next_stream_{0xc0'0000};  // looks like no pointer
+  std::atomic<std::uint64_t> next_stream_{0xc0'0000};  // does not look like a pointer
   HandleTable<CUcontext, Context> contexts_;
   HandleTable<CUevent, QueueEvent> events_;
   HandleTable<CUmemGenericAllocationHandle, Physical> physicals_;
   AddressSpace addresses_;
 };
 
-/// What the fault plan wants of this call.
+/// The error that the fault plan wants for this call.
 CUresult injected_result(const char* call);
-/// The same of a call that programs make over and over again until it says yes.
+/// As injected_result(), for a call that programs repeat until it succeeds.
 CUresult injected_poll(const char* call);
 
-/// The frame of every entry point: faults, cuInit() first, and nothing is thrown into C.
+/// Wraps every entry point: applies faults, requires cuInit(), and lets no exception reach C code.
 template <typename Body>
 CUresult entry_point(const char* call, Body body,
                      CUresult (*injected)(const char*) = injected_result) noexcept {
@@ -129,11 +131,11 @@ CUresult entry_point(const char* call, Body body,
   } catch (const std::bad_alloc&) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   } catch (const std::system_error&) {
-    return CUDA_ERROR_OPERATING_SYSTEM;  // no thread for a stream
+    return CUDA_ERROR_OPERATING_SYSTEM;  // a stream's thread could not be started
   }
 }
 
-/// The same for calls that need a current context, with that context.
+/// As entry_point(), for calls that need a current context. Passes the context on.
 template <typename Body>
 CUresult context_entry_point(const char* call, Body body,
                              CUresult (*injected)(const char*) = injected_result) noexcept {

@@ -12,7 +12,7 @@ QueueEvent last_of(const Stream& stream) {
   return {.progress = progress, .job = progress->posted()};
 }
 
-/// What must be done before a job of `stream`. With the context's mutex held.
+/// The jobs that must be done before a job of `stream`. The context's mutex is held.
 std::vector<QueueEvent> turns_before(Context& context, const Stream& stream) {
   std::vector<QueueEvent> before;
   const bool is_default = &stream == context.default_stream.get();

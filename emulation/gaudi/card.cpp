@@ -21,7 +21,7 @@
 namespace hbmwire::emulation::gaudi {
 namespace {
 
-// A forked child may read the event that this process waits for, so nobody waits for long.
+// Waits are short because a forked child may read the event that this process waits for.
 constexpr int kExportPollMs = 20;
 
 std::uint64_t now_ns() {
@@ -65,9 +65,9 @@ int Card::check_backing_file() const {
   return static_cast<std::uint64_t>(file.st_size) >= kind().hbm_bytes ? 0 : -ENXIO;
 }
 
-// An fd that holds the card's one lock, or -EBUSY. The lock belongs to the open file description:
-// it follows dup, fork and SCM_RIGHTS, and the kernel drops it when the last of these is closed,
-// even by a kill -9.
+// Returns an fd that holds the card's only lock, or -EBUSY. The lock belongs to the open file
+// description: it follows dup, fork and SCM_RIGHTS. The kernel drops it when the last of these is
+// closed, even after a kill -9.
 int Card::take_ownership() {
   const int fd = ::open((identity_.directory / "device").c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return -errno;
@@ -93,8 +93,8 @@ int Card::open_primary() {
   if (error == 0 && state() == nullptr) error = -errno;
   if (error == 0) {
     const StateLock content(*state_);
-    wipe(*content);  // what a killed owner left
-    watch_.stop();   // and what a plain close() left in this process
+    wipe(*content);  // left by a killed owner
+    watch_.stop();   // left by a plain close() in this process
     error = watch_.start();
     content->open_count += error == 0 ? 1 : 0;
     content->opened_ns = error == 0 ? now_ns() : 0;
@@ -106,8 +106,9 @@ int Card::open_primary() {
   return fd;
 }
 
-// The control node of a card: any number of opens, no memory. Both nodes are the same file here, so
-// what tells a control fd from a primary one is that it is open for reading only.
+// Opens the control node of a card. It can be opened any number of times and has no memory
+// operations. Both nodes are the same file here. A control fd is recognised because it is open for
+// reading only.
 int Card::open_control() {
   const int fd = ::open((identity_.directory / "device").c_str(), O_RDONLY | O_CLOEXEC);
   return fd < 0 ? -errno : fd;
@@ -131,9 +132,9 @@ int Card::close(int fd) {
   return error;
 }
 
-// An exported dma-buf keeps the compute device's file open, in the driver. Here a duplicate of the
-// fd does, and a thread that exists only in this case drops it after the last export. Call with the
-// lock held.
+// In the driver, an exported dma-buf keeps the compute device's file open. Here a duplicate of the
+// fd does so. A thread that exists only for this purpose closes it after the last export has ended.
+// The caller holds the lock.
 int Card::keep_busy(int fd) {
   if (keeper_ >= 0) return 0;
   const int keeper = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -178,7 +179,7 @@ void Card::after_fork_in_child() {
   keeper_ = -1;
 }
 
-// Whether that was the last fd of the owner's, only the kernel knows: it is asked for the lock.
+// Only the kernel knows whether that was the owner's last fd, so this tries to take the lock.
 void Card::release_if_unowned() {
   const int fd = take_ownership();
   if (fd < 0) return;
@@ -197,8 +198,8 @@ void Card::wipe(StateContent& content) {
   if (const auto posted = PostedWrites::open(posted_path())) posted->clear();
 }
 
-// Gives memory back to the machine. HBM that is allocated again reads as zeros, which no
-// application may count on.
+// Gives memory back to the machine. HBM that is allocated again reads as zeros here, but
+// applications must not rely on that.
 void Card::punch(std::uint64_t offset, std::uint64_t bytes) const {
   const int fd = ::open(hbm_path().c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return;

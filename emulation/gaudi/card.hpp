@@ -15,7 +15,7 @@
 
 namespace hbmwire::emulation::gaudi {
 
-/// What sysfs says of a card, and where its files are.
+/// A card's description from sysfs, and where its files are.
 struct CardIdentity {
   unsigned index = 0;
   const CardKind* kind = nullptr;
@@ -24,29 +24,32 @@ struct CardIdentity {
   std::string pci_address;          ///< "dddd:bb:dd.f"
   std::filesystem::path sysfs;      ///< .../sys/class/accel/accelN/device
   std::filesystem::path directory;  ///< <node>/gaudiN
-  dev_t file_system = 0;            ///< of <node>/gaudiN/device, which is how an fd is recognised
+  dev_t file_system = 0;            ///< of <node>/gaudiN/device, to recognise the card's fds
   ino_t inode = 0;
 
   bool operator==(const CardIdentity&) const = default;
 };
 
+/// An allocation of HBM.
 struct MemoryRequest {
   std::uint64_t bytes = 0;
-  std::uint64_t page_bytes = 0;  ///< 0: the default
+  std::uint64_t page_bytes = 0;  ///< 0: the default page size
 };
 
+/// A range of host memory to be mapped for the card.
 struct HostRange {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
 };
 
+/// A range of mapped HBM to be exported as a dma-buf.
 struct ExportRange {
-  std::uint64_t address = 0;  ///< base of a mapping
+  std::uint64_t address = 0;  ///< base address of a mapping
   std::uint64_t bytes = 0;
-  std::uint64_t offset = 0;  ///< from the base
+  std::uint64_t offset = 0;  ///< distance from the base
 };
 
-/// Where a device address lies in the card's backing file.
+/// The place of a device address in the card's backing file.
 struct Backing {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
@@ -57,8 +60,8 @@ struct MemoryUsage {
   std::uint64_t used_bytes = 0;
 };
 
-/// One card, standing in for the kernel driver: its functions answer what the driver's ioctls
-/// answer, 0 or -errno. Thread-safe; the state is shared with every other process that has the
+/// A card as the kernel driver presents it: its functions return the results of the driver's
+/// ioctls, 0 or -errno. Thread-safe. The state is shared with every other process that has the
 /// card's fd.
 class Card {
  public:
@@ -70,17 +73,17 @@ class Card {
 
   [[nodiscard]] std::string hbm_path() const { return (identity_.directory / "hbm").string(); }
 
-  /// The card's PostedWrites; empty when what NICs write is seen at once.
+  /// The path of the card's PostedWrites. Empty if NICs' writes are visible at once.
   [[nodiscard]] std::string posted_path() const;
 
-  /// As sysfs says it; memory operations are refused while it is not operational.
+  /// The status from sysfs. Memory operations are refused unless it is operational.
   [[nodiscard]] hl_device_status status() const;
 
-  // card.cpp: who owns the card
+  // card.cpp: ownership of the card
   int open_primary();
   int open_control();
   int close(int fd);
-  /// In a forked child, which has the keeper's fd but not its thread.
+  /// Called in a forked child, which has the keeper's fd but not its thread.
   void after_fork_in_child();
 
   // memory.cpp
@@ -96,10 +99,11 @@ class Card {
   // exports.cpp
   int export_dmabuf(const ExportRange& range);
 
-  /// The shared state, mapped on first use; nullptr with errno set when that fails. Threads: any.
+  /// The shared state, mapped on first use. Returns nullptr with errno set on failure. Callable
+  /// from any thread.
   CardState* state();
 
-  /// Brings the exports' liveness up to date and returns how many live. Call with the lock held.
+  /// Removes exports that have ended and returns how many live. The caller holds the lock.
   std::uint64_t collect_exports(StateContent& content) const;
 
  private:
@@ -116,9 +120,9 @@ class Card {
   CardIdentity identity_;
   std::unique_ptr<CardState> state_;
 
-  // Under the state's lock:
+  // Guarded by the state's lock:
   DeletionWatch watch_;
-  int keeper_ = -1;  // keeps the card busy after hlthunk_close() for as long as exports live
+  int keeper_ = -1;  // keeps the card busy after hlthunk_close() as long as exports live
 };
 
 }  // namespace hbmwire::emulation::gaudi

@@ -4,7 +4,7 @@
 namespace hbmwire::emulation::gaudi {
 namespace {
 
-constexpr std::uint64_t kGaudiUserBase = 0x2000'0000;  // below it the driver and the firmware live
+constexpr std::uint64_t kGaudiUserBase = 0x2000'0000;  // below: driver and firmware
 constexpr std::uint64_t kGaudi2DramBase = 0x1001'0000'0000'0000;
 constexpr std::uint64_t kGaudi3DramBase = 0x0201'0000'0000'0000;
 
@@ -26,8 +26,8 @@ constexpr CardKind kGaudi{
     .clock_mhz = 1350,
 };
 
-// Device addresses start right above the physical ones, which is why the first mapping of every
-// Gaudi2 of the world is 0x1001001800000000.
+// Virtual addresses start right above the physical ones, so the first mapping on every real Gaudi2
+// is at 0x1001001800000000.
 constexpr CardKind kGaudi2{
     .name = "GAUDI2",
     .device_name = HLTHUNK_DEVICE_GAUDI2,
@@ -46,8 +46,8 @@ static_assert(kGaudi2.dram.begin == 0x1001'0018'0000'0000);
 static_assert((kGaudi2.hbm_bytes - kGaudi2.user_begin) / kGaudi2.page_bytes == 127 &&
               (kGaudi2.hbm_bytes - kGaudi2.user_begin) % kGaudi2.page_bytes == 0);
 
-// The driver keeps this much of a Gaudi3, in pages of 32 MiB: one for the firmware; the page tables
-// (5 MiB) and four buffers of the trace unit (32 MiB each) in the next five.
+// The memory that the driver keeps on a Gaudi3, in pages of 32 MiB: one for the firmware; five for
+// the page tables (5 MiB) and four buffers of the trace unit (32 MiB each).
 constexpr std::uint64_t kGaudi3Reserved = 6 * 32 * kMiB;
 
 constexpr CardKind kGaudi3{
@@ -70,7 +70,7 @@ constexpr CardKind kGaudi3{
 
 const CardKind* find_card_kind(std::string_view device_type) {
   for (const CardKind* kind :
-       {&kGaudi3, &kGaudi2, &kGaudi}) {  // the longer names first: "GAUDI" begins them all
+       {&kGaudi3, &kGaudi2, &kGaudi}) {  // longer names first, because "GAUDI" is a prefix of all
     if (device_type.starts_with(kind->name)) return kind;
   }
   return nullptr;

@@ -26,8 +26,8 @@ std::optional<std::uint32_t> number(std::string_view text, int base) {
   return value;
 }
 
-// sysfs/class/accel/accelN to a card; nothing for control nodes, other vendors' devices, and cards
-// without files.
+// Reads a card from sysfs/class/accel/accelN. Returns nullopt for control nodes, other vendors'
+// devices and cards without files.
 std::optional<CardIdentity> read_card(const World& world, const std::filesystem::path& entry) {
   constexpr std::string_view kPrefix = "accel";
   const std::string name = entry.filename().string();
@@ -80,7 +80,7 @@ void after_fork_in_child() {
 
 std::mutex& process_mutex() {
   static auto* mutex =
-      new std::mutex;  // never destroyed: threads may still run while the process ends
+      new std::mutex;  // never destroyed, because threads may still run while the process ends
   return *mutex;
 }
 
@@ -146,7 +146,7 @@ Card* CardRegistry::by_fd(int fd) {
   };
   Card* card = match();
   if (card == nullptr) {
-    cards();  // an fd that another process sent: this one may not have looked around yet
+    cards();  // another process may have sent the fd before this one looked for cards
     card = match();
   }
   if (card == nullptr) errno = ENOTTY;

@@ -24,8 +24,8 @@ int initialise_mutex(pthread_mutex_t& mutex) {
   return error;
 }
 
-// Under the file's flock: two processes may be the first at once. The mutex is never made a second
-// time, since an earlier process may still have the file mapped.
+// Maps the state with the file's flock held, because two processes may be the first at once. The
+// mutex is initialised only once, because an earlier process may still have the file mapped.
 StateContent* map_and_prepare(int fd) {
   struct stat status {};
 
@@ -58,7 +58,7 @@ std::unique_ptr<CardState> CardState::attach(const std::string& path) {
   } while (result != 0 && errno == EINTR);
   StateContent* content = result == 0 ? map_and_prepare(fd) : nullptr;
   const int error = errno;
-  ::flock(fd, LOCK_UN);  // which close() alone does not do: the mapping keeps the file open
+  ::flock(fd, LOCK_UN);  // close() does not unlock it, because the mapping keeps the file open
   ::close(fd);
   errno = error;
   if (content == nullptr) return nullptr;

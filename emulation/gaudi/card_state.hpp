@@ -15,43 +15,46 @@
 namespace hbmwire::emulation::gaudi {
 
 // The layout of `<node>/gaudi<N>/state`, shared by every process that has the card's fd (by fork,
-// dup or SCM_RIGHTS). There are no counters and no lists in it, only slots, each taken by the last
-// store into it and given back by one: a process that is killed half-way through leaves nothing
-// that another one could trip over.
+// dup or SCM_RIGHTS). It has only slots, without counters or lists. The last store into a slot
+// takes it, and a single store frees it. So a process that is killed half way leaves the state
+// consistent.
 
+/// An allocation of HBM.
 struct AllocationSlot {
   std::uint32_t live;
   std::uint32_t handle;
   std::uint64_t offset;  // in the backing file
-  std::uint64_t bytes;   // rounded up to pages
+  std::uint64_t bytes;   // rounded up to whole pages
   std::uint64_t page_bytes;
 };
 
+/// A mapping of HBM or host memory in the device's address space.
 struct MappingSlot {
   std::uint32_t live;
-  std::uint32_t handle;   // of the allocation; 0: host memory, which can't be exported
-  std::uint64_t address;  // what the application got
-  AddressRange block;     // what it takes of the device's address space
+  std::uint32_t handle;   // of the allocation; 0: host memory, which cannot be exported
+  std::uint64_t address;  // as returned to the application
+  AddressRange block;     // the part of the device's address space that it occupies
 };
 
+/// A living dma-buf.
 struct ExportSlot {
   std::uint32_t live;
-  std::int32_t watch;          // inotify watch descriptor, of
-  std::uint64_t watch_id;      // this inotify instance,
-  std::int32_t watch_process;  // made by this process
+  std::int32_t watch;          // inotify watch descriptor
+  std::uint64_t watch_id;      // the inotify instance of that watch
+  std::int32_t watch_process;  // the process that made that watch
   std::uint32_t padding;
-  std::uint64_t address;  // base of the mapping that it keeps from being unmapped
+  std::uint64_t address;  // base of the mapping, which must not be unmapped meanwhile
 };
 
 struct StateContent {
   std::uint64_t magic;
   pthread_mutex_t mutex;  // robust, shared between processes
   std::uint64_t open_count;
-  std::uint64_t opened_ns;  // CLOCK_MONOTONIC of the present owner's open; 0: nobody owns the card
+  std::uint64_t opened_ns;        // CLOCK_MONOTONIC at the owner's open; 0: no owner
   std::uint64_t last_period_ns;   // how long the last owner had it
-  std::uint64_t unmanaged_bytes;  // Gaudi1: what the user says that he uses
-  // The driver knows no such limits. They are far above what fits: 4096 smallest pages make up the
-  // largest HBM.
+  std::uint64_t unmanaged_bytes;  // Gaudi1: the bytes that the user has reported as used
+  // The driver has no such limits. They exceed every real need: 4096 of the smallest pages make up
+  // the largest HBM.
   std::array<AllocationSlot, 4096> allocations;
   std::array<MappingSlot, 8192> mappings;
   std::array<ExportSlot, 4096> exports;
@@ -60,7 +63,7 @@ struct StateContent {
 /// One process's mapping of a card's state file.
 class CardState {
  public:
-  /// Maps the file, and makes it ready when it is new. Returns nullptr with errno set on failure.
+  /// Maps the file, and initialises a new one. Returns nullptr with errno set on failure.
   static std::unique_ptr<CardState> attach(const std::string& path);
   ~CardState();
   CardState(const CardState&) = delete;
@@ -74,8 +77,8 @@ class CardState {
   StateContent* content_;
 };
 
-/// Holds a card's lock, against threads and processes alike. A holder that died is passed over in
-/// silence: see above.
+/// Holds a card's lock against other threads and processes. If its last holder died, the lock is
+/// taken over without further action, because the state is consistent (see above).
 class StateLock {
  public:
   explicit StateLock(CardState& state);
@@ -91,7 +94,7 @@ class StateLock {
   StateContent& content_;
 };
 
-/// Forgets allocations, mappings and exports. Call with the lock held.
+/// Removes allocations, mappings and exports. The caller holds the lock.
 void clear_content(StateContent& content);
 
 }  // namespace hbmwire::emulation::gaudi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Exporting HBM as a dma-buf: what the driver checks, and what stands in for the dma-buf
+// Exports HBM as a dma-buf: the driver's checks, and the file that stands for the dma-buf
 // (emulation/docs/architecture.md).
 #include <unistd.h>
 
@@ -15,13 +15,13 @@ namespace hbmwire::emulation::gaudi {
 namespace {
 
 constexpr std::uint64_t kExportGranule =
-    4 * kKiB;  // the CPU's page: the driver wants multiples of it
+    4 * kKiB;  // the CPU's page: the driver requires multiples of it
 
 bool on_page(std::uint64_t value) { return value % kExportGranule == 0; }
 
 }  // namespace
 
-// Where the range lies in the backing file, or -EINVAL.
+// Finds the range in the backing file. Returns 0 or -EINVAL.
 int Card::find_exportable(StateContent& content, const ExportRange& range, Backing& backing) const {
   if (!on_page(range.address) || !on_page(range.offset) || !on_page(range.bytes) ||
       range.bytes == 0)
@@ -39,7 +39,7 @@ int Card::find_exportable(StateContent& content, const ExportRange& range, Backi
   for (const auto& slot : content.mappings) {
     if (slot.live != 0 && slot.handle != 0 && slot.address == range.address) mapping = &slot;
   }
-  if (mapping == nullptr) return -EINVAL;  // no base of a mapping, or host memory
+  if (mapping == nullptr) return -EINVAL;  // not the base of a mapping, or host memory
   for (const auto& allocation : content.allocations) {
     if (allocation.live == 0 || allocation.handle != mapping->handle) continue;
     if (range.offset > allocation.bytes || range.bytes > allocation.bytes - range.offset)
@@ -50,8 +50,8 @@ int Card::find_exportable(StateContent& content, const ExportRange& range, Backi
   return -EINVAL;
 }
 
-// A forked child inherits the inotify instance and shares its queue: whichever process reads an
-// event records it in the state that both share.
+// A forked child inherits the inotify instance and shares its queue. The process that reads an
+// event records it in the shared state.
 std::uint64_t Card::collect_exports(StateContent& content) const {
   for (const int watch : watch_.gone()) {
     for (auto& slot : content.exports) {
@@ -61,8 +61,8 @@ std::uint64_t Card::collect_exports(StateContent& content) const {
   std::uint64_t live = 0;
   for (auto& slot : content.exports) {
     if (slot.live == 0) continue;
-    // Exported by a process that got the card's fd through a socket, and that is gone, its instance
-    // with it.
+    // The export may be from a process that got the card's fd through a socket. If that process is
+    // gone, so are its inotify instance and the export's watch.
     const bool foreign = slot.watch_id != watch_.id();
     if (foreign && ::kill(slot.watch_process, 0) != 0 && errno == ESRCH) give_back(slot);
     live += slot.live != 0 ? 1 : 0;
@@ -70,7 +70,7 @@ std::uint64_t Card::collect_exports(StateContent& content) const {
   return live;
 }
 
-// Makes the memfd, watches it, and gives out a reference that can be passed on and imported but not
+// Makes the memfd and watches it. Returns a reference that can be passed on and imported, but not
 // accessed.
 int Card::publish(StateContent& content, const ExportRange& range, const Backing& backing) {
   ExportSlot* slot = free_slot(content.exports);

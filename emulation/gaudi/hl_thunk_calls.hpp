@@ -8,12 +8,13 @@
 
 namespace hbmwire::emulation::gaudi {
 
-/// The head of every entry point that can fail: 0, or the negative errno that the fault plan wants.
+/// Begins every entry point that can fail. Returns 0, or the negative errno that the fault plan
+/// wants.
 inline int injected(const char* call) { return -hbmwire_gaudi_fault(call); }
 
-/// What an ioctl on any fd would find first: the card, and for memory operations that the fd is the
-/// primary one (a control node knows INFO only) and that the card works. `card` is set on success;
-/// otherwise -errno is returned.
+/// The checks of every ioctl, in its order: the fd belongs to a card; for memory operations also
+/// that the fd is a primary one (a control node answers only INFO) and that the card is
+/// operational. Sets `card` and returns 0, or returns -errno.
 inline int card_for_information(int fd, Card*& card) {
   card = CardRegistry::instance().by_fd(fd);
   return card == nullptr ? -errno : 0;

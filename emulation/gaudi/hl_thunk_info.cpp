@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// hl-thunk: what a card says of itself. All of these work on control fds too. Fields that the
-// emulation has nothing to say about are 0.
+// hl-thunk: information about a card. All these functions also work on control fds. Fields that the
+// emulation does not model are 0.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -13,7 +13,7 @@
 
 using namespace hbmwire::emulation::gaudi;
 
-// Layouts, against the vendor's headers (emulation/docs/gaudi.md).
+// Layouts, compared with the vendor's headers (emulation/docs/gaudi.md).
 static_assert(sizeof(hlthunk_hw_ip_info) == 336);
 static_assert(offsetof(hlthunk_hw_ip_info, dram_base_address) == 8);
 static_assert(offsetof(hlthunk_hw_ip_info, device_id) == 32);
@@ -100,7 +100,7 @@ hlthunk_time_sync_info time_sync() {
       .device_time = since_boot, .host_time = nanoseconds(CLOCK_REALTIME), .tsc_time = since_boot};
 }
 
-/// A question to which every card has the same answer: nothing is wrong, or there is nothing.
+/// Answers a question with the same value for every card.
 template <typename Answer>
 int same_of_every_card(const char* call, int fd, Answer* to, const Answer& value) {
   if (const int error = injected(call); error != 0) return error;
@@ -111,7 +111,7 @@ int same_of_every_card(const char* call, int fd, Answer* to, const Answer& value
   return error;
 }
 
-// As the driver: as much as fits.
+// Copies as much of the answer as fits, as the driver does.
 template <typename Answer>
 int answer(const hl_info_args& args, const Answer& value) {
   void* destination = std::bit_cast<void*>(args.return_pointer);
@@ -204,8 +204,7 @@ int hlthunk_get_pci_counters_info(int fd, struct hlthunk_pci_counters_info* info
   return same_of_every_card("hlthunk_get_pci_counters_info", fd, info, {});
 }
 
-// The engines are threads of the process that posted the work; of the card itself none is ever
-// busy.
+// The engines are threads of the process that posted the work, so the card itself is always idle.
 bool hlthunk_is_device_idle(int fd) {
   Card* card = nullptr;
   return injected("hlthunk_is_device_idle") == 0 && card_for_information(fd, card) == 0;
@@ -220,7 +219,7 @@ int hlthunk_get_device_utilization(int fd, uint32_t /*period_ms*/, uint32_t* rat
   return same_of_every_card("hlthunk_get_device_utilization", fd, rate, std::uint32_t{0});
 }
 
-// A card never resets by itself.
+// A card never resets on its own.
 int hlthunk_get_reset_count_info(int fd, struct hlthunk_reset_count_info* info) {
   return same_of_every_card("hlthunk_get_reset_count_info", fd, info, {});
 }
@@ -288,13 +287,13 @@ int hlthunk_get_info(int fd, struct hl_info_args* info) {
       return answer(*info,
                     hl_info_dev_memalloc_page_sizes{.page_order_bitmask = card->kind().page_sizes});
     default:
-      return -EOPNOTSUPP;  // the driver knows these; the emulation does not
+      return -EOPNOTSUPP;  // the driver supports these; the emulation does not
   }
 }
 
-// Writes that a NIC has completed are in the backing file already. Those that --like-hardware=flush
-// holds back stay under way: nothing proves that the driver's call covers what other devices wrote
-// (docs/adr/0005-flush-before-reading.md).
+// Writes that a NIC has completed are in the backing file already. Writes that
+// --like-hardware=flush holds back stay posted, because there is no proof that the driver's call
+// covers writes of other devices (docs/adr/0005-flush-before-reading.md).
 int hlthunk_cs_flush_pci_hbw_writes(int fd) {
   Card* card = nullptr;
   const int error = injected("hlthunk_cs_flush_pci_hbw_writes");

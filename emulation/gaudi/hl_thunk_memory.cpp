@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// hl-thunk: device memory. Calls that return an address or a handle return 0 on failure, with errno
-// set.
+// hl-thunk: device memory. Calls that return an address or a handle return 0 with errno set on
+// failure.
 #include <fcntl.h>
 
 #include <bit>
@@ -36,8 +36,7 @@ std::uint64_t map_host_range(int fd, const HostRange& range, std::uint64_t hint,
 
 }  // namespace
 
-// Allocations are contiguous whether asked to be or not, and one card has one context: the two
-// flags change nothing.
+// The flags have no effect: allocations are always contiguous, and a card has only one context.
 uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size, uint64_t page_size, bool /*contiguous*/,
                                      bool /*shared*/) {
   Card* card = nullptr;
@@ -87,7 +86,7 @@ int hlthunk_memory_unmap(int fd, uint64_t device_virt_addr) {
   return error == 0 ? card->unmap(device_virt_addr) : error;
 }
 
-// The older call: its flags are ignored, its offset is 0.
+// The older call: it ignores flags and has an offset of 0.
 int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t addr, uint64_t size,
                                            uint32_t /*flags*/) {
   if (const int error = injected("hlthunk_device_memory_export_dmabuf_fd"); error != 0)
@@ -95,7 +94,7 @@ int hlthunk_device_memory_export_dmabuf_fd(int fd, uint64_t addr, uint64_t size,
   return export_range(fd, {.address = addr, .bytes = size, .offset = 0});
 }
 
-// The library itself refuses other flags, before it looks at the fd.
+// The library itself refuses unknown flags, before it checks the fd.
 int hlthunk_device_mapped_memory_export_dmabuf_fd(int fd, uint64_t addr, uint64_t size,
                                                   uint64_t offset, uint32_t flags) {
   if (const int error = injected("hlthunk_device_mapped_memory_export_dmabuf_fd"); error != 0)

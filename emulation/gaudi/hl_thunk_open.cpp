@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// hl-thunk: opening a card and telling which one it is. The vendor's conventions differ from call
-// to call: -errno, or -1 with errno, or -EBADF for "no such card"; each is kept.
+// hl-thunk: opening and identifying a card. The vendor's error conventions differ between calls:
+// -errno, or -1 with errno, or -EBADF for "no such card". Each call keeps its own.
 #include <unistd.h>
 
 #include <array>
@@ -31,7 +31,8 @@ bool matches(const Card& card, hlthunk_device_name name) {
   return name == HLTHUNK_DEVICE_DONT_CARE || device_name_of(card.identity().pci_device_id) == name;
 }
 
-// The first that opens; -1 with the last error, or ENOENT when no card has that name.
+// Opens the first card of that name that can be opened. Returns -1 with the last error, or with
+// ENOENT if there is no such card.
 int open_by_name(hlthunk_device_name name, Node node) {
   int error = ENOENT;
   for (Card* card : CardRegistry::instance().cards()) {
@@ -92,7 +93,7 @@ int hlthunk_open_control_by_bus_id(const char* busid) {
   return card == nullptr ? -EBADF : card->open_control();
 }
 
-// As close(2), and as with close(2) the fd is gone even when an error is reported.
+// As with close(2), the fd is closed even if an error is returned.
 int hlthunk_close(int fd) {
   const int injected_error = injected("hlthunk_close");
   Card* card = CardRegistry::instance().by_fd(fd);
@@ -121,7 +122,8 @@ enum hlthunk_device_name hlthunk_get_device_name_from_fd(int fd) {
   return device_name_of(card->identity().pci_device_id);
 }
 
-// The terminating NUL is only written when there is room: 13 bytes, as in the vendor's library.
+// Writes the terminating NUL only if there is room for it (13 bytes in all), as the vendor's
+// library does.
 int hlthunk_get_pci_bus_id_from_fd(int fd, char* pci_bus_id, int len) {
   if (const int error = injected("hlthunk_get_pci_bus_id_from_fd"); error != 0)
     return fail_with_errno(error);

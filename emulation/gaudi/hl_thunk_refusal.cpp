@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// hl-thunk: what is not modelled. Raw command submission needs the packet formats and queues of
-// each generation, and real programs reach the DMA engines through SynapseAI; the cards' own NICs,
-// their debug and trace units do not exist.
+// hl-thunk: functions that are not modelled. Raw command submission would need the packet formats
+// and queues of each generation, and real programs reach the DMA engines through SynapseAI. The
+// cards have no NICs, debug units or trace units.
 #include "emulation/gaudi/hl_thunk_refusal.hpp"
 
 #include <string_view>
@@ -12,8 +12,8 @@
 namespace hbmwire::emulation::gaudi {
 namespace {
 
-/// Looks at the card's file descriptor first, as the driver does: a control node answers questions,
-/// and nothing else.
+/// Checks the card's file descriptor first, as the driver does: a control node only answers
+/// questions.
 int check_descriptor(std::string_view name, std::intptr_t first) {
   const auto fd = static_cast<int>(first);
   Card* card = nullptr;
@@ -21,14 +21,14 @@ int check_descriptor(std::string_view name, std::intptr_t first) {
   return card_for_memory(fd, card);
 }
 
-/// The functions whose first argument is no file descriptor.
+/// Whether the first argument of the function is a file descriptor.
 bool takes_descriptor(std::string_view name) {
   return !name.starts_with("hlthunk_hash_") && name != "hlthunk_debugfs_close" &&
          name != "hlthunk_debugfs_read" && name != "hlthunk_debugfs_write" &&
          name != "hlthunk_profiler_destroy";
 }
 
-/// The functions that return an address or a handle: 0 with errno.
+/// Whether the function returns an address or a handle: 0 with errno on failure.
 bool returns_zero(std::string_view name) {
   return name == "hlthunk_hash_create" || name == "hlthunk_nic_xe_device_memory_alloc";
 }

@@ -5,7 +5,7 @@
 
 namespace hbmwire::emulation::gaudi {
 
-/// -EOPNOTSUPP, or before it what the driver would say of the file descriptor `first`.
+/// Returns -EOPNOTSUPP, or the driver's error if the file descriptor `first` is wrong.
 std::intptr_t refuse(NotModelled& function, std::intptr_t first) noexcept;
 
 }  // namespace hbmwire::emulation::gaudi

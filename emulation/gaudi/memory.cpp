@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The driver's memory manager: allocations of HBM, and what is mapped where in the device's address
-// space.
+// The driver's memory manager: allocations of HBM, and mappings in the device's address space.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -34,8 +33,8 @@ struct BlockRequest {
   bool force_hint = false;
 };
 
-// The driver's choice of an address: the hint when it is aligned and free, otherwise the smallest
-// hole that is large enough. 0 when there is none.
+// Chooses an address as the driver does: the hint if it is aligned and free, otherwise the smallest
+// hole that is large enough. Returns 0 if there is none.
 std::uint64_t choose_address(const StateContent& content, BlockRequest request) {
   const auto aligned = [&](std::uint64_t address) {
     return request.range.begin + round_up(address - request.range.begin, request.alignment);
@@ -81,23 +80,23 @@ bool is_mapped(const StateContent& content, std::uint32_t handle) {
       content.mappings, [&](const auto& slot) { return slot.live != 0 && slot.handle == handle; });
 }
 
-// The driver's idr hands out the smallest free number.
+// The driver's idr returns the smallest free number.
 std::uint32_t free_handle(StateContent& content) {
   std::uint32_t handle = 1;
   while (find_allocation(content, handle) != nullptr) ++handle;
   return handle;
 }
 
-// The driver pins the pages; here it is enough that there are some.
+// The driver pins the pages. Here it suffices that the range is mapped.
 int check_host_range(const HostRange& range) {
   if (range.bytes == 0) return -EINVAL;
   const std::uint64_t end = range.address + range.bytes;
   if (end < range.address || round_up(end, kHostPage) < end) return -EINVAL;
-  std::array<unsigned char, 4096> residency;  // one byte a page: 16 MiB at a time
+  std::array<unsigned char, 4096> residency;  // one byte for each page: 16 MiB at a time
   const std::uint64_t last = round_up(end, kHostPage);
   for (std::uint64_t at = range.address / kHostPage * kHostPage; at < last;) {
     const std::uint64_t bytes = std::min<std::uint64_t>(last - at, residency.size() * kHostPage);
-    // The address came from the application as a pointer, and is only handed to the kernel.
+    // The address is the application's pointer and is only passed to the kernel.
     void* pages = std::bit_cast<void*>(at);
     if (::mincore(pages, bytes, residency.data()) != 0) return errno == ENOMEM ? -EFAULT : -errno;
     at += bytes;
@@ -113,8 +112,7 @@ int Card::allocate(const MemoryRequest& request, std::uint64_t& handle) {
   if (request.bytes == 0) return -EINVAL;
   const StateLock content(*state_);
   if (!kind().has_dram_mmu) {
-    // Gaudi1: the driver manages nothing, it only counts what it is told, and handle 0 means
-    // success.
+    // Gaudi1: the driver only counts the bytes that it is told. Handle 0 means success.
     content->unmanaged_bytes += request.bytes;
     return 0;
   }
@@ -152,7 +150,7 @@ int Card::free(std::uint64_t handle) {
   if (state() == nullptr) return -errno;
   const StateLock content(*state_);
   if (!kind().has_dram_mmu) {
-    // The driver takes the handle for a size: they are the same word of its argument.
+    // The driver takes the handle as a size: both are the same word of its argument.
     content->unmanaged_bytes -= std::min(handle, content->unmanaged_bytes);
     return 0;
   }

@@ -26,7 +26,7 @@ constexpr Unit kRates[] = {{"M", 1'000'000}, {"G", 1'000'000'000}};
 constexpr std::uint64_t kLongestNs = 60'000'000'000;
 constexpr std::uint64_t kFastest = 100'000'000'000'000;  // bit/s
 
-/// A number with one of the units: 1 to `most`.
+/// Reads a number with one of the units. The result must be from 1 to `most`.
 std::optional<std::uint64_t> measure(std::string_view text, std::span<const Unit> units,
                                      std::uint64_t most) {
   double value = 0;
@@ -41,7 +41,7 @@ std::optional<std::uint64_t> measure(std::string_view text, std::span<const Unit
   return std::nullopt;
 }
 
-/// A word of an option, and what it sets.
+/// A word of an option, and the member that it sets.
 struct Switch {
   std::string_view name;
   bool Behaviour::*member;
@@ -67,7 +67,8 @@ std::span<Behaviour> nics_of(Hardware& hardware) {
   return {hardware.behaviour.data(), hardware.nics};
 }
 
-/// "emuN=" off the front of a text: the NICs that the rest is for; none when there is no such NIC.
+/// Removes "emuN=" from the front of a text. Returns the NICs that the rest applies to; none if
+/// there is no such NIC.
 std::span<Behaviour> scope(std::string_view& text, Hardware& hardware) {
   const auto all = nics_of(hardware);
   const auto equals = text.find('=');
@@ -80,8 +81,8 @@ std::span<Behaviour> scope(std::string_view& text, Hardware& hardware) {
   return {};
 }
 
-/// `take(nics, text)` for each "[emuN=]TEXT": what it is to be where it is not of that form, else
-/// empty.
+/// Calls `take(nics, text)` for each "[emuN=]TEXT". `take` returns an empty string, or a
+/// description of the right form if TEXT does not have it.
 template <class Take>
 Status each(std::string_view option, const std::vector<std::string>& arguments, Hardware& hardware,
             Take take) {
@@ -123,7 +124,7 @@ Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) 
 struct LimitName {
   std::string_view name;
   std::uint64_t NicLimits::*member;
-  std::string_view what;  ///< in words, for "at most N ..."
+  std::string_view what;  ///< the object in words, for "at most N ..."
 };
 
 constexpr LimitName kLimits[] = {{"qp", &NicLimits::qp, "queue pairs"},
@@ -132,7 +133,8 @@ constexpr LimitName kLimits[] = {{"qp", &NicLimits::qp, "queue pairs"},
                                  {"mr", &NicLimits::mr, "memory regions"},
                                  {"srq", &NicLimits::srq, "shared receive queues"}};
 
-/// "qp=100": whether it is one, and not more than a NIC has without.
+/// Sets a limit like "qp=100". Returns false if the form is wrong, or the limit exceeds that of a
+/// default NIC.
 bool set_limit(std::span<Behaviour> nics, std::string_view text) {
   const auto equals = text.find('=');
   if (equals == std::string_view::npos) return false;
@@ -174,7 +176,7 @@ Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hard
   return each("--link-layer", arguments, hardware, take);
 }
 
-/// ", InfiniBand", or which NICs are.
+/// ", InfiniBand", or the list of NICs that are.
 std::string link_layers_in_words(const Hardware& hardware) {
   if (hardware.infiniband.none()) return {};
   if (hardware.infiniband.count() == hardware.nics) return ", InfiniBand";

@@ -10,11 +10,11 @@
 
 namespace hbmwire::emulation::tool {
 
-/// What the command line says of how NICs behave, as it was typed.
+/// The command line's options for the behaviour of NICs, as typed.
 struct BehaviourArguments {
-  std::string async{};                    ///< --async: a time, or empty when it was not given
+  std::string async{};                    ///< --async: a time; empty: not given
   std::optional<std::uint64_t> seed{};    ///< --seed
-  std::vector<std::string> rate{};        ///< --rate: [emuN=]RATE, a later one overrules
+  std::vector<std::string> rate{};        ///< --rate: [emuN=]RATE; the last one counts
   std::vector<std::string> latency{};     ///< --latency: [emuN=]TIME
   std::vector<std::string> like{};        ///< --like-hardware: flush, scatter, relaxed, all
   std::vector<std::string> without{};     ///< --without: [emuN=]dmabuf, atomics or last_wqe
@@ -22,19 +22,20 @@ struct BehaviourArguments {
   std::vector<std::string> link_layer{};  ///< --link-layer: [emuN=]infiniband or ethernet
 };
 
-/// --async without a time.
+/// The time of --async without a value.
 inline constexpr const char* kDefaultAsync = "50us";
 
-/// The words that --like-hardware, --without and --link-layer take.
+/// The words that --like-hardware, --without and --link-layer accept.
 std::vector<std::string_view> trait_names();
 std::vector<std::string_view> feature_names();
 std::vector<std::string_view> link_layer_names();
 
-/// Puts them into `hardware`. A sentence when one is not of its form, or names a NIC that is not
-/// there.
+/// Applies the options to `hardware`. Returns a sentence if one has a wrong form or names a NIC
+/// that does not exist.
 Status apply(const BehaviourArguments& arguments, Hardware& hardware);
 
-/// What is unlike the default, for people: ", asynchronous (up to 50us)"; empty when nothing is.
+/// Describes the differences from the default for people: ", asynchronous (up to 50us)". Empty if
+/// there are none.
 std::string in_words(const Hardware& hardware);
 
 }  // namespace hbmwire::emulation::tool

@@ -19,15 +19,15 @@ namespace {
   ::_exit(error == ENOENT ? kExitNotFound : kExitNotExecutable);
 }
 
-// Signals of the terminal go to the whole foreground group, COMMAND included; the kernel marks them
-// as its own.
+// Signals of the terminal go to the whole foreground group, which includes COMMAND. The kernel
+// marks them as its own.
 bool came_from_a_process(const siginfo_t& info) { return info.si_code <= 0; }
 
 }  // namespace
 
 Result<Child> Child::start(char** command, const HeldSignals& held,
                            const std::function<Status()>& prepare) {
-  // An inherited "ignore" would make the kernel reap COMMAND before wait() sees how it ended.
+  // With an inherited "ignore" the kernel would reap COMMAND before wait() sees how it ended.
   struct sigaction ordinary {};
 
   ordinary.sa_handler = SIG_DFL;
@@ -43,8 +43,8 @@ Result<Child> Child::start(char** command, const HeldSignals& held,
     held.release();
     become(command, prepare);
   }
-  // One of the terminal that came before the fork reached this process alone, and wait() would take
-  // it for one that has reached COMMAND, too.
+  // A signal of the terminal that came before the fork has reached only this process. wait() would
+  // wrongly assume that COMMAND has got it too.
   HeldSignals::pass_on(pid);
   return Child(pid);
 }

@@ -10,9 +10,9 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Exit codes beside COMMAND's own, as env(1), timeout(1) and the shells have them.
+/// Exit codes other than COMMAND's own, as env(1), timeout(1) and the shells use them.
 enum SetupExitCode : int {
-  kExitUnwritten = 1,  ///< standard output took not all of the help
+  kExitUnwritten = 1,  ///< standard output did not take all of the help
   kExitUsage = 2,      ///< the command line is wrong
   kExitSetup = 125,
   kExitNotExecutable = 126,
@@ -20,16 +20,16 @@ enum SetupExitCode : int {
   kExitSignalled = 128,
 };
 
-/// COMMAND, as a child in this process's own group: Ctrl-C and job control reach it from the
-/// terminal directly.
+/// COMMAND, as a child in this process's own group, so that Ctrl-C and job control of the terminal
+/// reach it directly.
 class Child {
  public:
-  /// Runs `prepare` in the child, then COMMAND; what fails there becomes the child's exit code.
+  /// Runs `prepare` in the child, then COMMAND. If a step fails, the child's exit code tells.
   static Result<Child> start(char** command, const HeldSignals& held,
                              const std::function<Status()>& prepare);
 
-  /// Waits for its end and passes on the signals that other processes send to this one meanwhile.
-  /// Its exit code.
+  /// Waits for the child's end, and passes on the signals that other processes send to this process
+  /// meanwhile. Returns its exit code.
   int wait() const;
 
   [[nodiscard]] pid_t pid() const { return pid_; }

@@ -13,7 +13,8 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-/// Letters to change, add, remove or swap with their neighbour (optimal string alignment).
+/// The number of letters to change, add, remove or swap with a neighbour (optimal string
+/// alignment).
 std::size_t letters_between(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> least(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
@@ -32,7 +33,7 @@ std::size_t letters_between(std::string_view a, std::string_view b) {
 
 std::string unknown_option(const CLI::App& app, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
-  constexpr std::size_t kMost = 2;
+  constexpr std::size_t kMost = 2;  // letters that a mistyped option may differ by
   std::string nearest;
   std::size_t least = kMost + 1;
   for (const CLI::Option* option : app.get_options()) {
@@ -55,7 +56,7 @@ std::string left_over(const CLI::App& app) {
                      fmt::join(words, " "));
 }
 
-/// CLI11's words, as a person would say it.
+/// Rewrites CLI11's message in plain words.
 std::string what_it_may_be(const std::string& words) {
   static const std::regex range(R"(Value .* not in range (-?\d+) to (\d+))");
   static const std::regex choice(R"([^]* not in \{(.*)\})");
@@ -70,7 +71,7 @@ std::string what_it_may_be(const std::string& words) {
 
 bool looks_like_option(std::string_view word) { return word.size() > 2 && word.starts_with("--"); }
 
-/// A value of a word "--NAME=VALUE" that can't be there, or is missing.
+/// Describes a word "--NAME=VALUE" whose value is missing or not allowed.
 std::string assignment_mistake(const CLI::Option& option, const std::string& word) {
   const std::size_t equals = word.find('=');
   if (option.get_items_expected_max() == 0)

@@ -25,11 +25,11 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-// libibverbs keeps sysfs paths in 256 bytes and appends up to
+// libibverbs stores sysfs paths in 256 bytes and appends up to
 // "/class/infiniband_verbs/uverbs15/abi_version".
 constexpr std::size_t kLongestSysfsPath = 200;
 
-// Below this a card's memory fills up before a test of ordinary size is through; a default
+// With less room than this a card's memory fills up during a test of ordinary size. A default
 // container has 64 MiB.
 constexpr std::uint64_t kSmallBytes = 256ULL << 20;
 
@@ -38,7 +38,7 @@ int failed(const std::string& sentence) {
   return kExitSetup;
 }
 
-/// The end of a run that did not come to COMMAND: a signal is the cause of it, if one has come.
+/// Ends a run that has not started COMMAND. If a signal has come, it is the cause.
 int gave_up(const std::string& sentence) {
   const int signal = held_end();
   if (signal == 0) return failed(sentence);
@@ -46,15 +46,15 @@ int gave_up(const std::string& sentence) {
   return kExitSignalled + signal;
 }
 
-/// What was found out before anything is set up.
+/// Facts that are found out before anything is set up.
 struct Stage {
   std::filesystem::path libraries;
   std::filesystem::path searched;  ///< where COMMAND finds them, without those of kept families
   bool namespaces = false;
-  std::string refusal;  ///< why there are no namespaces
+  std::string refusal;  ///< the reason why there are no namespaces
 };
 
-// Removing what was made takes descriptors, too: locks, and folders of folders.
+// Removing the world later also takes descriptors: for locks, and for nested folders.
 Status check_descriptors() {
   constexpr std::size_t kNeeded = 24;
   std::array<Fd, kNeeded> tried;
@@ -104,14 +104,14 @@ void set_environment(const Options& options, const Stage& stage, const Membershi
   }
   if (options.quiet) ::setenv(emulation::kQuietVariable, "1", 1);
   ::setenv("SYSFS_PATH", world.sysfs().c_str(), 1);
-  // With a view, the kernel's configuration is where every program looks for it.
+  // With a view, programs find the kernel's configuration in its usual places.
   if (!stage.namespaces && member.hardware.has_own_kernel_config())
     ::setenv("HBMWIRE_ROCM_KERNEL_CONFIG", kernel_config_file(world.node).c_str(), 1);
   prepend("IBV_DRIVERS", (stage.libraries / kPlugin).string());
   prepend("LD_LIBRARY_PATH", stage.searched.string());
 }
 
-// In the child that becomes COMMAND.
+// Runs in the child that becomes COMMAND.
 Status enter(const Options& options, const Stage& stage, const Membership& member) {
   if (stage.namespaces) {
     if (auto entered = enter_emulated_view(member.world, member.hardware); !entered) {
@@ -173,13 +173,13 @@ Result<Fd> keep_host_nodes(const Stage& stage, const Hardware& hardware) {
       nodes.error(), stage.refusal));
 }
 
-// Registers every process that may outlive the others, since a user namespace can be joined only
-// through one.
+// Registers every process that may outlive the others, because a user namespace can be joined only
+// through a process in it.
 void register_processes(const std::filesystem::path& fabric,
                         std::initializer_list<pid_t> processes) {
   for (const pid_t process : processes) {
-    // A later joiner that finds none gets a user namespace of its own, which costs it reaching
-    // other nodes' memory with process_vm_readv and nothing else.
+    // A later process that finds none gets a user namespace of its own. Its only loss is that it
+    // cannot reach other nodes' memory by process_vm_readv.
     if (process > 0) (void)register_user_namespace(fabric, process);
   }
 }
@@ -217,7 +217,7 @@ Result<int> run_inside(const Options& options, const HeldSignals& held, Stage& s
   }
   member.lock.unlock();
   int exit_code = child ? child->wait() : failed(child.error());
-  // The hardware is the cause, so that the exit code is the hardware's.
+  // The hardware is the cause, so the exit code is that of a hardware failure.
   if (const auto why = cause.explain(exit_code); !why.empty()) exit_code = failed(why);
 
   stop_janitor(janitor);
@@ -244,7 +244,7 @@ int change_running_node(const Options& options) {
 int run(const Options& options) {
   if (const auto enough = check_descriptors(); !enough) return failed(enough.error());
   if (options.command == nullptr) return change_running_node(options);
-  // Until the janitor runs, only this process can remove what it makes.
+  // Until the janitor runs, only this process can remove the world, so signals are held back.
   const HeldSignals held;
   sweep(base_directory(options.parent));
   remove_host_nodes_if_unused();
@@ -255,7 +255,7 @@ int run(const Options& options) {
   const auto world = member->world;
   const auto exit_code = run_inside(options, held, *stage, *member);
   if (exit_code) return *exit_code;
-  member = problem(exit_code.error());  // gives up the locks
+  member = problem(exit_code.error());  // releases the locks
   clean_up(world);
   return gave_up(exit_code.error());
 }

@@ -3,7 +3,7 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Runs a command with emulated hardware, as the command line says, and returns the exit code of
+/// Runs a command with emulated hardware according to the command line. Returns the exit code of
 /// this process: the command's own, or one of emulation/docs/emulate.md. Single-threaded.
 int run_emulate(int argc, char** argv);
 

@@ -13,8 +13,8 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-// COMMAND's own files have gone with it, those of its cards have not: a file system that was full
-// then is nearly so now.
+// When this is called, COMMAND's own files are gone, but those of its cards are not. So a file
+// system that was full then is still nearly full.
 constexpr std::uint64_t kNearlyNothing = 16ULL << 20U;
 
 constexpr const char* kRemedy = "ask for less card memory, or choose a place on a disk with --dir";

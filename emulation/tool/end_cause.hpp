@@ -7,16 +7,16 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Why COMMAND was ended by a signal that no process sent: the emulated hardware's memory is that
-/// of files, which a full file system or a full cgroup ends by SIGBUS or SIGKILL.
+/// Finds out why COMMAND was ended by a signal that no process sent. The emulated hardware's memory
+/// consists of files. A full file system ends COMMAND by SIGBUS, a full cgroup by SIGKILL.
 class EndCause {
  public:
-  /// Before COMMAND starts. `world`: a folder of the files. `vmstat`: /proc/vmstat, whose count of
-  /// kills for want of memory includes those of every cgroup.
+  /// Made before COMMAND starts. `world` is a folder with the files. `vmstat` is /proc/vmstat,
+  /// which counts the kills for lack of memory in all cgroups.
   explicit EndCause(std::filesystem::path world, std::filesystem::path vmstat = "/proc/vmstat");
 
-  /// Explains COMMAND's exit code (a shell's may be that of its own child) in one sentence; empty
-  /// where the code tells of no such signal, or the cause is not known.
+  /// Explains COMMAND's exit code in a sentence. (A shell's may be that of its own child.) Empty if
+  /// the code does not mean such a signal, or the cause is not known.
   [[nodiscard]] std::string explain(int exit_code) const;
 
  private:

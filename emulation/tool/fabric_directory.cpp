@@ -27,18 +27,19 @@ std::vector<fs::path> entries(const fs::path& directory) {
   return paths;
 }
 
-// Where the world lies is a choice, which mends whatever is wrong there.
+// The remedy for any problem with the place of a world is to choose another one.
 tl::unexpected<std::string> cannot_use(const char* what, const fs::path& path, int error = errno) {
   auto sentence = cannot(fmt::format("{} {}", what, path.string()), error);
   if (remedy_of(error).empty()) sentence.value() += "; choose another place with --dir";
   return sentence;
 }
 
-// An attempt is lost only to a process that leaves just then.
+// An attempt fails only if another process leaves at that moment.
 constexpr int kAttempts = 1000;
 
-// The base may lie in a directory that everybody can write to, so it must be ours and a directory,
-// not a link. Who leaves last removes it: what was there already may be gone at the next look.
+// The base may lie in a directory that everyone can write to, so it must be a directory of ours and
+// not a link. The last process to leave removes it, so an existing one may be gone at the next
+// look.
 Status make_private_directory(const fs::path& path) {
   struct stat info {};
 
@@ -56,8 +57,8 @@ Status make_private_directory(const fs::path& path) {
   return {};
 }
 
-// With the fabric's lock held. Removes the fabric when no node is left in it; the lock goes last,
-// since those who wait for it look whether it is still there.
+// Removes the fabric if it has no node left. The fabric's lock is held. The lock file goes last,
+// because processes that wait for the lock check whether its file still exists.
 void remove_fabric_if_empty(const fs::path& fabric) {
   std::error_code ignored;
   bool used = false;
@@ -71,8 +72,8 @@ void remove_fabric_if_empty(const fs::path& fabric) {
   ::rmdir(fabric.parent_path().c_str());
 }
 
-// Makes the fabric if need be and locks it. Another process may remove it at any moment before we
-// have the lock.
+// Creates the fabric if necessary, and locks it. Before it is locked another process may remove it
+// at any moment.
 Result<Fd> lock_fabric(const fs::path& fabric) {
   for (int i = 0; i < kAttempts; ++i) {
     if (auto made = make_private_directory(fabric.parent_path()); !made) {
@@ -88,14 +89,15 @@ Result<Fd> lock_fabric(const fs::path& fabric) {
   return cannot("lock " + fabric.string(), ETIMEDOUT);
 }
 
-// The NICs of a fabric find each other's processes by process ids, and reach their memory where the
-// kernel allows it (process_vm_readv(2)): both within one namespace. With the fabric's lock held.
+// Checks that this process is in the namespaces of the fabric. NICs of a fabric find each other's
+// processes by process ids, and reach their memory where the kernel allows it
+// (process_vm_readv(2)). Both work only within one namespace. The fabric's lock is held.
 Status check_namespaces(const fs::path& fabric) {
   struct stat pid {};
 
   struct stat user {};
 
-  // Nothing can be said without /proc.
+  // The check is impossible without /proc.
   if (::stat("/proc/self/ns/pid", &pid) != 0 || ::stat("/proc/self/ns/user", &user) != 0) return {};
   const auto own = fmt::format("{} {}", pid.st_ino, user.st_ino);
   const auto path = fabric / "namespaces";
@@ -123,7 +125,7 @@ Result<std::uint8_t> free_node_number(const fs::path& nodes) {
   return problem(fmt::format("the fabric is full: it has {} nodes", kMaxNodes));
 }
 
-/// As --keep takes them.
+/// The names as --keep takes them.
 std::string names_of_kept(const Hardware& hardware) {
   std::string names;
   for (const auto family : kCardFamilies) {
@@ -186,14 +188,14 @@ Result<NodeConfig> create(const fs::path& node, const Options& options) {
   return config;
 }
 
-// Short: libibverbs and UNIX sockets have little room for paths.
+// Short, because libibverbs and UNIX sockets have little room for paths.
 std::string unique_name(std::string_view kind) {
   return fmt::format("{}-{:08x}", kind, std::random_device{}());
 }
 
 std::string fabric_name(const Options& options) {
   if (!options.fabric.empty()) return options.fabric;
-  // Names may be 64 characters long, and file names 255.
+  // Names may have 64 characters, file names 255.
   return options.node.empty() ? unique_name("run") : "node-" + options.node;
 }
 
@@ -228,7 +230,7 @@ Result<Membership> join(const Options& options) {
   member.lock = std::move(*lock);
 
   const auto nodes = member.world.fabric / "nodes";
-  // What killed runs left must not be met in a fabric that starts anew.
+  // A new fabric must not contain the remains of killed runs.
   bool alone = true;
   for (const auto& node : entries(nodes)) alone &= remove_node_if_unused(node);
   if (alone) {
@@ -261,7 +263,7 @@ Result<Membership> join(const Options& options) {
 
 bool remove_if_unused(const emulation::World& world) {
   const auto lock = lock_exclusively(world.fabric / "lock", Wait::yes, false);
-  if (!lock) return true;  // somebody else has removed the whole fabric
+  if (!lock) return true;  // another process has removed the whole fabric
   if (!remove_node_if_unused(world.node)) return false;
   remove_fabric_if_empty(world.fabric);
   return true;
@@ -273,7 +275,7 @@ void sweep(const fs::path& base) {
   if (::lstat(base.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid())
     return;
   for (const auto& fabric : entries(base)) {
-    // A fabric whose lock is taken is being joined or left right now.
+    // If a fabric's lock is taken, a process is just joining or leaving.
     if (const auto lock = lock_exclusively(fabric / "lock", Wait::no, true))
       remove_fabric_if_empty(fabric);
   }

@@ -9,28 +9,30 @@
 
 namespace hbmwire::emulation::tool {
 
-/// A process's membership in a node. While `lock` is held nobody else joins or leaves the fabric.
+/// A process's membership of a node. While it holds `lock`, no other process joins or leaves the
+/// fabric.
 struct Membership {
   emulation::World world;
   Hardware hardware;
-  Fd users;  ///< inherited by COMMAND and its children; keeps the node
+  Fd users;  ///< inherited by COMMAND and its children; the node exists as long as it is held
   Fd lock;
 };
 
-/// Where this user's fabrics are: <parent>/hbmwire-<uid>.
+/// The directory of this user's fabrics: <parent>/hbmwire-<uid>.
 std::filesystem::path base_directory(const std::filesystem::path& parent);
 
 /// Creates or joins the node that the options ask for.
 Result<Membership> join(const Options& options);
 
-/// The world that the options name; without --name the one around this program, if there is one.
+/// The world that the options name. Without --name it is the one around this program, if there is
+/// one.
 Result<emulation::World> running_world(const Options& options);
 
-/// Removes the node, then the fabric, then the base, each if nobody is in it. False while the node
-/// is in use.
+/// Removes the node, then the fabric, then the base, each if no process is in it. Returns false
+/// while the node is in use.
 bool remove_if_unused(const emulation::World& world);
 
-/// Removes what killed runs left behind.
+/// Removes the remains of killed runs.
 void sweep(const std::filesystem::path& base);
 
 }  // namespace hbmwire::emulation::tool

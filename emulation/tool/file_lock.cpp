@@ -32,7 +32,7 @@ int flock_patiently(int fd, int operation) {
   return rc;
 }
 
-// The signals are held back, so that none would interrupt a wait in the kernel.
+// Signals are blocked, so they would not interrupt a wait in the kernel. Therefore this polls.
 int flock_until_signal(int fd) {
   constexpr auto kPause = std::chrono::milliseconds(2);
   while (true) {
@@ -51,8 +51,8 @@ int flock_exclusively(int fd, Wait wait) {
   return flock_patiently(fd, LOCK_EX | (wait == Wait::yes ? 0 : LOCK_NB));
 }
 
-// Out of the way of programs that count on getting 3, 4, 5..., below what the default limit of 1024
-// allows.
+// A number that does not disturb programs which expect 3, 4, 5..., but is below the default limit
+// of 1024.
 int high_fd_number() {
   struct rlimit limit {};
 
@@ -75,14 +75,14 @@ std::optional<Fd> lock_exclusively(const std::filesystem::path& path, Wait wait,
     Fd fd{::open(path.c_str(), flags, 0600)};
     if (!fd) return std::nullopt;
     if (flock_exclusively(fd.get(), wait) != 0) return std::nullopt;
-    // The previous holder may have removed the file while we waited; its successor then has a new
-    // inode.
+    // The previous holder may have removed the file during the wait. A new file of that name has
+    // another inode.
     if (names_the_same_file(path, fd.get())) return fd;
   }
 }
 
 Result<Fd> hold_for_descendants(const std::filesystem::path& path) {
-  // Reading is enough for a shared lock, so that another user's file will do.
+  // Reading suffices for a shared lock, so another user's file can be locked too.
   Fd fd{::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)};
   if (!fd) return cannot("open " + path.string());
   if (flock_patiently(fd.get(), LOCK_SH) != 0) return cannot("lock " + path.string());

@@ -10,7 +10,7 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Owner of one file descriptor; closing it drops a flock only when no process holds a duplicate.
+/// Owns a file descriptor. Closing it releases a flock only if no process holds a duplicate.
 class Fd {
  public:
   Fd() = default;
@@ -37,23 +37,24 @@ class Fd {
   [[nodiscard]] explicit operator bool() const noexcept { return fd_ >= 0; }
 
   void reset() noexcept;
-  /// Drops a flock at once, also when a forked process has inherited the descriptor.
+  /// Releases a flock at once, even if a forked process has inherited the descriptor.
   void unlock() const noexcept;
 
  private:
   int fd_ = -1;
 };
 
-/// Whether to wait for a lock that another process has; `until_signal`: as long as no signal that
-/// would end this process has come (EINTR; held_signals.hpp).
+/// Whether to wait for a lock that another process has. With `until_signal` the wait ends (EINTR)
+/// when a signal has come that would end this process (held_signals.hpp).
 enum class Wait : std::uint8_t { no, yes, until_signal };
 
-/// The exclusive lock of a file that its holders may delete: the file that is locked is the one
-/// that `path` names, or nothing is returned. `create` makes it when it is missing.
+/// Takes the exclusive lock of a file that its holders may delete. If the file was deleted during
+/// the wait, tries again with the file that `path` names then, so the locked file is always the one
+/// that `path` names. `create` makes a missing file. Returns nullopt with errno on failure.
 std::optional<Fd> lock_exclusively(const std::filesystem::path& path, Wait wait, bool create);
 
-/// Opens `path`, locks it shared and moves the descriptor to a high number without close-on-exec:
-/// every process that descends from this one then keeps the lock, until it ends or closes the
+/// Opens `path`, locks it shared, and moves the descriptor to a high number without close-on-exec.
+/// Every process that descends from this one then keeps the lock, until it ends or closes the
 /// descriptor itself.
 Result<Fd> hold_for_descendants(const std::filesystem::path& path);
 

@@ -22,7 +22,8 @@ constexpr std::array<GaudiModel, 3> kGaudiModels = {{
     {"gaudi3", "GAUDI3", 0x1060, 128},
 }};
 
-// Of the GPUs there is one kind each: an H100 SXM5 with 80 GiB, an MI300X with 192 GiB (pci.ids).
+// There is one kind of GPU for each vendor: an H100 SXM5 with 80 GiB, an MI300X with 192 GiB
+// (pci.ids).
 constexpr CardModel kH100 = {{0x10de, 0x2330, 0x030200, "nvidia"}, 80ULL << 30};
 constexpr CardModel kMi300x = {{0x1002, 0x74a1, kAcceleratorClass, "amdgpu"}, 192ULL << 30};
 

@@ -43,7 +43,7 @@ int held_end() noexcept {
   sigset_t pending;
   if (::sigpending(&pending) != 0) return 0;
   for (const int signal : kEnds) {
-    // The kernel keeps a signal that is held back also where it is ignored, as by nohup(1).
+    // The kernel keeps a blocked signal even if it is ignored, as with nohup(1).
     if (::sigismember(&pending, signal) == 1 && !is_ignored(signal)) return signal;
   }
   return 0;

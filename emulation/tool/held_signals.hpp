@@ -7,27 +7,27 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Holds signals back from this process from now on: a signal that ended it while it makes folders
-/// would leave them. Child::wait() passes them on to COMMAND.
+/// Blocks signals in this process from now on: if a signal ended it while it makes folders, they
+/// would remain. Child::wait() passes them on to COMMAND.
 class HeldSignals {
  public:
   HeldSignals();
 
-  /// In a child that becomes COMMAND: as they were.
+  /// Restores the signals, in a child that becomes COMMAND.
   void release() const;
 
-  /// All that are held back: those that end a process by default, SIGCHLD, and SIGXFSZ, without
-  /// which a file that may not become larger is an error (EFBIG).
+  /// All blocked signals: those that end a process by default, SIGCHLD, and SIGXFSZ. Without the
+  /// last, writing beyond a file's size limit is an error (EFBIG).
   [[nodiscard]] static sigset_t all();
 
-  /// Sends a child those that have come, and counts them as passed on.
+  /// Sends the signals that have come to a child, and counts them as passed on.
   static void pass_on(pid_t child);
 
  private:
   sigset_t before_;
 };
 
-/// The number of a signal that has come, is held back, and would end this process; 0: none has.
+/// The number of a blocked signal that has come and would end this process; 0: none has.
 [[nodiscard]] int held_end() noexcept;
 
 }  // namespace hbmwire::emulation::tool

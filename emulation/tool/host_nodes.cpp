@@ -18,14 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Lists what was made, one path a line, in the order of making; locked (shared) by whoever uses it.
-// It is in /dev because what it counts is there: every user and every --dir share it.
+// Lists the nodes that were made, one path in a line, in the order of making. Every user of them
+// holds a shared lock on it. It lies in /dev, as the nodes do, because all users and all --dir
+// share them.
 constexpr const char* kRegistry = "/dev/.hbmwire-nodes";
 
 // NOLINTNEXTLINE(readability-identifier-naming): a constant, though makedev() is no constexpr.
 const dev_t kNullDevice = makedev(1, 3);
 
-// Taken to make and to remove; nobody else locks this directory.
+// Locks /dev to make or remove nodes. No other program is known to lock this directory.
 Fd lock_dev() {
   Fd dev{::open("/dev", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (dev) ::flock(dev.get(), LOCK_EX);
@@ -49,7 +50,7 @@ class Maker {
   Fd users_;
 };
 
-// Before the thing itself is made, so that none is ever forgotten.
+// Records a node before it is made, so that none is ever forgotten.
 Status Maker::remember(const fs::path& path) {
   const auto failed = [&](int error) { return cannot("make " + path.string(), error); };
   if (!users_) {
@@ -96,7 +97,7 @@ Status Maker::node(const DeviceNode& node) {
 Result<Fd> make_host_nodes(const Hardware& hardware) {
   const auto lock = lock_dev();
   Maker maker;
-  // Another world may have made them: then they must last as long as this one too.
+  // Another world may have made them. Then they must last as long as this world too.
   if (fs::exists(kRegistry)) {
     auto users = hold_for_descendants(kRegistry);
     if (!users) return tl::unexpected(users.error());
@@ -105,7 +106,7 @@ Result<Fd> make_host_nodes(const Hardware& hardware) {
   for (const auto& node : device_nodes(hardware)) {
     const auto made = maker.node(node);
     if (!made && node.required) {
-      // Gives up the lock on the registry, so that what was made so far goes away again.
+      // Releases the lock on the registry, so that the nodes made so far are removed.
       maker = Maker();
       return tl::unexpected(made.error());
     }
@@ -114,7 +115,7 @@ Result<Fd> make_host_nodes(const Hardware& hardware) {
 }
 
 bool remove_host_nodes_if_unused() {
-  // Nothing was made, or by root, whose next run removes it.
+  // Either no node was made, or root has made them: root's next run removes them.
   if (::access(kRegistry, W_OK) != 0) return true;
   const auto lock = lock_dev();
   if (::access(kRegistry, W_OK) != 0) return true;
@@ -124,7 +125,7 @@ bool remove_host_nodes_if_unused() {
   std::vector<fs::path> made;
   std::ifstream registry(kRegistry);
   for (std::string line; std::getline(registry, line);) made.emplace_back(line);
-  std::reverse(made.begin(), made.end());  // what lies in a directory goes before it
+  std::reverse(made.begin(), made.end());  // the content of a directory goes before the directory
   for (const fs::path& path : made) {
     struct stat info {};
 

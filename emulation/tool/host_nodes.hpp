@@ -6,12 +6,12 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Where namespaces are forbidden: makes the nodes in the real /dev, each a clone of /dev/null, and
-/// leaves alone what is there. The result, inherited by COMMAND and its children, keeps them; it is
-/// empty when all were there already.
+/// For machines that forbid namespaces: makes the device nodes in the real /dev, each as a clone of
+/// /dev/null, and leaves existing ones alone. The result keeps the nodes; COMMAND and its children
+/// inherit it. It is empty if all nodes existed already.
 Result<Fd> make_host_nodes(const Hardware& hardware);
 
-/// Removes the nodes that were made, unless another emulated world still needs them (then false).
+/// Removes the nodes that were made. Returns false if another emulated world still needs them.
 bool remove_host_nodes_if_unused();
 
 }  // namespace hbmwire::emulation::tool

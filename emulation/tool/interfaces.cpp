@@ -47,8 +47,8 @@ void take_ipv6_address(const sockaddr* address, Addresses& into) {
   into.ipv6.push_back(gid);
 }
 
-// The kernel enters the one made of the MAC address first, then the IPv4 addresses, then those of
-// IPv6, among which the first is found again if it is configured.
+// The kernel first enters the address made from the MAC address, then the IPv4 addresses, then the
+// IPv6 addresses. The first one appears among the last ones again if it is configured.
 std::vector<GidBytes> in_order(const Addresses& addresses) {
   std::vector<GidBytes> gids;
   for (const auto* some : {&addresses.default_gid, &addresses.ipv4, &addresses.ipv6}) {

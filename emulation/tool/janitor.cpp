@@ -20,7 +20,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A pipe or a directory that the janitor kept would make those wait who watch the caller end.
+// If the janitor kept a pipe or a directory open, programs that wait for the end of its caller
+// would wait for the janitor.
 void let_go_of_everything() {
   ::setsid();
   if (::chdir("/") != 0) ::_exit(1);
@@ -30,8 +31,8 @@ void let_go_of_everything() {
   ::syscall(SYS_close_range, 3U, ~0U, 0U);
 }
 
-// A process that ends closes its files one by one, and another world's janitor holds a lock for an
-// instant.
+// Retries, because an ending process closes its files one by one, and another world's janitor may
+// hold a lock for an instant.
 template <class Attempt>
 bool try_for(std::chrono::milliseconds time, Attempt attempt) {
   const auto deadline = std::chrono::steady_clock::now() + time;
@@ -63,8 +64,8 @@ pid_t start_janitor(const emulation::World& world) {
     let_go_of_everything();
     keep_watch(world);
   }
-  // Before COMMAND can be killed together with its process group, the janitor must have left that:
-  // it closes its end of the pipe, as everything, after that.
+  // The janitor must have left this process group before COMMAND can be killed together with the
+  // group. It closes its end of the pipe after that, with all its files.
   not_settled.reset();
   char nothing = 0;
   while (janitor > 0 && ::read(settled.get(), &nothing, 1) < 0 && errno == EINTR) {

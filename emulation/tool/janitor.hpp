@@ -7,17 +7,17 @@
 
 namespace hbmwire::emulation::tool {
 
-/// A small process that sleeps until the last process of the node is gone, however it ended, then
-/// removes what the node left and ends. It is in a session of its own and holds nothing of its
-/// parent's open; signals that are held back stay so in it (held_signals.hpp). -1 if it cannot be
-/// started: the next run then sweeps.
+/// Starts a small process that sleeps until the last process of the node has ended, in any way,
+/// then removes the remains of the node and ends. It is in a session of its own and keeps none of
+/// its parent's files open. Blocked signals stay blocked in it (held_signals.hpp). Returns -1 if it
+/// cannot be started: the next run removes the remains then.
 pid_t start_janitor(const emulation::World& world);
 
-/// Ends a janitor of this process.
+/// Ends a janitor that this process has started.
 void stop_janitor(pid_t janitor);
 
-/// Removes what the node left, if no process is in it; waits a moment for those that are just
-/// leaving.
+/// Removes the remains of the node if no process is in it. Waits briefly for processes that are
+/// just leaving.
 bool clean_up(const emulation::World& world);
 
 }  // namespace hbmwire::emulation::tool

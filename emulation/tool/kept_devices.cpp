@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 using Links = std::vector<KeptLink>;
 
-/// Where a family's devices are beside bus/pci/devices. NVIDIA's driver has no class of its own.
+/// The places of a family's devices besides bus/pci/devices. NVIDIA's driver has no class of its
+/// own.
 std::vector<std::string_view> classes_of(CardFamily family) {
   switch (family) {
     case CardFamily::gaudi:
@@ -29,7 +30,7 @@ std::vector<std::string_view> classes_of(CardFamily family) {
   return {};
 }
 
-/// The beginning of the names of a family's libraries.
+/// The prefixes of the names of a family's libraries.
 std::vector<std::string_view> libraries_of(CardFamily family) {
   switch (family) {
     case CardFamily::gaudi:
@@ -42,12 +43,12 @@ std::vector<std::string_view> libraries_of(CardFamily family) {
   return {};
 }
 
-/// The entries of `folder` in `sysfs` that `wanted` picks by the place that they lead to.
+/// Adds the entries of `folder` in `sysfs` whose targets `wanted` selects.
 template <class Wanted>
 void add_links(const fs::path& sysfs, std::string_view folder, Wanted wanted, Links& links) {
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator(sysfs / folder, failure)) {
-    std::error_code lost;  // a device may go at any moment
+    std::error_code lost;  // a device may disappear at any moment
     const auto target = fs::canonical(entry.path(), lost);
     if (!lost && wanted(target)) links.push_back({folder / entry.path().filename(), target});
   }

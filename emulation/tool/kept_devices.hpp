@@ -9,16 +9,16 @@
 
 namespace hbmwire::emulation::tool {
 
-/// The parts of the machine that `--keep` leaves: the families of `hardware.kept`.
+/// Real devices that `--keep` leaves visible: those of the families in `hardware.kept`.
 
-/// Links for the emulated sysfs tree to the PCI devices of the kept families in the machine's
-/// `sysfs`, to their entries in the classes that programs look in (accel, habanalabs, drm) and to
-/// those in dev/char. Readers of SYSFS_PATH see nothing but the tree.
+/// Links from the emulated sysfs tree to the PCI devices of the kept families in the machine's
+/// `sysfs`, to their entries in the classes that programs search (accel, habanalabs, drm), and to
+/// those in dev/char. Programs that use SYSFS_PATH see only the emulated tree.
 std::vector<KeptLink> kept_links(const std::filesystem::path& sysfs, const Hardware& hardware);
 
-/// A folder for LD_LIBRARY_PATH with the emulated libraries but those of the kept families, so that
-/// the loader finds the machine's own: `libraries` itself where no family is kept, else a folder of
-/// links in the node, made if it is not there.
+/// A folder for LD_LIBRARY_PATH with the emulated libraries, without those of kept families, so
+/// that the loader finds the machine's own. It is `libraries` itself if no family is kept.
+/// Otherwise it is a folder of links in the node, which is made if necessary.
 Result<std::filesystem::path> libraries_but_kept(const std::filesystem::path& libraries,
                                                  const std::filesystem::path& node,
                                                  const Hardware& hardware);

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kPeerToPeer{"CONFIG_PCI_P2PDMA",
                                                       "CONFIG_DMABUF_MOVE_NOTIFY"};
 
-/// zlib's functions on gzip files, which practically every system has.
+/// zlib's functions for gzip files. Practically every system has zlib.
 struct Zlib {
   void* library = ::dlopen("libz.so.1", RTLD_NOW | RTLD_LOCAL);
   void* (*open)(const char* path,
@@ -51,7 +51,7 @@ std::string read_gzip(const char* path) {
   return text;
 }
 
-/// "CONFIG_X=y" and "# CONFIG_X is not set" are about CONFIG_X.
+/// Whether a line is about an option: "CONFIG_X=y" and "# CONFIG_X is not set" are about CONFIG_X.
 bool is_about(std::string_view line, std::string_view option) {
   constexpr std::string_view kUnset = "# ";
   if (line.starts_with(kUnset)) line.remove_prefix(kUnset.size());

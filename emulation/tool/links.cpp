@@ -26,7 +26,8 @@ bool take_number(std::string_view& text, unsigned& number) {
   return true;
 }
 
-// In place: whoever has the file open, or sees it through an overlay, must read the new state.
+// Writes in place: a program that has the file open, or sees it through an overlay, must read the
+// new state.
 Status rewrite(const std::filesystem::path& path, std::string line) {
   line += '\n';
   const Fd fd{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};

@@ -10,7 +10,7 @@
 
 namespace hbmwire::emulation::tool {
 
-/// What --link asks for.
+/// A change that --link requests.
 struct LinkChange {
   unsigned nic = 0;
   unsigned port = 0;  ///< 0: every port of the NIC
@@ -19,11 +19,11 @@ struct LinkChange {
   bool operator==(const LinkChange&) const = default;
 };
 
-/// "emu0=down", "emu1/2=up".
+/// Parses "emu0=down" or "emu1/2=up".
 Result<LinkChange> parse_link(std::string_view text);
 
-/// Makes the changes to the node, one after the other. All of them, or none when the node lacks one
-/// of the ports. The fabric's lock is held.
+/// Makes the changes to the node, one after the other; none of them if the node lacks one of the
+/// ports. The fabric's lock is held.
 Status change_links(const emulation::World& world, const std::vector<LinkChange>& changes);
 
 }  // namespace hbmwire::emulation::tool

@@ -14,7 +14,7 @@ using emulation::first_line;
 std::vector<Machine::NumaNode> numa_nodes() {
   std::vector<Machine::NumaNode> nodes;
   const std::filesystem::path directory = "/sys/devices/system/node";
-  // More than two make no difference: the devices are split in two halves.
+  // Two suffice, because the devices are split in two halves.
   for (int number = 0; number < 64 && nodes.size() < 2; ++number) {
     const auto node = directory / fmt::format("node{}", number);
     std::error_code ignored;
@@ -28,8 +28,8 @@ std::vector<Machine::NumaNode> numa_nodes() {
   return nodes;
 }
 
-// A real root bus may own any bus number of its domain, so the emulated devices take a domain for
-// themselves.
+// The emulated devices get a PCI domain of their own, because a real root bus may own any bus
+// number of its domain.
 unsigned free_pci_domain() {
   std::set<std::string> used;
   std::error_code ignored;

@@ -27,10 +27,10 @@ bool go_back_to(const Fd& root, const Fd& folder) {
   return ::fchdir(root.get()) == 0 && ::chroot(".") == 0 && ::fchdir(folder.get()) == 0;
 }
 
-// In a chroot, / is a folder of a mount that begins above it, and may be no mount point. Only a
-// whole mount can be made private; while that one is shared, all that is mounted in the chroot
-// would appear on the machine too. setns(2) into a mount namespace, even one's own, leads to the
-// root of the namespace.
+// In a chroot, / is a folder of a mount that begins above it, and need not be a mount point. Only a
+// whole mount can be made private. If that mount is shared, everything that is mounted in the
+// chroot would appear on the machine too. setns(2) into a mount namespace, even into the own one,
+// leads to the root of the namespace.
 Status make_private_from_the_top() {
   const Fd root{::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
   const Fd folder{::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
@@ -45,8 +45,8 @@ Status make_private_from_the_top() {
 }
 
 bool bind(const fs::path& from, const fs::path& to) {
-  // With everything mounted below it: a user namespace may not uncover what its creator had
-  // covered.
+  // Includes everything that is mounted below it: a user namespace must not uncover what its
+  // creator has covered.
   return ::mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0;
 }
 
@@ -54,8 +54,8 @@ bool make_file(const fs::path& path) {
   return static_cast<bool>(Fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)});
 }
 
-// One entry of the real /dev. What cannot be shown (a stale mount, an entry that vanishes) is left
-// out.
+// Shows one entry of the real /dev. An entry that cannot be shown (a stale mount, an entry that
+// vanishes) is left out.
 void show_entry(const fs::directory_entry& entry, const fs::path& to) {
   std::error_code failure;
   if (entry.is_symlink(failure)) {
@@ -67,8 +67,9 @@ void show_entry(const fs::directory_entry& entry, const fs::path& to) {
   }
 }
 
-// The machine's own, which must not be mixed up with the emulated ones, unless its family is kept.
-// The nodes in dri may be a screen's, and go only where render nodes are emulated.
+// Whether an entry is hidden. The machine's own devices must not be confused with the emulated
+// ones, unless their family is kept. The nodes in dri may belong to a screen, so they are hidden
+// only if render nodes are emulated.
 bool is_hidden(const std::string& name, const Hardware& hardware) {
   if (name == "infiniband") return true;
   if (name == "accel") return !hardware.keeps(CardFamily::gaudi);
@@ -94,8 +95,8 @@ Status fill_dev(const fs::path& dev, const Hardware& hardware) {
   return {};
 }
 
-// A tmpfs that shows up in the place of a folder later. It is put together elsewhere: a place below
-// that folder would show up in itself. Null when it can be mounted nowhere.
+// Mounts a tmpfs that is moved to the place of a folder later. It is built elsewhere, because in a
+// place below that folder it would contain itself. Returns null if it cannot be mounted anywhere.
 const char* mount_scaffold(const char* name) {
   constexpr std::array kScaffolds = {"/tmp", "/mnt", "/run", "/var"};
   for (const char* path : kScaffolds) {
@@ -113,7 +114,7 @@ Status replace_dev(const Hardware& hardware) {
   return {};
 }
 
-// overlayfs takes ':' and ',' as separators, a backslash in front of them away.
+// Escapes ':' and ',' by a backslash, because overlayfs takes them as separators.
 std::string escaped(const fs::path& path) {
   std::string text;
   for (const char c : path.string()) {
@@ -124,7 +125,7 @@ std::string escaped(const fs::path& path) {
 }
 
 void overlay_sysfs(const fs::path& tree) {
-  // The links in class/ and bus/ lead to devices/, so one without the others is worse than none.
+  // The links in class/ and bus/ lead to devices/, so a part without the others is worse than none.
   for (const char* part : {"devices", "bus", "class"}) {
     const auto target = fs::path("/sys") / part;
     const auto lower = fmt::format("lowerdir={}:{}", escaped(tree / part), target.string());
@@ -132,7 +133,8 @@ void overlay_sysfs(const fs::path& tree) {
   }
 }
 
-// Nodes are machines, and tell each other so by this. Where it can't be shown they are one machine.
+// Shows the node's own boot id, by which nodes tell each other that they are different machines. If
+// it cannot be shown, they look like one machine.
 void show_boot_id(const fs::path& node) {
   static_cast<void>(bind(node / "boot_id", "/proc/sys/kernel/random/boot_id"));
 }
@@ -144,7 +146,7 @@ bool write_file(const fs::path& path, const std::string& text) {
   return static_cast<bool>(file);
 }
 
-// The entries of the real /boot but for one.
+// Shows the entries of the real /boot except `but`.
 void fill_boot(const fs::path& boot, const std::string& but) {
   std::error_code failure;
   for (const auto& entry : fs::directory_iterator("/boot", failure)) {
@@ -153,8 +155,8 @@ void fill_boot(const fs::path& boot, const std::string& but) {
   }
 }
 
-// Programs that move accelerators' memory by dma-bufs look whether the kernel has peer-to-peer DMA
-// (perftest, UCX). Where its configuration can't be shown they see the machine's.
+// Programs that move accelerators' memory by dma-bufs (perftest, UCX) check whether the kernel has
+// peer-to-peer DMA. If the emulated configuration cannot be shown, they see the machine's.
 void show_kernel_config() {
   utsname system{};
   ::uname(&system);
@@ -165,7 +167,7 @@ void show_kernel_config() {
   const fs::path compressed = fs::path(scaffold) / "config.gz";
   if (::access("/proc/config.gz", F_OK) == 0 && write_gzip(compressed, text))
     static_cast<void>(bind(compressed, "/proc/config.gz"));
-  ::unlink(compressed.c_str());  // the mount keeps it
+  ::unlink(compressed.c_str());  // the mount keeps the file
   const bool written = write_file(fs::path(scaffold) / name, text);
   if (written) fill_boot(scaffold, name);
   if (!written || ::mount(scaffold, "/boot", nullptr, MS_MOVE, nullptr) != 0)
@@ -178,8 +180,8 @@ std::vector<DeviceNode> device_nodes(const Hardware& hardware) {
   std::vector<DeviceNode> nodes;
   for (unsigned i = 0; i < hardware.nics; ++i)
     nodes.push_back({fmt::format("infiniband/uverbs{}", i), true});
-  // librdmacm's; it is emulated without its node being opened, but programs look whether it is
-  // there.
+  // The device of librdmacm. It is emulated without opening this node, but programs check whether
+  // it exists.
   if (hardware.nics > 0) nodes.push_back({"infiniband/rdma_cm", false});
   for (unsigned i = 0; i < hardware.gaudi; ++i) {
     nodes.push_back({fmt::format("accel/accel{}", i), false});

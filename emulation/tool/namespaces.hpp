@@ -11,35 +11,36 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Finds out, in a child that changes nothing here, whether this process may have a view of /dev
-/// and /sys of its own.
+/// Tries, in a child that changes nothing here, whether this process may have its own view of /dev
+/// and /sys.
 Status try_namespaces();
 
-/// Whether that takes a user namespace (an ordinary user) or a mount namespace suffices (root).
+/// Whether that needs a user namespace (for an ordinary user). For root a mount namespace suffices.
 bool needs_user_namespace();
 
-/// Puts this process into the fabric's user namespace, or makes that if it is the first. One for
-/// the whole fabric: the kernel lets a NIC in one process reach the memory of another
-/// (process_vm_readv) only within one. With the fabric's lock held.
+/// Puts this process into the fabric's user namespace, or creates that if it is the first. The
+/// whole fabric shares one, because only within one does the kernel let a NIC in one process reach
+/// the memory of another (process_vm_readv). The fabric's lock is held.
 Status enter_user_namespace(const std::filesystem::path& fabric);
 
-/// Tells those who join the fabric later that `process` is in its user namespace.
+/// Records for later processes of the fabric that `process` is in its user namespace.
 Status register_user_namespace(const std::filesystem::path& fabric, pid_t process);
 
-/// Gives this process a mount namespace in which whatever it mounts stays: nothing appears in
-/// another namespace. In a chroot, too, whose / is no mount point.
+/// Gives this process a mount namespace whose mounts do not appear in any other namespace. Works in
+/// a chroot too, whose / is not a mount point.
 Status enter_private_mount_namespace();
 
-/// Gives this process a view of its own: in /dev the emulated devices and no other RDMA or
-/// accelerator devices but those of kept families, in /sys the emulated devices beside the real
-/// ones. A /sys that cannot be overlaid stays as it is (SYSFS_PATH then serves libibverbs alone).
+/// Gives this process its own view. In /dev it shows the emulated devices and no other RDMA or
+/// accelerator devices, except those of kept families. In /sys it shows the emulated devices beside
+/// the real ones. A /sys that cannot be overlaid stays as it is; then only libibverbs sees the
+/// tree, by SYSFS_PATH.
 Status enter_emulated_view(const emulation::World& world, const Hardware& hardware);
 
-/// Paths below /dev of the nodes that a machine with this hardware has: "infiniband/uverbs0",
+/// Device nodes that a machine with this hardware has, as paths below /dev: "infiniband/uverbs0",
 /// "accel/accel0", ...
 struct DeviceNode {
   std::string name;
-  bool required;  ///< libibverbs does without none of its nodes; the cards are opened elsewhere
+  bool required;  ///< libibverbs needs all its nodes; cards are opened elsewhere
 };
 
 std::vector<DeviceNode> device_nodes(const Hardware& hardware);

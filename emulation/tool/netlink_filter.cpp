@@ -36,7 +36,7 @@ constexpr unsigned low_word(unsigned argument) {
 
 constexpr sock_filter load(unsigned offset) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset); }
 
-// Skips to the last instruction, which allows the call, when the loaded word is another.
+// Skips to the last instruction, which allows the call, if the loaded word differs.
 constexpr sock_filter unless_equal_skip(unsigned value, unsigned char instructions) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, instructions);
 }

@@ -30,7 +30,7 @@ Status create_sparse_file(const std::filesystem::path& path, std::uint64_t size_
   return {};
 }
 
-/// As the kernel draws one at each boot, for a machine of its own.
+/// A random id, as the kernel makes one at each boot. Each node is a machine of its own.
 std::string new_boot_id() {
   std::random_device random;
   const auto word = [&] { return random(); };
@@ -77,8 +77,8 @@ Status create_node(const std::filesystem::path& node, const NodeConfig& config,
       !made) {
     return made;
   }
-  // A node that had the number before may have left its links down. NICs of another build of
-  // hbmwire refuse the fabric themselves.
+  // An earlier node of that number may have left its links down. If the fabric belongs to another
+  // build of hbmwire, this fails, and the NICs refuse the fabric themselves.
   (void)emulation::nic::renew_ports(node.parent_path().parent_path(),
                                     PortAddress{fabric, config.number, 1, 1}.fabric_port(),
                                     kMaxNics * kMaxPorts);
@@ -129,7 +129,7 @@ bool is_used(const std::filesystem::path& node) {
 bool remove_node_if_unused(const std::filesystem::path& node) {
   std::error_code ignored;
   const auto users = users_file(node);
-  // Without the file nobody is in yet: who made the node was killed before joining it.
+  // Without the file no process is in the node: its maker was killed before joining.
   std::optional<Fd> nobody_else;
   if (std::filesystem::exists(users, ignored)) {
     nobody_else = lock_exclusively(users, Wait::no, false);

@@ -8,21 +8,20 @@
 
 namespace hbmwire::emulation::tool {
 
-/// What a node was set up with; kept in <node>/config, so that those who join need not be told
-/// again.
+/// The configuration of a node. It is stored in <node>/config, so that joining processes need not
+/// be told again.
 struct NodeConfig {
   Hardware hardware;
-  std::uint8_t number = 0;  ///< 1 to kMaxNodes, of its own within the fabric
+  std::uint8_t number = 0;  ///< 1 to kMaxNodes, unique within the fabric
 };
 
-/// The functions below expect the fabric's lock to be held.
+/// The functions below require that the fabric's lock is held.
 
-/// Every process of a node holds this file locked (shared); the kernel lets go when the last one is
-/// gone.
+/// Every process of a node holds a shared lock on this file. The kernel releases it when the last
+/// process ends.
 std::filesystem::path users_file(const std::filesystem::path& node);
 
-/// The configuration of the kernel that the node's GPUs are below: it can what the real one perhaps
-/// can't.
+/// The kernel configuration for the node's GPUs. It has options that the real kernel's may lack.
 std::filesystem::path kernel_config_file(const std::filesystem::path& node);
 
 Status create_node(const std::filesystem::path& node, const NodeConfig& config,
@@ -33,7 +32,7 @@ Result<NodeConfig> read_config(const std::filesystem::path& node);
 /// Whether any process is in the node.
 bool is_used(const std::filesystem::path& node);
 
-/// Removes a node that no process is in. False when one is.
+/// Removes a node that no process is in. Returns false if a process is in it.
 bool remove_node_if_unused(const std::filesystem::path& node);
 
 }  // namespace hbmwire::emulation::tool

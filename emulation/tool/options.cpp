@@ -57,7 +57,7 @@ Examples
   hbmwire emulate --faults 'fail,call=ibv_reg_dmabuf_mr,nth=1,errno=12' -- ./test
 )";
 
-// CLI11 does not know of COMMAND.
+// CLI11's usage line does not mention COMMAND.
 struct HelpFormatter : CLI::Formatter {
   std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
     return "Usage: hbmwire emulate [OPTION]... -- COMMAND [ARGUMENT]...\n"
@@ -65,10 +65,10 @@ struct HelpFormatter : CLI::Formatter {
   }
 };
 
-// The help says in words what CLI11 would add to the name of an option's value.
+// Removes CLI11's description of a value, because the help text has one.
 CLI::Validator unnamed(CLI::Validator validator) { return validator.description(""); }
 
-/// "a|b|c", as the completion of the shells finds it in the help.
+/// Joins names as "a|b|c", the form that shell completion finds in the help.
 std::string alternatives(const std::vector<std::string_view>& names) {
   return fmt::format("{}", fmt::join(names, "|"));
 }
@@ -98,7 +98,7 @@ std::string check_name(const std::string& name) {
   return good ? "" : "a name is 1 to 64 of A-Z a-z 0-9 . _ -, and does not begin with '.'";
 }
 
-// In a file a plan may have a rule on each line, and comments.
+// In a file, a plan may have one rule in each line, and comments.
 Result<std::string> read_plan(const std::string& argument) {
   if (argument.empty() || argument.front() != '@') return argument;
   std::ifstream file(argument.substr(1));
@@ -123,7 +123,7 @@ int usage_error(const std::string& sentence) {
 }
 
 int show(const std::string& help) {
-  // A reader that leaves is an error like a full disk.
+  // A reader that has gone away is an error, as is a full disk.
   ::signal(SIGPIPE, SIG_IGN);
   const bool printed = std::fputs(help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
   if (printed) return 0;
@@ -140,14 +140,14 @@ const CLI::Option* add_cards(CLI::App& app, const char* name, unsigned& count, c
       ->check(unnamed(CLI::Range(0U, kMaxCards)));
 }
 
-/// Empty when the families may be kept; a sentence otherwise.
+/// Returns an empty string if the families may be kept, a sentence otherwise.
 std::string keep_families(const std::vector<std::string>& names, Options& options) {
   options.keep_given = !names.empty();
   for (const std::string& name : names)
     options.hardware.kept.set(static_cast<std::size_t>(*family_from_name(name)));
   const bool gaudi_given = options.cards_given.at(static_cast<std::size_t>(CardFamily::gaudi));
   if (options.hardware.keeps(CardFamily::gaudi)) {
-    if (!gaudi_given) options.hardware.gaudi = 0;  // the default is 1
+    if (!gaudi_given) options.hardware.gaudi = 0;  // its default is 1
     if (options.kind_given)
       return "--keep gaudi has no emulated card of the kind of --gaudi-kind; leave either out";
   }
@@ -173,7 +173,7 @@ const char* default_parent() {
 
 // NOLINTNEXTLINE(readability-function-size): a list of options, as long as it is.
 std::variant<Options, int> parse_options(int argc, char** argv) {
-  // What follows the first "--" is COMMAND's own business, so CLI11 never sees it.
+  // Words after the first "--" belong to COMMAND, so CLI11 does not see them.
   char** const end = argv + argc;
   char** const dashes =
       std::find_if(argv + 1, end, [](char* a) { return std::strcmp(a, "--") == 0; });
@@ -327,7 +327,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   }
   if (options.kind_given && options.cards_given[0] && options.hardware.gaudi == 0)
     return usage_error("--gaudi 0 has no card of the kind of --gaudi-kind; leave either out");
-  // Of their form; how many NICs there are may be for the node to say.
+  // Checks the form only. The number of NICs may be known only to the node.
   Hardware any;
   any.nics = options.nics_given ? options.hardware.nics : kMaxNics;
   if (const auto good = apply(behaviours, any); !good) return usage_error(good.error());
@@ -342,7 +342,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   const auto plan = read_plan(faults);
   if (!plan) return usage_error(plan.error());
   if (const auto good = check_plan(*plan); !good) return usage_error(good.error());
-  // A seed in the plan comes after this one, and counts instead.
+  // A seed in the plan comes after this one and overrides it.
   const auto& seed = options.behaviours.seed;
   options.faults = plan->empty() || !seed ? *plan : fmt::format("seed={};{}", *seed, *plan);
   return options;

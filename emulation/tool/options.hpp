@@ -14,12 +14,12 @@
 
 namespace hbmwire::emulation::tool {
 
+/// The parsed command line.
 struct Options {
   Hardware hardware;
-  bool nics_given =
-      false;  ///< given on the command line: a node that exists must then have just that
+  bool nics_given = false;  ///< given on the command line: an existing node must then match
   bool ports_given = false;
-  std::array<bool, kCardFamilies.size()> cards_given{};  ///< of each family
+  std::array<bool, kCardFamilies.size()> cards_given{};  ///< for each family
   bool kind_given = false;
   bool bar_given = false;
   bool keep_given = false;
@@ -27,18 +27,18 @@ struct Options {
   bool behaviours_given = false;
   std::string node;              ///< --name, or empty
   std::string fabric;            ///< --fabric, or empty
-  std::string faults;            ///< the plan itself, also when it came from @FILE
+  std::string faults;            ///< the plan itself, even if it came from @FILE
   std::filesystem::path parent;  ///< holds hbmwire-<uid>/
   bool namespaces = true;
   bool quiet = false;
   std::vector<LinkChange> links;
-  /// Null with `links` alone: they are changed in a node that runs. NULL-terminated, points into
-  /// the argv that was parsed.
+  /// Null if there are only `links`, which change a running node. NULL-terminated; points into the
+  /// argv that was parsed.
   char** command = nullptr;
 };
 
-/// The options, or the exit code when there is nothing left to do (help was shown, the command line
-/// is wrong).
+/// Returns the options, or the exit code if nothing is left to do (help was shown, or the command
+/// line is wrong).
 std::variant<Options, int> parse_options(int argc, char** argv);
 
 }  // namespace hbmwire::emulation::tool

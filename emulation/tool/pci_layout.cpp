@@ -9,8 +9,8 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-// Root buses of the two halves. Each group takes six buses (switch, its inside, NIC, and a card of
-// each family), and a half has at most kMaxCards / 2 groups.
+// The root buses of the two halves. A group uses six buses (the switch, its inside, a NIC and a
+// card of each family); a half has at most kMaxCards / 2 groups.
 constexpr std::array<unsigned, 2> kRootBus = {0x10, 0x90};
 constexpr unsigned kBusesPerGroup = 3 + kCardFamilies.size();
 static_assert(kMaxNics <= kMaxCards);
@@ -19,7 +19,8 @@ static_assert(kRootBus[1] + 1 + kBusesPerGroup * (kMaxCards / 2) <= 256);
 
 constexpr PciIdentity kBridge = {0xfffe, 0x0100, 0x060400, "pcieport"};
 
-// The 64 bytes that every function has; hwloc and lspci read a bridge's buses from there.
+// The first 64 bytes of a function's configuration. hwloc and lspci read a bridge's buses from
+// them.
 std::string config_space(const PciIdentity& identity, bool is_bridge,
                          std::array<unsigned, 3> buses) {
   std::array<unsigned char, 256> bytes{};
@@ -43,7 +44,7 @@ std::string config_space(const PciIdentity& identity, bool is_bridge,
   return {bytes.begin(), bytes.end()};
 }
 
-// Base addresses, expansion ROM and bridge windows, none of them in use: start, end, flags of each.
+// Base addresses, expansion ROM and bridge windows, all unused: start, end and flags of each.
 std::string no_resources(bool is_bridge) {
   std::string text;
   for (int i = 0; i < (is_bridge ? 17 : 13); ++i) {

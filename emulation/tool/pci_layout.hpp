@@ -12,15 +12,15 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Where one device hangs: card i of each family and NIC i lie below the same switch; the first
-/// half of the switches below one root complex (the first NUMA node), the second half below
-/// another.
+/// The place of a device. Card i of each family and NIC i are below the same switch. The first half
+/// of the switches is below one root complex (the first NUMA node), the second half below another.
 struct PciPlace {
   std::string bdf;             ///< "0001:14:00.0"
   std::filesystem::path path;  ///< below the tree's root: devices/pci0001:10/.../0001:14:00.0
   const Machine::NumaNode* numa = nullptr;
 };
 
+/// The PCI tree of the emulated devices in sysfs.
 class PciLayout {
  public:
   /// Writes the bridges and switches of `hardware`; `machine` must outlive the layout.

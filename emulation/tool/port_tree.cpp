@@ -13,10 +13,10 @@ namespace {
 struct Entry {
   GidBytes gid;
   const char* type;
-  std::string interface;  // empty: InfiniBand has none
+  std::string interface;  // empty on InfiniBand
 };
 
-// As on a ConnectX: each address twice, once for either version of RoCE.
+// As on a ConnectX, each address appears twice: once for each version of RoCE.
 void add(std::vector<Entry>& table, const GidBytes& gid, const std::string& interface) {
   table.push_back({gid, "IB/RoCE v1", interface});
   table.push_back({gid, "RoCE v2", interface});
@@ -29,7 +29,7 @@ std::vector<Entry> gid_table(const PortAddress& address, const std::vector<Inter
   for (const Interface& interface : interfaces) {
     for (const GidBytes& gid : interface.gids) add(table, gid, interface.name);
   }
-  // What does not fit is left out, as the kernel does.
+  // The table has a fixed size. As in the kernel, further entries are left out.
   table.resize(std::min<std::size_t>(table.size(), kGidTableLength));
   return table;
 }
@@ -43,9 +43,9 @@ void write_gids(SysfsWriter& writer, const std::filesystem::path& port,
     const auto attribute = [&](const char* name, const std::string& value) {
       const auto file = port / "gid_attrs" / name / number;
       if (!value.empty()) return writer.file(file, value);
-      // The kernel answers EINVAL to those who read an attribute of an empty entry, and libibverbs,
-      // UCX and NCCL know that answer, but not a file that is missing. A namespace can be opened,
-      // and reading it gives just that.
+      // The kernel answers EINVAL to a read of an empty entry's attribute. libibverbs, UCX and NCCL
+      // know that answer, but do not expect a missing file. A namespace file can be opened, and
+      // reading it also gives EINVAL.
       writer.link_outside(file, "/proc/self/ns/mnt");
     };
     attribute("types", used ? table[i].type : "");
@@ -74,7 +74,7 @@ void write_attributes(SysfsWriter& writer, const std::filesystem::path& port, co
   writer.file(port / "cap_mask", link.capabilities);
   for (const char* counter : emulation::nic::counter_files()) writer.file(port / counter, "0");
   for (const char* counter : emulation::nic::idle_counter_files()) writer.file(port / counter, "0");
-  writer.file(port / "hw_counters/lifespan", "50");  // ms that the others may be behind
+  writer.file(port / "hw_counters/lifespan", "50");  // ms by which the other counters may lag
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ void write_ethernet_port(SysfsWriter& writer, const std::filesystem::path& port,
 
 void write_infiniband_port(SysfsWriter& writer, const std::filesystem::path& port,
                            const PortAddress& address) {
-  // Linux has one name for the types of both.
+  // Linux uses one name for the types of both.
   write_gids(writer, port, {{address.infiniband_gid(), "IB/RoCE v1", {}}});
   writer.file(port / "fabric_port", std::to_string(address.fabric_port()));
   write_attributes(writer, port, {"InfiniBand", address.lid(), kSubnetManagerLid, "0x00010000"});

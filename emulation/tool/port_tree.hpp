@@ -13,7 +13,7 @@ namespace hbmwire::emulation::tool {
 void write_ethernet_port(SysfsWriter& writer, const std::filesystem::path& port,
                          const PortAddress& address, const std::vector<Interface>& interfaces);
 
-/// The same of InfiniBand: a LID, and the one GID that is made of the GUID.
+/// As write_ethernet_port(), for InfiniBand: a LID, and a single GID that contains the GUID.
 void write_infiniband_port(SysfsWriter& writer, const std::filesystem::path& port,
                            const PortAddress& address);
 

@@ -13,7 +13,7 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-/// The file that the libibverbs which COMMAND will load looks for.
+/// The name of the plugin's file that COMMAND's libibverbs will look for.
 Result<std::string> find_plugin() {
   void* const library = ::dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) {
@@ -52,7 +52,7 @@ Result<std::filesystem::path> emulation_directory(const Hardware& hardware) {
   if (hardware.gaudi > 0) needed.insert(needed.end(), {"libhl-thunk.so", "libSynapse.so"});
   if (hardware.rocm > 0) needed.insert(needed.end(), {"libhsa-runtime64.so.1", "libamdhip64.so.7"});
 
-  // The build tree has libexec/ and lib/ beside each other; an installation may have
+  // In the build tree libexec/ and lib/ lie side by side. An installation may have
   // lib/<architecture>/.
   std::filesystem::path last;
   std::string missing;

@@ -8,12 +8,11 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Where the emulated libraries are, found from this program's own place: the build tree's or the
-/// installed ones. Refuses NICs when the libibverbs that COMMAND will load is one that the plugin
-/// does not know.
+/// Finds the emulated libraries relative to this program, in the build tree or as installed. With
+/// NICs it fails if COMMAND will load a libibverbs that the plugin does not know.
 Result<std::filesystem::path> emulation_directory(const Hardware& hardware);
 
-/// The name of the plugin as IBV_DRIVERS takes it: libibverbs itself adds "-rdmavN.so".
+/// The name of the plugin for IBV_DRIVERS. libibverbs adds "-rdmavN.so" itself.
 inline constexpr const char* kPlugin = "libhbmwire_nic";
 
 }  // namespace hbmwire::emulation::tool

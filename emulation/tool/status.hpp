@@ -12,13 +12,13 @@
 
 namespace hbmwire::emulation::tool {
 
-/// A value, or one sentence for the user: what could not be done, why, and where there is one the
+/// A value, or a sentence for the user: the failed step, the cause and, if there is one, the
 /// remedy.
 template <class T>
 using Result = tl::expected<T, std::string>;
 using Status = Result<void>;
 
-/// The remedy for a shortage, whichever call failed by it; empty for other causes.
+/// The remedy for a shortage, for any call that fails by it. Empty for other causes.
 inline std::string_view remedy_of(int error) {
   switch (error) {
     case EMFILE:
@@ -38,8 +38,8 @@ inline std::string_view remedy_of(int error) {
   }
 }
 
-/// "cannot <what>: <errno in words>; <remedy>". `error` is taken before anything else can change
-/// errno.
+/// Makes "cannot <what>: <errno in words>; <remedy>". The default argument reads errno before other
+/// code can change it.
 inline tl::unexpected<std::string> cannot(std::string_view what, int error = errno) {
   return tl::unexpected(
       fmt::format("cannot {}: {}{}", what, std::strerror(error), remedy_of(error)));

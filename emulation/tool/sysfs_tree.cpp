@@ -13,10 +13,10 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-// The PCI SIG has given 0xfffe to nobody.
+// The PCI SIG has not assigned 0xfffe.
 constexpr PciIdentity kNic = {0xfffe, 0x0001, 0x020700, "hbmwire_nic"};
 
-// dev_t of /dev/null, which stands in for every emulated device node (libibverbs compares the two).
+// dev_t of /dev/null, which stands for every emulated device node. libibverbs compares the two.
 constexpr std::string_view kNullDeviceNumber = "1:3";
 
 class NodeTree {
@@ -39,7 +39,8 @@ class NodeTree {
   PciLayout pci_;
 };
 
-// devices/.../<bdf>/<class>/<name> with its links, and class/<class>/<name> that names it.
+// Writes devices/.../<bdf>/<class>/<name> with its links, and class/<class>/<name> that points to
+// it.
 void NodeTree::write_class_device(const PciPlace& place, const char* class_name,
                                   const std::string& name) {
   const auto class_directory = std::filesystem::path("class") / class_name;
@@ -49,7 +50,7 @@ void NodeTree::write_class_device(const PciPlace& place, const char* class_name,
   writer_.link(class_directory / name, at);
 }
 
-// The interfaces are dealt out to the ports of Ethernet, one after the other.
+// Distributes the interfaces to the Ethernet ports in turn.
 std::vector<Interface> NodeTree::interfaces_of(unsigned nic, unsigned port) const {
   if (hardware_.infiniband[nic]) return {};
   const std::size_t ports =
@@ -91,7 +92,7 @@ void NodeTree::write_nic(unsigned index, PortAddress address) {
       continue;
     }
     write_ethernet_port(writer_, directory, address, interfaces);
-    // Where one looks up which interface a NIC has; the interface itself is the machine's.
+    // Programs look here for the interface of a NIC. The interface itself is the machine's.
     for (const auto& interface : interfaces) {
       writer_.link_outside(place.path / "net" / interface.name, "/sys/class/net/" + interface.name);
     }
@@ -119,7 +120,7 @@ void NodeTree::write_gaudi(const PciPlace& place, const CardModel& model, unsign
   }
 }
 
-// With a large BAR all of the memory is visible through it, as dma-bufs for NICs need it.
+// With a large BAR the CPU reaches all of the memory, as dma-bufs for NICs need it.
 void NodeTree::write_amd_gpu(const PciPlace& place, const CardModel& model, unsigned index) {
   writer_.file(place.path / "mem_info_vram_total", std::to_string(model.memory_bytes));
   constexpr std::uint64_t kSmallBarBytes = 256ULL << 20;
@@ -135,7 +136,7 @@ void NodeTree::write_card(CardFamily family, unsigned index) {
   const auto model = model_of(hardware_, family);
   pci_.write_endpoint(place, model.pci);
   if (family == CardFamily::gaudi) return write_gaudi(place, model, index);
-  // How the emulated library knows its GPUs: no class of devices leads to NVIDIA's.
+  // The emulated library finds its GPUs by this file, because no device class leads to NVIDIA's.
   writer_.file(place.path / "emulated_as", fmt::format("{}{}", name_of(family), index));
   if (family == CardFamily::rocm) write_amd_gpu(place, model, index);
 }
@@ -160,7 +161,7 @@ std::uint8_t PortAddress::last() const {
 
 std::string PortAddress::ipv4() const { return fmt::format("127.{}.{}.{}", fabric, node, last()); }
 
-// MAC 02:48:42:fabric:node:last; the GUID puts ff:fe into its middle, the GID besides flips the
+// The MAC is 02:48:42:fabric:node:last. The GUID has ff:fe in its middle. The GID also flips the
 // "local" bit (RFC 4291).
 std::string PortAddress::guid() const {
   return fmt::format("0248:42ff:fe{:02x}:{:02x}{:02x}", fabric, node, last());
@@ -197,9 +198,9 @@ std::uint8_t fabric_number(std::string_view fabric) {
 Status write_sysfs_tree(const std::filesystem::path& root, const Hardware& hardware,
                         const Machine& machine, std::uint8_t fabric, std::uint8_t node) {
   SysfsWriter writer(root);
-  // The version of the kernel's verbs interface that rdma-core 36 to 56 accept.
+  // The version of the kernel's verbs interface that rdma-core 36 to 56 accepts.
   writer.file("class/infiniband_verbs/abi_version", "6");
-  // The same of its connection manager.
+  // The version of the connection manager's interface.
   writer.file("class/misc/rdma_cm/abi_version", "4");
   writer.file("class/misc/rdma_cm/dev", kNullDeviceNumber);
   writer.directory("class/infiniband");
@@ -207,8 +208,8 @@ Status write_sysfs_tree(const std::filesystem::path& root, const Hardware& hardw
   writer.directory("bus/pci/devices");
   writer.directory("devices");
   NodeTree tree(writer, hardware, machine);
-  // Backwards: libibverbs lists devices in the order of readdir, and tmpfs begins with the
-  // youngest.
+  // Backwards, because libibverbs lists devices in the order of readdir(), and tmpfs returns the
+  // youngest first.
   for (unsigned i = hardware.nics; i-- > 0;) {
     tree.write_nic(i, {fabric, node, static_cast<std::uint8_t>(i + 1)});
   }

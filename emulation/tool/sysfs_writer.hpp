@@ -9,20 +9,20 @@
 
 namespace hbmwire::emulation::tool {
 
-/// Writes files and links below one root and remembers the first failure, so that the code that
-/// describes a tree reads as the tree.
+/// Writes files and links below a root and remembers the first failure, so that code that describes
+/// a tree stays free of error handling.
 class SysfsWriter {
  public:
   explicit SysfsWriter(std::filesystem::path root) : root_(std::move(root)) {}
 
   void directory(const std::filesystem::path& path);
-  /// Adds the newline that sysfs attributes end with.
+  /// Writes an attribute, with the newline that sysfs attributes end with.
   void file(const std::filesystem::path& path, std::string_view content);
   void bytes(const std::filesystem::path& path, std::string_view content);
-  /// A relative link at `path` to `target`; both are below the root, as in sysfs.
+  /// Makes a relative link at `path` to `target`. Both are below the root, as in sysfs.
   void link(const std::filesystem::path& path, const std::filesystem::path& target);
 
-  /// A link at `path` to an absolute path that is not of the tree.
+  /// Makes a link at `path` to an absolute path outside the tree.
   void link_outside(const std::filesystem::path& path, const std::filesystem::path& target);
 
   [[nodiscard]] const Status& status() const { return status_; }

@@ -24,12 +24,12 @@ Status write_proc(const char* path, const std::string& text) {
   return {};
 }
 
-// COMMAND sees its own user and group ids; all others appear as "nobody".
+// COMMAND keeps its own user and group id; all others appear as the overflow ids.
 Status make_user_namespace() {
   const auto uid = ::geteuid();
   const auto gid = ::getegid();
   if (::unshare(CLONE_NEWUSER) != 0) return cannot("create a user namespace");
-  // The kernel asks for this before an unprivileged gid_map (user_namespaces(7)).
+  // The kernel requires this before an unprivileged gid_map (user_namespaces(7)).
   if (auto written = write_proc("/proc/self/setgroups", "deny"); !written) return written;
   if (auto written = write_proc("/proc/self/uid_map", fmt::format("{0} {0} 1", uid)); !written)
     return written;
@@ -51,7 +51,7 @@ Status try_everything() {
     if (auto made = make_user_namespace(); !made) return made;
   }
   if (auto entered = enter_private_mount_namespace(); !entered) return entered;
-  // AppArmor lets some distributions' users create the namespace and then forbids this.
+  // On some distributions AppArmor lets users create the namespace, but then forbids this.
   if (::mount("hbmwire", "/dev", "tmpfs", 0, "mode=755") != 0) return cannot("mount a tmpfs");
   return {};
 }
@@ -59,7 +59,7 @@ Status try_everything() {
 }  // namespace
 
 bool needs_user_namespace() {
-  // Bit 21 of the effective set is CAP_SYS_ADMIN, which unshare(CLONE_NEWNS) and mount() ask for.
+  // Bit 21 of the effective set is CAP_SYS_ADMIN, which unshare(CLONE_NEWNS) and mount() require.
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (!line.starts_with("CapEff:")) continue;
@@ -97,7 +97,7 @@ Status enter_user_namespace(const std::filesystem::path& fabric) {
   while (members >> process >> inode) {
     const auto path = fmt::format("/proc/{}/ns/user", process);
     const Fd ns{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-    // The number of a process that has ended may be another's by now, in another namespace.
+    // The number of an ended process may have been reused, in another namespace.
     if (!ns || inode_of(ns.get()) != inode) continue;
     if (::setns(ns.get(), CLONE_NEWUSER) == 0) return {};
   }
@@ -106,7 +106,7 @@ Status enter_user_namespace(const std::filesystem::path& fabric) {
 
 Status register_user_namespace(const std::filesystem::path& fabric, pid_t process) {
   const Fd ns{::open(fmt::format("/proc/{}/ns/user", process).c_str(), O_RDONLY | O_CLOEXEC)};
-  // It may have ended already; then nobody can join through it.
+  // It may have ended already. Then no process can join through it.
   if (!ns) return {};
   const auto path = members_file(fabric);
   const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};

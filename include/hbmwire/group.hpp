@@ -52,8 +52,8 @@ struct GroupOptions {
 
 /// One process of a group.
 struct GroupMember {
-  std::uint32_t rank = 0;  ///< 0 to size - 1
-  std::string host;        ///< the name of its machine, gethostname(2)
+  std::uint32_t rank = 0;                   ///< 0 to size - 1
+  std::string host;                         ///< the name of its machine, gethostname(2)
   std::vector<std::string> addresses = {};  ///< where it accepts endpoints: "host:port"
 };
 

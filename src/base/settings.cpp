@@ -318,10 +318,10 @@ std::optional<std::string_view> variable(const char* name) {
 // Prefixes that only this library uses. A variable that begins so but is no setting is a typing
 // mistake.
 constexpr std::array<std::string_view, 16> kPrefixes{
-    "HBMWIRE_GAUDI_",        "HBMWIRE_CUDA_", "HBMWIRE_ROCM_", "HBMWIRE_LOG_",     "HBMWIRE_HOST_",
-    "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",   "HBMWIRE_PATH",  "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",
-    "HBMWIRE_RAILS_",        "HBMWIRE_LINK_", "HBMWIRE_GID_",  "HBMWIRE_STAT",     "HBMWIRE_TRACE",
-    "HBMWIRE_GROUP"};
+    "HBMWIRE_GAUDI_",   "HBMWIRE_CUDA_",         "HBMWIRE_ROCM_",  "HBMWIRE_LOG_",
+    "HBMWIRE_HOST_",    "HBMWIRE_REGISTRATION_", "HBMWIRE_NIC",    "HBMWIRE_PATH",
+    "HBMWIRE_REQUIRE_", "HBMWIRE_PRE_",          "HBMWIRE_RAILS_", "HBMWIRE_LINK_",
+    "HBMWIRE_GID_",     "HBMWIRE_STAT",          "HBMWIRE_TRACE",  "HBMWIRE_GROUP"};
 
 const Row* row_of(std::string_view name) {
   const auto* const found =

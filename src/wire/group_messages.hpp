@@ -48,7 +48,7 @@ struct Join {
 struct Joined {
   std::uint64_t group = 0;  ///< a random number of this epoch
   std::uint32_t epoch = 0;  ///< 1: the first
-  std::uint32_t rank = 0;  ///< of who hears it
+  std::uint32_t rank = 0;   ///< of who hears it
   std::vector<GroupMember> members;
 };
 

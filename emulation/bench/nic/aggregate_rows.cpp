@@ -8,7 +8,7 @@
 #include "bench/common/timing.hpp"
 #include "emulation/bench/nic/rows.hpp"
 
-/// Many queue pairs in turn against one; many processes at once against one.
+/// Compares many queue pairs in turn with one, and many processes at once with one.
 namespace hbmwire::bench {
 namespace {
 
@@ -17,7 +17,7 @@ constexpr std::uint64_t kSmall = 8;
 constexpr unsigned kQueues = 64;
 constexpr unsigned kProcesses = 16;
 
-/// Connections of one process to memory that another one offers.
+/// Connections of one process to memory that another one shares.
 class Client {
  public:
   Client(std::uint64_t bytes, unsigned queues, Line& line)
@@ -31,7 +31,7 @@ class Client {
     line.receive<bool>();
   }
 
-  /// The other end of such a client.
+  /// Runs the other end of such a client.
   static void serve(const SharedMemory& target, unsigned queues, Line& line) {
     const Node node;
     const MrHandle mr = node.register_dmabuf(target);
@@ -47,7 +47,7 @@ class Client {
     line.next(more);
   }
 
-  /// `count` WRITEs over the first `queues` in turn, each with a CQE.
+  /// Posts `count` WRITEs to the first `queues` in turn, each with a CQE.
   void write(unsigned count, std::size_t queues) {
     for (unsigned i = 0; i < count; ++i) {
       Operation operation(IBV_WR_RDMA_WRITE, element_of(source_.address(), bytes_, mr_),
@@ -95,9 +95,8 @@ class ManyQueues final : public Contest {
   Client client_;
 };
 
-/// As many processes as there are, on both CPUs by turns, each with a server that sleeps. What
-/// counts is the CPU time of an operation: how much of it each process is given is the kernel's
-/// matter.
+/// Many processes, on both CPUs in turn, each with a server that sleeps. It measures the CPU time
+/// of an operation, because the kernel decides how much time each process gets.
 class ManyProcesses final : public Contest {
  public:
   ManyProcesses(std::uint64_t bytes, const Effort& effort)
@@ -119,7 +118,7 @@ class ManyProcesses final : public Contest {
     return sum / kProcesses;
   }
 
-  /// On each CPU one, as the sixteen are on both: the CPUs of a virtual machine differ.
+  /// One process on each CPU, because the CPUs of a virtual machine differ.
   double theirs() override { return (alone(*workers_[0]) + alone(*workers_[1])) / 2; }
 
  private:

@@ -8,7 +8,7 @@
 #include "bench/common/timing.hpp"
 #include "emulation/bench/nic/rows.hpp"
 
-/// One process moves bytes to or from another one's memory; the other one sleeps meanwhile.
+/// One process moves bytes to or from the memory of another one, which sleeps meanwhile.
 namespace hbmwire::bench {
 namespace {
 
@@ -20,9 +20,9 @@ struct Plan {
   ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE;
   Against against = Against::memcpy;
   std::uint64_t bytes = kMiB;
-  std::uint64_t footprint = kMiB;  // stepped through, of the source and of the target
-  bool private_target = false;     // memory of the peer alone, else memory that can be shared
-  unsigned burst = 1;              // operations to a completion
+  std::uint64_t footprint = kMiB;  // bytes of the source and of the target that are stepped through
+  bool private_target = false;     // memory private to the peer; false: memory that can be shared
+  unsigned burst = 1;              // operations for each completion
 };
 
 class Copy final : public Contest {
@@ -72,12 +72,12 @@ class Copy final : public Contest {
     queue.connect(peer);
     line.send(true);
     bool more = false;
-    line.next(more);  // it has nothing to do but to be there
+    line.next(more);  // it only has to exist
   }
 
   void write_to_peer(std::uint64_t offset) {
     const iovec here{source_.data() + offset, plan_.bytes};
-    // An address of the peer's.
+    // An address in the peer.
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     const iovec there{reinterpret_cast<void*>(there_.memory + offset), plan_.bytes};
     if (::process_vm_writev(peer_.pid(), &here, 1, &there, 1, 0) !=
@@ -85,8 +85,8 @@ class Copy final : public Contest {
       fail("process_vm_writev");
   }
 
-  /// Each slice goes on where the one before stopped, so that nothing is met again while it is in a
-  /// cache when the footprint is larger than that.
+  /// Each slice continues where the last one stopped, so that data is not found in a cache if the
+  /// footprint is larger than that cache.
   template <typename Body>
   double timed(Body operation) {
     const double chunk = median_ns(chunks_, [&] {

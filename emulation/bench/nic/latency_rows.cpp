@@ -6,7 +6,7 @@
 #include "bench/common/ucx.hpp"
 #include "emulation/bench/nic/rows.hpp"
 
-/// Messages of 8 bytes, one process on each CPU, both polling; UCX does the same.
+/// Messages of 8 bytes between processes on two CPUs that both poll. UCX does the same.
 namespace hbmwire::bench {
 namespace {
 
@@ -17,7 +17,7 @@ constexpr unsigned kRoundsOfChunk = 8;
 
 unsigned ucx_iterations(const Effort& effort) { return effort.quick ? 2000 : 100'000; }
 
-/// Half a round trip, of the median chunk of some.
+/// Half of a round trip, from the median chunk.
 double half_round_trip(unsigned chunks, const std::function<void()>& round) {
   return median_ns(chunks,
                    [&] {
@@ -26,8 +26,8 @@ double half_round_trip(unsigned chunks, const std::function<void()>& round) {
          (2 * kRoundsOfChunk);
 }
 
-/// One end of a connection to a page of the other process: in its first word comes what the peer
-/// writes, from a word of another cache line goes what this side does.
+/// One end of a connection to a page of the other process. The peer writes to its first word. This
+/// side sends from a word in another cache line.
 class Side {
  public:
   Side(const SharedMemory& memory, Line& line)
@@ -36,7 +36,7 @@ class Side {
     peer_ = line.receive<Address>();
   }
 
-  /// When both have, they may send.
+  /// When both sides have connected, they may send.
   void connect(Line& line) {
     queue_.connect(peer_);
     for (unsigned i = 0; i < kReceives; ++i) receive();
@@ -61,7 +61,7 @@ class Side {
     queue_.wait_sends(1);
   }
 
-  /// There are receives enough to post its successor later.
+  /// Enough receives are posted, so a replacement can be posted later.
   void wait_for_message() {
     while (arrived_ == 0) spin_until([&] { return (arrived_ = queue_.poll_receives()) != 0; });
     --arrived_;
@@ -93,8 +93,8 @@ class Side {
   unsigned arrived_ = 0;
 };
 
-/// Both sides of a latency_row between two processes: `echo` answers in the other one, as often as
-/// it is told.
+/// Both sides of a latency_row between two processes. `echo` answers in the other process, as often
+/// as it is told.
 class TwoSides : public Contest {
  protected:
   using Echo = void (*)(Side& side, std::uint64_t round);
@@ -118,7 +118,7 @@ class TwoSides : public Contest {
     pin(Cpus::allowed().first);
   }
 
-  /// The other side answers to as many rounds more.
+  /// Lets the other side answer `rounds` more messages.
   void let_answer(std::uint64_t rounds) {
     promised_ += rounds;
     peer_.line().send(promised_);
@@ -184,7 +184,7 @@ class SendLatency final : public TwoSides {
   double theirs() override { return ucx_perftest({"tag_lat", ucx_iterations(effort())}).median_ns; }
 };
 
-/// The other process sleeps: it has nothing to do with WRITEs to its memory.
+/// The other process sleeps, because WRITEs to its memory need no work there.
 class WriteRate final : public TwoSides {
  public:
   explicit WriteRate(const Effort& effort) : TwoSides(effort, [](Side&, std::uint64_t) {}) {}
@@ -206,8 +206,8 @@ class WriteRate final : public TwoSides {
     return chunk / kPostsOfChunk;
   }
 
-  /// Not their median: they time each put, and where the time stamp counter steps by 10 ns each
-  /// takes 10 or 20.
+  /// Uses the average, not the median: UCX times each put, and a time stamp counter that steps by
+  /// 10 ns makes each put 10 or 20 ns.
   double theirs() override {
     return ucx_perftest({"ucp_put_bw", ucx_iterations(effort()) * 10}).average_ns;
   }

@@ -9,7 +9,7 @@ std::vector<Row> all_rows() {
   std::vector<Row> rows =
       joined({copy_rows(), latency_rows(), wake_rows(), registration_rows(), aggregate_rows()});
   for (Row& row : rows) row.renewed = true;
-  // These rows' figures do not depend on what lies where in memory.
+  // The figures of these rows do not depend on memory layout.
   return joined({rows, many_rows()});
 }
 

@@ -7,8 +7,8 @@
 #include "bench/common/timing.hpp"
 #include "emulation/bench/nic/rows.hpp"
 
-/// The CPU time that one of many queue pairs takes, against one of fewer. Each has a completion
-/// queue of its own, and is connected to another one of this process.
+/// Compares the CPU time for each of many queue pairs with that for each of fewer. Every queue pair
+/// has its own completion queue and is connected to another one of this process.
 namespace hbmwire::bench {
 namespace {
 
@@ -18,7 +18,7 @@ constexpr unsigned kFirstPsn = 1;
 
 enum class Stage : std::uint8_t { create, connect, write, destroy };
 
-/// Nanoseconds of each stage, a queue pair.
+/// The ns that each stage takes for a queue pair.
 struct StageTimes {
   double create = 0;
   double connect = 0;
@@ -137,7 +137,7 @@ class Many final : public Contest {
     return median_of(count_, kCycles);
   }
 
-  /// As many in all as of one cycle of ours.
+  /// As many in total as in one cycle of ours.
   double theirs() override { return median_of(few_, count_ / few_); }
 
  private:
@@ -183,7 +183,7 @@ Row many_row(const char* stage_name, Numbers numbers, Stage stage, const char* w
 
 }  // namespace
 
-/// A hundred of them fit next to a core, a thousand do not.
+/// A hundred of them fit into the cache next to a core; a thousand do not.
 std::vector<Row> many_rows() {
   constexpr Numbers kBeyondCaches{1000, kFew};
   constexpr Numbers kMost{5000, 1000};

@@ -5,9 +5,9 @@
 #include "bench/common/timing.hpp"
 #include "emulation/bench/nic/rows.hpp"
 
-/// A dma-buf that this process has had registered before is registered, written to and deregistered
-/// again; the time of a WRITE to one that stays registered is taken off. A kernel's driver would
-/// pin the pages, which mlock and munlock do here.
+/// Registers, writes to and deregisters a dma-buf that this process has registered before. The time
+/// of a WRITE to one that stays registered is subtracted. A kernel driver would pin the pages; here
+/// mlock and munlock do that.
 namespace hbmwire::bench {
 namespace {
 

@@ -7,7 +7,7 @@
 
 namespace hbmwire::bench {
 
-/// The rows of each kind, in the table's order.
+/// The rows of each kind, in the order of the table.
 std::vector<Row> copy_rows();
 std::vector<Row> latency_rows();
 std::vector<Row> wake_rows();

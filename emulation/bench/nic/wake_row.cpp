@@ -6,7 +6,7 @@
 #include "bench/common/timing.hpp"
 #include "emulation/bench/nic/rows.hpp"
 
-/// Two processes that wake each other: by SENDs, with both asleep on their completion channels, and
+/// Two processes that wake each other: by SENDs, with both asleep on their completion channels; and
 /// by eventfds.
 namespace hbmwire::bench {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kWakeBytes = 8;
 constexpr std::size_t kWakePage = 4096;
 
-/// Answers wait for their receive: it is posted before the message is sent.
+/// A receive is posted before each message is sent, so that the answer finds it.
 class Sleeper {
  public:
   Sleeper(const SharedMemory& memory, Line& line)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the emulated libcuda.so.1 has of the CUDA driver API (12.8): names, values and layouts as in
-// NVIDIA's documentation of it. Functions by the names that are exported, with their versions.
+// The part of the CUDA driver API (12.8) that the emulated libcuda.so.1 models: names, values and
+// layouts as in NVIDIA's documentation. Functions have their exported names, with versions.
 #pragma once
 
 #include <stddef.h>

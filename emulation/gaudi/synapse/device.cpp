@@ -23,10 +23,11 @@ namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr std::uint64_t kPage = 4096;
-// What the pool leaves to others who use the borrowed fd.
+// The memory that the pool leaves to other users of the borrowed fd.
 constexpr std::uint64_t kLeftToOthers = 6 * kGiB;
-// The library's own structures lie at the start of the pool; as they happen to be large, the first
-// buffer of an application is not on a page, and nobody may count on it.
+// The library's own structures lie at the start of the pool. Their size is not a multiple of the
+// page size, so an application's first buffer does not begin on a page, and applications must not
+// rely on that.
 constexpr std::uint64_t kOwnBytes = (std::uint64_t{1} << 20) + 128;
 
 std::uint32_t delay_from_environment() {
@@ -108,7 +109,7 @@ synStatus Device::map_pool() {
                         file, static_cast<off_t>(backing.offset_bytes));
   ::close(file);
   if (memory == MAP_FAILED) return synOutOfHostMemory;
-  ::madvise(memory, pool_bytes_, MADV_DONTDUMP);  // a core file of 90 GiB helps nobody
+  ::madvise(memory, pool_bytes_, MADV_DONTDUMP);  // a core file of 90 GiB is of no use
   memory_ = static_cast<char*>(memory);
   memory_offset_ = backing.offset_bytes;
   posted_ = PostedWrites::open(backing.posted_path);
@@ -117,8 +118,8 @@ synStatus Device::map_pool() {
   return synSuccess;
 }
 
-// What fails here (a pool that is still exported can't be unmapped) goes with the fd, when its time
-// has come.
+// Steps that fail here (a pool that is still exported cannot be unmapped) are completed when the
+// last reference to the fd is closed.
 Device::~Device() {
   if (host_) host_->clear();
   if (memory_ != nullptr) ::munmap(memory_, pool_bytes_);
@@ -143,7 +144,7 @@ synDeviceInfoV2 Device::info() const {
     info.deviceIndex =
         static_cast<std::uint8_t>(hlthunk_get_device_index_from_pci_bus_id(bus_id.data()));
   }
-  // Gaudi1 has no pool that could be exported as one: an address is exported by itself there.
+  // Gaudi1 has no pool that could be exported as a whole: each address is exported by itself.
   info.globalHbmBaseAddress = handle_ == 0 || release_reserves_pool_base() ? 0 : pool_base_;
   return info;
 }
@@ -166,7 +167,7 @@ synStatus Device::allocate(std::uint64_t bytes, std::uint64_t& address) {
   return synOutOfDeviceMemory;
 }
 
-// Whole pages of what is freed go back to the machine.
+// Gives whole pages of the freed memory back to the machine.
 synStatus Device::free(std::uint64_t address) {
   if (address == 0) return synSuccess;
   const std::unique_lock lock(mutex_);

@@ -27,12 +27,12 @@ struct FillRequest {
   std::uint64_t elements = 0;
 };
 
-/// The card as SynapseAI holds it: an hl-thunk fd, one large mapped pool of HBM in which all device
-/// memory lies, and the host memory that the DMA engines may touch. Thread-safe.
+/// An acquired card, as SynapseAI uses it: an hl-thunk fd, one large mapped pool of HBM for all
+/// device memory, and the host memory that the DMA engines may access. Thread-safe.
 class Device {
  public:
-  /// Takes over an open hl-thunk fd, and closes it on failure too. nullptr with `status` on
-  /// failure.
+  /// Takes ownership of an open hl-thunk fd, and closes it on failure too. Returns nullptr and sets
+  /// `status` on failure.
   static std::unique_ptr<Device> create(int fd, synStatus& status);
   ~Device();
   Device(const Device&) = delete;
@@ -53,10 +53,11 @@ class Device {
   synStatus host_map(std::uint64_t bytes, const void* buffer);
   synStatus host_unmap(const void* buffer);
 
-  /// Whether the job's addresses are allocated and mapped, checked when it is posted.
+  /// Whether the job's addresses are allocated and mapped. Checked when the job is posted.
   bool accepts(const CopyRequest& request);
   bool accepts(const FillRequest& request);
-  /// What the DMA engine does. Refuses (synFail) what is no longer allocated or mapped by now.
+  /// Does the work of the DMA engine. Returns synFail if an address is not allocated or mapped any
+  /// more.
   synStatus run(const CopyRequest& request);
   synStatus run(const FillRequest& request);
 
@@ -73,22 +74,22 @@ class Device {
   [[nodiscard]] PostedWrites::Range range_of(std::uint64_t address, std::uint64_t bytes) const;
   synStatus run_beside_posted(const CopyRequest& request);
 
-  /// With the lock held. Whether it was allocated.
+  /// Frees an allocation; the lock is held. Returns whether the address was allocated.
   bool give_back(std::uint64_t address);
 
   int fd_;
   hlthunk_hw_ip_info hw_ip_;
   std::uint32_t delay_us_ = 0;
   std::uint64_t handle_ =
-      0;  // of the pool's allocation; 0 on Gaudi1, where HBM is addressed physically
+      0;  // of the pool's allocation; 0 on Gaudi1, which addresses HBM physically
   std::uint64_t pool_base_ = 0;
   std::uint64_t pool_bytes_ = 0;
-  std::string file_;                      // that has it
-  char* memory_ = nullptr;                // this process's view of the pool
-  std::uint64_t memory_offset_ = 0;       // where it begins in the card's memory
-  std::shared_ptr<PostedWrites> posted_;  // null: what NICs write is seen at once
+  std::string file_;                      // the card's backing file
+  char* memory_ = nullptr;                // this process's mapping of the pool
+  std::uint64_t memory_offset_ = 0;       // the pool's first byte in the card's memory
+  std::shared_ptr<PostedWrites> posted_;  // null: NICs' writes are visible at once
 
-  // Jobs hold it shared while they copy; whoever allocates, maps or frees holds it alone.
+  // Jobs hold it shared while they copy. Allocating, mapping and freeing hold it exclusively.
   std::shared_mutex mutex_;
   std::unique_ptr<DeviceHeap> heap_;
   std::unique_ptr<HostMemory> host_;

@@ -6,14 +6,14 @@
 
 namespace hbmwire::emulation::gaudi {
 
-/// Sub-allocates one range of device addresses, first fit. Not thread-safe.
+/// Divides a range of device addresses into allocations, first fit. Not thread-safe.
 class DeviceHeap {
  public:
   DeviceHeap(std::uint64_t begin, std::uint64_t end) : begin_(begin), end_(end) {}
 
-  /// An address aligned to 128 bytes, as SynapseAI's are, or 0 when there is no room.
+  /// Returns an address aligned to 128 bytes, as SynapseAI's are, or 0 if there is no room.
   std::uint64_t allocate(std::uint64_t bytes);
-  /// How many bytes were freed; 0 when nothing was allocated at exactly that address.
+  /// Returns the number of bytes freed; 0 if no allocation begins at that address.
   std::uint64_t free(std::uint64_t address);
 
   /// Whether [address, address + bytes) lies within one allocation.
@@ -23,7 +23,7 @@ class DeviceHeap {
  private:
   std::uint64_t begin_;
   std::uint64_t end_;
-  std::map<std::uint64_t, std::uint64_t> live_;  // address to size as it was asked for
+  std::map<std::uint64_t, std::uint64_t> live_;  // from address to the requested size
 };
 
 }  // namespace hbmwire::emulation::gaudi

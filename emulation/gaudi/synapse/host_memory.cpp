@@ -39,7 +39,7 @@ synStatus HostMemory::free(const void* buffer) {
   return remove(found);
 }
 
-// Mapping what is mapped already does nothing, and succeeds; a partial overlap is refused.
+// Mapping a mapped range again succeeds without effect. A partial overlap is refused.
 synStatus HostMemory::map(std::uint64_t bytes, const void* buffer) {
   const auto address = std::bit_cast<std::uint64_t>(buffer);
   if (buffer == nullptr || bytes == 0 || bytes > UINT64_MAX - address) return synInvalidArgument;
@@ -53,7 +53,7 @@ synStatus HostMemory::map(std::uint64_t bytes, const void* buffer) {
   return add(address, bytes, false);
 }
 
-// As in the vendor's library, unmapping what is not mapped succeeds.
+// As in the vendor's library, unmapping a range that is not mapped succeeds.
 synStatus HostMemory::unmap(const void* buffer) {
   const auto found = ranges_.find(std::bit_cast<std::uint64_t>(buffer));
   if (found == ranges_.end()) return synSuccess;

@@ -8,7 +8,7 @@
 
 namespace hbmwire::emulation::gaudi {
 
-/// The host memory that a card's DMA engines may touch. Not thread-safe.
+/// The host memory that a card's DMA engines may access. Not thread-safe.
 class HostMemory {
  public:
   explicit HostMemory(int fd) : fd_(fd) {}
@@ -21,7 +21,7 @@ class HostMemory {
   /// Whether [address, address + bytes) lies within one mapping.
   [[nodiscard]] bool contains(std::uint64_t address, std::uint64_t bytes) const;
 
-  /// Unmaps everything and frees what was allocated here.
+  /// Unmaps everything, and frees the memory that was allocated here.
   void clear();
 
  private:

@@ -46,8 +46,8 @@ synStatus Runtime::acquire(int fd, synDeviceId& id) {
   return synSuccess;
 }
 
-// Streams end first, since their jobs use the device's memory; the last of them to do so gives the
-// card back.
+// Streams end first, because their jobs use the device's memory. The last one to end releases the
+// card.
 synStatus Runtime::release() {
   std::shared_ptr<Device> device;
   {

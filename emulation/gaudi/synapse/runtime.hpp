@@ -18,8 +18,8 @@ namespace hbmwire::emulation::gaudi {
 using Stream = WorkQueue;
 using Event = QueueEvent;
 
-/// What synInitialize() makes: one device at most, as in the vendor's library, whose only device id
-/// is 0.
+/// The state that synInitialize() creates. It has at most one device, whose id is 0, as in the
+/// vendor's library.
 class Runtime {
  public:
   static Runtime& instance();
@@ -28,7 +28,7 @@ class Runtime {
   synStatus destroy();
   [[nodiscard]] bool initialised();
 
-  /// Takes over the hl-thunk fd.
+  /// Takes ownership of the hl-thunk fd.
   synStatus acquire(int fd, synDeviceId& id);
   synStatus release();
   /// The acquired device, or nullptr.
@@ -46,10 +46,11 @@ class Runtime {
   HandleTable<synEventHandle, Event> events_;
 };
 
-/// What the fault plan wants of this call.
+/// The error that the fault plan wants for this call.
 synStatus injected_status(const char* call);
 
-/// The frame of every entry point: faults, synInitialize() first, and nothing is thrown into C.
+/// Wraps every entry point: applies faults, requires synInitialize(), and lets no exception reach C
+/// code.
 template <typename Body>
 synStatus entry_point(const char* call, Body body) noexcept {
   try {
@@ -59,11 +60,12 @@ synStatus entry_point(const char* call, Body body) noexcept {
   } catch (const std::bad_alloc&) {
     return synOutOfHostMemory;
   } catch (const std::system_error&) {
-    return synOutOfResources;  // no thread for a stream
+    return synOutOfResources;  // a stream's thread could not be started
   }
 }
 
-/// The same for calls that need an acquired device, with that device; synFail without one.
+/// As entry_point(), for calls that need an acquired device. Passes the device on; returns synFail
+/// without one.
 template <typename Body>
 synStatus device_entry_point(const char* call, Body body) noexcept {
   return entry_point(call, [&](Runtime& runtime) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// SynapseAI: the library, the cards that it sees, and the one that it holds.
+// SynapseAI: the library, the cards that it finds, and the one that it has acquired.
 #include <array>
 #include <cstddef>
 #include <cstdio>
@@ -12,7 +12,7 @@
 
 using namespace hbmwire::emulation::gaudi;
 
-// Layouts, against the vendor's headers.
+// Layouts, compared with the vendor's headers.
 static_assert(sizeof(synDeviceInfo) == 56);
 static_assert(offsetof(synDeviceInfo, dramSize) == 24);
 static_assert(offsetof(synDeviceInfo, dramEnabled) == 40);
@@ -45,8 +45,8 @@ hlthunk_device_name name_of(synDeviceType type) {
   }
 }
 
-// A negative number; the vendor's library tells a busy card from a missing one only by this, and
-// not always.
+// Takes over a newly opened fd, or returns `when_not_opened` if it is negative. Only that status
+// tells a busy card from a missing one in the vendor's library, and not always.
 synStatus acquire_opened(Runtime& runtime, int fd, synStatus when_not_opened, synDeviceId* id) {
   if (fd < 0) {
     *id = SYN_INVALID_DEVICE_ID;
@@ -178,8 +178,8 @@ synStatus synDeviceSynchronize(const synDeviceId /*deviceId*/) {
   });
 }
 
-// The device id is not looked at: the vendor's library answers for the device that it has, which is
-// how a caller that passes -1 borrows another's device.
+// Ignores the device id: the vendor's library answers for the device that it has acquired. A caller
+// that passes -1 borrows another's device that way.
 synStatus synDeviceGetInfoV2(const synDeviceId /*deviceId*/, synDeviceInfoV2* pDeviceInfo) {
   return device_entry_point("synDeviceGetInfoV2", [&](Runtime&, const auto& device) {
     if (pDeviceInfo == nullptr) return synInvalidArgument;
@@ -194,7 +194,7 @@ synStatus synDeviceGetInfo(const synDeviceId /*deviceId*/, synDeviceInfo* pDevic
     const synDeviceInfoV2 info = device->info();
     static_assert(offsetof(synDeviceInfoV2, deviceType) == offsetof(synDeviceInfo, deviceType));
     std::memcpy(pDeviceInfo, &info,
-                sizeof(*pDeviceInfo));  // the second version only adds to the first
+                sizeof(*pDeviceInfo));  // the second version only appends members to the first
     return synSuccess;
   });
 }

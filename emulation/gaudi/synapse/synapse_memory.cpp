@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// SynapseAI: device memory, and host memory that the card may touch.
+// SynapseAI: device memory, and host memory that the card may access.
 #include "emulation/gaudi/synapse/runtime.hpp"
 
 using namespace hbmwire::emulation::gaudi;
 
-// The requested address is a hint that need not be followed, and is not.
+// Ignores the requested address, which is only a hint.
 synStatus synDeviceMalloc(const synDeviceId /*deviceId*/, const uint64_t size, uint64_t /*reqAddr*/,
                           const uint32_t /*flags*/, uint64_t* buffer) {
   return device_entry_point("synDeviceMalloc", [&](Runtime&, const auto& device) {
@@ -13,7 +13,7 @@ synStatus synDeviceMalloc(const synDeviceId /*deviceId*/, const uint64_t size, u
   });
 }
 
-// Without a device there is nothing left to free, which the vendor's library calls a success.
+// Without a device there is nothing to free, and the vendor's library returns success.
 synStatus synDeviceFree(const synDeviceId /*deviceId*/, const uint64_t buffer,
                         const uint32_t /*flags*/) {
   return entry_point("synDeviceFree", [&](Runtime& runtime) {

@@ -5,7 +5,7 @@
 
 namespace hbmwire::emulation::gaudi {
 
-/// synUnsupported, or before it what any function of SynapseAI checks first.
+/// Returns synUnsupported, or the error of the checks that every function of SynapseAI makes first.
 std::intptr_t refuse(NotModelled& function, std::intptr_t first) noexcept;
 
 }  // namespace hbmwire::emulation::gaudi

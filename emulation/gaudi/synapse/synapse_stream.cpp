@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// SynapseAI: streams, events, and the DMA jobs posted to them. A job's addresses are checked when
-// it is posted, which is where a wrong one is reported; what was freed or unmapped since then fails
-// the stream when the job is run.
+// SynapseAI: streams, events and DMA jobs. A job's addresses are checked when it is posted, and
+// errors are returned then. If memory is freed or unmapped afterwards, the stream fails when it
+// runs the job.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -13,7 +13,7 @@ using namespace hbmwire::emulation::gaudi;
 
 namespace {
 
-// Runs `body(stream)`; a handle of nothing is refused.
+// Runs `body(stream)`. An unknown handle is refused.
 template <typename Body>
 synStatus stream_entry_point(const char* call, synStreamHandle handle, Body body) {
   return device_entry_point(call, [&](Runtime& runtime, const auto&) {
@@ -30,7 +30,7 @@ synStatus event_entry_point(const char* call, synEventHandle handle, Body body) 
   });
 }
 
-// The job holds the device: it ends before its memory does.
+// The job keeps the device alive: it ends before the device's memory is released.
 template <typename Request>
 void post(Stream& stream, const std::shared_ptr<Device>& device, const Request& request) {
   stream.post([device, request] { return device->run(request); });
@@ -45,7 +45,7 @@ synStatus fill(const char* call, synStreamHandle handle, const FillRequest& requ
   });
 }
 
-// All of them, or none.
+// Posts all copies or none.
 synStatus copy(const char* call, synStreamHandle handle, const std::vector<CopyRequest>& requests) {
   return device_entry_point(call, [&](Runtime& runtime, const auto& device) {
     const std::shared_ptr<Stream> stream = runtime.streams().find(handle);
@@ -103,7 +103,7 @@ synStatus synStreamWaitEvent(const synStreamHandle streamHandle, synEventHandle 
         const std::shared_ptr<Stream> stream = runtime.streams().find(streamHandle);
         if (!stream || flags != 0) return synInvalidArgument;
         const Event captured = *event;
-        // A stream's own work is in order anyway, and waiting for itself it would wait for ever.
+        // A stream's own jobs run in order anyway, and a wait for itself would never end.
         if (!captured.progress || captured.progress == stream->progress()) return synSuccess;
         stream->post([captured] {
           captured.progress->wait(captured.job);
@@ -129,7 +129,7 @@ synStatus synEventDestroy(synEventHandle eventHandle) {
   });
 }
 
-// Recording on one event from two threads is not thread-safe in the vendor's library either.
+// As in the vendor's library, two threads must not record the same event at once.
 synStatus synEventRecord(synEventHandle eventHandle, const synStreamHandle streamHandle) {
   return event_entry_point("synEventRecord", eventHandle, [&](Runtime& runtime, const auto& event) {
     const std::shared_ptr<Stream> stream = runtime.streams().find(streamHandle);

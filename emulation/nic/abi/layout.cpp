@@ -13,7 +13,7 @@ namespace {
 
 static_assert(std::ranges::is_sorted(kLayouts, {}, &Layout::context_words));
 
-/// The release that brought an operation; 0: all known ones have it.
+/// The first release with an operation; 0: all known releases have it.
 constexpr unsigned first_release(Operation operation) {
   using enum Operation;
   switch (operation) {
@@ -47,7 +47,7 @@ bool has(const Layout& layout, std::size_t operation) {
   return first_release(static_cast<Operation>(operation)) <= layout.first_release;
 }
 
-/// Operations of the layout in front of one.
+/// The number of the layout's operations in front of the one numbered `end`.
 std::size_t count_before(const Layout& layout, std::size_t end) {
   std::size_t count = 0;
   for (std::size_t operation = 0; operation < end; ++operation) count += has(layout, operation);
@@ -61,7 +61,8 @@ bool registers_drivers(void* library, unsigned abi) {
   return ::dlvsym(library, symbol.c_str(), version.c_str()) != nullptr;
 }
 
-/// rdma-core 62 changed the interface without a new N. It brought this function, too.
+/// Recognises rdma-core 62, which changed the interface without a new N, by a function that is new
+/// in it.
 bool is_62_or_later(void* library) {
   return ::dlvsym(library, "ibv_query_port_speed", "IBVERBS_1.16") != nullptr;
 }

@@ -9,15 +9,14 @@
 #include <vector>
 
 /// The private interface between libibverbs and its providers differs between releases of
-/// rdma-core. Its number N is in the name of a provider's file (-rdmavN.so) and in the version of
-/// the private symbols (IBVERBS_PRIVATE_N), but does not change whenever the interface does.
+/// rdma-core. Its number N is part of a provider's file name (-rdmavN.so) and of the version of the
+/// private symbols (IBVERBS_PRIVATE_N). But N does not change with every change of the interface.
 /// Source: libibverbs/driver.h and libibverbs/verbs.h of rdma-core, at its tags v39.0 to v64.0 and
 /// at 65.0.
 namespace hbmwire::emulation::nic::abi {
 
-/// Every operation that a provider can override, in the order of libibverbs' table of operations:
-/// the alphabet's. New operations are inserted, so that a place in the table moves between
-/// releases.
+/// Every operation that a provider can override, in the alphabetical order of libibverbs' table. A
+/// new operation is inserted in that order, so the indices of others change between releases.
 enum class Operation : std::uint8_t {
   advise_mr,
   alloc_buf,
@@ -116,12 +115,13 @@ enum class Operation : std::uint8_t {
 
 inline constexpr std::size_t kOperations = static_cast<std::size_t>(Operation::unimport_pd) + 1;
 
-/// The layout of one range of releases.
+/// The layout that a range of releases has in common.
 struct Layout {
-  unsigned abi;            // N
+  unsigned abi;            // the interface number N
   unsigned first_release;  // of rdma-core
   unsigned last_release;
-  std::size_t context_words;  // of verbs_context in front of its ibv_context; it grows at the front
+  std::size_t context_words;  // size of verbs_context in front of its ibv_context, in words; it
+                              // grows at the front
 };
 
 inline constexpr std::array kLayouts = {Layout{34, 39, 56, 40}, Layout{57, 57, 58, 40},
@@ -130,30 +130,31 @@ inline constexpr std::array kLayouts = {Layout{34, 39, 56, 40}, Layout{57, 57, 5
 
 inline constexpr std::size_t kMostContextWords = kLayouts.back().context_words;
 
-/// An entry of the table of operations, whatever the function's type.
+/// An entry of the table of operations; the function's real type is lost.
 using Entry = void (*)();
 
+/// The plugin's function for an operation.
 struct Implementation {
   Operation operation;
   Entry function;
 };
 
-/// Entries of the layout's table of operations.
+/// The number of entries in the layout's table of operations.
 std::size_t count_operations(const Layout& layout);
 
-/// The table of operations as a libibverbs of this layout reads it. Operations without an
-/// implementation are null: libibverbs keeps its own functions for them, which answer EOPNOTSUPP.
-/// Implementations that the layout has no place for are left out.
+/// Makes the table of operations for a libibverbs of this layout. Operations without an
+/// implementation are null; libibverbs then keeps its own functions, which answer EOPNOTSUPP.
+/// Implementations that the layout has no entry for are left out.
 std::vector<Entry> lay_out(const Layout& layout, std::span<const Implementation> implementations);
 
-/// The layout of an opened libibverbs, which its symbols tell. Null when none is known.
+/// Finds the layout of a loaded libibverbs by its symbols. Returns null if it is not known.
 const Layout* find_layout(void* library);
 
-/// "rdma-core 39 to 65".
+/// The releases that the plugin knows, as "rdma-core 39 to 65".
 std::string known_releases();
 
-/// rdma-core's own version, from the name of the library's file: "44.0" of
-/// libibverbs.so.1.14.44.0. The whole path when the name has another form.
+/// The version of rdma-core, taken from the name of the library's file: "44.0" for
+/// libibverbs.so.1.14.44.0. Returns the whole path if the name has another form.
 std::string release_of(void* library);
 
 }  // namespace hbmwire::emulation::nic::abi

@@ -10,7 +10,7 @@
 namespace hbmwire::emulation::nic::abi {
 namespace {
 
-/// Bit of verbs_qp::comp_mask, which follows ibv_qp_ex.
+/// A bit of verbs_qp::comp_mask, which follows ibv_qp_ex.
 constexpr std::uint32_t kIsExtended = 1U << 1U;
 
 Libibverbs& only() {
@@ -22,9 +22,9 @@ void set_bit(QueuePair& qp, std::size_t offset) {
   std::memcpy(reinterpret_cast<std::byte*>(&qp) + offset, &kIsExtended, sizeof kIsExtended);
 }
 
-/// libibverbs' sizeof(ibv_qp_ex). It grew with rdma-core 44 and 45, and neither N nor a symbol
-/// tells, so libibverbs itself is asked: it hands out the QP that has the bit where it looks for
-/// it. 0: in no place.
+/// Finds out libibverbs' sizeof(ibv_qp_ex). It grew with rdma-core 44 and 45 without a change of N
+/// or of a symbol. So it tries each place for the bit: libibverbs returns the QP if the bit is
+/// where it looks for it. Returns 0 if no place works.
 std::size_t ask_for_extended_qp_bytes(ibv_qp_ex* (*to_extended)(ibv_qp*)) {
   constexpr std::size_t kBehindIt = sizeof(QueuePair) - sizeof(VerbsQpEnd);
   for (std::size_t bytes = kFirstExtendedQpBytes; bytes <= kBehindIt; bytes += sizeof(Entry)) {
@@ -60,7 +60,7 @@ bool find_functions(void* library, Libibverbs& into) {
 }  // namespace
 
 bool find_libibverbs() {
-  // Never closed: the plugin stays for as long as the process, too.
+  // Never closed: the plugin, too, stays loaded until the process ends.
   void* const library = ::dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (library == nullptr) {
     std::fputs("emulated NIC: no libibverbs.so.1 is loaded, so there is none to serve\n", stderr);

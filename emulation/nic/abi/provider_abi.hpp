@@ -7,25 +7,25 @@
 #include <cstddef>
 #include <cstdint>
 
-// verbs.h wraps these names in macros; the plugin defines functions behind them and never calls the
-// macros.
+// verbs.h wraps these names in macros. The plugin defines functions of these names and never uses
+// the macros.
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-/// The provider interface of libibverbs as all releases that the plugin knows have it (layout.hpp
-/// has what differs), declared anew: libibverbs-dev does not ship its header, and that header is
-/// C11. The declarations state facts of the binary interface (order, size, offset), each proved
-/// below as far as a compiler can and by running the distribution's programs on the plugin. The
-/// headers that the plugin is built with may be older or newer than the libibverbs that loads it:
-/// nothing here depends on the size of a structure that grew.
+/// The provider interface of libibverbs, as far as all known releases have it in common (layout.hpp
+/// has the differences). It is declared anew because libibverbs-dev does not ship the header, which
+/// is also C11. The declarations state facts of the binary interface (order, size, offset). Each is
+/// proved below as far as a compiler can, and by running the distribution's programs with the
+/// plugin. The headers that the plugin is built with may be older or newer than the libibverbs that
+/// loads it, so nothing here depends on the size of a structure that grew.
 namespace hbmwire::emulation::nic::abi {
 
-struct SysfsDevice;  // a device as libibverbs found it; only handed through
+struct SysfsDevice;  // a device as libibverbs found it; only passed through
 struct Driver;
 
 enum MatchKind : std::uint8_t { kMatchEnd = 0, kMatchModalias = 2 };
 
-/// One pattern of a driver's match table; the table ends with a kMatchEnd entry.
+/// A pattern in a driver's match table, which ends with a kMatchEnd entry.
 struct Match {
   void* driver_data;
 
@@ -41,7 +41,7 @@ struct Match {
 
 static_assert(sizeof(Match) == 24);
 
-/// libibverbs' own bookkeeping around an ibv_device; the plugin only provides zeroed memory for it.
+/// libibverbs' own data around an ibv_device. The plugin only provides zeroed memory for it.
 struct Device {
   ibv_device device;
   const Driver* driver;
@@ -52,13 +52,14 @@ struct Device {
   std::uint64_t core_support;
 };
 
-/// A bit of core_support: the kernel overlooks rights of an MR that it does not know, if they are
-/// optional (IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS).
+/// A bit of core_support: the kernel ignores unknown rights of an MR if they are optional
+/// (IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS).
 inline constexpr std::uint64_t kOptionalMrAccess = 1;
 
 static_assert(offsetof(Device, driver) == sizeof(ibv_device));
 static_assert(sizeof(Device) == sizeof(ibv_device) + 48);
 
+/// verbs_device_ops, by which libibverbs matches and opens devices.
 struct Driver {
   const char* name;
   std::uint32_t lowest_abi_version;
@@ -78,7 +79,7 @@ enum MrType : std::uint32_t { kMrOfMemory = 0, kMrOfDmabuf = 3 };
 
 struct MemoryRegion {
   ibv_mr mr;
-  MrType type;  // libibverbs refuses rereg_mr by it
+  MrType type;  // libibverbs decides by it whether to refuse rereg_mr
   int access;
 };
 
@@ -93,19 +94,20 @@ struct CompletionQueue {
 
 static_assert(sizeof(ibv_cq) == 128 && sizeof(CompletionQueue) == 288);
 
-/// The part of libibverbs' own structure (verbs_qp) that follows ibv_qp_ex.
+/// The part of libibverbs' own verbs_qp that follows ibv_qp_ex.
 struct VerbsQpEnd {
   std::uint32_t comp_mask;
-  void* xrcd;  // only the commands of libibverbs, which the plugin does not use, touch it
+  void* xrcd;  // only used by libibverbs' own commands, which the plugin does not use
 };
 
-/// ibv_qp_ex ends with functions, and new ones come last: 20 to rdma-core 43, 21 with 44
-/// (wr_atomic_write), 22 since 45 (wr_flush).
+/// The size of the shortest known ibv_qp_ex. It ends with functions, and new ones are added last:
+/// 20 up to rdma-core 43, 21 in 44 (wr_atomic_write), 22 since 45 (wr_flush).
 inline constexpr std::size_t kFirstExtendedQpBytes = 344;
 
 struct QueuePair {
   union {
-    // For one function more than the latest release has. The first member, so that `{}` zeroes it.
+    // Room for one function more than the latest release has. The first member, so that `{}` zeroes
+    // it.
     std::byte room[kFirstExtendedQpBytes + 3 * sizeof(void*) + sizeof(VerbsQpEnd)];
     ibv_qp qp;
     ibv_qp_ex extended;
@@ -133,7 +135,7 @@ static_assert(sizeof(ibv_qp) == 160 && offsetof(ibv_qp_ex, qp_base) == 0);
 static_assert(offsetof(ibv_qp_ex, wr_complete) == kFirstExtendedQpBytes - 2 * sizeof(void*));
 static_assert(sizeof(QueuePair) == 384);
 
-// The inline functions of verbs.h rely on these places. verbs_context grows at its front.
+// The inline functions of verbs.h rely on these offsets. verbs_context grows at its front.
 static_assert(sizeof(ibv_context) == 328);
 static_assert(sizeof(verbs_context) == offsetof(verbs_context, context) + sizeof(ibv_context));
 static_assert(offsetof(verbs_context, sz) + sizeof(std::size_t) ==

@@ -6,8 +6,8 @@
 
 namespace hbmwire::emulation::nic {
 
-/// The number in an enum that the application filled in: C programs may put any there, while a C++
-/// enum must not even be looked at when it holds none of its own.
+/// The number in an enum that the application has filled in. A C program may store any number
+/// there, but C++ must not read an enum whose value is out of its range.
 template <typename Enum>
 std::uint32_t raw_value(const Enum& value) {
   static_assert(sizeof value == sizeof(std::uint32_t));

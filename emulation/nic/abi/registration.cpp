@@ -13,22 +13,22 @@ namespace {
 
 abi::Device* alloc_device(abi::SysfsDevice* /*found*/) {
   auto* device = static_cast<abi::Device*>(std::calloc(1, sizeof(abi::Device)));
-  // Else libibverbs takes IBV_ACCESS_RELAXED_ORDERING out of what is asked for.
+  // Otherwise libibverbs removes IBV_ACCESS_RELAXED_ORDERING from the requested rights.
   if (device != nullptr) device->core_support = abi::kOptionalMrAccess;
   return device;
 }
 
 void uninit_device(abi::Device* device) { std::free(device); }
 
-// By name, as no modalias and no driver id is ours to claim. The pattern is libibverbs' own form of
-// a name.
+// Matches by name, because no modalias and no driver id belongs to this plugin. The pattern is
+// libibverbs' own form of a name.
 const abi::Match kMatches[] = {{nullptr, {"rdma_device:*Nemu*"}, 0, 0, abi::kMatchModalias},
                                {nullptr, {nullptr}, 0, 0, abi::kMatchEnd}};
 
 const abi::Driver kDriver = {"hbmwire_nic", 0,       100,          kMatches,     nullptr, nullptr,
                              open_context,  nullptr, alloc_device, uninit_device};
 
-/// libibverbs loads a provider for what its constructors register.
+/// libibverbs loads a provider, whose constructors must register it.
 [[gnu::constructor]] void register_driver() {
   if (!abi::find_libibverbs()) return;
   abi::libibverbs().register_driver(&kDriver);
@@ -40,8 +40,8 @@ abi::Entry entry(Function* function) {
   return reinterpret_cast<abi::Entry>(function);
 }
 
-/// A call whose failure is the error number that it returns. Below other providers the kernel's
-/// ioctl has set errno to that number as well, and programs that `return -errno` rely on it.
+/// Wraps a call that returns its error as a positive errno. It also sets errno to that number, as
+/// the kernel's ioctl does below other providers: programs that `return -errno` rely on it.
 template <auto kFunction>
 struct SystemCall;
 
@@ -59,13 +59,14 @@ abi::Entry system_call() {
   return entry(SystemCall<kFunction>::call);
 }
 
-/// The kernel's answer to a call that the device does not offer. libibverbs' own function in its
-/// place leaves errno alone. It serves operations with any arguments, which the caller removes.
+/// Answers calls that the device does not offer, as the kernel would. libibverbs' own function
+/// would leave errno alone. It serves operations with any arguments, because the caller removes
+/// them from the stack.
 int refuse_unsupported() { return EOPNOTSUPP; }
 
 std::vector<abi::Entry> make_operations() {
   using abi::Operation;
-  // Posting and polling make no system call, so that their errors leave errno alone.
+  // Posting and polling make no system call, so their errors leave errno alone.
   const abi::Implementation implementations[] = {
       {Operation::advise_mr, system_call<refuse_unsupported>()},
       {Operation::alloc_mw, entry(alloc_mw)},

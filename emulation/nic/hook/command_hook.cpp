@@ -60,7 +60,8 @@ ssize_t write_for_libibverbs(int fd, const void* data, std::size_t size) {
 }  // namespace
 
 bool install_command_hook() {
-  // libibverbs is whoever holds the function that the plugin registered with: that copy calls us.
+  // The libibverbs to redirect is the object that has the plugin's registration function: that copy
+  // calls the plugin.
   static const bool kInstalled =
       replace_import(reinterpret_cast<const void*>(abi::libibverbs().register_driver), "write",
                      reinterpret_cast<void*>(&write_for_libibverbs));

@@ -7,16 +7,16 @@ namespace hbmwire::emulation::nic {
 
 class ContextState;
 
-/// libibverbs itself asks the kernel for a completion channel, by write() to the device's file, and
-/// a provider can't override that. The file being /dev/null, the plugin answers in its place:
-/// libibverbs' own import of write() is redirected, and what is not a command of one of our devices
-/// goes on to the real one. False: it can't be done.
+/// Answers the commands that libibverbs itself sends to the kernel. It asks for a completion
+/// channel by write() to the device's file, which a provider cannot override. The file is /dev/null
+/// here, so the plugin redirects libibverbs' own import of write(). Writes that are not commands
+/// for one of our devices go to the real write(). Returns false if that is impossible.
 bool install_command_hook();
 
 void register_command_fd(int fd, ContextState* context);
 void unregister_command_fd(int fd);
 
-/// Open completion channels of all contexts.
+/// The number of open completion channels of all contexts.
 std::size_t count_channels();
 
 }  // namespace hbmwire::emulation::nic

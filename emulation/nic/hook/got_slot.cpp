@@ -46,7 +46,7 @@ Range range_of(const dl_phdr_info& object, const ElfW(Phdr) & segment) {
   return {start, start + segment.p_memsz};
 }
 
-/// Relocation tables of an object; the loader has made the addresses in its dynamic section
+/// The relocation tables of an object. The loader has made the addresses in the dynamic section
 /// absolute.
 struct Tables {
   std::span<const ElfW(Rela)> plt;
@@ -75,8 +75,8 @@ Tables read_tables(const ElfW(Dyn) * dynamic) {
   return tables;
 }
 
-/// With RELRO the slot's page is read-only and becomes so again; without (a lazily bound object) it
-/// must stay writable, as the loader still writes to it.
+/// Writes a slot. With RELRO the slot's page is read-only and is made so again. Without RELRO (a
+/// lazily bound object) the page must stay writable, because the loader still writes to it.
 bool write_slot(std::uintptr_t slot, void* value, bool read_only) {
   const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   void* page = reinterpret_cast<void*>(slot & ~(page_bytes - 1));
@@ -86,7 +86,7 @@ bool write_slot(std::uintptr_t slot, void* value, bool read_only) {
   return true;
 }
 
-/// Points every slot of the object that imports the symbol at the replacement.
+/// Redirects every slot of the object that imports the symbol.
 void patch(const Tables& tables, std::uintptr_t load_address, const Range& relro, Search& search) {
   if (tables.symbols == nullptr || tables.names == nullptr) return;
   for (const auto& relocations : {tables.plt, tables.data}) {
@@ -101,7 +101,8 @@ void patch(const Tables& tables, std::uintptr_t load_address, const Range& relro
   }
 }
 
-/// What the loader itself looks symbols up by: an array of 32-bit words, System V ABI supplement.
+/// Looks a symbol up in the GNU hash table, as the loader does: an array of 32-bit words, System V
+/// ABI supplement.
 const ElfW(Sym) * look_up(const std::uint32_t* hashes, const Tables& tables, const char* symbol) {
   constexpr std::size_t kWordsOfHeader = 4;
   constexpr std::size_t kWordsOfBloomEntry = sizeof(ElfW(Addr)) / sizeof(std::uint32_t);
@@ -120,7 +121,7 @@ const ElfW(Sym) * look_up(const std::uint32_t* hashes, const Tables& tables, con
     const bool equal =
         ((entry ^ hash) >> 1U) == 0 && std::strcmp(tables.names + candidate.st_name, symbol) == 0;
     if (equal && candidate.st_shndx != SHN_UNDEF) return &candidate;
-    if ((entry & 1U) != 0) return nullptr;  // the last of its bucket
+    if ((entry & 1U) != 0) return nullptr;  // the last entry of its bucket
   }
 }
 
@@ -141,7 +142,7 @@ int visit_exporter(dl_phdr_info* object, std::size_t /*size*/, void* data) {
         hashes = reinterpret_cast<const std::uint32_t*>(dynamic->d_un.d_ptr);
       }
     }
-    // The kernel's own vDSO has addresses that the loader did not make absolute.
+    // Skips the kernel's vDSO, whose addresses the loader did not make absolute.
     if (hashes == nullptr || reinterpret_cast<std::uintptr_t>(hashes) < object->dlpi_addr) continue;
     if (tables.symbols == nullptr || tables.names == nullptr) continue;
     if (const ElfW(Sym)* symbol = look_up(hashes, tables, search.symbol)) {

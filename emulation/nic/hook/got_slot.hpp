@@ -5,13 +5,13 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Makes the loaded object that contains `inside` call `replacement` for its imported function
-/// `symbol`, by its own slot of the global offset table. Other objects are not touched. False when
-/// it has no such slot.
+/// Makes the loaded object that contains the address `inside` call `replacement` instead of its
+/// imported function `symbol`, by changing the object's own slot in the global offset table. Other
+/// objects are not affected. Returns false if the object has no such slot.
 bool replace_import(const void* inside, const char* symbol, void* replacement);
 
-/// An address in each loaded object that defines `symbol` for others, by whatever name and however
-/// it was loaded: also by dlopen() with RTLD_LOCAL.
+/// Returns an address in each loaded object that exports `symbol`, no matter how the object was
+/// loaded (also by dlopen() with RTLD_LOCAL).
 std::vector<const void*> find_exporters(const char* symbol);
 
 }  // namespace hbmwire::emulation::nic

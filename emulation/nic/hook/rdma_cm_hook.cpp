@@ -30,13 +30,13 @@ constexpr const char* kDevice = "/dev/infiniband/rdma_cm";
 struct OpenChannel {
   Cm* cm = nullptr;
   std::uint32_t channel = 0;
-  std::uint64_t inode = 0;  // of its FIFO: a descriptor closed behind librdmacm's back is noticed
+  std::uint64_t inode = 0;  // of its FIFO; differs if the application closed it
 };
 
 struct Channels {
   std::mutex mutex;
   std::map<int, OpenChannel> channels;
-  std::size_t looked_through = 0;  // how many there were when all were last looked at
+  std::size_t looked_through = 0;  // the number of channels at the last look at all of them
 };
 
 Channels& channels_of_process() {
@@ -45,7 +45,7 @@ Channels& channels_of_process() {
 }
 
 void end_channel(const OpenChannel& open) {
-  // After fork() the ids are the parent's.
+  // In a forked child the ids belong to the parent.
   if (open.cm->process.abandoned()) return;
   Process& process = open.cm->process;
   const auto end = [&process, channel = open.channel] {
@@ -56,7 +56,7 @@ void end_channel(const OpenChannel& open) {
   if (!end()) process.owe(end);
 }
 
-/// Null when `fd` is no event channel, or no longer. With the lock of `all` held.
+/// Returns null if `fd` is not an event channel, or not any more. The lock of `all` is held.
 const OpenChannel* find_locked(Channels& all, int fd) {
   const auto found = all.channels.find(fd);
   if (found == all.channels.end()) return nullptr;
@@ -66,7 +66,8 @@ const OpenChannel* find_locked(Channels& all, int fd) {
   return nullptr;
 }
 
-/// Each costs a system call: of many they are looked at when there are twice as many.
+/// Ends channels that were closed directly. A look costs a system call for each channel, so with
+/// many channels it waits until their number has doubled.
 void drop_closed_locked(Channels& all) {
   constexpr std::size_t kFew = 64;
   if (all.channels.size() > kFew && all.channels.size() < 2 * all.looked_through) return;
@@ -78,7 +79,7 @@ void drop_closed_locked(Channels& all) {
   }
 }
 
-/// -1 with errno.
+/// Returns -1 with errno on failure.
 int open_channel() {
   Channels& all = channels_of_process();
   const std::lock_guard guard(all.mutex);
@@ -108,7 +109,7 @@ int open_channel() {
     errno = error;
     return -1;
   }
-  find_locked(all, fd);  // one that was closed behind our back had the same number
+  find_locked(all, fd);  // ends a channel that was closed directly and had the same descriptor
   all.channels[fd] = {cm, channel, inode_of(fd)};
   return fd;
 }
@@ -136,13 +137,13 @@ int open_for_librdmacm(const char* path, int flags, ...) {
 int fstat_for_librdmacm(int fd, struct stat* status) {
   const int result = ::fstat(fd, status);
   if (result != 0 || find_channel(fd).channel == 0) return result;
-  // librdmacm makes sure that it has a character device.
+  // librdmacm checks that the file is a character device.
   status->st_mode = S_IFCHR | 0666;
   status->st_rdev = makedev(1, 3);
   return 0;
 }
 
-/// What fstat() is in objects that were linked with a C library before 2.33.
+/// The fstat() of objects that were linked with a C library before 2.33.
 int old_fstat_for_librdmacm(int /*version*/, int fd, struct stat* status) {
   return fstat_for_librdmacm(fd, status);
 }
@@ -208,8 +209,8 @@ void install_rdma_cm_hook() {
   replace_import(reinterpret_cast<const void*>(abi::libibverbs().register_driver), "opendir",
                  reinterpret_cast<void*>(&opendir_for_libibverbs));
   redirect_librdmacm();
-  // fork(2) locks in the reverse order of these, so that it takes the channels' lock before the one
-  // of Process::join(), as open_channel() does.
+  // fork(2) runs its handlers in the reverse order of registration. So it takes the channels' lock
+  // before the lock of Process::join(), as open_channel() does.
   Process::watch_forks();
   ::pthread_atfork(before_fork, after_fork, after_fork);
 }

@@ -3,13 +3,13 @@
 
 namespace hbmwire::emulation::nic {
 
-/// librdmacm talks to the kernel by open(), fstat(), write() and close() on
-/// /dev/infiniband/rdma_cm. Its own imports of these are redirected: that file's are answered here,
-/// all others go on.
+/// Redirects librdmacm's own imports of open(), fstat(), write() and close(), by which it talks to
+/// the kernel about /dev/infiniband/rdma_cm. Calls for that file are answered here; all others go
+/// to the C library.
 ///
-/// Called when the plugin is loaded. librdmacm may be there already, or come later by dlopen(): it
-/// asks libibverbs for the devices before it opens its file, and libibverbs' import of opendir(),
-/// which it calls then, is redirected to look for it again.
+/// It is called when the plugin is loaded. librdmacm may be loaded already, or be loaded later by
+/// dlopen(). In the latter case it asks libibverbs for the devices before it opens its file.
+/// libibverbs calls opendir() then, so that import is redirected too, to look for librdmacm again.
 void install_rdma_cm_hook();
 
 }  // namespace hbmwire::emulation::nic

@@ -34,13 +34,13 @@ struct Mapping {
   std::uint64_t size = 0;
 };
 
-/// Mappings that no MR needs any more, with their page tables: who registers the same file again
-/// (a pool of buffers, a cache that was too small) touches no page for the first time. They hold no
-/// descriptor, but their file is not gone before they are; so a memfd is kept for as long as all of
-/// these are small, and a file that has a name costs nothing.
+/// Mappings, with their page tables, that no MR needs any more. If the same file is registered
+/// again (by a pool of buffers, or a cache that was too small), its pages need not be faulted in
+/// again. A mapping holds no descriptor, but keeps the memory of its file. For a file with a name
+/// that costs nothing extra. For a memfd it may, so memfds are kept only up to kMostBytes in total.
 class Retired {
  public:
-  /// Takes a mapping over; it or older ones go when there is no room.
+  /// Takes over a mapping. Unmaps it, or older ones, if there is no room.
   void add(const Mapping& mapping, bool has_name) {
     Entry entry{mapping, has_name ? 0 : mapping.size};
     if (entry.held_bytes > kMostBytes) {
@@ -55,7 +55,8 @@ class Retired {
     next_ = (next_ + 1) % entries_.size();
   }
 
-  /// Gives one back that is of that file and still as long; what is of the file otherwise goes.
+  /// Gives back the mapping of that file if it has that size. Unmaps mappings of the file with
+  /// other sizes.
   std::byte* take(const Key& key, std::uint64_t size) {
     for (Entry& entry : entries_) {
       if (entry.mapping.base == nullptr || entry.mapping.key != key) continue;
@@ -71,7 +72,7 @@ class Retired {
  private:
   struct Entry {
     Mapping mapping;
-    std::uint64_t held_bytes = 0;  // memory that is there for this alone, perhaps
+    std::uint64_t held_bytes = 0;  // memory that may exist only because of this mapping
   };
 
   static constexpr std::uint64_t kMostBytes = 64ULL << 20U;
@@ -90,8 +91,8 @@ class Retired {
 
 struct Table {
   std::mutex mutex;
-  // Weak: a mapping or a descriptor keeps its inode from being reused, so a key that still resolves
-  // is the same file.
+  // Weak references suffice: a mapping or a descriptor keeps its inode from being reused, so a key
+  // that still resolves means the same file.
   std::map<Key, std::weak_ptr<Backing>> backings;
   std::map<std::pair<dev_t, ino_t>, std::weak_ptr<Reference>> references;
   Retired retired;
@@ -99,8 +100,8 @@ struct Table {
 
 std::atomic<Table*> g_table{nullptr};
 
-/// Never destroyed: senders of other threads may outlive the statics. A forked child has none of
-/// the mappings, and begins anew.
+/// Never destroyed, because senders of other threads may outlive static objects. A forked child has
+/// none of the mappings and starts with an empty table.
 Table& table() {
   static const int kRegistered = [] {
     g_table.store(new Table);
@@ -110,13 +111,13 @@ Table& table() {
   return *g_table.load();
 }
 
-/// Null with errno.
+/// Returns null with errno on failure.
 std::byte* map_file(int fd, std::uint64_t size, bool writable) {
   void* mapping = ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
                          MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (mapping == MAP_FAILED) return nullptr;
   ::madvise(mapping, size, MADV_DONTDUMP);
-  ::madvise(mapping, size, MADV_DONTFORK);  // a card's memory is not for the child to have
+  ::madvise(mapping, size, MADV_DONTFORK);  // a child must not have a card's memory
   return static_cast<std::byte*>(mapping);
 }
 
@@ -130,7 +131,7 @@ std::uint64_t file_system_of(int fd) {
   return ::fstatfs(fd, &filesystem) == 0 ? static_cast<std::uint64_t>(filesystem.f_type) : 0;
 }
 
-/// False: it is no export descriptor, or not of `size` bytes.
+/// Returns false if it is not an export descriptor, or not one of `size` bytes.
 bool read_descriptor(int fd, std::uint64_t size, ExportDescriptor& descriptor) {
   const ssize_t got = ::pread(fd, &descriptor, sizeof descriptor, 0);
   return got == static_cast<ssize_t>(sizeof descriptor) &&
@@ -139,7 +140,8 @@ bool read_descriptor(int fd, std::uint64_t size, ExportDescriptor& descriptor) {
          std::memchr(descriptor.posted_path, 0, sizeof descriptor.posted_path) != nullptr;
 }
 
-/// The table of an export, checked against the file that it is of; empty when it is not right.
+/// Reads the table of an export and checks it against the file. Returns an empty table if it is
+/// invalid.
 std::vector<ExportSegment> read_segments(int fd, const ExportDescriptor& descriptor,
                                          std::uint64_t file_size) {
   constexpr std::uint64_t kPage = ExportSegment::kPageBytes;
@@ -190,7 +192,8 @@ int import_export_descriptor(int fd, bool writable, std::uint64_t size, Import& 
 
 }  // namespace
 
-/// `map(table, key, size)` maps it when it is not mapped; with no base and errno when it can't.
+/// Returns the existing backing of the file, or calls `map(table, key, size)` to map it. `map`
+/// returns a null base with errno if it fails.
 template <typename Map>
 std::shared_ptr<Backing> Backing::find_or_map(int fd, bool writable, Map map) {
   struct stat status {};
@@ -200,12 +203,12 @@ std::shared_ptr<Backing> Backing::find_or_map(int fd, bool writable, Map map) {
     return null_with(EINVAL);
   }
   Table& all = table();
-  std::shared_ptr<Backing> known;  // goes after the lock, which its destructor takes
+  std::shared_ptr<Backing> known;  // outlives the lock, which its destructor takes
   const std::lock_guard guard(all.mutex);
   const Key key{status.st_dev, status.st_ino, writable};
   if (const auto found = all.backings.find(key); found != all.backings.end()) {
-    // A file that has grown since needs a longer mapping; the old one serves its own users until
-    // they are gone.
+    // A file that has grown needs a longer mapping. The old one serves its users until they are
+    // gone.
     known = found->second.lock();
     if (known && known->size() == static_cast<std::uint64_t>(status.st_size)) {
       ::close(fd);
@@ -311,7 +314,7 @@ int import_dmabuf(int fd, bool writable, Import& import) {
 
   if (::fstat(fd, &status) != 0) return EBADF;
   const std::uint64_t file_system = file_system_of(fd);
-  // Only the kernel's importers reach the memory of a real exporter, which may be a card's.
+  // Only importers in the kernel can reach the memory of a real exporter, which may be a card's.
   if (file_system == DMA_BUF_MAGIC) return EOPNOTSUPP;
   const bool stands_for_one = file_system == TMPFS_MAGIC || file_system == HUGETLBFS_MAGIC;
   if (!stands_for_one || !S_ISREG(status.st_mode) || status.st_size <= 0) return EINVAL;

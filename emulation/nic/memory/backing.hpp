@@ -12,16 +12,16 @@
 
 namespace hbmwire::emulation::nic {
 
-/// A file that holds registered memory (an emulated card's HBM, a memfd), mapped whole into this
-/// process; or the ranges of such a file that an export has a table of, mapped one after the other.
-/// There is one for each file or such export and process; it lives for as long as an MR or a
-/// sender's cache holds it, and a file's mapping may outlive it, for whoever registers it again.
+/// Registered memory that lies in a file (an emulated card's HBM, a memfd), mapped whole into this
+/// process; or the ranges of such a file that an export's table names, mapped one after the other.
+/// A process has one Backing for each such file or export. It lives as long as an MR or a sender's
+/// cache holds it. The mapping of a file may stay longer, for its next registration.
 class Backing {
  public:
-  /// Takes `fd` over. Null with errno.
+  /// Takes ownership of `fd`. Returns null with errno on failure.
   static std::shared_ptr<Backing> of_fd(int fd, bool writable);
 
-  /// The same of a memfd that begins with an export descriptor with segments.
+  /// As of_fd(), for a memfd that begins with an export descriptor with segments.
   static std::shared_ptr<Backing> of_segments(int fd, bool writable);
 
   Backing(const Backing&) = delete;
@@ -36,7 +36,7 @@ class Backing {
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
-  /// The ranges of the card's memory that it consists of; none: it is the whole file.
+  /// The ranges of the card's memory that it consists of. Empty if it is the whole file.
   [[nodiscard]] const std::vector<ExportSegment>& segments() const noexcept { return segments_; }
 
  private:
@@ -63,11 +63,11 @@ class Backing {
   std::vector<ExportSegment> segments_;
 };
 
-/// A dma-buf that an importer in the kernel would hold: one descriptor in this process, however
-/// many MRs there are of it. It lives for as long as one of them.
+/// Stands for the dma-buf that an importer in the kernel would hold: one descriptor in this process
+/// for all MRs of the same dma-buf. It lives as long as one of them.
 class Reference {
  public:
-  /// Null with errno. `fd` stays the caller's.
+  /// Returns null with errno on failure. `fd` stays the caller's.
   static std::shared_ptr<Reference> to(int fd);
 
   Reference(const Reference&) = delete;
@@ -82,18 +82,19 @@ class Reference {
   int fd_;
 };
 
-/// What ibv_reg_dmabuf_mr's descriptor stands for.
+/// The memory that the descriptor given to ibv_reg_dmabuf_mr() stands for.
 struct Import {
   std::shared_ptr<Backing> backing;
   std::shared_ptr<Reference> reference;  // null: the backing is the dma-buf
-  std::string posted_path;               // of the card's PostedWrites, empty: none
+  std::string posted_path;               // the file of the card's PostedWrites; empty: none
   std::uint64_t offset_bytes = 0;        // of the dma-buf's first byte in the backing file
   std::uint64_t length_bytes = 0;        // the dma-buf's size
 };
 
-/// Follows `fd`: an O_PATH descriptor of an export descriptor (emulation/docs/architecture.md), or
-/// a memfd or tmpfs file. Returns 0 or an errno: EBADF, EOPNOTSUPP for a dma-buf of a real driver,
-/// EINVAL for anything else, EACCES for a read-only one that is to be written.
+/// Finds out what `fd` stands for: an O_PATH descriptor of an export descriptor
+/// (emulation/docs/architecture.md), or a memfd or tmpfs file. Returns 0 or an errno: EBADF;
+/// EOPNOTSUPP for a dma-buf of a real driver; EACCES if it is read-only and `writable` is set;
+/// EINVAL for anything else.
 int import_dmabuf(int fd, bool writable, Import& import);
 
 }  // namespace hbmwire::emulation::nic

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Sanitizers see what memcpy does, not what instructions of our own do.
+// Sanitizers check memcpy, but not our own instructions.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HBMWIRE_COPIES_ITSELF 1
 #include <cpuid.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kTail = 8;
 
-/// What the stores before it must not follow.
+/// Copies the end of a range after all earlier stores.
 inline void copy_tail(void* to, const void* from, std::size_t bytes) {
   keep_store_order();
   std::memcpy(static_cast<std::byte*>(to) + bytes - kTail,
@@ -36,8 +36,8 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-/// "Enhanced rep movsb": the processor copies whole lines. On some it is faster than what memcpy
-/// does in the caches, on the others memcpy does just that.
+/// Whether the processor has "enhanced rep movsb", which copies whole lines. On some processors it
+/// is faster in the caches than memcpy; on the others memcpy uses it as well.
 bool has_fast_string_copy() {
   constexpr unsigned kErms = 1U << 9U;
   unsigned a = 0;
@@ -54,7 +54,7 @@ bool has_line_copies() {
 
 const bool kLineCopies = has_line_copies();
 
-/// A run of lines; both pointers go on behind it.
+/// Copies a run of lines and advances both pointers.
 template <std::size_t kLines>
 [[gnu::target("avx512f"), gnu::always_inline]] inline void copy_run(std::byte*& to,
                                                                     const std::byte*& from) {
@@ -67,7 +67,7 @@ template <std::size_t kLines>
   from += kLines * kLine;
 }
 
-/// A line of the cache at a time, which memcpy does for larger ranges only.
+/// Copies a cache line at a time, which memcpy does only for larger ranges.
 [[gnu::target("avx512f,avx512bw")]] void copy_lines(std::byte* to, const std::byte* from,
                                                     std::size_t bytes) {
   bytes -= kTail;

@@ -18,7 +18,7 @@ namespace {
 
 void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
-/// Where it pays to choose how a range is copied; shorter ones are memmove's.
+/// From this length on it pays to choose how to copy. Shorter ranges use memmove.
 constexpr std::uint64_t kLarge = 256ULL << 10U;
 
 void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
@@ -33,8 +33,8 @@ void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, Recen
 
 constexpr std::size_t kMostRanges = std::size_t{2} * kMaxSge;
 
-/// Ranges of one process, of which those that adjoin are one: each in another process costs the
-/// kernel some hundred nanoseconds.
+/// Ranges in one process. Adjoining ranges are merged, because each range of another process costs
+/// the kernel some 100 ns.
 class Ranges {
  public:
   void add(std::uint64_t address, std::uint64_t length) {
@@ -48,7 +48,7 @@ class Ranges {
     ranges_[end_++] = {pointer(address), length};
   }
 
-  /// From the front.
+  /// Removes bytes from the front.
   void drop(std::size_t bytes) {
     while (count() != 0 && bytes >= ranges_[first_].iov_len) bytes -= ranges_[first_++].iov_len;
     if (count() == 0) {
@@ -75,8 +75,7 @@ class Ranges {
   std::size_t end_ = 0;
 };
 
-/// What goes between this process and another one: gathered, so that a message costs one system
-/// call.
+/// Copies between this process and another one, gathered so that a message costs one system call.
 class ForeignBatch {
  public:
   int add(const Segment& to, const Segment& from, std::uint64_t length) {
@@ -100,7 +99,7 @@ class ForeignBatch {
           call(pid_, here_.first(), here_.count(), there_.first(), there_.count(), 0);
       if (moved <= 0) return moved == 0 ? EFAULT : errno;
       CopyCount::add(static_cast<std::uint64_t>(moved));
-      // The kernel stops early at its limit of a call (2 GiB) and at the first bad page: go on
+      // The kernel stops early at its limit for a call (2 GiB) and at the first bad page. Go on
       // where it stopped.
       here_.drop(static_cast<std::size_t>(moved));
       there_.drop(static_cast<std::size_t>(moved));
@@ -120,7 +119,7 @@ class ForeignBatch {
 bool RecentTargets::are_cached(std::uint64_t address, std::uint64_t length) {
   if (entries_ == nullptr) entries_.reset(new (std::nothrow) std::array<Entry, 64>{});
   if (entries_ == nullptr) return true;
-  // Addresses of large buffers differ in these bits if in any.
+  // If the addresses of large buffers differ, they differ in these bits.
   Entry& entry = (*entries_)[(address >> 18U ^ address >> 12U) % entries_->size()];
   const bool known = entry.address == address;
   const std::uint64_t since = written_ - entry.written;
@@ -145,7 +144,7 @@ void copy_in_order(std::uint64_t to, std::uint64_t from, std::uint64_t length,
     std::memmove(pointer(to), pointer(from), length);
     return;
   }
-  std::uint64_t tail = 0;  // read first: the ranges may overlap
+  std::uint64_t tail = 0;  // read first, because the ranges may overlap
   std::memcpy(&tail, pointer(from + length - kTail), kTail);
   copy_body(to, from, length - kTail, recent);
   keep_store_order();
@@ -155,7 +154,7 @@ void copy_in_order(std::uint64_t to, std::uint64_t from, std::uint64_t length,
 
 namespace {
 
-/// Lists of any shape.
+/// Copies between lists of any shape.
 int move_pieces(const SegmentList& to, const SegmentList& from, RecentTargets* recent) {
   const std::span<const Segment> targets = to.view();
   const std::span<const Segment> sources = from.view();

@@ -16,22 +16,22 @@
 
 namespace hbmwire::emulation::nic {
 
-/// A run of bytes: here, or in another process (foreign_pid) when it can't be mapped.
+/// A run of bytes in this process; or in another one (foreign_pid), if it cannot be mapped here.
 struct Segment {
   std::uint64_t address;
   std::uint64_t length;
   pid_t foreign_pid;
-  std::uint32_t posted_mr;  // index of the MR, if what its NIC writes there is to be flushed
+  std::uint32_t posted_mr;  // index of the MR if writes there wait for a flush; else 0
   bool relaxed;             // writes land there in any order
 };
 
-/// Bytes that no NIC posts and that land in order.
+/// Bytes whose writes land in order and need no flush.
 constexpr Segment plain_segment(std::uint64_t address, std::uint64_t length,
                                 pid_t foreign_pid = 0) {
   return {address, length, foreign_pid, 0, false};
 }
 
-/// A message's scatter or gather list; zero-length elements are not kept.
+/// A message's scatter or gather list. Elements of length 0 are left out.
 class SegmentList {
  public:
   // Not defaulted: `{}` would fill the array with zeros, which costs more than a small message.
@@ -49,50 +49,52 @@ class SegmentList {
 
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-  /// Whether any of it is in the memory of a card that needs flushes (memory/posting.hpp).
+  /// Whether some of it is in the memory of a card that needs flushes (memory/posting.hpp).
   [[nodiscard]] bool posted() const { return posted_ != 0; }
 
   [[nodiscard]] bool relaxed() const { return relaxed_; }
 
  private:
-  std::array<Segment, kMaxSge + 1> segments_;  // one more: a datagram has a header
+  std::array<Segment, kMaxSge + 1> segments_;  // one more, because a datagram has a header
   std::size_t count_ = 0;
   std::uint64_t bytes_ = 0;
   std::uint32_t posted_ = 0;
   bool relaxed_ = false;
 };
 
-/// Where one sender's large messages began lately. What is not written again before the caches have
-/// forgotten it should not go through them: stores past them need no read of the line first.
+/// Where one sender's large messages began lately. If the caches will have dropped a target before
+/// it is written again, stores should bypass the caches: they need not read the line first.
 class RecentTargets {
  public:
-  /// Notes that `length` bytes from `address` on are written. False: too much was written since
-  /// that began there last, or it never did; while little was written at all everything is cached.
+  /// Notes that `length` bytes from `address` on are written. Returns whether they are probably in
+  /// the caches: they were written before and little was written since, or little was written at
+  /// all. Returns false for targets that should bypass the caches.
   bool are_cached(std::uint64_t address, std::uint64_t length);
 
  private:
-  /// Of target and source together twice as much: what stays in the caches next to a core.
+  /// Targets and sources together take twice as much, which fits into the caches next to a core.
   static constexpr std::uint64_t kCachedBytes = 8ULL << 20U;
 
   struct Entry {
     std::uint64_t address = 0;
-    std::uint64_t written = 0;  // as written_, when it was
+    std::uint64_t written = 0;  // `written_` after the message that began at `address`
   };
 
-  // Made by the first large message; most of many queue pairs never have one.
+  // Made by the first large message, because most queue pairs never send one.
   std::unique_ptr<std::array<Entry, 64>> entries_;
-  std::uint64_t written_ = 0;  // in messages that were asked about
+  std::uint64_t written_ = 0;  // bytes of all messages noted
 };
 
-/// Copies min(to.bytes(), from.bytes()) bytes; at most one of the two lists is foreign. Returns 0
-/// or errno (ESRCH: that process is gone; EFAULT: its memory is). The last bytes become visible
-/// last: programs poll them in memory. `recent`: of the sender, whose mutex is held; or null.
+/// Copies min(to.bytes(), from.bytes()) bytes. At most one of the two lists may be in another
+/// process. Returns 0 or an errno (ESRCH: that process is gone; EFAULT: its memory is gone). The
+/// last bytes become visible last, because programs poll them in memory. `recent` belongs to the
+/// sender, whose mutex is held; or is null.
 int move_bytes(const SegmentList& to, const SegmentList& from, RecentTargets* recent = nullptr);
 
-/// Bytes that this process has copied.
+/// Counts the bytes that this process copies.
 class CopyCount {
  public:
-  /// Those since the first call, which begins to count.
+  /// The bytes since the first call, which starts the counting.
   static std::uint64_t begin();
 
   static void add(std::uint64_t bytes) noexcept {
@@ -105,17 +107,17 @@ class CopyCount {
   static std::atomic<std::uint64_t> bytes_;
 };
 
-/// Whether no byte of two ranges is one of both.
+/// Whether two ranges do not overlap.
 inline bool are_apart(std::uint64_t to, std::uint64_t from, std::uint64_t length) {
   return to + length <= from || from + length <= to;
 }
 
-/// Ranges of any kind, not counted. memcpy may store the end of a block before its middle; a NIC
-/// writes in order, and programs rely on it.
+/// Copies ranges that may overlap, without counting. It keeps the order that programs rely on: a
+/// NIC writes in order, while memcpy may store the end of a block before its middle.
 void copy_in_order(std::uint64_t to, std::uint64_t from, std::uint64_t length,
                    RecentTargets* recent);
 
-/// The same as move_bytes() for two plain ranges here.
+/// As move_bytes(), for two plain ranges of this process.
 [[gnu::always_inline]] inline void move_here(std::uint64_t to, std::uint64_t from,
                                              std::uint64_t length,
                                              RecentTargets* recent = nullptr) {
@@ -135,13 +137,13 @@ void copy_in_order(std::uint64_t to, std::uint64_t from, std::uint64_t length,
   }
 }
 
-/// The same from here into another process. 0 or errno.
+/// As move_bytes(), from this process to another one. Returns 0 or an errno.
 int move_there(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length);
 
-/// The same from another process to here.
+/// As move_bytes(), from another process to this one.
 int move_from(pid_t pid, std::uint64_t to, std::uint64_t from, std::uint64_t length);
 
-/// Flips the lowest bit of byte `offset` of a list (a fault plan's doing).
+/// Flips the lowest bit of byte `offset` of a list, for a fault plan. Returns 0 or an errno.
 int flip_bit(const SegmentList& list, std::uint64_t offset);
 
 }  // namespace hbmwire::emulation::nic

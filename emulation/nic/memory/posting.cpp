@@ -7,7 +7,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Where the card's memory is mapped here.
+/// The address in this process of the first byte of the card's memory.
 std::byte* memory_of(Process& process, RegionCache& cache, const MrRecord& mr) {
   if (mr.owner.load(std::memory_order_relaxed) == process.slot())
     return reinterpret_cast<std::byte*>(mr.address - mr.file_offset);
@@ -23,7 +23,8 @@ void post_run(Process& process, RegionCache& cache, const MrRecord& mr, std::byt
   posted->post(mr.nic, {static_cast<std::uint64_t>(first - memory), length, first});
 }
 
-/// `length` bytes of an MR that consists of several ranges of the card's memory, one by one.
+/// Posts `length` bytes of an MR that consists of several ranges of the card's memory, range by
+/// range.
 void post_pieces(Process& process, RegionCache& cache, const MrRecord& mr, std::byte* first,
                  std::uint64_t length) {
   PostedWrites* posted = cache.posted(process, mr);
@@ -57,7 +58,7 @@ void post_writes(Process& process, RegionCache& cache, const SegmentList& list,
   for (const Segment& segment : list.view()) {
     const std::uint64_t length = std::min(segment.length, bytes);
     bytes -= length;
-    // What can't be mapped here is written through its owner, and seen at once.
+    // Memory that cannot be mapped here is written through its owner, without posting.
     if (segment.posted_mr == 0 || segment.foreign_pid != 0 || length == 0) continue;
     const MrRecord& mr = process.shared().mrs[segment.posted_mr];
     auto* first = reinterpret_cast<std::byte*>(segment.address);

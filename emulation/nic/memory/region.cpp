@@ -15,7 +15,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Where the `segment.length` bytes at `offset` of an MR are.
+/// Finds where the `segment.length` bytes at `offset` of an MR are.
 void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint64_t offset,
             Segment& segment) {
   segment.address = mr.address + offset;
@@ -30,7 +30,7 @@ void locate(Process& process, RegionCache& cache, const MrRecord& mr, std::uint6
       return;
     }
   }
-  // Private memory; or a file that only its owner could open, through the owner's mapping of it.
+  // Private memory, or a file that only its owner can open, is reached through the owner.
   segment.foreign_pid = process.pid_of(owner);
 }
 
@@ -39,7 +39,7 @@ MrRecord::Kind kind_of(const RegionRequest& request) {
   return request.backing->segments().empty() ? MrRecord::file : MrRecord::segments;
 }
 
-/// The caller has seen to it that nobody reads the record.
+/// Fills in the record. The caller makes sure that no other thread reads it.
 void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
   mr.access = request.access;
   mr.kind = kind_of(request);
@@ -54,8 +54,8 @@ void fill(Process& process, MrRecord& mr, const RegionRequest& request) {
   mr.nic = request.room.nic;
 }
 
-/// Makes the key invalid: when it returns no byte changes by it. EBUSY, and the key is as it was: a
-/// process was stopped over a request that may use it.
+/// Makes the key invalid. After it returns, no byte changes through the key. Returns EBUSY, with
+/// the key valid again, if a process was stopped while it executed a request that may use the key.
 int silence(Process& process, MrRecord& mr) {
   const std::uint32_t key = mr.key.exchange(0);
   if (wait_for_activity(process)) return 0;
@@ -139,7 +139,7 @@ const Backing* RegionCache::map(Process& process, const MrRecord& mr) {
   if (fd < 0) return nullptr;
   auto backing = mr.kind == MrRecord::segments ? Backing::of_segments(fd, writable)
                                                : Backing::of_fd(fd, writable);
-  // A region past the end would be a file that shrank: not to be touched.
+  // A region past the end of its file means that the file has shrunk; it must not be touched.
   if (!backing || mr.file_offset + mr.length > backing->size()) return nullptr;
   entry = {mr.serial, std::move(backing)};
   return entry.backing.get();
@@ -170,7 +170,7 @@ bool resolve(Process& process, RegionCache& cache, const Party& party, const Acc
   const MrRecord& mr = process.shared().mrs[index];
   if (!allows(mr, party, access)) return false;
   locate(process, cache, mr, access.address - mr.iova, segment);
-  // Of a process that was killed the record may be another's by now.
+  // Checks again: if the owner was killed, the record may belong to another MR by now.
   return mr.key.load(std::memory_order_acquire) == access.key;
 }
 

@@ -15,7 +15,7 @@
 
 namespace hbmwire::emulation::nic {
 
-/// What a registration asks the table to hold.
+/// The properties of an MR to be registered.
 struct RegionRequest {
   std::uint64_t pd = 0;
   std::uint64_t iova = 0;
@@ -24,46 +24,48 @@ struct RegionRequest {
   std::uint64_t address = 0;
   std::shared_ptr<Backing> backing;  // null: private memory of this process
   std::uint64_t file_offset = 0;
-  std::shared_ptr<PostedWrites> posted;  // of the card whose memory it is; null: none
+  std::shared_ptr<PostedWrites> posted;  // of the card that has the memory; null: none
   NicRoom room;
 };
 
-/// Index of the new record, or 0 with errno.
+/// Registers an MR. Returns the index of its record, or 0 with errno.
 std::uint32_t claim_region(Process& process, const RegionRequest& request);
 
-/// Changes everything of an MR; `new_key`: its key too. When it returns no byte changes any more by
-/// what the MR was before. EBUSY, and it is as it was, while a window is bound to it, or a process
-/// was stopped over a request that may use it.
+/// Changes all properties of an MR; with `new_key` its key too. After it returns, no byte changes
+/// any more through the former MR. Returns 0 or an errno. EBUSY, with the MR unchanged: a window is
+/// bound to it, or a process was stopped while it executed a request that may use the MR.
 int change_region(Process& process, std::uint32_t index, const RegionRequest& request,
                   bool new_key);
 
-/// Takes the MR out of use, and gives its record back: as above.
+/// Invalidates an MR and frees its record. Returns 0, or EBUSY as change_region().
 int release_region(Process& process, std::uint32_t index);
 
-/// Whose memory an access reaches into, and what it must be allowed to do.
+/// The process and the protection domain whose memory an access uses.
 struct Party {
   std::uint32_t slot;
   std::uint64_t pd;
 };
 
-/// As an exporter's dma_buf revoke: the region that `party`'s key reaches, or its window's key, is
-/// of no use from now on, to anybody. It stays to be deregistered. Nothing for a wrong key.
+/// Makes a region useless for everyone, as the revoke of a dma_buf's exporter does. `key` is the
+/// region's own, or a window's on it. The region still has to be deregistered. Does nothing for an
+/// invalid key.
 void revoke_region(Process& process, const Party& party, std::uint32_t key);
 
-/// The files of peers that a sender wrote to or read from lately, mapped. Guarded by the sender's
-/// mutex.
+/// Maps the files of peers that a sender has lately written to or read from. Guarded by the
+/// sender's mutex.
 class RegionCache {
  public:
-  /// The backing of `mr` here, or null when it can't be mapped. It lives until the next call.
+  /// The backing of `mr` in this process, valid until the next call; or null if it cannot be
+  /// mapped.
   const Backing* map(Process& process, const MrRecord& mr);
 
-  /// The same, of what is mapped already.
+  /// As map(), but only for a backing that is mapped already.
   [[nodiscard]] std::shared_ptr<Backing> find(const MrRecord& mr) const {
     const Entry& entry = entries_[mr.serial % entries_.size()];
     return entry.serial == mr.serial ? entry.backing : nullptr;
   }
 
-  /// The PostedWrites of the card whose memory `mr` is, or null.
+  /// The PostedWrites of the card that has the memory of `mr`, or null.
   PostedWrites* posted(Process& process, const MrRecord& mr);
 
   void clear() {
@@ -83,11 +85,11 @@ class RegionCache {
   };
 
   std::array<Entry, 16> entries_;
-  std::unique_ptr<std::array<PostedEntry, 16>> posted_;  // once there is such memory
+  std::unique_ptr<std::array<PostedEntry, 16>> posted_;  // null until it is first needed
 };
 
-/// What somebody wants of a region: `rights` are IBV_ACCESS_* bits, `qpn` is the QP that the
-/// request came in on, or 0 for the consumer's own elements.
+/// An access to a region. `rights` are IBV_ACCESS_* bits. `qpn` is the QP that the request came in
+/// on, or 0 for the consumer's own elements.
 struct Access {
   std::uint32_t key = 0;
   std::uint64_t address = 0;
@@ -96,7 +98,7 @@ struct Access {
   std::uint32_t qpn = 0;
 };
 
-/// Whether an MR allows an access, whose key is of no window.
+/// Whether an MR allows an access by the MR's own key, not a window's.
 [[gnu::always_inline]] inline bool allows(const MrRecord& mr, const Party& party,
                                           const Access& access) {
   return mr.key.load(std::memory_order_acquire) == access.key &&
@@ -105,9 +107,9 @@ struct Access {
          access.length <= mr.length && access.address - mr.iova <= mr.length - access.length;
 }
 
-/// Checks an access to [address, address + length) under its key, as an HCA does, and says where
-/// its bytes are. The caller is in an Activity, which keeps dereg_mr from returning. False: the
-/// access is not allowed.
+/// Checks an access to [address, address + length) under its key, as an HCA does, and finds where
+/// the bytes are. The caller is inside an Activity, which keeps dereg_mr from returning. Returns
+/// false if the access is not allowed.
 bool resolve(Process& process, RegionCache& cache, const Party& party, const Access& access,
              Segment& segment);
 

@@ -9,10 +9,10 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// What PCIe writes at once is a multiple of this.
+/// Blocks are multiples of this length, as PCIe writes are.
 constexpr std::uint64_t kLineBytes = 64;
-constexpr std::uint64_t kBlocks = 16;
-/// So that who polls for the last bytes can see them alone.
+constexpr std::uint64_t kBlocks = 16;  // of a message, at most
+/// Long enough for a poller of the last bytes to see them before the others.
 constexpr timespec kPause{0, 20'000};
 
 SegmentList slice(const SegmentList& list, std::uint64_t offset, std::uint64_t length) {

@@ -7,8 +7,9 @@
 
 namespace hbmwire::emulation::nic {
 
-/// As move_bytes(), block by block in an order that `seed` decides, with a pause behind the first:
-/// often that is the last one. It returns when all are there.
+/// As move_bytes(), but copies block by block in a random order that `seed` determines, with a
+/// pause after the first block. That is often the last block of the message. Returns when all bytes
+/// are in place.
 int scatter_bytes(const SegmentList& to, const SegmentList& from, std::uint64_t seed);
 
 }  // namespace hbmwire::emulation::nic

@@ -12,9 +12,9 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Remote writers change the MR's memory: it must be one that may be written.
+/// Rights that change the MR's memory, so the MR must allow local writes.
 constexpr std::uint32_t kWriting = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-/// Local write means nothing for a window, and HCAs take it.
+/// Local write has no meaning for a window, but HCAs accept it.
 constexpr std::uint32_t kWindowAccess =
     kWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
 
@@ -28,7 +28,7 @@ bool contains(std::uint64_t start, std::uint64_t length, std::uint64_t address,
   return address >= start && bytes <= length && address - start <= length - bytes;
 }
 
-/// IBTA vol. 1, C10-73 to C10-75: what a window asks of its MR.
+/// The requirements of a window on its MR: IBTA vol. 1, C10-73 to C10-75.
 bool mr_may_be_bound(Process& process, std::uint64_t pd, const Binding& binding) {
   if (binding.mr == 0 || binding.mr >= kMaxMrs) return false;
   const MrRecord& mr = process.shared().mrs[binding.mr];
@@ -44,14 +44,14 @@ bool may_bind(Process& process, const QpRecord& qp, const MwRecord& mw, const Bi
   if (mw.key.load() == 0 || mw.serial != binding.serial || mw.pd != qp.pd) return false;
   if ((binding.access & ~kWindowAccess) != 0) return false;
   const bool type_2 = mw.type == IBV_MW_TYPE_2;
-  // A type 2 that is bound is to be invalidated first, and not by a bind of no length (o10-37.2.30,
-  // o10-37.2.40).
+  // A bound type 2 window must be invalidated before it is bound again, and a bind of length 0 does
+  // not do that (o10-37.2.30, o10-37.2.40).
   if (type_2 && (mw.mr.load() != 0 || binding.length == 0)) return false;
   if (!type_2 && (binding.access & IBV_ACCESS_ZERO_BASED) != 0) return false;
   return binding.length == 0 || mr_may_be_bound(process, mw.pd, binding);
 }
 
-/// Readers look at `mr` first, so that it is stored last.
+/// Stores `mr` last, because readers look at it first.
 void bind(MwRecord& mw, std::uint32_t qpn, const Binding& binding) {
   mw.access = binding.access;
   mw.address = binding.address;
@@ -146,7 +146,7 @@ WindowChange bind_window(Process& process, QpRecord& qp, const Binding& binding)
     bind(mw, qp.qpn.load(), binding);
     return WindowChange::done;
   }
-  // Whoever is at work with the old key is through before the new one is there.
+  // Waits until requests that use the old key are over, before the new key is valid.
   if (const std::uint32_t mr = mw.mr.exchange(0); mr != 0 && !wait_for_activity(process)) {
     mw.mr.store(mr);
     return WindowChange::held;
@@ -176,7 +176,7 @@ bool invalidate_window(Process& process, const Party& party, std::uint32_t qpn, 
 const MrRecord* behind_window(Process& process, const Party& party, const Access& access,
                               std::uint64_t& address) {
   const MwRecord* mw = window_of_key(process, access.key);
-  // No lkey is a window's: only a request that came in on a QP may name one.
+  // A window's key is never an lkey: only a request that came in on a QP may use it.
   if (mw == nullptr || access.qpn == 0) return nullptr;
   const std::uint32_t mr = mw->mr.load(std::memory_order_acquire);
   if (mr == 0 || mw->key.load() != access.key) return nullptr;

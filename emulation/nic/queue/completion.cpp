@@ -23,18 +23,19 @@ void put(CqPlace& place, const Cqe& entry, std::uint64_t position) {
   publish(place, position);
 }
 
-/// Makes a ring whose entries are of no position. 0: the heap is full.
+/// Makes a ring of places without entries. Returns 0 if the heap is full.
 std::uint64_t allocate_entries(Process& process, std::uint32_t depth) {
   return allocate_ring(process, cq_ring_bytes(depth), Holds::zeros);
 }
 
-/// Where the entry of a position lies that is in the CQ. With both locks held.
+/// The place of an entry that is in the CQ. Both locks are held.
 CqPlace& entry_place(Process& process, CqRecord& cq, std::uint64_t position) {
   return holds(cq.front, position) ? cq.front : place_at(process, cq.in, position);
 }
 
-/// With both locks held. Should this process die between the two stores, peers that complete into
-/// the ring until it is reaped stay within the larger of the two blocks.
+/// Moves the entries to another ring. Both locks are held. If this process dies between the stores
+/// of ring and mask, peers may complete into the ring until it is reaped; they stay within the
+/// larger of the two blocks.
 bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint32_t depth) {
   const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
@@ -60,7 +61,7 @@ bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint3
   return true;
 }
 
-/// Of the entries up to `tail`.
+/// Raises the event for the entries up to `tail`.
 void tell(Process& process, CqRecord& cq, std::uint32_t owner, std::uint64_t tail) {
   cq.in.care &= ~kArmed;
   cq.told_tail.store(tail, std::memory_order_release);  // pairs with the acquire in ibv_poll_cq
@@ -69,7 +70,7 @@ void tell(Process& process, CqRecord& cq, std::uint32_t owner, std::uint64_t tai
 
 bool has_own_queue(const QpRecord& qp) { return qp.srq == 0 && qp.type != IBV_QPT_XRC_RECV; }
 
-/// There is the receive that completes, or it was flushed.
+/// Whether the receive to complete still exists. If not, it was flushed.
 bool is_there(const QpRecord& qp) {
   return has_own_queue(qp) ? !qp.receives.empty() : qp.taken.valid.load() != 0;
 }
@@ -86,24 +87,24 @@ void consume_receive(QpRecord& qp) {
   }
 }
 
-/// Where the newest entries take the place of the oldest. With CqRecord::mutex held.
+/// Drops the oldest entry of a CQ whose newest entries replace the oldest. CqRecord::mutex is held.
 bool lose_oldest(Process& process, CqRecord& cq) {
   return (cq.in.care & kReplaces) != 0 && take(process, cq, 1, [](const Cqe&, int) {}) == 1;
 }
 
 enum class Appended : std::uint8_t { yes, overran, gone };
 
-/// With CqRecord::mutex held. `qp`: whose receive it completes, or null.
+/// Appends an entry. `qp` has the receive that completes, or is null. CqRecord::mutex is held.
 Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, bool solicited) {
   if (cq.used.load(std::memory_order_relaxed) == 0 || (qp != nullptr && !is_there(*qp)))
     return Appended::gone;
   if ((cq.in.care & kOverran) != 0) {
-    // Or who flushes the receives one by one would never come to their end.
+    // Otherwise a caller that flushes receives one by one would never finish.
     if (qp != nullptr) consume_receive(*qp);
     return Appended::gone;
   }
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
-  // `head` is in the reader's cache: it is asked for when the ring would be full without.
+  // `head` is in the reader's cache, so it is loaded only if the ring may be full.
   if (tail >= cq.room_until) cq.room_until = cq.head.load(std::memory_order_acquire) + cq.depth;
   if (tail >= cq.room_until) {
     if (!lose_oldest(process, cq)) {
@@ -113,7 +114,8 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
     }
     ++cq.room_until;
   }
-  // A peer would look for the reader's head in the reader's cache.
+  // A peer always uses the ring: to see whether the CQ is empty, it would have to load `head` from
+  // the reader's cache.
   CqPlace& place = cq.owner.load(std::memory_order_relaxed) == process.slot()
                        ? next_place(process, cq, tail)
                        : place_at(process, cq.in, tail);
@@ -127,7 +129,8 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
     std::atomic_signal_fence(std::memory_order_seq_cst);
     cq.completing.qp = static_cast<std::uint32_t>(qp - process.shared().qps);
   }
-  // Before the entry is there: who is killed in between leaves nobody asleep beside it.
+  // The event comes before the entry. If this process is killed in between, the owner has been
+  // woken and does not sleep beside the entry.
   if ((cq.in.care & kArmed) >= (counts_as_solicited ? kArmedForSolicited : kArmedForAny))
     tell(process, cq, cq.owner.load(std::memory_order_relaxed), tail + 1);
   fault_step("completing");
@@ -143,7 +146,7 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
   return Appended::yes;
 }
 
-/// A completion that is owed: what it was for may be gone when its turn comes.
+/// A completion that was put off. The CQ or the QP may be gone when its turn comes.
 Owed::Task owed_entry(Process& process, std::uint32_t index, const Cqe& entry, bool solicited) {
   const std::uint64_t serial = process.shared().cqs[index].serial;
   return [&process, index, entry, solicited, serial] {
@@ -178,7 +181,7 @@ bool push_of(Process& process, std::uint32_t index, QpRecord* qp, const Cqe& ent
 
 void repair(Process& process, CqRecord& cq) {
   std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
-  // An entry is there before the tail says so.
+  // A writer completes the entry before it moves the tail.
   const bool ahead = holds(cq.front, tail) || holds(place_at(process, cq.in, tail), tail);
   if (cq.used.load() != 0 && ahead) cq.tail.store(++tail);
   if (cq.completing.qp != 0 && tail > cq.completing.tail) {
@@ -287,7 +290,7 @@ bool push_receive(Process& process, std::uint32_t index, QpRecord& qp, const Cqe
 }
 
 #ifndef __SANITIZE_THREAD__
-/// Without the lock: where there is another ring meanwhile, nothing was gained.
+/// Reads without the lock. If the ring is replaced meanwhile, the prefetch is useless but harmless.
 void prefetch_push(Process& process, std::uint32_t index) {
   const CqRecord& cq = process.shared().cqs[index];
   if (cq.used.load(std::memory_order_relaxed) == 0) return;
@@ -334,9 +337,10 @@ bool arm_now(Process& process, CqRecord& cq, CqCare armed) {
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
   cq.in.care = (cq.in.care & ~kArmed) | std::max(cq.in.care & kArmed, std::uint32_t{armed});
-  // HCAs raise the event for an entry that came before they were armed, too, if nobody was told of
-  // it. Those who poll, arm and sleep without a second look (UCX) would sleep for ever otherwise.
-  // An entry that an event was raised for counts no more: perftest takes each event for a new one.
+  // As on an HCA, arming raises the event for an entry that came before, if no event was raised for
+  // it yet. Programs that poll, arm and sleep without polling again (UCX) would otherwise sleep for
+  // ever. An entry that an event was raised for does not count, because perftest expects a new
+  // entry for each event.
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
   const std::uint64_t newest = (cq.in.care & kArmed) == kArmedForAny ? tail : cq.solicited_tail;
   if (newest > std::max(cq.told_tail.load(), cq.head.load(std::memory_order_relaxed)))
@@ -351,10 +355,10 @@ bool purge_now(Process& process, CqRecord& cq, std::uint32_t qpn) {
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
   const std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
-  // Entries move: which of them is the newest solicited one is not known any more.
+  // The entries move, so the position of the newest solicited entry is unknown from now on.
   if (cq.solicited_tail > cq.head.load(std::memory_order_relaxed)) cq.solicited_tail = tail;
   std::uint64_t kept = tail;
-  // From the newest to the oldest, so that `head` alone moves.
+  // From the newest to the oldest, so that only `head` moves.
   for (std::uint64_t at = tail, head = cq.head.load(std::memory_order_relaxed); at != head; --at) {
     const Cqe& entry = entry_place(process, cq, at - 1).entry;
     if (entry.qpn == qpn) continue;
@@ -365,7 +369,7 @@ bool purge_now(Process& process, CqRecord& cq, std::uint32_t qpn) {
   return true;
 }
 
-/// Does something to a CQ now, or behind what is owed to it.
+/// Calls `act` for a CQ now; or later, if other work for the CQ is waiting or `act` fails.
 template <typename Act>
 void do_or_owe(Process& process, std::uint32_t index, Act act) {
   CqRecord& cq = process.shared().cqs[index];

@@ -12,6 +12,7 @@
 
 namespace hbmwire::emulation::nic {
 
+/// The properties of a CQ to be made. The channels are ids of FIFOs; 0: none.
 struct CqRequest {
   std::uint32_t depth = 0;  ///< entries
   std::uint64_t cookie = 0;
@@ -20,22 +21,23 @@ struct CqRequest {
   NicRoom room;
 };
 
-/// Index of a new CQ, or 0 with errno.
+/// Makes a CQ. Returns its index, or 0 with errno.
 std::uint32_t claim_cq(Process& process, const CqRequest& request);
 
-/// Gives a CQ another depth, with the entries that wait in it. 0, or an errno, and it is as it was:
-/// EINVAL when they would not fit, ENOMEM when the heap is full, EBUSY when it is not to be had.
+/// Changes a CQ's depth and keeps its entries. Returns 0, or an errno with the CQ unchanged: EINVAL
+/// if the entries do not fit, ENOMEM if the heap is full, EBUSY if a stopped process holds a lock.
 int resize_cq_ring(Process& process, std::uint32_t index, std::uint32_t depth);
 
-/// Takes a CQ that no QP uses any more out of service; events may no longer come from it. False: it
-/// is not to be had now.
+/// Stops a CQ that no QP uses any more, so that it raises no more events. Returns false if a
+/// stopped process holds its lock.
 [[nodiscard]] bool stop_cq(Process& process, std::uint32_t index);
 void release_cq(Process& process, std::uint32_t index);
 
-/// With CqRecord::mutex inherited: ends what its holder left half done.
+/// Finishes the work that a dead holder of CqRecord::mutex left half done. The caller has inherited
+/// the lock.
 void repair(Process& process, CqRecord& cq);
 
-/// Holds CqRecord::mutex, or not (Hold). What a holder that died left half done is ended first.
+/// Holds CqRecord::mutex, as Hold does. Repairs the CQ first if the last holder died.
 class [[nodiscard]] CqHold : public FavouredHold {
  public:
   [[gnu::always_inline]] CqHold(Process& process, CqRecord& cq)
@@ -45,36 +47,36 @@ class [[nodiscard]] CqHold : public FavouredHold {
   }
 };
 
-/// Where a position lies in the ring, as one side has it.
+/// The place in the ring of a position, as one side of the CQ sees it.
 inline CqPlace& place_at(const Process& process, const CqSide& side, std::uint64_t position) {
   return *process.at<CqPlace>(cqe_offset(side.ring.load(std::memory_order_relaxed),
                                          side.mask.load(std::memory_order_relaxed), position));
 }
 
-/// Whether the entry of that position is there, and may be read.
+/// Whether the place holds the complete entry of `position`.
 [[gnu::always_inline]] inline bool holds(const CqPlace& place, std::uint64_t position) {
   // Pairs with the release in publish().
   return place.sequence.load(std::memory_order_acquire) == position + 1;
 }
 
-/// The entry is there from now on.
+/// Marks the entry of `position` as complete, so that readers see it.
 [[gnu::always_inline]] inline void publish(CqPlace& place, std::uint64_t position) {
   place.sequence.store(position + 1, std::memory_order_release);
 }
 
-/// Whether a CQ's oldest entry is there, at a glance: without a lock it may be wrong while the ring
-/// is changed.
+/// Whether a CQ has an entry. A quick look without a lock, which may be wrong while the ring is
+/// being changed.
 [[gnu::always_inline]] inline bool has_entry(const Process& process, const CqRecord& cq) {
   const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
   return holds(cq.front, head) || holds(place_at(process, cq.out, head), head);
 }
 
-/// Appends an entry and wakes whoever armed the CQ. False: the CQ has just overrun, and overrun()
-/// below is due as soon as the caller holds no queue lock. An entry that can't be appended now, as
-/// a process was stopped with the CQ's lock, is owed by this process.
+/// Appends an entry, and raises an event if the CQ is armed. Returns false if this overruns the CQ:
+/// the caller must call overrun() as soon as it holds no queue lock. If a stopped process holds the
+/// CQ's lock, this process puts the entry off until later.
 [[nodiscard]] bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicited);
 
-/// What completes of a send.
+/// The completion of a successful send.
 struct SendCompletion {
   std::uint64_t wr_id;
   std::uint64_t send_index;
@@ -83,8 +85,8 @@ struct SendCompletion {
   std::uint32_t qpn;
 };
 
-/// Two words that are stored, or loaded, as one. What fills an entry and what reads it again do so
-/// in the same places: a load of what two stores have just brought would wait for the cache.
+/// Two words that are stored, or loaded, together. Entries are written and read with the same
+/// pairs, because a load that spans two recent stores would have to wait for the cache.
 using WordPair [[gnu::vector_size(16)]] = std::uint64_t;
 
 [[gnu::always_inline]] inline std::uint64_t word(std::uint32_t low, std::uint32_t high) {
@@ -92,7 +94,7 @@ using WordPair [[gnu::vector_size(16)]] = std::uint64_t;
   return std::uint64_t{high} << 32U | low;
 }
 
-/// The entry of one that succeeded.
+/// Fills in the entry of a successful send.
 [[gnu::always_inline]] inline void fill(Cqe& entry, const SendCompletion& done) {
   static_assert(offsetof(Cqe, status) == 8 && offsetof(Cqe, byte_len) == 20 &&
                 offsetof(Cqe, immediate) == 24 && offsetof(Cqe, source_qpn) == 32 &&
@@ -106,8 +108,9 @@ using WordPair [[gnu::vector_size(16)]] = std::uint64_t;
   store(32, WordPair{0, done.send_index});
 }
 
-/// Where the next entry goes. Whether the CQ is empty stands in its reader's cache: where it was
-/// not, that is asked for once in a few entries. With CqRecord::mutex held.
+/// The place for the next entry. Only a load of `head`, which lies in the reader's cache, shows
+/// whether the CQ is empty. So once the CQ was not empty, `head` is loaded only for every eighth
+/// entry. CqRecord::mutex is held.
 [[gnu::always_inline]] inline CqPlace& next_place(const Process& process, CqRecord& cq,
                                                   std::uint64_t tail) {
   constexpr std::uint64_t kFew = 8;
@@ -117,10 +120,11 @@ using WordPair [[gnu::vector_size(16)]] = std::uint64_t;
   return place_at(process, cq.in, tail);
 }
 
-/// push() of the success that `done` gives into a CQ of this process that queue pairs of its have,
-/// by a thread that the CQ's lock favours (`mark`, `token`), when nobody is to be told and nothing
-/// else is to be seen to. False: nothing has happened. The caller has seen that no plan wants to
-/// know of steps.
+/// As push(), for a success, on a fast path. `done` supplies the completion; `mark` and `token` are
+/// the calling thread's. The CQ belongs to this process and is used by the process' own queue
+/// pairs. Returns false, having done nothing, if the lock does not favour the thread, if the CQ is
+/// armed or needs other care, or if it may be full. Fault steps are skipped, so the caller has
+/// checked that no fault plan counts them.
 template <typename Done>
 [[gnu::always_inline]] inline bool push_at_once(Process& process, CqRecord& cq, ThreadMark* mark,
                                                 std::uint64_t token, Done done) {
@@ -135,27 +139,27 @@ template <typename Done>
   return true;
 }
 
-/// The same for the completion of a receive, which is consumed with it: the oldest of the QP's own
-/// queue, with QpRecord::queue held, or the one it has taken of an SRQ. Nothing happens when there
-/// is none: another has flushed it.
+/// As push(), for the completion of a receive, and consumes that receive: the oldest one of the
+/// QP's own queue (QpRecord::queue is held), or the one that the QP has taken from an SRQ. Does
+/// nothing if there is no such receive, because another thread has flushed it.
 [[nodiscard]] bool push_receive(Process& process, std::uint32_t index, QpRecord& qp,
                                 const Cqe& entry, bool solicited);
 
-/// Something is going to be pushed: has the place fetched for it.
+/// Prefetches the place for the next entry.
 void prefetch_push(Process& process, std::uint32_t index);
 
-/// Who slept on the CQ is awake, and going to arm it and to poll: has what its peers wrote
-/// meanwhile fetched at once.
+/// Prefetches what a thread needs that has been woken for the CQ: it is about to arm and poll, and
+/// peers wrote those lines meanwhile.
 void prefetch_poll(Process& process, std::uint32_t index);
 
-/// A CQ overran: IBV_EVENT_CQ_ERR, and every QP that reports to it goes to ERR with
-/// IBV_EVENT_QP_FATAL.
+/// Handles the overrun of a CQ: raises IBV_EVENT_CQ_ERR, and moves every QP that uses the CQ to ERR
+/// with IBV_EVENT_QP_FATAL.
 void overrun(Process& process, std::uint32_t index);
 
-/// push() and, where it comes to that, overrun(). No queue lock is held.
+/// push(), followed by overrun() if necessary. No queue lock is held.
 void complete(Process& process, std::uint32_t index, const Cqe& entry, bool solicited);
 
-/// The slots of a QP's send queue up to an index, which completions gave back.
+/// Slots of a QP's send queue, up to an index, that completions have freed.
 struct SendSlots {
   std::uint32_t qpn = 0;  // 0: none
   std::uint64_t index = 0;
@@ -164,13 +168,13 @@ struct SendSlots {
 inline void release(const Process& process, const SendSlots& slots) {
   if (slots.qpn == 0) return;
   QpRecord& qp = process.shared().qps[qp_index(slots.qpn)];
-  // An entry whose QP could not be purged in time may be another's by its index.
+  // An entry that could not be purged may belong to an older QP with the same index.
   if (qp.polled_qpn.load(std::memory_order_relaxed) == slots.qpn)
     qp.sends_released.store(slots.index, std::memory_order_release);
 }
 
-/// Gives the oldest entries, at most `count`, to `use`, and frees the send slots that they stand
-/// for; how many. CqRecord::reading is held, and CqRecord::mutex where kReplaces says so.
+/// Passes the oldest entries, `count` at most, to `use`, and frees the send slots that they stand
+/// for. Returns their number. CqRecord::reading is held; if kReplaces is set, CqRecord::mutex too.
 template <typename Use>
 int take(const Process& process, CqRecord& cq, int count, Use use) {
   const std::uint64_t head = cq.head.load(std::memory_order_relaxed);
@@ -183,8 +187,8 @@ int take(const Process& process, CqRecord& cq, int count, Use use) {
     if (entry.qpn != released.qpn) release(process, released);
     released = {entry.qpn, entry.send_index};
   };
-  // Only the oldest can be in front, as the CQ was empty then. A thread of this process put it
-  // there, which has `tail` in its cache: mostly there is no other, and no need to look for it.
+  // Only the oldest entry can be in front, because the CQ was empty when it was put there. Usually
+  // it is the only entry. A thread of this process wrote it, so a look at `tail` is cheap.
   const bool in_front = holds(cq.front, head) && count > 0;
   if (in_front) take_from(cq.front);
   if (!in_front || cq.tail.load(std::memory_order_acquire) != head + 1) {
@@ -200,10 +204,10 @@ int take(const Process& process, CqRecord& cq, int count, Use use) {
   return taken;
 }
 
-/// `armed`: kArmedForSolicited or kArmedForAny.
+/// Arms the CQ. `armed` is kArmedForSolicited or kArmedForAny.
 void arm(Process& process, std::uint32_t index, CqCare armed);
 
-/// Removes what a QP left in a CQ: its number may come again.
+/// Removes a QP's entries from a CQ, because its number may be reused.
 void purge(Process& process, std::uint32_t index, std::uint32_t qpn);
 
 }  // namespace hbmwire::emulation::nic

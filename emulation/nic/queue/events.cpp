@@ -10,9 +10,9 @@ namespace hbmwire::emulation::nic {
 
 namespace {
 
-/// An event that does not fit sets `pending_bit`, before it is no more `writing`: may_be_pending().
-/// The owner may have made room before it could see the bit, and would not look again: hence a
-/// second try.
+/// Writes an event. If it does not fit, sets `pending_bit` before clearing `writing`, which
+/// may_be_pending() relies on. Then tries a second time: the owner may have made room before it
+/// could see the bit, and would not look again.
 void write_event(Process& process, std::uint32_t owner, EventSource& source,
                  std::span<const std::byte> record, std::uint32_t pending_bit) {
   const std::atomic_ref writing(source.writing);
@@ -29,7 +29,7 @@ void write_event(Process& process, std::uint32_t owner, EventSource& source,
   writing.store(0, std::memory_order_release);
 }
 
-/// Of `source`, whose events are Records that `is_own` says yes to.
+/// Removes from the channel of `source` the Records that `is_own` returns true for.
 template <typename Record, typename IsOwn>
 std::uint32_t withdraw(Process& process, EventSource& source, IsOwn is_own) {
   if (source.written == 0 && source.writing == 0) return 0;
@@ -40,7 +40,7 @@ std::uint32_t withdraw(Process& process, EventSource& source, IsOwn is_own) {
 
 }  // namespace
 
-/// The count of a process that was killed in here is too high, which costs its owner time.
+/// If a process is killed in here, the count stays too high. That only costs its owner time.
 void set_pending(Process& process, std::uint32_t owner, EventSource& source,
                  std::uint32_t pending) {
   auto& sources = process.shared().processes[owner].full_sources;

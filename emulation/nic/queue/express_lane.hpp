@@ -12,21 +12,21 @@
 
 namespace hbmwire::emulation::nic {
 
-/// What a sender has found out about the other side and about regions, and what tells it that all
-/// that is still so (queue/sender_express.cpp). Guarded by the sender's mutex.
+/// Facts that a sender has found out about its responder and about regions, with the values that
+/// tell whether they are still true (queue/sender_express.cpp). Guarded by the sender's mutex.
 struct alignas(64) ExpressLane {
-  /// An MR that was looked up and may be used. As long as its record has that key and that serial
-  /// it is what it was.
+  /// An MR that was looked up and may be used. The facts stay true as long as its record has the
+  /// same key and serial.
   struct Region {
-    const MrRecord* mr = nullptr;  // null: `length` is 0
+    const MrRecord* mr = nullptr;  // null: no region, and `length` is 0
     std::uint64_t serial = 0;
-    std::uint64_t first = 0;  // address that requests name, and how many bytes there are
+    std::uint64_t first = 0;  // the address that requests use for the first byte
     std::uint64_t length = 0;
-    std::uint64_t shift = 0;  // from there to where it is here, or in that process:
+    std::uint64_t shift = 0;  // from that address to the one in this process, or in foreign_pid's
     std::uint32_t key = 0;
-    std::int32_t foreign_pid = 0;  // 0: here
+    std::int32_t foreign_pid = 0;  // 0: the memory is mapped in this process
 
-    /// Whether it is that of `wanted`, and has all the bytes, of which there is one at least.
+    /// Whether this is the region of key `wanted` and has all the bytes, at least one.
     [[nodiscard, gnu::always_inline]] bool serves(std::uint32_t wanted, std::uint64_t address,
                                                   std::uint64_t bytes) const {
       const MrRecord* const record = mr;
@@ -40,21 +40,22 @@ struct alignas(64) ExpressLane {
     [[nodiscard]] std::uint64_t at(std::uint64_t address) const { return address + shift; }
   };
 
-  /// What a region was looked up for. The first two are those of WRITEs, which find all that they
-  /// need in two lines of the cache.
+  /// The use that a region was looked up for. The first two serve WRITEs, which find all that they
+  /// need in two cache lines.
   enum Use : std::uint8_t { sent, written, received, fetched, filled };
 
   static constexpr std::size_t kUses = 5;
 
-  /// Null: what follows is not known, or the sender has something that waits or is to be told of.
+  /// Null: the members below are not valid, or the sender has waiting requests or traffic that its
+  /// collector does not know of.
   QpRecord* responder = nullptr;
-  LifeSign* life = nullptr;      // of its owner
-  std::uint64_t readiness = 0;   // as the responder was then, in RTS (QpRecord::readiness),
-  std::uint32_t conditions = 0;  // and the fabric (Header::conditions)
+  LifeSign* life = nullptr;      // the sign of life of its owner
+  std::uint64_t readiness = 0;   // QpRecord::readiness when the lane was opened, in RTS
+  std::uint32_t conditions = 0;  // Header::conditions when the lane was opened
   std::uint32_t responder_owner = 0;
   std::array<Region, kUses> regions;
 
-  std::array<std::shared_ptr<Backing>, kUses> backings;  // keep those of other processes here
+  std::array<std::shared_ptr<Backing>, kUses> backings;  // keep peers' memory mapped
 };
 
 static_assert(offsetof(ExpressLane, regions) + 2 * sizeof(ExpressLane::Region) <= 128);

@@ -10,11 +10,13 @@ namespace {
 
 std::uint64_t duration_ns(std::uint64_t bytes, const Behaviour& behaviour) {
   if (behaviour.rate_bits_per_s == 0) return 0;
-  constexpr std::uint64_t kNsPerByteAt1 = 8'000'000'000;  // at 1 bit/s; in 64 bits with 2 GiB
+  // At 1 bit/s. The product with the longest message, 2 GiB, fits into 64 bits.
+  constexpr std::uint64_t kNsPerByteAt1 = 8'000'000'000;
   return std::min(bytes, kMaxMessageBytes) * kNsPerByteAt1 / behaviour.rate_bits_per_s;
 }
 
-/// Takes a direction of a port for as long, as soon as it is free; gives the end of that.
+/// Reserves a direction of a port for `duration_ns`, from when it is free, but not before
+/// `begin_ns`. Returns the end of that time.
 std::uint64_t reserve(std::atomic<std::uint64_t>& free_ns, std::uint64_t begin_ns,
                       std::uint64_t duration_ns) {
   if (duration_ns == 0) return begin_ns;
@@ -26,7 +28,7 @@ std::uint64_t reserve(std::atomic<std::uint64_t>& free_ns, std::uint64_t begin_n
   return end;
 }
 
-/// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014).
+/// From Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014).
 std::uint64_t mix(std::uint64_t value) {
   value += 0x9e3779b97f4a7c15;
   value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9;
@@ -71,7 +73,7 @@ Passage pass(SharedState& shared, Route route, std::uint64_t begin_ns, std::uint
   passage.left_ns = reserve(from.egress_free_ns, begin_ns, leaving);
   passage.arrives_ns = passage.left_ns + latency;
   if (route.to == 0) return passage;
-  // It comes in while it goes out.
+  // A message begins to come in while it still goes out.
   PortRecord& to = shared.ports[route.to];
   const std::uint64_t first = passage.left_ns - leaving + latency;
   const std::uint64_t in = reserve(to.ingress_free_ns, first, duration_ns(bytes, to.behaviour));

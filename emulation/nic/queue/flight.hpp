@@ -10,12 +10,12 @@
 
 namespace hbmwire::emulation::nic {
 
-/// A request that is not over, with what it points to.
+/// A request that is waiting or in flight, with copies of the data that it points to.
 struct Flight {
   enum class Stage : std::uint8_t {
-    queued,      // nothing of it has left
-    travelling,  // it arrives at arrives_ns, or has arrived and waits for the responder
-    arrived,     // it is done but for its completion, and for what that brings here
+    queued,      // not begun
+    travelling,  // arrives at arrives_ns, or has arrived and waits for the responder
+    arrived,     // done at the responder; the answer and the completion are due
   };
 
   explicit Flight(const Request& posted);
@@ -25,48 +25,49 @@ struct Flight {
   Flight& operator=(Flight&&) = default;
   ~Flight() = default;
 
-  /// Makes `payload` what it moves, whatever becomes of the requester's memory and completion.
+  /// Gives the request its own payload, independent of the requester's memory, and no completion.
   void carry(std::vector<std::byte> payload);
 
   Request request;
   std::vector<ibv_sge> elements;
-  std::vector<std::byte> data;  // inline data; of a READ or an atomic what the responder answered
+  std::vector<std::byte> data;  // inline data; for READs and atomics the responder's answer
   Stage stage = Stage::queued;
-  bool lost = false;       // the requester's time runs out
-  bool astray = false;     // while it is in the network
+  bool lost = false;       // the requester gives it up
+  bool astray = false;     // given up, but still in the network
   bool completed = false;  // its completion was written when it arrived
-  bool may_swap = false;   // with the WRITE behind it
+  bool may_swap = false;   // may land after the next WRITE
   unsigned retries = 0;    // that it has used up on its way
   std::uint64_t posted_ns = 0;
   std::uint64_t left_ns = 0;
   std::uint64_t arrives_ns = 0;
-  std::uint64_t lands_ns = 0;   // without acknowledgement: it has "arrived" when it has left
-  std::uint64_t answer_ns = 0;  // how long its acknowledgement takes
+  std::uint64_t lands_ns = 0;   // UC and UD, which count as "arrived" when they have left
+  std::uint64_t answer_ns = 0;  // the time that its acknowledgement takes
   std::uint64_t completes_ns = 0;
   Outcome outcome;
 };
 
 inline bool fetches(const Request& request) { return traits_of(request.opcode)->fetches(); }
 
-/// When a message's last byte is through.
+/// The times at which the last byte of a message leaves and arrives.
 struct Passage {
   std::uint64_t left_ns;
   std::uint64_t arrives_ns;
 };
 
-/// Sends `bytes` from a port to another, from `begin_ns` on at the earliest: each direction of each
-/// of them passes one message at a time, at its NIC's rate. Port 0 is none that is known.
+/// Sends `bytes` from one port to another, at `begin_ns` at the earliest. Each direction of a port
+/// passes one message at a time, at its NIC's rate. Port 0 stands for an unknown port.
 Passage pass(SharedState& shared, Route route, std::uint64_t begin_ns, std::uint64_t bytes);
 
-/// The longer of both NICs' latencies.
+/// The longer latency of the two NICs.
 std::uint64_t latency_of(const SharedState& shared, Route route);
 
-/// A number that a request's place decides, and nothing else: 0 to `most`.
+/// A pseudorandom number from 0 to `most`. It depends only on the seed, the queue pair, the
+/// request's index and the purpose, so that runs can be repeated.
 enum class Chance : std::uint8_t { arrival, completion, swap, scatter };
 std::uint64_t by_chance(const Behaviour& behaviour, const QpRecord& qp, std::uint64_t index,
                         Chance purpose, std::uint64_t most);
 
-/// Whether a fault plan decides when, or if, a request arrives.
+/// Whether the fault plan decides when the request arrives, or whether it does.
 inline bool held_up(const Request& request) {
   return request.faults != nullptr &&
          (request.faults->drop || request.faults->delay_ns != 0 || request.faults->late_ns != 0);

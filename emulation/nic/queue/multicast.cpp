@@ -22,7 +22,7 @@ MulticastRecord* find(SharedState& shared, std::uint32_t qpn, const Destination&
   return found == records.end() ? nullptr : &*found;
 }
 
-/// A QP that is gone, with its process, leaves its attachments behind.
+/// Attachments of a QP that is gone, with its process, stay in the table and are free.
 bool is_free(SharedState& shared, const MulticastRecord& record) {
   const std::uint32_t qpn = record.qpn.load();
   return qpn == 0 || shared.qps[qp_index(qpn)].qpn.load() != qpn;

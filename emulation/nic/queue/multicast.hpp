@@ -7,21 +7,22 @@
 
 #include "emulation/nic/state/process.hpp"
 
-/// Which QPs are attached to which multicast groups.
+/// The QPs that are attached to multicast groups.
 namespace hbmwire::emulation::nic {
 
-/// 0, or ENOMEM when the table is full, or EBUSY (Hold). Attaching twice is attaching once.
+/// Attaches a QP; a second time has no effect. Returns 0, ENOMEM if the table is full, or EBUSY if
+/// a stopped process holds the lock.
 int attach_multicast(Process& process, std::uint32_t qpn, const Destination& group);
 
-/// 0, or EINVAL for a QP that is not attached.
+/// Detaches a QP. Returns 0, EINVAL for a QP that is not attached, or EBUSY as above.
 int detach_multicast(Process& process, std::uint32_t qpn, const Destination& group);
 
-/// How many groups a QP is attached to: until it is none it can't be destroyed. Nothing: it can't
-/// be told now.
+/// The number of groups that a QP is attached to; it must be 0 before the QP is destroyed. Returns
+/// nullopt if a stopped process holds the lock.
 std::optional<std::uint32_t> count_multicast(Process& process, std::uint32_t qpn);
 
-/// Numbers of the QPs that get the group's messages; none when that can't be told now: datagrams
-/// may be lost.
+/// The numbers of the QPs attached to the group. Empty if a stopped process holds the lock:
+/// datagrams may be lost.
 std::vector<std::uint32_t> multicast_members(Process& process, const Destination& group);
 
 }  // namespace hbmwire::emulation::nic

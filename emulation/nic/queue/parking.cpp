@@ -15,9 +15,9 @@
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/state/thread.hpp"
 
-/// Requests that have to wait: for the responder to come up, for a receive to be posted, for their
-/// time to run out. The helper thread sleeps until one is due, or a port's counters are to be
-/// written, or somebody pokes this process; it exists once there was something of either.
+/// Requests that have to wait: until the responder is ready, a receive is posted or their time runs
+/// out. The helper thread sleeps until a request is due, port counters must be written or this
+/// process is woken. It is started when there is first something of this to do.
 namespace hbmwire::emulation::nic {
 
 void Process::add_parked(const std::shared_ptr<Parkable>& parked) {
@@ -30,7 +30,7 @@ void Process::add_parked(const std::shared_ptr<Parkable>& parked) {
     parked_count_.store(parked_.size());
     if (!helper_started_) start_helper();
   }
-  if (first) poke(slot_);  // it sleeps without a deadline
+  if (first) poke(slot_);  // the helper thread sleeps without a deadline
 }
 
 void Process::remove_parked(const Parkable* parked) {
@@ -58,13 +58,13 @@ std::vector<std::shared_ptr<Parkable>> Process::next_parked(std::size_t most) {
 }
 
 void Process::progress_all_parked() {
-  // Where there are many, some in turn, so that a poll takes no longer; the helper thread sees to
-  // all in time.
+  // With many waiting queues, each poll serves some of them in turn, to bound its time. The helper
+  // thread serves all of them in time.
   constexpr std::size_t kMost = 64;
   const auto some = next_parked(kMost);
   owed_.progress();
   for (const auto& parked : some) {
-    // Whoever holds it is at work on it.
+    // If the mutex is taken, its holder is already making progress.
     if (parked->mutex.try_lock()) {
       parked->progress_locked();
       parked->mutex.unlock();
@@ -73,9 +73,9 @@ void Process::progress_all_parked() {
 }
 
 void Process::end_parked() {
-  // The helper thread may be at work on one, and would be killed over it. Longer than that takes,
-  // and not for ever: a handler of a signal may have called exit() with the mutex in its thread's
-  // hands.
+  // Waits for the helper thread, which may be working on a request and would be killed in the
+  // middle. 1 s is longer than any request takes. The wait has a limit because a signal handler may
+  // have called exit() while its thread held the mutex.
   constexpr std::uint64_t kLongestNs = 1'000'000'000;
   const std::uint64_t end = now_ns() + kLongestNs;
   for (const auto& parked : parked_now()) {
@@ -93,8 +93,8 @@ void Process::owe(Owed::Task task, std::uint64_t line) {
 }
 
 void Process::poke(std::uint32_t slot) noexcept {
-  // Our own helper thread also when it seems to be on its way: a process that was killed between
-  // saying so and writing would let it sleep for ever.
+  // This process' own helper is woken even if it seems to be awake: a process that was killed
+  // between setting `poked` and writing the byte would otherwise let it sleep for ever.
   if (slot == slot_) shared_->processes[slot].poked.store(0);
   poke_process(*shared_, fifos_, slot);
 }
@@ -104,7 +104,7 @@ void Process::add_metered(const std::shared_ptr<Sender>& sender) {
   metered_.push_back(sender);
 }
 
-/// True when the traffic of some could not be had, as they are at work.
+/// Returns true if the traffic of some senders could not be collected because they were executing.
 bool Process::drain_metered() {
   std::vector<std::shared_ptr<Sender>> senders;
   {
@@ -153,10 +153,11 @@ void Process::start_helper() {
   fifos_.remove(slot_, wake_channel_);
 }
 
-/// When it is next needed, having looked at everything; kNever when somebody has to poke it.
+/// Serves everything that waits. Returns when the next call is needed, or kNever if only a wake-up
+/// needs one.
 std::uint64_t Process::help() {
-  // Even without a poke: a peer that was killed pokes nobody, and its death must be seen before
-  // time is counted.
+  // The least frequency of looks. A peer that was killed wakes no other process, and its death must
+  // be noticed before time is counted.
   constexpr std::uint64_t kTickNs = 20'000'000;
   const auto all = parked_now();
   owed_.progress();
@@ -169,7 +170,7 @@ std::uint64_t Process::help() {
   for (const std::uint64_t other : {publishing, link_due}) {
     if (other != 0) due = std::min(due, other);
   }
-  // Those, too, that were parked meanwhile.
+  // Includes requests that were parked meanwhile.
   for (const auto& parked : parked_now()) {
     const std::lock_guard guard(parked->mutex);
     if (const std::uint64_t deadline = parked->due_locked(); deadline != 0)
@@ -179,12 +180,12 @@ std::uint64_t Process::help() {
 }
 
 void Process::run_helper() {
-  ::prctl(PR_SET_TIMERSLACK, 1);  // ns; 50 us would be added to whatever is due while all sleep
+  ::prctl(PR_SET_TIMERSLACK, 1);  // ns; with the default slack, wake-ups come 50 us late
   ProcessRecord& record = shared_->processes[slot_];
   helper_.store(LockWord::this_thread(), std::memory_order_relaxed);
   for (;;) {
     helper_due_ns_.store(kNever);
-    record.poked.store(0);  // before looking: what comes from now on pokes again
+    record.poked.store(0);  // before the look: a later event writes a new byte
     const std::uint64_t due = help();
     helper_due_ns_.store(due);
     const std::uint64_t now = now_ns();

@@ -23,7 +23,8 @@ Cqe flushed(const QpRecord& qp, std::uint64_t wr_id) {
   return entry;
 }
 
-/// A receive that was taken of an SRQ and has nobody any more who would complete it.
+/// Flushes a receive that the QP has taken from an SRQ and will not use any more. Returns false if
+/// the CQ overran.
 bool flush_taken(Process& process, QpRecord& qp) {
   if (qp.taken.valid.load() == 0) return true;
   SharedState& shared = process.shared();
@@ -40,7 +41,7 @@ bool flush_taken(Process& process, QpRecord& qp) {
   return push_receive(process, cq, qp, flushed(qp, qp.taken.entry.wr_id), false);
 }
 
-/// With QpRecord::queue held. False: the CQ overran.
+/// Flushes all receives. QpRecord::queue is held. Returns false if the CQ overran.
 bool flush_receives(Process& process, QpRecord& qp) {
   bool fits = flush_taken(process, qp);
   while (has_receive(qp)) {
@@ -52,8 +53,9 @@ bool flush_receives(Process& process, QpRecord& qp) {
   return fits;
 }
 
-/// With QpRecord::queue held. A receive is either seen here, or whoever posts it sees that a sender
-/// waits: each says first what it has, then looks for what the other says.
+/// Whether a receive is posted; if not, notes that a sender waits. QpRecord::queue is held. The
+/// note and the posting of a receive cannot miss each other: each side stores first and then looks
+/// at the other side's store.
 bool posted_or_wait(QpRecord& qp) {
   if (has_receive(qp)) return true;
   qp.sender_waits.store(1);
@@ -80,15 +82,16 @@ int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request) {
     if (!guard.held()) return EAGAIN;
     if (qp.state.load() == IBV_QPS_RESET) return EINVAL;
     if (!make_room(qp)) {
-      // Who completes a receive says a little later that it is consumed; who is killed there,
-      // never.
+      // A receive may be complete but not yet consumed. If its completer was killed there, only
+      // QueueHold consumes it.
       const QueueHold behind(process, qp);
       if (!behind.held()) return EAGAIN;
       make_room(qp);
     }
     if (const int error = append_receive(process, qp.posted, request); error != 0) return error;
   }
-  // Who moves the QP to ERR says so before it flushes what is posted, as posted_or_wait() does.
+  // A mover to ERR stores the state before it flushes the receives, and this thread posts before it
+  // loads the state. So at least one of the two flushes this receive.
   if (qp.state.load() == IBV_QPS_ERR) enter_error(process, qp, qp.qpn.load(), std::nullopt);
   if (qp.sender_waits.load() != 0) wake_sender(process, qp);
   return 0;
@@ -110,7 +113,8 @@ Taking look_for_receive(Process& process, const ReceiveSource& source) {
 
 Taking take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry) {
   if (source.srq != 0) {
-    // XRC: what is left of a message that named another SRQ.
+    // For XRC: the QP may still have a receive that it took from another SRQ for an earlier
+    // message.
     if (source.srq_number != 0 && source.qp.taken.srq_number != source.srq_number)
       flush_taken(process, source.qp);
     const Taking taking = take_shared_receive(process, source.srq, source.qp.taken);
@@ -130,7 +134,7 @@ Taking take_receive(Process& process, const ReceiveSource& source, ReceiveEntry&
 
 ReceiveCompletion::ReceiveCompletion(Process& process, const ReceiveSource& source)
     : process_(process), source_(source) {
-  // The SRQ's CQ is there for as long as the SRQ is.
+  // The lock keeps the SRQ, and with it the SRQ's CQ.
   if (source.srq_number != 0) {
     hold_.emplace(process.shared().srqs[source.srq].mutex);
   } else if (source.srq == 0) {
@@ -138,8 +142,8 @@ ReceiveCompletion::ReceiveCompletion(Process& process, const ReceiveSource& sour
   }
 }
 
-/// Once the requester was told that its message arrived, the receive has to complete: should the CQ
-/// be lost to a stopped process after this glance, its completion is owed.
+/// The receive has to complete once the requester was told that its message arrived. If a stopped
+/// process takes the CQ after this look, the completion is put off.
 bool ReceiveCompletion::may_be_had() const {
   if (hold_ && !hold_->held()) return false;
   CqRecord& cq = process_.shared().cqs[source_.cq];
@@ -162,7 +166,7 @@ void ReceiveCompletion::finish(const Cqe& entry, bool solicited) {
 void note_arrival(Process& process, QpRecord& qp) {
   if (qp.state.load() != IBV_QPS_RTR || qp.established != 0) return;
   const QueueHold guard(process, qp);
-  if (!guard.held()) return;  // with the next message
+  if (!guard.held()) return;  // the next message raises it
   raise_on_qp(process, qp, IBV_EVENT_COMM_EST);
   qp.established = 1;
 }
@@ -178,11 +182,12 @@ bool can_fail(const QpRecord& qp, std::uint32_t qpn) {
   return qp.qpn.load() == qpn && qp.state.load(std::memory_order_relaxed) != IBV_QPS_RESET;
 }
 
-/// What a move to ERR brings with it, with QpRecord::queue held. False: the CQ overran.
+/// The consequences of a move to ERR. QpRecord::queue is held. Returns false if the CQ overran.
 bool fail(Process& process, QpRecord& qp, std::optional<ibv_event_type> event) {
   const bool fits = flush_receives(process, qp);
   if (event) raise_on_qp(process, qp, *event);
-  // It takes no more from SRQs: whoever closes the connection waits for this.
+  // The QP takes no more receives from SRQs; a program that closes the connection waits for this
+  // event.
   const bool tells = process.shared().ports[qp.port].behaviour.last_wqe;
   if (tells && (qp.srq != 0 || qp.type == IBV_QPT_XRC_RECV) && qp.last_wqe == 0) {
     raise_on_qp(process, qp, IBV_EVENT_QP_LAST_WQE_REACHED);

@@ -11,17 +11,17 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Where the receive of a message comes from, and where it completes.
+/// The queue that the receive for a message comes from, and the CQ for its completion.
 struct ReceiveSource {
-  QpRecord& qp;       // that the message came in on
-  std::uint32_t srq;  // 0: the QP's own queue
+  QpRecord& qp;       // the QP that the message came in on
+  std::uint32_t srq;  // index; 0: the QP's own queue
   std::uint32_t cq;
-  Party party;                   // whose memory the receive's elements name
-  std::uint32_t srq_number = 0;  // XRC: the SRQ may go while the QP lives
+  Party party;                   // the owner of the memory that the receive's elements name
+  std::uint32_t srq_number = 0;  // XRC: an SRQ may be destroyed before the QP
 };
 
-/// QpRecord::queue. Who inherits it sees to it that the receive which the dead one was about to
-/// consume is consumed.
+/// Holds QpRecord::queue. If the last holder died while it was consuming a receive, the receive is
+/// consumed first.
 class [[nodiscard]] QueueHold : public Hold {
  public:
   QueueHold(Process& process, QpRecord& qp) : Hold(qp.queue) {
@@ -36,36 +36,37 @@ class [[nodiscard]] QueueHold : public Hold {
   static void look_back(Process& process, const QpRecord& qp);
 };
 
-/// The QP's own queue, or the SRQ that it was created with.
+/// The receive queue of a QP: its own, or the SRQ that it was created with.
 ReceiveSource receives_of(SharedState& shared, QpRecord& qp);
 
-/// Posts one receive; 0 or an errno. In ERR it completes at once, flushed.
+/// Posts a receive. In ERR the receive is flushed at once. Returns 0 or an errno.
 int post_receive(Process& process, QpRecord& qp, const ibv_recv_wr& request);
 
-/// A message is going to be received: has what its owner wrote last fetched.
+/// Prefetches what the owner wrote last, because a message is about to be received.
 void prefetch_receive(Process& process, const QpRecord& qp);
 
-/// `none`: whoever posts the next one wakes the senders. `held`: a process was stopped with the
-/// lock of the queue.
+/// `none`: no receive is posted; the next one that is posted wakes the senders. `held`: a stopped
+/// process holds the lock of the queue.
 enum class Taking : std::uint8_t { taken, none, held };
 
-/// Whether a receive is posted.
+/// Whether a receive is posted. Returns `taken` if there is one.
 Taking look_for_receive(Process& process, const ReceiveSource& source);
 
-/// Copies the oldest receive out: of a QP's own queue without consuming it; one of an SRQ is the
-/// QP's from now on, since other QPs take from it too. With QpRecord::responder held.
+/// Copies the oldest receive to `entry`. A receive of the QP's own queue is not consumed yet. A
+/// receive of an SRQ belongs to the QP from now on, because other QPs take from the SRQ too.
+/// QpRecord::responder is held.
 Taking take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry);
 
-/// The end of the receive that take_receive gave. It has the lock that guards the queue, and with
-/// it may nothing be taken but that of a CQ.
+/// Completes the receive that take_receive() returned. It holds the lock that guards the queue;
+/// only locks of CQs may be taken meanwhile.
 class ReceiveCompletion {
  public:
   ReceiveCompletion(Process& process, const ReceiveSource& source);
 
-  /// False: a process was stopped with the lock, or with that of the CQ, and nothing happens.
+  /// Returns false if a stopped process holds that lock or the CQ's. Nothing happens then.
   [[nodiscard]] bool may_be_had() const;
 
-  /// Completes the receive, and gives the lock back.
+  /// Completes the receive and releases the lock.
   void finish(const Cqe& entry, bool solicited);
 
  private:
@@ -74,17 +75,17 @@ class ReceiveCompletion {
   std::optional<Hold> hold_;
 };
 
-/// Raises IBV_EVENT_COMM_EST when the first message comes in before the QP was moved to RTS.
+/// Raises IBV_EVENT_COMM_EST if this is the first message and the QP is not in RTS yet.
 void note_arrival(Process& process, QpRecord& qp);
 
-/// Moves a QP that still has number `qpn` to ERR: flushes its receives, wakes its owner's parked
-/// requests, and raises `event` with it. Does nothing to one in RESET; to one in ERR only what is
-/// left of that, when the process that began it was killed. Takes QpRecord::queue only; when a
-/// process was stopped with it the state changes and the rest is owed.
+/// Moves a QP to ERR if it still has number `qpn`: flushes its receives, wakes its owner's parked
+/// requests and raises `event`. Does nothing to a QP in RESET. For a QP in ERR it only finishes a
+/// move whose process was killed. Takes only QpRecord::queue; if a stopped process holds that, the
+/// state changes and the rest is put off.
 void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
                  std::optional<ibv_event_type> event);
 
-/// Wakes the peer whose request waits for something of this QP.
+/// Wakes the peer if a request of it waits for this QP.
 void wake_sender(Process& process, QpRecord& qp);
 
 }  // namespace hbmwire::emulation::nic

@@ -119,8 +119,9 @@ bool Sender::takes_time(const Request& request) const {
          held_up(request);
 }
 
-/// Faults happen on the wire, which a queue pair connected to itself does not use, nor what stays
-/// here. An errno when the request is to be refused.
+/// Asks the fault plan about a request. Faults happen on the wire. Local operations, and requests
+/// to a queue pair that is connected to itself, do not use it. Returns an errno if the plan refuses
+/// the request.
 int Sender::ask_fault_plan(const Request& request, std::uint64_t index) {
   const OpcodeTraits& traits = *traits_of(request.opcode);
   if (traits.stays_here || connection.dest_qpn == record_.qpn.load()) return 0;
@@ -142,7 +143,7 @@ Outcome Sender::run(const Request& request) {
   return execute_(process_, *this, request);
 }
 
-/// True when the request is over.
+/// Returns true if the request is over.
 bool Sender::attempt(const Request& request) {
   const std::uint32_t state = record_.state.load();
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
@@ -150,7 +151,7 @@ bool Sender::attempt(const Request& request) {
     forget_faults(request);
     return true;
   }
-  // SQD: what was begun is finished, the rest goes on when the QP is back in RTS.
+  // In SQD only requests that have begun are finished; the others wait for RTS.
   if (state != IBV_QPS_RTS) return false;
   Outcome outcome;
   if (!executed(request, outcome)) return false;
@@ -161,7 +162,7 @@ bool Sender::attempt(const Request& request) {
   return true;
 }
 
-/// False: it has to wait. Else it has an outcome with a status.
+/// Returns false if the request has to wait. Otherwise `outcome` has a status.
 bool Sender::executed(const Request& request, Outcome& outcome) {
   outcome = run(request);
   const Wait wait = outcome.wait;
@@ -185,7 +186,7 @@ void Sender::notify_drained_locked() {
   const Hold queue(record_.queue);
   if (!queue.held()) {
     process_.owe([self = shared()] {
-      // Whoever has it is at work, and comes by here.
+      // If the mutex is taken, try again later.
       const std::unique_lock guard(self->mutex, std::try_to_lock);
       if (guard && !self->closed_) self->notify_drained_locked();
       return guard.owns_lock();
@@ -195,7 +196,7 @@ void Sender::notify_drained_locked() {
   if (record_.state.load() == IBV_QPS_SQD) raise_on_qp(process_, record_, IBV_EVENT_SQ_DRAINED);
 }
 
-/// man ibv_modify_qp: a timeout of 0 means for ever; rnr_retry 7 means for ever.
+/// man ibv_modify_qp: a timeout of 0 and an rnr_retry of 7 mean for ever.
 bool Sender::expired(const Outcome& outcome, ibv_wc_status& status) {
   constexpr std::uint32_t kForever = 7;
   const std::uint64_t now = now_ns();
@@ -224,7 +225,7 @@ void Sender::park(const Request& request) {
   Flight& flight = flights_.emplace_back(request);
   flight.posted_ns = now_ns();
   record_.sends_parked.store(static_cast<std::uint32_t>(flights_.size()));
-  if (waiting_for_ != Wait::none && begun_ == 0) {  // it has arrived
+  if (waiting_for_ != Wait::none && begun_ == 0) {  // it has arrived and waits for its responder
     flight.stage = Flight::Stage::travelling;
     begun_ = 1;
   }
@@ -233,11 +234,11 @@ void Sender::park(const Request& request) {
   } else if (waiting_for_ != Wait::none) {
     return;
   }
-  // What it waits for may have come before the helper knew of it: look once more.
+  // The event that the request waits for may have come before the helper knew of the request.
   progress_locked();
 }
 
-/// False: the CQ overran.
+/// Writes the completion. Returns false if the CQ overran.
 bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t bytes,
                   std::uint32_t scattered) {
   count_completion(process_, record_.port, status);
@@ -266,7 +267,7 @@ void Sender::finish(const Request& request, ibv_wc_status status, std::uint64_t 
   }
 }
 
-/// An unreliable QP whose send failed goes on receiving (IBTA vol. 1, the SQE state).
+/// After a failed send, an unreliable QP still receives (IBTA vol. 1, the SQE state).
 void Sender::stop_sending() {
   std::uint32_t running = IBV_QPS_RTS;
   record_.state.compare_exchange_strong(running, IBV_QPS_SQE);
@@ -274,7 +275,7 @@ void Sender::stop_sending() {
 
 void Sender::drain_locked() {
   close_lane_locked();
-  if (!closed_) drain_traffic(process_, record_);  // else the record may be another QP's by now
+  if (!closed_) drain_traffic(process_, record_);  // else the record may be another QP's
 }
 
 void Sender::reset_locked() {

@@ -18,6 +18,7 @@
 
 namespace hbmwire::emulation::nic {
 
+/// The limits of a send queue that ibv_create_qp() has granted.
 struct SendLimits {
   std::uint32_t depth = 0;
   std::uint32_t max_sge = 0;
@@ -26,7 +27,7 @@ struct SendLimits {
   bool atomics = true;
 };
 
-/// The requester's side of a connection, set by modify_qp.
+/// The requester's side of a connection, as set by modify_qp.
 struct Connection {
   std::uint32_t dest_qpn = 0;
   std::uint32_t path_mtu = 0;
@@ -37,16 +38,16 @@ struct Connection {
   std::uint32_t retry_count = 0;
   std::uint32_t rnr_retry = 0;
 
-  /// man ibv_modify_qp: 4.096 us * 2^timeout. 0 means for ever, which is the caller's matter.
+  /// man ibv_modify_qp: 4.096 us * 2^timeout. 0 means for ever; the caller handles that.
   [[nodiscard]] std::uint64_t ack_timeout_ns() const { return 4096ULL << timeout; }
 };
 
 class Wire;
 struct SendCompletion;
 
-/// The send queue of a QP. It lies in its process; a request is executed by the thread that posts
-/// it, or, when it has to wait or takes time (queue/sender_flights.cpp), by whoever polls and by
-/// the process' helper thread. Completions are in order.
+/// The send queue of a QP, in its own process. The thread that posts a request executes it. A
+/// request that has to wait or takes time (queue/sender_flights.cpp) is executed by threads that
+/// poll and by the helper thread. Requests complete in order.
 class Sender final : public Parkable {
  public:
   Sender(Process& process, QpRecord& record, Execute execute, SendLimits limits)
@@ -57,50 +58,51 @@ class Sender final : public Parkable {
         send_cq_(process.shared().cqs[record.send_cq]),
         execute_(execute) {}
 
-  /// It lies in `owner`, which those keep who carry on with it.
+  /// Says which object contains the sender. shared() keeps that object alive.
   void lie_in(const std::shared_ptr<void>& owner) { self_ = std::shared_ptr<Sender>(owner, this); }
 
   [[nodiscard]] std::shared_ptr<Sender> shared() const { return self_.lock(); }
 
-  /// As ibv_post_send(3).
+  /// Posts requests, as ibv_post_send(3) does.
   int post(ibv_send_wr* first, ibv_send_wr** bad);
 
-  /// All of them or, when they do not fit or one is wrong, none (ibv_wr_complete).
+  /// Posts all requests, or none if they do not fit or one is wrong (ibv_wr_complete).
   int post_all(std::span<const Request> requests);
 
-  /// Runs what waits, and what is due of that which is on its way.
+  /// Executes waiting requests, and requests in flight that are due.
   void progress_locked() override;
 
   [[nodiscard]] std::uint64_t due_locked() const override { return due_ns_; }
 
-  /// Forgets everything posted (RESET, destroy). The mutex is held.
+  /// Drops all posted requests (RESET, destroy). The mutex is held.
   void reset_locked();
   void close_locked();
 
-  /// Whether a request that was begun is not over: in SQD it goes on to its end.
+  /// Whether a request has begun and is not over. In SQD such requests are finished.
   [[nodiscard]] bool is_busy_locked() const { return waiting_for_ != Wait::none || begun_ != 0; }
 
-  /// Raises IBV_EVENT_SQ_DRAINED once nothing is under way. The mutex is held, the QP is in SQD.
+  /// Raises IBV_EVENT_SQ_DRAINED once no request is in execution. The mutex is held; the QP is in
+  /// SQD.
   void notify_drained_locked();
 
-  /// Completes the request in execution, which has succeeded, before its attempt returns; unless
-  /// its completion takes time, or is not the next. False: the CQ overran, and overrun() is due
-  /// once no queue lock is held.
+  /// Completes the request in execution, which has succeeded, before its attempt returns. Does
+  /// nothing if its completion takes time or an earlier request is not complete. Returns false if
+  /// the CQ overran: the caller must call overrun() once it holds no queue lock.
   [[nodiscard]] bool complete_now(const Request& request, std::uint64_t bytes);
 
-  /// From now on complete_now() does nothing.
+  /// Makes complete_now() do nothing from now on.
   void completes_later() {
     completes_later_ = true;
     close_lane_locked();
   }
 
-  /// Executes a request, on both sides; what comes of it is the caller's matter. The mutex is held.
+  /// Executes a request on both sides. The caller handles the outcome. The mutex is held.
   Outcome run(const Request& request);
 
-  /// Something that the lane relies on may have changed. The mutex is held.
+  /// Closes the express lane, because its facts may have changed. The mutex is held.
   void close_lane_locked() { lane_ = {}; }
 
-  /// Has its port count what it moved. The mutex is held.
+  /// Adds the uncounted traffic to the ports' counters. The mutex is held.
   void drain_locked();
 
   [[nodiscard]] const SendLimits& limits() const { return limits_; }
@@ -110,7 +112,7 @@ class Sender final : public Parkable {
   [[nodiscard]] Execute transport() const { return execute_; }
 
  private:
-  // Requests that go straight through (queue/sender_express.cpp).
+  // The express lane, for requests that complete at once (queue/sender_express.cpp).
   struct Own {
     ThreadMark* mark;
     std::uint64_t token;
@@ -148,7 +150,7 @@ class Sender final : public Parkable {
   }
 
   int submit(Request& request);
-  void enlist(Request& request);  // gives it its index
+  void enlist(Request& request);  // gives the request its index
   int ask_fault_plan(const Request& request, std::uint64_t index);
   [[nodiscard]] bool takes_time(const Request& request) const;
   void park(const Request& request);
@@ -182,7 +184,7 @@ class Sender final : public Parkable {
 
   [[nodiscard]] bool is_reliable() const { return (poster_of(record_.type) & kReliable) != 0; }
 
-  // What each request needs comes first, and close together.
+  // Members that every request needs come first and lie close together.
   Process& process_;
   QpRecord& record_;
   SendLimits limits_;
@@ -191,7 +193,7 @@ class Sender final : public Parkable {
   std::uint64_t posted_ = 0;
 
  public:
-  /// What is set of it closes the lane.
+  /// Code that changes it closes the lane.
   Connection connection;
 
  private:
@@ -199,15 +201,15 @@ class Sender final : public Parkable {
   bool completes_later_ = false;
   std::deque<Flight> flights_;
   Execute execute_;
-  std::size_t begun_ = 0;     // of them, from the front on
-  std::size_t arrived_ = 0;   // of those
+  std::size_t begun_ = 0;     // flights that have begun, from the front
+  std::size_t arrived_ = 0;   // flights that have arrived, from the front
   std::size_t fetching_ = 0;  // READs and atomics among those begun
-  std::uint64_t left_ns_ =
-      0;  // when what was begun has left, has arrived, is there with its answer
+  // When the flights that have begun have left, have arrived, and have brought their answers.
+  std::uint64_t left_ns_ = 0;
   std::uint64_t arrives_ns_ = 0;
   std::uint64_t fetched_ns_ = 0;
   std::uint64_t next_begins_ns_ = 0;
-  bool stalled_ = false;  // what comes next begins when it may, and not when it was posted
+  bool stalled_ = false;  // the next request begins when it may, not when it was posted
   unsigned retries_used_ = 0;
   std::shared_ptr<Wire> wire_;
   std::map<std::uint64_t, OperationFaults> faults_;  // of requests that are not over, by index

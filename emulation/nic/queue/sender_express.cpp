@@ -10,17 +10,17 @@
 #include "emulation/nic/state/ports.hpp"
 #include "emulation/nic/state/receive_ring.hpp"
 
-/// The requests that programs make most: an RDMA WRITE, READ or SEND of one element on an RC queue
-/// pair, between memory of this process and memory that is mapped here or private to the peer, by a
-/// thread that the locks favour, while nothing waits, takes time or is planned to fail. It takes
-/// the same locks in the same order as any other, in one function, and checks the same; what can't
-/// have changed since it was checked last is known by one look (ExpressLane). What is not as it
-/// expects is left to the general way, which begins anew.
+/// The express lane is a fast path for the most common requests: an RDMA WRITE, READ or SEND of one
+/// element on an RC queue pair. The memory must be this process' own, mapped here, or private to
+/// the peer; the locks must favour the thread; nothing may wait, take time or be planned to fail.
+/// The lane takes the same locks in the same order as the general path and makes the same checks,
+/// all in one function. Checks whose result cannot have changed are replaced by one comparison
+/// (ExpressLane). If anything is not as expected, the general path starts over with the request.
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// As Attempt::reachable() and what the reliable transports ask besides, but for what may change
-/// without the responder's lock.
+/// The checks of Attempt::reachable() and of the reliable transports, without those whose result
+/// may change while another thread does not hold the responder's lock.
 bool is_ours(const SharedState& shared, const QpRecord& responder, const QpRecord& requester,
              const Connection& connection) {
   return responder.qpn.load() == connection.dest_qpn && responder.type == IBV_QPT_RC &&
@@ -32,7 +32,8 @@ bool is_ours(const SharedState& shared, const QpRecord& responder, const QpRecor
 
 }  // namespace
 
-/// With the responder's lock held: whether it takes what this sender sends, and at once.
+/// Opens the lane if the responder takes this sender's requests, and at once. The responder's lock
+/// is held.
 bool Sender::open_lane(QpRecord& responder) noexcept {
   lane_ = {};
   SharedState& shared = process_.shared();
@@ -55,8 +56,8 @@ bool Sender::open_lane(QpRecord& responder) noexcept {
   return true;
 }
 
-/// Looks an MR up, unless it is the one that was, which is mapped here or private to its owner, and
-/// whose bytes land in order and for good.
+/// Looks up an MR, unless it is the last one for this use. Returns false if the lane cannot use it:
+/// it must be mapped here or private to its owner, and bytes must land in order and at once.
 bool Sender::find(ExpressLane::Use use, const Party& party, const Access& access) noexcept {
   ExpressLane::Region& region = lane_.regions[use];
   if (region.serves(access.key, access.address, access.length)) return true;
@@ -81,12 +82,12 @@ bool Sender::find(ExpressLane::Use use, const Party& party, const Access& access
   }
   region = found;
   lane_.backings[use] = std::move(backing);
-  // Of a process that was killed the record may be another's by now.
+  // Checks again: if the owner was killed, the record may belong to another MR by now.
   return region.serves(access.key, access.address, access.length);
 }
 
-/// The memory at the other end: what a WRITE or READ names, or the oldest receive. The responder's
-/// lock is held.
+/// Finds the memory at the responder: the region that a WRITE or READ names, or the oldest receive.
+/// The responder's lock is held.
 bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
   const Party party{lane_.responder_owner, responder.pd};
   const std::uint32_t bytes = wr.sg_list->length;
@@ -107,7 +108,8 @@ bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
               {receive.sge[0].lkey, receive.sge[0].addr, bytes, IBV_ACCESS_LOCAL_WRITE});
 }
 
-/// Finds out what the lane lacks for a request. False: it is not one for the lane.
+/// Finds out the facts that the lane lacks for a request. Returns false if the lane cannot take the
+/// request.
 [[gnu::noinline]] bool Sender::learn(const ibv_send_wr& wr) noexcept {
   QpRecord& responder = process_.shared().qps[qp_index(connection.dest_qpn)];
   const Activity activity(process_);
@@ -136,7 +138,7 @@ bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
          record_.state.load() == IBV_QPS_RTS && has_room(1);
 }
 
-/// Does `act` in an Activity and with the responder's lock, when all is as it was.
+/// Calls `act` in an Activity and with the responder's lock held, if all facts still hold.
 template <ExpressLane::Use kHere, typename Act>
 [[gnu::always_inline]] inline Sender::Delivered Sender::at_responder(const ibv_send_wr& wr, Own own,
                                                                      Act act) {
@@ -178,7 +180,7 @@ template <ExpressLane::Use kHere, typename Act>
   const std::uint64_t to = region.at(remote);
   const std::int32_t foreign_pid = region.foreign_pid;
   if (foreign_pid != 0 && move_there(foreign_pid, to, from, bytes) != 0)
-    return Delivered::no;  // to be told by the general way, which tries again
+    return Delivered::no;  // the general path tries again and reports the error
   Traffic& traffic = record_.traffic;
   traffic.xmit_bytes += bytes;
   traffic.xmit_packets += count_packets(responder, bytes);
@@ -218,7 +220,7 @@ inline SendCompletion Sender::completion_of(const ibv_send_wr& wr, ibv_wc_opcode
   return push(process_, record_.send_cq, entry, false);
 }
 
-/// False: the CQ overran.
+/// Completes the request. Returns false if the CQ overran.
 [[gnu::always_inline]] inline bool Sender::complete_express(const ibv_send_wr& wr, Own own,
                                                             ibv_wc_opcode opcode) {
   if (!limits_.signal_all && (wr.send_flags & IBV_SEND_SIGNALED) == 0) return true;
@@ -227,14 +229,14 @@ inline SendCompletion Sender::completion_of(const ibv_send_wr& wr, ibv_wc_opcode
          complete_generally(wr, opcode);
 }
 
-/// What is due of a message once no queue lock is held.
+/// Work for a message that is due once no queue lock is held.
 struct Sender::Message {
   bool fits_here = true;
   bool fits_there = true;
 };
 
-/// Into the oldest receive of the responder's own queue, with that queue's lock: the one look at
-/// what the responder wrote last.
+/// Delivers a SEND to the oldest receive of the responder's own queue, with the lock of that queue.
+/// This is the only read of data that the responder wrote last.
 [[gnu::always_inline]] inline Sender::Delivered Sender::send(const ibv_send_wr& wr, Own own,
                                                              std::uint64_t from,
                                                              QpRecord& responder,
@@ -257,7 +259,7 @@ struct Sender::Message {
   record_.traffic.xmit_packets += count_packets(responder, bytes);
   responder.next_receive = offset_behind_oldest(responder.receives);
   ++posted_;
-  // As Attempt::report has it: the requester's completion first, but not within one queue.
+  // As Attempt::report does: the requester's completion comes first, unless both go into one queue.
   const bool one_queue = responder.recv_cq == record_.send_cq;
   if (!one_queue) message.fits_here = complete_express(wr, own, IBV_WC_SEND);
   Cqe entry;
@@ -269,8 +271,8 @@ struct Sender::Message {
   return Delivered::yes;
 }
 
-/// Fetches at once what the peer wrote last, and what it looks at: one after the other they would
-/// take a hop between the processors each.
+/// Prefetches the lines that the peer wrote last, all at once. One after the other, each would take
+/// a hop between processors.
 [[gnu::noinline]] bool Sender::express_message(const ibv_send_wr& wr, Own own) {
   if (const QpRecord* responder = lane_.responder; responder != nullptr) {
     prefetch_receive(process_, *responder);
@@ -290,7 +292,7 @@ struct Sender::Message {
   return true;
 }
 
-/// What is scattered into completions is the general way's.
+/// READs that scatter into completions go the general path.
 [[gnu::noinline]] bool Sender::express_read(const ibv_send_wr& wr, Own own) {
   if ((wr.send_flags & IBV_SEND_INLINE) != 0 || record_.scatters != 0) return false;
   const auto deliver = [&] {
@@ -305,7 +307,8 @@ struct Sender::Message {
   return true;
 }
 
-/// The mutex is held by the mark. False: nothing has happened.
+/// Tries the lane, with the mutex held by the mark. Returns false, having done nothing, if the
+/// request is not for the lane.
 [[gnu::always_inline]] inline bool Sender::express(const ibv_send_wr& wr, Own own) {
   if (!is_expressible(wr)) return false;
   if (wr.opcode != IBV_WR_RDMA_WRITE) [[unlikely]] {
@@ -327,7 +330,7 @@ struct Sender::Message {
   return true;
 }
 
-/// Of a forked child, too, no thread of which has a mark.
+/// Also used in a forked child, whose threads have no marks.
 int Sender::post_generally(ibv_send_wr* first, ibv_send_wr** bad) {
   if (const int error = data_path_failure(process_, "ibv_post_send"); error != 0) {
     *bad = first;

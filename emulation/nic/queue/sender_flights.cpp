@@ -9,11 +9,11 @@
 #include "emulation/nic/transport/capture.hpp"
 #include "emulation/nic/transport/counting.hpp"
 
-/// Requests that wait, and requests that take time (emulation/docs/adr/0009). Each
-/// begins when the one before has left, acts at the responder when it arrives, and completes when
-/// its acknowledgement or its answer is back: three passes over one queue, each in order. All times
-/// are computed from those at which something could have happened, and not from those at which
-/// somebody looked, so that who polls, and how often, changes none of them.
+/// Requests that wait, and requests that take time (emulation/docs/adr/0009). A request begins when
+/// the one before has left, acts at the responder when it arrives, and completes when its
+/// acknowledgement or answer is back. These are three passes over one queue, each in order. All
+/// times are computed from the times at which things could have happened, not from the time of a
+/// look, so it does not matter which thread polls and how often.
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -56,7 +56,8 @@ void Sender::update_due() {
   if (due_ns_ != 0) process_.wake_by(due_ns_);
 }
 
-/// What had succeeded at a reliable responder is not acknowledged any more.
+/// Flushes all requests. Those that succeeded at a reliable responder are flushed as well, because
+/// they are not acknowledged any more.
 void Sender::flush_flights() {
   while (!flights_.empty()) {
     const Flight& flight = flights_.front();
@@ -79,7 +80,8 @@ Route Sender::route_of(const Request& request) const {
   return {record_.port, peer.qpn.load() == qpn ? peer.port : 0};
 }
 
-/// In SQD nothing begins, and nothing after one that waits for its responder.
+/// Begins requests whose time has come. In SQD none begins, and none after one that waits for its
+/// responder.
 bool Sender::begin_flights(std::uint64_t now) {
   bool moved = false;
   next_begins_ns_ = kNever;
@@ -138,11 +140,11 @@ void Sender::begin(Flight& flight, std::uint64_t begin_ns) {
   flight.arrives_ns = arrives_ns_ = std::max(arrives_ns_, flight.arrives_ns);
 }
 
-/// What a fault plan says of the way.
+/// Applies the faults that the plan has for the way to the responder.
 void Sender::hold_up(Flight& flight) {
   const OperationFaults& faults = *flight.request.faults;
   flight.arrives_ns += faults.delay_ns;
-  if (!is_reliable()) return;  // drop and late are for depart()
+  if (!is_reliable()) return;  // depart() handles drop and late
   const bool for_ever = connection.timeout == 0;
   const std::uint64_t timeout_ns = connection.ack_timeout_ns();
   if (faults.drop) {
@@ -151,7 +153,7 @@ void Sender::hold_up(Flight& flight) {
     flight.arrives_ns = for_ever ? kNever : flight.arrives_ns + timeout_ns;
   } else if (faults.late_ns != 0) {
     flight.lost = !for_ever && faults.late_ns >= timeout_ns * (connection.retry_count + 1);
-    if (flight.lost) return;  // the rest is for go_astray()
+    if (flight.lost) return;  // go_astray() does the rest
     flight.arrives_ns += faults.late_ns;
     flight.retries = for_ever ? 0 : static_cast<unsigned>(faults.late_ns / timeout_ns);
   }
@@ -161,7 +163,7 @@ bool Sender::has_failed() const {
   return arrived_ != 0 && flights_[arrived_ - 1].outcome.status != IBV_WC_SUCCESS;
 }
 
-/// In order, until one is not due, waits or has failed.
+/// Executes arrived requests in order, until one is not due, has to wait or has failed.
 bool Sender::execute_flights(std::uint64_t now) {
   bool moved = false;
   while (arrived_ < begun_ && !has_failed()) {
@@ -175,7 +177,7 @@ bool Sender::execute_flights(std::uint64_t now) {
   return moved;
 }
 
-/// False: it has to wait.
+/// Returns false if the request has to wait.
 bool Sender::execute_flight(Flight& flight, std::uint64_t now) {
   const Request& request = flight.request;
   const bool waited = waiting_for_ != Wait::none;
@@ -198,7 +200,8 @@ bool Sender::execute_flight(Flight& flight, std::uint64_t now) {
   return true;
 }
 
-/// What it does at its responder. What a READ or an atomic brings is kept until it is here.
+/// Executes a request at its responder. The data of a READ or an atomic is kept until the answer is
+/// back. Returns false if it has to wait.
 bool Sender::act(Flight& flight) {
   Request request = flight.request;
   ibv_sge answer{};
@@ -221,7 +224,7 @@ bool Sender::act(Flight& flight) {
   return done;
 }
 
-/// When a request that has arrived completes.
+/// Computes when a request that has arrived completes.
 void Sender::answer(Flight& flight, bool waited, std::uint64_t now) {
   flight.completes_ns = waited ? now : flight.arrives_ns;
   if (flight.lost) return;
@@ -231,14 +234,14 @@ void Sender::answer(Flight& flight, bool waited, std::uint64_t now) {
     if (route.to != 0 && flight.outcome.status == IBV_WC_SUCCESS) {
       const Passage back =
           pass(shared, {route.to, route.from}, flight.completes_ns, flight.outcome.bytes);
-      flight.completes_ns = back.arrives_ns - latency_of(shared, route);  // answer_ns has it
+      flight.completes_ns = back.arrives_ns - latency_of(shared, route);  // answer_ns includes it
     }
     fetched_ns_ = std::max(fetched_ns_, flight.completes_ns + flight.answer_ns);
   }
   flight.completes_ns += flight.answer_ns;
 }
 
-/// A message of which nothing comes back has left: it is complete, and travels on its own.
+/// Sends a UC or UD message off. It is complete when it has left, and travels on its own.
 void Sender::depart(Flight& flight) {
   const Request& request = flight.request;
   const OperationFaults faults = request.faults == nullptr ? OperationFaults{} : *request.faults;
@@ -260,8 +263,8 @@ void Sender::depart(Flight& flight) {
   wire_->carry(std::move(message));
 }
 
-/// A reliable request that arrives when its requester has given it up. What it would bring back
-/// goes nowhere.
+/// Handles a reliable request that arrives after its requester has given it up. It still acts on
+/// the responder's memory, but data that it would fetch is dropped.
 void Sender::go_astray(Flight& flight) {
   const Request& request = flight.request;
   std::vector<std::byte> payload;
@@ -283,8 +286,8 @@ void Sender::go_astray(Flight& flight) {
   flight.arrives_ns = flight.left_ns + connection.ack_timeout_ns() * (connection.retry_count + 1);
 }
 
-/// Two WRITEs to memory of relaxed ordering, the second of which lands first. False: the second is
-/// on its way.
+/// Lets the second of two WRITEs to memory with relaxed ordering land first, if they may swap.
+/// Returns false if the second has not arrived yet.
 bool Sender::execute_swapped(std::uint64_t now) {
   Flight& first = flights_[arrived_];
   first.may_swap = false;
@@ -319,16 +322,19 @@ bool Sender::complete_flights(std::uint64_t now) {
     --arrived_;
     moved = true;
     if (notify_drained_) notify_drained_locked();
-    // After a failure the others are flushed.
+    // After a failure, progress_locked() flushes the others.
     if (record_.state.load() == IBV_QPS_ERR || record_.state.load() == IBV_QPS_SQE) return true;
   }
   return moved;
 }
 
-/// A READ's answer is that of its last repetition: what came after it may be in it.
+/// Stores the answer of a READ or an atomic. A READ is repeated first, because its data may include
+/// what later requests have written.
 void Sender::bring_answer(Flight& flight) {
   --fetching_;
-  if (flight.outcome.status != IBV_WC_SUCCESS || flight.data.empty()) return;  // it is there
+  if (flight.outcome.status != IBV_WC_SUCCESS || flight.data.empty())
+    return;  // the answer is in
+             // place already
   Request request = flight.request;
   std::vector<std::byte> repeated;
   if (request.opcode == IBV_WR_RDMA_READ) {

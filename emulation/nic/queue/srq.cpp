@@ -15,29 +15,30 @@ namespace {
 void wake_waiting(Process& process, SrqRecord& srq) {
   std::uint32_t first = 0;
   for (auto& word : srq.waiting) {
-    // A look first, which costs no locked instruction: a waiter sets its bit with the lock held.
+    // Looks first, without a locked instruction: a waiter sets its bit with the lock held.
     for (std::uint64_t bits = word.load() == 0 ? 0 : word.exchange(0); bits != 0; bits &= bits - 1)
       process.poke(first + static_cast<std::uint32_t>(std::countr_zero(bits)));
     first += 64;
   }
 }
 
-/// man ibv_modify_srq: the event comes once for each arming. With SrqRecord::mutex held.
+/// man ibv_modify_srq: the event comes once for each arming. SrqRecord::mutex is held.
 void check_limit(Process& process, SrqRecord& srq) {
   if (srq.limit == 0 || srq.receives.tail - srq.receives.head >= srq.limit) return;
-  // First the event: it may come twice when this process is killed, and must not be lost.
+  // The event comes first: if this process is killed it may come twice, but must not be lost.
   raise_async(process, srq.owner.load(), srq.events, IBV_EVENT_SRQ_LIMIT_REACHED);
   srq.limit = 0;
 }
 
-/// Whether the QP has taken a receive of this SRQ before and not completed it.
+/// Whether the QP has taken a receive from this SRQ and not completed it.
 bool is_taken(const SrqRecord& srq, const TakenReceive& taken) {
   return taken.valid.load() != 0 && taken.srq_number == srq.number.load() &&
          taken.position < srq.receives.head;
 }
 
-/// With SrqRecord::mutex held, which posting takes: a receive is either seen here, or whoever posts
-/// it sees who waits.
+/// Whether a receive is posted; if not, notes that this process waits. SrqRecord::mutex is held,
+/// and posting takes it too. So a receive is either seen here, or its poster sees that this process
+/// waits.
 bool posted_or_wait(const Process& process, SrqRecord& srq) {
   if (srq.number.load() != 0 && !srq.receives.empty()) return true;
   srq.waiting[process.slot() / 64].fetch_or(1ULL << process.slot() % 64);
@@ -85,7 +86,7 @@ bool stop_srq(Process& process, std::uint32_t index) {
   if (!guard.held()) return false;
   srq.number.store(0);
   set_pending(process, srq.owner.load(), srq.events, 0);
-  wake_waiting(process, srq);  // what waits for it fails now
+  wake_waiting(process, srq);  // requests that wait for the SRQ fail now
   return true;
 }
 
@@ -148,7 +149,7 @@ Taking take_shared_receive(Process& process, std::uint32_t index, TakenReceive& 
   taken.srq_number = srq.number.load();
   taken.position = srq.receives.head;
   taken.valid.store(1);
-  ++srq.receives.head;  // the one store by which it is taken
+  ++srq.receives.head;  // this one store takes the receive
   check_limit(process, srq);
   return Taking::taken;
 }

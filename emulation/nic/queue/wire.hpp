@@ -9,31 +9,31 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Messages in the network of which their requester hears no more: it has completed them, or given
-/// them up, and may have another state by now, or be gone. They arrive one after the other, and
-/// nobody waits for what can't be taken.
+/// Messages in the network whose requester does not track them any more: it has completed them or
+/// given them up, may be in another state by now, or may be gone. They arrive one after the other.
+/// A message that the responder cannot take is dropped at once.
 class Wire final : public Parkable, public std::enable_shared_from_this<Wire> {
  public:
-  /// With the connection that `origin` has now. Its mutex is held.
+  /// Uses the connection that `origin` has now. The mutex of `origin` is held.
   Wire(Process& process, const Sender& origin);
 
-  /// Takes a message over, whose payload is in its data.
+  /// Takes over a message whose payload is in its data.
   void carry(Flight message);
 
   void progress_locked() override;
   [[nodiscard]] std::uint64_t due_locked() const override;
 
-  /// What was sent arrives, though the sender ends.
+  /// Delivers the messages that are still in flight when the process ends.
   void end_locked() override;
 
  private:
   void deliver(const Flight& message);
 
   Process& process_;
-  QpRecord record_{};  // what the other side looks at
+  QpRecord record_{};  // the copy of the requester's record that responders see
   Sender sender_;
   std::deque<Flight> messages_;
-  std::deque<OperationFaults> faults_;  // of each of them
+  std::deque<OperationFaults> faults_;  // the faults of each message
   std::uint64_t last_ns_ = 0;
 };
 

@@ -14,7 +14,7 @@ bool is_named(const XrcdRecord& domain, const XrcdRequest& request) {
          domain.device == request.device && domain.nic == request.nic;
 }
 
-/// With Header::allocation held.
+/// The id of the domain that the file names, or 0. Header::allocation is held.
 std::uint64_t find_xrcd(SharedState& shared, const XrcdRequest& request) {
   for (const XrcdRecord& domain : in_use(shared.xrcds, shared.uses.xrcds)) {
     if (is_named(domain, request)) return domain.id.load();
@@ -22,7 +22,7 @@ std::uint64_t find_xrcd(SharedState& shared, const XrcdRequest& request) {
   return 0;
 }
 
-/// With Header::allocation held; 0 when the table is full.
+/// Takes a record for a handle. Header::allocation is held. Returns 0 if the table is full.
 std::uint32_t claim_handle(Process& process, const EventSource& events) {
   SharedState& shared = process.shared();
   const std::uint32_t index = shared.uses.xrc_handles.claim();
@@ -38,7 +38,7 @@ std::uint32_t claim_handle(Process& process, const EventSource& events) {
 
 XrcdClaim claim_xrcd(Process& process, const XrcdRequest& request) {
   SharedState& shared = process.shared();
-  // What a dead process left does not count.
+  // Handles of dead processes do not count.
   for (const XrcdRecord& domain : in_use(shared.xrcds, shared.uses.xrcds)) {
     if (is_named(domain, request)) process.reap(domain.owner.load());
   }
@@ -60,7 +60,7 @@ XrcdClaim claim_xrcd(Process& process, const XrcdRequest& request) {
 }
 
 void release_xrcd(Process& process, std::uint32_t index) {
-  process.shared().xrcds[index].id.store(0);  // the one store ends it
+  process.shared().xrcds[index].id.store(0);  // this one store frees the handle
   release_record(process, [&process, index] { process.shared().uses.xrcds.release(index); });
 }
 
@@ -89,7 +89,7 @@ XrcQpClaim open_xrc_qp(Process& process, std::uint64_t xrcd, std::uint32_t qpn,
 Closed close_xrc_qp(Process& process, std::uint32_t handle, std::uint32_t index) {
   SharedState& shared = process.shared();
   QpRecord& qp = shared.qps[index];
-  const Allocation guard(process);  // no other is opened or closed meanwhile
+  const Allocation guard(process);  // keeps other handles from being opened or closed meanwhile
   if (!guard.held()) return Closed::no;
   const FavouredHold responder(qp.responder, Place::responder);
   if (!responder.held()) return Closed::no;

@@ -10,7 +10,7 @@ namespace hbmwire::emulation::nic {
 
 struct XrcdRequest {
   std::uint32_t nic = 0;
-  std::uint64_t device = 0, inode = 0;  // of the file, 0: a domain of its own
+  std::uint64_t device = 0, inode = 0;  // of the file; 0: a domain without a file
   bool may_create = false;
   bool must_create = false;
 };
@@ -20,13 +20,14 @@ struct XrcdClaim {
   int error = 0;
 };
 
-/// A handle of the file's domain on that NIC, which is made when there is none. EAGAIN: there is
-/// none, and it must not be made; EINVAL: there is one, and it must be made (both as Linux says).
+/// Opens a handle of the file's domain on that NIC, and makes the domain if there is none. As in
+/// Linux, fails with EAGAIN if there is none but it must exist, and with EINVAL if there is one but
+/// it must be new.
 XrcdClaim claim_xrcd(Process& process, const XrcdRequest& request);
 void release_xrcd(Process& process, std::uint32_t index);
 
-/// Opens the XRC_RECV QP of that number in that domain: its handle and the index of the QP.
-/// EINVAL: there is none.
+/// The result of opening an XRC_RECV QP: a handle of it, and its index. EINVAL: the domain has no
+/// QP of that number.
 struct XrcQpClaim {
   std::uint32_t handle = 0;
   std::uint32_t qp = 0;
@@ -36,8 +37,8 @@ struct XrcQpClaim {
 XrcQpClaim open_xrc_qp(Process& process, std::uint64_t xrcd, std::uint32_t qpn,
                        const EventSource& events);
 
-/// The handle gets no more events. `was_last`: and the QP is stopped. `no`: a process was stopped
-/// at work in it, and nothing has changed.
+/// `others_have_it`: the handle is closed. `was_last`: the QP is stopped as well. `no`: a stopped
+/// process holds a lock of the QP; nothing has changed.
 enum class Closed : std::uint8_t { no, others_have_it, was_last };
 
 [[nodiscard]] Closed close_xrc_qp(Process& process, std::uint32_t handle, std::uint32_t qp);

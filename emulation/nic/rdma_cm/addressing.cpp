@@ -16,9 +16,9 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-constexpr std::uint32_t kMostBacklog = 1024;  // sysctl net.rdma_ucm.max_backlog
+constexpr std::uint32_t kMostBacklog = 1024;  // as sysctl net.rdma_ucm.max_backlog
 
-/// A datagram socket asks the kernel's routing without sending anything.
+/// Asks the kernel's routing by a datagram socket, without sending a packet.
 class RouteProbe {
  public:
   explicit RouteProbe(std::uint16_t family) : fd_(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
@@ -38,7 +38,7 @@ class RouteProbe {
     return ::bind(fd_, raw(address), static_cast<socklen_t>(size_of(address))) == 0;
   }
 
-  /// Sets `source` to where the machine would send from; 0 or an errno.
+  /// Sets `source` to the address that the machine would send from. Returns 0 or an errno.
   int find_source(CmAddress destination, CmAddress& source) const {
     set_port(destination, 1);
     if (::connect(fd_, raw(destination), static_cast<socklen_t>(size_of(destination))) != 0) {
@@ -67,8 +67,8 @@ bool is_emulations_own(const Gid& gid) {
   return (is_ipv4_mapped(gid) && gid[12] == 127) || is_link_local(gid);
 }
 
-/// The NIC port that has the address; or why there is none: the machine lacks it, or it belongs to
-/// no NIC of ours.
+/// Finds the NIC port that has the address. Otherwise returns EADDRNOTAVAIL if the machine does not
+/// have it, or ENODEV if the machine has it, but not on one of our NICs.
 int find_port(Cm& cm, const CmAddress& address, CmPort& port) {
   if (family_of(address) == kAfIb) return ENODEV;  // RoCE has no such addresses
   const Gid gid = gid_of(address);
@@ -96,7 +96,7 @@ void address_failed(Cm& cm, CmId& id, int error) {
   report(cm, id, CmEventType::address_error, error);
 }
 
-/// Puts the source address that the way to the destination has, but keeps the port.
+/// Sets the source address to the one for the route, but keeps its port.
 void choose_source(CmId& id, const CmAddress& source) {
   const std::uint16_t port = port_of(id.source);
   id.source = source;
@@ -115,8 +115,9 @@ int resolve_loopback(Cm& cm, CmId& id) {
   return 0;
 }
 
-/// From which address the destination is reached: the destination itself when it is ours, a NIC of
-/// ours towards another node's, or what the machine's routing says.
+/// Finds the address from which the destination is reached: the destination itself if it is ours;
+/// for another node's address the one of our NIC towards it; otherwise the one that the machine's
+/// routing chooses.
 int route_to(Cm& cm, const CmId& id, CmAddress& source) {
   const CmAddress& to = id.destination;
   const Gid gid = gid_of(to);
@@ -131,8 +132,8 @@ int route_to(Cm& cm, const CmId& id, CmAddress& source) {
   return RouteProbe(family_of(to)).find_source(to, source);
 }
 
-/// A group is reached by the NIC that the machine's routing names, and by the first one where it
-/// names none: an emulated machine need not have a route for groups.
+/// Finds the NIC port for a group: the one that the machine's routing names, or else the first,
+/// because an emulated machine need not have a route for groups.
 int find_group_port(Cm& cm, CmId& id, CmPort& port) {
   CmAddress source{};
   const RouteProbe probe(family_of(id.destination));
@@ -160,8 +161,8 @@ void resolve_group(Cm& cm, CmId& id) {
   }
 }
 
-/// Resolves what is not loopback. An address that nobody answers for is given up when the time is
-/// over, as a neighbour that does not answer is.
+/// Resolves an address that is not loopback. If no node of the fabric has the address, waits for it
+/// until the time is over, as for a neighbour that does not answer.
 void resolve_remote(Cm& cm, CmId& id, std::uint32_t timeout_ms) {
   CmPort port = id.port;
   if (port.guid == 0) {
@@ -230,7 +231,7 @@ int resolve_address(Cm& cm, CmId& id, const CmAddress* source, const CmAddress& 
   if (id.state == CmaState::idle) {
     CmAddress wildcard{};
     set_family(wildcard, family_of(destination));
-    id.destination = destination;  // whether a port is free depends on it
+    id.destination = destination;  // the choice of a port depends on it
     if (const int error = bind_address(cm, id, source != nullptr ? *source : wildcard);
         error != 0) {
       return refuse(error);

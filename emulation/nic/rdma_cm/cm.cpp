@@ -21,7 +21,7 @@ Cm::Cm(Process& joined)
 Cm* Cm::join() {
   Process* const joined = Process::join();
   if (joined == nullptr) return nullptr;
-  // After fork() the child is a process of its own, and needs one of its own.
+  // A forked child is a Process of its own and needs its own Cm.
   Cm* cm = g_cm.load();
   if (cm == nullptr || &cm->process != joined) {
     cm = new Cm(*joined);

@@ -9,11 +9,11 @@
 
 namespace hbmwire::emulation::nic {
 
-/// The connection manager in this process. Made when the first event channel is opened and kept
-/// until the process ends, as its Process is.
+/// The connection manager in this process. It is made when the first event channel is opened and is
+/// never destroyed, as its Process.
 class Cm {
  public:
-  /// Null with errno when there is no world. One thread at a time.
+  /// Returns null with errno if there is no world. Call it from one thread at a time.
   static Cm* join();
 
   Cm(const Cm&) = delete;
@@ -33,7 +33,7 @@ class Cm {
   explicit Cm(Process& joined);
 };
 
-/// The network namespace that the calling thread is in.
+/// The network namespace of the calling thread.
 std::uint64_t current_network();
 
 }  // namespace hbmwire::emulation::nic

@@ -16,14 +16,14 @@ void set(std::uint32_t& word, std::uint32_t value) {
   std::atomic_ref<std::uint32_t>(word).store(value);
 }
 
-/// Both ends are as before; the event goes when queues are put in order.
+/// Restores both ends. repair() drops the step's event when it goes through the queues.
 void undo(CmTables& tables, const CmStep& step) {
   for (std::size_t i = 0; i < step.ends.size(); ++i) {
     if (step.ends[i] != 0) tables.ids[step.ends[i]] = step.before[i];
   }
 }
 
-/// Counts and lists are made again from the records.
+/// Rebuilds counts and lists from the records.
 void count_again(CmTables& tables) {
   tables.channel_use.rebuild([&](std::uint32_t i) { return tables.channels[i].claimed != 0; });
   tables.id_use.rebuild([&](std::uint32_t i) { return tables.keys[i].claimed != 0; });
@@ -38,8 +38,8 @@ void count_again(CmTables& tables) {
   }
 }
 
-/// A holder that died has left at worst: a step half taken, an event that no queue leads to, the
-/// end of a queue not noted, a request whose event is not queued, and counts that are wrong.
+/// Repairs the tables after the death of a holder. At worst it has left a step half done, an event
+/// in no queue, a wrong end of a queue, a request without a queued event and wrong counts.
 void repair(Process& process) {
   CmTables& tables = tables_of(process);
   const bool undoes = tables.step.under_way != 0;

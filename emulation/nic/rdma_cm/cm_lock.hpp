@@ -9,13 +9,13 @@
 #include "emulation/nic/rdma_cm/tables.hpp"
 #include "emulation/nic/state/process.hpp"
 
-/// Claiming, releasing and walking the records of CmTables.
+/// Locking CmTables, and claiming, releasing and finding its records.
 namespace hbmwire::emulation::nic {
 
 inline CmTables& tables_of(const Process& process) { return process.shared().cm; }
 
-/// Holds CmTables::mutex, or not (Hold). A holder that died half way left `busy` set; the next one
-/// puts the tables in order first.
+/// Holds CmTables::mutex, as Hold does. If the last holder died half way, `busy` is still set, and
+/// the tables are repaired first.
 class [[nodiscard]] CmLock {
  public:
   explicit CmLock(Process& process);
@@ -32,11 +32,12 @@ class [[nodiscard]] CmLock {
   Hold hold_;
 };
 
-/// A step of one end of a connection and of the other, with at most one event. A process that dies
-/// within has not taken it, so that what becomes of the dead one's end is told to the other one.
+/// A step that changes one or both ends of a connection, with at most one event. If the process
+/// dies within the step, the next holder undoes it, so the other end is still told that the dead
+/// one's end is gone.
 class [[nodiscard]] CmWholeStep {
  public:
-  /// `other` may be null. CmLock is held, and no other step under way.
+  /// `other` may be null. CmLock is held, and no other step is under way.
   CmWholeStep(Process& process, const CmId& one, const CmId* other);
   CmWholeStep(const CmWholeStep&) = delete;
   CmWholeStep& operator=(const CmWholeStep&) = delete;
@@ -49,21 +50,22 @@ class [[nodiscard]] CmWholeStep {
   CmStep& step_;
 };
 
-/// An id of this process, zeroed but for its generation. 0: the table is full.
+/// Takes an id for the process in slot `owner`; it is zeroed except for its generation. Returns 0
+/// if the table is full.
 std::uint32_t claim_id(CmTables& tables, std::uint32_t owner);
 void release_id(CmTables& tables, std::uint32_t index);
 
-/// The id's events go to that channel from now on.
+/// Sends the id's events to that channel from now on.
 void set_channel(CmTables& tables, CmId& id, std::uint32_t channel);
 
-/// The id listens from now on, or no more.
+/// Says whether the id listens.
 void set_listening(CmTables& tables, std::uint32_t index, bool listens);
 
 inline std::uint32_t index_of(const CmTables& tables, const CmId& id) {
   return static_cast<std::uint32_t>(&id - tables.ids);
 }
 
-/// The id that a reference means, or null when it is gone.
+/// The id that a reference means, or null if it is gone.
 CmId* find(CmTables& tables, const CmReference& reference);
 
 inline CmReference refer_to(const CmTables& tables, const CmId& id) {

@@ -12,7 +12,7 @@
 
 namespace hbmwire::emulation::nic {
 
-/// One command: what came in, and how much of an answer fits.
+/// A command with its input and the room for its answer.
 struct CommandCall {
   Cm& cm;
   const ChannelFile& file;
@@ -20,8 +20,8 @@ struct CommandCall {
   std::span<const std::byte> in;
   std::size_t out_bytes;
 
-  /// The command's structure, of which older libraries send less; the dispatcher has seen to the
-  /// least.
+  /// Reads the command's structure; the rest is zero. Older libraries send less of it. The
+  /// dispatcher has checked the least size.
   template <typename Command>
   [[nodiscard]] Command read() const {
     Command command{};
@@ -29,8 +29,8 @@ struct CommandCall {
     return command;
   }
 
-  /// Writes an answer of which older libraries take less, but never less than `least`; 0 or an
-  /// errno.
+  /// Writes as much of an answer as fits, because older libraries take less of it. Returns 0,
+  /// ENOSPC if less than `least` fits, or EFAULT for a null address.
   template <typename Response>
   [[nodiscard]] int write(std::uint64_t to, const Response& response,
                           std::size_t least = sizeof(Response)) const {
@@ -41,11 +41,11 @@ struct CommandCall {
   }
 };
 
-/// The id of a handle. Null with the kernel's errno: ENOENT when there is none, EINVAL when it is
-/// not this channel's.
+/// The id of a handle. Returns null and sets `error` as the kernel does: ENOENT if there is none,
+/// EINVAL if it belongs to another channel.
 CmId* id_of_call(const CommandCall& call, std::uint32_t handle, int& error);
 
-/// Runs `act` on the id of a command, under the lock.
+/// Calls `act` with the id of a command, with the lock held.
 template <typename Act>
 int with_id(const CommandCall& call, std::uint32_t handle, Act act) {
   const CmLock lock(call.cm.process);
@@ -55,18 +55,18 @@ int with_id(const CommandCall& call, std::uint32_t handle, Act act) {
   return id == nullptr ? error : act(*id);
 }
 
-/// The same for commands that make sense only once the id is bound to a NIC.
+/// As with_id(), for commands that need an id that is bound to a NIC.
 template <typename Act>
 int with_bound_id(const CommandCall& call, std::uint32_t handle, Act act) {
   return with_id(call, handle, [&](CmId& id) { return id.port.guid == 0 ? EINVAL : act(id); });
 }
 
-/// The commands that only look; in queries.cpp.
+/// Commands that only read; in queries.cpp.
 int query_route(const CommandCall& call);
 int query(const CommandCall& call);
 int get_event(const CommandCall& call);
 
-/// Those about multicast groups; in group_commands.cpp.
+/// Commands for multicast groups; in group_commands.cpp.
 int join_ip(const CommandCall& call);
 int join_any(const CommandCall& call);
 int leave(const CommandCall& call);

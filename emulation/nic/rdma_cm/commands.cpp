@@ -13,7 +13,7 @@
 #include "emulation/nic/rdma_cm/qp_attributes.hpp"
 #include "emulation/nic/state/planned_faults.hpp"
 
-/// The commands of <rdma/rdma_user_cm.h>, checked and answered as the kernel's ucma.c does.
+/// The commands of <rdma/rdma_user_cm.h>, checked and answered as in the kernel's ucma.c.
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -184,7 +184,7 @@ int notify_id(const CommandCall& call) {
                        [&](CmId& id) { return notify(call.cm.process, id, command.event); });
 }
 
-/// The id comes to the channel that the command is written to, from the one the command names.
+/// Moves the id to the channel that the command is written to, from the channel that it names.
 int migrate(const CommandCall& call) {
   const auto command = call.read<rdma_ucm_migrate_id>();
   const ChannelFile from = call.find_channel(static_cast<int>(command.fd));
@@ -210,12 +210,13 @@ int migrate(const CommandCall& call) {
 }
 
 struct Command {
-  const char* name;  // in fault plans: the function of librdmacm that sends it
+  const char* name;  // the name in fault plans: the function of librdmacm that sends it
   int (*run)(const CommandCall&);
   std::size_t least_bytes;
 };
 
-/// By number. Two came with more in later kernels: what older libraries send is enough.
+/// Indexed by command number. Later kernels extended two of them; the shorter form of older
+/// libraries is accepted.
 constexpr std::array<Command, 23> kCommands{{
     {"rdma_create_id", create_id, sizeof(rdma_ucm_create_id)},
     {"rdma_destroy_id", destroy, offsetof(rdma_ucm_destroy_id, reserved)},
@@ -271,7 +272,7 @@ ssize_t execute_command(Cm& cm, const ChannelFile& file, const void* data, std::
   const std::span in{static_cast<const std::byte*>(data) + sizeof header, header.in};
   const CommandCall call{cm, file, find_channel, in, header.out};
   int error = command.run(call);
-  // What the dead still hold is not in the way of the living.
+  // Resources of dead processes must not be in the way: free them and try again.
   const bool in_the_way = error == EADDRINUSE || error == EADDRNOTAVAIL || error == ENOMEM;
   if (in_the_way && reap_the_dead(cm.process)) error = command.run(call);
   return error != 0 ? -error : static_cast<ssize_t>(size);

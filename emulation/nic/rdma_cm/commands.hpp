@@ -11,17 +11,18 @@
 
 namespace hbmwire::emulation::nic {
 
-/// An event channel as a file: which one, and by which descriptor the command came.
+/// An event channel, and the descriptor through which a command came.
 struct ChannelFile {
   std::uint32_t channel = 0;
   int fd = -1;
 };
 
-/// Finds the channel that another descriptor stands for; `channel` 0 when it is none.
+/// Finds the channel of another descriptor. `channel` is 0 if the descriptor is not an event
+/// channel.
 using FindChannel = std::function<ChannelFile(int fd)>;
 
-/// Does what the kernel's ucma does with a write() to /dev/infiniband/rdma_cm: `size`, or a
-/// negative errno.
+/// Executes a command as the kernel's ucma does for a write() to /dev/infiniband/rdma_cm. Returns
+/// `size` or a negative errno.
 ssize_t execute_command(Cm& cm, const ChannelFile& file, const void* data, std::size_t size,
                         const FindChannel& find_channel);
 

@@ -15,7 +15,7 @@ namespace {
 
 bool is_datagram(const CmId& id) { return id.qp_type == IBV_QPT_UD; }
 
-/// The kernel's CM knows only these as connected.
+/// The queue pair types that the kernel's CM treats as connected.
 bool can_connect(std::uint32_t qp_type) {
   return qp_type == IBV_QPT_RC || qp_type == IBV_QPT_UC || qp_type == IBV_QPT_XRC_SEND;
 }
@@ -39,7 +39,8 @@ void send_request(Cm& cm, CmId& id) {
   }
 }
 
-/// ib_send_cm_rej: what becomes of the sender, and whether it may send one at all.
+/// ib_send_cm_rej: changes the state of the id that rejects. Returns EINVAL if it must not reject
+/// in its state.
 int leave_by_reject(CmId& id) {
   switch (id.cm) {
     case CmState::req_sent:
@@ -141,7 +142,7 @@ int accept(Process& process, CmId& id, const rdma_ucm_conn_param* parameters,
   } else {
     error = send_ready(process, id);
   }
-  // An accept that fails ends the connection.
+  // A failed accept ends the connection.
   if (error != 0) reject(process, id, kRejConsumer, nullptr, 0);
   return error;
 }
@@ -179,7 +180,7 @@ int disconnect(Process& process, CmId& id) {
     enter_timewait(id);
     if (peer != nullptr) receive_disconnect_reply(process, *peer);
   }
-  // In any other state the kernel sends nothing, and says nothing of that.
+  // In other states the kernel sends no message and reports success.
   return 0;
 }
 

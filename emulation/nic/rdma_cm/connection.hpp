@@ -5,12 +5,12 @@
 
 #include "emulation/nic/rdma_cm/cm.hpp"
 
-/// The communication of an id with its peer: what the messages of InfiniBand's CM (REQ, REP, RTU,
-/// REJ, DREQ, DREP and the SIDR ones for datagrams) do at both ends, in one step under CmLock. The
-/// states are those of the kernel's cma.c and cm.c. All return 0 or an errno.
+/// The communication of an id with its peer. The messages of InfiniBand's CM (REQ, REP, RTU, REJ,
+/// DREQ, DREP; for datagrams SIDR REQ and REP) take effect at both ends in one step, with CmLock
+/// held. The states are those of the kernel's cma.c and cm.c. Functions return 0 or an errno.
 namespace hbmwire::emulation::nic {
 
-/// Reasons of a REJ, InfiniBand 12.6.7.2.
+/// Reasons of a REJ: InfiniBand 12.6.7.2.
 inline constexpr std::uint16_t kRejTimeout = 4;
 inline constexpr std::uint16_t kRejInvalidServiceId = 8;
 inline constexpr std::uint16_t kRejConsumer = 28;
@@ -20,14 +20,14 @@ inline constexpr std::uint16_t kRejVendorOption = 35;
 inline constexpr int kSidrUnsupported = 1;
 inline constexpr int kSidrReject = 2;
 
-/// Retries have three bits in a CM message.
+/// Retry counts have three bits in a CM message.
 inline constexpr std::uint32_t kMostRetries = 7;
 
 inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  // RDMA_UDP_QKEY
 
 int connect(Cm& cm, CmId& id, const rdma_ucm_conn_param& parameters, const rdma_ucm_ece& ece);
 
-/// `parameters` null: the active side accepts the reply (RTU).
+/// With `parameters` null the active side accepts the reply (RTU).
 int accept(Process& process, CmId& id, const rdma_ucm_conn_param* parameters,
            const rdma_ucm_ece& ece);
 
@@ -36,23 +36,25 @@ int reject(Process& process, CmId& id, std::uint16_t reason, const std::uint8_t*
 int disconnect(Process& process, CmId& id);
 int notify(Process& process, CmId& id, std::uint32_t event);
 
-/// Sends a request again that was lost to a full backlog or a link that was down.
+/// Sends a request again that was lost because the backlog was full or a link was down.
 void retry_request(Cm& cm, CmId& id);
 
-/// What is due at an id's deadline.
+/// Handles an id whose deadline has passed.
 void deadline_passed(Process& process, CmId& id);
 
-/// Ends an id: its communication, its events, its groups, its port. How many of its events were
-/// reported.
+/// Ends an id with its communication, its events, its groups and its port. Returns how many of its
+/// events were reported.
 std::uint32_t destroy_id(Process& process, std::uint32_t index);
 
-/// Ends a channel with all its ids.
+/// Ends a channel and all its ids.
 void destroy_channel(Process& process, std::uint32_t channel);
 
-/// Ends all of a dead process, as its kernel would have.
+/// Ends the channels and ids of a dead process, as its kernel would have done. Returns false if a
+/// stopped process holds the lock.
 bool reap_connections(Process& process, std::uint32_t slot);
 
-/// Reaps the processes that died with channels open, CmLock not held. Whether there were any.
+/// Reaps processes that died with open channels. CmLock is not held. Returns whether there were
+/// any.
 bool reap_the_dead(Process& process);
 
 }  // namespace hbmwire::emulation::nic

@@ -16,7 +16,7 @@ namespace {
 
 void write_token(Process& process, const CmChannel& channel) {
   const std::byte token{1};
-  // A full FIFO is readable already; settle_fifo() sees to it that it stays so.
+  // A full FIFO is readable already, and settle_fifo() keeps it readable.
   process.fifos().write(channel.owner, channel.fifo, {&token, 1});
 }
 
@@ -52,7 +52,7 @@ bool queue(Process& process, CmId& owner, const rdma_ucm_event_resp& body, std::
   return true;
 }
 
-/// Takes the first event that `wanted` says yes to off the queue, by one store.
+/// Removes the first event that `wanted` returns true for, by a single store.
 template <typename Wanted>
 std::uint32_t take_first(CmTables& tables, CmChannel& channel, Wanted wanted) {
   std::uint32_t before = 0;
@@ -139,7 +139,7 @@ void settle_fifo(Process& process, std::uint32_t channel, int fd) {
   if (::ioctl(fd, FIONREAD, &tokens) != 0) return;
   if (tokens == 0 && record.events != 0) write_token(process, record);
   if (tokens <= static_cast<int>(record.events)) return;
-  // Another thread may take a byte meanwhile: a read that blocks would keep the lock for ever.
+  // Another thread may take a byte meanwhile, so a blocking read could keep the lock for ever.
   const bool ready = (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
   const int end = ready ? fd
                         : ::open(process.fifos().path(record.owner, record.fifo).c_str(),

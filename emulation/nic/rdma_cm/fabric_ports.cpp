@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kTrustNs = 100'000'000;
-constexpr std::uint64_t kDoubtNs = 5'000'000;
-constexpr unsigned kPortActive = 4;
+constexpr std::uint64_t kTrustNs = 100'000'000;  // how long a read of the trees is trusted
+constexpr std::uint64_t kDoubtNs = 5'000'000;    // the same, if a search has found nothing
+constexpr unsigned kPortActive = 4;              // "4: ACTIVE" in sysfs
 
-/// Entries in the order of the numbers that their names end with: emu2 comes before emu10.
+/// Entries sorted by the numbers that their names end with: emu2 comes before emu10.
 std::vector<fs::path> numbered(const fs::path& directory) {
   std::vector<std::pair<unsigned long, fs::path>> found;
   std::error_code error;
@@ -41,11 +41,11 @@ std::vector<fs::path> numbered(const fs::path& directory) {
 }  // namespace
 
 void FabricPorts::read_port(const fs::path& directory, Port port) {
-  // Addresses are IP's, and there is no IPoIB: a port of InfiniBand has none.
+  // Addresses are IP addresses. There is no IPoIB, so a port of InfiniBand has none.
   if (sysfs_line(directory / "link_layer") == "InfiniBand") return;
   port.number = static_cast<std::uint32_t>(std::strtoul(directory.filename().c_str(), nullptr, 10));
   port.active = sysfs_number(directory / "state", kPortActive) == kPortActive;
-  // `hbmwire emulate` fills the table from its start; most of its entries are empty.
+  // `hbmwire emulate` fills the table from its start; most entries are empty.
   for (std::uint32_t index = 0; index < kGidTableLength; ++index) {
     const std::string name = std::to_string(index);
     const Gid gid = read_gid(directory / "gids" / name);
@@ -153,7 +153,7 @@ std::optional<CmPort> FabricPorts::port_towards(const Gid& gid) {
     for (const Port& port : ports_) {
       if (port.node != own_node_) continue;
       for (const Gid& ours : port.gids) {
-        // 127.FABRIC.NODE.NIC and fe80::..:FABRIC:NODE:NIC differ in the last two bytes alone.
+        // 127.FABRIC.NODE.NIC and fe80::..:FABRIC:NODE:NIC differ only in the last two bytes.
         if (!std::equal(ours.begin(), ours.begin() + 14, gid.begin())) continue;
         if (ours.back() == gid.back()) return find_in(port, ours);
         if (!first) first = find_in(port, ours);

@@ -11,28 +11,27 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Which node's NIC has which address: the GID tables of all nodes of a fabric, as their sysfs
-/// trees show them. Nodes come, go and change theirs, so that what was read is trusted for a moment
-/// only.
+/// The addresses of all NICs of a fabric, from the GID tables in the sysfs trees of its nodes.
+/// Nodes come, go and change their tables, so the result of a read is trusted only for a moment.
 class FabricPorts {
  public:
   FabricPorts(std::filesystem::path fabric, std::uint64_t own_node)
       : nodes_(fabric / "nodes"), own_node_(own_node) {}
 
-  /// The node's first port that has this GID. A GID of RoCE v2 is preferred to its twin of v1.
+  /// The node's first port that has this GID. A GID of RoCE v2 is preferred to the same GID of v1.
   std::optional<CmPort> port_with(std::uint64_t node, const Gid& gid);
 
-  /// The port that loopback addresses stand for: the node's first active one.
+  /// The port for loopback addresses: the node's first active one.
   std::optional<CmPort> loopback_port(std::uint64_t node, std::uint16_t family);
 
   /// Whether the port's link is up.
   bool is_up(const CmPort& port);
 
-  /// Whether any node has it.
+  /// Whether any node has the GID.
   bool exists(const Gid& gid);
 
-  /// The port of our node that goes to another node's GID of the emulation's own kind (IPv4 in
-  /// 127/8, link-local): the NIC of the same number, or else the first.
+  /// The port of our node for reaching another node's GID of the emulation's own kind (IPv4 in
+  /// 127/8, link-local). It is the port of the NIC with the same number, or else the first one.
   std::optional<CmPort> port_towards(const Gid& gid);
 
  private:
@@ -45,10 +44,11 @@ class FabricPorts {
     std::vector<bool> version2;
   };
 
-  /// Reads the trees again if what is known is older than `trust_ns`.
+  /// Reads the trees again if the last read is older than `trust_ns`.
   void refresh(std::uint64_t trust_ns);
 
-  /// What `look` finds; what it does not find may have come since the trees were read.
+  /// Returns the result of `look`. If that finds nothing, reads the trees again and calls `look`
+  /// once more, because the trees may have changed.
   template <typename Look>
   auto find(Look look);
 
@@ -56,7 +56,7 @@ class FabricPorts {
   void read_port(const std::filesystem::path& directory, Port port);
   static std::optional<CmPort> find_in(const Port& port, const Gid& gid);
 
-  /// A port's first GID of the family, or else its first; null when it has none.
+  /// A port's first GID of the family, or else its first GID; null if it has none.
   static const Gid* gid_for(const Port& port, std::uint16_t family);
 
   std::mutex mutex_;

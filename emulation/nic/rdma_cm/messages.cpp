@@ -11,8 +11,6 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// The largest value of the retry fields, three bits.
-
 void report_disconnect(Process& process, CmId& id, int status) {
   if (id.state != CmaState::connect) return;
   id.state = CmaState::disconnect;
@@ -38,7 +36,7 @@ void receive_reply(Process& process, CmId& to, const CmId& from,
   to.cm = CmState::rep_received;
   to.remote_qpn = from.local_qpn;
   to.remote_psn = from.psn;
-  // What one side offers as responder, the other uses as initiator.
+  // The resources that one side offers as responder are those that the other uses as initiator.
   to.responder_resources = parameters.initiator_depth;
   to.initiator_depth = parameters.responder_resources;
   to.rnr_retry_count = std::min<std::uint32_t>(parameters.rnr_retry_count, kMostRetries);
@@ -92,7 +90,7 @@ void receive_reject(Process& process, CmId& to, std::uint16_t reason, const std:
 }
 
 void receive_disconnect_request(Process& process, CmId& to) {
-  // rep_sent: the peer was ready, though it could not say so any more.
+  // rep_sent: the peer was ready, but has ended before it could say so.
   if (to.cm != CmState::established && to.cm != CmState::rep_sent && to.cm != CmState::dreq_sent) {
     return;
   }

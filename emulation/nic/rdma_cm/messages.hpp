@@ -5,10 +5,11 @@
 
 #include "emulation/nic/rdma_cm/event_queue.hpp"
 
-/// What a CM message does where it arrives. CmLock is held.
+/// The effects of a CM message where it arrives. CmLock is held.
 namespace hbmwire::emulation::nic {
 
-/// Timewait of RoCE: 4.096 us * 2^18, from the packet life time that the kernel gives every path.
+/// The timewait of RoCE: 4.096 us * 2^18, from the packet life time that the kernel uses for every
+/// path.
 inline constexpr std::uint64_t kTimewaitNs = 1'024'000'000;
 
 /// 4096 ms for each of 16 tries.
@@ -27,7 +28,7 @@ void receive_disconnect_reply(Process& process, CmId& to);
 void receive_datagram_reply(Process& process, CmId& to, const CmId& from, int status,
                             const std::uint8_t* data, std::uint8_t size);
 
-/// The peer did not answer.
+/// Handles a peer that did not answer.
 void receive_nothing(Process& process, CmId& to);
 
 }  // namespace hbmwire::emulation::nic

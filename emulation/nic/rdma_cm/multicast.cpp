@@ -15,8 +15,7 @@ namespace {
 
 constexpr std::uint32_t kMulticastQpn = 0xffffff;
 
-/// The kernel's own number, which its public headers lack: what it answers for IPv6 groups over
-/// RoCE v2.
+/// The kernel's errno for IPv6 groups over RoCE v2. Its public headers lack the number.
 constexpr int kNotSupported = 524;
 
 }  // namespace
@@ -43,7 +42,7 @@ int join_multicast(Process& process, CmId& id, const CmAddress& group, bool send
   event.uid = uid;
   event.id = index;
   event.param.ud.ah_attr = address_handle_of(id);
-  // RoCE v2 maps an IPv4 group as any IPv4 address; it has no LIDs, so that the group's is 0.
+  // RoCE v2 maps the IPv4 address of a group as any other. It has no LIDs, so the group's LID is 0.
   const Gid gid = gid_of(group);
   std::memcpy(event.param.ud.ah_attr.grh.dgid, gid.data(), gid.size());
   event.param.ud.qp_num = kMulticastQpn;

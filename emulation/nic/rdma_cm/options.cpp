@@ -40,8 +40,8 @@ int set_id_option(CmId& id, std::uint32_t name, const void* value, std::size_t s
   }
 }
 
-/// RDMA_OPTION_IB_PATH: a route that the application knows already. What it says beyond that, RoCE
-/// takes from the addresses.
+/// RDMA_OPTION_IB_PATH: the application supplies a route. RoCE takes most of it from the addresses
+/// instead.
 int set_path(Cm& cm, CmId& id, const void* value, std::size_t size) {
   ib_path_rec_data record{};
   if (size % sizeof record != 0) return EINVAL;

@@ -15,9 +15,9 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-constexpr std::uint16_t kFirstFreePort = 1024;  // below, one must be privileged
+constexpr std::uint16_t kFirstFreePort = 1024;  // lower ports need a privilege
 
-/// RDMA_IB_IP_PS_*: how a service id names a port space.
+/// RDMA_IB_IP_PS_*: the bits of a service id that name a port space.
 constexpr std::uint64_t kServicePortSpaceMask = 0xffff'ffff'ffff'0000;
 
 bool may_bind_low_ports() {
@@ -39,8 +39,8 @@ PortRange ephemeral_ports() {
   return range.first <= range.last ? range : PortRange{};
 }
 
-/// The port space whose ports an id uses: its own, or with AF_IB the one its service id names.
-/// 0: none.
+/// The port space of an id's ports: its own, or with AF_IB the one that its service id names; 0:
+/// none.
 std::uint32_t port_space_of(const CmId& id) {
   if (family_of(id.source) != kAfIb) return id.port_space;
   const auto form = address_as<IbAddress>(id.source);
@@ -53,12 +53,12 @@ std::uint32_t port_space_of(const CmId& id) {
   return 0;
 }
 
-/// Whether another id may hold this port: mostly none does, and none needs to be looked at.
+/// Whether another id may hold this port. Usually none does, and the ids need not be searched.
 bool is_held(const CmTables& tables, const CmKey& own, std::uint16_t port) {
   return tables.holders[port] > (own.bound_port == port ? 1U : 0U);
 }
 
-/// Calls `conflict` for every other id that holds this port; the first errno it returns.
+/// Calls `conflict` for every other id that holds this port. Returns the first error.
 template <typename Conflict>
 int first_conflict(const CmTables& tables, const CmId& id, std::uint32_t space, std::uint16_t port,
                    Conflict conflict) {
@@ -89,7 +89,7 @@ int check_port(const CmTables& tables, const CmId& id, std::uint32_t space, std:
   });
 }
 
-/// An ephemeral port may be had twice when the two can't be mixed up.
+/// Two ids may have the same ephemeral port if their connections cannot be confused.
 int check_ephemeral(const CmTables& tables, const CmId& id, std::uint32_t space,
                     std::uint16_t port) {
   return first_conflict(tables, id, space, port, [&](const CmId& other, const CmKey&) {
@@ -116,11 +116,11 @@ int take_any_port(CmTables& tables, CmId& id, std::uint32_t space) {
   const PortRange range = ephemeral_ports();
   const std::uint32_t count = range.last - range.first + 1;
   const auto start = static_cast<std::uint32_t>(now_ns() / 1000 % count);
-  // First one that is free, which costs no walk over those who do.
+  // Free ports first, because they need no walk over the ids that hold the port.
   for (const bool shared : {false, true}) {
     for (std::uint32_t i = 0; i < count; ++i) {
       const auto port = static_cast<std::uint16_t>(range.first + (start + i) % count);
-      // One that was just given back may still have a peer who believes in it.
+      // A port that was given back just now may have a peer that still uses it.
       if (port == tables.last_port || (tables.holders[port] != 0) != shared) continue;
       if (check_ephemeral(tables, id, space, port) != 0) continue;
       hold(tables, id, space, port);

@@ -6,11 +6,13 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Gives the id the port that its source address asks for, or any; 0 or the kernel's errno.
-/// EADDRNOTAVAIL, and not EADDRINUSE, is what it says when either side has the wildcard address.
+/// Gives the id the port of its source address, or any free one if that is 0. Returns 0 or the
+/// kernel's errno. For a conflict that is EADDRNOTAVAIL instead of EADDRINUSE if either side has
+/// the wildcard address.
 int take_port(CmTables& tables, CmId& id);
 
-/// Whether an id that shares its port by RDMA_OPTION_ID_REUSEADDR may listen.
+/// Whether an id that shares its port by RDMA_OPTION_ID_REUSEADDR may listen. Returns 0 or an
+/// errno.
 int check_listen(const CmTables& tables, const CmId& id);
 
 }  // namespace hbmwire::emulation::nic

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::uint8_t kHopLimit = 64;
 constexpr std::uint8_t kPathMtu = IBV_MTU_4096;
-constexpr std::uint8_t kRate = 16;            // IB_RATE_100_GBPS, what the ports say they have
-constexpr std::uint8_t kPacketLifeTime = 16;  // the kernel's for every path of RoCE
-constexpr std::uint8_t kTimeout = 18;         // there and back, and the NIC's own delay
-constexpr std::uint8_t kExactly = 2;          // selector of the fields of a path
+constexpr std::uint8_t kRate = 16;            // IB_RATE_100_GBPS, the rate of the ports
+constexpr std::uint8_t kPacketLifeTime = 16;  // the kernel's value for every path of RoCE
+constexpr std::uint8_t kTimeout = 18;         // there and back, plus the NIC's own delay
+constexpr std::uint8_t kExactly = 2;          // a selector of fields of a path
 
 bool is_any_of(CmState state, std::initializer_list<CmState> wanted) {
   for (const CmState one : wanted) {
@@ -36,7 +36,7 @@ bool has_requester(std::uint32_t qp_type) {
   return qp_type == IBV_QPT_RC || qp_type == IBV_QPT_XRC_SEND;
 }
 
-/// An id that speaks of datagrams, or of nothing yet.
+/// Attributes for an id that is used for datagrams, or is not connected yet.
 int attributes_without_peer(CmId& id, ib_uverbs_qp_attr& attributes) {
   attributes.qp_attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
   attributes.port_num = static_cast<std::uint8_t>(id.port.port);
@@ -156,7 +156,7 @@ ib_user_path_rec path_of(const CmId& id) {
 }
 
 ib_path_rec_data packed_path_of(const CmId& id) {
-  // The path record of InfiniBand 15.2.5.16, by byte.
+  // The path record of InfiniBand 15.2.5.16, byte by byte.
   std::array<std::uint8_t, 64> wire{};
   static_assert(sizeof wire == sizeof ib_path_rec_data::path_rec);
   const std::uint64_t service = service_id(id.port_space, id.destination);

@@ -11,7 +11,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Makes librdmacm go by the GUID: without kernel the NICs have no index.
+/// Makes librdmacm identify NICs by GUID: without a kernel device they have no index.
 constexpr std::uint32_t kNoIndex = ~0U;
 
 void fill_device(const CmId& id, rdma_ucm_query_addr_resp& response) {
@@ -54,7 +54,7 @@ int query_gids(const CommandCall& call, const CmId& id, std::uint64_t to) {
 }
 
 int query_paths(const CommandCall& call, const CmId& id, std::uint64_t to) {
-  // rdma_ucm_query_path_resp and the paths behind it.
+  // rdma_ucm_query_path_resp, followed by the paths.
   struct {
     std::uint32_t num_paths;
     std::uint32_t reserved;
@@ -64,7 +64,7 @@ int query_paths(const CommandCall& call, const CmId& id, std::uint64_t to) {
   static_assert(offsetof(decltype(response), path) == sizeof(rdma_ucm_query_path_resp));
   constexpr std::size_t kLeast = sizeof(rdma_ucm_query_path_resp);
   response.num_paths = count_paths(id);
-  // As the kernel: a path is copied when more than its size is left.
+  // As in the kernel, a path is copied only if more than its size is left.
   const bool fits = call.out_bytes > sizeof response;
   if (response.num_paths == 0 || !fits) {
     return call.write(to, rdma_ucm_query_path_resp{response.num_paths, 0});
@@ -73,21 +73,22 @@ int query_paths(const CommandCall& call, const CmId& id, std::uint64_t to) {
   return call.write(to, response, kLeast);
 }
 
-/// Waits for an event without CmLock. A blocking channel takes its byte from the FIFO here, so that
-/// a signal interrupts or restarts the wait as it does any read().
+/// Waits for an event, without CmLock. On a blocking channel it reads the byte from the FIFO, so
+/// that a signal interrupts or restarts the wait as for any read().
 int wait_for_event(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags >= 0 && (flags & O_NONBLOCK) != 0) return EAGAIN;
   char token = 0;
   if (flags >= 0 && ::read(fd, &token, 1) >= 0) return 0;
   if (errno != EBADF) return errno;
-  // Another thread has closed the channel since this one came (rping's does, and returns from
-  // main()). Who waits in the kernel keeps the file open, and waits on.
+  // Another thread has closed the channel meanwhile (rping does so and returns from main()). In the
+  // kernel the waiting thread would keep the file open and wait on, so wait here as well.
   ::pause();
   return errno;
 }
 
-/// Hands the first event over; EAGAIN when there is none, EBUSY when that can't be told now.
+/// Hands over the first event. Returns EAGAIN if there is none, EBUSY if a stopped process holds
+/// the lock.
 int hand_over(const CommandCall& call, std::uint64_t to, bool& is_request) {
   CmTables& tables = call.cm.tables();
   const CmLock lock(call.cm.process);
@@ -158,7 +159,7 @@ int get_event(const CommandCall& call) {
     int error = hand_over(call, command.response, is_request);
     if (is_request) call.cm.timer.watch();
     if (error == EBUSY) {
-      // A process was stopped with the lock. Who would sleep until there is an event waits on.
+      // A stopped process holds the lock. A blocking caller waits on.
       if ((::fcntl(call.file.fd, F_GETFL) & O_NONBLOCK) != 0) return EAGAIN;
       ::usleep(10'000);
       continue;

@@ -19,15 +19,16 @@ struct Match {
   CmPort port{};
 };
 
-/// Whether the address that a listener is bound to takes what goes to `destination`.
+/// Whether a listener's bound address accepts requests to `destination`.
 bool takes(const CmId& listener, const CmAddress& destination) {
   const CmAddress& bound = listener.source;
   if (!is_any(bound)) return same_address(bound, destination);
   return listener.family_only == 0 || family_of(bound) == family_of(destination);
 }
 
-/// The port that the request comes in by, if it comes to this listener at all: its node has the
-/// destination's address, or the destination is loopback and the listener near.
+/// The port that the request comes in by. Nullopt if the listener does not get it: its node must
+/// have the destination's address; for a loopback address it must be on our node or in our network
+/// namespace.
 std::optional<CmPort> port_at(Cm& cm, const CmId& id, std::uint32_t listener) {
   const CmTables& tables = cm.tables();
   const std::uint64_t node = tables.keys[listener].node;
@@ -37,7 +38,7 @@ std::optional<CmPort> port_at(Cm& cm, const CmId& id, std::uint32_t listener) {
   return cm.ports.loopback_port(node, family_of(to));
 }
 
-/// Our own node's listeners come first: several nodes may share a network namespace and with it
+/// Listeners of our own node come first, because several nodes may share a network namespace and
 /// its addresses.
 Match find_listener(Cm& cm, const CmId& id) {
   const CmTables& tables = cm.tables();
@@ -60,8 +61,8 @@ Match find_listener(Cm& cm, const CmId& id) {
   return found;
 }
 
-/// A request's private data as the listener sees it: without the header that the kernel's CM puts
-/// before it, but for a listener on AF_IB, which knows of no header.
+/// Copies a request's private data as the listener sees it. The kernel's CM puts a header in front
+/// of it, which only a listener on AF_IB sees.
 std::uint8_t copy_private_data(const CmId& listener, const rdma_ucm_conn_param& request,
                                std::uint8_t capacity, std::uint8_t* to) {
   if (family_of(listener.source) != kAfIb) {
@@ -81,7 +82,7 @@ CmAddress as_seen_by(const CmId& listener, const CmAddress& address) {
   return seen;
 }
 
-/// The id at the passive side; its owner learns of it with the event.
+/// Makes the id of the passive side. Its owner learns of it from the event.
 std::uint32_t make_request_id(CmTables& tables, const CmId& id, const Match& match) {
   const CmKey& listening = tables.keys[match.listener];
   const CmId& listener = tables.ids[match.listener];
@@ -134,7 +135,7 @@ rdma_ucm_event_resp describe(const CmTables& tables, const CmId& id, const CmId&
   return event;
 }
 
-/// XRC: the queue pair that sends meets one that receives.
+/// Whether the queue pair types match. For XRC, a sending one connects to a receiving one.
 bool types_meet(const CmId& id, const CmId& listener) {
   if (id.qp_type == IBV_QPT_XRC_SEND) return listener.qp_type == IBV_QPT_XRC_RECV;
   return id.qp_type == listener.qp_type;

@@ -5,15 +5,15 @@
 
 namespace hbmwire::emulation::nic {
 
-/// What became of a request (REQ, or SIDR REQ) where it was sent to.
+/// The result of delivering a request (REQ or SIDR REQ).
 enum class Delivery : std::uint8_t {
   delivered,
   no_listener,
-  refused,  // the listener's id is for queue pairs of another type
-  lost      // a link is down or the backlog full: nothing was answered
+  refused,  // the listener's id is for another type of queue pair
+  lost      // a link is down or the backlog is full: no answer
 };
 
-/// Delivers the request of `id` to whoever listens at its destination.
+/// Delivers the request of `id` to the listener at its destination.
 Delivery deliver_request(Cm& cm, CmId& id);
 
 }  // namespace hbmwire::emulation::nic

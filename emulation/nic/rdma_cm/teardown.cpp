@@ -6,11 +6,11 @@
 #include "emulation/nic/rdma_cm/connection.hpp"
 #include "emulation/nic/rdma_cm/messages.hpp"
 
-/// The end of ids and channels: by their owner, or for one that died.
+/// The end of ids and channels, by their owner or because it died.
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// ib_destroy_cm_id: the peer learns that we are gone.
+/// ib_destroy_cm_id: tells the peer that this end is gone.
 void leave_peer(Process& process, CmId& id) {
   CmId* peer = find(tables_of(process), id.peer);
   const CmWholeStep step(process, id, peer);
@@ -47,7 +47,7 @@ std::uint32_t destroy_id(Process& process, std::uint32_t index) {
   CmId& id = tables.ids[index];
   set_listening(tables, index, false);
   leave_peer(process, id);
-  // Requests that nobody has seen end with their listener.
+  // Requests whose event was not read end with their listener.
   while (const std::uint32_t event = take_event_of(tables, id.channel, index)) {
     const CmReference request = tables.events[event].request;
     release_event(tables, event);
@@ -68,7 +68,8 @@ void destroy_channel(Process& process, std::uint32_t channel) {
   CmChannel& record = tables.channels[channel];
   for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
     if (record.ids == 0) break;
-    // A request that nobody has seen ends with its listener, or here when that has moved on.
+    // A request whose event was not read ends with its listener. If the listener has moved to
+    // another channel, it ends here.
     const std::uint32_t i = index_in(tables.keys, key);
     if (key.claimed != 0 && tables.ids[i].channel == channel) destroy_id(process, i);
   }
@@ -87,7 +88,7 @@ bool reap_connections(Process& process, std::uint32_t slot) {
   CmTables& tables = tables_of(process);
   const CmLock lock(process);
   if (!lock.held()) return false;
-  // All of them at once, and not for each of its channels.
+  // All ids first: that takes one walk instead of one for each channel.
   for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
     if (key.claimed != 0 && key.owner == slot) destroy_id(process, index_in(tables.keys, key));
   }
@@ -108,7 +109,8 @@ bool reap_the_dead(Process& process) {
       if (channel.claimed != 0) others.insert(channel.owner);
     }
   }
-  // Asked anew of each: a program that is started again at once wants the port of the one before.
+  // Asks the kernel again about each: a program that is restarted at once needs the port of its
+  // predecessor.
   bool any = false;
   for (const std::uint32_t slot : others) any = process.reap(slot) || any;
   return any;

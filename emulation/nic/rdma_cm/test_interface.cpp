@@ -4,15 +4,15 @@
 #include "emulation/nic/rdma_cm/cm_lock.hpp"
 #include "emulation/nic/rdma_cm/connection.hpp"
 
-/// What tests reach with dlsym.
+/// Functions that tests find with dlsym.
 using hbmwire::emulation::nic::CmLock;
 using hbmwire::emulation::nic::CmTables;
 using hbmwire::emulation::nic::Process;
 using hbmwire::emulation::nic::reap_the_dead;
 using hbmwire::emulation::nic::tables_of;
 
-/// How long a peer of this fabric may take to answer; 0: as long as the kernel waits. False before
-/// this process opened an event channel.
+/// Sets how long a peer of this fabric may take to answer; 0: as long as in the kernel. Returns
+/// false if this process has not opened an event channel yet.
 extern "C" [[gnu::visibility("default")]] bool hbmwire_cm_set_response_timeout(std::uint64_t ms) {
   Process* const process = Process::current();
   if (process == nullptr) return false;
@@ -22,8 +22,8 @@ extern "C" [[gnu::visibility("default")]] bool hbmwire_cm_set_response_timeout(s
   return true;
 }
 
-/// Records that the fabric has in use: ids, event channels, events and multicast groups together.
-/// What dead processes left is freed when it is in the way, and here.
+/// The number of records that the fabric uses: ids, event channels, events and multicast groups
+/// together. Records of dead processes are freed first.
 extern "C" [[gnu::visibility("default")]] unsigned hbmwire_cm_live_records() {
   Process* const process = Process::current();
   if (process == nullptr) return 0;

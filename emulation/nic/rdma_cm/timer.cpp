@@ -12,10 +12,10 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// How often peers are looked at, and requests sent again.
+/// How often peers are checked and requests are sent again: 200 ms.
 constexpr std::uint64_t kPeriodNs = 200'000'000;
 
-/// Whether something can still come to this id that only the timer brings.
+/// Whether the id may still need the timer.
 bool needs_timer(const CmId& id) {
   if (id.deadline_ns != 0 || id.request_waits != 0) return true;
   switch (id.cm) {
@@ -34,7 +34,7 @@ void CmTimer::watch() {
   ++watched_;
   changed_.notify_one();
   if (started_) return;
-  // When there is no thread to be had, the next call tries again.
+  // If no thread can be started, the next call tries again.
   started_ = start_thread(
       "hbmwire-cm", [](void* self) { static_cast<CmTimer*>(self)->run(); }, this);
 }

@@ -10,23 +10,25 @@ namespace hbmwire::emulation::nic {
 class Cm;
 struct CmId;
 
-/// What the kernel's CM does without being asked: resolutions and requests that time out, the end
-/// of timewait, requests sent again, and peers that are dead. One helper thread does it for a
-/// process, started with the first id that can need it; it sleeps for good while there is none.
+/// Does the work that the kernel's CM does on its own: resolutions and requests time out, timewait
+/// ends, requests are sent again, and dead peers are noticed. A process has one helper thread for
+/// this. It is started with the first id that can need it, and sleeps without a deadline while no
+/// id needs it.
 class CmTimer {
  public:
   explicit CmTimer(Cm& cm) : cm_(cm) {}
 
-  /// An id of this process may have something due from now on.
+  /// Says that an id of this process may have something due.
   void watch();
 
  private:
   void run();
 
-  /// Does what is due; nanoseconds until it must be called again, 0: not until watch().
+  /// Does the work that is due. Returns the ns until the next call is needed; 0: not before
+  /// watch().
   std::uint64_t tick();
 
-  /// The same for one id that needs the timer.
+  /// As tick(), for one id that needs the timer.
   std::uint64_t tick_one(CmId& id, std::uint64_t now);
 
   Cm& cm_;

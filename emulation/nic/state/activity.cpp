@@ -10,16 +10,16 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Waits while `busy` says that the process in `slot` is at work.
+/// Waits while `busy` says that the process in `slot` uses keys.
 template <typename Busy>
 bool wait_for_process(Process& process, std::uint32_t slot, Busy busy) {
-  constexpr std::uint64_t kLookNs = 1'000'000;
-  constexpr std::uint64_t kLongestNs = 30'000'000'000;  // much longer than any copy
+  constexpr std::uint64_t kLookNs = 1'000'000;  // between looks whether it is stopped (/proc)
+  constexpr std::uint64_t kLongestNs = 30'000'000'000;  // much longer than any copy takes
   if (!busy()) return true;
   const ProcessRecord& record = process.shared().processes[slot];
   const std::uint64_t start = now_ns();
   std::uint64_t looked = start;
-  // A killed process leaves its marks and its count behind, and is no longer at work.
+  // A killed process leaves its marks and its count behind, but does not use keys any more.
   while (record.claimed.load() != 0 && busy() && process.alive(slot)) {
     ::sched_yield();
     const std::uint64_t now = now_ns();
@@ -31,7 +31,7 @@ bool wait_for_process(Process& process, std::uint32_t slot, Busy busy) {
   return true;
 }
 
-/// A thread that joins or begins behind this look finds the key invalid.
+/// Threads that join, or begin an Activity, after the fence find the key invalid already.
 bool wait_for_marks(Process& process) {
   fence_all_threads();
   SharedState& shared = process.shared();
@@ -70,9 +70,10 @@ void Activity::count(Process& process) noexcept {
   active_->fetch_add(1);
 }
 
-/// Of threads without a mark, as sleepable RCU does it: new activities count in the other phase, so
-/// that those waited for can only become fewer. Twice, since one may have read the phase before the
-/// first change and count itself after it.
+/// Threads with marks are waited for by their marks. Threads without one are waited for in phases,
+/// as in sleepable RCU: new activities count in the other phase, so the count that is waited for
+/// can only fall. There are two rounds, because a thread may have read the phase before the first
+/// change and count itself after it.
 bool wait_for_activity(Process& process) {
   Header& header = process.shared().header;
   const Hold guard(header.grace);

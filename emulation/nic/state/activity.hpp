@@ -9,9 +9,10 @@
 
 namespace hbmwire::emulation::nic {
 
-/// This thread is at work with keys: it looks MRs and windows up and moves their bytes. Whoever
-/// makes a key invalid waits until all who may have seen it are through (wait_for_activity), so
-/// that no byte of a deregistered region changes. Within one nothing else begins.
+/// While an Activity exists, its thread may look up memory regions and windows by key and move
+/// their bytes. A thread that makes a key invalid waits for every Activity that may have seen the
+/// key (wait_for_activity()), so no byte of a deregistered region changes afterwards. Activities
+/// are not nested.
 class Activity {
  public:
   [[gnu::always_inline]] explicit Activity(Process& process) noexcept : mark_(OwnMark::get()) {
@@ -39,10 +40,10 @@ class Activity {
   void count(Process& process) noexcept;
 
   ThreadMark* mark_;
-  std::atomic<std::uint32_t>* active_ = nullptr;  // of a thread without a mark
+  std::atomic<std::uint32_t>* active_ = nullptr;  // used only by a thread without a mark
 };
 
-/// The same of a thread with a mark, which it has at hand.
+/// An Activity of a thread that has its mark at hand.
 class [[nodiscard]] MarkedActivity {
  public:
   [[gnu::always_inline]] explicit MarkedActivity(ThreadMark& mark) noexcept : mark_(mark) {
@@ -61,8 +62,8 @@ class [[nodiscard]] MarkedActivity {
 };
 
 /// Waits until every Activity that had begun in a living process of the fabric has ended. The
-/// caller is in none itself, and holds no lock that one could wait for. False: a process was
-/// stopped in one, or has been in one for half a minute.
+/// caller must not be inside an Activity, and must not hold a lock that one could wait for. Returns
+/// false if a process was stopped inside an Activity, or has been inside one for 30 s.
 [[nodiscard]] bool wait_for_activity(Process& process);
 
 }  // namespace hbmwire::emulation::nic

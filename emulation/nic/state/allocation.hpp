@@ -7,8 +7,9 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Holds Header::allocation, or not (Hold). A holder that died may have lost a block of the ring
-/// heap, or a record that its table counts as used and no object has: the next holder finds them.
+/// Holds Header::allocation, as Hold does: held() says whether it is held. A holder that died may
+/// have lost a block of the ring heap, or have left a record that its table counts as used although
+/// it belongs to no object. The next holder repairs both.
 class [[nodiscard]] Allocation : public Hold {
  public:
   explicit Allocation(Process& process) : Hold(process.shared().header.allocation) {
@@ -23,8 +24,8 @@ class [[nodiscard]] Allocation : public Hold {
   static void repair(Process& process);
 };
 
-/// What gives a record back at the end of its life. `release` is called with Header::allocation
-/// held: now, or once the process that was stopped with it goes on.
+/// Gives a record back when its object ends. Calls `release` with Header::allocation held. If a
+/// stopped process holds that lock, the call is put off until the process continues.
 template <typename Release>
 void release_record(Process& process, Release release) {
   {

@@ -5,7 +5,7 @@
 
 namespace hbmwire::emulation::nic {
 
-/// What ibv_get_async_event reads, 16 bytes.
+/// The 16 bytes that ibv_get_async_event() reads from its FIFO.
 struct AsyncRecord {
   std::uint64_t element;
   std::uint32_t type;

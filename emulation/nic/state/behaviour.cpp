@@ -6,7 +6,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Every member once, for writing and reading alike.
+/// Visits every member with its key: one list for both writing and reading.
 template <typename Subject, typename Visit>
 void visit(Subject& behaviour, Visit each) {
   each("seed", behaviour.seed);

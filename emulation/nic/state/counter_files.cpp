@@ -24,14 +24,14 @@ std::uint64_t plain(const PortRecord& port) {
   return counted(port, kCounter);
 }
 
-/// InfiniBand counts data in words of four octets.
+/// InfiniBand counts data in words of four bytes.
 template <PortCounter kBytes>
 std::uint64_t words(const PortRecord& port) {
   return counted(port, kBytes) / 4;
 }
 
-/// The multicast packets are read first: they are counted last, so that there are never more of
-/// them than of all.
+/// Reads the multicast packets first. They are counted after the total, so this order never yields
+/// more multicast packets than packets.
 template <PortCounter kAll, PortCounter kMulticast>
 std::uint64_t unicast(const PortRecord& port) {
   const std::uint64_t multicast = counted(port, kMulticast);
@@ -96,7 +96,8 @@ constexpr std::array kIdleFiles{
     "hw_counters/rx_icrc_encapsulated",
 };
 
-/// In place: a counter never gets shorter. False: the file is not there (any more).
+/// Overwrites the file in place: a counter never gets shorter. Returns false if the file does not
+/// exist (any more).
 bool rewrite(const std::filesystem::path& file, std::uint64_t value) {
   const int fd = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -121,7 +122,7 @@ std::span<const char* const> idle_counter_files() { return kIdleFiles; }
 
 bool publish_counters(const std::filesystem::path& fabric, PortRecord& port) {
   if (port.directory[0] == '\0') return true;  // no process has opened its NIC yet
-  // Who comes later reads later, and so never writes less.
+  // The counters are read with the lock held, so a later writer never writes a smaller number.
   const Hold guard(port.publishing);
   if (!guard.held()) return false;
   const std::filesystem::path directory = fabric / port.directory;

@@ -5,22 +5,22 @@
 #include <filesystem>
 #include <span>
 
-/// A port's counters as sysfs shows them. Plain files do not know that they are read, so they are
-/// written again when what they say has changed.
+/// A port's counters as sysfs shows them. A plain file does not notice that it is read, so the
+/// files are rewritten after a counter has changed.
 namespace hbmwire::emulation::nic {
 
 struct PortRecord;
 
-/// The paths below ports/<n> of all counters that the NIC keeps.
+/// The paths of all counters that the NIC keeps, relative to ports/<n>.
 std::span<const char* const> counter_files();
 
-/// Those of events that this NIC knows not: no packet of it is lost, damaged or comes twice. They
-/// stay 0.
+/// The paths of counters for events that this NIC never has: it does not lose, damage or duplicate
+/// packets. They stay 0.
 std::span<const char* const> idle_counter_files();
 
-/// Writes the files of one port as far as they have changed since. What was counted before the call
-/// is in them afterwards, whoever else publishes at the same time. False: not now, a process that
-/// was stopped is at it.
+/// Rewrites the files of one port whose counters have changed. Afterwards they include everything
+/// that was counted before the call, even if other processes publish at the same time. Returns
+/// false if a stopped process holds the port's lock: try again later.
 bool publish_counters(const std::filesystem::path& fabric, PortRecord& port);
 
 }  // namespace hbmwire::emulation::nic

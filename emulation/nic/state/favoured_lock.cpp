@@ -13,9 +13,10 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Where the thread is that a lock favours, once it can't enter any more.
+/// The state of the former favourite, once it cannot enter the lock any more.
 enum class Favourite : std::uint8_t { outside, inside, dead };
 
+/// A lock's former favourite, as the thread that takes the lock from it sees it.
 class Ousted {
  public:
   Ousted(std::uint64_t token, Place place, std::uint64_t lock)
@@ -26,17 +27,17 @@ class Ousted {
 
   [[nodiscard]] Favourite look() const {
     const bool outside = inside_.load(std::memory_order_acquire) != lock_;
-    // Its mark is another thread's: it has ended, or was killed, perhaps inside.
+    // The mark has a new owner: the favourite has ended, or was killed, perhaps inside the lock.
     if (mark_.token.load() != token_) return Favourite::dead;
     return outside ? Favourite::outside : Favourite::inside;
   }
 
-  /// The same, by the kernel's word.
+  /// As look(), but asks the kernel whether the thread is alive.
   [[nodiscard]] Favourite ask() const {
     const std::uint64_t thread = mark_.thread.load();
     const Favourite seen = look();
     if (seen != Favourite::inside) return seen;
-    // Dead, and was it inside to its end? What it did last is seen by now.
+    // It may have left the lock just before it died: its last store is visible by now.
     return LockWord::is_dead(thread)
                ? look() == Favourite::outside ? Favourite::outside : Favourite::dead
                : Favourite::inside;
@@ -53,8 +54,9 @@ class Ousted {
   std::atomic<std::uint64_t>& inside_;
 };
 
-/// For as long as it runs, 10 s at most.
+/// Waits until the favourite has left the lock. Gives up if it is stopped, or after about 10 s.
 Favourite wait_until_outside(const Ousted& ousted) {
+  // The waits get longer in stages, as in LockWord::lock_for(). 10,000 naps of 1 ms are 10 s.
   constexpr int kSpins = 64;
   constexpr int kYields = 64;
   constexpr long kNapNs = 20'000;
@@ -93,15 +95,15 @@ FavouredLock::Taken FavouredLock::try_lock(Place place) noexcept {
   return oust(place, word_.try_lock(), false);
 }
 
-/// `word_` was taken, or was not. Whom the lock favours is favoured no more. One who can't be
-/// waited for keeps it, and the next who comes tries again.
+/// Takes the lock from its favourite, once `word_` is taken (`taken`). A favourite that cannot be
+/// waited for keeps the lock; the next caller tries again.
 FavouredLock::Taken FavouredLock::oust(Place place, Taken taken, bool waits) noexcept {
   if (taken == Taken::no) return taken;
   const std::uint64_t whose = favoured_.load(std::memory_order_relaxed) & ~kLeaving;
   if (whose == 0) return taken;
   if (favours(OwnMark::token()) && entered(place) == nullptr) {
-    // Who passed has left it to this thread, which waited for that: it is the favourite from
-    // unlock() on, and has the lock as everybody else until then.
+    // A PassingHold has made this thread the favourite while the thread waited for `word_`. It
+    // holds the lock by `word_` until unlock(), which makes it the favourite.
     recent_ = streak_of(whose) | (kStreak - 1);
     favoured_.store(0, std::memory_order_release);
     return taken;

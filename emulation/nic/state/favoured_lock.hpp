@@ -9,36 +9,37 @@
 
 namespace hbmwire::emulation::nic {
 
-/// A RobustMutex that favours the thread which takes it again and again: that one takes it by a
-/// plain store into its own mark, and no locked instruction, until another one wants it
-/// (emulation/docs/adr/0022). Zeroed memory is a free lock that favours nobody.
+/// A RobustMutex that favours a thread which takes it again and again. The favourite takes it by a
+/// plain store into its own mark, without a locked instruction, until another thread wants it
+/// (emulation/docs/adr/0022). Zeroed memory is a free lock without a favourite.
 class FavouredLock {
  public:
   using Taken = RobustMutex::Taken;
 
-  /// Whether it favours the calling thread, of which `token` is the token.
+  /// Whether the lock favours the calling thread, which has `token`.
   [[nodiscard]] bool favours(std::uint64_t token) const noexcept {
     return favoured_.load(std::memory_order_acquire) == token;
   }
 
-  /// The calling thread, of which `mark` (or null) and `token` are, has it by favour. False: it
-  /// has not.
+  /// Enters the lock as its favourite. `mark` (may be null) and `token` are the calling thread's.
+  /// Returns false if the lock does not favour the thread, or the thread is in another lock of the
+  /// same place.
   [[nodiscard, gnu::always_inline]] bool enter(ThreadMark* mark, std::uint64_t token,
                                                Place place) noexcept {
     if (!favours(token)) return false;
     auto& inside = mark->inside[static_cast<std::size_t>(place)];
     if (inside.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      return false;  // a handler of a signal, or one sender's lock within another's
+      return false;  // in a signal handler, or holding another lock of this place
     inside.store(ThreadMarks::name_of(this), std::memory_order_release);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // the others' half is fence_all_threads()
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // pairs with fence_all_threads()
     if (favours(token)) [[likely]]
       return true;
     leave(inside);
     return false;
   }
 
-  /// Where the calling thread has entered this lock in its mark: it has it, by favour. Null: it has
-  /// not.
+  /// Enters the lock as its favourite. Returns the calling thread's entry in its mark, for leave(),
+  /// or null if the lock was not entered.
   [[nodiscard, gnu::always_inline]] std::atomic<std::uint64_t>* enter(Place place) noexcept {
     ThreadMark* const mark = OwnMark::get();
     if (!enter(mark, OwnMark::token(), place)) return nullptr;
@@ -49,25 +50,26 @@ class FavouredLock {
     entered.store(0, std::memory_order_release);
   }
 
-  /// Waits for a holder that runs. `no`: it was stopped, or has not moved for 10 s. For who could
-  /// not enter(), as what follows.
+  /// Takes the lock after enter() has failed. Waits for a holder that runs. `no`: the holder was
+  /// stopped, or has not moved for 10 s.
   [[nodiscard]] Taken lock(Place place) noexcept;
 
-  /// Waits for nobody.
+  /// As lock(), without waiting.
   [[nodiscard]] Taken try_lock(Place place) noexcept;
 
   void unlock() noexcept;
 
-  /// The token of whom it favours; 0: nobody, or somebody is being crossed out.
+  /// The favourite's token. 0: there is no favourite, or another thread is taking the lock from it.
   [[nodiscard]] std::uint64_t favourite() const noexcept {
     const std::uint64_t whose = favoured_.load(std::memory_order_relaxed);
     return (whose & kLeaving) == 0 ? whose : 0;
   }
 
-  /// As unlock(), for who comes seldom: it favours `token`, a thread of this process, behind it.
+  /// Unlocks, and makes the thread of this process that has `token` the favourite again. For a
+  /// thread that takes the lock seldom.
   void unlock_for(std::uint64_t token) noexcept;
 
-  /// Whether the calling thread has entered it.
+  /// The calling thread's entry in its mark, if it has entered this lock there; else null.
   [[nodiscard]] std::atomic<std::uint64_t>* entered(Place place) const noexcept {
     ThreadMark* const mark = OwnMark::get();
     if (mark == nullptr) return nullptr;
@@ -75,7 +77,7 @@ class FavouredLock {
     return inside.load(std::memory_order_relaxed) == ThreadMarks::name_of(this) ? &inside : nullptr;
   }
 
-  /// Whether it might have to be waited for, at a glance.
+  /// Whether taking the lock might have to wait. A quick look, without a guarantee.
   [[nodiscard]] bool may_be_taken() const noexcept {
     const std::uint64_t whose = favoured_.load(std::memory_order_relaxed);
     return word_.is_taken() || (whose != 0 && whose != OwnMark::token());
@@ -84,22 +86,22 @@ class FavouredLock {
  private:
   Taken oust(Place place, Taken taken, bool waits) noexcept;
 
-  static constexpr std::uint64_t kLeaving = 1ULL << 63U;
+  static constexpr std::uint64_t kLeaving = 1ULL << 63U;  // no token has this bit
   static constexpr std::uint32_t kStreakBits = 10;
-  static constexpr std::uint32_t kStreak = 512;
+  static constexpr std::uint32_t kStreak = 512;  // holds in a row that make a favourite
 
-  /// `recent_` of who has had it once.
+  /// `recent_` of a thread that has held the lock once.
   static constexpr std::uint32_t streak_of(std::uint64_t token) noexcept {
     return static_cast<std::uint32_t>(token) << kStreakBits;
   }
 
   RobustMutex word_;
-  std::atomic<std::uint64_t> favoured_;  // a token, and kLeaving when another one wants the lock;
-                                         // written with `word_` held, as what follows
-  std::uint32_t recent_;                 // some bits of who had it last, and how often in a row
+  std::atomic<std::uint64_t> favoured_;  // a token, with kLeaving while another thread takes the
+                                         // lock; written, as `recent_`, with `word_` held
+  std::uint32_t recent_;                 // bits of the last holder's token, and its holds in a row
 };
 
-/// As Hold.
+/// Holds a FavouredLock to the end of a scope, as Hold does for a RobustMutex.
 class [[nodiscard]] FavouredHold {
  public:
   [[gnu::always_inline]] FavouredHold(FavouredLock& lock, Place place) noexcept
@@ -130,7 +132,7 @@ class [[nodiscard]] FavouredHold {
     return entered_ != nullptr || taken_ != FavouredLock::Taken::no;
   }
 
-  /// The holder before died with it, or may have.
+  /// The last holder died with the lock held, or may have.
   [[nodiscard, gnu::always_inline]] bool inherited() const noexcept {
     return entered_ == nullptr && taken_ == FavouredLock::Taken::inherited;
   }
@@ -141,9 +143,9 @@ class [[nodiscard]] FavouredHold {
   FavouredLock::Taken taken_ = FavouredLock::Taken::no;
 };
 
-/// A hold by who comes seldom and waits for nobody: whom the lock favoured it favours again behind
-/// it, who would else have to take it some hundred times first. For locks of threads of one
-/// process.
+/// Holds a lock without waiting for it, for a thread that takes it seldom. The destructor makes the
+/// former favourite the favourite again, which would otherwise have to take the lock
+/// FavouredLock::kStreak times first. Only for locks of threads of one process.
 class [[nodiscard]] PassingHold {
  public:
   PassingHold(FavouredLock& lock, Place place) noexcept
@@ -177,7 +179,7 @@ class [[nodiscard]] PassingHold {
   FavouredLock::Taken taken_ = FavouredLock::Taken::no;
 };
 
-/// Leaves a lock that the calling thread has entered.
+/// Leaves, at the end of a scope, a lock that the calling thread has entered in its mark.
 class [[nodiscard]] MarkedHold {
  public:
   [[gnu::always_inline]] MarkedHold(ThreadMark& mark, Place place) noexcept
@@ -197,8 +199,8 @@ class [[nodiscard]] MarkedHold {
   Place place_;
 };
 
-/// A sender's mutex, which threads of one process share: as a std::mutex it waits for whoever has
-/// it.
+/// A sender's mutex. Only threads of one process share it, so it waits for its holder without
+/// limit, as std::mutex does.
 class SenderMutex {
  public:
   SenderMutex() = default;
@@ -220,7 +222,7 @@ class SenderMutex {
     }
   }
 
-  /// To be had by a mark alone.
+  /// For callers that enter the lock by their mark alone.
   [[nodiscard]] FavouredLock& favoured() noexcept { return lock_; }
 
  private:

@@ -10,26 +10,28 @@
 
 namespace hbmwire::emulation::nic {
 
-/// The event FIFOs of a fabric: made by the process that reads them, written by all. Every end is
-/// opened O_RDWR, so that a reader never sees end-of-file and a writer never meets SIGPIPE.
+/// The event FIFOs of a fabric. The process that reads a FIFO creates it; every process may write
+/// to it. Every end is opened O_RDWR, so that a reader never sees end-of-file and a writer never
+/// gets SIGPIPE.
 class Fifos {
  public:
   explicit Fifos(std::filesystem::path processes) : processes_(std::move(processes)) {}
 
   enum class Written : std::uint8_t { yes, full, gone };
 
-  /// Makes FIFO `channel` of `slot`; its read end (blocking, close-on-exec), or -1 with errno.
+  /// Creates FIFO `channel` of `slot`. Returns its read end (blocking, close-on-exec), or -1 with
+  /// errno.
   int create(std::uint32_t slot, std::uint64_t channel);
 
-  /// One write of at most PIPE_BUF bytes, which is atomic; never blocks.
+  /// Writes a record of at most PIPE_BUF bytes atomically. Never blocks.
   Written write(std::uint32_t slot, std::uint64_t channel, std::span<const std::byte> record);
 
-  /// Removes what `drop` says of the records of one of this process' FIFOs; the others stay. How
-  /// many were dropped.
+  /// Removes the records that `drop` returns true for from a FIFO of this process. Returns how many
+  /// it removed.
   template <typename Record, typename Drop>
   std::uint32_t filter(std::uint32_t slot, std::uint64_t channel, Drop drop);
 
-  /// Closes the cached end of a FIFO.
+  /// Closes the cached write end of a FIFO.
   void forget(std::uint64_t channel);
 
   void remove(std::uint32_t slot, std::uint64_t channel);
@@ -37,12 +39,12 @@ class Fifos {
   [[nodiscard]] std::filesystem::path path(std::uint32_t slot, std::uint64_t channel) const;
 
  private:
-  static constexpr std::size_t kMostCached = 64;
+  static constexpr std::size_t kMostCached = 64;  // write ends kept open, to bound the descriptors
 
   int open_end(std::uint32_t slot, std::uint64_t channel) const;
 
-  /// The same, whatever else has to be closed for it: an event that is lost, or that stays unread,
-  /// makes a program wait for ever. With the lock held.
+  /// As open_end(), but closes cached ends and the reserve if descriptors run out: without its
+  /// event a program would wait for ever. The lock is held.
   int open_end_at_any_price(std::uint32_t slot, std::uint64_t channel);
 
   bool keep_reserve();
@@ -50,8 +52,8 @@ class Fifos {
   std::filesystem::path processes_;
   std::mutex mutex_;
   std::map<std::uint64_t, int> ends_;
-  int reserve_ = -1;         // there once this process has a FIFO, if descriptors allow
-  std::mutex filter_mutex_;  // two filters at once would take each other's records for read
+  int reserve_ = -1;         // a spare descriptor, from the first FIFO on if there is one to spare
+  std::mutex filter_mutex_;  // two filters at once would read each other's records
 };
 
 }  // namespace hbmwire::emulation::nic

@@ -20,7 +20,7 @@ std::uint32_t Fifos::filter(std::uint32_t slot, std::uint64_t channel, Drop drop
   std::vector<Record> kept;
   std::uint32_t dropped = 0;
   Record record{};
-  // A pipe takes and gives whole records: every write is one record, far below PIPE_BUF.
+  // A pipe passes whole records: every write is one record, far below PIPE_BUF.
   while (::read(fd, &record, sizeof record) == static_cast<ssize_t>(sizeof record)) {
     if (drop(record)) {
       ++dropped;
@@ -29,7 +29,7 @@ std::uint32_t Fifos::filter(std::uint32_t slot, std::uint64_t channel, Drop drop
     }
   }
   for (const Record& back : kept) {
-    // The room was there a moment ago; if others filled it meanwhile, wait for the reader.
+    // There was room before the read. If others have filled it since, wait for the reader.
     while (::write(fd, &back, sizeof back) < 0 && errno == EAGAIN) usleep(100);
   }
   ::close(fd);

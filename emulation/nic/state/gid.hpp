@@ -9,14 +9,14 @@ namespace hbmwire::emulation::nic {
 
 using Gid = std::array<std::uint8_t, 16>;
 
-/// Where packets go. Ethernet knows GIDs alone; InfiniBand LIDs, and a GID if they have a GRH.
+/// The address of packets: a GID on Ethernet; a LID on InfiniBand, with a GID if they have a GRH.
 struct Destination {
   Gid gid{};
   std::uint16_t lid = 0;
   bool global = true;
 };
 
-/// ::ffff:a.b.c.d, which is how RoCE writes an IPv4 address.
+/// ::ffff:a.b.c.d, the form of an IPv4 address in RoCE.
 inline bool is_ipv4_mapped(const Gid& gid) {
   return std::all_of(gid.begin(), gid.begin() + 10, [](std::uint8_t byte) { return byte == 0; }) &&
          gid[10] == 0xff && gid[11] == 0xff;
@@ -24,7 +24,7 @@ inline bool is_ipv4_mapped(const Gid& gid) {
 
 inline bool is_link_local(const Gid& gid) { return gid[0] == 0xfe && (gid[1] & 0xc0U) == 0x80; }
 
-/// ff00::/8, or an IPv4 group.
+/// ff00::/8, or a group address of IPv4.
 inline bool is_multicast(const Gid& gid) {
   return gid[0] == 0xff || (is_ipv4_mapped(gid) && gid[12] >> 4U == 0xe);
 }

@@ -9,9 +9,9 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Tells one file from another; 0 when it is not there. `fd` may have been closed behind our back
-/// and be another thread's by now, which is what is asked: hence not fstat(), which ThreadSanitizer
-/// takes for the use of a descriptor that is ours.
+/// The inode number of an open file; 0 if `fd` is closed. The caller asks because the application
+/// may have closed `fd` and another thread may have reused the number. fstat() is avoided because
+/// ThreadSanitizer would report it as a use of another thread's descriptor.
 inline std::uint64_t inode_of(int fd) {
   struct statx status {};
 

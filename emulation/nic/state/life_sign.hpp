@@ -9,14 +9,14 @@
 
 namespace hbmwire::emulation::nic {
 
-/// A word in shared memory that says at a glance that a process lives. A thread of it holds a
-/// robust mutex for as long as it runs, in which the kernel enters that the thread has ended, with
-/// its process or not. Memory of zeros says nothing.
+/// Says with one load from shared memory that a process is alive. A thread of the process holds a
+/// robust mutex as long as it runs. When the thread ends, alone or with its process, the kernel
+/// marks the mutex as abandoned. Zeroed memory means "not known".
 class LifeSign {
  public:
-  // Thread sanitizer takes a mutex that is held for ever for one that all others come behind.
+  // ThreadSanitizer would take a mutex that is held for ever for one that orders all others.
 #if defined(__GLIBC__) && !defined(__SANITIZE_THREAD__)
-  /// Of the calling thread, from now on.
+  /// Starts the sign, which lasts as long as the calling thread.
   void give() noexcept {
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
@@ -27,8 +27,8 @@ class LifeSign {
     pthread_mutex_lock(&mutex_);
   }
 
-  /// That thread runs. False: it has ended, or the C library keeps its mutexes otherwise, and the
-  /// process may live all the same.
+  /// Returns true while that thread runs. False: the thread has ended, or the C library lays its
+  /// mutexes out differently. The process may be alive all the same.
   [[nodiscard, gnu::always_inline]] bool is_given() noexcept {
     const auto word = static_cast<std::uint32_t>(
         std::atomic_ref(mutex_.__data.__lock).load(std::memory_order_acquire));

@@ -15,7 +15,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// The state of a fabric that this process is no member of.
+/// Maps the state of a fabric that this process is not a member of.
 class Visit {
  public:
   explicit Visit(const std::filesystem::path& fabric)
@@ -62,8 +62,8 @@ int change_link(const LinkState& state, std::uint32_t fabric_port, bool up) {
   shared.header.conditions.fetch_add(1);
   publish_counters(state.fabric, port);  // link_downed
   int error = 0;
-  // Also when nothing changed: whoever was to tell the others last time may have died over it, or
-  // met with a process that was stopped.
+  // Also if nothing changed: the process that made the last change may have died before it notified
+  // all, or a stopped process may have held a lock.
   for (ContextRecord& context : touched(shared.contexts, shared.header.next_context)) {
     if (context.claimed.load() == 0) continue;
     const Hold guard(context.mutex);
@@ -123,8 +123,8 @@ void tell_of_links(const SharedState& shared, Fifos& fifos, ContextRecord& conte
   for (std::uint32_t i = 0; i < kMaxNicPorts; ++i) {
     if (context.ports[i] == 0) continue;
     const std::uint32_t changes = shared.ports[context.ports[i]].link_changes.load();
-    // Down and up take turns, so that the number of a change says which it was. A context that is
-    // ahead belongs to a node that is gone.
+    // Down and up alternate, so the number of a change tells its direction. A context that is ahead
+    // of the port belongs to a node that is gone.
     while (static_cast<std::int32_t>(changes - context.told[i]) > 0) {
       const bool down = context.told[i] % 2 == 0;
       const AsyncRecord record{

@@ -6,44 +6,45 @@
 
 #include "emulation/nic/state/fifo.hpp"
 
-/// The links of a fabric's ports: what `hbmwire emulate` does to them from outside of any NIC, and
-/// what the NICs do on their side of it.
+/// The links of a fabric's ports. `hbmwire emulate` changes them without being a NIC; the NICs
+/// react to the changes.
 namespace hbmwire::emulation::nic {
 
 struct ContextRecord;
 struct SharedState;
 
-/// The fabric, for who changes the links of its ports.
+/// A fabric's state, for code that changes the links of its ports.
 struct LinkState {
   const std::filesystem::path& fabric;
   SharedState& shared;
   Fifos& fifos;
 };
 
-/// Takes a port's link down or up. Every process that has the NIC open is told
-/// (IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE), and every request that waits tries again. 0 or an
-/// errno. EBUSY: a process that was stopped is in the way of telling all; the link is changed.
+/// Takes a port's link down or up. Every process that has the NIC open gets an event
+/// (IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE), and every waiting request tries again. Returns 0
+/// or an errno. EBUSY: the link has changed, but a stopped process holds a lock that is needed to
+/// notify all.
 int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, bool up);
 
-/// The same for who has the fabric's state.
+/// As set_link(), for a caller that has mapped the fabric's state.
 int change_link(const LinkState& state, std::uint32_t fabric_port, bool up);
 
-/// Notes that a link is to come up at a time (of now_ns()), unless somebody changes it before.
+/// Notes that a link comes up at `due_ns` (of now_ns()), unless it changes before then.
 void raise_link_at(SharedState& shared, std::uint32_t fabric_port, std::uint64_t due_ns);
 
-/// Takes up the links whose time has come. Whoever has something to do with links calls it, as the
-/// process that took one down may be dead. When the next is due; 0: none.
+/// Takes up the links whose time has come. Every process that deals with links calls it, because
+/// the process that took a link down may be dead. Returns when the next link is due; 0: none.
 std::uint64_t raise_due_links(const LinkState& state, std::uint64_t now_ns);
 
-/// Gives `count` ports from `first` on to a new node: their links are up, they have counted
-/// nothing. The fabric's lock is held. 0 or an errno.
+/// Gives `count` ports from `first` on to a new node, with their links up and counters of 0. The
+/// caller holds the fabric's lock. Returns 0 or an errno.
 int renew_ports(const std::filesystem::path& fabric, std::uint32_t first, std::uint32_t count);
 
-/// Puts the changes of its ports' links that a context has not been told of yet into its FIFO, as
-/// far as they fit. ContextRecord::mutex is held.
+/// Writes the link changes that a context has not seen yet into its FIFO, as many as fit. The
+/// caller holds ContextRecord::mutex.
 void tell_of_links(const SharedState& shared, Fifos& fifos, ContextRecord& context);
 
-/// Makes the process in `slot` look at its parked requests.
+/// Wakes the process in `slot` to look at its parked requests.
 void poke_process(SharedState& shared, Fifos& fifos, std::uint32_t slot);
 
 }  // namespace hbmwire::emulation::nic

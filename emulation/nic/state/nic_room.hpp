@@ -9,7 +9,7 @@
 
 namespace hbmwire::emulation::nic {
 
-/// The NIC that an object is of, and how many of that kind it has.
+/// The NIC that an object belongs to, and the most objects of that kind that the NIC has.
 struct NicRoom {
   static constexpr std::uint64_t kAsTheTable = ~std::uint64_t{0};
 
@@ -17,8 +17,8 @@ struct NicRoom {
   std::uint64_t most = kAsTheTable;
 };
 
-/// Whether the NIC may have one more, by whichever process; what the dead left does not count.
-/// Header::allocation is held. A walk over all records, where it has fewer than the table.
+/// Whether the NIC may have one more object, counted over all living processes. The caller holds
+/// Header::allocation. Walks over all records, unless the NIC has as many as the table.
 template <typename Record, std::size_t N, typename Use>
 bool has_room(Process& process, Record (&table)[N], const Use& use, const NicRoom& room) {
   if (room.most == NicRoom::kAsTheTable) return true;

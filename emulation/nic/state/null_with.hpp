@@ -6,7 +6,7 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Null, of whatever pointer, with errno: the convention of verbs that create something.
+/// Sets errno and returns a null pointer: how verbs that create an object report an error.
 inline std::nullptr_t null_with(int error) {
   errno = error;
   return nullptr;

@@ -24,7 +24,7 @@ bool Owed::add_behind(std::uint64_t line, const Task& task) {
   return true;
 }
 
-/// A task is among the entries while it runs, so that what comes behind it waits.
+/// A task stays in the list while it runs, so that later tasks of its line wait.
 void Owed::progress() {
   const std::unique_lock running(running_, std::try_to_lock);
   if (!running) return;

@@ -10,19 +10,19 @@
 
 namespace hbmwire::emulation::nic {
 
-/// What this process has to do and can't, as a process that was stopped has a lock: done once that
-/// one goes on, or dies, by whoever polls and by the helper thread.
+/// Work that this process has put off because a stopped process holds a lock. Pollers and the
+/// helper thread do the work once that process continues or dies.
 class Owed {
  public:
-  /// True when it is done. It may take locks, and owe more.
+  /// Returns true when the task is done. It may take locks and put off more work.
   using Task = std::function<bool()>;
 
   [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
 
-  /// Tasks of one `line` are done in order; of line 0 each is for itself.
+  /// Tasks of one `line` run in order. Tasks of line 0 are independent of each other.
   void add(std::uint64_t line, Task task);
 
-  /// Adds it if there is something before it in its line.
+  /// Adds the task if others of its line are waiting; returns whether it did.
   bool add_behind(std::uint64_t line, const Task& task);
 
   void progress();
@@ -33,8 +33,8 @@ class Owed {
     Task task;
   };
 
-  std::mutex running_;  // from the first task to the last; nobody waits for it
-  std::mutex mutex_;    // guards what follows; free while a task runs
+  std::mutex running_;  // held by the one thread that runs tasks; others do not wait
+  std::mutex mutex_;    // guards the members below; not held while a task runs
   std::list<Entry> entries_;
   std::atomic<std::size_t> count_{0};
 };

@@ -9,7 +9,7 @@
 
 namespace hbmwire::emulation::nic {
 
-/// What pollers and the helper thread carry on with: requests that wait, or are on their way.
+/// A queue's requests that wait or are in flight. Pollers and the helper thread carry on with them.
 class Parkable {
  public:
   Parkable() = default;
@@ -21,10 +21,10 @@ class Parkable {
 
   virtual void progress_locked() = 0;
 
-  /// When progress_locked() is due even if nobody pokes; 0: never.
+  /// When progress_locked() is due without a wake-up (now_ns()); 0: never.
   [[nodiscard]] virtual std::uint64_t due_locked() const = 0;
 
-  /// The process ends: what must not be lost with it happens now.
+  /// Called when the process ends: completes the part of the work that must not be lost.
   virtual void end_locked() {}
 
   void progress() {
@@ -32,9 +32,9 @@ class Parkable {
     progress_locked();
   }
 
-  SenderMutex mutex;  // whatever follows, and every request in execution
+  SenderMutex mutex;  // guards the members of derived classes, and requests in execution
 
-  std::size_t parked_at = 0;  // its place among what waits; guarded by the lock of that list
+  std::size_t parked_at = 0;  // its place in the list of waiting queues; guarded by its lock
 };
 
 }  // namespace hbmwire::emulation::nic

@@ -20,7 +20,7 @@ std::vector<std::uint32_t> PortFiles::take() {
   return std::exchange(ports_, {});
 }
 
-/// Those that can't be written now are noted again, for who comes next.
+/// Notes the ports again whose files cannot be written now, for the next call.
 void PortFiles::publish(SharedState& shared, const std::filesystem::path& fabric,
                         const std::vector<std::uint32_t>& ports) {
   for (const std::uint32_t port : ports) {
@@ -30,7 +30,7 @@ void PortFiles::publish(SharedState& shared, const std::filesystem::path& fabric
 
 std::uint64_t PortFiles::progress(SharedState& shared, const std::filesystem::path& fabric,
                                   std::uint64_t now, const Collect& collect) {
-  constexpr std::uint64_t kPeriodNs = 50'000'000;
+  constexpr std::uint64_t kPeriodNs = 50'000'000;  // how long files may lag behind counts
   const std::lock_guard writing(writing_);
   {
     const std::lock_guard guard(mutex_);
@@ -44,7 +44,7 @@ std::uint64_t PortFiles::progress(SharedState& shared, const std::filesystem::pa
   {
     const std::lock_guard guard(mutex_);
     ports = take();
-    // Under steady traffic the helper comes by itself, and nobody has to wake it.
+    // Under steady traffic the helper returns by itself and needs no wake-up.
     some_left_ = some_left;
     due = due_ns_ = ports.empty() && !some_left ? 0 : now + kPeriodNs;
   }
@@ -60,7 +60,7 @@ void PortFiles::write_all(SharedState& shared, const std::filesystem::path& fabr
   {
     const std::lock_guard guard(mutex_);
     ports = take();
-    some_left_ = some_left;  // the helper thread has been woken for it, or knows when to come
+    some_left_ = some_left;  // the helper thread was woken for it, or is going to return
   }
   publish(shared, fabric, ports);
 }

@@ -13,7 +13,7 @@ namespace hbmwire::emulation::nic {
 
 namespace {
 
-/// With Header::allocation held.
+/// Describes the port in its shared record. Header::allocation is held.
 void describe(const Process& process, const Nic& nic, unsigned number, PortRecord& port) {
   if (port.behaviour != nic.behaviour) port.behaviour = nic.behaviour;
   if (nic.behaviour.takes_time()) {
@@ -27,13 +27,13 @@ void describe(const Process& process, const Nic& nic, unsigned number, PortRecor
                            "/" + std::to_string(number);
   if (path == port.directory || path.size() >= sizeof port.directory) return;
   const Hold guard(port.publishing);
-  if (!guard.held()) return;  // the next who opens the NIC does it
+  if (!guard.held()) return;  // the next process that opens the NIC does it
   path.copy(port.directory, path.size());
   port.directory[path.size()] = '\0';
 }
 
-/// What was sent arrives, and what was counted is written, when the process ends without having
-/// destroyed its objects.
+/// If the process ends without destroying its objects, requests in flight still arrive and the
+/// counters are still written.
 [[gnu::destructor]] void finish_at_exit() {
   Process* process = Process::current();
   if (process == nullptr) return;
@@ -112,7 +112,7 @@ std::uint32_t claim_context(Process& process, const Nic& nic, std::span<const st
 }
 
 void release_context(Process& process, std::uint32_t index) {
-  process.shared().contexts[index].claimed.store(0);  // `told` and the rest are the next one's
+  process.shared().contexts[index].claimed.store(0);  // the next owner resets `told` and the rest
 }
 
 void retry_link_events(Process& process, std::uint32_t index) {

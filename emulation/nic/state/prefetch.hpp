@@ -3,8 +3,9 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Has the cache line of `address` fetched to be written, while this thread does something else:
-/// what a peer wrote last takes a hop between CPUs each time, one after the other otherwise.
+/// Begins to fetch the cache line of `address` for writing, while this thread does other work. A
+/// line that a peer wrote last takes a hop between CPUs; without prefetching such hops would follow
+/// each other.
 inline void prefetch_to_write(const void* address) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
@@ -13,7 +14,7 @@ inline void prefetch_to_write(const void* address) {
 #endif
 }
 
-/// The same, to be read.
+/// As prefetch_to_write(), for reading.
 inline void prefetch_to_read(const void* address) { __builtin_prefetch(address); }
 
 }  // namespace hbmwire::emulation::nic

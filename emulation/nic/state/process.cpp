@@ -24,17 +24,17 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-// The one global of the plugin: libibverbs' interface has no place for it. Guarded by g_joining but
-// for reading.
+// The only global of the plugin, because the interface of libibverbs has no place for it. It is
+// written with g_joining held and read without.
 std::atomic<Process*> g_process{nullptr};
 std::mutex g_joining;
 
-/// flock on <fabric>/lock: the state file is made by one process.
+/// Takes flock on <fabric>/lock, so that only one process creates the state file.
 class FabricLock {
  public:
   explicit FabricLock(const std::filesystem::path& fabric)
       : fd_(::open((fabric / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
-    // Who has it joins or leaves: a moment's work, unless it was stopped.
+    // A process holds the lock for a moment, to join or leave, unless it was stopped.
     constexpr int kLongestMs = 10'000;
     for (int waited = 0; fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) != 0; ++waited) {
       if (waited == kLongestMs || (errno != EWOULDBLOCK && errno != EINTR)) {
@@ -62,7 +62,8 @@ class FabricLock {
   int fd_;
 };
 
-/// Yama's ptrace_scope 1 lets only ancestors reach into a process: peers of a fabric are siblings.
+/// With Yama's ptrace_scope 1 only ancestors may access a process' memory, but the processes of a
+/// fabric are siblings. So this process lets them.
 void let_peers_reach_memory() {
   std::ifstream scope("/proc/sys/kernel/yama/ptrace_scope");
   int value = 0;
@@ -102,7 +103,8 @@ Process* Process::join() {
   if (error == 0) error = process->attach_marks();
   if (error == 0) error = process->make_directory();
   if (error != 0) {
-    // A Process has no destructor, since one that works never ends; this one never began.
+    // A Process has no destructor, because a working one is never destroyed. This one failed to
+    // start.
     if (process->state_fd_ >= 0) ::close(process->state_fd_);
     if (process->base_ != nullptr) ::munmap(process->base_, kFileBytes);
     ::operator delete(process);
@@ -160,7 +162,8 @@ int Process::claim_slot() {
   return EMFILE;
 }
 
-/// All processes of a fabric have marks, or none has: who waits for one of them must be able to.
+/// Either all processes of a fabric have marks or none has, because a thread must be able to wait
+/// for every other.
 int Process::attach_marks() {
   Header& header = shared_->header;
   const std::uint32_t wanted = ThreadMarks::are_possible() ? Header::used : Header::unused;
@@ -230,7 +233,7 @@ void Process::after_fork_in_child() {
 void Process::abandon() noexcept {
   abandoned_.store(true);
   ThreadMarks::detach();
-  ::close(state_fd_);  // our share of the OFD lock; the parent's stays
+  ::close(state_fd_);  // only the child's reference to the OFD lock; the parent keeps it
   state_fd_ = -1;
 }
 

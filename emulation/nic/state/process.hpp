@@ -26,22 +26,22 @@ class Sender;
 enum class ObjectKind : std::uint8_t { context, pd, mr, cq, qp, channel, ah, srq, xrcd, mw };
 inline constexpr std::size_t kObjectKinds = 10;
 
-/// This process as a member of its fabric: the mapped state, its slot and liveness, its event
-/// FIFOs. Made when the first NIC is opened and kept until the process ends, never destroyed:
-/// threads may still run at exit.
+/// This process as a member of its fabric: the mapped state, its slot, its liveness and its event
+/// FIFOs. It is made when the first NIC is opened. It is never destroyed, because threads may still
+/// run when the process exits.
 ///
-/// After fork() the child is not a member (man ibv_fork_init: only the parent goes on): its copy is
-/// `abandoned`, verbs on inherited objects fail with EIO, and opening a device makes it a member of
-/// its own.
+/// After fork() the child is not a member (man ibv_fork_init: only the parent may go on). The
+/// child's copy is `abandoned`, and verbs on inherited objects fail with EIO. If the child opens a
+/// device, it becomes a member of its own.
 class Process {
  public:
-  /// Joins the fabric on first use. Null with errno when there is no world or it cannot be joined.
+  /// Joins the fabric on first use. Returns null with errno if there is no world or joining fails.
   static Process* join();
 
-  /// Has fork(2) hold the lock of join(), in this process from now on.
+  /// From now on fork(2) holds the lock of join(), so that a child never inherits it locked.
   static void watch_forks();
 
-  /// Null when no NIC was opened yet.
+  /// Null if no NIC has been opened yet.
   static Process* current() noexcept;
 
   Process(const Process&) = delete;
@@ -65,7 +65,7 @@ class Process {
     return abandoned_.load(std::memory_order_relaxed);
   }
 
-  /// Whether the process in `slot` lives. Where its sign of life does not say so the kernel is
+  /// Whether the process in `slot` is alive. If its sign of life does not say so, the kernel is
   /// asked, at most every 10 ms.
   [[nodiscard, gnu::always_inline]] bool alive(std::uint32_t slot) noexcept {
     return slot == slot_ || shared_->processes[slot].life.is_given() || asked_alive(slot);
@@ -75,12 +75,12 @@ class Process {
     return shared_->processes[slot].pid.load(std::memory_order_relaxed);
   }
 
-  /// Frees everything a dead process left. Takes Header::allocation. What a process that was
-  /// stopped has in its hands is left to the next who comes. True: it was dead, and nothing is
-  /// left.
+  /// Frees everything that a dead process left. Takes Header::allocation. Skips records that a
+  /// stopped process has locked; the next caller frees them. Returns true if the process was dead
+  /// and nothing of it is left.
   bool reap(std::uint32_t slot);
 
-  /// A number that is used once in the life of the fabric.
+  /// A number that is used only once in the life of the fabric.
   std::uint64_t new_id() noexcept { return shared_->header.next_id.fetch_add(1) + 1; }
 
   void punch_hole(std::uint64_t offset, std::uint64_t bytes) noexcept;
@@ -89,49 +89,50 @@ class Process {
 
   Fifos& fifos() noexcept { return fifos_; }
 
-  /// Makes the process in `slot` look at its parked requests.
+  /// Wakes the process in `slot` to look at its parked requests.
   void poke(std::uint32_t slot) noexcept;
 
   LinkState links() noexcept { return {world_.fabric, *shared_, fifos_}; }
 
   PortFiles& port_files() noexcept { return port_files_; }
 
-  /// Makes sysfs say what has been counted so far, but for requests in execution.
+  /// Writes the counters to sysfs, without the requests that are in execution.
   void write_port_files();
 
-  /// A sender whose traffic is to be collected.
+  /// Adds a sender whose traffic is to be collected.
   void add_metered(const std::shared_ptr<Sender>& sender);
 
-  /// Makes the helper thread look at what it has to do, and starts it if need be.
+  /// Wakes the helper thread, and starts it if there is none.
   void wake_helper() noexcept;
 
-  /// The same, but for the helper itself: what is due it asks for when it has looked at all.
+  /// As wake_helper(), but does nothing in the helper thread itself, which looks for due work
+  /// anyway.
   void wake_other_helper() noexcept;
 
-  /// Held while one of this process' windows is bound or unbound and while an MR goes: an MR that a
-  /// window is bound to stays. Nobody in an Activity takes it.
+  /// Held while a window of this process is bound or unbound and while an MR is deregistered: an MR
+  /// with a bound window must stay. Not taken inside an Activity.
   std::mutex windows;
 
   // Requests that wait for something (queue/parking.cpp).
   void add_parked(const std::shared_ptr<Parkable>& parked);
   void remove_parked(const Parkable* parked);
 
-  /// Has the helper thread look at them at `due_ns` at the latest.
+  /// Has the helper thread look at the parked requests at `due_ns` at the latest.
   void wake_by(std::uint64_t due_ns) noexcept {
     if (due_ns < helper_due_ns_.load()) wake_other_helper();
   }
 
-  /// The process ends.
+  /// Called when the process ends.
   void end_parked();
 
   void progress_parked() {
     if (parked_count_.load(std::memory_order_relaxed) != 0 || owed_.any()) progress_all_parked();
   }
 
-  /// Puts something off until it can be done (state/owed.hpp). Any lock may be held.
+  /// Puts a task off until it can be done (state/owed.hpp). Any lock may be held.
   void owe(Owed::Task task, std::uint64_t line = 0);
 
-  /// Whether something is put off already that has to come before: then `task` is, too.
+  /// If earlier tasks of `line` are waiting, puts `task` off too and returns true.
   bool owe_behind(std::uint64_t line, const Owed::Task& task) {
     return owed_.add_behind(line, task);
   }
@@ -178,7 +179,7 @@ class Process {
   std::byte* base_ = nullptr;
   SharedState* shared_ = nullptr;
   int state_fd_ =
-      -1;  // holds the OFD lock: closed in a child, so that the lock dies with this process alone
+      -1;  // holds the OFD lock; closed in a forked child, so that the lock ends with this process
   std::uint32_t slot_ = 0;
   std::atomic<bool> abandoned_{false};
   std::array<std::atomic<std::uint64_t>, kMaxProcesses>
@@ -192,8 +193,8 @@ class Process {
   std::vector<std::shared_ptr<Parkable>> parked_;
   std::size_t next_parked_ = 0;
   std::atomic<std::size_t> parked_count_{0};
-  std::atomic<std::uint64_t> helper_due_ns_{0};  // until when it sleeps; 0: there is none
-  std::atomic<std::uint64_t> helper_{0};         // LockWord::this_thread() of it
+  std::atomic<std::uint64_t> helper_due_ns_{0};  // when it wakes up; 0: there is no helper thread
+  std::atomic<std::uint64_t> helper_{0};         // LockWord::this_thread() of the helper thread
   bool helper_started_ = false;
 
   Owed owed_;
@@ -204,7 +205,7 @@ class Process {
   std::array<std::atomic<unsigned>, kObjectKinds> live_{};
 };
 
-/// Nanoseconds of CLOCK_MONOTONIC.
+/// The time of CLOCK_MONOTONIC in ns.
 std::uint64_t now_ns() noexcept;
 
 inline constexpr std::uint64_t kNever = ~std::uint64_t{0};

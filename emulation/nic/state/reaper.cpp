@@ -19,7 +19,8 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// As Linux keeps it: an XRC_RECV QP stays with whoever else has it open.
+/// As in Linux, an XRC_RECV QP lives on with another process that has it open. Returns whether
+/// there is one.
 bool pass_on(SharedState& shared, QpRecord& qp) {
   const std::uint32_t qpn = qp.qpn.load();
   if (qp.type != IBV_QPT_XRC_RECV || qpn == 0) return false;
@@ -31,7 +32,7 @@ bool pass_on(SharedState& shared, QpRecord& qp) {
   return false;
 }
 
-/// What NICs wrote for a process that is dead arrives, on whichever card that was.
+/// Makes writes arrive that NICs have posted for a dead process, on every card.
 void push_posted(const std::filesystem::path& fabric, std::span<const std::uint32_t> nics) {
   std::error_code error;
   for (std::filesystem::recursive_directory_iterator at(fabric / "nodes", error), end; at != end;
@@ -50,7 +51,8 @@ bool Process::reap(std::uint32_t slot) {
   if (slot == slot_) return false;
   const Allocation guard(*this);
   if (!guard.held()) return false;
-  // Asked again under the lock under which slots are claimed: a new process may live there by now.
+  // Checks again with the lock held that guards the claiming of slots: a new process may have
+  // claimed this slot by now.
   return shared_->processes[slot].claimed.load() != 0 && !lock_is_held(slot) && reap_locked(slot);
 }
 
@@ -75,7 +77,7 @@ void Process::reap_keys(std::uint32_t slot) {
 }
 
 bool Process::reap_queue_pair(QpRecord& qp, std::set<std::uint32_t>& ports) {
-  // An initiator may be at work in it: wait until it is through.
+  // Waits until an initiator that executes a request on the QP is through.
   const FavouredHold responder(qp.responder, Place::responder);
   if (!responder.held()) return false;
   const Hold queue(qp.queue);
@@ -103,7 +105,7 @@ bool Process::reap_queue_pairs(std::uint32_t slot) {
     uses.xrc_handles.release(index_in(shared_->xrc_handles, handle));
   }
   bool all = true;
-  std::set<std::uint32_t> ports;  // where something was counted
+  std::set<std::uint32_t> ports;  // ports with new counts
   for (QpRecord& qp : in_use(shared_->qps, uses.qps)) {
     if (qp.claimed == 0 || qp.owner.load() != slot || pass_on(*shared_, qp)) continue;
     all = reap_queue_pair(qp, ports) && all;
@@ -135,9 +137,9 @@ bool Process::reap_queues(std::uint32_t slot) {
   return true;
 }
 
-/// Should the reaper die half way, or meet with a process that was stopped, the slot is still
-/// claimed and the next one goes over it again. A record is freed by its last store, and whoever
-/// inherits Header::allocation looks for rings that have no record (rebuild_heap).
+/// If the reaper dies half way, or finds a lock held by a stopped process, the slot stays claimed
+/// and the next reaper goes over it again. The last store to a record frees it. The next holder
+/// that inherits Header::allocation looks for rings without a record (rebuild_heap).
 bool Process::reap_locked(std::uint32_t slot) {
   reap_keys(slot);
   if (!reap_queue_pairs(slot) || !reap_queues(slot)) return false;

@@ -38,7 +38,8 @@ bool resize_receives(Process& process, ReceiveRing& receives, std::uint32_t dept
   larger.depth = depth;
   for (std::uint64_t at = old.head; at != old.tail; ++at)
     std::memcpy(entry_at(process, larger, at), entry_at(process, old, at), stride);
-  // Should this process die on the way, the queue is empty, and a block is lost at most.
+  // The queue is empty until the new ring is in place. If this process dies here, the receives and
+  // at most one block are lost.
   receives.tail = old.head;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   receives.ring = 0;

@@ -8,53 +8,54 @@
 
 #include "emulation/nic/state/process.hpp"
 
-/// What a queue pair's receive queue and a shared one have in common. The lock of the record that
-/// the ring lies in is held; for making, resizing and freeing Header::allocation too.
+/// Receive rings, for the receive queue of a queue pair and for shared receive queues. The caller
+/// holds the lock of the record that has the ring; to make, resize or free a ring also
+/// Header::allocation.
 namespace hbmwire::emulation::nic {
 
-/// False when the heap is full.
+/// Returns false if the heap is full.
 bool make_receives(Process& process, ReceiveRing& receives, std::uint32_t depth,
                    std::uint32_t max_sge);
 
-/// Moves what is posted into a ring of another depth, in which it has room. False when the heap is
-/// full, and then nothing has changed.
+/// Moves the posted receives into a ring of another depth, which has room for them. Returns false
+/// if the heap is full; nothing has changed then.
 bool resize_receives(Process& process, ReceiveRing& receives, std::uint32_t depth);
 
 void free_receives(Process& process, ReceiveRing& receives);
 
-/// Puts a receive behind the last one: 0, EINVAL for too many elements, ENOMEM for a full ring.
-/// What is looked at next is looked at when others can see the receive.
+/// Appends a receive. Returns 0, EINVAL for too many elements, or ENOMEM for a full ring. The final
+/// store is sequentially consistent: loads after the call come after others can see the receive.
 int append_receive(Process& process, ReceiveRing& receives, const ibv_recv_wr& request);
 
-/// Where in the file the receive behind the oldest one is, or will be.
+/// The offset in the file of the receive after the oldest one, which need not be posted yet.
 std::uint64_t offset_behind_oldest(const ReceiveRing& receives);
 
-/// The oldest receive; there is one.
+/// The oldest receive. The ring must not be empty.
 const ReceiveEntry& oldest_receive(Process& process, const ReceiveRing& receives);
 
-/// Whether a QP has a receive in its own queue. With QpRecord::queue held.
+/// Whether a QP has a receive in its own queue. QpRecord::queue is held.
 [[gnu::always_inline]] inline bool has_receive(QpRecord& qp) {
   if (!qp.receives.empty()) return true;
-  // Pairs with append_receive(): what is before the tail is there.
+  // Pairs with append_receive(): the entries before the tail are complete.
   qp.receives.tail = std::atomic_ref(qp.posted.tail).load();
   return !qp.receives.empty();
 }
 
-/// The oldest one of a QP's own queue is done with. With QpRecord::queue held.
+/// Removes the oldest receive from a QP's own queue. QpRecord::queue is held.
 inline void remove_oldest(QpRecord& qp) {
-  // Pairs with the acquire in make_room(): what was in its place has been read.
+  // Pairs with the acquire in make_room(): the entry has been read before its place is reused.
   std::atomic_ref(qp.receives.head).store(qp.receives.head + 1, std::memory_order_release);
 }
 
-/// Looks how far receives have been consumed, when there seems to be no room. True: there is some.
-/// With QpRecord::posting held.
+/// If the queue looks full, reads how many receives have been consumed. Returns whether there is
+/// room. QpRecord::posting is held.
 inline bool make_room(QpRecord& qp) {
   if (!qp.posted.full()) return true;
   qp.posted.head = std::atomic_ref(qp.receives.head).load(std::memory_order_acquire);
   return !qp.posted.full();
 }
 
-/// Copies it out.
+/// Copies the oldest receive to `entry`.
 void copy_oldest(Process& process, const ReceiveRing& receives, ReceiveEntry& entry);
 
 }  // namespace hbmwire::emulation::nic

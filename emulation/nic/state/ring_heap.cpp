@@ -33,13 +33,13 @@ void keep(std::vector<Block>& blocks, const ReceiveRing& receives) {
   keep(blocks, receives.ring, receives.depth * receive_stride(receives.max_sge));
 }
 
-/// Whether the ring has room in the file: all of it, since whoever writes its entries can't be
-/// told.
+/// Reserves memory for the whole ring in the file. It cannot be done later, because the processes
+/// that write entries could not report the failure.
 bool has_room(Process& process, std::uint64_t block, std::uint64_t bytes) {
   return reserve(process.world().fabric.c_str(), process.at<std::byte>(block), bytes, true) == 0;
 }
 
-/// The blocks of the claimed records, by offset.
+/// The blocks of the claimed records, sorted by offset.
 std::vector<Block> blocks_in_use(SharedState& shared) {
   std::vector<Block> blocks;
   for (const QpRecord& qp : in_use(shared.qps, shared.uses.qps)) {
@@ -56,14 +56,14 @@ std::vector<Block> blocks_in_use(SharedState& shared) {
   return blocks;
 }
 
-/// Free blocks of the smallest size keep what they hold until there are as many as this: most are
-/// taken again soon, and giving one back by itself takes longer than making a queue.
+/// Free blocks of the smallest size keep their memory until there are this many. Most are soon
+/// taken again, and giving back a single block takes longer than making a queue.
 constexpr std::uint32_t kMostKept = 1024;
 
-/// As many small ones of a kind are laid out at once.
+/// The number of smallest blocks that are laid out at once.
 constexpr std::uint32_t kSideBySide = 64;
 
-/// Which of RingHeap's free blocks they are: 0 and 1 are of the smallest size.
+/// The index into RingHeap's free blocks. Kinds 0 and 1 have the smallest size.
 unsigned kind_of(unsigned size_class, Holds wanted) {
   const unsigned larger = size_class - RingHeap::kSmallestClass;
   return larger == 0 && wanted == Holds::zeros ? 0 : larger + 1;
@@ -71,7 +71,7 @@ unsigned kind_of(unsigned size_class, Holds wanted) {
 
 std::uint64_t size_of_kind(unsigned kind) { return kPageBytes << (kind == 0 ? 0 : kind - 1); }
 
-/// Where the free blocks of a kind are named: there is room for as many as the heap has.
+/// The list of free blocks of a kind, which has room for as many as the heap can hold.
 std::uint32_t* names_of(RingHeap& heap, unsigned kind) {
   if (kind == 0) return heap.pages;
   constexpr std::uint64_t kAll = RingHeap::kPages;
@@ -86,8 +86,8 @@ std::uint32_t page_at(std::uint64_t offset) {
   return static_cast<std::uint32_t>((offset - kHeapStart) >> RingHeap::kSmallestClass);
 }
 
-/// The block is free when it is counted: should this process die before, it is lost until the heap
-/// is rebuilt.
+/// The block counts as free only after it is in the list. If this process dies before, the block is
+/// lost until the heap is rebuilt.
 void push(RingHeap& heap, unsigned kind, std::uint64_t offset, bool empty) {
   RingHeap::Free& free = heap.free[kind];
   names_of(heap, kind)[free.count] = page_at(offset);
@@ -96,7 +96,8 @@ void push(RingHeap& heap, unsigned kind, std::uint64_t offset, bool empty) {
   ++free.count;
 }
 
-/// Gives the memory of all free blocks of a smallest kind back, which mostly lie side by side.
+/// Gives back the memory of all free blocks of a smallest kind. Neighbours, which are common, are
+/// given back together.
 void give_back(Process& process, unsigned kind) {
   RingHeap& heap = process.shared().heap;
   RingHeap::Free& free = heap.free[kind];
@@ -111,7 +112,7 @@ void give_back(Process& process, unsigned kind) {
   free.empty = free.count;
 }
 
-/// Lays out blocks where none were before. False: the heap is full.
+/// Lays out new blocks behind all others. Returns false if the heap is full.
 bool extend(RingHeap& heap, unsigned kind) {
   const std::uint64_t size = size_of_kind(kind);
   const std::uint64_t count = kind <= 1 ? kSideBySide : 1;
@@ -133,7 +134,7 @@ std::uint64_t allocate_ring(Process& process, std::uint64_t bytes, Holds wanted)
   if (free.count == 0 && !extend(heap, kind)) return 0;
   const std::uint64_t block = offset_of(names_of(heap, kind)[free.count - 1]);
   if (!has_room(process, block, bytes)) return 0;
-  // One store takes a block: should this process die here, a block is lost and nothing else.
+  // One store takes the block. If this process dies here, only a block is lost.
   const bool empty = free.empty == free.count;
   if (empty) --free.empty;
   --free.count;
@@ -169,7 +170,7 @@ void rebuild_heap(Process& process) {
     free_up_to(block.offset);
     at = std::max(at, block.offset + block.size);
   }
-  // What comes behind the last was never used, or is again as if.
+  // The space after the last block is unused; give its memory back as well.
   if (heap.first_unused > at) process.punch_hole(at, heap.first_unused - at);
   heap.first_unused = at;
 }

@@ -6,31 +6,32 @@
 
 #include "emulation/nic/state/process.hpp"
 
-/// `--like-hardware=scatter`. mlx5 leaves the bytes of a small message in the completion queue's
-/// entry; ibv_poll_cq copies them to the addresses of the elements, as addresses of its process.
-/// (In rdma-core, providers/mlx5: handle_responder and mlx5_copy_to_recv_wqe in cq.c and qp.c; in
-/// Linux configure_requester_scat_cqe in drivers/infiniband/hw/mlx5/qp.c.) It does so for
-///   receives of RC and UC queue pairs, from a shared receive queue too;
-///   what READs and atomics of RC queue pairs fetch, if all their requests are signaled;
-/// up to 32 bytes with entries of 64, unless MLX5_SCATTER_TO_CQE=0 when the queue pair is made.
+/// `--like-hardware=scatter`. mlx5 leaves the bytes of a small message in the completion queue
+/// entry. ibv_poll_cq() copies them to the elements' addresses, which it takes as addresses of the
+/// polling process. (In rdma-core, providers/mlx5: handle_responder and mlx5_copy_to_recv_wqe in
+/// cq.c and qp.c; in Linux configure_requester_scat_cqe in drivers/infiniband/hw/mlx5/qp.c.) It
+/// does so for messages of up to 32 bytes, with entries of 64 bytes, unless MLX5_SCATTER_TO_CQE=0
+/// is set when the queue pair is made:
+/// - receives of RC and UC queue pairs, also from a shared receive queue;
+/// - data fetched by READs and atomics of RC queue pairs, if all their requests are signaled.
 namespace hbmwire::emulation::nic {
 
-/// The environment's word, now.
+/// Whether the environment, as it is now, allows it.
 bool scatters_by_environment();
 
-/// Whose completion a message is to stay in.
+/// The queue pair whose completion keeps the message.
 struct Scatterer {
   std::uint32_t slot;  // of the process that will poll it
   std::uint32_t qpn;
 };
 
-/// Index of a record for `bytes` bytes that will go to `elements`; 0 when all are taken: the NIC
-/// then writes to memory.
+/// Takes a record for `bytes` bytes that go to `elements`. Returns its index, or 0 if all are
+/// taken: the NIC writes to memory then.
 std::uint32_t claim_scattered(Process& process, const Scatterer& of, std::uint64_t bytes,
                               std::span<const ibv_sge> elements);
 void release_scattered(Process& process, std::uint32_t index);
 
-/// What polling does with an entry's message, if it has one.
+/// Copies an entry's message to memory when the entry is polled, if the entry has one.
 void place_scattered_message(Process& process, const Cqe& entry);
 
 inline void place_scattered(Process& process, const Cqe& entry) {
@@ -38,7 +39,8 @@ inline void place_scattered(Process& process, const Cqe& entry) {
     place_scattered_message(process, entry);
 }
 
-/// What was left in completions of the process in `slot`: in those of one QP, or with 0 of all.
+/// Frees the messages left in completions of the process `of.slot`: those of the QP `of.qpn`, or
+/// all if that is 0.
 void release_scattered_of(SharedState& shared, const Scatterer& of);
 
 }  // namespace hbmwire::emulation::nic

@@ -19,8 +19,8 @@
 #include "emulation/nic/state/port_record.hpp"
 #include "emulation/nic/state/table.hpp"
 
-/// What lies in <fabric>/nic.shm: one SharedState, then the ring heap. The file is sparse and
-/// starts as zeros; a record of zeros is a free one.
+/// The layout of <fabric>/nic.shm: one SharedState, then the ring heap. The file is sparse and
+/// starts as zeros; a zeroed record is a free one.
 ///
 /// Order of locks, outermost first (no thread ever holds two of one kind):
 ///   a sender's own mutex (process-local) -> Process::windows (process-local) ->
@@ -30,8 +30,8 @@
 ///   Header::allocation -> CmTables::mutex, which is innermost too
 namespace hbmwire::emulation::nic {
 
-/// Blocks of powers of two. Those that are free are named here and not within themselves, so that
-/// they take no memory.
+/// Allocates blocks whose sizes are powers of two. The list of free blocks lies here and not in the
+/// blocks, so that free blocks take no memory.
 struct RingHeap {
   static constexpr unsigned kSmallestClass = 12;  // 4 KiB
   static constexpr unsigned kLargestClass = 27;
@@ -39,19 +39,21 @@ struct RingHeap {
       32ULL << 30U;  // virtual; far below what sanitizers leave unmapped
   static constexpr std::uint32_t kPages = kBytes >> kSmallestClass;
 
-  /// The free blocks of one kind, the last one freed on top.
+  /// The free blocks of one kind. The last one freed is on top.
   struct Free {
     std::uint32_t count;
-    std::uint32_t empty;  // of them, from the bottom on, that hold zeros and take no memory
+    std::uint32_t empty;  // blocks from the bottom on that hold zeros and take no memory
   };
 
-  static constexpr unsigned kKinds = kLargestClass - kSmallestClass + 2;  // two of the smallest
+  // Each size is a kind; the smallest size has two (Holds).
+  static constexpr unsigned kKinds = kLargestClass - kSmallestClass + 2;
 
   std::uint64_t first_unused;  // offset in the file
   Free free[kKinds];
-  std::uint32_t pages[3 * kPages];  // the first page of each free block, by kind
+  std::uint32_t pages[3 * kPages];  // the first page of each free block, ordered by kind
 };
 
+/// The state of the fabric itself. A new file gets its `magic` last.
 struct Header {
   static constexpr std::uint64_t kMagic = 0x3143'494e'454d'4248;  // "HBMENIC1"
   static constexpr std::uint32_t kVersion = 1;
@@ -60,54 +62,54 @@ struct Header {
 
   std::uint64_t magic;
   std::uint32_t version;
-  std::uint32_t state_bytes;  // sizeof(SharedState): two builds that differ must not share a fabric
-  RobustMutex allocation;     // claims and releases of records, the heap
+  std::uint32_t state_bytes;  // sizeof(SharedState): different builds must not share a fabric
+  RobustMutex allocation;     // guards claims and releases of records, and the heap
   RobustMutex atomics;        // read-modify-write of memory that is not mapped here
   std::atomic<std::uint64_t> next_id;  // PDs, event channels, MR serials: never reused
-  std::uint32_t next_multicast;        // behind the last that was ever attached
+  std::uint32_t next_multicast;        // one more than the last index that was ever attached
   std::atomic<std::uint32_t> marks;    // Marks: whether threads have ThreadMarks here
   RobustMutex grace;                   // one wait_for_activity() at a time
   std::atomic<std::uint32_t> phase;
-  std::atomic<std::uint32_t> takes_time;     // some NIC's behaviour does
-  std::atomic<std::uint32_t> conditions;     // how often that was set, or a link went up or down
-  std::uint32_t next_context;                // behind the last that was ever claimed
-  std::atomic<std::uint32_t> processes_end;  // behind the last slot that is claimed
+  std::atomic<std::uint32_t> takes_time;     // some NIC's requests take time
+  std::atomic<std::uint32_t> conditions;     // counts the links' changes and those of `takes_time`
+  std::uint32_t next_context;                // one more than the last index that was ever claimed
+  std::atomic<std::uint32_t> processes_end;  // one more than the last claimed slot
   LinkTimer link_timers[kLinkTimers];
   std::atomic<std::uint32_t> next_scattered;
 };
 
-/// A process that opened a NIC. It is alive for as long as it holds the OFD lock on byte `slot` of
+/// A process that has opened a NIC. It is alive as long as it holds the OFD lock on byte `slot` of
 /// the file.
 struct alignas(64) ProcessRecord {
   std::atomic<std::uint32_t> claimed;
   std::atomic<std::uint32_t> generation;
   std::atomic<std::int32_t> pid;
-  std::atomic<std::uint32_t> poked;         // a byte is on its way to the helper thread
-  std::atomic<std::uint64_t> wake_channel;  // 0: it has no helper thread
+  std::atomic<std::uint32_t> poked;         // a wake-up byte for the helper thread is on its way
+  std::atomic<std::uint64_t> wake_channel;  // 0: the process has no helper thread
   LifeSign life;
-  // Threads without a mark that are at work with keys, by phase (state/activity.hpp). Peers look at
-  // what is above with every request, and at this with none.
+  // The number of threads without a mark that use keys, by phase (state/activity.hpp). Peers read
+  // the members above with every request, but not these.
   alignas(64) std::atomic<std::uint32_t> active[2];
-  std::atomic<std::uint32_t> full_sources;  // its EventSources with something pending, at least
-  std::atomic<std::uint32_t> marks_end;     // behind the last of its marks that a thread ever had
+  std::atomic<std::uint32_t> full_sources;  // upper bound of its EventSources with pending events
+  std::atomic<std::uint32_t> marks_end;     // one more than its last mark that was ever used
 };
 
-/// Where asynchronous events of one object go.
+/// The destination of an object's asynchronous events.
 struct EventSource {
-  std::uint64_t channel;  // FIFO <fabric>/processes/<slot>/<channel>, 0: none
+  std::uint64_t channel;  // FIFO <fabric>/processes/<slot>/<channel>; 0: none
   std::uint64_t cookie;   // the object's address in its owner
-  std::uint32_t written;  // events put into the FIFO so far; what is not drained again was reported
-  std::uint32_t
-      pending;  // bit per event type that did not fit; its owner tries again on its next read
-  std::uint32_t writing;  // left behind by a process that was killed over an event: it may be in
-                          // the FIFO, and is not among the written
+  std::uint32_t written;  // events put into the FIFO so far; those not drained again were reported
+  std::uint32_t pending;  // a bit for each event type that did not fit; its owner tries again on
+                          // its next read
+  std::uint32_t writing;  // an event that is being written; if its writer was killed, the event may
+                          // be in the FIFO without being counted in `written`
 };
 
-/// Posted receives. Guarded by the lock of the record that it lies in. A QP has two of them, one
-/// for each end of one ring.
+/// A ring of posted receives, guarded by the lock of the record that it lies in. A QP has two, one
+/// for each end of the same ring.
 struct ReceiveRing {
-  std::uint64_t head, tail;  // first: in the cache line of the lock
-  std::uint64_t ring;        // offset in the file, 0: none
+  std::uint64_t head, tail;  // first, to be in the cache line of the lock
+  std::uint64_t ring;        // offset in the file; 0: none
   std::uint32_t depth, max_sge;
 
   [[nodiscard]] bool empty() const { return head == tail; }
@@ -115,7 +117,7 @@ struct ReceiveRing {
   [[nodiscard]] bool full() const { return tail - head >= depth; }
 };
 
-/// An entry of a receive ring, `max_sge` elements long.
+/// An entry of a receive ring, with room for `max_sge` elements.
 struct ReceiveEntry {
   std::uint64_t wr_id;
   std::uint64_t num_sge;
@@ -126,50 +128,51 @@ constexpr std::uint64_t receive_stride(std::uint32_t max_sge) {
   return 16 + std::uint64_t{max_sge} * sizeof(ibv_sge);
 }
 
-/// The receive of an SRQ that a QP has taken and not completed. It stays the QP's when the
-/// requester dies over it, or has to come again: for the next message, or to be flushed.
+/// An SRQ's receive that a QP has taken but not completed. If the requester dies before the
+/// completion, or must try again, the QP keeps the receive for the next message or until it is
+/// flushed.
 struct TakenReceive {
   std::atomic<std::uint32_t> valid;
   std::uint32_t srq_number;
-  std::uint64_t position;  // in the SRQ, whose head is behind it: else it was not taken
+  std::uint64_t position;  // in the SRQ; taken only if the SRQ's head is past it
   ReceiveEntry entry;
 };
 
-/// What different processes write lies in cache lines of their own: a record's peer executes
-/// requests on it while its owner posts.
+/// Members that different processes write lie in different cache lines: a peer executes requests on
+/// a QP while the owner posts to it.
 struct QpRecord {
-  FavouredLock responder;      // held by whoever executes a request on this QP, and to stop that
-  std::uint32_t expected_psn;  // written with `responder` held, as what follows `dest_qpn`
-  std::atomic<std::uint64_t> readiness;  // what requesters rely on: `state`, and above it how often
-                                         // something was set
-  std::uint64_t next_receive;  // offset of the receive that comes next, to be prefetched; or 0
+  FavouredLock responder;                // held to execute a request on this QP, or to prevent that
+  std::uint32_t expected_psn;            // `responder` guards it, and the members after `dest_qpn`
+  std::atomic<std::uint64_t> readiness;  // what requesters rely on: `state` in the low half, above
+                                         // it a count of changes
+  std::uint64_t next_receive;  // offset of the next receive, for prefetching; 0: not known
   TakenReceive taken;          // guarded by `responder`; given up with the CQ's lock held
 
   alignas(64)
-      RobustMutex queue;  // consuming receives, the move to ERR, events. A move to ERR that was
-                          // begun is ended by the next; the head moves as Completing says
-  ReceiveRing receives;   // its tail is where it was when it was looked for last (has_receive)
+      RobustMutex queue;  // held to consume receives, move to ERR or raise events. The next holder
+                          // ends a move to ERR that was begun; Completing tells how the head moves
+  ReceiveRing receives;   // its tail is a copy of an earlier time (has_receive)
 
-  // Of the owner's threads, who post receives. Others look here when they know of none.
-  alignas(64) FavouredLock posting;  // the tail moves behind the entry: harmless half done
-  ReceiveRing posted;                // its head is where it was when there was no room
+  // Used by the owner's threads that post receives. Others look here when they have no receive.
+  alignas(64) FavouredLock posting;  // the tail moves after the entry: harmless when half done
+  ReceiveRing posted;                // its head is a copy of an earlier time (make_room)
 
-  // Seldom written.
+  // Written seldom.
   alignas(64) std::uint32_t claimed;
   std::uint32_t generation;
-  std::atomic<std::uint32_t> qpn;  // 0: free, or about to be
+  std::atomic<std::uint32_t> qpn;  // 0: free, or almost
   std::atomic<std::uint32_t> owner;
   std::uint32_t type;
   std::atomic<std::uint32_t>
-      sender_waits;  // the peer parked a request; poke it when something changes here
+      sender_waits;  // the peer has parked a request; wake it when something changes here
   std::uint64_t pd;
   std::uint32_t send_cq, recv_cq;
   EventSource events;
 
-  std::uint32_t srq;   // index of the SRQ that it takes its receives from, 0: its own ring
+  std::uint32_t srq;   // index of the SRQ that it takes receives from; 0: it uses its own ring
   std::uint64_t xrcd;  // XRC_RECV: the domain whose SRQs requests may name
 
-  // What a requester needs to know of its responder; written with `responder` held.
+  // Read by a requester of its responder; written with `responder` held.
   std::atomic<std::uint32_t> dest_qpn;
   std::uint32_t access;
   std::uint32_t path_mtu;
@@ -179,24 +182,25 @@ struct QpRecord {
   std::uint32_t established;  // IBV_EVENT_COMM_EST was raised
   std::uint32_t last_wqe;     // IBV_EVENT_QP_LAST_WQE_REACHED was raised
   std::uint32_t port;         // its port's number in the fabric, from the move to INIT on; 0: none
-  std::uint32_t lid;          // of that port, which has its GIDs; 0: it is of Ethernet
+  std::uint32_t lid;          // of that port, which has its GIDs; 0: an Ethernet port
   ibv_qp_attr attributes;     // XRC_RECV: as set through any of its handles
 
-  std::uint32_t scatters;  // small messages stay in their completions until they are polled
-  std::uint32_t nic;       // the number of its first port in the fabric
+  std::uint32_t scatters;  // small messages stay in their completions until polled
+  std::uint32_t nic;       // the NIC, by its first port's number in the fabric
 
-  // The owner's, of which a WRITE needs one line.
-  alignas(64) std::atomic<std::uint64_t> sends_released;  // send slots given back by polling
-  std::atomic<std::uint32_t> polled_qpn;                  // as `qpn`, for who polls
-  std::atomic<std::uint32_t> state;                       // set_state()
+  // Used by the owner. A WRITE needs only one line.
+  alignas(64) std::atomic<std::uint64_t> sends_released;  // send slots that polling has given back
+  std::atomic<std::uint32_t> polled_qpn;                  // as `qpn`, for pollers
+  std::atomic<std::uint32_t> state;                       // written by set_state()
   Traffic traffic;
-  std::atomic<std::uint32_t> sends_parked;  // the owner has requests that wait
+  std::atomic<std::uint32_t> sends_parked;  // the owner has waiting requests
 };
 
-/// Something of a QP is set that requesters rely on; its `responder` is held.
+/// Notes that a property that requesters rely on has changed. `responder` is held.
 inline void note_change(QpRecord& qp) { qp.readiness.fetch_add(1ULL << 32U); }
 
-/// The state before. Who is killed in between has closed the express lanes to the QP, and no more.
+/// Changes the state and returns the old one. If the caller is killed half way, only the express
+/// lanes to the QP are closed.
 inline std::uint32_t set_state(QpRecord& qp, ibv_qp_state to) {
   const auto state = static_cast<std::uint32_t>(to);
   std::uint64_t readiness = qp.readiness.load();
@@ -207,41 +211,42 @@ inline std::uint32_t set_state(QpRecord& qp, ibv_qp_state to) {
 
 inline void set_number(QpRecord& qp, std::uint32_t qpn) {
   qp.polled_qpn.store(qpn);
-  qp.qpn.store(qpn);  // last: from here on peers see it
+  qp.qpn.store(qpn);  // last: now peers see the QP
 }
 
-/// A receive is consumed and its completion put into the CQ as one: whoever inherits the CQ's lock
-/// ends it when `tail` has moved.
+/// A receive that is being consumed. Consuming it and adding its completion to the CQ must both
+/// happen or not at all: the next holder that inherits the CQ's lock finishes the work if `tail`
+/// has moved.
 struct Completing {
-  std::uint32_t qp;  // index, 0: none
+  std::uint32_t qp;  // index; 0: none
   std::uint64_t position;
-  std::uint64_t tail;  // before
+  std::uint64_t tail;  // the CQ's tail before the completion was added
 };
 
-/// What is to be seen to besides. Of the first two one at most.
+/// Special cases that a CQ needs care for. At most one of the first two is set.
 enum CqCare : std::uint32_t {
   kNotArmed = 0,
   kArmedForSolicited = 1,
   kArmedForAny = 2,
   kArmed = kArmedForSolicited | kArmedForAny,
   kOverran = 4,
-  kStamps = 8,    // its reader asked for times: a clock costs as much as a copy
-  kReplaces = 16  // the newest entries take the place of the oldest
+  kStamps = 8,    // the reader wants times; reading a clock costs as much as a copy
+  kReplaces = 16  // the newest entries replace the oldest
 };
 
-/// What a completion tells. It begins as an ibv_wc does.
+/// The contents of a completion. It begins as an ibv_wc does.
 struct Cqe {
   std::uint64_t wr_id;
   std::uint32_t status, opcode;
-  std::uint16_t source_lid;  // of a datagram on InfiniBand, else 0
-  std::uint16_t beside;      // 0, index of the ScatteredRecord with its message, or a datagram's
-                             // service level and kIsServiceLevel: what scatters is no datagram
+  std::uint16_t source_lid;  // of a datagram on InfiniBand; else 0
+  std::uint16_t beside;      // index of the ScatteredRecord with its message; or a datagram's
+                             // service level, with kIsServiceLevel; or 0. A datagram is never
+                             // scattered
   std::uint32_t byte_len;
-  std::uint32_t immediate;  // network order, as the sender gave it
+  std::uint32_t immediate;  // in network order, as the sender gave it
   std::uint32_t qpn, source_qpn, flags;
-  std::uint64_t
-      send_index;         // of a send: every slot up to this one is free once the entry is polled
-  std::uint64_t time_ns;  // where kStamps says so
+  std::uint64_t send_index;  // of a send: polling the entry frees every slot up to this one
+  std::uint64_t time_ns;     // set if kStamps says so
 
   static constexpr std::uint16_t kIsServiceLevel = 1U << 15U;
 
@@ -256,52 +261,52 @@ struct Cqe {
 
 static_assert(kMaxScattered <= Cqe::kIsServiceLevel);
 
-/// Where an entry is.
+/// A place in the ring of a CQ.
 struct CqPlace {
   Cqe entry;
-  std::atomic<std::uint64_t> sequence;  // the entry's position + 1, stored behind it
+  std::atomic<std::uint64_t> sequence;  // the entry's position + 1, stored after the entry
 };
 
 static_assert(sizeof(CqPlace) == 64);
 
-/// Where the ring is, as one of a CQ's two sides has it. Who polls looks here without a lock, too.
+/// The ring as one side of a CQ sees it. Pollers also read it without a lock.
 struct CqSide {
   std::atomic<std::uint64_t> ring;  // offset in the file
-  std::atomic<std::uint32_t> mask;  // cq_ring_mask(depth): it has a power of two of places
-  std::uint32_t care;               // bits of CqCare, of those that this side sees to
+  std::atomic<std::uint32_t> mask;  // cq_ring_mask(depth): the number of places is a power of two
+  std::uint32_t care;               // the bits of CqCare that this side handles
 };
 
-/// Entries are put in with `mutex` held, by any process, and taken out with `reading` held, by the
-/// owner; where the newest take the place of the oldest, with both. Whoever moves entries or the
-/// ring holds both, `reading` first. Each side writes, and looks at, one line of the cache and the
-/// entries themselves, which say of what position they are.
+/// Any process adds entries, with `mutex` held; the owner takes entries, with `reading` held. Both
+/// locks are needed to replace the oldest entries by the newest ones, and to move entries or the
+/// ring; `reading` is taken first. Each side uses one cache line of its own and the entries, which
+/// tell their positions.
 struct CqRecord {
-  // Of those who put in.
+  // The side that adds entries.
   alignas(64) FavouredLock mutex;
-  std::atomic<std::uint64_t> tail;  // behind the newest entry, which is there before it says so
-  std::uint64_t room_until;         // there is room for the positions before, at least
+  std::atomic<std::uint64_t> tail;  // after the newest entry, which is complete before
+  std::uint64_t room_until;         // there is room at least for the positions before this one
   CqSide in;
 
-  // Of the owner, who takes out.
-  alignas(64) FavouredLock reading;  // `head` is stored after the read: harmless half done
+  // The side of the owner, which takes entries.
+  alignas(64) FavouredLock reading;  // `head` is stored after the read: harmless when half done
   std::atomic<std::uint64_t> head;
-  // As `tail`, behind the newest entry that an event was raised for: ahead of it while that entry
-  // is on its way. Who is killed over it has raised an event too much at worst.
+  // As `tail`, for the newest entry that an event was raised for; it is ahead of `tail` while that
+  // entry is being added. If the writer is killed then, at worst one event too many was raised.
   std::atomic<std::uint64_t> told_tail;
   CqSide out;
 
-  // What comes into an empty CQ may lie here, and not in the ring: while the CQ is polled as it
-  // fills, its entries are one line of the cache.
+  // An entry for an empty CQ may lie here instead of in the ring. While the CQ is polled as fast as
+  // it fills, its entries stay in one cache line.
   alignas(64) CqPlace front;
 
-  // Seldom written, but for `completing`. Guarded by `mutex`.
+  // Written seldom, except for `completing`. Guarded by `mutex`.
   alignas(64) Completing completing;
-  std::uint64_t solicited_tail;  // as `tail`, behind the newest solicited entry
+  std::uint64_t solicited_tail;  // as `tail`, for the newest solicited entry
   std::uint64_t serial;          // never reused
   std::atomic<std::uint32_t> used;
   std::atomic<std::uint32_t> owner;
   std::uint32_t depth;
-  std::uint32_t nic;  // the number of its first port in the fabric
+  std::uint32_t nic;  // the NIC, by its first port's number in the fabric
 
   alignas(64) EventSource completions;
   EventSource async;
@@ -309,15 +314,17 @@ struct CqRecord {
 
 static_assert(offsetof(CqRecord, reading) == 64 && offsetof(CqRecord, front) == 128);
 
+/// A shared receive queue. Any process may take receives; its owner posts them.
 struct SrqRecord {
-  RobustMutex mutex;  // the ring, the limit, events. As a QP's receive queue harmless half done
+  RobustMutex mutex;  // guards the ring, the limit and events. Harmless when half done, as a QP's
+                      // receive queue is
   std::uint32_t claimed;
   std::uint32_t generation;
-  std::atomic<std::uint32_t> number;  // 0: free, or about to be; XRC requests name it
+  std::atomic<std::uint32_t> number;  // 0: free, or almost; XRC requests name the SRQ by it
   std::atomic<std::uint32_t> owner;
-  std::uint32_t nic;   // the number of its first port in the fabric
+  std::uint32_t nic;   // the NIC, by its first port's number in the fabric
   std::uint32_t type;  // ibv_srq_type
-  std::uint32_t cq;    // XRC: where its receives complete
+  std::uint32_t cq;    // XRC: the CQ for its receives' completions
   std::uint32_t limit;
   std::uint64_t pd;
   std::uint64_t xrcd;
@@ -327,45 +334,46 @@ struct SrqRecord {
                                                            // that wait for a receive
 };
 
+/// A memory region. Initiators find the bytes that a key grants access to by it.
 struct alignas(64) MrRecord {
-  /// Private to its owner; a file; a memfd with a table of the ranges of a file that it stands for.
+  /// Memory private to its owner, a file, or a memfd with a table of ranges of a file.
   enum Kind : std::uint32_t { private_memory, file, segments };
 
-  std::atomic<std::uint32_t> key;  // 0: not usable; index << 8 | tag, bumped at each reuse
+  std::atomic<std::uint32_t> key;  // 0: not usable; index << 8 | tag, incremented at each reuse
   std::atomic<std::uint32_t> owner;
   std::uint32_t access;
   std::uint32_t kind;
-  std::uint64_t serial;  // never reused: what caches compare
+  std::uint64_t serial;  // never reused; caches compare it
   std::uint64_t pd;
   std::uint64_t iova;
   std::uint64_t length;
-  std::uint64_t address;      // of the first byte in the owner
-  std::uint64_t file_offset;  // else: of the first byte in the backing
-  std::int32_t posted_fd;     // as file_fd, of the card's PostedWrites; -1: none
-  std::int32_t file_fd;       // else: the owner's descriptor, which peers open through /proc
+  std::uint64_t address;      // of the first byte in the owner; for private memory
+  std::uint64_t file_offset;  // of the first byte in the backing; for other kinds
+  std::int32_t posted_fd;     // as file_fd, for the card's PostedWrites; -1: none
+  std::int32_t file_fd;       // the owner's descriptor, which peers open through /proc
   std::uint32_t claimed;
   std::uint32_t tag;
-  std::uint32_t nic;  // the number of its first port in the fabric
+  std::uint32_t nic;  // the NIC, by its first port's number in the fabric
 };
 
-/// A memory window. Its owner changes it, with Process::windows held; remote invalidation of a type
-/// 2 is the one store of 0 to `mr`.
+/// A memory window. Its owner changes it with Process::windows held. There is one exception: remote
+/// invalidation of a type 2 window stores 0 to `mr`.
 struct MwRecord {
-  std::atomic<std::uint32_t> key;  // 0: free, or about to be; the low 8 bits are the consumer's
-  std::atomic<std::uint32_t> mr;   // index of the MR that it is bound to, 0: not bound
-  std::atomic<std::uint32_t> qpn;  // type 2: whose requests it serves, and who may invalidate it
+  std::atomic<std::uint32_t> key;  // 0: free, or almost; the consumer chooses the low 8 bits
+  std::atomic<std::uint32_t> mr;   // index of the MR that it is bound to; 0: not bound
+  std::atomic<std::uint32_t> qpn;  // type 2: the QP whose requests may use and invalidate it
   std::atomic<std::uint32_t> owner;
   std::uint32_t claimed;
   std::uint32_t tag;
   std::uint32_t type;    // ibv_mw_type
-  std::uint32_t access;  // with IBV_ACCESS_ZERO_BASED
-  std::uint64_t serial;  // never reused: what requests compare
+  std::uint32_t access;  // may include IBV_ACCESS_ZERO_BASED
+  std::uint64_t serial;  // never reused; requests compare it
   std::uint64_t pd;
-  std::uint64_t address;  // where it begins, in the MR's terms
+  std::uint64_t address;  // its first byte, as an address of the MR
   std::uint64_t length;
 };
 
-/// Keys of windows follow those of MRs.
+/// The keys of windows follow those of MRs.
 constexpr std::uint32_t mw_key(std::uint32_t index, std::uint32_t tag) {
   return (kMaxMrs + index) << 8U | (tag & 0xffU);
 }
@@ -374,23 +382,23 @@ static_assert(kMaxMrs + kMaxMws <= 1U << 24U);
 
 /// A QP's membership of a multicast group.
 struct MulticastRecord {
-  std::atomic<std::uint32_t> qpn;  // 0, or of a QP that is gone: free
+  std::atomic<std::uint32_t> qpn;  // free if 0, or if that QP is gone
   std::uint32_t lid;               // of the group, on InfiniBand; else 0
   Gid group;
 };
 
-/// A process' handle of an XRC domain, which lives for as long as it has one.
+/// A process' handle of an XRC domain. The domain exists as long as it has a handle.
 struct XrcdRecord {
-  std::atomic<std::uint64_t> id;  // of the domain, 0: free
+  std::atomic<std::uint64_t> id;  // of the domain; 0: free
   std::atomic<std::uint32_t> owner;
-  std::uint32_t nic;            // number of its first port in the fabric: a domain is of one NIC
-  std::uint64_t device, inode;  // of the file that names it, 0: none does
+  std::uint32_t nic;            // the NIC, by its first port's number in the fabric
+  std::uint64_t device, inode;  // of the file that names the domain; 0: no file
 };
 
-/// A small message that stays in its completion until that is polled (state/scattered.hpp). Taken
-/// by whoever sends it, given back by who polls, or with the queue pair.
+/// A small message that stays in its completion until polled (state/scattered.hpp). The sender
+/// takes the record; it is freed when the completion is polled or the queue pair is destroyed.
 struct ScatteredRecord {
-  std::uint32_t owner;  // the process that polls
+  std::uint32_t owner;  // the polling process
   std::uint32_t qpn;
   std::uint32_t bytes;
   std::uint32_t num_sge;
@@ -398,34 +406,36 @@ struct ScatteredRecord {
   ibv_sge sge[kMaxSge];
 };
 
-/// A process' handle of an XRC_RECV QP, which lives for as long as it has one. Its events go to
-/// all. Guarded by QpRecord::queue of that QP.
+/// A process' handle of an XRC_RECV QP. The QP exists as long as it has a handle, and every handle
+/// gets its events. Guarded by QpRecord::queue of that QP.
 struct XrcHandleRecord {
   std::uint32_t claimed;
-  std::atomic<std::uint32_t> qpn;  // 0: closed, or not yet open
+  std::atomic<std::uint32_t> qpn;  // 0: closed, or not open yet
   std::atomic<std::uint32_t> owner;
   EventSource events;
 };
 
-/// A QP number is 16 bits of index and 8 of generation, so that a stale one does not reach a new
-/// QP. Index 0 and 1 are never used: QP 0 and 1 are the management QPs. The last index neither:
-/// 0xffffff is the multicast QP.
+/// A QP number has 16 bits of index and 8 of generation, so that an old number does not reach a new
+/// QP. Indices 0 and 1 are not used, because QP 0 and 1 are the management QPs. The last index is
+/// not used either, because 0xffffff is the multicast QP.
 inline constexpr std::uint32_t kQpIndexBits = 16;
 inline constexpr std::uint32_t kFirstQp = 2;
 static_assert(kMaxQps == 1U << kQpIndexBits);
 
-/// The records in use, by table. Guarded by Header::allocation.
+/// The records in use, for each table. Guarded by Header::allocation.
 struct TableUses {
   RecordUse<kMaxQps, kFirstQp, kMaxQps - 1> qps;
   RecordUse<kMaxCqs> cqs;
   RecordUse<kMaxSrqs> srqs;
-  // A key comes again after 256 rounds, and must not while programs may still believe in it.
+  // A key is reused after 256 rounds. That must not happen while a program may still use the old
+  // key.
   RecordUse<kMaxMrs, 1, kMaxMrs, 16384> mrs;
   RecordUse<kMaxMws, 1, kMaxMws, 16384> mws;
   RecordUse<kMaxXrcds> xrcds;
   RecordUse<kMaxXrcHandles> xrc_handles;
 };
 
+/// The whole file except the ring heap. Tables are sparse: only used records take memory.
 struct SharedState {
   Header header;
   TableUses uses;
@@ -442,7 +452,7 @@ struct SharedState {
   CmTables cm;
   XrcdRecord xrcds[kMaxXrcds];
   XrcHandleRecord xrc_handles[kMaxXrcHandles];
-  std::atomic<std::uint64_t> scattered_taken[kMaxScattered / 64];  // a bit for each of them
+  std::atomic<std::uint64_t> scattered_taken[kMaxScattered / 64];  // a bit for each record
   ScatteredRecord scattered[kMaxScattered];
   RingHeap heap;
 };
@@ -458,7 +468,7 @@ inline constexpr std::uint64_t kFileBytes = kHeapStart + RingHeap::kBytes;
 
 constexpr std::uint32_t qp_index(std::uint32_t qpn) { return qpn & (kMaxQps - 1); }
 
-/// Which record of its table that is.
+/// The index of a record in its table.
 template <typename Record, std::size_t N>
 std::uint32_t index_in(const Record (&table)[N], const Record& record) {
   return static_cast<std::uint32_t>(&record - table);
@@ -468,17 +478,17 @@ constexpr std::uint32_t make_qpn(std::uint32_t index, std::uint32_t generation) 
   return ((generation << kQpIndexBits) | index) & 0xffffffU;
 }
 
-/// SRQ numbers are made alike.
+/// SRQ numbers have the same structure as QP numbers.
 static_assert(kMaxSrqs == kMaxQps);
 
-/// A ring has a power of two of places, of which `depth` are in use at most.
+/// The number of places in a ring is a power of two; at most `depth` of them are used.
 constexpr std::uint32_t cq_ring_mask(std::uint32_t depth) { return std::bit_ceil(depth) - 1; }
 
 constexpr std::uint64_t cq_ring_bytes(std::uint32_t depth) {
   return (std::uint64_t{cq_ring_mask(depth)} + 1) * sizeof(CqPlace);
 }
 
-/// Where the entry of a position lies in the file.
+/// The offset in the file of the entry at a position.
 constexpr std::uint64_t cqe_offset(std::uint64_t ring, std::uint32_t mask, std::uint64_t position) {
   return ring + (position & mask) * sizeof(CqPlace);
 }

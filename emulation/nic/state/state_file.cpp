@@ -34,7 +34,7 @@ int open_state(const std::filesystem::path& fabric, StateFile& file) {
     header.version = Header::kVersion;
     header.state_bytes = sizeof(SharedState);
     shared.heap.first_unused = kHeapStart;
-    header.magic = Header::kMagic;  // last: a creator that died before is done over by the next
+    header.magic = Header::kMagic;  // last: the next process starts over if this one dies before
   }
   const bool ours = header.magic == Header::kMagic && header.version == Header::kVersion &&
                     header.state_bytes == sizeof(SharedState);

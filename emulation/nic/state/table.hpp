@@ -9,13 +9,13 @@
 #include <iterator>
 #include <span>
 
-/// The tables of the shared state, which are sparse: claiming a record, and walking over those in
-/// use, must cost as much as there are in use, and touch no others.
+/// Support for the sparse tables of the shared state. Claiming a record, and walking over the
+/// records in use, must cost only as much as there are records in use, and touch no others.
 namespace hbmwire::emulation::nic {
 
-/// A set of numbers below N: a bit for each, and a bit for each word of those, so that a walk costs
-/// as much as there are in it. Memory of zeros is an empty one. It is changed by one at a time, and
-/// may be walked meanwhile.
+/// A set of numbers below N. It has a bit for each number, and a bit for each word of those bits,
+/// so that a walk costs as much as there are numbers in the set. Zeroed memory is an empty set. One
+/// thread may change it while others walk over it.
 template <std::size_t N>
 class NumberSet {
  public:
@@ -29,7 +29,7 @@ class NumberSet {
     if (left == 0) groups_[number / kBits / kBits].fetch_and(~bit(number / kBits));
   }
 
-  /// The first in it from `number` on; N: there is none.
+  /// The first number in the set from `number` on, or N.
   [[nodiscard]] std::uint32_t first_from(std::uint32_t number) const noexcept {
     while (number < N) {
       const std::uint32_t word = number / kBits;
@@ -40,7 +40,7 @@ class NumberSet {
     return N;
   }
 
-  /// The first that is not in it from `number` up to `end`; 0: there is none.
+  /// The first number from `number` up to `end` that is not in the set, or 0.
   [[nodiscard]] std::uint32_t first_missing(std::uint32_t number,
                                             std::uint32_t end) const noexcept {
     while (number < end) {
@@ -54,8 +54,8 @@ class NumberSet {
     return 0;
   }
 
-  /// Keeps those that `stays` says yes to, and repairs what a change left that was cut short by a
-  /// kill; how many stay.
+  /// Keeps the numbers that `stays` returns true for, and repairs a change that was cut short by a
+  /// kill. Returns how many it keeps.
   template <typename Stays>
   std::uint32_t keep(Stays stays) noexcept {
     std::uint32_t count = 0;
@@ -84,7 +84,7 @@ class NumberSet {
 
   static constexpr std::uint64_t bit(std::uint32_t number) { return 1ULL << number % kBits; }
 
-  /// The first word from there on that is not empty, or kWords.
+  /// The first word from `word` on that is not empty, or kWords.
   [[nodiscard]] std::uint32_t next_word(std::uint32_t word) const noexcept {
     while (word < kWords) {
       const std::uint64_t bits = groups_[word / kBits].load() >> word % kBits;
@@ -98,19 +98,20 @@ class NumberSet {
   std::atomic<std::uint64_t> words_[kWords];
 };
 
-/// Which records of a table are in use. Those from kFirst up to kEnd are given out; 0 means "none"
-/// everywhere. Memory of zeros says that none is.
+/// The records of a table that are in use. Indices from kFirst up to kEnd are given out; 0 means
+/// "none" everywhere. Zeroed memory means that no record is in use.
 ///
-/// The table's lock is held for all but first_from(). A record is entered before it says itself
-/// that it is claimed, and leaves after it says that it is free: a process that is killed in
-/// between leaves one too many, until the next holder of the lock calls rebuild().
+/// The caller holds the table's lock, except for first_from(). A record enters the set before its
+/// own `claimed` is set, and leaves the set after its `claimed` is cleared. A process that is
+/// killed in between leaves a record too many in the set, until the next holder of the lock calls
+/// rebuild().
 template <std::size_t N, std::uint32_t kFirst = 1, std::uint32_t kEnd = N,
           std::uint32_t kLeastRound = std::min<std::uint32_t>(kEnd, 1024)>
 class RecordUse {
  public:
-  /// Enters a record that was free; 0: the table is full. Numbers go round, so that one does not
-  /// come again at once; over kLeastRound of them, and over more only when so many are in use, so
-  /// that little memory is touched.
+  /// Enters a free record and returns its index; 0: the table is full. Indices are given out in
+  /// turn, so that one is not reused at once. The round is kLeastRound indices long, and longer
+  /// only while many are in use, so that little memory is touched.
   std::uint32_t claim() noexcept {
     const std::uint32_t limit = std::clamp(2 * (count_ + kFirst), kLeastRound, kEnd);
     if (next_ < kFirst || next_ >= limit) next_ = kFirst;
@@ -128,7 +129,7 @@ class RecordUse {
     used_.remove(index);
   }
 
-  /// The first record in use from `index` on; N: there is none.
+  /// The first record in use from `index` on, or N.
   [[nodiscard]] std::uint32_t first_from(std::uint32_t index) const noexcept {
     return used_.first_from(index);
   }
@@ -146,7 +147,7 @@ class RecordUse {
   NumberSet<N> used_;
 };
 
-/// The records in use, in order, as they are when the walk comes to them.
+/// The records in use, in order, each as it is when the walk reaches it.
 template <typename Record, typename Use>
 class RecordsInUse {
  public:
@@ -184,8 +185,8 @@ RecordsInUse<Record, Use> in_use(Record (&table)[N], const Use& use) {
   return {table, use};
 }
 
-/// The records that were ever claimed of a table that is filled from its beginning, going by its
-/// counter `next`.
+/// The records of a table that were ever claimed. The table is filled from its beginning; `next` is
+/// one more than the last index that was claimed.
 template <typename Record, std::size_t N>
 std::span<Record> touched(Record (&table)[N], std::uint32_t next) {
   return {table, std::min<std::size_t>(next, N)};

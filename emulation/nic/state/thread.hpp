@@ -3,8 +3,9 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Runs `body(argument)` in a thread of its own until the process ends, with every signal blocked:
-/// the application's signals are for the application's threads. False when no thread is to be had.
+/// Runs `body(argument)` in a new thread until the process ends. All signals are blocked in it,
+/// because the application's signals are for the application's threads. Returns false if the thread
+/// cannot be created.
 bool start_thread(const char* name, void (*body)(void*), void* argument) noexcept;
 
 }  // namespace hbmwire::emulation::nic

@@ -21,7 +21,7 @@ pthread_key_t key_with(void (*destructor)(void*)) noexcept {
 
 }  // namespace
 
-// GCC forgets the declaration's model in the file that has the definition.
+// GCC ignores the TLS model of the declaration in the file with the definition.
 [[gnu::tls_model("initial-exec")]] constinit thread_local OwnMark::Own OwnMark::own_;
 
 ThreadMarks::Table* ThreadMarks::tables_ = nullptr;
@@ -46,7 +46,8 @@ bool ThreadMarks::attach(std::uint32_t own, std::atomic<std::uint32_t>& end,
                          std::atomic<std::uint64_t>& next_id) noexcept {
   if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0) return false;
   own_ = own;
-  // Of a dead process. Who looks for one of its threads sees first that it is gone.
+  // Clears the marks of a dead process. `token` is cleared first: a thread that waits for the owner
+  // of a mark sees by it that the owner is gone.
   for (ThreadMark& mark : tables_[own]) {
     mark.token.store(0);
     mark.working.store(0);
@@ -74,7 +75,7 @@ ThreadMark* OwnMark::claim() noexcept {
   for (std::uint32_t at = 0; at < table.size(); ++at) {
     std::uint64_t free = 0;
     if (!table[at].thread.compare_exchange_strong(free, thread)) continue;
-    // Before the thread begins any work: a wait for activity looks no further than this.
+    // The thread does no work yet: wait_for_activity() looks only at marks below the end.
     std::uint32_t end = ThreadMarks::end_->load();
     while (end <= at && !ThreadMarks::end_->compare_exchange_weak(end, at + 1)) {
     }
@@ -89,10 +90,10 @@ ThreadMark* OwnMark::claim() noexcept {
   return own_.mark;
 }
 
-/// The thread ends.
+/// Called when the thread ends.
 void OwnMark::release(void* claimed) noexcept {
   auto* const mark = static_cast<ThreadMark*>(claimed);
-  if (mark != own_.mark) return;  // a forked child has its parent's
+  if (mark != own_.mark) return;  // in a forked child the mark is the parent's
   mark->token.store(0);
   mark->thread.store(0);
   forget();

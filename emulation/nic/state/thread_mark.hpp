@@ -10,23 +10,23 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Locks that a thread may hold by its mark alone (FavouredLock): one of each at a time.
+/// Locks that a thread may hold by its mark alone (FavouredLock). It holds at most one of each.
 enum class Place : std::uint8_t { sender, responder, completing, reading, posting };
 inline constexpr std::size_t kPlaces = 5;
 
-/// Where a thread says by plain stores what it is at (emulation/docs/adr/0022).
-/// It lies in memory that all processes of a fabric share. Who wants to know of it says first what
-/// he wants, then calls fence_all_threads(), and looks here then: either he sees the mark, or the
-/// thread sees what he said.
+/// Tells by plain stores what a thread is doing (emulation/docs/adr/0022). Marks lie in memory that
+/// all processes of a fabric share. A thread that needs to know first stores its own request, then
+/// calls fence_all_threads(), and then reads the mark: either it sees the mark, or the marked
+/// thread sees the request.
 struct alignas(64) ThreadMark {
-  std::atomic<std::uint64_t> thread;           // LockWord's id of it, 0: free
-  std::atomic<std::uint64_t> token;            // names it in locks; never used again
-  std::atomic<std::uint64_t> working;          // odd: in an Activity, each time another number
-  std::atomic<std::uint64_t> inside[kPlaces];  // the lock that it holds, 0: none
+  std::atomic<std::uint64_t> thread;           // LockWord's id of the thread; 0: free
+  std::atomic<std::uint64_t> token;            // names the thread in locks; never reused
+  std::atomic<std::uint64_t> working;          // odd: in an Activity; each one has its own number
+  std::atomic<std::uint64_t> inside[kPlaces];  // the lock that it holds; 0: none
 
   void begin_work() noexcept {
     step(std::memory_order_relaxed);
-    // Before any look at a key; the others' half is fence_all_threads().
+    // Comes before any look at a key; pairs with fence_all_threads().
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
 
@@ -40,21 +40,21 @@ struct alignas(64) ThreadMark {
 
 static_assert(sizeof(ThreadMark) == 64);
 
-inline constexpr std::uint32_t kMarksOfProcess = 64;  // threads beyond them take the slow ways
+inline constexpr std::uint32_t kMarksOfProcess = 64;  // further threads take the slow paths
 
 /// The mark of the calling thread.
 class OwnMark {
  public:
-  /// Tokens of threads without a mark, which no lock ever names.
+  /// Tokens of threads without a mark. A lock never has one of these as its favourite.
   static constexpr std::uint64_t kNotAsked = 1;
   static constexpr std::uint64_t kNone = 2;
 
-  /// Null: it has none, or did not ask yet.
+  /// Null if the thread has no mark, or has not asked for one.
   static ThreadMark* get() noexcept { return own_.mark; }
 
   static std::uint64_t token() noexcept { return own_.token; }
 
-  /// Null: there is none for it.
+  /// Asks for a mark if the thread has not asked yet. Returns null if none is left.
   static ThreadMark* ask() noexcept { return own_.token == kNotAsked ? claim() : own_.mark; }
 
  private:
@@ -64,7 +64,7 @@ class OwnMark {
 
   friend class ThreadMarks;
 
-  // Found without a call, as LockWord's.
+  // Found without a function call, as LockWord's thread-local data.
   struct Own {
     ThreadMark* mark = nullptr;
     std::uint64_t token = kNotAsked;
@@ -73,33 +73,33 @@ class OwnMark {
   [[gnu::tls_model("initial-exec")]] static constinit thread_local Own own_;
 };
 
-/// The marks of all processes of a fabric, as this process sees them.
+/// The marks of all processes of a fabric.
 class ThreadMarks {
  public:
   using Table = std::array<ThreadMark, kMarksOfProcess>;
 
-  /// Where a fabric's marks lie: `tables` has one table a process, and locks are named by where
-  /// they lie behind `base`. Before any lock of the fabric is taken: who joins takes those of the
-  /// dead.
+  /// Says where a fabric's marks lie. `tables` has one table for each process; a lock's name is its
+  /// distance from `base`. Call it before any lock of the fabric is taken, because a joining
+  /// process takes over locks of dead ones.
   static void find(Table* tables, const std::byte* base) noexcept;
 
-  /// This process is a member of that fabric now: `own` is its table, `end` says how far its
-  /// threads use that, and `next_id` gives numbers that are used once. False: the kernel has no
-  /// such fence.
+  /// Makes this process use marks. `own` is its table, `end` bounds the marks that its threads have
+  /// used, and `next_id` supplies numbers that are never reused. Returns false if the kernel lacks
+  /// the fence.
   static bool attach(std::uint32_t own, std::atomic<std::uint32_t>& end,
                      std::atomic<std::uint64_t>& next_id) noexcept;
 
-  /// It is none any more: a forked child.
+  /// Stops using marks, in a forked child.
   static void detach() noexcept;
 
-  /// The kernel can do fence_all_threads().
+  /// Whether the kernel supports fence_all_threads().
   static bool are_possible() noexcept;
 
   static ThreadMark& of(std::uint64_t token) noexcept {
     return (*(tables_ + token / kMarksOfProcess % kTables)).at(token % kMarksOfProcess);
   }
 
-  /// What a lock is called in ThreadMark::inside, by all processes.
+  /// The name of a lock in ThreadMark::inside, which is the same in all processes.
   static std::uint64_t name_of(const void* lock) noexcept {
     return reinterpret_cast<std::uint64_t>(lock) - reinterpret_cast<std::uint64_t>(base_);
   }
@@ -116,8 +116,8 @@ class ThreadMarks {
   static std::atomic<std::uint64_t>* next_id_;  // null: there are no marks
 };
 
-/// Every thread of every process that has marks executes a full memory barrier before this returns,
-/// between two of its instructions.
+/// Makes every thread of every process that has marks execute a full memory barrier, between two of
+/// its instructions, before this returns.
 void fence_all_threads() noexcept;
 
 }  // namespace hbmwire::emulation::nic

@@ -7,8 +7,8 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Behind an ibv_ah. It may be destroyed as soon as post_send returned: requests carry a copy of
-/// what it holds.
+/// The object behind an ibv_ah. It may be destroyed as soon as post_send has returned, because
+/// requests carry a copy of its address.
 struct AddressHandle {
   ibv_ah handle;
   AddressVector address;

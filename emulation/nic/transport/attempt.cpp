@@ -21,7 +21,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// InfiniBand specification, vol. 1, table 45: min_rnr_timer in units of 10 us.
+/// min_rnr_timer in units of 10 us: InfiniBand specification, vol. 1, table 45.
 std::uint64_t rnr_timer_ns(std::uint32_t code) {
   static constexpr std::array<std::uint32_t, 32> kTensOfUs{
       65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
@@ -30,8 +30,8 @@ std::uint64_t rnr_timer_ns(std::uint32_t code) {
   return kTensOfUs[code % kTensOfUs.size()] * 10'000ULL;
 }
 
-/// Whose keys requests name. An XRC QP has no PD: they are of the process and the PD that the SRQ
-/// is of.
+/// The process and PD in which a request's keys are looked up. An XRC QP has no PD: its requests
+/// use those of the SRQ.
 Party party_of_keys(const ReceiveSource& source) {
   if (source.qp.type == IBV_QPT_XRC_RECV) return source.party;
   return {source.qp.owner.load(), source.qp.pd};
@@ -97,7 +97,7 @@ Outcome Attempt::run(const ReceiveSource& source) {
   const Outcome outcome = access_remote(source);
   if (!traits_.consumes_receive || outcome.wait != Wait::none || outcome.status != IBV_WC_SUCCESS)
     return outcome;
-  // The bytes are written once more when another QP took the SRQ's last receive meanwhile.
+  // If another QP has taken the SRQ's last receive meanwhile, the bytes are written again later.
   const Taking taking = take_receive(process_, source, receive);
   if (taking != Taking::taken) return waits(taking);
   const bool told =
@@ -112,7 +112,7 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
   if (bytes_of(elements) < bytes) return refuse_length(source, receive);
   SegmentList target;
   for (const ibv_sge& element : elements) {
-    // Elements that the message does not reach are not looked at.
+    // Elements that the message does not reach are not checked.
     if (element.length == 0 || target.bytes() >= bytes) continue;
     if (revokes()) [[unlikely]]
       revoke_region(process_, source.party, element.lkey);
@@ -136,14 +136,14 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
     return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
   if (traits_.invalidates && !invalidate_window(process_, party_of_keys(source), responder_qpn_,
                                                 request_.invalidate_key)) {
-    // IBTA vol. 1, class J: by then the message was acknowledged.
+    // By then the message was acknowledged (IBTA vol. 1, error class J).
     return fail_receive(source, receive, IBV_WC_REM_INV_REQ_ERR, IBV_WC_SUCCESS);
   }
   if (!report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV, bytes)) return {Wait::unreachable};
   return Outcome::done(IBV_WC_SUCCESS, local_.bytes());
 }
 
-/// RDMA and atomics.
+/// Executes an RDMA operation or an atomic.
 Outcome Attempt::access_remote(const ReceiveSource& source) {
   const bool atomic = traits_.is_atomic();
   if ((traits_.remote_access & ~responder_.access) != 0 ||
@@ -153,7 +153,7 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
   if (atomic && request_.remote_address % sizeof(std::uint64_t) != 0) {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
-  if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // no byte, no key needed
+  if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // without bytes no key is needed
   if (revokes()) [[unlikely]]
     revoke_region(process_, party_of_keys(source), request_.rkey);
   Segment segment{};
@@ -180,7 +180,8 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
   return outcome;
 }
 
-/// As mlx5 does; not what is kept until the request completes, which bring() is for.
+/// Whether an answer stays in its completion, as with mlx5. Not for an answer that is kept until
+/// the request completes: bring() handles that.
 bool Attempt::answer_stays_in_completion() {
   const QpRecord& requester = sender_.record();
   return requester.scatters != 0 && requester.type == IBV_QPT_RC && !request_.inlined() &&
@@ -198,8 +199,8 @@ Outcome Attempt::bring(const SegmentList& answer) {
   return outcome;
 }
 
-/// READ and atomics: what comes back. An answer that may not be written to the requester's elements
-/// comes all the same: a READ has no other effect, and an atomic changes the word.
+/// Fetches the answer of a READ or an atomic. If it may not be written to the requester's elements,
+/// a READ does nothing, while an atomic still changes the word.
 int Attempt::fetch(const Segment& from, bool atomic) {
   if (loses_answer_) [[unlikely]]
     return atomic ? change_word(from) : 0;
@@ -216,7 +217,7 @@ int Attempt::fetch(const Segment& from, bool atomic) {
   return remote_atomic(process_, request_, from, to);
 }
 
-/// An atomic whose answer is lost.
+/// Executes an atomic whose answer is dropped.
 int Attempt::change_word(const Segment& word) {
   std::uint64_t old = 0;
   SegmentList answer;
@@ -241,7 +242,8 @@ SegmentList Attempt::scattered_message() const {
   return list;
 }
 
-/// A read of the card pushes out what was written before it; what is written now waits again.
+/// Models the order of PCIe: a read of the card pushes out earlier writes, and new writes are
+/// posted.
 void Attempt::cross_pcie(const SegmentList& to, const SegmentList& from, std::uint64_t bytes) {
   push_posted(process_, sender_.cache, from);
   post_writes(process_, sender_.cache, to, bytes);
@@ -289,12 +291,12 @@ bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
     entry.flags |= IBV_WC_WITH_IMM;
   }
   if (traits_.invalidates && status == IBV_WC_SUCCESS) {
-    entry.immediate = request_.invalidate_key;  // one field of ibv_wc for both
+    entry.immediate = request_.invalidate_key;  // one field of ibv_wc has both meanings
     entry.flags |= IBV_WC_WITH_INV;
   }
-  // The acknowledgement comes before whatever the responder answers, so the requester's completion
-  // must be there before the responder can learn of the message. Within one queue the receive is
-  // first, as on the wire.
+  // The acknowledgement precedes everything that the responder sends back. So the requester's
+  // completion must be written before the responder can learn of the message. Within one queue the
+  // receive comes first, as on the wire.
   const bool acknowledged = status == IBV_WC_SUCCESS && responder_.type != IBV_QPT_UD;
   ReceiveCompletion completion(process_, source);
   if (!completion.may_be_had()) return false;
@@ -315,9 +317,9 @@ Outcome Attempt::fail_receive(const ReceiveSource& source, const ReceiveEntry& r
   return Outcome::done(here);
 }
 
-/// A message that is longer than its receive. An unreliable responder drops it and goes on
-/// (IBTA vol. 1, 9.9.3): its own receive takes the next message (error class D); a receive of an
-/// SRQ, which was taken from there already, completes with the error (class E).
+/// Handles a message that is longer than its receive. An unreliable responder drops it and goes on
+/// (IBTA vol. 1, 9.9.3). A receive of its own queue takes the next message (error class D). A
+/// receive of an SRQ was taken already, so it completes with the error (class E).
 Outcome Attempt::refuse_length(const ReceiveSource& source, const ReceiveEntry& receive) {
   if (responder_.type != IBV_QPT_UC && responder_.type != IBV_QPT_UD)
     return fail_receive(source, receive, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
@@ -329,8 +331,9 @@ Outcome Attempt::refuse_length(const ReceiveSource& source, const ReceiveEntry& 
   return Outcome::done(IBV_WC_REM_INV_REQ_ERR);
 }
 
-/// A key that does not exist or does not allow the access. A WRITE with immediate has a receive
-/// that can say so (IBTA vol. 1, 11.6.2, Local Access Error); only what has none raises an event.
+/// Handles a key that does not exist or does not allow the access. A WRITE with immediate reports
+/// the error in its receive (IBTA vol. 1, 11.6.2, Local Access Error). Requests without a receive
+/// raise an event.
 Outcome Attempt::refuse_access(const ReceiveSource& source) {
   if (traits_.consumes_receive && responder_.type != IBV_QPT_UC) {
     ReceiveEntry receive;
@@ -340,8 +343,8 @@ Outcome Attempt::refuse_access(const ReceiveSource& source) {
   return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_ACCESS_ERR);
 }
 
-/// Only an acknowledged transport's responder stops at what it refuses; another one drops it
-/// (IBTA vol. 1, 9.9.3, error classes C and D).
+/// Only the responder of an acknowledged transport stops when it refuses a request. Others drop the
+/// request (IBTA vol. 1, 9.9.3, error classes C and D).
 Outcome Attempt::fail_responder(ibv_event_type event, ibv_wc_status here) {
   if (responder_.type != IBV_QPT_UC && !request_.repeats)
     enter_error(process_, responder_, responder_qpn_, event);

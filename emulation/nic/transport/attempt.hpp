@@ -11,10 +11,10 @@
 
 namespace hbmwire::emulation::nic {
 
-/// One request with what it touches on both sides. The requester does the responder's work too,
-/// with the responder's lock held: checks, receive queue, bytes, completion. What each transport
-/// makes of an error is its own matter: `status` of the outcome is what an acknowledged one tells
-/// its requester.
+/// An attempt to execute one request on both sides. The requester also does the responder's work
+/// (checks, receive queue, bytes, completion), with the responder's lock held. The `status` of an
+/// outcome is the one that an acknowledged transport tells its requester; each transport decides
+/// what it does about an error.
 class Attempt {
  public:
   Attempt(Process& process, Sender& sender, const Request& request, QpRecord& responder,
@@ -32,38 +32,39 @@ class Attempt {
   Attempt& operator=(Attempt&&) = delete;
   ~Attempt();
 
-  /// The requester's own elements. LOC_PROT_ERR when one is not allowed.
+  /// Checks the requester's own elements. Returns LOC_PROT_ERR if one is not allowed.
   ibv_wc_status gather();
 
-  /// Whether gather() found that what a READ or an atomic brings may not be written here. The
-  /// request is sent all the same: the error is found when the answer comes.
+  /// Whether gather() has found that the answer of a READ or an atomic may not be written to the
+  /// elements. The request is sent all the same: a NIC finds the error when the answer comes.
   [[nodiscard]] bool loses_answer() const { return loses_answer_; }
 
-  /// With the responder's lock held: whether packets that the requester's connection sends would
-  /// be taken.
+  /// Whether the responder accepts packets from the requester's connection. The responder's lock is
+  /// held.
   [[nodiscard]] bool reachable() const;
 
-  /// Whether both ends are on one kind of link, and theirs are up.
+  /// Whether both ports are of the same kind and their links are up.
   [[nodiscard]] bool linked() const;
 
-  /// SEND, RDMA or atomic, with the responder's lock held.
+  /// Executes a SEND, an RDMA operation or an atomic. The responder's lock is held.
   Outcome run(const ReceiveSource& source);
 
-  /// Both ends count packet sequence numbers, so that a connection of which one end was reset does
-  /// not go on.
+  /// Advances the packet sequence numbers of both ends. If one end is reset, the numbers differ and
+  /// the connection stops working, as it should.
   void count_packets();
 
-  /// Puts `head` (a datagram's header, or nothing) and the payload into a receive.
+  /// Copies `head` (a datagram's header, or nothing) and the payload to a receive.
   Outcome send(const ReceiveSource& source, const ReceiveEntry& receive, const SegmentList& head);
 
-  /// The responder refuses the request.
+  /// Refuses the request as the responder: raises `event` and moves the responder to ERR, if its
+  /// transport does that.
   Outcome fail_responder(ibv_event_type event, ibv_wc_status here);
 
   [[nodiscard]] std::uint64_t bytes() const { return local_.bytes(); }
 
   [[nodiscard]] const SegmentList& local() const { return local_; }
 
-  /// What the responder answered lands in the requester's elements, or in the completion to come.
+  /// Stores the responder's answer to the requester's elements, or to the completion.
   Outcome bring(const SegmentList& answer);
 
   [[nodiscard]] const OpcodeTraits& traits() const { return traits_; }
@@ -85,7 +86,8 @@ class Attempt {
   [[nodiscard]] std::uint64_t scatter_seed() const;
   int land(const SegmentList& to, const SegmentList& from);
   int move(const SegmentList& to, const SegmentList& from);
-  /// False: a process was stopped with the receive queue's lock, and nothing is completed yet.
+  /// Completes both sides. Returns false, with nothing completed, if a stopped process holds a lock
+  /// of the receive queue.
   bool report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
               ibv_wc_opcode opcode, std::uint64_t bytes);
   Outcome fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
@@ -100,7 +102,7 @@ class Attempt {
   QpRecord& responder_;
   std::uint32_t responder_qpn_;
   SegmentList local_;
-  std::uint32_t scattered_ = 0;  // the message's place in the completion to come
+  std::uint32_t scattered_ = 0;  // index of the ScatteredRecord for the completion; 0: none
   bool loses_answer_ = false;
 };
 

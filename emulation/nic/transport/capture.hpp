@@ -7,22 +7,23 @@
 
 #include "emulation/nic/transport/request.hpp"
 
-/// A request's own memory apart from its arrival. The caller is in an Activity, and holds the
-/// sender's mutex.
+/// Accesses a request's own memory at another time than its arrival. The caller is inside an
+/// Activity and holds the sender's mutex.
 namespace hbmwire::emulation::nic {
 
 class Process;
 class Sender;
 
-/// Takes the payload out of the requester's elements, as it leaves.
+/// Copies the payload from the requester's elements when the request leaves.
 ibv_wc_status capture(Process& process, Sender& sender, const Request& request,
                       std::vector<std::byte>& payload);
 
-/// Puts what the responder answered into the requester's elements, or into its completion.
+/// Stores the responder's answer to the requester's elements, or to its completion.
 Outcome place(Process& process, Sender& sender, const Request& request,
               std::span<std::byte> answer);
 
-/// Whether a WRITE of an RC QP would be taken now, into memory where writes land in any order.
+/// Whether a WRITE of an RC QP would be accepted now, and goes to memory where writes land in any
+/// order.
 bool lands_relaxed(Process& process, Sender& sender, const Request& request);
 
 }  // namespace hbmwire::emulation::nic

@@ -15,7 +15,7 @@ void count_naks(Process& process, const Sender& sender, std::uint64_t naks) {
   count(process, sender.record().port, PortCounter::rnr_nak_retry_err, naks);
 }
 
-/// The requester's own line, into which the data path counts.
+/// The counters of the requester's queue pair, in its own cache lines, for the data path.
 Traffic& traffic_of(Process& process, Sender& sender, std::uint32_t peer_port) {
   QpRecord& record = sender.record();
   Traffic& traffic = record.traffic;
@@ -33,7 +33,7 @@ void count_arrival(Traffic& traffic, unsigned remote_access) {
   traffic.atomics += remote_access == IBV_ACCESS_REMOTE_ATOMIC ? 1 : 0;
 }
 
-/// Without an MTU it is a datagram.
+/// An MTU of 0 means a datagram: one packet.
 std::uint64_t packets_of(std::uint64_t bytes, std::uint64_t mtu) {
   return bytes <= mtu || mtu == 0 ? 1 : (bytes + mtu - 1) / mtu;
 }
@@ -70,9 +70,9 @@ void count_outcome(Process& process, Sender& sender, std::uint32_t responder_por
       break;
     case IBV_WC_LOC_PROT_ERR:
       if (!traits.fetches()) return;
-      break;  // it arrived, and the answer came back
+      break;  // the request arrived, and the answer came back
     default:
-      return;  // found here: nothing arrived
+      return;  // found by the requester: nothing was sent
   }
   count_arrival(traffic, traits.remote_access);
 }
@@ -80,7 +80,7 @@ void count_outcome(Process& process, Sender& sender, std::uint32_t responder_por
 void announce_traffic(Process& process, Sender& sender) {
   sender.record().traffic.noted = Traffic::known;
   process.add_metered(sender.shared());
-  note_port(process, sender.record().port);  // the helper thread collects it when it writes that
+  note_port(process, sender.record().port);  // the helper thread collects the traffic too
 }
 
 void count_unacknowledged(Process& process, Sender& sender, std::uint32_t to,

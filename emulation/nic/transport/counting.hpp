@@ -8,33 +8,34 @@ namespace hbmwire::emulation::nic {
 class Process;
 class Sender;
 
-/// Counts what an attempt at a request came to, at the requester's port and the responder's. Of one
-/// that has to wait nothing is counted here.
+/// Counts the outcome of a request at the ports of the requester and the responder. Counts nothing
+/// for a request that has to wait.
 ///
-/// Data are the payload, packets are those that carry it (at least one a request): headers and
-/// acknowledgements are not counted.
+/// Bytes are those of the payload. Packets are those that carry payload, at least one for a
+/// request. Headers and acknowledgements are not counted.
 void count_outcome(Process& process, Sender& sender, std::uint32_t responder_port,
                    const Request& request, const Outcome& outcome);
 
-/// Has what was counted collected. It may take a while, the first time as long as starting a thread
-/// takes: a request is completed before.
+/// Has the counted traffic collected. May take as long as starting a thread the first time, so call
+/// it after the request has completed.
 void announce_traffic(Process& process, Sender& sender);
 
-/// Counts a request of which the requester never hears again: it arrives at port `to`, or nowhere
-/// (0), or does not even leave.
+/// Counts a request that is not acknowledged. `to` is the port where it arrives; 0: it does not
+/// arrive. If the requester's link is down, it is counted as discarded.
 void count_unacknowledged(Process& process, Sender& sender, std::uint32_t to,
                           const Request& request, const Outcome& sent);
 
-/// A request begins to wait, and has waited: then it goes on, or its retries are used up.
+/// Count the begin and the end of a wait. It ends when the request goes on, or when its retries are
+/// used up.
 ///
-/// A timeout is counted for each retry that its time has allowed. An RNR NAK is counted when the
-/// wait begins; when the receiver is looked at again is not a matter of its timer here, so that the
-/// others are counted only if they use the retries up.
+/// A timeout is counted for each retry that fits into the wait. An RNR NAK is counted when the wait
+/// begins. The requester does not follow the receiver's RNR timer here, so the other NAKs are
+/// counted only if they use up the retries.
 void count_wait_begin(Process& process, const Sender& sender, Wait wait);
 void count_wait_end(Process& process, const Sender& sender, Wait wait, std::uint64_t waited_ns,
                     bool used_up);
 
-/// A request that completes, and a receive.
+/// Count a request and a receive that complete with an error.
 void count_failed_completion(Process& process, std::uint32_t port, ibv_wc_status status);
 void count_failed_receive(Process& process, std::uint32_t port, ibv_wc_status status);
 

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::size_t kIpv4Start = 20;
 constexpr std::uint8_t kUdp = 17;
-constexpr std::uint8_t kInfiniBand = 0x1b;  // "next header" of a GRH
-// Behind the header: BTH 12, DETH 8, ICRC 4; with IP a UDP header of 8 before them.
+constexpr std::uint8_t kInfiniBand = 0x1b;  // the "next header" in a GRH
+// Bytes after the header: BTH 12, DETH 8, ICRC 4; with IP a UDP header of 8 before them.
 constexpr std::uint64_t kTransportBytes = 24;
 constexpr std::uint64_t kUdpBytes = 8;
 

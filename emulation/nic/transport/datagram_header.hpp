@@ -12,9 +12,9 @@ namespace hbmwire::emulation::nic {
 inline constexpr std::size_t kDatagramHeaderBytes = 40;
 using DatagramHeader = std::array<std::uint8_t, kDatagramHeaderBytes>;
 
-/// What a UD receive begins with (IBTA vol. 1, 11.4.1.2; annex A17 for RoCE v2): a GRH, an IPv6
-/// header, or 20 bytes of nothing and an IPv4 header, of a message with `payload_bytes`; zeros
-/// where InfiniBand brought it without a GRH.
+/// Makes the header that a UD receive begins with (IBTA vol. 1, 11.4.1.2; annex A17 for RoCE v2),
+/// for a message of `payload_bytes`. It is a GRH, an IPv6 header, or 20 unused bytes and an IPv4
+/// header. It is all zeros if InfiniBand delivered the message without a GRH.
 DatagramHeader make_datagram_header(const AddressVector& address, std::uint64_t payload_bytes);
 
 }  // namespace hbmwire::emulation::nic

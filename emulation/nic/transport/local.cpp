@@ -3,9 +3,9 @@
 #include "emulation/nic/queue/sender.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
-/// Requests that no packet leaves for. They take their turn in the send queue like all others, so
-/// that a SEND after a bind finds it done. Errors are IBTA's "memory management operation error"
-/// (vol. 1, 11.6.2).
+/// Requests that send no packet. They take their turn in the send queue like all others, so that a
+/// SEND after a bind finds the window bound. Their error is IBTA's "memory management operation
+/// error" (vol. 1, 11.6.2).
 namespace hbmwire::emulation::nic {
 
 Outcome execute_local(Process& process, Sender& sender, const Request& request) {

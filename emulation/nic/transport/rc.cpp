@@ -3,8 +3,7 @@
 #include "emulation/nic/transport/reliable.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
-/// Reliable connections. Errors are those of the InfiniBand
-/// specification, vol. 1, section 9.9:
+/// Reliable connections. Errors are those of the InfiniBand specification, vol. 1, section 9.9:
 ///
 ///   requester's own key, bounds or right          LOC_PROT_ERR
 ///   responder's key, bounds, PD or right          REM_ACCESS_ERR    responder: QP_ACCESS_ERR, ERR

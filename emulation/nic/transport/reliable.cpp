@@ -9,8 +9,8 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Whether the QP has that number still, and an owner that lives. An XRC_RECV QP passes from one
-/// that died to another process that has it open.
+/// Whether the QP still has that number and a living owner. An XRC_RECV QP of a dead owner passes
+/// to another process that has it open.
 bool is_there(Process& process, const QpRecord& qp, std::uint32_t qpn) {
   if (qpn == 0 || qp.qpn.load() != qpn) return false;
   const std::uint32_t owner = qp.owner.load();

@@ -10,12 +10,13 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Where a request's receive comes from, with the responder's lock held. Nothing: there is no such
-/// queue, and the responder refuses the request.
+/// Finds the receive queue for a request; the responder's lock is held. Returns nullopt if there is
+/// no such queue: the responder refuses the request then.
 using SourceOf = std::optional<ReceiveSource> (*)(SharedState& shared, QpRecord& responder,
                                                   const Request& request);
 
-/// What RC and XRC have in common: a request waits for its responder, runs once, and is counted.
+/// The common part of RC and XRC: a request waits for its responder, is executed once and is
+/// counted.
 Outcome execute_reliable(Process& process, Sender& sender, const Request& request,
                          ibv_qp_type responder_type, SourceOf source_of);
 

@@ -13,21 +13,21 @@
 
 namespace hbmwire::emulation::nic {
 
-/// Where a datagram goes: what an address handle holds.
+/// The destination of a datagram, as an address handle holds it.
 struct AddressVector {
   Gid sgid{};
   Destination to{};
-  bool routable = true;            // RoCE v2: an IP header; else a GRH
+  bool routable = true;            // RoCE v2: the packet has an IP header; false: a GRH
   std::uint8_t service_level = 0;  // InfiniBand
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
   std::uint32_t flow_label = 0;
 };
 
-/// One send request on its way through a transport. It does not own its elements.
+/// A send request on its way through a transport. It does not own its elements.
 struct Request {
   std::uint64_t wr_id = 0;
-  std::uint64_t index = 0;  // its place among all requests of the queue
+  std::uint64_t index = 0;  // its number among all requests of the queue
   ibv_wr_opcode opcode = IBV_WR_SEND;
   unsigned flags = 0;
   std::uint32_t immediate = 0;
@@ -35,16 +35,16 @@ struct Request {
   std::uint64_t remote_address = 0;
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
-  AddressVector address{};  // UD
+  AddressVector address{};  // for UD
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;
-  std::uint32_t remote_srqn = 0;  // XRC
+  std::uint32_t remote_srqn = 0;  // for XRC
   std::uint32_t invalidate_key = 0;
   Binding binding{};
-  const OperationFaults* faults = nullptr;  // null: none; its sender's, until the request is over
-  std::span<const ibv_sge> elements;        // with IBV_SEND_INLINE: plain addresses of this process
+  const OperationFaults* faults = nullptr;  // null: none; the sender's, until the request is over
+  std::span<const ibv_sge> elements;        // with IBV_SEND_INLINE plain addresses of this process
 
-  bool repeats = false;  // a READ that was executed before: nothing but its answer comes of it
+  bool repeats = false;  // a READ that is executed a second time: it only fetches its answer
 
   [[nodiscard]] bool inlined() const { return (flags & IBV_SEND_INLINE) != 0; }
 };
@@ -55,11 +55,12 @@ inline std::uint64_t bytes_of(std::span<const ibv_sge> elements) {
   return bytes;
 }
 
-/// In wc.sl mlx5 hands on how a datagram came: 0xa for an IPv4 header, 0x9 for an IPv6 one, 0 for a
-/// GRH on Ethernet; UCX reads the packet's kind from it. On InfiniBand it is the service level.
+/// The value of wc.sl for a datagram. As with mlx5, on Ethernet it tells the packet's kind: 0xa for
+/// an IPv4 header, 0x9 for an IPv6 header, 0 for a GRH; UCX reads it. On InfiniBand it is the
+/// service level.
 std::uint8_t service_level_of(const AddressVector& address);
 
-/// Queue pairs that may post an opcode, as bits (man ibv_post_send, the table of opcodes).
+/// The queue pair types that may post an opcode, as bits (man ibv_post_send, the table of opcodes).
 enum Posters : unsigned { kUd = 1, kUc = 2, kRc = 4, kXrc = 8 };
 
 inline constexpr unsigned kAnyType = kUd | kUc | kRc | kXrc;
@@ -81,27 +82,27 @@ constexpr unsigned poster_of(std::uint32_t type) {
   }
 }
 
-/// What an opcode means, whatever the transport.
+/// The properties of an opcode, which do not depend on the transport.
 struct OpcodeTraits {
   ibv_wr_opcode opcode;
   unsigned posters;
   std::uint64_t send_op;  // its bit in ibv_qp_init_attr_ex::send_ops_flags
   ibv_wc_opcode completion;
   const char* fault_name = "";    // `op=` of a fault plan's rule
-  bool consumes_receive = false;  // SEND, and WRITE with immediate
-  bool sends_payload = false;     // into a receive; else into or out of remote memory
+  bool consumes_receive = false;  // SENDs, and WRITE with immediate
+  bool sends_payload = false;     // into a receive; false: to or from remote memory
   bool has_immediate = false;
-  bool invalidates = false;  // a window of the responder's
+  bool invalidates = false;  // invalidates a window of the responder
   bool may_be_inline = false;
-  bool stays_here = false;     // no packet leaves for it
-  unsigned remote_access = 0;  // what QP and MR of the responder must allow
-  unsigned local_access = 0;   // what the requester's own MRs must allow
+  bool stays_here = false;     // no packet is sent for it
+  unsigned remote_access = 0;  // rights that the responder's QP and MR must grant
+  unsigned local_access = 0;   // rights that the requester's own MRs must grant
 
   [[nodiscard]] constexpr bool is_atomic() const {
     return remote_access == IBV_ACCESS_REMOTE_ATOMIC;
   }
 
-  /// READ and atomics.
+  /// Whether it is a READ or an atomic.
   [[nodiscard]] constexpr bool fetches() const { return local_access != 0; }
 };
 
@@ -121,7 +122,7 @@ constexpr OpcodeTraits write_traits(ibv_wr_opcode opcode, std::uint64_t send_op)
   return traits;
 }
 
-/// READ and atomics: what comes back is written here.
+/// Traits of READs and atomics, which store an answer.
 constexpr OpcodeTraits fetch_traits(ibv_wr_opcode opcode, std::uint64_t send_op,
                                     ibv_wc_opcode completion) {
   const bool read = opcode == IBV_WR_RDMA_READ;
@@ -152,7 +153,7 @@ inline constexpr std::array<OpcodeTraits, 10> kOpcodes{{
     local_traits(IBV_WR_BIND_MW, IBV_QP_EX_WITH_BIND_MW, IBV_WC_BIND_MW),
 }};
 
-/// By opcode, the place in kOpcodes; kOpcodes.size() for one the NIC does not know.
+/// For each opcode its index in kOpcodes; kOpcodes.size() for opcodes that the NIC does not know.
 inline constexpr auto kOpcodePlaces = [] {
   std::array<std::uint8_t, 16> places{};
   places.fill(kOpcodes.size());
@@ -161,14 +162,15 @@ inline constexpr auto kOpcodePlaces = [] {
   return places;
 }();
 
-/// Null for an opcode the NIC does not know.
+/// Returns null for an opcode that the NIC does not know.
 constexpr const OpcodeTraits* traits_of(ibv_wr_opcode opcode) {
   const auto index = static_cast<std::size_t>(opcode);
   if (index >= kOpcodePlaces.size() || kOpcodePlaces[index] == kOpcodes.size()) return nullptr;
   return &kOpcodes[kOpcodePlaces[index]];
 }
 
-/// The IBV_QP_EX_WITH_* that a QP of a type may be made with, by a NIC with atomics or without.
+/// The IBV_QP_EX_WITH_* flags that a QP of a type may be created with, on a NIC with or without
+/// atomics.
 constexpr std::uint64_t send_ops_of(std::uint32_t type, bool atomics) {
   std::uint64_t ops = 0;
   for (const OpcodeTraits& traits : kOpcodes) {
@@ -178,16 +180,16 @@ constexpr std::uint64_t send_ops_of(std::uint32_t type, bool atomics) {
   return ops;
 }
 
-/// Why a request can't run yet.
+/// The reason why a request has to wait.
 enum class Wait : std::uint8_t { none, unreachable, receiver_not_ready };
 
-/// How an attempt ended: with a completion status, or with something to wait for.
+/// The end of an attempt: a completion status, or a reason to wait.
 struct Outcome {
   Wait wait = Wait::none;
   ibv_wc_status status = IBV_WC_SUCCESS;
   std::uint64_t bytes = 0;
-  std::uint64_t rnr_timer_ns = 0;  // of the responder, when the receiver is not ready
-  std::uint32_t scattered = 0;     // where what it fetched waits to be polled (state/scattered.hpp)
+  std::uint64_t rnr_timer_ns = 0;  // the responder's timer, if the receiver is not ready
+  std::uint32_t scattered = 0;     // index of the ScatteredRecord with its answer
 
   static Outcome done(ibv_wc_status status, std::uint64_t bytes = 0) {
     return {Wait::none, status, bytes};

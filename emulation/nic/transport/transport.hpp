@@ -8,19 +8,21 @@ namespace hbmwire::emulation::nic {
 class Process;
 class Sender;
 
-/// Attempts one request with the sender's mutex held. Called again when it said to wait.
+/// Attempts a request; the sender's mutex is held. If the outcome is to wait, it is called again
+/// later.
 using Execute = Outcome (*)(Process&, Sender&, const Request&);
 
 Outcome execute_rc(Process& process, Sender& sender, const Request& request);
 
-/// IBV_WR_BIND_MW and IBV_WR_LOCAL_INV, whatever the transport. The caller is in no Activity.
+/// Executes IBV_WR_BIND_MW and IBV_WR_LOCAL_INV, for all transports. The caller is not inside an
+/// Activity.
 Outcome execute_local(Process& process, Sender& sender, const Request& request);
 
 Outcome execute_uc(Process& process, Sender& sender, const Request& request);
 Outcome execute_ud(Process& process, Sender& sender, const Request& request);
 Outcome execute_xrc(Process& process, Sender& sender, const Request& request);
 
-/// Null for a QP type the NIC does not have: creation fails with EOPNOTSUPP.
+/// Returns null for a QP type that the NIC does not have: creation fails with EOPNOTSUPP.
 constexpr Execute transport_of(ibv_qp_type type) {
   switch (type) {
     case IBV_QPT_RC:

@@ -7,9 +7,9 @@
 #include "emulation/nic/transport/counting.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
-/// Unreliable connections: nothing comes back, so the requester learns of its own errors only.
-/// What can't be taken is dropped: no receive posted, a key that is wrong, a responder that is not
-/// there. A receive that is too small or whose key is wrong fails on the responder's side.
+/// Unreliable connections. The responder sends nothing back, so the requester learns only of its
+/// own errors. A message is dropped if no receive is posted, a key is wrong or the responder is not
+/// there. If a receive is too small or its key is wrong, the receive fails on the responder's side.
 namespace hbmwire::emulation::nic {
 
 Outcome execute_uc(Process& process, Sender& sender, const Request& request) {

@@ -10,14 +10,14 @@
 #include "emulation/nic/transport/datagram_header.hpp"
 #include "emulation/nic/transport/transport.hpp"
 
-/// Unreliable datagrams: each message names its queue pair, or a multicast group. What can't be
-/// taken is dropped without a word: no such QP, another Q_Key, no receive posted.
+/// Unreliable datagrams: each message names its queue pair or a multicast group. A message is
+/// dropped silently if there is no such QP, the Q_Key differs or no receive is posted.
 namespace hbmwire::emulation::nic {
 namespace {
 
 constexpr std::uint32_t kMulticastQpn = 0xffffff;
 
-/// IBTA vol. 1, 10.2.5: a Q_Key with the highest bit stands for that of the sender's own QP.
+/// IBTA vol. 1, 10.2.5: a Q_Key with the highest bit set stands for the sender's own Q_Key.
 std::uint32_t qkey_of(const Sender& sender, const Request& request) {
   constexpr std::uint32_t kOwn = 0x80000000;
   return (request.remote_qkey & kOwn) != 0 ? sender.record().qkey : request.remote_qkey;
@@ -28,7 +28,7 @@ class DatagramDelivery {
   DatagramDelivery(Process& process, Sender& sender, const Request& request)
       : process_(process), sender_(sender), request_(request) {}
 
-  /// The port where it arrives; 0: nowhere.
+  /// Delivers the message to a QP. Returns the port where it arrives; 0: it does not arrive.
   std::uint32_t to(std::uint32_t qpn, bool by_address) {
     QpRecord& responder = process_.shared().qps[qp_index(qpn)];
     if (qpn == 0 || responder.qpn.load() != qpn || !process_.alive(responder.owner.load()))
@@ -65,7 +65,7 @@ class DatagramDelivery {
 }  // namespace
 
 Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
-  // A look at the requester's own elements; whom the message goes to matters only below.
+  // Checks the requester's own elements, which does not depend on the destination.
   Attempt own(process, sender, request, sender.record(), 0);
   if (const ibv_wc_status status = own.gather(); status != IBV_WC_SUCCESS)
     return Outcome::done(status);

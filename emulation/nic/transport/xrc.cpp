@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "emulation/nic/transport/reliable.hpp"
 
-/// Extended reliable connections (IBTA vol. 1, annex A14): as RC (rc.cpp has the table of errors),
-/// but one connection leads to a whole node. Every request, RDMA and atomics too, names an SRQ of
-/// the responder's domain: it says which process is meant, whose receives are taken, where they
-/// complete, and in which PD keys are looked up.
+/// Extended reliable connections (IBTA vol. 1, annex A14). They work as RC (rc.cpp has the table of
+/// errors), but one connection leads to a whole node. Every request, also RDMA and atomics, names
+/// an SRQ of the responder's domain. The SRQ determines the process, the receives, the completion
+/// queue and the PD for keys.
 ///
 ///   no such SRQ, or one of another domain         REM_INV_REQ_ERR   responder: QP_REQ_ERR, ERR
 namespace hbmwire::emulation::nic {
@@ -23,7 +23,7 @@ std::optional<ReceiveSource> named_srq(SharedState& shared, QpRecord& responder,
 }  // namespace
 
 Outcome execute_xrc(Process& process, Sender& sender, const Request& request) {
-  // Its SRQs go with a process, although the QP stays when others have it open.
+  // The SRQs of a dead process must go, although the QP stays while others have it open.
   const SrqRecord& srq = process.shared().srqs[qp_index(request.remote_srqn)];
   if (srq.number.load() != 0) {
     if (const std::uint32_t owner = srq.owner.load(); !process.alive(owner)) process.reap(owner);

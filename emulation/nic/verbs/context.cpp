@@ -19,13 +19,13 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// libibverbs' rule for alloc_context: when it fails, it has closed cmd_fd.
+/// Fails alloc_context. libibverbs expects it to have closed cmd_fd then.
 verbs_context* refuse(int cmd_fd, int error) {
   ::close(cmd_fd);
   return null_with(error);
 }
 
-/// Where the loaded libibverbs' verbs_context begins in a Context.
+/// The offset in a Context at which the verbs_context of the loaded libibverbs begins.
 std::size_t verbs_offset() {
   const std::size_t words = abi::libibverbs().layout->context_words;
   return offsetof(Context, handle) - words * sizeof(std::uint64_t);
@@ -35,8 +35,9 @@ verbs_context* verbs_of(Context& context) {
   return reinterpret_cast<verbs_context*>(reinterpret_cast<std::byte*>(&context) + verbs_offset());
 }
 
-/// The word in front of ibv_context is the size of the whole (verbs_context::sz), by which the
-/// inline functions of verbs.h know what there is. libibverbs has just written it.
+/// Whether the layout is as expected. The word in front of ibv_context is verbs_context::sz, the
+/// size of the whole, by which the inline functions of verbs.h know its members. libibverbs has
+/// just written it.
 bool is_laid_out_as_known(const Context& context) {
   const std::size_t bytes = offsetof(Context, handle) + sizeof(ibv_context) - verbs_offset();
   return context.front.back() == bytes;
@@ -63,7 +64,7 @@ verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data
       device, cmd_fd, sizeof(Context), reinterpret_cast<verbs_context*>(verbs_offset()), 0));
   if (context == nullptr) return nullptr;
   if (!is_laid_out_as_known(*context)) {
-    // Left as it is: releasing it would follow pointers that lie elsewhere.
+    // The context is not released, because that would follow pointers at wrong places.
     std::fputs("emulated NIC: the loaded libibverbs lays out its context in an unknown way\n",
                stderr);
     return refuse(cmd_fd, ENOSYS);
@@ -116,13 +117,14 @@ int ContextState::create_channel() {
     return -1;
   }
   const std::lock_guard guard(mutex);
-  // Each costs a system call: of many they are looked at when there are twice as many.
+  // Removes channels that were closed. A look costs a system call for each, so with many channels
+  // it waits until their number has doubled.
   constexpr std::size_t kFew = 64;
   if (channels_.size() <= kFew || channels_.size() >= 2 * pruned_) prune_channels_locked();
   const std::uint64_t id = process.new_id();
   const int fd = process.fifos().create(process.slot(), id);
   if (fd < 0) return fd;
-  remove_locked(fd);  // one that was closed had the same number
+  remove_locked(fd);  // a channel that was closed had the same descriptor
   channels_[fd] = {inode_of(fd), id};
   return fd;
 }
@@ -143,7 +145,7 @@ std::size_t ContextState::count_channels() {
 }
 
 void ContextState::prune_channels_locked() {
-  if (process.abandoned()) return;  // the FIFOs are the parent's
+  if (process.abandoned()) return;  // the FIFOs belong to the parent
   std::erase_if(channels_, [&](const auto& entry) {
     const auto& [fd, channel] = entry;
     if (inode_of(fd) == channel.inode) return false;
@@ -166,7 +168,7 @@ void ContextState::remove_all_channels() {
   channels_.clear();
 }
 
-/// Called by ibv_get_cq_event after its read: there is room in the channel again.
+/// Called by ibv_get_cq_event after its read: the channel has room again for pending events.
 void cq_event(ibv_cq* handle) {
   const Cq& cq = cq_of(handle);
   Process& process = *cq.process;

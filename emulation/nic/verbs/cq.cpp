@@ -16,7 +16,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// An entry begins as an ibv_wc does.
+/// Copies an entry, which begins as an ibv_wc does.
 void fill(const Cqe& entry, ibv_wc& completion) {
   static_assert(offsetof(ibv_wc, status) == offsetof(Cqe, status) &&
                 offsetof(ibv_wc, opcode) == offsetof(Cqe, opcode) &&
@@ -119,21 +119,23 @@ int destroy_cq(ibv_cq* handle) {
 }
 
 bool stays_empty(Cq& cq) {
-  constexpr std::uint32_t kPatience = 256;
+  constexpr std::uint32_t kPatience = 256;  // empty polls for each sched_yield()
   const CqRecord& record = *cq.record;
   const auto is_empty = [&] {
-    // Costs no lock. Who was told of an entry that is on its way gets it.
+    // Needs no lock. If an event was raised for an entry that is still on its way, the CQ is not
+    // empty.
     return !has_entry(*cq.process, record) && record.told_tail.load(std::memory_order_acquire) <=
                                                   record.head.load(std::memory_order_relaxed);
   };
   if (!is_empty()) return false;
-  // Threads that count at once count less, which does no harm.
+  // Threads that count at the same time may lose counts, which is harmless.
   const std::uint32_t polls = cq.empty_polls.load(std::memory_order_relaxed) + 1;
   cq.empty_polls.store(polls, std::memory_order_relaxed);
   if (polls % kPatience != 0) return true;
   ::sched_yield();
-  // The peer may have sent its last message and disconnected meanwhile. Who is told that there is
-  // nothing looks for events next, and would destroy the QP, with its completions unseen.
+  // Looks again: the peer may have sent its last message and disconnected meanwhile. A caller that
+  // is told that the CQ is empty looks for events next; it would destroy the QP without having seen
+  // its completions.
   return is_empty();
 }
 

@@ -7,7 +7,7 @@
 #include "emulation/nic/state/scattered.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
-/// ibv_create_cq_ex and the readers of ibv_start_poll.
+/// ibv_create_cq_ex, and the functions that read entries after ibv_start_poll.
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -60,14 +60,14 @@ void set_readers(ibv_cq_ex& cq) {
 constexpr std::uint64_t kTimes =
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 constexpr std::uint32_t kKnownFlags =
-    IBV_CREATE_CQ_ATTR_SINGLE_THREADED |  // taken, and not made use of
+    IBV_CREATE_CQ_ATTR_SINGLE_THREADED |  // accepted, but without effect
     IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
 std::uint32_t flags_of(const ibv_cq_init_attr_ex& attributes) {
   return (attributes.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attributes.flags : 0;
 }
 
-/// What a NIC without parent domains, VLANs, flow tags and tag matching refuses.
+/// Refuses parent domains, VLANs, flow tags and tag matching, which the NIC does not have.
 bool is_supported(const ibv_cq_init_attr_ex& attributes) {
   constexpr std::uint64_t kReadable = std::uint64_t{IBV_WC_STANDARD_FLAGS} | kTimes;
   return (attributes.comp_mask & ~std::uint32_t{IBV_CQ_INIT_ATTR_MASK_FLAGS}) == 0 &&

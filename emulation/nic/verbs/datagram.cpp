@@ -10,7 +10,7 @@
 #include "emulation/nic/transport/datagram_header.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
-/// What datagrams need: address handles and multicast groups.
+/// Address handles and multicast groups, for datagrams.
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -24,16 +24,16 @@ bool on_infiniband(ibv_qp* qp) {
   return object_of<Qp>(qp).context->device.ports.front().is_infiniband();
 }
 
-/// A group's LID says nothing on Ethernet.
+/// On Ethernet a group's LID has no meaning.
 Destination group_of(ibv_qp* qp, const ibv_gid& gid, std::uint16_t lid) {
   return {gid_of(gid), on_infiniband(qp) ? lid : std::uint16_t{0}};
 }
 
-/// What Linux asks of ib_attach_mcast: a UD QP and a multicast GID, on InfiniBand with a multicast
-/// LID.
+/// The checks of Linux in ib_attach_mcast: it takes a UD QP and a multicast GID; on InfiniBand also
+/// a multicast LID.
 int check_group(ibv_qp* qp, const Destination& group) {
-  constexpr std::uint16_t kFirstGroup = 0xc000;
-  constexpr std::uint16_t kPermissive = 0xffff;
+  constexpr std::uint16_t kFirstGroup = 0xc000;  // the first multicast LID
+  constexpr std::uint16_t kPermissive = 0xffff;  // not a group, though it follows them
   const bool good_lid =
       !on_infiniband(qp) || (group.lid >= kFirstGroup && group.lid != kPermissive);
   return qp->qp_type == IBV_QPT_UD && is_multicast(group.gid) && good_lid ? 0 : EINVAL;

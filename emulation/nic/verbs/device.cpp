@@ -11,7 +11,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// "100 Gb/sec (4X EDR)" in the codes of ibv_port_attr.
+/// Converts a rate like "100 Gb/sec (4X EDR)" to the codes of ibv_port_attr.
 void decode_rate(const std::string& rate, ibv_port_attr& port) {
   struct Code {
     std::string_view text;
@@ -89,16 +89,16 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
   fill_limits(device, state.device.behaviour.limits);
   if (!state.device.behaviour.atomics) device.atomic_cap = IBV_ATOMIC_NONE;
   device.phys_port_cnt = static_cast<std::uint8_t>(state.device.ports.size());
-  all.completion_timestamp_mask = ~0ULL;  // nanoseconds
-  all.hca_core_clock = 1'000'000;         // kHz
+  all.completion_timestamp_mask = ~0ULL;  // in ns
+  all.hca_core_clock = 1'000'000;         // in kHz
   all.device_cap_flags_ex = device.device_cap_flags;
   all.phys_port_cnt_ex = device.phys_port_cnt;
   std::memcpy(attributes, &all, std::min(size, sizeof all));
   return 0;
 }
 
-/// man ibv_query_rt_values_ex; the clock is that of completion timestamps, in nanoseconds, all in
-/// tv_nsec, as mlx5 gives its cycles.
+/// man ibv_query_rt_values_ex: the clock of completion timestamps. All its ns are in tv_nsec, as
+/// mlx5 stores its cycles there.
 int query_rt_values(ibv_context* context, ibv_values_ex* values) {
   const ContextState& state = state_of(context);
   if (const int error = planned_failure(state.process, "ibv_query_rt_values_ex"); error != 0)
@@ -117,7 +117,7 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
   const std::filesystem::path directory = state.device.directory / "ports" / std::to_string(port);
   ibv_port_attr result;
   std::memset(&result, 0, sizeof result);
-  constexpr std::uint8_t kDisabled = 3;
+  constexpr std::uint8_t kDisabled = 3;  // PortPhysicalState, IBTA vol. 1, PortInfo
   constexpr std::uint8_t kLinkUp = 5;
   raise_due_links(state.process.links(), now_ns());
   const bool up = link_is_up(state.process.shared(), info->fabric_port);

@@ -10,7 +10,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// The hexadecimal digits of "fe80:0000:...", as bytes.
+/// The bytes of hexadecimal digits like "fe80:0000:...".
 template <std::size_t N>
 std::array<std::uint8_t, N> hex_bytes(const std::string& text) {
   std::array<std::uint8_t, N> bytes{};

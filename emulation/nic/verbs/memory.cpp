@@ -23,27 +23,27 @@ int check_access(int access) {
   return remote_writes && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
 }
 
-/// Whether the kernel registers the range from `start` on, that users reach at `iova`
-/// (uverbs_cmd.c; ib_umem_get and ib_umem_dmabuf_get: a range without a page is refused). A range
-/// of no bytes has a page unless it begins on one.
+/// Whether the kernel registers the range from `start` on that peers reach at `iova` (uverbs_cmd.c;
+/// ib_umem_get and ib_umem_dmabuf_get refuse a range without a page). A range of length 0 has a
+/// page unless it begins at the start of one.
 bool is_range(std::uint64_t start, std::size_t length, std::uint64_t iova) {
   const std::uint64_t in_page = start & (kPageBytes - 1);
   return start + length >= start && iova + length >= iova &&
          ((iova ^ start) & (kPageBytes - 1)) == 0 && (length != 0 || in_page != 0);
 }
 
-/// man ibv_reg_mr: a zero-based MR is reached by offsets.
+/// man ibv_reg_mr: the addresses of a zero-based MR are offsets.
 std::uint64_t first_address(std::uint64_t iova, int access) {
   return (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : iova;
 }
 
-/// A NIC whose writes land in order keeps no note of regions that would do without.
+/// A NIC whose writes land in order ignores IBV_ACCESS_RELAXED_ORDERING.
 std::uint32_t heeded(const Pd& pd, std::uint32_t access) {
   constexpr std::uint32_t kRelaxed = IBV_ACCESS_RELAXED_ORDERING;
   return pd.context->device.behaviour.relaxed ? access : access & ~kRelaxed;
 }
 
-/// Null with errno.
+/// Returns null with errno on failure.
 ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request,
                         std::shared_ptr<Reference> reference) {
   request.pd = pd.id;
@@ -74,8 +74,8 @@ struct Reregistration {
   int access;
 };
 
-/// What the kernel refuses before it touches the MR. libibverbs has refused unknown flags, an empty
-/// new range, rights without their flag, and MRs of dma-bufs.
+/// The checks of the kernel before it changes the MR. libibverbs has refused unknown flags, an
+/// empty new range, rights without their flag, and MRs of dma-bufs.
 int check_reregistration(const Mr& mr, const Reregistration& wanted) {
   if (wanted.flags == 0) return EINVAL;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_PD) != 0 &&
@@ -107,10 +107,10 @@ RegionRequest apply(const Mr& mr, const Reregistration& wanted, const MrRecord& 
   return request;
 }
 
-/// What names a NIC to its fabric.
+/// The number that identifies a NIC in its fabric: that of its first port.
 std::uint32_t nic_of(const Pd& pd) { return pd.context->device.ports.front().fabric_port; }
 
-/// What a registration begins with: what the plan has in mind for it.
+/// Asks the fault plan about a registration.
 CallFaults begin_registration(Process& process, const char* verb) {
   CallFaults faults;
   if (process.abandoned()) {
@@ -177,7 +177,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   Pd& pd = object_of<Pd>(handle);
   const CallFaults planned = begin_registration(*pd.process, "ibv_reg_dmabuf_mr");
   if (planned.error_number != 0) return null_with(planned.error_number);
-  // As librxe, which lacks the operation.
+  // As librxe answers, which lacks the operation.
   if (!pd.context->device.behaviour.dmabuf) return null_with(EOPNOTSUPP);
   if (const int error = check_access(access); error != 0) return null_with(error);
   // man ibv_reg_dmabuf_mr: iova "must have the same page offset as offset".
@@ -195,7 +195,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   request.access = static_cast<std::uint32_t>(access);
   request.file_offset = import.offset_bytes + offset;
   request.address = reinterpret_cast<std::uint64_t>(import.backing->base()) + request.file_offset;
-  // A backing of segments is an address range, and its pages those of the card's file all the same.
+  // A backing of segments is an address range, but its pages belong to the card's file.
   if (const int error = reserve(pd.process->world().fabric.c_str(),
                                 reinterpret_cast<const void*>(request.address), length,
                                 (access & IBV_ACCESS_LOCAL_WRITE) != 0);
@@ -213,8 +213,8 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   return mr;
 }
 
-/// Checks come first, so that an MR that can't be changed stays as it was. A new range comes with a
-/// new key; HCAs promise neither that keys change nor that they stay.
+/// Checks first, so that an MR stays unchanged if it cannot be changed. A new range gets a new key;
+/// HCAs promise neither a new key nor the old one.
 int rereg_mr(abi::MemoryRegion* region, int flags, ibv_pd* pd, void* address, std::size_t length,
              int access) {
   Mr& mr = object_of<Mr>(region);
@@ -246,7 +246,8 @@ int dereg_mr(abi::MemoryRegion* region) {
   Process& process = *mr.process;
   if (const int error = planned_failure(process, "ibv_dereg_mr"); error != 0) return error;
   if (const int error = release_region(process, mr.index); error != 0) return error;
-  // Nothing of it is under way once it is gone: its memory may be used for something else.
+  // Writes that are still posted must arrive now: afterwards the memory may be used for something
+  // else.
   if (mr.posted) mr.posted->arrive(nic_of(*mr.pd));
   mr.pd->users.fetch_sub(1);
   process.count(ObjectKind::mr, -1);

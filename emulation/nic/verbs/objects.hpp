@@ -22,23 +22,23 @@
 #include "emulation/nic/state/process.hpp"
 #include "emulation/nic/verbs/device_info.hpp"
 
-/// The objects behind libibverbs' handles. The handle is the first thing in its object, but for a
-/// Cq's.
+/// The objects behind libibverbs' handles. The handle is the first member of its object, except in
+/// Cq.
 namespace hbmwire::emulation::nic {
 
 struct Cq;
 struct Qp;
 struct Srq;
 
-/// A completion channel: libibverbs closes its descriptor without telling the plugin, so whether it
-/// is still open is seen by what is behind the descriptor.
+/// A completion channel. libibverbs closes its descriptor without telling the plugin, so the inode
+/// behind the descriptor shows whether the channel is still open.
 struct Channel {
   std::uint64_t inode;
   std::uint64_t id;
 };
 
-/// The objects of one kind that a device has, in no order. Each knows its place, so that one of
-/// many goes as fast as the only one.
+/// The objects of one kind that a device has, in no order. Each object knows its index, so removing
+/// one takes constant time.
 template <typename Object>
 class Members {
  public:
@@ -61,24 +61,24 @@ class Members {
   std::vector<Object*> all_;
 };
 
-/// An opened device.
+/// An open device.
 class ContextState {
  public:
   ContextState(Process& owner, DeviceInfo info, std::uint64_t async_channel_id)
       : process(owner), device(std::move(info)), async_channel(async_channel_id) {}
 
-  /// A new completion channel's descriptor, or -1 with errno.
+  /// Makes a completion channel. Returns its descriptor, or -1 with errno.
   int create_channel();
 
-  /// Id of the channel behind a descriptor, 0 when it is none of this context.
+  /// The id of the channel behind a descriptor; 0 if it is not a channel of this context.
   std::uint64_t find_channel(int fd);
 
-  /// Forgets the channels that were closed; how many are open.
+  /// Forgets closed channels. Returns how many are open.
   std::size_t count_channels();
 
   void remove_all_channels();
 
-  /// The objects of one kind.
+  /// The NIC and the most objects of one kind that it may have.
   [[nodiscard]] NicRoom room(std::uint64_t NicLimits::*kind) const {
     const std::uint64_t most = device.behaviour.limits.*kind;
     return {device.ports.empty() ? 0 : device.ports.front().fabric_port,
@@ -100,20 +100,21 @@ class ContextState {
   void prune_channels_locked();
   void remove_locked(int fd);
   std::unordered_map<int, Channel> channels_;  // by descriptor
-  std::size_t pruned_ = 0;                     // how many there were behind the last prune
+  std::size_t pruned_ = 0;                     // the number of channels after the last prune
 };
 
-/// Room for a verbs_context of any known layout. ibv_context has a fixed place; the loaded
-/// libibverbs' functions lie directly in front of it.
+/// Room for a verbs_context of any known layout. ibv_context has a fixed place; the functions of
+/// the loaded libibverbs lie directly in front of it.
 struct Context {
   ContextState* state;
   std::array<std::uint64_t, abi::kMostContextWords> front;
   ibv_context handle;
-  std::array<std::uint64_t, 16> spare;  // for what an unknown libibverbs takes to be its context
+  std::array<std::uint64_t, 16> spare;  // in case an unknown libibverbs has a larger context
 };
 
 static_assert(offsetof(Context, handle) == offsetof(Context, front) + sizeof(Context::front));
 
+/// A protection domain. It cannot be deallocated while it has users.
 struct Pd {
   ibv_pd handle;
   Process* process;
@@ -122,6 +123,7 @@ struct Pd {
   std::atomic<unsigned> users{0};
 };
 
+/// A memory region, and the file mappings that it keeps alive.
 struct Mr {
   abi::MemoryRegion handle;
   Process* process;
@@ -129,16 +131,17 @@ struct Mr {
   std::uint32_t index;
   std::shared_ptr<Backing> backing;
   std::shared_ptr<Reference> reference;  // of a dma-buf
-  std::shared_ptr<PostedWrites> posted;  // of the card whose memory it is; null: none
+  std::shared_ptr<PostedWrites> posted;  // of the card that has the memory; null: none
 };
 
+/// A memory window. Its state is in its MwRecord.
 struct Mw {
   ibv_mw handle;
   Process* process;
   Pd* pd;
 };
 
-/// What polling needs lies in one line of the cache, with what libibverbs needs of the handle.
+/// The members for polling share a cache line with those of the handle that libibverbs needs.
 struct alignas(64) Cq {
   CqRecord* record;
   Process* process;
@@ -148,39 +151,41 @@ struct alignas(64) Cq {
   std::atomic<std::uint32_t> empty_polls{0};
   std::atomic<unsigned> users{0};
   abi::CompletionQueue handle;
-  Cqe current;        // of ibv_start_poll
-  std::size_t place;  // in its device's list, as of the others
+  Cqe current;        // the entry that ibv_start_poll has read
+  std::size_t place;  // its index in the device's list; other objects have one too
 };
 
 static_assert(offsetof(Cq, handle) + offsetof(ibv_cq, context) + sizeof(ibv_context*) <= 64);
 
+/// This process' handle of an XRC domain.
 struct Xrcd {
   abi::XrcDomain handle;
   Process* process;
   ContextState* context;
   std::uint32_t index;
-  int file;  // keeps the inode that names the domain from naming another file; -1: none does
+  int file;  // keeps the inode of the domain's file from being reused; -1: no file
   std::atomic<unsigned> users{0};
 };
 
+/// A shared receive queue. Its receives are in its SrqRecord.
 struct Srq {
   abi::SharedReceiveQueue handle;
   Process* process;
   ContextState* context;
   std::uint32_t index;
   Pd* pd;
-  Cq* cq;      // XRC
-  Xrcd* xrcd;  // XRC
+  Cq* cq;      // for XRC
+  Xrcd* xrcd;  // for XRC
   std::atomic<unsigned> users{0};
   std::size_t place;
 };
 
-/// Whether there is nothing in a CQ. A NIC works beside the CPUs; this one works on them, so that a
-/// program which spins on an empty CQ must now and then let the peer run that it waits for: with
-/// fewer CPUs than pollers each round would take a time slice.
+/// Whether a CQ is empty. A real NIC works beside the CPUs; this one runs on them. So a program
+/// that spins on an empty CQ must let its peer run now and then: with fewer CPUs than pollers each
+/// round would otherwise take a time slice.
 bool stays_empty(Cq& cq);
 
-/// Takes the oldest entries, at most `count`, and gives each to `use`; how many.
+/// Takes the oldest entries, `count` at most, and passes each to `use`. Returns their number.
 template <typename Use>
 int take_entries(Cq& cq, int count, Use use) {
   CqRecord& record = *cq.record;
@@ -193,7 +198,7 @@ int take_entries(Cq& cq, int count, Use use) {
     return writing.held() ? take_all() : 0;
   }
   const int taken = take_all();
-  // Who was told of an entry that is on its way waits for it.
+  // Waits for an entry that is on its way if an event was raised for it.
   if (taken == count || record.told_tail.load(std::memory_order_acquire) <=
                             record.head.load(std::memory_order_relaxed)) [[likely]]
     return taken;
@@ -203,55 +208,56 @@ int take_entries(Cq& cq, int count, Use use) {
                       [&](const Cqe& entry, int place) { use(entry, taken + place); });
 }
 
-/// A request of the ibv_wr_* interface under construction, with what it points to.
+/// A request of the ibv_wr_* interface under construction, with the data that it points to.
 struct StagedRequest {
   Request request;
   std::vector<ibv_sge> elements;
   std::vector<std::byte> inline_data;
-  bool addressed = false;  // by wr_set_ud_addr or wr_set_xrc_srqn
+  bool addressed = false;  // wr_set_ud_addr or wr_set_xrc_srqn was called
 };
 
-/// Owns itself until it is destroyed. Whoever carries on with what its sender has posted keeps it
-/// for as long.
+/// A queue pair. It owns itself until it is destroyed. Threads that execute its sender's requests
+/// keep it alive meanwhile.
 struct Qp {
   abi::QueuePair handle;
-  std::optional<Sender> sender;  // within it, so that a request finds it without a look at memory
+  std::optional<Sender> sender;  // part of the object, so that a request finds it without a load
   std::shared_ptr<Qp> self;
   Process* process;
   ContextState* context;
   std::uint32_t index;
   std::size_t place;
   Pd* pd;
-  Cq* send_cq;  // those that its type has not are null
+  Cq* send_cq;  // null if its type has none
   Cq* recv_cq;
   Srq* srq;
   Xrcd* xrcd;
-  std::uint32_t xrc_handle;  // XRC_RECV
+  std::uint32_t xrc_handle;  // for XRC_RECV
   ibv_qp_cap cap;
-  ibv_qp_attr attributes;    // as set, see attributes_of; guarded by the sender's mutex
+  ibv_qp_attr attributes;    // as set, see attributes_of(); guarded by the sender's mutex
   std::mutex staging_mutex;  // held from wr_start to wr_complete
   std::vector<StagedRequest> staged;
-  int staging_error = 0;  // what wr_complete returns; 0: nothing wrong so far
+  int staging_error = 0;  // the result of wr_complete; 0: no error so far
 };
 
 inline QpRecord& record_of(const Qp& qp) { return qp.process->shared().qps[qp.index]; }
 
-/// Once it has its record.
+/// Makes the sender, once the QP has its record.
 void make_sender(const std::shared_ptr<Qp>& qp, Execute execute, const SendLimits& limits);
 
-/// From now on it is libibverbs'.
+/// Hands the QP over to libibverbs: it owns itself from now on.
 inline Qp* hand_out(std::shared_ptr<Qp> qp) {
   Qp& object = *qp;
   object.self = std::move(qp);
   return &object;
 }
 
-/// What modify_qp set. Any process that has an XRC_RECV QP open may set and ask it.
+/// The attributes that modify_qp has set. Any process that has an XRC_RECV QP open may set and read
+/// them.
 inline ibv_qp_attr& attributes_of(Qp& qp) {
   return qp.xrc_handle != 0 ? record_of(qp).attributes : qp.attributes;
 }
 
-/// Where this handle's asynchronous events come from; guarded by QpRecord::queue.
+/// The source of this handle's asynchronous events; guarded by QpRecord::queue.
 inline EventSource& events_of(const Qp& qp) {
   return qp.xrc_handle != 0 ? qp.process->shared().xrc_handles[qp.xrc_handle].events
                             : record_of(qp).events;
@@ -275,14 +281,14 @@ requires(!std::is_same_v<Object, Cq>) Object& object_of(Handle* handle) {
   return *reinterpret_cast<Object*>(handle);
 }
 
-/// errno that a verb fails with before it begins: the process is a forked child, or a fault plan
-/// says so. 0: go on.
+/// The errno that a verb fails with before it begins, because the process is a forked child or a
+/// fault plan says so. 0: go on.
 int planned_failure(Process& process, const char* verb);
 
-/// The same for a verb that makes an object.
+/// As planned_failure(), for a verb that creates an object.
 int planned_failure(Process& process, const char* verb, ObjectKind kind);
 
-// The provider's operations, one file each kind.
+// The provider's operations, grouped by file.
 ibv_pd* alloc_pd(ibv_context* context);
 int dealloc_pd(ibv_pd* pd);
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);
@@ -307,9 +313,9 @@ void set_work_request_functions(ibv_qp_ex& qp);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial);
 int destroy_qp(ibv_qp* qp);
-/// libibverbs fills in nothing of a QP's handle. Its user is told of it, and it is counted.
+/// Fills in a QP's handle, which libibverbs leaves empty, and counts the QP.
 void publish_qp(Qp& qp, ibv_context* context, const ibv_qp_init_attr& attributes);
-/// Waits until its events are acknowledged, and takes it out of the lists.
+/// Waits until its events are acknowledged, and removes it from the lists.
 void withdraw_qp(Qp& qp);
 /// Removes its completions from its CQs.
 void purge_completions(const Qp& qp);
@@ -331,11 +337,11 @@ int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
                  ibv_device_attr_ex* attributes, std::size_t size);
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
-/// The errno that such a path is refused with, or 0. `port_num` is where it begins: the QP's own
-/// port.
+/// Checks a path that begins at `port_num`, the QP's own port. Returns 0 or the errno that Linux
+/// refuses it with.
 int check_address(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num);
 
-/// Where such an address leads.
+/// The destination of such a path.
 Destination destination_of(const ibv_ah_attr& address, bool infiniband);
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
 int destroy_ah(ibv_ah* handle);

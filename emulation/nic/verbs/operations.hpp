@@ -5,8 +5,8 @@
 
 namespace hbmwire::emulation::nic {
 
-/// The provider's operations, as the loaded libibverbs reads them; libibverbs answers EOPNOTSUPP to
-/// the rest.
+/// The provider's operations, in the layout of the loaded libibverbs. libibverbs answers the others
+/// with EOPNOTSUPP.
 const abi::Entry* operations();
 
 }  // namespace hbmwire::emulation::nic

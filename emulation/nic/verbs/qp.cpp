@@ -14,13 +14,13 @@
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/shared_steps.hpp"
 
-/// Creating, destroying and posting to queue pairs; states are in qp_states.cpp.
+/// Creates, destroys and posts to queue pairs. Their states are in qp_states.cpp.
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// What Linux asks (drivers/infiniband/core/uverbs_cmd.c, create_qp): an XRC_SEND QP receives
-/// nothing, an XRC_RECV one comes from a domain and not from a PD, and the SRQs of domains are not
-/// for queue pairs.
+/// The checks of Linux (drivers/infiniband/core/uverbs_cmd.c, create_qp): an XRC_SEND QP does not
+/// receive, an XRC_RECV QP is created in a domain instead of a PD, and the SRQ of a domain must not
+/// be used here.
 int check_queues(const Pd& pd, const ibv_qp_init_attr& attributes) {
   const bool sends_only = attributes.qp_type == IBV_QPT_XRC_SEND;
   if (attributes.qp_type == IBV_QPT_XRC_RECV || attributes.send_cq == nullptr) return EINVAL;
@@ -38,8 +38,8 @@ int check_caps(const ibv_qp_cap& cap) {
   return fits ? 0 : EINVAL;
 }
 
-/// What is not modelled (TSO, RSS, source QPNs, flags of Ethernet queues) is EOPNOTSUPP, as are
-/// requests that a QP of the type does not post.
+/// Features that are not modelled (TSO, RSS, source QPNs, flags of Ethernet queues) are EOPNOTSUPP,
+/// as are requests that a QP of this type cannot post.
 int check_extended(const Behaviour& nic, const ibv_qp_init_attr_ex& attributes) {
   constexpr std::uint32_t kKnown = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
                                    IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -55,8 +55,8 @@ int check_extended(const Behaviour& nic, const ibv_qp_init_attr_ex& attributes) 
   return posts ? 0 : EOPNOTSUPP;
 }
 
-/// A work request has room for its elements or for inline data. Providers grant what fits there,
-/// also to those who ask for none, and programs (rdma_xclient) rely on it.
+/// A work request has room for either its elements or inline data. Providers grant as much inline
+/// data as fits, even if none was requested, and programs (rdma_xclient) rely on it.
 void grant_inline(ibv_qp_cap& cap) {
   const auto room = static_cast<std::uint32_t>(cap.max_send_sge * sizeof(ibv_sge));
   cap.max_inline_data = std::max(cap.max_inline_data, room);
@@ -186,7 +186,7 @@ int destroy_qp(ibv_qp* handle) {
   Qp& qp = object_of<Qp>(handle);
   Process& process = *qp.process;
   if (const int error = planned_failure(process, "ibv_destroy_qp"); error != 0) return error;
-  // Linux: a QP that is attached to a multicast group can't go.
+  // As in Linux, a QP that is attached to a multicast group cannot be destroyed.
   if (count_multicast(process, handle->qp_num) != 0U) return EBUSY;
   if (qp.xrc_handle != 0) return destroy_xrc_receiver(qp);
   {

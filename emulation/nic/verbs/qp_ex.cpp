@@ -6,8 +6,8 @@
 #include "emulation/nic/transport/address_handle.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
-/// The ibv_wr_* functions: requests are staged between wr_start and wr_complete, and posted
-/// together. What is wrong with one is told by wr_complete, which then posts none.
+/// The ibv_wr_* functions. Requests are staged between wr_start and wr_complete and posted
+/// together. If one of them is wrong, wr_complete returns the error and posts none.
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -33,7 +33,7 @@ Request& stage_remote(ibv_qp_ex* handle, ibv_wr_opcode opcode, std::uint32_t rke
   return request;
 }
 
-/// What a setter is about. Null when it has no request, or one that takes no data.
+/// The request that a setter of data applies to. Null if there is none, or if it takes no data.
 StagedRequest* data_of_last(ibv_qp_ex* handle) {
   Qp& qp = qp_of(handle);
   StagedRequest* staged = qp.staged.empty() ? nullptr : &qp.staged.back();
@@ -76,7 +76,7 @@ void set_xrc_srqn(ibv_qp_ex* handle, std::uint32_t srqn) {
   qp.staged.back().addressed = true;
 }
 
-/// man ibv_wr_post: the QP's own setter is mandatory for whatever takes it.
+/// man ibv_wr_post: a request of a UD or XRC QP needs the setter of that QP type.
 bool is_addressed(const Qp& qp, const StagedRequest& staged) {
   const ibv_qp_type type = qp.handle.qp.qp_type;
   const bool takes_setter = (type == IBV_QPT_UD || type == IBV_QPT_XRC_SEND) &&
@@ -158,9 +158,9 @@ void set_remote_functions(ibv_qp_ex& qp) {
   };
 }
 
-/// ibv_wr_atomic_write and ibv_wr_flush, as far as the loaded libibverbs has them, which the
-/// headers may not. They come last, and like any function of C can be answered without a look at
-/// the further arguments.
+/// Refuses ibv_wr_atomic_write and ibv_wr_flush. The loaded libibverbs may have them although the
+/// headers do not. They are the last functions. One function can answer them, because a C function
+/// may ignore its further arguments.
 void refuse_later_functions(ibv_qp_ex& qp) {
   void (*const refuse_one)(ibv_qp_ex*) = [](ibv_qp_ex* to) { refuse(qp_of(to), EOPNOTSUPP); };
   const std::size_t end = abi::libibverbs().extended_qp_bytes;
@@ -170,7 +170,7 @@ void refuse_later_functions(ibv_qp_ex& qp) {
 
 }  // namespace
 
-/// All of them, whatever the QP's type: a request that it does not post is refused by wr_complete.
+/// Sets all functions, for every QP type: wr_complete refuses requests that the type cannot post.
 void set_work_request_functions(ibv_qp_ex& qp) {
   qp.wr_start = start;
   qp.wr_abort = abort;

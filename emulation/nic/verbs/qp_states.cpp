@@ -30,7 +30,7 @@ bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& dev
   return !given(IBV_QP_MAX_DEST_RD_ATOMIC) || values.max_dest_rd_atomic <= kMaxReadAtomic;
 }
 
-/// Takes over what `mask` names; sender's mutex and responder lock are held.
+/// Applies the attributes that `mask` names. The sender's mutex and the responder lock are held.
 void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   constexpr std::uint32_t k24Bits = 0xffffff;
   ibv_qp_attr& kept = attributes_of(qp);
@@ -44,7 +44,7 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
     const PortInfo& port = *qp.context->device.port(kept.port_num = values.port_num);
     record.port = port.fabric_port;
     record.lid = port.lid;
-    // All queue pairs of a port have the same GIDs.
+    // All queue pairs of a port store the same GIDs.
     auto& gids = qp.process->shared().ports[port.fabric_port].gids;
     for (std::size_t i = 0; i < port.gids.size(); ++i) gids[i].store(port.gids[i]);
   }
@@ -99,8 +99,8 @@ struct Move {
   ibv_qp_state from, to;
 };
 
-/// With sender's mutex and responder lock held. 0 or an errno; EBUSY: a process was stopped over
-/// the queue, and nothing has changed.
+/// Changes the state. The sender's mutex and the responder lock are held. Returns 0 or an errno.
+/// EBUSY: a stopped process holds the queue's lock; nothing has changed.
 int move(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask, const Move& states) {
   if (states.to == IBV_QPS_RESET) return reset(qp, record);
   if (states.to == IBV_QPS_ERR) {
@@ -116,8 +116,8 @@ int move(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask, const Mo
   return 0;
 }
 
-/// Linux overlooks, for one half of an XRC connection, what is the other's
-/// (drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask).
+/// Removes the attributes that Linux ignores for one half of an XRC connection because they belong
+/// to the other half (drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask).
 int heeded(ibv_qp_type type, int mask) {
   if (type == IBV_QPT_XRC_SEND) return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (type == IBV_QPT_XRC_RECV)
@@ -127,8 +127,8 @@ int heeded(ibv_qp_type type, int mask) {
 
 }  // namespace
 
-/// RoCE has no LIDs: a path is a pair of GIDs. On InfiniBand it is one of LIDs, and one of GIDs
-/// besides if it has a GRH. The errors are those of Linux (drivers/infiniband/core: verbs.c,
+/// RoCE has no LIDs: a path is a pair of GIDs. On InfiniBand it is a pair of LIDs, and also of GIDs
+/// if it has a GRH. The errors are those of Linux (drivers/infiniband/core: verbs.c,
 /// rdma_check_ah_attr; cache.c, rdma_get_gid_attr).
 int check_address(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num) {
   const PortInfo* port = device.port(port_num);
@@ -172,8 +172,8 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE)) != 0) return EOPNOTSUPP;
   bool wake = false;
   {
-    // Whoever is at work in this QP is through when the lock is ours: after a move to RESET or ERR
-    // no byte changes.
+    // With this lock held no request is in execution in the QP: after a move to RESET or ERR no
+    // byte changes.
     const FavouredHold responder(record.responder, Place::responder);
     if (!responder.held()) return EBUSY;
     if (const int error = move(qp, record, *values, mask, {from, to}); error != 0) return error;
@@ -193,7 +193,7 @@ int query_qp(ibv_qp* handle, ibv_qp_attr* values, int /*mask*/, ibv_qp_init_attr
   const std::lock_guard guard(qp.sender->mutex);
   std::optional<FavouredHold> responder;
   if (qp.xrc_handle != 0)
-    responder.emplace(record_of(qp).responder, Place::responder);  // others may modify it
+    responder.emplace(record_of(qp).responder, Place::responder);  // other processes may modify it
   if (responder && !responder->held()) return EBUSY;
   *values = attributes_of(qp);
   values->qp_state = static_cast<ibv_qp_state>(qp.process->shared().qps[qp.index].state.load());

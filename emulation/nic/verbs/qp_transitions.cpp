@@ -7,10 +7,10 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Kinds of queue pairs, as bits, so that one row can speak of several.
+/// Types of queue pairs as bits, so that one row can cover several.
 enum Kinds : unsigned { kUc = 1, kUd = 2, kRc = 4, kXrcSend = 8, kXrcRecv = 16 };
 
-constexpr unsigned kRequesters = kRc | kXrcSend;  // acknowledged transports, by their halves
+constexpr unsigned kRequesters = kRc | kXrcSend;  // the sending sides of acknowledged transports
 constexpr unsigned kResponders = kRc | kXrcRecv;
 constexpr unsigned kConnected = kUc | kRc | kXrcSend | kXrcRecv;
 constexpr unsigned kAll = kConnected | kUd;
@@ -32,7 +32,7 @@ unsigned kind_of(ibv_qp_type type) {
   }
 }
 
-/// Attributes of a move for some kinds of queue pairs; all rows that fit are taken together.
+/// Attributes of a transition for some types of queue pairs. All rows that match are combined.
 struct Row {
   ibv_qp_state from;
   ibv_qp_state to;
@@ -44,8 +44,8 @@ struct Row {
 constexpr int kPath = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 constexpr int kMigration = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 
-/// man ibv_modify_qp, "the required attributes"; IBTA vol. 1, table "QP state transition
-/// properties"; what Linux takes (drivers/infiniband/core/verbs.c, qp_state_table).
+/// Sources: man ibv_modify_qp, "the required attributes"; IBTA vol. 1, table "QP state transition
+/// properties"; Linux (drivers/infiniband/core/verbs.c, qp_state_table).
 constexpr std::array kRows{
     Row{IBV_QPS_RESET, IBV_QPS_INIT, kAll, IBV_QP_PKEY_INDEX | IBV_QP_PORT, 0},
     Row{IBV_QPS_RESET, IBV_QPS_INIT, kConnected, IBV_QP_ACCESS_FLAGS, 0},
@@ -98,7 +98,7 @@ constexpr std::array kRows{
 
 bool is_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
   const int given = mask & ~IBV_QP_STATE;
-  // From anywhere, with nothing else; but a QP in RESET has nothing that could fail.
+  // Allowed from any state, without attributes. But a QP in RESET cannot go to ERR.
   if (to == IBV_QPS_RESET) return given == 0;
   if (to == IBV_QPS_ERR) return given == 0 && from != IBV_QPS_RESET;
   bool exists = false;

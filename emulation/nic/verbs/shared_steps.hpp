@@ -7,11 +7,11 @@
 
 #include "emulation/nic/verbs/objects.hpp"
 
-/// What several kinds of objects do alike.
+/// Steps that several kinds of objects share.
 namespace hbmwire::emulation::nic {
 
-/// man ibv_get_async_event, ibv_get_cq_event: destroying waits until what was delivered has been
-/// acknowledged. `handle` counts acknowledgements and has the mutex and the condition for it.
+/// man ibv_get_async_event, ibv_get_cq_event: destroying an object waits until its delivered events
+/// are acknowledged. `handle` counts acknowledgements and has the mutex and the condition.
 template <typename Handle, typename Acknowledged>
 void wait_until_acknowledged(Handle& handle, Acknowledged acknowledged) {
   pthread_mutex_lock(&handle.mutex);
@@ -19,7 +19,7 @@ void wait_until_acknowledged(Handle& handle, Acknowledged acknowledged) {
   pthread_mutex_unlock(&handle.mutex);
 }
 
-/// Posts receives one after the other, each by `post`; `bad` is the first that fails.
+/// Posts receives one after the other by `post`. Sets `bad` to the first that fails.
 template <typename Post>
 int post_receives(Process& process, std::string_view verb, ibv_recv_wr* first, ibv_recv_wr** bad,
                   Post post) {

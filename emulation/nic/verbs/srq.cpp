@@ -10,7 +10,7 @@
 #include "emulation/nic/verbs/objects.hpp"
 #include "emulation/nic/verbs/shared_steps.hpp"
 
-/// Shared receive queues, of queue pairs that name them (basic) and of XRC domains.
+/// Shared receive queues: of queue pairs that name them (basic), and of XRC domains.
 namespace hbmwire::emulation::nic {
 namespace {
 
@@ -22,7 +22,7 @@ struct Owners {
 
 SrqRecord& record_of(const Srq& srq) { return srq.process->shared().srqs[srq.index]; }
 
-/// man ibv_create_srq: a limit means nothing here, ibv_modify_srq arms it.
+/// man ibv_create_srq: a limit is ignored here; ibv_modify_srq arms it.
 SrqRequest request_of(const Owners& owners, const ibv_srq_attr& wanted, std::uint64_t cookie) {
   SrqRequest request;
   request.pd = owners.pd->id;
@@ -43,7 +43,7 @@ void fill_handle(Srq& srq, void* srq_context) {
   srq.handle.xrcd = is_xrc ? &srq.xrcd->handle : nullptr;
   srq.handle.cq = is_xrc ? &srq.cq->handle.cq : nullptr;
   srq.handle.number = record_of(srq).number.load();
-  // libibverbs fills these in itself, but not for ibv_create_srq_ex.
+  // libibverbs fills these in itself, except for ibv_create_srq_ex.
   ibv_srq& handle = srq.handle.srq;
   handle.context = srq.pd->handle.context;
   handle.srq_context = srq_context;
@@ -134,7 +134,7 @@ int destroy_srq(ibv_srq* handle) {
   if (srq.users.load() != 0) return EBUSY;
   const std::uint32_t number = record_of(srq).number.load();
   if (!stop_srq(process, srq.index)) return EBUSY;
-  // XRC QPs of other processes may be at work in it.
+  // XRC QPs of other processes may be using it.
   if (srq.xrcd != nullptr && !wait_for_activity(process)) {
     record_of(srq).number.store(number);
     return EBUSY;

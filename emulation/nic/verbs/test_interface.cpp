@@ -11,34 +11,34 @@
 #include "emulation/nic/state/allocation.hpp"
 #include "emulation/nic/state/process.hpp"
 
-/// What tests reach with dlsym: fail-the-n-th-call sweeps, and a count of what is left.
+/// Functions that tests find with dlsym. This one is for fail-the-n-th-call sweeps.
 extern "C" [[gnu::visibility("default")]] long hbmwire_nic_fail_nth_call(long n, int error_number) {
   return static_cast<long>(
       hbmwire::emulation::FaultPlan::of_this_process().fail_nth_call(n, error_number));
 }
 
-/// Every call of libibverbs of that name fails, until another one is given; null: none.
+/// Makes every call of the libibverbs function of that name fail, until another one is named; null:
+/// none.
 extern "C" [[gnu::visibility("default")]] void hbmwire_nic_fail_calls(const char* call,
                                                                       int error_number) {
   hbmwire::emulation::FaultPlan::of_this_process().fail_calls(call, error_number);
 }
 
-/// From the n-th request on (0 = the next) that this process posts to any queue pair, `count` are
-/// refused with `error_number`; those before it in the same call are posted.
+/// Refuses `count` requests with `error_number`, from the n-th (0 = the next) on that this process
+/// posts to any queue pair. Earlier requests of the same call are posted.
 extern "C" [[gnu::visibility("default")]] void hbmwire_nic_refuse_requests(unsigned long long n,
                                                                            unsigned long long count,
                                                                            int error_number) {
   hbmwire::emulation::FaultPlan::of_this_process().refuse_operations(n, count, error_number);
 }
 
-/// Bytes of messages that this process has copied since the first call, which begins to count.
+/// Bytes of messages that this process has copied since the first call, which starts the counting.
 extern "C" [[gnu::visibility("default")]] unsigned long long hbmwire_nic_copied_bytes() {
   return hbmwire::emulation::nic::CopyCount::begin();
 }
 
-/// Objects of `kind` ("context", "pd", "mr", "cq", "qp", "channel", "ah", "srq", "xrcd",
-/// "mw") that this process has; ~0 for
-/// another kind.
+/// The number of objects of `kind` ("context", "pd", "mr", "cq", "qp", "channel", "ah", "srq",
+/// "xrcd", "mw") that this process has; ~0 for an unknown kind.
 extern "C" [[gnu::visibility("default")]] unsigned hbmwire_nic_live_objects(const char* kind) {
   using namespace hbmwire::emulation::nic;
   constexpr std::array<std::string_view, kObjectKinds> kNames{"context", "pd", "mr",  "cq",   "qp",
@@ -51,13 +51,13 @@ extern "C" [[gnu::visibility("default")]] unsigned hbmwire_nic_live_objects(cons
   return process == nullptr ? 0 : process->live(wanted);
 }
 
-/// How often a call of this process went without a lock that a stopped process has: what it was to
-/// destroy is left.
+/// How often this process could not take a lock because a stopped process holds it. If a call was
+/// to destroy an object, the object is left.
 extern "C" [[gnu::visibility("default")]] unsigned long long hbmwire_nic_locks_not_had() {
   return hbmwire::emulation::locks_not_had();
 }
 
-/// The n-th arrival at `step` from now sends `signal` to the thread that arrives.
+/// Makes the n-th arrival at `step` from now on send `signal` to the arriving thread.
 extern "C" [[gnu::visibility("default")]] void hbmwire_nic_set_step_trap(const char* step,
                                                                          std::int64_t nth,
                                                                          int signal) {
@@ -77,7 +77,7 @@ std::uint64_t count_claimed(const Records& records, IsClaimed is_claimed) {
   return count;
 }
 
-/// Those of all processes but the one that asks.
+/// Counts the records of all processes except the caller.
 std::uint64_t count_records(SharedState& shared, std::uint32_t slot) {
   const Header& header = shared.header;
   const auto others = [slot](const auto& record) {
@@ -99,8 +99,8 @@ std::uint64_t count_records(SharedState& shared, std::uint32_t slot) {
 
 }  // namespace
 
-/// Records of other processes that the fabric has in use, and their processes; what the dead left
-/// is reaped first. ~0: it can't be told, a process was stopped.
+/// The number of records of other processes that the fabric uses, plus the number of these
+/// processes. Reaps dead processes first. ~0: a stopped process holds a lock.
 extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_records_of_others() {
   Process* const process = Process::current();
   if (process == nullptr) return ~std::uint64_t{0};
@@ -116,7 +116,7 @@ extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_records_of_o
   return guard.held() ? count + count_records(shared, process->slot()) : ~std::uint64_t{0};
 }
 
-/// Bytes of the ring heap that are not free, of all processes.
+/// Bytes of the ring heap that are in use, for all processes.
 extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_ring_bytes() {
   Process* const process = Process::current();
   if (process == nullptr) return ~std::uint64_t{0};
@@ -124,7 +124,7 @@ extern "C" [[gnu::visibility("default")]] std::uint64_t hbmwire_nic_ring_bytes()
   return guard.held() ? ring_bytes_in_use(*process) : ~std::uint64_t{0};
 }
 
-/// Whether every lock of the shared state can be had at once.
+/// Whether every lock of the shared state is free.
 extern "C" [[gnu::visibility("default")]] bool hbmwire_nic_locks_are_free() {
   Process& process = *Process::current();
   SharedState& shared = process.shared();

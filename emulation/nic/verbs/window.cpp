@@ -20,7 +20,7 @@ ibv_mw* alloc_mw(ibv_pd* handle, ibv_mw_type type) {
   const std::uint32_t index = error == 0 ? claim_window(process, pd.id, type) : 0;
   if (error == 0 && index == 0) error = errno;
   if (error != 0) return null_with(error);
-  // libibverbs fills in nothing of a window's handle.
+  // libibverbs does not fill in the handle of a window.
   auto mw = std::make_unique<Mw>();
   mw->handle.context = handle->context;
   mw->handle.pd = handle;
@@ -44,14 +44,14 @@ int dealloc_mw(ibv_mw* handle) {
   return 0;
 }
 
-/// libibverbs has refused type 2, and a PD other than the MR's. What the HCA finds wrong is told by
-/// the completion.
+/// libibverbs has refused type 2, and a PD other than the MR's. Errors that an HCA finds are
+/// reported by the completion.
 int bind_mw(ibv_qp* handle, ibv_mw* mw, ibv_mw_bind* bind) {
   Qp& qp = object_of<Qp>(handle);
   const ibv_mw_bind_info& info = bind->bind_info;
   int error = data_path_failure(*qp.process, "ibv_bind_mw");
   if (error == 0 && (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) error = EINVAL;
-  // As mlx5: of a dma-buf's MR only windows of type 2.
+  // As with mlx5: the MR of a dma-buf takes only windows of type 2.
   if (error == 0 && info.mr != nullptr && object_of<Mr>(info.mr).handle.type != abi::kMrOfMemory)
     error = EOPNOTSUPP;
   const std::uint32_t rkey = ibv_inc_rkey(mw->rkey);
@@ -63,7 +63,7 @@ int bind_mw(ibv_qp* handle, ibv_mw* mw, ibv_mw_bind* bind) {
     request.binding = binding_of(*qp.process, mw, IBV_MW_TYPE_1, rkey, info);
     error = qp.sender->post_all({&request, 1});
   }
-  if (error == 0) mw->rkey = rkey;  // "in case of a success": of posting
+  if (error == 0) mw->rkey = rkey;  // "in case of a success" means success of posting
   return error;
 }
 

@@ -12,13 +12,13 @@
 #include "emulation/nic/state/null_with.hpp"
 #include "emulation/nic/verbs/objects.hpp"
 
-/// XRC domains and XRC_RECV queue pairs. Both are the NIC's rather than a process': each process
-/// that has one open has a handle, and what is behind it goes with the last of these, as Linux
-/// does it. When a process dies its handles go; a queue pair that others have open stays.
+/// XRC domains and XRC_RECV queue pairs. Both belong to the NIC rather than to a process. As in
+/// Linux, each process that opens one has a handle, and the object ends with its last handle. If a
+/// process dies, its handles end; a queue pair that others have open stays.
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Which file names the domain; -1 names none. 0 or an errno.
+/// Finds out which file names the domain; with -1 none does. Returns 0 or an errno.
 int identify(int fd, int oflags, XrcdRequest& request) {
   if (fd == -1) return 0;
 
@@ -42,7 +42,7 @@ std::shared_ptr<Qp> new_receiver(Xrcd& xrcd) {
   return qp;
 }
 
-/// Opens QP `qpn` for `qp`. 0 or an errno.
+/// Opens QP `qpn` for `qp`. Returns 0 or an errno.
 int open_handle(const std::shared_ptr<Qp>& object, std::uint32_t qpn) {
   Qp& qp = *object;
   Process& process = *qp.process;
@@ -52,7 +52,7 @@ int open_handle(const std::shared_ptr<Qp>& object, std::uint32_t qpn) {
   if (claim.error != 0) return claim.error;
   qp.index = claim.qp;
   qp.xrc_handle = claim.handle;
-  // It sends nothing, but what is said of every QP's sender is true of this one too.
+  // It never sends, but code that handles every QP's sender must work with it.
   make_sender(object, nullptr, SendLimits{});
   qp.xrcd->users.fetch_add(1);
   return 0;
@@ -101,7 +101,7 @@ int close_xrcd(ibv_xrcd* handle) {
   return 0;
 }
 
-/// PD, CQs and SRQ are taken as Linux takes them, and mean nothing: librdmacm gives them.
+/// PD, CQs and SRQ are accepted as in Linux, and ignored: librdmacm passes them.
 ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& attributes) {
   Process& process = state_of(context).process;
   int error = planned_failure(process, "ibv_create_qp", ObjectKind::qp);
@@ -121,7 +121,7 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
   if (index == 0) return nullptr;
   const std::uint32_t qpn = process.shared().qps[index].qpn.load();
   if (error = open_handle(qp, qpn); error != 0) {
-    if (stop_qp(process, index)) release_qp(process, index);  // nobody knows of it
+    if (stop_qp(process, index)) release_qp(process, index);  // no other process knows of it
     return null_with(error);
   }
   ibv_qp_init_attr plain{};
@@ -152,7 +152,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes) {
     plain.qp_context = attributes->qp_context;
   plain.qp_type = IBV_QPT_XRC_RECV;
   publish_qp(*qp, context, plain);
-  qp->handle.qp.state = IBV_QPS_UNKNOWN;  // until it is asked
+  qp->handle.qp.state = IBV_QPS_UNKNOWN;  // until it is queried
   return &hand_out(std::move(qp))->handle.qp;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How HIP moves bytes: by ROCr's asynchronous copies, with the host's memory locked meanwhile.
+// HIP's copies: it uses ROCr's asynchronous copies and locks the host's memory meanwhile.
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -10,14 +10,15 @@
 namespace hbmwire::emulation::rocm {
 namespace {
 
-/// One end of a copy, as ROCr wants it.
+/// An end of a copy, in the form that ROCr needs.
 struct End {
   hsa_agent_t agent{};
   void* address = nullptr;
-  void* locked = nullptr;  ///< to be unlocked
+  void* locked = nullptr;  ///< to be unlocked afterwards
 };
 
-/// `info` is of the address. Without an address when the host's memory can't be locked.
+/// `info` describes the address. Returns an end without an address if the host's memory cannot be
+/// locked.
 End end_of(HipRuntime& runtime, const hsa_amd_pointer_info_t& info, void* address,
            std::size_t bytes) {
   if (is_allocated(info)) return {info.agentOwner, address, nullptr};
@@ -29,7 +30,7 @@ End end_of(HipRuntime& runtime, const hsa_amd_pointer_info_t& info, void* addres
 
 void unlock(const End& end) {
   if (end.locked != nullptr && hsa_amd_memory_unlock(end.locked) != HSA_STATUS_SUCCESS)
-    hsa_amd_memory_unlock(end.locked);  // it may have been told to fail
+    hsa_amd_memory_unlock(end.locked);  // twice, because a fault plan may make the first call fail
 }
 
 hipError_t copy_and_wait(const End& to, const End& from, std::size_t bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// HIP: the machine, its devices, and the names of errors.
+// HIP: the machine, its devices and the names of errors.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -83,7 +83,7 @@ hipError_t hipDeviceTotalMem(size_t* bytes, hipDevice_t device) {
   });
 }
 
-// Needs 13 characters, says as much as there is room for, and then complains.
+// Needs 13 characters. With less room it writes as much as fits and then returns an error.
 hipError_t hipDeviceGetPCIBusId(char* pciBusId, int len, int device) {
   return device_entry_point("hipDeviceGetPCIBusId", device, [&](const HipDevice& known) {
     if (pciBusId == nullptr || len <= 0) return hipErrorInvalidValue;

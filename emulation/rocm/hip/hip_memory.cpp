@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// HIP: memory, and what is known of an address.
+// HIP: memory, and information about addresses.
 #include <array>
 #include <bit>
 #include <utility>
@@ -20,11 +20,11 @@ hipError_t allocate(hsa_amd_memory_pool_t pool, std::size_t size, void** ptr) {
   *ptr = nullptr;
   if (size == 0) return hipSuccess;
   const hsa_status_t status = hsa_amd_memory_pool_allocate(pool, size, 0, ptr);
-  // Too large is out of memory for HIP.
+  // For HIP, too large an allocation means out of memory.
   return status == HSA_STATUS_ERROR_INVALID_ALLOCATION ? hipErrorOutOfMemory : error_of(status);
 }
 
-/// A GPU's memory. With a large BAR, HIP lets the CPU in.
+/// Allocates memory of a GPU. With a large BAR, HIP also gives the CPU access.
 hipError_t allocate_on(HipRuntime& runtime, const HipDevice& device, std::size_t size, void** ptr) {
   const hipError_t error = allocate(device.pool, size, ptr);
   if (error != hipSuccess || size == 0 || !device.large_bar) return error;
@@ -36,7 +36,7 @@ hipError_t allocate_on(HipRuntime& runtime, const HipDevice& device, std::size_t
   return error_of(status);
 }
 
-/// All GPUs are idle when memory is freed.
+/// Waits until all GPUs are idle, as HIP does when memory is freed.
 void wait_for_all(HipRuntime& runtime) {
   for (const auto& device : runtime.devices()) wait_for_device(runtime, device.null_stream->device);
 }
@@ -84,7 +84,7 @@ hipError_t hipHostFree(void* ptr) {
   });
 }
 
-// Other names of the same two.
+// A second name of the same function.
 hipError_t hipHostAlloc(void** ptr, size_t size, unsigned int flags) {
   return hipHostMalloc(ptr, size, flags);
 }
@@ -143,7 +143,7 @@ hipError_t hipMemGetAddressRange(hipDeviceptr_t* pbase, size_t* psize, hipDevice
   });
 }
 
-// The dma-buf is of all of the driver's block, and nothing tells where in it the range begins.
+// The dma-buf covers the driver's whole block, and HIP does not tell where in it the range begins.
 hipError_t hipMemGetHandleForAddressRange(void* handle, hipDeviceptr_t dptr, size_t size,
                                           hipMemRangeHandleType handleType,
                                           unsigned long long flags) {
@@ -173,7 +173,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void
     }
     const auto info = pointer_info(ptr);
     if (!info) return hipErrorUnknown;
-    if (info->type == HSA_EXT_POINTER_TYPE_UNKNOWN) return hipSuccess;  // unregistered
+    if (info->type == HSA_EXT_POINTER_TYPE_UNKNOWN) return hipSuccess;  // not registered
     const auto device = runtime.device_of(info->agentOwner);
     const auto offset =
         std::bit_cast<std::uint64_t>(ptr) - std::bit_cast<std::uint64_t>(info->hostBaseAddress);

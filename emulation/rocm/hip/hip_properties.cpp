@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// HIP: what programs ask a device about when they start. The figures are those of an MI300X.
+// HIP: device properties that programs query when they start. The values are those of an MI300X.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -12,7 +12,7 @@
 using namespace hbmwire::emulation;
 using namespace hbmwire::emulation::rocm;
 
-// Layouts, against the vendor's headers.
+// Layouts, compared with the vendor's headers.
 static_assert(sizeof(hipDeviceProp_tR0600) == 1472);
 static_assert(offsetof(hipDeviceProp_tR0600, totalGlobalMem) == 288);
 static_assert(offsetof(hipDeviceProp_tR0600, multiProcessorCount) == 388);
@@ -57,7 +57,7 @@ void put_text(char* to, std::size_t bytes, std::string_view text) {
   std::memcpy(to, text.data(), std::min(text.size(), bytes - 1));
 }
 
-/// The members that both layouts have by these names.
+/// The members that both layouts share.
 template <typename Properties>
 Properties common_properties(const HipDevice& device) {
   Properties is{};
@@ -185,7 +185,7 @@ hipError_t attribute_of(const HipDevice& device, hipDeviceAttribute_t attribute,
     case hipDeviceAttributeHostRegisterSupported:
       value = 1;
       return hipSuccess;
-    // Pools of memory and virtual memory are not modelled.
+    // Memory pools and virtual memory are not modelled.
     case hipDeviceAttributeComputeMode:
     case hipDeviceAttributeIntegrated:
     case hipDeviceAttributeMemoryPoolsSupported:
@@ -277,7 +277,7 @@ hipError_t hipGetDeviceFlags(unsigned int* flags) {
   });
 }
 
-// How a thread waits makes no difference here.
+// The way in which a thread waits makes no difference here.
 hipError_t hipSetDeviceFlags(unsigned /*flags*/) {
   return hip_entry_point("hipSetDeviceFlags", [](HipRuntime&) { return hipSuccess; });
 }
@@ -290,8 +290,8 @@ hipError_t hipDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPrio
   });
 }
 
-// hipGetDeviceProperties is the name of the older layout's function, and HIP's header has renamed
-// it since version 6.
+// hipGetDeviceProperties is the name of the function for the older layout. Since version 6, HIP's
+// header renames it.
 hipError_t hipGetProcAddress(const char* symbol, void** pfn, int hipVersion, uint64_t /*flags*/,
                              hipDriverProcAddressQueryResult* symbolStatus) {
   return hip_entry_point("hipGetProcAddress", [&](HipRuntime&) {

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kHipLibrary = "libamdhip64.so.7";
 
-/// Names of functions and kernels, and what compiled kernels call before main(): they return no
-/// status.
+/// Whether a function returns a pointer instead of a status: names of functions and kernels, and
+/// functions that compiled kernels call before main().
 bool returns_pointer(std::string_view name) {
   return name.starts_with("__hip") || name.starts_with("hipKernelNameRef") || name == "hipApiName";
 }

@@ -5,7 +5,7 @@
 
 namespace hbmwire::emulation::rocm {
 
-/// hipErrorNotSupported, or before it what any function of HIP checks first.
+/// Returns hipErrorNotSupported, or the error of the checks that every function of HIP makes first.
 std::intptr_t refuse(NotModelled& function, std::intptr_t first) noexcept;
 
 }  // namespace hbmwire::emulation::rocm

@@ -29,7 +29,7 @@ hipError_t post_copy(const char* call, void* to, const void* from, std::size_t b
   });
 }
 
-/// Complete on return.
+/// The copy is complete when this returns.
 hipError_t copy_synchronously(const char* call, void* to, const void* from, std::size_t bytes) {
   return hip_entry_point(call, [&](HipRuntime& runtime) {
     if (bytes != 0 && (to == nullptr || from == nullptr)) return hipErrorInvalidValue;
@@ -102,7 +102,8 @@ hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned int flags) {
   });
 }
 
-// One priority, as hipDeviceGetStreamPriorityRange() says; others count as the nearest one.
+// There is one priority, as hipDeviceGetStreamPriorityRange() says. Other values mean the nearest
+// one.
 hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned int flags, int /*priority*/) {
   return hipStreamCreateWithFlags(stream, flags);
 }

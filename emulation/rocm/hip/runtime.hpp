@@ -18,7 +18,7 @@
 
 namespace hbmwire::emulation::rocm {
 
-/// A hipStream_t, or the null one of a device.
+/// A hipStream_t, or the null stream of a device.
 struct Stream {
   Stream(int of_device, bool is_blocking) : device(of_device), blocking(is_blocking) {}
 
@@ -27,7 +27,7 @@ struct Stream {
   bool blocking;  ///< takes turns with the device's null stream
 };
 
-/// A GPU as HIP counts them.
+/// A GPU, numbered as HIP numbers them.
 struct HipDevice {
   hsa_agent_t agent{};
   hsa_amd_memory_pool_t pool{};
@@ -35,16 +35,17 @@ struct HipDevice {
   std::uint32_t domain = 0;
   std::uint32_t bdf = 0;
   std::string name;
-  bool large_bar = false;  ///< the CPU may be let into its memory
+  bool large_bar = false;  ///< the CPU may be given access to its memory
   std::shared_ptr<Stream> null_stream;
 
   [[nodiscard]] std::string pci_address() const;
 };
 
-/// What the first call of HIP makes, by ROCr's own interface, and the process keeps to its end.
+/// The state that the first call of HIP creates through ROCr's interface. The process keeps it
+/// until it ends.
 class HipRuntime {
  public:
-  /// Null where ROCr can't be initialized.
+  /// Returns null if ROCr cannot be initialised.
   static HipRuntime* instance();
 
   [[nodiscard]] const std::vector<HipDevice>& devices() const { return devices_; }
@@ -58,13 +59,13 @@ class HipRuntime {
   /// Held while a job is posted to a stream that takes turns with others.
   std::mutex& posting() { return posting_; }
 
-  /// The number of the device that owns an agent's memory; nothing for the host.
+  /// The number of the device that owns an agent's memory; nullopt for the host.
   [[nodiscard]] std::optional<int> device_of(hsa_agent_t agent) const;
 
-  /// Managed memory is the host's, which GPUs reach by page faults: ROCr knows nothing of it.
+  /// Managed memory is host memory that GPUs reach by page faults, so ROCr does not know it.
   void* allocate_managed(std::size_t bytes);
   bool free_managed(void* base);
-  /// Where the managed memory that an address lies in begins; null when it lies in none.
+  /// The first address of the managed memory that contains an address, or null.
   void* find_managed(const void* address);
 
  private:
@@ -83,13 +84,14 @@ class HipRuntime {
 /// The device that hipSetDevice() has chosen for this thread.
 int& current_device();
 
-/// Remembered for hipGetLastError(), and returned.
+/// Stores an error for hipGetLastError(), and returns it.
 hipError_t remember(hipError_t error);
 
 hipError_t injected_error(const char* call);
 hipError_t error_of(hsa_status_t status);
 
-/// The frame of every entry point: faults, the runtime first, and nothing is thrown into C.
+/// Wraps every entry point: applies faults, requires the runtime, and lets no exception reach C
+/// code.
 template <typename Body>
 hipError_t hip_entry_point(const char* call, Body body) noexcept {
   try {
@@ -103,7 +105,7 @@ hipError_t hip_entry_point(const char* call, Body body) noexcept {
   }
 }
 
-/// The same for calls that are about a device, with that device.
+/// As hip_entry_point(), for calls about a device. Passes the device on.
 template <typename Body>
 hipError_t device_entry_point(const char* call, int device, Body body) noexcept {
   return hip_entry_point(call, [&](HipRuntime& runtime) {
@@ -113,15 +115,16 @@ hipError_t device_entry_point(const char* call, int device, Body body) noexcept 
   });
 }
 
-/// What ROCr says of an address; nothing when it was told to fail.
+/// ROCr's information about an address; nullopt if a fault plan makes the call fail.
 std::optional<hsa_amd_pointer_info_t> pointer_info(const void* address);
 
-/// Of a pool, by this process or by another one whose memory is attached.
+/// Whether it is allocated from a pool: by this process, or by another one whose memory is
+/// attached.
 inline bool is_allocated(const hsa_amd_pointer_info_t& info) {
   return info.type == HSA_EXT_POINTER_TYPE_HSA || info.type == HSA_EXT_POINTER_TYPE_IPC;
 }
 
-/// Whatever the addresses are of. Complete on return.
+/// Copies and fills between any addresses. They are complete on return.
 hipError_t copy_now(HipRuntime& runtime, void* to, const void* from, std::size_t bytes);
 hipError_t fill_now(HipRuntime& runtime, void* to, int value, std::size_t bytes);
 

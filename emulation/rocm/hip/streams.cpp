@@ -16,8 +16,8 @@ QueueEvent last_of(const Stream& stream) {
   return {.progress = progress, .job = progress->posted()};
 }
 
-/// What must be done before a job of `stream`. With HipRuntime::posting held, so that of two
-/// streams that take turns each sees what the other was given before.
+/// The jobs that must be done before a job of `stream`. HipRuntime::posting is held, so that two
+/// streams that take turns see each other's earlier jobs.
 std::vector<QueueEvent> turns_before(HipRuntime& runtime, const Stream& stream) {
   std::vector<QueueEvent> before;
   const Stream& null = *null_stream(runtime, stream.device);

@@ -26,7 +26,7 @@ void unmap_pages(std::uint64_t base, std::uint64_t bytes) {
   ::munmap(std::bit_cast<void*>(base), bytes);
 }
 
-/// The whole pages that a lock covers: where they begin, and how many bytes they are.
+/// The whole pages that a lock covers.
 AddressRange pages_of(std::uint64_t address, std::uint64_t bytes) {
   return {round_down(address, kPage), round_up(address + bytes, kPage)};
 }
@@ -113,12 +113,12 @@ std::uint64_t Allocations::attach(unsigned owner, const ShareKey& key, std::uint
 }
 
 void Allocations::give_back(const AllocationRecord& record) {
-  // Before the next allocation has the addresses, or the pages of the file.
+  // Before the addresses, or the pages of the file, can be reused by another allocation.
   if (record.shown) Block::hide(record.base, record.occupied_bytes);
   if (record.owner == kHost) {
     unmap_pages(record.base, record.occupied_bytes);
   } else if (record.attached) {
-    return;  // goes with its last holder
+    return;  // freed with its last holder
   } else if (record.shared_as && record.fragment.block->memory().unshare(*record.shared_as)) {
     heaps_[record.owner].withdraw(record.fragment);
   } else {
@@ -181,7 +181,7 @@ bool Allocations::unlock(std::uint64_t host) {
   return true;
 }
 
-// By the host's address or the GPU's: both are asked about.
+// Finds a lock by the host's address or the GPU's, because programs ask about both.
 std::optional<LockRecord> Allocations::find_lock(std::uint64_t address) {
   const std::shared_lock guard(mutex_);
   for (const auto& [host, lock] : locks_) {
@@ -201,7 +201,7 @@ std::optional<EngineView> Allocations::view(std::uint64_t address, std::uint64_t
                       .offset = block.range().offset_bytes + (address - block.base()),
                       .host = nullptr};
   }
-  // Memory of the host that nobody has locked is not there for GPUs.
+  // GPUs cannot reach host memory that is not locked.
   for (const auto& [host, lock] : locks_) {
     if (!holds(lock.seen_at, lock.bytes, address, bytes)) continue;
     return EngineView{.memory = nullptr,

@@ -15,35 +15,37 @@
 
 namespace hbmwire::emulation::rocm {
 
-/// Who has an allocation: the host, or a GPU by its place in devices().
+/// The owner of an allocation: the host, or a GPU's index in devices().
 inline constexpr unsigned kHost = ~0U;
 
+/// A callback for the end of an allocation (hsa_amd_register_deallocation_callback).
 struct Notifier {
-  void* address = nullptr;  ///< as the program gave it
+  void* address = nullptr;  ///< as the program passed it
   hsa_amd_deallocation_callback_t callback = nullptr;
   void* data = nullptr;
 };
 
+/// An allocation of host or GPU memory, or memory attached from another process.
 struct AllocationRecord {
   std::uint64_t base = 0;
-  std::uint64_t bytes = 0;           ///< as asked for
-  std::uint64_t occupied_bytes = 0;  ///< in whole pages
+  std::uint64_t bytes = 0;           ///< as requested
+  std::uint64_t occupied_bytes = 0;  ///< rounded up to whole pages
   unsigned owner = kHost;
-  Fragment fragment;  ///< of a GPU's memory
+  Fragment fragment;  ///< for a GPU's memory
   std::uint32_t global_flags = 0;
   std::vector<hsa_agent_t> accessible;
   void* user_data = nullptr;
   std::vector<Notifier> notifiers;
-  std::optional<ShareKey> shared_as;  ///< has a handle for other processes
-  bool attached = false;              ///< another process's
-  bool shown = false;                 ///< a GPU's memory that the CPU has been let into
+  std::optional<ShareKey> shared_as;  ///< the key of its handle for other processes
+  bool attached = false;              ///< belongs to another process
+  bool shown = false;                 ///< GPU memory that the CPU may access
 };
 
-/// Lets the CPU into a GPU's memory, through its large BAR, or keeps it out. False when there is no
-/// room for another mapping.
+/// Gives the CPU access to a GPU's memory, through its large BAR, or removes it. Returns false if
+/// there is no room for another mapping.
 bool show_to_cpu(AllocationRecord& record, bool shown);
 
-/// Host memory that a program has pinned for its GPUs, which see it at another address.
+/// Host memory that a program has pinned for its GPUs. They see it at another address.
 struct LockRecord {
   std::uint64_t host = 0;
   std::uint64_t seen_at = 0;
@@ -51,14 +53,14 @@ struct LockRecord {
   unsigned count = 0;
 };
 
-/// Where a GPU's engine finds the bytes of an address of its own.
+/// The place where a GPU's engine finds the bytes of an address.
 struct EngineView {
-  GpuMemory* memory = nullptr;  ///< null: they are the host's
+  GpuMemory* memory = nullptr;  ///< null: host memory
   std::uint64_t offset = 0;     ///< in the GPU's memory
   std::byte* host = nullptr;
 };
 
-/// All memory that one session of ROCr knows. Thread-safe.
+/// All memory that a session of ROCr knows. Thread-safe.
 class Allocations {
  public:
   Allocations();
@@ -66,30 +68,31 @@ class Allocations {
   Allocations(const Allocations&) = delete;
   Allocations& operator=(const Allocations&) = delete;
 
-  /// 0 when there is no memory.
+  /// Returns 0 if there is no memory.
   std::uint64_t allocate(unsigned owner, std::uint64_t bytes, const AllocationRecord& like);
 
-  /// Offers a GPU's allocation, of which these are all bytes, to other processes. -EINVAL: it is
-  /// not that. -ENOMEM, -EBUSY.
+  /// Shares a GPU's allocation with other processes. `bytes` must be its whole size. Returns
+  /// -EINVAL if it is not such an allocation; -ENOMEM; -EBUSY.
   int share(std::uint64_t base, std::uint64_t bytes, ShareKey& key);
 
-  /// What another process offers; its address, or 0 with an error. -ENOENT: nobody offers it;
-  /// -EINVAL: `bytes` are not all of it.
+  /// Attaches memory that another process shares. Returns its address, or 0 and sets `error`:
+  /// -ENOENT if it is not shared; -EINVAL if `bytes` is not its whole size.
   std::uint64_t attach(unsigned owner, const ShareKey& key, std::uint64_t bytes,
                        const AllocationRecord& like, int& error);
 
-  /// False when this was not attached.
+  /// Returns false if it was not attached.
   bool detach(std::uint64_t base) { return remove(base, true); }
 
-  /// Notifiers are called without any lock, when nobody finds the allocation any more, and before
-  /// its address can be another's (ROCr, Runtime::FreeMemory). False when there was none, or it is
-  /// another process's.
+  /// Frees an allocation. Its notifiers are called without a lock, when the allocation cannot be
+  /// found any more, and before its address can be reused (ROCr, Runtime::FreeMemory). Returns
+  /// false if there is none, or it belongs to another process.
   bool free(std::uint64_t base) { return remove(base, false); }
 
-  /// What `visit` does with the allocation that `address` is in; false without one.
+  /// Calls `visit` with the allocation that contains `address`. Returns false if there is none.
   bool visit(std::uint64_t address, const std::function<void(AllocationRecord&)>& visit);
 
-  /// The same, beside others that look: programs ask about each of their addresses.
+  /// As visit(), but concurrently with other lookups, because programs ask about each of their
+  /// addresses.
   template <typename Look>
   bool look(std::uint64_t address, Look look) {
     const std::shared_lock lock(mutex_);
@@ -99,17 +102,17 @@ class Allocations {
     return true;
   }
 
-  /// The address at which GPUs see the range; 0 when there is no room.
+  /// Pins host memory. Returns the address at which GPUs see it; 0 if there is no room.
   std::uint64_t lock(std::uint64_t host, std::uint64_t bytes);
   bool unlock(std::uint64_t host);
   std::optional<LockRecord> find_lock(std::uint64_t address);
 
-  /// Runs `copy` with the views of both ranges, which stay until it returns. False when the GPU
-  /// finds nothing at one of them.
+  /// Calls `copy` with the views of both ranges, which stay valid until it returns. Returns false
+  /// if the GPU cannot reach one of them.
   bool with_views(std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                   const std::function<void(const EngineView& to, const EngineView& from)>& copy);
 
-  /// For tests: allocations of an owner, and locks.
+  /// For tests: the number of an owner's allocations, and of locks.
   std::uint64_t count(unsigned owner);
   std::uint64_t count_locks();
 

@@ -13,8 +13,8 @@ namespace hbmwire::emulation::rocm {
 
 namespace {
 
-/// Addresses are the process's own, so that no other memory has them; whoever touches them by the
-/// CPU dies of it. Null when there are none.
+/// Reserves addresses of this process, so that no other memory gets them. A CPU access to them ends
+/// the process. Returns null if none are left.
 void* reserve(std::uint64_t bytes) {
   void* const addresses =
       ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -103,7 +103,7 @@ Fragment BlockHeap::allocate(std::uint64_t bytes) {
 
 void BlockHeap::free(const Fragment& fragment) {
   const auto found = std::ranges::find(shared_, fragment.block, &Shared::block);
-  if (found == shared_.end()) return;  // a block of its own, which goes with its last holder
+  if (found == shared_.end()) return;  // a block of its own, freed with its last holder
   found->used.erase(fragment.address);
   if (found->used.empty()) shared_.erase(found);
 }

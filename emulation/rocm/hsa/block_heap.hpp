@@ -11,14 +11,15 @@
 
 namespace hbmwire::emulation::rocm {
 
-/// What the driver is asked for at once: a range of the GPU's memory, and as many addresses, at
-/// which the CPU finds nothing before it is shown something.
+/// A range of GPU memory that was allocated from the driver, with addresses of the same length. The
+/// CPU cannot access them before show().
 class Block {
  public:
-  /// Null when there is no memory, or no room for addresses.
+  /// Returns null if there is no memory, or no room for addresses.
   static std::shared_ptr<Block> take(Device& device, std::uint64_t bytes);
 
-  /// What another process offers; -ENOENT, -ENOMEM, -EBUSY.
+  /// Attaches memory that another process shares. Returns null and sets `error`: -ENOENT, -ENOMEM
+  /// or -EBUSY.
   static std::shared_ptr<Block> attach(Device& device, const ShareKey& key, int& error);
 
   Block(GpuMemory& memory, const GpuMemory::Range& range, std::uint64_t base)
@@ -34,22 +35,22 @@ class Block {
 
   [[nodiscard]] std::uint64_t base() const { return base_; }
 
-  /// Whole pages of the block are mapped for the CPU, as through a large BAR. False when there is
+  /// Maps whole pages of the block for the CPU, as through a large BAR. Returns false if there is
   /// no room for another mapping.
   bool show(std::uint64_t address, std::uint64_t bytes);
 
-  /// The opposite.
+  /// Removes the mapping of show().
   static void hide(std::uint64_t address, std::uint64_t bytes);
 
  private:
   GpuMemory& memory_;
   GpuMemory::Range range_;
   std::uint64_t base_;
-  std::optional<GpuMemory::Attachment> attachment_;  // not this process's
+  std::optional<GpuMemory::Attachment> attachment_;  // set if it belongs to another process
 };
 
-/// A part of a block, as ROCr cuts small allocations out of blocks of 2 MiB. A dma-buf is of the
-/// whole block.
+/// A part of a block. As in ROCr, small allocations are cut out of blocks of 2 MiB. A dma-buf
+/// covers the whole block.
 struct Fragment {
   std::shared_ptr<Block> block;
   std::uint64_t address = 0;
@@ -60,18 +61,18 @@ class BlockHeap {
  public:
   explicit BlockHeap(Device& device) : device_(device) {}
 
-  /// Without a block when there is no memory.
+  /// Returns a fragment without a block if there is no memory.
   Fragment allocate(std::uint64_t bytes);
   void free(const Fragment& fragment);
 
-  /// The same while another process has it attached: its addresses are given to nobody until that
-  /// one has detached it.
+  /// Frees a fragment that another process has attached: its addresses are not reused before that
+  /// process has detached it.
   void withdraw(const Fragment& fragment);
 
  private:
   struct Shared {
     std::shared_ptr<Block> block;
-    std::map<std::uint64_t, std::uint64_t> used;  // address to bytes
+    std::map<std::uint64_t, std::uint64_t> used;  // from address to bytes
     std::map<std::uint64_t, std::uint64_t> withdrawn;
   };
 

@@ -10,14 +10,15 @@
 
 namespace hbmwire::emulation::rocm {
 
-/// A GPU of this process's world, with its memory once somebody has asked for that.
+/// A GPU of this process's world. Its memory is opened on first use.
 class Device {
  public:
   explicit Device(Gpu gpu) : gpu_(std::move(gpu)) {}
 
   [[nodiscard]] const Gpu& gpu() const { return gpu_; }
 
-  /// Null with errno. Kept until the process ends: dma-bufs outlive hsa_shut_down().
+  /// Returns null with errno on failure. Kept until the process ends, because dma-bufs outlive
+  /// hsa_shut_down().
   GpuMemory* memory();
 
  private:
@@ -26,7 +27,7 @@ class Device {
   std::unique_ptr<GpuMemory> memory_;
 };
 
-/// Those of this process's world, found when first asked for.
+/// The GPUs of this process's world, found on first use.
 const std::vector<std::unique_ptr<Device>>& devices();
 
 }  // namespace hbmwire::emulation::rocm

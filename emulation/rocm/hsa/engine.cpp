@@ -54,8 +54,8 @@ bool CopyEngines::wait_for(const std::vector<std::shared_ptr<Signal>>& signals) 
   return true;
 }
 
-// The fault plan's "sdma_copy" is a copy that fails on its way, which the call that started it
-// knows nothing of. A queue must not stop for it: the next copy is another's.
+// The fault plan's "sdma_copy" makes a copy fail after the call that started it has returned. The
+// queue must go on, because the next copy is unrelated.
 int CopyEngines::run(const CopyJob& job) {
   const bool copied = wait_for(job.after) && FaultPlan::of_this_process().fails("sdma_copy") == 0 &&
                       allocations_.with_views(job.to, job.from, job.bytes,

@@ -12,16 +12,17 @@
 
 namespace hbmwire::emulation::rocm {
 
+/// A copy that waits for signals before it begins and changes one at its end.
 struct CopyJob {
   std::uint64_t to = 0;
   std::uint64_t from = 0;
   std::uint64_t bytes = 0;
-  std::vector<std::shared_ptr<Signal>> after;  ///< each must be seen at 0 first
-  std::shared_ptr<Signal> done;                ///< decremented; negative when the copy fails
+  std::vector<std::shared_ptr<Signal>> after;  ///< each must have been seen at 0 first
+  std::shared_ptr<Signal> done;  ///< decremented at the end; negative: the copy failed
 };
 
-/// A GPU's copy engines: one in each direction, as a real one has, so that copies which must keep
-/// an order have to say so by signals.
+/// A GPU's copy engines. As on a real GPU there is one for each direction, so copies that need an
+/// order must be ordered by signals.
 class CopyEngines {
  public:
   enum class Direction : std::uint8_t { to_gpu, to_host, within };
@@ -30,7 +31,7 @@ class CopyEngines {
 
   void post(Direction direction, CopyJob job);
 
-  /// Copies that wait for a signal fail from now on.
+  /// Makes copies that wait for a signal fail from now on.
   void stop() { stopping_.store(true); }
 
  private:
@@ -42,7 +43,7 @@ class CopyEngines {
   std::vector<std::unique_ptr<WorkQueue>> queues_;  // by direction
 };
 
-/// What a GPU's engine does to move bytes, from anywhere to anywhere.
+/// Moves bytes between any two places, as a GPU's engine does.
 void move_bytes(const EngineView& to, const EngineView& from, std::uint64_t bytes);
 
 }  // namespace hbmwire::emulation::rocm

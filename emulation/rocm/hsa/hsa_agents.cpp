@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// ROCr: initialization, the machine, its agents.
+// ROCr: initialisation, the machine and its agents.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -12,7 +12,7 @@ using namespace hbmwire::emulation::rocm;
 
 namespace {
 
-constexpr std::size_t kNameBytes = 64;  // of every name that an agent has
+constexpr std::size_t kNameBytes = 64;  // for every name of an agent
 constexpr const char* kGpuName = "gfx942";
 constexpr const char* kGpuProduct = "AMD Instinct MI300X (emulated)";
 
@@ -22,7 +22,7 @@ hsa_status_t answer_name(void* to, const char* name) {
   return HSA_STATUS_SUCCESS;
 }
 
-/// "dddd:bb:dd.f" as ROCr's two numbers.
+/// The two numbers that ROCr uses for "dddd:bb:dd.f".
 struct PciNumbers {
   std::uint32_t domain = 0;
   std::uint32_t bdf = 0;
@@ -177,7 +177,7 @@ hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void* value) {
   });
 }
 
-// None of the extensions (images, finalizer, code object loader, profiling) is modelled.
+// The extensions (images, finalizer, code object loader, profiling) are not modelled.
 hsa_status_t hsa_system_extension_supported(uint16_t /*extension*/, uint16_t /*version_major*/,
                                             uint16_t /*version_minor*/, bool* result) {
   return entry_point("hsa_system_extension_supported", [&](Session&) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// ROCr: host memory that GPUs may touch, and the copies that they do.
+// ROCr: host memory that GPUs may access, and their copies.
 #include <sys/mman.h>
 
 #include <bit>
@@ -14,7 +14,7 @@ using namespace hbmwire::emulation::rocm;
 
 namespace {
 
-/// Whether there is memory at all of the range, for the driver to pin.
+/// Whether the whole range is mapped, so that the driver could pin it.
 bool is_mapped(std::uint64_t address, std::uint64_t bytes) {
   constexpr std::uint64_t kPage = 4096;
   unsigned char residency = 0;
@@ -51,7 +51,7 @@ hsa_status_t hsa_amd_memory_lock(void* host_ptr, size_t size, hsa_agent_t* agent
   });
 }
 
-// As in ROCr, whoever unlocks what is not locked learns nothing of it.
+// As in ROCr, unlocking memory that is not locked is not reported.
 hsa_status_t hsa_amd_memory_unlock(void* host_ptr) {
   return entry_point("hsa_amd_memory_unlock", [&](Session& session) {
     if (host_ptr != nullptr) session.allocations().unlock(address_of(host_ptr));
@@ -59,7 +59,7 @@ hsa_status_t hsa_amd_memory_unlock(void* host_ptr) {
   });
 }
 
-// Addresses are looked up when the copy is done: then a GPU finds something there, or does not.
+// Addresses are looked up when the copy is executed.
 hsa_status_t hsa_amd_memory_async_copy(void* dst, hsa_agent_t dst_agent, const void* src,
                                        hsa_agent_t src_agent, size_t size, uint32_t num_dep_signals,
                                        const hsa_signal_t* dep_signals,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// ROCr: memory of another process.
+// ROCr: memory of other processes.
 #include <bit>
 #include <cerrno>
 #include <span>
@@ -18,7 +18,7 @@ hsa_status_t status_of(int error) {
                                              : HSA_STATUS_ERROR_INVALID_ARGUMENT;
 }
 
-/// The place of a GPU in devices(), by its number in the node.
+/// A GPU's index in devices(), by its number in the node.
 std::optional<unsigned> gpu_of_node(std::uint32_t index) {
   for (unsigned i = 0; i < devices().size(); ++i) {
     if (devices()[i]->gpu().index == index) return i;
@@ -26,12 +26,12 @@ std::optional<unsigned> gpu_of_node(std::uint32_t index) {
   return std::nullopt;
 }
 
-/// Who is to use attached memory: those that are named, or else all GPUs.
+/// Finds the agents that may use attached memory: the named ones, or all GPUs if none is named.
 hsa_status_t users(std::span<const hsa_agent_t> named, std::vector<hsa_agent_t>& agents) {
   for (const hsa_agent_t agent : named) {
     const auto owner = agent_owner(agent);
     if (!owner) return HSA_STATUS_ERROR_INVALID_AGENT;
-    if (*owner == kHost) return HSA_STATUS_ERROR_INVALID_ARGUMENT;  // sees no GPU's memory
+    if (*owner == kHost) return HSA_STATUS_ERROR_INVALID_ARGUMENT;  // the host sees no GPU memory
     agents.push_back(agent);
   }
   if (!agents.empty()) return HSA_STATUS_SUCCESS;
@@ -55,7 +55,7 @@ hsa_status_t hsa_amd_ipc_memory_create(void* ptr, size_t len, hsa_amd_ipc_memory
   });
 }
 
-// By another address each time, as ROCr may do it.
+// Returns another address each time, as ROCr may do.
 hsa_status_t hsa_amd_ipc_memory_attach(const hsa_amd_ipc_memory_t* handle, size_t len,
                                        uint32_t num_agents, const hsa_agent_t* mapping_agents,
                                        void** mapped_ptr) {

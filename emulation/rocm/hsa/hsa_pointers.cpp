@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// ROCr: what an address is, who may use it, and its dma-buf.
+// ROCr: information about an address, the agents that may use it, and its dma-buf.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using namespace hbmwire::emulation::rocm;
 
 namespace {
 
-/// What is known of an address; type UNKNOWN for that which ROCr has nothing to do with.
+/// The facts about an address. The type is UNKNOWN for memory that ROCr does not know.
 struct PointerFacts {
   hsa_amd_pointer_info_t info{};
   std::vector<hsa_agent_t> accessible;
@@ -61,7 +61,7 @@ hsa_status_t give_accessible(const PointerFacts& facts, void* (*allocate)(size_t
 hsa_status_t export_fragment(const AllocationRecord& record, std::uint64_t address, int& fd,
                              std::uint64_t& offset) {
   if (record.owner == kHost) return HSA_STATUS_ERROR_INVALID_AGENT;
-  if (record.attached) return HSA_STATUS_ERROR_INVALID_ALLOCATION;  // not ROCr's of this process
+  if (record.attached) return HSA_STATUS_ERROR_INVALID_ALLOCATION;  // not this process'
   const Block& block = *record.fragment.block;
   const int exported =
       block.memory().export_dmabuf("hbmwire-rocm-dmabuf", std::span(&block.range(), 1));
@@ -71,7 +71,7 @@ hsa_status_t export_fragment(const AllocationRecord& record, std::uint64_t addre
   return HSA_STATUS_SUCCESS;
 }
 
-/// An export by way of PCIe takes a large BAR.
+/// An export through PCIe needs a large BAR.
 bool lacks_large_bar(const AllocationRecord& record, std::uint64_t flags) {
   return (flags & HSA_AMD_DMABUF_MAPPING_TYPE_PCIE) != 0 && record.owner != kHost &&
          !devices()[record.owner]->gpu().large_bar;
@@ -122,7 +122,7 @@ hsa_status_t hsa_amd_pointer_info_set_userdata(const void* ptr, void* userdata) 
   });
 }
 
-// Agents that are not named have no access afterwards, the CPU neither.
+// Agents that are not named lose access, including the CPU.
 hsa_status_t hsa_amd_agents_allow_access(uint32_t num_agents, const hsa_agent_t* agents,
                                          const uint32_t* flags, const void* ptr) {
   return entry_point("hsa_amd_agents_allow_access", [&](Session& session) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// ROCr: pools, and what is allocated from them.
+// ROCr: pools, and allocations from them.
 #include <unistd.h>
 
 #include <bit>
@@ -69,7 +69,7 @@ hsa_status_t hsa_amd_agent_iterate_memory_pools(
     if (!owner) return HSA_STATUS_ERROR_INVALID_AGENT;
     if (callback == nullptr) return HSA_STATUS_ERROR_INVALID_ARGUMENT;
     hsa_status_t status = HSA_STATUS_SUCCESS;
-    // The chip's own first: it is global memory that a program has to look for.
+    // The chip's own pool comes first, so a program has to look for global memory.
     const auto kinds = *owner == kHost ? std::array{PoolKind::fine, PoolKind::coarse}
                                        : std::array{PoolKind::group, PoolKind::coarse};
     for (const PoolKind kind : kinds) {
@@ -90,7 +90,7 @@ hsa_status_t hsa_amd_memory_pool_get_info(hsa_amd_memory_pool_t memory_pool,
   });
 }
 
-// With a large BAR the CPU may be let into a GPU's memory (hsa_amd_agents_allow_access).
+// With a large BAR the CPU may be given access to a GPU's memory (hsa_amd_agents_allow_access).
 hsa_status_t hsa_amd_agent_memory_pool_get_info(hsa_agent_t agent,
                                                 hsa_amd_memory_pool_t memory_pool,
                                                 hsa_amd_agent_memory_pool_info_t attribute,

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kHsaLibrary = "libhsa-runtime64.so.1";
 
-/// Functions that read and change the two indices of a queue: they return an index, or nothing.
+/// Whether a function reads or changes one of the two indices of a queue: it returns an index, or
+/// nothing.
 bool returns_index(std::string_view name) {
   return name.starts_with("hsa_queue_") && name.find("_index_") != std::string_view::npos;
 }

@@ -5,7 +5,8 @@
 
 namespace hbmwire::emulation::rocm {
 
-/// HSA_STATUS_ERROR_NOT_SUPPORTED, or before it what any function of ROCr checks first.
+/// Returns HSA_STATUS_ERROR_NOT_SUPPORTED, or the error of the checks that every function of ROCr
+/// makes first.
 std::intptr_t refuse(NotModelled& function, std::intptr_t first) noexcept;
 
 }  // namespace hbmwire::emulation::rocm

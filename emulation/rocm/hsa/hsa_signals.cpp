@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// ROCr: signals. Each memory order of an operation is a function of its own; here all of them are
-// as the strictest.
+// ROCr: signals. The interface has a function for each memory order of an operation. Here all use
+// the strictest order.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -27,7 +27,7 @@ hsa_signal_value_t change_signal(hsa_signal_t signal, Change change) {
   return found ? found->change(change) : 0;
 }
 
-// The clock has 1 GHz (HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY), so that a tick is a nanosecond.
+// The clock has 1 GHz (HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY), so a tick is 1 ns.
 std::chrono::nanoseconds longest_wait(std::uint64_t timeout_hint) {
   constexpr std::uint64_t kLongest = 3'600'000'000'000;  // an hour, which steady_clock can add
   return std::chrono::nanoseconds(std::min(timeout_hint, kLongest));
@@ -44,13 +44,13 @@ hsa_status_t create_signal(const char* call, hsa_signal_value_t initial_value,
   });
 }
 
-/// The conditions of a wait for several signals: signal i fulfils condition i with value i.
+/// The conditions of a wait for several signals. Condition i compares signal i with value i.
 struct Wanted {
   std::span<const hsa_signal_t> signals;
   const hsa_signal_condition_t* conditions;
   const hsa_signal_value_t* values;
 
-  /// The value of a signal that fulfils its condition.
+  /// The value of the signal if it fulfils its condition.
   [[nodiscard]] std::optional<hsa_signal_value_t> fulfilled(std::size_t i) const {
     const auto found = find_signal(signals[i]);
     if (!found) return std::nullopt;
@@ -59,7 +59,7 @@ struct Wanted {
   }
 };
 
-/// Asks `done` again and again; false when the time is over.
+/// Calls `done` repeatedly. Returns false if the time is over.
 template <typename Done>
 bool wait_until(std::uint64_t timeout_hint, Done done) {
   constexpr std::chrono::microseconds kPause(50);
@@ -150,7 +150,7 @@ HBMWIRE_OPERATIONS(release)
 HBMWIRE_OPERATIONS(scacq_screl)
 HBMWIRE_OPERATIONS(acq_rel)
 
-// The index of a signal that fulfils its condition; UINT32_MAX when the time is over.
+// Returns the index of a signal that fulfils its condition; UINT32_MAX if the time is over.
 uint32_t hsa_amd_signal_wait_any(uint32_t signal_count, hsa_signal_t* signals,
                                  hsa_signal_condition_t* conds, hsa_signal_value_t* values,
                                  uint64_t timeout_hint, hsa_wait_state_t /*wait_hint*/,
@@ -169,7 +169,7 @@ uint32_t hsa_amd_signal_wait_any(uint32_t signal_count, hsa_signal_t* signals,
   return index;
 }
 
-// 0 when all fulfil their conditions at once; UINT32_MAX when the time is over.
+// Returns 0 if all fulfil their conditions at the same time; UINT32_MAX if the time is over.
 uint32_t hsa_amd_signal_wait_all(uint32_t signal_count, hsa_signal_t* signals,
                                  hsa_signal_condition_t* conds, hsa_signal_value_t* values,
                                  uint64_t timeout_hint, hsa_wait_state_t /*wait_hint*/,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kPoolsOfAgent = 4;
 
-/// 0 for the host, then the GPUs.
+/// The host is 0; the GPUs follow.
 std::uint64_t number_of(unsigned owner) { return owner == kHost ? 0 : owner + 1ULL; }
 
 std::optional<unsigned> owner_of(std::uint64_t number) {
@@ -36,7 +36,7 @@ Runtime& Runtime::instance() {
   return *runtime;
 }
 
-// Without a GPU there is no /dev/kfd, and ROCr is out of resources.
+// Without a GPU there is no /dev/kfd, and ROCr returns "out of resources".
 hsa_status_t Runtime::acquire() {
   const std::lock_guard lock(mutex_);
   if (count_ == 0) {

@@ -21,7 +21,7 @@ inline std::uint64_t address_of(const void* pointer) {
   return std::bit_cast<std::uint64_t>(pointer);
 }
 
-/// What lives from the first hsa_init() to the last hsa_shut_down().
+/// The state that exists from the first hsa_init() to the last hsa_shut_down().
 class Session {
  public:
   Session();
@@ -38,10 +38,10 @@ class Session {
  private:
   Allocations allocations_;
   HandleTable<hsa_signal_t, Signal> signals_;
-  std::vector<std::unique_ptr<CopyEngines>> engines_;  // end first: they use all of the above
+  std::vector<std::unique_ptr<CopyEngines>> engines_;  // destroyed first: they use the above
 };
 
-/// The count of hsa_init(), and what it keeps alive.
+/// Counts hsa_init(), and keeps the session alive.
 class Runtime {
  public:
   static Runtime& instance();
@@ -58,8 +58,8 @@ class Runtime {
   std::shared_ptr<Session> session_;
 };
 
-// Agents and pools are known by numbers that look like no pointers: the host's first, then the
-// GPUs'.
+// Handles of agents and pools are numbers that do not look like pointers. The host's come first,
+// then the GPUs'.
 inline constexpr std::uint64_t kAgentBase = 0xa9e0'0000;
 inline constexpr std::uint64_t kPoolBase = 0xb001'0000;
 inline constexpr std::uint64_t kHandleStep = 16;
@@ -68,7 +68,7 @@ inline constexpr std::uint64_t kHandleStep = 16;
 enum class PoolKind : std::uint8_t {
   fine,    ///< the host's, coherent
   coarse,  ///< the host's, or a GPU's own memory
-  group,   ///< on the chip: nothing to allocate from
+  group,   ///< on the chip: no allocations
 };
 
 struct PoolId {
@@ -81,10 +81,11 @@ std::optional<unsigned> agent_owner(hsa_agent_t agent);
 hsa_amd_memory_pool_t pool_handle(const PoolId& pool);
 std::optional<PoolId> pool_of(hsa_amd_memory_pool_t pool);
 
-/// What the fault plan wants of this call.
+/// The error that the fault plan wants for this call.
 hsa_status_t injected_status(const char* call);
 
-/// The frame of every entry point: faults, hsa_init() first, and nothing is thrown into C.
+/// Wraps every entry point: applies faults, requires hsa_init(), and lets no exception reach C
+/// code.
 template <typename Body>
 hsa_status_t entry_point(const char* call, Body body) noexcept {
   try {
@@ -95,7 +96,7 @@ hsa_status_t entry_point(const char* call, Body body) noexcept {
   } catch (const std::bad_alloc&) {
     return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
   } catch (const std::system_error&) {
-    return HSA_STATUS_ERROR_OUT_OF_RESOURCES;  // no thread
+    return HSA_STATUS_ERROR_OUT_OF_RESOURCES;  // a thread could not be started
   }
 }
 

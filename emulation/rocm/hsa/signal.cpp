@@ -23,7 +23,7 @@ hsa_signal_value_t Signal::load() const {
   return value_;
 }
 
-// Notified with the lock held: who was woken may destroy the signal.
+// Notifies with the lock held, because a woken thread may destroy the signal.
 void Signal::store(hsa_signal_value_t value) {
   const std::lock_guard lock(mutex_);
   value_ = value;

@@ -17,17 +17,17 @@ class Signal {
   [[nodiscard]] hsa_signal_value_t load() const;
   void store(hsa_signal_value_t value);
 
-  /// The value becomes what `change` makes of it; the value before.
+  /// Changes the value by `change`. Returns the old value.
   template <typename Change>
   hsa_signal_value_t change(Change change) {
     const std::lock_guard lock(mutex_);
     const hsa_signal_value_t before = value_;
     value_ = change(before);
-    changed_.notify_all();  // with the lock held: who was woken may destroy the signal
+    changed_.notify_all();  // with the lock held: a woken thread may destroy the signal
     return before;
   }
 
-  /// Until the condition holds or the time is over; the value then.
+  /// Waits until the condition holds or the time is over. Returns the value at that time.
   hsa_signal_value_t wait(hsa_signal_condition_t condition, hsa_signal_value_t compare,
                           std::chrono::nanoseconds at_most);
 

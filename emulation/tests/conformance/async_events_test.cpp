@@ -8,7 +8,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Asynchronous events of queue pairs; those of SRQs and CQs are with what is special to these.
+/// Asynchronous events of queue pairs. Those of SRQs and CQs are in srq_test.cpp and cq_test.cpp.
 namespace hbmwire::conformance {
 namespace {
 
@@ -83,7 +83,7 @@ TEST_P(SendQueueDrain, HoldsWhatIsPostedUntilRts) {
 
 INSTANTIATE_TEST_SUITE_P(All, SendQueueDrain, testing::ValuesIn(kTransports), transport_name);
 
-/// An XRC_SEND QP receives nothing.
+/// The SQ-drained test for types that receive: an XRC_SEND QP does not.
 class ReceivesDuringDrain : public SendQueueDrain {};
 
 TEST_P(ReceivesDuringDrain, GoOn) {

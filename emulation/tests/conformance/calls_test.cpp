@@ -7,7 +7,7 @@
 #include "emulation/tests/conformance/link.hpp"
 
 /// Calls with one wrong parameter, and the error number of each. The kernel checks most of them
-/// above the driver, so that every device gives the same.
+/// above the driver, so all devices give the same.
 namespace hbmwire::conformance {
 namespace {
 
@@ -15,11 +15,11 @@ constexpr unsigned char kFarPort = 200;
 
 struct BadCall {
   const char* name;
-  int (*call)(const Nic& nic);  // 0 or an error number, returned or left in errno
+  int (*call)(const Nic& nic);  // returns 0 or an error number, which may come from errno
   int expected;
 };
 
-/// The error of a call that makes an object, which is destroyed if it was made.
+/// The error of a call that creates an object, which is destroyed if it was created.
 template <auto kDestroy, typename Object>
 int error_of(Object* object) {
   if (object == nullptr) return errno;
@@ -54,8 +54,8 @@ int error_of_ah(const Nic& nic, ibv_ah_attr path) {
   return error_of<ibv_destroy_ah>(ibv_create_ah(nic.pd(), &path));
 }
 
-/// The table's last entry, or the last that an index can name: an empty one on every device that
-/// the suite was tried on.
+/// The last entry of the table that an index can name. It was empty on every device that the suite
+/// was tried on.
 std::uint8_t last_gid_of(const Nic& nic) {
   return static_cast<std::uint8_t>(std::min(nic.port().gid_tbl_len, 256) - 1);
 }

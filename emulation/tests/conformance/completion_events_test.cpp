@@ -10,7 +10,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Completion events: when they come, whose they are, who waits for whom.
+/// Completion events: when they come, for which CQ, and which calls wait for them.
 namespace hbmwire::conformance {
 namespace {
 
@@ -27,7 +27,7 @@ class CompletionEvents : public Conformance {
  protected:
   static constexpr int kAWhile_ms = 30;
 
-  /// Waits for an event of the channel; the CQ that it names, which is acknowledged.
+  /// Waits for an event of the channel and acknowledges it. Returns the CQ that it names.
   ibv_cq* next_event() {
     if (!is_readable(channel->fd, static_cast<int>(kPatience.count()))) {
       ADD_FAILURE() << "no completion event came within " << kPatience.count() << " ms";

@@ -203,7 +203,7 @@ Xrcd Nic::make_xrcd() const {
 }
 
 Mr Nic::make_mr(ibv_pd* pd, void* address, std::size_t length, int access) const {
-  // Not through verbs.h's macro, which converts the flags' sign.
+  // Avoids verbs.h's macro, which converts the sign of the flags.
   return Mr(need((ibv_reg_mr)(pd, address, length, access), "ibv_reg_mr"));
 }
 
@@ -246,7 +246,7 @@ void Nic::expect_no_event(ibv_event_type type) const {
 }
 
 void Conformance::SetUp() {
-  // The last resort: a verb that never returns ends the program, with the name of its case.
+  // A verb that never returns ends the program, with the name of its case.
   constexpr unsigned kLongestCase_s = 30;
   ::alarm(kLongestCase_s);
 }

@@ -11,32 +11,33 @@
 
 #include "emulation/tests/conformance/handles.hpp"
 
-/// What every case of the suite builds on. Nothing here, nor in the cases, knows which device it
-/// runs on: what a device does not offer is asked of the device.
+/// The base of every case of the suite. Neither this file nor the cases know the device: they ask
+/// it about features that it may lack.
 namespace hbmwire::conformance {
 
 struct Settings {
-  std::string device;  // empty: the first
+  std::string device;  // empty: the first device
   std::uint8_t port = 1;
-  int gid_index = -1;  // -1: chosen, RoCE v2 over IPv4 first
-  /// Local ACK Timeout of connections, as ibv_modify_qp(3) codes it. 10 is 4.2 ms: short, since it
-  /// is waited for in earnest.
+  int gid_index = -1;  // -1: chosen, preferably RoCE v2 over IPv4
+  /// The Local ACK Timeout of connections, as ibv_modify_qp(3) codes it. 10 means 4.2 ms: short,
+  /// because cases really wait for it.
   std::uint8_t ack_timeout = 10;
-  bool as_rxe = false;  // outcome_table.cpp: rxe's outcomes are expected where they differ
+  bool as_rxe = false;  // rxe's outcomes are expected where they differ (outcome_table.cpp)
 };
 
 Settings& settings();
 
-/// Where it is written what the running case expects; printed when it fails. Each case names one.
+/// Names the source of what the running case expects, to be printed if the case fails. Each case
+/// names one.
 void source(std::string text);
 
-/// No wait of the suite is longer.
+/// The longest wait in the suite.
 inline constexpr std::chrono::milliseconds kPatience{5000};
 
-/// Calls `done` until it says so; false after `patience`.
+/// Calls `done` until it returns true. Returns false after `patience`.
 bool wait_until(const std::function<bool()>& done, std::chrono::milliseconds patience = kPatience);
 
-/// "EINVAL (22, Invalid argument)", for the messages.
+/// The name of an error for messages, as "EINVAL (22, Invalid argument)".
 std::string errno_name(int error);
 
 const char* name_of(ibv_qp_type type);
@@ -46,7 +47,7 @@ inline constexpr int kRemoteAccess =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 inline constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | kRemoteAccess;
 
-/// The device under test, opened, with what it says of itself, and a protection domain.
+/// The device under test, opened, with its attributes and a protection domain.
 class Nic {
  public:
   Nic();
@@ -67,12 +68,12 @@ class Nic {
     return 128U << static_cast<unsigned>(port_.active_mtu);
   }
 
-  /// The way from this port to itself or to another QP behind it.
+  /// The path from this port to itself, or to another QP on it.
   [[nodiscard]] ibv_ah_attr path() const;
 
   [[nodiscard]] bool is_ethernet() const { return port_.link_layer == IBV_LINK_LAYER_ETHERNET; }
 
-  // Why the device does not offer something; empty when it does. For HBMWIRE_NEED.
+  // The reason why the device lacks a feature, for HBMWIRE_NEED; empty if it has it.
   [[nodiscard]] std::string lacks(ibv_qp_type type) const;
   [[nodiscard]] std::string lacks_flag(unsigned flag, const char* what) const;
   [[nodiscard]] std::string lacks_srq() const;
@@ -86,17 +87,18 @@ class Nic {
   Xrcd make_xrcd() const;
   Mr make_mr(ibv_pd* pd, void* address, std::size_t length, int access) const;
 
-  /// The next asynchronous event of this kind, acknowledged; a failure when it does not come.
-  /// `element`, unless null, is the QP, CQ or SRQ that it must name. Others are passed over.
+  /// Waits for the next asynchronous event of this kind and acknowledges it; fails the case if none
+  /// comes. Unless `element` is null, the event must name that QP, CQ or SRQ. Other events are
+  /// skipped.
   bool expect_event(ibv_event_type type, const void* element = nullptr) const;
 
-  /// Whether one comes within a short while, in which it should not.
+  /// Fails the case if such an event comes within a short while.
   void expect_no_event(ibv_event_type type) const;
 
-  /// Whether an event waits to be read, or comes in time.
+  /// Whether an event can be read, or comes within `patience`.
   [[nodiscard]] bool has_event(std::chrono::milliseconds patience = kPatience) const;
 
-  /// The next event whatever it is, not acknowledged.
+  /// The next event of any kind, not acknowledged.
   std::optional<ibv_async_event> next_event(std::chrono::milliseconds patience) const;
 
  private:
@@ -110,7 +112,8 @@ class Nic {
   std::uint8_t gid_index_ = 0;
 };
 
-/// Throws what a case can't go on without: GoogleTest makes it a failure with this sentence.
+/// Throws if an object is missing that a case cannot do without. GoogleTest reports a failure with
+/// this sentence.
 template <typename T>
 T* need(T* object, const char* what) {
   if (object == nullptr) throw std::runtime_error(std::string(what) + ": " + errno_name(errno));
@@ -125,13 +128,13 @@ class Conformance : public ::testing::Test {
   Nic nic;
 };
 
-/// For the cases that have a row of a table as parameter.
+/// For cases whose parameter is a row of a table.
 template <typename Row>
 class ConformanceOf : public Conformance, public ::testing::WithParamInterface<Row> {};
 
 }  // namespace hbmwire::conformance
 
-/// Leaves the case, skipped and counted, when the device lacks something; the argument is a
-/// sentence that says so, or empty.
+/// Skips the case (which is counted) if the device lacks a feature. The argument is a sentence that
+/// says so, or empty.
 #define HBMWIRE_NEED(...) \
   if (const std::string lacking_ = (__VA_ARGS__); !lacking_.empty()) GTEST_SKIP() << lacking_

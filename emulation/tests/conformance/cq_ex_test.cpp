@@ -7,7 +7,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Extended completion queues: the readers of ibv_start_poll.
+/// Extended completion queues, read by ibv_start_poll and the functions that follow it.
 namespace hbmwire::conformance {
 namespace {
 
@@ -17,7 +17,7 @@ constexpr std::uint64_t kFields =
     IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |
     IBV_WC_EX_WITH_SLID | IBV_WC_EX_WITH_SL | IBV_WC_EX_WITH_DLID_PATH_BITS;
 
-/// Both CQs of the responder are one that is polled by readers.
+/// Both CQs of the responder are the same extended one.
 class Readers : public EachTransport {
  protected:
   void SetUp() override {
@@ -69,7 +69,7 @@ class Readers : public EachTransport {
 TEST_P(Readers, SayWhenThereIsNothing) {
   ibv_poll_cq_attr attributes{};
   EXPECT_EQ(ibv_start_poll(cq, &attributes), ENOENT);
-  // After an error ibv_end_poll is not called; the CQ is still good.
+  // After an error ibv_end_poll must not be called. The CQ can still be used.
   EXPECT_EQ(ibv_start_poll(cq, &attributes), ENOENT);
 }
 

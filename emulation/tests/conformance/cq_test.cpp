@@ -17,19 +17,19 @@ constexpr const char* kResizeSource =
 
 class CompletionQueues : public Conformance {
  protected:
-  /// `count` completions wait in the requester's send CQ, numbered from 0.
+  /// Leaves `count` completions in the requester's send CQ, numbered from 0.
   void fill(std::uint64_t count) {
     for (std::uint64_t id = 0; id < count; ++id)
       ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_WRITE, id), 0, 8), 0);
-    // The last request brings bytes that can be waited for, without a look at the CQ; an answer
-    // acknowledges what was sent before it.
+    // The last request fetches bytes that can be waited for without polling the CQ. The answer
+    // acknowledges the requests before it.
     *link.b.word(8192) = 0x1234;
     *link.a.word(64) = 0;
     ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_READ, count, 8192), 64, 8), 0);
     ASSERT_TRUE(wait_until([&] { return *link.a.word(64) == 0x1234; }));
   }
 
-  /// Why this device does not resize, or a failure.
+  /// Resizes the CQ. Returns why this device does not resize, if so.
   std::string resize(int length) {
     const int error = ibv_resize_cq(link.a.send_cq.get(), length);
     if (error == EOPNOTSUPP || error == ENOSYS) return "the device does not resize CQs";
@@ -180,7 +180,7 @@ TEST_F(CompletionQueues, ServeManyQps) {
     initial.qp_type = IBV_QPT_RC;
     Side& side = *sides.back();
     side.qp.reset(need(ibv_create_qp(nic.pd(), &initial), "ibv_create_qp"));
-    side.connect(side.address());  // to itself
+    side.connect(side.address());  // connected to itself
     ASSERT_EQ(side.post(side.request(IBV_WR_RDMA_WRITE, 100U + static_cast<unsigned>(count),
                                      side.address()),
                         0, 8),

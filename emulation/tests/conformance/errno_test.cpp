@@ -5,8 +5,8 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Calls that return an error number leave it in errno as well, since the system call below them
-/// has failed with it. Libraries that `return -errno` would take the failure for a success.
+/// Calls that return an error number also leave it in errno, because the system call below them has
+/// failed with it. Libraries that `return -errno` would otherwise take the failure for success.
 namespace hbmwire::conformance {
 namespace {
 
@@ -21,7 +21,7 @@ class ErrorNumbers : public Conformance {
     source(kErrnoSource);
   }
 
-  /// `call` fails, and says so in both ways.
+  /// Expects `call` to fail, with the error in the result and in errno.
   template <typename Call>
   void expect_both(const char* name, Call call) {
     errno = 0;

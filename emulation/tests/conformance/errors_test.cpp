@@ -5,7 +5,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// What goes wrong in a reliable connection: both ends' completions, states and events.
+/// Errors in a reliable connection: completions, states and events of both ends.
 namespace hbmwire::conformance {
 namespace {
 
@@ -23,7 +23,7 @@ class ReliableError : public EachTransport {
     HBMWIRE_NEED(lacking());
   }
 
-  /// The request fails at the responder: it is told which way, and both QPs are in ERR.
+  /// Expects the request to fail at the responder, which gets `event`, and both QPs to be in ERR.
   void expect_remote(Link& link, const ibv_send_wr& request, std::uint32_t length,
                      ibv_wc_status status, ibv_event_type event) {
     ASSERT_EQ(link.a.post(request, 0, length), 0);
@@ -84,7 +84,7 @@ TEST_P(ReliableError, OperationThatTheQpDoesNotAllow) {
     ASSERT_EQ(link.a.post(link.request(opcode, 1), 0, 8), 0);
     const auto completion = wait_completion(link.a.send_cq.get());
     ASSERT_TRUE(completion.has_value());
-    // A NAK of an invalid request (rxe, the specification's table) or of an access (mlx5).
+    // A NAK for an invalid request (rxe, the specification's table) or for an access error (mlx5).
     EXPECT_TRUE(completion->status == IBV_WC_REM_INV_REQ_ERR ||
                 completion->status == IBV_WC_REM_ACCESS_ERR)
         << ibv_wc_status_str(completion->status);
@@ -159,7 +159,7 @@ TEST_P(ReliableError, ReadIntoMemoryThatMayNotBeWritten) {
   EXPECT_EQ(link.a.state(), IBV_QPS_ERR);
 }
 
-/// Its operands are the responder's to see; the requester's memory is met by the answer.
+/// The responder sees the operands. The requester's memory is accessed only when the answer comes.
 TEST_P(ReliableError, AtomicIntoMemoryThatMayNotBeWrittenChangesTheWord) {
   source(
       "IBTA vol. 1, chapter 9: the responder executes an atomic before it answers; Linux "
@@ -202,7 +202,7 @@ TEST_P(ReliableError, ReceiveThatComesLateIsNoError) {
 
 TEST_P(ReliableError, RetriesAreSpacedByTheReceiversTimer) {
   source("IBTA vol. 1, chapter 9, RNR NAK: min_rnr_timer of the responder; table of its codes");
-  // Code 24 is 40.96 ms. 3 retries wait for it at least 3 times.
+  // Code 24 is 40.96 ms. Three retries wait at least three times as long.
   const Timing timing{.rnr_retry = 3, .min_rnr_timer = 24};
   Link link(nic, GetParam(), {.timing = timing});
   const auto start = std::chrono::steady_clock::now();

@@ -5,7 +5,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// After an error: everything posted comes back, flushed, in order; a reset clears it.
+/// After an error all posted requests are flushed in order. A reset clears the queue.
 namespace hbmwire::conformance {
 namespace {
 
@@ -63,14 +63,14 @@ TEST_P(FlushReliable, EverythingAfterAnErrorInOrder) {
   source(kFlushSource);
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());
-  // The first waits for a receive, the second will fail, the rest comes after it.
+  // The first waits for a receive, the second will fail, the rest follow.
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), 0, 8), 0);
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 2);
   bad.wr.rdma.rkey ^= 0x55;
   ASSERT_EQ(link.a.post(bad, 0, 8), 0);
   for (std::uint64_t id = 3; id <= 8; ++id) {
     ibv_send_wr request = link.request(id % 2 == 0 ? IBV_WR_SEND : IBV_WR_RDMA_READ, id);
-    if (id % 3 == 0) request.send_flags = 0;  // unsignaled ones are flushed as well
+    if (id % 3 == 0) request.send_flags = 0;  // unsignaled requests are flushed as well
     ASSERT_EQ(link.a.post(request, 0, 8), 0);
   }
   ASSERT_EQ(link.receive(100, 0, 8), 0);

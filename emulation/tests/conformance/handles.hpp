@@ -5,8 +5,8 @@
 
 #include <memory>
 
-/// Owners of verbs objects. A destructor that is refused says so: what a case leaves behind is a
-/// failure of the case.
+/// Owners of verbs objects. A destructor that fails is reported: a case that leaves objects behind
+/// has failed.
 namespace hbmwire::conformance {
 
 void report_destroy(const char* what, int result);
@@ -21,7 +21,7 @@ struct Destroyer {
   }
 };
 
-// These four are inline in verbs.h, and so are no template arguments of external linkage.
+// Inline functions of verbs.h cannot be template arguments with external linkage.
 inline int dealloc_mw(ibv_mw* mw) { return ibv_dealloc_mw(mw); }
 
 inline int close_xrcd(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }

@@ -6,7 +6,7 @@
 
 #include "emulation/tests/conformance/side.hpp"
 
-/// The numbers that ibv_query_device reports: taken up to there, refused beyond.
+/// The limits that ibv_query_device reports: values up to the limit are accepted, others refused.
 namespace hbmwire::conformance {
 namespace {
 
@@ -21,7 +21,7 @@ class Limits : public Conformance {
         "the device's limits fails; Linux mlx5, rxe: EINVAL or ENOMEM");
   }
 
-  /// Makes a QP with these capabilities: what was granted, or errno.
+  /// Makes a QP with these capabilities. Sets `cap` to the granted ones; returns 0 or errno.
   int make(ibv_qp_cap& cap, ibv_qp_type type = IBV_QPT_RC) {
     ibv_qp_init_attr initial{};
     initial.send_cq = cq.get();

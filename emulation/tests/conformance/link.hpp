@@ -15,13 +15,13 @@ inline constexpr Transport kTransports[] = {Transport::rc, Transport::uc, Transp
 const char* name_of(Transport transport);
 std::ostream& operator<<(std::ostream& out, Transport transport);
 
-/// GoogleTest's name of a case that has a transport as parameter.
+/// GoogleTest's name of a case whose parameter is a transport.
 std::string transport_name(const testing::TestParamInfo<Transport>& info);
 
 ibv_qp_type requester_type(Transport transport);
 ibv_qp_type responder_type(Transport transport);
 
-/// Why the device can't be tested with this transport; empty when it can.
+/// The reason why the device cannot be tested with this transport; empty if it can.
 std::string lacks(const Nic& nic, Transport transport);
 
 struct LinkOptions {
@@ -31,7 +31,7 @@ struct LinkOptions {
   bool connected = true;
 };
 
-/// A requester `a` and a responder `b`, connected to each other on one port.
+/// A requester `a` and a responder `b`, connected on one port.
 class Link {
  public:
   Link(const Nic& nic, Transport the_transport, const LinkOptions& options = {});
@@ -42,13 +42,13 @@ class Link {
     return a.request(opcode, id, to_b, remote_offset);
   }
 
-  /// Where the payload of a message begins in a receive buffer.
+  /// The offset of a message's payload in a receive buffer.
   [[nodiscard]] std::uint32_t headroom() const {
     return transport == Transport::ud ? kGrhBytes : 0;
   }
 
-  /// Posts a receive of `b` with room for `length` bytes of payload; the payload will begin at
-  /// `offset` + headroom().
+  /// Posts a receive of `b` with room for `length` bytes of payload, which will begin at `offset` +
+  /// headroom().
   int receive(std::uint64_t id, std::size_t offset, std::uint32_t length) {
     return b.receive(id, offset, length + headroom());
   }
@@ -59,7 +59,7 @@ class Link {
   Address to_b;
 };
 
-/// For cases that hold for every transport, or for some.
+/// For cases that apply to every transport, or to some.
 class EachTransport : public ConformanceOf<Transport> {
  protected:
   [[nodiscard]] std::string lacking() const { return lacks(nic, GetParam()); }

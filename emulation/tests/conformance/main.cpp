@@ -37,7 +37,7 @@ constexpr const char* kUsage =
     "  --no-skips      a skipped case makes the run fail\n"
     "and GoogleTest's own options, among them --gtest_filter=SUITE.CASE\n";
 
-/// Says after a failed case where its expectation comes from, and at the end what was skipped.
+/// Prints the source of its expectation after a failed case, and the skipped cases at the end.
 class Reporter : public testing::EmptyTestEventListener {
  public:
   void OnTestStart(const testing::TestInfo& /*info*/) override { current_source().clear(); }
@@ -64,7 +64,7 @@ class Reporter : public testing::EmptyTestEventListener {
   std::map<std::string, int> skipped_;
 };
 
-/// The value of `name VALUE` or `name=VALUE` at argv[at], or null; moves `at` over it.
+/// The value of `name VALUE` or `name=VALUE` at argv[at], or null. Advances `at` past it.
 const char* value_of(const char* name, int argc, char** argv, int& at) {
   const std::size_t length = std::strlen(name);
   if (std::strncmp(argv[at], name, length) != 0) return nullptr;

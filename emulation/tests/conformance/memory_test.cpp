@@ -10,7 +10,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Memory regions: what may be registered, and that only what is registered is reached.
+/// Memory regions: the memory that may be registered, and that only registered memory is reached.
 namespace hbmwire::conformance {
 namespace {
 
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class Regions : public Conformance {
  protected:
-  /// A registration that must fail with EFAULT, ENOMEM or EINVAL: the memory is not there.
+  /// Expects the registration of missing memory to fail with EFAULT, ENOMEM or EINVAL.
   void expect_no_region(void* address, std::size_t length, int access) {
     const Mr mr((ibv_reg_mr)(nic.pd(), address, length, access));
     EXPECT_FALSE(mr);
@@ -110,7 +110,7 @@ TEST_F(Regions, OfNoLengthOnAPageAreRefused) {
 TEST_F(Regions, OfNoLengthOffAPageAreMadeAndAllowNothing) {
   source("Linux drivers/infiniband/core/umem.c, ib_umem_num_pages: one page is pinned");
   Link link(nic, Transport::rc);
-  unsigned char* const address = link.b.buffer.data() + 1;  // allocations are aligned to more
+  unsigned char* const address = link.b.buffer.data() + 1;  // not aligned, as allocations are
   const Mr empty((ibv_reg_mr)(nic.pd(), address, 0, kAllAccess));
   ASSERT_TRUE(empty) << errno_name(errno);
   ibv_send_wr write = link.request(IBV_WR_RDMA_WRITE, 1, 1);
@@ -150,7 +150,7 @@ TEST_F(Regions, IovaIsTheAddressThatKeysAreUsedWith) {
   source("man ibv_reg_mr: ibv_reg_mr_iova, offset = addr + (iova - hca_va)");
   Link link(nic, Transport::rc);
   constexpr std::uint64_t kIova = 0x123456789000;
-  // The page offset of the address must be kept: the buffer's.
+  // The offset in the page must be that of the buffer's address.
   const std::uint64_t iova = kIova + (reinterpret_cast<std::uint64_t>(link.b.buffer.data()) & 4095);
   const Mr mr((ibv_reg_mr_iova)(nic.pd(), link.b.buffer.data(), 4096, iova, kAllAccess));
   ASSERT_TRUE(mr) << errno_name(errno);
@@ -161,7 +161,7 @@ TEST_F(Regions, IovaIsTheAddressThatKeysAreUsedWith) {
   ASSERT_EQ(link.a.post(write, 0, 100), 0);
   link.a.expect_sent(1);
   link.b.expect_filled(50, 100, 2);
-  // And as a local address.
+  // The same address as a local one.
   ASSERT_EQ(link.a.receive(3, 4000, 100), 0);
   ASSERT_EQ(
       link.b.post(link.b.request(IBV_WR_SEND, 4, link.a.address()), {{iova + 50, 100, mr->lkey}}),
@@ -174,7 +174,7 @@ TEST_F(Regions, IovaIsTheAddressThatKeysAreUsedWith) {
 TEST_F(Regions, ZeroBasedBeginsAtZero) {
   source("man ibv_reg_mr: IBV_ACCESS_ZERO_BASED, byte offset from the beginning of the MR");
   Link link(nic, Transport::rc);
-  // On a page: the kernel wants address and iova to have the same offset in theirs.
+  // On a page: the kernel requires that address and iova have the same offset in their pages.
   const auto begin = reinterpret_cast<std::uintptr_t>(link.b.buffer.data());
   const std::size_t to_page = (4096 - begin % 4096) % 4096;
   const Mr mr((ibv_reg_mr_iova)(nic.pd(), link.b.buffer.data() + to_page, 4096, 0, kAllAccess));
@@ -249,8 +249,8 @@ struct BoundsRow {
 
 constexpr std::int64_t kRegion = 4096;
 
-/// A region that begins and ends within other registered memory, so that only the check can stop
-/// an access.
+/// A region that begins and ends within other registered memory, so that only the check of its
+/// bounds can stop an access.
 class RegionBounds : public ConformanceOf<BoundsRow> {
  protected:
   void run(ibv_wr_opcode opcode, int access) {

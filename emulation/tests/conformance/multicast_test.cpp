@@ -8,7 +8,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Multicast groups: who belongs to one, and who gets what is sent to it.
+/// Multicast groups: their members, and delivery of messages to them.
 namespace hbmwire::conformance {
 namespace {
 
@@ -21,7 +21,8 @@ class Multicast : public Conformance {
     Conformance::SetUp();
     HBMWIRE_NEED(nic.lacks(IBV_QPT_UD));
     HBMWIRE_NEED(nic.lacks_multicast());
-    // Of the same kind as the port's GID: 239.255.x.y for IPv4, else a transient group of the site.
+    // A group of the same kind as the port's GID: 239.255.x.y for IPv4, else a transient group of
+    // the site.
     static constexpr std::uint8_t kIpv4Prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     if (std::equal(std::begin(kIpv4Prefix), std::end(kIpv4Prefix), nic.gid().raw)) {
       std::memcpy(group.raw, kIpv4Prefix, sizeof kIpv4Prefix);

@@ -10,7 +10,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Objects and what they depend on: nothing goes away while another object needs it.
+/// Objects and their dependencies: an object is not destroyed while another one needs it.
 namespace hbmwire::conformance {
 namespace {
 

@@ -20,7 +20,7 @@ std::uint64_t& remote_address_of(Scene& scene) {
   return is_atomic(scene.opcode) ? request.wr.atomic.remote_addr : request.wr.rdma.remote_addr;
 }
 
-/// A region over the whole buffer of a side, in another protection domain.
+/// A region over the whole buffer of a side, but in another protection domain.
 const ibv_mr& region_elsewhere(Scene& scene, Side& side) {
   scene.other_pd = scene.nic.make_pd();
   scene.other_mr =
@@ -49,7 +49,7 @@ void make_peer_domain_wrong(Scene& scene) {
   rkey_of(scene) = region_elsewhere(scene, scene.link.b).rkey;
 }
 
-/// For atomics on an aligned address, 8 bytes behind the end or less.
+/// For atomics: an aligned address 8 bytes past the end, or less.
 void move_peer_past_end(Scene& scene) {
   std::uint64_t& address = remote_address_of(scene);
   const std::uint64_t end = address + scene.link.b.buffer.size();
@@ -95,7 +95,7 @@ void exceed_packet(Scene& scene) {
 
 void make_qkey_wrong(Scene& scene) { scene.request.wr.ud.remote_qkey = kQkey + 1; }
 
-/// More than any device grants: inline data lie in the send queue.
+/// More than any device grants, because inline data lies in the send queue.
 void make_inline_too_long(Scene& scene) {
   scene.elements[0].length = 30000;
   scene.request.send_flags |= IBV_SEND_INLINE;

@@ -32,7 +32,7 @@ constexpr const char* kAtomics = "CAS FADD";
 constexpr const char* kSilentAccesses = "WRITE READ CAS FADD";
 constexpr const char* kEveryOperation = "SEND SEND_IMM WRITE WRITE_IMM READ CAS FADD";
 
-// Why the expectation is not what rxe does.
+// Reasons why the expectation differs from rxe's outcome.
 constexpr const char* kOwnElement =
     "11.6.2 and mlx5: a wrong element of the requester is a Local Protection Error";
 constexpr const char* kReceiveStatus =
@@ -158,7 +158,7 @@ std::span<const OutcomeRow> outcome_table() {
       {ud, "OwnDomainWrong", kSendPair, kStopsSending, kFlushed, kOwnElement},
       {ud, "OwnRangePastEnd", kSendPair, kStopsSending, kFlushed, kOwnElement},
       {ud, "OwnMemoryReadOnly", kSendPair, kReceived},
-      {ud, "NoBytesWrongKeys", kSendPair, kReceived},  // the 40 bytes in front
+      {ud, "NoBytesWrongKeys", kSendPair, kReceived},  // the 40 bytes of the header
       {ud, "ReceiveTooSmall", kSendPair, kDropped},
       {ud, "ReceiveTooSmallOfSrq", kSendPair, "sent=SUCCESS received=LOC_LEN a=RTS b=RTS changed=-",
        "sent=SUCCESS received=REM_INV_REQ a=RTS b=RTS changed=-", kClassE},

@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-/// Requests with one wrong parameter: for each operation of each transport both completions, both
-/// states, and whose memory has changed.
+/// Requests with one wrong parameter. For each operation of each transport it checks both
+/// completions, both states and the sides whose memory has changed.
 namespace hbmwire::conformance {
 namespace {
 
@@ -46,8 +46,8 @@ std::string status_name(const std::optional<ibv_wc>& completion) {
   return status < std::size(kNames) ? kNames[status] : std::to_string(status);
 }
 
-/// Posts the receive and the request of a scene, and returns the outcome in words. A slow device
-/// has time to come to the outcome that is expected.
+/// Posts the receive and the request of a scene, and returns the outcome in words. Gives a slow
+/// device time to reach the expected outcome.
 std::string play(Scene& scene, const std::string& expected) {
   Side& a = scene.link.a;
   Side& b = scene.link.b;
@@ -55,7 +55,7 @@ std::string play(Scene& scene, const std::string& expected) {
     a.buffer[at] = static_cast<unsigned char>(0xa0 + at);
     b.buffer[at] = static_cast<unsigned char>(0xb0 + at);
   }
-  // Other bytes than those of an empty message's header, which may be zeros.
+  // Other bytes than those in the header of an empty message, which may be zeros.
   std::fill_n(b.buffer.begin() + Scene::kReceiveOffset, kGrhBytes, 0xcc);
   if (scene.opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
     std::uint64_t word = 0;

@@ -8,7 +8,7 @@
 #include "emulation/tests/conformance/link.hpp"
 #include "emulation/tests/conformance/state_table.hpp"
 
-/// Posting: what is refused at the call, and what the call says of it.
+/// Posting: requests that the call refuses, and how it reports that.
 namespace hbmwire::conformance {
 namespace {
 
@@ -17,7 +17,7 @@ constexpr const char* kPostSource =
     "and returns it through bad_wr; IBTA vol. 1, chapter 11, Post Send Request, Post Receive "
     "Request: immediate errors";
 
-/// A number between the opcodes that are.
+/// A number between those of the opcodes.
 constexpr auto kNoOpcode = static_cast<ibv_wr_opcode>(13);
 
 bool is_refusal(int error) { return error == EINVAL || error == ENOMEM; }
@@ -239,7 +239,7 @@ TEST_F(PostSend, BadOneIsNamedAndThoseBeforeItArePosted) {
 TEST_F(PostSend, FullQueueIsRefusedAndNamesTheFirstThatDidNotFit) {
   source("man ibv_post_send: bad_wr; Linux rxe, mlx5: ENOMEM when the queue is full");
   Link link(nic, Transport::rc);
-  // Nothing is received, so nothing completes.
+  // Nothing is received, so no request completes.
   const std::uint32_t asked = link.a.options.send_depth;
   std::vector<ibv_send_wr> list(8 * asked, link.request(IBV_WR_SEND, 0));
   for (std::size_t at = 0; at < list.size(); ++at) {

@@ -7,13 +7,14 @@
 #include "emulation/tests/conformance/side.hpp"
 #include "emulation/tests/conformance/state_table.hpp"
 
-/// The values of a queue pair's attributes: what is taken, what ibv_query_qp gives back.
+/// Values of a queue pair's attributes: those that are accepted, and those that ibv_query_qp
+/// returns.
 namespace hbmwire::conformance {
 namespace {
 
 class QpAttributes : public Conformance {
  protected:
-  /// ibv_modify_qp from INIT to RTR, with one value changed.
+  /// Moves from INIT to RTR with one value changed.
   template <typename Change>
   int rtr_with(Change change) {
     Side side(nic, {.bytes = 64});
@@ -28,7 +29,7 @@ class QpAttributes : public Conformance {
     return error;
   }
 
-  /// From RTR to RTS, likewise.
+  /// Moves from RTR to RTS with one value changed.
   template <typename Change>
   int rts_with(Change change) {
     Side side(nic, {.bytes = 64});

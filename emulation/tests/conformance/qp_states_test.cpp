@@ -6,20 +6,20 @@
 #include "emulation/tests/conformance/side.hpp"
 #include "emulation/tests/conformance/state_table.hpp"
 
-/// The states of a queue pair: every move, every attribute of it.
+/// The states of a queue pair: every transition, and every attribute of it.
 namespace hbmwire::conformance {
 namespace {
 
-/// A QP of a type brought into a state, with another of its kind as the peer it names.
+/// A QP of a type in a state, with another QP of its kind as its peer.
 class QpInState {
  public:
   QpInState(const Nic& nic, ibv_qp_type type, ibv_qp_state state)
       : side(nic, {.type = type, .bytes = 64}) {
-    peer.qpn = side.qp->qp_num;  // itself: the peer plays no part
+    peer.qpn = side.qp->qp_num;  // itself, because the peer is not used
     reached = bring(state);
   }
 
-  /// Sends what the move takes: `mask` and IBV_QP_STATE, with valid values.
+  /// Makes the transition with IBV_QP_STATE and the attributes in `mask`, which have valid values.
   int move(ibv_qp_state to, int mask) {
     ibv_qp_attr values = side.attributes(peer);
     values.qp_state = to;

@@ -6,7 +6,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// RDMA and atomics, and what holds between requests of one connection.
+/// RDMA and atomics, and the order of requests in a connection.
 namespace hbmwire::conformance {
 namespace {
 
@@ -16,7 +16,7 @@ constexpr const char* kTransferSource =
 
 constexpr std::uint32_t kImmediate = 0x12345678;
 
-/// What only connected transports do.
+/// Cases for connected transports.
 class Rdma : public EachTransport {};
 
 TEST_P(Rdma, WriteArrivesWithoutAReceive) {
@@ -27,7 +27,7 @@ TEST_P(Rdma, WriteArrivesWithoutAReceive) {
     link.a.fill(0, size, static_cast<unsigned char>(size));
     ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_WRITE, 1, 7), 0, size), 0);
     EXPECT_EQ(link.a.expect_sent(1).opcode, IBV_WC_RDMA_WRITE);
-    // On an unreliable transport the completion only says that it was sent.
+    // On an unreliable transport the completion only means that the request was sent.
     wait_until([&] { return link.b.buffer[7 + size - 1] == link.a.buffer[size - 1]; });
     link.b.expect_filled(7, size, static_cast<unsigned char>(size));
   }
@@ -98,7 +98,7 @@ TEST_P(Rdma, WriteOfNothingNeedsNoKey) {
 INSTANTIATE_TEST_SUITE_P(All, Rdma, testing::Values(Transport::rc, Transport::uc, Transport::xrc),
                          transport_name);
 
-/// What only reliable transports do.
+/// Cases for reliable transports.
 class Reliable : public EachTransport {};
 
 TEST_P(Reliable, ReadFetches) {

@@ -6,7 +6,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// ibv_rereg_mr: a region that changes its rights, its domain, its memory.
+/// ibv_rereg_mr: changing a region's rights, domain and memory.
 namespace hbmwire::conformance {
 namespace {
 
@@ -18,7 +18,7 @@ class Reregistration : public Conformance {
     mr = nic.make_mr(nic.pd(), link.b.buffer.data(), 4096, kAllAccess);
   }
 
-  /// Why the device does not change this of a region.
+  /// Changes the region. Returns why the device does not do so, if it does not.
   std::string change(int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
     const int result = ibv_rereg_mr(mr.get(), flags, pd, address, length, access);
     if (result == IBV_REREG_MR_ERR_CMD && (errno == EOPNOTSUPP || errno == ENOSYS))

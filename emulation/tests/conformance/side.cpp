@@ -98,7 +98,7 @@ ibv_qp_attr Side::attributes(const Address& peer, const Timing& timing) const {
   values.qkey = kQkey;
   values.path_mtu = nic_.port().active_mtu;
   values.dest_qp_num = peer.qpn;
-  // The number of who sends is the start of its sequence numbers.
+  // The sequence numbers of a side start at its QP's number.
   values.rq_psn = peer.qpn & 0xffffU;
   values.sq_psn = qp->qp_num & 0xffffU;
   values.max_rd_atomic = 1;

@@ -10,10 +10,10 @@
 
 namespace hbmwire::conformance {
 
-/// The Q_Key of the suite's UD QPs: not a controlled one (most significant bit clear).
+/// The Q_Key of the suite's UD QPs. It is not a controlled one: its most significant bit is clear.
 inline constexpr std::uint32_t kQkey = 0x11111111;
 
-/// A UD receive begins with the global routing header, or with 40 bytes that are undefined.
+/// A UD receive begins with the global routing header, or with 40 undefined bytes.
 inline constexpr std::uint32_t kGrhBytes = 40;
 
 struct SideOptions {
@@ -29,39 +29,40 @@ struct SideOptions {
   std::size_t bytes = 32768;
   bool with_srq = false;
   std::uint32_t srq_depth = 16;
-  ibv_srq* shared_srq = nullptr;        // one that others use too
+  ibv_srq* shared_srq = nullptr;        // an SRQ that other sides use too
   ibv_comp_channel* channel = nullptr;  // of both CQs
-  std::uint64_t send_ops = 0;           // IBV_QP_EX_WITH_*: made by ibv_create_qp_ex
+  std::uint64_t send_ops = 0;           // IBV_QP_EX_WITH_*: the QP is created by ibv_create_qp_ex
   ibv_pd* pd = nullptr;                 // null: the NIC's own
 };
 
-/// How long a requester waits.
+/// The times that a requester waits.
 struct Timing {
   std::uint8_t timeout = settings().ack_timeout;
   std::uint8_t retry_count = 1;
-  std::uint8_t rnr_retry = 7;  // for ever: a receive that comes late is no error
+  std::uint8_t rnr_retry = 7;  // for ever: a late receive is not an error
   std::uint8_t min_rnr_timer = 1;
 };
 
-/// What a peer has to know of a side.
+/// The facts about a side that its peer needs.
 struct Address {
   std::uint32_t qpn = 0;
-  std::uint32_t srqn = 0;  // XRC
+  std::uint32_t srqn = 0;  // for XRC
   std::uint64_t buffer = 0;
   std::uint32_t rkey = 0;
 };
 
-/// A queue pair with its CQs, a registered buffer and, where it has one, its shared receive queue.
+/// A queue pair with its CQs, a registered buffer and, if it has one, its shared receive queue.
 class Side {
  public:
   Side(const Nic& nic, const SideOptions& options);
 
   [[nodiscard]] Address address() const;
 
-  /// Valid values for every attribute, with `peer` at the other end.
+  /// Valid values for every attribute, with `peer` as the other end.
   [[nodiscard]] ibv_qp_attr attributes(const Address& peer, const Timing& timing = {}) const;
 
-  // The steps of connecting, with the attributes that the type requires: ibv_modify_qp's results.
+  // The steps of connecting, with the attributes that the type requires. Return ibv_modify_qp's
+  // result.
   int to_init();
   int to_rtr(const Address& peer, const Timing& timing = {});
   int to_rts(const Timing& timing = {});
@@ -71,7 +72,7 @@ class Side {
 
   [[nodiscard]] ibv_sge element(std::size_t offset, std::uint32_t length) const;
 
-  /// A request with what it needs to reach `peer`; the caller may change it before post().
+  /// A request that reaches `peer`. The caller may change it before post().
   [[nodiscard]] ibv_send_wr request(ibv_wr_opcode opcode, std::uint64_t id, const Address& peer,
                                     std::size_t remote_offset = 0) const;
   int post(ibv_send_wr request, std::vector<ibv_sge> elements);
@@ -80,30 +81,30 @@ class Side {
     return post(request, {element(offset, length)});
   }
 
-  /// Into the QP's receive queue, or into its SRQ.
+  /// Posts a receive to the QP's receive queue, or to its SRQ.
   int receive(std::uint64_t id, std::vector<ibv_sge> elements);
 
   int receive(std::uint64_t id, std::size_t offset, std::uint32_t length) {
     return receive(id, {element(offset, length)});
   }
 
-  /// The next completion must be this one; what came, or an empty one when none did in time.
+  /// Expects the next completion to be this one. Returns it, or an empty one if none came in time.
   ibv_wc expect_sent(std::uint64_t id, ibv_wc_status status = IBV_WC_SUCCESS);
   ibv_wc expect_received(std::uint64_t id, ibv_wc_status status = IBV_WC_SUCCESS);
 
-  /// For a short while nothing completes.
+  /// Expects that no request completes for a short while.
   void expect_silence(const Cq& cq) const;
 
   [[nodiscard]] ibv_qp_state state() const;
   [[nodiscard]] ibv_qp_attr query() const;
 
-  /// Bytes that differ from place to place, so that a byte at a wrong place is seen.
+  /// Fills bytes that differ from place to place, so that a byte at a wrong place is noticed.
   void fill(std::size_t offset, std::size_t length, unsigned char seed);
   void expect_filled(std::size_t offset, std::size_t length, unsigned char seed) const;
 
   [[nodiscard]] std::uint64_t* word(std::size_t offset);
 
-  /// Where receives go, if not into the QP's own queue.
+  /// The SRQ for receives; null: the QP's own queue.
   [[nodiscard]] ibv_srq* receive_pool() const {
     return options.shared_srq != nullptr ? options.shared_srq : srq.get();
   }
@@ -129,7 +130,7 @@ class Side {
   ibv_pd* pd_;
 };
 
-/// The next completion of a CQ, if one comes in time.
+/// The next completion of a CQ, if one comes within `patience`.
 std::optional<ibv_wc> wait_completion(ibv_cq* cq, std::chrono::milliseconds patience = kPatience);
 
 }  // namespace hbmwire::conformance

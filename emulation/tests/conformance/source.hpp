@@ -5,7 +5,8 @@
 
 namespace hbmwire::conformance {
 
-/// What the running case gave to source(); the program's listener clears and prints it.
+/// The text that the running case has passed to source(). The program's listener prints and clears
+/// it.
 std::string& current_source();
 
 }  // namespace hbmwire::conformance

@@ -76,7 +76,7 @@ TEST_P(SharedReceives, SayWhenTheyRunLow) {
   EXPECT_EQ(query().srq_limit, 3U);
   send(11);
   send(12);
-  nic.expect_no_event(IBV_EVENT_SRQ_LIMIT_REACHED);  // 3 are left, not less
+  nic.expect_no_event(IBV_EVENT_SRQ_LIMIT_REACHED);  // 3 are left, which is not less than the limit
   send(13);
   nic.expect_event(IBV_EVENT_SRQ_LIMIT_REACHED, link->b.srq.get());
 }
@@ -124,7 +124,7 @@ TEST_P(SharedReceives, AreNotFlushedByAQp) {
   ASSERT_EQ(link->b.to(IBV_QPS_ERR), 0);
   link->b.expect_silence(link->b.recv_cq);
   ASSERT_EQ(ibv_destroy_qp(link->b.qp.release()), 0);
-  // Another QP finds them all.
+  // Another QP finds all of them.
   Link next(nic, GetParam(), {.b = {.shared_srq = link->b.srq.get()}});
   for (std::uint64_t id = 1; id <= 3; ++id) {
     ASSERT_EQ(next.a.post(next.request(IBV_WR_SEND, 10 + id), 0, 8), 0);

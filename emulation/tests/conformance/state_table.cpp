@@ -16,7 +16,7 @@ bool keeps_retry_state(ibv_qp_type type) { return is_one_of(type, {IBV_QPT_RC, I
 
 bool answers_requests(ibv_qp_type type) { return is_one_of(type, {IBV_QPT_RC, IBV_QPT_XRC_RECV}); }
 
-/// RESET to INIT needs these, INIT to INIT allows them.
+/// RESET to INIT requires these; INIT to INIT allows them.
 int attributes_of_init(ibv_qp_type type) {
   return IBV_QP_PKEY_INDEX | IBV_QP_PORT | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 }
@@ -36,7 +36,7 @@ int required_to_rts(ibv_qp_type type) {
   return required;
 }
 
-/// Into RTS, from wherever.
+/// Optional attributes of transitions to RTS, from any state.
 int optional_to_rts(ibv_qp_type type) {
   if (type == IBV_QPT_UD) return IBV_QP_CUR_STATE | IBV_QP_QKEY;
   return IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE |
@@ -95,15 +95,15 @@ Attributes attributes_of(const Move& move) {
 }
 
 int unsettled_attributes(const Move& move) {
-  // Alternate paths are for devices that report IBV_DEVICE_AUTO_PATH_MIG, and not for RoCE.
+  // Alternate paths exist only on devices that report IBV_DEVICE_AUTO_PATH_MIG, and not with RoCE.
   int unsettled = attributes_of(move).optional & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE);
-  // The kernel drops what has no meaning for one end of an XRC connection before it looks at the
-  // rest (uverbs_cmd.c, modify_qp_mask).
+  // Before its other checks the kernel removes attributes that have no meaning for one end of an
+  // XRC connection (uverbs_cmd.c, modify_qp_mask).
   if (move.type == IBV_QPT_XRC_SEND) unsettled |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   if (move.type == IBV_QPT_XRC_RECV)
     unsettled |= IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
-  // The kernel adds IBV_QP_PORT to IBV_QP_AV here (uverbs_cmd.c, modify_qp), which its own table
-  // then refuses for UC; the specification allows the address alone.
+  // The kernel adds IBV_QP_PORT to IBV_QP_AV here (uverbs_cmd.c, modify_qp), and its own table then
+  // refuses that for UC. The specification allows the address alone.
   if (move.type == IBV_QPT_UC && move.from == IBV_QPS_SQD && move.to == IBV_QPS_SQD)
     unsettled |= IBV_QP_AV;
   return unsettled;

@@ -6,8 +6,8 @@
 
 #include "emulation/tests/conformance/conformance.hpp"
 
-/// What ibv_modify_qp takes, as numbers: for each type of QP and each pair of states, whether the
-/// move is there, and which attributes it needs and allows.
+/// The rules of ibv_modify_qp as data: for each type of QP and each pair of states, whether the
+/// transition exists, and which attributes it requires and allows.
 namespace hbmwire::conformance {
 
 inline constexpr const char* kStateSource =
@@ -27,29 +27,29 @@ struct Attributes {
 
 inline constexpr ibv_qp_type kQpTypes[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND,
                                            IBV_QPT_XRC_RECV};
-/// The states that a verb can bring a QP into.
+/// The states that verbs can move a QP to.
 inline constexpr ibv_qp_state kReachableStates[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR,
                                                     IBV_QPS_RTS,   IBV_QPS_SQD,  IBV_QPS_ERR};
 inline constexpr ibv_qp_state kStates[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
                                            IBV_QPS_SQD,   IBV_QPS_SQE,  IBV_QPS_ERR};
 
-/// Whether the move is in the table at all.
+/// Whether the transition is in the table.
 bool is_allowed(const Move& move);
 
-/// What it takes beside IBV_QP_STATE.
+/// The attributes of the transition besides IBV_QP_STATE.
 Attributes attributes_of(const Move& move);
 
-/// Attributes of which the sources say nothing that holds for every device, for this move: they
-/// are neither demanded to be taken nor to be refused.
+/// Attributes for which the sources have no rule that applies to every device. The suite accepts
+/// both answers for them.
 int unsettled_attributes(const Move& move);
 
-/// All moves that are in the table, for every type.
+/// All transitions in the table, for every type.
 std::vector<Move> allowed_moves();
 
-/// "IBV_QP_PATH_MTU"
+/// For example "IBV_QP_PATH_MTU".
 const char* attribute_name(int bit);
 
-/// "RC_INIT_to_RTR"
+/// For example "RC_INIT_to_RTR".
 std::string case_name(const testing::TestParamInfo<Move>& info);
 
 std::ostream& operator<<(std::ostream& out, const Move& move);

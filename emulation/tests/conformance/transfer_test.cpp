@@ -6,7 +6,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Every kind of transfer, on every transport that has it, by ibv_post_send and ibv_poll_cq.
+/// Every kind of transfer, on every transport that has it, with ibv_post_send and ibv_poll_cq.
 namespace hbmwire::conformance {
 namespace {
 
@@ -90,7 +90,7 @@ TEST_P(Transfer, ElementsAreGatheredAndScattered) {
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());
   link.a.fill(0, 3000, 11);
-  // From 3 elements of uneven length, one of which is empty, into 3 others.
+  // From 3 elements of different length, one of which is empty, to 3 others.
   const std::uint32_t head = link.headroom();
   ASSERT_EQ(link.b.receive(2, {link.b.element(0, 70 + head), link.b.element(2000, 1),
                                link.b.element(4000, 300)}),
@@ -177,7 +177,7 @@ TEST_P(Transfer, AListIsPostedInItsOrder) {
 
 INSTANTIATE_TEST_SUITE_P(All, Transfer, testing::ValuesIn(kTransports), transport_name);
 
-/// Sizes around those that matter: empty, odd, one packet, one more than that, several.
+/// Critical sizes: empty, odd, one packet, one byte more, several packets.
 class TransferSize : public EachTransport {
  protected:
   [[nodiscard]] std::vector<std::uint32_t> sizes() const {

@@ -5,8 +5,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Unreliable connections: what is lost is lost without a word, and the next message is none the
-/// worse for it.
+/// Unreliable connections: messages that are lost are not reported and do not affect the next one.
 namespace hbmwire::conformance {
 namespace {
 
@@ -22,7 +21,7 @@ class Unreliable : public Conformance {
     HBMWIRE_NEED(nic.lacks(IBV_QPT_UC));
   }
 
-  /// What was posted is lost; a write after it arrives.
+  /// Expects the request to be lost, and a WRITE after it to arrive.
   void expect_lost(Link& link, const ibv_send_wr& request, std::uint32_t length) {
     ASSERT_EQ(link.a.post(request, 0, length), 0);
     link.a.expect_sent(request.wr_id);

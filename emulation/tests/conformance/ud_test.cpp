@@ -9,7 +9,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Datagrams: headers, keys, address handles, and what is dropped without a word.
+/// Datagrams: headers, keys, address handles, and messages that are dropped without a report.
 namespace hbmwire::conformance {
 namespace {
 
@@ -20,7 +20,7 @@ class Datagrams : public Conformance {
     HBMWIRE_NEED(nic.lacks(IBV_QPT_UD));
   }
 
-  /// Sends what must vanish, and then one that arrives, into the same receive.
+  /// Sends a message that must be dropped, and then one that arrives, to the same receive.
   void expect_dropped(Link& link, const ibv_send_wr& request) {
     ASSERT_EQ(link.receive(2, 0, 64), 0);
     ASSERT_EQ(link.a.post(request, 0, 8), 0);
@@ -57,7 +57,7 @@ TEST_F(Datagrams, HeaderSaysWhoSentToWhom) {
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), 0, 64), 0);
   link.b.expect_received(2);
   const unsigned char* header = link.b.buffer.data();
-  if (header[0] >> 4U == 6) {  // source and destination GID, 8 bytes from the begin
+  if (header[0] >> 4U == 6) {  // source and destination GID begin at byte 8
     EXPECT_EQ(std::memcmp(header + 8, nic.gid().raw, 16), 0);
     EXPECT_EQ(std::memcmp(header + 24, nic.gid().raw, 16), 0);
   } else {

@@ -5,11 +5,11 @@
 
 #include "emulation/tests/conformance/windows.hpp"
 
-/// What is special to windows of type 1 (ibv_bind_mw) and of type 2 (a work request).
+/// Properties of only one window type: type 1 (ibv_bind_mw) or type 2 (a work request).
 namespace hbmwire::conformance {
 namespace {
 
-/// What is of type 1 alone.
+/// Cases for type 1.
 class WindowsType1 : public Windows {};
 
 TEST_P(WindowsType1, MoveWithANewBind) {
@@ -51,7 +51,7 @@ TEST_P(WindowsType1, ServeEveryQpOfTheirProtectionDomain) {
 INSTANTIATE_TEST_SUITE_P(All, WindowsType1, testing::Values(IBV_MW_TYPE_1),
                          [](const auto& /*row*/) { return std::string("Rebind"); });
 
-/// What is of type 2 alone.
+/// Cases for type 2.
 class WindowsType2 : public Windows {
  protected:
   ibv_send_wr invalidation(ibv_wr_opcode opcode, std::uint64_t id, std::uint32_t rkey) {

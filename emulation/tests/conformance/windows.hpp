@@ -14,7 +14,7 @@ inline constexpr const char* kWindowSource =
 
 inline constexpr int kBindable = kAllAccess | IBV_ACCESS_MW_BIND;
 
-/// The end that owns the memory binds, its peer reads and writes through the window.
+/// The end that owns the memory binds windows; its peer reads and writes through them.
 class Windows : public ConformanceOf<ibv_mw_type> {
  protected:
   void SetUp() override {
@@ -29,7 +29,7 @@ class Windows : public ConformanceOf<ibv_mw_type> {
     return {link->b.mr.get(), link->to_b.buffer + offset, length, access};
   }
 
-  /// Posts a bind; 0 or errno. Type 2 gets the next key.
+  /// Posts a bind. Returns 0 or errno. Type 2 gets the next key.
   int post_bind(const ibv_mw_bind_info& where, std::uint64_t id) {
     if (GetParam() == IBV_MW_TYPE_1) {
       ibv_mw_bind bind{};
@@ -56,7 +56,7 @@ class Windows : public ConformanceOf<ibv_mw_type> {
     EXPECT_EQ(link->b.expect_sent(500).opcode, IBV_WC_BIND_MW);
   }
 
-  /// Refused when it is posted, or when it is executed.
+  /// Expects the bind to be refused when it is posted or when it is executed.
   void expect_no_bind(const ibv_mw_bind_info& where) {
     const int error = post_bind(where, 500);
     if (error != 0) {

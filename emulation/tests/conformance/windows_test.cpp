@@ -5,7 +5,7 @@
 
 #include <vector>
 
-/// Memory windows of both types: what a bound window gives, and what may be bound.
+/// Memory windows of both types: access through a bound window, and the binds that are allowed.
 namespace hbmwire::conformance {
 namespace {
 

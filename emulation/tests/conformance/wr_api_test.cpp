@@ -60,7 +60,7 @@ class Builders : public EachTransport {
     qp->wr_flags = flags;
   }
 
-  /// The setters that the transport needs beside the data.
+  /// Calls the setters that the transport needs in addition to the data.
   void aim() {
     if (GetParam() == Transport::ud)
       ibv_wr_set_ud_addr(qp, link->a.ah.get(), link->to_b.qpn, kQkey);

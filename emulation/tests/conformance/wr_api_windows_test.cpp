@@ -6,13 +6,13 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// The work request interface, ibv_wr_*: windows, and which QPs have it.
+/// The work request interface, ibv_wr_*: windows, and the QPs that have it.
 namespace hbmwire::conformance {
 namespace {
 
 constexpr const char* kWindowSource = "man ibv_wr_post: table of operations, builders and setters";
 
-/// Windows of type 2 by the same interface; the owner of the memory is the requester here.
+/// Windows of type 2 through this interface. The owner of the memory is the requester here.
 class WindowBuilders : public Conformance {
  protected:
   static constexpr std::uint64_t kOperations = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV |

@@ -8,7 +8,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Extended reliable connections: the receive queue is named by the request.
+/// Extended reliable connections: each request names the receive queue.
 namespace hbmwire::conformance {
 namespace {
 
@@ -25,7 +25,7 @@ class Xrc : public Conformance {
     link = std::make_unique<Link>(nic, Transport::xrc);
   }
 
-  /// One more SRQ in a domain, which completes into the link's receive CQ.
+  /// Another SRQ in a domain, whose receives complete in the link's receive CQ.
   Srq make_srq(ibv_xrcd* xrcd) {
     ibv_srq_init_attr_ex initial{};
     initial.attr = {8, 2, 0};
@@ -51,7 +51,7 @@ class Xrc : public Conformance {
     return ibv_post_srq_recv(srq.get(), &request, &bad);
   }
 
-  /// Opens the target QP once more, with some attributes wrong where the caller makes them so.
+  /// Opens the target QP once more. The caller may pass wrong attributes.
   ibv_qp* open(std::uint32_t number, ibv_qp_type type = IBV_QPT_XRC_RECV) {
     ibv_qp_open_attr attributes{};
     attributes.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_CONTEXT |

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The library as a program finds it at run time, and what it says of itself.
+// The library as a program finds it at run time, and the properties that it reports.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -25,7 +25,7 @@ TEST_F(CudaAbi, ExportsTheVersionsThatProgramsLink) {
                            "cuDevicePrimaryCtxRelease_v2", "cuMemGetHandleForAddressRange",
                            "cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"})
     EXPECT_NE(::dlsym(library, name), nullptr) << name;
-  // Of the time when device pointers had 32 bits.
+  // Names from the time when device pointers had 32 bits.
   for (const char* name : {"cuMemAlloc", "cuCtxCreate", "cuMemcpyHtoD", "cuIpcOpenMemHandle"}) {
     auto* const function = reinterpret_cast<CUresult (*)(int)>(::dlsym(library, name));
     ASSERT_NE(function, nullptr) << name;

@@ -7,7 +7,7 @@ namespace hbmwire::test {
 
 void CudaTest::SetUp() {
   ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
-  // What a GPU's first context opens stays open.
+  // Descriptors that a GPU's first context opens stay open.
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 1), CUDA_SUCCESS);
   ASSERT_EQ(cuDevicePrimaryCtxRelease_v2(1), CUDA_SUCCESS);
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);

@@ -14,19 +14,19 @@ namespace hbmwire::test {
 
 inline constexpr std::uint64_t kGranule = 2ULL << 20U;
 
-/// The primary context of GPU 0, current. Afterwards nothing is left, and no more descriptors are
-/// open than before.
+/// Makes the primary context of GPU 0 current. At the end no objects may be left and no more
+/// descriptors may be open than before.
 class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  /// cuMemAlloc; freed by the test.
+  /// cuMemAlloc. The test frees it.
   static CUdeviceptr allocate(std::size_t bytes);
-  /// cuMemcpyHtoD, which may go on after it.
+  /// cuMemcpyHtoD, which may return before the copy is complete.
   static void put(CUdeviceptr to, const std::string& text);
 
-  /// The same, complete on return.
+  /// As put(), but complete on return.
   static void put_now(CUdeviceptr to, const std::string& text) {
     put(to, text);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -47,7 +47,7 @@ class CudaTest : public ::testing::Test {
   int descriptors_ = 0;
 };
 
-/// Reserved addresses with memory of GPU 0 behind them, of these numbers of granules each.
+/// Reserved addresses with memory of GPU 0, in pieces of these numbers of granules.
 class MappedRange {
  public:
   explicit MappedRange(const std::vector<unsigned>& granules, bool rdma_capable = true);
@@ -64,7 +64,7 @@ class MappedRange {
   std::size_t bytes_ = 0;
 };
 
-/// A driver that is otherwise, as long as this lives.
+/// Switches a trait of the driver on while this object lives.
 class WithTrait {
  public:
   explicit WithTrait(const char* name);
@@ -76,7 +76,7 @@ class WithTrait {
   const char* name_;
 };
 
-/// "" when the process holds nothing of GPU 0.
+/// The objects that the process has on GPU 0, in words; "" if there are none.
 std::string live_objects();
 
 }  // namespace hbmwire::test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// cuMemGetHandleForAddressRange: what can be exported, and what the dma-buf then is.
+// cuMemGetHandleForAddressRange: the memory that can be exported, and the properties of the
+// dma-buf.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -37,7 +38,7 @@ class CudaExport : public CudaTest {
   }
 };
 
-/// What an importer finds in a dma-buf, as the NIC does.
+/// The bytes that an importer, such as the NIC, finds in a dma-buf.
 std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
   const int content = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY);
   emulation::ExportDescriptor descriptor;
@@ -118,7 +119,7 @@ TEST_F(CudaExport, KeepsTheMemoryUntilItsEnd) {
 }
 
 TEST_F(CudaExport, FollowsTheSegmentsOfVirtualMemory) {
-  // Two spans of memory that are not next to each other.
+  // Two ranges of memory that do not adjoin.
   const MappedRange one({1});
   const MappedRange two({1, 1});
   put_now(two.at(kGranule - 4), "leftright");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A program that has 64 MiB of GPU 0, says so, and waits to be killed.
+// A program that allocates 64 MiB of GPU 0, says so, and waits to be killed.
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// cuIpc...MemHandle between processes that free, end and are killed.
+// cuIpc...MemHandle between processes that free memory, end and are killed.
 #include <cstdlib>
 #include <optional>
 
@@ -41,7 +41,7 @@ TEST_F(CudaIpcProcesses, SoDoesAPartOfABlock) {
   EXPECT_EQ(other_.tell("live physical"), "1");
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
-  // All three parts of a block that has room for no fourth: the place is given out again.
+  // With "stays" these two fill the whole block, so they show that freed places are reused.
   EXPECT_EQ(other_.tell("offer 1048064 fits").size(), 128U);
   EXPECT_EQ(other_.tell("offer 1048064 too").size(), 128U);
   EXPECT_EQ(other_.tell("live physical"), "1");

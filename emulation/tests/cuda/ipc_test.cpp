@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// cuIpc...MemHandle: what has a handle, who may open it, and what the pointer is then.
+// cuIpc...MemHandle: the memory that has a handle, the contexts that may open it, and the
+// properties of the pointer.
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
@@ -140,7 +141,7 @@ TEST_F(CudaIpc, OneContextOfEachGpuMayOpenWhatAProcessOffers) {
   EXPECT_NE(by_another_gpu, address);
   EXPECT_EQ(get(by_another_gpu, 4), "text");
   EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, by_another_gpu), 0);
-  // Memory that a context has open goes with it.
+  // Destroying a context closes the memory that it has opened.
   ASSERT_EQ(cuCtxDestroy_v2(elsewhere), CUDA_SUCCESS);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 1U);
   EXPECT_EQ(cuIpcCloseMemHandle(by_another_gpu), CUDA_ERROR_INVALID_VALUE);
@@ -234,7 +235,7 @@ TEST_F(CudaIpc, BytesThatNobodyMadeOpenNothing) {
   EXPECT_EQ(live_objects(), "1 context 1 current ");
 }
 
-/// What was done before a call that failed is undone by calls that may be told to fail, too.
+/// Undoes earlier steps after a failed call. The undoing call may be made to fail too.
 template <typename Call>
 bool undo(Call call) {
   if (call() == CUDA_SUCCESS) return true;

@@ -11,15 +11,15 @@ namespace hbmwire::test {
 CUresult open(CUdeviceptr& address, const std::string& handle,
               unsigned flags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 
-/// cuIpcOpenMemHandle of a handle that has to be good.
+/// cuIpcOpenMemHandle of a handle that must be valid.
 CUdeviceptr opened(const std::string& handle);
 
-/// cuIpcGetMemHandle, in hexadecimal.
+/// cuIpcGetMemHandle; the handle in hexadecimal.
 std::string handle_of(CUdeviceptr address);
 
 std::uint64_t free_bytes();
 
-/// Of handles of other processes.
+/// Tests of handles from other processes.
 class CudaIpc : public CudaTest {
  protected:
   Peer other_{{HBMWIRE_CUDA_IPC_PEER}};

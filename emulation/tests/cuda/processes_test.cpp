@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Several processes, and what one that is killed leaves.
+// Several processes, and the state that a killed one leaves.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -22,7 +22,7 @@ std::uint64_t free_bytes() {
   return free;
 }
 
-/// Blocks of the GPU's memory that take space of the machine's.
+/// The blocks of the GPU's memory that use the machine's memory.
 blkcnt_t blocks_in_use() {
   struct stat status {};
 

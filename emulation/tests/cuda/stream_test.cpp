@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What is complete when a call returns, and what is not.
+// The work that is complete when a call returns.
 #include <cstdlib>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// Jobs take 20 ms, so that what a call does not wait for is not done when it returns.
+/// Jobs take 20 ms, so a job that a call does not wait for is not done when the call returns.
 class CudaStream : public CudaTest {
  protected:
   void SetUp() override {
@@ -29,7 +29,7 @@ class CudaStream : public CudaTest {
     CudaTest::TearDown();
   }
 
-  /// Whether the default stream still has something to do.
+  /// Whether the default stream still has work.
   [[nodiscard]] static bool is_busy() { return cuStreamQuery(nullptr) == CUDA_ERROR_NOT_READY; }
 
   CUstream stream_ = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GIDs of the addresses that the network namespace has in which a node is made.
+// GIDs for the addresses of the network namespace in which a node is made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// One interface with addresses of both families, one without any, one that is down.
+// An interface with addresses of both families, one without addresses, and one that is down.
 constexpr const char* kNetwork =
     "set -e; ip link set lo up; "
     "ip link add ve0 address 02:00:00:00:77:01 type veth peer name ve1; "
@@ -26,7 +26,7 @@ constexpr const char* kNetwork =
     "ip addr add fd00:77::2/64 dev ve0 nodad; ip addr add 10.77.2.2/24 dev ve2; "
     "ip link set ve0 up; ip link set ve1 addrgenmode none; ip link set ve1 up; ";
 
-// Fills in the lines of GIDs from number 4 on: "<number> <gid> <type> <interface>".
+// Prints the GIDs from number 4 on: "<number> <gid> <type> <interface>".
 constexpr const char* kShow =
     "cd $SYSFS_PATH/class/infiniband/$1/ports/$2 && for i in $(seq 4 31); do "
     "t=$(cat gid_attrs/types/$i 2>/dev/null) || continue; "
@@ -42,7 +42,7 @@ class NetworkNamespace : public World {
   }
 
   static std::vector<std::string> in_namespace(const std::string& script) {
-    // An ordinary user gets the right to make one in a user namespace of its own.
+    // An ordinary user may create a network namespace within a user namespace.
     const char* const flags = ::geteuid() == 0 ? "-n" : "-Urn";
     return {"unshare", flags, "sh", "-c", script};
   }
@@ -110,7 +110,7 @@ TEST_F(NetworkNamespace, IsShownByIbvDevinfo) {
 }
 
 TEST_F(NetworkNamespace, OfTheMakerIsTheNodes) {
-  // A second run of the node, from a namespace with nothing in it, sees the same table.
+  // A second run of the node sees the same table, even from an empty namespace.
   const auto seen = run(in_namespace(
       kNetwork + emulate_here("--name x",
                               "sh -c 'unset HBMWIRE_EMULATION_NODE HBMWIRE_EMULATION_FABRIC; "

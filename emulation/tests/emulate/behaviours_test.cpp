@@ -64,7 +64,7 @@ TEST(Behaviours, LimitsAreOfAllNicsOrOfOne) {
   EXPECT_EQ(in_words(one), ", at most 100 queue pairs, no shared receive queues");
 }
 
-/// Who joins a node compares all of it with what its files say of the NICs that it has.
+/// A process that joins a node compares all options with the files of the node's NICs.
 TEST(Behaviours, AreOfTheNicsThatThereAreAlone) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(apply({.async = "1us", .seed = 7, .like = {"all"}}, hardware));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A view of /dev and /sys in a chroot whose / is a folder like any other, and no mount point.
+// A view of /dev and /sys in a chroot whose / is an ordinary folder and not a mount point.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,9 +17,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // $1 is an empty folder, $2 the build tree; the rest is run in the chroot. The mounts around it are
-// shared, as systemd makes them: what the chroot mounts in a namespace that is not private then
-// appears out here, and stays. The mount table before and after lies beside the folder, and so do
-// the names in the chroot's root. The build tree may lie in one of the folders that are bound
+// shared, as systemd makes them: mounts that the chroot makes in a namespace that is not private
+// would appear outside, and stay. The mount table before and after is stored beside the folder, as
+// are the names in the chroot's root. The build tree may lie in one of the folders that are bound
 // anyway.
 constexpr const char* kInChroot = R"(
   set -e
@@ -68,7 +68,7 @@ class Chroot : public ViewedWorld {
     for (const char* suffix : {"", ".before", ".after", ".names"}) fs::remove_all(root_ + suffix);
   }
 
-  /// `<before> hbmwire emulate <options> -- sh -c <script>` in the chroot.
+  /// Runs `<before> hbmwire emulate <options> -- sh -c <script>` in the chroot.
   [[nodiscard]] Process::Outcome in_chroot(const std::vector<std::string>& before,
                                            const std::vector<std::string>& options,
                                            const std::string& script) const {
@@ -91,7 +91,7 @@ class Chroot : public ViewedWorld {
   std::string root_;
 };
 
-// As ViewedWorld's test of the same devices, where / is a mount point.
+// Has the same devices as in ViewedWorld's test, where / is a mount point.
 TEST_F(Chroot, HasAViewOfDevAndSys) {
   const auto seen = in_chroot({}, {"--nics", "2"}, R"(
     stat -c '%n %F %t:%T' /dev/infiniband/* /dev/accel/* && ls /sys/class/infiniband /sys/class/accel &&

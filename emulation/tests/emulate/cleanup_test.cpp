@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whoever is the last one out, and however it ended: nothing stays. World::TearDown looks.
+// No files or processes remain, whichever process is the last and however it ends. World::TearDown
+// checks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -35,7 +36,7 @@ TEST_F(World, CleansUpAfterCommandIsKilled) {
   Process process(emulate({}, "echo $$; exec sleep 100"));
   ASSERT_TRUE(process.wait_for_output("\n"));
   EXPECT_TRUE(becomes_true([&] { return janitors().size() == 1; }));
-  // `sleep` has no --dir on its command line, so emulate and its janitor are all there is to see.
+  // `sleep` has no --dir on its command line, so only emulate and its janitor are found.
   EXPECT_EQ(processes().size(), 2U);
   ::kill(number_in(process.output()), SIGKILL);
   EXPECT_EQ(process.finish().exit_code, 128 + SIGKILL);
@@ -48,7 +49,7 @@ TEST_F(World, OutlivesEmulateButNotCommand) {
   process.signal(SIGKILL);
   EXPECT_FALSE(becomes_true([&] { return nothing_is_left(); }, 100ms));
   ::kill(number_in(process.output()), SIGKILL);
-  // COMMAND held the pipe that this reads to its end.
+  // COMMAND has held the pipe that this reads to its end.
   EXPECT_EQ(process.finish().exit_code, 128 + SIGKILL);
 }
 
@@ -57,7 +58,7 @@ TEST_F(World, CleansUpAfterEverythingIsKilledAtOnce) {
                   {.in_child = [] { ::setpgid(0, 0); }});
   ASSERT_TRUE(process.wait_for_output("ready"));
   ::kill(-process.pid(),
-         SIGKILL);  // emulate, the shell and its child; the janitor has a session of its own
+         SIGKILL);  // emulate, the shell and its child; the janitor has its own session
   EXPECT_EQ(process.finish().exit_code, 128 + SIGKILL);
 }
 
@@ -83,7 +84,7 @@ bool holds_back(pid_t process, int signal) {
   return false;
 }
 
-/// Ctrl-C in every part of the set-up: as soon as that many entries lie below the --dir.
+/// Sends Ctrl-C at every stage of the set-up: as soon as that many entries are below the --dir.
 TEST_F(World, CleansUpAfterASignalDuringSetUp) {
   namespace fs = std::filesystem;
   const auto entries = [this] {
@@ -104,7 +105,7 @@ TEST_F(World, CleansUpAfterASignalDuringSetUp) {
     }
     ::kill(-process.pid(), number);
     const auto outcome = process.finish();
-    // COMMAND may have run already, and be gone.
+    // COMMAND may have run already and ended.
     EXPECT_THAT(outcome.exit_code, AnyOf(Eq(128 + number), Eq(0))) << outcome.err;
     interrupted += outcome.err == "hbmwire emulate: interrupted\n" ? 1 : 0;
     EXPECT_TRUE(becomes_true([&] { return nothing_is_left(); }, 500ms)) << awaited;
@@ -121,8 +122,8 @@ TEST_F(World, GivesUpOnASignalWhileAnotherSetsUpTheFabric) {
         emulation::tool::lock_exclusively(base / "f" / "lock", emulation::tool::Wait::no, true);
     ASSERT_TRUE(lock);
     Process process(emulate({"--fabric", "f"}, "true"));
-    // A process that has just been forked, or starts below a sanitizer, holds all signals for a
-    // moment; emulate leaves SIGALRM out.
+    // A process that was just forked, or starts with a sanitizer, blocks all signals for a moment.
+    // emulate does not block SIGALRM.
     ASSERT_TRUE(becomes_true(
         [&] { return holds_back(process.pid(), SIGINT) && !holds_back(process.pid(), SIGALRM); }));
     process.signal(SIGINT);
@@ -135,8 +136,8 @@ TEST_F(World, GivesUpOnASignalWhileAnotherSetsUpTheFabric) {
 
 TEST_F(World, StaysForAChildInTheBackground) {
   const auto go = directory() / "go";
-  // Neither the janitor nor the child holds the pipe, and emulate does not wait for the child: this
-  // returns although the child waits for what comes after it.
+  // The janitor and the child do not hold the pipe, and emulate does not wait for the child. So
+  // this returns although the child waits for a later step.
   const auto outcome =
       shell({}, "(until [ -e " + go.string() +
                     " ]; do sleep 0.02; done; ls -d $HBMWIRE_EMULATION_NODE) > " +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// COMMAND as a child: exit codes, signals, streams.
+// COMMAND as a child: exit codes, signals and streams.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -42,7 +42,7 @@ TEST_F(World, ReportsWrongUsage) {
   EXPECT_EQ(wrong({"true"}), 2);
   EXPECT_EQ(wrong({"--nics", "17", "--", "true"}), 2);
   EXPECT_EQ(wrong({"--gaudi-kind", "gaudi4", "--", "true"}), 2);
-  // These would be ignored.
+  // Without the error these options would be ignored.
   EXPECT_EQ(wrong({"--gaudi", "0", "--gaudi-kind", "gaudi3", "--", "true"}), 2);
   EXPECT_EQ(wrong({"--nics", "0", "--ports", "2", "--", "true"}), 2);
   EXPECT_EQ(wrong({"--nics", "0", "--latency", "5us", "--", "true"}), 2);
@@ -147,7 +147,7 @@ TEST_F(World, LeavesIgnoredSignalsIgnored) {
   EXPECT_EQ(outcome.exit_code, 0);
 }
 
-/// A terminal with `command` in its foreground.
+/// A terminal with `command` in the foreground.
 class Terminal {
  public:
   explicit Terminal(const std::vector<std::string>& command) {
@@ -194,7 +194,7 @@ class Terminal {
 constexpr char kControlC = '\x03';
 
 TEST_F(World, LetsControlCReachCommandOnce) {
-  // Perl, since a shell's trap runs once for two signals that arrive close together.
+  // Perl, because a shell runs its trap only once for two signals that come close together.
   Terminal terminal(emulate({}, R"(exec perl -e '$SIG{INT} = sub { $n++ }; $| = 1; print "ready\n";
     select(undef, undef, undef, 0.01) for 1..30; print "got $n\n"; exit 6')"));
   ASSERT_TRUE(terminal.wait_for("ready"));

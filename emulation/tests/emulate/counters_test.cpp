@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Counters of a program that knows nothing of them.
+// Counters of a program that does not know about them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -160,7 +160,8 @@ TEST(FaultPlanParser, SaysWhichPartIsWrong) {
   EXPECT_THAT(refusal(many), HasSubstr("more than 64 rules"));
 }
 
-// Pieces of the grammar in any order, and any bytes: either rules, or a sentence, and never both.
+// For pieces of the grammar in any order, and for any bytes, it returns either rules or a sentence,
+// never both.
 TEST(FaultPlanParser, AcceptsOrExplainsWhateverItIsGiven) {
   constexpr const char* kPieces[] = {
       "flip",      "fail", "drop", "late",  "kill",  "limit", "p",      "0.5",
@@ -190,7 +191,7 @@ TEST(FaultPlanParser, AcceptsOrExplainsWhateverItIsGiven) {
   EXPECT_GT(accepted, 100);
 }
 
-/// The plan belongs to a process for good, so each case of it is a process of its own.
+/// A process keeps its plan, so each case runs in a new process.
 class FaultPlanOfAProcess : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -218,7 +219,7 @@ class FaultPlanOfAProcess : public ::testing::Test {
   std::filesystem::path fabric_;
 };
 
-// Which of the next `count` operations is flipped, counted from 1; 0 when none is.
+// The number (from 1) of the next `count` operations that is flipped; 0 if none is.
 int first_flip(FaultPlan& plan, const char* op, int count) {
   for (int i = 1; i <= count; ++i) {
     if (plan.on_operation(op).flip) return i;
@@ -268,14 +269,14 @@ TEST_F(FaultPlanOfAProcess, TreatsARepeatedRuleAsASecondOne) {
             0);
 }
 
-/// What happens to each of `count` sends: 'x' for those that are dropped.
+/// The result of each of `count` sends: 'x' for a dropped one.
 std::string drops(FaultPlan& plan, int count) {
   std::string acts;
   for (int i = 0; i < count; ++i) acts += plan.on_operation("send").drop ? 'x' : '.';
   return acts;
 }
 
-/// 0 when a fresh process sees those drops.
+/// Returns 0 if a new process sees those drops.
 int sees(FaultPlan& plan, const std::string& expected) {
   return drops(plan, static_cast<int>(expected.size())) == expected ? 0 : 1;
 }
@@ -296,7 +297,7 @@ TEST_F(FaultPlanOfAProcess, TakesEachKthFromTheNth) {
   }
 }
 
-// The same in every run, over processes, and by the seed alone.
+// The same in every run and in all processes; only the seed changes it.
 TEST_F(FaultPlanOfAProcess, RepeatsWhatHappensByChance) {
   constexpr int kSends = 400;
   const auto run = [&](const std::string& plan) {

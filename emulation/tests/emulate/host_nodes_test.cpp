@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Nodes in /dev itself, where a run has no view of its own. The tests' /dev is not the machine's:
-// other tests, and whoever works here, would meet the nodes.
+// Nodes in /dev itself, for a run without a view of its own. The tests use their own /dev, because
+// other tests and users of the machine would otherwise see the nodes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -102,7 +102,7 @@ TEST_F(HostNodes, LeaveAloneWhatWasThere) {
             "rdma_cm\nuverbs0\nuverbs1\n");
   EXPECT_TRUE(fs::exists("/dev/infiniband/uverbs0"));
   EXPECT_FALSE(fs::exists("/dev/infiniband/uverbs1"));
-  // An administrator's node is all that an ordinary user needs.
+  // A node that an administrator made suffices for an ordinary user.
   const auto user =
       shell({"--no-namespaces", "--gaudi", "0"}, "ls /dev/infiniband", {.as_nobody = true});
   EXPECT_EQ(user.out, "uverbs0\n") << user.err;
@@ -113,7 +113,7 @@ TEST_F(HostNodes, LeaveAloneWhatWasThere) {
   EXPECT_EQ(refused.exit_code, 125);
   EXPECT_THAT(refused.err, HasSubstr("/dev/infiniband/uverbs0 belongs to a real device"));
 
-  // A view of its own hides the real device; COMMAND meets the emulated one alone.
+  // A view hides the real device; COMMAND sees only the emulated one.
   if (emulation::tool::try_namespaces()) {
     EXPECT_EQ(
         shell({"--nics", "2"}, "stat -c '%n %t:%T' /dev/infiniband/*").out,

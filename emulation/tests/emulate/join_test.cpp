@@ -29,9 +29,9 @@ class Join : public ::testing::Test {
   Options options_;
 };
 
-/// Runs that end remove the base, here again and again whenever it is empty: who joins just then
-/// found it gone at the second look. The pauses differ, since at an even pace the two can run in
-/// step for as long as anyone tries, each removal right behind its creation.
+/// Runs that end remove the base when it is empty, here again and again. A process that joins at
+/// that moment once found it gone at its second look. The pauses differ, because at an even pace
+/// both sides can run in step, with each removal right after its creation.
 TEST_F(Join, IsNotDisturbedByThoseWhoLeave) {
   const std::filesystem::path base = base_directory(options_.parent);
   const std::jthread leaving([&](const std::stop_token& stop) {
@@ -48,7 +48,7 @@ TEST_F(Join, IsNotDisturbedByThoseWhoLeave) {
     auto member = join(options_);
     ASSERT_TRUE(member.has_value()) << member.error();
     const auto world = member->world;
-    member = problem("left");  // gives up the locks
+    member = problem("left");  // releases the locks
     EXPECT_TRUE(remove_if_unused(world));
   }
 }

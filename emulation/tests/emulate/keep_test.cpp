@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// --keep: the machine's own accelerators beside emulated NICs. A library, device nodes and a sysfs
-// of the test's own stand in for those of a machine with a card.
+// --keep: the machine's own accelerators beside emulated NICs. The test's own library, device nodes
+// and sysfs stand for those of a machine with a card.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-/// A folder that goes with it.
+/// A folder that is removed with this object.
 class Folder {
  public:
   Folder() {
@@ -56,7 +56,8 @@ class Keep : public World {
       fs::copy_file(HBMWIRE_STAND_IN_VENDOR, machine_.path() / name);
   }
 
-  /// For each library its name, and whose it is that a program below emulate loads.
+  /// For each library its name, and whether a program below emulate loads the vendor's or the
+  /// emulated one.
   [[nodiscard]] Process::Outcome loaded(std::vector<std::string> options,
                                         const std::string& names) const {
     auto command = emulate(std::move(options), R"(exec python3 -c '
@@ -165,8 +166,8 @@ TEST_F(Keep, IsRefusedInANodeThatHasEmulatedOnes) {
   first.finish();
 }
 
-/// A machine with device nodes, /proc/driver/nvidia and PCI devices of each vendor, in a mount
-/// namespace of the test's own. Programs that were started before see nothing of it.
+/// A machine with device nodes, /proc/driver/nvidia and PCI devices of each vendor, in the test's
+/// own mount namespace. Programs that were started before do not see them.
 class KeptNodes : public ViewedWorld {
  protected:
   void SetUp() override {
@@ -196,7 +197,7 @@ constexpr const char* kNvidia = "devices/pci0000:3a/0000:3a:00.0";
 constexpr const char* kAmd = "devices/pci0000:5d/0000:5d:00.0";
 constexpr const char* kGaudi = "devices/pci0000:7f/0000:7f:00.0";
 
-/// As the kernel shows the cards, as far as programs look.
+/// The part of the kernel's description of the cards that programs read.
 void write_sysfs(const fs::path& sysfs) {
   for (const auto& [device, vendor] : {std::pair{kNvidia, "0x10de"},
                                        {kAmd, "0x1002"},

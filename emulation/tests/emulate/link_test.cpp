@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// --link, from outside of the node.
+// --link, used from outside the node.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -20,13 +20,13 @@ int after_filter(bool as_nobody) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     if (as_nobody && ::setuid(65534) != 0) ::_exit(10);
-    // A protocol that every kernel has stands in for NETLINK_RDMA, which this one may lack.
+    // A protocol that every kernel has stands for NETLINK_RDMA, which this one may lack.
     if (!opens(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE)) ::_exit(11);
     if (!block_netlink(NETLINK_ROUTE)) ::_exit(12);
     if (opens(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE) || errno != EPROTONOSUPPORT) ::_exit(13);
     if (opens(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) ::_exit(14);
     if (!opens(AF_NETLINK, SOCK_RAW, NETLINK_GENERIC)) ::_exit(15);
-    // The same numbers elsewhere: protocol 0 of other domains.
+    // The same number with other domains: protocol 0.
     if (!opens(AF_UNIX, SOCK_STREAM, 0) || !opens(AF_INET, SOCK_STREAM, 0)) ::_exit(16);
     ::execlp("true", "true", nullptr);
     ::_exit(17);

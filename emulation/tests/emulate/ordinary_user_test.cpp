@@ -59,7 +59,7 @@ TEST_F(OrdinaryUser, CleansUpAfterEverythingIsKilledAtOnce) {
   process.finish();
 }
 
-// As a default container's seccomp profile does.
+// Forbids namespaces as the seccomp profile of a default container does.
 void forbid_namespaces() {
   std::array program = {
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

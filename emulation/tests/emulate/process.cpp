@@ -62,7 +62,7 @@ Process::Process(const std::vector<std::string>& command, const Setup& setup) {
   ::close(errors.ends[1]);
   out_ = output.ends[0];
   err_ = errors.ends[0];
-  // Tests pipe in less than a pipe holds.
+  // The input of tests is shorter than a pipe's capacity.
   if (::write(input.ends[1], setup.input.data(), setup.input.size()) < 0) std::perror("write");
   ::close(input.ends[1]);
 }

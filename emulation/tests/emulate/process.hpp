@@ -10,17 +10,17 @@
 
 namespace hbmwire::emulate_test {
 
-/// A program that was started with its three standard streams on pipes.
+/// A running program with pipes for its three standard streams.
 class Process {
  public:
   struct Setup {
     std::string input = {};
-    bool as_nobody = false;                    ///< only root can ask for it
-    std::function<void()> in_child = nullptr;  ///< runs before exec, as whoever the test is
+    bool as_nobody = false;                    ///< works only for root
+    std::function<void()> in_child = nullptr;  ///< runs before exec, as the user of the test
   };
 
   struct Outcome {
-    int exit_code = -1;  ///< 128+N when signal N ended it
+    int exit_code = -1;  ///< 128+N if signal N ended it
     std::string out;
     std::string err;
   };
@@ -36,10 +36,10 @@ class Process {
   [[nodiscard]] pid_t pid() const { return pid_; }
 
   void signal(int number) const;
-  /// Reads stdout until it contains `text`. False when the stream ends before.
+  /// Reads stdout until it contains `text`. Returns false if the stream ends before.
   bool wait_for_output(const std::string& text);
 
-  /// What has been read of stdout.
+  /// The text that has been read from stdout.
   [[nodiscard]] const std::string& output() const { return outcome_.out; }
 
   /// Reads both streams to their ends, then waits.
@@ -55,7 +55,7 @@ class Process {
 
 Process::Outcome run(const std::vector<std::string>& command, const Process::Setup& setup = {});
 
-/// Polls until `condition` holds. False when it does not within `limit`.
+/// Polls until `condition` holds. Returns false if it does not within `limit`.
 bool becomes_true(const std::function<bool()>& condition,
                   std::chrono::milliseconds limit = std::chrono::seconds(5));
 

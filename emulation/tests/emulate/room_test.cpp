@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Little room for what the emulated hardware is made of: one sentence, and nothing stays.
+// With little room for the emulated hardware's files it prints one sentence and leaves no files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ TEST_F(World, NamesTheLimitOfDescriptorsOrWorks) {
                                }});
     ASSERT_TRUE(nothing_is_left());
     if (outcome.exit_code == 0) continue;
-    // Before main begins the dynamic linker speaks.
+    // Before main() the dynamic linker reports the error.
     if (outcome.exit_code == 127 || outcome.exit_code == 123) continue;
     ++refused;
     EXPECT_EQ(outcome.exit_code, 125) << outcome.err;
@@ -46,7 +46,7 @@ TEST_F(World, OffersAnotherPlaceWhereThisOneIsOfNoUse) {
   }
 }
 
-/// /proc/vmstat, as it is before and after.
+/// /proc/vmstat before and after the run.
 class Vmstat : public World {
  protected:
   void SetUp() override {
@@ -82,7 +82,7 @@ TEST_F(Vmstat, ABusErrorInAFileSystemWithRoomHasAnotherCause) {
   EXPECT_THAT(cause.explain(128 + SIGBUS), IsEmpty());
 }
 
-/// A mount namespace in which $1 is a file system of 64 MiB; the rest is run there.
+/// A mount namespace in which $1 is a file system of 64 MiB. Runs the other arguments there.
 constexpr const char* kSmall = "mount -t tmpfs -o size=64m none \"$1\" && shift && exec \"$@\"";
 
 class SmallRoom : public OrdinaryUser {

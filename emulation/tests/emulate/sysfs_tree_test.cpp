@@ -78,7 +78,7 @@ TEST_F(SysfsTree, HasPortsOfInfiniBand) {
   EXPECT_EQ(lids, (std::set<std::string>{"0x21", "0x22"}));
   EXPECT_EQ(read("class/infiniband/emu0/ports/1/gids/0"),
             "fe80:0000:0000:0000:" + read("class/infiniband/emu0/node_guid"));
-  // The interfaces are the other NIC's.
+  // The interfaces belong to the other NIC.
   EXPECT_EQ(read("class/infiniband/emu1/ports/1/link_layer"), "Ethernet");
   EXPECT_EQ(read("class/infiniband/emu1/ports/1/gids/5"), eight_groups(gid));
   EXPECT_FALSE(fs::exists(root_ / "class/infiniband/emu0/device/net"));
@@ -208,8 +208,8 @@ TEST_F(SysfsTree, HasNoLinkThatLeadsNowhereAtItsLargest) {
         << entry.path();
   }
   EXPECT_GT(links, 200U);
-  // Every device and bridge has an address of its own: 32 groups, each below a port and a switch,
-  // and the devices, each below a bridge.
+  // Every device and bridge has its own address: 32 groups, each below a port and a switch, and the
+  // devices, each below a bridge.
   const auto devices = fs::directory_iterator(root_ / "bus/pci/devices");
   EXPECT_EQ(std::distance(fs::begin(devices), fs::end(devices)),
             32 * 2 + 2 * (kMaxNics + 3 * kMaxCards));

@@ -11,20 +11,20 @@
 
 namespace hbmwire::emulate_test {
 
-/// Runs the built `hbmwire emulate` with a --dir of the test's own, and checks at the end that
-/// nothing is left: no directories, no processes, no mounts.
+/// Runs the built `hbmwire emulate` with the test's own --dir. At the end it checks that no
+/// directories, processes or mounts are left.
 class World : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  /// `hbmwire emulate --dir <own> <options> -- sh -c <script>`.
+  /// The words `hbmwire emulate --dir <own> <options> -- sh -c <script>`.
   [[nodiscard]] std::vector<std::string> emulate(std::vector<std::string> options,
                                                  const std::string& script) const;
   Process::Outcome shell(std::vector<std::string> options, const std::string& script,
                          const Process::Setup& setup = {}) const;
 
-  /// Processes that have this test's --dir on their command line.
+  /// Processes with this test's --dir on their command line.
   [[nodiscard]] std::vector<pid_t> processes() const;
   [[nodiscard]] std::vector<pid_t> janitors() const;
   [[nodiscard]] bool nothing_is_left() const;
@@ -39,13 +39,14 @@ class World : public ::testing::Test {
   std::string program_;
 };
 
-/// As World, where a view of /dev and /sys is possible; skipped elsewhere, with the reason.
+/// As World, for tests that need a view of /dev and /sys. Skipped with the reason if that is not
+/// possible.
 class ViewedWorld : public World {
  protected:
   void SetUp() override;
 };
 
-/// As World, for root, which can drop to an ordinary user.
+/// As World, for tests that need root, which can switch to an ordinary user.
 class OrdinaryUser : public World {
  protected:
   void SetUp() override;
@@ -53,12 +54,12 @@ class OrdinaryUser : public World {
   static Process::Setup nobody() { return {.as_nobody = true}; }
 };
 
-/// From here on this process and its children have a /dev of their own, without RDMA devices and
-/// accelerators, whatever the machine has and whatever runs beside. In words why not, where that is
-/// forbidden; empty when it is done.
+/// Gives this process and its children their own /dev without RDMA devices and accelerators,
+/// whatever the machine has and other tests do. Returns the reason if that is forbidden, otherwise
+/// an empty string.
 std::string make_own_dev();
 
-/// Text without the newline at its end.
+/// The text without the newline at its end.
 std::string line(std::string text);
 
 }  // namespace hbmwire::emulate_test

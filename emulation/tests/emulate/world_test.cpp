@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What COMMAND sees of the machine, and who meets whom.
+// COMMAND's view of the machine, and the nodes that reach each other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -158,7 +158,7 @@ TEST_F(World, NamesTheKernelsConfigurationWhereThereIsNoView) {
 }
 
 TEST_F(ViewedWorld, IsReadByLibibumad) {
-  // What ibstat reads, by the library that it reads it with.
+  // The values that ibstat reads, through the library that ibstat uses.
   const auto seen = shell({"--nics", "2", "--ports", "2"}, R"(python3 -c '
 import ctypes
 umad = ctypes.CDLL("libibumad.so.3")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A program that was built against the vendor's headers links and runs: what the emulated libraries
-// export, under which names they are found, and programs that link with them.
+// A program that was built with the vendor's headers links and runs: the exports of the emulated
+// libraries, the names by which they are found, and programs that link to them.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-/// "name" or "name@@version" of each function, sorted; without the hooks of the emulation itself.
+/// "name" or "name@@version" of each function, sorted. The emulation's own hooks are left out.
 std::vector<std::string> exports_of(const fs::path& library) {
   std::istringstream lines(
       output_of("nm -D --defined-only --with-symbol-versions '" + library.string() + "'"));
@@ -64,8 +64,8 @@ std::vector<std::string> difference(const std::vector<std::string>& of,
 
 struct Library {
   const char* file;
-  const char* list;      ///< of what the vendor's headers declare
-  std::size_t at_least;  ///< names in the list
+  const char* list;      ///< of the names that the vendor's headers declare
+  std::size_t at_least;  ///< number of names in the list
 };
 
 void PrintTo(const Library& library, std::ostream* out) { *out << library.file; }
@@ -113,9 +113,9 @@ TEST(Libraries, HaveTheNamesThatTheVendorsInstall) {
   EXPECT_TRUE(fs::equivalent(directory / "libcuda.so", directory / "libcuda.so.1"));
 }
 
-// A call finds what is elsewhere, in memory that is allocated when a thread comes to it. GCC 12's
-// LeakSanitizer mistakes that memory's neighbour for a header where it begins 16 bytes into a page,
-// and crashes at exit.
+// A function call would find a variable that lies elsewhere, in memory that is allocated when a
+// thread first uses it. If that memory begins 16 bytes into a page, the LeakSanitizer of GCC 12
+// mistakes its neighbour for a header and crashes at exit.
 TEST(Libraries, FindThreadLocalVariablesWithoutACall) {
   for (const char* name : {"libcuda.so.1", "libhl-thunk.so", "libSynapse.so",
                            "libhsa-runtime64.so.1", "libamdhip64.so.7", "libhbmwire_nic.so"}) {
@@ -125,7 +125,7 @@ TEST(Libraries, FindThreadLocalVariablesWithoutACall) {
   }
 }
 
-// Programs of this folder, with declarations of their own, linked by -lhl-thunk, -lcuda, ...
+// Programs of this folder, with their own declarations, linked by -lhl-thunk, -lcuda, ...
 TEST(LinkedPrograms, RunAndAreToldWhatIsNotSupported) {
   EXPECT_EQ(output_of(HBMWIRE_LINKED_GAUDI), "count 1, idle 1, bytes 102273908736, power -95\n");
   EXPECT_EQ(output_of(HBMWIRE_LINKED_CUDA), "driver 12080, capability 9.0, module 801\n");

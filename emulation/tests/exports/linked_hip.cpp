@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Linked by -lamdhip64, as a program that includes hip_runtime_api.h of HIP 6 or 7, which calls
-// hipGetDeviceProperties by another name.
+// Linked by -lamdhip64, as a program that includes hip_runtime_api.h of HIP 6 or 7, in which
+// hipGetDeviceProperties has another name.
 #include <cstdio>
 #include <cstring>
 

@@ -5,8 +5,8 @@
 
 #include "emulation/common/fault_rule.hpp"
 
-/// Input: a fault plan. It is rules, or a sentence that says what is wrong, and never both; rules
-/// are within their bounds, and may be told apart by nothing but what they say.
+/// The input is a fault plan. Parsing it gives either rules or a sentence that says what is wrong,
+/// never both. The rules are within their bounds, and their keys depend only on their contents.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::emulation;
   const std::string_view text(reinterpret_cast<const char*>(data), size);

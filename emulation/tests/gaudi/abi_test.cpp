@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The libraries as a program sees them that was built against the vendor's headers: by name, at run
-// time, with nothing of ours included.
+// The libraries as seen by a program that was built with the vendor's headers: by name, at run
+// time, without any header of ours.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -112,7 +112,7 @@ TEST_F(GaudiAbi, EveryFunctionIsThere) {
 }
 
 TEST_F(GaudiAbi, FunctionsThatDoNotExistAreNotThere) {
-  // Named by some programs and documents, and in no release of hl-thunk.
+  // Some programs and documents name these functions, but no release of hl-thunk has them.
   for (const char* name :
        {"hlthunk_dma_host_to_device", "hlthunk_dma_device_to_host", "hlthunk_ipc_handle_create",
         "hlthunk_ipc_channel_create", "hlthunk_get_mem_info", "hlthunk_host_memory_alloc"}) {

@@ -106,7 +106,8 @@ TEST_F(GaudiExport, NoCpuGetsAtTheMemory) {
   EXPECT_EQ(::ftruncate(dmabuf.get(), 0), -1);
 }
 
-// The rows of emulation/docs/gaudi.md in which an O_PATH descriptor differs from a real dma-buf's.
+// The differences between an O_PATH descriptor and a real dma-buf that emulation/docs/gaudi.md
+// lists.
 TEST_F(GaudiExport, DiffersFromARealDmabufOnlyAsDocumented) {
   const Fd dmabuf(export_range(fd(), base(), 4096));
   ASSERT_GE(dmabuf.get(), 0);
@@ -150,7 +151,7 @@ TEST_F(GaudiExport, CannotBeResized) {
 }
 
 TEST_F(GaudiExport, ManyExportsComeAndGo) {
-  for (int i = 0; i < 5000; ++i) {  // more than there are slots at once
+  for (int i = 0; i < 5000; ++i) {  // more than there are slots
     const Fd dmabuf(export_range(fd(), base(), 4096));
     ASSERT_GE(dmabuf.get(), 0) << i;
   }

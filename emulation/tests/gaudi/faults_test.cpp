@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Fail-the-n-th-call sweeps: whichever call fails, nothing is left. What is left is found by
-// GaudiTest::TearDown, and after every single run here.
+// Fail-the-n-th-call sweeps: no objects are left, whichever call fails. GaudiTest::TearDown checks
+// for them, and each run here does.
 #include <cerrno>
 #include <vector>
 
@@ -20,7 +20,7 @@ class GaudiFaults : public GaudiTest {
     GaudiTest::TearDown();
   }
 
-  // Runs the scene with the n-th call failing, for every n until none fails.
+  // Runs the scene with the n-th call failing, for every n until no call fails.
   static void sweep(const std::function<bool()>& scene) {
     const int fds = open_descriptors();
     for (long n = 0; n < 200; ++n) {
@@ -43,7 +43,7 @@ class GaudiFaults : public GaudiTest {
   }
 };
 
-// Each step undoes what it did, in the driver's order. A call that failed did nothing, so it is
+// Each step undoes what it has done, in the driver's order. A failed call had no effect, so it is
 // made again.
 bool hl_thunk_scene() {
   const int fd = open_first_card();
@@ -58,7 +58,9 @@ bool hl_thunk_scene() {
     good = hlthunk_memory_unmap(fd, address) != 0;
   if (handle != 0 && hlthunk_device_memory_free(fd, handle) != 0)
     good = hlthunk_device_memory_free(fd, handle) != 0;
-  if (host == 0 || hlthunk_memory_unmap(fd, host) != 0) good = false;  // the close takes it
+  if (host == 0 || hlthunk_memory_unmap(fd, host) != 0)
+    good = false;  // closing the fd removes it
+                   // otherwise
   return hlthunk_close(fd) == 0 && good;
 }
 
@@ -77,7 +79,7 @@ bool synapse_work(synDeviceId id) {
   return synStreamSynchronize(stream) == synSuccess && *static_cast<char*>(host) == 1;
 }
 
-// Releasing the device takes everything that was made on it.
+// Releasing the device frees everything that was made on it.
 bool synapse_scene() {
   if (synInitialize() != synSuccess) return false;
   synDeviceId id = 0;

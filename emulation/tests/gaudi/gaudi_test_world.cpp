@@ -51,7 +51,7 @@ std::string HandMadeWorld::pci_address(unsigned index) {
 HandMadeWorld::HandMadeWorld(const std::vector<std::string>& kinds) {
   std::string pattern = (fs::temp_directory_path() / "hbmwire-gaudi-test.XXXXXX").string();
   if (fs::exists("/dev/shm"))
-    pattern = "/dev/shm/hbmwire-gaudi-test.XXXXXX";  // holes are punched at memory's speed
+    pattern = "/dev/shm/hbmwire-gaudi-test.XXXXXX";  // punching holes is fast there
   if (::mkdtemp(pattern.data()) == nullptr) std::abort();
   root_ = pattern;
   const fs::path node = root_ / "nodes" / "a";
@@ -61,7 +61,7 @@ HandMadeWorld::HandMadeWorld(const std::vector<std::string>& kinds) {
     fs::create_directories(pci);
     write_file(pci / "pci_addr", pci_address(i));
     write_file(pci / "module_id",
-               std::to_string(7 - i));  // not the index: a slot's number is its own
+               std::to_string(7 - i));  // differs from the index, because a slot has its own number
     write_file(pci / "device_type", kinds[i]);
     write_file(pci / "status", "Operational");
     write_file(pci / "device", facts.pci_device);

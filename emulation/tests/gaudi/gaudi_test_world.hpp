@@ -18,8 +18,8 @@ namespace hbmwire::test {
 inline constexpr std::uint64_t kPage2 = std::uint64_t{768} << 20;  ///< of a Gaudi2
 inline constexpr std::uint64_t kFirstAddress2 = 0x1001'0018'0000'0000;
 
-/// An emulated node with these kinds of cards ("GAUDI2"), made by hand in a temporary directory;
-/// the environment names it for as long as the object lives.
+/// An emulated node with cards of these kinds ("GAUDI2"), made by hand in a temporary directory.
+/// The environment names it while this object lives.
 class HandMadeWorld {
  public:
   explicit HandMadeWorld(const std::vector<std::string>& kinds);
@@ -35,21 +35,21 @@ class HandMadeWorld {
   std::filesystem::path root_;
 };
 
-/// Two Gaudi2: those of `hbmwire emulate` when the test runs under it, otherwise made by hand.
-/// Afterwards the card must have nothing left, and the process no more fds than before.
+/// Two Gaudi2: those of `hbmwire emulate` if the test runs under it, otherwise made by hand. At the
+/// end the card must have no objects, and the process no more fds than before.
 class GaudiTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  /// Which cards; other kinds than the default always come by hand.
+  /// The kinds of the cards. Other kinds than the default are always made by hand.
   virtual std::vector<std::string> kinds() { return {}; }
 
   std::unique_ptr<HandMadeWorld> world_;
   int fds_before_ = 0;
 };
 
-/// A file descriptor that is closed in the end.
+/// A file descriptor that is closed at the end.
 class Fd {
  public:
   explicit Fd(int fd = -1) : fd_(fd) {}
@@ -71,7 +71,7 @@ class Fd {
   int fd_;
 };
 
-/// An open card; closed by hlthunk_close.
+/// An open card, closed by hlthunk_close.
 class OpenCard {
  public:
   explicit OpenCard(int fd) : fd_(fd) {}
@@ -89,7 +89,7 @@ class OpenCard {
   int fd_;
 };
 
-/// One allocation with its mapping, given back in the end.
+/// An allocation with its mapping, freed at the end.
 class MappedMemory {
  public:
   MappedMemory(int fd, std::uint64_t bytes);
@@ -110,7 +110,7 @@ class MappedMemory {
 int open_first_card();
 int export_range(int fd, std::uint64_t address, std::uint64_t bytes, std::uint64_t offset = 0);
 
-/// Opens an export as an importer does: the descriptor's file, mapped at the exported range.
+/// Opens an export as an importer does: maps the exported range of the descriptor's file.
 class ImportedMemory {
  public:
   explicit ImportedMemory(int dmabuf);
@@ -133,13 +133,13 @@ class ImportedMemory {
   std::string path_;
 };
 
-/// Runs the body in a forked child and returns its exit status: the value, or 128 + signal.
+/// Runs the body in a forked child. Returns its exit status, or 128 + the signal that ended it.
 int run_in_child(const std::function<int()>& body);
 
-/// A forked child that does its work and then waits to be told to end.
+/// A forked child that runs its body and then waits to be told to end.
 class Child {
  public:
-  /// The body returns 0 when it is ready; anything else shows up as a failure in wait_ready().
+  /// The body returns 0 when it is ready. wait_ready() reports any other value as a failure.
   explicit Child(const std::function<int()>& body);
   ~Child();
   Child(const Child&) = delete;
@@ -156,7 +156,7 @@ class Child {
   int go_ = -1;
 };
 
-/// Waits up to two seconds for something that comes soon.
+/// Waits up to 2 s for the condition.
 bool soon(const std::function<bool()>& condition);
 
 void send_fd(int socket, int fd);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// "Exported" is what the kernel says of the references that there are, not what the library
-// counted.
+// Whether memory is exported depends on the references that the kernel knows, not on counts of the
+// library.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -120,7 +120,7 @@ TEST_F(GaudiLiveness, AReceiverHoldsIt) {
 }
 
 TEST_F(GaudiLiveness, AMemoryRegionHoldsItAfterTheFdIsClosed) {
-  // What the NIC plugin keeps for as long as an MR lives.
+  // The reference that the NIC plugin keeps while an MR lives.
   Fd region(::fcntl(dmabuf_.get(), F_DUPFD_CLOEXEC, 0));
   {
     const ImportedMemory imported(dmabuf_.get());
@@ -160,7 +160,7 @@ TEST_F(GaudiLiveness, WhicheverProcessReadsTheEventBothKnow) {
             }),
             0);
   EXPECT_EQ(hlthunk_memory_unmap(fd_, address_), -EINVAL) << "already done";
-  EXPECT_EQ(run_in_child([&] {  // the child exports, sends it here and ends
+  EXPECT_EQ(run_in_child([&] {  // the child exports, sends the descriptor here and ends
               address_ = hlthunk_device_memory_map(fd_, handle_, 0);
               const Fd exported(export_range(fd_, address_, 4096));
               send_fd(sockets.near.get(), exported.get());

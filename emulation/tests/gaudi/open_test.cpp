@@ -16,7 +16,7 @@ namespace {
 
 class GaudiOpen : public GaudiTest {};
 
-// Of a card, without owning it.
+// The bus id of a card, read without owning the card.
 std::string bus_id_of(int index) {
   const Fd control(hlthunk_open_control(index, nullptr));
   std::array<char, 13> id{};

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
 
-// An acquired card with a stream. Destroyed whatever happened.
+// An acquired card with a stream. Both are released even if the test fails.
 class Synapse : public GaudiTest {
  protected:
   void SetUp() override {
@@ -94,7 +94,7 @@ TEST_F(Synapse, DescribesTheDeviceItHolds) {
 TEST_F(Synapse, HoldsOneDeviceAndOwnsIt) {
   synDeviceId second = 0;
   EXPECT_EQ(synDeviceAcquire(&second, nullptr), synDeviceAlreadyAcquired);
-  const OpenCard other(open_first_card());  // the other card, by hl-thunk
+  const OpenCard other(open_first_card());  // the other card, through hl-thunk
   ASSERT_GE(other.fd(), 0);
   EXPECT_EQ(open_first_card(), -1);
   EXPECT_EQ(errno, EBUSY);
@@ -135,7 +135,7 @@ TEST_F(Synapse, BuffersLieInTheExportedPool) {
   std::memcpy(&value, imported.data() + (buffer - device.globalHbmBaseAddress) + 8188,
               sizeof(value));
   EXPECT_EQ(value, 0xA1B2C3D4U);
-  const std::uint32_t written = 7;  // as a NIC would
+  const std::uint32_t written = 7;  // as a NIC would do
   std::memcpy(imported.data() + (buffer - device.globalHbmBaseAddress), &written, sizeof(written));
   std::uint32_t* host = host_buffer(4);
   ASSERT_EQ(download(buffer, 4, host), synSuccess);
@@ -280,7 +280,7 @@ TEST_F(Synapse, StreamsOfSeveralThreadsDoNotDisturbEachOther) {
   for (auto& thread : threads) thread.join();
 }
 
-// Jobs that take a fifth of a second each: what is not synchronised is not there yet.
+// Jobs take a fifth of a second each, so work that is not synchronised is not complete.
 class SlowSynapse : public Synapse {
  protected:
   void SetUp() override {

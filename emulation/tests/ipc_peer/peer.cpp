@@ -13,7 +13,7 @@
 namespace hbmwire::test {
 
 Peer::Peer(const std::vector<std::string>& command) {
-  ::signal(SIGPIPE, SIG_IGN);  // one that has died is found out by its answer
+  ::signal(SIGPIPE, SIG_IGN);  // the answer tells if the process has died
   std::vector<char*> arguments;
   for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);

@@ -9,7 +9,7 @@
 
 namespace hbmwire::test {
 
-/// A second process (program.hpp), told what to do a line at a time. It ends with its input.
+/// A second process (program.hpp) that gets one instruction per line. It ends with its input.
 class Peer {
  public:
   explicit Peer(const std::vector<std::string>& command);
@@ -17,7 +17,7 @@ class Peer {
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  /// What it answers.
+  /// Sends a line and returns the answer.
   std::string tell(const std::string& line);
 
   void kill();
@@ -29,7 +29,7 @@ class Peer {
 };
 
 std::string to_hex(std::span<const std::byte> bytes);
-/// Zeros where the text is too short.
+/// Reads bytes from hexadecimal digits; zeros if the text is too short.
 void from_hex(const std::string& text, std::span<std::byte> bytes);
 
 }  // namespace hbmwire::test

@@ -6,12 +6,13 @@
 
 namespace hbmwire::test {
 
-/// What a Peer's program does on GPU 0 with a vendor's library; results are the library's.
+/// The instructions that a Peer's program carries out on GPU 0 with a vendor's library. Results are
+/// the library's.
 ///
-/// `offer BYTES TEXT`: allocates, fills with TEXT at the beginning; the handle, or the error.
-/// `free`: the last that was offered. `open HANDLE BYTES`, `close`: that of another process.
-/// `read AT BYTES`, `write AT TEXT`: what is open, or else what was offered. `live KIND`.
-/// `end`: the library, where it has an end before the process's.
+/// `offer BYTES TEXT`: allocates memory and writes TEXT to its beginning. Returns the handle, or
+/// the error. `free`: frees the last offered allocation. `open HANDLE BYTES`, `close`: memory of
+/// another process. `read AT BYTES`, `write AT TEXT`: the opened memory, or else the offered one.
+/// `live KIND`: counts objects. `end`: ends the library, if it can end before the process.
 class PeerProgram {
  public:
   virtual ~PeerProgram() = default;

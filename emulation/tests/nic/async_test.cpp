@@ -10,8 +10,9 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/work_request.hpp"
 
-/// Requests in flight. Runs with --async=20ms: each takes up to that, by chance; what is expected
-/// of some of them is therefore looked for in many rounds, and what must never happen in all.
+/// Requests in flight. Runs with --async=20ms: each request takes a random time up to that. So
+/// behaviour that is only possible is looked for in many rounds, and forbidden behaviour must not
+/// occur in any.
 namespace hbmwire::test {
 namespace {
 
@@ -37,7 +38,7 @@ TEST(Async, ARequestIsNotCompleteWhenItIsPosted) {
   EXPECT_GT(under_way, 0);
 }
 
-/// What the mode is for.
+/// The purpose of the mode.
 TEST(Async, ABufferThatIsUsedAgainTooEarlyIsSeen) {
   Pair pair;
   int seen = 0;
@@ -87,7 +88,7 @@ TEST(Async, MessagesArriveInTheOrderOfTheirRequests) {
   }
 }
 
-/// How often a READ brings what a WRITE behind it has written.
+/// The number of rounds in which a READ returns data of a WRITE posted after it.
 int count_overtaken(unsigned flags) {
   Pair pair;
   const Address peer = pair.b.address();
@@ -111,7 +112,8 @@ TEST(Async, AReadIsOvertakenByAWrite) { EXPECT_GT(count_overtaken(0), 0); }
 
 TEST(Async, AFenceWaitsForTheRead) { EXPECT_EQ(count_overtaken(IBV_SEND_FENCE), 0); }
 
-/// How often a SEND carries what was there before the atomic in front of it had brought its answer.
+/// The number of rounds in which a SEND carries data from before the atomic in front of it has
+/// brought its answer.
 int count_early(unsigned flags) {
   Pair pair;
   int early = 0;
@@ -173,7 +175,7 @@ TEST(Async, AnErrorFlushesWhatIsOnItsWay) {
   EXPECT_EQ(before, IBV_WC_WR_FLUSH_ERR);
 }
 
-/// What the first fails with is told, though those behind it were executed before it is.
+/// The first failure is reported, even if requests after it were executed before it is known.
 TEST(Async, WhatIsBehindAFailureIsFlushed) {
   Pair pair;
   Address wrong = pair.b.address();
@@ -282,8 +284,8 @@ TEST(Async, AReceiverThatIsNeverReadyIsAnError) {
   expect_completion(pair.a, 1, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
-/// Nothing tells an unreliable requester of the arrival: its buffer is its own again when the
-/// message has left.
+/// An unreliable requester is not told of the arrival. It may reuse its buffer once the message has
+/// left.
 TEST(Async, WhatAnUnreliableRequestCompletedIsInTheNetwork) {
   Endpoint::Options options;
   options.type = IBV_QPT_UC;
@@ -312,7 +314,7 @@ TEST(Async, WhatHasLeftArrivesThoughItsProcessEnds) {
       ASSERT_EQ(self.send(id, 0, 64), 0);
       expect_completion(self, id);
     }
-    // With what else a process does at its end, as Child's own does not.
+    // Runs exit handlers, which Child's own exit does not.
     std::exit(::testing::Test::HasFailure() ? 2 : 0);
   });
   Endpoint self(options);

@@ -9,7 +9,7 @@
 
 #include "emulation/tests/nic/child_process.hpp"
 
-/// IBV_ATOMIC_HCA: the atomics of all queue pairs, of whichever process, are atomic with each
+/// IBV_ATOMIC_HCA: atomics of all queue pairs in all processes are atomic with respect to each
 /// other.
 namespace hbmwire::test {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kChildren = 3;
 constexpr std::uint64_t kRounds = 1500;
 
-/// One atomic on the peer's word; what was there before, in host order.
+/// Executes an atomic on the peer's word. Returns the old value, in host order.
 std::uint64_t atomic(Endpoint& self, const Address& peer, ibv_wr_opcode opcode,
                      std::uint64_t compare_add, std::uint64_t swap = 0) {
   ibv_send_wr request{};
@@ -34,7 +34,7 @@ std::uint64_t atomic(Endpoint& self, const Address& peer, ibv_wr_opcode opcode,
   return old;
 }
 
-/// Connects, does its share, and waits for the word of goodbye.
+/// Connects, does its share, and waits for the other side's word to end.
 void work(const Line& line, const std::function<void(Endpoint&, const Address&)>& share) {
   Endpoint self;
   const Address peer = line.exchange(self.address());
@@ -45,13 +45,13 @@ void work(const Line& line, const std::function<void(Endpoint&, const Address&)>
   line.receive<bool>();
 }
 
-/// The owner of a word that children reach, each over a connection of its own.
+/// The owner of a word that children reach, each over its own connection.
 class Word {
  public:
   explicit Word(const std::vector<std::unique_ptr<Child>>& children, int memfd = -1) {
     for (const auto& child : children) {
       Endpoint& end = *ends_.emplace_back(std::make_unique<Endpoint>());
-      // One memory, an MR in each protection domain.
+      // The same memory, with an MR in each protection domain.
       mrs_.emplace_back(memfd < 0 ? (ibv_reg_mr)(end.pd.get(), &value, sizeof value, kAllAccess)
                                   : ibv_reg_dmabuf_mr(end.pd.get(), 0, 8, 0, memfd, kAllAccess));
       EXPECT_NE(mrs_.back(), nullptr);
@@ -114,7 +114,7 @@ TEST(Atomics, OfSeveralProcessesLoseNoAdditionInMappedMemory) {
   EXPECT_EQ(value, kChildren * kRounds);
 }
 
-/// Additions made of compare-and-swap: one that did not find what it expected changed nothing.
+/// Adds by compare-and-swap: a swap that did not find its expected value changes nothing.
 TEST(Atomics, CompareAndSwapSwapsOnlyWhatItFound) {
   const auto children = fork_children([](Endpoint& self, const Address& peer) {
     std::uint64_t guess = 0;

@@ -27,7 +27,7 @@ Mr register_all(const Endpoint& at, const Fd& memfd, std::size_t bytes) {
   return Mr(ibv_reg_dmabuf_mr(at.pd.get(), 0, bytes, 0, memfd.get(), kAllAccess));
 }
 
-/// Page faults of this process while the first `bytes` of an MR are written to.
+/// The page faults of this process while the first `bytes` of an MR are written.
 long faults_of_write(Pair& pair, const Mr& mr, std::uint32_t bytes) {
   Address target = pair.b.address();
   target.buffer = 0;
@@ -41,7 +41,7 @@ long faults_of_write(Pair& pair, const Mr& mr, std::uint32_t bytes) {
   return after.ru_minflt - before.ru_minflt;
 }
 
-/// Bytes of this process' mappings of such memfds.
+/// The bytes that this process has mapped of such memfds.
 std::size_t mapped_bytes() {
   std::ifstream maps("/proc/self/maps");
   std::string line;
@@ -61,7 +61,7 @@ TEST(RegisterDmabufAgain, TouchesNoPageForTheFirstTime) {
   const Fd memfd = make_memfd(kBytes);
   const long first = faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes);
   EXPECT_GT(first, 50);
-  // A sanitizer's own are left.
+  // A sanitizer's own faults remain.
   EXPECT_LT(faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes), first / 2);
 }
 
@@ -100,7 +100,7 @@ TEST(RegisterDmabufAgain, KeepsSixtyFourMebibytesAtMost) {
   EXPECT_EQ(mapped_bytes(), 8 * 4096U) << "the last eight";
 }
 
-/// The parent's mappings are not there in a child (man ibv_fork_init).
+/// A child does not have its parent's mappings (man ibv_fork_init).
 TEST(RegisterDmabufAgain, MapsAnewInAForkedChild) {
   const Fd memfd = make_memfd(kMiB);
   const Fd other = make_memfd(kMiB);

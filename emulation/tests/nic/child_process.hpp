@@ -13,10 +13,10 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Tests of two processes. The child is forked, and opens a NIC of its own.
+/// Tests with two processes. The child is forked and opens a NIC of its own.
 namespace hbmwire::test {
 
-/// A socket between the two, over which they exchange plain values.
+/// A socket between the two processes, for plain values.
 class Line {
  public:
   explicit Line(int fd) : fd_(fd) {}

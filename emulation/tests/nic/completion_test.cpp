@@ -16,7 +16,7 @@ bool readable(int fd, int patience_ms) {
   return ::poll(&ready, 1, patience_ms) == 1;
 }
 
-/// Takes and acknowledges one completion event; false when none comes.
+/// Takes and acknowledges a completion event. Returns false if none comes.
 bool take_event(Endpoint& endpoint, int patience_ms = 2000) {
   if (!readable(endpoint.channel->fd, patience_ms)) return false;
   ibv_cq* cq = nullptr;
@@ -43,8 +43,8 @@ TEST(CompletionChannel, WakesOncePerArming) {
   for (const std::uint64_t id : {2U, 3U}) expect_completion(pair.a, id);
 }
 
-// As Mellanox HCAs do, says Linux' commit of IB_CQ_REPORT_MISSED_EVENTS. UCX polls, arms, and
-// sleeps without a second look.
+// Mellanox HCAs do so, according to Linux' commit of IB_CQ_REPORT_MISSED_EVENTS. UCX polls, arms
+// and sleeps without polling again.
 TEST(CompletionChannel, ArmingTellsOfWhatCameUnseen) {
   Pair pair({.with_channel = true});
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);
@@ -100,7 +100,7 @@ TEST(CompletionChannel, ForgetsEventsOfADestroyedCq) {
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);
   ASSERT_TRUE(readable(pair.a.channel->fd, 1000));
   pair.a.qp.reset();
-  pair.a.cq.reset();  // must not wait for an acknowledgement of what nobody saw
+  pair.a.cq.reset();  // must not wait for an acknowledgement of an event that was not read
   EXPECT_FALSE(readable(pair.a.channel->fd, 10));
 }
 
@@ -124,7 +124,7 @@ TEST(CompletionChannel, DestroyingWaitsForTheAcknowledgement) {
 }
 
 TEST(CompletionChannel, LosesNothingWhenItIsFull) {
-  // A FIFO holds 64 KiB, which is 8192 events: arm and complete without reading until more than
+  // A FIFO holds 64 KiB, which is 8192 events. Arm and complete without reading until more than
   // that are due.
   constexpr unsigned kEvents = 8300;
   Pair pair({.cq_depth = 16384, .with_channel = true});
@@ -150,7 +150,8 @@ TEST(CompletionQueue, OverrunIsFatalToItsQps) {
   EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);
 }
 
-/// What a thread completes into a CQ that is empty lies elsewhere than what peers do.
+/// A completion of this process' own thread in an empty CQ lies in another place than peers'
+/// completions.
 TEST(CompletionQueue, KeepsTheOrderOfOwnCompletionsAndPeers) {
   constexpr std::uint64_t kWarm = 2000;  // until the locks favour this thread
   Pair pair;
@@ -180,7 +181,7 @@ TEST(CompletionQueue, KeepsTheOrderOfOwnCompletionsAndPeers) {
   }
 }
 
-/// Its ring lies where that of the one before did.
+/// Its ring reuses the memory of the last one.
 TEST(CompletionQueue, IsEmptyWhateverAnotherLeftInItsPlace) {
   for (int round = 0; round < 3; ++round) {
     Pair pair({.depth = 16, .cq_depth = 300});

@@ -9,11 +9,11 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// How often a message's bytes are copied, and that they arrive whichever way they are.
+/// The number of copies of a message's bytes, and that they arrive with every way of copying.
 namespace hbmwire::test {
 namespace {
 
-/// Bytes that are copied while `transfer` runs.
+/// The bytes that are copied while `transfer` runs.
 template <typename Transfer>
 std::uint64_t copied_by(Transfer transfer) {
   const std::uint64_t before = copied_bytes();
@@ -21,7 +21,7 @@ std::uint64_t copied_by(Transfer transfer) {
   return copied_bytes() - before;
 }
 
-/// Another process with memory of its own, or with a memfd of this one's registered.
+/// Another process with memory of its own, or with this process' memfd registered.
 class Target {
  public:
   explicit Target(std::size_t bytes, int memfd = -1)
@@ -92,8 +92,8 @@ TEST(Copies, OneOfEachByteToSharedMemory) {
   }
 }
 
-/// Large messages are copied in ways of their own once more was written than caches hold: every
-/// length and alignment around their blocks arrives, and nothing beside it is touched.
+/// Once more was written than the caches hold, large messages are copied in special ways. Every
+/// length and alignment around their block sizes arrives, and no other byte changes.
 TEST(Copies, ArriveAlsoPastTheCaches) {
   constexpr std::size_t kBytes = 16 * kMiB;
   const Fd memfd(::memfd_create("copies", MFD_CLOEXEC));

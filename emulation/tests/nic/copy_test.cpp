@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kCacheLine = 64;
 constexpr auto kUntouched = std::byte{0xee};
 
-/// Memory of which the first byte lies at the begin of a line, with a line before and behind.
+/// Memory that begins at a cache line, with a line before and after it.
 class Memory {
  public:
   explicit Memory(std::size_t bytes) : bytes_(bytes + 3 * kCacheLine, kUntouched) {}
@@ -71,7 +71,7 @@ TEST(CopyLarge, CopiesFromAndToEachPlaceInALine) {
   }
 }
 
-/// Who polls the last word of what is copied finds all that is before it.
+/// A poller that sees the last word of a copy sees everything before it.
 TEST(CopySmall, StoresTheLastBytesLast) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "a copy is no atomic store to thread sanitizer";

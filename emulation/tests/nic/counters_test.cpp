@@ -13,7 +13,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// The ports' counters in sysfs. Runs with --nics 2 --ports 2; requests go from port 1 of emu0 to
+/// The ports' counters in sysfs. Runs with --nics 2 --ports 2. Requests go from port 1 of emu0 to
 /// port 2 of emu1.
 namespace hbmwire::test {
 namespace {
@@ -25,7 +25,7 @@ using Counts = std::map<std::string, std::uint64_t>;
 const Endpoint::Options kHere{.device = "emu0", .port = 1};
 const Endpoint::Options kThere{.device = "emu1", .port = 2};
 
-/// Everything below counters/ and hw_counters/ of a port.
+/// All files in counters/ and hw_counters/ of a port.
 Counts read_counts(const std::string& nic, unsigned port) {
   Counts counts;
   const fs::path directory = fs::path(std::getenv("SYSFS_PATH")) / "class/infiniband" / nic /
@@ -40,7 +40,7 @@ Counts read_counts(const std::string& nic, unsigned port) {
   return counts;
 }
 
-/// What has been counted at a port since this was made.
+/// Counts at a port since this object was made.
 class Watch {
  public:
   Watch(std::string nic, unsigned port)
@@ -92,7 +92,7 @@ TEST(Counters, OfWhatIsSent) {
     ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 4, 0, 0, peer), 0);
     for (unsigned i = 0; i < 5; ++i) expect_completion(pair.a, i);
   }
-  // Words of four octets: 12010 / 4.
+  // Words of four bytes: 12010 / 4.
   EXPECT_EQ(
       watches.here.changes(),
       (Counts{{"port_xmit_data", 3002}, {"port_xmit_packets", 14}, {"unicast_xmit_packets", 14}}));
@@ -118,7 +118,7 @@ TEST(Counters, OfWhatIsFetched) {
     ASSERT_EQ(pair.a.post(add, {pair.a.element(0, 8)}), 0);
     expect_completion(pair.a, 2);
   }
-  // A request of one packet for each, an answer of five packets and one of eight bytes.
+  // Requests of one packet each; answers of five packets and of one with eight bytes.
   EXPECT_EQ(watches.here.changes(), (Counts{{"port_xmit_packets", 2},
                                             {"unicast_xmit_packets", 2},
                                             {"port_rcv_data", 1252},
@@ -155,7 +155,7 @@ TEST(Counters, OfAnUnreliableConnection) {
                                              {"rx_write_requests", 1}}));
 }
 
-/// A UD endpoint that can send and receive, and a handle to an address.
+/// A UD endpoint that can send and receive, and an address handle.
 struct Datagrams : Endpoint {
   explicit Datagrams(Endpoint::Options options)
       : Endpoint([&] {
@@ -199,7 +199,7 @@ TEST(Counters, OfDatagrams) {
     ASSERT_EQ(a.send_to(ah.get(), b.qp->qp_num, 2, 2000), 0);
     expect_completion(b, 1);
     ASSERT_EQ(a.send_to(ah.get(), b.qp->qp_num, 3, 8), 0);  // no receive is posted
-    ASSERT_EQ(a.send_to(ah.get(), 0xfffff0, 4, 8), 0);      // nobody is there
+    ASSERT_EQ(a.send_to(ah.get(), 0xfffff0, 4, 8), 0);      // there is no such QP
   }
   EXPECT_EQ(
       watches.here.changes(),
@@ -226,7 +226,7 @@ TEST(Counters, OfMulticast) {
     ASSERT_EQ(a.send_to(ah.get(), 0xffffff, 2, 400), 0);
     expect_completion(b, 1);
     expect_completion(c, 1);
-    // A QP that is attached can't be destroyed.
+    // An attached QP cannot be destroyed.
     for (Datagrams* member : {&b, &c}) ASSERT_EQ(ibv_detach_mcast(member->qp.get(), &group, 0), 0);
   }
   EXPECT_EQ(

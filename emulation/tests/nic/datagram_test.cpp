@@ -104,7 +104,7 @@ TEST(Datagram, IsDroppedUnlessAllOfItFits) {
   ibv_gid foreign = b.address().gid;
   foreign.raw[15] ^= 0x55U;
   const Ah elsewhere = a.handle_to(foreign);
-  ASSERT_EQ(a.send_to(right.get(), b.qp->qp_num, 1, 10), 0);  // no receive posted
+  ASSERT_EQ(a.send_to(right.get(), b.qp->qp_num, 1, 10), 0);  // no receive is posted
   expect_completion(a, 1);
   ASSERT_EQ(b.post_recv(2, 0, 200), 0);
   ASSERT_EQ(a.send_to(right.get(), b.qp->qp_num, 3, 10, kQkey + 1), 0);
@@ -140,7 +140,7 @@ TEST(Datagram, IsNotLongerThanTheMtu) {
   EXPECT_EQ(a.state(), IBV_QPS_SQE);
 }
 
-/// It is dropped, and the receive takes the next one.
+/// The message is dropped, and the receive takes the next one.
 TEST(Datagram, NeedsRoomForItsHeader) {
   Datagrams a;
   Datagrams b;

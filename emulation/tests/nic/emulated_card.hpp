@@ -22,12 +22,12 @@
 
 namespace hbmwire::test {
 
-/// A card of the node that nobody owns, seen from both sides: as its engines see its memory, and as
-/// NICs do. Its first kBytes are there to be registered, as a Gaudi's are.
+/// A card of the node without an owner, as its engines and as NICs see its memory. Its first kBytes
+/// can be registered, as a Gaudi's.
 class EmulatedCard {
  public:
   static constexpr std::uint64_t kBytes = 1 << 20;
-  static constexpr std::uint64_t kIova = 0x1001001800000000;  // no address of this process
+  static constexpr std::uint64_t kIova = 0x1001001800000000;  // not an address of this process
 
   EmulatedCard() {
     const auto world = emulation::World::from_environment();
@@ -37,7 +37,7 @@ class EmulatedCard {
     const Fd file(::open(hbm_.c_str(), O_RDWR | O_CLOEXEC));
     memory_ = static_cast<std::byte*>(
         ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
-    std::memset(memory_, 'o', kBytes);  // old
+    std::memset(memory_, 'o', kBytes);  // 'o' as in old
     writes_ = emulation::PostedWrites::open(posted_);
     EXPECT_NE(writes_, nullptr);
   }
@@ -52,13 +52,13 @@ class EmulatedCard {
 
   [[nodiscard]] emulation::PostedWrites& writes() const { return *writes_; }
 
-  /// What is registered; the dma-buf that an exporter would give.
+  /// Registers the card's memory through a dma-buf, as an exporter would return it.
   [[nodiscard]] Mr register_at(const Endpoint& endpoint) const {
     const emulation::ExportSegment whole{0, kBytes};
     return register_pieces(endpoint, std::span(&whole, 1));
   }
 
-  /// The same of some ranges of the card's memory, one after the other.
+  /// As register_at(), for some ranges of the card's memory, one after the other.
   [[nodiscard]] Mr register_pieces(const Endpoint& endpoint,
                                    std::span<const emulation::ExportSegment> pieces) const {
     emulation::PublishedExport made;
@@ -71,7 +71,7 @@ class EmulatedCard {
 
   [[nodiscard]] std::byte* at(std::uint64_t offset) const { return memory_ + offset; }
 
-  /// What a NIC finds at an offset, and what the card's own engines do.
+  /// The bytes that a NIC and the card's own engines find at an offset.
   [[nodiscard]] char nics_see(std::uint64_t offset) const {
     return static_cast<char>(memory_[offset]);
   }
@@ -89,7 +89,7 @@ class EmulatedCard {
   std::shared_ptr<emulation::PostedWrites> writes_;
 };
 
-/// The card's memory as a peer names it.
+/// The card's memory, as a peer addresses it.
 inline Address address_of(const Mr& mr) {
   Address address;
   address.buffer = EmulatedCard::kIova;

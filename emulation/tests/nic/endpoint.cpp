@@ -44,7 +44,7 @@ Endpoint::Endpoint(const Options& options) : buffer(options.bytes), options_(opt
   pd.reset(need(ibv_alloc_pd(context.get()), "ibv_alloc_pd"));
   cq.reset(need(ibv_create_cq(context.get(), options.cq_depth, this, channel.get(), 0),
                 "ibv_create_cq"));
-  // Not through verbs.h's macro, which converts the flags' sign.
+  // Avoids verbs.h's macro, which converts the sign of the flags.
   mr.reset(
       need((ibv_reg_mr)(pd.get(), buffer.data(), buffer.size(), options.mr_access), "ibv_reg_mr"));
   if (options.srq_depth != 0) {

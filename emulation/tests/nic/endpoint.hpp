@@ -17,12 +17,12 @@ inline constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRI
 inline constexpr std::size_t kMiB = 1U << 20U;
 inline constexpr std::uint8_t kGidIndex = 3;  // IPv4-mapped, RoCE v2
 
-/// An opened device of the machine; null when it has none of that name.
+/// Opens a device of the machine. Returns null if there is none of that name.
 Context open_device(const char* name = "emu0");
 
 inline constexpr std::uint32_t kQkey = 0x11111111;
 
-/// What a peer has to know of an endpoint.
+/// The facts about an endpoint that its peer needs.
 struct Address {
   std::uint32_t qpn = 0;
   std::uint32_t psn = 0;
@@ -38,7 +38,7 @@ struct Timing {
   std::uint8_t min_rnr_timer = 1;  // 10 us
 };
 
-/// A QP with all that it needs, and a buffer, for one side of a test.
+/// A QP with its objects and a buffer, for one side of a test.
 class Endpoint {
  public:
   struct Options {
@@ -53,7 +53,7 @@ class Endpoint {
     std::uint32_t max_inline = 64;
     bool signal_all = false;
     bool with_channel = false;
-    std::uint32_t srq_depth = 0;  // 0: a receive queue of its own
+    std::uint32_t srq_depth = 0;  // 0: its own receive queue
   };
 
   Endpoint() : Endpoint(Options{}) {}
@@ -62,7 +62,7 @@ class Endpoint {
 
   [[nodiscard]] Address address() const;
 
-  // The steps of connecting; each returns ibv_modify_qp's result.
+  // The steps of connecting. Each returns ibv_modify_qp's result.
   int to_init();
   int to_rtr(const Address& peer, const Timing& timing = {}, ibv_mtu mtu = IBV_MTU_1024);
   int to_rts(const Timing& timing = {});
@@ -78,19 +78,19 @@ class Endpoint {
   int rdma(ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset, std::uint32_t length,
            const Address& peer, std::size_t remote_offset = 0);
 
-  /// The next completion, or nothing after `patience`.
+  /// The next completion; nullopt after `patience`.
   std::optional<ibv_wc> wait(std::chrono::milliseconds patience = std::chrono::seconds(5));
 
-  /// The next asynchronous event (acknowledged), or nothing after `patience`.
+  /// The next asynchronous event (acknowledged); nullopt after `patience`.
   std::optional<ibv_event_type> wait_event(
       std::chrono::milliseconds patience = std::chrono::seconds(2));
 
   [[nodiscard]] ibv_qp_state state() const;
 
-  /// Makes another QP of the same PD, CQ and SRQ the endpoint's, and gives the one before.
+  /// Replaces the endpoint's QP by a new one of the same PD, CQ and SRQ. Returns the old one.
   Qp next_qp();
 
-  // In the order of their making.
+  // In the order in which they are created.
   std::vector<unsigned char> buffer;
   Context context;
   Channel channel;
@@ -124,7 +124,7 @@ ibv_wc expect_completion(Endpoint& endpoint, std::uint64_t id,
 unsigned live_objects(const char* kind);
 long fail_nth_call(long n, int error_number);
 
-/// Bytes of messages that this process' NICs have copied; counted from the first call on.
+/// Bytes of messages that this process' NICs have copied since the first call.
 std::uint64_t copied_bytes();
 
 }  // namespace hbmwire::test

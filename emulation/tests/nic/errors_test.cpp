@@ -9,12 +9,13 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Each row of the table of errors (emulation/nic/transport/rc.cpp): both sides' completions,
-/// states and events.
+/// Each row of the table of errors (emulation/nic/transport/rc.cpp): completions, states and events
+/// of both sides.
 namespace hbmwire::test {
 namespace {
 
-/// The request failed at the responder: both QPs are in ERR, and it has said why.
+/// Expects that the request has failed at the responder: both QPs are in ERR and the responder got
+/// `event`.
 void expect_both_in_error(Pair& pair, ibv_event_type event) {
   EXPECT_EQ(pair.a.state(), IBV_QPS_ERR);
   EXPECT_EQ(pair.b.state(), IBV_QPS_ERR);
@@ -105,7 +106,7 @@ TEST(LocalProtectionError, ForAWrongKeyOfTheSender) {
   request.wr_id = 1;
   request.opcode = IBV_WR_SEND;
   ibv_sge element = pair.a.element(0, 8);
-  element.lkey = pair.b.mr->lkey;  // a key, but of another PD
+  element.lkey = pair.b.mr->lkey;  // a valid key, but of another PD
   ASSERT_EQ(pair.a.post(request, {element}), 0);
   expect_completion(pair.a, 1, IBV_WC_LOC_PROT_ERR);
   EXPECT_EQ(pair.a.state(), IBV_QPS_ERR);
@@ -172,7 +173,7 @@ TEST(ReceiverNotReady, NeedsNoPollToGoOn) {
   expect_completion(pair.b, 4);
 }
 
-/// What waits for a time that is known is slept for.
+/// A wait for a known time sleeps.
 TEST(ReceiverNotReady, TakesNoTimeOfTheProcessorWhileItWaits) {
   Pair pair({}, {}, {.rnr_retry = 6, .min_rnr_timer = 31});  // 6 x 491.52 ms
   ASSERT_EQ(pair.a.send(1, 0, 8), 0);

@@ -28,7 +28,7 @@ ibv_cq_init_attr_ex attributes_of(std::uint64_t wc_flags) {
   return attributes;
 }
 
-/// A connected pair whose side b completes into an extended CQ, or one with `flags`.
+/// A connected pair whose side b completes in an extended CQ, which has `flags`.
 struct ExtendedCqPair : Pair {
   explicit ExtendedCqPair(std::uint32_t flags = 0, std::uint32_t depth = 16)
       : Pair({}, {.mr_access = kBindable}) {
@@ -50,7 +50,7 @@ struct ExtendedCqPair : Pair {
     b.connect(a.address());
   }
 
-  /// The next completion is the current one.
+  /// Makes the next completion the current one.
   [[nodiscard]] bool begin() const {
     ibv_poll_cq_attr poll{};
     return ibv_start_poll(cq, &poll) == 0;
@@ -150,7 +150,7 @@ TEST(ExtendedCq, StampsCompletionsByTheDevicesClock) {
   ASSERT_TRUE(pair.begin());
   EXPECT_GE(ibv_wc_read_completion_ts(pair.cq), before);
   EXPECT_LE(ibv_wc_read_completion_ts(pair.cq), after);
-  constexpr std::uint64_t kSlack = 1'000'000;  // the two clocks are read one after the other
+  constexpr std::uint64_t kSlack = 1'000'000;  // the clocks are read in turn
   EXPECT_GE(ibv_wc_read_completion_wallclock_ns(pair.cq) + kSlack, wall_before);
   EXPECT_LE(ibv_wc_read_completion_wallclock_ns(pair.cq), wall_after + kSlack);
   ibv_end_poll(pair.cq);
@@ -176,7 +176,7 @@ TEST(DeviceClock, RunsAtItsFrequency) {
   EXPECT_EQ(nothing.comp_mask, 0U);
 }
 
-/// Who asks for it promises that it never happens; if it does the device goes on.
+/// A program that asks for this promises that no overrun happens. If one does, the device goes on.
 TEST(ExtendedCq, ThatIgnoresOverrunsKeepsTheNewest) {
   ExtendedCqPair pair(IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, 4);
   for (std::uint64_t id = 0; id < 6; ++id)

@@ -14,11 +14,11 @@
 #include "emulation/tests/nic/endpoint.hpp"
 #include "emulation/tests/nic/under_plan.hpp"
 
-/// Which calls a fault plan makes fail.
+/// The calls that a fault plan can make fail.
 namespace hbmwire::test {
 namespace {
 
-/// Objects of every kind, made by calls of which each fails the first time.
+/// Objects of every kind. Each call that creates one fails the first time.
 struct Calls {
   static constexpr int kPlanned = EREMOTEIO;
 
@@ -28,7 +28,8 @@ struct Calls {
     return std::find(std::begin(kPosting), std::end(kPosting), name) != std::end(kPosting);
   }
 
-  /// `call` gives 0 or an errno, which is in errno as well where the call is one of the kernel's.
+  /// Calls `call` twice. It returns 0 or an errno, which is in errno too if the call is one of the
+  /// kernel's.
   void twice(const char* name, const std::function<int()>& call) {
     errno = 0;
     EXPECT_EQ(call(), kPlanned) << name;

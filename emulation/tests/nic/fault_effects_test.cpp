@@ -20,21 +20,21 @@
 #include "emulation/tests/nic/window_steps.hpp"
 #include "emulation/tests/nic/work_request.hpp"
 
-/// What a fault plan does to requests, regions, links and processes.
+/// Effects of a fault plan on requests, regions, links and processes.
 namespace hbmwire::test {
 namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr Timing kPatient{.timeout = 18, .retry_count = 7};  // 8.6 s in all
+constexpr Timing kPatient{.timeout = 18, .retry_count = 7};  // 8.6 s in total
 
 void write_once(Pair& pair, ibv_wc_status status, std::size_t remote_offset = 0) {
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address(), remote_offset), 0);
   expect_completion(pair.a, 1, status);
 }
 
-/// Fresh queue pairs for both, with the memory that there is.
+/// Makes new queue pairs for both sides, with the existing memory.
 void reconnect(Pair& pair) {
   pair.a.next_qp();
   pair.b.next_qp();
@@ -42,7 +42,7 @@ void reconnect(Pair& pair) {
   pair.b.connect(pair.a.address());
 }
 
-/// Three WRITEs in one call, of 8 bytes each to their own place, and the error of that.
+/// Three WRITEs in one call, of 8 bytes each to different places, and the call's error.
 struct Chain {
   explicit Chain(const Pair& pair) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -136,7 +136,7 @@ TEST(Revoke, HitsTheRegionBehindAWindow) {
   expect_completion(pair.b, 4, IBV_WC_LOC_PROT_ERR);
 }
 
-// A key that the responder would have refused is no region of its.
+// A key that the responder would have refused does not identify a region of it.
 TEST(Revoke, LeavesARegionOfAnotherDomainAlone) {
   if (!under_plan("revoke,op=write")) return;
   Pair pair;
@@ -211,7 +211,7 @@ TEST(LinkFault, TakesAllOpenNicsDownAtACall) {
   EXPECT_EQ(port_state(pair.b), IBV_PORT_DOWN);
 }
 
-// Whoever took it down can't take it up.
+// The process that took it down is dead, so it cannot take it up.
 TEST(LinkFault, ComesUpWithoutTheProcessThatTookItDown) {
   if (!under_plan("link,op=write,for=100")) return;
   Child child([](const Line& line) {
@@ -278,7 +278,7 @@ void outlive_a_peer() {
   expect_completion(here, 1, IBV_WC_RETRY_EXC_ERR);
 }
 
-/// A thread that takes a lock again and again, and another one that wants it then.
+/// A thread takes a lock again and again, until another one wants it.
 void lose_a_favour() {
   constexpr unsigned kOften = 2000;
   Pair pair;
@@ -289,8 +289,8 @@ void lose_a_favour() {
   std::thread([&] { EXPECT_EQ(pair.b.to(IBV_QPS_ERR), 0); }).join();
 }
 
-/// Requests that succeed and fail, and objects: every step but the connection manager's lies on
-/// their way.
+/// Requests that succeed and fail, and objects. They pass every step except those of the connection
+/// manager.
 void live_a_full_life() {
   outlive_a_peer();
   Pair pair;
@@ -325,7 +325,7 @@ static_assert(emulation::kFaultSteps.end()[-2] == "cm_locked" &&
                   emulation::kFaultSteps.back() == "cm_telling",
               "emulation/tests/rdma_cm has these");
 
-/// The processes that a thread of `parent` started.
+/// The processes that a thread of `parent` has started.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
@@ -336,7 +336,7 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-/// Whether a process is there and is more than its exit status.
+/// Whether a process runs, and is not a zombie.
 bool runs(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string text;

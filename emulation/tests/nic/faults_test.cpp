@@ -11,7 +11,7 @@
 #include "emulation/tests/nic/endpoint.hpp"
 #include "emulation/tests/nic/under_plan.hpp"
 
-/// What a fault plan does to payloads, calls and creations.
+/// Effects of a fault plan on payloads, calls and creations.
 namespace hbmwire::test {
 namespace {
 
@@ -21,8 +21,7 @@ std::ptrdiff_t differing_bits(const Endpoint& a, const Endpoint& b, std::size_t 
   return bits;
 }
 
-/// The second message of 1000 bytes has bit 0 of byte 100 flipped where it arrives, and nothing
-/// else is changed.
+/// Expects that only bit 0 of byte 100 of the second message of 1000 bytes arrives flipped.
 void expect_second_flipped(Pair& pair, Endpoint& source, Endpoint& target, ibv_wr_opcode opcode) {
   source.buffer.assign(source.buffer.size(), 0x10);
   for (int round = 1; round <= 3; ++round) {
@@ -68,7 +67,7 @@ TEST(FaultPlan, FailsTheNthCallOnce) {
   EXPECT_NE(Mr((ibv_reg_mr)(first.pd.get(), first.buffer.data(), 8, 0)), nullptr);
 }
 
-// The first waits for its receive and is tried several times; it counts once all the same.
+// The first request waits for its receive and is tried several times, but counts once.
 TEST(FaultPlan, CountsARequestThatWaitsOnce) {
   if (!under_plan("flip,op=send,nth=2")) return;
   Pair pair({}, {}, {.timeout = 14, .retry_count = 7, .rnr_retry = 7});
@@ -92,8 +91,8 @@ TEST(FaultPlan, FailsSomeOfTheCalls) {
   EXPECT_EQ(calls, ".x..x.....");
 }
 
-/// Makes objects until it fails; how many there were then. Once one of them is gone, there is room
-/// for another.
+/// Makes objects until that fails, and expects `limit` objects then. After one is destroyed,
+/// another can be made.
 template <typename Object>
 void expect_limit(std::size_t limit, const std::function<Object()>& make) {
   std::vector<Object> objects;

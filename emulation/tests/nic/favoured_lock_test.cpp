@@ -10,12 +10,12 @@
 #include <thread>
 #include <vector>
 
-/// Threads of one process and a fabric of its own: what other processes make of it is told by
+/// The lock between threads of one process. Other processes are tested by
 /// emulation/tests/survival/express_test.cpp.
 namespace hbmwire::emulation::nic {
 namespace {
 
-constexpr unsigned kOften = 1000;  // more than it takes to be favoured
+constexpr unsigned kOften = 1000;  // more than it takes to become the favourite
 using Taken = FavouredLock::Taken;
 
 class FavouredLockTest : public ::testing::Test {
@@ -42,7 +42,7 @@ class FavouredLockTest : public ::testing::Test {
     for (unsigned i = 0; i < times; ++i) ASSERT_TRUE(FavouredHold(lock, Place::responder).held());
   }
 
-  /// Each test has threads of its own, as a thread keeps its mark until it ends.
+  /// Each test uses new threads, because a thread keeps its mark until it ends.
   template <typename Body>
   static void in_a_thread(Body body) {
     std::thread(body).join();
@@ -120,7 +120,7 @@ TEST_F(FavouredLockTest, FavoursWhoWaitedWhileSomebodyPassed) {
   in_a_thread([&] {
     take_often(lock_);
     const std::uint64_t token = lock_.favourite();
-    // As if it had been let through by the lock's word behind unlock_for().
+    // As if the lock's word had let it through after unlock_for().
     ASSERT_EQ(lock_.lock(Place::responder), Taken::yes);
     EXPECT_EQ(lock_.favourite(), 0U) << "it is had by the word";
     lock_.unlock();
@@ -201,7 +201,7 @@ TEST_F(FavouredLockTest, WaitsForItsFavouriteToComeOut) {
   });
 }
 
-/// As one that was killed between enter() and leave().
+/// As a favourite that was killed between enter() and leave().
 TEST_F(FavouredLockTest, IsInheritedFromAFavouriteThatEndedInside) {
   in_a_thread([&] {
     take_often(lock_);

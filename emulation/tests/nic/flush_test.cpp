@@ -12,23 +12,23 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/emulated_card.hpp"
 
-/// --like-hardware=flush: what a NIC has written into a card's memory is there for NICs, and for
-/// the card's engines once the same NIC has read from the card.
+/// --like-hardware=flush: NICs see a NIC's writes to a card's memory at once. The card's engines
+/// see them after the same NIC has read from the card.
 namespace hbmwire::test {
 namespace {
 
-/// A queue pair without memory beside the card (emu0, `near`), connected to one with (emu1, `far`).
+/// A queue pair without memory on the card (emu0, `near`), connected to one with it (emu1, `far`).
 class Flush : public testing::Test {
  protected:
   void SetUp() override { std::memset(pair_.a.buffer.data(), 'n', 1024); }
 
-  /// far WRITEs `length` new bytes to the card.
+  /// `far` WRITEs `length` new bytes to the card.
   void write(std::uint64_t offset, std::uint32_t length) {
     ASSERT_EQ(far_.rdma(IBV_WR_RDMA_WRITE, 1, 0, length, address_of(mr_), offset), 0);
     expect_completion(far_, 1);
   }
 
-  /// far READs from the card.
+  /// `far` READs from the card.
   void read(std::uint64_t offset, std::uint32_t length) {
     ASSERT_EQ(far_.rdma(IBV_WR_RDMA_READ, 2, 4096, length, address_of(mr_), offset), 0);
     expect_completion(far_, 2);
@@ -82,7 +82,7 @@ TEST_F(Flush, AReceiveWaitsUntilTheNicGathersFromTheCard) {
   expect_completion(far_, 6);
   EXPECT_EQ(expect_completion(near_, 5).byte_len, 40U);
   EXPECT_EQ(card_.engines_see(300), 'o');
-  // What the message did not reach is not under way: an engine may write there.
+  // Bytes after the end of the message are not posted, so an engine may write there.
   const std::byte own{'e'};
   card_.writes().engine_writes({340, 1, card_.at(340)}, &own);
   ASSERT_EQ(far_.post_recv(7, 8192, 64), 0);
@@ -164,7 +164,7 @@ TEST_F(Flush, AQueuePairsEndLosesNothing) {
   EXPECT_EQ(card_.engines_see(0), 'n');
 }
 
-/// They are as large as the card: a process has room for some hundreds.
+/// These mappings are as large as the card: a process has room for only some hundreds.
 TEST_F(Flush, RegionsAndQueuePairsShareWhatIsMapped) {
   std::vector<Mr> regions;
   for (int i = 0; i < 20; ++i) regions.push_back(card_.register_at(near_));
@@ -222,7 +222,7 @@ TEST(FlushPeers, AKilledWriterLosesNothing) {
   child.kill();
   child.join();
   EXPECT_EQ(card.engines_see(10), 'o');
-  // The NIC's own flush.
+  // A flush by the NIC itself.
   Pair loop;
   const Mr again = card.register_at(loop.b);
   ASSERT_EQ(loop.a.rdma(IBV_WR_RDMA_READ, 2, 0, 1, address_of(again)), 0);
@@ -248,7 +248,7 @@ TEST(FlushPeers, WhatWasWrittenForAKilledProcessArrives) {
   EXPECT_EQ(card.engines_see(10), 'o');
   child.kill();
   child.join();
-  // Noticed by whoever meets the dead one, at the latest 10 ms after.
+  // Noticed by the first process that meets the dead one, within 10 ms.
   std::optional<ibv_wc> done;
   do {
     ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, 2, 0, 1, target, 10), 0);

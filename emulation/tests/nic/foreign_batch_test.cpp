@@ -14,7 +14,7 @@
 
 namespace {
 
-// What the kernel was asked for, and how much of it it does at a time.
+// The ranges that were passed to the kernel, and the most bytes that it moves in one call.
 std::vector<std::size_t> ranges_there;
 std::size_t most_bytes = SIZE_MAX;
 
@@ -40,7 +40,7 @@ ssize_t call(long number, pid_t pid, const iovec* here, unsigned long here_count
 
 }  // namespace
 
-// The C library's, which the emulated NIC calls.
+// Replaces the C library's function, which the emulated NIC calls.
 extern "C" ssize_t process_vm_writev(pid_t pid, const iovec* here, unsigned long here_count,
                                      const iovec* there, unsigned long there_count,
                                      unsigned long /*flags*/) noexcept {
@@ -56,7 +56,7 @@ extern "C" ssize_t process_vm_readv(pid_t pid, const iovec* here, unsigned long 
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// "Another" process is this one.
+/// The "other" process is this one.
 class ForeignBatch : public ::testing::Test {
  protected:
   ForeignBatch() {

@@ -8,14 +8,14 @@
 #include "emulation/tests/nic/under_plan.hpp"
 #include "emulation/tests/nic/work_request.hpp"
 
-/// A fault plan decides when a message arrives, or that it does not.
+/// A fault plan decides when a message arrives, or whether it does.
 namespace hbmwire::test {
 namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// With timeouts of 4.096 us * 2^14 = 67.1 ms.
+/// A timeout of 4.096 us * 2^14 = 67.1 ms.
 constexpr auto kTimeout = 67ms;
 
 Timing retries(std::uint8_t count) {
@@ -102,7 +102,7 @@ TEST(HeldUp, ADelayedUnreliableMessageCompletesLaterToo) {
   expect_completion(pair.b, 1);
 }
 
-/// It is in time for its requester, whose retries find it still on its way.
+/// The request arrives before its requester's retries are used up.
 TEST(HeldUp, ALateRequestMayBeInTime) {
   if (!under_plan("late,op=write,nth=1,ms=100")) return;
   Pair pair({}, {}, retries(3));
@@ -120,7 +120,7 @@ void wait_for_byte(const unsigned char& byte, unsigned char value) {
   EXPECT_EQ(polled(&byte), value);
 }
 
-/// Its requester has given it up, and has even gone, and then it is executed all the same.
+/// The requester has given the request up and is gone, but it is executed all the same.
 TEST(HeldUp, ALateRequestActsWhenItsRequesterHasGivenItUp) {
   if (!under_plan("late,op=write,nth=1,ms=400")) return;
   Pair pair({}, {}, retries(0));
@@ -168,7 +168,7 @@ TEST(HeldUp, ALateUnreliableMessageArrivesBehindLaterOnes) {
   EXPECT_EQ(pair.b.buffer[8], 'x');
 }
 
-/// A UD endpoint's message to another one.
+/// Sends a message from one UD endpoint to another.
 int send_datagram(Endpoint& from, const Endpoint& to, std::uint64_t id) {
   ibv_ah_attr path{};
   path.is_global = 1;

@@ -9,7 +9,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Ports of InfiniBand: emu0 and emu1; emu2 is of Ethernet.
+/// InfiniBand ports: emu0 and emu1 have them, emu2 has Ethernet.
 namespace hbmwire::test {
 namespace {
 
@@ -40,7 +40,7 @@ ibv_ah_attr by_grh(const Endpoint& to) {
   return path;
 }
 
-/// INIT to RTS with that path; ibv_modify_qp's result.
+/// Moves from INIT to RTS with that path. Returns ibv_modify_qp's result.
 int connect(Endpoint& from, const Endpoint& to, const ibv_ah_attr& path) {
   EXPECT_EQ(from.to_init(), 0);
   ibv_qp_attr values{};
@@ -106,7 +106,7 @@ TEST(InfiniBand, ConnectionsGoByLidWithAGrhAndWithout) {
   }
 }
 
-// Each of these is a path that can be asked for, and that leads nowhere.
+// Each of these paths is accepted, but leads nowhere.
 TEST(InfiniBand, WrongPathsLeadNowhere) {
   const auto expect_lost = [](const char* to, auto spoil) {
     Endpoint a(on("emu0"));
@@ -163,8 +163,8 @@ TEST(InfiniBand, DatagramsNameTheLidTheyCameFrom) {
   }
 }
 
-// There is no IPoIB, so no IP address leads to such a port: not the one that it would have on
-// Ethernet either.
+// There is no IPoIB, so no IP address leads to such a port, not even the one that it would have on
+// Ethernet.
 TEST(InfiniBand, HasNoAddressOfTheConnectionManager) {
   rdma_event_channel* const channel = rdma_create_event_channel();
   ASSERT_NE(channel, nullptr);
@@ -175,7 +175,7 @@ TEST(InfiniBand, HasNoAddressOfTheConnectionManager) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   std::memcpy(&address.sin_addr, gid.raw + 12, 4);
-  address.sin_addr.s_addr ^= htonl(3 ^ 1);  // 127.F.N.3 is emu2's
+  address.sin_addr.s_addr ^= htonl(3 ^ 1);  // 127.F.N.3 belongs to emu2
   EXPECT_EQ(rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)), -1);
   EXPECT_TRUE(errno == ENODEV || errno == EADDRNOTAVAIL) << errno;
   address.sin_addr.s_addr ^= htonl(3 ^ 1);

@@ -5,7 +5,7 @@
 
 #include "emulation/tests/nic/window_steps.hpp"
 
-/// IBV_WR_LOCAL_INV, IBV_WR_SEND_WITH_INV, and MRs that windows are bound to.
+/// IBV_WR_LOCAL_INV, IBV_WR_SEND_WITH_INV, and MRs with bound windows.
 namespace hbmwire::test {
 namespace {
 
@@ -74,7 +74,7 @@ TEST(MemoryRegion, StaysWhileAWindowIsBoundToIt) {
   Mw window = bound_type_2(pair.b, part_of(pair.b, 0, 64, kRemoteWrite));
   EXPECT_EQ(ibv_dereg_mr(pair.b.mr.get()), EBUSY);
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, window->rkey, 0), IBV_WC_SUCCESS);
-  window.reset();  // which unbinds
+  window.reset();  // also unbinds
   EXPECT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0);
 }
 

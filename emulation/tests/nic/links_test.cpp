@@ -43,7 +43,7 @@ std::string sysfs(const Context& context, const std::string& file) {
   return line;
 }
 
-/// The links are up before and after each test, whatever fails in between.
+/// The links are up before and after each test, even if a test fails.
 class Links : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -80,7 +80,7 @@ TEST_F(Links, TellEveryContextOfTheirNic) {
   const Context second = open_device("emu0");
   const Context other = open_device("emu1");
   ASSERT_TRUE(change_link("emu0/2=down"));
-  ASSERT_TRUE(change_link("emu0=down"));  // of which port 2 is down already
+  ASSERT_TRUE(change_link("emu0=down"));  // port 2 is down already
   ASSERT_TRUE(change_link("emu0/1=up"));
   for (const Context* context : {&first, &second}) {
     EXPECT_EQ(take_event(*context), (PortEvent{IBV_EVENT_PORT_ERR, 2}));
@@ -115,7 +115,7 @@ TEST_F(Links, TellOtherProcesses) {
 
 TEST_F(Links, LoseNoEventThatDoesNotFit) {
   const Context context = open_device();
-  // Leave room for one record of 16 bytes; the byte of each filler is read back before the events.
+  // Leave room for one record of 16 bytes. The filler bytes are read back before the events.
   const int fd = ::open(("/proc/self/fd/" + std::to_string(context->async_fd)).c_str(),
                         O_RDWR | O_NONBLOCK | O_CLOEXEC);
   ASSERT_GE(fd, 0);
@@ -144,7 +144,7 @@ TEST_F(Links, LoseNoEventThatDoesNotFit) {
 }
 
 TEST_F(Links, ThatAreDownLetNothingThrough) {
-  // Of the requester, then of the responder.
+  // The requester's link, then the responder's.
   for (const char* down : {"emu0/1=down", "emu1/2=down"}) {
     Pair pair({.device = "emu0", .port = 1}, {.device = "emu1", .port = 2});
     const Address peer = pair.b.address();
@@ -195,7 +195,7 @@ TEST_F(Links, OfOtherPortsDoNotMatter) {
 }
 
 TEST_F(Links, ThatComeUpInTimeLetRequestsGoOn) {
-  // 4.096 us * 2^18 = 1.07 s a try, and 8 tries.
+  // 4.096 us * 2^18 = 1.07 s for each of 8 tries.
   Pair pair({}, {}, {.timeout = 18, .retry_count = 7});
   ASSERT_TRUE(change_link("emu0/1=down"));
   for (const std::uint64_t id : {1U, 2U, 3U})
@@ -206,7 +206,7 @@ TEST_F(Links, ThatComeUpInTimeLetRequestsGoOn) {
 }
 
 TEST_F(Links, ThatComeUpWakeWhoSleeps) {
-  // Nobody polls: the completion channel must become readable by the helper thread's doing.
+  // No thread polls, so the helper thread must make the completion channel readable.
   Pair pair({.with_channel = true}, {}, {.timeout = 0});  // 0: it waits for ever
   ASSERT_EQ(ibv_req_notify_cq(pair.a.cq.get(), 0), 0);
   ASSERT_TRUE(change_link("emu0/1=down"));

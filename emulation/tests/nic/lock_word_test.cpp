@@ -19,7 +19,7 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 
 struct Shared {
   LockWord lock;
-  std::uint64_t count;  // guarded by it
+  std::uint64_t count;  // guarded by the lock
   std::atomic<std::uint32_t> locked;
 };
 
@@ -28,7 +28,7 @@ void lock(LockWord& word) {
   }
 }
 
-/// Memory of zeros that forked children share.
+/// Zeroed memory that forked children share.
 class LockWordTest : public ::testing::Test {
  protected:
   LockWordTest()
@@ -89,7 +89,7 @@ TEST_F(LockWordTest, NamesItsHolderAndWaitsForOneThatLives) {
 TEST_F(LockWordTest, IsInheritedFromAKilledProcess) {
   const pid_t child = fork_holder();
   ::kill(child, SIGKILL);
-  // A zombie first, which nobody has waited for.
+  // A zombie first: the parent has not waited for it.
   EXPECT_EQ(shared_->lock.lock_for(10 * kSecond), TakenWord::inherited);
   EXPECT_EQ(shared_->lock.holder(), ::gettid());
   shared_->lock.unlock();
@@ -108,7 +108,7 @@ TEST_F(LockWordTest, IsInheritedFromAThreadThatEnded) {
   EXPECT_EQ(shared_->lock.lock_for(10 * kSecond), TakenWord::inherited);
 }
 
-/// A thread id comes again, the time when its thread began does not.
+/// Thread ids are reused, but start times differ.
 TEST_F(LockWordTest, IsInheritedThoughAnotherThreadHasTheHoldersId) {
   lock(shared_->lock);
   auto& word = reinterpret_cast<std::atomic<std::uint64_t>&>(shared_->lock);

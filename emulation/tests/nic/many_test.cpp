@@ -13,7 +13,7 @@
 #include "emulation/tests/nic/plugin.hpp"
 #include "emulation/tests/nic/under_plan.hpp"
 
-/// Tables that are used far, and full ones.
+/// Tables with many records in use, and full tables.
 namespace hbmwire::test {
 namespace {
 
@@ -21,7 +21,7 @@ constexpr std::size_t kKiB = 1024;
 constexpr std::size_t kMany = 10'000;
 constexpr std::size_t kOfProcess = 2'000;
 
-/// Memory that the fabric's shared state takes.
+/// The memory that the fabric's shared state takes.
 std::size_t fabric_bytes() {
   struct stat status {};
 
@@ -40,7 +40,7 @@ Qp queue_pair_of(const Endpoint& base, std::uint32_t depth = 8) {
   return Qp(ibv_create_qp(base.pd.get(), &wanted));
 }
 
-/// Does something with each as if it were the endpoint's only one.
+/// Calls `act` with each QP as the endpoint's only one.
 template <typename Act>
 void with_each(Endpoint& base, std::vector<Qp>& all, Act act) {
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -50,7 +50,7 @@ void with_each(Endpoint& base, std::vector<Qp>& all, Act act) {
   }
 }
 
-/// Made, in INIT, and with a receive posted, so that all that they have is in use.
+/// Makes queue pairs in INIT with a posted receive, so that all their memory is used.
 std::vector<Qp> make_many(Endpoint& base, std::size_t count) {
   std::vector<Qp> all;
   std::set<std::uint32_t> numbers;
@@ -77,7 +77,7 @@ TEST(ManyQueuePairs, GiveTheirMemoryBack) {
   const std::size_t after = fabric_bytes();
   EXPECT_EQ(ring_bytes(), rings);
   EXPECT_LE((with - before) / kMany, 6 * kKiB);
-  // Their records stay for the next ones, and of their rings 4 MiB.
+  // Their records stay for later ones, and 4 MiB of their rings.
   EXPECT_LE((after - before) / kMany, kKiB + kKiB / 2);
   RecordProperty("bytes_each", std::to_string((with - before) / kMany));
   RecordProperty("bytes_each_afterwards", std::to_string((after - before) / kMany));
@@ -118,7 +118,7 @@ void connect_many(const Line& line) {
   line.receive<bool>();
 }
 
-/// Hands on what each tells the other.
+/// Passes on the messages that each process has for the other.
 void introduce(const Child& a, const Child& b) {
   for (std::size_t i = 0; i < kOfProcess; ++i) {
     const auto of_a = a.line().receive<Address>();

@@ -18,7 +18,7 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kIova = 0x1001001800000000;  // as of a Gaudi: no CPU could use it
+constexpr std::uint64_t kIova = 0x1001001800000000;  // as on a Gaudi: not an address for a CPU
 
 Fd make_memfd(std::size_t bytes) {
   Fd fd(::memfd_create("nic-test", MFD_CLOEXEC));
@@ -28,8 +28,8 @@ Fd make_memfd(std::size_t bytes) {
 
 std::string path_of(const Fd& fd) { return "/proc/self/fd/" + std::to_string(fd.get()); }
 
-/// An emulated card's dma-buf, as emulation/docs/architecture.md describes it: `bytes` at `offset`
-/// of `backing`.
+/// The dma-buf of an emulated card, as in emulation/docs/architecture.md: `bytes` at `offset` of
+/// `backing`.
 Fd make_export(const Fd& backing, std::uint64_t offset, std::size_t bytes) {
   emulation::ExportDescriptor descriptor;
   descriptor.offset_bytes = offset;
@@ -65,7 +65,7 @@ TEST(RegisterMemory, RefusesWhatTheKernelRefuses) {
   ::munmap(read_only, 4096);
 }
 
-/// The kernel counts the pages from the address's to the end's.
+/// The kernel counts pages from that of the address to that of the end.
 TEST(RegisterMemory, OfNoBytesNeedsAnAddressOffAPage) {
   Pair pair;
   unsigned char* const page = pair.b.buffer.data() + 4096 - pair.b.address().buffer % 4096;
@@ -81,7 +81,7 @@ TEST(RegisterMemory, OfNoBytesNeedsAnAddressOffAPage) {
 
 TEST(RegisterMemory, MayHaveAnotherAddressOnTheWire) {
   Pair pair;
-  // The page offset stays.
+  // The offset in the page is kept.
   const std::uint64_t iova = 0x5000 + pair.b.address().buffer % 4096;
   const Mr mr(ibv_reg_mr_iova(pair.b.pd.get(), pair.b.buffer.data(), 4096, iova, kAllAccess));
   ASSERT_NE(mr, nullptr);
@@ -164,7 +164,7 @@ TEST(RegisterDmabuf, OfAnExportDescriptorReachesTheCardsMemory) {
   expect_completion(pair.a, 2, IBV_WC_REM_ACCESS_ERR);
 }
 
-/// A dma-buf of 8192 bytes of `backing` and 4096 before them.
+/// A dma-buf of two ranges of `backing`: 8192 bytes, then the 4096 bytes before them.
 Fd make_export_of_two(const Fd& backing) {
   const std::array segments{emulation::ExportSegment{65536, 8192},
                             emulation::ExportSegment{4096, 4096}};
@@ -180,7 +180,7 @@ TEST(RegisterDmabuf, FollowsTheSegmentsOfAnExport) {
   const Fd card = make_memfd(1 << 20);
   Fd dmabuf = make_export_of_two(card);
   expect_refused(register_dmabuf(pair.b, 0, 12289, kIova, dmabuf.get()), EINVAL);
-  // What a process opens for its first request stays.
+  // Descriptors that a process opens for its first request stay open.
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 0, 0, 4, pair.b.address()), 0);
   expect_completion(pair.a, 0);
   const int before = open_descriptors();
@@ -190,7 +190,7 @@ TEST(RegisterDmabuf, FollowsTheSegmentsOfAnExport) {
   Address target = pair.b.address();
   target.buffer = kIova;
   target.rkey = mr->rkey;
-  // Over the boundary between the two: the first ends where the second begins in the dma-buf only.
+  // Crosses the boundary of the ranges, which adjoin only in the dma-buf.
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 4, target, 4094), 0);
   expect_completion(pair.a, 1);
   std::vector<unsigned char> all(1 << 20);
@@ -208,7 +208,7 @@ TEST(RegisterDmabuf, FollowsTheSegmentsOfAnExport) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-/// A table that does not fit its file or its dma-buf.
+/// The table does not fit its file or its dma-buf.
 TEST(RegisterDmabuf, RefusesSegmentsThatAreNotThere) {
   Endpoint a;
   const Fd card = make_memfd(1 << 20);
@@ -254,7 +254,7 @@ TEST(RegisterDmabuf, HoldsAReferenceUntilDeregistered) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-/// The promise behind freeing memory after ibv_dereg_mr: nobody writes to it any more.
+/// Memory may be freed after ibv_dereg_mr: no write arrives any more.
 TEST(DeregisterMemory, WaitsForInboundWrites) {
   Pair pair({.bytes = 32 << 20}, {.bytes = 32 << 20});
   std::atomic<bool> stop{false};

@@ -7,8 +7,8 @@
 
 #include "emulation/tests/nic/extended_endpoint.hpp"
 
-/// Calls that newer releases of libibverbs brought work, or are refused with EOPNOTSUPP. The
-/// headers may be older than them, so that they are declared here, and looked up in what is loaded.
+/// Calls that came with newer releases of libibverbs work or are refused with EOPNOTSUPP. The
+/// headers may be older, so the calls are declared here and looked up in the loaded library.
 namespace hbmwire::test {
 namespace {
 
@@ -30,7 +30,7 @@ struct RegionAttributes {
   void* buffer;
 };
 
-/// rdma-core 44 and 45 brought them; the QP was created without them.
+/// Functions that came with rdma-core 44 and 45. The QP was created without them.
 template <typename Extended>
 void call_last_functions(Extended* qp, int& refused) {
   if constexpr (requires { qp->wr_atomic_write; }) {
@@ -98,7 +98,7 @@ TEST(NewerCalls, CompletionCountersAreRefused) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-/// libibverbs itself, since rdma-core 64, makes an ibv_reg_mr of it.
+/// Since rdma-core 64, libibverbs itself implements it by ibv_reg_mr.
 TEST(NewerCalls, RegistrationByAttributesWorksOrIsRefused) {
   Endpoint a;
   auto* const reg = newer<ibv_mr*(ibv_pd*, RegionAttributes*)>("ibv_reg_mr_ex");
@@ -121,7 +121,7 @@ TEST(NewerCalls, RegistrationByAttributesWorksOrIsRefused) {
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
 }
 
-/// libibverbs allocates them itself where the provider does not.
+/// libibverbs allocates the buffers itself if the provider does not.
 TEST(NewerCalls, BuffersOfTheProviderWork) {
   Endpoint a;
   auto* const alloc = newer<void*(ibv_pd*, std::size_t, void**)>("ibv_alloc_buf");

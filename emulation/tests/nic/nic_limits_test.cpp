@@ -9,8 +9,7 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// `--limits emu1=qp=4,cq=3,cqe=64,mr=5,srq=0` and `--limits emu2=srq=2`; emu0 has no limits of its
-/// own.
+/// `--limits emu1=qp=4,cq=3,cqe=64,mr=5,srq=0` and `--limits emu2=srq=2`. emu0 has no limits.
 namespace hbmwire::test {
 namespace {
 
@@ -37,7 +36,7 @@ Srq make_srq(const Endpoint& end) {
   return Srq(ibv_create_srq(end.pd.get(), &attributes));
 }
 
-/// As many more as there can be, up to a hundred.
+/// Makes as many objects as possible, up to a hundred.
 template <class Make>
 auto make_all(const Make& make) {
   constexpr std::size_t kMost = 100;

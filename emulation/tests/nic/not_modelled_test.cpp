@@ -5,8 +5,8 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// What emulation/docs/nic.md lists as not modelled is refused with EOPNOTSUPP, never taken in
-/// silence.
+/// Features that emulation/docs/nic.md lists as not modelled are refused with EOPNOTSUPP and never
+/// ignored.
 namespace hbmwire::test {
 namespace {
 
@@ -16,7 +16,7 @@ void expect_unsupported(T* made, const char* what) {
   EXPECT_EQ(errno, EOPNOTSUPP) << what;
 }
 
-/// By the result and by errno, as the kernel's ioctl does.
+/// The error is in the result and in errno, as with the kernel's ioctl.
 template <typename Call>
 void expect_lacking(Call call, const char* what) {
   errno = 0;

@@ -123,8 +123,8 @@ TEST(Objects, AreCounted) {
 }
 
 TEST(Objects, ADescriptorThatIsSomebodyElsesNowIsLeftToHim) {
-  // libibverbs closes a channel's descriptor itself, and the number is another thread's in no time,
-  // with no order between that thread's open() and our next look at the number.
+  // libibverbs closes a channel's descriptor itself, and another thread may get the same number at
+  // once. Nothing orders that thread's open() before our next look at the number.
   const Context context = open_device();
   Channel channel(ibv_create_comp_channel(context.get()));
   ASSERT_NE(channel, nullptr);
@@ -154,12 +154,12 @@ TEST(FailingCalls, LeaveNothingBehind) {
       return false;
     }
   };
-  ASSERT_TRUE(set_up());  // what a process keeps for good is there now
+  ASSERT_TRUE(set_up());  // makes the objects that a process keeps
   const int descriptors = open_descriptors();
   long n = 0;
   for (bool complete = false; !complete; ++n) {
     ASSERT_LT(n, 100);
-    // A failing modify_qp fails an ASSERT in connect(); that one is expected here.
+    // If modify_qp fails, an ASSERT in connect() fails; that is expected here.
     fail_nth_call(n, EIO);
     Context context = open_device();
     int error = context ? 0 : errno;
@@ -185,7 +185,7 @@ TEST(FailingCalls, LeaveNothingBehind) {
         if (const int failed = ibv_modify_qp(qp.get(), &values, IBV_QP_STATE); failed != 0)
           error = failed;
       }
-      const long counted = fail_nth_call(-1, 0);  // what is destroyed below must not fail
+      const long counted = fail_nth_call(-1, 0);  // destroying the objects below must not fail
       complete = counted <= n;
     } else {
       fail_nth_call(-1, 0);

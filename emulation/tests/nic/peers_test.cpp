@@ -12,11 +12,11 @@
 
 #include "emulation/tests/nic/child_process.hpp"
 
-/// Two processes. The child is forked, and opens a NIC of its own.
+/// Two processes. The child is forked and opens a NIC of its own.
 namespace hbmwire::test {
 namespace {
 
-/// The usual child: connects, lends its buffer, and waits to be told to end.
+/// The usual child: it connects, lets its peer use its buffer, and waits to be told to end.
 void lend_buffer(const Line& line) {
   Endpoint self;
   self.buffer[0] = 'c';
@@ -55,7 +55,7 @@ TEST(Peers, SendGoesThereAndBack) {
     line.send(true);
     for (unsigned i = 0; i < 8; ++i) {
       expect_completion(self, i);
-      // Not signaled: the answer may be answered before a completion of its own would be there.
+      // Unsignaled: the peer may answer before a completion would be there.
       ASSERT_EQ(self.send(100 + i, 64 * i, 64, 0), 0);
     }
     line.receive<bool>();
@@ -127,7 +127,7 @@ TEST(KilledPeer, EndsRequestsWithRetryExceeded) {
   const Address peer = child.line().exchange(self.address());
   self.connect(peer, {.rnr_retry = 7});
   child.line().receive<bool>();
-  ASSERT_EQ(self.send(1, 0, 8), 0);  // no receive is posted: it waits
+  ASSERT_EQ(self.send(1, 0, 8), 0);  // no receive is posted, so it waits
   ASSERT_EQ(self.post_recv(9, 0, 8), 0);
   usleep(10000);
   child.kill();
@@ -166,7 +166,7 @@ TEST(KilledPeer, InTheMiddleOfWritesLeavesUsSound) {
   self.connect(child.line().exchange(self.address()));
   child.line().send(true);
   usleep(30000);
-  child.kill();  // most likely with the lock of our QP in its hands
+  child.kill();  // most likely while it holds the lock of our QP
   child.join();
   EXPECT_EQ(self.to(IBV_QPS_ERR), 0);
   EXPECT_EQ(self.to(IBV_QPS_RESET), 0);
@@ -203,7 +203,7 @@ TEST(Fork, ADeadParentIsDeadThoughItsChildLives) {
     Endpoint self;
     self.connect(line.exchange(self.address()));
     line.send(true);
-    if (::fork() == 0) {  // a grandchild that outlives it with everything inherited
+    if (::fork() == 0) {  // a grandchild that outlives it and has inherited everything
       char byte = 0;
       ::close(ends[1]);
       [[maybe_unused]] const ssize_t count = ::read(ends[0], &byte, 1);

@@ -8,11 +8,11 @@
 #include <stdexcept>
 #include <string>
 
-/// What the plugin has for tests alone.
+/// Functions that the plugin has only for tests.
 namespace hbmwire::test {
 
-/// A function of the plugin's, which libibverbs loaded RTLD_LOCAL: opening it once more gives a
-/// handle to the same.
+/// Finds a function of the plugin. libibverbs has loaded it RTLD_LOCAL; opening it again returns a
+/// handle of the same.
 template <typename Function>
 Function plugin_function(const char* name) {
   static void* const kPlugin = [] {
@@ -25,13 +25,15 @@ Function plugin_function(const char* name) {
   return reinterpret_cast<Function>(found);
 }
 
-/// The n-th arrival of this process at a step (emulation/common/fault_step.hpp) sends `signal`.
+/// Makes the n-th arrival of this process at a step (emulation/common/fault_step.hpp) send
+/// `signal`.
 inline void set_step_trap(const char* step, std::int64_t nth, int signal) {
   plugin_function<void (*)(const char*, std::int64_t, int)>("hbmwire_nic_set_step_trap")(step, nth,
                                                                                          signal);
 }
 
-/// Records that other processes have in the shared state, and those processes, without the dead.
+/// The number of records of other processes in the shared state, plus these processes, without dead
+/// ones.
 inline std::uint64_t records_of_others() {
   return plugin_function<std::uint64_t (*)()>("hbmwire_nic_records_of_others")();
 }

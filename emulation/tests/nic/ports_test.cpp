@@ -14,7 +14,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// NICs with two ports each: what every port has of its own. Runs with --nics 2 --ports 2.
+/// NICs with two ports: the properties of each port. Runs with --nics 2 --ports 2.
 namespace hbmwire::test {
 namespace {
 
@@ -196,7 +196,7 @@ std::vector<InterfaceAddress> addresses_of_this_machine() {
 }
 
 TEST(Gids, AreTheAddressesOfTheMachine) {
-  // Where each GID is: (type, interface) of the entries that have it.
+  // For each GID the (type, interface) of the entries that have it.
   std::map<GidBytes, std::multiset<std::pair<std::uint32_t, std::uint32_t>>> gids;
   for (const char* nic : kNics) {
     const Context context = open_device(nic);
@@ -218,7 +218,7 @@ TEST(Gids, AreTheAddressesOfTheMachine) {
 }
 
 TEST(Gids, OfTheMachineReachTheirPort) {
-  // Under the last GID that each port has.
+  // Uses the last GID of each port.
   for (const char* nic : kNics) {
     for (const std::uint8_t port : kPortNumbers) {
       const Endpoint::Options there{.device = nic, .port = port};

@@ -8,7 +8,8 @@
 
 #include "emulation/tests/nic/emulated_card.hpp"
 
-/// The bookkeeping behind --like-hardware=flush, against a model that has a byte for each byte.
+/// Compares PostedWrites, behind --like-hardware=flush, with a model that treats each byte by
+/// itself.
 namespace hbmwire::test {
 namespace {
 
@@ -16,7 +17,7 @@ using emulation::PostedWrites;
 
 constexpr std::uint64_t kBytes = 64;
 
-/// What NICs see, what engines see, and which NIC's write of a byte is under way.
+/// The bytes that NICs see, the bytes that engines see, and the NIC that has posted each byte.
 struct Model {
   std::array<std::byte, kBytes> nics{};
   std::array<std::byte, kBytes> engines{};
@@ -43,14 +44,14 @@ struct Model {
   void engine_writes(std::uint64_t from, std::uint64_t to, std::byte value) {
     for (std::uint64_t i = from; i < to; ++i) {
       engines[i] = value;
-      if (under_way[i] == 0) nics[i] = value;  // else the NIC's is the last to arrive
+      if (under_way[i] == 0) nics[i] = value;  // otherwise the NIC's write arrives last
     }
   }
 };
 
 class PostedWritesModel : public testing::Test {
  protected:
-  EmulatedCard card_;  // its files
+  EmulatedCard card_;  // owns its files
   std::byte* const memory_ = card_.at(0);
   PostedWrites& writes_ = card_.writes();
 };
@@ -111,8 +112,7 @@ TEST_F(PostedWritesModel, RangesBeyondTheCardAreNone) {
   EXPECT_EQ(card_.engines_see(0), 'o');
 }
 
-/// Writers that are killed anywhere leave neither a held lock nor bytes that are neither old nor
-/// new.
+/// Writers that are killed at any point leave no held lock, and only old or new bytes.
 TEST_F(PostedWritesModel, AKilledWriterLeavesOldOrNewBytes) {
   constexpr std::uint64_t kUsed = 64 << 10;
   for (int round = 0; round < 50; ++round) {

@@ -7,18 +7,17 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Both ends of a queue pair's receive queue at once: who posts and who consumes take no lock of
-/// each other.
+/// Both ends of a queue pair's receive queue at once: posting and consuming do not share a lock.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint32_t kDepth = 32;
 
-/// Each receive that was posted completes, once and in order, whether it was posted before the move
-/// to ERR, over it or behind it.
+/// Each posted receive completes once and in order, if it was posted before, during or after the
+/// move to ERR.
 TEST(BothEnds, CompletesWhatIsPostedWhileTheQpFails) {
   constexpr int kRounds = 300;
-  constexpr std::uint64_t kReceives = kDepth + 8;  // the last ones find room when the QP has failed
+  constexpr std::uint64_t kReceives = kDepth + 8;  // the last have room after the failure
   Pair pair({}, {.depth = kDepth});
   const Address peer = pair.a.address();
   for (int round = 0; round < kRounds && !::testing::Test::HasFailure(); ++round) {

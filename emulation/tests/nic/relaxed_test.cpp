@@ -9,7 +9,7 @@
 #include "emulation/tests/nic/endpoint.hpp"
 #include "emulation/tests/nic/work_request.hpp"
 
-/// Memory of relaxed ordering. Runs with --async=1ms --like-hardware relaxed.
+/// Memory with relaxed ordering. Runs with --async=1ms --like-hardware relaxed.
 namespace hbmwire::test {
 namespace {
 
@@ -24,8 +24,8 @@ Endpoint::Options with_access(int access) {
   return options;
 }
 
-/// Polls for the last byte of a buffer that WRITEs of 1, 2, 3 ... fill, and counts the rounds in
-/// which it found the other bytes not there.
+/// Polls for the last byte of a buffer that WRITEs of 1, 2, 3 ... fill. Counts the rounds in which
+/// the other bytes were not there yet.
 class Poller {
  public:
   explicit Poller(const unsigned char* buffer) : thread_([this, buffer] { run(buffer); }) {}
@@ -45,7 +45,7 @@ class Poller {
 
   [[nodiscard]] int early() const { return early_.load(); }
 
-  /// The rounds that it has seen.
+  /// The number of rounds that it has seen.
   [[nodiscard]] int seen() const { return seen_.load(); }
 
  private:
@@ -71,8 +71,8 @@ class Poller {
   std::thread thread_;
 };
 
-/// WRITEs of 1, 2, 3 ... up to `most`, each of which is all there when it completes; they end early
-/// where one round was found early and `until_one` is asked for.
+/// WRITEs 1, 2, 3 ... up to `most`. Each must be complete when it completes. With `until_one` it
+/// ends after the first round in which the last byte was early.
 int count_early(int access, int most, bool until_one) {
   Pair pair({}, with_access(access));
   Poller poller(pair.b.buffer.data());
@@ -92,8 +92,8 @@ int count_early(int access, int most, bool until_one) {
   return poller.end();
 }
 
-/// Each round is a chance only: the poller must look within the microseconds of the copy, which a
-/// busy machine may keep it from for hundreds of rounds.
+/// Each round is only a chance: the poller must look within the microseconds of the copy. On a busy
+/// machine it may miss hundreds of rounds.
 TEST(Relaxed, TheLastBytesOfAWriteMayLandFirst) { EXPECT_GT(count_early(kRelaxed, 5000, true), 0); }
 
 TEST(Relaxed, WithoutTheFlagTheyLandLast) { EXPECT_EQ(count_early(kAllAccess, 100, false), 0); }
@@ -110,7 +110,7 @@ TEST(Relaxed, AMessageIsThereWithItsCompletion) {
   }
 }
 
-/// The rounds of 40 in which the first one of two WRITEs to the same bytes is the one that stays.
+/// The number of rounds, of 40, in which the first of two WRITEs to the same bytes remains.
 int count_swapped(int access) {
   Pair pair({}, with_access(access));
   int swapped = 0;

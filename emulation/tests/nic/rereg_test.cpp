@@ -17,7 +17,7 @@ constexpr int kPd = IBV_REREG_MR_CHANGE_PD;
 constexpr int kAccess = IBV_REREG_MR_CHANGE_ACCESS;
 constexpr int kReadOnly = IBV_ACCESS_REMOTE_READ;
 
-/// What a peer reads or writes through b's MR as it is now.
+/// A peer reads or writes through b's MR as it is now.
 ibv_wc_status reach_region(Pair& pair, ibv_wr_opcode opcode, std::size_t offset) {
   return reach(pair, opcode, pair.b.mr->rkey, offset);
 }
@@ -107,7 +107,7 @@ TEST(Reregister, IsRefusedByLibibverbs) {
             IBV_REREG_MR_ERR_INPUT);
 }
 
-/// As the kernel refuses it, with the MR as it was.
+/// As the kernel does, refuses and leaves the MR as it was.
 TEST(Reregister, IsRefusedByTheDevice) {
   Pair pair;
   ibv_mr* mr = pair.b.mr.get();
@@ -146,7 +146,7 @@ TEST(Reregister, WaitsForNoWindowToBeBound) {
   EXPECT_EQ(ibv_rereg_mr(pair.b.mr.get(), kAccess, nullptr, nullptr, 0, kBindable), 0);
 }
 
-/// What using the old range again after ibv_rereg_mr relies on.
+/// A program may reuse the old range after ibv_rereg_mr.
 TEST(Reregister, IsThroughWithInboundWrites) {
   constexpr std::size_t kBytes = 32 << 20;
   Pair pair({.bytes = kBytes}, {.bytes = kBytes});

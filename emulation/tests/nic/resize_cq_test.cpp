@@ -14,7 +14,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// Leaves `count` completions with wr_ids from `first` in a's CQ.
+/// Leaves `count` completions with wr_ids from `first` on in a's CQ.
 void complete(Pair& pair, std::uint64_t first, std::uint64_t count) {
   const Address peer = pair.b.address();
   for (std::uint64_t id = first; id < first + count; ++id)
@@ -85,8 +85,8 @@ TEST(ResizeCq, KeepsItsArming) {
   expect_completion(pair.a, 1);
 }
 
-/// The first entry of an empty CQ lies in front of its ring: with each place in the ring that the
-/// next may have, with what is in it when it is resized, and filled up after that.
+/// The first entry of an empty CQ lies in front of its ring. Tries each place in the ring for the
+/// next entry, with the entries that are there when the CQ is resized, and fills it up afterwards.
 TEST(ResizeCq, KeepsOrderWhereverEntriesLie) {
   constexpr int kSmall = 16;
   constexpr int kLarge = 64;
@@ -135,7 +135,7 @@ TEST(ResizeCq, IsNoHindranceToThoseWhoCompleteAndPoll) {
   resizer.join();
 }
 
-/// A peer's process pushes receive completions into the CQ that is being resized.
+/// A peer's process adds receive completions to the CQ while it is resized.
 TEST(ResizeCq, IsNoHindranceToOtherProcesses) {
   constexpr std::uint32_t kCount = 3000;
   int to_child[2];

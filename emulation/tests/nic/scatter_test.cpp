@@ -6,14 +6,13 @@
 
 #include "emulation/tests/nic/emulated_card.hpp"
 
-/// --like-hardware=scatter: a message of up to 32 bytes stays in its completion until that is
-/// polled.
+/// --like-hardware=scatter: a message of up to 32 bytes stays in its completion until polled.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint32_t kMost = 32;
 
-/// a sends to b; what is polled is polled in so many words, since waiting would poll.
+/// a sends to b. Tests poll explicitly, because waiting would poll.
 class Scatter : public testing::Test {
  protected:
   static void fill(Endpoint& at) { std::memset(at.buffer.data(), 'n', 256); }
@@ -156,7 +155,7 @@ TEST_F(Scatter, TheEnvironmentSwitchesItOff) {
   EXPECT_EQ(pair.a.buffer[500], 'n');
 }
 
-/// Completions that nobody polls go with their queue pair, and what they held with them.
+/// Completions that are not polled are dropped with their queue pair, and their messages too.
 TEST_F(Scatter, QueuePairsGiveBackWhatWasNotPolled) {
   Endpoint b({.depth = 256, .cq_depth = 1024});
   for (int round = 0; round < 100; ++round) {
@@ -173,7 +172,7 @@ TEST_F(Scatter, QueuePairsGiveBackWhatWasNotPolled) {
   }
 }
 
-/// As with mlx5: the address of a card's memory is none of the process'.
+/// As with mlx5: the address of a card's memory is not an address of the process.
 TEST_F(Scatter, PollingASmallReceiveInACardsMemoryIsFatal) {
   EXPECT_DEATH(
       {

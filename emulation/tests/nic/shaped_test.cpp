@@ -5,8 +5,8 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Rates and latencies. Runs with --rate 1G --latency 5ms. What takes time takes no less than that;
-/// how much more is a matter of the machine.
+/// Rates and latencies. Runs with --rate 1G --latency 5ms. Tests check only the least time, because
+/// the machine may add to it.
 namespace hbmwire::test {
 namespace {
 
@@ -71,7 +71,7 @@ TEST(Shaped, ADatagramIsCompleteWhenItHasLeftAndArrivesLater) {
   expect_completion(pair.a, 2);
 }
 
-/// Both connections' bytes pass the same direction of one port.
+/// The bytes of both connections pass the same direction of one port.
 TEST(Shaped, TwoQueuePairsShareAPort) {
   Pair one(large(), large());
   Pair other(large(), large());
@@ -83,7 +83,7 @@ TEST(Shaped, TwoQueuePairsShareAPort) {
   EXPECT_GE(Clock::now() - begin, 2 * kWire + 2 * kLatency);
 }
 
-/// A port that two others send to takes in one message at a time.
+/// A port that receives from two others takes in one message at a time.
 TEST(Shaped, TwoSendersShareTheirReceiversPort) {
   Endpoint::Options second = large();
   second.device = "emu1";

@@ -8,8 +8,8 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// How large a shared receive queue is, and when it says that it runs out, against man
-/// ibv_create_srq and ibv_modify_srq.
+/// The size of a shared receive queue and its limit event, compared with man ibv_create_srq and
+/// ibv_modify_srq.
 namespace hbmwire::test {
 namespace {
 
@@ -69,7 +69,7 @@ TEST(SrqLimit, EventComesOnceWhenFewerAreLeft) {
   for (unsigned id = 0; id < 5; ++id) ASSERT_EQ(pair.b.post_srq_recv(id, 0, 8), 0);
   ASSERT_EQ(arm(pair.b.srq, 4), 0);
   EXPECT_EQ(srq_attributes(pair.b.srq).srq_limit, 4U);
-  ASSERT_EQ(pair.a.send(1, 0, 8), 0);  // 4 are left, which is not fewer than 4
+  ASSERT_EQ(pair.a.send(1, 0, 8), 0);  // 4 are left, which is not less than 4
   EXPECT_FALSE(pair.b.wait_event(std::chrono::milliseconds(20)).has_value());
   ASSERT_EQ(pair.a.send(2, 0, 8), 0);
   EXPECT_EQ(pair.b.wait_event(), IBV_EVENT_SRQ_LIMIT_REACHED);

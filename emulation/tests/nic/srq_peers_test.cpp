@@ -10,13 +10,13 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Shared receive queues and other processes, and below the unreliable transports.
+/// Shared receive queues with other processes, and with unreliable transports.
 namespace hbmwire::test {
 namespace {
 
 const Timing kPatientPeer{.rnr_retry = 7};
 
-/// Connects, sends 8 bytes that wait when the peer is ready, and says when they have arrived.
+/// Connects, sends 8 bytes that wait when the peer is ready, and tells when they have arrived.
 void send_once(const Line& line) {
   Endpoint self;
   self.connect(line.exchange(self.address()), kPatientPeer);
@@ -55,8 +55,8 @@ TEST(SrqPeers, OnePostWakesOneOfTheProcessesThatWait) {
   EXPECT_EQ(second.join(), 0);
 }
 
-/// A sender that waits also looks every 20 ms whether its peer still lives: half of that would be
-/// the usual delay if the post did not wake it.
+/// A waiting sender looks every 20 ms whether its peer is alive. If the post did not wake it, the
+/// usual delay would be half of that.
 TEST(SrqPeers, PostWakesTheSenderAtOnce) {
   constexpr unsigned kRounds = 31;
   Child child([](const Line& line) {

@@ -5,7 +5,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Shared receive queues of one process, against man ibv_create_srq and ibv_post_srq_recv.
+/// Shared receive queues in one process, compared with man ibv_create_srq and ibv_post_srq_recv.
 namespace hbmwire::test {
 namespace {
 
@@ -39,7 +39,7 @@ TEST(Srq, RefusesWhatDoesNotFit) {
   ibv_recv_wr requests[2]{};
   requests[0].next = &requests[1];
   requests[1].sg_list = elements.data();
-  requests[1].num_sge = 5;  // of 4
+  requests[1].num_sge = 5;  // the limit is 4
   ibv_recv_wr* bad = nullptr;
   EXPECT_EQ(ibv_post_srq_recv(a.srq.get(), requests, &bad), EINVAL);
   EXPECT_EQ(bad, &requests[1]);
@@ -130,7 +130,7 @@ TEST(Srq, OfAnotherPdNamesThatPdsMemory) {
   expect_completion(sender, 1);
   expect_completion(receiver, 5);
   EXPECT_EQ(memory[0], 's');
-  // RDMA goes by the QP's PD still.
+  // RDMA still uses the QP's PD.
   ASSERT_EQ(sender.rdma(IBV_WR_RDMA_WRITE, 2, 0, 8, receiver.address(), 0), 0);
   expect_completion(sender, 2);
   receiver.qp.reset();
@@ -155,7 +155,7 @@ TEST(SrqLastWqe, IsReachedByModifyQp) {
   ASSERT_EQ(pair.b.to(IBV_QPS_ERR), 0);
   EXPECT_EQ(pair.b.wait_event(), IBV_EVENT_QP_LAST_WQE_REACHED);
   EXPECT_FALSE(pair.b.wait(std::chrono::milliseconds(20)).has_value());
-  // What it left is there for another QP.
+  // Another QP finds the remaining receives.
   Endpoint other;
   pair.b.next_qp();
   other.connect(pair.b.address());

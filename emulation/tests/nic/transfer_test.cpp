@@ -227,7 +227,7 @@ TEST(Atomic, FetchesAndAddsAndSwaps) {
   EXPECT_EQ(expect_completion(pair.a, 0).opcode, IBV_WC_COMP_SWAP);
   EXPECT_EQ(word(pair.a, 0), 42U);
   EXPECT_EQ(word(pair.b, 8), 7U);
-  ASSERT_EQ(pair.a.post(request, {pair.a.element(0, 8)}), 0);  // does not compare now
+  ASSERT_EQ(pair.a.post(request, {pair.a.element(0, 8)}), 0);  // does not compare equal now
   expect_completion(pair.a, 0);
   EXPECT_EQ(word(pair.a, 0), 7U);
   EXPECT_EQ(word(pair.b, 8), 7U);
@@ -266,7 +266,7 @@ TEST(ExtendedInterface, PostsAndPolls) {
   attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   attributes.pd = pd.get();
   attributes.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND;
-  Endpoint side;  // for its buffer and its ways to connect
+  Endpoint side;  // for its buffer and its functions for connecting
   side.qp.reset();
   side.mr.reset();
   side.pd.swap(pd);

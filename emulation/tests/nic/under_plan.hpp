@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <string>
 
-/// Tests under a fault plan. It is read once in a process, so each such test runs its body in a
-/// fresh one: this program again.
+/// Tests under a fault plan. A process reads the plan only once, so each such test runs this
+/// program again for its body.
 namespace hbmwire::test {
 
 inline constexpr const char* kPlanVariable = "HBMWIRE_EMULATION_FAULTS";
@@ -20,12 +20,13 @@ inline bool is_under_plan(const std::string& plan) {
   return present != nullptr && present == plan;
 }
 
-/// Starts this program again, for the current test alone, under `plan`.
+/// Starts this program again under `plan`, for the current test only.
 inline pid_t start_under(const std::string& plan) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string filter =
       std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
-  // The rules' counters belong to the fabric: a second run of a test begins anew.
+  // The rules' counters belong to the fabric. They are removed, so that a second run of a test
+  // starts from zero.
   const char* fabric = std::getenv("HBMWIRE_EMULATION_FABRIC");
   ::unlink((std::string(fabric == nullptr ? "" : fabric) + "/faults").c_str());
   const pid_t child = ::fork();
@@ -44,8 +45,8 @@ inline int status_of(pid_t child) {
   return status;
 }
 
-/// True in a process that runs under `plan`. Any other runs the current test in one, and is done
-/// with it.
+/// Returns true in a process that runs under `plan`. In any other process it runs the current test
+/// in a new one and returns false.
 inline bool under_plan(const std::string& plan) {
   if (is_under_plan(plan)) return true;
   EXPECT_EQ(status_of(start_under(plan)), 0);

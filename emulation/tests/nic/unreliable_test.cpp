@@ -6,7 +6,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Unreliable connections: what arrives is as with RC, what can't be taken is dropped.
+/// Unreliable connections: messages arrive as with RC, or are dropped if they cannot be taken.
 namespace hbmwire::test {
 namespace {
 

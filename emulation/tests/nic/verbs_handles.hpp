@@ -17,7 +17,8 @@ struct Destroyer {
   }
 };
 
-/// ibv_close_xrcd is an inline function, and no template argument of a type that others see.
+/// ibv_close_xrcd is an inline function, which cannot be a template argument of a type with
+/// external linkage.
 struct XrcdCloser {
   void operator()(ibv_xrcd* xrcd) const { ibv_close_xrcd(xrcd); }
 };

@@ -6,11 +6,12 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/window_steps.hpp"
 
-/// Windows whose owner is another process.
+/// Windows that belong to another process.
 namespace hbmwire::test {
 namespace {
 
-/// A child that opens 64 bytes at 100 of its buffer, and waits for the SEND that closes them.
+/// A child that opens a window to 64 bytes at 100 of its buffer, and waits for the SEND that
+/// invalidates it.
 void open_window(const Line& line) {
   Endpoint self({.mr_access = kBindable});
   self.connect(line.exchange(self.address()));
@@ -44,7 +45,7 @@ TEST(WindowPeers, WriteAndInvalidate) {
 }
 
 TEST(WindowPeers, LeaveNoWindowBehindWhenKilled) {
-  constexpr std::size_t kMany = 40000;  // of two processes at once the device has not so many
+  constexpr std::size_t kMany = 40000;  // more than half of the windows that the device has
   Child child([](const Line& line) {
     Endpoint self({.mr_access = kBindable});
     self.connect(line.exchange(self.address()));
@@ -78,7 +79,7 @@ TEST(WindowPeers, LeaveNoWindowBehindWhenKilled) {
   }
 }
 
-/// man ibv_fork_init: only the parent goes on.
+/// man ibv_fork_init: only the parent may go on.
 TEST(WindowPeers, ForkedOffHaveNone) {
   Pair pair({}, {.mr_access = kBindable});
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);

@@ -5,8 +5,8 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Steps of tests of memory windows. Requests have wr_id 7 (bind), 8 (invalidate), 9 (send with
-/// invalidate).
+/// Steps for tests of memory windows. Requests have the wr_ids 7 (bind), 8 (invalidate) and 9 (send
+/// with invalidate).
 namespace hbmwire::test {
 
 inline constexpr int kBindable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
@@ -17,7 +17,7 @@ inline Mw alloc_window(const Endpoint& at, ibv_mw_type type) {
   return Mw(ibv_alloc_mw(at.pd.get(), type));
 }
 
-/// `a` reaches into `b`, whose MR gives no remote right: only its windows do.
+/// `a` accesses memory of `b`. The MR of `b` grants no remote rights; only its windows do.
 struct WindowPair : Pair {
   explicit WindowPair(int access = kBindable) : Pair({}, {.mr_access = access}) {}
 };
@@ -66,7 +66,7 @@ inline int send_with_invalidate(Endpoint& at, std::uint32_t rkey, std::uint64_t 
   return at.post(request, {at.element(0, 4)});
 }
 
-/// A bound type 2 of `at`, with its key of now in the handle.
+/// Binds a type 2 window of `at`. Its handle has the present key.
 inline Mw bound_type_2(Endpoint& at, const ibv_mw_bind_info& info) {
   Mw window = alloc_window(at, IBV_MW_TYPE_2);
   const std::uint32_t rkey = ibv_inc_rkey(window->rkey);
@@ -76,7 +76,7 @@ inline Mw bound_type_2(Endpoint& at, const ibv_mw_bind_info& info) {
   return window;
 }
 
-/// Writes or reads four bytes of `b` through a key; the status that `a` sees.
+/// Writes or reads `bytes` bytes of `b` by a key. Returns the status that `a` gets.
 inline ibv_wc_status reach(Pair& pair, ibv_wr_opcode opcode, std::uint32_t rkey, std::size_t offset,
                            std::uint32_t bytes = 4) {
   Address target;

@@ -144,7 +144,7 @@ TEST(WindowType1, ServesEveryQueuePairOfItsDomain) {
   init.cap = {4, 4, 1, 1, 0};
   Qp other(ibv_create_qp(pair.b.pd.get(), &init));
   ASSERT_NE(other, nullptr);
-  std::swap(pair.b.qp, other);  // the endpoint's steps, for another QP
+  std::swap(pair.b.qp, other);  // to use the endpoint's steps for another QP
   Address there = pair.b.address();
   pair.b.psn = there.psn = 5;
   pair.b.connect(second.address());
@@ -193,8 +193,7 @@ struct RefusedBind {
 
 class BindIsRefused : public ::testing::TestWithParam<RefusedBind> {};
 
-/// C10-73 to C10-75 of the InfiniBand specification: the completion tells.
-
+/// C10-73 to C10-75 of the InfiniBand specification: the completion reports the error.
 TEST_P(BindIsRefused, ByTheCompletion) {
   for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
     WindowPair pair(GetParam().mr_access);
@@ -210,7 +209,7 @@ TEST_P(BindIsRefused, ByTheCompletion) {
   }
 }
 
-constexpr std::size_t kBytes = 65536;  // of an endpoint's buffer
+constexpr std::size_t kBytes = 65536;  // the size of an endpoint's buffer
 INSTANTIATE_TEST_SUITE_P(
     MemoryWindow, BindIsRefused,
     ::testing::Values(
@@ -225,10 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedBind{"UnknownAccess", kBindable, 0, 64, IBV_ACCESS_ON_DEMAND}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
-/// IBTA vol. 1, class J, and Linux' rxe: the message was acknowledged; the receive fails.
-
-/// What freeing memory after deallocating a window relies on.
-
+/// A program may free the memory after deallocating a window.
 TEST(MemoryWindows, WhenDeallocatedAreThroughWithInboundWrites) {
   Pair pair({.bytes = 32 << 20}, {.mr_access = kBindable, .bytes = 32 << 20});
   Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);
@@ -251,10 +247,8 @@ TEST(MemoryWindows, WhenDeallocatedAreThroughWithInboundWrites) {
   for (const unsigned char byte : pair.b.buffer) ASSERT_EQ(byte, 2);
 }
 
-/// Binding anew while a peer writes: what was written with the old key was written before the
-
-/// rebind completed, and every later write with it fails.
-
+/// Rebinds while a peer writes. Writes with the old key are complete before the rebind completes,
+/// and every later write with it fails.
 TEST(WindowType1, ChangesHandsBetweenWritesOnly) {
   Pair pair({.bytes = 8 << 20}, {.mr_access = kBindable, .bytes = 16 << 20});
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);

@@ -76,7 +76,7 @@ TEST(WindowType2, ServesTheQueuePairThatItWasBoundOn) {
   init.qp_type = IBV_QPT_RC;
   init.send_cq = init.recv_cq = elsewhere.cq.get();
   init.cap = {4, 4, 1, 1, 0};
-  // A second QP of b's domain, connected to itself: it binds, and the first is asked.
+  // A second QP of b's domain, connected to itself, binds the window. The first QP is then asked.
   Qp binder(ibv_create_qp(pair.b.pd.get(), &init));
   ASSERT_NE(binder, nullptr);
   std::swap(pair.b.qp, binder);

@@ -8,7 +8,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// `--without`: emu1 neither imports dma-bufs nor has atomics; emu0 has both.
+/// `--without`: emu1 has neither dma-bufs nor atomics; emu0 has both.
 namespace hbmwire::test {
 namespace {
 

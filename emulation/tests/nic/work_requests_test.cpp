@@ -112,7 +112,8 @@ TEST_P(WorkRequests, AreTakenByPostSendToo) {
       request.bind_mw.mw = window.get();
       request.bind_mw.bind_info = part_of(pair.a, 0, 8, IBV_ACCESS_REMOTE_READ);
     }
-    // The bits of send_ops_flags are in the order of the opcodes above, IBV_QP_EX_WITH_TSO last.
+    // The bits of send_ops_flags are in the order of the opcodes above; IBV_QP_EX_WITH_TSO is the
+    // last.
     const bool taken = (ops_of(GetParam()) >> index & 1U) != 0;
     EXPECT_EQ(pair.a.post(request, {}), taken ? 0 : EINVAL) << "opcode " << request.opcode;
     ibv_destroy_ah(ah);
@@ -262,7 +263,7 @@ TEST(WorkRequest, AtomicsGiveTheOldValue) {
   EXPECT_EQ(value, 99U);
 }
 
-/// Bind, send the key, be written to, invalidated by the peer's answer: one batch each.
+/// Bind, send the key, be written to, be invalidated by the peer's answer: one batch each.
 TEST(WorkRequest, WindowsAreBoundAndInvalidated) {
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC}) {
     ExtendedPair pair(type);

@@ -7,8 +7,8 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/xrc_side.hpp"
 
-/// An XRC_RECV queue pair and its domain are the NIC's: several handles, several processes, and who
-/// outlives whom.
+/// An XRC_RECV queue pair and its domain belong to the NIC: tests of several handles and processes,
+/// some of which end before others.
 namespace hbmwire::test {
 namespace {
 
@@ -46,10 +46,10 @@ TEST(XrcHandles, SetAndAskTheSameQp) {
   EXPECT_EQ(opened->qp_num, target->qp_num);
   EXPECT_EQ(opened->state, IBV_QPS_UNKNOWN);
   XrcSender sender;
-  sender.connect(receiver, opened);  // by the second handle
+  sender.connect(receiver, opened);  // through the second handle
   ibv_qp_attr values{};
   ibv_qp_init_attr init{};
-  ASSERT_EQ(ibv_query_qp(target.get(), &values, 0, &init), 0);  // by the first
+  ASSERT_EQ(ibv_query_qp(target.get(), &values, 0, &init), 0);  // through the first handle
   EXPECT_EQ(values.qp_state, IBV_QPS_RTS);
   EXPECT_EQ(values.dest_qp_num, sender.qp->qp_num);
   EXPECT_EQ(values.path_mtu, IBV_MTU_1024);
@@ -62,7 +62,7 @@ TEST(XrcHandles, AllGetTheEvents) {
   const Qp opened = receiver.open_qp(target->qp_num);
   XrcSender sender;
   sender.connect(receiver, target);
-  ASSERT_EQ(sender.send(1, 0), 0);  // an SRQ that is not there
+  ASSERT_EQ(sender.send(1, 0), 0);  // an SRQ that does not exist
   int first = 0;
   int second = 0;
   while (const auto event = receiver.wait_event(std::chrono::milliseconds(50))) {
@@ -91,7 +91,7 @@ TEST(XrcHandles, LastOneEndsTheQp) {
   sender.expect(2, IBV_WC_RETRY_EXC_ERR);
 }
 
-/// Opens QP `number` (told by the line) of the domain that the file names, and receives in an SRQ
+/// Opens QP `number` (sent on the line) of the domain that the file names, and receives in an SRQ
 /// of its own.
 void receive_by_anothers_qp(const Line& line, int file) {
   XrcReceiver self(file);
@@ -128,7 +128,7 @@ TEST(XrcPeers, OneConnectionLeadsToTheSrqsOfSeveralProcesses) {
   ASSERT_EQ(sender.send(2, theirs), 0);
   sender.expect(2);
   child.line().receive<bool>();
-  // The QP stays with the process that has it open.
+  // The QP stays with the process that still has it open.
   EXPECT_EQ(ibv_destroy_qp(target.release()), 0);
   sender.base.buffer[0] = 2;
   ASSERT_EQ(sender.send(3, theirs), 0);
@@ -173,7 +173,7 @@ TEST(XrcPeers, QpOutlivesTheProcessThatMadeIt) {
   ASSERT_EQ(sender.send(2, number_of(self.srq)), 0);
   sender.expect(2);
   EXPECT_EQ(self.wait()->wr_id, 2U);
-  ASSERT_EQ(sender.send(3, there.rkey), 0);  // its SRQ went with it
+  ASSERT_EQ(sender.send(3, there.rkey), 0);  // the SRQ has gone with its process
   sender.expect(3, IBV_WC_REM_INV_REQ_ERR);
   EXPECT_EQ(state_of(opened), IBV_QPS_ERR);
 }
@@ -204,7 +204,7 @@ TEST(XrcPeers, RequestThatWaitsEndsWhenTheSrqsProcessDies) {
   const Qp opened = self.open_qp(there.qpn);
   ASSERT_EQ(sender.send(1, there.rkey), 0);
   sender.expect(1);
-  ASSERT_EQ(sender.send(2, there.rkey), 0);  // no receive is left: it waits
+  ASSERT_EQ(sender.send(2, there.rkey), 0);  // no receive is left, so it waits
   child.kill();
   child.join();
   sender.expect(2, IBV_WC_REM_INV_REQ_ERR);

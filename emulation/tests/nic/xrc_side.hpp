@@ -9,7 +9,7 @@
 
 namespace hbmwire::test {
 
-/// A file that names an XRC domain, removed when the test ends.
+/// A file that names an XRC domain. It is removed when the test ends.
 class DomainFile {
  public:
   DomainFile();
@@ -26,17 +26,17 @@ class DomainFile {
   int fd_;
 };
 
-/// Null with errno. `fd` -1: a domain of its own.
+/// Returns null with errno on failure. With `fd` -1 the domain has no file.
 Xrcd open_domain(const Context& context, int fd, int oflags);
 
-/// What a process needs to receive: domain, PD, CQ, an SRQ, and a buffer.
+/// The objects that a process needs to receive: domain, PD, CQ, an SRQ and a buffer.
 struct XrcReceiver {
   explicit XrcReceiver(int fd = -1, const char* device = "emu0");
 
-  /// Another SRQ of the domain, with this PD and CQ.
+  /// Makes another SRQ of the domain, with this PD and CQ.
   Srq make_srq();
   [[nodiscard]] Qp make_qp() const;
-  /// Null with errno.
+  /// Returns null with errno on failure.
   [[nodiscard]] Qp open_qp(std::uint32_t number) const;
   int post(const Srq& to, std::uint64_t id, std::size_t offset, std::uint32_t length);
 
@@ -59,11 +59,11 @@ std::uint32_t number_of(const Srq& srq);
 
 ibv_qp_state state_of(const Qp& qp);
 
-/// The sending side: an endpoint whose QP is an XRC_SEND one.
+/// The sending side: an endpoint with an XRC_SEND QP.
 struct XrcSender {
   XrcSender();
 
-  /// Connects it with an XRC_RECV QP of `receiver`, or of the process that gave `there`.
+  /// Connects to an XRC_RECV QP of `receiver`, or of the process that sent `there`.
   void connect(const XrcReceiver& receiver, const Qp& target, const Timing& timing = {});
   void connect(const Address& there, const Timing& timing = {});
   [[nodiscard]] Address address() const;
@@ -76,7 +76,7 @@ struct XrcSender {
   Qp qp;
 };
 
-/// Brings an XRC_RECV QP to RTS, for that sender.
+/// Moves an XRC_RECV QP to RTS, for that sender.
 void connect_target(const Qp& target, const Address& sender, const Timing& timing = {});
 
 }  // namespace hbmwire::test

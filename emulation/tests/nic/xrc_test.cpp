@@ -7,7 +7,7 @@
 
 #include "emulation/tests/nic/xrc_side.hpp"
 
-/// XRC within one process: what may be made, what arrives where, and what is refused.
+/// XRC in one process: objects that may be made, delivery, and refused requests.
 namespace hbmwire::test {
 namespace {
 
@@ -22,7 +22,8 @@ struct Connected {
   XrcSender sender;
 };
 
-/// The receiver refused: both QPs are in ERR, and it has said why, and that it takes no more.
+/// Expects that the receiver has refused: both QPs are in ERR, and it got `event` and the event
+/// that it takes no more receives.
 void expect_refused(Connected& both, ibv_event_type event) {
   EXPECT_EQ(state_of(both.target), IBV_QPS_ERR);
   EXPECT_EQ(state_of(both.sender.qp), IBV_QPS_ERR);
@@ -141,7 +142,7 @@ TEST(XrcObjects, HalvesDoNotTakeTheOthersRequests) {
   EXPECT_EQ(ibv_post_send(both.target.get(), &send, &bad_send), EINVAL);
 }
 
-/// Linux drops from the mask of one half what belongs to the other.
+/// Linux removes attributes from the mask of one half that belong to the other.
 TEST(XrcObjects, AttributesOfTheOtherHalfAreOverlooked) {
   XrcReceiver receiver;
   const Qp target = receiver.make_qp();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rows as an ordinary user, where the tests themselves run as root."""
+"""Runs rows as an ordinary user when the tests themselves run as root."""
 import os
 import pathlib
 import re
@@ -9,13 +9,16 @@ import subprocess
 import tempfile
 
 NOBODY = 65534
-# Debian's: the one that runs this may lie in root's home.
+# Debian's own, because the interpreter that runs this may lie in root's home.
 PYTHON = "/usr/bin/python3"
 RESULT = re.compile(r"^(\S+): (passed|FAILED) in ")
 
 
 def copied(program, folder):
-    """Build and tests may lie where no other user can look: copies. The program's path in them."""
+    """Copies the build and the tests, which another user may not be able to read.
+
+    Returns the path of the program in the copy.
+    """
     program = pathlib.Path(program).resolve()
     build = program.parents[2]
     for part in ("libexec", "lib"):
@@ -28,7 +31,7 @@ def copied(program, folder):
 
 
 def run(program, jobs, names):
-    """Runs these rows, and passes on what they say: {name: what went wrong or None}."""
+    """Runs these rows and prints their output. Returns {name: error or None}."""
     results = dict.fromkeys(names, "was not run")
     with tempfile.TemporaryDirectory(prefix="hbmwire-programs-") as name:
         folder = pathlib.Path(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the programs moved, compared byte for byte: their own reports do not say."""
+"""Compares the data that programs have moved, byte by byte, because their own reports do not."""
 import hashlib
 import pathlib
 import random
@@ -8,7 +8,7 @@ import tempfile
 
 from harness import check
 
-# perftest maps twice its message and two lines of its cache, and fills that; the file must be no shorter.
+# perftest maps and fills twice its message and two cache lines. The file must be at least as long.
 MMAP_BYTES = 8 << 20
 MMAP_MESSAGE = 65536
 
@@ -16,9 +16,10 @@ MMAP_MESSAGE = 65536
 class Mmap:
     """`--mmap=FILE` of perftest, a file in shared memory for each side.
 
-    Each side fills all of its file with one stream of random numbers; the first half is sent or read into, the second
-    is written to, read from or received into. The first half of one side can equal the second of the other only through
-    the NIC, also where both began with the same seed (the time in seconds): a stream does not repeat itself so soon.
+    Each side fills its whole file with one stream of random numbers. It sends from the first half,
+    or stores READ data there; the peer's WRITEs, READs and SENDs use the second half. The first
+    half of one side can equal the second half of the other only through the NIC. This holds even
+    if both use the same seed (the time in seconds), because a stream does not repeat so soon.
     """
 
     def __init__(self):
@@ -46,19 +47,19 @@ class Mmap:
 
 
 class Counter(Mmap):
-    """`--mmap=FILE` with fetch-and-add: the server's counter is one more than what the last operation found."""
+    """`--mmap=FILE` with fetch-and-add: the server's counter is the last found value plus one."""
 
     def check(self, row, server, client):
         found = int.from_bytes(self._file("client").read_bytes()[:8], "little")
         with open(self._file("server"), "rb") as file:
             data = file.read(2 * 4096)
-        offset = 4096  # the buffer that is served begins behind the one that is sent from: a page for each
+        offset = 4096  # the served buffer follows the send buffer; each has a page
         counter = int.from_bytes(data[offset:offset + 8], "little")
         check(counter == (found + 1) % (1 << 64), f"{row.name}: the counter is {counter:#x}, last found {found:#x}")
 
 
 class Copied:
-    """rcopy: a file of random bytes and odd length arrives as it was."""
+    """rcopy: a file of random bytes and odd length arrives unchanged."""
 
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="hbmwire-programs-")
@@ -78,7 +79,7 @@ class Copied:
 
 
 class Counted:
-    """perftest's table holds a line of numbers, none of them zero, for every size that it says it ran."""
+    """perftest's table has a line of numbers, none of them zero, for every size."""
 
     LINE = re.compile(r"^ *(\d+) +(\d+) +(\d+\.\d+) ", re.MULTILINE)
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""How two programs that know nothing of each other's start meet: a port of their own, and the moment to connect."""
+"""Lets two programs connect that do not know of each other's start.
+
+They get a port of their own, and the client starts when the server is ready.
+"""
 import contextlib
 import os
 import pathlib
@@ -9,19 +12,20 @@ import time
 
 from harness import check
 
-# x86-64's numbers of read, poll, select, recvfrom, recvmsg, accept, epoll_wait, pselect6, ppoll, epoll_pwait, accept4.
+# x86-64's system call numbers of read, poll, select, recvfrom, recvmsg, accept, epoll_wait, pselect6,
+# ppoll, epoll_pwait, accept4.
 WAITING = {0, 7, 23, 43, 45, 47, 232, 270, 271, 281, 288}
-# Below Linux's ephemeral ports, which the kernel hands out to others.
+# Below Linux's ephemeral ports, which the kernel gives to other programs.
 PORTS = range(20000, 32000)
 TCP_LISTEN = "0A"
 
 
 @contextlib.contextmanager
 def port():
-    """A TCP port that no other row has, and nobody listens on.
+    """A TCP port that no other row uses and no program listens on.
 
-    The rows' own lock is the name of a Unix socket: the kernel frees it with its holder. A program that takes its port
-    through rdma_cm never shows it to bind(2), so that a look at TCP alone would not tell the rows apart.
+    Rows lock a port by the name of a Unix socket, which the kernel frees with its holder. A check
+    of TCP ports alone would not suffice, because ports taken through rdma_cm are unknown to bind(2).
     """
     for number in random.sample(PORTS, len(PORTS)):
         with contextlib.ExitStack() as stack:
@@ -39,7 +43,7 @@ def port():
 
 
 def program_pid(process, program):
-    """The process that runs `program` below `hbmwire emulate`; None before it does."""
+    """The process that runs `program` below `hbmwire emulate`; None if there is none yet."""
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -62,7 +66,10 @@ def listens(pid, number):
 
 
 def is_own(task, program):
-    """Whether a thread is the program's; those of the emulated NIC and of sanitizers have other names."""
+    """Whether a thread is the program's own.
+
+    Threads of the emulated NIC and of sanitizers have other names.
+    """
     return (task / "comm").read_text().strip() == pathlib.Path(program).name[:15]
 
 
@@ -73,9 +80,10 @@ def own_threads(pid, program):
 
 
 def rest(pid, program):
-    """What changes when a process does anything; None while a thread runs, or no own one waits for news from outside.
+    """The context switch counts of a process, which change when it does anything.
 
-    A thread that waits for a lock sleeps too, and on a loaded machine for long.
+    None while a thread runs, or if none of its own threads waits for input: a thread that waits for
+    a lock sleeps too, and on a loaded machine for long.
     """
     seen = []
     waits = False
@@ -93,10 +101,11 @@ def rest(pid, program):
 
 
 def wait_until_ready(process, program, how, number, seconds):
-    """The server's process id, once a client may come.
+    """Waits until the server is ready for a client. Returns its process id.
 
-    "listen": a TCP port shows. rdma_cm's ports don't, so that there it must be "sleeps": all of the server waits in the
-    kernel; or "thread": rsockets begin a thread right after they listen, and their program may well spin.
+    "listen": it listens on the TCP port. Ports of rdma_cm are not visible, so two other ways exist.
+    "sleeps": all its threads wait in the kernel. "thread": it has a second thread, because rsockets
+    start one right after they listen, and their program may spin instead of sleeping.
     """
     deadline = time.monotonic() + seconds
     last, since = None, time.monotonic()

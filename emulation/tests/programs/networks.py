@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""Networks with real addresses, made for one row: namespaces that vanish with the run."""
+"""Networks with real addresses for one row, in namespaces that end with the run."""
 import contextlib
 import os
 import subprocess
 import sys
 
 LOOPBACK = {"address": "127.0.0.1", "address6": "::1", "client_address": "127.0.0.1", "client_address6": "::1"}
-# From the blocks kept for documentation (RFC 5737, RFC 3849): no machine has these addresses.
+# From the blocks for documentation (RFC 5737, RFC 3849): no machine has these addresses.
 REAL = {"address": "192.0.2.1", "address6": "2001:db8::1", "client_address": "192.0.2.2",
         "client_address6": "2001:db8::2"}
 
 
 def places(row):
-    """Where the server is, as its arguments and the client's name it."""
+    """The values of {address} and the like in the arguments of both sides."""
     return dict(REAL if row.network else LOOPBACK)
 
 
 def reexecuted(row, program):
-    """Runs the row again, in a network namespace of its own (an ordinary user's in a user namespace too)."""
+    """Runs the row again in a new network namespace; for an ordinary user also in a user namespace."""
     user = [] if os.geteuid() == 0 else ["-U", "-r"]
     return subprocess.run(["unshare", *user, "-n", sys.executable, "-B", sys.argv[0], "--program", program, "--inside",
                            row.name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -40,7 +40,7 @@ class Network:
         self._peer = peer
 
     def prefix(self, node):
-        """What to put before a command of node `a` or `b`."""
+        """The words in front of a command of node `a` or `b`."""
         if self._peer is None or node == "a":
             return []
         return ["nsenter", f"--net=/proc/{self._peer}/ns/net"]
@@ -48,7 +48,10 @@ class Network:
 
 @contextlib.contextmanager
 def made(row):
-    """The row's network. "one": this namespace gets both addresses; "two": each node has a namespace of its own."""
+    """The row's network.
+
+    "one": this namespace gets both addresses. "two": each node has a namespace of its own.
+    """
     if not row.network:
         yield Network()
         return
@@ -58,7 +61,7 @@ def made(row):
         configure("veth1", 2)
         yield Network()
         return
-    # It says a word when it is in its namespace.
+    # It prints a line when it is in its namespace.
     with subprocess.Popen(["unshare", "-n", "sh", "-c", "echo; exec sleep infinity"], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE) as holder:
         try:

@@ -44,7 +44,7 @@ def system():
 
 
 def text(side, row):
-    """A side's command as people would type it: the places that a run fills in keep their names."""
+    """A side's command as people would type it. Placeholders like {port} keep their names."""
     if side is None:
         return "-"
     shown = f"{side.program} {' '.join(side.arguments.split())}"
@@ -53,7 +53,7 @@ def text(side, row):
 
 
 def where(row):
-    """On which machines, in which networks, and what happens to them."""
+    """The nodes, networks, options and link changes of a row."""
     parts = ["one node" if row.one_node or row.server is None else "two nodes",
              {"": "", "one": "a network namespace", "two": "a network namespace each"}[row.network],
              f"`{row.emulate}`" if row.emulate else "", *(f"then `--link {link}`" for link in row.links)]
@@ -61,13 +61,13 @@ def where(row):
 
 
 def passed(row, runs):
-    """How often the row passed, out of how many times."""
+    """How often the row passed, and how often it ran."""
     count = sum(1 for _, results in runs if results[row.name] is None)
     return f"{count} of {len(runs)}" if count == len(runs) else f"**{count} of {len(runs)}**"
 
 
 def passes(runs):
-    """As whom, and how often: "2 times as root and 2 times as an ordinary user"."""
+    """The users and the number of runs: "2 times as root and 2 times as an ordinary user"."""
     names = [who for who, _ in runs]
     return " and ".join(f"{names.count(who)} times as {who}" if names.count(who) > 1 else f"once as {who}"
                         for who in dict.fromkeys(names))

@@ -26,10 +26,10 @@ from harness import EMULATE, Failure  # noqa: E402
 
 
 def one(row, program, inside):
-    """What went wrong, or None."""
+    """Runs a row. Returns the error, or None."""
     if row.network and not inside:
         done = networks.reexecuted(row, program)
-        # Its first line is what we are about to print.
+        # Its first line is the one that this process is about to print.
         return None if done.returncode == 0 else done.stdout.split("\n", 1)[-1].rstrip()
     wrong = None
     for _ in range(3):
@@ -49,10 +49,10 @@ def timed(row, program, inside):
 
 
 def run_rows(rows, arguments):
-    """Prints how each went, and returns {name: what went wrong or None}."""
+    """Runs the rows and prints the result of each. Returns {name: error or None}."""
     results = {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        # Those that want the machine for themselves come after all others.
+        # Rows that need the machine for themselves come after all others.
         together = [pool.submit(timed, row, arguments.program, arguments.inside) for row in rows if not row.serial]
         for future in concurrent.futures.as_completed(together):
             keep(results, *future.result())
@@ -81,7 +81,7 @@ def selected(rows, arguments):
 
 
 def list_rows(rows):
-    """A line a row, as CMake reads it: name, time-out, what else it is."""
+    """Prints a line for each row, as CMake reads it: name, time-out, and "full" or "serial"."""
     for row in rows.values():
         words = [word for word, said in (("full", row.full), ("serial", row.serial)) if said]
         print(" ".join([row.name, f"{row.timeout:g}", *words]))
@@ -105,7 +105,7 @@ def parsed():
 
 
 def passes(rows, arguments):
-    """Each pass over the rows that is wanted, as who it runs, and its results."""
+    """Makes each requested pass over the rows. Yields its user and its results."""
     names = [row.name for row in rows]
     is_root = os.geteuid() == 0
     for _ in range(arguments.repeat):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Runs one row of the table: both sides below `hbmwire emulate`, two nodes of one fabric or one node."""
+"""Runs one row of the table, with both sides below `hbmwire emulate`.
+
+The sides are two nodes of one fabric, or one node.
+"""
 import contextlib
 import functools
 import os
@@ -14,14 +17,17 @@ import networks
 from contents import CHECKS
 from harness import Failure, check, world
 
-# Sanitizers slow a program down, and a loaded machine does.
+# Programs with a sanitizer are slower, and more so on a loaded machine.
 SANITIZER_PATIENCE = 4
 REPORTS = re.compile(r"AddressSanitizer|ThreadSanitizer|LeakSanitizer|runtime error:|DEADLYSIGNAL")
 
 
 @functools.cache
 def sanitizers(program):
-    """The runtime libraries that the plugin was linked with: a program that knows none must have them first."""
+    """The sanitizer libraries that the plugin is linked to.
+
+    A program without a sanitizer must load them first.
+    """
     plugin = pathlib.Path(program).resolve().parents[2] / "lib" / "hbmwire" / "emulation" / "libhbmwire_nic.so"
     found = re.findall(rb"lib(?:asan|ubsan|tsan)\.so\.\d+", plugin.read_bytes())
     return sorted({name.decode() for name in found})
@@ -30,8 +36,8 @@ def sanitizers(program):
 def sanitizer_settings(libraries):
     if not libraries:
         return []
-    # Debian's programs leak at exit, some by design; what the plugin itself leaks is for its own tests to say.
-    # A report ends the program at once with a code that none of them has.
+    # Debian's programs leak at exit, some by design. Leaks of the plugin are found by its own tests.
+    # A report ends the program at once with an exit code that none of them uses.
     asan = "detect_leaks=0:verify_asan_link_order=0:handle_segv=1:abort_on_error=0:exitcode=99"
     return [f"LD_PRELOAD={':'.join(libraries)}", f"ASAN_OPTIONS={asan}",
             "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:exitcode=99",
@@ -39,7 +45,7 @@ def sanitizer_settings(libraries):
 
 
 class Run:
-    """One row in its own world."""
+    """A row in its own world."""
 
     def __init__(self, row, w):
         self.row = row
@@ -47,7 +53,7 @@ class Run:
         self.libraries = sanitizers(w.program)
         self.patience = SANITIZER_PATIENCE if self.libraries else 1
         self.deadline = time.monotonic() + row.timeout * self.patience
-        # Both ends of a pseudo-terminal; what nobody types is never read.
+        # Both ends of a pseudo-terminal, which never has any input.
         self.terminal = os.openpty() if row.terminal else ()
 
     def left(self):
@@ -66,7 +72,7 @@ class Run:
             os.close(descriptor)
 
     def wait(self, processes):
-        """Until all have ended; one that failed does not let the others wait for their own time-out."""
+        """Waits until all have ended. After one has failed, the others get only 2 s more."""
         while any(process.handle.poll() is None for process in processes):
             if any(process.handle.poll() not in (None, 0) for process in processes):
                 self.deadline = min(self.deadline, time.monotonic() + 2)
@@ -85,7 +91,7 @@ class Run:
             check(re.search(pattern, process.text), f"no /{pattern}/ in the output of {process}", process.text)
 
     def alone(self):
-        """A program without a peer; one that never ends by itself is told to."""
+        """Runs a program without a peer. One that never ends by itself gets a signal."""
         row = self.row
         process = self.start(row.client, "a", networks.places(row), [])
         code = 0
@@ -94,7 +100,7 @@ class Run:
             pid = meeting.wait_until_ready(process, program, "sleeps", 0, self.left())
             for link in row.links:
                 self.change(link)
-            # What it has not said by now, it has not noticed.
+            # The output shows that it has noticed the changes.
             for pattern in row.client.expect:
                 process.wait_for(pattern, self.left())
             os.kill(pid, getattr(signal, row.server_ended_by))
@@ -103,7 +109,7 @@ class Run:
         self.judge(process, row.client, code)
 
     def change(self, link):
-        """The cable of node a's NIC is pulled, or put back."""
+        """Takes the link of node a's NIC down or up."""
         w = self.world
         changer = w.run([w.program, "--dir", w.base, "--fabric", w.fabric, "--name", "a", "--link", link])
         check(changer.finish(self.left()) == 0, f"--link {link} failed", changer.text)
@@ -139,7 +145,7 @@ class Run:
 
 
 def run(row, program):
-    """Raises Failure where the row is not as the table says."""
+    """Runs a row. Raises Failure if its result is not as in the table."""
     with world(program) as w, networks.made(row) as network:
         one = Run(row, w)
         try:
@@ -149,6 +155,6 @@ def run(row, program):
                 one.pair(network)
         finally:
             one.close()
-            # Another user could not open them.
+            # Otherwise another user could not open them in the next run.
             for name in row.leaves:
                 pathlib.Path(name).unlink(missing_ok=True)

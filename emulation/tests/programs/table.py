@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads table.toml: which programs run, in which forms, and what is expected of them."""
+"""Reads table.toml: the programs that run, their forms, and their expected results."""
 import dataclasses
 import fnmatch
 import pathlib
@@ -16,7 +16,7 @@ class Side:
     expect: tuple = ()
 
     def command(self, **places):
-        """The absolute path and the arguments, with {port} and the like filled in."""
+        """The absolute path and the arguments, with values for {port} and the like."""
         return [f"/usr/bin/{self.program}", *(word.format(**places) for word in shlex.split(self.arguments))]
 
 
@@ -39,14 +39,15 @@ class Row:
     links: tuple = ()
     leaves: tuple = ()
     terminal: bool = False
-    races: str = ""  # what the output says when the program lost a race of its own; then it runs again, twice at most
+    races: str = ""  # output of a program that lost a race of its own: it runs again, at most twice
 
     @property
     def sides(self):
         return [side for side in (self.server, self.client) if side is not None]
 
 
-# What a group or a row may say. Text of a group comes before a row's; all else of a row replaces the group's.
+# The keys of a group or a row. A group's text comes before a row's. Other values of a row replace
+# those of its group.
 TEXTS = ("both", "server", "client")
 PATTERNS = ("expect", "expect_server", "expect_client")
 SETTINGS = {field.name for field in dataclasses.fields(Row)} - {"name", "client", "server", "full"}
@@ -80,7 +81,7 @@ def make_row(group, entry, program):
 
 
 def read(path=TABLE):
-    """Every row, by name, in the table's order."""
+    """Every row by name, in the order of the table."""
     rows = {}
     for group in tomllib.loads(path.read_text(encoding="utf-8"))["group"]:
         check_keys(group, GROUP_ONLY, group["programs"])

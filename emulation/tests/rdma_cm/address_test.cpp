@@ -9,8 +9,7 @@
 
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// Addresses, ports and devices: rdma_bind_addr(3),
-/// rdma_set_option(3), and the kernel's cma.c.
+/// Addresses, ports and devices: rdma_bind_addr(3), rdma_set_option(3), and the kernel's cma.c.
 namespace hbmwire::test {
 namespace {
 
@@ -38,7 +37,7 @@ TEST(Bind, WildcardHasNoDeviceButAPort) {
   EXPECT_NE(rdma_get_src_port(id.get()), 0);
 }
 
-// cma.c, rdma_bind_addr: the address of a machine's other interface, of none, and a second bind.
+// cma.c, rdma_bind_addr: the address of another interface, of none, and a second bind.
 TEST(Bind, AddressesThatAreNoNics) {
   EventChannel channel;
   const Id id = make_id(channel);
@@ -165,8 +164,8 @@ TEST(Listen, UnboundIdIsBound) {
   EXPECT_NE(rdma_get_src_port(id.get()), 0);
 }
 
-// A kernel takes a service id without GID as a wildcard, which is how librdmacm finds out that it
-// knows AF_IB at all; RoCE has no InfiniBand addresses beyond that.
+// A kernel takes a service id without a GID as a wildcard. librdmacm uses that to find out whether
+// the kernel knows AF_IB. Apart from that, RoCE has no InfiniBand addresses.
 TEST(InfiniBandAddresses, WildcardAlone) {
   EventChannel channel;
   sockaddr_ib address{};

@@ -12,12 +12,12 @@
 
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// Event channels as files, and whose events are where: rdma_create_event_channel(3),
+/// Event channels as files, and the channel that gets an event: rdma_create_event_channel(3),
 /// rdma_get_cm_event(3), rdma_migrate_id(3), and the kernel's ucma.c.
 namespace hbmwire::test {
 namespace {
 
-/// Makes one event on the channel of the id.
+/// Causes an event on the channel of the id.
 void cause_event(const Id& id) {
   ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, nic_address(0, 7000).get(), kTimeoutMs), 0);
 }
@@ -122,7 +122,7 @@ TEST(Channel, ThreadsShareTheEvents) {
   EXPECT_FALSE(channel.is_ready(0));
 }
 
-// ucma.c, ucma_free_ctx: what was not read goes with the id, and is not waited for.
+// ucma.c, ucma_free_ctx: unread events go with the id, without waiting for them.
 TEST(Channel, DestroyDropsUnreadEvents) {
   EventChannel channel;
   Id id = make_id(channel);
@@ -234,13 +234,13 @@ TEST(Records, ChannelClosedWithCloseIsNoticed) {
     rdma_cm_id* id = nullptr;
     ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
     ::close(channel->fd);
-    // The id's memory is librdmacm's, and lost: its kernel side went with the file.
+    // librdmacm's memory of the id is lost. Its kernel side has gone with the file.
   }
   { const EventChannel another; }
   EXPECT_EQ(live_records(), before);
 }
 
-// As for verbs, man ibv_fork_init: what the parent has is not the child's.
+// As for verbs (man ibv_fork_init), a child does not have its parent's objects.
 TEST(Fork, ChildHasNoneOfTheParentsAndCanHaveItsOwn) {
   Listener listener;
   const pid_t child = ::fork();

@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-/// The system's librdmacm, with owners and one-line waits.
+/// The system's librdmacm, with owning handles and one-line waits.
 namespace hbmwire::test {
 
 inline constexpr int kTimeoutMs = 2000;
 
-/// An event as a value: what librdmacm gave was acknowledged already.
+/// An event as a value. librdmacm's own event has been acknowledged already.
 struct CmEvent {
   rdma_cm_event_type type;
   int status;
@@ -49,13 +49,13 @@ class EventChannel {
 
   [[nodiscard]] int fd() const { return channel_->fd; }
 
-  /// Whether an event is there within the time.
+  /// Whether an event comes within the time.
   [[nodiscard]] bool is_ready(int timeout_ms) const;
 
-  /// The next event within `timeout_ms`; nothing, and a test failure, when none comes.
+  /// The next event within `timeout_ms`. Returns nullopt and fails the test if none comes.
   std::optional<CmEvent> next(int timeout_ms = kTimeoutMs) const;
 
-  /// The next event, which must be of this type and status; its copy.
+  /// The next event, which must have this type and status. Returns a copy.
   CmEvent expect(rdma_cm_event_type type, int status = 0, int timeout_ms = kTimeoutMs) const;
 
   void set_nonblocking() const;
@@ -72,7 +72,7 @@ using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
 
 Id make_id(const EventChannel& channel, rdma_port_space space = RDMA_PS_TCP);
 
-/// Takes what CONNECT_REQUEST brought.
+/// Takes over the id of a CONNECT_REQUEST.
 inline Id own(const CmEvent& request) { return Id(request.id); }
 
 struct Address {
@@ -94,13 +94,13 @@ struct Address {
 Address ipv4(const std::string& text, std::uint16_t port = 0);
 Address ipv6(const std::string& text, std::uint16_t port = 0, std::uint32_t scope = 0);
 
-/// IPv4 address of this node's NIC `index`, which is in its GID table.
+/// The IPv4 address of this node's NIC `index`, which is in its GID table.
 Address nic_address(int index = 0, std::uint16_t port = 0);
 
-/// A small queue pair for an id, as its type and port space want it.
+/// Makes a small queue pair for an id, of the type that its port space needs.
 void create_qp(rdma_cm_id* id);
 
-/// Listens at the address, or at the first NIC's; the id and where it listens.
+/// Listens at the address, or at that of the first NIC. Has the id and the address.
 struct Listener {
   explicit Listener(rdma_port_space space = RDMA_PS_TCP, int backlog = 8,
                     Address address = nic_address());
@@ -110,11 +110,11 @@ struct Listener {
   Address address;
 };
 
-/// Resolves address and route of a new id on `channel`.
+/// Makes an id on `channel` and resolves its address and route.
 Id resolved_id(const EventChannel& channel, Address destination,
                rdma_port_space space = RDMA_PS_TCP);
 
-/// Parameters with private data.
+/// Connection parameters with private data.
 struct Parameters {
   Parameters() = default;
 
@@ -147,7 +147,7 @@ struct ConnectedPair {
   Id passive;
 };
 
-/// What the plugin has for tests.
+/// Functions that the plugin has only for tests.
 void set_response_timeout(std::uint64_t ms);
 unsigned live_records();
 long fail_nth_call(long n, int error_number);

@@ -10,8 +10,8 @@
 
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// Connecting and what may come instead, within one process. The sources are the manual pages of
-/// librdmacm, and of the kernel drivers/infiniband/core/cma.c, cm.c and ucma.c.
+/// Connecting, and the other results that it may have, within one process. Sources: the manual
+/// pages of librdmacm; in the kernel drivers/infiniband/core/cma.c, cm.c and ucma.c.
 namespace hbmwire::test {
 namespace {
 
@@ -24,7 +24,7 @@ std::vector<std::uint8_t> bytes(std::size_t size) {
   return data;
 }
 
-/// `data` begins with `expected`, and is of the length that the message has in InfiniBand.
+/// Expects that `data` begins with `expected` and has the message's length in InfiniBand.
 void expect_private_data(const CmEvent& event, const std::vector<std::uint8_t>& expected,
                          std::size_t length) {
   ASSERT_EQ(event.data.size(), length);
@@ -78,8 +78,8 @@ TEST(Connect, QueuePairsCarryData) {
   rdma_dereg_mr(target);
 }
 
-// rdma_get_cm_event(3): "the size of the private data ... may be larger than what was sent"; 92
-// bytes of a REQ less the 36 of the kernel's header, 196 of a REP.
+// rdma_get_cm_event(3): "the size of the private data ... may be larger than what was sent". 92
+// bytes of a REQ minus the 36 of the kernel's header; 196 of a REP.
 TEST(Connect, PrivateDataGoesBothWays) {
   Listener listener;
   EventChannel channel;
@@ -104,7 +104,7 @@ TEST(Connect, TooMuchPrivateDataIsInvalid) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-// cma.c, rdma_accept: what can't be sent rejects the connection.
+// cma.c, rdma_accept: if the reply cannot be sent, the connection is rejected.
 TEST(Connect, AcceptWithTooMuchPrivateDataRejects) {
   Listener listener;
   EventChannel channel;
@@ -118,7 +118,7 @@ TEST(Connect, AcceptWithTooMuchPrivateDataRejects) {
   channel.expect(RDMA_CM_EVENT_REJECTED, kConsumerDefined);
 }
 
-// cm.c, cm_format_req_event: what one side offers as responder is what the other may initiate.
+// cm.c, cm_format_req_event: one side's responder resources limit the requests of the other.
 TEST(Connect, ParametersAreSeenFromTheOtherSide) {
   Listener listener;
   EventChannel channel;
@@ -172,7 +172,8 @@ TEST(Connect, WithoutQueuePairItTakesEstablish) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-// ucma.c, ucma_event_handler: a request beyond the backlog is dropped and sent again by its sender.
+// ucma.c, ucma_event_handler: a request beyond the backlog is dropped, and its sender sends it
+// again.
 TEST(Connect, BacklogHoldsRequestsBack) {
   Listener listener(RDMA_PS_TCP, 1);
   EventChannel channel;
@@ -193,13 +194,13 @@ void set_link(int nic, const char* state) {
       << state << '\n';
 }
 
-// A request on a link that is down is lost, and sent again like any other.
+// A request on a link that is down is lost and sent again.
 TEST(Connect, RequestWaitsForTheLink) {
   Listener listener(RDMA_PS_TCP, 8, nic_address(1));
   EventChannel channel;
   const Id active = resolved_id(channel, listener.address);
   set_link(1, "1: DOWN");
-  // What sysfs says is read again after a tenth of a second.
+  // sysfs is read again after a tenth of a second.
   std::this_thread::sleep_for(std::chrono::milliseconds(150));
   Parameters parameters;
   EXPECT_EQ(rdma_connect(active.get(), &parameters.value), 0);
@@ -208,7 +209,7 @@ TEST(Connect, RequestWaitsForTheLink) {
   const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
 }
 
-/// A synchronous endpoint without queue pair, as rdma_xserver and rdma_xclient make theirs.
+/// A synchronous endpoint without a queue pair, as in rdma_xserver and rdma_xclient.
 Id endpoint(const std::string& port, ibv_qp_type type, int flags) {
   rdma_addrinfo hints{};
   hints.ai_flags = flags;
@@ -225,7 +226,8 @@ Id endpoint(const std::string& port, ibv_qp_type type, int flags) {
   return Id(id);
 }
 
-// rdma_create_ep(3); cm.c, cm_req_get_qp_type: a sending XRC queue pair meets a receiving one.
+// rdma_create_ep(3); cm.c, cm_req_get_qp_type: a sending XRC queue pair connects to a receiving
+// one.
 TEST(Connect, XrcSenderMeetsReceiver) {
   const Id listener = endpoint("0", IBV_QPT_XRC_RECV, RAI_PASSIVE);
   ASSERT_EQ(rdma_listen(listener.get(), 2), 0);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kQkey = 0x01234567;  // RDMA_UDP_QKEY
 
-// Status of a SIDR reply.
+// The status of a SIDR reply.
 constexpr int kUnsupported = 1;
 constexpr int kRejected = 2;
 
@@ -25,7 +25,7 @@ TEST(Datagram, AcceptTellsQueuePairAndKey) {
   Parameters asked({1, 2, 3});
   ASSERT_EQ(rdma_connect(active.get(), &asked.value), 0);
   const CmEvent request = listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
-  // 216 bytes of a SIDR REQ less the kernel's header.
+  // 216 bytes of a SIDR REQ minus the kernel's header.
   ASSERT_EQ(request.data.size(), 180U);
   EXPECT_EQ(request.data[2], 3);
   const Id passive = own(request);
@@ -46,7 +46,7 @@ TEST(Datagram, AcceptTellsQueuePairAndKey) {
       ibv_create_ah(active->pd, const_cast<ibv_ah_attr*>(&established.datagram.ah_attr));
   ASSERT_NE(handle, nullptr);
   ibv_destroy_ah(handle);
-  // The listener's side is told nothing more.
+  // The listener's side gets no further event.
   EXPECT_FALSE(listener.channel.is_ready(50));
 }
 
@@ -94,7 +94,7 @@ TEST(Datagram, ListenerThatNeverAnswersIsUnreachable) {
   channel.expect(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
 }
 
-/// An id bound to the first NIC, with a queue pair.
+/// An id that is bound to the first NIC and has a queue pair.
 Id member(const EventChannel& channel) {
   Id id = make_id(channel, RDMA_PS_UDP);
   EXPECT_EQ(rdma_bind_addr(id.get(), nic_address().get()), 0);
@@ -102,7 +102,7 @@ Id member(const EventChannel& channel) {
   return id;
 }
 
-// cma.c, cma_iboe_set_mgid: RoCE v2 maps an IPv4 group into ::ffff:0:0/96.
+// cma.c, cma_iboe_set_mgid: RoCE v2 maps an IPv4 group to ::ffff:0:0/96.
 TEST(Multicast, JoinTellsTheGroupAndAttaches) {
   EventChannel channel;
   const Id id = member(channel);
@@ -117,7 +117,7 @@ TEST(Multicast, JoinTellsTheGroupAndAttaches) {
   const ibv_gid& gid = event.datagram.ah_attr.grh.dgid;
   const std::uint8_t expected[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3};
   EXPECT_EQ(std::memcmp(gid.raw, expected, sizeof expected), 0);
-  // librdmacm has attached the queue pair: it can't be destroyed before it leaves.
+  // librdmacm has attached the queue pair: it cannot be destroyed before it leaves.
   EXPECT_EQ(ibv_destroy_qp(id->qp), EBUSY);
   ASSERT_EQ(rdma_leave_multicast(id.get(), group.get()), 0);
 }
@@ -136,7 +136,7 @@ TEST(Multicast, SendOnlyMemberIsNotAttached) {
   ASSERT_EQ(rdma_leave_multicast(id.get(), group.get()), 0);
 }
 
-// ucma.c, ucma_leave_multicast: an event that was not read is not waited for.
+// ucma.c, ucma_leave_multicast: does not wait for an unread event.
 TEST(Multicast, LeaveDropsAnUnreadJoin) {
   EventChannel channel;
   Id id = make_id(channel, RDMA_PS_UDP);
@@ -149,7 +149,7 @@ TEST(Multicast, LeaveDropsAnUnreadJoin) {
   EXPECT_EQ(errno, EADDRNOTAVAIL);
 }
 
-// ucma.c: without a device, for a connected type, or for no group at all.
+// ucma.c: without a device, for a connected type, or without a group.
 TEST(Multicast, JoinsThatAreInvalid) {
   EventChannel channel;
   Address group = ipv4("239.1.2.6");
@@ -166,7 +166,7 @@ TEST(Multicast, JoinsThatAreInvalid) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-// As mckey does: the group is a destination too.
+// As in mckey, a group can be resolved as a destination.
 TEST(Multicast, GroupIsResolved) {
   EventChannel channel;
   const Id id = make_id(channel, RDMA_PS_UDP);

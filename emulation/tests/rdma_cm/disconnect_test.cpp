@@ -7,10 +7,11 @@
 namespace hbmwire::test {
 namespace {
 
-// Timewait of RoCE is about a second.
+// The timewait of RoCE is about 1 s.
 constexpr int kTimewaitMs = 3000;
 
-// cm.c: the side that disconnects is told when the other has answered, by its own rdma_disconnect.
+// cm.c: the side that disconnects gets its event when the other side answers by its own
+// rdma_disconnect.
 TEST(Disconnect, BothSidesAreToldThenTimewaitEnds) {
   ConnectedPair pair;
   ASSERT_EQ(rdma_disconnect(pair.active.get()), 0);
@@ -43,7 +44,7 @@ TEST(Disconnect, DestroyedIdDisconnectsItsPeer) {
   ConnectedPair pair;
   pair.passive.reset();
   EXPECT_EQ(pair.channel.expect(RDMA_CM_EVENT_DISCONNECTED).id, pair.active.get());
-  // There is nobody to answer: only timewait is left.
+  // No peer answers: only timewait remains.
   ASSERT_EQ(rdma_disconnect(pair.active.get()), 0);
   pair.channel.expect(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, kTimewaitMs);
 }
@@ -56,7 +57,7 @@ TEST(Disconnect, DestroyAnswersADisconnect) {
   pair.channel.expect(RDMA_CM_EVENT_DISCONNECTED);
 }
 
-// cma.c: nothing is sent, and nothing said of it.
+// cma.c: sends no message and reports success.
 TEST(Disconnect, TwiceIsNoError) {
   ConnectedPair pair;
   ASSERT_EQ(rdma_disconnect(pair.active.get()), 0);
@@ -65,7 +66,7 @@ TEST(Disconnect, TwiceIsNoError) {
   EXPECT_FALSE(pair.listener.channel.is_ready(50));
 }
 
-// cm.c, DREQ_ERROR: DISCONNECTED all the same, with what went wrong.
+// cm.c, DREQ_ERROR: DISCONNECTED comes as well, with the error.
 TEST(Disconnect, PeerThatNeverAnswersTimesOut) {
   ConnectedPair pair;
   set_response_timeout(300);
@@ -74,7 +75,7 @@ TEST(Disconnect, PeerThatNeverAnswersTimesOut) {
   pair.channel.expect(RDMA_CM_EVENT_DISCONNECTED, -ETIMEDOUT);
 }
 
-// ucma.c, ucma_close: the kernel destroys the ids of a file that is closed.
+// ucma.c, ucma_close: the kernel destroys the ids of a closed file.
 TEST(Disconnect, ChannelThatIsClosedDisconnects) {
   Listener listener;
   Parameters parameters;
@@ -89,7 +90,7 @@ TEST(Disconnect, ChannelThatIsClosedDisconnects) {
   rdma_cm_id* const listening = listener.id.release();
   listener.channel.close();
   survivor.expect(RDMA_CM_EVENT_DISCONNECTED);
-  // librdmacm has no way to free an id whose channel is gone.
+  // librdmacm cannot free an id whose channel is gone.
   (void)listening;
 }
 

@@ -4,14 +4,14 @@
 #include "emulation/tests/nic/under_plan.hpp"
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// Every call of a connection fails once, with the fault plan's means: nothing is left, and nobody
-/// waits for ever.
+/// A fault plan makes every call of a connection fail once. No records are left, and no call waits
+/// for ever.
 namespace hbmwire::test {
 namespace {
 
 constexpr int kInjected = EREMOTEIO;
 
-/// One connection of this process with itself, with no queue pair; false when a call failed.
+/// A connection of this process to itself, without a queue pair. Returns false if a call failed.
 bool connect_once() {
   rdma_event_channel* const channel = rdma_create_event_channel();
   if (channel == nullptr) return false;
@@ -58,7 +58,7 @@ TEST(Faults, EveryCallMayFail) {
   for (long n = 0; n < 200; ++n) {
     fail_nth_call(n, kInjected);
     const bool connected = connect_once();
-    // How many calls were counted: beyond the last one, nothing fails any more.
+    // The number of counted calls: beyond it no call fails any more.
     const bool all_ran = fail_nth_call(-1, 0) <= n;
     EXPECT_EQ(live_records(), before) << "call " << n;
     if (all_ran) {
@@ -67,7 +67,7 @@ TEST(Faults, EveryCallMayFail) {
     }
     failed += connected ? 0 : 1;
   }
-  // At least each call of connect_once() but the destroying ones.
+  // At least each call of connect_once(), except those that destroy.
   EXPECT_GE(failed, 15);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-/// What librdmacm loses by itself is not looked for: group memberships that an id still has when it
-/// goes, events whose call failed.
+/// Suppresses leaks of librdmacm itself: group memberships that an id has at its end, and events
+/// whose call failed.
 extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions();
 
 extern "C" const char* __lsan_default_suppressions() { return "leak:librdmacm.so\n"; }

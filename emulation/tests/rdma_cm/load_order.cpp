@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <cstring>
 
-/// A program that links neither library and loads them in the order it is told: "verbs-first",
-/// "rdmacm-first", or "again" (librdmacm, used, closed, loaded again). Exits with 0 when an id can
-/// be bound each time.
+/// A program that links to neither library and loads them in the given order: "verbs-first",
+/// "rdmacm-first", or "again" (librdmacm is used, closed and loaded again). Exits with 0 if an id
+/// can be bound each time.
 namespace {
 
 template <typename Function>
@@ -47,8 +47,8 @@ void* load_rdmacm() { return ::dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL); 
 
 }  // namespace
 
-/// Libraries that were closed leave their leaks without a name that could be suppressed, and
-/// libibverbs keeps its devices to the end.
+/// Leaks of closed libraries have no name that could be suppressed, and libibverbs keeps its
+/// devices until the end.
 extern "C" [[gnu::visibility("default")]] int __lsan_is_turned_off();
 
 extern "C" int __lsan_is_turned_off() { return 1; }

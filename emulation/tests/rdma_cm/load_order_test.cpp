@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-/// librdmacm works whichever library is loaded first: the program load_order links neither.
+/// librdmacm works in any order of loading: the program load_order links to neither library.
 namespace hbmwire::test {
 namespace {
 

@@ -17,18 +17,18 @@
 #include "emulation/tests/nic/plugin.hpp"
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// Two processes, one of which dies without a word. The kernel closes a dead process' files, so
-/// that its peers are told as if it had destroyed its ids: cm.c, cm_destroy_id.
+/// Two processes, one of which dies without closing anything. The kernel closes a dead process'
+/// files, so its peers get events as if it had destroyed its ids: cm.c, cm_destroy_id.
 namespace hbmwire::test {
 namespace {
 
-// A death is noticed within a fifth of a second; the machine may be busy.
+// A death is noticed within a fifth of a second, but the machine may be busy.
 constexpr int kDeathMs = 1500;
 constexpr int kNoSuchService = 8;
 constexpr int kByConsumer = 28;
 constexpr int kSidrRejected = 2;
 
-/// A number, there and back.
+/// Passes a number between the two processes.
 class Line {
  public:
   explicit Line(int fd) : fd_(fd) {}
@@ -43,7 +43,7 @@ class Line {
     return value;
   }
 
-  /// Whether something was sent, or the other end is closed.
+  /// Whether a number has come, or the other end is closed.
   [[nodiscard]] bool is_ready() const {
     pollfd entry{fd_, POLLIN, 0};
     return ::poll(&entry, 1, 0) == 1;
@@ -57,9 +57,9 @@ class Line {
   int fd_;
 };
 
-/// A forked child that does `body` and then waits for its end. Once this process has connected
-/// something it has a thread, and AddressSanitizer's allocator may be locked in a child for good:
-/// children are made before.
+/// A forked child that runs `body` and then waits for its end. It must be made before this process
+/// connects: then the process has a thread, and AddressSanitizer's allocator might stay locked in
+/// the child.
 class Child {
  public:
   explicit Child(const std::function<void(const Line&)>& body) : line_(-1) {
@@ -104,7 +104,7 @@ class Child {
   pid_t pid_ = 0;
 };
 
-/// Listens and says where; accepts one request if it is to.
+/// Listens and sends the address. Accepts one request if `accepts`.
 void listen(const Line& line, rdma_port_space space, bool accepts) {
   Listener listener(space);
   line.send(listener.address.port());
@@ -119,7 +119,7 @@ void listen(const Line& line, rdma_port_space space, bool accepts) {
   ::pause();
 }
 
-/// Connects to the parent's listener; says when it has asked, and when it is through.
+/// Connects to the parent's listener. Tells when the request is sent and when it is connected.
 void connect(const Line& line, Address to) {
   EventChannel channel;
   const Id active = resolved_id(channel, to);
@@ -206,7 +206,7 @@ TEST(Peers, PortOfTheDeadIsFree) {
   EXPECT_EQ(rdma_bind_addr(id.get(), nic_address(0, port).get()), -1);
   EXPECT_EQ(errno, EADDRINUSE);
   child.kill();
-  // Whether a process lives is asked of the kernel every 10 ms at most.
+  // The kernel is asked at most every 10 ms whether a process is alive.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(rdma_bind_addr(id.get(), nic_address(0, port).get()), 0);
 }
@@ -227,7 +227,7 @@ TEST(Peers, DisconnectingPeerThatDiesIsNotWaitedFor) {
   channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, kDeathMs);
 }
 
-/// Connects, up to where the peer hears that the connection is established.
+/// Connects until the peer has the event that the connection is established.
 Id establish(const EventChannel& channel, Address to) {
   Id active = resolved_id(channel, to);
   Parameters parameters;
@@ -237,7 +237,7 @@ Id establish(const EventChannel& channel, Address to) {
   return active;
 }
 
-/// Connects for as long as it lives, once it was told where.
+/// Connects again and again until killed, after it got the address.
 void connect_for_ever(const Line& line) {
   const Address to = nic_address(0, line.receive());
   line.send(1);
@@ -248,11 +248,11 @@ void connect_for_ever(const Line& line) {
   }
 }
 
-/// Which side ends what is established.
+/// The side that ends an established connection.
 enum class Ends : std::uint8_t { here, there };
 
-/// Accepts what comes, for that long, and destroys what has ended. Whatever happens to peers, this
-/// side must go on.
+/// Accepts requests for that time, and destroys ids whose connection has ended. This side must go
+/// on, whatever happens to its peers.
 void serve(const Listener& listener, std::chrono::microseconds time, Ends ends = Ends::here) {
   const auto until = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < until) {
@@ -271,7 +271,7 @@ void serve(const Listener& listener, std::chrono::microseconds time, Ends ends =
   }
 }
 
-/// Serves until nothing is left of any peer, for 5 s at most.
+/// Serves until no peer has any records left, for at most 5 s.
 unsigned serve_the_rest(const Listener& listener, unsigned before) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (live_records() != before && std::chrono::steady_clock::now() < deadline) {
@@ -280,8 +280,8 @@ unsigned serve_the_rest(const Listener& listener, unsigned before) {
   return live_records();
 }
 
-// A process may die at any point, also with the tables' lock held: the next one puts in order what
-// it left.
+// A process may die at any point, even with the tables' lock held: the next holder repairs the
+// tables.
 TEST(Peers, DyingAnywhereLeavesNothing) {
   constexpr int kDeaths = 40;
   std::vector<std::unique_ptr<Child>> children(kDeaths);
@@ -298,8 +298,8 @@ TEST(Peers, DyingAnywhereLeavesNothing) {
   EXPECT_EQ(serve_the_rest(listener, before), before);
 }
 
-/// Connects and disconnects once, told where; it dies at the n-th step that its peer is to hear of,
-/// or says that there are not so many.
+/// Connects and disconnects once, after it got the address. It dies at the n-th step that its peer
+/// is told of, or says that there are fewer steps.
 void connect_until_step(const Line& line, int nth) {
   const Address to = nic_address(0, line.receive());
   set_step_trap("cm_telling", nth, SIGKILL);
@@ -311,8 +311,8 @@ void connect_until_step(const Line& line, int nth) {
   line.send(1);
 }
 
-// A step changes both ends, and tells the other one. A process that dies half way leaves no step
-// that changed its own end alone.
+// A step changes both ends and sends an event to the other one. If a process dies half way, no step
+// remains that has changed only its own end.
 TEST(Peers, DyingAtAnyStepLeavesNothing) {
   constexpr int kMostSteps = 30;
   std::vector<std::unique_ptr<Child>> children;
@@ -333,13 +333,13 @@ TEST(Peers, DyingAtAnyStepLeavesNothing) {
     EXPECT_EQ(serve_the_rest(listener, before), before) << "step " << deaths;
     if (lives) break;
   }
-  // Two of each of its events, of its request, of being ready and of the end.
+  // Two steps for each of its events: of its request, of being ready, and of the end.
   EXPECT_GE(deaths, 10);
   EXPECT_LT(deaths, kMostSteps);
 }
 
-/// Comes to the fabric, told to, and with that puts in order what a dead process left; it dies at
-/// the first step of that.
+/// When told to, joins the fabric and so repairs what a dead process has left. It dies at the first
+/// step of that.
 void reap_until_step(const Line& line) {
   line.receive();
   set_step_trap("cm_telling", 1, SIGKILL);

@@ -5,8 +5,8 @@
 
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// Connections that do not come about: rdma_reject(3), rdma_connect(3), rdma_notify(3), and the
-/// kernel's cma.c, cm.c and ucma.c.
+/// Connections that fail: rdma_reject(3), rdma_connect(3), rdma_notify(3), and the kernel's cma.c,
+/// cm.c and ucma.c.
 namespace hbmwire::test {
 namespace {
 
@@ -27,7 +27,7 @@ TEST(Refused, RejectBringsReasonAndPrivateData) {
   ASSERT_EQ(rdma_reject(passive.get(), why.data(), 148), 0);
   const CmEvent event = channel.expect(RDMA_CM_EVENT_REJECTED, kRefusedByConsumer);
   EXPECT_EQ(event.data, why);
-  // It can't be taken back.
+  // A rejection cannot be revoked.
   EXPECT_EQ(rdma_accept(passive.get(), &parameters.value), -1);
   EXPECT_EQ(errno, EINVAL);
 }
@@ -57,7 +57,7 @@ TEST(Refused, RejectingTheReplyReachesTheListener) {
   EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_REJECTED, kRefusedByConsumer).id, passive.get());
 }
 
-// cm.c, cm_req_handler: a service id that nobody listens on.
+// cm.c, cm_req_handler: no id listens on this service id.
 TEST(Refused, NobodyListening) {
   EventChannel channel;
   const Id active = resolved_id(channel, nic_address(0, 4));
@@ -111,7 +111,7 @@ TEST(Refused, AcceptAfterThePeerHasGoneIsInvalid) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-// rdma_connect(3): the route must be resolved first; cma.c: EINVAL in any other state.
+// rdma_connect(3): the route must be resolved first. cma.c: EINVAL in any other state.
 TEST(Refused, StatesThatDoNotAllowIt) {
   EventChannel channel;
   const Id id = make_id(channel);
@@ -155,7 +155,7 @@ TEST(Refused, ReplyThatIsNeverAcceptedIsUnreachable) {
   EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT).id, passive.get());
 }
 
-// rdma_notify(3): a QP that received before it was established says so.
+// rdma_notify(3): reports that a QP has received a message before it was established.
 TEST(Refused, NotifyEstablishes) {
   Listener listener;
   EventChannel channel;

@@ -4,7 +4,8 @@
 
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// Where an address leads to: rdma_resolve_addr(3), rdma_resolve_route(3), and the kernel's cma.c.
+/// Resolving addresses and routes: rdma_resolve_addr(3), rdma_resolve_route(3), and the kernel's
+/// cma.c.
 namespace hbmwire::test {
 namespace {
 
@@ -64,7 +65,7 @@ TEST(Resolve, Ipv6LoopbackMeetsAnIpv6Listener) {
   channel.expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
 }
 
-// cma.c, cma_match_private_data: without AFONLY an IPv6 wildcard takes IPv4 too.
+// cma.c, cma_match_private_data: without AFONLY an IPv6 wildcard accepts IPv4 too.
 TEST(Resolve, Ipv6WildcardTakesIpv4) {
   Listener listener(RDMA_PS_TCP, 8, ipv6("::"));
   const auto port = ntohs(rdma_get_src_port(listener.id.get()));
@@ -76,16 +77,16 @@ TEST(Resolve, Ipv6WildcardTakesIpv4) {
   EXPECT_EQ(rdma_get_local_addr(passive.get())->sa_family, AF_INET);
 }
 
-// rdma_resolve_addr(3): nobody answers for the address within the time.
+// rdma_resolve_addr(3): no node answers for the address within the time.
 TEST(Resolve, AddressOfNobodyTimesOut) {
   EventChannel channel;
   Address address = nic_address();
   auto& form = reinterpret_cast<sockaddr_in&>(address.storage);
-  form.sin_addr.s_addr ^= htonl(0xff00);  // a node that is not there
+  form.sin_addr.s_addr ^= htonl(0xff00);  // a node that does not exist
   const Id id = make_id(channel);
   ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, address.get(), 200), 0);
   channel.expect(RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
-  // The id is usable again.
+  // The id can be used again.
   ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, nic_address().get(), 200), 0);
   channel.expect(RDMA_CM_EVENT_ADDR_RESOLVED);
 }
@@ -101,7 +102,7 @@ TEST(Resolve, StatesThatDoNotAllowIt) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-// rdma_resolve_route(3): the route is in the id.
+// rdma_resolve_route(3): the id has the route.
 TEST(Resolve, RouteHasOnePathBetweenTheGids) {
   EventChannel channel;
   const Id id = resolved_id(channel, nic_address(0, 7000));

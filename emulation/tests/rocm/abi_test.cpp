@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The libraries as a program sees them that was built against the vendor's headers: by name and
-// version, at run time.
+// The libraries as seen by a program that was built with the vendor's headers: by name and version,
+// at run time.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -102,7 +102,7 @@ TEST(RocmAbi, EveryFunctionOfHipIsThereInItsVersion) {
   EXPECT_NE(::dlvsym(library, "hipMemGetHandleForAddressRange", "hip_6.5"), nullptr);
 }
 
-/// How many of the statements about hsa_init() are wrong in a process that has not called it yet.
+/// The number of wrong statements about hsa_init(), in a process that has not called it yet.
 int wrong_about_counting() {
   hsa_signal_t signal{};
   int wrong = hsa_shut_down() == HSA_STATUS_ERROR_NOT_INITIALIZED ? 0 : 1;
@@ -116,7 +116,7 @@ int wrong_about_counting() {
 }
 
 TEST(RocmAbi, InitializationsAreCounted) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process begun afresh
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a newly started process
   EXPECT_EXIT(std::_Exit(wrong_about_counting()), testing::ExitedWithCode(0), "");
 }
 

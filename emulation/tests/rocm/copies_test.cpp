@@ -119,7 +119,7 @@ TEST_F(RocmCopies, AFillIsThereOnReturn) {
   EXPECT_EQ(hsa_amd_memory_fill(memory.get() + 1, 0, 1), HSA_STATUS_ERROR_INVALID_ARGUMENT);
 }
 
-/// Ends ROCr below a copy that waits for what never comes. 0 when every call succeeds.
+/// Ends ROCr while a copy waits for a signal that never comes. Returns 0 if every call succeeds.
 int end_below_a_copy() {
   if (hsa_init() != HSA_STATUS_SUCCESS) return 1;
   std::vector<hsa_agent_t> agents;
@@ -140,7 +140,7 @@ int end_below_a_copy() {
 }
 
 TEST(RocmEnd, DoesNotWaitForACopyThatNeverComes) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process begun afresh
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a newly started process
   EXPECT_EXIT(std::_Exit(end_below_a_copy()), testing::ExitedWithCode(0), "");
 }
 

@@ -86,7 +86,7 @@ TEST_F(RocmExports, KeepTheMemoryOfAnAllocationThatIsGone) {
   write_gpu(gpus_[0], host_, next.get(), "next", 4);
   EXPECT_EQ(std::string(Imported(fd).data(), 4), "kept");
   ::close(fd);
-  std::uint64_t left = 0;  // asking is what looks after it
+  std::uint64_t left = 0;  // asking also frees memory that is not used any more
   EXPECT_EQ(hsa_agent_get_info(gpus_[0], HSA_AMD_AGENT_INFO_MEMORY_AVAIL, &left),
             HSA_STATUS_SUCCESS);
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 1U);

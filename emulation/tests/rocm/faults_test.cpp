@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Fail-the-n-th-call sweeps: whichever call fails, nothing is left. What is left is found by
-// RocmTest::TearDown, and after every single run here.
+// Fail-the-n-th-call sweeps: no objects are left, whichever call fails. RocmTest::TearDown checks
+// for them, and each run here does.
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,8 +21,8 @@ class RocmFaults : public RocmTest {
     RocmTest::TearDown();
   }
 
-  // Runs the scene with the n-th call failing, for every n until none fails. What HIP gives back to
-  // ROCr it gives back again, so that not every failure shows.
+  // Runs the scene with the n-th call failing, for every n until no call fails. HIP repeats a
+  // failed call that frees memory in ROCr, so some failures do not show.
   static void sweep(const std::function<bool()>& scene) {
     for (long n = 0; n < 300; ++n) {
       hbmwire_rocm_fail_nth_call(n, EIO);
@@ -40,8 +40,7 @@ class RocmFaults : public RocmTest {
   }
 };
 
-/// Runs a call that gives something back, again when it was told to fail. A call that failed did
-/// nothing.
+/// Runs a call that frees something, and again if it was made to fail. A failed call had no effect.
 template <class Call>
 bool give_back(Call call) {
   if (call() == 0) return true;
@@ -75,7 +74,7 @@ bool hip_scene() {
 }
 
 TEST_F(RocmFaults, NoFailingCallLeavesAnything) {
-  ASSERT_TRUE(hip_scene());  // HIP is initialized
+  ASSERT_TRUE(hip_scene());  // HIP is initialised
   sweep(hip_scene);
 }
 

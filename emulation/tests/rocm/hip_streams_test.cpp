@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// In what order HIP's streams do what they are given.
+// The order in which HIP's streams do their work.
 #include <vector>
 
 #include "hip_world.hpp"
@@ -24,7 +24,7 @@ TEST_F(Hip, StreamsKeepTheirOrder) {
   EXPECT_EQ(hipStreamDestroy(stream), hipErrorInvalidHandle);
 }
 
-/// A stream, and memory that is filled for a while.
+/// A stream, and memory that it fills for a while.
 class BusyStream {
  public:
   explicit BusyStream(unsigned flags) {
@@ -36,7 +36,7 @@ class BusyStream {
   BusyStream(const BusyStream&) = delete;
   BusyStream& operator=(const BusyStream&) = delete;
 
-  /// With a value, in the end, by its own stream or another.
+  /// Fills the memory several times, last with `value`, by its own stream or another one.
   void be_busy(hipStream_t stream, int value) {
     for (int i = 8; i >= 0; --i) fill(stream, value + i);
   }
@@ -45,7 +45,7 @@ class BusyStream {
     EXPECT_EQ(hipMemsetAsync(memory_.get(), value, kBytes, stream), hipSuccess);
   }
 
-  /// What is left in the memory: 0 if that is not the same everywhere.
+  /// The value in the memory; 0 if it differs between places.
   int content() {
     EXPECT_EQ(hipDeviceSynchronize(), hipSuccess);
     std::vector<char> all(kBytes);
@@ -64,7 +64,7 @@ class BusyStream {
   hipStream_t stream_ = nullptr;
 };
 
-/// HIP's default: the null stream and those that are blocking take turns.
+/// HIP's default: the null stream and the blocking streams take turns.
 TEST_F(Hip, SynchronousCallsComeAfterWhatBlockingStreamsWereGiven) {
   BusyStream busy(hipStreamDefault);
   busy.be_busy(busy.stream(), 5);
@@ -93,7 +93,7 @@ TEST_F(Hip, NullStreamAndBlockingStreamsTakeTurns) {
   EXPECT_EQ(busy.content(), 60);
 }
 
-/// Several times, lest the one is through before the other is asked about.
+/// Several times, because the first stream may be done before the other is asked.
 TEST_F(Hip, NonBlockingStreamsWaitForNoOther) {
   BusyStream busy(hipStreamDefault);
   BusyStream other(hipStreamNonBlocking);

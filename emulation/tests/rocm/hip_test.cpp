@@ -165,7 +165,7 @@ TEST_F(Hip, HostMemoryIsPinnedOrManagedOrRegistered) {
   EXPECT_EQ(hipHostFree(pinned), hipSuccess);
 }
 
-// ROCm/mori#509: whoever registers this fd at offset 0 has the neighbour's memory.
+// ROCm/mori#509: a program that registers this fd at offset 0 gets the neighbour's memory.
 TEST_F(Hip, AHandleIsOfTheBlockAndItsOffsetIsLost) {
   const HipMemory neighbour(4096);
   const HipMemory memory(4096);

@@ -6,7 +6,7 @@
 
 namespace hbmwire::test {
 
-/// HIP initialized, the first GPU chosen.
+/// Initialises HIP and chooses the first GPU.
 class Hip : public RocmTest {
  protected:
   void SetUp() override {
@@ -16,7 +16,7 @@ class Hip : public RocmTest {
   }
 };
 
-/// hipMalloc() and hipFree().
+/// Memory of hipMalloc(), freed by hipFree().
 class HipMemory {
  public:
   explicit HipMemory(std::size_t bytes) { EXPECT_EQ(hipMalloc(&pointer_, bytes), hipSuccess); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// hsa_amd_ipc_memory_... between processes that free, end and are killed.
+// hsa_amd_ipc_memory_... between processes that free memory, end and are killed.
 #include <optional>
 
 #include "emulation/rocm/testing_hooks.hpp"
@@ -37,7 +37,7 @@ TEST_F(RocmIpcProcesses, SoDoesAPartOfABlock) {
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
-  // All of the block but its first page: the place is given out again.
+  // The whole block except its first page, which shows that the place is reused.
   EXPECT_EQ(other_.tell("offer 2093056 fits").size(), 64U);
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(free_bytes(), before - kBlock);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// hsa_amd_ipc_memory_...: what has a handle, and what is attached by it.
+// hsa_amd_ipc_memory_...: the memory that has a handle, and attaching by handles.
 #include <cerrno>
 #include <cstdlib>
 #include <random>

@@ -8,22 +8,22 @@
 
 namespace hbmwire::test {
 
-/// Of handles of other processes.
+/// Tests of handles from other processes.
 class RocmIpc : public RocmTest {
  protected:
   Peer other_{{HBMWIRE_ROCM_IPC_PEER}};
 
   static hsa_status_t attach(char*& address, const std::string& handle, std::size_t bytes,
                              const std::vector<hsa_agent_t>& agents = {});
-  /// Of a handle that has to be good.
+  /// Attaches memory by a handle that must be valid.
   static char* attached(const std::string& handle, std::size_t bytes);
   static hsa_status_t create(void* pointer, std::size_t bytes, std::string& handle);
-  /// The same of what has to have one.
+  /// As create(), for memory that must get a handle.
   static std::string handle_of(const PoolMemory& memory, std::size_t bytes);
 
   [[nodiscard]] std::string get(const void* from, std::size_t bytes) const;
   void put(void* to, const std::string& text) const;
-  /// Of the first GPU.
+  /// The free bytes of the first GPU.
   [[nodiscard]] std::uint64_t free_bytes() const;
 };
 

@@ -69,7 +69,7 @@ TEST_F(RocmMemory, AnAddressTellsItsAllocation) {
   EXPECT_EQ(info_of(&here).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
-// The caller says how much of the structure it knows; what lies behind stays as it was.
+// The caller passes the size of the structure that it knows. Bytes after that stay unchanged.
 TEST_F(RocmMemory, TheSizeOfTheAnswerIsTheCallers) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   hsa_amd_pointer_info_t info{};
@@ -100,8 +100,8 @@ TEST_F(RocmMemory, AccessIsGivenToOtherGpus) {
             HSA_STATUS_ERROR_INVALID_ARGUMENT);
 }
 
-// A large BAR, as the pool says. The memory shares a block of 2 MiB with others that it is not let
-// into.
+// With a large BAR, as the pool says. The memory shares a block of 2 MiB with allocations that the
+// CPU may not access.
 TEST_F(RocmMemory, TheCpuTouchesWhatItIsLetInto) {
   const PoolMemory before(gpu_pools_[0], 4096);
   const PoolMemory memory(gpu_pools_[0], 8192);
@@ -151,7 +151,7 @@ void note_freed(void* address, void* data) {
   auto& freed = *static_cast<Freed*>(data);
   ++freed.times;
   freed.address = address;
-  // No lock of ROCr's is held meanwhile.
+  // No lock of ROCr is held meanwhile.
   EXPECT_EQ(info_of(address).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
@@ -191,7 +191,7 @@ void allocate_at_once(void* /*address*/, void* data) {
   EXPECT_EQ(hsa_amd_memory_pool_allocate(next.pool, 4096, 0, &next.got), HSA_STATUS_SUCCESS);
 }
 
-// Who keeps something by address forgets it in time.
+// A cache that is indexed by address can drop its entry before the address is reused.
 TEST_F(RocmMemory, AnAddressIsNobodyElsesUntilAllHaveBeenTold) {
   NextTenant next{.pool = gpu_pools_[0]};
   PoolMemory memory(gpu_pools_[0], 4096);

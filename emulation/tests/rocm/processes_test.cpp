@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// GPUs belong to everybody at once, unlike Gaudi cards.
+// All processes share the GPUs, unlike Gaudi cards.
 #include "rocm_world.hpp"
 
 namespace hbmwire::test {

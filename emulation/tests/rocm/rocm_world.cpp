@@ -56,7 +56,7 @@ bool take_most() {
          hsa_amd_memory_pool_allocate(pool, OtherProcess::kMost, 0, &pointer) == HSA_STATUS_SUCCESS;
 }
 
-/// In an OtherProcess there are no tests: it takes the memory, says so, and waits.
+/// An OtherProcess runs no tests: it allocates the memory, says so, and waits.
 [[gnu::constructor]] void be_other_process() {
   if (std::getenv(kTakeMost) == nullptr) return;
   const char result = take_most() ? 1 : 0;

@@ -11,9 +11,9 @@
 
 namespace hbmwire::test {
 
-inline constexpr std::uint64_t kBlock = 2ULL << 20;  ///< what ROCr asks the driver for at least
+inline constexpr std::uint64_t kBlock = 2ULL << 20;  ///< ROCr's least allocation
 
-/// Two emulated GPUs, ROCr initialized. Afterwards the process has nothing of them left.
+/// Two emulated GPUs with ROCr initialised. At the end the process must have no objects on them.
 class RocmTest : public ::testing::Test {
  protected:
   void SetUp() override;
@@ -25,7 +25,7 @@ class RocmTest : public ::testing::Test {
   hsa_amd_memory_pool_t host_pool_{};
 };
 
-/// Of a pool; freed in the end.
+/// Memory of a pool, freed at the end.
 class PoolMemory {
  public:
   PoolMemory(hsa_amd_memory_pool_t pool, std::size_t bytes);
@@ -35,29 +35,29 @@ class PoolMemory {
 
   [[nodiscard]] char* get() const { return static_cast<char*>(pointer_); }
 
-  /// Before its end.
+  /// Frees it early.
   void free();
 
  private:
   void* pointer_ = nullptr;
 };
 
-/// Whether the CPU finds a byte there. Asked of the kernel, in this process: a child by fork(2)
-/// finds a GPU's memory nowhere.
+/// Whether the CPU can read a byte there. It asks the kernel in this process, because a child of
+/// fork(2) does not have a GPU's memory.
 bool cpu_reaches(const void* address);
 
-/// What hsa_amd_pointer_info() says.
+/// The result of hsa_amd_pointer_info().
 hsa_amd_pointer_info_t info_of(const void* pointer);
 
-/// A copy by ROCr, complete on return: what its signal says then.
+/// A copy by ROCr, complete on return. Returns the value of its signal.
 hsa_signal_value_t copy(void* to, hsa_agent_t to_agent, const void* from, hsa_agent_t from_agent,
                         std::size_t bytes);
 
-/// The same between a GPU and this process's own memory, which is locked meanwhile.
+/// Copies between a GPU and this process's own memory, which is locked meanwhile.
 void write_gpu(hsa_agent_t gpu, hsa_agent_t host, void* to, const void* from, std::size_t bytes);
 void read_gpu(hsa_agent_t gpu, hsa_agent_t host, void* to, const void* from, std::size_t bytes);
 
-/// Opens an export as an importer does: the descriptor's file, mapped at the exported range.
+/// Opens an export as an importer does: maps the exported range of the descriptor's file.
 class Imported {
  public:
   explicit Imported(int dmabuf);
@@ -74,11 +74,12 @@ class Imported {
   std::uint64_t bytes_ = 0;
 };
 
-/// Another process, begun afresh, that has taken `kMost` bytes of the first GPU, or could not; it
-/// lives until its end here.
+/// Another, newly started process that tries to allocate `kMost` bytes of the first GPU. It lives
+/// as long as this object.
 class OtherProcess {
  public:
-  static constexpr std::size_t kMost = 150ULL << 30;  ///< of 192: there is room for one of these
+  /// A GPU has 192 GiB, so only one process can have this much.
+  static constexpr std::size_t kMost = 150ULL << 30;
 
   OtherProcess();
   ~OtherProcess();

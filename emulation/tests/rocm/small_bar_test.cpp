@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// `hbmwire emulate --bar small`: no large BAR is told of anywhere, and the CPU is let in nowhere.
+// `hbmwire emulate --bar small`: no interface reports a large BAR, and the CPU gets no access.
 #include <unistd.h>
 
 #include <array>

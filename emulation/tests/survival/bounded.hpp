@@ -10,8 +10,8 @@
 
 namespace hbmwire::test {
 
-/// Ends the process with the name of the call that it is in when that does not return. A call may
-/// wait 10 s for a lock, and more on a machine that is busy.
+/// Ends the process with the name of its present call if that does not return. A call may wait 10 s
+/// for a lock, and longer on a busy machine.
 class Watchdog {
  public:
   static constexpr unsigned kSeconds = 45;
@@ -40,7 +40,7 @@ class Watchdog {
   static inline const char* volatile call_ = "";
 };
 
-/// Runs one call that has to return.
+/// Runs a call that must return.
 template <typename Call>
 auto bounded(const char* name, Call call) {
   Watchdog::enter(name);

@@ -8,7 +8,7 @@
 
 namespace hbmwire::test {
 
-/// Ends a process of a test, which reports the exception, where a call of its own fails.
+/// Ends a process of a test, which reports the exception, if one of its own calls fails.
 inline void demand(bool holds, std::string_view what) {
   if (!holds) throw std::runtime_error(std::string(what) + ", errno " + std::to_string(errno));
 }

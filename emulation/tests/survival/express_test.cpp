@@ -12,13 +12,13 @@
 #include "emulation/tests/nic/plugin.hpp"
 #include "emulation/tests/survival/bounded.hpp"
 
-/// A process that has written to its peer so often that it takes its locks by marks alone, and is
-/// stopped or killed at a step of one more WRITE.
+/// A process that has written to its peer so often that it takes its locks by marks alone. It is
+/// stopped or killed at a step of another WRITE.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint32_t kBytes = 4096;
-constexpr unsigned kOften = 2000;  // more than it takes to be favoured
+constexpr unsigned kOften = 2000;  // more than it takes to become the favourite
 constexpr unsigned kBatch = 8;
 const Timing kPatient{.timeout = 14, .retry_count = 7, .rnr_retry = 7};
 
@@ -51,7 +51,7 @@ void obey_express(const Line& line) {
   line.receive<bool>();
 }
 
-/// Who is written to, and the memory for it, which the writer maps.
+/// The receiving process, with memory that the writer maps.
 class Target {
  public:
   Target() : fd_(::memfd_create("target", MFD_CLOEXEC)), child_(obey_express) {
@@ -115,7 +115,7 @@ TEST_P(FavouredWriter, IsStoppedAndHoldsUpNobodyButItsPeer) {
             holds_peer ? EBUSY : 0);
   EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(others.a.mr.get()); }),
             at_work ? EBUSY : 0);
-  if (!at_work) static_cast<void>(others.a.mr.release());  // else it goes with its owner
+  if (!at_work) static_cast<void>(others.a.mr.release());  // otherwise its owner releases it
   ASSERT_EQ(others.b.post_recv(1, 0, 64), 0);
   ASSERT_EQ(bounded("post_send",
                     [&] { return others.b.rdma(IBV_WR_RDMA_WRITE, 1, 0, 64, others.b.address()); }),
@@ -132,8 +132,8 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, FavouredWriter,
                                            "moved", "completing"),
                          [](const auto& instance) { return std::string(instance.param); });
 
-/// Another thread moves the queue pair that is written to at full speed: it gets the lock that
-/// favours the writer, and the WRITEs that follow see what it did.
+/// Another thread changes the state of the target queue pair at full speed. It gets the lock that
+/// favours the writer, and later WRITEs see its changes.
 TEST(Favoured, SeesWhatTheResponderBecame) {
   const Watchdog watchdog;
   Target target;
@@ -146,7 +146,7 @@ TEST(Favoured, SeesWhatTheResponderBecame) {
   }).join();
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, pair.b.address()), 0);
   expect_completion(pair.a, 7, IBV_WC_RETRY_EXC_ERR);
-  // Of the other connection it sees that the region is gone.
+  // On the other connection it sees that the region is gone.
   EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(target.mr.release()); }), 0);
   target.child().line().send(true);
   EXPECT_EQ(target.child().join(), 0);
@@ -156,7 +156,7 @@ void modify(Endpoint& endpoint, ibv_qp_attr values, int mask) {
   ASSERT_EQ(ibv_modify_qp(endpoint.qp.get(), &values, mask), 0);
 }
 
-/// The thread that the responder's lock favours is the one that changes the responder.
+/// The thread that the responder's lock favours is itself the one that changes the responder.
 TEST(Favoured, SeesWhatItMadeOfTheResponderItself) {
   Pair pair;
   write_often(pair.a, pair.b.address());
@@ -195,7 +195,7 @@ TEST(Favoured, StaysWithinTheRegion) {
   expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
 }
 
-/// Nobody of the fabric was there when it died: who joins next finds what it left.
+/// No other process of the fabric existed when it died, so the next one that joins must reap it.
 TEST(Favoured, IsReapedByWhoJoins) {
   const auto write = [](const Line& line) {
     Pair pair;
@@ -243,7 +243,7 @@ TEST(FavouredRead, StaysWithinTheRegion) {
   expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
 }
 
-/// What may be sent from may not be read into.
+/// Data may be sent from this region, but a READ must not write its answer to it.
 TEST(FavouredRead, NeedsARegionThatMayBeWritten) {
   Endpoint::Options sends;
   sends.mr_access = 0;
@@ -280,7 +280,7 @@ TEST(FavouredMessage, ArrivesWhereItsReceiveSays) {
   }
 }
 
-/// Of a queue pair that is its own peer both completions come to one queue.
+/// A queue pair that is its own peer gets both completions in one queue.
 TEST(FavouredMessage, IsReceivedBeforeItIsSentInOneQueue) {
   Endpoint self;
   self.connect(self.address(), kPatient);
@@ -331,7 +331,7 @@ TEST(FavouredMessage, OverrunsAQueueThatNobodyPolls) {
   EXPECT_EQ(pair.b.state(), IBV_QPS_ERR);
 }
 
-/// Threads beyond those that have marks count themselves, and take locks as ever.
+/// Threads without a mark are counted, and take locks by the lock word.
 TEST(Favoured, ServesMoreThreadsThanThereAreMarks) {
   constexpr unsigned kThreads = 80;
   std::vector<std::thread> threads;
@@ -342,7 +342,7 @@ TEST(Favoured, ServesMoreThreadsThanThereAreMarks) {
       Pair pair;
       write_often(pair.a, pair.b.address());
       at_work.fetch_add(1);
-      while (!enough.load()) ::usleep(1000);  // its mark stays its own
+      while (!enough.load()) ::usleep(1000);  // keeps its mark
       EXPECT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0);
     });
   }

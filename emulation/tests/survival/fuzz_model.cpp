@@ -13,7 +13,7 @@ struct Range {
 
 using Bytes = std::vector<unsigned char>;
 
-/// Where the bytes under a key are, when the access is allowed.
+/// The bytes under a key, if the access is allowed.
 std::optional<Range> granted(const Grants& grants, bool local, std::uint32_t key,
                              std::uint64_t address, std::uint64_t length, int access) {
   for (const Grant& grant : grants.all) {
@@ -26,7 +26,7 @@ std::optional<Range> granted(const Grants& grants, bool local, std::uint32_t key
   return std::nullopt;
 }
 
-/// The ranges of a list of elements, as far as `limit` bytes reach. Nothing: one is not allowed.
+/// The ranges of a list of elements, up to `limit` bytes. Nullopt if one is not allowed.
 std::optional<std::vector<Range>> ranges_of(const FuzzRequest& request, const Grants& grants,
                                             int access, std::uint64_t limit) {
   std::vector<Range> ranges;
@@ -118,7 +118,7 @@ std::optional<Effect> effect_of(const FuzzRequest& request, const FuzzRequest& r
   } else {
     const auto ranges = ranges_of(request, requester.grants, fetches ? IBV_ACCESS_LOCAL_WRITE : 0,
                                   ~std::uint64_t{0});
-    // The responder acts before its answer meets the requester's memory.
+    // The responder acts before the answer reaches the requester's memory.
     loses_answer = !ranges && fetches;
     if (!ranges && !fetches) return std::nullopt;
     own = ranges.value_or(std::vector<Range>());

@@ -7,7 +7,8 @@
 
 #include "emulation/tests/survival/fuzz_side.hpp"
 
-/// What a request may do, from the specification alone: nothing here knows how the NIC works.
+/// The allowed effects of a request, derived only from the specification, without knowledge of the
+/// NIC's code.
 namespace hbmwire::test {
 
 /// A side as the model sees it.
@@ -19,7 +20,7 @@ struct Modelled {
 /// The changes that a request makes.
 struct Effect {
   struct Write {
-    bool here = false;  // in the requester's memory; else in the responder's
+    bool here = false;  // in the requester's memory; false: in the responder's
     std::size_t offset = 0;
     std::vector<unsigned char> bytes;
   };
@@ -28,8 +29,9 @@ struct Effect {
   bool succeeds = true;
 };
 
-/// Nothing for a request that is refused before it changes anything. `receive`: what the responder
-/// has posted. `area`: where the requester's memory lies, for inline data.
+/// The effect of a request; nullopt if it is refused before it changes anything. `receive` is the
+/// receive that the responder has posted. `area` is where the requester's memory lies, for inline
+/// data.
 std::optional<Effect> effect_of(const FuzzRequest& request, const FuzzRequest& receive,
                                 const Modelled& requester, const Modelled& responder,
                                 const Area& area);

@@ -21,7 +21,7 @@ FuzzSide::FuzzSide(const Area& area) : area_(area), endpoint_({.max_inline = 256
   grant_region(2, 20480, 28672, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
   grant_region(3, 28672, 30000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   grant_region(4, 30000, 34000, 0);
-  // Of another protection domain, and one that is gone: their keys are good for nothing.
+  // Keys of another protection domain and of a destroyed region grant nothing.
   Grant& foreign = grants_.all[5];
   regions_.emplace_back(
       (ibv_reg_mr)(other_pd_.get(), reinterpret_cast<void*>(area.base + 36864), 4096, kAllAccess));
@@ -96,7 +96,7 @@ int FuzzSide::post_send(const FuzzRequest& request) {
   return ibv_post_send(endpoint_.qp.get(), &send, &bad);
 }
 
-/// What arrives in between is the peer's message.
+/// Other completions are those of the peer's messages.
 ibv_wc_status FuzzSide::wait_for_send() {
   while (const std::optional<ibv_wc> completion = endpoint_.wait(std::chrono::seconds(30))) {
     if (completion->wr_id != kReceiveId) return completion->status;

@@ -8,23 +8,23 @@
 
 #include "emulation/tests/nic/child_process.hpp"
 
-/// One end of the connection over which random requests go. It does what it is told, in this
-/// process or in a child.
+/// An end of the connection for random requests. It follows instructions, in this process or in a
+/// child.
 namespace hbmwire::test {
 
 inline constexpr std::size_t kAreaBytes = 65536;
 inline constexpr std::size_t kFuzzElements = 4;
 
-/// Memory of one side, which the test sees too.
+/// Memory of a side, which the test sees too.
 struct Area {
-  std::uint64_t base = 0;  // of the mapping, the same in both processes
-  int fd = -1;             // the file behind it
+  std::uint64_t base = 0;  // of the mapping; the same in both processes
+  int fd = -1;             // the file with the memory
 };
 
-/// What a key allows, for the model.
+/// The access that a key grants, for the model.
 struct Grant {
   std::uint32_t key = 0;
-  std::uint64_t address = 0;  // that requests name
+  std::uint64_t address = 0;  // as requests use it
   std::uint64_t length = 0;
   std::uint64_t offset = 0;  // in the area
   int access = 0;
@@ -55,13 +55,13 @@ struct Command {
   Kind kind = end;
   Address peer{};
   FuzzRequest request{};
-  std::uint32_t window = 0;        // rebind: which
+  std::uint32_t window = 0;        // rebind: the window
   std::uint64_t from = 0, to = 0;  // rebind: the range in the area
 };
 
 struct Reply {
   int error = 0;
-  ibv_wc_status status = IBV_WC_GENERAL_ERR;  // send: of its completion
+  ibv_wc_status status = IBV_WC_GENERAL_ERR;  // send: the status of its completion
   std::uint32_t received_bytes = 0;
   Grants grants{};
 };
@@ -87,7 +87,7 @@ class FuzzSide {
   Area area_;
   Endpoint endpoint_;
   Pd other_pd_;
-  Mr whole_;  // what windows are bound to
+  Mr whole_;  // the MR that windows are bound to
   std::vector<Mr> regions_;
   std::vector<Mw> windows_;
   Grants grants_;

@@ -12,12 +12,12 @@
 #include "emulation/tests/survival/length.hpp"
 #include "emulation/tests/survival/seed.hpp"
 
-/// Random requests with keys that are good, stale, foreign and malformed, and ranges near the
-/// bounds. All memory of all parties is compared with a model after each of them.
+/// Random requests with valid, stale, foreign and malformed keys, and with ranges near the bounds.
+/// After each request all memory of all parties is compared with a model.
 namespace hbmwire::test {
 namespace {
 
-/// Memory that each process sees at the same address, and that is private as far as the NIC knows.
+/// Memory that both processes see at the same address, but that the NIC takes for private memory.
 class SharedArea {
  public:
   SharedArea() : fd_(::memfd_create("area", MFD_CLOEXEC)) {
@@ -131,8 +131,8 @@ class Fuzz {
     tell(side, command);
   }
 
-  /// Elements of one list may name the same bytes. In which order a NIC fills them is nowhere said:
-  /// such a byte is any one's that names it.
+  /// Elements of a list may name the same bytes. The order in which a NIC fills them is not
+  /// specified, so such a byte may have the value from any of these elements.
   void apply(const Effect& effect, std::size_t side) {
     std::array<std::vector<bool>, 2> named{std::vector<bool>(kAreaBytes),
                                            std::vector<bool>(kAreaBytes)};
@@ -168,7 +168,7 @@ class Fuzz {
     }
   }
 
-  /// A range of a grant; now and then one that leaves it, by little or by much.
+  /// A range of a grant. Sometimes it exceeds the grant, by little or by much.
   void any_range(const Grant& grant, std::uint64_t longest, std::uint64_t& address,
                  std::uint64_t& length) {
     length = below(random_, 4) == 0 ? below(random_, 9) : below(random_, longest);
@@ -196,7 +196,7 @@ class Fuzz {
     request.elements = static_cast<std::uint32_t>(below(random_, kFuzzElements + 1));
     for (std::size_t i = 0; i < request.elements; ++i) {
       std::size_t which = below(random_, kGrants);
-      if (below(random_, 8) != 0) which = below(random_, 2) * 7;  // mostly good
+      if (below(random_, 8) != 0) which = below(random_, 2) * 7;  // mostly a valid one
       const Grant& grant = sides_[side].grants.all[which];
       std::uint64_t length = 0;
       any_range(grant, longest, request.sge[i].addr, length);
@@ -228,7 +228,7 @@ class Fuzz {
     std::uint64_t length = 0;
     any_range(grant, 300, request.remote_address, length);
     if (atomic && below(random_, 8) != 0) request.remote_address &= ~std::uint64_t{7};
-    // A key of the other side, or one of our own, which is foreign there.
+    // A key of the other side, or a key of our own, which is foreign there.
     const Grant& other = sides_[side].grants.all[below(random_, kGrants)];
     request.rkey = any_key(below(random_, 16) == 0 ? other.key : grant.key);
     request.compare_add = below(random_, 2) == 0 ? 0 : random_();
@@ -236,8 +236,7 @@ class Fuzz {
     return request;
   }
 
-  /// Inline data is the program's own, whatever is registered: keys mean nothing, addresses must be
-  /// there.
+  /// Inline data is the program's own memory: keys are ignored, but the addresses must be mapped.
   void make_inline(FuzzRequest& request, std::size_t side) {
     request.flags = IBV_SEND_INLINE;
     for (std::size_t i = 0; i < request.elements; ++i) {

@@ -21,14 +21,14 @@
 namespace hbmwire::test {
 namespace {
 
-/// man ibv_fork_init: what a peer writes goes to the parent, whoever touched the page since the
-/// fork; the child's copy is the child's own.
+/// man ibv_fork_init: a peer's writes go to the parent, even if either process has touched the page
+/// since the fork. The child has its own copy.
 TEST(Forked, WritesReachTheParentsMemoryAndNotTheChilds) {
   Pair pair;
   pair.a.buffer[0] = 'x';
   pair.b.buffer[100] = 'p';
   Child child([&](const Line& line) {
-    pair.b.buffer[200] = 'c';  // a page of its own from now on
+    pair.b.buffer[200] = 'c';  // has a page of its own from now on
     line.send(true);
     line.receive<bool>();
     line.send(pair.b.buffer[100]);
@@ -43,7 +43,7 @@ TEST(Forked, WritesReachTheParentsMemoryAndNotTheChilds) {
   EXPECT_EQ(child.join(), 0);
 }
 
-/// The same for one that is a process of its own: its peer writes where the parent's pages are.
+/// As above, for a peer in another process: its writes go to the parent's pages.
 TEST(Forked, WritesOfAnotherProcessDoToo) {
   Child writer([](const Line& line) {
     Endpoint self;
@@ -62,7 +62,7 @@ TEST(Forked, WritesOfAnotherProcessDoToo) {
     line.receive<bool>();
     line.send(self.buffer[100]);
   });
-  self.buffer[101] = 'q';  // the parent's page is a copy now, the child has the old one
+  self.buffer[101] = 'q';  // the parent's page is a copy now, and the child has the old one
   writer.line().send(true);
   writer.line().receive<bool>();
   EXPECT_EQ(self.buffer[100], 'x');
@@ -72,7 +72,7 @@ TEST(Forked, WritesOfAnotherProcessDoToo) {
   EXPECT_EQ(writer.join(), 0);
 }
 
-/// Destroying what it has inherited touches nothing of the parent's, and works.
+/// Destroying inherited objects works and does not affect the parent's.
 TEST(Forked, ChildMayDropWhatItInherited) {
   Pair pair;
   Child child([&](const Line& line) {
@@ -99,7 +99,9 @@ TEST(OtherUsers, CanNeitherJoinNorReadNorReachMemory) {
     struct stat status {};
 
     ASSERT_EQ(::stat(directory.c_str(), &status), 0);
-    if (status.st_uid != ::geteuid() || (status.st_mode & S_ISVTX) != 0) break;  // /tmp, say
+    if (status.st_uid != ::geteuid() || (status.st_mode & S_ISVTX) != 0)
+      break;  // a directory like
+              // /tmp
     EXPECT_EQ(status.st_mode & 077U, 0U) << directory;
   }
 
@@ -120,7 +122,7 @@ TEST(OtherUsers, CanNeitherJoinNorReadNorReachMemory) {
   EXPECT_EQ(stranger.join(), 0);
 }
 
-/// A process that is stopped, or killed, with the connection manager's tables in its hands.
+/// A process that is stopped or killed while it holds the connection manager's tables.
 class ConnectionManager : public ::testing::TestWithParam<int> {};
 
 TEST_P(ConnectionManager, GoesOnAfterwards) {
@@ -164,7 +166,7 @@ TEST_P(ConnectionManager, GoesOnAfterwards) {
   EXPECT_EQ(plugin_function<unsigned (*)()>("hbmwire_cm_live_records")(), 0U);
 }
 
-/// What is started again at once has the port of the one that was killed.
+/// A program that is restarted at once gets the port of its killed predecessor.
 TEST(ConnectionManagerAgain, BindsThePortOfTheDead) {
   const Watchdog watchdog;
   sockaddr_in address{};
@@ -187,7 +189,7 @@ TEST(ConnectionManagerAgain, BindsThePortOfTheDead) {
     line.receive<bool>();
     line.send(bind());
   });
-  EXPECT_NE(second.line().receive<int>(), 0);  // and has looked whether the first lives
+  EXPECT_NE(second.line().receive<int>(), 0);  // it has also checked whether the first lives
   first.kill();
   EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(first.pid()), nullptr, WEXITED | WNOWAIT), 0);
   second.line().send(true);

@@ -23,13 +23,13 @@
 #include "emulation/tests/survival/demand.hpp"
 #include "emulation/tests/survival/length.hpp"
 
-/// As many processes, queue pairs and regions as a node has at the most, in one fabric.
+/// The greatest number of processes, queue pairs and regions of a node, in one fabric.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::size_t kRegionBytes = 4096;
 constexpr std::size_t kAllocationBytes = kScaleRegions * kRegionBytes;
-constexpr rlim_t kDescriptors = 256;  // far fewer than regions
+constexpr rlim_t kDescriptors = 256;  // far fewer than there are regions
 
 struct Plan {
   std::atomic<std::size_t> arrived;
@@ -37,7 +37,7 @@ struct Plan {
   std::array<std::array<std::uint32_t, kScaleAllocations * kScaleRegions>, kScaleProcesses> keys;
 };
 
-/// All processes have come to the `step`-th meeting.
+/// Waits until all processes have reached the `step`-th meeting.
 void meet(Plan& plan, std::size_t step) {
   plan.arrived.fetch_add(1);
   while (plan.arrived.load() < step * kScaleProcesses) ::usleep(1000);
@@ -76,7 +76,7 @@ class Member {
 
   void make_queue_pairs() {
     for (std::size_t i = 0; i < kScaleQueuePairs; ++i) {
-      queue_pairs_.push_back(base_.next_qp());  // the one before; the first is of no use
+      queue_pairs_.push_back(base_.next_qp());  // the last one; the first is not used
       plan_.queue_pairs[self_][i] = base_.qp->qp_num;
     }
     std::rotate(queue_pairs_.begin(), queue_pairs_.begin() + 1, queue_pairs_.end());
@@ -95,7 +95,7 @@ class Member {
     }
   }
 
-  /// A word into each of the peer's regions, by all queue pairs in turn.
+  /// Writes a word to each of the peer's regions, by all queue pairs in turn.
   void write_to_peer() {
     for (std::size_t region = 0; region < regions_.size(); ++region) {
       const std::size_t qp = region % kScaleQueuePairs;
@@ -160,7 +160,7 @@ TEST(Scale, ManyProcessesQueuePairsAndRegions) {
     const pid_t pid = ::wait(&status);
     EXPECT_EQ(status, 0) << "process " << pid;
     if (status == 0 || failed) continue;
-    failed = true;  // the others would wait for it
+    failed = true;  // otherwise the others would wait for it
     for (const pid_t other : pids) {
       if (other != pid) ::kill(other, SIGKILL);
     }
@@ -172,7 +172,7 @@ TEST(Scale, ManyProcessesQueuePairsAndRegions) {
   ::munmap(memory, sizeof(Plan));
 }
 
-/// Opens a NIC, is of some use with it, and keeps it until told otherwise.
+/// Opens a NIC, uses it, and keeps it until told to end.
 void take_part(const Line& line) {
   Pair pair;
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);

@@ -12,7 +12,7 @@ using Random = std::mt19937_64;
 
 inline std::uint64_t below(Random& random, std::uint64_t limit) { return random() % limit; }
 
-/// HBMWIRE_TEST_SEED, or another each time. It is printed, so that a failure can be had again.
+/// HBMWIRE_TEST_SEED, or a random seed. It is printed, so that a failure can be repeated.
 inline std::uint64_t seed_of_run() {
   const char* given = std::getenv("HBMWIRE_TEST_SEED");
   const std::uint64_t seed =

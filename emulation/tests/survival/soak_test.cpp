@@ -11,7 +11,7 @@
 #include "emulation/tests/survival/length.hpp"
 #include "emulation/tests/survival/storm_connector.hpp"
 
-/// Connections that come and go for long leave nothing behind.
+/// Connections that come and go for a long time leave no records or memory.
 namespace hbmwire::test {
 namespace {
 
@@ -20,7 +20,7 @@ struct Holdings {
   std::size_t mappings;
   std::uint64_t ring_bytes;
   unsigned cm_records;
-  std::uint64_t state_bytes;  // of memory that the shared state takes
+  std::uint64_t state_bytes;  // the memory of the shared state
 };
 
 std::size_t count_mappings() {
@@ -41,16 +41,16 @@ Holdings holdings() {
           static_cast<std::uint64_t>(status.st_blocks) * 512};
 }
 
-/// What a round may add to the sparse tables, whose records are taken in turn before any comes
-/// again: one each of a queue pair or two, a completion queue, regions.
+/// The growth of the sparse tables that a round may cause, because their records are used in turn:
+/// one or two queue pairs, a completion queue and regions.
 constexpr std::uint64_t kTableBytesOfARound = 8192;
 
 void expect_same(const Holdings& before, const Holdings& after, unsigned rounds) {
   EXPECT_EQ(after.descriptors, before.descriptors);
-  EXPECT_LE(after.mappings, before.mappings + 8);  // malloc's own come and go
+  EXPECT_LE(after.mappings, before.mappings + 8);  // malloc's own mappings vary
   EXPECT_EQ(after.ring_bytes, before.ring_bytes);
   EXPECT_EQ(after.cm_records, before.cm_records);
-  // All of the tables but those of rdma_cm are less than that.
+  // All tables, except those of rdma_cm, are smaller than that.
   constexpr std::uint64_t kTables = 64ULL << 20U;
   EXPECT_LE(after.state_bytes,
             before.state_bytes + std::min<std::uint64_t>(rounds * kTableBytesOfARound, kTables));

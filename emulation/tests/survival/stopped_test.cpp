@@ -12,15 +12,15 @@
 #include "emulation/tests/nic/xrc_side.hpp"
 #include "emulation/tests/survival/bounded.hpp"
 
-/// A process that is stopped at a step inside of the NIC, and what its peer can do meanwhile: every
-/// call returns, and all goes on once the process does.
+/// A process that is stopped at a step inside the NIC. Meanwhile every call of its peer returns,
+/// and all work goes on once the process continues.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint32_t kStoppedBytes = 4096;
 const Timing kPatientWithStopped{.timeout = 14, .retry_count = 7, .rnr_retry = 7};
 
-/// Memory that a peer copies into by itself.
+/// Memory into which a peer copies directly.
 class File {
  public:
   explicit File(const Endpoint& owner) : fd_(::memfd_create("file", MFD_CLOEXEC)) {
@@ -46,7 +46,7 @@ int post_recv(const Endpoint& endpoint, const File& file, std::uint64_t id) {
   return ibv_post_recv(endpoint.qp.get(), &request, &bad);
 }
 
-/// What is asked of the child: to be stopped, or killed, at a step.
+/// The instruction to the child: to be stopped, or killed, at a step.
 struct StopOrder {
   char step[32] = {};
   int signal = 0;
@@ -59,7 +59,7 @@ StopOrder order(const std::string& step, int signal) {
   return result;
 }
 
-/// SENDs to the peer, or makes and drops objects, and meets with its order on the way.
+/// SENDs to the peer, or creates and destroys objects, until the step of its instruction.
 void obey_until_stopped(const Line& line) {
   Endpoint self;
   self.connect(line.exchange(self.address()), kPatientWithStopped);
@@ -79,7 +79,7 @@ void obey_until_stopped(const Line& line) {
     const Address peer = line.receive<Address>();
     ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, 9, 0, 8, peer), 0);
     expect_completion(self, 9);
-    expect_completion(self, 500);  // what came in meanwhile
+    expect_completion(self, 500);  // messages that came meanwhile
   } else {
     ASSERT_EQ(self.send(9, 0, kStoppedBytes), 0);
     std::optional<ibv_wc> completion = self.wait();
@@ -98,7 +98,7 @@ class Party {
     EXPECT_EQ(post_recv(self, file, 1), 0);
   }
 
-  /// Until the child has met with its order.
+  /// Waits until the child has reached the step of its instruction.
   void give(const std::string& step, int signal) {
     child.line().send(order(step, signal));
     child.line().receive<bool>();
@@ -125,7 +125,7 @@ bool is_one_of(int result, std::initializer_list<int> allowed) {
   return std::find(allowed.begin(), allowed.end(), result) != allowed.end();
 }
 
-/// What was made meanwhile, to be dropped when that can be done.
+/// Objects that were made meanwhile, to be destroyed when that is possible.
 struct Made {
   bool message_polled = false;
   Mr mr;
@@ -133,7 +133,7 @@ struct Made {
   Qp qp;
 };
 
-/// All that a program does, none of it with the child. Each call has worked, or said why not.
+/// Uses every kind of call, without the child. Each call has worked, or reported why not.
 Made use_everything(Party& party) {
   Made made;
   Endpoint& self = party.self;
@@ -171,7 +171,7 @@ TEST_P(Stopped, HangsNobodyAndGoesOn) {
   party.wait_until_stopped();
   const Made made = use_everything(party);
   party.let_go_on();
-  // The completion of its message, and in some order those of use_everything.
+  // The completion of its message, and those of use_everything in some order.
   const bool sends = std::string("claimed released").find(GetParam()) == std::string::npos;
   if (sends && !made.message_polled) expect_completion(party.self, 1);
   EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(party.file.mr.release()); }), 0);
@@ -217,7 +217,7 @@ TEST(StoppedInACopy, LeavesOtherConnectionsAlone) {
     expect_completion(others.a, i);
     expect_completion(others.b, i);
   }
-  // The way back is open, too: only its own memory is what it has in its hands.
+  // Requests in the other direction work too: it holds only its own memory.
   ASSERT_EQ(bounded("post_send", [&] { return party.self.send(7, 0, 64); }), 0);
   expect_completion(party.self, 7);
   party.let_go_on();
@@ -230,7 +230,7 @@ TEST(StoppedInACompletion, HidesItUntilItGoesOn) {
   Party party;
   party.give("peer_completing", SIGSTOP);
   party.wait_until_stopped();
-  // Its lock is our queue's: our own requests end, and tell it later.
+  // It holds the lock of our queue: our own requests end, but are reported later.
   ASSERT_EQ(bounded("post_send", [&] { return party.self.send(7, 0, 64); }), 0);
   ibv_wc wc{};
   EXPECT_EQ(bounded("poll_cq", [&] { return ibv_poll_cq(party.self.cq.get(), 1, &wc); }), 0);
@@ -254,7 +254,7 @@ TEST(StoppedInItsOwnCompletion, GetsWhatCameMeanwhile) {
   EXPECT_EQ(party.child.join(), 0);
 }
 
-/// It is as if the peer did not answer, for as long as the queue pair says.
+/// As if the peer did not answer, for the time that the queue pair sets.
 TEST(StoppedInItsOwnCompletion, IsGivenUpInTime) {
   Party party;
   party.give("own_completing", SIGSTOP);
@@ -327,7 +327,7 @@ TEST_P(Killed, LeavesNothingAndItsPeerSound) {
   EXPECT_EQ(party.child.join(), -SIGKILL);
   EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(party.file.mr.release()); }), 0);
   EXPECT_EQ(bounded("modify_qp", [&] { return party.self.to(IBV_QPS_ERR); }), 0);
-  // Its message has arrived, or not; and never twice.
+  // Its message has arrived or not, and never twice.
   const std::optional<ibv_wc> first = party.self.wait();
   ASSERT_TRUE(first);
   EXPECT_EQ(first->wr_id, 1U);
@@ -343,7 +343,7 @@ TEST_P(Killed, LeavesNothingAndItsPeerSound) {
   expect_completion(others.a, 1);
 }
 
-/// Pollers see an entry before the queue's tail is behind it: whoever comes next looks for it.
+/// Pollers see an entry before the queue's tail has moved. The next writer must notice that entry.
 TEST(KilledBehindACompletion, HasNothingPutInItsPlace) {
   Party party;
   Endpoint& self = party.self;
@@ -365,7 +365,7 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, Killed,
                                            "peer_completed", "claimed", "released"),
                          [](const auto& instance) { return std::string(instance.param); });
 
-/// Whose only receive the child has completed, and did not come to say that it is consumed.
+/// A queue whose only receive the child has completed but not consumed.
 class FullReceiveQueue : public ::testing::Test {
  protected:
   FullReceiveQueue() : child(obey_until_stopped), self({.depth = 1}), file(self) {}
@@ -402,7 +402,7 @@ TEST_F(FullReceiveQueue, WaitsForNobodyWhoWasStopped) {
   EXPECT_EQ(child.join(), 0);
 }
 
-/// The queue pair is the domain's, the receive's completion the SRQ's.
+/// The queue pair belongs to the domain, and the receive's completion to the SRQ.
 TEST(KilledOverASharedReceive, OfAnXrcDomainHasItFlushed) {
   const Watchdog watchdog;
   for (const char* step : {"receive_taken", "moved"}) {
@@ -434,7 +434,7 @@ TEST(KilledOverASharedReceive, OfAnXrcDomainHasItFlushed) {
   }
 }
 
-/// A ring that is no record's yet, or no more, is found again.
+/// A ring that does not belong to a record yet, or any more, is found and freed.
 TEST(KilledOverARing, LosesNoneOfTheHeap) {
   const Context context = open_device();
   ASSERT_NE(context, nullptr);
@@ -450,8 +450,8 @@ TEST(KilledOverARing, LosesNoneOfTheHeap) {
   }
 }
 
-/// Who is killed between an event and its being counted: destroying the queue waits for no
-/// acknowledgement that can't come.
+/// A process is killed between writing an event and counting it. Destroying the queue does not wait
+/// for an acknowledgement that cannot come.
 TEST(KilledOverAnEvent, LetsTheQueueBeDestroyed) {
   const Watchdog watchdog;
   Child child([](const Line& line) {
@@ -477,7 +477,7 @@ TEST(KilledOverAnEvent, LetsTheQueueBeDestroyed) {
   EXPECT_EQ(bounded("destroy_cq", [&] { return ibv_destroy_cq(self.cq.release()); }), 0);
 }
 
-/// As above, with a shared receive queue: what was taken of it is not lost.
+/// As above, with a shared receive queue: the receive that was taken from it is not lost.
 TEST(KilledOverASharedReceive, HasItFlushed) {
   const Watchdog watchdog;
   for (const char* step :

@@ -12,10 +12,10 @@ namespace hbmwire::test {
 
 inline constexpr std::size_t kWorkers = 6;
 
-/// What one side of a session tells the other. Written by its owner alone.
+/// The facts that one side of a session tells the other. Only its owner writes it.
 struct Mailbox {
-  std::atomic<std::uint64_t> id;  // of the session; 0: there is none, the rest is not valid
-  std::atomic<std::uint64_t> connected_to;  // id of the session that this one has connected to
+  std::atomic<std::uint64_t> id;  // of the session; 0: there is none, and the rest is invalid
+  std::atomic<std::uint64_t> connected_to;  // the id of the session that this one has connected to
   Address address;
 };
 
@@ -24,11 +24,11 @@ struct Board {
   std::array<std::array<Mailbox, kWorkers>, kWorkers> mail;  // [from][to]
   std::atomic<std::uint64_t> last_id;
   std::atomic<bool> stop;
-  // What was done, so that a storm in a glass is noticed.
+  // Counts of work, to notice a storm that does nothing.
   std::atomic<std::uint64_t> sessions, messages, verified, failures_seen, connections;
 };
 
-/// The life of worker `self`, to the end of the storm.
+/// Runs worker `self` until the end of the storm.
 int run_worker(Board& board, std::size_t self, std::uint64_t seed);
 
 }  // namespace hbmwire::test

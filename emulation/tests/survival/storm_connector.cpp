@@ -49,8 +49,8 @@ Connector::Connector(Board& board, std::size_t self, Random& random)
   connecting_ = make_channel();
   listener_ = make_id(listening_);
   sockaddr_in address = address_of(self);
-  // A predecessor that was killed held the port. What it left is freed when it is in the way,
-  // unless somebody who is stopped is at work in it.
+  // A killed predecessor may have held the port. Its records are freed when they are in the way,
+  // unless a stopped process holds the lock.
   const auto bind = [&] {
     const int error = error_of(rdma_bind_addr(listener_, reinterpret_cast<sockaddr*>(&address)));
     return error == EADDRNOTAVAIL || error == EADDRINUSE ? EAGAIN : error;
@@ -146,7 +146,7 @@ void Connector::serve(const rdma_cm_event& event) {
   }
   if (event.event == RDMA_CM_EVENT_ESTABLISHED) return;
   const auto found = std::find(accepted_.begin(), accepted_.end(), event.id);
-  if (found == accepted_.end()) return;  // destroyed since
+  if (found == accepted_.end()) return;  // destroyed meanwhile
   destroy(*found);
   accepted_.erase(found);
 }

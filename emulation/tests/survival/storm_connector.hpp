@@ -10,17 +10,17 @@
 
 namespace hbmwire::test {
 
-/// The rdma_cm part of a worker: it listens, and connects to others' listeners, over and over.
+/// The rdma_cm part of a worker: it listens, and connects to listeners again and again.
 class Connector {
  public:
-  /// It listens as worker `self`, and connects to itself and the others.
+  /// Listens as worker `self`, and connects to itself and the others.
   Connector(Board& board, std::size_t self, Random& random);
 
-  /// Does what is due, a little.
+  /// Does a little of the work that is due.
   void step();
   void finish();
 
-  /// Ends what is connected, and waits until all of it is gone.
+  /// Ends all connections, and waits until they are gone.
   void settle();
 
  private:

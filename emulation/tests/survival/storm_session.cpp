@@ -12,7 +12,8 @@
 namespace hbmwire::test {
 namespace {
 
-// The buffer: what the peer writes and reads, its counter, our receives, and what we send from.
+// The layout of the buffer: memory for the peer's writes and reads, its counter, our receives, and
+// our send data.
 constexpr std::size_t kShared = 0;
 constexpr std::uint32_t kWriteBytes = 8192;
 constexpr std::size_t kCounter = 16384;
@@ -171,7 +172,7 @@ void Session::post_atomic() {
                       [&] { return endpoint_.post(request, {endpoint_.element(kFetched, 8)}); }));
 }
 
-/// Keys and windows come and go while requests are under way.
+/// Creates and destroys keys and windows while requests are in flight.
 void Session::change_memory() {
   if (extra_ != nullptr) {
     if (persist("dereg_mr", [&] { return ibv_dereg_mr(extra_.get()); }) != 0) give_up("dereg_mr");
@@ -228,7 +229,7 @@ bool Session::step() {
   poll();
   if (failed_ || steps_left_-- == 0) return false;
   post_receives();
-  // The send sources of eight messages are distinct.
+  // Eight messages have different send buffers.
   if (posted_ns_.size() < 6) post_something();
   if (!posted_ns_.empty() && clock_ns() - posted_ns_.front() > kLongestNs)
     give_up("a request does not end", static_cast<std::uint64_t>(kind_));
@@ -309,7 +310,7 @@ void Session::check_message(std::size_t offset, std::uint32_t bytes) {
   }
   board_.messages.fetch_add(1);
   if (datagram) return;
-  // The peer may be connected before we are.
+  // The peer may connect before this side does.
   if (peer_id_ != 0 && header.session != peer_id_) give_up("a message of another session");
   const bool in_order =
       kind_ == Kind::unreliable ? header.sequence >= received_ : header.sequence == received_;
@@ -333,7 +334,7 @@ void Session::drain_events() {
 void Session::finish() {
   if (persist("to ERR", [&] { return endpoint_.to(IBV_QPS_ERR); }) != 0) give_up("to ERR");
   const std::uint64_t start = clock_ns();
-  // Of a shared queue those that no queue pair has taken stay.
+  // Receives of a shared queue that no queue pair has taken stay in it.
   const bool own_queue = kind_ != Kind::shared_receives;
   while (!posted_ns_.empty() || (own_queue && receives_ != 0)) {
     poll();

@@ -12,14 +12,15 @@
 
 namespace hbmwire::test {
 
-/// Says what is wrong, and ends the worker: the supervisor counts it as a failure.
+/// Reports an error and ends the worker. The supervisor counts it as a failure.
 [[noreturn]] void give_up(const char* what, std::uint64_t detail = 0);
 
 std::uint64_t clock_ns();
 
 inline constexpr std::uint64_t kLongestNs = 30'000'000'000;
 
-/// Calls until the result is not EBUSY or EAGAIN: somebody is stopped, and will go on.
+/// Repeats a call while it returns EBUSY or EAGAIN: a stopped process is in the way and will
+/// continue.
 template <typename Call>
 int persist(const char* name, Call call) {
   const std::uint64_t start = clock_ns();
@@ -31,27 +32,27 @@ int persist(const char* name, Call call) {
   return error;
 }
 
-/// One connection of a worker to another, from its making to its end.
+/// A connection of one worker to another, from its creation to its end.
 class Session {
  public:
   enum class Kind : std::uint8_t { reliable, shared_receives, unreliable, datagrams };
 
-  /// Throws when something can't be made now.
+  /// Throws if an object cannot be created now.
   Session(Kind kind, std::uint64_t id, Random& random, Board& board);
 
   [[nodiscard]] Address address() const { return endpoint_.address(); }
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
-  /// False: the move was refused, and the session is at its end.
+  /// Returns false if the state change was refused: the session has to end.
   bool connect(const Address& peer, std::uint64_t peer_id);
 
   [[nodiscard]] bool connected() const { return peer_id_ != 0; }
 
-  /// Posts and polls a little. False: the session is at its end.
+  /// Posts and polls a little. Returns false if the session has to end.
   bool step();
 
-  /// Moves to ERR, sees every request end, and destroys everything.
+  /// Moves to ERR, waits until every request has ended, and destroys everything.
   void finish();
 
  private:
@@ -89,8 +90,8 @@ class Session {
   std::uint64_t added_ = 0;
   bool writing_ = false;
   bool adding_ = false;
-  std::deque<std::uint64_t> posted_ns_;  // sends that have not completed, oldest first
-  std::uint64_t receives_ = 0;           // posted and not completed
+  std::deque<std::uint64_t> posted_ns_;  // the times of sends that have not completed, oldest first
+  std::uint64_t receives_ = 0;           // posted but not completed
   std::deque<std::size_t> free_slots_;
   Mr extra_;
 };

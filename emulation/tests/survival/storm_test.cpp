@@ -12,8 +12,8 @@
 #include "emulation/tests/survival/length.hpp"
 #include "emulation/tests/survival/storm_session.hpp"
 
-/// Workers that use everything at once, and are killed or stopped at random. Each survivor checks
-/// what it is told; afterwards nothing of the dead is left.
+/// Workers that use all features at once and are killed or stopped at random. Each survivor checks
+/// the data that it gets. At the end no records of dead ones are left.
 namespace hbmwire::test {
 namespace {
 
@@ -34,7 +34,7 @@ class Storm {
     ::munmap(board_, sizeof(Board));
   }
 
-  /// False when a worker has found something wrong.
+  /// Returns false if a worker has found an error.
   bool strike() {
     ::usleep(static_cast<useconds_t>(below(random_, 15000)));
     const std::size_t worker = below(random_, kWorkers);

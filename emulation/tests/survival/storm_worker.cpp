@@ -10,7 +10,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// A worker's side of all that it has with one other.
+/// A worker's side of its sessions with one other worker.
 class Link {
  public:
   Link(Board& board, std::size_t self, std::size_t peer, Random& random)
@@ -42,7 +42,7 @@ class Link {
     try {
       session_ = std::make_unique<Session>(kind_, board_.last_id.fetch_add(1) + 1, random_, board_);
     } catch (const std::exception&) {
-      return;  // somebody who is stopped is in the way
+      return;  // a stopped process is in the way
     }
     mine_.address = session_->address();
     mine_.id.store(session_->id());
@@ -52,7 +52,7 @@ class Link {
     const std::uint64_t id = theirs_.id.load();
     const Address address = theirs_.address;
     if (id == 0 || theirs_.id.load() != id) return;
-    // Connected to a session before this one: it is about to end, or its worker is dead.
+    // Still connected to an earlier session: that one is about to end, or its worker is dead.
     const std::uint64_t to = theirs_.connected_to.load();
     if (to != 0 && to != session_->id()) return;
     if (!session_->connect(address, id)) return end();
@@ -75,7 +75,7 @@ int run_worker(Board& board, std::size_t self, std::uint64_t seed) {
   std::vector<Link> links;
   for (std::size_t peer = 0; peer < kWorkers; ++peer) {
     Mailbox& mine = board.mail[self][peer];
-    mine.id.store(0);  // what a predecessor who was killed has left
+    mine.id.store(0);  // left by a killed predecessor
     mine.connected_to.store(0);
     if (peer != self) links.emplace_back(board, self, peer, random);
   }

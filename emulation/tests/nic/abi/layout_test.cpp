@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-/// The plugin below made-up libraries (made_up_libibverbs.cpp) that have the private interface of
-/// a release of rdma-core, among them releases that no distribution here has.
+/// The plugin below made-up libraries (made_up_libibverbs.cpp) with the private interface of a
+/// release of rdma-core. Some of these releases are in no distribution here.
 namespace hbmwire::test {
 namespace {
 
@@ -119,12 +119,11 @@ std::vector<std::string> words_of(const char* text) {
 
 struct Seen {
   int status = -1;
-  std::string said;  // what is not about the table
-  std::map<std::size_t, unsigned long>
-      entries;  // place in the table, and where in the plugin it points
+  std::string said;                              // output that is not about the table
+  std::map<std::size_t, unsigned long> entries;  // index in the table, and the offset in the plugin
 };
 
-/// Loads the plugin below a made-up libibverbs in a process of its own, and opens a device.
+/// Loads the plugin below a made-up libibverbs in a new process, and opens a device.
 Seen load_below(const std::string& library) {
   const std::string command =
       "'" HBMWIRE_LOAD_BELOW "' '" HBMWIRE_MADE_UP "/" + library + "/libibverbs.so.1' 2>&1";
@@ -169,7 +168,7 @@ TEST(Layout, CountsTheOperationsOfEachRelease) {
     EXPECT_EQ(count_operations(kLayouts[index]), counts[index]);
 }
 
-/// libibverbs opens what IBV_DRIVERS says, with the N of its own at the end.
+/// libibverbs opens the file of IBV_DRIVERS with its own N at the end.
 TEST(Layout, HasAFileForTheNumberOfEachRelease) {
   const char* const plugin = std::getenv("IBV_DRIVERS");
   ASSERT_NE(plugin, nullptr);
@@ -179,7 +178,7 @@ TEST(Layout, HasAFileForTheNumberOfEachRelease) {
   }
 }
 
-/// Each operation is implemented by a number, so that the place of each is seen.
+/// Each operation is implemented by a number that shows its place.
 TEST(Layout, PutsEachOperationWhereItsReleaseHasIt) {
   std::vector<Implementation> all;
   for (std::size_t number = 0; number < kOperations; ++number)
@@ -208,7 +207,7 @@ TEST(MadeUpLibibverbs, FindsTheSameFunctionsByEveryLayout) {
     auto named = by_name(seen, release.operations);
     for (const auto& [name, address] : reference)
       EXPECT_EQ(named[name], address) << release.library << ": " << name;
-    // Calls that older releases lack are answered as others that are not modelled.
+    // Calls that older releases lack are answered as calls that are not modelled.
     for (const auto& [name, address] : named) {
       if (reference.contains(name)) continue;
       EXPECT_EQ(address, reference.at("advise_mr")) << release.library << ": " << name;
@@ -225,7 +224,7 @@ TEST(MadeUpLibibverbs, IsToldWhenItsInterfaceIsUnknown) {
             "not registered\n");
 }
 
-/// A libibverbs whose N is known, and whose context is larger than any release has it.
+/// A libibverbs with a known N, but a larger context than in any release.
 TEST(MadeUpLibibverbs, IsToldWhenItsContextIsUnknown) {
   const Seen seen = load_below("65_larger");
   EXPECT_EQ(seen.status, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// usage: load_below LIBIBVERBS: loads the plugin below that library and opens emu0 as libibverbs
-// would, shows the table of operations ("entry PLACE OFFSET", the offset within the plugin), and
-// closes it.
+// usage: load_below LIBIBVERBS. Loads the plugin below that library and opens emu0 as libibverbs
+// would. Prints the table of operations ("entry PLACE OFFSET", the offset within the plugin), and
+// closes the device.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ void show_table(Table table) {
   }
 }
 
-/// By the plugin's own operation, which is where the release has it.
+/// Uses the plugin's own operation, found at the place of the release.
 void close_device(void* library, verbs_context* opened) {
   const abi::Layout& layout = *abi::find_layout(library);
   const std::array only = {abi::Implementation{abi::Operation::free_context, std::abort}};

@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <cstring>
 
-/// As much of a libibverbs as a provider meets when it is loaded and opens a device, in the private
-/// interface of one release. Compiled once for each; CMakeLists.txt has the numbers.
+/// The part of a libibverbs that a provider uses when it is loaded and opens a device, with the
+/// private interface of one release. Compiled for each release; CMakeLists.txt has the numbers.
 namespace {
 
-constexpr std::size_t kContextBytes = 328;  // ibv_context
-constexpr std::size_t kCommandFd = 264;     // its cmd_fd
+constexpr std::size_t kContextBytes = 328;  // of ibv_context
+constexpr std::size_t kCommandFd = 264;     // of its cmd_fd
 constexpr std::uint32_t kIsExtended = 2;
 
 const void* registered = nullptr;
@@ -67,10 +67,10 @@ std::size_t made_up_operations(void (*const** operations)()) {
   return table.size();
 }
 
-/// The plugin leaves a context that is laid out in an unknown way, and nothing else frees it.
+/// The plugin does not free a context with an unknown layout, so it must be freed here.
 void made_up_free_context() { std::free(allocated); }
 
-/// The imports that the plugin redirects.
+/// Uses the imports that the plugin redirects.
 long made_up_system_calls(int fd, const char* path) {
   DIR* const directory = ::opendir(path);
   if (directory != nullptr) ::closedir(directory);
