@@ -151,7 +151,7 @@ const char* EndpointLabels::why_not_ipc(const TransferState& transfer,
            "both says why";
   }
   return of_host ? "this end's host memory is not `shared`, so that no other process opens it"
-                 : "what the NIC wrote to the memory before can't be flushed by this key";
+                 : "this key does not allow the flush of earlier writes to the memory";
 }
 
 }  // namespace hbmwire::detail

@@ -121,7 +121,7 @@ int run_trace(int argc, char** argv) {
       app.add_option("--endpoint", options.endpoint, "Transfers of this endpoint alone")
           ->check(is_number())
           ->option_text("NUMBER");
-  app.add_option("--peer", options.peer, "Transfers with peers alone whose name has this in it")
+  app.add_option("--peer", options.peer, "Only transfers with peers whose name contains this")
       ->option_text("NAME");
   app.add_option("--from", options.from, "Transfers alone that were over at this time or later")
       ->check(is_time())
