@@ -8,7 +8,7 @@ import tokenize
 
 LIMIT = 2
 BEGIN = re.compile(r"""(?:\A|\n|[.!?:]["')*_]*\s)\s*["'(*_]*(What|Who|Whoever|Whatever|Of)\b(?![-.])""")
-WORDS = re.compile(r"\b(nobody|somebody|that\s+which|what\s+is\s+not)\b", re.IGNORECASE)
+WORDS = re.compile(r"\b([Nn]obody|[Ss]omebody|[Tt]hat\s+which|[Ww]hat\s+is\s+not)\b")
 # The user "nobody" of the system.
 EXCEPTIONS = re.compile(r"\b(?:user|group|as|become|to|like)\s+[\"'`]?nobody\b")
 # A sentence goes to the next full stop, question or exclamation mark that ends a word.
