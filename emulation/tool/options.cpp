@@ -234,7 +234,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
           ->expected(0, 1)
           ->default_str(kDefaultAsync));
   behaviour_options.push_back(
-      app.add_option("--seed", behaviours.seed, "of what happens by chance (default 1)")
+      app.add_option("--seed", behaviours.seed, "of all chance events (default 1)")
           ->type_name("N"));
   behaviour_options.push_back(
       app.add_option("--rate", behaviours.rate,

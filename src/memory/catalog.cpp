@@ -99,7 +99,7 @@ Result<std::optional<AddressInfo>> Catalog::find_on(Provider& provider, std::uin
   if (by_default) return by_default;
   return tl::make_unexpected(
       make_error(Errc::invalid_argument, Stage::configure,
-                 "the address is of more than one card, and the default device is none of them",
+                 "more than one card has the address, and the default device is none of them",
                  default_device_, Hint::ambiguous_address));
 }
 

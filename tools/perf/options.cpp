@@ -386,7 +386,7 @@ Outcome<void> check_given(const Words& words, const Options& options) {
   }
   const bool inlines = words.inline_bytes.value_or(0) != 0;
   if (inlines && options.side.memory != MemoryType::host)
-    return wrong(fmt::format("-I is of host memory alone, and this side's is {}; leave -I out",
+    return wrong(fmt::format("-I needs host memory, and this side's is {}; leave -I out",
                              to_string(options.side.memory)));
   return {};
 }
