@@ -55,7 +55,7 @@ def commands_of(text, source):
 
 
 def run(folder, source, build, programs, commands):
-    """What the commands print, in a folder that looks like a clone with a build. Fails where one of them fails."""
+    """The output of the commands in a folder that looks like a clone with a build. Fails where one of them fails."""
     (folder / "build").mkdir()
     (folder / "build" / "release").symlink_to(build)
     (folder / "include").symlink_to(source / "include")

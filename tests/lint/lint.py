@@ -19,7 +19,7 @@ SKIPPED = 77
 
 
 def findings(rule, files):
-    """What the rule says of a tree of these files ({path: text}); programs of such a tree can be run."""
+    """The rule's findings in a tree of these files ({path: text}); programs of such a tree can be run."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = pathlib.Path(folder) / name
