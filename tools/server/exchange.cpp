@@ -6,7 +6,7 @@
 namespace hbmwire::tools {
 namespace {
 
-// docs/server-client.md ("Protocol") has the order of the steps.
+// tools/wire/messages.hpp has the order of the steps.
 class ServerExchange {
  public:
   ServerExchange(Job& job, const wire::Hello& hello)
