@@ -18,8 +18,11 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import case_runner  # noqa: E402
 from harness import Skipped, check, emulate_command, every_emulate, world  # noqa: E402
+from slurm import Slurm  # noqa: E402
 
 KEY = "a key of sixteen bytes or more"
+# Of the ranks that a case kills one of: those that never met wait for so long.
+SECONDS_TO_MEET = 15
 
 
 def free_port():
@@ -66,6 +69,24 @@ class Ranks:
         port = free_port()
         return self.start(lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(self.size), "MASTER_ADDR": "127.0.0.1",
                                         "MASTER_PORT": str(port)})
+
+    def script(self, variable):
+        """A file that a launcher runs as each rank, whose number is in the variable."""
+        script = self.here.folder / "rank"
+        words = " ".join(f"'{word}'" for word in self.node("NODE")).replace("'NODE'", f'"n${variable}"')
+        script.write_text(f"#!/bin/sh\nexec {words}\n")
+        script.chmod(0o755)
+        return script
+
+    def pids(self, number):
+        """The rank's process below `emulate`, once it is there; none: it has ended before."""
+        process = self.processes[number]
+        while True:
+            found = [int(entry.name) for entry in pathlib.Path("/proc").iterdir()
+                     if entry.name.isdigit() and is_rank(entry, process.handle.pid, self.binary)]
+            if found or process.handle.poll() is not None:
+                return found
+            time.sleep(0.01)
 
     def finish(self, seconds=60):
         """What each rank printed last, by its number; those that ended without a word are not in it."""
@@ -122,11 +143,7 @@ def mpirun(program):
         raise Skipped("there is no mpirun: install openmpi-bin")
     with world(program) as here:
         ranks = Ranks(here, 16, "all")
-        node = ranks.node("NODE")
-        script = here.folder / "rank"
-        words = " ".join(f"'{word}'" for word in node).replace("'NODE'", '"n$PMIX_RANK"')
-        script.write_text(f"#!/bin/sh\nexec {words}\n")
-        script.chmod(0o755)
+        script = ranks.script("PMIX_RANK")
         ranks.processes.append(here.run(
             ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "16", script],
             env={**ranks.environment, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}))
@@ -154,34 +171,51 @@ def etcd(program):
         store.end()
 
 
+def srun(program):
+    """By the environment of srun, and by PMIx where Slurm has it."""
+    with world(program) as here:
+        slurm = Slurm(here, (free_port(), free_port()), 16)
+        kinds = {"none": "Slurm"}
+        if slurm.has_pmix():
+            kinds["pmix"] = "PMIx"
+        for kind, launcher in kinds.items():
+            ranks = Ranks(here, 16, "all")
+            ranks.processes.append(here.run(["srun", f"--mpi={kind}", "-n", "16", "--kill-on-bad-exit=1", ranks.script("SLURM_PROCID")],
+                                            env={**ranks.environment, **slurm.environment}))
+            check_all(ranks, ranks.finish(), launcher)
+            print(f"srun --mpi={kind}: passed", flush=True)
+        slurm.stop()
+
+
 # --- ends
 
-
-
-def kill(program, times, size=16, seed=None):
+def kill(program, times, size=16):
     """A rank dies at a random moment; all others end in time, and say which one it was."""
+    seed = int(os.environ.get("GROUP_SEED", time.time_ns() % 1_000_000))
+    print(f"GROUP_SEED={seed}", flush=True)
     chance = random.Random(seed)
+    longest = 0
     for number in range(times):
-        seed_text = f"round {number}"
         with world(program) as here:
-            ranks = Ranks(here, size, "work", seconds=20).by_environment()
+            ranks = Ranks(here, size, "work", seconds=SECONDS_TO_MEET).by_environment()
             victim = chance.randrange(size)
-            delay = chance.uniform(0, 1.5)
+            delay = chance.uniform(0, 1.5) if number % 2 else chance.uniform(0, 0.1)
+            # Every other time all have met, so that it dies in the work.
+            for process in ranks.processes if number % 2 else []:
+                process.wait_for("met by", SECONDS_TO_MEET)
             time.sleep(delay)
-            process = ranks.processes[victim]
-            # The rank's process below `emulate`, which ends with it.
-            pids = [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()
-                    and is_rank(entry, process.handle.pid, ranks.binary)]
+            pids = ranks.pids(victim)
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             killed = time.monotonic()
             ends = ranks.finish(60)
             took = time.monotonic() - killed
-            what = f"{seed_text}: rank {victim} killed after {delay:.2f} s, the others ended {took:.1f} s later"
+            longest = max(longest, took if number % 2 else 0)
+            what = f"round {number}: rank {victim} killed after {delay:.2f} s, the others ended {took:.1f} s later"
             print(what, flush=True)
-            if not pids:
-                raise AssertionError(f"{what}: its process was not found\n{ranks.texts()}")
+            check(pids, f"{what}: its process was not found", ranks.texts())
             name_all(ranks, ends, victim, what)
+    print(f"after they had met, the others ended at most {longest:.1f} s later", flush=True)
 
 
 def is_rank(entry, session, binary):
@@ -258,9 +292,9 @@ def broadcast_killed(program):
             process.wait_for("met by")
         time.sleep(0.8)
         victim = 4
-        pid = next(int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()
-                   and is_rank(entry, ranks.processes[victim].handle.pid, ranks.binary))
-        os.kill(pid, signal.SIGKILL)
+        pids = ranks.pids(victim)
+        check(pids, "the rank has ended before", ranks.texts())
+        os.kill(pids[0], signal.SIGKILL)
         began = time.monotonic()
         ends = ranks.finish(60)
         check(time.monotonic() - began < 30, "the others took too long to end", ranks.texts())
@@ -268,7 +302,7 @@ def broadcast_killed(program):
 
 
 CASES = {function.__name__: function for function in (
-    environment, plain, file, mpirun, etcd, kill_few, kill_hundred, connect_64, broadcast, broadcast_killed)}
+    environment, plain, file, mpirun, srun, etcd, kill_few, kill_hundred, connect_64, broadcast, broadcast_killed)}
 
 if __name__ == "__main__":
     sys.exit(case_runner.main(__doc__, CASES))
