@@ -20,9 +20,12 @@ tl::unexpected<Error> refuse_meeting(std::string_view text, const char* why) {
 Result<HostPort> server_of(std::string_view text, std::string_view server,
                            std::optional<std::uint16_t> default_port) {
   const auto at = split_host_port(server, default_port);
-  if (!at) return refuse_meeting(text, "this meeting needs a host and a port");
-  if (at->host.empty() || at->port == 0)
-    return refuse_meeting(text, "this meeting needs a host and a port other than 0");
+  // split_host_port() also takes a scheme, which stands before it here.
+  if (!at || server.find('/') != std::string_view::npos)
+    return refuse_meeting(text, "this meeting needs a host and a port from 1 to 65535");
+  // The host becomes a part of a URL, where these characters begin something else: a user, a query.
+  if (at->host.find_first_of("@?#\\") != std::string::npos)
+    return refuse_meeting(text, "a host has none of @ ? # \\, and a meeting has no user");
   return *at;
 }
 

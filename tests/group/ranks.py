@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
@@ -199,7 +200,7 @@ def kill(program, times, size=16):
         with world(program) as here:
             ranks = Ranks(here, size, "work", seconds=SECONDS_TO_MEET).by_environment()
             victim = chance.randrange(size)
-            delay = chance.uniform(0, 1.5) if number % 2 else chance.uniform(0, 0.1)
+            delay = chance.uniform(0, 1.5)
             # Every other time all have met, so that it dies in the work.
             for process in ranks.processes if number % 2 else []:
                 process.wait_for("met by", SECONDS_TO_MEET)
@@ -242,8 +243,8 @@ def name_all(ranks, ends, victim, what):
 
 def names(line, victim):
     """Whether an error's subject has the rank: "rank 3", "ranks 0, 2-5, 9"."""
-    subject = line.split("rank", 1)[-1].split(":")[0].lstrip("s ")
-    for part in subject.replace(" ", "").split(","):
+    subject = re.search(r"connect ranks? ([\d, -]+)", line)
+    for part in subject[1].replace(" ", "").split(",") if subject else []:
         first, _, last = part.partition("-")
         if first.isdigit() and int(first) <= victim <= int(last or first):
             return True
