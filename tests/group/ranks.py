@@ -27,14 +27,15 @@ SECONDS_TO_MEET = 15
 
 
 def free_port():
-    """A port of which the next one is free, too: torchrun's own store has the first, the meeting point the second."""
+    """A port of which the next one is free, too: torchrun's own store has the first, the meeting point the second. Below
+    those that the kernel gives to sockets that connect, of which hundreds are in use here."""
     while True:
+        port = random.randrange(10000, 20000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port
 
