@@ -7,12 +7,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "stores.hpp"
+#include "tests/group/ranks_in_threads.hpp"
 #include "tests/support/other_process.hpp"
 
 namespace hbmwire::detail {
@@ -38,6 +40,7 @@ std::unique_ptr<MeetingPlace> place_at(std::uint16_t port, const std::string& na
 class EtcdPlaces : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { etcd_ = std::make_unique<test::Etcd>(); }
+
   static void TearDownTestSuite() { etcd_.reset(); }
 
   void SetUp() override {
@@ -165,10 +168,40 @@ TEST_F(EtcdPlaces, AServerThatIsStoppedHoldsNoCallBeyondItsDeadline) {
   const auto began = Clock::now();
   EXPECT_EQ(mine->look(300ms).error().code, Errc::timed_out);
   EXPECT_EQ(place("stopped")->claim(300ms).error().code, Errc::timed_out);
+  // As the meeting point's thread, for which all ranks wait.
+  const auto kept = mine->keep();
+  ASSERT_FALSE(kept);
+  EXPECT_EQ(kept.error().code, Errc::timed_out);
   EXPECT_LT(Clock::now() - began, 3s);
   etcd_->go_on();
   EXPECT_EQ(look("stopped"), kMine);
   EXPECT_TRUE(mine->keep());
+}
+
+TEST_F(EtcdPlaces, AGroupThatHasMetGoesOnWhileTheServerIsStopped) {
+  std::latch met(2);
+  const auto rank = [&](std::uint32_t number) {
+    GroupOptions options;
+    options.meeting = "etcd://127.0.0.1:" + std::to_string(etcd_->port()) + "/goes-on";
+    options.rank = number;
+    options.size = 2;
+    options.address = "127.0.0.1";
+    auto joined = test::join(options);
+    ASSERT_TRUE(joined) << describe(joined.error());
+    met.arrive_and_wait();
+    if (number == 0) etcd_->stop();
+    // The meeting point fails to renew its lease twice in that time.
+    for (int i = 0; i < 35; ++i) {
+      const auto passed = joined->group.barrier(5s);
+      ASSERT_TRUE(passed) << describe(passed.error());
+      std::this_thread::sleep_for(200ms);
+    }
+    if (number == 0) etcd_->go_on();
+    const auto passed = joined->group.barrier(5s);
+    EXPECT_TRUE(passed) << describe(passed.error());
+  };
+  std::jthread other([&] { rank(1); });
+  rank(0);
 }
 
 // --- servers that are none
@@ -235,7 +268,8 @@ TEST(EtcdAnswers, ServersThatBreakOffAreNamed) {
   const FakeStore closes_at_once([](FakeStore::Visit&) {}, FakeStore::Reads::nothing);
   EXPECT_EQ(error_of(closes_at_once).code, Errc::peer_failed);
   const std::string whole = http("200 OK", R"({"header": {}})");
-  const FakeStore half([&](FakeStore::Visit& visit) { visit.say(whole.substr(0, whole.size() - 5)); });
+  const FakeStore half(
+      [&](FakeStore::Visit& visit) { visit.say(whole.substr(0, whole.size() - 5)); });
   EXPECT_EQ(error_of(half).code, Errc::peer_failed);
   std::uint16_t port = 0;
   {
@@ -294,8 +328,8 @@ TEST(EtcdAnswers, ASlowAnswerInTimeIsTaken) {
 
 TEST(EtcdAnswers, ForeignValuesAreNoAddresses) {
   const auto answer = [](std::string_view value) {
-    const std::string whole =
-        http("200 OK", R"({"header": {}, "kvs": [{"key": "eA==", "value": )" + std::string(value) + "}]}");
+    const std::string whole = http("200 OK", R"({"header": {}, "kvs": [{"key": "eA==", "value": )" +
+                                                 std::string(value) + "}]}");
     const FakeStore store([&](FakeStore::Visit& visit) { visit.say(whole); });
     return place_at(store.port(), "name")->look(5s);
   };

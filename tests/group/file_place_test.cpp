@@ -68,7 +68,9 @@ TEST_F(FilePlaces, AddressesAreFoundUntilThePlaceGoes) {
     const auto mine = place();
     ASSERT_TRUE(mine->leave(kLeft, 1s));
     EXPECT_EQ(look(), kLeft);
+
     struct stat status {};
+
     ASSERT_EQ(::stat(path().c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777U, 0600U);
     ASSERT_TRUE(mine->leave({"10.0.0.9:1"}, 1s));

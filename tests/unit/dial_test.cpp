@@ -71,9 +71,7 @@ int dials_a_port_of_its_own() {
   return ::bind(listening.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 ? 0 : 2;
 }
 
-TEST(Dial, AConnectionToItselfIsARefusal) {
-  test::expect_in_own_network(dials_a_port_of_its_own);
-}
+TEST(Dial, AConnectionToItselfIsARefusal) { test::expect_in_own_network(dials_a_port_of_its_own); }
 
 }  // namespace
 }  // namespace hbmwire::wire
