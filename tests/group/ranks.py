@@ -277,9 +277,12 @@ def connect_64(program):
         ends = ranks.finish(240)
         took = time.monotonic() - began
         check_all(ranks, ends, "torchrun")
-        most = max(end["rss"] for end in ends.values()) / 2**20
         descriptors = max(end["fds"] for end in ends.values())
-        print(f"64 ranks: {took:.1f} s, at most {most:.0f} MiB and {descriptors} descriptors a rank", flush=True)
+        print(f"64 ranks: {took:.1f} s; the last one had met after {max(end['met'] for end in ends.values()):.1f} s", flush=True)
+        for name, which in {"rank 0": [ends[0]], "the others": [ends[rank] for rank in range(1, 64)]}.items():
+            sizes = sorted(end["rss"] / 2**20 for end in which)
+            counts = sorted(end["fds"] for end in which)
+            print(f"{name}: {sizes[0]:.0f} to {sizes[-1]:.0f} MiB, {counts[0]} to {counts[-1]} descriptors", flush=True)
         check(took < 120, f"64 ranks took {took:.1f} s")
         check(descriptors < 64 * 8, f"a rank has {descriptors} descriptors")
 
