@@ -34,7 +34,7 @@ std::uint32_t rank_of(const py::object& rank, const char* name) {
   return static_cast<std::uint32_t>(number_of(rank, name, kMostRank));
 }
 
-/// What all ranks know of the group, until they meet again.
+/// Facts about the group, which stay until its ranks meet again.
 struct Facts {
   explicit Facts(const Group& group)
       : rank(group.rank()),
@@ -206,7 +206,7 @@ NewGroupCall start_create(const py::object& given, const py::object& timeout,
   return std::make_unique<GroupCall>(worker, nullptr, deadline_of(timeout), std::move(body));
 }
 
-/// What a rank gave; None: nothing.
+/// The bytes that a rank gave; None: nothing.
 template <class Bytes>
 py::object part_of(const Bytes& bytes) {
   if constexpr (requires { bytes.has_value(); }) {
@@ -470,7 +470,7 @@ void bind_facts(GroupClass& group) {
           "1 in a new group, and one more after each rejoin().")
       .def_property_readonly(
           "launcher", [](const GroupObject& self) { return self.facts().launcher; },
-          "What told rank, size and meeting: 'PMIx', \"torchrun's environment\" and so on.")
+          "The source of rank, size and meeting: 'PMIx', \"torchrun's environment\" and so on.")
       .def_property_readonly(
           "members", [](const GroupObject& self) { return self.facts().members; },
           "A GroupMember for each rank, in their order.")

@@ -36,7 +36,7 @@ class GroupCall : public Part {
   /// Makes the result, with the GIL.
   using Finish = std::function<py::object()>;
 
-  /// Runs without the GIL. What it has captured is destroyed with the GIL.
+  /// Runs without the GIL. Its captures are destroyed with the GIL.
   using Body = std::function<Result<Finish>(const Wait&)>;
 
   /// Begins. `hold`: of the group that the call is of; null for one that makes a group. Raises

@@ -19,7 +19,7 @@ void check_again(const Message& message, std::span<const std::byte> bytes) {
   if (!std::ranges::equal(wire::encode(message), bytes)) std::abort();
 }
 
-/// What decodes must encode to the same bytes; the rest is an error of the protocol.
+/// A message that decodes must encode to the same bytes; others are errors of the protocol.
 template <class Message>
 void check(const Result<Message>& message, std::span<const std::byte> bytes) {
   if (!message) return check(message.error());

@@ -19,7 +19,7 @@ extern "C" {
 /// hbmwire_group_endpoint() needs no call of the other ranks.
 typedef struct hbmwire_group hbmwire_group;
 
-/// What the ranks gave in an exchange. Threads: any.
+/// The bytes that the ranks gave in an exchange. Threads: any.
 typedef struct hbmwire_exchanged hbmwire_exchanged;
 
 /// How the processes of a group find each other. Options that are left open come from the settings
@@ -60,8 +60,8 @@ HBMWIRE_C_API uint32_t hbmwire_group_rank(const hbmwire_group* group);
 HBMWIRE_C_API uint32_t hbmwire_group_size(const hbmwire_group* group);
 HBMWIRE_C_API uint32_t hbmwire_group_epoch(const hbmwire_group* group);
 
-/// What told rank, size and meeting: "PMIx", "torchrun's environment" and so on. The group's; NULL
-/// for NULL.
+/// The source of rank, size and meeting: "PMIx", "torchrun's environment" and so on. The group's;
+/// NULL for NULL.
 HBMWIRE_C_API const char* hbmwire_group_launcher(const hbmwire_group* group);
 
 /// One process of a group. Its text belongs to the group, until hbmwire_group_rejoin().
@@ -112,12 +112,12 @@ HBMWIRE_C_API hbmwire_status hbmwire_group_exchange_among_present(
 /// How many ranks an exchange was among: the group's size; 0 for NULL.
 HBMWIRE_C_API size_t hbmwire_exchanged_count(const hbmwire_exchanged* all);
 
-/// What a rank gave, and how long that is; `size` may be NULL. The exchange's. NULL: the rank gave
-/// nothing, since it has ended, or there is no such rank; of 0 bytes the pointer is not NULL.
+/// The bytes that a rank gave, and their number; `size` may be NULL. The exchange's. NULL: the rank
+/// gave nothing, since it has ended, or there is no such rank; of 0 bytes the pointer is not NULL.
 HBMWIRE_C_API const void* hbmwire_exchanged_bytes(const hbmwire_exchanged* all, uint32_t rank,
                                                   size_t* size);
 
-/// Frees what the ranks gave.
+/// Frees the bytes.
 HBMWIRE_C_API void hbmwire_exchanged_free(hbmwire_exchanged* all);
 
 /// hbmwire_group_exchange() of nothing.
