@@ -6,6 +6,8 @@
 #include "tools/common/command.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
+#include "tools/perf/all/command.hpp"
+#include "tools/perf/all/options.hpp"
 #include "tools/perf/reporter.hpp"
 #include "tools/wire/control_listener.hpp"
 
@@ -103,6 +105,7 @@ Outcome<void> Perf::ask() {
 }  // namespace
 
 int run_perf(int argc, char** argv) {
+  if (all::is_asked_for(argc, argv)) return all::run_all(argc, argv);
   const std::string program = argv[0];
   Options options;
   if (const auto code = parse_options(program, argc, argv, options)) return *code;

@@ -14,8 +14,7 @@ using doctor::Finding;
 
 /// Subjects are names and addresses, with more behind a space: "mlx5_0 port 1".
 bool is_about(const Finding& finding, const std::string& thing) {
-  return !thing.empty() &&
-         (finding.subject == thing || finding.subject.starts_with(thing + " "));
+  return !thing.empty() && (finding.subject == thing || finding.subject.starts_with(thing + " "));
 }
 
 }  // namespace

@@ -29,9 +29,9 @@ PathPolicy by_nic() {
 
 Failure about(const FoundEnd& found, const Failure& why) {
   Failure failure = why;
-  failure.text = fmt::format("{} with {}: {}", found.end.nic,
-                             found.end.device.empty() ? found.end.memory : found.end.device,
-                             why.text);
+  failure.text =
+      fmt::format("{} with {}: {}", found.end.nic,
+                  found.end.device.empty() ? found.end.memory : found.end.device, why.text);
   return failure;
 }
 
@@ -60,18 +60,17 @@ Outcome<std::unique_ptr<LocalEnd>> LocalEnd::try_open(const FoundEnd& found,
   HBMWIRE_TRY_ASSIGN(Worker worker, Worker::create(context, {.progress_thread = true}));
   MemoryOptions device;
   device.device = found.pci_address;
-  constexpr Access kAccess =
-      Access::local_write | Access::remote_write | Access::remote_read;
-  HBMWIRE_TRY_ASSIGN(const Region region, context.allocate_region(
-                                              found.type, layout.total_bytes(), kAccess, device));
+  constexpr Access kAccess = Access::local_write | Access::remote_write | Access::remote_read;
+  HBMWIRE_TRY_ASSIGN(const Region region,
+                     context.allocate_region(found.type, layout.total_bytes(), kAccess, device));
   HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(region));
   HBMWIRE_TRY_ASSIGN(MemoryKey key, MemoryKey::pack(region));
   HBMWIRE_TRY_ASSIGN(Listener listener, Listener::create(worker));
   Fd stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   if (!stop) return fail(fmt::format("open: eventfd: {}", std::strerror(errno)));
   std::unique_ptr<LocalEnd> end(new LocalEnd(std::move(context), std::move(worker),
-                                             std::move(listener), std::move(buffer),
-                                             std::move(key), layout, std::move(stop)));
+                                             std::move(listener), std::move(buffer), std::move(key),
+                                             layout, std::move(stop)));
   end->acceptor_ = std::thread([raw = end.get()] { raw->accept(); });
   return end;
 }

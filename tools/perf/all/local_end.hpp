@@ -43,9 +43,7 @@ struct EndLayout {
 
   [[nodiscard]] std::uint64_t set_up_offset() const noexcept { return slot_offset(slots); }
 
-  [[nodiscard]] std::uint64_t total_bytes() const noexcept {
-    return set_up_offset() + kSetUpBytes;
-  }
+  [[nodiscard]] std::uint64_t total_bytes() const noexcept { return set_up_offset() + kSetUpBytes; }
 };
 
 /// What one cell gave.
@@ -111,7 +109,7 @@ class LocalEnd {
   MemoryKey key_;
   std::vector<std::byte> staging_;  // one message, of the host's memory
   Listener listener_;
-  Fd stop_;  // eventfd(2): ends accept()
+  Fd stop_;                         // eventfd(2): ends accept()
   std::vector<Endpoint> accepted_;  // accept()'s alone while its thread runs
   std::map<std::size_t, Link> links_;
   std::thread acceptor_;

@@ -65,8 +65,8 @@ Wait MatrixRunner::wait() const { return {Deadline::after(options_.patience), ca
 
 Outcome<MatrixRunner::Told> MatrixRunner::exchange(const Bytes& mine,
                                                    std::chrono::nanoseconds patience) {
-  HBMWIRE_TRY_ASSIGN(Told told, group_.exchange_among_present(
-                                    mine, Wait{Deadline::after(patience), cancel_fd_}));
+  HBMWIRE_TRY_ASSIGN(
+      Told told, group_.exchange_among_present(mine, Wait{Deadline::after(patience), cancel_fd_}));
   for (std::uint32_t rank = 0; rank < told.size(); ++rank) {
     if (!told[rank])
       note_broken(rank, fmt::format("it ended, or did not answer in time, while {}", doing_));
@@ -260,8 +260,7 @@ std::vector<CellReport> MatrixRunner::put(const PlanStep& step, std::vector<Cell
                          .bytes_per_second = static_cast<double>(moved->bytes) / moved->seconds,
                          .path = moved->path});
     } else {
-      reports.push_back(
-          {.cell = cell, .state = CellState::broken, .problem = moved.error().text});
+      reports.push_back({.cell = cell, .state = CellState::broken, .problem = moved.error().text});
     }
   }
   return reports;
@@ -276,14 +275,13 @@ std::vector<CellReport> MatrixRunner::verify(const PlanStep& step, std::uint32_t
     const auto found =
         target->compare_slot(slot_of(run_, step, cell), pattern_of(of.source, number), wait());
     if (!found) {
-      verdicts.push_back(
-          {.cell = cell, .state = CellState::broken, .problem = found.error().text});
+      verdicts.push_back({.cell = cell, .state = CellState::broken, .problem = found.error().text});
     } else if (found->wrong_bytes != 0) {
-      verdicts.push_back({.cell = cell,
-                          .state = CellState::corrupt,
-                          .problem = fmt::format("verify: {} of {} bytes differ, the first at {}",
-                                                 found->wrong_bytes, found->bytes,
-                                                 found->offset_bytes)});
+      verdicts.push_back(
+          {.cell = cell,
+           .state = CellState::corrupt,
+           .problem = fmt::format("verify: {} of {} bytes differ, the first at {}",
+                                  found->wrong_bytes, found->bytes, found->offset_bytes)});
     } else {
       verdicts.push_back(
           {.cell = cell, .state = CellState::measured, .verified_bytes = found->bytes});

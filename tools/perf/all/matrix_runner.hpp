@@ -56,10 +56,8 @@ class MatrixRunner {
   Outcome<void> find_reasons();
   void finish_cells();
 
-  [[nodiscard]] std::vector<CellReport> connect_sources(const PlanStep& step,
-                                                        std::uint32_t number);
-  [[nodiscard]] std::vector<CellReport> put(const PlanStep& step,
-                                            std::vector<CellReport> refused);
+  [[nodiscard]] std::vector<CellReport> connect_sources(const PlanStep& step, std::uint32_t number);
+  [[nodiscard]] std::vector<CellReport> put(const PlanStep& step, std::vector<CellReport> refused);
   [[nodiscard]] std::vector<CellReport> verify(const PlanStep& step, std::uint32_t number);
   Outcome<void> poison(const PlanStep& step, std::uint32_t number);
   void take_results(const PlanStep& step, const Told& told);
@@ -67,7 +65,9 @@ class MatrixRunner {
 
   void note_broken(std::uint32_t rank, const std::string& problem);
   [[nodiscard]] bool is_broken(std::uint32_t rank) const;
+
   [[nodiscard]] std::uint32_t rank_of(std::size_t end) const { return run_.ends[end].rank; }
+
   [[nodiscard]] LocalEnd* local(std::size_t end) const;
   [[nodiscard]] std::vector<Cell>& cells(Phase phase);
   [[nodiscard]] Wait wait() const;

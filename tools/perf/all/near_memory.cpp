@@ -90,8 +90,8 @@ FoundEnd end_of(const Context& context, const std::vector<NicDevice>& nics, cons
 std::size_t nearest_port(const Context& context, const std::vector<NicDevice>& nics,
                          const std::vector<Port>& ports, const DeviceInfo& device) {
   for (const NearNic& near : context.nics_near(device.pci_address, nics)) {
-    const auto at = std::ranges::find_if(
-        ports, [&](const Port& port) { return port.nic->name == near.name; });
+    const auto at =
+        std::ranges::find_if(ports, [&](const Port& port) { return port.nic->name == near.name; });
     if (at != ports.end()) return static_cast<std::size_t>(at - ports.begin());
   }
   return 0;
@@ -113,8 +113,7 @@ Outcome<std::vector<FoundEnd>> find_ends(const EndChoice& choice) {
   for (const DeviceInfo& device : chosen_devices(context, choice))
     near[nearest_port(context, nics, ports, device)].push_back(device);
   const auto is_host = [](const MemoryChoice& memory) { return memory.type == MemoryType::host; };
-  const bool with_host =
-      choice.memories.empty() || std::ranges::any_of(choice.memories, is_host);
+  const bool with_host = choice.memories.empty() || std::ranges::any_of(choice.memories, is_host);
   DeviceInfo host;
   host.type = MemoryType::host;
   std::vector<FoundEnd> ends;

@@ -62,8 +62,8 @@ void add_all_at_once(MatrixRun& run, const EndsOfRanks& of, std::vector<PlanStep
     const std::uint32_t rank = run.ends[source].rank;
     const auto& targets = of[(rank + 1) % run.ranks];
     if (targets.empty() || run.ranks < 2) continue;
-    const auto place = static_cast<std::size_t>(std::ranges::find(of[rank], source) -
-                                                of[rank].begin());
+    const auto place =
+        static_cast<std::size_t>(std::ranges::find(of[rank], source) - of[rank].begin());
     step.cells.push_back(run.all_at_once.size());
     run.all_at_once.push_back({.source = source, .target = targets[place % targets.size()]});
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -26,8 +27,13 @@ struct MatrixStyle {
 /// The measurements that a run has, one after another.
 enum class Phase : std::uint8_t { pairs, all_at_once, many_to_one };
 
+inline constexpr std::array kPhases{Phase::pairs, Phase::all_at_once, Phase::many_to_one};
+
 /// "pairs", "all_at_once", "many_to_one": as JSON and CSV have it.
 [[nodiscard]] std::string_view name_of(Phase phase) noexcept;
+
+/// "not_measured", "measured", "unreachable", "broken", "corrupt": likewise.
+[[nodiscard]] std::string_view name_of(CellState state) noexcept;
 
 [[nodiscard]] const std::vector<Cell>& cells_of(const MatrixRun& run, Phase phase) noexcept;
 

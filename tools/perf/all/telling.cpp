@@ -3,16 +3,13 @@
 
 #include <sodium.h>
 
-#include <array>
-#include <cmath>
 #include <string_view>
 
 #include "tools/common/output.hpp"
+#include "tools/perf/json_fields.hpp"
 
 namespace hbmwire::tools::perf::all {
 namespace {
-
-constexpr std::size_t kMostText = 16384;  // bytes of one text, a key among them
 
 Bytes bytes_of(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -20,45 +17,38 @@ Bytes bytes_of(const Json& json) {
   return {first, first + text.size()};
 }
 
-/// An array, or nothing.
-std::optional<Json> array_in(std::span<const std::byte> bytes) {
+/// What `read` makes of the fields of an object; nothing if one of them is missing or can't be.
+template <class Read>
+auto read_object(std::span<const std::byte> bytes, Read read)
+    -> std::optional<decltype(read(std::declval<JsonFields&>()))> {
   const auto* const first = reinterpret_cast<const char*>(bytes.data());
-  Json json = Json::parse(first, first + bytes.size(), nullptr, false);
-  if (!json.is_array()) return std::nullopt;
-  return json;
+  const Json json = Json::parse(first, first + bytes.size(), nullptr, false);
+  std::string problem;
+  JsonFields fields(json, {}, problem);
+  auto value = read(fields);
+  if (!problem.empty()) return std::nullopt;
+  return value;
 }
 
-std::string text_of(const Json& json) {
-  return json.is_string() ? json.get_ref<const std::string&>().substr(0, kMostText) : std::string();
+/// The same of each object in the list "items".
+template <class T, class Read>
+std::optional<std::vector<T>> read_items(std::span<const std::byte> bytes, Read read) {
+  return read_object(bytes, [&](JsonFields& fields) {
+    std::vector<T> items;
+    const std::size_t count = fields.list("items").size();
+    for (std::size_t i = 0; i < count; ++i) {
+      JsonFields item = fields.item("items", i);
+      items.push_back(read(item));
+    }
+    return items;
+  });
 }
 
-std::string text_in(const Json& object, const char* key) {
-  if (!object.is_object()) return {};
-  const auto found = object.find(key);
-  return found == object.end() ? std::string() : text_of(*found);
-}
-
-double rate_in(const Json& object, const char* key) {
-  if (!object.is_object()) return 0;
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number()) return 0;
-  const auto rate = found->get<double>();
-  return std::isfinite(rate) && rate > 0 ? rate : 0;
-}
-
-std::uint64_t count_in(const Json& object, const char* key) {
-  if (!object.is_object()) return 0;
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
-}
-
-std::vector<std::string> texts_of(const Json& json) {
-  std::vector<std::string> texts;
-  if (!json.is_array()) return texts;
-  for (const Json& each : json) {
-    if (each.is_string()) texts.push_back(text_of(each));
-  }
-  return texts;
+template <class T, class Write>
+Bytes write_items(const std::vector<T>& items, Write write) {
+  Json list = Json::array();
+  for (const T& item : items) list.push_back(write(item));
+  return bytes_of({{"items", std::move(list)}});
 }
 
 std::string hex_of(std::span<const std::byte> bytes) {
@@ -74,122 +64,106 @@ Bytes bytes_of_hex(std::string_view text) {
   Bytes bytes(text.size() / 2);
   std::size_t length = 0;
   const char* end = nullptr;
-  const int bad =
-      ::sodium_hex2bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), text.data(),
-                       text.size(), nullptr, &length, &end);
+  const int bad = ::sodium_hex2bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(),
+                                   text.data(), text.size(), nullptr, &length, &end);
   if (bad != 0 || length != bytes.size() || end != text.data() + text.size()) return {};
   return bytes;
 }
 
 Json json_of(const End& end) {
-  return {{"host", end.host},         {"nic", end.nic},           {"memory", end.memory},
-          {"device", end.device},     {"distance", end.distance},
-          {"link", end.link_bytes_per_second}};
+  return {{"host", end.host},     {"nic", end.nic},           {"memory", end.memory},
+          {"device", end.device}, {"distance", end.distance}, {"link", end.link_bytes_per_second}};
 }
 
-End end_of(const Json& json) {
+End end_of(JsonFields& fields) {
   End end;
-  end.host = text_in(json, "host");
-  end.nic = text_in(json, "nic");
-  end.memory = text_in(json, "memory");
-  end.device = text_in(json, "device");
-  end.distance = text_in(json, "distance");
-  end.link_bytes_per_second = rate_in(json, "link");
+  end.host = fields.text("host");
+  end.nic = fields.text("nic");
+  end.memory = fields.text("memory");
+  end.device = fields.text("device");
+  end.distance = fields.text("distance");
+  end.link_bytes_per_second = fields.amount("link");
   return end;
 }
 
-CellState state_of(std::uint64_t number) {
-  return number <= static_cast<std::uint64_t>(CellState::corrupt) ? static_cast<CellState>(number)
-                                                                  : CellState::broken;
-}
+constexpr std::uint64_t kReportStates = static_cast<std::uint64_t>(CellState::corrupt) + 1;
 
 }  // namespace
 
 Bytes encode(const Inventory& inventory) {
   Json ends = Json::array();
   for (const End& end : inventory.ends) ends.push_back(json_of(end));
-  const MatrixParameters& parameters = inventory.parameters;
-  return bytes_of(Json::array({std::move(ends), inventory.problem,
-                               {{"message_bytes", parameters.message_bytes},
-                                {"time_ms", parameters.time_ms},
-                                {"verify", parameters.verify ? 1U : 0U}}}));
+  return bytes_of({{"message_bytes", inventory.parameters.message_bytes},
+                   {"time_ms", inventory.parameters.time_ms},
+                   {"verify", inventory.parameters.verify},
+                   {"ends", std::move(ends)},
+                   {"problem", inventory.problem}});
+}
+
+std::optional<Inventory> decode_inventory(std::span<const std::byte> bytes) {
+  return read_object(bytes, [](JsonFields& fields) {
+    Inventory inventory;
+    inventory.parameters = {.message_bytes = fields.count("message_bytes"),
+                            .time_ms = fields.count("time_ms"),
+                            .verify = fields.truth("verify")};
+    const std::size_t count = fields.list("ends").size();
+    for (std::size_t i = 0; i < count; ++i) {
+      JsonFields end = fields.item("ends", i);
+      inventory.ends.push_back(end_of(end));
+    }
+    inventory.problem = fields.text("problem");
+    return inventory;
+  });
 }
 
 Bytes encode(const std::vector<OpenedEnd>& ends) {
-  Json json = Json::array();
-  for (const OpenedEnd& end : ends) {
-    json.push_back({{"addresses", end.remote.addresses},
-                    {"key", hex_of(end.remote.key)},
-                    {"path", end.path},
-                    {"problem", end.problem}});
-  }
-  return bytes_of(json);
-}
-
-Bytes encode(const std::vector<CellReport>& reports) {
-  Json json = Json::array();
-  for (const CellReport& report : reports) {
-    json.push_back({{"cell", report.cell},
-                    {"state", static_cast<std::uint64_t>(report.state)},
-                    {"rate", report.bytes_per_second},
-                    {"verified", report.verified_bytes},
-                    {"path", report.path},
-                    {"problem", report.problem}});
-  }
-  return bytes_of(json);
-}
-
-Bytes encode(const Facts& facts) { return bytes_of(Json(facts)); }
-
-std::optional<Inventory> decode_inventory(std::span<const std::byte> bytes) {
-  const auto json = array_in(bytes);
-  if (!json || json->size() != 3 || !(*json)[0].is_array()) return std::nullopt;
-  Inventory inventory;
-  for (const Json& end : (*json)[0]) inventory.ends.push_back(end_of(end));
-  inventory.problem = text_of((*json)[1]);
-  const Json& parameters = (*json)[2];
-  inventory.parameters = {.message_bytes = count_in(parameters, "message_bytes"),
-                          .time_ms = count_in(parameters, "time_ms"),
-                          .verify = count_in(parameters, "verify") != 0};
-  return inventory;
+  return write_items(ends, [](const OpenedEnd& end) {
+    return Json{{"addresses", end.remote.addresses},
+                {"key", hex_of(end.remote.key)},
+                {"path", end.path},
+                {"problem", end.problem}};
+  });
 }
 
 std::optional<std::vector<OpenedEnd>> decode_opened(std::span<const std::byte> bytes) {
-  const auto json = array_in(bytes);
-  if (!json) return std::nullopt;
-  std::vector<OpenedEnd> ends;
-  for (const Json& each : *json) {
-    OpenedEnd& end = ends.emplace_back();
-    if (each.is_object() && each.contains("addresses"))
-      end.remote.addresses = texts_of(each["addresses"]);
-    end.remote.key = bytes_of_hex(text_in(each, "key"));
-    end.path = text_in(each, "path");
-    end.problem = text_in(each, "problem");
-  }
-  return ends;
+  return read_items<OpenedEnd>(bytes, [](JsonFields& fields) {
+    OpenedEnd end;
+    end.remote = {.addresses = fields.texts("addresses"), .key = bytes_of_hex(fields.text("key"))};
+    end.path = fields.text("path");
+    end.problem = fields.text("problem");
+    return end;
+  });
+}
+
+Bytes encode(const std::vector<CellReport>& reports) {
+  return write_items(reports, [](const CellReport& report) {
+    return Json{{"cell", report.cell},
+                {"state", static_cast<std::uint64_t>(report.state)},
+                {"rate", report.bytes_per_second},
+                {"verified", report.verified_bytes},
+                {"path", report.path},
+                {"problem", report.problem}};
+  });
 }
 
 std::optional<std::vector<CellReport>> decode_reports(std::span<const std::byte> bytes) {
-  const auto json = array_in(bytes);
-  if (!json) return std::nullopt;
-  std::vector<CellReport> reports;
-  for (const Json& each : *json) {
-    reports.push_back({.cell = count_in(each, "cell"),
-                       .state = state_of(count_in(each, "state")),
-                       .bytes_per_second = rate_in(each, "rate"),
-                       .verified_bytes = count_in(each, "verified"),
-                       .path = text_in(each, "path"),
-                       .problem = text_in(each, "problem")});
-  }
-  return reports;
+  return read_items<CellReport>(bytes, [](JsonFields& fields) {
+    return CellReport{.cell = fields.count("cell"),
+                      .state = static_cast<CellState>(fields.index("state", kReportStates)),
+                      .bytes_per_second = fields.amount("rate"),
+                      .verified_bytes = fields.count("verified"),
+                      .path = fields.text("path"),
+                      .problem = fields.text("problem")};
+  });
+}
+
+Bytes encode(const Facts& facts) {
+  return write_items(facts, [](const auto& texts) { return Json{{"texts", texts}}; });
 }
 
 std::optional<Facts> decode_facts(std::span<const std::byte> bytes) {
-  const auto json = array_in(bytes);
-  if (!json) return std::nullopt;
-  Facts facts;
-  for (const Json& each : *json) facts.push_back(texts_of(each));
-  return facts;
+  return read_items<std::vector<std::string>>(
+      bytes, [](JsonFields& fields) { return fields.texts("texts"); });
 }
 
 }  // namespace hbmwire::tools::perf::all

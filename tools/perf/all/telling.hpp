@@ -12,8 +12,7 @@
 #include "tools/perf/all/matrix.hpp"
 
 /// What the ranks of a run tell each other, as JSON in the bytes of Group::exchange(). All that is
-/// read may come from another version or from a stranger: what is missing or of another type is
-/// left empty, and nothing is read of bytes that are no JSON.
+/// read may come from another version of the program, or from a stranger.
 namespace hbmwire::tools::perf::all {
 
 using Bytes = std::vector<std::byte>;
@@ -58,7 +57,7 @@ using Facts = std::vector<std::vector<std::string>>;
 [[nodiscard]] Bytes encode(const std::vector<CellReport>& reports);
 [[nodiscard]] Bytes encode(const Facts& facts);
 
-/// Nothing: it can't be read.
+/// Nothing where the bytes are not what the function reads.
 [[nodiscard]] std::optional<Inventory> decode_inventory(std::span<const std::byte> bytes);
 [[nodiscard]] std::optional<std::vector<OpenedEnd>> decode_opened(std::span<const std::byte> bytes);
 [[nodiscard]] std::optional<std::vector<CellReport>> decode_reports(
