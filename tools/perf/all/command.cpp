@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "hbmwire/context.hpp"
 #include "hbmwire/group.hpp"
-#include "hbmwire/worker.hpp"
 
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
@@ -18,27 +16,12 @@
 #include "tools/perf/all/matrix_runner.hpp"
 #include "tools/perf/all/options.hpp"
 #include "tools/perf/all/presentation.hpp"
+#include "tools/perf/meeting.hpp"
 
 namespace hbmwire::tools::perf::all {
 namespace {
 
-/// The ranks speak by TCP: their words are not to disturb what is measured.
-Outcome<Group> meet(const Options& options, const Interrupt& interrupt) {
-  HBMWIRE_TRY_ASSIGN(const Context context,
-                     Context::create({.memory = {MemoryType::host}, .nics = {"none"}}));
-  HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));
-  // Launchers start ranks seconds apart.
-  constexpr std::chrono::seconds kStart{60};
-  const Wait wait{Deadline::after(std::max(kStart, options.matrix.patience)), interrupt.fd()};
-  HBMWIRE_TRY_ASSIGN(Group group, Group::create(worker, wait, {.address = options.bind}));
-  if (group.size() > 1) return group;
-  return fail(
-      "configure: the group has one rank, and no pairs; start one for each machine by a launcher "
-      "(docs/launchers/README.md)",
-      kExitUsage);
-}
-
-/// What rank 0 shows and writes.
+/// Shows and writes the result of a run, at rank 0.
 class MatrixReport {
  public:
   MatrixReport(const Options& options, Output& output) : options_(options), output_(output) {}
@@ -151,7 +134,7 @@ int run_all(int argc, char** argv) {
   Output output(program, options.output_mode());
   const auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());
-  auto group = meet(options, *interrupt);
+  auto group = meet(options.bind, options.matrix.patience, interrupt->fd());
   if (!group) return finish(output, group.error(), Json::object());
   const bool speaks = group->rank() == 0;
   MatrixReport report(options, output);
