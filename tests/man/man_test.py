@@ -27,6 +27,7 @@ MANUALS = [
     ("server", "docs/server-client.md", ("Both sides", "Server")),
     ("client", "docs/server-client.md", ("Both sides", "Client")),
     ("perf", "docs/perf.md", ()),
+    ("perf --all", "docs/perf-all.md", ()),
     ("info", "docs/info.md", ()),
     ("stat", "docs/stat.md", ()),
     ("doctor", "docs/doctor.md", ()),
@@ -80,7 +81,7 @@ def differences(what, manual, in_manual, program, in_program):
 def check_options(tree, build):
     program = str(build / "bin" / "hbmwire")
     for command, manual, parts in MANUALS:
-        arguments = [command, "--help"] if command else ["--help"]
+        arguments = [*command.split(), "--help"]
         listed = options_of_help(output_of(program, *arguments))
         described = options_of_manual((tree / manual).read_text(encoding="utf-8"), parts)
         yield from differences("option", manual, described, " ".join(["hbmwire", *arguments]), listed)
