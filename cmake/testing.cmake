@@ -22,7 +22,7 @@ function(hbmwire_add_test)
     set(arg_TIMEOUT 120)
   endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
-  # What is tested is optimised; the tests themselves compile in less than half the time, under the sanitizers most of all.
+  # The tested code is optimised; the tests themselves compile in less than half the time, under the sanitizers most of all.
   target_compile_options(${arg_NAME} PRIVATE -O0)
   set_target_properties(${arg_NAME} PROPERTIES HBMWIRE_IS_TEST ON UNITY_BUILD_BATCH_SIZE 16)
   target_link_libraries(${arg_NAME} PRIVATE hbmwire_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What failed in a ctest run, for the end of a long output.
+"""Lists the failed tests of a ctest run, for the end of a long output.
 
 usage: failed_tests.py JUNIT_XML                   the names, in one line
        failed_tests.py --output JUNIT_XML          the last lines that each of the first few printed

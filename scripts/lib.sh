@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
-# What the scripts share. Sourced, never run.
+# Shared by the scripts. Sourced, never run.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 started=$SECONDS
@@ -64,7 +64,7 @@ configure() {
   if command -v ccache >/dev/null; then
     options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   fi
-  # What configuring says matters only when it fails.
+  # The output of configuring matters only when it fails.
   mkdir -p "$(dirname "$log")" || return 1
   if ! (cd "$root" && cmake --preset "$preset" "${options[@]}") >"$log" 2>&1; then
     cat "$log"

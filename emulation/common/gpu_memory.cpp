@@ -98,7 +98,7 @@ void GpuMemory::sweep() {
   for (auto& slot : used(state_->exports, state_->export_end)) {
     if (slot.live == 0 || slot.owner == self || !lives.dead(slot.owner)) continue;
     const auto [known, is_new] = held.try_emplace({slot.device, slot.inode}, false);
-    if (is_new) known->second = somebody_has_open(slot.device, slot.inode);
+    if (is_new) known->second = is_open_in_a_process(slot.device, slot.inode);
     if (!known->second) give_back(slot);
   }
   free_unused();

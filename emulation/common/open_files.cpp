@@ -33,7 +33,7 @@ bool has_open(const fs::path& descriptors, std::uint64_t device, std::uint64_t i
 
 }  // namespace
 
-bool somebody_has_open(std::uint64_t device, std::uint64_t inode) {
+bool is_open_in_a_process(std::uint64_t device, std::uint64_t inode) {
   std::error_code failure;
   for (fs::directory_iterator it("/proc", failure), end; !failure && it != end;
        it.increment(failure)) {

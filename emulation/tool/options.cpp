@@ -23,11 +23,10 @@ namespace hbmwire::emulation::tool {
 namespace {
 
 constexpr const char* kDescription =
-    "Runs COMMAND, and whatever it starts, on a machine with RDMA NICs, Gaudi cards and GPUs that "
-    "are\n"
-    "not there. COMMAND may be any program: it finds the devices below the system's own libibverbs "
-    "and\n"
-    "the vendors' libraries (libhl-thunk, libcuda, ...), as it would find hardware.";
+    "Runs COMMAND, and all programs that it starts, on a machine with RDMA NICs, Gaudi cards and\n"
+    "GPUs that are not there. COMMAND may be any program: it finds the devices below the system's\n"
+    "own libibverbs and the vendors' libraries (libhl-thunk, libcuda, ...), as it would find\n"
+    "hardware.";
 
 constexpr const char* kFooter = R"(
 Worlds
@@ -37,7 +36,7 @@ Worlds
   removes what the node left, also after kill -9.
 
 Environment
-  HBMWIRE_EMULATION_DIR   what --dir is when it is not given
+  HBMWIRE_EMULATION_DIR   the default of --dir
   COMMAND sees HBMWIRE_EMULATED=1, HBMWIRE_EMULATION_FABRIC, HBMWIRE_EMULATION_NODE,
   HBMWIRE_EMULATION_FAULTS, SYSFS_PATH, IBV_DRIVERS and LD_LIBRARY_PATH.
 
@@ -235,7 +234,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
           ->expected(0, 1)
           ->default_str(kDefaultAsync));
   behaviour_options.push_back(
-      app.add_option("--seed", behaviours.seed, "of what happens by chance (default 1)")
+      app.add_option("--seed", behaviours.seed, "of all chance events (default 1)")
           ->type_name("N"));
   behaviour_options.push_back(
       app.add_option("--rate", behaviours.rate,
@@ -255,7 +254,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
           ->delimiter(',')
           ->take_all());
   behaviour_options.push_back(
-      app.add_option("--without", behaviours.without, "what all NICs, or one, can't do")
+      app.add_option("--without", behaviours.without, "a feature that all NICs, or one, lack")
           ->type_name("[emuN=]" + alternatives(feature_names()))
           ->take_all());
   behaviour_options.push_back(
@@ -277,9 +276,9 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
                  "set up fabric F, or join it (default: node-X with --name X, else one of its own)")
       ->type_name("F")
       ->check(CLI::Validator(check_name, ""));
-  app.add_option(
-         "--faults", faults,
-         "what goes wrong, and when; @FILE reads it from a file (see the manual, emulate.md)")
+  app.add_option("--faults", faults,
+                 "the faults, and when they happen; @FILE reads them from a file (see the manual, "
+                 "emulate.md)")
       ->type_name("PLAN");
   app.add_option(
          "--link", links,

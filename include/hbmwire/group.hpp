@@ -108,7 +108,7 @@ class HBMWIRE_API Group {
   /// 1 after create() of a new group, and one more after each rejoin().
   [[nodiscard]] std::uint32_t epoch() const noexcept;
 
-  /// Who told rank, size and meeting point: "PMIx", "torchrun's environment" and so on.
+  /// The source of rank, size and meeting point: "PMIx", "torchrun's environment" and so on.
   [[nodiscard]] const std::string& launcher() const noexcept;
 
   /// All ranks of this epoch, in their order.

@@ -121,7 +121,7 @@ RegionObject register_memory(ContextObject& self, const py::object& memory,
   const Access rights = access_or_all(access, read_only);
   if (read_only && writes(rights)) {
     raise(make_error(Errc::permission_denied, Stage::register_memory,
-                     "the object gives its memory for reading alone; access='remote_read' or ()"));
+                     "the object gives its memory read-only; access='remote_read' or ()"));
   }
   if (kind == "address") {
     const DropsOwners drops;  // for a failure below

@@ -61,7 +61,7 @@ std::pair<std::uint64_t, std::uint64_t> range_of(const py::slice& part, std::uin
   Py_ssize_t stop = 0;
   Py_ssize_t step = 0;
   if (PySlice_Unpack(part.ptr(), &start, &stop, &step) != 0) throw py::error_already_set();
-  if (step != 1) throw py::value_error("memory has slices of step 1 alone");
+  if (step != 1) throw py::value_error("memory has only slices of step 1");
   const Py_ssize_t count =
       PySlice_AdjustIndices(static_cast<Py_ssize_t>(length), &start, &stop, step);
   return {static_cast<std::uint64_t>(start), static_cast<std::uint64_t>(count)};
@@ -215,8 +215,8 @@ void check_range(const SliceObject& memory, std::uint64_t offset, std::uint64_t 
 void write(const SliceObject& to, const py::object& data, std::uint64_t offset,
            const py::object& timeout) {
   if (to.hold->read_only) {
-    raise(make_error(Errc::permission_denied, Stage::copy,
-                     "the object gives its memory for reading alone"));
+    raise(
+        make_error(Errc::permission_denied, Stage::copy, "the object gives its memory read-only"));
   }
   const HeldBuffer from(data, PyBUF_C_CONTIGUOUS);
   check_range(to, offset, from.bytes().size());

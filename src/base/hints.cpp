@@ -168,7 +168,8 @@ constexpr HintRow row_of(Hint hint) noexcept {
                 "the process that published the memory has to call AttachListener::progress() "
                 "when its fd() is readable; see whether it is stopped or busy");
     HBMWIRE_ROW(attach_other_user,
-                "run both processes as the same user: a dma-buf is handed to nobody else");
+                "run both processes as the same user, since a dma-buf is handed to processes of "
+                "the same user only");
     HBMWIRE_ROW(attach_withdrawn,
                 "ask the process that published the memory for a new key: what it published "
                 "under this one it has withdrawn");
@@ -249,8 +250,8 @@ constexpr HintRow row_of(Hint hint) noexcept {
                 "HBMWIRE_CONFIG names a file of lines NAME=VALUE, with comments after #: mend "
                 "it, or unset the variable");
     HBMWIRE_ROW(nic_permission,
-                "you may not open the NIC's node: check `ls -l /dev/infiniband` (usually anybody "
-                "may, or who is in the group rdma), and give a container the devices");
+                "you may not open the NIC's node: check `ls -l /dev/infiniband` (usually every "
+                "user may, or members of the group rdma), and give a container the devices");
     HBMWIRE_ROW(no_userfaultfd,
                 "host memory is watched by userfaultfd(2): it takes Linux 5.19 (arm64: 6.10) "
                 "with CONFIG_USERFAULTFD, and a container whose seccomp profile allows the call "
@@ -307,8 +308,8 @@ constexpr HintRow row_of(Hint hint) noexcept {
                 "give both ends the same key, of 16 bytes or more "
                 "(EndpointOptions::pre_shared_key, HBMWIRE_PRE_SHARED_KEY_FILE), or neither one");
     HBMWIRE_ROW(pre_shared_key_file,
-                "the file is a regular one of 16 to 4096 bytes, which count all, that nobody but "
-                "its owner may read: `head -c 32 /dev/urandom > FILE; chmod 600 FILE`");
+                "give a regular file of 16 to 4096 bytes, all of which are the key, that only its "
+                "owner may read: `head -c 32 /dev/urandom > FILE; chmod 600 FILE`");
     HBMWIRE_ROW(peer_full,
                 "the peer's output says what it is out of (descriptors, locked memory, queue "
                 "pairs): raise that limit there, or let it close endpoints");

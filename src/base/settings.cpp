@@ -170,12 +170,12 @@ struct Row {
 
 constexpr std::array kRows{
     HBMWIRE_SETTING("HBMWIRE_LOG_LEVEL", "off|error|warn|info|debug", log_level, kLevels,
-                    "What is written on standard error"),
+                    "The level of the log on standard error"),
     HBMWIRE_SETTING("HBMWIRE_GAUDI_DMABUF", "yes|no|try", gaudi.dmabuf, kUses,
                     "Whether Gaudi memory is registered through its dma-buf; there is no other "
                     "zero-copy way"),
     HBMWIRE_SETTING("HBMWIRE_GAUDI_OWNER", "auto|synapse|hl-thunk", gaudi.owner, kOwners,
-                    "Who drives a Gaudi card in this process"),
+                    "The library that drives Gaudi cards in this process"),
     HBMWIRE_SETTING("HBMWIRE_CUDA_DMABUF", "yes|no|try", cuda.dmabuf, kUses,
                     "Whether CUDA memory is registered through its dma-buf; no: by peer memory "
                     "(nvidia_peermem), try: by peer memory where the dma-buf fails"),
@@ -216,8 +216,8 @@ constexpr std::array kRows{
                     "Whether the application's host memory is watched, and its registrations kept; "
                     "strict: each look-up waits for an unmapping that is under way"),
     Row{"HBMWIRE_NICS", "NAME[,NAME]...",
-        "With which NICs memory is registered; endpoints communicate by the first one, and large "
-        "transfers by all of them. none: by TCP",
+        "The NICs with which memory is registered; endpoints communicate by the first one, and "
+        "large transfers go by up to four. none: by TCP",
         [](EverySetting& s, std::string_view text) { return parse_names(text, s.endpoint.nics); },
         [](const EverySetting& s) { return print_names(s.endpoint.nics); }},
     HBMWIRE_OPEN("HBMWIRE_GID_INDEX", "0...255", gid_index, 255,
@@ -229,12 +229,12 @@ constexpr std::array kRows{
                    "From how many bytes on a put or get between two processes' GPU memory goes by "
                    "IPC, where another way is left"),
     Row{"HBMWIRE_PATHS", "PATH[,PATH]...",
-        "By which paths alone memory may travel (zero_copy, peer_memory, host, staged, copy, "
-        "tcp, ipc, shared_memory); without: by all",
+        "The only paths that memory may take (zero_copy, peer_memory, host, staged, copy, "
+        "tcp, ipc, shared_memory); without: all",
         [](EverySetting& s, std::string_view text) { return parse_paths(text, s.endpoint.paths); },
         [](const EverySetting& s) { return print_paths(s.endpoint.paths); }},
     Row{"HBMWIRE_REQUIRE_PATH", "zero_copy|peer_memory|host|staged|copy|tcp|ipc|shared_memory",
-        "By which path device memory must travel; what can't is an error",
+        "The path that device memory must take; memory that can't take it is an error",
         [](EverySetting& s, std::string_view text) {
           return parse(kPaths, text, s.endpoint.paths.require.emplace());
         },
@@ -242,16 +242,16 @@ constexpr std::array kRows{
           return s.endpoint.paths.require ? print(kPaths, *s.endpoint.paths.require) : "";
         }},
     Row{"HBMWIRE_PRE_SHARED_KEY_FILE", "FILE",
-        "Holds the key that both ends of an endpoint know; nobody but its owner may read it",
+        "Holds the key that both ends of an endpoint know; only its owner may read it",
         [](EverySetting& s, std::string_view text) {
           s.endpoint.pre_shared_key_file = text;
           return true;
         },
         [](const EverySetting& s) { return s.endpoint.pre_shared_key_file; }},
     HBMWIRE_OPEN("HBMWIRE_LINK_SERVICE_LEVEL", "0...15", link.service_level, 15,
-                 "Service level of what endpoints send (RoCE: the VLAN priority)"),
+                 "Service level of an endpoint's packets (RoCE: the VLAN priority)"),
     HBMWIRE_OPEN("HBMWIRE_LINK_TRAFFIC_CLASS", "0...255", link.traffic_class, 255,
-                 "Traffic class of what endpoints send: four times the DSCP"),
+                 "Traffic class of an endpoint's packets: four times the DSCP"),
     HBMWIRE_OPEN("HBMWIRE_LINK_PKEY_INDEX", "0...65535", link.pkey_index, 65535,
                  "Index in the partition key table of each NIC's port; without: 0"),
     Row{"HBMWIRE_LINK_MTU", "256|512|1024|2048|4096",
@@ -274,7 +274,8 @@ constexpr std::array kRows{
     HBMWIRE_NUMBER("HBMWIRE_STATS_PEERS", "NUMBER", statistics.peers, count,
                    "How many peers are counted each by itself; the others are counted together"),
     Row{"HBMWIRE_TRACE", "FILE",
-        "Where what happens to each transfer is written (%p: the process id); without: nowhere",
+        "The file that the trace of all transfers is written to (%p: the process id); without: "
+        "nowhere",
         [](EverySetting& s, std::string_view text) {
           s.trace.file = text;
           return true;

@@ -19,7 +19,7 @@ namespace hbmwire::detail {
 /// Whether an accepting end takes the peer that says this hello (EndpointOptions::hello).
 using Admits = std::function<bool(std::span<const std::byte>)>;
 
-/// One handshake, driven by its worker's progress(). Nobody waits for it: who asked for it looks
+/// One handshake, driven by its worker's progress(). No thread waits for it: its caller looks
 /// whether it is over().
 class ConnectionAttempt {
  public:

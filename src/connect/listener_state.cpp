@@ -38,7 +38,7 @@ void say_that_anybody_may_connect(std::uint16_t port) {
   log_line(LogLevel::warn, [&] {
     return "port " + std::to_string(port) +
            ": endpoints are not authenticated, since there is no pre-shared "
-           "key: whoever reaches the port may connect";
+           "key: every program that reaches the port may connect";
   });
 }
 

@@ -72,12 +72,14 @@ Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_contex
   }
   if (here && !leaves(of_context, *here)) {
     return refuse_path(
-        "the endpoint's path policy requires what its context's excludes: allow it there, too",
+        "the endpoint's path policy requires a path that its context's excludes: allow it there, "
+        "too",
         to_string(*here));
   }
   if (there && !leaves(of_endpoint, *there)) {
     return refuse_path(
-        "the context's path policy requires what its endpoint's excludes: allow it there, too",
+        "the context's path policy requires a path that its endpoint's excludes: allow it there, "
+        "too",
         to_string(*there));
   }
   const bool something = std::ranges::any_of(

@@ -77,7 +77,7 @@ PathTried EndpointLabels::copy_of(const TransferState& transfer) const {
   const bool one_sided = is_single(transfer);
   const char* const why = !one_process     ? "the two ends are not in one process"
                           : !label->copies ? "the path policy excludes it"
-                          : !one_sided     ? "engines carry single puts and gets alone"
+                          : !one_sided     ? "engines carry only single puts and gets"
                           : of_host && to_host
                               ? "between host memory and host memory the NIC is as good"
                               : "no engine of this process copies between the two memories";
@@ -129,7 +129,7 @@ const char* EndpointLabels::why_not_ipc(const TransferState& transfer,
     return "the two ends are not in two processes of one node";
   const EndpointLabel& label = *found;
   if (!label.shares) return "the path policy excludes it";
-  if (!is_single(transfer)) return "engines carry single puts and gets alone";
+  if (!is_single(transfer)) return "engines carry only single puts and gets";
   const PathRecord* const paths = record_at(transfer.record);
   if (paths == nullptr || transfer.remote == kUnknownRemote)
     return "which two memories they are is not known";
@@ -151,7 +151,7 @@ const char* EndpointLabels::why_not_ipc(const TransferState& transfer,
            "both says why";
   }
   return of_host ? "this end's host memory is not `shared`, so that no other process opens it"
-                 : "what the NIC wrote to the memory before can't be flushed by this key";
+                 : "this key does not allow the flush of earlier writes to the memory";
 }
 
 }  // namespace hbmwire::detail

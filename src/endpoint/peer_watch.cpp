@@ -93,7 +93,7 @@ void PeerWatch::look_at_link(Clock::time_point at) noexcept {
   }
   if (late || !link.is_silent(at, bound / 2)) return;
   control.silence();  // sends no more, since no message would arrive
-  fail(Errc::peer_failed, "the peer's machine acknowledges nothing of what is sent to it",
+  fail(Errc::peer_failed, "the peer's machine acknowledges none of the bytes sent to it",
        Hint::peer_gone);
 }
 

@@ -253,39 +253,118 @@ Result<void> judge(const std::vector<std::optional<std::vector<std::byte>>>& giv
                                         rank_text(differ)));
 }
 
-/// Drives the chain to its end. Errors: why it stopped.
-Result<void> run(PieceChain& chain, Member& member, const Wait& wait) {
-  while (true) {
-    HBMWIRE_TRY_ASSIGN(const bool over, chain.advance(wait));
-    if (over) return {};
-    if (!member.gone().empty())
-      return tl::make_unexpected(Member::gone_error(Stage::complete, member.gone()));
-    HBMWIRE_TRY(member.drive(wait, [&] { return chain.has_work() || !member.gone().empty(); }));
-  }
-}
-
-}  // namespace
-
-Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t root, const Wait& wait,
-                       const BroadcastOptions& options) {
-  const std::uint32_t size = group.hello.size;
-  const std::uint32_t rank = group.joined.rank;
-  if (root >= size) return refuse_options("there is no such rank in the group", "root");
+Result<void> check(const GroupState& group, const Slice& memory, std::uint32_t root,
+                   const BroadcastOptions& options) {
+  if (root >= group.hello.size) return refuse_options("there is no such rank in the group", "root");
   if (memory.region == nullptr) return refuse_options("a broadcast needs memory", "memory");
   if (options.piece_bytes < kLeastPiece || options.piece_bytes > kMostPiece)
     return refuse_options("a piece has 4 KiB to 1 GiB", "piece_bytes");
   if (memory.offset_bytes > memory.region->size_bytes() ||
       memory.length_bytes > memory.region->size_bytes() - memory.offset_bytes)
     return refuse_options("the slice leaves its region", "memory");
+  return {};
+}
 
-  const std::uint32_t place = (rank + size - root) % size;  // in the chain; the root's is 0
+/// One rank's broadcast, after all ranks have exchanged their offers.
+class Broadcast {
+ public:
+  Broadcast(GroupState& group, const Slice& memory, std::uint32_t root,
+            const BroadcastOptions& options) noexcept
+      : group_(group),
+        memory_(memory),
+        root_(root),
+        verify_(options.verify),
+        chain_(memory, options) {}
+
+  /// Moves the bytes. Gives what this rank tells the others of its end, and closes the connections
+  /// of the chain when it failed, so that the ranks before and behind stop, too.
+  wire::BroadcastEnd move(const Offers& offers, const Wait& wait) {
+    moved_ = guarded(Stage::complete, [&]() -> Result<void> {
+      HBMWIRE_TRY(connect(offers, wait));
+      return run(wait);
+    });
+    wire::BroadcastEnd end;
+    if (moved_) {
+      if (digest_) end.digest = digest_->finish();
+      return end;
+    }
+    end.state = chain_.lacks_pieces() ? State::not_reached : State::failed;
+    // The others hear which rank failed; only this one knows why.
+    if (end.state == State::failed)
+      log_line(LogLevel::warn, [&] { return "broadcast: " + describe(moved_.error()); });
+    chain_.stop();
+    group_.peers->drop(before(), PeerUse::chain);
+    group_.peers->drop(behind(), PeerUse::chain);
+    return end;
+  }
+
+  /// Why move() stopped early.
+  [[nodiscard]] const Result<void>& moved() const noexcept { return moved_; }
+
+ private:
+  [[nodiscard]] std::uint32_t size() const noexcept { return group_.hello.size; }
+
+  [[nodiscard]] std::uint32_t rank() const noexcept { return group_.joined.rank; }
+
+  [[nodiscard]] std::uint32_t before() const noexcept { return (rank() + size() - 1) % size(); }
+
+  [[nodiscard]] std::uint32_t behind() const noexcept { return (rank() + 1) % size(); }
+
+  Result<Endpoint*> endpoint(std::uint32_t rank, const Wait& wait) {
+    return group_.peers->get(rank, PeerUse::chain, wait, *group_.member);
+  }
+
+  Result<void> connect(const Offers& offers, const Wait& wait) {
+    if (verify_) {
+      HBMWIRE_TRY_ASSIGN(digest_, SliceDigest::create(memory_));
+      chain_.check(*digest_);
+    }
+    if (rank() == root_) {
+      chain_.is_root();
+    } else {
+      HBMWIRE_TRY_ASSIGN(Endpoint* const from, endpoint(before(), wait));
+      chain_.come_from(*from);
+    }
+    if (behind() == root_) return {};
+    HBMWIRE_TRY_ASSIGN(Endpoint* const to, endpoint(behind(), wait));
+    HBMWIRE_TRY_ASSIGN(RemoteRegion remote, to->remote(offers[behind()].key));
+    chain_.go_to(*to, remote);
+    return {};
+  }
+
+  /// Drives the chain to its end. Errors: why it stopped.
+  Result<void> run(const Wait& wait) {
+    Member& member = *group_.member;
+    while (true) {
+      HBMWIRE_TRY_ASSIGN(const bool over, chain_.advance(wait));
+      if (over) return {};
+      if (!member.gone().empty())
+        return tl::make_unexpected(Member::gone_error(Stage::complete, member.gone()));
+      HBMWIRE_TRY(member.drive(wait, [&] { return chain_.has_work() || !member.gone().empty(); }));
+    }
+  }
+
+  GroupState& group_;
+  Slice memory_;
+  std::uint32_t root_;
+  bool verify_;
+  PieceChain chain_;
+  std::optional<SliceDigest> digest_;
+  Result<void> moved_;
+};
+
+}  // namespace
+
+Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t root, const Wait& wait,
+                       const BroadcastOptions& options) {
+  HBMWIRE_TRY(check(group, memory, root, options));
   std::optional<MemoryKey> key;
   wire::BroadcastOffer mine{.length_bytes = memory.length_bytes,
                             .piece_bytes = options.piece_bytes,
                             .root = root,
                             .verify = options.verify,
                             .key = {}};
-  if (place != 0 && memory.length_bytes != 0) {
+  if (group.joined.rank != root && memory.length_bytes != 0) {
     HBMWIRE_TRY_ASSIGN(key, MemoryKey::pack(*memory.region, {.offset_bytes = memory.offset_bytes,
                                                              .length_bytes = memory.length_bytes,
                                                              .access = Access::remote_write,
@@ -298,51 +377,15 @@ Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t roo
   const auto left = wait.deadline.when() - Deadline::Clock::now();
   const Wait chain_wait{Deadline(wait.deadline.when() - std::min(kForTheEnd, left / 10)),
                         wait.cancel_fd};
-  PieceChain chain(memory, options);
-  std::optional<SliceDigest> digest;
-  const auto move = [&]() -> Result<void> {
-    if (options.verify) {
-      HBMWIRE_TRY_ASSIGN(digest, SliceDigest::create(memory));
-      chain.check(*digest);
-    }
-    if (place == 0) {
-      chain.is_root();
-    } else {
-      const std::uint32_t before = (rank + size - 1) % size;
-      HBMWIRE_TRY_ASSIGN(Endpoint* const endpoint,
-                         group.peers->get(before, PeerUse::chain, chain_wait, *group.member));
-      chain.come_from(*endpoint);
-    }
-    if (place + 1 != size) {
-      const std::uint32_t behind = (rank + 1) % size;
-      HBMWIRE_TRY_ASSIGN(Endpoint* const endpoint,
-                         group.peers->get(behind, PeerUse::chain, chain_wait, *group.member));
-      HBMWIRE_TRY_ASSIGN(RemoteRegion remote, endpoint->remote(offers[behind].key));
-      chain.go_to(*endpoint, remote);
-    }
-    return run(chain, *group.member, chain_wait);
-  };
-  const auto moved = guarded(Stage::complete, move);
-  wire::BroadcastEnd end;
-  if (moved) {
-    if (digest) end.digest = digest->finish();
-  } else {
-    end.state = chain.lacks_pieces() ? State::not_reached : State::failed;
-    // The others hear which rank failed; why, only this one knows.
-    if (end.state == State::failed)
-      log_line(LogLevel::warn, [&] { return "broadcast: " + describe(moved.error()); });
-    chain.stop();
-    // The ranks before and behind this one stop, too.
-    group.peers->drop((rank + size - 1) % size, PeerUse::chain);
-    group.peers->drop((rank + 1) % size, PeerUse::chain);
-  }
+  Broadcast chain(group, memory, root, options);
+  const wire::BroadcastEnd end = chain.move(offers, chain_wait);
   key.reset();
-  const bool cancelled = !moved && moved.error().code == Errc::cancelled;
+  const bool cancelled = !chain.moved() && chain.moved().error().code == Errc::cancelled;
   const auto given = group.exchange(wire::encode(end), true, cancelled ? Wait{kForTheEnd} : wait);
-  if (cancelled) return moved;
+  if (cancelled) return chain.moved();
   if (!given) return tl::make_unexpected(given.error());
   HBMWIRE_TRY(judge(*given, root));
-  return moved;
+  return chain.moved();
 }
 
 }  // namespace hbmwire::detail

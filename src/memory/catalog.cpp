@@ -66,9 +66,9 @@ Result<std::shared_ptr<MemoryDomain>> Catalog::open(MemoryType type,
         make_error(Errc::invalid_argument, Stage::configure, why, to_string(type)));
   };
   if (type != MemoryType::host && options.host != HostMemoryOptions{})
-    return refuse("pages, sharing and NUMA nodes are chosen of host memory alone");
+    return refuse("only host memory has a choice of pages, sharing and NUMA nodes");
   if (type != MemoryType::gaudi && options.owner != MemoryOptions::Owner::automatic)
-    return refuse("who drives the card is chosen of a Gaudi alone");
+    return refuse("only Gaudi cards have a choice of the library that drives them");
   if (Provider* const found = provider(type)) return found->open(options);
   return tl::make_unexpected(*probes_[static_cast<std::size_t>(type)].missing);
 }
@@ -99,7 +99,7 @@ Result<std::optional<AddressInfo>> Catalog::find_on(Provider& provider, std::uin
   if (by_default) return by_default;
   return tl::make_unexpected(
       make_error(Errc::invalid_argument, Stage::configure,
-                 "the address is of more than one card, and the default device is none of them",
+                 "more than one card has the address, and the default device is none of them",
                  default_device_, Hint::ambiguous_address));
 }
 

@@ -90,7 +90,7 @@ void Rendezvous::ask_to_write(TransferState& transfer, const MessageHeader& head
 void Rendezvous::on_written(const MessageHeader& header) noexcept {
   TransferState* const transfer = written_.find(header.id);
   if (transfer == nullptr || header.length != transfer->bytes) [[unlikely]]
-    return endpoint_.break_protocol("the peer wrote what it was not asked for");
+    return endpoint_.break_protocol("the peer wrote bytes that no receive asked for");
   written_.close(transfer->id);
   keys_[Slots::place_of(transfer->id)].reset();
   outbox_.free_place();
@@ -111,7 +111,7 @@ void Rendezvous::on_clear(const MessageHeader& header) noexcept {
        (transfer->protocol == Protocol::rendezvous_read && endpoint_.movers.ring.is_on()));
   const bool asked = may_be_asked && header.length == transfer->bytes;
   if (!asked || header.tag == 0 || header.tag > ~std::uint32_t{0}) [[unlikely]]
-    return endpoint_.break_protocol("the peer asked for what it was not sent");
+    return endpoint_.break_protocol("the peer asked for a message that was not announced to it");
   end_asking(*transfer, header.id);
   transfer->learn_remote(header.path);
   transfer->peer_id = static_cast<std::uint32_t>(header.tag);
@@ -135,7 +135,7 @@ void Rendezvous::on_finished(const MessageHeader& header) noexcept {
       transfer == nullptr || (taken && (header.length != transfer->bytes ||
                                         transfer->protocol == Protocol::rendezvous_write));
   if (impossible) [[unlikely]]
-    return endpoint_.break_protocol("the peer answered what it was not asked");
+    return endpoint_.break_protocol("the peer answered a question that was not asked");
   end_asking(*transfer, header.id);
   transfer->learn_remote(header.path);
   if (header.shared_key != 0) transfer->path = Path::shared_memory;

@@ -177,7 +177,7 @@ void IpcMover::on(const wire::IpcCopy& message) {
 
 void IpcMover::on(const wire::IpcCopied& answer) noexcept {
   if (asked_ == 0 || answer.id != asked_) {
-    endpoint_.break_protocol("the peer answers what it was not asked");
+    endpoint_.break_protocol("the peer answered a question that was not asked");
     return;
   }
   asked_ = 0;

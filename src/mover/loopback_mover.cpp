@@ -91,7 +91,7 @@ void LoopbackMover::look_after(WorkerState& worker, Clock::time_point at) noexce
   if ((lost && !broken) || (outstanding != 0 && (silent || lost))) {
     completions->lose();
     cut(make_error(Errc::system, Stage::complete,
-                   "the NIC says nothing of what it was to do within this machine", nic.info().name,
+                   "the NIC does not complete its requests within this machine", nic.info().name,
                    Hint::completions_lost));
   }
   if (broken && outstanding == 0 && at >= mend_at) mend(worker, at);

@@ -19,10 +19,10 @@ Result<void> ProxiedMover::check(const RemoteRegionState& region, Access needed)
                                           endpoint_.peer, Hint::remote_region_stale));
   }
   if (needed != Access::remote_atomic) return {};
-  return tl::make_unexpected(
-      make_error(Errc::not_supported, Stage::post,
-                 "no NIC of the peer reaches the memory, and what moves its bytes has no atomics",
-                 endpoint_.peer));
+  return tl::make_unexpected(make_error(
+      Errc::not_supported, Stage::post,
+      "no NIC of the peer reaches the memory, and the way that moves its bytes has no atomics",
+      endpoint_.peer));
 }
 
 bool ProxiedMover::takes(const EndpointState& /*endpoint*/, const Move& move) const {
@@ -108,7 +108,7 @@ Error ProxiedMover::refusal_of(Outcome outcome) const noexcept {
 
 void ProxiedMover::on_finished(TransferState& transfer, const MessageHeader& answer) noexcept {
   if (!transfer.mover->on_answer(transfer, answer)) [[unlikely]]
-    endpoint_.break_protocol("the peer answered what it was not asked");
+    endpoint_.break_protocol("the peer answered a question that was not asked");
 }
 
 bool ProxiedMover::on_answer(TransferState& transfer, const MessageHeader& answer) noexcept {

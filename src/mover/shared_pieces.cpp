@@ -88,7 +88,7 @@ void SharedPieces::on(const wire::SharePieces& message) noexcept {
 
 void SharedPieces::on(const wire::PiecesShared& message) noexcept {
   if (told_ != Told::asked) {
-    endpoint_.break_protocol("the peer answers what it was not asked");
+    endpoint_.break_protocol("the peer answered a question that was not asked");
     return;
   }
   told_ = message.mapped ? Told::mapped : Told::refused;

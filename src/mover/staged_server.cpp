@@ -21,7 +21,7 @@ void StagedServer::on_request(const MessageHeader& header, std::uint64_t at) noe
   if (endpoint_.paths.by_tcp() &&
       endpoint_.movers.pieces.find(header.address, header.length) == nullptr) {
     return endpoint_.break_protocol(
-        "the peer asks in a message for what has frames of its own over TCP");
+        "the peer sent a message for a request that has frames of its own over TCP");
   }
   if (!may) return answer(header.id, Outcome::refused, 0);
   const auto taken = guarded(Stage::complete, [&]() -> Result<void> {

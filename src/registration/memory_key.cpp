@@ -48,14 +48,14 @@ Result<void> set_access(MemoryKeyInfo& key, const Region& region, const MemoryKe
   key.access = options.access.value_or(open);
   if (key.access == Access::none) return refuse("a key to nothing", Hint::memory_key_access);
   if (remote_part(key.access) != key.access)
-    return refuse("a key gives remote access alone", Hint::memory_key_access);
+    return refuse("a key can give remote access only", Hint::memory_key_access);
   if (open != Access::none && (key.access | open) != open)
     return refuse("a key can't give more access than its region", Hint::memory_key_access);
   const DmabufRange& dmabuf = state_of(region).dmabuf;
   if ((has(key.access, Access::remote_write) || has(key.access, Access::remote_atomic)) &&
       dmabuf.fd && !dmabuf.writable) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
-                                          "the dma-buf is open for reading alone", {},
+                                          "the dma-buf is open read-only", {},
                                           Hint::dmabuf_read_only));
   }
   return {};

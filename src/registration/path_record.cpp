@@ -24,15 +24,16 @@ const char* why_not(Path path, Path taken) noexcept {
       return taken == Path::host ? "host memory has no dma-buf, it is registered by address"
                                  : "the memory's domain names no dma-buf of it";
     case Path::peer_memory:
-      return taken == Path::host ? "host memory needs nobody to translate its addresses"
+      return taken == Path::host
+                 ? "host memory needs no peer-memory client to translate its addresses"
              : taken >= Path::staged
-                 ? "the memory's domain names nobody who translates its addresses"
+                 ? "the memory's domain names no peer-memory client that translates its addresses"
                  : "the dma-buf is the better way, and it was taken";
     case Path::host:
-      return "the memory is a device's, whose addresses are nobody's host memory";
+      return "the memory is a device's, whose addresses are not host memory";
     case Path::staged:
       return taken == Path::copy || taken == Path::ipc ? "the path policy excludes it"
-             : taken == Path::tcp ? "there is no NIC that would carry what is staged"
+             : taken == Path::tcp                      ? "there is no NIC to carry staged bytes"
                                   : "the NIC reaches the memory, so that nothing has to stop on "
                                     "its way";
     case Path::copy:

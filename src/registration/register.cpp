@@ -45,7 +45,7 @@ Result<DmabufRange> export_for(const Allocation& memory, Access access) {
                      memory.domain().export_dmabuf(memory.address(), memory.size_bytes()));
   if (range.writable || !writes(access)) return range;
   return tl::make_unexpected(make_error(Errc::permission_denied, Stage::register_memory,
-                                        "the dma-buf is open for reading alone",
+                                        "the dma-buf is open read-only",
                                         memory.domain().device().name, Hint::dmabuf_read_only));
 }
 

@@ -39,7 +39,7 @@ Parts bracketed_parts(std::string_view text) {
     return {.host = {}, .mistake = "an IPv6 address with its port is [IPV6]:PORT"};
   Parts parts{.host = text.substr(1, end - 1)};
   if (!rest.empty()) parts.digits = rest.substr(1);
-  if (!is_ipv6(parts.host)) parts.mistake = "what stands in the brackets is no IPv6 address";
+  if (!is_ipv6(parts.host)) parts.mistake = "the text in the brackets is no IPv6 address";
   return parts;
 }
 

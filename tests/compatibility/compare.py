@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What docs/versions.md promises between a version and the one before it, tried with both.
+"""Tries the promises of docs/versions.md between a version and the one before it, with both.
 
 usage: compare.py --before FOLDER --now FOLDER --other FOLDER --tree ROOT
        compare.py --self-test
@@ -28,7 +28,7 @@ class Broken(Exception):
 
 
 def run(command, limit_s=300, wanted=0, **options):
-    """What a command prints; Broken where it ends with another exit code than one that is wanted."""
+    """The output of a command; Broken where it ends with another exit code than one that is wanted."""
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=limit_s, text=True, check=False, **options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What becomes of a line at TAB, in every shell. "^" is the cursor where it is not at the end.
+"""A line, and its completion at TAB, in every shell. "^" is the cursor where it is not at the end.
 
 A text is the line as it is completed, a set is what is listed, and NOTHING leaves the line as it is.
 """

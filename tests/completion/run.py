@@ -51,7 +51,7 @@ def start(shell, folder, program):
 
 
 def mistake(typed, expected, completed):
-    """What is wrong, or nothing. Shells differ in what follows a completed word: a space, in zsh also before another one,
+    """The fault, or nothing. Shells differ in what follows a completed word: a space, in zsh also before another one,
     and zsh's "=", which goes away when a space is typed."""
     if isinstance(expected, (set, frozenset)) and expected != NOTHING:
         if completed.candidates != sorted(expected):

@@ -42,7 +42,7 @@ bindkey '^T' show
 
 
 class Completed:
-    """What became of a line: the line, and what was printed below it."""
+    """The line after TAB, and the output below it."""
 
     def __init__(self, line, printed):
         self.line = line

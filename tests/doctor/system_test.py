@@ -59,7 +59,7 @@ def works(program):
 
 
 def chosen(program):
-    """--nic and --memory restrict the pairs; what is not there is an error."""
+    """--nic and --memory restrict the pairs; missing ones are an error."""
     emulate = ("--nics", "2", "--gaudi", "2")
     with world(program) as w:
         result = doctor(program, w, emulate, "--json", "-d", "emu1", "--memory", "gaudi:1")
@@ -138,7 +138,7 @@ def port_down(program):
 
 
 def few_descriptors(program):
-    """Whatever is out of reach, the limit is named, by a pair or by the sentence on standard error."""
+    """Each limit that stops the doctor is named, by a pair or by the sentence on standard error."""
     prefix = ORDINARY if os.geteuid() == 0 else ()
     with world(program) as w:
         w.base.chmod(0o777)

@@ -104,7 +104,7 @@ TEST(Connect, ByIpv6AndByName) {
 
 TEST(Connect, OfANamesAddressesTheFirstThatAnswersIsTaken) {
   const Port port;
-  set_addresses({"127.0.0.2", "::1", "127.0.0.1"});  // nobody listens at the first two
+  set_addresses({"127.0.0.2", "::1", "127.0.0.1"});  // no program listens at the first two
   Endpoint a = value(Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(10s)));
   Endpoint b = value(Listener(port.listener).accept(within(10s)));
   expect_works(port.context, a);
@@ -211,7 +211,7 @@ TEST(Connect, NobodyListens) {
 
 TEST(Connect, AListenerThatDoesNotSpeakIsNotWaitedForLonger) {
   Port port;
-  // The kernel takes the connection, and nobody speaks: the listener's worker is another one.
+  // The kernel takes the connection, and no one answers: the listener's worker is another one.
   const Worker other = value(Worker::create(port.context));
   const auto before = std::chrono::steady_clock::now();
   const auto none = Endpoint::connect(other, port.at(), within(200ms));

@@ -187,7 +187,7 @@ TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
   const RemoteSlice all = remote.slice(0, kBytes);
   const std::vector<TransferPart> parts{{twos.all(), all}};
   PreparedTransfer by_nic = value(a_of(ends).prepare_put(parts));
-  // Of another vendor's, between which and this one no engine copies.
+  // Another vendor's device, between which and this one no engine copies.
   const auto other = GetParam() == MemoryType::rocm ? MemoryType::cuda : MemoryType::rocm;
   Memory read_by_nic(ends.context, other, kBytes);
   std::vector<Transfer> transfers;
@@ -205,7 +205,8 @@ TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
     transfers.push_back(value(a_of(ends).flush()));
     for (std::size_t last = transfers.size(); last-- != 0;) {
       finish(ends, transfers[last]);
-      // What the NIC brought into a device is made visible there before it is over, in no order.
+      // Bytes that the NIC brought into a device are made visible there before the transfer is
+      // over, in no order.
       for (const Transfer& before : std::span(transfers).first(last))
         EXPECT_TRUE(before.done() || &before == &transfers[3]);
     }

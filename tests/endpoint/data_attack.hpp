@@ -23,10 +23,10 @@ struct DataAttack {
   void expect_ground(std::uint64_t offset = 0, std::uint64_t length = 0);
 
   /// The victim fails in time, by a sentence that says `part` and names its peer; what was under
-  /// way ends, and nobody else notices.
+  /// way ends, and no other endpoint notices.
   void expect_failure(Errc code, const char* part);
 
-  /// Everything of `pending` ends; what is not over by itself is cancelled.
+  /// Everything of `pending` ends; transfers that do not end by themselves are cancelled.
   void expect_ends();
 
   /// Puts, messages of all kinds and into all memories, both ways.

@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPeerTimeout = 400ms;
-// What a busy machine may take besides.
+// Time that a busy machine may need besides.
 constexpr auto kSlack = 1s;
 
 EndpointOptions quick() { return {.peer_timeout = kPeerTimeout}; }

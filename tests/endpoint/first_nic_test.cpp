@@ -10,7 +10,7 @@
 #include "heard.hpp"
 #include "tests/support/change_link.hpp"
 
-/// What becomes of the NIC that an endpoint's own lanes lie on, and of those that are connected
+/// The failure of the NIC that an endpoint's own lanes lie on, and of endpoints that are connected
 /// while its port is down.
 namespace hbmwire::test {
 namespace {
@@ -270,7 +270,7 @@ TEST(FurtherNics, OfWhoAnswersAreThoseOfWhoAsks) {
   EXPECT_EQ(report.rails[1].nic, "emu2");
 }
 
-/// What has no NIC at all that is up fails as it does with one NIC: in time, and says why.
+/// An endpoint without any NIC that is up fails as with one NIC: in time, and says why.
 TEST(FirstNic, IsTriedWhereNoneIsUp) {
   Links links;
   Pair ends(on({"emu0", "emu1"}));

@@ -59,7 +59,7 @@ struct Two {
             Handshake::create(Side::accepting, "client", server_key, servers_whereabouts).value()) {
   }
 
-  /// What `from` has to say, to `to`, `cut` bytes at a time.
+  /// Brings the bytes of `from` to `to`, `cut` bytes at a time.
   static bool carry(Handshake& from, Handshake& to, Bytes& said, std::size_t cut) {
     const Bytes bytes(from.to_send().begin(), from.to_send().end());
     from.sent(bytes.size());
@@ -243,7 +243,7 @@ TEST(Handshake, AKeyHasABoundedLength) {
     EXPECT_FALSE(Handshake::create(Side::accepting, "x", key_of(size, 1)));
 }
 
-/// What a side hears in a good handshake, and then cut short or with one bit flipped.
+/// The bytes that a side hears in a good handshake, and then cut short or with one bit flipped.
 class Heard : public ::testing::TestWithParam<std::tuple<Side, bool>> {
  protected:
   Heard() {

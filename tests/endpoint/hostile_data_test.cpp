@@ -192,7 +192,7 @@ TEST_F(HostileData, WordOfWhatWasNeverSaid) {
 }
 
 TEST_F(HostileData, AWrongWordOfALargeMessage) {
-  // What it says of a message that it may read (`finished` is what it should say), and of one that
+  // Its answer to a message that it may read (`finished` is what it should say), and to one that
   // it has to ask for (`clear`).
   struct Word {
     bool readable;
@@ -204,7 +204,7 @@ TEST_F(HostileData, AWrongWordOfALargeMessage) {
       {true, {.kind = Kind::finished}},
       {true, {.kind = Kind::clear, .tag = 1, .length = kLarge}},
       {true, {.kind = Kind::written, .length = kLarge}},
-      {false, {.kind = Kind::finished, .length = kLarge}},  // nobody has asked for the bytes
+      {false, {.kind = Kind::finished, .length = kLarge}},  // the bytes were not asked for
       {false, {.kind = Kind::clear, .tag = 1, .length = kLarge - 1}},
       {false, {.kind = Kind::clear, .tag = 1, .length = kLarge + 1}},
       {false, {.kind = Kind::clear, .tag = 0, .length = kLarge}},
@@ -299,7 +299,7 @@ TEST_F(HostileData, TheSameAnswerTwiceToWhatItWasAskedToMove) {
   attack.expect_failure(Errc::protocol, "the peer");
 }
 
-/// What was opened for one transfer is closed when the peer has said that it is over.
+/// A region opened for one transfer is closed when the peer has said that it is over.
 TEST_F(HostileData, WhatItWasAskedToReadItReadsOnce) {
   DataAttack& attack = begin();
   const RemoteRegion there = served_by(attack);

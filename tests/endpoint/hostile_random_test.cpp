@@ -58,7 +58,7 @@ class Round {
     attack_.drive();
     attack_.expect_ends();
     attack_.expect_unharmed();
-    // What was received, or got, lies in the upper half.
+    // Received and got bytes lie in the upper half.
     attack_.expect_ground(DataAttack::kGround / 2, DataAttack::kGround / 2);
   }
 
@@ -126,7 +126,7 @@ class Round {
                      : one_of(std::vector<std::uint64_t>{0, 1, 64, 5000, 8192, 20000, 30000});
   }
 
-  /// What an honest peer would say to what was heard.
+  /// The answer of an honest peer to a message.
   std::optional<MessageHeader> an_answer() {
     if (known_.empty()) return std::nullopt;
     const std::size_t at = below(known_.size());

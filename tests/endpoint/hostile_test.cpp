@@ -26,7 +26,7 @@ Worker worker_of(const Context& context, bool own_receives) {
 }
 
 struct Attack {
-  /// What `connect` gives, while the listener's worker makes progress in another thread.
+  /// The result of `connect`, while the listener's worker makes progress in another thread.
   template <class Connect>
   auto with_listener(const Connect& connect) {
     std::atomic<bool> over{false};
@@ -60,7 +60,7 @@ struct Attack {
 
   void say(std::vector<std::byte> bytes) const { hostile->control.say_bytes(std::move(bytes)); }
 
-  /// The victim fails, by name and in time, and nobody else does.
+  /// The victim fails, by name and in time, and no other endpoint does.
   void expect_failure(Errc code, const char* part) {
     const Deadline deadline = Deadline::after(10s);
     while (victim.phase() != EndpointPhase::failed && !deadline.passed()) {
@@ -126,7 +126,7 @@ TEST(Hostile, AProbeOfAnEndThatWasNotInvited) {
 
 TEST(Hostile, TheEndOfARailThatThereIsNot) {
   Attack attack;
-  attack.say(wire::encode(wire::RailClosed{2}));  // nobody has asked
+  attack.say(wire::encode(wire::RailClosed{2}));  // not asked for
   attack.say(wire::encode(wire::RailDown{1}));
   attack.expect_failure(Errc::protocol, "rail");
 }

@@ -28,7 +28,7 @@ constexpr std::array kHostPairs{IpcPair{MemoryType::host, MemoryType::host, "non
 
 enum class Fault : std::uint8_t { none, kill, stop, cancel, drop, close };
 
-/// What one round does, all of it from its seed.
+/// The operations of one round, all of them from its seed.
 class Round {
  public:
   explicit Round(unsigned seed)
@@ -69,7 +69,7 @@ class Round {
     const auto begin = static_cast<std::ptrdiff_t>(offset);
     std::vector<std::byte>& from = puts ? here_ : there_;
     std::copy_n(from.begin() + begin, length, (puts ? there_ : here_).begin() + begin);
-    // What is put must not change, nor be put before it came.
+    // Bytes that are put must not change, nor be put before they came.
     if (fault_ == Fault::none || fault_ == Fault::stop) good(transfers_.back().wait(within(10s)));
   }
 

@@ -13,9 +13,9 @@
 #include "ipc_side.hpp"
 #include "tests/support/lent_memory.hpp"
 
-/// Memory that goes while it is registered, between two processes of a node. What the peer's
-/// process opens is of a file that can't be truncated (HostMemoryOptions::shared). Private memory,
-/// which this end's CPU copies, can go at either end.
+/// Memory that goes while it is registered, between two processes of a node. The memory that the
+/// peer's process opens is in a file that can't be truncated (HostMemoryOptions::shared). Private
+/// memory, which this end's CPU copies, can go at either end.
 namespace hbmwire::test {
 namespace {
 

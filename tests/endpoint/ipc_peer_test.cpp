@@ -56,8 +56,8 @@ class Quiet : public Base {
 
 using IpcPeer = Quiet<::testing::Test>;
 
-/// What goes another way than by IPC: between devices without a NIC, too, through pieces that both
-/// have mapped.
+/// Transfers that go another way than by IPC: between devices without a NIC, too, through pieces
+/// that both have mapped.
 Path otherwise(const IpcPair& pair) {
   const bool over_tcp = pair.type == MemoryType::host && std::string_view(pair.nic) == "none";
   return std::string_view(pair.nic) == "emu0" ? Path::nic_loopback
@@ -65,8 +65,8 @@ Path otherwise(const IpcPair& pair) {
                                               : Path::staged;
 }
 
-/// What is asked for by IPC in its life is turned back: a device's memory has no handle, and of
-/// the host's the name leads nowhere. What the side's put or get is started with, and waited for.
+/// While it lives, requests by IPC are refused: a device's memory has no handle, and the name of
+/// the host's leads nowhere. The side's put or get is started and waited for meanwhile.
 class TurnedBack {
  public:
   TurnedBack(const IpcPair& pair, const IpcSide& side) : vendor_(to_string(pair.type)) {
@@ -230,7 +230,8 @@ TEST_P(IpcPairs, WhatIsTurnedBackGoesTheOtherWay) {
   side.expect_there(sent);
 }
 
-/// A list is the NIC's. Of host memory: a read of the device would bring what was written there.
+/// A list is the NIC's. Its memory is the host's: a read of the device would bring what was written
+/// there.
 TEST_P(IpcPairs, SeesWhatAListBeforeItWrote) {
   if (std::string_view(GetParam().nic) != "emu0") return;  // no NIC carries a list there
   const PeerProcess peer(options_of(GetParam()));
@@ -331,7 +332,7 @@ class SlowIpcPeer : public Quiet<::testing::TestWithParam<MemoryType>> {
     for (const char* const variable : kDelays) ::unsetenv(variable);
   }
 
-  /// What the engine has begun takes so long.
+  /// A copy that the engine has begun takes so long.
   void expect_engine_done() const { EXPECT_GE(std::chrono::steady_clock::now() - begun_, 150ms); }
 
   std::chrono::steady_clock::time_point begun_;

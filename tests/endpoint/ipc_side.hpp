@@ -43,7 +43,7 @@ inline PeerProcess::Options options_of(const IpcPair& pair) {
   return {.type = pair.peers, .nic = pair.nic};
 }
 
-/// What another process of the node opens.
+/// Memory that another process of the node opens.
 inline Allocation allocate_shareable(const Context& context, MemoryType type, std::uint64_t bytes,
                                      const char* device = "") {
   return value(context.allocate(type, bytes,
@@ -99,7 +99,7 @@ struct IpcSide {
     return value(endpoint.get(region.slice(offset, bytes), target.slice(offset, bytes)));
   }
 
-  /// What was put comes back, by a get of all.
+  /// The bytes that were put come back, by a get of all.
   void expect_there(const std::vector<std::byte>& bytes) {
     fill(77);
     good(get().wait(within(10s)));

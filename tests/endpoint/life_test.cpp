@@ -19,8 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Both ends with memory, and `a` knows that of `b`. What one side makes of the other's end is
-/// logged as a warning.
+/// Both ends with memory, and `a` knows that of `b`. A side logs the other's end
+/// as a warning.
 class Life : public ::testing::Test {
  protected:
   explicit Life(const EndpointOptions& options = {.peer_timeout = 500ms})
@@ -338,7 +338,7 @@ TEST_F(Life, DoesNotReconnectWhileItEnds) {
 
 TEST_F(Life, AFailedReconnectLeavesAllAsItWas) {
   beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
-  // Nobody accepts.
+  // The listener does not accept.
   EXPECT_FALSE(ends_->a->reconnect(within(100ms)));
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
 }
@@ -397,7 +397,7 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   std::vector<Transfer> puts;
   for (int i = 0; i < 120; ++i)
     puts.push_back(value(endpoint.put(memory_.slice(0, 64), remote.slice(0, 64))));
-  std::this_thread::sleep_for(100ms);  // nobody polls meanwhile, so that it fills up
+  std::this_thread::sleep_for(100ms);  // without polling, so that it fills up
   const auto begun = Clock::now();
   for (Transfer& transfer : puts) {
     const auto over = transfer.wait(20s);
@@ -418,7 +418,7 @@ TEST(NoNic, ThatIsWantedIsAsIfThereWereNone) {
   EXPECT_FALSE(value(ends.context.nics()).empty()) << "there is one";
   EXPECT_EQ(ends.a->nic().info().name, "tcp");
   EXPECT_EQ(ends.b->nic().info().name, "tcp");
-  // Beside another one it is a name, and nobody's.
+  // Beside another one it is a name without an owner.
   const auto mistaken =
       Worker::create(value(Context::create({.memory = {}, .nics = {"none", "emu0"}})));
   ASSERT_FALSE(mistaken);

@@ -333,7 +333,7 @@ TEST_F(ManyPuts, EachRefusedRequestIsOneThatWasNotCarriedOut) {
   }
 }
 
-/// What is posted by one request is not left in it for the next one, which is longer, shorter, a
+/// The fields of one request are not left in it for the next one, which is longer, shorter, a
 /// get, or signaled.
 TEST_F(ManyPuts, EachLengthAndDirectionMayFollowEachOther) {
   constexpr std::array<std::uint64_t, 4> kLengths{8, 1024, 4096, 8192};
@@ -410,7 +410,7 @@ TEST_F(ManyPuts, OnesThatAreOverCountUntilTheirHandlesGo) {
   finish(all);
 }
 
-/// What one put was compared with is not what the next one has.
+/// The checks of one put do not count for the next one.
 TEST_F(ManyPuts, EachHasItsOwnRegionsAndSaysSo) {
   Memory other(ends_->context, MemoryType::host, kBytes);
   Memory read_only(ends_->context, MemoryType::host, kBytes, Access::remote_read);

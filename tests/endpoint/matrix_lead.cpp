@@ -27,7 +27,7 @@ class Leader {
     try {
       channel_.say(Command{});
     } catch (const std::exception&) {
-      // The other side has gone already, and somebody has said so.
+      // The other side has gone already, and the failure was reported.
     }
   }
 
@@ -43,7 +43,7 @@ class Leader {
     tell(command);
     const RemoteKey key = must(RemoteKey::unpack(channel_.hear_bytes()));
     const RemoteRegion remote = must(endpoint_.remote(key));
-    // What arrives is of the next seed; where nothing arrives the serving side's own stays.
+    // Arriving bytes are of the next seed; where nothing arrives the serving side's own stays.
     Memory memory(context_, kMemoryTypes[row[gets ? target : source]], kSizes[row[size]]);
     memory.fill(gets ? 2 * seed_ + 1 : 2 * seed_ + 1);
     std::optional<PreparedTransfer> list;  // goes before its memory

@@ -35,7 +35,7 @@ class Server {
 
   /// False: it was told to leave.
   bool step() {
-    // Nobody but this thread makes progress here.
+    // Only this thread makes progress here.
     if (!channel_.readable(std::chrono::milliseconds(1))) {
       worker_.progress();
       return true;

@@ -49,7 +49,7 @@ void write_noise(std::span<std::byte> out, unsigned seed, std::uint64_t offset) 
 
 Wait patience() { return {Deadline::after(kPatience), -1}; }
 
-/// A dma-buf that is nobody's of ours: a memfd, which the emulated NIC takes for one.
+/// A dma-buf of another program: a memfd, which the emulated NIC takes for one.
 Allocation foreign_dmabuf(const Context& context, std::uint64_t size_bytes) {
   const std::uint64_t page = 4096;
   const std::uint64_t whole = (size_bytes + page - 1) / page * page;

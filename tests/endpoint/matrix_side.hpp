@@ -72,7 +72,7 @@ class Memory {
   Buffer buffer_;
 };
 
-/// Of a message and of an immediate.
+/// The tag of a message, and the value of an immediate.
 inline constexpr std::uint64_t kTag = 0xfeed'0000'0000'0001ULL;
 inline constexpr std::uint32_t kImmediate = 0xabcd0123U;
 

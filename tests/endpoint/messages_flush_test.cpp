@@ -6,8 +6,8 @@
 
 #include "ends.hpp"
 
-/// What a transfer of the library has reported a device's own engine sees: it is asked, and nothing
-/// is flushed in between. `hbmwire emulate --like-hardware flush` holds back what nobody flushed.
+/// A device's own engine sees the bytes of a reported transfer: the engine is asked, and nothing
+/// is flushed in between. `hbmwire emulate --like-hardware flush` holds back unflushed bytes.
 namespace hbmwire::test {
 namespace {
 

@@ -9,8 +9,8 @@
 #include "ends.hpp"
 #include "internals.hpp"
 
-/// Messages of memory that somebody else's dma-buf brought, and messages that are longer than the
-/// longest of the NIC's.
+/// Messages of memory that a dma-buf of another program brought, and messages that are longer than
+/// the longest of the NIC's.
 namespace hbmwire::test {
 namespace {
 

@@ -127,7 +127,7 @@ TEST_F(Midway, EachRequestOfAListIsRefused) {
         value(ends_->a->prepare_put(blocks(), {.level = CompletionLevel::visible}));
     refuse_requests(n, 1, ENOMEM);
     Transfer run = value(list.post());
-    // What follows waits behind it, and has not even begun.
+    // Later operations wait behind it, and have not even begun.
     auto behind = ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100));
     if (behind) {
       ends_->drive([&] { return behind->done(); });

@@ -11,7 +11,7 @@
 #include "ends.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-/// What becomes of messages on their way into device memory when the NIC that carries them there
+/// The fate of messages on their way into device memory when the NIC that carries them there
 /// fails: each ends, as what it is, and the next ones arrive.
 namespace hbmwire::test {
 namespace {
@@ -49,7 +49,7 @@ class Mover : public ::testing::Test {
   /// A receive into the device that has no message yet.
   Transfer receive(Endpoint& at) { return value(at.receive(target_->slice(0, 64))); }
 
-  /// Has the mover use a completion queue that nobody polls.
+  /// Has the mover use a completion queue that no thread polls.
   [[nodiscard]] std::unique_ptr<transport::VerbsCompletionQueue> connect_to_nobodys() const {
     auto& nic = state_of(ends_->b_worker).nics.front();
     auto silent = value(transport::VerbsCompletionQueue::create(
@@ -58,7 +58,7 @@ class Mover : public ::testing::Test {
     return silent;
   }
 
-  /// Of the receive that was started last: its key becomes that of nothing.
+  /// Gives the receive that was started last a key that opens nothing.
   void spoil_receives() const {
     for (detail::TransferState& transfer : state_of(ends_->b_worker).transfers) {
       if (transfer.status == Status::active) transfer.operation.local_key = 0;

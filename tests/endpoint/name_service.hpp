@@ -10,7 +10,7 @@ namespace hbmwire::test {
 /// A name that getaddrinfo(3) knows in programs with name_service.cpp.
 inline constexpr const char* kSeveralAddresses = "several.test";
 
-/// What it gives for that name, in this order: numeric addresses.
+/// The numeric addresses that it gives for that name, in this order.
 void set_addresses(std::vector<std::string> addresses);
 
 /// How many threads asked for that name at the same moment, at most, since the last call of this;

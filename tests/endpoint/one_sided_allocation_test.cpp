@@ -72,7 +72,7 @@ TEST_F(OneSidedDataPath, ATraceAllocatesNothing) {
   ::unlink(file.c_str());
 }
 
-/// What does not go straight: flushed, of nothing, fenced.
+/// Operations that do not go straight: flushed, of no bytes, fenced.
 TEST_F(OneSidedDataPath, UnusualPutsAllocateNothing) {
   EXPECT_EQ(allocations_of(ends_,
                            [&](unsigned i) {

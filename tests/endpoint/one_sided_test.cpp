@@ -66,7 +66,7 @@ TEST(Put, ShortOnesFromHostMemoryStandInTheRequest) {
   EXPECT_EQ(protocol(MemoryType::gaudi, 8), Protocol::direct);
 }
 
-/// Of two cards whose memory goes by the same path and NIC.
+/// Two cards whose memory goes by the same path and NIC.
 TEST(Put, EachTellsOfItsOwnDevice) {
   Ends ends;
   Memory target(ends.context, MemoryType::host, kBytes);

@@ -61,7 +61,7 @@ class PeerMemoryMachine {
   Variable rocm_;
 };
 
-/// What the library logs, as long as this lives.
+/// The lines that the library logs, as long as this lives.
 class Lines {
  public:
   Lines() {
@@ -333,7 +333,7 @@ TEST(AReport, OutlivesRegionEndpointAndWorker) {
   expect_report();
 }
 
-/// Connections come and go; of those that nobody can ask about any more nothing is kept.
+/// Connections come and go; nothing is kept of one whose transfers have all gone.
 TEST(AReport, IsOfItsOwnEndpoint) {
   Ends first;
   Ends second;

@@ -10,7 +10,7 @@ paths=$2
 table=$3
 place=$4
 # SynapseAI has one card a process, and both ends of one process want one. hl-thunk has no engine that copies.
-# What goes here is large enough for two NICs, and for a peer's engine.
+# Transfers here are large enough for two NICs, and for a peer's engine.
 export HBMWIRE_RAILS_FROM=64K HBMWIRE_IPC_FROM=64K
 [[ $place != process ]] || export HBMWIRE_GAUDI_OWNER=hl-thunk
 # shellcheck source=tests/endpoint/sides.sh

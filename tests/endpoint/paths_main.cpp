@@ -23,7 +23,7 @@ namespace {
 using namespace hbmwire;
 using matrix::must;
 
-/// What both sides go through, in this order.
+/// The cases that both sides go through, in this order.
 struct Session {
   const char* here;
   const char* there;
@@ -68,7 +68,7 @@ Worker worker_of(const Context& context) {
   return must(Worker::create(context));
 }
 
-/// What this end's side of a transfer may be.
+/// The memories that this end's side of a transfer may have.
 struct LocalMemory {
   MemoryType type;
   bool shared = false;  ///< host memory that the peer's process may open
@@ -104,7 +104,7 @@ class Leader {
     try {
       if (endpoint_) channel_->say(matrix::Command{});
     } catch (const std::exception&) {
-      // The other side has gone already, and somebody has said so.
+      // The other side has gone already, and the failure was reported.
     }
   }
 
@@ -206,7 +206,7 @@ int serve(std::string_view there, const std::vector<Session>& sessions,
   for (const Session& session : sessions) {
     const Context context = context_of(session.there, session.required);
     if (session.required && std::string_view(session.here) == "none") {
-      ready(0);  // nobody comes
+      ready(0);  // no side comes
       continue;
     }
     try {

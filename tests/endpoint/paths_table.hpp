@@ -10,8 +10,8 @@ namespace hbmwire::paths {
 /// One end of a transfer.
 struct End {
   /// "host", "shared": host memory that other processes open, which fits "host" too, "engine": a
-  /// device that has one that copies, "without engine", "imported": somebody else's dma-buf; in the
-  /// table also "device": with an engine or imported
+  /// device that has one that copies, "without engine", "imported": another program's dma-buf; in
+  /// the table also "device": with an engine or imported
   std::string memory;
   std::string nic;  ///< "dma-buf", "plain", "none"; "two": two that fit "dma-buf"
 };

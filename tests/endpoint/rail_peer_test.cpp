@@ -11,12 +11,12 @@ namespace hbmwire::test {
 namespace {
 
 constexpr auto kPeerTimeout = 400ms;
-// What a busy machine may take besides.
+// Time that a busy machine may need besides.
 constexpr auto kSlack = 1s;
 
 class RailPeer : public ::testing::Test {
  protected:
-  // Of both processes.
+  // Both processes inherit it.
   RailPeer() { ::setenv("HBMWIRE_NICS", "emu0,emu1", 1); }
 
   ~RailPeer() override {

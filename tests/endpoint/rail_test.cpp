@@ -42,7 +42,7 @@ struct RailEnds : Ends {
   }
 };
 
-/// What the rails say that they carried, together. 0: there were none.
+/// The bytes that the rails say they carried, together. 0: there were none.
 std::uint64_t carried(const Transfer& transfer) {
   std::uint64_t bytes = 0;
   for (const RailReport& rail : transfer.explain().rails) bytes += rail.bytes;
@@ -71,7 +71,7 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
   for (const std::uint64_t length : {kFrom - 1, kFrom, kFrom + 1, kRailBytes - 3}) {
     here.fill(1);
     there.fill(2);
-    // What both NICs have written Buffer sees, which asks the first one alone.
+    // Buffer, which asks only the first NIC, sees the bytes that both NICs have written.
     Transfer put = value(ends.a->put(here.slice(1, length), remote.slice(2, length),
                                      {.level = CompletionLevel::visible, .immediate = {}}));
     ends.finish(put);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t kControlDepth = 8;
 
-// What ibv_wc::wr_id holds: whose completion it is, and the place of a receive.
+// ibv_wc::wr_id holds the owner of the completion, and the place of a receive.
 constexpr std::uint64_t kSent = 0;
 constexpr std::uint64_t kMessage = 1ULL << 32U;
 constexpr std::uint64_t kControl = 2ULL << 32U;

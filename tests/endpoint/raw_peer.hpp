@@ -21,7 +21,7 @@
 namespace hbmwire::test {
 
 /// A peer that shakes hands as it should, and from then on is nothing but two queue pairs: what is
-/// posted there, and what is made of that which comes, is the test's matter.
+/// posted there, and how arriving bytes are answered, is the test's matter.
 class RawPeer {
  public:
   static constexpr std::uint32_t kDepth = 256;
@@ -52,7 +52,7 @@ class RawPeer {
   /// Waits for what the other end said last, of that kind; `serving` is driven.
   wire::MessageHeader expect(wire::MessageHeader::Kind kind);
 
-  /// What is posted next goes to a queue that is in ERROR, or has gone.
+  /// Later requests go to a queue that is in ERROR, or has gone.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
 
   [[nodiscard]] ibv_wc_status last_failure() const noexcept { return last_failure_; }

@@ -128,7 +128,7 @@ TEST(RdmaCm, NobodyListens) {
 }
 
 TEST(RdmaCm, OfANamesAddressesTheFirstThatAnswersIsTaken) {
-  // One of no NIC, one where nobody listens, and one that is there.
+  // One of no NIC, one without a listener, and one that is there.
   Managed managed({.address = gid_of("emu1", 3)});
   set_addresses({"192.0.2.1", gid_of("emu0", 3), gid_of("emu1", 3)});
   Endpoint a = value(managed.connect(kSeveralAddresses));
@@ -136,7 +136,7 @@ TEST(RdmaCm, OfANamesAddressesTheFirstThatAnswersIsTaken) {
   EXPECT_EQ(a.nic().info().name, "emu1");
   managed.expect_works(a);
   managed.expect_works(b);
-  // Who refused says more than an address of nobody, in whichever order.
+  // A refusal says more than an address without a NIC, in whichever order.
   for (const auto& addresses : {std::vector<std::string>{"192.0.2.1", gid_of("emu0", 3)},
                                 std::vector<std::string>{gid_of("emu0", 3), "192.0.2.1"}}) {
     set_addresses(addresses);

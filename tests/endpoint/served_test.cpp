@@ -199,10 +199,11 @@ TEST_P(Served, ARegionOfAnotherConnectionIsRefused) {
   }
 }
 
-/// What a NIC would refuse the peer's process refuses, and it ends the connection as there.
+/// The peer's process refuses requests that a NIC would refuse, and ends the connection as a NIC
+/// does.
 TEST_P(Served, WhatTheKeyDoesNotAllowEndsTheConnection) {
   enum class Wrong : std::uint8_t { access, token, begin, end, wraps };
-  // Of several pieces, where all of it is one question.
+  // A request of several pieces, which are one question.
   const bool in_parts = source_->region().path() == Path::staged;
   const std::uint64_t length = in_parts ? 8192 : 3 * kPiece;
   target_->fill(2);
@@ -324,7 +325,7 @@ TEST_P(Served, ARefusedRequestEndsIt) {
   for (const bool gets : {false, true}) {
     for (const unsigned long long nth : {0ULL, 1ULL, 2ULL, 3ULL}) {
       const RemoteRegion there = remote();
-      // What is said once an endpoint is said.
+      // After this, messages that come once for an endpoint are over.
       Transfer first = value(start(gets, there));
       finish(first);
       refuse_requests(nth, 1, ENOMEM);
@@ -374,7 +375,7 @@ TEST_P(Served, EndsWithEitherEndpointOrWorker) {
       }
       drive([&] { return put.done() && get.done(); });
       EXPECT_TRUE(progress != 1 || !get.poll());
-      // Who is left finds out by itself.
+      // The remaining end finds out by itself.
       drive_until_idle();
       expect_all_idle();
       put.reset();
@@ -427,13 +428,13 @@ TEST_P(Served, KeepsToEitherEndsPolicy) {
   const std::vector<Path> all_but_staged{Path::host, Path::zero_copy, Path::peer_memory};
   const bool staged_here = source_->region().path() == Path::staged;
   static_cast<void>(remote());
-  // Of this end: refused when it is asked for.
+  // At this end: refused when it is asked for.
   auto [strict, peer_of_strict] =
       connect({.peer_timeout = 400ms, .paths = {.allow = all_but_staged}});
   const auto refused = strict.remote(value(RemoteKey::unpack(key_->bytes())));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().hint, Hint::path_policy) << describe(refused.error());
-  // Of the other end: it moves nothing.
+  // At the other end: it moves nothing.
   if (staged_here) return;
   key_.reset();
   end();

@@ -235,7 +235,7 @@ inline std::string name_of_way(const ::testing::TestParamInfo<NodeWay>& way) {
   return std::string(way.param.shared ? "shared_" : "private_") + way.param.nic;
 }
 
-/// By each of these. What they have logged is no failure.
+/// By each of these. Their log lines are no failure.
 class NodeWays : public ::testing::TestWithParam<NodeWay> {
  protected:
   void SetUp() override {

@@ -21,7 +21,7 @@ namespace {
 
 using transport::SharedRingFile;
 
-/// Whoever sleeps is woken. `wakes_after`: without word it would wake up by itself.
+/// A sleeping worker is woken. `wakes_after`: without word it would wake up by itself.
 enum class Sleeper : std::uint8_t { wait, thread, descriptor };
 
 struct Sleep {

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kPiece = internals::kPieceBytes;
 inline constexpr std::uint64_t kBytes = 10 * kPiece + 4321;
 
 /// Two connected endpoints, each of a worker and a NIC of its own, of which emu1 imports no
-/// dma-bufs. What tests have of their own they let go of before TearDown().
+/// dma-bufs. Tests release objects of their own before TearDown().
 template <class Parameter>
 class StagedEnds : public ::testing::TestWithParam<Parameter> {
  protected:

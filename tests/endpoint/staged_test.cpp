@@ -209,7 +209,7 @@ TEST_P(Staged, ListsAreRefused) {
     ASSERT_FALSE(list);
     EXPECT_EQ(list.error().code, Errc::not_supported) << describe(list.error());
   }
-  // What it has to do with is not needed for anything.
+  // Its own memory is not needed for anything.
   Transfer flushed = value(near_->flush(staged().all()));
   finish(flushed);
 }

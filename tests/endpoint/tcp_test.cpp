@@ -427,7 +427,7 @@ class TcpWithoutRoom : public Tcp {
 
   void put() { put_ = value(ends.a->put(here.all(), remote_of(there).slice(0, 64 * kMiB))); }
 
-  /// What wakes whoever sleeps on it.
+  /// Wakes a program that sleeps on the worker's descriptor.
   [[nodiscard]] bool is_woken(int timeout_ms = 0) const {
     pollfd fd{ends.a_worker.fd(), POLLIN, 0};
     return ::poll(&fd, 1, timeout_ms) > 0;

@@ -100,7 +100,7 @@ TEST(WorkerWait, EndsByItsDeadlineAndByItsDescriptor) {
   EXPECT_EQ(cancelled.error().code, Errc::cancelled);
 }
 
-/// What others do all the time on the same worker does not keep a wait from ending.
+/// Constant work of others on the same worker does not keep a wait from ending.
 TEST(WorkerWait, EndsByItsDeadlineThoughTheWorkerIsNeverIdle) {
   Connected side;
   std::atomic<bool> stop{false};
@@ -377,7 +377,8 @@ TEST(ThreadedWorker, GoesWhileTransfersAreThere) {
 }
 
 // Drivers lock a queue's memory, and a large one may be more than is left of the limit. The first
-// call of an endpoint that needs another queue is that which makes it; of others it is another one.
+// call of an endpoint that needs another queue is the call that makes it; for other endpoints it is
+// another one.
 TEST(AWorker, TakesASmallerCompletionQueueWhereALargeOneCanNotBeHad) {
   const Context context = value(Context::create());
   const Worker worker = value(Worker::create(context));

@@ -9,7 +9,7 @@
 #include "wire/message_header.hpp"
 
 /// Input: an even byte and a message of the control lane, or an odd one and one of the data lane.
-/// What decodes must encode to the same bytes.
+/// A message that decodes must encode to the same bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;
   if (size < 1) return 0;

@@ -32,8 +32,8 @@ void ask(Archive machine) {
 
 }  // namespace
 
-/// Input: an archive of a machine, or a dump of rdma_topo. What is read can be asked and scrubbed,
-/// and written it is read as the same again.
+/// Input: an archive of a machine, or a dump of rdma_topo. A machine that was read can be asked and
+/// scrubbed, and written it is read as the same again.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto record = record_of(text, "fuzz");

@@ -7,7 +7,7 @@
 #include "wire/handshake.hpp"
 
 /// Input: a byte whose bit 0 is the side, bit 1 whether there is a key, and whose other bits say
-/// how the rest, which is what the peer says, is cut. Nobody gets far without the key, and nothing
+/// how the rest, which is what the peer says, is cut. No peer gets far without the key, and nothing
 /// that is kept or said grows with what comes in.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;

@@ -9,7 +9,7 @@
 
 namespace {
 
-// Whatever decodes can be in a key, and encodes to the same bytes.
+// Everything that decodes can be in a key, and encodes to the same bytes.
 void check(std::span<const std::byte> bytes) {
   namespace wire = hbmwire::wire;
   const auto key = wire::decode_memory_key(bytes);
@@ -21,7 +21,7 @@ void check(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-/// Input: a memory key without its checksum, which nobody finds by chance; and the same bytes as
+/// Input: a memory key without its checksum, which chance does not find; and the same bytes as
 /// they are.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));

@@ -70,7 +70,7 @@ class Recorder final : public transport::FrameUser {
 }  // namespace
 
 /// Input: a byte of choices (how the receiver takes it, and in what pieces it comes), and all that
-/// a peer sends. What arrives is what was sent, frame by frame, up to the first one that is none.
+/// a peer sends. The sent bytes arrive, frame by frame, up to the first one that is none.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t kMost = 100000;  // what a socket takes without being read
   if (size < 1 || size > kMost) return 0;

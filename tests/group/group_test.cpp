@@ -398,10 +398,12 @@ TEST(GroupEndpoints, RanksThatAreNoneAreRefused) {
 }
 
 TEST(GroupEndpoints, ARankThatHasEndedIsNamedAtOnce) {
-  at_all_ranks(3, [](Rank& rank) {
+  std::latch both(2);
+  at_all_ranks(3, [&](Rank& rank) {
     if (rank.number() == 1) return;
     const auto began = std::chrono::steady_clock::now();
     const auto endpoint = rank.group.endpoint(1, 20s);
+    both.arrive_and_wait();
     // It may have been made before its end.
     if (endpoint) return;
     EXPECT_EQ(subject(endpoint.error()), "rank 1") << describe(endpoint.error());
@@ -456,10 +458,13 @@ TEST(GroupBroadcast, ARankWithAnotherLengthIsNamed) {
 }
 
 TEST(GroupBroadcast, ARankThatHasEndedIsNamedToAll) {
-  at_all_ranks(4, [](Rank& rank) {
+  // A rank that goes after its call would be named to those that are still in theirs.
+  std::latch over(3);
+  at_all_ranks(4, [&](Rank& rank) {
     if (rank.number() == 2) return;
     const Region memory = rank.memory(1U << 20U, 1);
     const auto failed = rank.group.broadcast(memory.slice(), 0, 10s, {.piece_bytes = 4096});
+    over.arrive_and_wait();
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().code, Errc::peer_failed);
     EXPECT_EQ(subject(failed.error()), "rank 2");

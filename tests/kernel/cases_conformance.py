@@ -36,7 +36,7 @@ def require_listed_kernel(kernel):
 
 
 def same(lab):
-    """Whatever is not on the list passes on rxe as it does on the emulated NIC."""
+    """Every case that is not on the list passes on rxe as it does on the emulated NIC."""
     require_listed_kernel(lab.kernel)
     known = ":".join(pattern for difference in differences() for pattern in difference.cases)
     output = finish_well(lab.start("conformance.sh", f"--gtest_filter=-{known}", "--gtest_brief=1",

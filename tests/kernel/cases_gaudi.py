@@ -24,7 +24,7 @@ def card(lab, name, contents):
 
 
 def noise(seed):
-    """What a card may hold at first."""
+    """The contents that a card may have at first."""
     return random.Random(seed).randbytes(CARD_BYTES)
 
 
@@ -35,7 +35,7 @@ def start(lab, script, *arguments, files=None, **options):
 
 
 def finish_both(connector, listener):
-    """What goes wrong in one guest often has its cause in the other."""
+    """A failure in one guest often has its cause in the other."""
     try:
         finish_well(connector)
         finish_well(listener)
@@ -44,7 +44,7 @@ def finish_both(connector, listener):
 
 
 def driver(lab):
-    """What the driver refuses, in which order things go, and what the host sees in the card's memory."""
+    """The driver's refusals, the order in which things go, and the card's memory as the host sees it."""
     # A pattern repeats after 64 KiB.
     memory = card(lab, "card", pattern(1 << 16, HOSTS_SEED) * (CARD_BYTES >> 16))
     output = finish_well(start(lab, "gaudi_driver.sh", cards=[memory]))
@@ -73,7 +73,7 @@ def doctor(lab):
 
 
 def bytes_of(part, output, contents):
-    """What lies in a card's memory where a guest says that this part of it is."""
+    """The bytes of a card's memory where a guest says that this part of it is."""
     pieces = re.findall(rf"^PART {part} (\d+) (\d+)$", output, re.MULTILINE)
     check(pieces, f"no word of where the part {part} is", output)
     return b"".join(contents[int(at):int(at) + int(length)] for at, length in pieces)

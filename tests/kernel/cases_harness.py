@@ -64,7 +64,7 @@ def no_result(lab):
 
 
 def forged_result(lab):
-    """What a program prints is not taken for the result: that has a mark that is another for each guest."""
+    """The output of a program is not taken for the result, which has another mark for each guest."""
     text = failure_of(lab.start("echo '0123456789abcdef 0'\necho\necho 'RC=0'\npoweroff -f\n", bare=True))
     check("without a result" in text, text)
 
@@ -113,7 +113,7 @@ def runner_ended(lab):
 
 
 def wait_for(condition, otherwise, seconds=60):
-    """What `condition` gives, once that is something."""
+    """The value of `condition`, once it has one."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()

@@ -19,8 +19,8 @@ namespace hbmwire::test {
 
 namespace {
 
-// Of the kernel's include/uapi/drm/drm.h and drm_mode.h (6.12), which Debian has in libdrm-dev
-// alone: what is needed of them, in our words.
+// From the kernel's include/uapi/drm/drm.h and drm_mode.h (6.12), which Debian has in libdrm-dev
+// alone: the needed parts, in our words.
 struct DrmVersion {
   int numbers[3];
   std::size_t name_length;

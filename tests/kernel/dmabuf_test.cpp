@@ -245,7 +245,7 @@ TEST_P(KernelDmabuf, IsRefusedByAnEmulatedNicWithCauseAndRemedy) {
   expect_refused(*memory, *nic, "emu0");
 }
 
-/// What rxe would do with the CPU's mapping, if anybody took that way instead: refuse it, too.
+/// Registering the CPU's mapping instead: rxe refuses that, too.
 TEST_P(KernelDmabuf, HasAMappingThatIsNoHostMemory) {
   const View view(dmabuf_.get());
   ASSERT_TRUE(view) << std::strerror(errno);

@@ -44,11 +44,11 @@ class Guest:
         self._qemu = folder / f"{name}.qemu"
 
     def output(self):
-        """What the script has written so far."""
+        """The script's output so far."""
         return self._read(self._output)
 
     def console(self):
-        """What the kernel has written so far."""
+        """The kernel's output so far."""
         return self._read(self._console)
 
     @staticmethod

@@ -107,7 +107,7 @@ class HostTests(unittest.TestCase):
         self.assertTrue(os.access(self.folder / "a" / "b" / "file", os.X_OK))
 
     def kernel(self):
-        """A kernel that nobody can build modules for."""
+        """A kernel for which no modules can be built."""
         folder = self.folder / "linux-image-6.12.9+deb12-amd64"
         folder.mkdir()
         (folder / "config").write_text('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"\n',

@@ -73,7 +73,7 @@ def system_library(name):
 
 
 def built_files(build):
-    """What of the built tree a guest gets: program, libraries, plugins and the tests it runs."""
+    """The parts of the built tree that a guest gets: program, libraries, plugins and the tests it runs."""
     tests = build / "tests"
     found = [build / "bin" / "hbmwire", tests / "hbmwire_verbs_conformance", tests / "kernel_dmabuf_test",
              tests / "kernel_gaudi_test", tests / "kernel_gaudi_peer", tests / "libreg_dmabuf_mr.so"]
@@ -129,7 +129,7 @@ class Tree:
             self.files[self._there(library)] = library
 
     def fingerprint(self):
-        """What changes when a file does."""
+        """A value that changes when a file does."""
         lines = [f"{there} -> {target}" for there, target in sorted(self.links.items())]
         for there, here in sorted(self.files.items()):
             status = os.stat(here)
@@ -164,7 +164,7 @@ def tree_archive(build):
 
 
 def write_shell(archive):
-    """What every guest has: busybox, and where it mounts."""
+    """The parts that every guest has: busybox, and its mount points."""
     for folder in ("/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/var", "/etc", "/modules"):
         archive.folder(folder)
     busybox = shutil.which("busybox")

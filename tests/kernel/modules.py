@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Modules of the second tier, built against the kernel that guests boot: Debian's rxe with our diff, the virtual Gaudi.
 
-What they are built with is Debian's (headers, kbuild, linux-source of the very version), fetched by apt once and kept
+All that they are built with is Debian's (headers, kbuild, linux-source of the very version), fetched by apt once and kept
 beside the kernel; what comes of it is kept until modules/ changes."""
 import hashlib
 import os
@@ -28,7 +28,7 @@ def parts():
 
 
 def fingerprint():
-    """What changes when a source file does."""
+    """A value that changes when a source file does."""
     digest = hashlib.sha256(str(LAYOUT).encode())
     for folder in parts().values():
         for path in sorted(folder.iterdir()):
@@ -42,7 +42,7 @@ def version_of(kernel):
 
 
 def packages(kernel):
-    """What the kernel's modules are built with, as apt names it."""
+    """The packages that the kernel's modules are built with, as apt names them."""
     series = re.match(r"\d+\.\d+", kernel.release)[0]
     abi, _, flavour = kernel.release.rpartition("-")
     names = (f"linux-headers-{abi}-{flavour}", f"linux-headers-{abi}-common", f"linux-kbuild-{abi}",
@@ -51,7 +51,7 @@ def packages(kernel):
 
 
 def compiler(kernel):
-    """What Debian's headers call: the compiler that the kernel was built with, gcc-12 in Debian 12 and gcc-14 in 13."""
+    """The program that Debian's headers call: the compiler that the kernel was built with, gcc-12 in Debian 12 and gcc-14 in 13."""
     named = re.search(r'^CONFIG_CC_VERSION_TEXT="([^ "]+)', (kernel.folder / "config").read_text(encoding="utf-8"),
                       re.MULTILINE)
     return named[1] if named else "x86_64-linux-gnu-gcc"
@@ -95,7 +95,7 @@ def unpack(debs, folder):
 
 
 def build_tree(kernel):
-    """What modules of this kernel are built with."""
+    """The tree that modules of this kernel are built with."""
     tree = kernel.folder / f"tree-{LAYOUT}"
     if not tree.exists():
         with tempfile.TemporaryDirectory(dir=kernel.folder, prefix="fetch-") as work:

@@ -16,7 +16,7 @@ import tempfile
 # 6.12 has udmabuf and the dma-heaps, which Debian's 6.1 leaves out.
 WANTED_SERIES = "6.12"
 FALLBACK_SERIES = "6.1"
-# What a guest needs of a kernel's modules; what these need comes along. Those of the second line are not in every
+# The kernel modules that a guest needs; modules that these need come along. Those of the second line are not in every
 # kernel (or are built in), and nothing is wrong without them.
 REQUIRED = ("rdma_rxe", "ib_uverbs", "rdma_ucm", "dummy", "virtio_pci", "virtio_net", "vgem")
 OPTIONAL = ("crc32_generic", "udmabuf")
@@ -120,7 +120,7 @@ def decompressed_kernel(image):
     command = commands.get(payload[:4])
     if command is None or shutil.which(command[0]) is None:
         raise Unavailable(f"nothing here decompresses this kernel ({payload[:4].hex()})")
-    # What follows the payload (its size) is trailing garbage to the program, which has given all by then.
+    # The bytes behind the payload (its size) are trailing garbage to the program, which has given all by then.
     kernel = subprocess.run(command, input=payload, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             check=False).stdout
     if kernel[:4] != b"\x7fELF":
@@ -154,13 +154,13 @@ class Modules:
                     raise Unavailable(f"the kernel package has no module {name}")
                 return
             data = self.content(name)
-            # Of .modinfo: NUL-terminated key=value.
+            # The section .modinfo has NUL-terminated key=value.
             for depends in re.findall(rb"\0depends=([^\0]*)", data):
                 for other in filter(None, depends.decode().split(",")):
                     add(other.replace("-", "_"), True)
             order[name] = data
 
-        # What is optional for us may be what another can't say that it needs (6.1's rxe: crc32).
+        # A module that is optional for us may be one that another needs without saying so (6.1's rxe: crc32).
         for name in optional:
             add(name, False)
         for name in required:

@@ -45,8 +45,8 @@ struct Request {
 static_assert(offsetof(Request, attributes) == sizeof(ib_uverbs_ioctl_hdr));
 static_assert(offsetof(Request, driver) == offsetof(ib_uverbs_ioctl_hdr, driver_id));
 
-/// What providers know an MR by, the first member of which programs see (rdma-core 44 to 65:
-/// libibverbs/driver.h). librxe's dereg_mr() gives it to free(3).
+/// The structure by which providers know an MR, the first member of which programs see (rdma-core
+/// 44 to 65: libibverbs/driver.h). librxe's dereg_mr() gives it to free(3).
 struct VerbsMr {
   ibv_mr mr;
   std::uint32_t type;

@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(BothOwners, AsyncCopy, testing::Values(Owner::synapse, 
                            return test.param == Owner::synapse ? "Synapse" : "HlThunk";
                          });
 
-/// What only the engine of a card has: time in which it works alone.
+/// Only the engine of a card has time in which it works alone.
 class SynapseCopy : public testing::Test {
  protected:
   SynapseCopy() { set_dma_delay("20000"); }

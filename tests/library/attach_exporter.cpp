@@ -26,7 +26,7 @@ namespace hbmwire::test {
 
 namespace {
 
-/// What the other process says first.
+/// The first words of the other process.
 struct Hello {
   std::array<char, 104> socket{};
   std::array<std::uint8_t, 16> secret{};

@@ -58,7 +58,7 @@ void send_fds(int socket, const Bytes& bytes, std::size_t count, int fd) {
   static_cast<void>(::sendmsg(socket, &message, MSG_NOSIGNAL));
 }
 
-/// What comes until the other end closes, with how many descriptors; they are closed.
+/// The bytes that come until the other end closes, and the number of descriptors, which are closed.
 struct Answer {
   Bytes bytes;
   std::size_t fds = 0;
@@ -205,7 +205,7 @@ class AttachServer : public testing::Test {
  protected:
   using Behaviour = std::function<void(int socket)>;
 
-  /// What attach() says of such an exporter. Nothing of what it sent stays.
+  /// The error of attach() for such an exporter. Nothing that it sent stays.
   Result<void> attach_to(const Behaviour& behaviour) {
     const std::string name = "hbmwire-test-" + std::to_string(::getpid());
     auto listener = wire::listen_abstract(name);

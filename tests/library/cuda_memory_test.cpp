@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What is peculiar to CUDA, above the emulated driver; what every domain has to do is in
+// Cases peculiar to CUDA, above the emulated driver; the duties of every domain are in
 // memory_contract.hpp.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -27,7 +27,7 @@
 #include "helpers.hpp"
 #include "open_memory.hpp"
 
-// Descriptors that the application brings. What all imports have in common with other memory is in
+// Descriptors that the application brings. Cases that imports share with other memory are in
 // memory_test (Mappable, Unmappable).
 namespace hbmwire {
 namespace {

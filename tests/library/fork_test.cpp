@@ -18,7 +18,7 @@
 #include "emulated_hooks.hpp"
 #include "helpers.hpp"
 
-// What a child by fork(2) may do with its parent's NICs, and what it does not do to them.
+// A child by fork(2) may do little with its parent's NICs, and does them no harm.
 namespace hbmwire {
 namespace {
 

@@ -25,8 +25,8 @@ using test::pattern;
 using test::soon;
 
 constexpr std::uint64_t kSize = 1 << 20;
-// Of a sweep's life. A copy is polled for as long as it takes, on a busy machine some hundred
-// times.
+// A part of a sweep's life. A copy is polled for as long as it takes, on a busy machine some
+// hundred times.
 constexpr long kMostCalls = 5000;
 
 Context make_context() {

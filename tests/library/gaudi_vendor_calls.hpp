@@ -7,7 +7,7 @@
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory_domain.hpp"
 
-// What an application does with the vendor's libraries by itself, without hbmwire.
+// Calls that an application makes with the vendor's libraries by itself, without hbmwire.
 namespace hbmwire::test {
 
 /// A card that the application opened, and one allocation of it, mapped; given back in reverse.

@@ -14,7 +14,7 @@
 #include "ipc_owner.hpp"
 #include "tests/support/bytes.hpp"
 
-// What IPC handles of shared host memory have of their own.
+// Cases peculiar to IPC handles of shared host memory.
 namespace hbmwire::test {
 namespace {
 
@@ -157,7 +157,7 @@ TEST(HostIpcHandles, AreOfSharedMemoryAlone) {
 TEST(HostIpcHandles, AreOfTheDomainsOwnKind) {
   const Context context = take(Context::create());
   const Allocation memory = take(context.allocate(MemoryType::host, 4096, shareable()));
-  // Of these a machine has one, or the other, or both.
+  // A machine has one of these, or the other, or both.
   for (const HostMemoryOptions& kind :
        {HostMemoryOptions{.pages = HostMemoryOptions::Pages::huge_2m, .shared = true},
         HostMemoryOptions{.shared = true, .numa_node = 0}}) {

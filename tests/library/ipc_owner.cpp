@@ -21,7 +21,7 @@ namespace hbmwire::test {
 
 namespace {
 
-/// What the owner is told, and answers with.
+/// The command for the owner, and its answer.
 struct Word {
   char command = 0;  // 'n' names the memory, 's' says whether it is as `seed` has it in the range,
                      // 'f' frees it

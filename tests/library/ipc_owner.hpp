@@ -16,7 +16,7 @@
 
 namespace hbmwire::test {
 
-/// Of memory that other processes open.
+/// Options for memory that other processes open.
 [[nodiscard]] MemoryOptions shareable(MemoryType type = MemoryType::host);
 
 [[nodiscard]] std::vector<std::byte> contents(const Allocation& memory);

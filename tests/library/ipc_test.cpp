@@ -178,7 +178,7 @@ TEST_P(Ipc, OutlivesItsOwnerWithoutHarm) {
   owner_.kill();
   std::vector<std::byte> bytes(kLength);
   const auto copied = domain_->copy_out(opened->address(), bytes, soon());
-  // Of a GPU's memory nobody says what is there then.
+  // The contents of a GPU's memory are then undefined.
   if (GetParam() == MemoryType::host) {
     must(copied);
     EXPECT_TRUE(same_bytes(bytes, pattern(kLength, 1)));
@@ -188,7 +188,7 @@ TEST_P(Ipc, OutlivesItsOwnerWithoutHarm) {
 }
 
 TEST_P(VendorIpc, AStrangersTokenIsRefused) {
-  // What only the vendor's library can see.
+  // Only the vendor's library can see this.
   expect_invalid(refusal_changed([](IpcHandle& other) { other.block_bytes += 1U << 20U; }));
   // A driver need not look at every byte: NVIDIA's (580, an H200) opens the owner's memory with any
   // of 26 to 27 bytes changed.

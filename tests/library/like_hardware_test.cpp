@@ -61,7 +61,7 @@ class LikeHardware : public testing::Test {
     ASSERT_TRUE(done) << describe(done.error());
   }
 
-  /// What the card's own engine reads.
+  /// The bytes that the card's own engine reads.
   std::vector<std::byte> by_engine(std::uint64_t offset) {
     std::vector<std::byte> bytes(100);
     const Region& region = card_.buffer.region();

@@ -22,7 +22,7 @@
 #include "helpers.hpp"
 #include "tests/support/bytes.hpp"
 
-// What every memory domain has to do. A new one joins with a file in subjects/, which fills in a
+// The duties of every memory domain. A new one joins with a file in subjects/, which fills in a
 // MemorySubject and instantiates the suites, and a line in CMakeLists.txt.
 namespace hbmwire::test {
 
@@ -84,7 +84,7 @@ class MemoryTest : public testing::TestWithParam<MemorySubject> {
   std::optional<Nic> nic_;
 };
 
-/// What a domain does by itself; a NIC is needed only where nothing else could copy.
+/// A domain's work by itself; a NIC is needed only where nothing else could copy.
 class MemoryContract : public MemoryTest {};
 
 /// Memory that the application allocated: for subjects that can recognise it.
@@ -93,7 +93,7 @@ class ApplicationMemoryContract : public MemoryTest {};
 /// The same, together with a NIC.
 class ApplicationMemoryTransfer : public MemoryTest {};
 
-/// What it does together with NICs.
+/// A domain's work together with NICs.
 class MemoryTransfer : public MemoryTest {
  protected:
   /// Writes `bytes` by RDMA, out of host memory, to `target`.

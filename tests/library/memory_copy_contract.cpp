@@ -139,7 +139,7 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
   }
   ASSERT_FALSE(domain.pin_host({}));
 
-  // Nobody asks how far it is: through other memory it would not come to its end.
+  // It is not polled: through other memory it would not come to its end.
   const auto bytes = pattern(kLarge, 8);
   write(memory, 0, bytes);
   host.back() = ~bytes.back();

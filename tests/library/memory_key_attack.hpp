@@ -6,7 +6,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-// What the exporter of a key and the attacker, a program of its own, say to each other.
+// The messages between the exporter of a key and the attacker, a program of its own.
 namespace hbmwire::test::attack {
 
 inline constexpr std::size_t kMostBytes = 4096;
@@ -17,7 +17,7 @@ struct Order {
   enum class Kind : std::uint32_t {
     attack,  ///< what the key allows, and all that it does not
     use,     ///< what the key allows
-    guess,   ///< remote keys that might be somebody else's
+    guess,   ///< remote keys that might be another's
     hammer,  ///< write all that the key allows, over and over, until it is refused
     dead,    ///< what it allowed once
     end,

@@ -83,7 +83,7 @@ class AttackerProcess {
   pid_t pid_ = 0;
 };
 
-/// The exporter: memory whose region nobody may reach but by a key.
+/// The exporter: memory whose region peers may reach only by a key.
 class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
  protected:
   static Allocation allocate() {
@@ -254,7 +254,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, MemoryKeyAttack,
                          testing::Values(MemoryType::host, MemoryType::gaudi),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-/// What an exporter tells its peer; values that travel.
+/// The values that an exporter tells its peer.
 struct Offer {
   ConnectionAddress connection;
   std::size_t key_bytes = 0;

@@ -17,7 +17,7 @@
 namespace hbmwire::test::attack {
 namespace {
 
-/// What stands in a key, docs/memory-keys.md.
+/// The fields of a key, docs/memory-keys.md.
 struct Key {
   explicit Key(const std::array<unsigned char, 1500>& bytes)
       : writes((bytes[7] & 1U) != 0),

@@ -58,7 +58,7 @@ TEST(MemoryKey, SaysInItsBytesWhatItsInfoSays) {
   ASSERT_TRUE(remote.info().expires);
   EXPECT_GE(*remote.info().expires, before + 1h);
   EXPECT_LE(*remote.info().expires, after + 1h);
-  // What is not asked for is not there.
+  // Access that was not asked for is not there.
   const MemoryKey plain = take(MemoryKey::pack(region));
   EXPECT_FALSE(plain.info().expires);
   EXPECT_FALSE(plain.info().attach);
@@ -219,7 +219,7 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
           take(detail::ExportHold::take(info.token, kBoth, info.address, info.length_bytes));
       held = true;
       held.notify_all();
-      std::this_thread::sleep_for(20ms);  // the longer, the surer does it fail where nobody waits
+      std::this_thread::sleep_for(20ms);  // the longer, the surer does it fail where no call waits
       left = true;
     });
     held.wait(false);

@@ -30,7 +30,7 @@ std::vector<std::byte> contents(const Allocation& memory, const Nic& nic) {
   return bytes;
 }
 
-/// What a peer may do with `key` by each of its NICs: exactly what the key says, and all else is
+/// A peer may do with `key`, by each of its NICs, exactly what the key says, and all else is
 /// refused and changes nothing.
 void expect_exactly(const MemoryKey& key, const Allocation& memory, std::span<const Nic> nics) {
   KeyHolder peer("emu1");
@@ -122,7 +122,7 @@ TEST_P(MemoryKeys, ANarrowKeyIsItsBytesAndNoOther) {
 
 TEST_P(MemoryKeys, AKeyForOneAccessIsNotForTheOther) {
   for (const Access access : {Access::remote_write, Access::remote_read}) {
-    // Of a region that is open for both, and of one that is closed but for its keys.
+    // A region that is open for both, and one that is closed but for its keys.
     for (const Access open : {kBoth, Access::local_write}) {
       KeyedMemory memory(make(kSize, 3), open);
       const MemoryKey key = take(MemoryKey::pack(memory.region, {.access = access}));

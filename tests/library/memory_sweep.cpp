@@ -62,7 +62,7 @@ int sweep(const MemorySubject& subject, const std::string& library) {
       EXPECT_TRUE(result) << describe(result.error());
       return failures;
     }
-    // The last calls tear down: their failures are logged, since there is nobody left to return
+    // The last calls tear down: their failures are logged, since there is no caller left to return
     // them to.
     if (!result) {
       ++failures;

@@ -75,7 +75,7 @@ TEST_F(MissingHardware, HostMemoryAndDmabufsNeedNone) {
   EXPECT_EQ(memory->domain().copy_engine(), "CPU");
 }
 
-/// What is missing is said again by whoever opens it, in the same words.
+/// Opening missing hardware gives the same words again.
 TEST_F(MissingHardware, EveryTypeThatIsMissingSaysSo) {
   const auto context = Context::create();
   for (const MemoryProbe& probe : context->memory()) {

@@ -17,7 +17,7 @@
 #include "helpers.hpp"
 #include "registration/region_state.hpp"  // registers what Region would refuse
 
-// What registering accelerator memory has cost others already, one test a pitfall. Each names the
+// Faults of others in registering accelerator memory, one test a pitfall. Each names the
 // reports that it is from. Those of memory that has several segments are with CUDA's tests.
 namespace hbmwire {
 namespace {
@@ -43,7 +43,8 @@ class Pitfall : public testing::TestWithParam<Owner> {
     return read(memory, nic_);
   }
 
-  /// What one NIC has written is flushed by its own read, and by no other's (torchcomms#2396).
+  /// Bytes that one NIC has written are flushed by its own read, and by no other's
+  /// (torchcomms#2396).
   [[nodiscard]] std::vector<std::byte> read(const Allocation& memory, const Nic& nic) const {
     std::vector<std::byte> bytes(memory.size_bytes());
     auto buffer = Buffer::create(memory, nic, Access::none);
@@ -69,7 +70,7 @@ class Pitfall : public testing::TestWithParam<Owner> {
     return {};
   }
 
-  /// What register_memory() says when ibv_reg_dmabuf_mr() fails so.
+  /// The error of register_memory() when ibv_reg_dmabuf_mr() fails so.
   [[nodiscard]] Error failed_registration(const Allocation& memory, int error_number) const {
     for (long n = 0; n < 100; ++n) {
       test::fail_nth_call("nic", n, error_number);
@@ -241,7 +242,7 @@ TEST_P(Pitfall, Error524IsNotSupported) {
 }
 
 /// NIC and card that can't reach each other (ACS, IOMMU, CONFIG_PCI_P2PDMA) fail with EPERM, which
-/// is nobody's permission: NVIDIA/nccl#1737, #1939, linux-rdma/perftest#289, #241,
+/// permits nothing: NVIDIA/nccl#1737, #1939, linux-rdma/perftest#289, #241,
 /// siderolabs/pkgs#1356.
 TEST_P(Pitfall, NoPermissionMeansNoWayOverPcie) {
   const Error error = failed_registration(allocate(kPage), EPERM);

@@ -24,7 +24,7 @@
 #include "gaudi_vendor_calls.hpp"
 #include "registration_cache_fixture.hpp"
 
-// What the cache finds, what it forgets and when, and what it never holds on to.
+// The cache's hits, its evictions, and registrations that it never keeps.
 namespace hbmwire::test {
 namespace {
 
@@ -320,7 +320,7 @@ TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsKnownByItsBufferId) {
   EXPECT_EQ(after.regions, before.regions);
 }
 
-/// What a thread remembers of an address stays when memory of ours has gone from there, and leads
+/// A thread's memory of an address stays when memory of ours has gone from there, and leads
 /// to the same reference, which is the application's memory's then: that must be asked for each
 /// time.
 TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsAskedForWhereOursWasBefore) {

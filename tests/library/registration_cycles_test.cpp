@@ -48,7 +48,7 @@ int mappings() {
   return count;
 }
 
-/// What this process has.
+/// The objects that this process has.
 struct Holdings {
   int descriptors = open_descriptors();
   std::string objects = live_objects();

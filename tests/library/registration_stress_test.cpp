@@ -29,7 +29,7 @@
 
 #include "memory_contract.hpp"
 
-// What caches of registrations have always got wrong: memory goes, other memory comes to its
+// The classic fault of registration caches: memory goes, other memory comes to its
 // address, and the NIC still writes to the pages that were there.
 namespace hbmwire::test {
 namespace {
@@ -64,7 +64,7 @@ void must_be(bool right) {
 }
 
 /// The application's memory of one thread, which comes and goes at one address. Others may be given
-/// the address while it is nobody's; then it is another.
+/// the address while it has no owner; then it is another.
 class Memory {
  public:
   explicit Memory(bool shared) : shared_(shared), address_(map(0, 0)) {}
@@ -99,14 +99,14 @@ class Memory {
         break;
       }
       default:
-        // Of a private page another comes, of a shared one the same: that is no other memory.
+        // A private page is replaced by another, a shared one by the same: that is no other memory.
         must_be(::madvise(pointer(address_), kBytes, MADV_DONTNEED) == 0);
         break;
     }
   }
 
  private:
-  /// 0 if the address is somebody else's by now.
+  /// 0 if the address has another owner by now.
   [[nodiscard]] std::uint64_t map(std::uint64_t address, int flags) const {
     Fd file;
     if (shared_) {
@@ -292,7 +292,7 @@ TEST_P(RegistrationStress, WhatIsWrittenArrivesWhereverTheMemoryIsNow) {
   EXPECT_EQ(done.in_use, 0U);
 }
 
-// Of these each keeps what follows from being kept, for a second.
+// Each discard prevents the caching of later registrations for a second.
 TEST_P(RegistrationStress, AndWhereItsPagesAreDiscarded) {
   const RegistrationCache cache = make_cache();
   EXPECT_EQ(run(cache, Memory::kWaysWithDiscards), 0);

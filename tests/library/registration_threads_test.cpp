@@ -85,7 +85,8 @@ TEST_F(RegistrationThreads, CachesOfOneThreadAreKeptApart) {
   }
 }
 
-/// Everything at once, and at the end nothing is left. What is found must be what was asked for.
+/// Everything at once, and at the end nothing is left. A look-up must find the registration that
+/// was asked for.
 TEST_F(RegistrationThreads, AgreeWhateverTheyDo) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 3000;

@@ -5,6 +5,7 @@
 usage: lint.py RULE ROOT          check a checkout; prints what is wrong, one line each, and exits 1
        lint.py RULE --self-test   the rule finds nothing in GOOD, and something in GOOD with each of BAD
 
+A rule with notes(tree) has these lines printed as well, whether it finds something or not.
 Exit status 77: the rule's unavailable() says why it cannot be checked here.
 """
 import importlib
@@ -18,7 +19,7 @@ SKIPPED = 77
 
 
 def findings(rule, files):
-    """What the rule says of a tree of these files ({path: text}); programs of such a tree can be run."""
+    """The rule's findings in a tree of these files ({path: text}); programs of such a tree can be run."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = pathlib.Path(folder) / name
@@ -45,7 +46,13 @@ def main(arguments):
         # In the words that scripts/count_tests.py looks for.
         print(f"lint.py: Skipped\n{reason}")
         return SKIPPED
-    found = self_test(rule) if arguments[1] == "--self-test" else list(rule.check(Tree(arguments[1])))
+    if arguments[1] == "--self-test":
+        found = self_test(rule)
+    else:
+        tree = Tree(arguments[1])
+        for line in rule.notes(tree) if hasattr(rule, "notes") else ():
+            print(line)
+        found = list(rule.check(tree))
     for line in found:
         print(line)
     return 1 if found else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who may include whom: base -> counters, verbs, memory, wire, topology -> registration -> transport/*, trace -> context ->
+"""The order of includes: base -> counters, verbs, memory, wire, topology -> registration -> transport/*, trace -> context ->
 attach, and endpoint with message, mover and connect -> group -> tools.
 emulation/ is a project of its own beside them."""
 import os.path

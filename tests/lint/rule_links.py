@@ -42,7 +42,7 @@ def anchors(tree, path):
 
 
 def fault(tree, path, target):
-    """What is wrong with a link of the file `path`; nothing when it leads somewhere."""
+    """The fault of a link of the file `path`; nothing when it leads somewhere."""
     name, _, anchor = target.partition("#")
     goal = pathlib.Path(os.path.normpath(path.parent / name)) if name else path
     if goal.is_absolute() or ".." in goal.parts:

@@ -31,7 +31,7 @@ def registered(tree):
 
 
 def fault(tree, name, known_cases, known_words):
-    """What is wrong with the name of a test; nothing when there is such a test."""
+    """The fault of a test's name; nothing when there is such a test."""
     if "/" in name:
         return None if tree.has(name) else "there is no such file"
     if GTEST_NAME.fullmatch(name):

@@ -105,7 +105,7 @@ def check_settings(tree, build):
 
 
 def man(page, *options):
-    """What man says of a page, as it is shown in a terminal of 80 columns."""
+    """The warnings of man about a page, as it is shown in a terminal of 80 columns."""
     environment = dict(os.environ, LC_ALL="C.UTF-8", MANROFFSEQ="", MANWIDTH=str(COLUMNS))
     # Pages that are another name of a page give its place from the folder that holds man1.
     return subprocess.run(["man", *options, "-E", "UTF-8", "-l", page], cwd=page.parent.parent, env=environment,

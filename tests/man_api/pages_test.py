@@ -28,7 +28,7 @@ class Comment:
 
 
 def letters(text: str) -> str:
-    """What is left of a text however it is set."""
+    """The words of a text, however it is set."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 

@@ -28,7 +28,7 @@ def check_sentence(side, code, *parts, seconds=10):
 
 
 def options(program):
-    """What perftest's users give, one after the other; the client's parameters go for both."""
+    """The options of perftest's users, one after the other; the client's parameters go for both."""
     for test, *line in (["write_bw", "-I", 64, "-s", 32], ["write_bw", "-e"], ["send_bw", "-e", "-b"],
                         ["send_lat", "-e"], ["read_bw", "-o", 1], ["write_bw", "-Q", 1, "-t", 1],
                         ["write_bw", "-m", 1024], ["send_bw", "-r", 4, "-n", 500], ["write_bw", "--flows", 3, "-l", 4],
@@ -125,13 +125,13 @@ def named_memory(program):
 
 
 def refused(program):
-    """What one side alone can find out, both tell."""
+    """Both sides tell a fault that only one side can find."""
     with Pair(program, "write_bw", ["-m", "4096", "-d", "emu1", "-n", 50]) as pair:
         check_run(pair, "write_bw")
     with Pair(program, "write_bw", ["-x", "200"]) as pair:
         check_sentence(pair.client, 2, "GID")
         check_sentence(pair.server, 1, "the client gave up", "GID")
-    # Whoever is first finds it out.
+    # The first side finds it out.
     with Pair(program, "write_bw", ["-t", "200000"]) as pair:
         for side in (pair.client, pair.server):
             check(side.finish(10) in (1, 2) and len(side.errors()) == 1 and "-t" in side.errors()[0], side.text())

@@ -153,7 +153,7 @@ def killed(test, victim):
 
 
 def refused(program):
-    """What the endpoint API does not have is refused before anything is opened."""
+    """Options that the endpoint API lacks are refused before anything is opened."""
     with world(program) as w:
         for options, part in ((("-l", "4"), "leave out -l"), (("-c", "UC"), "leave out -c"), (("-R",), "-R"),
                               (("-Q", "4"), "leave out -Q"), (("-I", "64"), "leave out -I")):
@@ -162,7 +162,7 @@ def refused(program):
 
 
 def marked(program):
-    """Options of the connection reach endpoints, as they do queue pairs; what is not given is the settings'."""
+    """Options of the connection reach endpoints, as they do queue pairs; missing ones come from the settings."""
     marks = {"service_level": 5, "traffic_class": 104}
     with world(program) as w:
         for test in ("put_bw", "get_lat", "tag_bw"):

@@ -455,7 +455,7 @@ def test_slices_are_as_pythons(context: hbmwire.Context) -> None:
         )
     assert region[5:].region.address == region.address
     assert repr(region[5:9]) == "<hbmwire.Slice 4 bytes from 5 on>"
-    with pytest.raises(ValueError, match="slices of step 1 alone"):
+    with pytest.raises(ValueError, match="only slices of step 1"):
         region[0:10:2]
     for wrong in (0, "a", (1, 2), None):
         with pytest.raises(TypeError, match=r"sliced by bytes: region\[0:4096\]"):
@@ -1315,7 +1315,7 @@ def test_a_dmabuf_is_registered(context: hbmwire.Context) -> None:
         (
             lambda c: c.register(b"x", access="remote_write"),
             hbmwire.PermissionDenied,
-            "for reading alone",
+            "read-only",
         ),
         (lambda c: c.find("x"), TypeError, "address: a number is needed, not str"),
         (

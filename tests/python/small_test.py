@@ -29,7 +29,7 @@ def test_a_write_to_read_only_memory_is_refused_and_changes_nothing(
     region = context.register(data)
     parts: list[hbmwire.Region | hbmwire.Slice] = [region, region[16:64]]
     for memory in parts:
-        with pytest.raises(hbmwire.PermissionDenied, match="reading alone") as raised:
+        with pytest.raises(hbmwire.PermissionDenied, match="read-only") as raised:
             memory.write(b"changed")
         assert isinstance(raised.value, PermissionError)
     assert data == region.read() == bytes(range(256)) * 16

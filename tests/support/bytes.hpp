@@ -7,7 +7,7 @@
 #include <vector>
 
 /// Bytes that tests move and look at. Compiled without the sanitizers: megabytes of them, byte by
-/// byte, would take most of a sanitizer's run, and nobody else has them yet, or still.
+/// byte, would take most of a sanitizer's run, and no other thread uses them yet, or still.
 namespace hbmwire::test {
 
 /// `size_bytes` bytes that look like noise, the same for the same `seed`.

@@ -26,7 +26,7 @@ SERVER = ("server", "-p", "0", "--bind", "127.0.0.1")
 
 
 def emulate_command(program):
-    """What starts emulated hardware: `hbmwire emulate`, or the program behind it where that is what is tested."""
+    """The command that starts emulated hardware: `hbmwire emulate`, or the program behind it where that is tested."""
     return [program] if pathlib.Path(program).name == "emulate" else [program, "emulate"]
 
 

@@ -10,13 +10,13 @@
 
 namespace hbmwire::test {
 
-/// What the link of a descriptor leads to; "" where it is closed.
+/// The target of a descriptor's link; "" where it is closed.
 inline std::string target_of(const std::filesystem::path& link) {
   std::error_code gone;
   return std::filesystem::read_symlink(link, gone);
 }
 
-/// Whether it is open for longer than somebody takes to read it.
+/// Whether it is open for longer than a reader needs.
 inline bool stays_open(const std::filesystem::path& link, const std::string& target) {
   for (int look = 0; look < 100; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -25,7 +25,7 @@ def all_hints(program):
 
 
 def section(text, title):
-    """What stands below a title, up to the next empty line."""
+    """The text below a title, up to the next empty line."""
     found = re.search(rf"^{title}\n(.*?)(?:\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
     return found[1].strip() if found else ""
 

@@ -102,7 +102,7 @@ def nobody_listens(program):
 
 
 def unreachable(program):
-    """No route, and a name that nobody knows. In a network namespace of our own: no packet leaves it."""
+    """No route, and a name that does not exist. In a network namespace of our own: no packet leaves it."""
     with world(program) as w:
         prefix = ("unshare", "--map-root-user", "--net")
         for host, part in (("192.0.2.1", "ENETUNREACH"), ("no-such-host.invalid", "host's name")):
@@ -130,7 +130,7 @@ def too_large(program):
 
 
 def foreign(*payloads):
-    """Whatever strangers send, the server says so, lives on, and serves the next client."""
+    """The server reports bytes of strangers, lives on, and serves the next client."""
     def run(program):
         with world(program) as w:
             server = w.server("-m", "host", "-s", "4096")
@@ -181,7 +181,7 @@ def random_bytes(program):
 
 
 def silent(program):
-    """Strangers that connect and say nothing keep nobody waiting."""
+    """Strangers that connect and say nothing keep no client waiting."""
     with world(program) as w:
         server = w.server("-m", "host", "-s", "4096")
         strangers = [raw_connection(server.port) for _ in range(20)]

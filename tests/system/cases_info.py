@@ -74,7 +74,7 @@ def check_schema(whole):
 
 
 def output_of(arguments, **options):
-    """Standard output, and the exit code; standard error is somebody else's."""
+    """Standard output, and the exit code; standard error belongs to other programs."""
     done = subprocess.run([str(a) for a in arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=30, check=False, **options)
     return done.stdout, done.returncode, done.stderr
@@ -141,7 +141,7 @@ def near_nics(program):
 
 
 def limits(program):
-    """Of each NIC, and how many peers they make."""
+    """The limits of each NIC, and how many peers they make."""
     with world(program) as w:
         hardware = ("--nics", "2", "--limits", "emu1=qp=100,cq=7,cqe=64,mr=50,srq=0")
         text, code, errors = emulated(program, w, hardware, "--json")
@@ -160,7 +160,7 @@ def limits(program):
 
 
 def every_vendor(program):
-    """GPUs beside each other, and what is not there with its reason."""
+    """GPUs beside each other, and missing devices with their reasons."""
     with world(program) as w:
         text, code, errors = emulated(program, w, ("--gaudi", "0", "--cuda", "1", "--rocm", "1"), "--json")
         check(code == 0, errors)
@@ -227,7 +227,7 @@ def settings(program):
         check(level["value"] == "info" and level["source"] == "environment", level)
         text, code, errors = output_of([program, "info"], env=environment)
         check(code == 0 and "HBMWIRE_GAUDI_OWNER=hl-thunk (" in text, text, errors)
-        # What is left open has no value.
+        # A setting that is left open has no value.
         check(by_name["HBMWIRE_LINK_TRAFFIC_CLASS"]["value"] == "", by_name)
         environment = without_hardware(HBMWIRE_LINK_TRAFFIC_CLASS="104", HBMWIRE_GID_INDEX="3")
         text, code, errors = output_of([program, "info", "-c"], env=environment)

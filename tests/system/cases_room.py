@@ -136,7 +136,7 @@ def cgroup_memory(program):
 
 
 def cgroup_kill(program):
-    """What a card's memory takes is the container's too. The kernel kills; `emulate` says why."""
+    """A card's memory counts as the container's, too. The kernel kills; `emulate` says why."""
     own_mounts()
     with cgroup(200 << 20) as inside, world(program) as w, \
             mounted(w.base, "-t", "tmpfs", "-o", "size=4g,mode=700", "none"):

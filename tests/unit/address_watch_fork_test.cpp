@@ -37,8 +37,8 @@ constexpr bool kChildrenMayStartThreads = false;
 constexpr bool kChildrenMayStartThreads = true;
 #endif
 
-/// What a child by fork(2) returns, 0 if all is well; -1 if it had to be killed. It can tell no
-/// more, since its gtest is the parent's.
+/// The exit status of a child by fork(2): 0 if all is well; -1 if it had to be killed. It can tell
+/// no more, since its gtest is the parent's.
 int in_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());
@@ -172,7 +172,7 @@ TEST_F(AddressWatchFork, LeavesNothingToWaitForInTheChild) {
   watch_->unwatch(pages.all());
 }
 
-// Whatever the parent's threads are at: in the middle of a change, holding locks, making the
+// The parent's threads may be anywhere: in the middle of a change, holding locks, making the
 // object.
 TEST_F(AddressWatchFork, MeetsThreadsThatAreAtWork) {
 #ifdef __SANITIZE_ADDRESS__

@@ -36,7 +36,7 @@ class AddressWatchTest : public testing::Test {
     begin();
   }
 
-  /// What follows is what is expected.
+  /// Changes from now on are the expected ones.
   void begin() {
     cursor_ = watch_->now();
     before_ = watch_->changed();

@@ -38,7 +38,7 @@ void in_threads(int count, const std::function<void(int)>& body) {
   for (int i = 0; i != count; ++i) threads.emplace_back(body, i);
 }
 
-/// One of the calls that make pages other pages. What changes.
+/// One of the calls that replace pages. Gives the changed range.
 AddressRange change(MappedPages& pages, int way) {
   bool done = false;
   AddressRange changed = pages.all();
@@ -71,7 +71,7 @@ bool covered(const std::vector<AddressRange>& ranges, AddressRange range) {
   return false;
 }
 
-// What everything rests on: when the call has returned, changed() has risen, whatever goes on in
+// Everything rests on this: when the call has returned, changed() has risen, whatever goes on in
 // other threads, and take() has what was changed.
 TEST(AddressWatchThreads, FindThatItHasRisenWhenTheCallHasReturned) {
   const auto watch = process_watch();
@@ -164,7 +164,7 @@ TEST(AddressWatchThreads, NeverWaitForMallocWhoseMemoryIsWatched) {
     std::minstd_rand random(static_cast<unsigned>(thread) + 1);
     AddressWatch::Cursor cursor = watch->now();
     for (int round = 0; round != kRounds; ++round) {
-      // Of all sizes that malloc treats in a way of their own.
+      // All sizes that malloc treats differently.
       const std::size_t bytes = std::size_t{1} << (4 + random() % 17);
       void* const block = std::malloc(bytes);
       const auto address = reinterpret_cast<std::uint64_t>(block);
@@ -334,7 +334,7 @@ TEST(AddressWatchSubscription, MayDropTheWatchItself) {
   }
 }
 
-// Whoever comes while the last one leaves gets one that works.
+// A thread that comes while the last one leaves gets one that works.
 TEST(AddressWatchOfTheProcess, ComesAndGoesInManyThreads) {
   std::atomic<int> failed{0};
   in_threads(4, [&](int) {

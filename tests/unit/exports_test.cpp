@@ -45,7 +45,7 @@ Result<ExportHold> take_all(std::uint64_t token, const Allocation& memory) {
   return ExportHold::take(token, Access::remote_write, memory.address(), kSize);
 }
 
-/// What an engine has begun: over when it is told so, or by itself after some looks at it.
+/// A copy that an engine has begun: over when it is told so, or by itself after some looks at it.
 class SlowCopy final : public PendingCopy::Work {
  public:
   struct Told {
@@ -214,7 +214,7 @@ TEST(Exports, TheirEndWaitsForWhoIsAtItWithoutAnEngine) {
       auto hold = take_all(exported.token(), memory);
       held = hold.has_value();
       held.notify_all();
-      std::this_thread::sleep_for(20ms);  // the longer, the surer does it fail where nobody waits
+      std::this_thread::sleep_for(20ms);  // the longer, the surer does it fail where no call waits
       moved = true;
       if (watches) hold->watch(slow_copy(told, 3));
     });
@@ -241,7 +241,7 @@ TEST(Exports, AHoldThatGoesWaitsForItsEngine) {
   exported.end();
 }
 
-// Who polls does not wait for who waits for the engine.
+// A polling thread does not wait for one that waits for the engine.
 TEST(Exports, AHolderPollsWhileTheKeyEnds) {
   const Allocation memory = memory_of_host();
   Export exported = export_of(memory);
@@ -296,7 +296,8 @@ TEST(Exports, NoByteChangesAfterAnEnd) {
     if (life % 8 == 0) another = std::thread([&] { exported.end(); });
     exported.end();
     std::array<std::uint64_t, 2> seen{};
-    for (std::size_t i = 0; i < 2; ++i) seen.at(i) = bytes[i];  // a race where somebody writes on
+    for (std::size_t i = 0; i < 2; ++i)
+      seen.at(i) = bytes[i];  // a race where another thread writes on
     std::this_thread::yield();
     for (std::size_t i = 0; i < 2; ++i) ASSERT_EQ(bytes[i], seen.at(i)) << "in life " << life;
     if (another.joinable()) another.join();
@@ -315,7 +316,7 @@ TEST(Exports, AChildHasNoneOfItsParents) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     bool good = !take_all(exported.token(), memory);
-    exported.end();  // waits for nobody: the hold is the parent's
+    exported.end();  // does not wait: the hold is the parent's
     Export own = export_of(memory);
     good = good && own.token() != exported.token() && take_all(own.token(), memory);
     own.end();

@@ -26,7 +26,7 @@ class FakeHabanalabs final : public DeviceCalls {
   int ioctl(int fd, unsigned long request, void* argument) noexcept override;
   int close(int fd) noexcept override;
 
-  /// What open() of a node gives: an errno, or 0 for success. What is not named here is not there.
+  /// The result of open() for a node: an errno, or 0 for success. Other nodes do not exist.
   std::map<std::string, int> nodes;
   bool is_before_6_7 = false;
   bool has_device_memory = true;  // as of the second generation

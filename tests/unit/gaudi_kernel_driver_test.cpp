@@ -179,7 +179,7 @@ TEST_F(GaudiKernelDriver, IsTakenWhereACardAnswers) {
 TEST_F(GaudiKernelDriver, IsNotTakenWhereNobodyAnswers) {
   for (auto& [path, error] : fake_->nodes) error = ENXIO;
   EXPECT_FALSE(driver_->answers_for(find_cards()));
-  // Who may not look can't tell; that is what the user has to hear then.
+  // A user who may not look can't tell; the error has to say that.
   for (auto& [path, error] : fake_->nodes) error = EACCES;
   EXPECT_TRUE(driver_->answers_for(find_cards()));
 }

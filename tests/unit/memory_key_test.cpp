@@ -206,7 +206,7 @@ TEST(MemoryKeyCodec, SaysWhatIsWrong) {
   }
 }
 
-/// What no exporter can mean.
+/// Fields that no exporter can mean.
 TEST(MemoryKeyCodec, RefusesKeysThatNobodyMakes) {
   using Change = void (*)(MemoryKeyInfo&);
   const std::vector<std::pair<const char*, Change>> changes{

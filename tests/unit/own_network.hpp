@@ -16,7 +16,7 @@
 /// A network of one's own, whose loopback device can go: what was connected over it is cut off.
 namespace hbmwire::test {
 
-/// What a child ends with that may not have one.
+/// The exit status of a child that may not have one.
 inline constexpr int kNoNetwork = 77;
 
 inline bool set_loopback(bool up) {

@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// What XML 1.0 asks of a document without a DTD: elements that close in turn, attributes in quotes
+// XML 1.0 asks this of a document without a DTD: elements that close in turn, attributes in quotes
 // and each but once, no bare '<' or '&', one root. Empty when it is so.
 class XmlCheck {
  public:

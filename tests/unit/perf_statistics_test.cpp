@@ -74,7 +74,7 @@ TEST(PerfLatency, BoundsItsMemoryAndStillKnowsTheExtremes) {
   EXPECT_LE(latency.typical_ns, 109);
 }
 
-// What perftest does: every post with every later completion.
+// As perftest does: every post with every later completion.
 double peak_by_all_pairs(const std::vector<Mark>& posts, const std::vector<Mark>& completions) {
   double best = 0;
   for (const Mark& post : posts) {

@@ -15,7 +15,7 @@
 #include "registration/region_table.hpp"
 #include "registration/registration_reference.hpp"
 
-// What the registration cache is made of, without NICs.
+// The parts of the registration cache, without NICs.
 namespace hbmwire::detail {
 namespace {
 
@@ -162,7 +162,7 @@ std::uint64_t address_of(std::uint64_t hash) {
   return hash;
 }
 
-// Of the hash some bits are kept: others of the same bucket have them, too.
+// Some bits of the hash are kept: others of the same bucket have them, too.
 TEST_F(MemoTest, AddressesWithTheSameBitsOfTheHashAreToldApart) {
   constexpr std::uint64_t kHash = 0x1234'5678'9ab0'0000;
   std::vector<RegistrationReference*> references;
@@ -243,8 +243,8 @@ TEST_F(MemoTest, AddressesMadeToMeetDoNotMakeItGrow) {
   EXPECT_EQ(memo_.rebuilds(), 0U);
 }
 
-/// Whoever comes by the lock each time (a thread that uses two caches in turn) remembers the same
-/// again and again.
+/// A thread that takes the lock each time (a thread that uses two caches in turn) remembers the
+/// same again and again.
 TEST_F(MemoTest, ToRememberTheSameAgainCostsNothing) {
   std::vector<RegistrationReference*> references;
   const auto address_of = [](std::uint64_t i) { return kFirst + i * 0x1000; };
@@ -347,7 +347,7 @@ TEST(PinArenaTest, APinIsFoundByItsNumberAndItsRegionByThePin) {
   }
 }
 
-// Whatever bits a caller's access has, also those that no access has.
+// All bits that a caller's access may have, also those that no access has.
 TEST(PinTest, IsOpenOnlyWhereNothingIsToBeAskedOrNoted) {
   RegistrationReference reference;
   for (unsigned of = 0; of <= static_cast<unsigned>(kAllAccess); ++of) {

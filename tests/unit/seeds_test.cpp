@@ -15,7 +15,7 @@
 namespace hbmwire::wire {
 namespace {
 
-/// Of tests/fuzz/corpus/endpoint_offer: what its fuzzer would take in.
+/// Seeds of tests/fuzz/corpus/endpoint_offer, as its fuzzer takes them in.
 std::set<std::string> accepted_seeds() {
   std::set<std::string> accepted;
   for (const auto& file : std::filesystem::directory_iterator(HBMWIRE_OFFER_SEEDS)) {

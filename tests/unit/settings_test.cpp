@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Of a choice that names a kind of number and not a word; else null.
+/// The number of a choice that names a kind of number and not a word; else null.
 const char* example_of(std::string_view choice) {
   if (choice == "NUMBER") return "12";
   if (choice == "NUMBER[KMG]") return "12M";
@@ -260,7 +260,7 @@ TEST_F(SettingsTest, AFileThatCannotBeReadIsNamed) {
                                         HasSubstr("HBMWIRE_CONFIG")));
   set(kSettingsFileVariable, folder_);
   EXPECT_THAT(refusal(), HasSubstr("regular file"));
-  // Nobody writes into it: whoever waited would wait for ever.
+  // No program writes into it: a reader would wait for ever.
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   set(kSettingsFileVariable, folder_ / "fifo");
   EXPECT_THAT(refusal(), HasSubstr("regular file"));

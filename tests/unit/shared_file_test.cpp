@@ -129,7 +129,7 @@ SharedFileName named(const Fd& file) {
 
 constexpr const char* kNameOfMarkZero = "hbmwire 00000000000000000000000000000000";
 
-/// A memfd that nobody can shorten.
+/// A memfd that can't be shortened.
 Fd sealed(const char* name) {
   Fd file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_EQ(::ftruncate(file.get(), kBytes), 0);
@@ -140,7 +140,7 @@ Fd sealed(const char* name) {
 TEST(SharedFile, AFileOfAnotherKindIsNotOpened) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   expect_refused(SharedFile::open(named(null), kBytes), Errc::permission_denied);
-  // Of the name and length, but it could be shortened under who has it mapped.
+  // Name and length are right, but it could be shortened while others have it mapped.
   const Fd loose(::memfd_create(kNameOfMarkZero, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(loose.get(), kBytes), 0);
   expect_refused(SharedFile::open(named(loose), kBytes), Errc::permission_denied);

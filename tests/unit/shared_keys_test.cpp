@@ -352,7 +352,7 @@ TEST_F(SharedKeysOfThis, AreEndedByManyThreadsEachByItself) {
 }
 
 TEST_F(SharedKeysOfThis, TakeNoHoldForMoreThanATime) {
-  // Whatever stands there: a number of no key, an owner that is no process, more in use than there
+  // Wrong values there: a number of no key, an owner that is no process, more in use than there
   // are.
   const std::uint32_t number = keys->add(5, memory_of());
   hold(number, 0, 0);

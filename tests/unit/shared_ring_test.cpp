@@ -717,7 +717,7 @@ TEST_F(SharedRing, AReaderThatTakesMoreThanThereIsBreaksIt) {
   }
 }
 
-/// Whatever is said of what was taken, and whatever becomes of the cells meanwhile.
+/// With any claim about taken frames, and any change of the cells meanwhile.
 TEST(RingOfAnEnemy, IsWrittenToWithinItsMemory) {
   std::mt19937_64 random(9);
   const auto bytes = pattern(kMost, 1);

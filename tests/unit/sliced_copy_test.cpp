@@ -45,7 +45,7 @@ class File {
     return {static_cast<std::byte*>(memory_), kBytes};
   }
 
-  /// Of the file, whoever has touched them.
+  /// Pages of the file, whichever process has touched them.
   [[nodiscard]] std::size_t pages() const {
     struct stat status {};
 

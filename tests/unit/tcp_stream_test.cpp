@@ -48,7 +48,7 @@ class Ends final : public FrameUser {
     if (taken_for_sending == going.size()) return false;
     const Item& item = going[taken_for_sending];
     frame.header = item.header;
-    // Of two parts, as a message with its header is.
+    // A frame of two parts, as a message with its header is.
     const std::size_t first = item.bytes.size() / 3;
     frame.parts = {std::span(item.bytes).first(first), std::span(item.bytes).subspan(first)};
     if (item.lent != nullptr) {
@@ -290,7 +290,8 @@ TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
     ASSERT_TRUE(pair.receiver->receive());
   }
   ASSERT_TRUE(over());
-  // What was begun was ended, with the bytes that it was begun with; what was not begun is not.
+  // Frames that were begun were ended, with the bytes that they were begun with; others were not
+  // begun.
   ASSERT_LE(pair.into.came.size(), sent + 2);
   ASSERT_GE(pair.into.came.size(), sent + 1);
   for (std::size_t i = 0; i + 1 < pair.into.came.size(); ++i)

@@ -14,8 +14,8 @@ namespace hbmwire::tools {
 namespace {
 
 tl::unexpected<Failure> changed(const std::string& path, const char* how) {
-  return fail(
-      fmt::format("file: {} {} while it was read: send it when nobody writes to it", path, how));
+  return fail(fmt::format("file: {} {} while it was read: send it when no program writes to it",
+                          path, how));
 }
 
 bool same_time(const timespec& a, const timespec& b) {

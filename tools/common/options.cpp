@@ -49,7 +49,7 @@ void add_memory_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--card", options.device.device, "Which card or GPU: a PCI address, or an index")
       ->option_text("CARD");
   add_choice(app, "--owner", options.device.owner, owners, "HBMWIRE_GAUDI_OWNER, else auto",
-             "Who drives a Gaudi card in this process");
+             "The library that drives Gaudi cards in this process");
 }
 
 void set_size(std::uint64_t& size_bytes, const std::string& text) {

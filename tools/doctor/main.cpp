@@ -32,7 +32,7 @@ namespace {
 constexpr const char* kDoctorDescription =
     "Tries every accelerator with every RDMA NIC of this machine: allocates, exports, registers,\n"
     "writes and reads in loopback, compares every byte in the memory itself, and times it. Says\n"
-    "in a sentence whether it works, and of what does not the first cause and what mends it.\n"
+    "in a sentence whether it works, and names the first cause and the remedy of a failure.\n"
     "Takes a minute at most, and no card that another process has.\n"
     "With HOST, where `hbmwire doctor --serve` waits: tries the NICs and memories of both "
     "machines\n"

@@ -13,16 +13,17 @@ namespace hbmwire::tools {
 namespace {
 
 constexpr const char* kDescription =
-    "Tells what hbmwire finds on this machine: RDMA NICs, accelerators, how near they are to each\n"
-    "other, the settings; and of what is missing, why and what to do. Opens no accelerator.\n"
+    "Shows what hbmwire finds on this machine: RDMA NICs, accelerators, how near they are to each\n"
+    "other, and the settings. For missing hardware it names cause and remedy. Opens no "
+    "accelerator.\n"
     "Without -d and -c it prints an overview.";
 
 constexpr const char* kFooter = R"(
 Devices (-d)
-  Of each RDMA NIC the PCI address, NUMA node, firmware, whether its driver imports dma-bufs, its
-  limits and how many peers they make (queue pairs, of which an endpoint has two), and of each port
-  state, link, rate, MTU and GIDs; the GID that is used is marked. Of each type of memory
-  the library that drives it, its devices, and their NICs from the nearest to the farthest:
+  Each RDMA NIC with its PCI address, NUMA node, firmware, whether its driver imports dma-bufs, its
+  limits and how many peers they make (queue pairs, of which an endpoint has two), and each port with
+  its state, link, rate, MTU and GIDs; the GID that is used is marked. Each type of memory with the
+  library that drives it, its devices, and their NICs from the nearest to the farthest:
     PIX   the same PCIe switch or root port      NODE  the same NUMA node
     PHB   the same host bridge                   SYS   across NUMA nodes
   "missing" and "not usable" are followed by the cause and the remedy.

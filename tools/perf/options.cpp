@@ -386,7 +386,7 @@ Outcome<void> check_given(const Words& words, const Options& options) {
   }
   const bool inlines = words.inline_bytes.value_or(0) != 0;
   if (inlines && options.side.memory != MemoryType::host)
-    return wrong(fmt::format("-I is of host memory alone, and this side's is {}; leave -I out",
+    return wrong(fmt::format("-I needs host memory, and this side's is {}; leave -I out",
                              to_string(options.side.memory)));
   return {};
 }
@@ -461,7 +461,7 @@ std::optional<int> parse_options(const std::string& program, int argc, char** ar
       "Measures RDMA between two machines' memories, and verifies what arrives. Without a HOST it "
       "waits for a client, whose parameters then go for both; docs/perf.md tells of each option.",
       program);
-  app.add_option("TEST", words.test, "What is measured")
+  app.add_option("TEST", words.test, "The operation and the figure to measure")
       ->required()
       ->option_text(fmt::format("{}", fmt::join(test_names(), "|")));
   app.add_option("HOST", options.host, "Where the server runs, its port behind it if wanted")

@@ -104,7 +104,7 @@ std::string side_text(const Side& side) {
 }
 
 std::string verification_line(const RunResult& run) {
-  if (!run.verified) return "NOT VERIFIED (--no-verify): nobody looked whether the bytes arrived";
+  if (!run.verified) return "NOT VERIFIED (--no-verify): the bytes that arrived were not compared";
   Verification all;
   std::string problem;
   for (const Row& row : run.rows) {

@@ -118,15 +118,15 @@ int run_trace(int argc, char** argv) {
       ->check(CLI::Range(std::size_t{0}, std::size_t{100000}))
       ->option_text("NUMBER [10]");
   const CLI::Option* const endpoint =
-      app.add_option("--endpoint", options.endpoint, "Transfers of this endpoint alone")
+      app.add_option("--endpoint", options.endpoint, "Only transfers of this endpoint")
           ->check(is_number())
           ->option_text("NUMBER");
-  app.add_option("--peer", options.peer, "Transfers with peers alone whose name has this in it")
+  app.add_option("--peer", options.peer, "Only transfers with peers whose name contains this")
       ->option_text("NAME");
-  app.add_option("--from", options.from, "Transfers alone that were over at this time or later")
+  app.add_option("--from", options.from, "Only transfers that were over at this time or later")
       ->check(is_time())
       ->option_text("TIME");
-  app.add_option("--to", options.to, "Transfers alone that were asked for until then")
+  app.add_option("--to", options.to, "Only transfers that were asked for until then")
       ->check(is_time())
       ->option_text("TIME");
   app.add_flag("--json", options.json, "One JSON object instead of text");

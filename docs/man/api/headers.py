@@ -106,7 +106,7 @@ def shorten(text: str, owner: str) -> str:
 
 
 def references(element: ET.Element) -> list[str]:
-    """What its type, its parameters and its value name."""
+    """The names in its type, its parameters and its value."""
     places = [*element.findall("type"), *element.findall("param"), *element.findall("initializer")]
     return [ref.get("refid", "") for place in places for ref in place.iter("ref")]
 
@@ -248,7 +248,7 @@ class Headers:
                 item.contract = before.contract
 
     def header_comment(self, header: str) -> str:
-        """What a header says before its namespace opens."""
+        """The comment of a header before its namespace opens."""
         found = re.search(r"((?:^///.*\n)+)namespace", "\n".join(self.lines(header)), re.MULTILINE)
         return " ".join(line.removeprefix("///").strip() for line in found.group(1).splitlines()) if found else ""
 

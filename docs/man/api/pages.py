@@ -133,7 +133,7 @@ def head_of(item: Item) -> list[str]:
 
 
 def sections(page: Page) -> list[str]:
-    """What is in it, by kind."""
+    """Its contents, by kind."""
     members = page.item.members if page.item else []
     public, protected = ([one for one in members if one.protected == asked] for asked in (False, True))
     functions = "FUNCTIONS" if page.item is None else "RELATED FUNCTIONS"

@@ -47,7 +47,7 @@ def text(contract: str) -> str:
 
 
 def sentence(contract: str) -> str:
-    """What stands behind a member is often part of a sentence: with a capital and a full stop, all look alike."""
+    """Comments behind members are often parts of sentences: with a capital and a full stop, all look alike."""
     if re.match(r"(?!(?:yes|no|true|false):)[a-z][a-z-]*(?:[ ,;:.]|$)", contract):
         contract = contract[0].upper() + contract[1:]
     return contract if contract[-1] in ".?!:" else contract + "."

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What hlthunk_get_info() passes to the kernel driver: the operations and layouts that the
+ * The operations and layouts that hlthunk_get_info() passes to the kernel driver, and that the
  * emulation answers. The kernel's hw_ip structure is laid out differently from hl-thunk's, which
  * copies it field by field.
  */

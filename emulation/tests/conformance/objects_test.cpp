@@ -171,7 +171,7 @@ TEST_F(Objects, XrcDomainOfAFileIsSharedByItsInode) {
   initial.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
   initial.fd = fd;
   initial.oflags = 0;
-  EXPECT_EQ(ibv_open_xrcd(nic.context(), &initial), nullptr) << "nobody has made it yet";
+  EXPECT_EQ(ibv_open_xrcd(nic.context(), &initial), nullptr) << "it is not made yet";
   EXPECT_EQ(errno, EAGAIN) << errno_name(errno);
   initial.oflags = O_CREAT;
   Xrcd first(need(ibv_open_xrcd(nic.context(), &initial), "ibv_open_xrcd, O_CREAT"));

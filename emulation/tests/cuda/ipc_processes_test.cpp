@@ -37,7 +37,8 @@ TEST_F(CudaIpcProcesses, SoDoesAPartOfABlock) {
   const CUdeviceptr address = opened(other_.tell("offer 600 kept"));
   EXPECT_EQ(other_.tell("free"), "0");
   EXPECT_EQ(other_.tell("offer 600 next").size(), 128U);
-  EXPECT_EQ(get(address, 4), "kept") << "its place in the block is nobody's yet";
+  EXPECT_EQ(get(address, 4), "kept")
+      << "its place in the block is not given to another allocation yet";
   EXPECT_EQ(other_.tell("live physical"), "1");
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
@@ -78,7 +79,7 @@ TEST_F(CudaIpcProcesses, AKilledOwnersMemoryIsThereUntilItIsClosed) {
   const CUdeviceptr address = opened(handle);
   Peer third({HBMWIRE_CUDA_IPC_PEER});
   other_.kill();
-  EXPECT_EQ(third.tell("open " + handle), code(CUDA_ERROR_MAP_FAILED)) << "nobody offers it";
+  EXPECT_EQ(third.tell("open " + handle), code(CUDA_ERROR_MAP_FAILED)) << "no process offers it";
   EXPECT_EQ(free_bytes(), before - 2 * kGranule);
   const CUdeviceptr own = allocate(2 * kGranule);
   put_now(own, "mine");

@@ -135,7 +135,7 @@ TEST(CompletionChannel, LosesNothingWhenItIsFull) {
     expect_completion(pair.a, i);
   }
   while (take_event(pair.a, 20)) ++taken;
-  EXPECT_GT(taken, 8192U) << "that which did not fit comes after the first read";
+  EXPECT_GT(taken, 8192U) << "completions that did not fit come after the first read";
 }
 
 TEST(CompletionQueue, OverrunIsFatalToItsQps) {

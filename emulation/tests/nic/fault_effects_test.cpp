@@ -358,7 +358,7 @@ TEST(StopFault, LastsForItsTimeAndLeavesNothing) {
     const auto before = Clock::now();
     const pid_t child = start_under(plan);
     expect_stopped(child);
-    EXPECT_EQ(status_of(child), 0) << "nobody but its helper has continued it";
+    EXPECT_EQ(status_of(child), 0) << "only its helper has continued it";
     EXPECT_GE(Clock::now() - before, 100ms);
     return;
   }

@@ -133,7 +133,7 @@ TEST(WorkRequest, NeedsItsQueuePairsSetter) {
   ibv_wr_start(pair.a.ex);
   ibv_wr_send(pair.a.ex);
   set_data(pair.a, 0, 6);
-  EXPECT_EQ(ibv_wr_complete(pair.a.ex), EINVAL) << "nobody said where to";
+  EXPECT_EQ(ibv_wr_complete(pair.a.ex), EINVAL) << "the request has no destination";
   ibv_wr_start(pair.a.ex);
   ibv_wr_send(pair.a.ex);
   ibv_wr_set_ud_addr(pair.a.ex, nullptr, 1, kQkey);

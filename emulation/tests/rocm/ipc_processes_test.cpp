@@ -33,7 +33,8 @@ TEST_F(RocmIpcProcesses, SoDoesAPartOfABlock) {
   char* const address = attached(other_.tell("offer 4096 kept"), 4096);
   EXPECT_EQ(other_.tell("free"), "0");
   EXPECT_EQ(other_.tell("offer 4096 next").size(), 64U);
-  EXPECT_EQ(get(address, 4), "kept") << "its place in the block is nobody's yet";
+  EXPECT_EQ(get(address, 4), "kept")
+      << "its place in the block is not given to another allocation yet";
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
@@ -71,7 +72,7 @@ TEST_F(RocmIpcProcesses, AKilledOwnersMemoryIsThereUntilItIsDetached) {
   other_.kill();
   EXPECT_EQ(third.tell("open " + handle + " 4194304"),
             std::to_string(HSA_STATUS_ERROR_INVALID_ARGUMENT))
-      << "nobody offers it";
+      << "no process offers it";
   EXPECT_EQ(free_bytes(), before - 2 * kBlock);
   {
     const PoolMemory own(gpu_pools_[0], 2 * kBlock);

@@ -251,7 +251,7 @@ Result<IpcHandle> CudaDomain::ipc_handle(std::uint64_t address, std::uint64_t le
     if (gpu_.integrated || memory.of_host || memory.managed || memory.is_virtual) {
       return tl::make_unexpected(
           make_error(Errc::not_supported, Stage::open,
-                     "CUDA lets other processes open what cuMemAlloc gave alone", gpu_.info.name));
+                     "CUDA lets other processes open memory of cuMemAlloc only", gpu_.info.name));
     }
     const CurrentContext current(driver_, context_);
     HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));

@@ -94,7 +94,7 @@ Result<void> CpuAccess::read(std::uint64_t offset_bytes, std::span<std::byte> to
 Result<void> CpuAccess::write(std::uint64_t offset_bytes, std::span<const std::byte> from) const {
   if (!writable_) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::copy,
-                                          "the dma-buf is open for reading alone", "dmabuf",
+                                          "the dma-buf is open read-only", "dmabuf",
                                           Hint::dmabuf_read_only));
   }
   HBMWIRE_TRY(synchronise(DMA_BUF_SYNC_START | DMA_BUF_SYNC_WRITE));

@@ -342,7 +342,7 @@ Result<std::optional<AddressInfo>> GaudiProvider::find_known(std::uint64_t addre
   });
   if (ambiguous) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
-                                          "the address is of more than one card", "gaudi",
+                                          "more than one card has the address", "gaudi",
                                           Hint::ambiguous_address));
   }
   if (best.holds_all) return best.info;

@@ -141,7 +141,8 @@ Result<IpcHandle> HostDomain::ipc_handle(std::uint64_t address, std::uint64_t le
       return tl::make_unexpected(make_error(code, Stage::open, why, device_.name));
     };
     if (!options_.shared)
-      return refuse(Errc::not_supported, "other processes open host memory that is `shared` alone");
+      return refuse(Errc::not_supported,
+                    "other processes can open only host memory that is `shared`");
     if (length_bytes == 0) return refuse(Errc::invalid_argument, "size 0");
     std::optional<IpcHandle> handle;
     memory_->blocks.visit(

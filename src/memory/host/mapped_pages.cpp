@@ -32,7 +32,7 @@ tl::unexpected<Error> refuse_unreadable(std::string_view subject) {
 }
 
 tl::unexpected<Error> refuse_read_only(std::string_view subject) {
-  return refuse(Errc::permission_denied, "the memory is mapped for reading alone", subject,
+  return refuse(Errc::permission_denied, "the memory is mapped read-only", subject,
                 Hint::memory_not_writable);
 }
 

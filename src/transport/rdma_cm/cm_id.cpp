@@ -167,7 +167,7 @@ Error CmId::failed(const CmEvent& event) const noexcept {
     constexpr int kByConsumer = 28;
     return make_error(Errc::peer_failed, Stage::connect,
                       event.status == kByConsumer ? "the peer's listener refused"
-                                                  : "nobody listens there by rdma_cm",
+                                                  : "no program listens there by rdma_cm",
                       peer_, Hint::connection_refused);
   }
   Error error = system_error(Stage::connect, rdma_event_str(event.type),

@@ -83,8 +83,8 @@ class MappedRing {
   SharedRingFile* file_ = nullptr;
 };
 
-/// The writer's end. Whatever the other process writes to the ring, this end never writes outside
-/// of it, nor loops for ever.
+/// The writer's end. It trusts no byte that the other process writes to the ring: it never writes
+/// outside of it, nor loops for ever.
 class RingWriter {
  public:
   /// The longest frame, in bytes. It fits in an empty ring from any start.

@@ -208,7 +208,7 @@ FrameUser::Place TcpRequester::place(const Frame& frame, std::uint32_t offset,
   const bool asked = request != nullptr && request->sent && !request->over && request->reads;
   if (!asked || frame.length - offset > request->length - come ||
       frame.has(Frame::kLast) != (come + frame.length - offset == request->length)) {
-    link_.break_protocol("the peer sends what it was not asked for");
+    link_.break_protocol("the peer sent bytes that no request asked for");
     return FrameUser::Place::later;
   }
   memory = request->parts[0].subspan(come, frame.length - offset);

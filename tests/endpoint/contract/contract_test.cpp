@@ -349,7 +349,7 @@ TEST_P(Contract, ACancelledGetLeavesThisEndsMemoryAlone) {
     fill(3);
     go_on_for(50ms);
     EXPECT_TRUE(same_bytes(contents(), pattern(kBytes, 3))) << "bytes moved after the report";
-    // What NICs wrote may wait on its way into the device until the next flush.
+    // Bytes that NICs wrote may wait on their way into the device until the next flush.
     auto flushed = value(worker_->flush(here(0, kBytes)));
     finish(flushed);
     EXPECT_TRUE(same_bytes(contents(), pattern(kBytes, 3))) << "the flush brought old bytes";

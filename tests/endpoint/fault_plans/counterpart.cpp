@@ -56,7 +56,7 @@ void Counterpart::go_on() {
 
 void Counterpart::take(const Posted& posted) {
   if (posted.kind != Kind::echo) ++over_.at(static_cast<std::size_t>(posted.kind));
-  // What is over is only looked at.
+  // Finished transfers are only looked at.
   const auto over = const_cast<Transfer&>(posted.transfer).poll();
   if (!over) {
     if (describe(over.error()).empty()) complain("an outcome without a name");

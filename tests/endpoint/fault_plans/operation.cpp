@@ -85,7 +85,7 @@ Result<Transfer> Starter::post(Endpoint& endpoint, Operation& operation) {
                     : endpoint.send(local, options);
     }
     case Kind::echo:
-      // Of one that was sent, or will be, or not.
+      // An immediate that was sent, or will be, or not.
       operation.ordinal = scenario_.below(tagged_ + 2);
       return endpoint.receive(region_.slice(at, kSlotBytes), TagMatch{operation.ordinal});
   }

@@ -21,7 +21,7 @@ struct BlockList {
   std::vector<std::uint32_t> numbers;
 };
 
-/// What the plan's process asks for, as often as the plan says.
+/// The operations that the plan's process asks for, as often as the plan says.
 struct Operation {
   enum class Kind : std::uint8_t {
     put,

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-/// What goes wrong in one plan, all of it from a seed.
+/// The faults of one plan, all of them from a seed.
 namespace hbmwire::test {
 
 enum class Fault : std::uint8_t {

@@ -41,7 +41,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kPieceBytes = 64U << 10U;  // the smallest that a NIC is given
 
-/// What no transfer fails by. A further NIC is taken out, and the others carry what it had.
+/// A fault by which no transfer fails. A further NIC is taken out, and the others carry what it
+/// had.
 bool is_harmless(const Scenario& scenario) {
   const bool of_link = scenario.fault == Fault::link_down || scenario.fault == Fault::link_down_up;
   return scenario.fault == Fault::none || scenario.fault == Fault::bad_handshake ||
@@ -159,7 +160,7 @@ void Subject::link(const char* how) {
   complain("the link can't be changed");
 }
 
-/// What is no handshake, or the beginning of one, and then nothing or the end.
+/// Bytes that are no handshake, or the beginning of one, and then nothing or the end.
 void Subject::greet_badly() const {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
@@ -240,7 +241,7 @@ void Subject::end(Operation& operation) {
   outcome_ = std::string(to_string(over.error().code));
   if (describe(over.error()).empty()) complain("an outcome without a name");
   if (!operation.transfer.settled()) all_settled_ = false;
-  // What has failed by itself says why: nothing happened that could be it in a plan without faults.
+  // A transfer that failed by itself says why: a plan without faults has no cause for it.
   if (is_harmless(scenario_)) {
     if (over.error().code != Errc::timed_out && over.error().code != Errc::cancelled)
       complain("without a fault: " + describe(over.error()));
@@ -298,7 +299,7 @@ void Subject::check_sum(const std::vector<Operation>& operations) {
   if (sum < succeeded || sum > all) complain("an atomic was carried out twice, or not at all");
 }
 
-/// What nobody put or sent is as it was.
+/// Memory that no operation wrote is as it was.
 void Subject::check_foreign_bytes(const std::vector<Operation>& operations) {
   std::vector<std::byte> rest(shared_.all.begin(), shared_.all.end());
   const auto forget = [&](std::span<const std::byte> bytes) {
@@ -334,7 +335,7 @@ void Subject::check_bytes(const std::vector<Operation>& operations, const Region
   }
 }
 
-/// What was reported, and settled, stays as it is.
+/// A reported and settled transfer stays as it is.
 void Subject::check_rest(const std::vector<Operation>& operations) {
   std::vector<std::byte> reported(shared_.all.begin(), shared_.all.end());
   std::this_thread::sleep_for(std::chrono::milliseconds(20 + scenario_.late_ms));

@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kSlots = 64;               // the first one is of
 inline constexpr std::uint64_t kInboxSlots = 2 * kSlots;  // plain messages, tagged ones
 inline constexpr std::uint64_t kGuardBytes = 65536;
 
-// What a busy machine may take besides.
+// Time that a busy machine may need besides.
 inline constexpr std::chrono::seconds kSlack{8};
 
 /// Memory of the plan that both processes see, so that what a dead peer's NIC writes is seen, too.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program of somebody else that communicates: a Gaudi's memory into a GPU's, by way of an
+// A user's program that communicates: a Gaudi's memory into a GPU's, by way of an
 // endpoint.
 #include <cstdio>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A program of somebody else, built against the installed library only.
+// A user's program, built against the installed library only.
 #include <cerrno>
 #include <cstdio>
 #include <string>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What scripts of the second tier share: rxe that imports dma-bufs, and the virtual Gaudi. Sourced.
+# Shared by scripts of the second tier: rxe that imports dma-bufs, and the virtual Gaudi. Sourced.
 export LD_PRELOAD=$BUILD/tests/libreg_dmabuf_mr.so
 
 # counter INDEX NAME: of card INDEX.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What guests' scripts share. Sourced by busybox's sh; ip and rdma are Debian's own, never its applets.
+# Shared by guests' scripts. Sourced by busybox's sh; ip and rdma are Debian's own, never its applets.
 hbmwire=$BUILD/bin/hbmwire
 ip() { /usr/bin/ip "$@"; }
 
@@ -74,7 +74,7 @@ serve_measurement() {
   listens 40 /tmp/server "the server of perf $1"
 }
 
-# measure TEST OPTION...: both sides of hbmwire perf, which verifies what arrives. What the client says is shown.
+# measure TEST OPTION...: both sides of hbmwire perf, which verifies arriving bytes. The client's output is shown.
 measure() {
   what=$*
   test=$1

@@ -81,7 +81,7 @@ class Exporter : public testing::EmptyTestEventListener {
   std::uint64_t used_ = 0;
 };
 
-/// What the CPU can't map, as any accelerator's.
+/// Memory that the CPU can't map, as any accelerator's.
 Result<Allocation> part_of_card(const Context& context, std::uint64_t size_bytes,
                                 std::uint64_t /*variant*/) {
   HBMWIRE_TRY_ASSIGN(const DmabufRange range, Exporter::instance().next_part(size_bytes));

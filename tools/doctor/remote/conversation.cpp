@@ -125,7 +125,7 @@ Heard Conversation::listen(const Deadline& until, int cancel_fd) {
 Failure Conversation::why_ended() const {
   if (foreign_) {
     return Failure(
-        fmt::format("complete: {}: what came is no message of a doctor; use the same "
+        fmt::format("complete: {}: the bytes that came are no message of a doctor; use the same "
                     "version of hbmwire at both ends",
                     endpoint_.peer()));
   }

@@ -167,7 +167,7 @@ using Matter = Difference::Matter;
 
 constexpr std::array kMachineFacts{
     Fact{"hardware", Matter::fault,
-         "an emulated NIC reaches emulated NICs alone: run both ends below hbmwire emulate, or "
+         "an emulated NIC reaches only emulated NICs: run both ends below hbmwire emulate, or "
          "neither",
          read_emulation},
     Fact{"", Matter::fault,
@@ -192,7 +192,7 @@ constexpr std::array kMachineFacts{
          "one kernel release with modules of two builds: reinstall the kernel's modules on one",
          read_builds},
     Fact{"NVIDIA kernel modules", Matter::note,
-         "the open ones alone export dma-bufs; closed ones need nvidia_peermem", read_nvidia_kind},
+         "only the open ones export dma-bufs; closed ones need nvidia_peermem", read_nvidia_kind},
     Fact{"firmware of", Matter::note,
          "install the newer one on both (NVIDIA: mlxfwmanager; others: fwupdmgr)", read_firmware}};
 

@@ -225,7 +225,7 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = show(card);
 	if (err)
 		return err;
-	/* What sysfs shows from now on. The device's own configuration space stays ivshmem's. */
+	/* Sysfs shows these from now on. The device's own configuration space stays ivshmem's. */
 	pdev->vendor = CARD_VENDOR;
 	pdev->device = CARD_DEVICE;
 	return 0;

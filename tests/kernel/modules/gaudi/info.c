@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the card says of itself. */
+/* The card's answers about itself. */
 #include <linux/uaccess.h>
 
 #include "virtual_gaudi.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A card that looks like a Gaudi2 to programs: its memory is BAR 2 of QEMU's ivshmem device, which
- * a file of the host backs. What it refuses is what drivers/accel/habanalabs of Linux 6.12 refuses,
- * unless it says otherwise. It has no engines: nothing but DMA through a dma-buf reaches its
- * memory.
+ * a file of the host backs. It refuses the calls that drivers/accel/habanalabs of Linux 6.12
+ * refuses, unless it says otherwise. It has no engines: nothing but DMA through a dma-buf reaches
+ * its memory.
  */
 #ifndef VIRTUAL_GAUDI_H
 #define VIRTUAL_GAUDI_H
@@ -18,7 +18,7 @@
 #include <linux/sizes.h>
 #include <uapi/drm/habanalabs_accel.h>
 
-/* Gaudi2's are 768 MiB: nobody wants to give a guest as much. */
+/* Gaudi2's are 768 MiB: too much for a guest. */
 #define CARD_PAGE SZ_2M
 /* Where Gaudi2's device addresses begin: right above its 96 GiB of physical ones. */
 #define CARD_DEVICE_BASE 0x1001001800000000ULL
@@ -80,7 +80,7 @@ int card_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file);
 int card_memory_ioctl(struct drm_device *drm, void *data, struct drm_file *file);
 
 int card_memory_init(struct card *card);
-/* Of an owner that has gone. With the lock held. */
+/* Frees the memory of an owner that has gone. With the lock held. */
 void card_memory_drop(struct card *card);
 void card_memory_fini(struct card *card);
 struct mapping *card_mapping(struct card *card, u64 address);

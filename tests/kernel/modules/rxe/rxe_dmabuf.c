@@ -12,8 +12,8 @@
 #include "rxe.h"
 #include "rxe_loc.h"
 
-/* rxe copies by the CPU. What a DMA address leads to without an IOMMU is the physical address, and
- * what lies there must have a struct page: RAM, or a BAR whose driver has made pages for it.
+/* rxe copies by the CPU. Without an IOMMU a DMA address is the physical address, and
+ * its memory must have a struct page: RAM, or a BAR whose driver has made pages for it.
  */
 static int rxe_fill_from_dma(struct rxe_mr *mr, struct ib_umem *umem)
 {
