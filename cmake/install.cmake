@@ -52,7 +52,7 @@ foreach(document README.md ARCHITECTURE.md docs)
   if(IS_DIRECTORY ${HBMWIRE_SOURCE_DIR}/${document})
     # docs/man makes pages of these documents; it holds none itself.
     install(DIRECTORY ${HBMWIRE_SOURCE_DIR}/${document}/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/${document}
-      FILES_MATCHING PATTERN "*.md" PATTERN man EXCLUDE)
+      FILES_MATCHING PATTERN "*.md" PATTERN "*.sbatch" PATTERN "*.yaml" PATTERN man EXCLUDE)
   else()
     install(FILES ${HBMWIRE_SOURCE_DIR}/${document} DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
   endif()

@@ -7,8 +7,9 @@
 ///
 /// Handles (hbmwire_context and so on) are opaque. The program owns a handle that a function gives
 /// by a pointer to a pointer, and ends it with the handle's own _free(), which also takes NULL. A
-/// handle that a function returns belongs to the object that was asked, and ends with it; freeing
-/// such a handle does nothing. A freed handle must not be used again.
+/// handle that a function returns, and that of hbmwire_group_endpoint(), belongs to the object that
+/// was asked, and ends with it; freeing such a handle does nothing. A freed handle must not be used
+/// again.
 ///
 /// A function that can fail returns a hbmwire_status: HBMWIRE_OK, or the kind of the failure. Its
 /// last argument is a `hbmwire_error*`, which the program owns and which may be NULL. No exception
@@ -38,6 +39,7 @@
 #include "hbmwire/c/domain.h"
 #include "hbmwire/c/endpoint.h"
 #include "hbmwire/c/error.h"
+#include "hbmwire/c/group.h"
 #include "hbmwire/c/hint.h"
 #include "hbmwire/c/invitation.h"
 #include "hbmwire/c/listener.h"

@@ -20,7 +20,9 @@ hbmwire_status hbmwire_endpoint_connect(hbmwire_worker* worker, const char* peer
   });
 }
 
-void hbmwire_endpoint_free(hbmwire_endpoint* endpoint) { delete endpoint; }
+void hbmwire_endpoint_free(hbmwire_endpoint* endpoint) {
+  if (endpoint != nullptr && endpoint->own) delete endpoint;
+}
 
 void hbmwire_endpoint_info_init(hbmwire_endpoint_info* info, size_t struct_size) {
   c::initialise(info, struct_size, {});

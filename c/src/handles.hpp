@@ -66,8 +66,6 @@ struct hbmwire_worker : hbmwire::c::Held<hbmwire::Worker> {};
 
 struct hbmwire_listener : hbmwire::c::Held<hbmwire::Listener> {};
 
-struct hbmwire_endpoint : hbmwire::c::Held<hbmwire::Endpoint> {};
-
 struct hbmwire_invitation : hbmwire::c::Held<hbmwire::EndpointInvitation> {};
 
 struct hbmwire_remote_region : hbmwire::c::Held<hbmwire::RemoteRegion> {};
@@ -111,6 +109,18 @@ struct hbmwire_paths_tried : hbmwire::c::Listed<hbmwire::PathTried> {};
 struct hbmwire_texts : hbmwire::c::Listed<std::string> {};
 
 struct hbmwire_settings : hbmwire::c::Listed<hbmwire::SettingInfo> {};
+
+/// An endpoint of its own, or that of a group.
+struct hbmwire_endpoint {
+  std::optional<hbmwire::Endpoint> own;
+  hbmwire::Endpoint* value = nullptr;
+
+  hbmwire_endpoint() = default;
+  hbmwire_endpoint(const hbmwire_endpoint&) = delete;
+  hbmwire_endpoint& operator=(const hbmwire_endpoint&) = delete;
+
+  void hold(hbmwire::Endpoint&& made) noexcept { value = &own.emplace(std::move(made)); }
+};
 
 /// A transfer of its own, or that of a pending handle.
 struct hbmwire_transfer {

@@ -84,9 +84,10 @@ class HBMWIRE_API Group {
   /// ended joins by the same call, when the others call rejoin(). Errors: Stage::configure:
   /// Errc::not_found: nothing says where to meet, or which rank this is (Hint::group_launcher);
   /// Errc::invalid_argument: options that can't be. Stage::connect: Errc::timed_out: the ranks that
-  /// did not come are the subject; Errc::permission_denied: the pre-shared keys differ; Errc::busy:
-  /// another process has this rank, or the meeting point's port; Errc::protocol: the ranks do not
-  /// agree on the size; Errc::cancelled; as Worker::create() and Listener::create().
+  /// did not come are the subject; errors of a meeting place that does not answer, with the place
+  /// as subject; Errc::permission_denied: the pre-shared keys differ; Errc::busy: another process
+  /// has this rank, or the meeting point's port; Errc::protocol: the ranks do not agree on the
+  /// size; Errc::cancelled; as Worker::create() and Listener::create().
   static Result<Group> create(const Worker& worker, const Wait& wait,
                               const GroupOptions& options = {});
 

@@ -18,6 +18,7 @@
 ///   memory_key.hpp             keys that the application carries to a peer
 ///   registration.hpp           registrations of memory that comes and goes
 ///   attach.hpp                 memory of another process of this node
+///   group.hpp                  processes that a launcher has started, and how they meet
 ///   counters.hpp               counts of bytes moved, by path, and of failures
 ///   memory_domain.hpp          devices, and one device's memory: export, copies, observers
 ///   trace.hpp                  a file with the history of each transfer

@@ -22,7 +22,17 @@ from .errors import Error, make
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ._core import Context, Endpoint, Invitation, Listener, Message, RemoteRegion, Transfer, Worker
+    from ._core import (
+        Context,
+        Endpoint,
+        Group,
+        Invitation,
+        Listener,
+        Message,
+        RemoteRegion,
+        Transfer,
+        Worker,
+    )
 
 
 _CLOSING = 0.01  # seconds between polls of operations that end with a worker being closed
@@ -334,6 +344,34 @@ async def accept_invitation(
     cause = "the peer did not begin in time"
     await _until(invitation.worker, invitation._is_ready, timeout, "connect", cause)
     return invitation._take()
+
+
+async def of_group(begin: Callable[..., _core._GroupCall], *given: Any, **options: Any) -> Any:
+    """A call of a group, which has a thread of its own. A task that is cancelled ends the call."""
+    call = begin(*given, **options)
+    driver_of(call.worker)  # endpoints of other ranks are accepted from now on
+    try:
+        await _readable(call.fileno())
+    except asyncio.CancelledError:
+        call.cancel()
+        await _readable(call.fileno())
+        raise
+    return call.take()
+
+
+async def _readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(fd, _set, future)
+    try:
+        await future
+    finally:
+        loop.remove_reader(fd)
+
+
+async def close_group(group: Group, *_exception: object) -> None:
+    # The meeting point is told, which may take a moment; the loop goes on meanwhile.
+    await asyncio.get_running_loop().run_in_executor(None, group.close)
 
 
 async def close_context(context: Context) -> None:

@@ -25,7 +25,7 @@
 namespace hbmwire::python {
 
 Endpoint& EndpointObject::open() {
-  if (!endpoint_) refuse("the endpoint ended with its worker or context");
+  if (endpoint_ == nullptr) refuse("the endpoint ended with its worker, context or group");
   return *endpoint_;
 }
 
@@ -35,7 +35,7 @@ Endpoint& EndpointObject::start() {
 }
 
 void EndpointObject::close(const Deadline& deadline) {
-  if (!endpoint_) return;
+  if (endpoint_ == nullptr) return;
   auto started = endpoint_->start_close(deadline);
   if (!started) raise(started.error());
   TransferObject closing(worker(), std::move(*started));
@@ -412,6 +412,10 @@ void wait_closed(EndpointObject& self, const Deadline& deadline) {
 }
 
 std::unique_ptr<ConnectingObject> start_reconnect(EndpointObject& self, const py::object& timeout) {
+  if (self.is_open() && !self.is_own()) {
+    raise(make_error(Errc::not_supported, Stage::connect,
+                     "a group makes its endpoints anew: call its endpoint()"));
+  }
   PendingEndpoint pending = value(self.start().start_reconnect(deadline_of(timeout)));
   return std::make_unique<ConnectingObject>(self.worker(), std::move(pending));
 }

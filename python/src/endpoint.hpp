@@ -13,29 +13,41 @@
 
 namespace hbmwire::python {
 
-/// hbmwire.Endpoint.
+/// hbmwire.Endpoint: of its own, or that of a group, which ends this object before its endpoint.
 class EndpointObject : public Part {
  public:
   EndpointObject(SharedWorker worker, Endpoint endpoint)
-      : Part(std::move(worker)), endpoint_(std::move(endpoint)) {}
+      : Part(std::move(worker)), own_(std::move(endpoint)), endpoint_(&*own_) {}
 
-  void end() noexcept override { endpoint_.reset(); }
+  EndpointObject(SharedWorker worker, Endpoint* of_group)
+      : Part(std::move(worker)), endpoint_(of_group) {}
+
+  void end() noexcept override {
+    endpoint_ = nullptr;
+    own_.reset();
+  }
 
   /// Raises InvalidArgument if its worker was closed.
   [[nodiscard]] Endpoint& open();
 
-  [[nodiscard]] bool is_open() const noexcept { return endpoint_.has_value(); }
+  [[nodiscard]] bool is_open() const noexcept { return endpoint_ != nullptr; }
+
+  [[nodiscard]] bool is_own() const noexcept { return own_.has_value(); }
+
+  /// Whether it stands for this endpoint.
+  [[nodiscard]] bool is(const Endpoint* other) const noexcept { return endpoint_ == other; }
 
   /// open(), before an operation. First it releases the memory of transfers that are over.
   [[nodiscard]] Endpoint& start();
 
-  void replace(Endpoint endpoint) { endpoint_.emplace(std::move(endpoint)); }
+  void replace(Endpoint endpoint) { endpoint_ = &own_.emplace(std::move(endpoint)); }
 
   /// Closes it with a goodbye, and waits for that. Raises as Endpoint::close().
   void close(const Deadline& deadline);
 
  private:
-  std::optional<Endpoint> endpoint_;
+  std::optional<Endpoint> own_;
+  Endpoint* endpoint_;  // null: it has ended
 };
 
 using NewEndpoint = std::unique_ptr<EndpointObject>;

@@ -19,6 +19,7 @@ PYBIND11_MODULE(_core, module) {
   bind_listener(module);
   bind_worker(module);
   bind_context(module);
+  bind_group(module);
   bind_foreign_memory(module);
   // Transfers under way must end before the interpreter does, since their memory goes with it.
   pybind11::module_::import("atexit").attr("register")(module.attr("_close_all"));

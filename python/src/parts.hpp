@@ -17,6 +17,7 @@ void bind_transfer(pybind11::module_& module);
 void bind_message(pybind11::module_& module);
 void bind_endpoint(pybind11::module_& module);
 void bind_listener(pybind11::module_& module);
+void bind_group(pybind11::module_& module);
 void bind_worker(pybind11::module_& module);
 void bind_context(pybind11::module_& module);
 void bind_foreign_memory(pybind11::module_& module);

@@ -141,6 +141,10 @@ bool Channel::over() const noexcept {
   return phase == EndpointPhase::failed || phase == EndpointPhase::closed;
 }
 
+bool Channel::has_said_goodbye() const noexcept {
+  return !broken_ && !closing_ && endpoint_->phase() == EndpointPhase::closed;
+}
+
 void Channel::close(std::chrono::milliseconds at_most) noexcept {
   if (closing_) return;
   if (auto closing = endpoint_->start_close(Deadline::after(at_most))) {

@@ -78,6 +78,9 @@ class Channel {
   /// Whether nothing comes any more, but for what hear() still has.
   [[nodiscard]] bool over() const noexcept;
 
+  /// Whether the peer has ended it in good order, rather than broken off.
+  [[nodiscard]] bool has_said_goodbye() const noexcept;
+
   /// Says goodbye, without waiting. over() tells when the peer has answered, or `at_most` has
   /// passed.
   void close(std::chrono::milliseconds at_most) noexcept;

@@ -16,7 +16,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kKeepEvery(3000);  // of a lease of ten seconds: two may be lost
-constexpr milliseconds kKeepPatience(2000);
+// The meeting point's thread waits meanwhile, and the ranks for it.
+constexpr milliseconds kRenewPatience(500);
+constexpr milliseconds kRemakePatience(2000);
 constexpr milliseconds kEndPatience(1000);
 // The lease of a process that was killed has run out by then: ten seconds, and what etcd takes.
 constexpr milliseconds kLeasePatience(13000);
@@ -94,16 +96,16 @@ Result<std::vector<std::string>> EtcdPlace::look(const Wait& wait) {
 std::optional<milliseconds> EtcdPlace::keep_every() const noexcept { return kKeepEvery; }
 
 Result<void> EtcdPlace::keep() {
-  const Wait wait = Deadline::after(kKeepPatience);
   if (lease_) {
-    HBMWIRE_TRY_ASSIGN(const bool is_renewed, requests_.renew_lease(*lease_, wait));
+    HBMWIRE_TRY_ASSIGN(const bool is_renewed,
+                       requests_.renew_lease(*lease_, Deadline::after(kRenewPatience)));
     if (!is_renewed) {
       lease_.reset();
       has_key_ = false;
     }
   }
   if (has_key_ || text_.empty()) return {};
-  HBMWIRE_TRY_ASSIGN(const bool is_ours, make_key(wait));
+  HBMWIRE_TRY_ASSIGN(const bool is_ours, make_key(Deadline::after(kRemakePatience)));
   if (is_ours) return {};
   return tl::make_unexpected(make_error(Errc::busy, Stage::connect,
                                         "another process has taken the meeting point of this name",

@@ -39,7 +39,8 @@ class EtcdPlace final : public MeetingPlace {
 
   [[nodiscard]] std::optional<std::chrono::milliseconds> keep_every() const noexcept override;
 
-  /// Takes no longer than two seconds. Makes the key anew, where its lease has run out.
+  /// Takes no longer than half a second where the server does not answer. Makes the key anew,
+  /// within two seconds, where its lease has run out.
   Result<void> keep() override;
 
  private:

@@ -169,7 +169,10 @@ tl::unexpected<Error> EtcdRequests::refused(const HttpAnswer& answer) const {
                    "etcd wants a user, and hbmwire has none: allow it without, or meet elsewhere",
                    subject_, Hint::group_launcher));
   }
-  if (!member_of(json_of(answer.body), "error").is_string()) return not_etcd();
+  // "error" up to version 3.5; newer gateways have "message" alone.
+  const Json body = json_of(answer.body);
+  if (!member_of(body, "error").is_string() && !member_of(body, "message").is_string())
+    return not_etcd();
   return tl::make_unexpected(make_error(Errc::peer_failed, Stage::connect,
                                         "etcd refuses the request (its log says why)", subject_,
                                         Hint::group_launcher));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "group/left_addresses.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "hbmwire/host_port.hpp"
@@ -37,7 +38,11 @@ bool looks_like_address(std::string_view line) {
 std::string left_text(const std::vector<std::string>& addresses) {
   std::string text(kFirstLine);
   text += '\n';
-  for (const std::string& address : addresses) text += address + '\n';
+  // A reader takes no more, and the first ones are the most useful.
+  for (std::size_t i = 0; i < std::min(addresses.size(), kMaxAddresses); ++i) {
+    if (text.size() + addresses[i].size() + kLastLine.size() + 2 > kMaxLeftBytes) break;
+    text += addresses[i] + '\n';
+  }
   text += kLastLine;
   text += '\n';
   return text;

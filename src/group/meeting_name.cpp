@@ -20,9 +20,12 @@ tl::unexpected<Error> refuse_meeting(std::string_view text, const char* why) {
 Result<HostPort> server_of(std::string_view text, std::string_view server,
                            std::optional<std::uint16_t> default_port) {
   const auto at = split_host_port(server, default_port);
-  if (!at) return refuse_meeting(text, "this meeting needs a host and a port");
-  if (at->host.empty() || at->port == 0)
-    return refuse_meeting(text, "this meeting needs a host and a port other than 0");
+  // split_host_port() also takes a scheme, which stands before it here.
+  if (!at || server.find('/') != std::string_view::npos)
+    return refuse_meeting(text, "this meeting needs a host and a port from 1 to 65535");
+  // The host becomes a part of a URL, where these characters begin something else: a user, a query.
+  if (at->host.find_first_of("@?#\\") != std::string::npos)
+    return refuse_meeting(text, "a host has none of @ ? # \\, and a meeting has no user");
   return *at;
 }
 
@@ -32,12 +35,13 @@ Result<MeetingName> parse_etcd_meeting(std::string_view text, std::string_view r
       slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
   if (name.empty() || name.size() > kMaxNameBytes)
     return refuse_meeting(text, "an etcd meeting needs a name of 1 to 200 bytes behind the port");
-  HBMWIRE_TRY_ASSIGN(HostPort at, server_of(text, rest.substr(0, slash), kEtcdPort));
-  return MeetingName{.kind = MeetingName::Kind::etcd,
-                     .text = std::string(text),
-                     .at = std::move(at),
-                     .path = std::string(name),
-                     .tls = tls};
+  MeetingName meeting;
+  HBMWIRE_TRY_ASSIGN(meeting.at, server_of(text, rest.substr(0, slash), kEtcdPort));
+  meeting.kind = MeetingName::Kind::etcd;
+  meeting.text = std::string(text);
+  meeting.path = std::string(name);
+  meeting.tls = tls;
+  return meeting;
 }
 
 }  // namespace
@@ -49,17 +53,24 @@ Result<MeetingName> parse_meeting(std::string_view text) {
   };
   if (text.find('\0') != std::string_view::npos)
     return refuse_meeting(text, "a meeting has no NUL byte");
-  if (text == "pmix") return MeetingName{.kind = MeetingName::Kind::pmix, .text = "PMIx"};
+  // By members, since GCC 12 takes what a designated initializer leaves out for uninitialized.
+  MeetingName name;
+  name.text = std::string(text);
+  if (text == "pmix") {
+    name.kind = MeetingName::Kind::pmix;
+    name.text = "PMIx";
+    return name;
+  }
   if (const auto server = behind("tcp://")) {
-    HBMWIRE_TRY_ASSIGN(HostPort at, server_of(text, *server, std::nullopt));
-    return MeetingName{
-        .kind = MeetingName::Kind::address, .text = std::string(text), .at = std::move(at)};
+    HBMWIRE_TRY_ASSIGN(name.at, server_of(text, *server, std::nullopt));
+    return name;
   }
   if (const auto path = behind("file://")) {
     if (!path->starts_with('/') || path->ends_with('/') || path->size() > kMaxPathBytes)
       return refuse_meeting(text, "a file meeting needs an absolute path, as in file:///tmp/group");
-    return MeetingName{
-        .kind = MeetingName::Kind::file, .text = std::string(text), .path = std::string(*path)};
+    name.kind = MeetingName::Kind::file;
+    name.path = std::string(*path);
+    return name;
   }
   if (const auto rest = behind("etcd://")) return parse_etcd_meeting(text, *rest, false);
   if (const auto rest = behind("etcds://")) return parse_etcd_meeting(text, *rest, true);

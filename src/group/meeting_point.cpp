@@ -176,8 +176,10 @@ void MeetingPoint::keep_place(Clock::time_point now) {
   const auto every = place_->keep_every();
   if (!every || now < keep_next_) return;
   keep_next_ = now + *every;
-  if (const auto kept = place_->keep(); !kept)
-    log_line(LogLevel::warn, [&] { return describe(kept.error()); });
+  const auto kept = place_->keep();
+  // A server that is down for an hour is reported once.
+  const bool is_told = std::exchange(place_failed_, !kept);
+  if (!kept && !is_told) log_line(LogLevel::warn, [&] { return describe(kept.error()); });
 }
 
 // --- what they say

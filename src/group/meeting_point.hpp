@@ -97,6 +97,7 @@ class MeetingPoint {
   std::optional<Clock::time_point> patience_;  // of rank 0, in the call that it is in
   Clock::time_point tell_next_{};
   Clock::time_point keep_next_{};
+  bool place_failed_ = false;  // when it was last to be kept
   Fd stop_;
   std::thread thread_;
 };

@@ -11,6 +11,7 @@
 #include "hbmwire/pending.hpp"
 
 #include "base/guarded.hpp"
+#include "base/log.hpp"
 #include "group/ranks.hpp"
 
 namespace hbmwire::detail {
@@ -221,6 +222,7 @@ Error Member::refusal(Stage stage) const {
 
 Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Join& join,
                                   const Look& look, const Wait& wait) {
+  rank_ = hello.rank.value_or(kNoRank);
   missing_.clear();
   joined_.reset();
   given_up_ = false;
@@ -232,7 +234,7 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
     // The process before, in this rank, may not be known to have ended yet.
     if (refused_ && refused_->why != wire::Refused::Why::rank_taken)
       return tl::make_unexpected(refusal(Stage::connect));
-    channel_.reset();
+    forget_meeting_point();
     const auto paused = drive(at_most(wait, kPause), [] { return false; });
     if (paused.error().code == Errc::cancelled) return tl::make_unexpected(paused.error());
     if (wait.deadline.passed()) {
@@ -240,6 +242,15 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
                                           : late(Stage::connect, paused.error()));
     }
   }
+}
+
+/// Of the one that is cut off. Rank 0 is not there any more. Where it has ended in good order,
+/// because its own deadline has passed, the ranks that it missed have not come. Where it broke off
+/// they may have come since.
+void Member::forget_meeting_point() {
+  if (!channel_->has_said_goodbye()) missing_.clear();
+  if (!missing_.empty() && missing_.front() != 0) missing_.insert(missing_.begin(), 0);
+  channel_.reset();
 }
 
 /// Waits until all have joined, this rank was refused, or the channel has ended.
@@ -252,12 +263,12 @@ Result<void> Member::join_once(const wire::Join& join, const Wait& wait) {
 
 Result<void> Member::dial(const wire::GroupHello& hello, const Look& look, const Wait& wait) {
   channel_.reset();
-  last_refusal_.reset();
   while (true) {
     auto addresses = look(at_most(wait, kOneLook));
+    std::optional<Error> place_failed;
     if (!addresses) {
       if (!may_pass(addresses.error())) return tl::make_unexpected(addresses.error());
-      last_refusal_ = addresses.error();
+      place_failed = addresses.error();
       addresses = std::vector<std::string>{};
     }
     for (const std::string& address : *addresses) {
@@ -268,7 +279,9 @@ Result<void> Member::dial(const wire::GroupHello& hello, const Look& look, const
     }
     const auto paused = drive(at_most(wait, kPause), [] { return false; });
     if (paused.error().code == Errc::cancelled) return tl::make_unexpected(paused.error());
-    if (wait.deadline.passed()) return tl::make_unexpected(late(Stage::connect, paused.error()));
+    if (!wait.deadline.passed()) continue;
+    // A store that does not answer says nothing of rank 0.
+    return tl::make_unexpected(place_failed ? *place_failed : late(Stage::connect, paused.error()));
   }
 }
 
@@ -289,7 +302,7 @@ Result<bool> Member::dial_one(const std::string& address, const wire::GroupHello
     return true;
   }
   if (!may_pass(endpoint.error())) return tl::make_unexpected(endpoint.error());
-  last_refusal_ = endpoint.error();
+  log_line(LogLevel::debug, [&] { return "the meeting point: " + describe(endpoint.error()); });
   return false;
 }
 

@@ -67,6 +67,8 @@ class Member {
   Result<void> drive(const Wait& wait, const std::function<bool()>& is_over);
 
  private:
+  static constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
+
   Member(Worker worker, GroupControl control);
 
   void listen();
@@ -75,6 +77,7 @@ class Member {
   Result<void> dial(const wire::GroupHello& hello, const Look& look, const Wait& wait);
   Result<bool> dial_one(const std::string& address, const wire::GroupHello& hello,
                         const Wait& wait);
+  void forget_meeting_point();
   Result<void> join_once(const wire::Join& join, const Wait& wait);
   [[nodiscard]] Error late(Stage stage, const Error& why) const;
   [[nodiscard]] Error refusal(Stage stage) const;
@@ -83,12 +86,11 @@ class Member {
   GroupControl control_;
   Fd wakes_;  // epoll(7): what ends a sleep of the application's worker
   std::unique_ptr<Channel> channel_;
-  std::uint32_t rank_ = 0;
+  std::uint32_t rank_ = kNoRank;
   std::uint32_t call_ = 0;
   Ranks gone_;
   bool given_up_ = false;
-  Ranks missing_;                      // in the call that this rank is in
-  std::optional<Error> last_refusal_;  // of a connection to the meeting point
+  Ranks missing_;  // in the call that this rank is in
   std::optional<wire::Joined> joined_;
   std::optional<wire::Given> given_;
   std::optional<wire::Refused> refused_;

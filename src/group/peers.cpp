@@ -75,7 +75,7 @@ void Peers::take_accepted() {
   while (auto accepted = state_of(listener_).next()) {
     auto endpoint = handle_of<Endpoint>(std::move(accepted));
     const auto key = key_of(endpoint.peer_hello());
-    if (key && !peers_[*key].is_ready()) peers_[*key].endpoint = std::move(endpoint);
+    if (key && !peers_[*key].is_ready()) peers_[*key].take(std::move(endpoint));
   }
 }
 
@@ -107,7 +107,7 @@ Result<Endpoint*> Peers::get(std::uint32_t rank, PeerUse use, const Wait& wait, 
     }
     HBMWIRE_TRY(dial(key, peers_[key], wait, member));
   }
-  return &*peers_[key].endpoint;
+  return peers_[key].endpoint.get();
 }
 
 /// Until there is an endpoint, by either rank's dial, or one address after the other has refused.
@@ -140,7 +140,7 @@ Result<void> Peers::dial(Key key, Peer& peer, const Wait& wait, Member& member) 
     if (!driven) return tl::make_unexpected(about(key.first, driven.error()));
     auto made = pending.take();
     if (made) {
-      peer.endpoint = std::move(*made);
+      peer.take(std::move(*made));
       return {};
     }
     last = made.error();
@@ -170,8 +170,10 @@ Error Peers::about(std::uint32_t rank, Error error) const {
 
 void Peers::drop(std::uint32_t rank, PeerUse use) noexcept {
   const WorkerLock lock(state_of(worker_));
-  if (const auto known = peers_.find({rank, use}); known != peers_.end())
+  if (const auto known = peers_.find({rank, use}); known != peers_.end()) {
     known->second.endpoint.reset();
+    known->second.before.clear();
+  }
 }
 
 }  // namespace hbmwire::detail

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hbmwire/endpoint.hpp"
 
@@ -54,11 +55,17 @@ class Peers {
   using Key = std::pair<std::uint32_t, PeerUse>;
 
   struct Peer {
-    std::optional<Endpoint> endpoint;
+    std::unique_ptr<Endpoint> endpoint;
+    std::vector<std::unique_ptr<Endpoint>> before;  // that have failed; the program may use them
     bool dialing = false;
 
     [[nodiscard]] bool is_ready() const noexcept {
       return endpoint && endpoint->phase() == EndpointPhase::ready;
+    }
+
+    void take(Endpoint made) {
+      if (endpoint) before.push_back(std::move(endpoint));
+      endpoint = std::make_unique<Endpoint>(std::move(made));
     }
   };
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "wire/resolve.hpp"
@@ -25,6 +26,19 @@ Error connect_error(int error_number, const std::string& peer) {
   // Linux reports this for a link-local address without an interface, ipv6(7).
   if (error_number == EINVAL) hint = Hint::address_scope;
   return system_error(Stage::connect, "connect", error_number, peer, hint);
+}
+
+/// Whether the socket is connected to itself: where no program listens at a port of this machine,
+/// the kernel may give that very port to the socket which connects there (RFC 9293, simultaneous
+/// open).
+bool is_own_peer(int fd) noexcept {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_size = sizeof own;
+  socklen_t peer_size = sizeof peer;
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 &&
+         own_size == peer_size && std::memcmp(&own, &peer, own_size) == 0;
 }
 
 Result<Fd> dial(const addrinfo& address, const std::string& peer, const Wait& wait) {
@@ -61,6 +75,12 @@ Result<void> finish_dial(int fd, const std::string& peer) {
   int failure = 0;
   socklen_t size = sizeof failure;
   ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
+  if (failure == 0 && is_own_peer(fd)) {
+    // Closed without TIME_WAIT, which would keep the port from the program that is to listen there.
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    failure = ECONNREFUSED;
+  }
   if (failure != 0) return tl::make_unexpected(connect_error(failure, peer));
   return tune(fd, peer);
 }

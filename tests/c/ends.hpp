@@ -39,6 +39,8 @@ using Remote = std::unique_ptr<hbmwire_remote_region, Freed<hbmwire_remote_regio
 using Transfer = std::unique_ptr<hbmwire_transfer, Freed<hbmwire_transfer_free>>;
 using Key = std::unique_ptr<hbmwire_memory_key, Freed<hbmwire_memory_key_free>>;
 using RemoteKey = std::unique_ptr<hbmwire_remote_key, Freed<hbmwire_remote_key_free>>;
+using Group = std::unique_ptr<hbmwire_group, Freed<hbmwire_group_free>>;
+using Exchanged = std::unique_ptr<hbmwire_exchanged, Freed<hbmwire_exchanged_free>>;
 using Report = std::unique_ptr<hbmwire_report, Freed<hbmwire_report_free>>;
 
 /// An error of a test's.

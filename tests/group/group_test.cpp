@@ -79,6 +79,25 @@ TEST(Group, AMissingRankZeroIsNamed) {
   EXPECT_EQ(subject(rank.error()), "rank 0");
 }
 
+TEST(Group, ARankZeroThatGaveUpIsNamedWithTheRanksItMissed) {
+  const Place place;
+  std::jthread zero([&] { EXPECT_FALSE(join(options_of(place, 0, 4), 1s)); });
+  std::jthread two([&] {
+    const auto rank = join(options_of(place, 2, 4), 3s);
+    ASSERT_FALSE(rank);
+    EXPECT_EQ(subject(rank.error()), "ranks 0, 1, 3") << describe(rank.error());
+  });
+}
+
+TEST(Group, AStoreThatDoesNotAnswerIsNamed) {
+  const Place place;
+  GroupOptions options = options_of(place, 1, 2);
+  options.meeting = "etcd://127.0.0.1:1/group";
+  const auto rank = join(options, 500ms);
+  ASSERT_FALSE(rank);
+  EXPECT_EQ(subject(rank.error()), "etcd://127.0.0.1:1/group") << describe(rank.error());
+}
+
 TEST(Group, RanksThatDoNotAgreeOnTheSizeAreRefused) {
   const Place place;
   std::jthread first([&] { EXPECT_FALSE(join(options_of(place, 0, 2), 2s)); });
@@ -468,6 +487,8 @@ TEST(GroupBroadcast, ARankThatHasEndedIsNamedToAll) {
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().code, Errc::peer_failed);
     EXPECT_EQ(subject(failed.error()), "rank 2");
+    // A rank that leaves before the others have looked would be named, too.
+    good(rank.group.exchange_among_present({}, 10s));
   });
 }
 

@@ -50,6 +50,14 @@ struct Rank {
   Context context;
   Worker worker;
   Group group;
+  std::uint64_t resident = 0;
+  std::size_t open = 0;  // descriptors
+
+  /// While no rank has left yet.
+  void measure() {
+    resident = resident_bytes();
+    open = descriptors();
+  }
 
   [[nodiscard]] std::uint32_t next() const noexcept { return (group.rank() + 1) % group.size(); }
 };
@@ -75,7 +83,9 @@ Result<Rank> meet() {
   HBMWIRE_TRY_ASSIGN(Worker worker, Worker::create(context));
   HBMWIRE_TRY_ASSIGN(
       Group group, Group::create(worker, std::chrono::seconds(seconds ? std::atoi(seconds) : 60)));
-  return Rank{std::move(context), std::move(worker), std::move(group)};
+  Rank rank{std::move(context), std::move(worker), std::move(group)};
+  rank.measure();
+  return rank;
 }
 
 /// Memory with a block for each rank, and the keys of everyone's.
@@ -125,6 +135,7 @@ Result<void> all(Rank& rank) {
   for (std::uint32_t by = 0; by < rank.group.size(); ++by) {
     if (by != rank.group.rank()) HBMWIRE_TRY(blocks.check(rank, by, 1));
   }
+  rank.measure();
   return rank.group.barrier(60s);
 }
 
@@ -186,7 +197,7 @@ int main(int count, char** arguments) {
       R"("fds": %zu, "failed": [%s], "error": "%s"})"
       "\n",
       rank->group.rank(), rank->group.size(), rank->group.launcher().c_str(), met,
-      seconds_since(began), static_cast<unsigned long long>(resident_bytes()), descriptors(),
+      seconds_since(began), static_cast<unsigned long long>(rank->resident), rank->open,
       failed_text(rank->group).c_str(), done ? "" : describe(done.error()).c_str());
   std::fflush(stdout);
   return done ? 0 : 3;

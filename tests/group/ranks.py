@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
@@ -18,19 +19,23 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import case_runner  # noqa: E402
 from harness import Skipped, check, emulate_command, every_emulate, world  # noqa: E402
+from slurm import Slurm  # noqa: E402
 
 KEY = "a key of sixteen bytes or more"
+# Of the ranks that a case kills one of: those that never met wait for so long.
+SECONDS_TO_MEET = 15
 
 
 def free_port():
-    """A port of which the next one is free, too: torchrun's own store has the first, the meeting point the second."""
+    """A port of which the next one is free, too: torchrun's own store has the first, the meeting point the second. Below
+    those that the kernel gives to sockets that connect, of which hundreds are in use here."""
     while True:
+        port = random.randrange(10000, 20000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port
 
@@ -66,6 +71,24 @@ class Ranks:
         port = free_port()
         return self.start(lambda rank: {"RANK": str(rank), "WORLD_SIZE": str(self.size), "MASTER_ADDR": "127.0.0.1",
                                         "MASTER_PORT": str(port)})
+
+    def script(self, variable):
+        """A file that a launcher runs as each rank, whose number is in the variable."""
+        script = self.here.folder / "rank"
+        words = " ".join(f"'{word}'" for word in self.node("NODE")).replace("'NODE'", f'"n${variable}"')
+        script.write_text(f"#!/bin/sh\nexec {words}\n")
+        script.chmod(0o755)
+        return script
+
+    def pids(self, number):
+        """The rank's process below `emulate`, once it is there; none: it has ended before."""
+        process = self.processes[number]
+        while True:
+            found = [int(entry.name) for entry in pathlib.Path("/proc").iterdir()
+                     if entry.name.isdigit() and is_rank(entry, process.handle.pid, self.binary)]
+            if found or process.handle.poll() is not None:
+                return found
+            time.sleep(0.01)
 
     def finish(self, seconds=60):
         """What each rank printed last, by its number; those that ended without a word are not in it."""
@@ -122,66 +145,86 @@ def mpirun(program):
         raise Skipped("there is no mpirun: install openmpi-bin")
     with world(program) as here:
         ranks = Ranks(here, 16, "all")
-        node = ranks.node("NODE")
-        script = here.folder / "rank"
-        words = " ".join(f"'{word}'" for word in node).replace("'NODE'", '"n$PMIX_RANK"')
-        script.write_text(f"#!/bin/sh\nexec {words}\n")
-        script.chmod(0o755)
+        script = ranks.script("PMIX_RANK")
         ranks.processes.append(here.run(
             ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "16", script],
             env={**ranks.environment, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}))
         check_all(ranks, ranks.finish(), "PMIx")
 
 
-def etcd(program):
+def etcd_server(here):
+    """Its port, and its process."""
     binary = shutil.which("etcd") or "/usr/bin/etcd"
     if not os.access(binary, os.X_OK):
         raise Skipped("there is no etcd: install etcd-server")
+    client, peer = free_port(), free_port()
+    url, peers = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
+    store = here.run([binary, "--data-dir", here.folder / "etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
+                      "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster",
+                      f"default={peers}"])
+    store.wait_for("ready to serve client requests|serving.*client")
+    return client, store
+
+
+def etcd(program):
     with world(program) as here:
-        client, peer = free_port(), free_port()
-        url, peers = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
-        store = here.run([binary, "--data-dir", here.folder / "etcd", "--listen-client-urls", url, "--advertise-client-urls",
-                          url, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
-                          "--initial-cluster", f"default={peers}"])
-        store.wait_for("ready to serve client requests|serving.*client")
+        port, store = etcd_server(here)
         ranks = Ranks(here, 16, "all").start(
-            lambda rank: {"HBMWIRE_GROUP": f"etcd://127.0.0.1:{client}/run1", "HBMWIRE_GROUP_SIZE": "16"})
+            lambda rank: {"HBMWIRE_GROUP": f"etcd://127.0.0.1:{port}/run1", "HBMWIRE_GROUP_SIZE": "16"})
         check_all(ranks, ranks.finish(), "HBMWIRE_GROUP")
         left = subprocess.run(
-            ["curl", "-s", f"{url}/v3/kv/range", "-d", '{"key": "AA==", "range_end": "AA=="}'],
+            ["curl", "-s", f"http://127.0.0.1:{port}/v3/kv/range", "-d", '{"key": "AA==", "range_end": "AA=="}'],
             check=True, capture_output=True, text=True).stdout
         check("kvs" not in left, "keys were left in etcd", left)
         store.end()
 
 
+def srun(program):
+    """By the environment of srun, and by PMIx where Slurm has it."""
+    with world(program) as here:
+        slurm = Slurm(here, (free_port(), free_port()), 16)
+        kinds = {"none": "Slurm"}
+        if slurm.has_pmix():
+            kinds["pmix"] = "PMIx"
+        for kind, launcher in kinds.items():
+            ranks = Ranks(here, 16, "all")
+            ranks.processes.append(here.run(["srun", f"--mpi={kind}", "-n", "16", "--kill-on-bad-exit=1", ranks.script("SLURM_PROCID")],
+                                            env={**ranks.environment, **slurm.environment}))
+            check_all(ranks, ranks.finish(), launcher)
+            print(f"srun --mpi={kind}: passed", flush=True)
+        slurm.stop()
+
+
 # --- ends
 
-
-
-def kill(program, times, size=16, seed=None):
+def kill(program, times, size=16):
     """A rank dies at a random moment; all others end in time, and say which one it was."""
+    seed = int(os.environ.get("GROUP_SEED", time.time_ns() % 1_000_000))
+    print(f"GROUP_SEED={seed}", flush=True)
     chance = random.Random(seed)
+    longest = 0
     for number in range(times):
-        seed_text = f"round {number}"
         with world(program) as here:
-            ranks = Ranks(here, size, "work", seconds=20).by_environment()
+            ranks = Ranks(here, size, "work", seconds=SECONDS_TO_MEET).by_environment()
             victim = chance.randrange(size)
             delay = chance.uniform(0, 1.5)
+            # Mostly all have met, so that it dies in the work; else they wait for it until their deadline.
+            has_met = number % 4 != 0
+            for process in ranks.processes if has_met else []:
+                process.wait_for("met by", SECONDS_TO_MEET)
             time.sleep(delay)
-            process = ranks.processes[victim]
-            # The rank's process below `emulate`, which ends with it.
-            pids = [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()
-                    and is_rank(entry, process.handle.pid, ranks.binary)]
+            pids = ranks.pids(victim)
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             killed = time.monotonic()
             ends = ranks.finish(60)
             took = time.monotonic() - killed
-            what = f"{seed_text}: rank {victim} killed after {delay:.2f} s, the others ended {took:.1f} s later"
+            longest = max(longest, took if has_met else 0)
+            what = f"round {number}: rank {victim} killed after {delay:.2f} s, the others ended {took:.1f} s later"
             print(what, flush=True)
-            if not pids:
-                raise AssertionError(f"{what}: its process was not found\n{ranks.texts()}")
+            check(pids, f"{what}: its process was not found", ranks.texts())
             name_all(ranks, ends, victim, what)
+    print(f"after they had met, the others ended at most {longest:.1f} s later", flush=True)
 
 
 def is_rank(entry, session, binary):
@@ -208,8 +251,8 @@ def name_all(ranks, ends, victim, what):
 
 def names(line, victim):
     """Whether an error's subject has the rank: "rank 3", "ranks 0, 2-5, 9"."""
-    subject = line.split("rank", 1)[-1].split(":")[0].lstrip("s ")
-    for part in subject.replace(" ", "").split(","):
+    subject = re.search(r"connect ranks? ([\d, -]+)", line)
+    for part in subject[1].replace(" ", "").split(",") if subject else []:
         first, _, last = part.partition("-")
         if first.isdigit() and int(first) <= victim <= int(last or first):
             return True
@@ -234,9 +277,12 @@ def connect_64(program):
         ends = ranks.finish(240)
         took = time.monotonic() - began
         check_all(ranks, ends, "torchrun")
-        most = max(end["rss"] for end in ends.values()) / 2**20
         descriptors = max(end["fds"] for end in ends.values())
-        print(f"64 ranks: {took:.1f} s, at most {most:.0f} MiB and {descriptors} descriptors a rank", flush=True)
+        print(f"64 ranks: {took:.1f} s; the last one had met after {max(end['met'] for end in ends.values()):.1f} s", flush=True)
+        for name, which in {"rank 0": [ends[0]], "the others": [ends[rank] for rank in range(1, 64)]}.items():
+            sizes = sorted(end["rss"] / 2**20 for end in which)
+            counts = sorted(end["fds"] for end in which)
+            print(f"{name}: {sizes[0]:.0f} to {sizes[-1]:.0f} MiB, {counts[0]} to {counts[-1]} descriptors", flush=True)
         check(took < 120, f"64 ranks took {took:.1f} s")
         check(descriptors < 64 * 8, f"a rank has {descriptors} descriptors")
 
@@ -258,9 +304,9 @@ def broadcast_killed(program):
             process.wait_for("met by")
         time.sleep(0.8)
         victim = 4
-        pid = next(int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()
-                   and is_rank(entry, ranks.processes[victim].handle.pid, ranks.binary))
-        os.kill(pid, signal.SIGKILL)
+        pids = ranks.pids(victim)
+        check(pids, "the rank has ended before", ranks.texts())
+        os.kill(pids[0], signal.SIGKILL)
         began = time.monotonic()
         ends = ranks.finish(60)
         check(time.monotonic() - began < 30, "the others took too long to end", ranks.texts())
@@ -268,7 +314,7 @@ def broadcast_killed(program):
 
 
 CASES = {function.__name__: function for function in (
-    environment, plain, file, mpirun, etcd, kill_few, kill_hundred, connect_64, broadcast, broadcast_killed)}
+    environment, plain, file, mpirun, srun, etcd, kill_few, kill_hundred, connect_64, broadcast, broadcast_killed)}
 
 if __name__ == "__main__":
     sys.exit(case_runner.main(__doc__, CASES))

@@ -1641,6 +1641,104 @@ def test_errors_are_caught_as_built_in_exceptions(pair: Pair) -> None:
         pair.context.connect("127.0.0.1:1", timeout=5)
 
 
+# --- groups, of one rank here; group_test.py has larger ones
+
+
+def alone(place: pathlib.Path) -> dict[str, Any]:
+    """Options of the only rank of a group."""
+    meeting = f"file://{place / 'group'}"
+    return {"meeting": meeting, "rank": 0, "size": 1, "address": "127.0.0.1", "timeout": 10}
+
+
+@uses(
+    "Group.create",
+    "Group.__enter__",
+    "Group.__exit__",
+    "Group.rank",
+    "Group.size",
+    "Group.epoch",
+    "Group.launcher",
+    "Group.members",
+    "Group.failed",
+    "Group.worker",
+    "Group.closed",
+    "Group.close",
+    "GroupMember.rank",
+    "GroupMember.host",
+    "GroupMember.addresses",
+)
+def test_a_group_tells_who_is_in_it(context: hbmwire.Context, tmp_path: pathlib.Path) -> None:
+    with hbmwire.Group.create(context, **alone(tmp_path)) as group:
+        assert (group.rank, group.size, group.epoch, group.failed) == (0, 1, 1, [])
+        assert group.launcher == "the program's options"
+        (member,) = group.members
+        assert member.rank == 0
+        assert repr(member) == f"<hbmwire.GroupMember rank 0 on {member.host}>"
+        (address,) = member.addresses
+        assert address.startswith("127.0.0.1:")
+        assert group.worker is context.worker
+        assert not group.closed
+    assert group.closed
+    group.close()
+    with hbmwire.Group.create(context.worker, **alone(tmp_path)) as again:
+        assert again.epoch == 1
+
+
+@uses(
+    "Group.exchange",
+    "Group.exchange_among_present",
+    "Group.barrier",
+    "Group.endpoint",
+    "Group.drop_endpoint",
+    "Group.broadcast",
+    "Group.rejoin",
+)
+def test_calls_of_a_group(context: hbmwire.Context, tmp_path: pathlib.Path) -> None:
+    with hbmwire.Group.create(context, **alone(tmp_path)) as group:
+        assert group.exchange(memoryview(b"mine"), timeout=5) == [b"mine"]
+        assert group.exchange_among_present(b"", timeout=5) == [b""]
+        group.barrier(5)
+        group.broadcast(context.register(bytearray(64)), timeout=5, piece_bytes=4096, verify=True)
+        with pytest.raises(hbmwire.InvalidArgument, match="no other rank"):
+            group.endpoint(0, timeout=5)
+        group.drop_endpoint(0)
+        group.rejoin(5)
+        assert group.epoch == 2
+        with pytest.raises(TypeError, match="data: bytes are needed"):
+            group.exchange(7)  # type: ignore[arg-type]
+        with pytest.raises(hbmwire.InvalidArgument, match="1 MiB"):
+            group.exchange(bytes((1 << 20) + 1))
+
+
+@uses(
+    "Group.acreate",
+    "Group.__aenter__",
+    "Group.__aexit__",
+    "Group.aexchange",
+    "Group.aexchange_among_present",
+    "Group.abarrier",
+    "Group.aendpoint",
+    "Group.abroadcast",
+    "Group.arejoin",
+    "Group.aclose",
+)
+def test_calls_of_a_group_are_awaited(context: hbmwire.Context, tmp_path: pathlib.Path) -> None:
+    async def main() -> None:
+        async with await hbmwire.Group.acreate(context, **alone(tmp_path)) as group:
+            assert await group.aexchange(b"mine") == [b"mine"]
+            assert await group.aexchange_among_present(b"mine") == [b"mine"]
+            await group.abarrier(5)
+            await group.abroadcast(context.register(bytearray(64))[8:16])
+            with pytest.raises(hbmwire.InvalidArgument, match="no other rank"):
+                await group.aendpoint(0)
+            await group.arejoin(5)
+            assert group.epoch == 2
+            await group.aclose()
+            assert group.closed
+
+    asyncio.run(main())
+
+
 # --- all of it
 
 

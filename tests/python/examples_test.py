@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from conftest import eventually
 
 import hbmwire
 
@@ -36,6 +39,7 @@ VERIFIED = {
 WAIT_S = 50.0
 
 Start = Callable[..., "Running"]
+RANKED = "broadcast_weights"  # its ends are the ranks of a group
 each_example = pytest.mark.parametrize("name", ALL)
 
 
@@ -318,3 +322,62 @@ def test_the_async_server_goes_on_when_a_client_asks_nonsense(
     said = server.must_succeed()
     assert said.count("a client was lost") == 2
     assert "served 7 clients" in said
+
+
+# --- ranks of a group
+
+
+def as_ranks(start: Start, size: int, *arguments: str, missing: int = 0) -> list[Running]:
+    """Processes as torchrun starts them; the last `missing` ones do not come."""
+    port = str(random.randrange(20_000, 30_000))
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [
+        start(RANKED, *arguments, RANK=str(rank), **shared) for rank in range(size - missing)
+    ]
+
+
+def test_a_broadcast_brings_the_weights_to_all_ranks(start: Start) -> None:
+    for rank, one in enumerate(as_ranks(start, 4, "--size", "5000000")):
+        assert f"rank {rank} of 4: verified" in one.must_succeed()
+
+
+def test_a_broadcast_reaches_memory_of_cards(start: Start) -> None:
+    # Processes share a GPU.
+    for one in as_ranks(start, 3, "--size", "1M", "--memory", "cuda"):
+        assert "of 3: verified" in one.must_succeed()
+
+
+def test_a_rank_that_does_not_come_is_a_1_with_its_number(start: Start) -> None:
+    (only,) = as_ranks(start, 2, "--timeout", "0.5", missing=1)
+    code, err = only.end()
+    assert code == 1
+    assert_one_sentence(err, RANKED, "rank 1", "did not come in time")
+
+
+def test_without_a_launcher_it_says_what_to_do(start: Start) -> None:
+    code, err = start(RANKED).end()
+    assert code == 1
+    assert_one_sentence(err, RANKED, "mpirun", "HBMWIRE_GROUP")
+
+
+def has_open(process: int, kind: str) -> bool:
+    for one in pathlib.Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if kind in os.readlink(one):
+                return True
+    return False
+
+
+def test_ctrl_c_ends_a_rank_that_waits(start: Start) -> None:
+    (only,) = as_ranks(start, 2, missing=1)
+    # It has a worker by then, and waits within moments.
+    eventually(lambda: has_open(only.process.pid, "eventpoll"))
+    only.signal(signal.SIGINT)
+    code, err = only.end()
+    assert code == 130
+    assert "Traceback" not in err
+
+
+def test_help_says_how_a_launcher_runs_it(start: Start) -> None:
+    said = start(RANKED, "--help").must_succeed()
+    assert "$ torchrun " in said and "$ mpirun -n 4 broadcast_weights.py" in said

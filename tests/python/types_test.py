@@ -126,6 +126,20 @@ GOOD = """
             transfer = await peer.put(context.register(b"x"), await peer.aremote("weights"))
             await asyncio.gather(transfer, peer.flush())
 
+    def rank(context: hbmwire.Context) -> list[int]:
+        with hbmwire.Group.create(context, timeout=5, meeting="env", require="staged") as group:
+            parts: list[bytes] = group.exchange(b"mine", timeout=None)
+            rest: list[bytes | None] = group.exchange_among_present(parts[0])
+            peer: hbmwire.Endpoint = group.endpoint(1, timeout=5)
+            group.broadcast(context.register(bytearray(8))[0:4], root=1, verify=False)
+            names: list[str] = [member.host for member in group.members]
+            return group.failed if rest and names and peer.closed else []
+
+    async def ranks(worker: hbmwire.Worker) -> None:
+        async with await hbmwire.Group.acreate(worker, rank=0, size=2) as group:
+            peer: hbmwire.Endpoint = await group.aendpoint(1)
+            await peer.send((await group.aexchange(b""))[1])
+
     def errors() -> str:
         try:
             hbmwire.Context(nics=["mlx5_0"])
@@ -161,6 +175,15 @@ BAD = """
         number: str = peer.flush().bytes  # E
         for endpoint in context.listen(0):  # E
             pass
+
+    def rank(context: hbmwire.Context, group: hbmwire.Group) -> None:
+        hbmwire.Group.create("worker")  # E
+        hbmwire.Group.create(context, 5)  # E
+        hbmwire.Group.create(context, colour=1)  # E
+        group.exchange("text")  # E
+        group.broadcast(b"not registered")  # E
+        group.endpoint("1")  # E
+        number: int = group.exchange(b"")  # E
 
     async def coroutine(peer: hbmwire.Endpoint, region: hbmwire.Region) -> None:
         peer.put(region, await peer.remote("weights"))  # E

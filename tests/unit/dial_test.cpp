@@ -7,6 +7,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <chrono>
+#include <fstream>
+
+#include "own_network.hpp"
+
 namespace hbmwire::wire {
 namespace {
 
@@ -40,6 +45,33 @@ TEST(Dial, BoundsTheSegmentsOfBothEnds) {
   EXPECT_LE(longest_segment(dialed->get()), 1024);
   EXPECT_LE(longest_segment(accepted.get()), 1024);
 }
+
+// The kernel has two ports to give, and one of them is the one that is dialed.
+int dials_a_port_of_its_own() {
+  std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40000 40001";
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(40000);
+  const auto connects_to_itself = [&] {
+    const Fd socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    return ::connect(socket.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0;
+  };
+  int own = 0;
+  for (int i = 0; i < 50; ++i) own += connects_to_itself() ? 1 : 0;
+  if (own == 0) return test::kNoNetwork;  // this kernel gives other ports
+  for (int i = 0; i < 50; ++i) {
+    const auto dialed = dial("127.0.0.1", 40000, "peer", Deadline::after(std::chrono::seconds(5)));
+    if (dialed || dialed.error().hint != Hint::connection_refused) return 1;
+  }
+  // Nor is the port taken afterwards.
+  const Fd listening{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  return ::bind(listening.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 ? 0 : 2;
+}
+
+TEST(Dial, AConnectionToItselfIsARefusal) { test::expect_in_own_network(dials_a_port_of_its_own); }
 
 }  // namespace
 }  // namespace hbmwire::wire

@@ -80,6 +80,11 @@ bool is_capable_terminal(int fd) {
   return ::isatty(fd) == 1 && (kind == nullptr || std::string_view(kind) != "dumb");
 }
 
+bool has_colours(int fd) {
+  const char* const plain = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): as above
+  return is_capable_terminal(fd) && (plain == nullptr || *plain == '\0');
+}
+
 void print_headline(Output& output, const std::string& title) {
   const std::string line = is_emulated() ? title + " (emulated hardware)" : title;
   output.line("{}", line);

@@ -66,6 +66,10 @@ bool is_emulated();
 /// Whether a descriptor is a terminal that has colours, and can clear a line: not TERM=dumb.
 bool is_capable_terminal(int fd);
 
+/// Whether text there may have colours: a capable terminal, and NO_COLOR is not set
+/// (https://no-color.org).
+bool has_colours(int fd);
+
 /// The headline of the seeds: title and underline.
 void print_headline(Output& output, const std::string& title);
 

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -215,10 +214,7 @@ std::optional<std::string> doctor_contradiction(const DoctorLine& line) {
 /// save what it was made of.
 template <class Report>
 int print(const Report& report, Output& output, const std::optional<Failure>& unsaved = {}) {
-  const bool terminal = is_capable_terminal(STDOUT_FILENO);
-  const char* const plain = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): one thread
-  const doctor::ReportStyle style{.columns = 80,
-                                  .coloured = terminal && (plain == nullptr || *plain == '\0')};
+  const doctor::ReportStyle style{.columns = 80, .coloured = has_colours(STDOUT_FILENO)};
   for (const std::string& line : doctor::report_lines(report, style)) output.line("{}", line);
   if (unsaved) return finish(output, *unsaved, doctor::to_json(report));
   output.json(doctor::to_json(report));

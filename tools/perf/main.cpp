@@ -6,6 +6,10 @@
 #include "tools/common/command.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
+#include "tools/perf/all/command.hpp"
+#include "tools/perf/all/options.hpp"
+#include "tools/perf/between_ranks.hpp"
+#include "tools/perf/measure.hpp"
 #include "tools/perf/reporter.hpp"
 #include "tools/wire/control_listener.hpp"
 
@@ -24,6 +28,7 @@ struct Perf {
   Output& output;
   Observer& observer;
   RunResult& result;
+  std::optional<wire::ControlListener> listener;
 
   Outcome<void> run() {
     HBMWIRE_TRY(probe_nic(options.side));
@@ -51,12 +56,16 @@ Outcome<void> Perf::talk(Role role, Session& session, const PerfRequest& request
 /// Until a client has come, whose end is this side's end. Port probes, strangers and clients of
 /// another version are reported, and end nothing.
 Outcome<void> Perf::serve() {
-  HBMWIRE_TRY_ASSIGN(auto listener, wire::ControlListener::listen(options.bind, options.port));
+  const bool given = listener.has_value();
+  if (!given) {
+    HBMWIRE_TRY_ASSIGN(listener, wire::ControlListener::listen(options.bind, options.port));
+  }
   HBMWIRE_TRY(output.check());
   bool served = false;
   while (!served) {
-    output.notice(fmt::format("Waiting for client connection on port {}...", listener.port()));
-    auto accepted = listener.accept({std::chrono::hours(1), interrupt.fd()});
+    if (!given)
+      output.notice(fmt::format("Waiting for client connection on port {}...", listener->port()));
+    auto accepted = listener->accept({std::chrono::hours(1), interrupt.fd()});
     if (!accepted && accepted.error().code == Errc::timed_out) continue;
     if (!accepted) return tl::make_unexpected(accepted.error());
     HBMWIRE_TRY_ASSIGN(served, serve_one(std::move(*accepted)));
@@ -102,22 +111,33 @@ Outcome<void> Perf::ask() {
 
 }  // namespace
 
-int run_perf(int argc, char** argv) {
-  const std::string program = argv[0];
-  Options options;
-  if (const auto code = parse_options(program, argc, argv, options)) return *code;
+int perf::measure(const Options& options, const std::string& program, const Interrupt& interrupt,
+                  std::optional<wire::ControlListener> listener) {
   Output output(program, options.output_mode());
-  auto interrupt = Interrupt::create();
-  if (!interrupt) return finish(output, interrupt.error(), Json::object());
   Reporter reporter(output, options);
   if (const auto ready = reporter.prepare(); !ready)
     return finish(output, ready.error(), Json::object());
   RunResult result;
-  auto done = Perf{options, *interrupt, output, reporter, result}.run();
+  auto done = Perf{options, interrupt, output, reporter, result, std::move(listener)}.run();
   if (done) done = reporter.conclude(result);
   Json summary = reporter.json(result);
   if (!done) return finish(output, done.error(), std::move(summary));
   return finish(output, kExitOk, std::move(summary));
+}
+
+int run_perf(int argc, char** argv) {
+  if (all::is_asked_for(argc, argv)) return all::run_all(argc, argv);
+  const std::string program = argv[0];
+  Options options;
+  if (const auto code = parse_options(program, argc, argv, options)) return *code;
+  const auto interrupt = Interrupt::create();
+  if (!interrupt) {
+    Output output(program, options.output_mode());
+    return finish(output, interrupt.error(), Json::object());
+  }
+  if (options.ranks && options.host.empty())
+    return run_between_ranks(options, argc, argv, *interrupt);
+  return measure(options, program, *interrupt, {});
 }
 
 }  // namespace hbmwire::tools

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 #include <random>
 #include <set>
@@ -41,6 +42,7 @@ constexpr std::uint32_t kLargestInline = 65536;  // far beyond any NIC's
 /// What a user may leave open, and where it is written.
 struct Words {
   std::string test;
+  std::string ranks;
   std::string connection = "RC";
   std::string memory;
   std::string size;
@@ -67,6 +69,10 @@ void add_connection(CLI::App& app, Options& options, Words& words) {
       ->option_text("PORT [18515]");
   app.add_option("--bind,--bind_source_ip", options.bind, "Server: address to listen on")
       ->option_text("ADDRESS");
+  app.add_option("--ranks", words.ranks,
+                 "Without HOST: measure from rank A to rank B of the group that a launcher has "
+                 "started (mpirun, srun, torchrun); the other ranks wait")
+      ->option_text("A,B");
   app.add_option("-d,--ib-dev", options.side.nic, "RDMA device; the first that fits if not given")
       ->option_text("DEVICE");
   app.add_option_function<std::uint32_t>(
@@ -219,6 +225,24 @@ void add_output(CLI::App& app, Options& options, Words& words) {
 }
 
 Outcome<void> wrong(const std::string& sentence) { return fail(sentence, kExitUsage); }
+
+/// "0,5".
+Outcome<void> set_ranks(const Words& words, Options& options) {
+  if (words.ranks.empty()) return {};
+  std::uint32_t client = 0;
+  std::uint32_t server = 0;
+  const char* const begin = words.ranks.data();
+  const char* const end = begin + words.ranks.size();
+  const auto first = std::from_chars(begin, end, client);
+  const bool comma = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
+  const auto second = comma ? std::from_chars(first.ptr + 1, end, server) : first;
+  if (!comma || second.ec != std::errc() || second.ptr != end || client == server) {
+    return wrong(fmt::format("--ranks {}: give two ranks with a comma between them, as in 0,5",
+                             words.ranks));
+  }
+  options.ranks = {client, server};
+  return {};
+}
 
 Outcome<void> set_size(const Words& words, PerfRequest& request) {
   const TestKind& kind = kind_of(request.test);
@@ -417,6 +441,7 @@ Outcome<void> settle(const Words& words, Options& options) {
     options.side.nic += fmt::format(":{}", *words.nic_port);
   }
   if (options.host.empty() && options.port == 0) request.seed = 0;
+  HBMWIRE_TRY(set_ranks(words, options));
   HBMWIRE_TRY(set_size(words, request));
   set_iterations(words, request);
   set_inline(words, request);

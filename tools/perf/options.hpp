@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tools/common/output.hpp"
 #include "tools/perf/memory_side.hpp"
@@ -21,6 +22,8 @@ struct Options {
   std::uint16_t port = 18515;  ///< perftest's
   std::string bind;
   std::chrono::seconds patience{8};
+  /// Client and server, of a group; `host` is empty until the group has told it.
+  std::optional<std::pair<std::uint32_t, std::uint32_t>> ranks;
 
   // --- what is shown ---
   bool gigabits = false;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tools/common/text_file.hpp"
+#include "tools/perf/json_fields.hpp"
 #include "tools/wire/messages.hpp"
 
 namespace hbmwire::tools::perf {
@@ -147,97 +148,14 @@ Json to_json(const Verdict& verdict) {
           {"share", verdict.share}};
 }
 
-/// Takes values out of an object, and remembers the first one that is not there or can't be.
-class Fields {
- public:
-  Fields(const Json& object, std::string where, std::string& problem)
-      : object_(object), where_(std::move(where)), problem_(problem) {
-    if (!object_.is_object()) fail("is no object");
-  }
-
-  [[nodiscard]] std::string text(const char* key) {
-    const Json* const value = find(key);
-    if (value != nullptr && value->is_string()) return value->get<std::string>();
-    return wrong<std::string>(key, "no text");
-  }
-
-  [[nodiscard]] bool truth(const char* key) {
-    const Json* const value = find(key);
-    return value != nullptr && value->is_boolean() ? value->get<bool>()
-                                                   : wrong<bool>(key, "neither true nor false");
-  }
-
-  [[nodiscard]] std::uint64_t count(const char* key) {
-    const Json* const value = find(key);
-    const bool good = value != nullptr && value->is_number_integer() &&
-                      (value->is_number_unsigned() || value->get<std::int64_t>() >= 0);
-    return good ? value->get<std::uint64_t>() : wrong<std::uint64_t>(key, "no count");
-  }
-
-  // Finite ones are the only ones that JSON has; the largest stay out, so that sums can't overflow.
-  [[nodiscard]] double amount(const char* key) {
-    constexpr double kMost = 1e30;
-    const Json* const value = find(key);
-    if (value == nullptr || !value->is_number()) return wrong<double>(key, "no number");
-    const auto number = value->get<double>();
-    return number >= 0 && number <= kMost ? number : wrong<double>(key, "out of range");
-  }
-
-  [[nodiscard]] bool is_null(const char* key) const {
-    return object_.is_object() && object_.contains(key) && object_[key].is_null();
-  }
-
-  [[nodiscard]] Fields object(const char* key) {
-    const Json* const value = find(key);
-    return {value != nullptr ? *value : nothing(), path_of(key), problem_};
-  }
-
-  [[nodiscard]] const Json& list(const char* key) {
-    const Json* const value = find(key);
-    if (value != nullptr && value->is_array()) return *value;
-    static_cast<void>(wrong<bool>(key, "no list"));
-    return nothing();
-  }
-
- private:
-  static const Json& nothing() {
-    static const Json null;
-    return null;
-  }
-
-  [[nodiscard]] const Json* find(const char* key) const {
-    return object_.is_object() && object_.contains(key) ? &object_[key] : nullptr;
-  }
-
-  [[nodiscard]] std::string path_of(const char* key) const {
-    return where_.empty() ? key : where_ + "." + key;
-  }
-
-  template <class T>
-  T wrong(const char* key, const char* what) {
-    const bool there = find(key) != nullptr;
-    if (problem_.empty())
-      problem_ = path_of(key) + (there ? std::string(" is ") + what : " is missing");
-    return T{};
-  }
-
-  void fail(const char* what) {
-    if (problem_.empty()) problem_ = (where_.empty() ? "it" : where_) + " " + what;
-  }
-
-  const Json& object_;
-  std::string where_;
-  std::string& problem_;
-};
-
-Bandwidth read_bandwidth(Fields fields) {
+Bandwidth read_bandwidth(JsonFields fields) {
   return {.peak_bytes_per_second = fields.amount("peak_bytes_per_second"),
           .average_bytes_per_second = fields.amount("average_bytes_per_second"),
           .messages_per_second = fields.amount("messages_per_second"),
           .noise = fields.amount("noise")};
 }
 
-Latency read_latency(Fields fields) {
+Latency read_latency(JsonFields fields) {
   return {.min_ns = fields.amount("min_ns"),
           .max_ns = fields.amount("max_ns"),
           .typical_ns = fields.amount("typical_ns"),
@@ -248,7 +166,7 @@ Latency read_latency(Fields fields) {
           .noise = fields.amount("noise")};
 }
 
-Row read_row(Fields fields) {
+Row read_row(JsonFields fields) {
   Row row;
   row.size_bytes = fields.count("size_bytes");
   row.iterations = fields.count("iterations");
@@ -259,7 +177,7 @@ Row read_row(Fields fields) {
   return row;
 }
 
-Side read_side(Fields fields) {
+Side read_side(JsonFields fields) {
   Side side;
   side.nic = fields.text("nic");
   side.memory = fields.text("memory");
@@ -281,7 +199,7 @@ std::vector<Parameter> read_parameters(const Json& object, std::string& problem)
   return parameters;
 }
 
-Measure read_measure(Fields& fields, std::string& problem) {
+Measure read_measure(JsonFields& fields, std::string& problem) {
   const std::string name = fields.text("measure");
   if (name == name_of(Measure::latency)) return Measure::latency;
   if (name != name_of(Measure::bandwidth) && problem.empty())
@@ -317,7 +235,7 @@ Json to_json(const RunResult& run, const Style& style) {
 
 tl::expected<RunResult, std::string> run_from_json(const Json& json) {
   std::string problem;
-  Fields fields(json, "", problem);
+  JsonFields fields(json, "", problem);
   if (problem.empty() && fields.text("format") != kFormat && problem.empty())
     problem = "its format is another one";
   if (problem.empty() && fields.count("version") != kVersion && problem.empty())

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "tools/perf/chart.hpp"
+#include "tools/perf/xml_text.hpp"
 
 namespace hbmwire::tools::perf {
 namespace {
@@ -38,26 +39,6 @@ Look look_of(Series::Role role) {
   return {};
 }
 
-// What XML reserves, and what it does not have at all.
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '>') {
-      safe += "&gt;";
-    } else if (c == '"') {
-      safe += "&quot;";
-    } else {
-      safe += byte < 0x20 || byte > 0x7e ? '?' : c;
-    }
-  }
-  return safe;
-}
-
 struct Text {
   double x = 0;
   double y = 0;
@@ -78,7 +59,7 @@ class Svg {
         "viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\">\n"
         "<title>{2}</title>\n"
         "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
-        kWidth, kHeight, escaped(chart_.title));
+        kWidth, kHeight, xml_text(chart_.title));
     text({.x = kLeft, .y = 26, .anchor = "start", .size = 18, .more = ""}, chart_.title);
     text({.x = kLeft, .y = 46, .anchor = "start", .size = 12, .more = " fill=\"#555555\""},
          chart_.subtitle);
@@ -99,7 +80,7 @@ class Svg {
   void text(const Text& at, std::string_view what) {
     out_ += fmt::format(
         "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\"{}>{}</text>\n", at.x,
-        at.y, at.anchor, at.size, at.more, escaped(what));
+        at.y, at.anchor, at.size, at.more, xml_text(what));
   }
 
   void line(double x1, double y1, double x2, double y2, std::string_view colour) {
@@ -157,7 +138,7 @@ class Svg {
           "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"><title>{}: {:.4g} {}</title>"
           "</circle>\n",
           x_of(static_cast<double>(point.size_bytes)), y_of(point.value), look.colour,
-          short_size_text(point.size_bytes), point.value, escaped(chart_.unit));
+          short_size_text(point.size_bytes), point.value, xml_text(chart_.unit));
   }
 
   void draw_key() {

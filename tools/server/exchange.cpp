@@ -6,8 +6,7 @@
 namespace hbmwire::tools {
 namespace {
 
-// The order of each step, and who waits for whom, is in docs/server-client.md ("What they say to
-// each other").
+// tools/wire/messages.hpp has the order of the steps.
 class ServerExchange {
  public:
   ServerExchange(Job& job, const wire::Hello& hello)

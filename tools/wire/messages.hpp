@@ -20,6 +20,34 @@
 /// to each other over TCP, beside the RDMA connection. Each side sends a preamble of 16 bytes
 /// (magic, version), then frames: length u32, type u16, payload; all integers big-endian, lengths
 /// limited. Decoding never trusts a byte.
+///
+/// `hbmwire server` (S) and `client` (C); (rdma) goes over the queue pair:
+///
+///     C: Hello (job, size, iterations, seed)
+///     S: Welcome, or Abort (why not)
+///     both: Address (queue pair, GID, memory key); queue pairs connected
+///     S: first receive posted
+///     both: Ready(start)
+///     each iteration i
+///       C: pattern written, target poisoned, receive posted; send (rdma)
+///       S: compared, doubled, target poisoned, receive for i+1 posted; Verdict(send, i);
+///          response (rdma)
+///       C: compared; Verdict(response, i); waits for Verdict(send, i)
+///       S: waits for Verdict(response, i)
+///     RDMA write
+///       C: target poisoned, empty receive posted; Ready(write_target)
+///       S: write, the last message with the immediate value (rdma)
+///       C: compared; Verdict(write)
+///     RDMA read
+///       S: pattern written; Ready(read_source)
+///       C: target poisoned; read (rdma); compared; Verdict(read)
+///     both: Bye
+///
+/// A file: after Ready(start) the client writes piece j into slot j mod 2 with the immediate value
+/// j (rdma), once PieceSaved(j-2) has come. The server saves it, posts the next receive and sends
+/// PieceSaved(j). The client ends with FileDone (digest), the server answers FileDone when the file
+/// has its name, and both send Bye. Either side may send Abort (text) at any time, and Ready(alive)
+/// while it is busy with its own memory.
 namespace hbmwire::tools::wire {
 
 inline constexpr std::uint16_t kVersion = 2;

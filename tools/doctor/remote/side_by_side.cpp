@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <map>
 
-#include "tools/doctor/report/colours.hpp"
-#include "tools/doctor/report/lines.hpp"
+#include "tools/common/colours.hpp"
+#include "tools/common/lines.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {

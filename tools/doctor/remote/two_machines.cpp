@@ -9,10 +9,10 @@
 
 #include "hbmwire/version.hpp"
 
+#include "tools/common/lines.hpp"
 #include "tools/doctor/checks/reading.hpp"
 #include "tools/doctor/evidence/archive.hpp"
 #include "tools/doctor/remote/side_by_side.hpp"
-#include "tools/doctor/report/lines.hpp"
 #include "tools/doctor/report/matrix.hpp"
 #include "tools/wire/messages.hpp"
 

@@ -9,8 +9,8 @@
 
 #include "hbmwire/path.hpp"
 
-#include "tools/doctor/report/colours.hpp"
-#include "tools/doctor/report/lines.hpp"
+#include "tools/common/colours.hpp"
+#include "tools/common/lines.hpp"
 
 namespace hbmwire::tools::doctor {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "hbmwire/version.hpp"
 
+#include "tools/common/lines.hpp"
 #include "tools/doctor/checks/reading.hpp"
-#include "tools/doctor/report/lines.hpp"
 #include "tools/doctor/report/matrix.hpp"
 #include "tools/wire/messages.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "tools/doctor/report/lines.hpp"
+#include "tools/common/lines.hpp"
 
 #include <string_view>
 
-namespace hbmwire::tools::doctor {
+namespace hbmwire::tools {
 
 void add_wrapped(std::vector<std::string>& lines, const std::string& text, std::size_t indent,
                  unsigned columns) {
@@ -28,4 +28,4 @@ void append(std::vector<std::string>& lines, const std::vector<std::string>& mor
   lines.insert(lines.end(), more.begin(), more.end());
 }
 
-}  // namespace hbmwire::tools::doctor
+}  // namespace hbmwire::tools

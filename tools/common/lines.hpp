@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace hbmwire::tools::doctor {
+namespace hbmwire::tools {
 
 /// Adds `text` in lines of at most `columns` columns, each behind `indent` blanks. Words that are
 /// longer than a line stay whole: commands are copied from here.
@@ -15,4 +15,4 @@ void add_wrapped(std::vector<std::string>& lines, const std::string& text, std::
 /// Adds lines behind others.
 void append(std::vector<std::string>& lines, const std::vector<std::string>& more);
 
-}  // namespace hbmwire::tools::doctor
+}  // namespace hbmwire::tools

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+#include "tools/perf/all/near_memory.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "hbmwire/memory_domain.hpp"
+#include "hbmwire/nic.hpp"
+#include "hbmwire/topology.hpp"
+
+#include "tools/common/hardware.hpp"
+
+namespace hbmwire::tools::perf::all {
+namespace {
+
+std::string node_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+struct Port {
+  const NicDevice* nic;
+  const NicPort* port;
+
+  [[nodiscard]] std::string name() const {
+    return fmt::format("{}:{}", nic->name, port->info.port);
+  }
+};
+
+std::vector<Port> usable_ports(const std::vector<NicDevice>& nics, const EndChoice& choice) {
+  std::vector<Port> ports;
+  for (const NicDevice& nic : nics) {
+    if (nic.scale_up || nic.refusal) continue;
+    for (const NicPort& port : nic.ports) {
+      const Port found{&nic, &port};
+      const auto is_meant = [&](const std::string& name) {
+        return name == nic.name || name == found.name();
+      };
+      if (port.refusal || (!choice.nics.empty() && std::ranges::none_of(choice.nics, is_meant)))
+        continue;
+      ports.push_back(found);
+    }
+  }
+  return ports;
+}
+
+bool is_chosen(const EndChoice& choice, const DeviceInfo& device, std::size_t index) {
+  if (choice.memories.empty()) return true;
+  return std::ranges::any_of(choice.memories, [&](const MemoryChoice& memory) {
+    return memory.type == device.type &&
+           (memory.device.empty() || memory.device == device.pci_address ||
+            memory.device == std::to_string(index));
+  });
+}
+
+std::vector<DeviceInfo> chosen_devices(const Context& context, const EndChoice& choice) {
+  std::vector<DeviceInfo> devices;
+  for (const MemoryProbe& probe : context.memory()) {
+    if (probe.type == MemoryType::host ||
+        std::ranges::find(kAllocatedTypes, probe.type) == kAllocatedTypes.end())
+      continue;
+    for (std::size_t i = 0; i < probe.devices.size(); ++i) {
+      if (is_chosen(choice, probe.devices[i], i)) devices.push_back(probe.devices[i]);
+    }
+  }
+  return devices;
+}
+
+FoundEnd end_of(const Context& context, const std::vector<NicDevice>& nics, const Port& port,
+                const DeviceInfo& device) {
+  const Way way = way_between(context, nics, port.port->info, device);
+  FoundEnd found;
+  found.type = device.type;
+  found.pci_address = device.pci_address;
+  found.end.host = node_name();
+  found.end.nic = port.name();
+  found.end.memory = to_string(device.type);
+  found.end.device = device.type == MemoryType::host ? "" : device.name;
+  found.end.distance = way.distance;
+  found.end.link_bytes_per_second =
+      static_cast<double>(port.port->rate_bits_per_second) / kBitsPerByte;
+  return found;
+}
+
+/// The place in `ports` of the port that is nearest to a device; the first one where sysfs does not
+/// tell.
+std::size_t nearest_port(const Context& context, const std::vector<NicDevice>& nics,
+                         const std::vector<Port>& ports, const DeviceInfo& device) {
+  for (const NearNic& near : context.nics_near(device.pci_address, nics)) {
+    const auto at =
+        std::ranges::find_if(ports, [&](const Port& port) { return port.nic->name == near.name; });
+    if (at != ports.end()) return static_cast<std::size_t>(at - ports.begin());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Outcome<std::vector<FoundEnd>> find_ends(const EndChoice& choice) {
+  HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
+  HBMWIRE_TRY_ASSIGN(const auto nics, context.nics());
+  const std::vector<Port> ports = usable_ports(nics, choice);
+  if (ports.empty()) {
+    return fail(choice.nics.empty()
+                    ? "probe: no RDMA NIC has a port that is up; see `hbmwire doctor`"
+                    : "probe: no NIC of -d has a port that is up; `hbmwire info` lists the NICs",
+                kExitUnavailable);
+  }
+  std::vector<std::vector<DeviceInfo>> near(ports.size());
+  for (const DeviceInfo& device : chosen_devices(context, choice))
+    near[nearest_port(context, nics, ports, device)].push_back(device);
+  const auto is_host = [](const MemoryChoice& memory) { return memory.type == MemoryType::host; };
+  const bool with_host = choice.memories.empty() || std::ranges::any_of(choice.memories, is_host);
+  DeviceInfo host;
+  host.type = MemoryType::host;
+  std::vector<FoundEnd> ends;
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    for (const DeviceInfo& device : near[i])
+      ends.push_back(end_of(context, nics, ports[i], device));
+    const bool alone = near[i].empty() || !choice.memories.empty();
+    if (with_host && alone) ends.push_back(end_of(context, nics, ports[i], host));
+  }
+  if (!ends.empty()) return ends;
+  return fail("probe: no memory of --memory is there; `hbmwire info` lists the accelerators",
+              kExitUnavailable);
+}
+
+}  // namespace hbmwire::tools::perf::all
