@@ -12,7 +12,7 @@
 
 #include "lane_pairs.hpp"
 
-// The promises of each lane, through its interface alone.
+// The promises of each lane, tested only through its interface.
 namespace hbmwire::test {
 namespace {
 
@@ -55,7 +55,7 @@ class LaneContract : public testing::TestWithParam<LaneWay> {
     ASSERT_EQ(posted, receives.size());
   }
 
-  /// Polls both queues, until `near` and `far` have brought so many.
+  /// Polls both queues until they have brought `near` and `far` completions.
   void expect(std::size_t near, std::size_t far = 0) {
     const Deadline deadline = Deadline::after(10s);
     while ((near_.size() < near || far_.size() < far) && !deadline.passed()) poll();

@@ -14,8 +14,7 @@
 
 #include "ends.hpp"
 
-// Each option at 0, at 1 and at the greatest value that there is: it is taken or refused, and
-// nothing is thrown.
+// Each option at 0, at 1, and at its greatest value is accepted or refused. Nothing is thrown.
 namespace hbmwire::test {
 namespace {
 
@@ -46,7 +45,7 @@ TEST(Defaults, AreThoseOfTheManual) {
 
 class Options : public ::testing::Test {
  protected:
-  /// `call()` gives a value, or an Error that a program can decide on.
+  /// Expects that `call()` returns a value, or an Error from which a program can decide.
   template <class Call>
   static auto taken_or_refused(const std::string& what, const Call& call) {
     SCOPED_TRACE(what);
@@ -173,7 +172,7 @@ TEST_F(Options, OfMemory) {
       return context.allocate(MemoryType::host, 4096, {.device = {}, .host = {.numa_node = node}});
     });
   }
-  // Options of another type are refused, and not ignored.
+  // Options for another type of memory are refused rather than ignored.
   using Owner = MemoryOptions::Owner;
   for (const MemoryType type : {MemoryType::host, MemoryType::cuda, MemoryType::rocm}) {
     const auto made = taken_or_refused(

@@ -12,7 +12,7 @@
 #include "shared_memory_side.hpp"
 #include "tests/support/less_rights.hpp"
 
-/// When shared memory is the way: policies, and what the kernel does not let.
+/// The conditions for shared memory: policies, and restrictions of the kernel.
 namespace hbmwire::test {
 namespace {
 
@@ -69,7 +69,7 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItTakesIt) {
   expect_path({.paths = {.require = Path::shared_memory}}, {}, Path::shared_memory);
 }
 
-/// The error is one sentence with the reason.
+/// Expects that the error is one sentence with the reason.
 void expect_refused(const Error& why) {
   EXPECT_EQ(why.code, Errc::permission_denied) << describe(why);
   EXPECT_EQ(why.hint, Hint::path_policy) << describe(why);
@@ -106,7 +106,7 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesDevicesOfThePeer) {
   peer.expect_good();
 }
 
-/// In one process it is not the way.
+/// Within one process, shared memory is not used.
 TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesAnEndpointOfTheSameProcess) {
   const Context context = value(Context::create({.memory = {}, .nics = {"emu0"}}));
   Worker worker = value(Worker::create(context));
@@ -142,7 +142,7 @@ class SharedMemoryKernel : public ::testing::Test {
   SharedMemoryKernel() { ::setenv("HBMWIRE_LOG_LEVEL", "info", 1); }
 };
 
-/// Over TCP: the emulated NIC needs these rights itself.
+/// Over TCP, because the emulated NIC needs these rights itself.
 TEST_F(SharedMemoryKernel, ThatHidesThePeersProcessHasAllGoAnotherWay) {
   drop_right_to_trace();
   NodeOptions of;
@@ -181,7 +181,8 @@ TEST_F(SharedMemoryKernel, ThatHidesThePeersProcessHasAllGoAnotherWay) {
   peer.expect_good();
 }
 
-/// `shared`: the peer's memory. This end may not copy by the kernel, nor could the emulated NIC.
+/// `shared`: the peer's memory is shared. This end may not copy through the kernel; nor could the
+/// emulated NIC.
 void expect_without_copies(bool shared) {
   NodeOptions of;
   of.shared = shared;

@@ -18,7 +18,7 @@
 #include "ends.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-// Sleeping for completions, and the library's own thread.
+// Sleeping until completions arrive, and the library's own thread.
 namespace hbmwire::test {
 namespace {
 
@@ -42,7 +42,7 @@ bool readable(int fd, std::chrono::milliseconds time) {
   return ::poll(&waits, 1, static_cast<int>(time.count())) > 0;
 }
 
-/// Until the worker says that there is nothing to do.
+/// Makes progress until the worker has nothing to do.
 void settle(Worker& worker) {
   for (int i = 0; !value(worker.arm()); ++i) ASSERT_LT(i, 1000) << "it never comes to rest";
 }
@@ -100,7 +100,7 @@ TEST(WorkerWait, EndsByItsDeadlineAndByItsDescriptor) {
   EXPECT_EQ(cancelled.error().code, Errc::cancelled);
 }
 
-/// What others do all the time on the same worker does not keep a wait from ending.
+/// Constant activity of others on the same worker does not keep a wait from ending.
 TEST(WorkerWait, EndsByItsDeadlineThoughTheWorkerIsNeverIdle) {
   Connected side;
   std::atomic<bool> stop{false};
@@ -216,7 +216,7 @@ TEST(AContext, IsForAllThreadsFromTheFirstCallOn) {
   }
 }
 
-/// Several that sleep at once: whoever takes the event, each learns of what it waits for.
+/// Several threads sleep at once. Whichever takes the event, each learns of its own transfer.
 TEST_F(Threaded, NoSleeperMissesWhatAnotherHandled) {
   const auto begun = Clock::now();
   std::vector<std::thread> threads;
@@ -231,7 +231,7 @@ TEST_F(Threaded, NoSleeperMissesWhatAnotherHandled) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // One that is missed sleeps until the peers are looked at, a quarter of a second.
+  // A missed sleeper would sleep until the peers are checked, a quarter of a second later.
   EXPECT_LT(Clock::now() - begun, 2s);
 }
 
@@ -273,7 +273,7 @@ TEST_F(Threaded, ClosesAndCancelsFromAnyThread) {
   EXPECT_EQ(side_.ends.a->phase(), EndpointPhase::closed);
 }
 
-/// One worker that several threads use, with both ends of a connection.
+/// One worker with both ends of a connection, which several threads use.
 class SharedWorker : public ::testing::Test {
  protected:
   /// Runs `work(t)` in a thread for each t below `count`.
@@ -376,8 +376,9 @@ TEST(ThreadedWorker, GoesWhileTransfersAreThere) {
   for (Transfer& transfer : puts) EXPECT_TRUE(transfer.done());
 }
 
-// Drivers lock a queue's memory, and a large one may be more than is left of the limit. The first
-// call of an endpoint that needs another queue is that which makes it; of others it is another one.
+// Drivers lock a queue's memory, and a large queue may exceed the rest of the limit. The first call
+// fails here: that call makes the queue if an endpoint needs another one, and something else if
+// not.
 TEST(AWorker, TakesASmallerCompletionQueueWhereALargeOneCanNotBeHad) {
   const Context context = value(Context::create());
   const Worker worker = value(Worker::create(context));

@@ -36,7 +36,7 @@ class AddressWatchTest : public testing::Test {
     begin();
   }
 
-  /// What follows is what is expected.
+  /// From here on, changes are expected.
   void begin() {
     cursor_ = watch_->now();
     before_ = watch_->changed();
@@ -168,7 +168,7 @@ TEST_F(AddressWatchTest, TellsOfWhatLiesWhereSomethingIsMovedTo) {
 
 TEST_F(AddressWatchTest, TellsOfWhatGrowsOutOfItsPlace) {
   const MappedPages pages(2);
-  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in its way
+  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in the way of the mapping
   const AddressRange first = pages.part(0, 1);
   ASSERT_EQ(::mprotect(pointer(pages.part(1, 1).begin), kPage, PROT_READ), 0);
   ASSERT_TRUE(watch_->watch(first));
@@ -189,7 +189,7 @@ TEST_F(AddressWatchTest, TellsOfDiscardedPages) {
 
   const std::array ways{Way{kPrivate, MADV_DONTNEED}, Way{kPrivate, MADV_FREE},
                         Way{kShared, MADV_DONTNEED}, Way{kShared, MADV_REMOVE}};
-  std::vector<std::unique_ptr<MappedPages>> kept;  // no address twice
+  std::vector<std::unique_ptr<MappedPages>> kept;  // keeps addresses from being used twice
   for (const Way way : ways) {
     const MappedPages& pages = *kept.emplace_back(std::make_unique<MappedPages>(4, way.kind));
     pages.fill(7);
@@ -351,7 +351,7 @@ TEST_F(AddressWatchTest, LeavesWhatRemainsWhenSomethingElseLiesInBetween) {
   EXPECT_FALSE(is_watched(pages.part(2, 1).begin));
 }
 
-// No page of the pool is touched, so that none need be there.
+// The pool may be empty, because no page of it is touched.
 TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
   constexpr std::uint64_t kHuge = std::uint64_t{2} << 20U;
   const std::uint64_t address =
@@ -416,7 +416,7 @@ TEST(AddressWatchOfTheProcess, IsOneAndGoesWithItsLastHolder) {
   const auto count = [](const char* folder) {
     return std::distance(std::filesystem::directory_iterator(folder), {});
   };
-  std::thread([] {}).join();  // ThreadSanitizer starts one of its own beside the first
+  std::thread([] {}).join();  // ThreadSanitizer starts a thread together with the first one
   const auto descriptors = count("/proc/self/fd");
   const auto threads = count("/proc/self/task");
   for (int round = 0; round != 20; ++round) {
@@ -431,12 +431,12 @@ TEST(AddressWatchOfTheProcess, IsOneAndGoesWithItsLastHolder) {
     two = tl::make_unexpected(Error{});
     EXPECT_FALSE(is_watched(pages.address())) << "though nobody took it back";
     EXPECT_EQ(count("/proc/self/fd"), descriptors);
-    // A thread that was joined may be listed for a moment yet.
+    // A joined thread may be listed for a moment.
     EXPECT_TRUE(comes_true([&] { return count("/proc/self/task") == threads; }));
   }
 }
 
-// Closing all descriptors is what daemons do at their start, also those of libraries.
+// Daemons close all descriptors when they start, including those of libraries.
 TEST(AddressWatchOfTheProcess, SaysThatAllIsGoneWhenItsDescriptorIsClosed) {
   auto got = AddressWatch::get();
   ASSERT_TRUE(got) << describe(got.error());

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-// What tests compare bytes with.
+// The functions with which tests compare bytes.
 namespace hbmwire::test {
 namespace {
 

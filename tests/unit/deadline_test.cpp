@@ -15,8 +15,7 @@ using Clock = Deadline::Clock;
 
 constexpr int kHourMs = 3'600'000;
 
-// The least and the greatest number of each unit, which most of them count beyond the clock's
-// range.
+// The least and the greatest value of each unit. Most of them exceed the clock's range.
 template <class Duration>
 class DeadlineOf : public ::testing::Test {};
 

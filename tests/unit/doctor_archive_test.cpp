@@ -20,7 +20,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// The archive's text with one section.
+/// The text of an archive with one section.
 std::string with_section(const std::string& name, const std::string& entries) {
   return R"({"format": "hbmwire doctor", "version": 1, ")" + name + "\": {" + entries + "}}";
 }
@@ -31,14 +31,14 @@ Record read(const std::string& text) {
   return record ? std::move(*record) : Record();
 }
 
-/// The sentence that says why a text is no archive.
+/// The message that says why a text is no archive.
 std::string refusal(const std::string& text) {
   const auto record = record_of(text, "machine.json");
   EXPECT_FALSE(record) << text.substr(0, 200);
   return record ? "" : record.error().text;
 }
 
-/// A sentence with the file's name, the cause, and what to do.
+/// Matches a message with the file's name, the cause, and the remedy.
 auto says(const std::string& cause) {
   return AllOf(StartsWith("replay: machine.json can't be read as a machine: " + cause),
                EndsWith("; write it anew with `hbmwire doctor --save FILE` or `rdma_topo dump` on "
@@ -77,7 +77,7 @@ TEST(DoctorArchive, KeepsBytesOfAnyKind) {
   record.folders["/f"].values = {"a", "b"};
   record.folders["/g"].error = EPERM;
   const std::string text = archive_text(record);
-  EXPECT_LT(text.size(), 1000U);  // the zeros are packed
+  EXPECT_LT(text.size(), 1000U);  // the zeros are compressed
   EXPECT_EQ(read(text), record);
 }
 
@@ -104,7 +104,7 @@ TEST(DoctorArchive, ThingsThatItLacksAreNotThere) {
   EXPECT_EQ(machine.call("uname"), (Json{{"error", ENOSYS}}));
 }
 
-// The machine may have them: a newer doctor asks more than the one that wrote the archive.
+// The machine may have them: a newer doctor asks more than the version that wrote the archive.
 TEST(DoctorArchive, ThingsThatAPartialOneLacksAreUnknown) {
   Record record;
   record.partial = true;

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 const PairError kNoP2p{"register", "not supported", "dmabuf_no_p2p", "register: no way"};
 const PairError kPortDown{"open", "not found", "no_active_port", "open nic1: the port is down"};
 
-/// "acs", or of a failure of pairs the step.
+/// The names of the causes: "acs", or the step for failures of pairs.
 std::vector<std::string> names_of(const std::vector<Cause>& causes) {
   std::vector<std::string> names;
   for (const Cause& cause : causes)
@@ -70,7 +70,7 @@ TEST(DoctorRanking, KnowsWhatPairsThatWorkRefute) {
   Pairs pairs = pairs_with({good_pair("gaudi 0", "nic0"), failed_pair("host", "nic1", kPortDown)});
   EXPECT_TRUE(is_refuted(finding_of("bars", "0000:33:00.0", Verdict::bad), pairs));
   EXPECT_TRUE(
-      is_refuted(finding_of("bars", "", Verdict::bad), pairs));  // nic1 lacks something else
+      is_refuted(finding_of("bars", "", Verdict::bad), pairs));  // nic1 fails for another reason
   EXPECT_FALSE(is_refuted(finding_of("port", "", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("port", "nic1 port 1", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("gids", "nic0 port 1", Verdict::bad), pairs));
@@ -157,7 +157,7 @@ TEST(DoctorRanking, DoesNotBlameACardForACopyThatWaitsForASlowNic) {
   const auto causes = rank(pairs_with({host, card}), {});
   EXPECT_THAT(names_of(causes), ElementsAre("complete", "copy"));
   EXPECT_THAT(causes[1].error->text, testing::HasSubstr("waits for nic0"));
-  // With a NIC that is all right, it is the card.
+  // If a NIC works, the card is the cause.
   const auto alone = rank(pairs_with({good_pair("host", "nic0"), card}), {});
   EXPECT_EQ(alone.at(0).error->text, copy.text);
 }
@@ -211,7 +211,7 @@ TEST(DoctorRanking, LooksAtHintsBeforeSteps) {
   EXPECT_TRUE(checks_of("nothing", "none").empty());
 }
 
-// The retries that it counts are those of the pair that failed.
+// The retries in this counter come from the failed pair.
 TEST(DoctorRanking, BlamesNoCongestionForAPairThatFails) {
   const PairError unreachable{.step = "complete",
                               .code = "peer failed",

@@ -69,7 +69,7 @@ TEST(DoctorMatrix, SaysInACellHowAPairEnded) {
   pair.read_bytes_per_second = 4e7;
   EXPECT_EQ(cell_text(pair), "0.04 0%");
   pair.read_bytes_per_second = 9.9e9;
-  pair.possible_bytes_per_second = 9e9;  // measured, and passed
+  pair.possible_bytes_per_second = 9e9;  // measured, and exceeded by the rate
   EXPECT_EQ(cell_text(pair), "9.9 100%");
   pair.outcome = PairOutcome::peer_memory;
   EXPECT_EQ(cell_text(pair), "10 100%p");
@@ -128,7 +128,7 @@ TEST(DoctorVerdict, FollowsTheWorstThatIsKnown) {
   const Finding unknown = finding_of("acs", "", Verdict::unknown);
   const VerdictCase cases[] = {
       {{good}, {}, Health::well, 0},
-      {{good}, {costs, unknown}, Health::well, 0},  // the pair was timed
+      {{good}, {costs, unknown}, Health::well, 0},  // the pair was measured
       {{good, busy}, {}, Health::untried, 3},
       {{good, slow}, {}, Health::slow, 4},
       {{good, staged}, {}, Health::slow, 4},
@@ -185,7 +185,7 @@ TEST(DoctorVerdict, CountsNoAbsenceAsAFault) {
   pairs.accelerators = 1;
   EXPECT_EQ(conclude(pairs, none, false, 1).exit_code, 0);
   EXPECT_EQ(conclude(std::nullopt, std::span(none).first(1), false, 1).exit_code, 0);
-  // The NIC is there.
+  // The NIC exists.
   const std::vector hidden{finding_of("nics", "0000:30:01.0", Verdict::bad)};
   EXPECT_EQ(conclude(pairs, hidden, false, 1).exit_code, 1);
   EXPECT_EQ(conclude(std::nullopt, hidden, false, 1).exit_code, 1);
@@ -244,7 +244,7 @@ TEST(DoctorReport, DoesNotDriveATerminal) {
   EXPECT_EQ(to_json(report).at("findings")[0].at("found"), foreign);
 }
 
-/// Knows of one call alone.
+/// Answers only one call.
 class OneCall final : public Evidence {
  public:
   OneCall(std::string name, Json answer) : name_(std::move(name)), answer_(std::move(answer)) {}

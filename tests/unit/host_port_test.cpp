@@ -21,7 +21,7 @@ struct Good {
   std::uint16_t port;
 };
 
-// With a port or, where it has none, the default 9.
+// With a port, or without one and the default 9.
 const Good kGood[] = {
     {"node2:7000", "node2", 7000},
     {"10.0.0.2:1", "10.0.0.2", 1},

@@ -44,7 +44,7 @@ TEST(LanePlaces, OfOneThatIsMissingAreThenThoseOfTheLastLanes) {
   EXPECT_EQ(lane_places({false, true}, Places{0, 1}), Places({1}));
 }
 
-/// The peer's word is anything.
+/// The peer's claim may be anything.
 TEST(LanePlaces, AreNoNicTwice) {
   EXPECT_EQ(lane_places({true, true}, Places{1, 1, 1, 1}), Places({1, 0}));
   EXPECT_EQ(lane_places({true}, Places{200, 0, 0}), Places({0}));

@@ -17,7 +17,7 @@ std::vector<std::byte> bytes_of(const MessageHeader& header, std::size_t follow 
   return bytes;
 }
 
-/// One of each kind that is good.
+/// A valid header of each kind.
 std::vector<MessageHeader> good_ones() {
   return {
       {.kind = Kind::credit, .credits = 65535},

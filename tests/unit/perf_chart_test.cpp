@@ -22,8 +22,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// What XML 1.0 asks of a document without a DTD: elements that close in turn, attributes in quotes
-// and each but once, no bare '<' or '&', one root. Empty when it is so.
+// Checks the rules of XML 1.0 for a document without a DTD: elements close in order, attributes are
+// quoted and unique, there is no bare '<' or '&', and only one root. Empty if all hold.
 class XmlCheck {
  public:
   explicit XmlCheck(std::string_view text) : text_(text) {}
@@ -246,7 +246,7 @@ TEST(PerfTerminalPlot, RisesFromLeftToRight) {
       stars.push_back(at);
   }
   ASSERT_EQ(stars.size(), 3U);
-  EXPECT_GT(stars[0], stars[1]);  // the uppermost line comes first
+  EXPECT_GT(stars[0], stars[1]);  // the top line comes first
   EXPECT_GT(stars[1], stars[2]);
   EXPECT_THAT(lines, Contains(HasSubstr("bandwidth [GB/s]")));
   EXPECT_THAT(lines, Contains(HasSubstr("4K")));

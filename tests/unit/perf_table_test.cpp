@@ -24,7 +24,7 @@ using testing::StartsWith;
 constexpr Style kMebi{};
 constexpr Style kGiga{.gigabits = true};
 
-// As awk has them.
+// Splits like awk.
 std::vector<std::string> fields(const std::string& line) {
   std::istringstream in(line);
   std::vector<std::string> all;
@@ -94,7 +94,7 @@ TEST(PerfTable, ShowsNoFigureOfBytesThatDidNotArrive) {
   row.verification.arrivals -= 1;
   EXPECT_THAT(row_text(row, Measure::bandwidth, kMebi), HasSubstr("WRONG"));
   row = latency_row(4096, 900);
-  row.verification.slots = 0;  // nothing was compared
+  row.verification.slots = 0;  // no byte was compared
   EXPECT_THAT(fields(row_text(row, Measure::latency, kMebi)), Not(Contains("0.900")));
 }
 
@@ -185,7 +185,7 @@ TEST(PerfVerdict, OfEmulatedHardwareGoesByTheCopy) {
   EXPECT_FALSE(judge(run).verdict);
 }
 
-// More than all of a limit is not possible: what was taken for it is none.
+// More than 100 % of a limit is impossible, so that the presumed limit is none.
 TEST(PerfVerdict, IsNotGivenWhereMoreWasReachedThanTheLimit) {
   RunResult run = write_bw_run();
   run.emulated = true;

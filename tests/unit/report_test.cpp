@@ -29,7 +29,7 @@ TEST(ToolReport, NeedsAVerdictOnEachOperation) {
   Report report;
   report.add(verdict(kSend, 1, 0));
   EXPECT_TRUE(report.verified());
-  report.operation(kWrite).completions = 1;  // completed, but never looked at
+  report.operation(kWrite).completions = 1;  // completed, but never compared
   EXPECT_FALSE(report.verified());
 }
 

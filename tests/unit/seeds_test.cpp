@@ -15,7 +15,7 @@
 namespace hbmwire::wire {
 namespace {
 
-/// Of tests/fuzz/corpus/endpoint_offer: what its fuzzer would take in.
+/// The seeds of tests/fuzz/corpus/endpoint_offer that the fuzzer's decoder accepts.
 std::set<std::string> accepted_seeds() {
   std::set<std::string> accepted;
   for (const auto& file : std::filesystem::directory_iterator(HBMWIRE_OFFER_SEEDS)) {
@@ -29,7 +29,7 @@ std::set<std::string> accepted_seeds() {
   return accepted;
 }
 
-/// A fuzzer whose seeds are all refused at the first look finds nothing behind it.
+/// A fuzzer whose seeds are all refused by the first check finds nothing after it.
 TEST(Seeds, OfOffersAreGoodWhereTheyAreMeantToBe) {
   EXPECT_EQ(accepted_seeds(), (std::set<std::string>{"hello", "hello-longest", "infiniband",
                                                      "invitation", "invitation-infiniband",

@@ -34,7 +34,7 @@ std::size_t open_files() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-/// All of a file, mapped.
+/// Maps a whole file.
 class Bytes {
  public:
   explicit Bytes(const Fd& file)
@@ -120,7 +120,7 @@ TEST(SharedFile, AStrangersNameOpensNothing) {
   EXPECT_EQ(open_files(), files);
 }
 
-/// As if a process had put `file` where it names memory with the mark 0.
+/// The name under which another process would find `file`, for memory with the mark 0.
 SharedFileName named(const Fd& file) {
   return {.process = static_cast<std::uint32_t>(::getpid()),
           .descriptor = static_cast<std::uint32_t>(file.get()),
@@ -129,7 +129,7 @@ SharedFileName named(const Fd& file) {
 
 constexpr const char* kNameOfMarkZero = "hbmwire 00000000000000000000000000000000";
 
-/// A memfd that nobody can shorten.
+/// A memfd that cannot be shortened.
 Fd sealed(const char* name) {
   Fd file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_EQ(::ftruncate(file.get(), kBytes), 0);
@@ -140,7 +140,7 @@ Fd sealed(const char* name) {
 TEST(SharedFile, AFileOfAnotherKindIsNotOpened) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   expect_refused(SharedFile::open(named(null), kBytes), Errc::permission_denied);
-  // Of the name and length, but it could be shortened under who has it mapped.
+  // It has the right name and length, but could be shortened while others have it mapped.
   const Fd loose(::memfd_create(kNameOfMarkZero, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(loose.get(), kBytes), 0);
   expect_refused(SharedFile::open(named(loose), kBytes), Errc::permission_denied);

@@ -20,7 +20,7 @@ Bytes bytes_of(const TcpFrame& frame) {
 
 bool is_good(const TcpFrame& frame) { return decode_tcp_frame(bytes_of(frame)).has_value(); }
 
-/// One of each kind that is good.
+/// A valid frame of each kind.
 std::vector<TcpFrame> good_frames() {
   return {
       {.kind = FrameKind::control, .length = 1},

@@ -78,7 +78,7 @@ TEST(ToolBaseName, IsWhatFollowsTheLastSlash) {
     EXPECT_EQ(base_name_of(path), "") << path;
 }
 
-// The numbers are b2sum's: `printf abc | b2sum`.
+// The numbers come from b2sum: `printf abc | b2sum`.
 TEST(ToolDigest, IsWhatB2sumPrints) {
   Digest empty;
   EXPECT_EQ(digest_text(empty.finish()),

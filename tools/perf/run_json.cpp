@@ -31,7 +31,7 @@ std::string_view name_of(Limit::Kind kind) {
   return "?";
 }
 
-// "Mtu [B]" to "Mtu", "TX depth" to "TX_depth", as perftest's keys are.
+// Turns "Mtu [B]" into "Mtu", and "TX depth" into "TX_depth", as in perftest's keys.
 std::string underscored(const std::string& label) {
   std::string text = label.substr(0, label.find(" ["));
   std::ranges::replace(text, ' ', '_');
@@ -45,7 +45,7 @@ Json test_info(const RunResult& run) {
   return info;
 }
 
-// perftest's units: MiB or Gb, millions of messages, microseconds.
+// The units of perftest: MiB or Gb, millions of messages, microseconds.
 Json results(const Row& row, const Style& style) {
   Json json{{"MsgSize", row.size_bytes}, {"n_iterations", row.iterations}};
   const double unit = style.gigabits ? 1e9 / 8 : 1 << 20;
@@ -147,7 +147,7 @@ Json to_json(const Verdict& verdict) {
           {"share", verdict.share}};
 }
 
-/// Takes values out of an object, and remembers the first one that is not there or can't be.
+/// Takes values out of an object, and remembers the first one that is missing or invalid.
 class Fields {
  public:
   Fields(const Json& object, std::string where, std::string& problem)
@@ -174,7 +174,7 @@ class Fields {
     return good ? value->get<std::uint64_t>() : wrong<std::uint64_t>(key, "no count");
   }
 
-  // Finite ones are the only ones that JSON has; the largest stay out, so that sums can't overflow.
+  // JSON has only finite numbers. The largest ones are refused, so that sums cannot overflow.
   [[nodiscard]] double amount(const char* key) {
     constexpr double kMost = 1e30;
     const Json* const value = find(key);
@@ -254,8 +254,7 @@ Row read_row(Fields fields) {
   row.iterations = fields.count("iterations");
   if (!fields.is_null("bandwidth")) row.bandwidth = read_bandwidth(fields.object("bandwidth"));
   if (!fields.is_null("latency")) row.latency = read_latency(fields.object("latency"));
-  row.verification.wanted =
-      false;  // whatever was found then, its figures are those that may be shown
+  row.verification.wanted = false;  // the file contains figures only for rows that were trusted
   return row;
 }
 
@@ -268,7 +267,7 @@ Side read_side(Fields fields) {
   return side;
 }
 
-// Values as they are: what a comparison shows where they differ.
+// Reads values without checking them: a comparison shows those that differ.
 std::vector<Parameter> read_parameters(const Json& object, std::string& problem) {
   std::vector<Parameter> parameters;
   if (!object.is_object()) {

@@ -14,7 +14,7 @@ constexpr double kHeight = 520;
 constexpr double kLeft = 80;
 constexpr double kRight = 20;
 constexpr double kTop = 64;
-constexpr double kBottom = 92;  // sizes, their label, and the key below
+constexpr double kBottom = 92;  // room for sizes, their label, and the key below
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
 
@@ -38,7 +38,7 @@ Look look_of(Series::Role role) {
   return {};
 }
 
-// What XML reserves, and what it does not have at all.
+// Escapes the characters that XML reserves, and replaces those that it forbids.
 std::string escaped(std::string_view text) {
   std::string safe;
   for (const char c : text) {
@@ -162,7 +162,7 @@ class Svg {
 
   void draw_key() {
     constexpr double kSample = 28;
-    constexpr double kCharacter = 6.6;  // of 12 pixels, about
+    constexpr double kCharacter = 6.6;  // approximate width at 12 pixels
     const double y = kHeight - 18;
     double x = kLeft;
     for (const Series& series : chart_.series) {

@@ -23,14 +23,14 @@ namespace hbmwire::tools::doctor {
 /// Addresses that are the same everywhere stay: zero, loopback, broadcast, multicast, netmasks.
 class Placeholders {
  public:
-  /// With `has_versions` four numbers with dots between them are a version, and stay.
+  /// With `has_versions`, four numbers with dots between them are a version, and stay.
   std::string text(std::string_view original, bool has_versions);
 
  private:
   using Counters = std::map<std::string, std::uint64_t>;
 
   static std::uint64_t number(Counters& counters, std::string key);
-  /// The replacement of the first word or address of `rest`, which is taken from it.
+  /// Removes the first word or address from `rest`, and returns its replacement.
   std::string take(std::string_view& rest, bool has_versions);
   std::string numbers(std::string_view run, bool has_versions);
   std::string address(std::string_view text);
