@@ -7,7 +7,7 @@
 
 #include "ends.hpp"
 
-// Counters and traces through the C interface agree with what was done.
+// Counters and traces through the C interface agree with the operations that were done.
 namespace hbmwire::c_test {
 namespace {
 

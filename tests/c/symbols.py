@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-# Functions that a test need not name otherwise: types are initialised by HBMWIRE_MADE, or by header_test.c.
+# Functions that tests need not call by name: HBMWIRE_MADE or header_test.c initialises the types.
 INITIALISER = re.compile(r"hbmwire_\w+_init$")
 
 

@@ -29,7 +29,7 @@ const std::string kPortFolder = "/sys/class/infiniband/mlx5_0/ports/1";
 
 Answer text(std::string value) { return {.error = 0, .value = std::move(value)}; }
 
-/// Each fixture is read once.
+/// Reads each fixture only once.
 Evidence& machine_of(const std::string& fixture) {
   static std::map<std::string, std::unique_ptr<Evidence>> known;
   std::unique_ptr<Evidence>& machine = known[fixture];
@@ -41,7 +41,7 @@ std::vector<Difference> between(const std::string& here, const std::string& ther
   return differences(machine_of(here), machine_of(there));
 }
 
-/// A machine like kPair that was altered is here, and kPair itself there.
+/// The differences between an altered machine like kPair, here, and kPair itself, there.
 std::vector<Difference> against_pair(AlteredMachine& here) {
   return differences(here, machine_of(kPair));
 }
@@ -104,7 +104,7 @@ TEST(DoctorDifferences, TellIpv4FromALinkLocalAddress) {
   EXPECT_EQ(kind->there, "RoCE v2 (link-local)");
 }
 
-// The tables have GIDs of the same kinds, each at another index.
+// The tables have GIDs of the same kinds, but each at another index.
 TEST(DoctorDifferences, OfTwoOrdersOfOneGidTableAreAnIndex) {
   const auto all = between("gid-table-with-v1-first", kPair);
   ASSERT_EQ(all.size(), 1U) << testing::PrintToString(words_of(all));
@@ -165,7 +165,7 @@ TEST(DoctorDifferences, HaveSettingsOfTheEnvironmentOrOfInfo) {
               testing::ElementsAre("HBMWIRE_LINK_TRAFFIC_CLASS: 106 here, not set there",
                                    "HBMWIRE_GID_INDEX: 3 here, not set there"));
   EXPECT_EQ(all[0].matter, Matter::fault);
-  // A file of settings may have them, too: "info" counts before the environment.
+  // A settings file may also contain them: "info" has priority over the environment.
   AlteredMachine there(kPair);
   there.set_info("/settings", {{{"name", "HBMWIRE_LINK_TRAFFIC_CLASS"}, {"value", "106"}},
                                {{"name", "HBMWIRE_LINK_SERVICE_LEVEL"}, {"value", "3"}}});
@@ -248,7 +248,7 @@ TEST(DoctorDifferences, OfARecordedMachineAreThoseOfTheMachine) {
   }
 }
 
-/// Whether a terminal shows the text as it is, and in a few lines.
+/// Whether a terminal can show the text unchanged, in a few lines.
 bool is_fit(const std::string& text, std::size_t most) {
   return text.size() <= most &&
          std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
@@ -280,7 +280,7 @@ class HostileMachine final : public Evidence {
       : fixture_(fixture_machine(fixture)), bytes_(std::move(bytes)), value_(std::move(value)) {}
 
   Answer file(const std::string& path) override {
-    // The ports stay active, and are looked at.
+    // The ports stay active, so that they are checked.
     return path.ends_with("/state") ? fixture_->file(path) : text(bytes_);
   }
 
@@ -308,7 +308,7 @@ class HostileMachine final : public Evidence {
   Json value_;
 };
 
-/// All texts in a value replaced.
+/// Replaces all texts in a value.
 Json with_texts(Json value, const std::string& text) {
   if (value.is_string()) return text;
   if (value.is_structured()) {

@@ -5,7 +5,8 @@
 
 #include "tools/wire/messages.hpp"
 
-/// Input: a message's type (two bytes) and payload. Whatever decodes must encode to the same bytes.
+/// Input: a message's type (two bytes) and payload. Messages that decode must encode to the same
+/// bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::tools::wire;
   if (size < 2) return 0;

@@ -13,8 +13,8 @@
 
 #include "gaudi_fixture.hpp"
 
-// The virtual Gaudi's driver by its own calls, and libibverbs: what it refuses, and in which order
-// things may go. Run in a guest: tests/kernel.
+// The virtual Gaudi's driver through its own calls, and libibverbs: its refusals, and the order in
+// which objects may be destroyed. Runs in a guest: tests/kernel.
 namespace hbmwire::test {
 namespace {
 

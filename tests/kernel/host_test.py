@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests of the harness that take no guest: where one can't be had, which kernel is taken, what is unpacked."""
+"""Tests of the harness without a guest: when no guest is possible, which kernel is chosen, which files are unpacked."""
 import contextlib
 import io
 import os
@@ -38,7 +38,7 @@ class HostTests(unittest.TestCase):
         return {"PATH": str(self.path), "HBMWIRE_TEST_CACHE": str(self.folder / "cache"), "HOME": str(self.folder)}
 
     def run_case(self):
-        """(exit status, output) of run.py with this machine's programs as `self.path` has them."""
+        """(exit status, output) of run.py with the programs in `self.path`."""
         done = subprocess.run([sys.executable, "-B", RUN, "--build", self.folder, "harness.exit_code"], text=True,
                               env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return done.returncode, done.stdout
@@ -107,7 +107,7 @@ class HostTests(unittest.TestCase):
         self.assertTrue(os.access(self.folder / "a" / "b" / "file", os.X_OK))
 
     def kernel(self):
-        """A kernel that nobody can build modules for."""
+        """A kernel for which modules cannot be built."""
         folder = self.folder / "linux-image-6.12.9+deb12-amd64"
         folder.mkdir()
         (folder / "config").write_text('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"\n',

@@ -25,7 +25,7 @@
 #include "wire/fd_socket.hpp"
 #include "wire/socket_io.hpp"
 
-// Either end meets one that does not keep to the protocol.
+// Each end meets a peer that violates the protocol.
 namespace hbmwire {
 namespace {
 
@@ -38,7 +38,7 @@ using wire::AttachRequest;
 
 using Bytes = std::vector<std::byte>;
 
-/// Some bytes with any number of copies of a descriptor.
+/// Sends bytes with any number of copies of a descriptor.
 void send_fds(int socket, const Bytes& bytes, std::size_t count, int fd) {
   std::vector<int> fds(count, fd);
   std::vector<std::byte> control(CMSG_SPACE(sizeof(int) * count));
@@ -58,7 +58,7 @@ void send_fds(int socket, const Bytes& bytes, std::size_t count, int fd) {
   static_cast<void>(::sendmsg(socket, &message, MSG_NOSIGNAL));
 }
 
-/// What comes until the other end closes, with how many descriptors; they are closed.
+/// The bytes until the other end closes, and the number of descriptors, which are closed.
 struct Answer {
   Bytes bytes;
   std::size_t fds = 0;
@@ -120,7 +120,7 @@ TEST_F(AttachClient, MaySendItsRequestInPieces) {
   const Fd socket = connect();
   for (const std::byte byte : request_) {
     send_fds(socket.get(), {byte}, 0, -1);
-    static_cast<void>(exporter_.descriptors());  // it has been through its loop meanwhile
+    static_cast<void>(exporter_.descriptors());  // by then it has been through its loop
   }
   EXPECT_EQ(answer_from(socket.get()).fds, 1U);
 }
@@ -181,7 +181,7 @@ TEST_F(AttachClient, ThatSaysNothingKeepsNobodyWaitingAndIsDropped) {
   send_fds(slow.get(), {request_.begin(), request_.begin() + 20}, 0, -1);
   for (int i = 0; i < 10; ++i) expect_that_it_serves();
   EXPECT_EQ(exporter_.descriptors(), theirs_ + 2);
-  // Nothing wakes the exporter but its own timer.
+  // Only its own timer wakes the exporter.
   EXPECT_TRUE(answer_from(silent.get()).bytes.empty());
   EXPECT_TRUE(answer_from(slow.get()).bytes.empty());
   EXPECT_EQ(exporter_.descriptors(), theirs_);
@@ -200,12 +200,12 @@ TEST_F(AttachClient, OfManySilentOnesTheOldestGoesFirst) {
   EXPECT_EQ(exporter_.descriptors(), theirs_);
 }
 
-/// An exporter that answers as the test says.
+/// An exporter whose answers the test chooses.
 class AttachServer : public testing::Test {
  protected:
   using Behaviour = std::function<void(int socket)>;
 
-  /// What attach() says of such an exporter. Nothing of what it sent stays.
+  /// The result of attach() with such an exporter. Nothing that it sent may stay.
   Result<void> attach_to(const Behaviour& behaviour) {
     const std::string name = "hbmwire-test-" + std::to_string(::getpid());
     auto listener = wire::listen_abstract(name);

@@ -32,7 +32,7 @@ const MemoryProbe& gaudi_probe(const Context& context) {
   return context.memory()[static_cast<std::size_t>(MemoryType::gaudi)];
 }
 
-/// A sysfs made by hand.
+/// An artificial sysfs.
 class GaudiSysfs : public testing::Test {
  protected:
   GaudiSysfs() {
@@ -107,7 +107,7 @@ TEST_F(GaudiSysfs, OtherVendorsAcceleratorsAreLeftOut) {
   file("class/accel/accel0/device/vendor", "0x8086");
   pci("0000:10:00.0", "0x17cb", "0xa100");
   file("class/accel/accel1/device/pci_addr", "0000:10:00.0");
-  pci("0000:20:00.0", "0x1da3", "0x0001");  // a Goya
+  pci("0000:20:00.0", "0x1da3", "0x0001");  // a Goya card
   file("class/accel/accel2/device/pci_addr", "0000:20:00.0");
   pci("0000:4d:00.0", "0x1da3", "0x1020");
   file("class/accel/accel3/device/pci_addr", "0000:4d:00.0");

@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::uint64_t kMany = ~std::uint64_t{0};
 
-/// Whether the domain knows the range as memory that it made. Host memory answers for all that is
-/// the host's, and tells what it does not know by generation 0.
+/// Whether the domain knows the range as memory that it made. Host memory answers for all addresses
+/// of the host, and reports generation 0 for memory that it did not make.
 bool is_ours(const std::optional<AddressInfo>& info) { return info && info->generation != 0; }
 
 bool is_ours(MemoryDomain& domain, std::uint64_t address, std::uint64_t length) {
@@ -113,7 +113,7 @@ TEST_P(MemoryContract, KeepsAllocationsApart) {
 }
 
 TEST_P(MemoryContract, SaysThatItIsExhaustedAndRecovers) {
-  if (!GetParam().allocates) return;  // what is imported is another's to give
+  if (!GetParam().allocates) return;  // a domain that only imports cannot allocate everything
   const std::uint64_t all = domain_->device().size_bytes;
   const std::uint64_t step = all != 0 ? all / 16 : std::uint64_t{1} << 42U;
   std::vector<Allocation> held;
@@ -160,7 +160,7 @@ TEST_P(MemoryContract, TellsObserversOnceThatMemoryHasGone) {
   const std::uint64_t base = memory->address();
   const auto early = std::make_shared<Observer>();
   domain->observe(early);
-  domain->observe(std::make_shared<Observer>());  // gone before it is ever called
+  domain->observe(std::make_shared<Observer>());  // destroyed before it is ever called
   const auto keeper = std::make_shared<Observer>();
   keeper->keeps = true;
   domain->observe(keeper);
@@ -314,7 +314,7 @@ TEST_P(MemoryContract, RefusesToExportWhatLeavesAnAllocation) {
 }
 
 TEST_P(MemoryContract, LeavesNoDescriptorBehind) {
-  static_cast<void>(make(4096).domain().device());  // lazy things are there
+  static_cast<void>(make(4096).domain().device());  // by now all lazily made objects exist
   const int before = open_descriptors();
   for (int i = 0; i < 10; ++i) {
     const auto memory = make(4096);

@@ -58,7 +58,7 @@ TEST(MemoryKey, SaysInItsBytesWhatItsInfoSays) {
   ASSERT_TRUE(remote.info().expires);
   EXPECT_GE(*remote.info().expires, before + 1h);
   EXPECT_LE(*remote.info().expires, after + 1h);
-  // What is not asked for is not there.
+  // Optional parts that were not requested are missing.
   const MemoryKey plain = take(MemoryKey::pack(region));
   EXPECT_FALSE(plain.info().expires);
   EXPECT_FALSE(plain.info().attach);
@@ -157,7 +157,7 @@ TEST(MemoryKey, OfAParentIsNotRevokedByItsChild) {
   EXPECT_TRUE(test::refused_by_nic(peer.read(nic, take(all.slice(0, 10)), got)));
 }
 
-/// Whether who moves bytes in this process finds the key's memory.
+/// Whether code that moves bytes in this process finds the key's memory.
 bool is_found(const MemoryKey& key, Access needed) {
   const MemoryKeyInfo& info = key.info();
   return detail::ExportHold::take(info.token, needed, info.address, info.length_bytes).has_value();
@@ -219,7 +219,8 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
           take(detail::ExportHold::take(info.token, kBoth, info.address, info.length_bytes));
       held = true;
       held.notify_all();
-      std::this_thread::sleep_for(20ms);  // the longer, the surer does it fail where nobody waits
+      // The longer, the more likely the test fails if the call does not wait.
+      std::this_thread::sleep_for(20ms);
       left = true;
     });
     held.wait(false);
@@ -233,7 +234,7 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
   }
 }
 
-/// The key alone keeps the memory, so that its end shows.
+/// Only the key keeps the memory alive, so that its end is visible.
 TEST(MemoryKeyToken, ItsExpiryWaitsForWhoIsAtItsMemory) {
   std::optional region = take(region_of(MemoryType::gaudi, kBoth));
   const std::uint64_t address = region->address();
@@ -279,7 +280,7 @@ TEST(RemoteKey, IsForTheConnectionsThatItsExporterMeant) {
   EXPECT_TRUE(remote.on(restarted.gid)) << "who asks by GID is not told";
 }
 
-/// Everything that a key does, with NICs and memory of its own.
+/// The whole life of a key, with its own NICs and memory.
 Result<void> life_of_a_key(MemoryType type) {
   HBMWIRE_TRY_ASSIGN(const Region region, region_of(type, kBoth));
   HBMWIRE_TRY_ASSIGN(const MemoryKey plain, MemoryKey::pack(region));
@@ -313,7 +314,7 @@ TEST_P(MemoryKeySweep, EachFailureLeavesNothingBehind) {
     }
     if (!result) ++failures;
   }
-  // Two NICs: each is opened, and registers the region and two keys.
+  // There are two NICs; each is opened, and registers the region and two keys.
   EXPECT_GE(failures, 2 * (2 + 3)) << "the sweep met fewer calls than the life has";
 }
 

@@ -9,7 +9,7 @@
 #include "emulated_hooks.hpp"
 #include "memory_contract.hpp"
 
-// Memory and NICs together. Run once more on hardware that shows nothing before a flush
+// Memory and NICs together. Runs a second time on hardware that shows nothing before a flush
 // (`--like-hardware flush`).
 namespace hbmwire::test {
 

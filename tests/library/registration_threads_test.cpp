@@ -19,7 +19,7 @@
 #include "emulated_hooks.hpp"
 #include "registration_cache_fixture.hpp"
 
-// The cache as several threads use it, and processes.
+// The cache with several threads and processes.
 namespace hbmwire::test {
 namespace {
 
@@ -85,7 +85,8 @@ TEST_F(RegistrationThreads, CachesOfOneThreadAreKeptApart) {
   }
 }
 
-/// Everything at once, and at the end nothing is left. What is found must be what was asked for.
+/// All operations at once; at the end nothing is left. Each registration found must be the
+/// requested one.
 TEST_F(RegistrationThreads, AgreeWhateverTheyDo) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 3000;
@@ -95,7 +96,7 @@ TEST_F(RegistrationThreads, AgreeWhateverTheyDo) {
   std::array<std::optional<Allocation>, kPieces> pieces;
   for (auto& piece : pieces) piece = allocate(MemoryType::host, 2 * kPage);
   std::mutex shelf_lock;
-  std::vector<RegistrationLease> shelf;  // given back by whoever comes
+  std::vector<RegistrationLease> shelf;  // any thread may release these
   std::atomic<int> failures{0};
   const auto work = [&](unsigned seed) {
     std::mt19937 random(seed);
@@ -141,7 +142,7 @@ TEST_F(RegistrationThreads, AChildByForkFindsNothingOfItsParents) {
   const Allocation memory = allocate(MemoryType::host, kPage);
   auto lease = take(cache.get(memory.address(), kPage, kWrite));
   std::atomic<bool> stop{false};
-  // At fork(2) one of these may have any lock.
+  // When fork(2) is called, one of these threads may hold any lock.
   std::jthread other([&] {
     while (!stop) {
       EXPECT_TRUE(cache.get(memory.address(), kPage, kWrite));

@@ -28,7 +28,7 @@ class FailedTests(unittest.TestCase):
         self.report = pathlib.Path(folder.name) / "tests.xml"
 
     def run_on(self, text, *options, result=0):
-        """What it prints; with `result` None how it ends, too."""
+        """Its output; with `result` None also its exit."""
         if text is not None:
             self.report.write_text(text, encoding="utf-8")
         shown = io.StringIO()

@@ -18,7 +18,7 @@ SKIPPED = 77
 
 
 def findings(rule, files):
-    """What the rule says of a tree of these files ({path: text}); programs of such a tree can be run."""
+    """The findings of the rule for a tree of these files ({path: text}). Programs of such a tree can be run."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = pathlib.Path(folder) / name
@@ -42,7 +42,7 @@ def main(arguments):
     rule = importlib.import_module(f"rule_{arguments[0]}")
     reason = rule.unavailable() if hasattr(rule, "unavailable") else None
     if reason:
-        # In the words that scripts/count_tests.py looks for.
+        # In the format that scripts/count_tests.py expects.
         print(f"lint.py: Skipped\n{reason}")
         return SKIPPED
     found = self_test(rule) if arguments[1] == "--self-test" else list(rule.check(Tree(arguments[1])))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The virtual Gaudi by its driver's calls and through the library, in one guest. The first test sees what the host has put
-# into the card's memory, the last leaves what the host compares.
+# The virtual Gaudi through its driver's calls and through the library, in one guest. The first test reads bytes that the host
+# put into the card's memory. The last one leaves bytes that the host compares.
 . /lib.sh
 . /gaudi_lib.sh
 rxe_alone
@@ -14,7 +14,8 @@ for filter in $first "*-$first:$last" $last; do
 done
 used 0
 
-# The real card beside an emulated NIC, which does not reach its memory. libibverbs' own ibv_reg_dmabuf_mr is the NIC's.
+# The real card with an emulated NIC, which cannot access its memory. Without the preload, ibv_reg_dmabuf_mr is that of
+# libibverbs.
 unset LD_PRELOAD
 keep="$hbmwire emulate --keep gaudi --nics 1"
 $keep -- $hbmwire info -d >/tmp/info 2>/tmp/words || { cat /tmp/words; fail "info below --keep gave $?"; }
@@ -26,7 +27,7 @@ grep -q rxe0 /tmp/info && fail "the real NIC is there below --keep"
 $keep -- $hbmwire server -p 7001 -d emu0 -m gaudi -s 64K >/tmp/server 2>&1 && fail "the emulated NIC imports a real dma-buf"
 cat /tmp/server
 grep -q 'EOPNOTSUPP' /tmp/server || fail "no EOPNOTSUPP from the emulated NIC"
-# Without --keep the card is hidden, and the emulated one is there.
+# Without --keep the card is hidden, and the emulated one is visible.
 $hbmwire emulate --quiet --nics 1 --gaudi 1 -- $hbmwire info -d >/tmp/info || fail "info below emulate gave $?"
 grep -q 'without libhl-thunk.so' /tmp/info && fail "the real card is there without --keep"
 used 0

@@ -18,28 +18,28 @@
 #include <linux/sizes.h>
 #include <uapi/drm/habanalabs_accel.h>
 
-/* Gaudi2's are 768 MiB: nobody wants to give a guest as much. */
+/* Gaudi2 has pages of 768 MiB, which is too much for a guest. */
 #define CARD_PAGE SZ_2M
-/* Where Gaudi2's device addresses begin: right above its 96 GiB of physical ones. */
+/* The first device address of Gaudi2: right above its 96 GiB of physical ones. */
 #define CARD_DEVICE_BASE 0x1001001800000000ULL
 #define CARD_HOST_BASE 0xFFF0000000000000ULL
 #define CARD_VENDOR 0x1da3
 #define CARD_DEVICE 0x1020
 
-/* Device memory that was allocated: pages of the BAR, in any order. */
+/* Allocated device memory: pages of the BAR, in any order. */
 struct allocation {
 	u32 handle;
 	u32 pages;
 	u32 mappings;
-	u32 page[]; /* numbers in the BAR */
+	u32 page[]; /* numbers of pages in the BAR */
 };
 
 struct mapping {
-	struct list_head entry; /* by address */
+	struct list_head entry; /* sorted by address */
 	u64 address;
 	u64 size;
 	u32 exports;
-	struct allocation *memory; /* NULL: host memory */
+	struct allocation *memory; /* NULL for host memory */
 };
 
 struct counters {
@@ -54,10 +54,10 @@ struct card {
 	phys_addr_t bar;
 	u32 pages;
 
-	struct mutex lock; /* of what follows */
+	struct mutex lock; /* guards the members below */
 	struct drm_file *owner;
 	u64 opened;
-	unsigned long *taken; /* pages, a bit each */
+	unsigned long *taken; /* one bit for each page */
 	u64 used;
 	struct idr allocations;
 	struct list_head mappings;
@@ -80,12 +80,12 @@ int card_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file);
 int card_memory_ioctl(struct drm_device *drm, void *data, struct drm_file *file);
 
 int card_memory_init(struct card *card);
-/* Of an owner that has gone. With the lock held. */
+/* Releases the memory of an owner that has ended. Called with the lock held. */
 void card_memory_drop(struct card *card);
 void card_memory_fini(struct card *card);
 struct mapping *card_mapping(struct card *card, u64 address);
 
-/* A descriptor, or a negative error. */
+/* Returns a descriptor, or a negative error. */
 int card_export(struct card *card, struct drm_file *file, u64 address, u64 size, u64 offset,
 		u32 flags);
 

@@ -58,7 +58,7 @@ static int rxe_import_dmabuf(struct rxe_dev *rxe, struct rxe_mr *mr, u64 offset,
 	struct ib_umem_dmabuf *dmabuf;
 	int err;
 
-	/* rxe has no device that does DMA; its own stands in for one that reaches all memory. */
+	/* rxe has no device for DMA; this one stands for a device that reaches all memory. */
 	err = dma_coerce_mask_and_coherent(dev, DMA_BIT_MASK(64));
 	if (err)
 		return err;
@@ -84,7 +84,7 @@ struct ib_mr *rxe_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
 
 	if (access & ~RXE_ACCESS_SUPPORTED_MR)
 		return ERR_PTR(-EOPNOTSUPP);
-	/* A page of the memory is a page of addresses, as it is for a NIC's own page table. */
+	/* A page of the memory must be a page of addresses, as in the page table of a real NIC. */
 	if (!length || offset_in_page(offset) != offset_in_page(iova))
 		return ERR_PTR(-EINVAL);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
