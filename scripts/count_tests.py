@@ -4,7 +4,7 @@
 
 usage: count_tests.py NAME JUNIT_XML EXPECTED_COUNTS [--update]
 
-Silent when all is as expected: ctest's own summary is to be the last thing shown.
+Prints nothing if the counts are as expected, so that ctest's own summary comes last.
 """
 import os
 import pathlib

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What failed in a ctest run, for the end of a long output.
+"""Shows the failures of a ctest run at the end of a long output.
 
 usage: failed_tests.py JUNIT_XML                   the names, in one line
-       failed_tests.py --output JUNIT_XML          the last lines that each of the first few printed
-       failed_tests.py --tracer JUNIT_XML          a pattern for ctest -R of those in which LeakSanitizer's own tracer crashed
-                                                   behind cases that had passed, as GCC 12's may; exits 1 where there are none
-       failed_tests.py --merge AGAIN_XML JUNIT_XML puts what ran again in the place of its first run; exits 1 where something
-                                                   has failed still
+       failed_tests.py --output JUNIT_XML          the last lines of output of the first few
+       failed_tests.py --tracer JUNIT_XML          a pattern for ctest -R of tests in which only LeakSanitizer's own tracer
+                                                   crashed after all cases passed, as GCC 12's may; exits 1 if there are none
+       failed_tests.py --merge AGAIN_XML JUNIT_XML replaces the results of tests that ran again; exits 1 if a test still fails
 """
 import pathlib
 import re

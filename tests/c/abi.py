@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The binary interface of libhbmwire_c against the one that is kept in tests/c/libhbmwire_c.abi, by libabigail (docs/c.md).
+"""Compares the binary interface of libhbmwire_c with the one stored in tests/c/libhbmwire_c.abi, by libabigail (docs/c.md).
 
-usage: abi.py --compare TREE LIBRARY COMPILER     exit code 1: it differs
-       abi.py --update TREE LIBRARY COMPILER      keeps that of LIBRARY
-       abi.py --self-test TREE LIBRARY COMPILER   moved members, changed arguments and lost functions are found
+usage: abi.py --compare TREE LIBRARY COMPILER     exit code 1: they differ
+       abi.py --update TREE LIBRARY COMPILER      stores that of LIBRARY
+       abi.py --self-test TREE LIBRARY COMPILER   finds moved members, changed arguments and lost functions
 
-LIBRARY has the types in its debug information: tests/c/abi/libhbmwire_c.so of a build folder. Exit code 77: no abidiff, or another
-architecture than x86_64."""
+LIBRARY must have the types in its debug information: tests/c/abi/libhbmwire_c.so of a build folder. Exit code 77: there is no
+abidiff, or the architecture is not x86_64."""
 import pathlib
 import platform
 import re

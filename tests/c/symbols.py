@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The functions of the C interface, by name: those of the headers, of the map file and of the library are the same, each has a
-comment, and a test calls it besides null_test.cpp, which calls all of them with nothing. usage: symbols.py TREE LIBRARY"""
+"""Checks the names of the functions of the C interface: headers, map file and library have the same ones, each has a comment, and
+a test calls it besides null_test.cpp, which calls all of them with NULL. usage: symbols.py TREE LIBRARY"""
 import pathlib
 import re
 import subprocess

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What docs/versions.md promises between a version and the one before it, tried with both.
+"""Tests the promises of docs/versions.md with a version and the one before it.
 
 usage: compare.py --before FOLDER --now FOLDER --other FOLDER --tree ROOT
        compare.py --self-test
 
-Each FOLDER is one that scripts/compatibility has made: build/ and prefix/, of --before also source/. --other is this tree
-with another number of the endpoints' protocol.
+scripts/compatibility makes each FOLDER: build/ and prefix/, for --before also source/. --other is this tree with another
+number of the endpoints' protocol.
 """
 import argparse
 import json

@@ -3,7 +3,7 @@
 """Completes lines by TAB in an interactive shell on a terminal. usage: run.py PROGRAM SHELL [LINE...]
 
 PROGRAM is the built hbmwire, and SHELL is bash, bash_completion (bash with the package of that name) or zsh. With a LINE
-only that one is completed, and what became of it is shown.
+it completes only that one, and shows the result.
 """
 import os
 import pathlib

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """The tree's own rules, each a file rule_<name>.py with check(tree), GOOD and BAD.
 
-usage: lint.py RULE ROOT          check a checkout; prints what is wrong, one line each, and exits 1
-       lint.py RULE --self-test   the rule finds nothing in GOOD, and something in GOOD with each of BAD
+usage: lint.py RULE ROOT          checks a checkout; prints one line for each fault, and exits with 1
+       lint.py RULE --self-test   the rule must accept GOOD, and refuse GOOD with each of BAD
 
-Exit status 77: the rule's unavailable() says why it cannot be checked here.
+Exit status 77: the rule cannot be checked here, for the reason that its unavailable() gives.
 """
 import importlib
 import pathlib

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Manuals agree with the program, and man(1) shows their pages well.
 
-usage: man_test.py CHECK TREE BUILD_FOLDER   prints what is wrong, one line each, and exits 1
-       man_test.py CHECK --self-test         the check finds nothing in good input, and something in broken input
+usage: man_test.py CHECK TREE BUILD_FOLDER   prints one line for each fault, and exits with 1
+       man_test.py CHECK --self-test         the check must accept good input, and refuse broken input
 
 CHECK: options   the options of each manual are those of `hbmwire COMMAND --help`
        settings  the settings of hbmwire(7) are those of `hbmwire info -c`

@@ -83,7 +83,7 @@ std::string inactive_remedy(Evidence& machine, const Port& port, const std::stri
 
 const std::string kActive = "4: ACTIVE, 5: LinkUp";
 
-// All ports, and findings about NICs whose ports can't be listed.
+// All ports, and findings about NICs whose ports cannot be listed.
 struct AllPorts {
   std::vector<Port> ports;
   Findings hidden;

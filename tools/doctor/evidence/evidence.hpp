@@ -51,21 +51,21 @@ class Evidence {
   /// Whether this process may read and write a device node (access(2)). Opens nothing.
   virtual Answer access(const std::string& path) = 0;
 
-  /// The answer of a call that is no file: {"error": ERRNO}, some with a "text", or {"value": ...}.
-  /// Keys of objects are sorted. An unknown name is ENOSYS. The names, and what their values look
-  /// like, are in docs/doctor.md:
+  /// The answer of a call, for facts that are in no file: {"error": ERRNO}, some with a "text", or
+  /// {"value": ...}. Keys of objects are sorted. An unknown name gives ENOSYS. docs/doctor.md
+  /// describes the names and the format of their values:
   ///   uname         {"release", "machine"}
   ///   limits        {"memlock": {"soft", "hard"}, "nofile": {...}}: numbers, or "unlimited"
   ///   identity      {"uid", "groups": [...], "capabilities": "000001ffffffffff" (CapEff)}
   ///   affinity      {"cpus": [...]}: sched_getaffinity(2)
   ///   fork          {"verbs": "unneeded" | "enabled" | "disabled"}: ibv_is_fork_initialized(3)
-  ///   environment   {"RDMAV_FORK_SAFE": ..., ...}: variables that matter, those that are set
+  ///   environment   {"RDMAV_FORK_SAFE": ..., ...}: the relevant variables that are set
   ///   info          the object of `hbmwire info --json`
   ///   hwloc         the topology as hwloc's XML, a string
-  ///   modinfo NAME  {"version", "srcversion"}, each a text or null: of the installed module,
-  ///                 modinfo(8). ENOENT: there is none; ENOSYS: there is no modinfo(8)
-  ///   ethtool NAME  {"statistics": {...}}: of a network interface, ethtool(8) -S
-  ///   pairs         what the runs over every pair of NIC and memory gave (tools/doctor/pairs)
+  ///   modinfo NAME  {"version", "srcversion"}, each a text or null, of the installed module,
+  ///                 by modinfo(8). ENOENT: it is not installed; ENOSYS: modinfo(8) is missing
+  ///   ethtool NAME  {"statistics": {...}}: those of a network interface, ethtool(8) -S
+  ///   pairs         the results of the runs over every pair of NIC and memory (tools/doctor/pairs)
   virtual Json call(const std::string& name) = 0;
 };
 

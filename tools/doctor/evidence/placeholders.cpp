@@ -14,14 +14,14 @@ namespace hbmwire::tools::doctor {
 namespace {
 
 constexpr std::size_t kUuidBytes = 36;
-// Of a UUID in machine-id(5), and of an IPv6 address in /proc/net.
+// Digits of a UUID in machine-id(5), and of an IPv6 address in /proc/net.
 constexpr std::size_t kPlainDigits = 32;
 constexpr std::size_t kMacPairs = 6;
 constexpr std::size_t kEuiPairs = 8;
-// Of an IPoIB interface: a queue pair's number and a GID.
+// Bytes in the address of an IPoIB interface: a queue pair's number and a GID.
 constexpr std::size_t kInfinibandPairs = 20;
 constexpr std::size_t kLongestPairs = 3 * kInfinibandPairs - 1;
-// Followed by a MAC: systemd.net-naming-scheme(7).
+// A MAC follows this prefix: systemd.net-naming-scheme(7).
 constexpr std::string_view kPersistentName = "enx";
 
 using Ipv6 = std::array<unsigned char, 16>;

@@ -8,9 +8,9 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Replaces addresses and identifiers in texts. The same one always gets the same placeholder, and
-/// a placeholder is of the same family, so that an archive still tells which things are equal,
-/// which addresses share a subnet (/24 of IPv4, /64 of IPv6), and which are link-local:
+/// Replaces addresses and identifiers in texts. Equal ones get equal placeholders, of the same
+/// family as the original. An archive therefore still shows which things are equal, which addresses
+/// share a subnet (/24 of IPv4, /64 of IPv6), and which are link-local:
 ///
 ///   IPv4              10.0.1.H: subnets are counted, H stays; 169.254.1.H for link-local ones
 ///   IPv6 and GIDs     2001:db8:0:1::1: subnets and interfaces are counted; fd00:0:0:1::1 for local

@@ -34,19 +34,19 @@ constexpr auto kIdle = std::chrono::seconds(20);
 // The most doctors that were turned away and have not received the answer yet.
 constexpr std::size_t kMostLeaving = 8;
 
-/// One doctor of another machine. It is told by messages:
+/// Serves one doctor of another machine, by these messages:
 ///
 /// | from the other doctor                        |                                               |
 /// |----------------------------------------------|-----------------------------------------------|
-/// | {"start": N, "job": "plan" or "machine"}     | a process with one of jobs.hpp                |
-/// | {"start": N, "memory": LABEL}                | one with an AgentProcess                      |
-/// | {"to": N, "tell": COMMAND}                   | goes to that process                          |
-/// | {"stop": N}                                  | ends it                                       |
+/// | {"start": N, "job": "plan" or "machine"}     | starts process N with a job of jobs.hpp       |
+/// | {"start": N, "memory": LABEL}                | starts process N with an AgentProcess         |
+/// | {"to": N, "tell": COMMAND}                   | passes the command to process N               |
+/// | {"stop": N}                                  | ends process N                                |
 /// | {"echo": true}                               | begins to answer datagrams: DatagramEcho      |
 /// | {"bye": true}                                |                                               |
 ///
-/// The values that a process says go back as {"from": N, "said": VALUE}, its end as {"from": N,
-/// "ended": HOW}.
+/// Values that a process sends go back as {"from": N, "said": VALUE}. Its end is reported as
+/// {"from": N, "ended": HOW}.
 class Client {
  public:
   Client(const ServeOptions& options, Plan plan, const Listener& listener,

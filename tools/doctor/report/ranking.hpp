@@ -34,7 +34,7 @@ inline constexpr std::string_view kSlowStep = "slow";
 /// Whether the pairs disprove a fault: a fault of this kind makes pairs fail, and no pair that it
 /// concerns fails that way. An example is a bridge that would redirect peer traffic to the CPU, in
 /// a machine where all of this traffic arrives. On emulated hardware this holds for every fault,
-/// since its sysfs shows only what programs need.
+/// since its sysfs shows only files that programs need.
 [[nodiscard]] bool is_refuted(const Finding& finding, const Pairs& pairs);
 
 /// All problems, causes before effects. Failures of pairs come first, those of the earliest step

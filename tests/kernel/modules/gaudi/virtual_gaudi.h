@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A card that looks like a Gaudi2 to programs: its memory is BAR 2 of QEMU's ivshmem device, which
- * a file of the host backs. What it refuses is what drivers/accel/habanalabs of Linux 6.12 refuses,
- * unless it says otherwise. It has no engines: nothing but DMA through a dma-buf reaches its
+ * a file of the host backs. It refuses the same calls as drivers/accel/habanalabs of Linux 6.12,
+ * except where a comment says otherwise. It has no engines: only DMA through a dma-buf reaches its
  * memory.
  */
 #ifndef VIRTUAL_GAUDI_H
@@ -70,8 +70,8 @@ static inline struct card *to_card(struct drm_device *drm)
 	return container_of(drm, struct card, drm);
 }
 
-/* Whether an importer is told that it can't reach the card (a kernel without CONFIG_PCI_P2PDMA, or
- * a topology without a way): parameter no_p2p.
+/* Parameter no_p2p: importers are told that they cannot reach the card, as with a kernel without
+ * CONFIG_PCI_P2PDMA, or a topology without a path.
  */
 extern bool card_no_p2p;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Lets rxe import dma-bufs, as drivers of RDMA NICs do: the import is by DMA addresses alone, so
- * that an exporter whose scatter list has no pages (accelerators' memory) is served like any other.
+ * Lets rxe import dma-bufs, like the drivers of RDMA NICs. The import uses only DMA addresses, so
+ * that it works with exporters whose scatter lists have no pages (memory of accelerators).
  */
 #include <linux/dma-mapping.h>
 #include <rdma/ib_umem.h>
@@ -12,8 +12,8 @@
 #include "rxe.h"
 #include "rxe_loc.h"
 
-/* rxe copies by the CPU. What a DMA address leads to without an IOMMU is the physical address, and
- * what lies there must have a struct page: RAM, or a BAR whose driver has made pages for it.
+/* rxe copies with the CPU. Without an IOMMU, a DMA address is a physical address. The memory there
+ * must have a struct page: RAM, or a BAR for which its driver has made pages.
  */
 static int rxe_fill_from_dma(struct rxe_mr *mr, struct ib_umem *umem)
 {
