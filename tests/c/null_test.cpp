@@ -169,7 +169,7 @@ TEST(CNull, IsAnErrorOfEachFunction) {
 }
 
 // Functions without a status return an empty value.
-TEST(CNull, IsNoCrashOfTheOthers) {
+TEST(CNull, OtherFunctionsDoNotCrash) {
   answer_to_nothing(hbmwire_attach_listener_free);
   EXPECT_EQ(answer_to_nothing(hbmwire_attach_listener_fd), -1);
   answer_to_nothing(hbmwire_attach_publication_free);

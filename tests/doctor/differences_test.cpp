@@ -60,7 +60,7 @@ std::vector<std::string> words_of(const std::vector<Difference>& all) {
   return words;
 }
 
-TEST(DoctorDifferences, OfAMachineAndItselfAreNone) {
+TEST(DoctorDifferences, AMachineHasNoneWithItself) {
   for (const std::string& fixture : fixture_names())
     EXPECT_THAT(words_of(between(fixture, fixture)), IsEmpty()) << fixture;
 }
@@ -105,7 +105,7 @@ TEST(DoctorDifferences, TellIpv4FromALinkLocalAddress) {
 }
 
 // The tables have GIDs of the same kinds, but each at another index.
-TEST(DoctorDifferences, OfTwoOrdersOfOneGidTableAreAnIndex) {
+TEST(DoctorDifferences, TwoOrdersOfOneGidTableDifferInTheIndex) {
   const auto all = between("gid-table-with-v1-first", kPair);
   ASSERT_EQ(all.size(), 1U) << testing::PrintToString(words_of(all));
   EXPECT_EQ(words_of(all).front(), "GID index of mlx5_0: 1 here, 3 there");
@@ -215,7 +215,7 @@ TEST(DoctorDifferences, HaveFirmwareOfNicsOfOneKind) {
   EXPECT_THAT(words_of(against_pair(here)), IsEmpty());
 }
 
-TEST(DoctorDifferences, OfPartitionsAreOfTheirNumbersAlone) {
+TEST(DoctorDifferences, PartitionsAreComparedByNumber) {
   AlteredMachine here("dgx-with-acs-on");
   AlteredMachine there("dgx-with-acs-on");
   const std::string key = kPortFolder + "/pkeys/0";
@@ -239,7 +239,7 @@ TEST(DoctorDifferences, AreNoneWhereOneMachineDoesNotTell) {
   }
 }
 
-TEST(DoctorDifferences, OfARecordedMachineAreThoseOfTheMachine) {
+TEST(DoctorDifferences, ARecordedMachineHasThoseOfTheMachine) {
   for (const char* fixture : {"jumbo-frames-on-one-side", "gids-of-roce-v1", "kernel-too-old"}) {
     Recorder recorder(machine_of(fixture));
     ask_for_differences(recorder);
@@ -266,7 +266,7 @@ void expect_fit(const std::vector<Difference>& all, const std::string& of) {
   for (const std::string& line : difference_lines(all, {})) EXPECT_TRUE(is_fit(line, 400)) << line;
 }
 
-TEST(DoctorDifferences, OfAnyTwoMachinesAreFitForATerminal) {
+TEST(DoctorDifferences, AnyTwoMachinesHavePrintableOnes) {
   for (const std::string& here : fixture_names()) {
     for (const std::string& there : fixture_names())
       expect_fit(between(here, there), here + " and " + there + ": ");
@@ -317,7 +317,7 @@ Json with_texts(Json value, const std::string& text) {
   return value;
 }
 
-TEST(DoctorDifferences, OfAHostileMachineAreFitForATerminal) {
+TEST(DoctorDifferences, HostileMachinesCannotControlATerminal) {
   const std::string escapes = "\x1b[2J\x1b]0;title\a\xff\xc3\x28\r\nspoof";
   const Json info = machine_of("jumbo-frames-on-one-side").call("info");
   for (const std::string& bytes : {escapes, std::string(100'000, 'x'), std::string(500, '\n'),
@@ -368,7 +368,7 @@ TEST(DoctorDifferences, TakeAnyTypeAtAnyPlaceOfACall) {
   }
 }
 
-TEST(DoctorDifferences, OfThousandsOfNicsAreBounded) {
+TEST(DoctorDifferences, ThousandsOfNicsAreBounded) {
   AlteredMachine here(kPair);
   Json& nics = (here.calls["info"] = here.call("info"))["value"]["nics"];
   const Json nic = nics[0];

@@ -68,7 +68,7 @@ TEST_P(DoctorFixture, HasTheGoodChecksThatItExpects) {
     EXPECT_TRUE(good[check.get<std::string>()]) << check;
 }
 
-TEST_P(DoctorFixture, SaysOfEachFindingWhereItIsFromAndWhatToDo) {
+TEST_P(DoctorFixture, GivesSourceAndRemedyOfEachFinding) {
   for (const Finding& finding : findings_of(GetParam())) {
     EXPECT_FALSE(finding.source.empty()) << words(finding);
     EXPECT_FALSE(finding.found.empty()) << words(finding);

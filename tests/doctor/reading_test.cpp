@@ -67,7 +67,7 @@ TEST(DoctorReading, TakesVersionsOfKernelsAndDrivers) {
   EXPECT_EQ(version_in("x.y"), std::nullopt);
 }
 
-TEST(DoctorReading, TakesAnAnswerThatIsNoneForAnError) {
+TEST(DoctorReading, TakesAMalformedAnswerForAnError) {
   for (const char* answer : {"null", "[]", "7", "{}", R"({"value": null})", R"({"error": "13"})"}) {
     OneCall machine("uname", Json::parse(answer));
     EXPECT_EQ(ask(machine, "uname").error, EPROTO) << answer;
@@ -77,7 +77,7 @@ TEST(DoctorReading, TakesAnAnswerThatIsNoneForAnError) {
   EXPECT_EQ(ask(machine, "limits").error, ENOSYS);
 }
 
-TEST(DoctorReading, ReadsMembersOfWhatIsNoObject) {
+TEST(DoctorReading, ReadsMembersOfValuesThatAreNoObjects) {
   EXPECT_TRUE(member(Json("text"), "key").is_null());
   EXPECT_EQ(text_at(Json{{"key", 7}}, "key"), "");
   EXPECT_EQ(number_at(Json{{"key", -7}}, "key"), std::nullopt);
@@ -151,13 +151,13 @@ void expect_only(Evidence& machine, bool may_be_good) {
   }
 }
 
-TEST(DoctorReading, LeavesUnknownWhatItMayNotSee) {
+TEST(DoctorReading, HiddenFactsAreUnknown) {
   PartlyKnown machine("gaudi2-pair", "");
   expect_only(machine, false);
 }
 
 // These machines have no faults.
-TEST(DoctorReading, FindsNoFaultInWhatItMayNotSee) {
+TEST(DoctorReading, HiddenFactsAreNoFault) {
   for (const char* fixture : {"gaudi2-pair", "mi300x", "nvidia-closed-driver-with-peermem"}) {
     for (const char* prefix : {"/sys/bus/pci/", "/sys/bus/", "/sys/class/", "/sys/", "/proc/"}) {
       SCOPED_TRACE(std::string(fixture) + " " + prefix);
@@ -285,7 +285,7 @@ TEST(DoctorHardware, LeavesOutScaleUpNicsAndMeetsBelowASwitch) {
 
 // Checks compare each NIC with each other one. Without a limit, an archive of 2 MiB took more than
 // 40 s.
-TEST(DoctorHardware, OfAnArchiveIsBounded) {
+TEST(DoctorHardware, HardwareOfAnArchiveIsBounded) {
   Record record;
   Names& names = record.folders["/sys/class/infiniband"];
   Names& numbers = record.folders["/sys/class/infiniband/nic0/ports"];

@@ -173,11 +173,11 @@ void life_of_endpoints(FailingLife& life, MemoryType type, bool thread) {
 
 class AllocationSweep : public ::testing::TestWithParam<MemoryType> {};
 
-TEST_P(AllocationSweep, OfEndpoints) {
+TEST_P(AllocationSweep, Endpoints) {
   sweep_allocations([](FailingLife& life) { life_of_endpoints(life, GetParam(), false); }, kFast);
 }
 
-TEST_P(AllocationSweep, OfMemory) {
+TEST_P(AllocationSweep, Memory) {
   sweep_allocations(
       [](FailingLife& life) {
         const auto context = life.make("Context::create", [] { return Context::create(); });
@@ -221,7 +221,7 @@ std::optional<RegistrationCache> cache_of(FailingLife& life, const Context& cont
                    [&] { return RegistrationCache::create(context, *nics); });
 }
 
-TEST_P(AllocationSweep, OfRegistrationCaches) {
+TEST_P(AllocationSweep, RegistrationCaches) {
   sweep_allocations(
       [](FailingLife& life) {
         const auto context = life.make("Context::create", [] { return Context::create(); });
@@ -257,7 +257,7 @@ TEST(AllocationSweepOf, EndpointsWithAThread) {
 }
 
 /// Whichever allocation for the peer's question fails, both ends end at once and give the reason.
-TEST(AllocationFailure, ForWhatThePeerAsksEndsBothEnds) {
+TEST(AllocationFailure, ForAPeersQuestionEndsBothEnds) {
   long nth = 1;
   for (bool failed = true; failed; ++nth) {
     Ends ends({.peer_timeout = 20s});
@@ -362,7 +362,7 @@ TEST(AllocationSweepOf, Attachments) {
 }
 
 // Without a NIC, the peer's memory moves by IPC, or by pieces that both have mapped.
-TEST(AllocationSweepToAPeer, OfOneEnd) {
+TEST(AllocationSweepToAPeer, OneEnd) {
   const PeerProcess peer({.peer_timeout = 200ms, .type = MemoryType::cuda});
   sweep_allocations(
       [&](FailingLife& life) {
@@ -432,7 +432,7 @@ auto finish(Result<Pending> pending) -> decltype(pending->take()) {
   return pending->take();
 }
 
-TEST(AllocationSweepOf, WhatIsStartedAndPolled) {
+TEST(AllocationSweepOf, StartedAndPolledOperations) {
   sweep_allocations(
       [](FailingLife& life) {
         const auto context = life.make("Context::create", [] { return Context::create(); });

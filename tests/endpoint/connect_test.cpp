@@ -102,7 +102,7 @@ TEST(Connect, ByIpv6AndByName) {
   }
 }
 
-TEST(Connect, OfANamesAddressesTheFirstThatAnswersIsTaken) {
+TEST(Connect, TakesTheFirstAddressOfANameThatAnswers) {
   const Port port;
   set_addresses({"127.0.0.2", "::1", "127.0.0.1"});  // nothing listens at the first two
   Endpoint a = value(Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(10s)));
@@ -192,7 +192,7 @@ TEST(Connect, EightNamesAreLookedUpAtATime) {
   EXPECT_EQ(most_look_ups(), 8U);
 }
 
-TEST(Connect, WhatIsNoAddressIsSaid) {
+TEST(Connect, AnInvalidAddressIsReported) {
   Port port;
   for (const char* where : {"", "host", ":7000", "host:0", "host:70000", "::1:7000", "host:70x"}) {
     const auto none = Endpoint::connect(port.worker, where, within(1s));
@@ -201,7 +201,7 @@ TEST(Connect, WhatIsNoAddressIsSaid) {
   }
 }
 
-TEST(Connect, NobodyListens) {
+TEST(Connect, AnAddressWithoutAListenerRefuses) {
   Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker worker = value(Worker::create(context));
   const auto none = Endpoint::connect(worker, "127.0.0.1:1", within(5s));
@@ -222,7 +222,7 @@ TEST(Connect, AListenerThatDoesNotSpeakIsNotWaitedForLonger) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
 }
 
-TEST(Accept, TakesWhatIsReadyAndWaitsForNobody) {
+TEST(Accept, TakesReadyPeersWithoutWaiting) {
   Port port;
   EXPECT_FALSE(port.listener.try_accept());
   const auto none = port.listener.accept(within(0s));
@@ -255,7 +255,7 @@ TEST(Accept, AdvertisedMemoryStaysAsLongAsAnEndpoint) {
   good(value(a.put(own.all(), target.slice(0, 64))).wait(5s));
 }
 
-TEST(Accept, StrangersKeepNobodyWaiting) {
+TEST(Accept, StrangersDelayNoPeer) {
   Heard heard;
   Port port(
       ListenerOptions{.address = "127.0.0.1", .handshake_timeout = 300ms, .max_handshakes = 4});
@@ -296,7 +296,7 @@ TEST(Accept, AFloodOfStrangersDoesNotFloodTheLog) {
 }
 
 // Load balancers probe ports this way.
-TEST(Accept, OneThatLeavesWithoutAWordIsNoWarning) {
+TEST(Accept, AStrangerThatSendsNothingCausesNoWarning) {
   Heard heard;
   Port port;
   const auto drive = [&] {
@@ -359,7 +359,7 @@ TEST(Key, ComesFromAFileThatOthersMayNotRead) {
   ::unsetenv("HBMWIRE_PRE_SHARED_KEY_FILE");
 }
 
-TEST(Key, ThatThereIsNoneIsSaidOnce) {
+TEST(Key, AMissingOneIsLoggedOnce) {
   Heard heard;
   const Port first;
   const Port second;
@@ -377,7 +377,7 @@ TEST(ACopyOfAContext, HasItsNicsAndDomains) {
   EXPECT_EQ(&nics_of_copy.front().info(), &nics.front().info());
 }
 
-TEST(Settings, OfTcpAloneMissNoNic) {
+TEST(Settings, TcpAloneNeedsNoNic) {
   Heard heard;
   const Context context = value(Context::create(
       {.memory = {MemoryType::host}, .nics = {"none"}, .paths = {.allow = {Path::tcp}}}));

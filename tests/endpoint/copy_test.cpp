@@ -92,7 +92,7 @@ TEST_P(Copied, BytesOfEverySizeBothWays) {
   }
 }
 
-TEST_P(Copied, ExplainSaysWhoCarriedItAndWhyNot) {
+TEST_P(Copied, ExplainNamesTheCarrierAndTheReasons) {
   Ends ends;
   Memory here(ends.context, GetParam(), 4096);
   Memory there(ends.context, GetParam(), 4096);
@@ -129,7 +129,7 @@ TEST_P(Copied, ExplainSaysWhoCarriedItAndWhyNot) {
   EXPECT_EQ(across.path(), Path::nic_loopback);
 }
 
-TEST(CopiedBetweenGpus, OfOneVendorWhereItsLibraryCan) {
+TEST(CopiedBetweenGpus, WithinOneVendorIfItsLibraryCan) {
   Ends ends;
   const auto memory_of = [&](const char* gpu) {
     return value(ends.context.register_memory(
@@ -151,7 +151,7 @@ TEST(CopiedBetweenGpus, OfOneVendorWhereItsLibraryCan) {
   EXPECT_TRUE(seen == bytes);
 }
 
-TEST(NotCopiedBetweenGpus, OfRocm) {
+TEST(NotCopiedBetweenGpus, OnRocm) {
   Ends ends;
   const auto memory_of = [&](const char* gpu) {
     return value(ends.context.register_memory(
@@ -173,7 +173,7 @@ TEST(NotCopiedBetweenGpus, OfRocm) {
 }
 
 /// Engine and NIC alternately write to the same place and read it, without waiting in between.
-TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
+TEST_P(Copied, KeepsItsOrderWithTransfersOfTheNic) {
   Ends ends;
   Memory ones(ends.context, MemoryType::host, kBytes);
   Memory twos(ends.context, MemoryType::host, kBytes);

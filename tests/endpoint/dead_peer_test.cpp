@@ -72,7 +72,7 @@ TEST(DeadPeer, OneWhoseChildHasItsConnectionIsNoticedByTheProbe) {
       << describe(*side.endpoint.error());
 }
 
-TEST(DeadPeer, WhatIsStartedAfterItsDeathFailsWithinTheBound) {
+TEST(DeadPeer, TransfersStartedAfterItsDeathFailInTime) {
   PeerProcess peer;
   Side side(peer);
   peer.kill();
@@ -85,7 +85,7 @@ TEST(DeadPeer, WhatIsStartedAfterItsDeathFailsWithinTheBound) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
 }
 
-TEST(DeadPeer, OneThatIsCutOffIsNoticedThoughNothingIsUnderWay) {
+TEST(DeadPeer, OneThatIsCutOffIsNoticedWithoutTransfers) {
   // Long, so that the slack is the smaller part of it.
   constexpr auto kPatience = 4s;
   PeerProcess peer;
@@ -143,7 +143,7 @@ TEST(DeadPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
   EXPECT_TRUE(change_link("emu0=up"));
 }
 
-TEST(DeadPeer, AShortInterruptionIsNone) {
+TEST(DeadPeer, AShortInterruptionEndsNothing) {
   PeerProcess peer;
   Side side(peer, {.peer_timeout = 4s});
   EXPECT_TRUE(change_link("emu0=down"));
@@ -248,7 +248,7 @@ TEST(LivePeer, AKeyOfAnotherProcessIsRefused) {
 }
 
 /// The NIC carries all of these, as long as the peer has places for messages and immediates.
-TEST(LivePeer, AStoppedOneIsNotNeededByWhatItsNicCarries) {
+TEST(LivePeer, TransfersOfItsNicNeedNoStoppedPeer) {
   const PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
@@ -352,7 +352,7 @@ TEST(LivePeer, AnAtomicThatIsUnderWayForTooLongEndsTheEndpoint) {
 }
 
 /// The probe of an idle connection is no operation: only the NIC reports its end.
-TEST(LivePeer, AnInterruptionWithNothingUnderWayMayLastLongerThanAnOperation) {
+TEST(LivePeer, AnInterruptionWithoutTransfersMayExceedTheOperationTimeout) {
   PeerProcess peer({.peer_timeout = 30s});
   Side side(peer, {.peer_timeout = 6s, .operation_timeout = 100ms});
   side.run_for(50ms);
@@ -401,7 +401,7 @@ TEST(LostCompletions, AFailedPollEndsTheEndpointAtOnce) {
   EXPECT_EQ(ends.a->error()->hint, Hint::completions_lost);
 }
 
-TEST(LivePeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {
+TEST(LivePeer, ATransferCancelledWhileItIsStoppedReportsUnsettled) {
   PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);

@@ -71,7 +71,7 @@ TEST_F(NextDone, TellsInTheOrderInWhichTransfersEnded) {
   EXPECT_FALSE(ends.a_worker.next_done());
 }
 
-TEST_F(NextDone, TellsAtOnceOfWhatIsOverAlready) {
+TEST_F(NextDone, ReportsEndedTransfersAtOnce) {
   const RemoteRegion there = remote();
   Transfer put = value(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
   good(put.wait(10s));
@@ -95,7 +95,7 @@ TEST_F(NextDone, TellsTheLastCookieOfATransferUnderWay) {
   EXPECT_FALSE(ends.a_worker.next_done());
 }
 
-TEST_F(NextDone, LeavesTheWorkersWaitToGoOnWithAllElse) {
+TEST_F(NextDone, DoesNotEndTheWorkersWaitEarly) {
   Transfer first = value(ends.a->receive(ours.slice(0, 8), TagMatch{.tag = 1}));
   first.notify(1);
   good(first.request_cancel());  // cancelled, and not taken by next_done()
@@ -144,7 +144,7 @@ TEST_F(NextDone, TellsOfAMessageItsLengthAndTag) {
   EXPECT_EQ(take(ends.a_worker).cookie, 71U);
 }
 
-TEST_F(NextDone, TellsOfWhatAnAtomicFound) {
+TEST_F(NextDone, ReportsTheResultOfAnAtomic) {
   const RemoteRegion there = remote();
   theirs.set(std::vector<std::byte>(4096));
   for (std::uint64_t i = 0; i < 3; ++i) {
@@ -463,7 +463,7 @@ TEST_F(Timed, TransfersThatWaitedForRoomWerePostedLater) {
   EXPECT_GE(last->over, last->posted);
 }
 
-TEST_F(Timed, TransfersThatFailedWereOverThen) {
+TEST_F(Timed, FailedTransfersHaveAnEndTime) {
   Transfer receive = value(ends.a->receive(ours.slice(0, 8)));
   EXPECT_FALSE(receive.explain().times->over);
   good(receive.request_cancel());

@@ -149,7 +149,7 @@ struct Pair {
 
 const std::string& name_of(const Endpoint& endpoint) { return endpoint.nic().info().name; }
 
-TEST(FirstNic, ThatFailsIsSparedByWhatIsConnectedAgain) {
+TEST(FirstNic, ReconnectingAvoidsAFailedOne) {
   Heard heard;
   Links links;
   Pair ends(on({"emu0", "emu1"}));
@@ -211,7 +211,7 @@ TEST(FirstNic, ARegionOfAnotherNicIsRefusedAndHarmsNothing) {
   ends.expect_by({"emu0"});
 }
 
-TEST(FirstNic, OfAnInvitationIsOneWhosePortIsUp) {
+TEST(FirstNic, AnInvitationUsesANicWithAPortThatIsUp) {
   Links links;
   const Context context = on({"emu0", "emu1"});
   Worker a_worker = value(Worker::create(context));
@@ -222,7 +222,7 @@ TEST(FirstNic, OfAnInvitationIsOneWhosePortIsUp) {
   EXPECT_EQ(name_of(b), "emu1");
 }
 
-TEST(FirstNic, OfAnInvitationIsOfItsOwnEndsPorts) {
+TEST(FirstNic, AnInvitationUsesItsOwnEndsPorts) {
   Links links;
   Worker a_worker = value(Worker::create(on({"emu3", "emu1"})));
   Worker b_worker = value(Worker::create(on({"emu0", "emu2"})));
@@ -236,7 +236,7 @@ TEST(FirstNic, OfAnInvitationIsOfItsOwnEndsPorts) {
 }
 
 /// Two nodes may have a separate network for each NIC.
-TEST(FirstNic, OfWhoAnswersIsThatOfWhoAsks) {
+TEST(FirstNic, TheAnsweringEndUsesTheNicOfTheAskingEnd) {
   Links links;
   Pair ends(on({"emu3", "emu1"}), on({"emu0", "emu1"}));
   links.cut("emu3");
@@ -246,7 +246,7 @@ TEST(FirstNic, OfWhoAnswersIsThatOfWhoAsks) {
   ends.expect_by({"emu1"});
 }
 
-TEST(FirstNic, WhosePortIsDownAtThePeerGoesWithAnotherOne) {
+TEST(FirstNic, APortThatIsDownAtThePeerIsReachedFromAnotherNic) {
   Links links;
   Pair ends(on({"emu0", "emu1"}), on({"emu3", "emu1", "emu2"}));
   links.cut("emu3");
@@ -255,7 +255,7 @@ TEST(FirstNic, WhosePortIsDownAtThePeerGoesWithAnotherOne) {
   ends.expect_by({"emu0", "emu1"});
 }
 
-TEST(FurtherNics, OfWhoAnswersAreThoseOfWhoAsks) {
+TEST(FurtherNics, TheAnsweringEndUsesThoseOfTheAskingEnd) {
   Links links;
   Pair ends(on({"emu0", "emu3", "emu2"}), on({"emu0", "emu1", "emu2"}));
   links.cut("emu3");

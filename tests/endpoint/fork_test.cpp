@@ -51,7 +51,7 @@ class EndpointFork : public ::testing::TestWithParam<bool> {
   std::vector<TransferPart> parts_{{memory_.slice(0, 64), remote_.slice(512, 64)}};
 };
 
-TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
+TEST_P(EndpointFork, AChildMayOnlyDropItsCopies) {
   Transfer earlier = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(2048, 64)));
   Transfer receive = value(ends_->a->receive(memory_.slice(1024, 64)));
   std::optional<PreparedTransfer> list = value(ends_->a->prepare_put(parts_));
@@ -142,7 +142,7 @@ TEST_P(EndpointFork, AChildMayAskForTheStateOfItsCopies) {
   for (Transfer* const each : {&send, &receive}) finish(*ends_, *each);
 }
 
-TEST_P(EndpointFork, AChildTakesNothingThatItsParentIsToldOf) {
+TEST_P(EndpointFork, AChildTakesNoNotificationOfItsParent) {
   Transfer receive = value(ends_->a->receive(memory_.slice(1024, 64)));
   receive.notify(1);
   const Deadline end = Deadline::after(10s);
@@ -191,7 +191,7 @@ TEST_P(EndpointFork, AChildThatDropsAListenerLeavesThePeersThatWaitThere) {
   expect_works(accepted);
 }
 
-TEST_P(EndpointFork, AChildMayDropWhatIsPending) {
+TEST_P(EndpointFork, AChildMayDropPendingOperations) {
   const Deadline until = Deadline::after(10s);
   std::optional<PendingEndpoint> connects =
       value(Endpoint::start_connect(ends_->b_worker, ends_->a->peer(), until));
@@ -212,7 +212,7 @@ TEST_P(EndpointFork, AChildMayDropWhatIsPending) {
   EXPECT_EQ(another.phase(), EndpointPhase::closed);
 }
 
-TEST_P(EndpointFork, WhatAChildDropsOfWhatIsPendingIsClosedAndNotTold) {
+TEST_P(EndpointFork, APendingOperationThatAChildDropsIsClosedSilently) {
   // A port that accepts connections but never answers.
   const Fd silent{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   ASSERT_EQ(::listen(silent.get(), 1), 0);

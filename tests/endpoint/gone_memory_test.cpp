@@ -128,7 +128,7 @@ TEST(GoneMemory, IsTheErrorOfAGetIntoIt) {
   }
 }
 
-TEST(GoneMemory, OfThePeersIsTheErrorOfAPutToIt) {
+TEST(GoneMemory, ThePeersFailsAPutToIt) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
@@ -142,7 +142,7 @@ TEST(GoneMemory, OfThePeersIsTheErrorOfAPutToIt) {
   }
 }
 
-TEST(GoneMemory, OfThePeersIsTheErrorOfAGetFromIt) {
+TEST(GoneMemory, ThePeersFailsAGetFromIt) {
   for (const How how : kGone) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
@@ -156,7 +156,7 @@ TEST(GoneMemory, OfThePeersIsTheErrorOfAGetFromIt) {
   }
 }
 
-TEST(GoneMemory, OfThePeersIsTheErrorOfAnAtomicOnIt) {
+TEST(GoneMemory, ThePeersFailsAnAtomicOnIt) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const bool adds : {false, true}) {
       Lending pair(64);
@@ -226,7 +226,7 @@ TEST(GoneMemory, IsTheErrorOfTheReceiveIntoIt) {
   }
 }
 
-TEST(GoneMemory, OfThePeersIsSaidInItsLog) {
+TEST(GoneMemory, ThePeersIsReportedInItsLog) {
   Lending pair(kPage);
   const RemoteRegion to = pair.remote(pair.key);
   pair.lent.take_away(How::unmapped);
@@ -241,7 +241,7 @@ TEST(GoneMemory, OfThePeersIsSaidInItsLog) {
 }
 
 /// Copied by an engine of this process.
-TEST(GoneMemory, OfThePeersIsTheErrorOfACopyAlone) {
+TEST(GoneMemory, ThePeersFailsOnlyTheCopy) {
   for (const How how : kGone) {
     for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
       Lending pair(5 * kMiB);

@@ -93,7 +93,7 @@ class Hello : public ::testing::TestWithParam<Way> {
   std::unique_ptr<Meeting> by = meeting_by(GetParam());
 };
 
-TEST_P(Hello, OfEachLengthIsThereBothWaysOnceTheEndpointIs) {
+TEST_P(Hello, EveryLengthArrivesWithTheEndpointBothWays) {
   for (const bool keyed : {false, true}) {
     for (const auto& [of_a, of_b] : std::vector<std::pair<std::size_t, std::size_t>>{
              {0, 0}, {1, 0}, {0, kMost}, {kMost, 20}, {kMost, kMost}}) {
@@ -246,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(Of, HelloAltered, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Listener" : "WhoConnects"; });
 
 /// The peer ends, and another process takes its port; here it is another listener.
-TEST(HelloOfReconnect, IsThatOfWhoAnswersThen) {
+TEST(HelloOfReconnect, IsThatOfTheNewPeer) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   Worker worker = value(Worker::create(context));
   const auto listen = [&](std::uint16_t port, const std::string& name) {

@@ -65,7 +65,7 @@ TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
   EXPECT_EQ(placement_of_one_from(kUnknownNode), Placement::two_nodes);
 }
 
-TEST_F(HostileData, WhatIsNoMessage) {
+TEST_F(HostileData, BytesThatAreNoMessage) {
   std::vector<std::vector<std::byte>> all;
   for (const std::size_t bytes : {0U, 1U, 39U, 40U, 41U, 8232U}) {
     all.push_back(pattern(bytes, 9));
@@ -147,7 +147,7 @@ TEST_F(HostileData, AnImmediateWithAMessage) {
   attack.expect_failure(Errc::protocol, "malformed");
 }
 
-TEST_F(HostileData, AtomicsAndReadsOfWhatItHasNoKeyFor) {
+TEST_F(HostileData, AtomicsAndReadsWithoutAKey) {
   for (const ibv_wr_opcode opcode :
        {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
     DataAttack& attack = begin();
@@ -157,7 +157,7 @@ TEST_F(HostileData, AtomicsAndReadsOfWhatItHasNoKeyFor) {
   }
 }
 
-TEST_F(HostileData, TheLibrarysOwnMemoryIsNobodysByAnyKey) {
+TEST_F(HostileData, NoKeyOpensTheLibrarysOwnMemory) {
   // As if the attacker had guessed them.
   for (const bool messages : {false, true}) {
     DataAttack& attack = begin();
@@ -171,7 +171,7 @@ TEST_F(HostileData, TheLibrarysOwnMemoryIsNobodysByAnyKey) {
   }
 }
 
-TEST_F(HostileData, WordOfWhatWasNeverSaid) {
+TEST_F(HostileData, ReportsAboutUnknownMessages) {
   const std::vector<MessageHeader> all{
       {.kind = Kind::clear, .id = 1, .tag = 1, .length = 64, .address = 4096, .remote_key = 1},
       {.kind = Kind::finished, .id = 1, .length = 64},
@@ -191,7 +191,7 @@ TEST_F(HostileData, WordOfWhatWasNeverSaid) {
   }
 }
 
-TEST_F(HostileData, AWrongWordOfALargeMessage) {
+TEST_F(HostileData, AWrongAnswerAboutALargeMessage) {
   // The claims of the peer about a message that it may read (it should answer `finished`), and
   // about one for which it must ask (it should answer `clear`).
   struct Word {
@@ -224,7 +224,7 @@ TEST_F(HostileData, AWrongWordOfALargeMessage) {
   }
 }
 
-TEST_F(HostileData, TheSameWordTwice) {
+TEST_F(HostileData, TheSameMessageTwice) {
   for (const bool asks : {false, true}) {
     DataAttack& attack = begin();
     Memory& from = asks ? attack.closed : attack.open;
@@ -259,7 +259,7 @@ RemoteRegion served_by(const DataAttack& attack) {
       .to_region();
 }
 
-TEST_F(HostileData, AWrongWordOfWhatItWasAskedToMove) {
+TEST_F(HostileData, AWrongAnswerAboutARequestedMove) {
   const std::vector<MessageHeader> all{
       {.kind = Kind::finished, .length = kLarge - 1},
       {.kind = Kind::finished},
@@ -286,7 +286,7 @@ TEST_F(HostileData, AWrongWordOfWhatItWasAskedToMove) {
   }
 }
 
-TEST_F(HostileData, TheSameAnswerTwiceToWhatItWasAskedToMove) {
+TEST_F(HostileData, TheSameAnswerTwiceAboutARequestedMove) {
   DataAttack& attack = begin();
   const RemoteRegion there = served_by(attack);
   Transfer& put =
@@ -301,7 +301,7 @@ TEST_F(HostileData, TheSameAnswerTwiceToWhatItWasAskedToMove) {
 }
 
 /// Memory opened for one transfer is closed when the peer has reported its end.
-TEST_F(HostileData, WhatItWasAskedToReadItReadsOnce) {
+TEST_F(HostileData, AReadOfferIsValidOnce) {
   DataAttack& attack = begin();
   const RemoteRegion there = served_by(attack);
   Transfer& put =
@@ -328,7 +328,7 @@ TEST_F(HostileData, ItReadsNoMoreThanItWasAskedTo) {
 }
 
 /// The attacker only gets an answer. Guessing a token means to guess 64 bits.
-TEST_F(HostileData, WhatNoKeyOfOursAllowsIsDenied) {
+TEST_F(HostileData, AccessWithoutAKeyIsDenied) {
   DataAttack& attack = begin();
   const MemoryKey key = value(
       MemoryKey::pack(attack.open.region(),
@@ -437,7 +437,7 @@ TEST_F(HostileData, AFloodOfMessagesThatItMaySend) {
   attack.expect_failure(Errc::protocol, "more messages");
 }
 
-TEST_F(HostileData, OffersOfWhatIsNotThere) {
+TEST_F(HostileData, OffersOfMissingMemory) {
   struct Offered {
     const char* what;
     std::uint64_t length;
@@ -495,7 +495,7 @@ TEST_F(HostileData, ItWritesMoreThanItWasAskedTo) {
   }
 }
 
-TEST_F(HostileData, ItMayNotReadWhereItWasAskedToWrite) {
+TEST_F(HostileData, ItMayNotReadTheTargetOfARequestedWrite) {
   DataAttack& attack = begin();
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
   attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
@@ -505,7 +505,7 @@ TEST_F(HostileData, ItMayNotReadWhereItWasAskedToWrite) {
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(HostileData, ItHasWrittenBeforeItWasAsked) {
+TEST_F(HostileData, ItWritesBeforeTheRequest) {
   DataAttack& attack = begin();
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
   attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
@@ -520,7 +520,7 @@ TEST_F(HostileData, ItHasWrittenBeforeItWasAsked) {
   attack.expect_ground();
 }
 
-TEST_F(HostileData, ItNeverWritesWhatItWasAskedFor) {
+TEST_F(HostileData, ItNeverWritesTheRequestedBytes) {
   DataAttack& attack = begin();
   attack.state().options.operation_timeout = 200ms;
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));

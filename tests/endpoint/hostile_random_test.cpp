@@ -220,7 +220,7 @@ class Round {
   std::vector<MessageHeader> known_;
 };
 
-TEST(HostileByChance, EndsByNameAndHarmsNobody) {
+TEST(HostileByChance, ARandomAttackerEndsByNameAndHarmsNothing) {
   set_log_sink([](LogLevel, std::string_view) {});
   const unsigned first = number_of("HOSTILE_SEED", 1);
   const unsigned rounds = number_of("HOSTILE_ROUNDS", kRounds);

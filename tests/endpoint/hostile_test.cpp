@@ -132,7 +132,7 @@ TEST(Hostile, TheEndOfARailThatThereIsNot) {
   attack.expect_failure(Errc::protocol, "rail");
 }
 
-TEST(Hostile, ACopyThatNobodyAskedFor) {
+TEST(Hostile, AnUnrequestedCopy) {
   Attack attack;
   attack.say(wire::encode(wire::IpcCopied{1, wire::IpcCopied::Outcome::copied}));
   attack.expect_failure(Errc::protocol, "not asked");
@@ -147,7 +147,7 @@ TEST(Hostile, TwoCopiesAtATime) {
 }
 
 /// As with a policy without `ipc`, no engine is opened for this place.
-TEST(Hostile, ACopyThatThisEndDoesNotMakeIsSaidOnce) {
+TEST(Hostile, ACopyThatThisEndRefusesIsLoggedOnce) {
   Heard heard;
   Attack attack;
   for (std::uint32_t i = 1; i < 4; ++i)
@@ -206,7 +206,7 @@ TEST(Hostile, QuestionsWithoutTakingAnswers) {
   EXPECT_NE(attack.victim.phase(), EndpointPhase::ready);
 }
 
-TEST(Hostile, AnswersThatNobodyAskedFor) {
+TEST(Hostile, UnrequestedAnswers) {
   Attack attack;
   for (std::uint32_t i = 0; i < 1000; ++i) {
     attack.say(wire::encode(wire::Found{i, std::vector<std::byte>(100)}));

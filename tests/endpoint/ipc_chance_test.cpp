@@ -130,7 +130,7 @@ unsigned number_of(const char* variable, unsigned otherwise) {
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
-TEST(IpcChance, WhateverGoesWrong) {
+TEST(IpcChance, TransfersArriveOrFailDespiteRandomFaults) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
   const unsigned first = number_of("IPC_SEED", 1);
   const unsigned rounds = number_of("IPC_ROUNDS", 40);

@@ -60,7 +60,7 @@ TEST_F(IpcGoneMemory, IsNotThisEndsWhoseFileCanNotBeTruncated) {
   EXPECT_EQ(put.path(), Path::ipc);
 }
 
-TEST_F(IpcGoneMemory, OfThePeersFailsThatTransferAlone) {
+TEST_F(IpcGoneMemory, ThePeersFailsOnlyThatTransfer) {
   const PeerProcess peer({.nic = "none", .lent = true});
   IpcSide side(peer, MemoryType::host, "none");
   good(side.put().wait(within(10s)));
@@ -73,7 +73,7 @@ TEST_F(IpcGoneMemory, OfThePeersFailsThatTransferAlone) {
   good(flush.wait(within(10s)));
 }
 
-TEST_F(IpcGoneMemory, OfThisEndFailsThatTransferAlone) {
+TEST_F(IpcGoneMemory, ThisEndsFailsOnlyThatTransfer) {
   const PeerProcess peer({.nic = "none"});
   IpcSide side(peer, MemoryType::host, "none");
   const LentMemory lent(PeerProcess::kBytes);

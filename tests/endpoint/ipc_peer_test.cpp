@@ -120,7 +120,7 @@ TEST_P(IpcPairs, BytesGoThereAndBack) {
   EXPECT_EQ(logged_with("IPC"), 0U);
 }
 
-TEST_P(IpcPairs, WhatIsSmallGoesAnotherWay) {
+TEST_P(IpcPairs, SmallTransfersTakeAnotherPath) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   Transfer put = side.put(0, kSmall);
@@ -219,7 +219,7 @@ TEST_P(IpcPairs, EveryLevelAndAnImmediate) {
   }
 }
 
-TEST_P(IpcPairs, WhatIsTurnedBackGoesTheOtherWay) {
+TEST_P(IpcPairs, RefusedTransfersTakeTheOtherPath) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   const auto sent = side.contents();
@@ -233,7 +233,7 @@ TEST_P(IpcPairs, WhatIsTurnedBackGoesTheOtherWay) {
 
 /// The NIC carries lists. Tests host memory, because reading a device would already make the
 /// written bytes visible.
-TEST_P(IpcPairs, SeesWhatAListBeforeItWrote) {
+TEST_P(IpcPairs, SeesTheBytesOfAnEarlierList) {
   if (std::string_view(GetParam().nic) != "emu0") return;  // without emu0, no NIC carries a list
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
@@ -266,7 +266,7 @@ TEST_P(IpcPairs, AWrongKeyEndsTheEndpoint) {
   EXPECT_EQ(peer.changed_bytes(), 0U);
 }
 
-TEST_P(IpcPairs, WhatIsFreedIsFreeAtOnce) {
+TEST_P(IpcPairs, FreedMemoryIsFreeAtOnce) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   if (GetParam().type == MemoryType::host) {
@@ -442,7 +442,7 @@ TEST_P(IpcPairs, ByItselfWhereTheOtherWayNeedsThePeerToo) {
   side.expect_there(sent);
 }
 
-TEST_F(IpcPeer, ABusyPeerTakesWhatTheNicCarries) {
+TEST_F(IpcPeer, ABusyPeerReceivesTransfersOfTheNic) {
   const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0", .busy = true});
   IpcSide side(peer, MemoryType::cuda, "emu0", PathPolicy());
   ::usleep(800'000);  // the peer makes no progress any more
@@ -536,7 +536,7 @@ INSTANTIATE_TEST_SUITE_P(Types, HostToPeer,
                                            MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-TEST_P(HostToPeer, WhatIsNotSharedIsNotOpened) {
+TEST_P(HostToPeer, PrivateMemoryIsNotOpened) {
   const PeerProcess peer({.type = GetParam(), .nic = "none"});
   IpcSide side(peer, MemoryType::host, "none");
   Memory own(side.context, MemoryType::host, kBytes);
@@ -552,7 +552,7 @@ TEST_P(HostToPeer, WhatIsNotSharedIsNotOpened) {
   side.expect_there(own.contents());
 }
 
-TEST_P(HostToPeer, WhatTheNicReachesIsTheNics) {
+TEST_P(HostToPeer, TheNicCarriesMemoryThatItReaches) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
   const bool both_host = GetParam() == MemoryType::host;
   IpcSide side(peer, MemoryType::host, "emu0", both_host ? kWithoutSharedMemory : kAsksFirst);
@@ -574,7 +574,7 @@ TEST_F(IpcPeer, WhereItIsRequiredHostMemoryIsLeftToThisEndsCpu) {
   side.expect_there(sent);
 }
 
-TEST_F(IpcPeer, ABusyPeerTakesWhatThisEndsCpuCopies) {
+TEST_F(IpcPeer, ABusyPeerReceivesCopiesOfThisEndsCpu) {
   const PeerProcess peer({.nic = "none", .busy = true});
   IpcSide side(peer, MemoryType::host, "none", PathPolicy());
   ::usleep(800'000);  // the peer makes no progress any more

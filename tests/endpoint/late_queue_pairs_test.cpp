@@ -207,7 +207,7 @@ TEST_P(LateQueuePairsOfOneEnd, ThatCanNotBeMadeEndTheEndpointWithTheReason) {
 }
 
 /// The peer is stopped. A transfer that needs the queue pairs waits for it, and ends in time.
-TEST_F(LateQueuePairs, OfAStoppedPeerAreAwaitedUntilTheDeadline) {
+TEST_F(LateQueuePairs, AStoppedPeerIsAwaitedUntilTheDeadline) {
   NodeOptions of;
   of.endpoint.peer_timeout = 400ms;
   ServingProcess peer(of, serve_device);
@@ -224,7 +224,7 @@ TEST_F(LateQueuePairs, OfAStoppedPeerAreAwaitedUntilTheDeadline) {
   peer.go_on();
 }
 
-TEST_F(LateQueuePairs, OfAStoppedPeerComeWhenItGoesOn) {
+TEST_F(LateQueuePairs, AStoppedPeerMakesThemWhenItGoesOn) {
   ServingProcess peer({}, serve_device);
   Asking side(peer);
   EXPECT_EQ(peer.talk().hear(), 1U);
@@ -240,7 +240,7 @@ TEST_F(LateQueuePairs, OfAStoppedPeerComeWhenItGoesOn) {
 }
 
 /// The peer is killed at each moment of the exchange of messages about queue pairs.
-TEST_F(LateQueuePairs, OfAPeerThatIsKilledEndInTime) {
+TEST_F(LateQueuePairs, AKilledPeerEndsThemInTime) {
   const Nursery nursery({}, [](Served& served, unsigned /*seed*/) {
     for (;;) served.worker.progress();
   });
@@ -261,7 +261,7 @@ TEST_F(LateQueuePairs, OfAPeerThatIsKilledEndInTime) {
 }
 
 /// No transfer needs the queue pairs, so that a goodbye remains one.
-TEST_F(LateQueuePairs, ThatNothingNeedsMakeNoFailureOfAGoodbye) {
+TEST_F(LateQueuePairs, UnneededOnesDoNotTurnAGoodbyeIntoAFailure) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
     served.await(talk, 1);
@@ -353,7 +353,7 @@ TEST_F(LateQueuePairs, AreNotMadeForAnImmediateAlone) {
 }
 
 /// A receive that waits for the queue pairs also has a time limit.
-TEST_F(LateQueuePairs, ThatAReceiveWaitsForEndItInTime) {
+TEST_F(LateQueuePairs, AReceiveThatWaitsForThemEndsInTime) {
   NodeOptions of;
   of.endpoint.operation_timeout = 400ms;
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
@@ -372,7 +372,7 @@ TEST_F(LateQueuePairs, ThatAReceiveWaitsForEndItInTime) {
   EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
 }
 
-TEST_F(LateQueuePairs, OfAnEndpointThatIsConnectedAgainAreMadeAgain) {
+TEST_F(LateQueuePairs, AReconnectedEndpointMakesThemAgain) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
     served.accept();

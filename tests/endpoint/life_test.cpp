@@ -39,7 +39,7 @@ class Life : public ::testing::Test {
   RemoteRegion remote_;
 };
 
-TEST_F(Life, CloseWaitsForWhatIsUnderWayAndClosesBothSides) {
+TEST_F(Life, CloseWaitsForTransfersAndClosesBothSides) {
   std::vector<Transfer> puts;
   for (int i = 0; i < 500; ++i) puts.push_back(value(put()));  // more than the send queue holds
   beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
@@ -71,7 +71,7 @@ TEST_F(Life, CloseEndsByItsDeadlineWhenThePeerDoesNotLook) {
 }
 
 /// A deadline counts only after completions that have already arrived were handled.
-TEST_F(Life, ACloseWithoutTimeTakesWhatIsThere) {
+TEST_F(Life, ACloseWithoutTimeHandlesArrivedCompletions) {
   Transfer transfer = value(put());
   std::this_thread::sleep_for(200ms);
   const auto closed = ends_->a->close(within(0ms));
@@ -117,7 +117,7 @@ TEST_F(Life, WaitingForThePeerTellsWhyTheEndpointFailed) {
   EXPECT_EQ(closed.error().hint, Hint::peer_broke_off);
 }
 
-TEST_F(Life, OneThatIsDroppedWithSomethingUnderWaySaysSo) {
+TEST_F(Life, DroppingOneWithTransfersInFlightIsLogged) {
   Transfer transfer = value(put());
   ends_->a.reset();
   ends_->drive([&] { return transfer.done(); });
@@ -140,7 +140,7 @@ TEST_F(Life, TransfersEndWithTheWorker) {
   }
 }
 
-TEST_F(Life, WhatIsCancelledTakesTheOthersAlongAndIsSettled) {
+TEST_F(Life, ACancelledTransferEndsTheOthersAndIsSettled) {
   Transfer first = value(put());
   Transfer second = value(put());
   std::vector<Transfer> waiting;
@@ -223,7 +223,7 @@ TEST_F(Life, ADescriptorEndsAWaitAndTheEndpointWithIt) {
   EXPECT_EQ(ends_->a->error()->code, Errc::cancelled);
 }
 
-TEST_F(Life, ADescriptorEndsACloseWithWhatIsUnderWay) {
+TEST_F(Life, ADescriptorEndsACloseWithTransfersInFlight) {
   Transfer transfer = value(put());
   const Fd cancel{::eventfd(1, EFD_CLOEXEC)};
   beside(ends_->b_worker, [&] {
@@ -413,7 +413,7 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   good(value(put()).wait(10s));
 }
 
-TEST(NoNic, ThatIsWantedIsAsIfThereWereNone) {
+TEST(NoNic, TheSettingNoneHidesEveryNic) {
   const Ends ends({}, {}, {.memory = {}, .nics = {"none"}});
   EXPECT_FALSE(value(ends.context.nics()).empty()) << "there is one";
   EXPECT_EQ(ends.a->nic().info().name, "tcp");

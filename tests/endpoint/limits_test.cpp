@@ -111,7 +111,7 @@ TEST(LimitsOfNics, AreListedAsTheNicReportsThem) {
   EXPECT_EQ(NicLimits{.max_qp = 1}.max_peers(), 0U);
 }
 
-TEST(LimitsOfNics, OfQueuePairsEndTheFiftyFirstEndpointAndNoOther) {
+TEST(LimitsOfNics, MissingQueuePairsFailOnlyTheFiftyFirstEndpoint) {
   Meeting meeting("emu0", "emu1");
   const Error refused = meeting.connect_until_refused();
   EXPECT_EQ(meeting.ours.size(), 50U);
@@ -124,7 +124,7 @@ TEST(LimitsOfNics, OfQueuePairsEndTheFiftyFirstEndpointAndNoOther) {
   meeting.expect_all_work();
 }
 
-TEST(LimitsOfNics, OfAListenerAreToldToBothEnds) {
+TEST(LimitsOfNics, AListenersLimitIsReportedAtBothEnds) {
   Heard heard;
   Meeting meeting("emu1", "emu0");
   const Error refused = meeting.connect_until_refused();
@@ -137,7 +137,7 @@ TEST(LimitsOfNics, OfAListenerAreToldToBothEnds) {
   good(meeting.connect());
 }
 
-TEST(LimitsOfNics, OfCompletionQueuesAreAnErrorOfWhatNeedsMore) {
+TEST(LimitsOfNics, MissingCompletionQueuesFailTheCallThatNeedsThem) {
   Meeting meeting("emu0", "emu2", {.send_depth = 1024});
   const Error refused = meeting.connect_until_refused();
   EXPECT_EQ(meeting.ours.size(), 0U);
@@ -148,7 +148,7 @@ TEST(LimitsOfNics, OfCompletionQueuesAreAnErrorOfWhatNeedsMore) {
   meeting.expect_all_work();
 }
 
-TEST(LimitsOfNics, OfTheNumberOfCompletionQueuesLetTheOthersGoOn) {
+TEST(LimitsOfNics, OtherWorkersContinueWithoutMoreCompletionQueues) {
   // Each worker has one from the start.
   Result<Worker> made = tl::make_unexpected(Error{});
   const Context context = value(Context::create({.memory = {MemoryType::host}, .nics = {"emu4"}}));
@@ -162,7 +162,7 @@ TEST(LimitsOfNics, OfTheNumberOfCompletionQueuesLetTheOthersGoOn) {
   EXPECT_TRUE(Worker::create(context));
 }
 
-TEST(LimitsOfNics, OfRegionsEndWhatNeedsOneMoreAndNoOther) {
+TEST(LimitsOfNics, MissingRegionsFailOnlyTheCallThatNeedsOne) {
   Meeting meeting("emu0", "emu3");
   // The others have registered their memory before.
   const Memory own(meeting.here.context, MemoryType::host, 64);

@@ -161,7 +161,7 @@ TEST(Link, ByItselfTheLibraryChooses) {
   EXPECT_EQ(views[1].rnr_retry, kWithoutEnd);
 }
 
-TEST(Link, SettingsReachWhatAProgramLeavesOpen) {
+TEST(Link, SettingsApplyToOpenOptions) {
   const Variables variables(uncommon_settings());
   const Ends ends({}, {}, on({"emu0", "emu1"}));
   expect_all_uncommon(ends.a_worker, 3);
@@ -256,7 +256,7 @@ class LinkRefusal : public testing::Test {
   Worker worker = value(Worker::create(context));
 };
 
-TEST_F(LinkRefusal, OfValuesThatNoQueuePairHas) {
+TEST_F(LinkRefusal, ValuesOutOfRangeAreRefused) {
   const std::pair<LinkOptions, std::vector<std::string>> cases[] = {
       {{.service_level = 16}, {"service_level 16", "0 to 15", "HBMWIRE_LINK_"}},
       {{.mtu_bytes = 1500}, {"mtu_bytes 1500", "256, 512, 1024, 2048 or 4096"}},
@@ -275,7 +275,7 @@ TEST_F(LinkRefusal, OfValuesThatNoQueuePairHas) {
   }
 }
 
-TEST_F(LinkRefusal, OfTriesThatTakeTooMuchOfPeerTimeout) {
+TEST_F(LinkRefusal, TriesTooLongForPeerTimeoutAreRefused) {
   refused({.link = {.ack_timeout = 20}}, Errc::invalid_argument, Stage::configure,
           {"8 x 4.29 s = 34.4 s, peer_timeout 2 s", "half of peer_timeout",
            "HBMWIRE_LINK_ACK_TIMEOUT", "HBMWIRE_LINK_RETRY_COUNT"});
@@ -292,7 +292,7 @@ TEST_F(LinkRefusal, OfTriesThatTakeTooMuchOfPeerTimeout) {
           Stage::configure, {"peer_timeout 1 s"});
 }
 
-TEST_F(LinkRefusal, OfASettingIsThatOfAnOption) {
+TEST_F(LinkRefusal, SettingsAreRefusedLikeOptions) {
   const Variables variables(std::map<std::string, std::string>{{"HBMWIRE_LINK_ACK_TIMEOUT", "20"}});
   const Context other = value(Context::create(on({"emu0"})));
   const Worker its = value(Worker::create(other));
@@ -304,14 +304,14 @@ TEST_F(LinkRefusal, OfASettingIsThatOfAnOption) {
   }));
 }
 
-TEST_F(LinkRefusal, OfFewerRetriesHasLongerTries) {
+TEST_F(LinkRefusal, FewerRetriesNeedLongerTries) {
   const Ends ends({.link = {.retry_count = 0}}, {}, on({"emu0"}));
   const QueuePairView view = internals::look_at_queue_pairs(ends.a_worker).front();
   EXPECT_EQ(view.retry_count, 0U);
   EXPECT_EQ(view.ack_timeout, 17U);  // 0.54 s, at most 1 s
 }
 
-TEST_F(LinkRefusal, OfEntriesThatThePortDoesNotHave) {
+TEST_F(LinkRefusal, MissingTableEntriesAreRefused) {
   refused({.link = {.pkey_index = 1}}, Errc::not_found, Stage::connect,
           {"emu0 (pkey index 1, 1 pkeys)"});
   const Nic nic = value(context.open_nics()).front();
@@ -321,7 +321,7 @@ TEST_F(LinkRefusal, OfEntriesThatThePortDoesNotHave) {
 }
 
 /// Each emulated port has one key, so that the NIC refuses any other index.
-TEST_F(LinkRefusal, OfAPkeyIndexIsTheNicsToo) {
+TEST_F(LinkRefusal, TheNicRefusesAPkeyIndex) {
   const Nic nic = value(context.open_nics()).front();
   const auto made = value(detail::ConnectionState::create(nic, {}));
   good(verbs::to_reset(*made->nic, made->qp.get()));
@@ -331,7 +331,7 @@ TEST_F(LinkRefusal, OfAPkeyIndexIsTheNicsToo) {
   good(verbs::to_init(*made->nic, made->qp.get(), Access::remote_read, 0));
 }
 
-TEST_F(LinkRefusal, OfAGidThatAPortDoesNotHave) {
+TEST_F(LinkRefusal, AMissingGidIsRefused) {
   const std::pair<ContextOptions, std::string> cases[] = {
       {on({"emu0"}, 200), "emu0 (GID index 200, "},
       {on({"emu0", "emu2"}, 3), "emu2 (GID index 3, 1 GIDs)"}};
@@ -345,7 +345,7 @@ TEST_F(LinkRefusal, OfAGidThatAPortDoesNotHave) {
   }
 }
 
-TEST_F(LinkRefusal, OfAnMtuThatThePortDoesNotHave) {
+TEST_F(LinkRefusal, AnMtuAboveThePortsIsRefused) {
   detail::NicState nic;
   nic.info.name = "mlx5_0";
   nic.info.mtu_bytes = 1024;
@@ -357,7 +357,7 @@ TEST_F(LinkRefusal, OfAnMtuThatThePortDoesNotHave) {
   EXPECT_THAT(describe(larger.error()), HasSubstr("mlx5_0 (MTU 1024, mtu_bytes 2048)"));
 }
 
-TEST_F(LinkRefusal, OfAFurtherNicNamesIt) {
+TEST_F(LinkRefusal, ARefusalByAFurtherNicNamesIt) {
   const Context both = value(Context::create(on({"emu0", "emu2"})));
   state_of(value(both.open_nics()).back()).info.mtu_bytes = 1024;
   const Worker its = value(Worker::create(both));
@@ -367,7 +367,7 @@ TEST_F(LinkRefusal, OfAFurtherNicNamesIt) {
 
 // --- other ways to connect
 
-TEST(Link, OfAConnectionIsInItsQueuePair) {
+TEST(Link, OptionsOfAConnectionAreInItsQueuePair) {
   const Context context = value(Context::create(on({"emu0"}, 1)));
   const Nic nic = value(context.open_nics()).front();
   const auto a = value(detail::ConnectionState::create(nic, {.link = uncommon()}));
@@ -443,7 +443,7 @@ TEST(Link, ByRdmaCmTheRouteHasTheAskingEndsTrafficClass) {
   }
 }
 
-TEST(Link, ByRdmaCmWhatTheRouteDecidesIsRefused) {
+TEST(Link, ByRdmaCmOptionsThatTheRouteDecidesAreRefused) {
   const Managed managed({});
   const std::pair<LinkOptions, std::string> cases[] = {{{.service_level = 1}, "service_level"},
                                                        {{.pkey_index = 0}, "pkey_index"},

@@ -36,7 +36,7 @@ TEST(Immediate, ComesBehindItsBytes) {
   }
 }
 
-TEST(Immediate, WaitsAtTheSenderWhenNobodyLooks) {
+TEST(Immediate, WaitsAtTheSenderIfThePeerMakesNoProgress) {
   EndpointOptions options;
   options.receive_depth = 8;
   Ends ends(options);

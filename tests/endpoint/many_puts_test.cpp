@@ -271,7 +271,7 @@ TEST_F(ManyPuts, EndpointsShareTheTransfersOfTheirWorker) {
 }
 
 /// Their completions have not been polled yet.
-TEST_F(ManyPuts, PutsBeforeAFailureHaveSucceeded) {
+TEST_F(ManyPuts, PutsBeforeAFailureSucceed) {
   auto all = puts(50);
   refuse_requests(1, 1, ENOMEM);  // a put before it is accepted; the queue pair fails
   auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
@@ -284,7 +284,7 @@ TEST_F(ManyPuts, PutsBeforeAFailureHaveSucceeded) {
 }
 
 /// The queue also refuses the request that was to return after the broken one.
-TEST_F(ManyPuts, PutsBeforeAQueueThatTakesNothingMoreHaveSucceeded) {
+TEST_F(ManyPuts, PutsBeforeTheQueueRefusesAllSucceed) {
   auto all = puts(50);
   refuse_requests(1, 1000, ENOMEM);
   auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
@@ -297,7 +297,7 @@ TEST_F(ManyPuts, PutsBeforeAQueueThatTakesNothingMoreHaveSucceeded) {
 }
 
 /// The same for a failure that a later poll notices, instead of a request.
-TEST_F(ManyPuts, PutsBeforeThePeerWentHaveSucceeded) {
+TEST_F(ManyPuts, PutsBeforeThePeersEndSucceed) {
   auto all = puts(50);
   ends_->b.reset();
   ends_->drive([&] { return ends_->a->phase() == EndpointPhase::closed; });
@@ -391,7 +391,7 @@ TEST_F(ManyPuts, AWaitWithoutTimeFindsTheOnesThatAreOver) {
 }
 
 /// A transfer object that a prepared list used before is not mistaken for that list's.
-TEST_F(ManyPuts, APutIsNotThePreparedOneWhoseTransferItHas) {
+TEST_F(ManyPuts, AReusedTransferIsNotTakenForAPreparedOne) {
   const std::vector<TransferPart> parts{{source_->slice(0, kBlock), remote_.slice(0, kBlock)}};
   auto prepared = value(ends_->a->prepare_put(parts));
   good(value(prepared.post()).wait(within(5s)));

@@ -28,7 +28,7 @@ using Pair = std::tuple<MemoryType, MemoryType>;
 
 class Messages : public ::testing::TestWithParam<Pair> {};
 
-TEST_P(Messages, OfAnySizeArriveWhole) {
+TEST_P(Messages, AnySizeArrivesWhole) {
   const auto [from, to] = GetParam();
   Ends ends;
   Memory source(ends.context, from, kMessageBytes);
@@ -243,7 +243,7 @@ TEST(Dropped, HandlesLoseNothingButTheAnswer) {
   EXPECT_TRUE(same_bytes(target.contents(), expected));
 }
 
-TEST(Cancel, OfAnUnmatchedReceiveIsLocal) {
+TEST(Cancel, CancellingAnUnmatchedReceiveIsLocal) {
   Ends ends;
   Memory source(ends.context, MemoryType::host, 4096);
   Memory target(ends.context, MemoryType::host, 4096);
@@ -266,7 +266,7 @@ TEST(Cancel, OfAnUnmatchedReceiveIsLocal) {
   EXPECT_EQ(ends.b->phase(), EndpointPhase::ready);
 }
 
-TEST(Flood, OfUnexpectedMessagesWaitsAtTheSender) {
+TEST(Flood, UnexpectedMessagesWaitAtTheSender) {
   EndpointOptions options;
   options.receive_depth = 8;
   options.unexpected_bytes = 4096;
@@ -441,7 +441,7 @@ TEST(Ending, FailsEveryReceiveAndSend) {
   EXPECT_FALSE(ends.a->receive(memory.slice(0, 1)));
 }
 
-TEST(Goodbye, LeavesWhatHadArrived) {
+TEST(Goodbye, KeepsArrivedMessages) {
   Ends ends;
   Memory source(ends.context, MemoryType::host, 4096);
   Memory target(ends.context, MemoryType::host, 4096);
@@ -460,7 +460,7 @@ TEST(Goodbye, LeavesWhatHadArrived) {
   EXPECT_FALSE(ends.b->receive(target.slice(64, 64)));
 }
 
-TEST(Refused, AtOnceIsWhatCannotBe) {
+TEST(Refused, ImpossibleCallsAreRefusedAtOnce) {
   Ends ends;
   Memory memory(ends.context, MemoryType::host, 4096, Access::none);
   EXPECT_EQ(ends.a->receive(memory.all()).error().code, Errc::permission_denied);

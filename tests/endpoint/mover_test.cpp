@@ -155,7 +155,7 @@ TEST_F(Mover, OneThatFailsTakesNoOtherAlong) {
   EXPECT_TRUE(std::equal(got.begin() + 1024, got.begin() + 1024 + 64, pattern(kBytes, 1).begin()));
 }
 
-TEST_F(Mover, WhatCantBeMendedEnds) {
+TEST_F(Mover, ALostQueueThatCannotBeReplacedEndsItsTransfers) {
   fail_nic_calls("ibv_create_qp", ENOMEM);
   Transfer bad = receive(*ends_->b);
   spoil_receives();
@@ -190,7 +190,7 @@ TEST_F(Mover, ACompletionQueueThatIsLostIsLeft) {
   expect_works(a, b);
 }
 
-TEST_F(Mover, WhatIsUnderWayEndsWithItsCompletionQueue) {
+TEST_F(Mover, TransfersEndWithTheirCompletionQueue) {
   const auto silent = connect_to_nobodys();
   Transfer flush = value(ends_->b_worker.flush(target_->slice(0, 64)));
   state_of(ends_->b_worker).lose(*silent);
@@ -205,7 +205,7 @@ TEST_F(Mover, ACompletionQueueThatIsLostMeanwhileCostsNoMessage) {
   EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
 }
 
-TEST_F(Mover, ANicThatSaysNothingIsNotWaitedForForEver) {
+TEST_F(Mover, ASilentNicIsNotAwaitedForever) {
   const auto silent = connect_to_nobodys();
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
@@ -214,7 +214,7 @@ TEST_F(Mover, ANicThatSaysNothingIsNotWaitedForForEver) {
   expect_works(*ends_->a, *ends_->b);
 }
 
-TEST_F(Mover, WhatItHadEndsWithTheWorker) {
+TEST_F(Mover, ItsTransfersEndWithTheWorker) {
   mover().broken = true;
   mover().mend_at = Clock::time_point::max();
   Transfer received = receive(*ends_->b);

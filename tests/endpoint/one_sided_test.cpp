@@ -92,7 +92,7 @@ TEST(Put, EachTellsOfItsOwnDevice) {
   }
 }
 
-TEST(Atomics, ReturnWhatWasThere) {
+TEST(Atomics, ReturnTheOldValue) {
   Ends ends;
   Memory memory(ends.context, MemoryType::host, 4096);
   std::vector<std::byte> zero(4096);

@@ -100,7 +100,7 @@ void expect_words(const Error& error, std::initializer_list<const char*> words) 
         << describe(error) << "\nlacks " << word;
 }
 
-TEST(Policy, AdmitsWhatItSays) {
+TEST(Policy, AdmitsThePathsThatItNames) {
   const PathPolicy none;
   const PathPolicy zero_copy{.require = Path::zero_copy};
   const PathPolicy listed{.require = {}, .allow = {Path::zero_copy}};

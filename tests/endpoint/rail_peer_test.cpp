@@ -57,7 +57,7 @@ TEST_F(RailPeer, CarriesNothingByTwoNicsWhereThatIsUnlimited) {
 
 /// The peer's policy forbids its GPU to open memory: it refuses the first request and all later
 /// ones.
-TEST_F(RailPeer, CarriesByBothNicsWhatIsTurnedBackByIpc) {
+TEST_F(RailPeer, BothNicsCarryTransfersThatIpcRefuses) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
   PeerProcess::Options options{.type = MemoryType::cuda};
   options.paths.allow = {Path::host, Path::zero_copy, Path::staged};

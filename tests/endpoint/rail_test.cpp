@@ -93,7 +93,7 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
   }
 }
 
-TEST(FourRails, OfFiveNicsCarryOneTransfer) {
+TEST(FourRails, FourOfFiveNicsCarryOneTransfer) {
   Ends ends({}, {}, {.memory = {}, .nics = {"emu0", "emu1", "emu2", "emu3", "emu4"}});
   Memory here(ends.context, MemoryType::host, kRailBytes);
   Memory there(ends.context, MemoryType::host, kRailBytes);
@@ -148,7 +148,7 @@ TEST(RailReports, NameEachNicWhenTheEndpointHasGone) {
   EXPECT_NE(describe(report).find(by), std::string::npos) << describe(report);
 }
 
-TEST(OneRail, CarriesWhatTheOthersMayNot) {
+TEST(OneRail, CarriesTransfersThatOthersMayNot) {
   RailEnds ends;
   const Nic first = value(ends.context.open_nics()).front();
   Memory both(ends.context, MemoryType::host, kFrom);
@@ -171,7 +171,7 @@ TEST(OneRail, CarriesWhatTheOthersMayNot) {
 
 /// Memory of this process that an engine also copies, and memory of two vendors, between which no
 /// engine copies.
-TEST(OneRail, CarriesWhatEnginesCopyToo) {
+TEST(OneRail, CarriesMemoryThatEnginesCopyToo) {
   RailEnds ends;
   const Memory here(ends.context, MemoryType::gaudi, kRailBytes);
   const Memory there(ends.context, MemoryType::cuda, kRailBytes);
@@ -225,7 +225,7 @@ struct Ordered : RailEnds {
   }
 };
 
-TEST(RailOrder, WhatWasStartedBeforeArrivesBefore) {
+TEST(RailOrder, EarlierTransfersArriveEarlier) {
   if (!under_plan("delay,op=write,nth=1,ms=200")) return;
   Ordered ends;
   Transfer first = value(ends.a->put(ends.small.all(), ends.remote.slice(kRailBytes - 4096, 4096)));
@@ -236,7 +236,7 @@ TEST(RailOrder, WhatWasStartedBeforeArrivesBefore) {
   EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
 }
 
-TEST(RailOrder, WhatIsStartedBehindArrivesBehind) {
+TEST(RailOrder, LaterTransfersArriveLater) {
   // The second piece, which the second NIC carries.
   if (!under_plan("delay,op=write,nth=2,ms=200")) return;
   Ordered ends;
@@ -367,7 +367,7 @@ TEST(LostRail, InTheMiddleOfAPut) {
   ends.expect_loss();
 }
 
-TEST(LostRail, WhileItReadsBackWhatItWrote) {
+TEST(LostRail, WhileItReadsBackItsWrites) {
   if (!under_plan("link,op=read,nth=3")) return;
   Losing ends;
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
@@ -433,7 +433,7 @@ TEST(LostRail, IsTakenOutInTime) {
   EXPECT_TRUE(change_link("emu1=up"));
 }
 
-TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
+TEST(LostRail, PiecesOfAnOpenRailAreNotRepeated) {
   Losing ends;
   EXPECT_TRUE(change_link("emu1=down"));
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));

@@ -119,7 +119,7 @@ TEST(RdmaCm, HasOneNicForLargeTransfersToo) {
   EXPECT_EQ(put.explain().nic, "emu0");
 }
 
-TEST(RdmaCm, NobodyListens) {
+TEST(RdmaCm, AnAddressWithoutAListenerRefuses) {
   Managed managed;
   const auto none =
       Endpoint::connect(managed.worker, "rdma_cm://" + gid_of("emu0", 3) + ":1", within(10s));
@@ -127,7 +127,7 @@ TEST(RdmaCm, NobodyListens) {
   EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
 }
 
-TEST(RdmaCm, OfANamesAddressesTheFirstThatAnswersIsTaken) {
+TEST(RdmaCm, TakesTheFirstAddressOfANameThatAnswers) {
   // An address of no NIC, one without a listener, and the right one.
   Managed managed({.address = gid_of("emu1", 3)});
   set_addresses({"192.0.2.1", gid_of("emu0", 3), gid_of("emu1", 3)});

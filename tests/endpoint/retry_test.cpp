@@ -128,7 +128,7 @@ TEST(Retry, SpreadsThoseWhoReconnectAtTheSameMoment) {
   EXPECT_EQ(detail::Backoff::before_reconnect(0ms), 0ms);
 }
 
-TEST(Retry, OfReconnectBeginsWithAPause) {
+TEST(Retry, ReconnectBeginsWithAPause) {
   ListeningPort port;
   Endpoint a =
       value(Endpoint::connect(port.worker, port.at(), within(10s), {.retry_connect = true}));

@@ -139,7 +139,7 @@ TEST_P(Served, WaitsForThePeersProcess) {
   EXPECT_TRUE(same_bytes(source_->contents(), pattern(kBytes, 1)));
 }
 
-TEST_P(Served, WhatIsStartedArrivesInOrder) {
+TEST_P(Served, TransfersArriveInOrder) {
   const RemoteRegion there = remote();
   Memory words(*here_, MemoryType::host, 64);
   Memory inbox(*there_, MemoryType::host, 64);
@@ -200,7 +200,7 @@ TEST_P(Served, ARegionOfAnotherConnectionIsRefused) {
 }
 
 /// The peer's process refuses what a NIC would refuse, and the connection ends as with a NIC.
-TEST_P(Served, WhatTheKeyDoesNotAllowEndsTheConnection) {
+TEST_P(Served, AccessBeyondTheKeyEndsTheConnection) {
   enum class Wrong : std::uint8_t { access, token, begin, end, wraps };
   // A put or get of several pieces, all of which are in one question.
   const bool in_parts = source_->region().path() == Path::staged;
@@ -483,7 +483,7 @@ TEST_P(Served, EndsByTheOperationTimeout) {
 }
 
 /// With the NIC, there would be a READ or WRITE for each piece besides the answer.
-TEST_P(Served, WhatBothHaveMappedNoNicCarries) {
+TEST_P(Served, NoNicCarriesMemoryThatBothHaveMapped) {
   if (!GetParam().mapped) return;
   const RemoteRegion there = remote();
   for (const bool gets : {false, true}) {

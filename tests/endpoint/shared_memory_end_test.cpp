@@ -74,11 +74,11 @@ void send_and_go(const NodeOptions& of, int how) {
   if (how != 2) peer.expect_good();
 }
 
-TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheGoodbye) { send_and_go(options(), 0); }
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheGoodbye) { send_and_go(options(), 0); }
 
-TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheEndOfItsProcess) { send_and_go(options(), 1); }
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheEndOfTheirProcess) { send_and_go(options(), 1); }
 
-TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheDeathOfItsProcess) {
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheDeathOfTheirProcess) {
   send_and_go(options(), 2);
 }
 
@@ -247,7 +247,7 @@ TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
 
 /// The peer may have stopped within a copy. Revoking the key then waits until its limit, and
 /// reports that.
-TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenWhoCopiesIsStopped) {
+TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenTheCopyingProcessIsStopped) {
   NodeOptions of = options();
   of.bytes = 64 << 20;
   of.endpoint.peer_timeout = 400ms;

@@ -47,11 +47,11 @@ class SharedMemoryPolicy : public ::testing::Test {
   void TearDown() override { set_log_sink({}); }
 };
 
-TEST_F(SharedMemoryPolicy, OfANicsPathKeepsHostMemoryFromIt) {
+TEST_F(SharedMemoryPolicy, APolicyForANicsPathExcludesIt) {
   expect_path({.paths = {.require = Path::zero_copy}}, {}, Path::host);
 }
 
-TEST_F(SharedMemoryPolicy, OfThePeerKeepsItsMemoryFromIt) {
+TEST_F(SharedMemoryPolicy, ThePeersExcludesItsMemory) {
   expect_path({}, {.paths = {.require = Path::zero_copy}}, Path::host);
 }
 
@@ -59,7 +59,7 @@ TEST_F(SharedMemoryPolicy, WithoutItAmongThoseThatAreAllowedTakesTheNic) {
   expect_path({.paths = {.allow = {Path::host, Path::zero_copy, Path::staged}}}, {}, Path::host);
 }
 
-TEST_F(SharedMemoryPolicy, OfAnEndpointCountsAsTheContexts) {
+TEST_F(SharedMemoryPolicy, AnEndpointsCountsLikeTheContexts) {
   NodeOptions of;
   of.endpoint.paths.require = Path::zero_copy;
   expect_path(of, {}, Path::host);
@@ -143,7 +143,7 @@ class SharedMemoryKernel : public ::testing::Test {
 };
 
 /// Over TCP, because the emulated NIC needs these rights itself.
-TEST_F(SharedMemoryKernel, ThatHidesThePeersProcessHasAllGoAnotherWay) {
+TEST_F(SharedMemoryKernel, HidingThePeersProcessMakesAllTakeAnotherPath) {
   drop_right_to_trace();
   NodeOptions of;
   of.nics = {"none"};

@@ -127,7 +127,7 @@ SharedRingFile* ring_by_bell() {
 
 /// A sender is interrupted between storing the word of its frame and ringing the bell. The sleeper
 /// must see the frame itself, or sleep only until its next look by the clock.
-TEST(SharedMemoryBell, AFrameThatComesBeforeItsBellIsSeenByWhoGoesToSleep) {
+TEST(SharedMemoryBell, ASleeperSeesAFrameThatComesBeforeItsBell) {
   NodeOptions of;
   of.endpoint.peer_timeout = 120s;
   ServingProcess peer(of, [](Served& served, const Talk& talk) {

@@ -163,7 +163,7 @@ std::set<int> shared_files() {
 }
 
 /// Acts as if the peer cannot look into this process: the name leads to another file.
-TEST_P(SharedPieces, ThatThePeerCanNotMapLeaveTheOtherWay) {
+TEST_P(SharedPieces, TheOtherPathIsUsedIfThePeerCannotMapThem) {
   PeerProcess::Options of_peer = options();
   of_peer.does = [](PeerProcess::Inside& inside, std::int64_t) {
     return static_cast<std::uint64_t>(
@@ -209,7 +209,7 @@ TEST_P(SharedPieces, AWrongKeyEndsTheEndpoint) {
   EXPECT_EQ(peer.changed_bytes(), 0U);
 }
 
-TEST_P(SharedPieces, WhoIsStoppedIsWaitedForUntilTheDeadline) {
+TEST_P(SharedPieces, AStoppedPeerIsAwaitedUntilTheDeadline) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
   // Before it has mapped them, and afterwards.
@@ -246,19 +246,19 @@ void expect_death_noticed(PeerProcess& peer, IpcSide& side, bool mapped) {
   EXPECT_EQ(internals::look_at(side.worker).staged, 0U);
 }
 
-TEST_P(SharedPieces, WhoIsKilledAtTheFirstIsNoticed) {
+TEST_P(SharedPieces, APeerKilledAtTheFirstIsNoticed) {
   PeerProcess peer(options());
   IpcSide side = side_of(peer);
   expect_death_noticed(peer, side, false);
 }
 
-TEST_P(SharedPieces, WhoIsKilledLaterIsNoticed) {
+TEST_P(SharedPieces, APeerKilledLaterIsNoticed) {
   PeerProcess peer(options());
   IpcSide side = side_of(peer);
   expect_death_noticed(peer, side, true);
 }
 
-TEST_P(SharedPieces, WhoLeavesBeforeItHasMappedThemIsNotWaitedFor) {
+TEST_P(SharedPieces, APeerThatEndsBeforeItMapsThemIsNotAwaited) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
   peer.stop();

@@ -120,14 +120,14 @@ TEST_F(SharedReceives, AreNoMoreThanAnEndpointMayHave) {
   EXPECT_EQ(flood(peer, 10), 4U);
 }
 
-TEST_F(SharedReceives, OfAFirstEndpointAreAsManyAsItAsksFor) {
+TEST_F(SharedReceives, AFirstEndpointGetsAsManyAsItRequests) {
   serve({});
   Peer& peer = connect();
   EXPECT_EQ(internals::places(*server_), 64U);
   EXPECT_EQ(flood(peer, 100), 64U);
 }
 
-TEST_F(SharedReceives, BecomeMoreWithWhatComes) {
+TEST_F(SharedReceives, GrowWithTheTraffic) {
   // A new endpoint gets an eighth of half of these.
   serve({.receive_pool_bytes = 128U << 10U});
   Peer& peer = connect();
@@ -153,7 +153,7 @@ TEST_F(SharedReceives, AreToldOfWhenTheLastMessagesKeepTheirPlaces) {
   EXPECT_TRUE(awaited.done()) << "a place was free, and its peer not told";
 }
 
-TEST_F(SharedReceives, BecomeMoreWhereAllThatCameIsKept) {
+TEST_F(SharedReceives, GrowWhenAllMessagesAreKept) {
   serve({.receive_pool_bytes = 128U << 10U}, {.operation_timeout = 3s});
   Peer& peer = connect();
   const std::uint32_t before = internals::places(*server_);
@@ -211,7 +211,7 @@ TEST_F(SharedReceives, AreGivenBackWhereOthersAreShort) {
   for (std::size_t i = 1; i < 4; ++i) EXPECT_GT(internals::places(*server_, i), kSure + 4) << i;
 }
 
-TEST_F(SharedReceives, AreLargeEnoughForWhatAnEndpointMaySend) {
+TEST_F(SharedReceives, FitTheLongestMessageOfAnEndpoint) {
   serve({});
   const Worker worker = value(Worker::create(context_));
   const auto refused = Endpoint::connect(worker, "127.0.0.1:" + std::to_string(listener_->port()),
@@ -243,7 +243,7 @@ TEST_F(SharedReceives, TakeNoLongerMessageThanTheirEndpoint) {
 }
 
 /// The greedy peer uses up all shared receives until this end looks.
-TEST_F(SharedReceives, OfHonestPeersSurviveAGreedyOne) {
+TEST_F(SharedReceives, HonestPeersSurviveAGreedyOne) {
   serve({.receive_pool_bytes = 0});
   connect();  // its completion queue has no room for others
   Peer& honest = connect();

@@ -108,7 +108,7 @@ TEST(Shortage, AListenerThatIsOutOfDescriptorsTellsBothSidesAndGoesOn) {
 }
 
 /// A thread that cannot sleep cannot wait for the end of transfers in flight either.
-TEST(Shortage, OfDescriptorsKeepsNoThreadFromClosing) {
+TEST(Shortage, AShortageOfDescriptorsKeepsNoThreadFromClosing) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   // Without a thread of the library: a test could borrow the descriptor that such a thread sleeps
   // on.

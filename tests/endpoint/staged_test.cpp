@@ -97,7 +97,7 @@ TEST_P(Staged, BetweenTwoDevicesOnlyThisEndStops) {
   EXPECT_TRUE(same_bytes(staged().contents(), pattern(kBytes, 3)));
 }
 
-TEST_P(Staged, WhatIsStartedArrivesInOrder) {
+TEST_P(Staged, TransfersArriveInOrder) {
   target();
   Memory host(*here_, MemoryType::host, kBytes);
   Memory inbox(*there_, MemoryType::host, 64);
@@ -418,7 +418,7 @@ TEST_P(Staged, ARevokedKeyEndsItAtBothEnds) {
   expect_idle();
 }
 
-TEST_P(Staged, WhatIsUnderWayEndsWithItsEndpointAndItsWorker) {
+TEST_P(Staged, TransfersEndWithTheirEndpointAndWorker) {
   target();
   for (const bool whole_worker : {false, true}) {
     const RemoteRegion there = remote();
@@ -442,7 +442,7 @@ TEST_P(Staged, WhatIsUnderWayEndsWithItsEndpointAndItsWorker) {
   }
 }
 
-TEST_P(Staged, WhatIsOverKeepsNoMemory) {
+TEST_P(Staged, EndedTransfersKeepNoMemory) {
   target();
   const RemoteRegion there = remote();
   const std::shared_ptr<MemoryDomain> domain = value(here_->open(GetParam()));
@@ -457,7 +457,7 @@ TEST_P(Staged, WhatIsOverKeepsNoMemory) {
   EXPECT_FALSE(domain->find(address, 1));
 }
 
-TEST_P(Staged, AnImmediateOfNothingComesBehindWhatWasStartedBefore) {
+TEST_P(Staged, AnEmptyImmediateComesAfterEarlierTransfers) {
   target().fill(2);
   staged().fill(1);
   const RemoteRegion there = remote();

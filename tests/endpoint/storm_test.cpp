@@ -208,7 +208,7 @@ std::int64_t milliseconds(Clock::duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
-TEST(Storm, AllWhoConnectAtTheSameMomentAreThereInTime) {
+TEST(Storm, AllSimultaneousClientsConnectInTime) {
   const char* const number = std::getenv("STORM_PROCESSES");
   const unsigned processes = number == nullptr ? 4 : static_cast<unsigned>(std::atoi(number));
   const EndpointOptions options =
@@ -228,7 +228,7 @@ TEST(Storm, AllWhoConnectAtTheSameMomentAreThereInTime) {
 }
 
 /// All peers notice at the same moment that the listener has ended.
-TEST(Storm, WhoRestartsMeetsItsPeersAgainAndNotAllAtOnce) {
+TEST(Storm, ARestartedListenerMeetsItsPeersSpreadOverTime) {
   allow_descriptors();
   const EndpointOptions options = small_options();
   Clients clients(2, options, true);

@@ -88,7 +88,7 @@ TEST(TcpPeer, AKilledOneIsNoticedAsSoonAsTheSocketTells) {
   }
 }
 
-TEST(TcpPeer, WhatIsUnderWayToAKilledOneFails) {
+TEST(TcpPeer, TransfersToAKilledOneFail) {
   PeerProcess peer;
   Side side(peer);
   peer.stop();
@@ -135,7 +135,7 @@ TEST(TcpPeer, AStoppedOneIsWaitedForNoLongerThanTheOperationTimeout) {
   peer.go_on();
 }
 
-TEST(TcpPeer, NorIsOneThatWasStoppedWithMuchUnderWay) {
+TEST(TcpPeer, AStoppedOneWithManyTransfersIsNotDeclaredDead) {
   PeerProcess peer;
   Side side(peer);
   side.memory.fill(3);
@@ -150,7 +150,7 @@ TEST(TcpPeer, NorIsOneThatWasStoppedWithMuchUnderWay) {
   EXPECT_GT(peer.changed_bytes(), PeerProcess::kBytes / 2);
 }
 
-TEST(TcpPeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {
+TEST(TcpPeer, ATransferCancelledWhileItIsStoppedReportsUnsettled) {
   PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
@@ -183,7 +183,7 @@ int notice_the_cut(bool busy) {
   return over || put->settled() ? 3 : 0;
 }
 
-TEST(TcpPeer, OneThatIsCutOffIsNoticedThoughNothingIsUnderWay) {
+TEST(TcpPeer, OneThatIsCutOffIsNoticedWithoutTransfers) {
   expect_in_own_network([] { return notice_the_cut(false); });
 }
 
@@ -345,22 +345,22 @@ TEST_F(HostileTcp, JunkEndsTheEndpoint) {
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesAMessageThatIsNone) {
+TEST_F(HostileTcp, AMalformedMessageEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::message}, 100, 0x55);
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesAMessageLongerThanItsPlace) {
+TEST_F(HostileTcp, AMessageLongerThanItsPlaceEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::message}, 100000, 0);
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesAControlMessageThatIsNone) {
+TEST_F(HostileTcp, AMalformedControlMessageEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::control}, 9, 0xff);
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesAMessageThatAsksForWhatFramesAreFor) {
+TEST_F(HostileTcp, AMessageInsteadOfAFrameEndsTheEndpoint) {
   wire::MessageHeader asks;
   asks.kind = wire::MessageHeader::Kind::get;
   asks.id = 1;
@@ -371,22 +371,22 @@ TEST_F(HostileTcp, SoDoesAMessageThatAsksForWhatFramesAreFor) {
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesTheEndOfWhatWasNotAskedFor) {
+TEST_F(HostileTcp, TheEndOfAnUnrequestedTransferEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::done, .number = 0});
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesARefusalOfWhatWasNotAskedFor) {
+TEST_F(HostileTcp, AnUnrequestedRefusalEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::failed, .status = TcpFrame::Status::denied, .number = 3});
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesDataThatWasNotAskedFor) {
+TEST_F(HostileTcp, UnrequestedDataEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::data, .flags = TcpFrame::kLast, .number = 0}, 8, 1);
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, DataForARequestThatBringsNoneEndsIt) {
+TEST_F(HostileTcp, DataForARequestWithoutDataEndsTheEndpoint) {
   const Memory memory(context, MemoryType::host, 64);
   Transfer send = value(endpoint->send(memory.slice(0, 8), {.level = CompletionLevel::arrived}));
   raw->hear(TcpFrame::Kind::message);
@@ -427,7 +427,7 @@ TEST_F(HostileTcp, AWriteByNoKeyIsRefusedAndNothingBehindItIsDone) {
   EXPECT_EQ(endpoint->phase(), EndpointPhase::ready) << "it is the peer's failure";
 }
 
-TEST_F(HostileTcp, AWindowThatNobodyOpenedIsRefused) {
+TEST_F(HostileTcp, AnUnopenedWindowIsRefused) {
   Memory memory(context, MemoryType::host, 64);
   memory.fill(1);
   raw->say({.kind = TcpFrame::Kind::write,
@@ -445,7 +445,7 @@ TEST_F(HostileTcp, AWindowThatNobodyOpenedIsRefused) {
   EXPECT_TRUE(same_bytes(memory.contents(), pattern(64, 1)));
 }
 
-TEST_F(HostileTcp, WhoGoesInTheMiddleOfAFrameHasGone) {
+TEST_F(HostileTcp, APeerThatClosesWithinAFrameHasEnded) {
   std::array<std::byte, wire::kTcpFrameBytes> header;
   encode(TcpFrame{.kind = TcpFrame::Kind::message, .length = 100}, header.data());
   raw->say(header);

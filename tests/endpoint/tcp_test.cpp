@@ -49,7 +49,7 @@ class Tcp : public testing::Test {
   std::vector<MemoryKey> keys;
 };
 
-TEST_F(Tcp, IsWhatAnEndpointWithoutANicGoesBy) {
+TEST_F(Tcp, IsUsedByEndpointsWithoutANic) {
   EXPECT_EQ(ends.a->nic().info().name, "tcp");
   EXPECT_EQ(ends.a->placement(), Placement::same_process);
   const Memory here(ends.context, MemoryType::host, 4096);
@@ -284,7 +284,7 @@ TEST_F(Tcp, ListsOfThisEndsDeviceMemoryAreRefused) {
 }
 
 /// The message names this end's device memory, or the peer's if this end has host memory.
-TEST_F(Tcp, ThatADevicesMemoryGoesByItIsSaidOnce) {
+TEST_F(Tcp, DeviceMemoryOverItIsLoggedOnce) {
   for (const bool peers : {false, true}) {
     for (const bool puts : {true, false}) {
       Heard heard;
@@ -355,7 +355,7 @@ TEST_F(Tcp, ARevokedKeyOpensNothing) {
   EXPECT_TRUE(same_bytes(there.contents(), pattern(64, 2)));
 }
 
-TEST_F(Tcp, WhatIsCancelledChangesNothingMore) {
+TEST_F(Tcp, ACancelledTransferChangesNothingMore) {
   for (const MemoryType to : {MemoryType::host, MemoryType::cuda}) {
     Ends both;
     Memory here(both.context, MemoryType::host, 16 * kMiB);
@@ -406,7 +406,7 @@ TEST_F(Tcp, MemoryIsFoundByName) {
   EXPECT_EQ(remote.length_bytes(), 64U);
 }
 
-TEST_F(Tcp, WhoSleepsIsWokenByTheSocket) {
+TEST_F(Tcp, TheSocketWakesASleeper) {
   const Memory here(ends.context, MemoryType::host, 64);
   Transfer receive = value(ends.b->receive(here.slice(8, 8)));
   std::optional<Transfer> send;
@@ -449,13 +449,13 @@ class TcpWithoutRoom : public Tcp {
   Transfer put_;
 };
 
-TEST_F(TcpWithoutRoom, WhoSleepsIsWokenWhenThereIs) {
+TEST_F(TcpWithoutRoom, ASleeperIsWokenWhenThereIsRoom) {
   put();
   while (!value(ends.a_worker.arm())) continue;
   expect_woken_by_room();
 }
 
-TEST_F(TcpWithoutRoom, WhoSleepsIsWokenThoughItWasPutMeanwhile) {
+TEST_F(TcpWithoutRoom, ASleeperIsWokenDespiteAnotherPut) {
   while (!value(ends.a_worker.arm())) continue;
   put();
   expect_woken_by_room();
@@ -499,7 +499,7 @@ TEST(TcpWithin, AnEngineCopiesWithoutANicAndTcpCarriesTheRest) {
   EXPECT_EQ(path_of(ends.a->put(device.slice(0, 64), on_host.slice(0, 64))), Path::copy);
 }
 
-TEST(TcpPolicy, ZeroCopyRefusesWhatHasNoNic) {
+TEST(TcpPolicy, ZeroCopyRefusesEndpointsWithoutANic) {
   const Context context =
       value(Context::create({.memory = {}, .paths = {.require = Path::zero_copy}}));
   const auto worker = Worker::create(context);
@@ -510,7 +510,7 @@ TEST(TcpPolicy, ZeroCopyRefusesWhatHasNoNic) {
 }
 
 /// The name counts even though there is no device at all.
-TEST(TcpPolicy, ANicThatIsNamedIsNotDoneWithout) {
+TEST(TcpPolicy, ANamedNicIsRequired) {
   const Context context = value(Context::create({.memory = {}, .nics = {"mlx5_0"}}));
   const auto worker = Worker::create(context);
   ASSERT_FALSE(worker);
@@ -532,7 +532,7 @@ TEST(TcpPolicy, TheConnectionManagerIsRefused) {
 }
 
 /// The message is logged once per process, so that this test needs its own suite.
-TEST(TcpLog, ThatThereIsNoNicIsSaidOnce) {
+TEST(TcpLog, AMissingNicIsLoggedOnce) {
   Heard heard;
   const Context context = value(Context::create());
   const Worker one = value(Worker::create(context));

@@ -105,7 +105,7 @@ class EdgesOfTime : public ::testing::Test {
   SilentPort silent;
 };
 
-TEST_F(EdgesOfTime, WhatHasPassedIsNow) {
+TEST_F(EdgesOfTime, PastTimesMeanNow) {
   const std::vector<Deadline> passed{Deadline::after(0ns),
                                      Deadline::after(-1ns),
                                      Deadline::after(nanoseconds::min()),
@@ -142,7 +142,7 @@ TEST_F(EdgesOfTime, TheGreatestIsForEver) {
   }
 }
 
-TEST_F(EdgesOfTime, OfATransfersWaitTakesEveryUnit) {
+TEST_F(EdgesOfTime, ATransfersWaitTakesEveryUnit) {
   const auto receive = [&] { return value(ends.a->receive(memory.slice(0, 8))); };
   EXPECT_EQ(code_of(receive().wait(0ns)), Errc::timed_out);
   EXPECT_EQ(code_of(receive().wait(-5h)), Errc::timed_out);

@@ -121,7 +121,7 @@ class Threaded : public ::testing::Test {
   Connected side_{{.max_transfers = 4096, .progress_thread = true}};
 };
 
-TEST_F(Threaded, NobodyNeedsToAskForProgress) {
+TEST_F(Threaded, ProgressNeedsNoCalls) {
   Transfer put = value(side_.ends.a->put(side_.memory.slice(0, 64), side_.at_b.slice(0, 64)));
   const Deadline deadline = Deadline::after(10s);
   while (!put.done() && !deadline.passed()) std::this_thread::sleep_for(1ms);
@@ -217,7 +217,7 @@ TEST(AContext, IsForAllThreadsFromTheFirstCallOn) {
 }
 
 /// Several threads sleep at once. Whichever takes the event, each learns of its own transfer.
-TEST_F(Threaded, NoSleeperMissesWhatAnotherHandled) {
+TEST_F(Threaded, NoSleeperMissesEventsThatAnotherHandled) {
   const auto begun = Clock::now();
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 4; ++t) {
@@ -310,7 +310,7 @@ TEST_F(SharedWorker, EveryFunctionMayBeCalledByEveryThread) {
   });
 }
 
-TEST_F(SharedWorker, NoSleeperMissesWhatAnotherHandled) {
+TEST_F(SharedWorker, NoSleeperMissesEventsThatAnotherHandled) {
   const RemoteRegion target = [&] {
     good(listener_.advertise("target", memory_.region()));
     return value(a_.remote("target", within(10s)));

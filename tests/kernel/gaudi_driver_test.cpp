@@ -106,7 +106,7 @@ TEST_F(VirtualGaudi, HasAGaudi2sAddressesAndPages) {
   EXPECT_EQ(card_->allocate(1ULL << 40U, handle), ENOMEM);
 }
 
-TEST_F(VirtualGaudi, KeepsWhatIsMappedAndWhatIsExported) {
+TEST_F(VirtualGaudi, KeepsMappedAndExportedMemory) {
   const Mapped memory = map(kCardPage);
   EXPECT_EQ(card_->free(memory.handle), EINVAL) << "it is mapped";
   Fd dmabuf;

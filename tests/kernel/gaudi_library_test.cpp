@@ -53,7 +53,7 @@ TEST_F(KernelGaudi, IsFoundAndOpenedWithoutHlThunk) {
 }
 
 /// No CPU of the guest has touched these bytes.
-TEST_F(KernelGaudi, ReadsWhatTheHostHasPutIntoItsMemory) {
+TEST_F(KernelGaudi, ReadsBytesThatTheHostPutIntoItsMemory) {
   auto buffer = make_buffer(3 * kCardPage);
   ASSERT_TRUE(buffer) << describe(buffer.error());
   EXPECT_EQ(buffer->region().path(), Path::zero_copy);
@@ -70,7 +70,7 @@ TEST_F(KernelGaudi, ReadsWhatTheHostHasPutIntoItsMemory) {
 
 /// Its pages are not contiguous in the BAR, so that writes across their borders must be split. The
 /// host compares the bytes that it finds.
-TEST_F(KernelGaudi, WritesWhatTheHostSees) {
+TEST_F(KernelGaudi, WritesBytesThatTheHostSees) {
   constexpr std::uint64_t kBegin = kCardPage - 1234;
   constexpr std::uint64_t kLength = kCardPage + 3000;
   auto buffer = make_buffer(4 * kCardPage);
@@ -113,7 +113,7 @@ TEST_F(KernelGaudi, SmallAllocationsShareAPageAndItsDmabuf) {
   }
 }
 
-TEST_F(KernelGaudi, IsKeptByWhoeverStillUsesIt) {
+TEST_F(KernelGaudi, IsKeptByItsLastUser) {
   std::optional<Region> region;
   {
     const auto context = Context::create();
@@ -130,7 +130,7 @@ TEST_F(KernelGaudi, IsKeptByWhoeverStillUsesIt) {
   region.reset();
 }
 
-TEST_F(KernelGaudi, SaysWhatIsInTheWay) {
+TEST_F(KernelGaudi, NamesTheObstacle) {
   const auto context = Context::create();
   auto domain = context->open(MemoryType::gaudi);
   ASSERT_TRUE(domain) << describe(domain.error());

@@ -83,7 +83,7 @@ class HostTests(unittest.TestCase):
             self.assertEqual(package.Apt(self.folder).images("6.12"), [
                 "linux-image-6.12.107+deb12-amd64", "linux-image-6.12.99-amd64", "linux-image-6.12.9+deb12-amd64"])
 
-    def test_modules_come_after_what_they_need(self):
+    def test_modules_come_after_their_dependencies(self):
         modules = package.Modules()
         modules.builtin = {"udmabuf"}
         modules.add("lib/modules/1/kernel/net/top-one.ko", b"\0depends=middle,low\0name=top_one\0")
@@ -93,7 +93,7 @@ class HostTests(unittest.TestCase):
         with self.assertRaises(package.Unavailable):
             modules.ordered(("not_there",), ())
 
-    def test_archives_are_what_cpio_reads(self):
+    def test_cpio_reads_the_archives(self):
         cpio = shutil.which("busybox")
         self.assertIsNotNone(cpio)
         written = io.BytesIO()
@@ -115,7 +115,7 @@ class HostTests(unittest.TestCase):
         return package.Kernel(folder, {"release": "6.12.9+deb12-amd64", "modules": [],
                                        "package": "linux-image-6.12.9+deb12-amd64_6.12.9-1%7edeb12u1_amd64.deb"})
 
-    def test_modules_are_built_with_what_is_of_the_kernels_own_version(self):
+    def test_modules_are_built_with_packages_of_the_kernels_own_version(self):
         self.assertEqual(modules.packages(self.kernel()), [
             "linux-headers-6.12.9+deb12-amd64=6.12.9-1~deb12u1", "linux-headers-6.12.9+deb12-common=6.12.9-1~deb12u1",
             "linux-kbuild-6.12.9+deb12=6.12.9-1~deb12u1", "linux-source-6.12=6.12.9-1~deb12u1"])

@@ -139,7 +139,7 @@ TEST_F(AttachClient, ThatSendsGarbageGetsNothing) {
   EXPECT_EQ(exporter_.descriptors(), theirs_);
 }
 
-TEST_F(AttachClient, OfAnotherVersionIsToldSo) {
+TEST_F(AttachClient, AnotherVersionIsRefusedWithThatReason) {
   Bytes later = request_;
   later.at(9) = std::byte{2};
   const Answer answer = ask(later);
@@ -159,7 +159,7 @@ TEST_F(AttachClient, ThatSendsDescriptorsIsDropped) {
   expect_that_it_serves();
 }
 
-TEST_F(AttachClient, OfAnotherUserGetsNoDescriptor) {
+TEST_F(AttachClient, AnotherUserGetsNoDescriptor) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const pid_t child = ::fork();
   if (child == 0) {
@@ -175,7 +175,7 @@ TEST_F(AttachClient, OfAnotherUserGetsNoDescriptor) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(AttachClient, ThatSaysNothingKeepsNobodyWaitingAndIsDropped) {
+TEST_F(AttachClient, ASilentOneDelaysNoOtherAndIsDropped) {
   const Fd silent = connect();
   const Fd slow = connect();
   send_fds(slow.get(), {request_.begin(), request_.begin() + 20}, 0, -1);
@@ -187,7 +187,7 @@ TEST_F(AttachClient, ThatSaysNothingKeepsNobodyWaitingAndIsDropped) {
   EXPECT_EQ(exporter_.descriptors(), theirs_);
 }
 
-TEST_F(AttachClient, OfManySilentOnesTheOldestGoesFirst) {
+TEST_F(AttachClient, OneMoreSilentClientReplacesTheOldest) {
   std::vector<Fd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect());
   expect_that_it_serves();

@@ -64,7 +64,7 @@ Fd make_memfd() {
 
 class AttachToMemory : public testing::TestWithParam<MemoryType> {};
 
-TEST_P(AttachToMemory, TheOtherProcessSeesWhatIsWrittenByRdma) {
+TEST_P(AttachToMemory, TheOtherProcessSeesRdmaWrites) {
   const Exporter exporter(GetParam());
   const Context context = *Context::create();
   const auto attached = attach(context, exporter.address(), soon());
@@ -105,7 +105,7 @@ TEST(Attach, AnotherSecretFindsNothing) {
   EXPECT_TRUE(attach(context, exporter.address(), soon()));
 }
 
-TEST(Attach, WhatIsWithdrawnIsGivenToNobodyElse) {
+TEST(Attach, WithdrawnMemoryIsGivenToNoOtherProcess) {
   const Exporter exporter(MemoryType::gaudi);
   const Context context = *Context::create();
   const auto before = attach(context, exporter.address(), soon());
@@ -276,7 +276,7 @@ class AttachInProcess : public testing::Test {
   AttachListener listener_ = *AttachListener::create();
 };
 
-TEST_F(AttachInProcess, WhatIsOpenForReadingStaysSo) {
+TEST_F(AttachInProcess, AReadOnlyDescriptorStaysReadOnly) {
   const Fd file = make_memfd();
   const Fd reading(
       ::open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDONLY | O_CLOEXEC));
@@ -295,7 +295,7 @@ TEST_F(AttachInProcess, WhatIsOpenForReadingStaysSo) {
   EXPECT_FALSE(attached->memory.domain().copy_in(attached->memory.address(), filled(1, 1), soon()));
 }
 
-TEST_F(AttachInProcess, WhatPeersMayNotWriteIsForReadingAlone) {
+TEST_F(AttachInProcess, MemoryThatPeersMayNotWriteIsReadOnly) {
   const Fd file = make_memfd();
   const auto region = register_memfd(file.get(), Access::local_write | Access::remote_read);
   ASSERT_TRUE(region) << describe(region.error());

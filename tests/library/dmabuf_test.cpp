@@ -142,7 +142,7 @@ TEST_F(DmabufImport, ManyOfOneBufferShareADescriptor) {
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
-TEST_F(DmabufImport, HasAddressesThatNobodyCanUse) {
+TEST_F(DmabufImport, HasUnusableAddressesWithoutAMapping) {
   const Fd file = make_memfd();
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
@@ -188,7 +188,7 @@ TEST_F(DmabufImport, HasTheAddressesOfTheApplicationsMapping) {
   ::munmap(base, kSize);
 }
 
-TEST_F(DmabufImport, WhatIsOpenForReadingIsNotWritten) {
+TEST_F(DmabufImport, AReadOnlyDescriptorIsNotWritten) {
   const Fd file = make_memfd();
   ASSERT_EQ(::pwrite(file.get(), "seven", 5, 100), 5);
   const Fd reading(

@@ -101,7 +101,7 @@ class Fork : public testing::TestWithParam<Kind> {
   std::optional<Objects> objects_{std::in_place};
 };
 
-TEST_P(Fork, WhatTheChildDropsStaysTheParents) {
+TEST_P(Fork, ObjectsThatTheChildDropsStayWithTheParent) {
   const std::string held = test::live_objects();
   EXPECT_TRUE(passes_in_child([&] { objects_.reset(); }));
   EXPECT_EQ(test::live_objects(), held);

@@ -75,7 +75,7 @@ TEST_F(GaudiAdopt, IsKnownUntilTheLastCopyGoes) {
   EXPECT_EQ(context_.find(base)->device->type, MemoryType::host);
 }
 
-TEST_F(GaudiAdopt, WhatFindSaidOfTheDeviceLastsAsLongAsTheContext) {
+TEST_F(GaudiAdopt, TheDeviceOfFindLivesAsLongAsTheContext) {
   const DeviceInfo* device = nullptr;
   {
     test::ApplicationCard application;
@@ -112,7 +112,7 @@ TEST_F(GaudiAdopt, IsReadAndWrittenThroughTheNic) {
 }
 
 /// Also if writes of NICs are visible only after a flush (`--like-hardware flush`).
-TEST_F(GaudiAdopt, WhatAPeerWroteIsReadAndOnlyThat) {
+TEST_F(GaudiAdopt, APeersBytesAreReadAndNoOthers) {
   test::ApplicationCard application;
   application.map(kSize);
   const auto nic = Nic::open();
@@ -170,7 +170,7 @@ TEST_F(GaudiAdopt, UnmapSucceedsRightAfterTheLastRegionAndNotBefore) {
   EXPECT_EQ(test::live_objects().find("mapping"), std::string::npos);
 }
 
-TEST_F(GaudiAdopt, WhatIsKnownAlreadyIsRefused) {
+TEST_F(GaudiAdopt, KnownMemoryIsRefused) {
   test::ApplicationCard application;
   const std::uint64_t base = application.map(kSize);
   auto first = context_.adopt(application.memory());
@@ -186,7 +186,7 @@ TEST_F(GaudiAdopt, WhatIsKnownAlreadyIsRefused) {
   EXPECT_TRUE(context_.adopt(application.memory())) << "it is forgotten, and may come again";
 }
 
-TEST_F(GaudiAdopt, WhatCannotBeAGaudisIsRefused) {
+TEST_F(GaudiAdopt, MemoryThatCannotBeAGaudisIsRefused) {
   test::ApplicationCard application;
   const std::uint64_t base = application.map(kSize);
   const auto no_gaudi = context_.adopt({0, base, kSize});

@@ -130,7 +130,7 @@ TEST_F(GaudiSysfs, CardsComeInTheOrderOfTheirNodesAndThoseWithoutOneLast) {
   EXPECT_EQ(cards[2].index, -1);
 }
 
-TEST_F(GaudiSysfs, WhyThereIsNoCardIsSaid) {
+TEST_F(GaudiSysfs, TheReasonForNoCardIsGiven) {
   const auto nothing = Context::create();
   ASSERT_TRUE(gaudi_probe(*nothing).missing);
   EXPECT_EQ(gaudi_probe(*nothing).missing->hint, Hint::no_gaudi_device);
@@ -207,7 +207,7 @@ TEST(GaudiProbe, ACallThatFailsOnlyLeavesTheSizeUnknown) {
   }
 }
 
-TEST(GaudiOpen, WhoAsksTwiceGetsTheSameDomainByAnyName) {
+TEST(GaudiOpen, OpeningTwiceGivesTheSameDomainByAnyName) {
   const auto context = Context::create();
   const auto first = context->open(MemoryType::gaudi, {.device = {}, .owner = Owner::hl_thunk});
   ASSERT_TRUE(first) << describe(first.error());

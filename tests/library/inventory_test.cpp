@@ -100,7 +100,7 @@ TEST(Nics, BelowACardsSwitchAreItsNearest) {
   }
 }
 
-TEST(Nics, OfACardThatIsNotThereAreOfUnknownDistance) {
+TEST(Nics, NicsHaveNoKnownDistanceToAMissingCard) {
   const Context context = make_context();
   const auto nics = context.nics();
   ASSERT_TRUE(nics);

@@ -107,7 +107,7 @@ TEST_F(HostIpc, IsNotGivenBackWithMemoryBesideIt) {
   EXPECT_TRUE(same_bytes(contents(opened), pattern(kHostLength, 1)));
 }
 
-TEST_F(HostIpc, TakesNoDescriptorOfWhoOpensIt) {
+TEST_F(HostIpc, NeedsNoDescriptorInTheOpeningProcess) {
   const int descriptors = open_descriptors();
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   EXPECT_EQ(open_descriptors(), descriptors);
@@ -130,7 +130,7 @@ TEST_F(HostIpc, AnyHostDomainOpensIt) {
   EXPECT_TRUE(owner_.has(2));
 }
 
-TEST_F(HostIpc, WhatIsOpenedIsNamedToNobodyElse) {
+TEST_F(HostIpc, OpenedMemoryIsNotOfferedToOthers) {
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   const auto handle = domain_->ipc_handle(opened.address(), kHostLength);
   ASSERT_FALSE(handle);

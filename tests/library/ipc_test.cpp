@@ -80,7 +80,7 @@ void expect_invalid(const Error& error) {
   EXPECT_EQ(error.stage, Stage::open);
 }
 
-TEST_P(Ipc, WhatIsOpenedIsTheOwners) {
+TEST_P(Ipc, OpenedMemoryIsTheOwners) {
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   EXPECT_EQ(opened.size_bytes(), kLength);
   EXPECT_TRUE(same_bytes(contents(opened), pattern(kLength, 1)));
@@ -141,7 +141,7 @@ TEST_P(Ipc, AStrangersHandleIsRefused) {
 
 // CUDA refuses to open the process's own memory. ROCr may open it at another address, and host
 // memory is opened.
-TEST_P(Ipc, OnesOwnMemoryIsNeverGivenBackTwice) {
+TEST_P(Ipc, OwnMemoryIsNeverReleasedTwice) {
   const Allocation own = allocate(Owner::kBytes);
   must(domain_->copy_in(own.address(), pattern(Owner::kBytes, 4), soon()));
   const IpcHandle handle = take(domain_->ipc_handle(own.address(), Owner::kBytes));

@@ -88,7 +88,7 @@ TEST_F(LikeHardware, TheEngineNeedsAFlushAndReadDoesIt) {
   EXPECT_EQ(by_engine(500), filled(100, 2));
 }
 
-TEST_F(LikeHardware, WhatIsWrittenLastIsThereLast) {
+TEST_F(LikeHardware, TheLastWriteArrivesLast) {
   connect();
   write(500, 2);
   ASSERT_TRUE(card_.buffer.write(500, filled(100, 3), soon()));

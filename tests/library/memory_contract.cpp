@@ -134,7 +134,7 @@ TEST_P(MemoryContract, SaysThatItIsExhaustedAndRecovers) {
   EXPECT_TRUE(memory) << describe(memory.error());
 }
 
-TEST_P(MemoryContract, FindsWhatLiesInAnAllocation) {
+TEST_P(MemoryContract, FindsRangesInAnAllocation) {
   constexpr std::uint64_t kSize = 10'000;
   const auto memory = make(kSize);
   const std::uint64_t base = memory.address();
@@ -193,7 +193,7 @@ TEST_P(MemoryContract, TakesAdviceOrSaysThatItDoesNot) {
   EXPECT_FALSE(memory.domain().advise(memory.address(), 100'001, Advice::will_not_need));
 }
 
-TEST_P(MemoryContract, DoesNotFindWhatLeavesAnAllocation) {
+TEST_P(MemoryContract, DoesNotFindRangesThatLeaveAnAllocation) {
   const auto memory = make(10'000);
   MemoryDomain& domain = memory.domain();
   const std::uint64_t base = memory.address();
@@ -206,7 +206,7 @@ TEST_P(MemoryContract, DoesNotFindWhatLeavesAnAllocation) {
   EXPECT_FALSE(is_ours(domain, base - 1, 1));
 }
 
-TEST_P(MemoryContract, ForgetsWhatWasFreed) {
+TEST_P(MemoryContract, ForgetsFreedMemory) {
   std::vector<Allocation> copies(2, make(10'000));
   const auto domain = copies[0].domain().shared_from_this();
   const std::uint64_t address = copies[0].address();
@@ -218,7 +218,7 @@ TEST_P(MemoryContract, ForgetsWhatWasFreed) {
   EXPECT_FALSE(domain->export_dmabuf(address, 1));
 }
 
-TEST_P(MemoryContract, ClaimsNobodyElsesMemory) {
+TEST_P(MemoryContract, ClaimsNoForeignMemory) {
   const auto memory = make(4096);
   const int local = 0;
   const auto foreign = std::bit_cast<std::uint64_t>(&local);
@@ -296,7 +296,7 @@ TEST_P(MemoryContract, ExportsOneDmabufForAllOfAnAllocation) {
   EXPECT_GE(static_cast<std::uint64_t>(status.st_size), whole->offset_bytes + kSize);
 }
 
-TEST_P(MemoryContract, RefusesToExportWhatLeavesAnAllocation) {
+TEST_P(MemoryContract, RefusesToExportRangesThatLeaveAnAllocation) {
   const auto memory = make(10'000);
   MemoryDomain& domain = memory.domain();
   const std::uint64_t base = memory.address();

@@ -169,7 +169,7 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
   domain.unpin_host(host);
 }
 
-TEST_P(MemoryContract, ADomainLetsGoOfWhatIsPinned) {
+TEST_P(MemoryContract, ADomainReleasesPinnedMemory) {
   std::vector<std::byte> host(4096);
   for (int life = 0; life < 2; ++life) {  // some drivers refuse to pin memory that is still pinned
     SCOPED_TRACE(life);

@@ -187,7 +187,7 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
   std::vector<std::byte> model_ = std::vector<std::byte>(kSize);
 };
 
-TEST_P(MemoryKeyAttack, GetsWhatTheKeySaysAndNoMore) {
+TEST_P(MemoryKeyAttack, GetsNoMoreThanTheKeyAllows) {
   attack(Order::Kind::attack, pack({.access = kBoth}));
   EXPECT_EQ(allowed_, 2 * 2 * 5) << "two NICs, both ways";
   EXPECT_GT(refused_, 2 * 2 * 11);
@@ -281,7 +281,7 @@ RemoteKey key_of(const Offer& offer) {
   return take(RemoteKey::unpack(std::span(offer.key).first(offer.key_bytes)));
 }
 
-TEST(MemoryKey, OfAPeerThatWasStartedAgainIsRefusedByName) {
+TEST(MemoryKey, ARestartedPeersIsRefusedByName) {
   test::Child first(exporter);
   test::Child second(exporter);
   const Nic nic = take(Nic::open("emu1"));

@@ -40,7 +40,7 @@ Result<Region> region_of(MemoryType type, Access access) {
   return Nic::register_memory(std::array{one, two}, memory, access);
 }
 
-TEST(MemoryKey, SaysInItsBytesWhatItsInfoSays) {
+TEST(MemoryKey, ItsBytesAndInfoAgree) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   const AttachAddress attach{.socket = "hbmwire/attach", .secret = {1, 2, 3}};
   const auto before = std::chrono::system_clock::now();
@@ -126,7 +126,7 @@ TEST(MemoryKey, NamesEachGidOnce) {
   EXPECT_EQ(key.error().code, Errc::invalid_argument) << describe(key.error());
 }
 
-TEST(MemoryKey, OfARegionItselfCanNotBeRevoked) {
+TEST(MemoryKey, ARegionsOwnCannotBeRevoked) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   MemoryKey key = take(MemoryKey::pack(region));
   const auto revoked = key.revoke();
@@ -136,7 +136,7 @@ TEST(MemoryKey, OfARegionItselfCanNotBeRevoked) {
   EXPECT_TRUE(key.valid());
 }
 
-TEST(MemoryKey, OfAParentIsNotRevokedByItsChild) {
+TEST(MemoryKey, AChildDoesNotRevokeItsParents) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   MemoryKey key = take(MemoryKey::pack(region, {.revocable = true, .expires_after = 1h}));
   const pid_t child = ::fork();
@@ -163,7 +163,7 @@ bool is_found(const MemoryKey& key, Access needed) {
   return detail::ExportHold::take(info.token, needed, info.address, info.length_bytes).has_value();
 }
 
-TEST(MemoryKeyToken, GivesWhatTheKeyGives) {
+TEST(MemoryKeyToken, GivesTheAccessOfTheKey) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   const MemoryKey key =
       take(MemoryKey::pack(region, {.offset_bytes = 100, .length_bytes = 50, .access = kBoth}));
@@ -235,7 +235,7 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
 }
 
 /// Only the key keeps the memory alive, so that its end is visible.
-TEST(MemoryKeyToken, ItsExpiryWaitsForWhoIsAtItsMemory) {
+TEST(MemoryKeyToken, ItsExpiryWaitsForUsersOfItsMemory) {
   std::optional region = take(region_of(MemoryType::gaudi, kBoth));
   const std::uint64_t address = region->address();
   const auto key =

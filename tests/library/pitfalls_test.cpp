@@ -314,7 +314,7 @@ TEST_P(Pitfall, ARegionIsNeverMadeSmaller) {
 /// Exhausted BARs, keys and pinned memory all appear as a bare ENOMEM: Mellanox/nv_peer_memory#101,
 /// StanfordLegion/realm#339, #194, ofiwg/libfabric#10502, kvcache-ai/Mooncake#1765,
 /// openucx/ucx#6264.
-TEST_P(Pitfall, NoMemoryNamesWhatToRaise) {
+TEST_P(Pitfall, NoMemoryNamesTheLimitToRaise) {
   const Error error = failed_registration(allocate(kPage), ENOMEM);
   EXPECT_EQ(error.code, Errc::exhausted);
   EXPECT_EQ(error.hint, Hint::memlock_limit) << describe(error);

@@ -290,7 +290,7 @@ TEST_F(RegionTest, RefusesAccessThatThereIsNot) {
   EXPECT_EQ(test::live_objects(), before);
 }
 
-TEST_F(RegionTest, AllowsWhatWasAskedForAndNoMore) {
+TEST_F(RegionTest, AllowsOnlyTheRequestedAccess) {
   const auto memory = allocate(MemoryType::host);
   for (const Access access : {Access::none, Access::local_write, Access::remote_read}) {
     const auto region = Nic::register_memory(nics_, memory, access);

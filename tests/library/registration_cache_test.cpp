@@ -30,7 +30,7 @@ namespace {
 
 using RegistrationCacheTest = CacheFixture;
 
-TEST_F(RegistrationCacheTest, FindsWhatItHasRegistered) {
+TEST_F(RegistrationCacheTest, FindsRegisteredMemory) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, 4 * kPage);
   const void* first = nullptr;
@@ -70,7 +70,7 @@ TEST_F(RegistrationCacheTest, GivesNoMoreAccessThanAskedFor) {
   EXPECT_EQ(cache.statistics().misses, 2U);
 }
 
-TEST_F(RegistrationCacheTest, RefusesWhatIsNoRange) {
+TEST_F(RegistrationCacheTest, RefusesInvalidRanges) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
   ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
@@ -158,7 +158,7 @@ TEST_F(RegistrationCacheTest, AllOfAnAllocationIsRegisteredForItsParts) {
   EXPECT_EQ(parts({.whole = Whole::off}), 16U);
 }
 
-TEST_F(RegistrationCacheTest, EvictsWhatWasUsedLongestAgo) {
+TEST_F(RegistrationCacheTest, EvictsTheLeastRecentlyUsed) {
   const auto cache = make_cache({.max_regions = 3 * 2});
   std::vector<Allocation> memory;
   for (int i = 0; i < 4; ++i) memory.push_back(allocate(MemoryType::host, kPage));
@@ -236,7 +236,7 @@ TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfDescriptors) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-TEST_F(RegistrationCacheTest, WhatIsInUseIsNotEvicted) {
+TEST_F(RegistrationCacheTest, RegionsInUseAreNotEvicted) {
   const auto cache = make_cache({.max_regions = 2});
   const Allocation one = allocate(MemoryType::host, kPage);
   const Allocation two = allocate(MemoryType::host, kPage);
@@ -344,7 +344,7 @@ TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsAskedForWhereOursWasBe
 
 /// If the cache used the number of a descriptor, it would find another buffer after the number was
 /// reused.
-TEST_F(RegistrationCacheTest, DmabufsAreKnownByWhatTheyAre) {
+TEST_F(RegistrationCacheTest, DmabufsAreIdentifiedByTheirBuffer) {
   const auto cache = make_cache();
   Fd file = make_dmabuf(4 * kPage);
   const int number = file.get();
@@ -366,7 +366,7 @@ TEST_F(RegistrationCacheTest, DmabufsAreKnownByWhatTheyAre) {
   EXPECT_EQ(cache.statistics().misses, 3U);
 }
 
-TEST_F(RegistrationCacheTest, DropsWhatItIsTold) {
+TEST_F(RegistrationCacheTest, DropsRequestedRanges) {
   const auto cache = make_cache({.whole = RegistrationOptions::Whole::off});
   const Allocation memory = allocate(MemoryType::host, 4 * kPage);
   ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
@@ -461,7 +461,7 @@ TEST_F(RegistrationCacheTest, EachFailureLeavesNothingBehind) {
 }
 
 /// If a NIC has no room for another region, the cache releases unused ones to make room.
-TEST_F(RegistrationCacheTest, LetsGoOfWhatIsUnusedWhenTheNicIsFull) {
+TEST_F(RegistrationCacheTest, ReleasesUnusedRegionsWhenTheNicIsFull) {
   const auto cache = make_cache({.whole = RegistrationOptions::Whole::off});
   const Allocation memory = allocate(MemoryType::host, 4 * kPage);
   ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));

@@ -116,15 +116,15 @@ class RegistrationCycles : public CacheFixture {
   }
 };
 
-TEST_F(RegistrationCycles, OfHostMemoryLeaveNothing) {
+TEST_F(RegistrationCycles, HostMemoryLeaksNothing) {
   run_with_nics(kCycles, allocate(MemoryType::host, kPieceBytes));
 }
 
-TEST_F(RegistrationCycles, OfACardsMemoryLeaveNothing) {
+TEST_F(RegistrationCycles, CardMemoryLeaksNothing) {
   run_with_nics(kExports, allocate(MemoryType::gaudi, kPieceBytes));
 }
 
-TEST_F(RegistrationCycles, OfWatchedMemoryByACacheThatEvictsLeaveNothing) {
+TEST_F(RegistrationCycles, WatchedMemoryThroughAnEvictingCacheLeaksNothing) {
   constexpr std::uint64_t kBytes = kPieces * 2 * kPieceBytes;
   void* const memory =
       ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -137,7 +137,7 @@ TEST_F(RegistrationCycles, OfWatchedMemoryByACacheThatEvictsLeaveNothing) {
   ::munmap(memory, kBytes);
 }
 
-TEST_F(RegistrationCycles, OfACardsMemoryByACacheThatEvictsLeaveNothing) {
+TEST_F(RegistrationCycles, CardMemoryThroughAnEvictingCacheLeaksNothing) {
   const Allocation memory = allocate(MemoryType::gaudi, kPieces * 2 * kPieceBytes);
   run_with_cache(kExports, [&](const RegistrationCache& cache, int piece) {
     return cache.get(memory.address() + static_cast<std::uint64_t>(piece) * 2 * kPieceBytes,
@@ -145,7 +145,7 @@ TEST_F(RegistrationCycles, OfACardsMemoryByACacheThatEvictsLeaveNothing) {
   });
 }
 
-TEST_F(RegistrationCycles, OfDmabufsByACacheThatEvictsLeaveNothing) {
+TEST_F(RegistrationCycles, DmabufsThroughAnEvictingCacheLeakNothing) {
   std::vector<Fd> files;
   for (int i = 0; i < kPieces; ++i) files.push_back(make_dmabuf(kPieceBytes));
   run_with_cache(kExports, [&](const RegistrationCache& cache, int piece) {

@@ -284,7 +284,7 @@ class RegistrationStress : public testing::TestWithParam<bool> {
   std::optional<Nic> nic_;
 };
 
-TEST_P(RegistrationStress, WhatIsWrittenArrivesWhereverTheMemoryIsNow) {
+TEST_P(RegistrationStress, WritesArriveInTheCurrentMemory) {
   const RegistrationCache cache = make_cache();
   EXPECT_EQ(run(cache), 0);
   const RegistrationStatistics done = cache.statistics();

@@ -87,7 +87,7 @@ TEST_F(RegistrationThreads, CachesOfOneThreadAreKeptApart) {
 
 /// All operations at once; at the end nothing is left. Each registration found must be the
 /// requested one.
-TEST_F(RegistrationThreads, AgreeWhateverTheyDo) {
+TEST_F(RegistrationThreads, AllOperationsAgree) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 3000;
   constexpr std::size_t kPieces = 24;

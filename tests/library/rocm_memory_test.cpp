@@ -322,7 +322,7 @@ TEST(RocmMemory, AHandleOfHipLacksTheOffsetThatOursHas) {
   rocm.hip_free(neighbour);
 }
 
-TEST(RocmMemory, WhatIsExportedOutlivesItsAllocation) {
+TEST(RocmMemory, AnExportOutlivesItsAllocation) {
   const auto gpu = open_gpu();
   std::optional<DmabufRange> range;
   {
@@ -355,7 +355,7 @@ TEST(RocmKernel, MissingOptionsAreNamed) {
   }
 }
 
-TEST(RocmKernel, WhatIsUnknownForbidsNothing) {
+TEST(RocmKernel, UnknownOptionsForbidNothing) {
   const TextFile config("CONFIG_PCI=y\n");  // like a kernel that no longer has these options
   const Variable variable("HBMWIRE_ROCM_KERNEL_CONFIG", config.path());
   const auto context = make_context();
@@ -458,7 +458,7 @@ TEST(RocmCopies, DestroyingOneWaitsForTheEngine) {
   EXPECT_EQ(test::rocm_live_objects(0, "signal"), 1U) << "the next copy's predecessor";
 }
 
-TEST(RocmCopies, AFailureIsSaidAndStopsNobodyElse) {
+TEST(RocmCopies, AFailureIsReportedAndStopsNoOtherCopy) {
   const auto gpu = open_gpu();
   const auto memory = gpu->allocate(100);
   const auto bytes = filled(100, 3);
@@ -477,7 +477,7 @@ TEST(RocmCopies, AFailureIsSaidAndStopsNobodyElse) {
 }
 
 // ROCr unlocks by the first address only, ignoring the length.
-TEST(RocmCopies, OfTheSameHostMemoryShareALock) {
+TEST(RocmCopies, CopiesOfTheSameHostMemoryShareALock) {
   const auto gpu = open_gpu();
   const auto memory = gpu->allocate(1 << 20);
   const auto bytes = filled(1 << 20, 6);
@@ -492,7 +492,7 @@ TEST(RocmCopies, OfTheSameHostMemoryShareALock) {
   EXPECT_EQ(test::rocm_live_objects(0, "lock"), 0U);
 }
 
-TEST(RocmCopies, OfMoreOfTheSameHostMemoryWaitForTheShorter) {
+TEST(RocmCopies, ALongerCopyOfTheSameHostMemoryWaitsForTheShorter) {
   const auto gpu = open_gpu();
   const auto memory = gpu->allocate(8192);
   const auto bytes = filled(8192, 6);

@@ -49,7 +49,7 @@ class FailedTests(unittest.TestCase):
         self.assertTrue(shown.endswith("line 99\n"))
         self.assertNotIn("fine", shown)
 
-    def test_a_crash_of_the_leak_checker_alone_is_told_from_what_it_finds(self):
+    def test_a_crash_of_the_leak_checker_is_told_from_leaks(self):
         crash = "[  PASSED  ] 42 tests.\nTracer caught signal 11\n==7==LeakSanitizer has encountered a fatal error.\n"
         report = """<testsuite><testcase name="good" time="1" status="run"/>
  <testcase name="crashed" time="1" status="fail"><system-out>%s</system-out></testcase></testsuite>"""

@@ -142,7 +142,7 @@ class Pages(unittest.TestCase):
             with self.subTest(one.where):
                 self.assertIn(letters(one.text), by_page.get(one.owner, everything))
 
-    def test_the_name_line_says_in_short_what_it_is(self) -> None:
+    def test_the_name_line_has_a_short_description(self) -> None:
         for name, text in self.text.items():
             with self.subTest(name):
                 line = re.search(r"^\.SH NAME\n(.*)", (PAGES / f"{name}.3").read_text(encoding="utf-8"), re.MULTILINE)
@@ -161,7 +161,7 @@ class Pages(unittest.TestCase):
             overview = self.text["libhbmwire_c" if name.startswith("hbmwire_") else "libhbmwire"]
             self.assertIn(f"{name}(3)", overview)
 
-    def test_man_finds_each_function_and_type_of_c_and_what_its_comment_says(self) -> None:
+    def test_man_shows_each_c_function_and_type_with_its_comment(self) -> None:
         headers = sorted((C_INCLUDE / "hbmwire/c").glob("*.h"))
         self.assertGreater(len(headers), 20)
         for path in headers:

@@ -137,7 +137,7 @@ def test_settings_are_told_with_their_source(monkeypatch: pytest.MonkeyPatch) ->
     "RegistrationCounters.live",
     "RegistrationCounters.live_bytes",
 )
-def test_counters_agree_with_what_was_done(pair: Pair) -> None:
+def test_counters_agree_with_the_operations(pair: Pair) -> None:
     ours, theirs = pair.context.register(bytearray(4096)), pair.context.allocate("gaudi", 4096)
     remote = pair.here.remote(bytes(theirs.pack_key()))
     for _ in range(130):  # the library measures one put in 64
@@ -368,7 +368,7 @@ def test_a_policy_is_kept_with_its_reason() -> None:
     "Region.closed",
     "Region.close",
 )
-def test_registered_memory_tells_what_it_is(context: hbmwire.Context) -> None:
+def test_registered_memory_reports_its_properties(context: hbmwire.Context) -> None:
     memory = bytearray(b"text" * 16)
     region = context.register(memory)
     assert (region.nbytes, len(region), region.type, region.path) == (64, 64, "host", "host")
@@ -595,7 +595,7 @@ def test_an_expired_key_is_refused(pair: Pair) -> None:
     "RemoteSlice.offset",
     "RemoteSlice.region",
 )
-def test_remote_memory_tells_what_it_is(pair: Pair) -> None:
+def test_remote_memory_reports_its_properties(pair: Pair) -> None:
     remote = pair.here.remote("memory", timeout=10)
     assert (remote.nbytes, len(remote), remote.type, remote.path) == (
         1 << 16,
@@ -989,7 +989,7 @@ def test_peers_connect_to_a_listener(context: hbmwire.Context) -> None:
     "Endpoint.wait_closed",
     "Endpoint.reconnect",
 )
-def test_an_endpoint_tells_what_it_is(peer: Peer, context: hbmwire.Context) -> None:
+def test_an_endpoint_reports_its_properties(peer: Peer, context: hbmwire.Context) -> None:
     with context.connect(peer.address, timeout=10, hello=b"hello") as endpoint:
         assert endpoint.peer == peer.address and endpoint.peer_hello == b""
         assert (endpoint.phase, endpoint.nic, endpoint.placement) == ("ready", "emu0", "same_node")

@@ -250,7 +250,7 @@ def test_async_for_ends_when_its_listener_is_closed(context: hbmwire.Context) ->
     run(main())
 
 
-def test_what_is_awaited_of_a_closed_part_fails(pair: Pair) -> None:
+def test_an_await_on_a_closed_object_fails(pair: Pair) -> None:
     async def main() -> None:
         context = pair.context
         listener, invitation = context.listen(0, "127.0.0.1"), context.invite()
@@ -341,7 +341,7 @@ def test_a_connection_that_fails_is_raised(context: hbmwire.Context) -> None:
     run(main())
 
 
-def test_a_killed_peer_ends_what_is_awaited(peer: Peer, context: hbmwire.Context) -> None:
+def test_a_killed_peer_ends_every_await(peer: Peer, context: hbmwire.Context) -> None:
     async def main() -> None:
         endpoint = await context.aconnect(peer.address)
         tasks = [
@@ -373,7 +373,7 @@ def test_an_exception_in_async_with_closes_the_endpoint_at_once(
     run(main())
 
 
-def test_what_is_awaited_fails_when_the_context_is_closed(pair: Pair) -> None:
+def test_an_await_fails_when_the_context_is_closed(pair: Pair) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         listener = pair.context.listen(0, "127.0.0.1")
@@ -391,7 +391,7 @@ def test_what_is_awaited_fails_when_the_context_is_closed(pair: Pair) -> None:
     run(main(), 10)
 
 
-def test_what_is_awaited_fails_when_another_thread_closes_the_context(pair: Pair) -> None:
+def test_an_await_fails_when_another_thread_closes_the_context(pair: Pair) -> None:
     async def main() -> None:
         receive = asyncio.ensure_future(_await(pair.here.receive(pair.source)))
         message = asyncio.ensure_future(pair.context.worker.anext_message())

@@ -305,7 +305,7 @@ def test_request_cancel_does_not_wait(slow: Pair) -> None:
     assert put.done
 
 
-def test_what_is_over_can_be_cancelled_without_effect(slow: Pair) -> None:
+def test_cancelling_an_ended_operation_has_no_effect(slow: Pair) -> None:
     put = slow.here.put(slow.source[:8], slow.remote[:8]).wait(10)
     put.cancel()
     put.request_cancel()

@@ -131,7 +131,7 @@ def assert_one_sentence(err: str, name: str, *words: str) -> None:
     ("there", "here"), [("host", "host"), ("gaudi", "host"), ("host", "gaudi"), ("cuda", "cuda")]
 )
 @each_example
-def test_it_verifies_what_it_moves(start: Start, name: str, there: str, here: str) -> None:
+def test_it_verifies_the_bytes_it_moves(start: Start, name: str, there: str, here: str) -> None:
     server, address = listen(start, name, *ONCE.get(name, []), "--memory", there)
     client = start(name, "--connect", address, *ALL[name], "--memory", here)
     said = client.must_succeed() + server.must_succeed()

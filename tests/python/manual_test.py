@@ -83,7 +83,7 @@ def run_session(block: Block, document: pathlib.Path, names: dict[str, Any]) -> 
 
 
 @pytest.mark.limit(180)
-def test_the_manuals_code_runs_in_order_and_prints_what_it_shows() -> None:
+def test_the_manuals_code_runs_in_order_and_prints_its_output() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     ran = {"python": 0, "pycon": 0}
     for block in blocks_of(MANUAL):
@@ -139,7 +139,7 @@ def test_the_reference_names_every_class_and_function() -> None:
             assert f"`{name}()`" in text, f"the function {name} is not in the reference"
 
 
-def test_what_the_reference_says_of_a_class_is_there() -> None:
+def test_classes_have_the_members_of_their_reference() -> None:
     for names, row in reference().items():
         classes = [getattr(hbmwire, name) for name in re.findall(r"`(\w+)`", names)]
         of_class = row.split("|")[-2]

@@ -257,7 +257,7 @@ def test_empty_memory_is_refused(context: hbmwire.Context, kind: str) -> None:
 
 
 @pytest.mark.parametrize("memory", ["text", None, 7, 1.5, object(), [1, 2], {"a": 1}, ()])
-def test_other_objects_raise_a_type_error_that_says_what_is_taken(
+def test_other_objects_raise_a_type_error_that_names_the_accepted_ones(
     context: hbmwire.Context, memory: object
 ) -> None:
     with pytest.raises(TypeError) as raised:
@@ -972,7 +972,7 @@ def test_the_deleter_may_be_called_without_the_gil(
     assert alive() is None
 
 
-def test_what_a_region_exports_hbmwire_takes_again(context: hbmwire.Context, pair: Pair) -> None:
+def test_hbmwire_accepts_a_regions_own_exports(context: hbmwire.Context, pair: Pair) -> None:
     region = context.register(bytearray(PATTERN))
     for capsule in (region.__dlpack__(), region.__dlpack__(max_version=(1, 0))):
         again = context.register(capsule)
@@ -1151,7 +1151,7 @@ def test_tensors_on_other_devices_are_refused() -> None:
     assert "'xpu'" in message
 
 
-def test_the_private_calls_refuse_what_they_do_not_take() -> None:
+def test_the_private_calls_refuse_other_arguments() -> None:
     with pytest.raises(TypeError):
         _core._buffer(7)
     with pytest.raises(TypeError):

@@ -377,7 +377,7 @@ def test_an_answer_that_is_damaged_is_not_believed(prefill: Prefill, answer: byt
 # --- construction
 
 
-def test_what_there_is_not_is_refused() -> None:
+def test_invalid_calls_are_refused() -> None:
     made = mooncake.TransferEngine(listen_address="127.0.0.1")
     assert made.get_rpc_port() < 0
     assert made.register_memory(1, 1) < 0

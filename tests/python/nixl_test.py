@@ -183,7 +183,7 @@ def test_a_block_that_was_not_asked_for_stays_as_it_was(side: Side) -> None:
         assert all(side.caches.block(layer, block) == bytes(4096) for block in untouched)
 
 
-def test_vllm_pushes_what_a_decode_side_has_registered_for(side: Side) -> None:
+def test_vllm_pushes_to_a_decode_side_that_registered(side: Side) -> None:
     with PeerProcess("nixl_peer", seed=5) as peer:
         # The decode side sends the target in a notification, and the prefill side writes there.
         name, _ = side.add(peer.started, "host")
@@ -208,7 +208,7 @@ def test_vllm_pushes_what_a_decode_side_has_registered_for(side: Side) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gaudi", "cuda"])
-def test_a_notification_comes_behind_what_was_pushed_into_a_card(kind: str) -> None:
+def test_a_notification_follows_bytes_pushed_into_a_card(kind: str) -> None:
     receiver = Side(kind)
     card = 1 if kind == "gaudi" else 0
     with PeerProcess("nixl_peer", kind=kind, card=card, seed=6) as peer:

@@ -70,7 +70,7 @@ class CudaArray:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_the_cuda_array_interface_and_dlpack_agree_on_what_may_be_written(
+def test_the_cuda_array_interface_and_dlpack_agree_on_writability(
     context: hbmwire.Context, read_only: bool
 ) -> None:
     memory = context.allocate("cuda", 4096)
@@ -165,7 +165,7 @@ def test_an_empty_message_is_true_and_a_closed_one_is_false(
     assert not worker.try_message()
 
 
-def test_all_messages_are_taken_by_a_loop_over_what_is_true(
+def test_a_loop_takes_all_messages(
     make_pair: Callable[..., Pair],
 ) -> None:
     pair = make_pair(messages="handed_out")

@@ -207,7 +207,7 @@ def test_other_threads_run_while_one_waits(pair: Pair, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["read", "write", "allocate", "register", "connect"])
-def test_other_threads_run_while_one_does_what_may_block(pair: Pair, name: str) -> None:
+def test_other_threads_run_during_a_blocking_call(pair: Pair, name: str) -> None:
     data = bytearray(64 << 20)
     large = pair.context.register(data)
     calls: dict[str, Callable[[], object]] = {

@@ -108,7 +108,7 @@ TEST_F(TraceTest, HasTransfersOfWorkersThatWereThereBefore) {
   EXPECT_EQ(waits["send"], "");
 }
 
-TEST_F(TraceTest, SaysWhatTransfersWaitedFor) {
+TEST_F(TraceTest, NamesTheReasonsOfWaits) {
   // The peer has places for four messages, and receives none at first.
   Ends ends({.receive_depth = 4, .unexpected_bytes = 0}, {.receive_pool_bytes = 0});
   Memory memory(ends.context, MemoryType::host, 4096);
@@ -206,7 +206,7 @@ TEST_F(TraceTest, IsOneAtATime) {
   EXPECT_TRUE(Trace::start({.file = path("u.json")}));
 }
 
-TEST_F(TraceTest, RefusesWhatCannotBe) {
+TEST_F(TraceTest, RefusesImpossibleOptions) {
   const auto refused = [](const TraceOptions& options) {
     const auto trace = Trace::start(options);
     EXPECT_FALSE(trace);
@@ -247,7 +247,7 @@ TEST_F(TraceTest, NamesPeersAsJsonHasThem) {
   EXPECT_EQ(transfers_of(trace.file()).size(), 1U);
 }
 
-TEST_F(TraceTest, HasWhatWorkersDidThatHaveGone) {
+TEST_F(TraceTest, HasTransfersOfDestroyedWorkers) {
   Trace trace = value(Trace::start({.file = path("t.json")}));
   for (int i = 0; i < 20; ++i) Pair().puts(5);
   EXPECT_EQ(value(trace.stop()).transfers, 100U);
@@ -256,7 +256,7 @@ TEST_F(TraceTest, HasWhatWorkersDidThatHaveGone) {
   EXPECT_FALSE(peers.contains("")) << "an endpoint was forgotten before its transfers";
 }
 
-TEST_F(TraceTest, OfAParentIsNotTheChilds) {
+TEST_F(TraceTest, AParentsIsNotTheChilds) {
   Pair pair;
   Trace trace = value(Trace::start({.file = path("t.json")}));
   pair.puts(2);

@@ -51,7 +51,7 @@ class AddressWatchTest : public testing::Test {
   std::uint64_t before_ = 0;
 };
 
-TEST_F(AddressWatchTest, TellsOfWhatIsUnmapped) {
+TEST_F(AddressWatchTest, ReportsUnmappedPages) {
   for (const int kind : {kPrivate, kShared}) {
     const MappedPages pages(3, kind);
     ASSERT_TRUE(watch_->watch(pages.all()));
@@ -133,7 +133,7 @@ TEST_F(AddressWatchTest, TellsOfTheEndThatAnMremapCutsOff) {
   watch_->unwatch(pages.all());
 }
 
-TEST_F(AddressWatchTest, TellsOfWhatMovesAndDoesNotFollowIt) {
+TEST_F(AddressWatchTest, ReportsMovedPagesAndDoesNotFollowThem) {
   for (const int kind : {kPrivate, kShared}) {
     const MappedPages pages(2, kind);
     const MappedPages target(3, kind);
@@ -153,7 +153,7 @@ TEST_F(AddressWatchTest, TellsOfWhatMovesAndDoesNotFollowIt) {
   }
 }
 
-TEST_F(AddressWatchTest, TellsOfWhatLiesWhereSomethingIsMovedTo) {
+TEST_F(AddressWatchTest, ReportsPagesThatAMoveReplaces) {
   const MappedPages pages(2);
   const MappedPages target(2);
   ASSERT_TRUE(watch_->watch(target.all()));
@@ -166,7 +166,7 @@ TEST_F(AddressWatchTest, TellsOfWhatLiesWhereSomethingIsMovedTo) {
   watch_->unwatch(target.all());
 }
 
-TEST_F(AddressWatchTest, TellsOfWhatGrowsOutOfItsPlace) {
+TEST_F(AddressWatchTest, ReportsAMappingThatGrowsAndMoves) {
   const MappedPages pages(2);
   MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in the way of the mapping
   const AddressRange first = pages.part(0, 1);
@@ -233,7 +233,7 @@ TEST_F(AddressWatchTest, TellsOfTheHeapsEndWhenItShrinks) {
   watch_->unwatch(range);
 }
 
-TEST_F(AddressWatchTest, SaysNothingOfWhatLeavesPagesAsTheyAre) {
+TEST_F(AddressWatchTest, IgnoresCallsThatKeepThePages) {
   const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.part(1, 2)));
   begin();
@@ -259,7 +259,7 @@ TEST_F(AddressWatchTest, TrapsNoAccess) {
   }
 }
 
-TEST_F(AddressWatchTest, CountsWhatOverlaps) {
+TEST_F(AddressWatchTest, CountsOverlappingRanges) {
   const MappedPages pages(6);
   ASSERT_TRUE(watch_->watch(pages.part(0, 4)));
   ASSERT_TRUE(watch_->watch(pages.part(2, 4)));
@@ -321,7 +321,7 @@ TEST_F(AddressWatchTest, RefusesARangeWithAHoleAndWatchesNoneOfIt) {
   watch_->unwatch(pages.part(3, 1));
 }
 
-TEST_F(AddressWatchTest, RefusesWhatAnotherUserfaultfdHas) {
+TEST_F(AddressWatchTest, RefusesMemoryOfAnotherUserfaultfd) {
   const MappedPages pages(1);
   auto other = Userfaultfd::open();
   ASSERT_TRUE(other) << describe(other.error());
@@ -331,14 +331,14 @@ TEST_F(AddressWatchTest, RefusesWhatAnotherUserfaultfdHas) {
   EXPECT_EQ(refused.error().code, Errc::busy);
 }
 
-TEST_F(AddressWatchTest, RefusesWhatIsNoRange) {
+TEST_F(AddressWatchTest, RefusesInvalidRanges) {
   for (const AddressRange range :
        {AddressRange{}, AddressRange{kPage, kPage}, AddressRange{2 * kPage, kPage},
         AddressRange{~std::uint64_t{0} - kPage, ~std::uint64_t{0}}, kAllAddresses})
     EXPECT_FALSE(watch_->watch(range)) << range.begin << " " << range.end;
 }
 
-TEST_F(AddressWatchTest, LeavesWhatRemainsWhenSomethingElseLiesInBetween) {
+TEST_F(AddressWatchTest, KeepsTheOtherPagesWhenAnotherMappingLiesBetween) {
   const MappedPages pages(3);
   ASSERT_TRUE(watch_->watch(pages.all()));
   const Fd file = some_file();
@@ -373,7 +373,7 @@ TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
   watch_->unwatch(part);
 }
 
-TEST_F(AddressWatchTest, SaysWhenThereWasTooMuchToKnow) {
+TEST_F(AddressWatchTest, ReportsAnOverflow) {
   const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();

@@ -202,7 +202,7 @@ TEST(AddressWatchStrict, SeesAnUnmappingBeforeItsEventIsRead) {
 
 // A thread gets an address that another thread is unmapping. The look-up must notice, by one call
 // or the other.
-TEST(AddressWatchStrict, SeesWhoseAddressThisWas) {
+TEST(AddressWatchStrict, NoticesThatAnAddressHadAnotherOwner) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   constexpr int kRaces = kRounds / 10;  // each race ends when both threads have had a CPU
@@ -231,7 +231,7 @@ TEST(AddressWatchStrict, SeesWhoseAddressThisWas) {
   EXPECT_EQ(unseen, 0);
 }
 
-TEST(AddressWatchSubscription, IsCalledSoonAndNotForEachOne) {
+TEST(AddressWatchSubscription, IsCalledSoonButNotForEachChange) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   const MappedPages pages(1);

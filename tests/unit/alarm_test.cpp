@@ -108,7 +108,7 @@ TEST(Alarm, HasAThreadOnlyWhileSomethingIsDue) {
   EXPECT_TRUE(soon([&] { return rung.load(); }));
 }
 
-TEST(Alarm, OfWhichNothingIsLeftDoesNotRing) {
+TEST(Alarm, ADestroyedOneDoesNotRing) {
   std::atomic<int> rung{0};
   auto alarm = Alarm::set(Clock::now() + 200ms, [&] { ++rung; });
   ASSERT_TRUE(alarm);
@@ -121,7 +121,7 @@ TEST(Alarm, OfWhichNothingIsLeftDoesNotRing) {
   EXPECT_EQ(rung, 0);
 }
 
-TEST(Alarm, ResetWaitsForWhatRings) {
+TEST(Alarm, ResetWaitsWhileItRings) {
   std::latch ringing(1);
   std::latch go_on(1);
   std::atomic<bool> ended{false};

@@ -201,7 +201,7 @@ TEST_F(BouncePipelineTest, HostMemoryThatIsGoneIsAnErrorOfThatCopyAlone) {
   }
 }
 
-TEST_F(BouncePipelineTest, HoldsWhatItIsToKeepAsLongAsTheCopyIs) {
+TEST_F(BouncePipelineTest, HoldsItsOwnerAsLongAsTheCopyRuns) {
   const auto kept = std::make_shared<int>(1);
   const auto bytes = filled(300, 1);
   {

@@ -169,7 +169,7 @@ TEST_F(ControlChannelTest, CancelsAtOnce) {
   EXPECT_EQ(message.error().code, Errc::cancelled);
 }
 
-TEST_F(ControlChannelTest, SilentConnectionsKeepNobodyWaiting) {
+TEST_F(ControlChannelTest, SilentConnectionsDelayNoClient) {
   std::vector<Fd> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(raw());  // fewer than the backlog
   auto [server, client] = pair();
@@ -234,7 +234,7 @@ TEST(ControlListener, TakesBothFamiliesWithoutAnAddress) {
   }
 }
 
-TEST(ControlChannel, SaysThatNobodyListens) {
+TEST(ControlChannel, ReportsAMissingListener) {
   std::uint16_t port = 0;
   {
     const auto listener = ControlListener::listen("127.0.0.1", 0);

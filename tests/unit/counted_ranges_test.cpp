@@ -28,7 +28,7 @@ Parts uncovered(const CountedRanges& ranges, AddressRange range) {
   return parts;
 }
 
-TEST(CountedRanges, TellWhatNoOtherCovers) {
+TEST(CountedRanges, ReportThePartsThatNoOtherRangeCovers) {
   CountedRanges ranges;
   ranges.add({10, 50});
   ranges.add({20, 30});

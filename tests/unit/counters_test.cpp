@@ -262,7 +262,7 @@ TEST(TimesBlocks, DropSeriesThatHaveNoRoom) {
   EXPECT_EQ(read(store).times.size(), TimesBlock::kSeries);
 }
 
-TEST(TimesBlocks, OfEndedWorkersAreJoined) {
+TEST(TimesBlocks, BlocksOfEndedWorkersAreJoined) {
   Store& store = new_store();
   for (std::uint32_t worker = 1; worker <= 100; ++worker) {
     TimesBlock* const blocks[] = {&store.take_times({.context = 1, .worker = worker}),
@@ -313,7 +313,7 @@ TEST_F(CounterBytes, AreOfTheProcess) {
   EXPECT_LE(read->since, std::chrono::system_clock::now());
 }
 
-TEST_F(CounterBytes, OfAnotherLayoutAreSaidToBe) {
+TEST_F(CounterBytes, AnotherLayoutIsReported) {
   put_first(offsetof(ProcessBlock, layout), kLayout + 1);
   const auto read = read_counters(bytes);
   ASSERT_FALSE(read);
@@ -377,7 +377,7 @@ TEST_F(CounterBytes, HaveTimesThatADurationHolds) {
   EXPECT_EQ(read->since.time_since_epoch(), 0ns);
 }
 
-TEST_F(CounterBytes, OfVeryManyPeersAreReadInTime) {
+TEST_F(CounterBytes, ManyPeersAreReadInTime) {
   constexpr std::size_t kPeers = 20'000;
   bytes.resize((kPeers + 1) * kBlockBytes);
   TrafficBlock block;

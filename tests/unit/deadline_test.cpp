@@ -58,7 +58,7 @@ TEST(Deadline, LiesWhereItIsAskedFor) {
   EXPECT_EQ(year.poll_timeout_ms(), kHourMs);
 }
 
-TEST(Deadline, OfAnyPointInTimeOverflowsNowhere) {
+TEST(Deadline, AnyPointInTimeOverflowsNowhere) {
   EXPECT_FALSE(Deadline(Clock::time_point::max()).passed());
   EXPECT_EQ(Deadline(Clock::time_point::max()).poll_timeout_ms(), kHourMs);
   EXPECT_EQ(Deadline::never().poll_timeout_ms(), kHourMs);

@@ -81,7 +81,7 @@ TEST(DoctorArchive, KeepsBytesOfAnyKind) {
   EXPECT_EQ(read(text), record);
 }
 
-TEST(DoctorArchive, ReadsWhatPeopleWrite) {
+TEST(DoctorArchive, ReadsHandwrittenFiles) {
   Archive machine(read(R"({"format": "hbmwire doctor", "version": 1, "emulated": true,
       "files": {"/a": {"text": "x"}, "/b": {"base64": "eA=="}, "/c": {"errno": 13}},
       "links": {"/l": {"target": "../a"}}, "calls": {"uname": {"value": {"release": "6.1"}}},
@@ -152,7 +152,7 @@ TEST(DoctorArchive, RefusesOtherFiles) {
               says("its \"files\" is no object"));
 }
 
-TEST(DoctorArchive, RefusesAnswersThatAreNone) {
+TEST(DoctorArchive, RefusesMalformedAnswers) {
   EXPECT_THAT(refusal(with_section("files", R"("a": {"text": ""})")),
               says("files a is no absolute path"));
   EXPECT_THAT(refusal(with_section("files", R"("/a/": {"text": ""})")),
@@ -177,7 +177,7 @@ TEST(DoctorArchive, RefusesAnswersThatAreNone) {
   EXPECT_THAT(refusal(with_section("calls", R"("a": 1)")), says("calls a is no object"));
 }
 
-TEST(DoctorArchive, LimitsWhatAForeignOneMayHave) {
+TEST(DoctorArchive, LimitsTheSizeOfForeignOnes) {
   EXPECT_THAT(refusal(std::string(kMaxArchiveBytes + 1, ' ')),
               says("it has more than 33554432 bytes"));
   EXPECT_THAT(refusal(std::string(kMaxDepth + 1, '[')), says("it is nested more than 32 deep"));
@@ -211,7 +211,7 @@ TEST(DoctorArchive, LimitsFilesHoweverTheyArePacked) {
   EXPECT_THAT(refusal(file("zlib", to_base64(deflated(more)))), too_large);
 }
 
-TEST(DoctorArchive, UnpacksNoMoreThanWasAllowed) {
+TEST(DoctorArchive, UnpacksNoMoreThanAllowed) {
   const std::string packed = deflated(std::string(std::size_t{16} << 20U, 'a'));
   EXPECT_EQ(inflated(packed, 1000).state, Inflation::truncated);
   EXPECT_EQ(inflated(packed, 1000).bytes.size(), 1000U);

@@ -266,7 +266,7 @@ TEST(DoctorDatagrams, EndWhenTheyAreInterrupted) {
   EXPECT_TRUE(ways.error().interrupted);
 }
 
-TEST(DoctorDatagrams, OfFullSizeAreGood) {
+TEST(DoctorDatagrams, FullSizeIsGood) {
   EXPECT_EQ(mtu_finding_of(way_with(1500, 1500, 1500)).verdict, Verdict::good);
   EXPECT_EQ(mtu_finding_of(way_with(9000, 9000, 9000)).verdict, Verdict::good);
   EXPECT_EQ(mtu_finding_of(way_with(65536, kLargestPacket, 65536)).verdict, Verdict::good);

@@ -135,7 +135,7 @@ TEST(Link, FailsWhereAnAgentHangs) { expect_each_odd_answer({.kind = Heard::Kind
 
 TEST(Link, FailsWhereAnAgentEnds) { expect_each_odd_answer({.kind = Heard::Kind::ended}, true); }
 
-TEST(Link, FailsWhereAnAgentSaysSo) {
+TEST(Link, FailsIfAnAgentReportsAFailure) {
   expect_each_odd_answer(value_of(error_json("open", "no_active_port")), false);
 }
 
@@ -309,7 +309,7 @@ TEST(Links, LeaveAloneAMemoryThatHangsWithTwoNics) {
   for (const LinkPair& pair : pairs.nics) EXPECT_FALSE(pair.works());
 }
 
-TEST(Links, KeepWhatWasFoundBeforeTheOtherDoctorWasLost) {
+TEST(Links, KeepResultsFromBeforeTheOtherDoctorWasLost) {
   PairSide here = side_of({"a"}, [](const Json& c) { return good_answer(c); });
   PairSide there = side_of({"c", "d"}, [](const Json& c) { return good_answer(c); });
   int pairs_begun = 0;
@@ -338,7 +338,7 @@ TEST(Links, TellWhyAMemoryCannotBeHad) {
   EXPECT_EQ(pairs.nics.front().error->hint, "gaudi_busy");
 }
 
-TEST(Plans, OfAStrangerAreBounded) {
+TEST(Plans, ForeignPlansAreBounded) {
   Json nics = Json::array();
   for (int i = 0; i < 256; ++i) nics.push_back({{"name", std::string(5000, '\x1b')}});
   const auto plan = plan_from_json({{"nics", nics}, {"memories", nics}, {"memcpy", "x"}});

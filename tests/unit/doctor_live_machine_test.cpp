@@ -149,13 +149,13 @@ TEST_F(DoctorLiveMachine, TellsTheEnvironmentThatMatters) {
   EXPECT_FALSE(value.contains("PATH"));
 }
 
-TEST_F(DoctorLiveMachine, TellsWhatInfoTells) {
+TEST_F(DoctorLiveMachine, ReportsTheSameAsInfo) {
   const Json value = LiveMachine().call("info")["value"];
   for (const char* key : {"version", "protocols", "settings", "nics", "memory", "emulated"})
     EXPECT_TRUE(value.contains(key)) << key;
 }
 
-TEST_F(DoctorLiveMachine, SaysWhyInfoTellsNothing) {
+TEST_F(DoctorLiveMachine, ReportsWhyInfoFails) {
   ::setenv("HBMWIRE_GAUDI_DMABUF", "nonsense", 1);
   const Json answer = LiveMachine().call("info");
   ::unsetenv("HBMWIRE_GAUDI_DMABUF");

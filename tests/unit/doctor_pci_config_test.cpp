@@ -71,7 +71,7 @@ TEST(DoctorPciConfig, FindsExtendedCapabilities) {
   EXPECT_EQ(express(4096).made().find_extended(kAcsExtended).state, kAbsent);
 }
 
-TEST(DoctorPciConfig, DoesNotKnowWhatItMayNotRead) {
+TEST(DoctorPciConfig, UnreadableBytesAreUnknown) {
   const PciConfig header = PciConfig(express(4096).made().bytes().substr(0, 64));
   EXPECT_EQ(header.find_capability(1).state, kUnknown);
   EXPECT_EQ(header.find_extended(kAcsExtended).state, kUnknown);

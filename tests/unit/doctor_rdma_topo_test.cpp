@@ -138,7 +138,7 @@ TEST_F(DoctorRdmaTopo, BecomesAnArchive) {
   EXPECT_EQ(*again, machine_->record());
 }
 
-TEST(DoctorRdmaTopoImport, RefusesWhatIsNoDump) {
+TEST(DoctorRdmaTopoImport, RefusesOtherFiles) {
   EXPECT_THAT(topo_refusal({1}),
               HasSubstr("dump.json can't be read as a machine: a function is no"));
   EXPECT_THAT(topo_refusal(SortedJson::array({SortedJson::object()})),
@@ -163,7 +163,7 @@ TEST(DoctorRdmaTopoImport, RefusesWhatIsNoDump) {
                 HasSubstr("are no lists of names"));
 }
 
-TEST(DoctorRdmaTopoImport, LimitsWhatAFunctionMayHave) {
+TEST(DoctorRdmaTopoImport, LimitsTheSizeOfAFunction) {
   const auto packed = [](std::size_t bytes) {
     return to_base64(deflated(std::string(bytes, 'a')));
   };

@@ -34,7 +34,7 @@ std::size_t widest(const std::vector<std::string>& lines) {
   return std::ranges::max(lines, {}, &std::string::size).size();
 }
 
-TEST(DoctorMatrix, OfEightCardsAndEightNicsFitsEightyColumns) {
+TEST(DoctorMatrix, EightCardsAndEightNicsFitEightyColumns) {
   Pairs pairs = pairs_with(eight_by_eight("mlx5_"));
   pairs.pairs[3] = slow_pair("gaudi 0", "mlx5_3", 3.1e9);
   pairs.pairs[4] = failed_pair("gaudi 0", "mlx5_4", kRefused);
@@ -106,7 +106,7 @@ TEST(DoctorMatrix, TellsOfNoPathWhereNothingWorks) {
               testing::Not(Contains("device memory: zero-copy")));
 }
 
-TEST(DoctorMatrix, OfNothingIsEmpty) { EXPECT_TRUE(matrix_lines({}, 80, false).empty()); }
+TEST(DoctorMatrix, IsEmptyWithoutPairs) { EXPECT_TRUE(matrix_lines({}, 80, false).empty()); }
 
 struct VerdictCase {
   std::vector<Pair> pairs;
@@ -143,7 +143,7 @@ TEST(DoctorVerdict, FollowsTheWorstThatIsKnown) {
   }
 }
 
-TEST(DoctorVerdict, OfAQuickLookIsThatOfTheChecks) {
+TEST(DoctorVerdict, AQuickLookUsesTheChecks) {
   const auto of = [](Verdict verdict) {
     return conclude(std::nullopt, std::vector{finding_of("acs", "", verdict)}, false).exit_code;
   };
@@ -162,7 +162,7 @@ TEST(DoctorVerdict, SaysWhenHardwareIsEmulated) {
   EXPECT_THAT(conclude(pairs, {}, false).sentence, testing::Not(HasSubstr("emulated")));
 }
 
-TEST(DoctorVerdict, OfAMachineWithNeitherKindOfHardwareIsThatNothingWasTried) {
+TEST(DoctorVerdict, AMachineWithoutHardwareIsUntried) {
   Pairs pairs = pairs_with({good_pair("host", "tcp")});
   pairs.nics = pairs.accelerators = 0;
   EXPECT_EQ(conclude(pairs, {}, false).exit_code, 3);
@@ -191,13 +191,13 @@ TEST(DoctorVerdict, CountsNoAbsenceAsAFault) {
   EXPECT_EQ(conclude(std::nullopt, hidden, false, 1).exit_code, 1);
 }
 
-TEST(DoctorVerdict, OfAMachineThatCannotBeLookedAtIsBroken) {
+TEST(DoctorVerdict, AMachineThatCannotBeExaminedIsBroken) {
   Pairs pairs;
   pairs.no_look = PairError{"probe", "timed out", "none", "probe: no answer"};
   EXPECT_EQ(conclude(pairs, {}, false).exit_code, 1);
 }
 
-TEST(DoctorReport, HasVerdictMatrixCausesAndWhatIsNotKnown) {
+TEST(DoctorReport, HasVerdictMatrixCausesAndUnknownChecks) {
   Report report;
   report.pairs = pairs_with({good_pair("host", "nic0"), failed_pair("gaudi 0", "nic0", kRefused)});
   Finding unknown = finding_of("acs", "0000:30:01.0", Verdict::unknown);
@@ -268,7 +268,7 @@ class OneCall final : public Evidence {
   Json answer_;
 };
 
-TEST(DoctorReport, NamesFirstWhyTheHardwareCannotBeLookedAt) {
+TEST(DoctorReport, NamesAFailedLookAtTheHardwareFirst) {
   OneCall machine("info", {{"error", EINVAL},
                            {"text", "HBMWIRE_PATHS takes PATH"},
                            {"hint", "setting_choices"},
@@ -285,7 +285,7 @@ TEST(DoctorReport, NamesFirstWhyTheHardwareCannotBeLookedAt) {
     EXPECT_EQ(finding.verdict, Verdict::unknown) << finding.check << ": " << finding.found;
 }
 
-TEST(DoctorReport, OfALimitThatStopsTheLookEndsLikeAFailure) {
+TEST(DoctorReport, ALimitThatStopsTheLookEndsLikeAFailure) {
   OneCall machine("info", {{"error", EIO}, {"text", "open: Too many open files"}});
   const auto report = make_report(machine, false);
   ASSERT_TRUE(report);
@@ -293,7 +293,7 @@ TEST(DoctorReport, OfALimitThatStopsTheLookEndsLikeAFailure) {
   EXPECT_EQ(report->causes.at(0).error->hint, "none");
 }
 
-TEST(DoctorReport, OfASavedMachineWithoutTheCallIsNoFailure) {
+TEST(DoctorReport, ASavedMachineWithoutTheCallIsNoFailure) {
   OneCall machine("uname", {{"error", ENOSYS}});
   const auto report = make_report(machine, false);
   ASSERT_TRUE(report);
@@ -301,7 +301,7 @@ TEST(DoctorReport, OfASavedMachineWithoutTheCallIsNoFailure) {
   EXPECT_TRUE(report->causes.empty());
 }
 
-TEST(DoctorReport, JoinsWhatACheckFoundOfManyDevices) {
+TEST(DoctorReport, JoinsEqualFindingsOfManyDevices) {
   Report report;
   for (const char* const card : {"card0", "card1", "card2", "card3", "card4"})
     report.findings.push_back(finding_of("bars", card, Verdict::bad));
@@ -321,7 +321,7 @@ TEST(DoctorPairs, AreTheSameBehindJson) {
   EXPECT_EQ(*again, pairs);
 }
 
-TEST(DoctorPairs, OfAStrangersJsonAreBounded) {
+TEST(DoctorPairs, ForeignJsonIsBounded) {
   const Json good = to_json(pairs_with({good_pair("host", "nic0")}));
   for (const char* const name : {"pairs", "nics", "no_nics", "emulated"}) {
     Json lacks = good;

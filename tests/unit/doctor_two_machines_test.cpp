@@ -98,7 +98,7 @@ TEST(TwoMachines, BlameTheSideThatRefuses) {
   EXPECT_THAT(report.causes[1].pairs, testing::ElementsAre("here host by a0 - node2 host by b0"));
 }
 
-TEST(TwoMachines, TellOnceWhatFailedOnTheWire) {
+TEST(TwoMachines, ReportAFailureOnTheWireOnce) {
   LinkPair pair = pair_of("a0", "b0");
   pair.outcome = PairOutcome::failed;
   pair.error = error_at("complete", "peer_unreachable");

@@ -138,7 +138,7 @@ TEST(DoctorWay, TellsEachLocalCauseInItsOwnWords) {
   }
 }
 
-TEST(DoctorWay, NamesTheMachineThatRejects) {
+TEST(DoctorWay, NamesTheRejectingMachine) {
   using Cause = Unreachable::Cause;
   const auto found = [](const TcpAttempt& attempt) {
     return findings_of(name_of({attempt})).at(0).found;

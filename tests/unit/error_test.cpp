@@ -32,7 +32,7 @@ TEST(Error, NamesTheKernelsOwn524) {
   EXPECT_NE(describe(error).find("ENOTSUPP, 524"), std::string::npos);
 }
 
-TEST(Error, AShortageOfDescriptorsHasOneRemedyWhateverWasCalled) {
+TEST(Error, AShortageOfDescriptorsHasOneRemedyForAllCalls) {
   const Error error =
       system_error(Stage::probe, "ibv_get_device_list", EMFILE, {}, Hint::no_rdma_device);
   EXPECT_EQ(error.hint, Hint::descriptor_limit);

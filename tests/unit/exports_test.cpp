@@ -203,7 +203,7 @@ TEST(Exports, TheirEndWaitsForAnEngineByItself) {
   }
 }
 
-TEST(Exports, TheirEndWaitsForWhoIsAtItWithoutAnEngine) {
+TEST(Exports, TheirEndWaitsForAHolderWithoutAnEngine) {
   const Allocation memory = memory_of_host();
   for (const bool watches : {false, true}) {
     Export exported = export_of(memory);

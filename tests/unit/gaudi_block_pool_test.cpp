@@ -116,7 +116,7 @@ TEST_F(GaudiBlockPool, ManySmallAllocationsShareOneBlockAndOneDmabuf) {
   for (const auto address : addresses) pool_.free(address);
 }
 
-TEST_F(GaudiBlockPool, WhatIsLargerThanHalfAPageHasABlockOfItsOwn) {
+TEST_F(GaudiBlockPool, AllocationsAboveHalfAPageHaveTheirOwnBlock) {
   const auto half = allocate(kPage / 2);
   const auto more = allocate(kPage / 2 + 1);
   const auto other_half = allocate(kPage / 2);
@@ -149,7 +149,7 @@ TEST_F(GaudiBlockPool, TheEmptyBlockMakesRoomForALargeAllocation) {
   pool_.free(all);
 }
 
-TEST_F(GaudiBlockPool, ADmabufThatSomebodyStillHasKeepsItsBlock) {
+TEST_F(GaudiBlockPool, AnOpenDmabufKeepsItsBlock) {
   const auto large = allocate(kPage);
   auto range = pool_.export_range(large, 1);
   ASSERT_TRUE(range);

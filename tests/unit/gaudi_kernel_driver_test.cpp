@@ -177,7 +177,7 @@ TEST_F(GaudiKernelDriver, IsTakenWhereACardAnswers) {
   expect_nothing_left();
 }
 
-TEST_F(GaudiKernelDriver, IsNotTakenWhereNobodyAnswers) {
+TEST_F(GaudiKernelDriver, IsNotTakenIfNoCardAnswers) {
   for (auto& [path, error] : fake_->nodes) error = ENXIO;
   EXPECT_FALSE(driver_->answers_for(find_cards()));
   // A user without rights cannot find out; the error must say that.
@@ -226,7 +226,7 @@ TEST_F(GaudiKernelDriver, ExportsWholePagesFromTheBaseOnWithTheOnlyFlagsThereAre
   driver_->close(*fd);
 }
 
-TEST_F(GaudiKernelDriver, SaysWhatTheDriverRefuses) {
+TEST_F(GaudiKernelDriver, ReportsRefusalsOfTheDriver) {
   const auto fd = driver_->open(kOne);
   ASSERT_TRUE(fd);
   const auto too_much = driver_->allocate(*fd, FakeHabanalabs::kDramBytes + 1, kOne);
@@ -243,7 +243,7 @@ TEST_F(GaudiKernelDriver, SaysWhatTheDriverRefuses) {
   driver_->close(*fd);
 }
 
-TEST_F(GaudiKernelDriver, LogsWhatItCanNotUndo) {
+TEST_F(GaudiKernelDriver, LogsCallsThatItCannotUndo) {
   const auto fd = driver_->open(kOne);
   ASSERT_TRUE(fd);
   const auto handle = driver_->allocate(*fd, 1, kOne);

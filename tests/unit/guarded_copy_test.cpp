@@ -63,7 +63,7 @@ int copies_what_is_there_and_reports_what_is_not() {
   return 0;
 }
 
-TEST(GuardedCopy, CopiesWhatIsThereAndReportsWhatIsNot) {
+TEST(GuardedCopy, CopiesPresentMemoryAndReportsMissingMemory) {
   EXPECT_EQ(copies_what_is_there_and_reports_what_is_not(), 0) << "the line";
 }
 

@@ -57,7 +57,7 @@ TEST(HostMemory, RefusesMoreThanTheMachineHasBeforeAPageIsTouched) {
 }
 
 /// Memory that is allocated but not touched appears in no usage that the kernel reports.
-TEST(HostMemory, CountsWhatIsPromisedAndNotTouchedYet) {
+TEST(HostMemory, CountsUntouchedAllocations) {
   const MemoryRoom room = host_memory_room();
   const auto host = open_host();
   const std::uint64_t part = room.limit_bytes / 4;

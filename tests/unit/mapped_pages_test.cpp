@@ -65,7 +65,7 @@ TEST(MappedPages, AHoleAnywhereIsFound) {
   }
 }
 
-TEST(MappedPages, SoIsAPageThatCannotBeReadOrWritten) {
+TEST(MappedPages, APageThatCannotBeReadOrWrittenIsFound) {
   for (std::size_t i = 0; i < kPages; ++i) {
     const LentMemory memory(kPages * kPage);
     ASSERT_EQ(::mprotect(memory.data() + i * kPage, kPage, PROT_READ), 0);

@@ -136,7 +136,7 @@ TEST_F(MatchingTest, GivesAReceiveTheFirstMessageThatMatches) {
   EXPECT_EQ(matching_.release(*again), &buffers_[2]);
 }
 
-TEST_F(MatchingTest, CopiesWhatMayNotStayUntilItsMemoryIsFull) {
+TEST_F(MatchingTest, CopiesMessagesUntilItsMemoryIsFull) {
   const std::string text(3 * UnexpectedUnits::kUnitBytes, 'x');
   const UnexpectedMessage& copied =
       *matching_.keep(header_of(1, text.size()), buffer_with(text), false);

@@ -128,7 +128,7 @@ constexpr std::string_view kGolden =
     "01020300000000000000000000000000"  // secret
     "453e9b36";                         // CRC-32C
 
-TEST(MemoryKeyCodec, BytesOfVersion3StayWhatTheyAre) {
+TEST(MemoryKeyCodec, BytesOfVersion3DoNotChange) {
   std::string hex;
   for (const std::byte byte : wire::encode(some_keys()[1])) {
     constexpr std::string_view kDigits = "0123456789abcdef";
@@ -138,7 +138,7 @@ TEST(MemoryKeyCodec, BytesOfVersion3StayWhatTheyAre) {
   EXPECT_EQ(hex, kGolden);
 }
 
-TEST(MemoryKeyCodec, RefusesEveryTruncationAndWhatTrails) {
+TEST(MemoryKeyCodec, RefusesTruncatedKeysAndTrailingBytes) {
   for (const MemoryKeyInfo& key : some_keys()) {
     auto bytes = wire::encode(key);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
@@ -169,7 +169,7 @@ TEST(MemoryKeyCodec, RefusesEveryFlippedBit) {
 }
 
 // Forged keys: whatever decodes has valid values, and encodes to the same bytes.
-TEST(MemoryKeyCodec, WhateverDecodesIsSaneAndCanonical) {
+TEST(MemoryKeyCodec, DecodedKeysAreValidAndCanonical) {
   int decoded_ones = 0;
   for (const MemoryKeyInfo& key : some_keys()) {
     const auto bytes = wire::encode(key);
@@ -189,7 +189,7 @@ TEST(MemoryKeyCodec, WhateverDecodesIsSaneAndCanonical) {
   EXPECT_GT(decoded_ones, 100) << "the seal does not fit";
 }
 
-TEST(MemoryKeyCodec, SaysWhatIsWrong) {
+TEST(MemoryKeyCodec, NamesTheFault) {
   const auto hint_of = [](std::vector<std::byte> bytes) {
     const auto decoded = decode(bytes);
     EXPECT_FALSE(decoded);
@@ -207,7 +207,7 @@ TEST(MemoryKeyCodec, SaysWhatIsWrong) {
 }
 
 /// Keys that no exporter can mean.
-TEST(MemoryKeyCodec, RefusesKeysThatNobodyMakes) {
+TEST(MemoryKeyCodec, RefusesImpossibleKeys) {
   using Change = void (*)(MemoryKeyInfo&);
   const std::vector<std::pair<const char*, Change>> changes{
       {"an unknown type", [](auto& key) { key.type = static_cast<MemoryType>(5); }},

@@ -57,7 +57,7 @@ class MadeUpMachine : public testing::Test {
   fs::path root_;
 };
 
-TEST_F(MadeUpMachine, HasWhatIsFreeWhereNothingLimitsIt) {
+TEST_F(MadeUpMachine, HasAllFreeMemoryWithoutALimit) {
   const MemoryRoom room = memory_room(root_);
   EXPECT_EQ(room.bytes, 6144 * kMiB);
   EXPECT_EQ(room.limit_bytes, 8192 * kMiB);
@@ -119,7 +119,7 @@ TEST_F(MadeUpMachine, TheCgroupOfVersion1LimitsIt) {
   EXPECT_EQ(room.limit, Hint::cgroup_memory_limit);
 }
 
-TEST_F(MadeUpMachine, WhatCannotBeReadLimitsNothing) {
+TEST_F(MadeUpMachine, UnreadableFilesLimitNothing) {
   fs::remove_all(root_);
   const MemoryRoom room = memory_room(root_);
   rlimit limit{};

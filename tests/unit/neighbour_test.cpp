@@ -242,7 +242,7 @@ TEST_P(Neighbours, FindKeysByTheirPlace) {
   child.expect_good();
 }
 
-TEST_P(Neighbours, LeaveWhatTheKeyDoesNotGive) {
+TEST_P(Neighbours, LeaveBytesOutsideTheKey) {
   exporter.add(1, Access::remote_read);
   exporter.add(2, Access::remote_write);
   exporter.fill(1);
@@ -462,7 +462,7 @@ TEST_P(Neighbours, SeeThatTheirOwnMemoryIsGone) {
 }
 
 /// Its file of keys still exists, and so does memory that both had mapped.
-TEST_P(Neighbours, OfAProcessThatWasKilledAreRefusedOrWrittenInVain) {
+TEST_P(Neighbours, AKilledProcessIsRefusedOrWrittenInVain) {
   OtherProcess other([&](const Talk& parent) {
     Exporter theirs(shared());
     theirs.add();
@@ -601,7 +601,7 @@ TEST(NeighbourHolds, TellOfARing) {
 }
 
 /// A child by fork(2) destroys its copy of its parent's objects.
-TEST(NeighbourHolds, OfAParentAreNotGivenBackByItsChild) {
+TEST(NeighbourHolds, AChildDoesNotReleaseItsParents) {
   const Exporter exporter(true);
   exporter.add();
   OtherProcess asker([&](const Talk& parent) {
@@ -689,7 +689,7 @@ class ForgedKeys {
   SharedFile holds_;
 };
 
-TEST(NeighbourOfAStranger, OfAnotherBuildIsNotSupported) {
+TEST(NeighbourOfAStranger, AnotherBuildIsNotSupported) {
   ForgedKeys forged;
   for (const std::uint64_t magic :
        {std::uint64_t{0}, detail::kSharedKeysMagic + 1, ~detail::kSharedKeysMagic}) {
@@ -858,7 +858,7 @@ TEST_P(Neighbours, WithoutCopiesByTheKernelHaveSharedMemoryAlone) {
   child.expect_good();
 }
 
-TEST_P(Neighbours, OfAProcessThatMayNotBeLookedIntoAreRefused) {
+TEST_P(Neighbours, AHiddenProcessIsRefused) {
   OtherProcess both([&](const Talk&) {
     test::drop_right_to_trace();
     const Exporter theirs(shared());

@@ -114,7 +114,7 @@ class XmlCheck {
   std::string problem_;
 };
 
-TEST(XmlCheck, FindsWhatIsNotWellFormed) {
+TEST(XmlCheck, FindsMalformedDocuments) {
   EXPECT_EQ(XmlCheck("<a x=\"1\"><b/>&amp;</a>").problem(), "");
   for (const char* bad : {"", "<a>", "<a></b>", "<a>&</a>", "<a x=1/>", "<a x=\"<\"/>", "<a/><a/>",
                           "x<a/>", "<a x=\"1\" x=\"2\"/>", "<a"}) {
@@ -145,7 +145,7 @@ TEST(PerfChart, ShowsLatencyByItsLogarithm) {
   EXPECT_THAT(chart.series[0].points, ElementsAre(Point{2, 0.83}, Point{65536, 9.123}));
 }
 
-TEST(PerfChart, LeavesOutWhatDidNotArrive) {
+TEST(PerfChart, LeavesOutRowsThatDidNotArrive) {
   RunResult run = write_bw_run();
   run.rows.push_back(bandwidth_row(8192, 7e9));
   run.rows[0].verification.wrong_bytes = 1;
@@ -179,7 +179,7 @@ TEST(PerfAxis, LeavesFarLimitsOutOfSight) {
   EXPECT_THAT(svg_of(chart), HasSubstr("points=\"\""));
 }
 
-TEST(PerfAxis, OfSizesIsLogarithmic) {
+TEST(PerfAxis, TheAxisOfSizesIsLogarithmic) {
   const Axis axis = size_axis(chart_of(sweep_run(), {}));
   EXPECT_EQ(axis.place(2), 0);
   EXPECT_EQ(axis.place(8 << 20), 1);
@@ -207,7 +207,7 @@ TEST(PerfSvg, IsWellFormedWithAxesAndUnits) {
   EXPECT_THAT(svg_of(chart_of(sweep, {})), HasSubstr(">8M</text>"));
 }
 
-TEST(PerfSvg, TellsWhatIsEmulatedAndUnverified) {
+TEST(PerfSvg, MarksEmulatedAndUnverifiedRuns) {
   RunResult run = judged(sweep_run());
   run.emulated = true;
   run.verified = false;
@@ -252,7 +252,7 @@ TEST(PerfTerminalPlot, RisesFromLeftToRight) {
   EXPECT_THAT(lines, Contains(HasSubstr("4K")));
 }
 
-TEST(PerfTerminalPlot, IsNothingOfNothing) {
+TEST(PerfTerminalPlot, IsEmptyWithoutRows) {
   EXPECT_THAT(terminal_plot(chart_of(RunResult{}, {}), 80), IsEmpty());
   EXPECT_FALSE(terminal_plot(chart_of(write_bw_run(), {}), 80).empty());
 }

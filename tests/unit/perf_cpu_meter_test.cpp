@@ -16,7 +16,7 @@ double cpu_seconds() {
 
 // On a machine of any load: used CPU time is counted, and with one thread it does not exceed the
 // elapsed time.
-TEST(PerfCpuMeter, CountsWhatIsSpent) {
+TEST(PerfCpuMeter, CountsUsedTime) {
   const double start = cpu_seconds();
   const CpuMeter meter;
   while (cpu_seconds() < start + 0.05) continue;

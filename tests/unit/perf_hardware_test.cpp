@@ -19,7 +19,7 @@ TEST(PerfMemcpy, IsMeasuredOfAnySize) {
   EXPECT_EQ(memcpy_bytes_per_second(0, 4096), 0);
 }
 
-TEST(PerfWay, OfAMachineWithoutTheNicHasNoLimits) {
+TEST(PerfWay, AMachineWithoutTheNicHasNoLimits) {
   const auto context = Context::create({.memory = {MemoryType::host}});
   ASSERT_TRUE(context);
   NicInfo nic;

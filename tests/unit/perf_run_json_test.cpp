@@ -96,7 +96,7 @@ std::string refusal(const Json& json) {
   return run ? "" : run.error();
 }
 
-TEST(PerfJson, NamesWhatIsWrong) {
+TEST(PerfJson, NamesTheFault) {
   const Json good = to_json(write_bw_run(), {});
   ASSERT_EQ(refusal(good), "");
   EXPECT_THAT(refusal(Json::array()), HasSubstr("it is no object"));

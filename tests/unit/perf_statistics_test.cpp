@@ -18,7 +18,7 @@ Latency of(const std::vector<std::uint64_t>& samples, double ns_per_tick = 1) {
   return all.summary(ns_per_tick);
 }
 
-TEST(PerfLatency, SaysNothingOfNothing) {
+TEST(PerfLatency, IsZeroWithoutSamples) {
   const Latency none = LatencySamples().summary(1);
   EXPECT_EQ(none.min_ns, 0);
   EXPECT_EQ(none.typical_ns, 0);
@@ -163,7 +163,7 @@ TEST(PerfMarks, BoundTheirMemoryAndKeepTheirOrder) {
   }
 }
 
-TEST(PerfNoise, OfASteadyRunIsNone) {
+TEST(PerfNoise, ASteadyRunHasNone) {
   LatencySamples samples;
   Marks posts;
   Marks completions;
@@ -178,7 +178,7 @@ TEST(PerfNoise, OfASteadyRunIsNone) {
 
 // 128 of 1000 in flight: posted at once at first, and then after completions, which arrive sixteen
 // at a time.
-TEST(PerfNoise, IsNotThatCompletionsComeInBursts) {
+TEST(PerfNoise, BurstsOfCompletionsAreNone) {
   std::vector<Mark> posts;
   std::vector<Mark> completions;
   for (std::uint64_t i = 0; i < 1000; i += 16) {
@@ -202,7 +202,7 @@ TEST(PerfNoise, IsHalfTheRangeOfTenParts) {
   EXPECT_NEAR(noise_of(marks, marks), 100.0 / 2 / 90, 1e-9);
 }
 
-TEST(PerfNoise, IsNotToldOfAFew) {
+TEST(PerfNoise, IsZeroForFewMarks) {
   LatencySamples samples;
   Marks marks;
   for (std::uint64_t i = 0; i < 10; ++i) {

@@ -32,7 +32,7 @@ bool overlap(const Entry& entry, AddressRange range) {
   return entry.range.begin < range.end && range.begin < entry.range.end;
 }
 
-TEST(RegionTable, FindsWhatALookThroughAllOfThemFinds) {
+TEST(RegionTable, FindsTheSameAsALinearSearch) {
   std::mt19937 random(1);
   std::list<Entry> all;
   RegionTable<Entry> table;
@@ -293,7 +293,7 @@ TEST_F(MemoTest, DoesNotGrowForThoseWhosePinsAreUsedAnew) {
 }
 
 // At first a reference is found only by its beginning.
-TEST_F(MemoTest, FindsWhatIsFarInALargeRegion) {
+TEST_F(MemoTest, FindsAddressesFarIntoALargeRegion) {
   for (const std::uint64_t size :
        {std::uint64_t{RegistrationReference::kMostReach} - 1,
         std::uint64_t{RegistrationReference::kMostReach},
@@ -349,7 +349,7 @@ TEST(PinArenaTest, APinIsFoundByItsNumberAndItsRegionByThePin) {
 }
 
 // For all bits of a caller's access, including those that no access has.
-TEST(PinTest, IsOpenOnlyWhereNothingIsToBeAskedOrNoted) {
+TEST(PinTest, IsOpenOnlyWithoutChecksOrMarks) {
   RegistrationReference reference;
   for (unsigned of = 0; of <= static_cast<unsigned>(kAllAccess); ++of) {
     const auto access = static_cast<Access>(of);
@@ -384,7 +384,7 @@ TEST(PinTest, MarksComeAndGo) {
   EXPECT_EQ(reference.access(), access);
 }
 
-TEST(PinTest, CountsWhatOthersGiveBack) {
+TEST(PinTest, CountsReleasesOfOtherThreads) {
   ReferenceArena arena(nullptr, 0);
   RegistrationReference& reference = arena.add();
   for (int i = 0; i < 3; ++i) reference.add();

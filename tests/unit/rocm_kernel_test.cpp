@@ -52,7 +52,7 @@ TEST(RocmKernelOption, IsReadFromItsLine) {
   }
 }
 
-TEST(RocmKernel, KnowsWhatItsConfigurationSays) {
+TEST(RocmKernel, ReadsItsConfiguration) {
   const Folder folder;
   const Kernel both(
       folder.file("config", "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n")

@@ -30,7 +30,7 @@ std::set<std::string> accepted_seeds() {
 }
 
 /// A fuzzer whose seeds are all refused by the first check finds nothing after it.
-TEST(Seeds, OfOffersAreGoodWhereTheyAreMeantToBe) {
+TEST(Seeds, SeedsOfOffersAreValidWhereIntended) {
   EXPECT_EQ(accepted_seeds(), (std::set<std::string>{"hello", "hello-longest", "infiniband",
                                                      "invitation", "invitation-infiniband",
                                                      "invitation-with-hello", "rails", "roce"}));

@@ -205,7 +205,7 @@ TEST_F(SettingsTest, AValueThatIsNoneOfTheChoicesIsRefusedWithThem) {
   EXPECT_EQ(info_of("HBMWIRE_GAUDI_DMABUF").value, "YES");
 }
 
-TEST_F(SettingsTest, AVariableThatNobodyReadsIsRefusedWithTheNearestName) {
+TEST_F(SettingsTest, AnUnknownVariableIsRefusedWithTheNearestName) {
   set("HBMWIRE_GUADI_DMABUF", "no");  // has no prefix of ours: a variable of another product
   EXPECT_TRUE(settings_from_environment());
   set("HBMWIRE_GAUDI_DMABUFF", "no");
@@ -270,7 +270,7 @@ TEST_F(SettingsTest, AFileThatCannotBeReadIsNamed) {
   EXPECT_TRUE(settings_from_environment());
 }
 
-TEST_F(SettingsTest, OfALongPathTheLineNumberIsKept) {
+TEST_F(SettingsTest, TheLineNumberIsKeptAfterALongPath) {
   const std::string place = "/" + std::string(200, 'x') + "/hbmwire.conf:17";
   const std::string cut = fit_subject(place);
   EXPECT_EQ(cut.size(), sizeof(Error::subject) - 1);

@@ -81,7 +81,7 @@ TEST(SharedFile, TwoProcessesHaveTheSameBytes) {
   EXPECT_EQ(bytes.at(kBytes - 1), std::byte{9});
 }
 
-TEST(SharedFile, OutlivesWhoMadeIt) {
+TEST(SharedFile, OutlivesItsMaker) {
   auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
   const auto opened = SharedFile::open(made->name, kBytes);
@@ -93,7 +93,7 @@ TEST(SharedFile, OutlivesWhoMadeIt) {
   expect_refused(SharedFile::open(name, kBytes), Errc::not_found);
 }
 
-TEST(SharedFile, NobodyCanShortenIt) {
+TEST(SharedFile, CannotBeShortened) {
   const auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
   EXPECT_NE(::ftruncate(made->fd.get(), 4096), 0);
@@ -159,7 +159,7 @@ TEST(SharedFile, ASealedFileOfAnotherNameIsNotOpened) {
   EXPECT_EQ(::read(watch.get(), event.data(), event.size()), -1) << "not for a moment either";
 }
 
-TEST(SharedFile, WhatIsPutInItsPlaceMeanwhileIsNotOpened) {
+TEST(SharedFile, AReplacementIsNotOpened) {
   const Fd memory = sealed(kNameOfMarkZero);
   const Fd other = sealed("somebody's");
   const Fd place(::fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
@@ -225,7 +225,7 @@ TEST(SharedFile, AnotherUsersIsNotOpened) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(PeerPieces, AreFoundByWhatThePeerCallsThem) {
+TEST(PeerPieces, AreFoundByThePeersNames) {
   const auto host =
       Context::create()->open(MemoryType::host, {.device = {}, .host = {.shared = true}});
   ASSERT_TRUE(host);

@@ -171,7 +171,7 @@ TEST_F(SharedKeysOfThis, AreSixteenThousandAndNoMore) {
 }
 
 /// The search for a key covers kSharedKeyPlaces places.
-TEST_F(SharedKeysOfThis, OfOnePlaceAreAsManyAsOthersLookAt) {
+TEST_F(SharedKeysOfThis, OnePlaceHasAsManyAsOthersSearch) {
   const ExportedMemory memory = memory_of();
   std::vector<std::uint32_t> numbers;
   for (std::uint64_t i = 0; i < kSharedKeyPlaces; ++i) {
@@ -185,7 +185,7 @@ TEST_F(SharedKeysOfThis, OfOnePlaceAreAsManyAsOthersLookAt) {
 
 // --- the end of a key
 
-TEST_F(SharedKeysOfThis, EndAtOnceWhereNobodyIsAtThem) {
+TEST_F(SharedKeysOfThis, EndAtOnceWithoutHolders) {
   const std::uint32_t number = keys->add(5, memory_of());
   const OtherProcess another(sleeps);
   hold(number + 1, another);  // another key
@@ -194,7 +194,7 @@ TEST_F(SharedKeysOfThis, EndAtOnceWhereNobodyIsAtThem) {
   expect_at_once(remove(number, std::nullopt));
 }
 
-TEST_F(SharedKeysOfThis, EndWhenWhoIsAtThemLetsGo) {
+TEST_F(SharedKeysOfThis, EndWhenTheirHolderLetsGo) {
   const std::uint32_t number = keys->add(5, memory_of());
   const OtherProcess another(sleeps);
   hold(number, another, 7);
@@ -568,7 +568,7 @@ TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
   ::munmap(mapped, sizeof(SharedKeyFile));
 }
 
-TEST_F(SharedExports, OfTheParentAreLeftAloneByAChild) {
+TEST_F(SharedExports, AChildLeavesItsParentsAlone) {
   Export one = exported();
   const std::uint32_t number = one.shared();
   OtherProcess child([&](const Talk&) {

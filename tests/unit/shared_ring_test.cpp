@@ -191,7 +191,7 @@ TEST_F(SharedRing, TheLongestFitsInAnEmptyRingWhereverItBegins) {
   }
 }
 
-TEST_F(SharedRing, BringsWhatDoesNotFitAtItsEndFromItsBeginning) {
+TEST_F(SharedRing, WrapsFramesThatDoNotFitAtItsEnd) {
   for (std::uint32_t cells = 1; cells < 20; ++cells) {
     for (std::uint32_t left = 1; left <= 20; ++left) {
       begin_anew();
@@ -225,7 +225,7 @@ TEST_F(SharedRing, LeavesNoWordBehindThatCouldBeTakenForAFrame) {
   }
 }
 
-TEST_F(SharedRing, HasRoomUntilItIsFullAndAgainWhenItsReaderTellsOfWhatItTook) {
+TEST_F(SharedRing, HasRoomAgainWhenItsReaderReportsProgress) {
   for (const std::uint32_t length : {0U, 48U, 49U, 200U, 5000U, kMost}) {
     begin_anew();
     go_to(17);
@@ -344,7 +344,7 @@ TEST_P(Gone, BodyLeavesAnEmptyRingEmpty) {
   }
 }
 
-TEST_P(Gone, BodyIsBehindWhatIsThere) {
+TEST_P(Gone, BodyIsAfterReadableBytes) {
   go_to(kCells - 5);
   ASSERT_TRUE(write(10, 3));
   EXPECT_EQ(write_gone(5000), EFAULT);
@@ -575,7 +575,7 @@ TEST(RingOfTwoThreads, NoFrameIsMissedByAReaderThatWaitsForItsBell) {
   writing.join();
 }
 
-TEST_F(SharedRing, AskedForWhatItsReaderLooksAtItTellsThat) {
+TEST_F(SharedRing, ReportsTheAttentionOfItsReader) {
   EXPECT_EQ(writer().attention(), Attention::bell);
   for (const auto how : {Attention::looks, Attention::sleeps, Attention::bell}) {
     reader().set_attention(how);
@@ -695,7 +695,7 @@ TEST(RingOfAnEnemy, StaysWithinItsMemory) {
 
 // --- a hostile reader
 
-TEST_F(SharedRing, AReaderThatTakesBackWhatItHasTakenBreaksIt) {
+TEST_F(SharedRing, AReaderThatDecreasesItsCountBreaksIt) {
   go_to(10);
   ASSERT_TRUE(write(10, 1));
   EXPECT_FALSE(writer().is_empty());  // the writer has seen that 10 are taken
@@ -705,7 +705,7 @@ TEST_F(SharedRing, AReaderThatTakesBackWhatItHasTakenBreaksIt) {
   EXPECT_FALSE(writer().has_room(0));
 }
 
-TEST_F(SharedRing, AReaderThatTakesMoreThanThereIsBreaksIt) {
+TEST_F(SharedRing, AReaderThatTakesTooMuchBreaksIt) {
   for (const std::uint64_t beyond : {std::uint64_t{12}, std::uint64_t{kCells} + 10,
                                      std::uint64_t{1} << 63U, ~std::uint64_t{0}}) {
     begin_anew();

@@ -91,7 +91,7 @@ TEST(SlicedCopy, MovesItsBytesAndNoOthers) {
   }
 }
 
-TEST(SlicedCopy, LeavesForLaterWhatIsBehindItsSlice) {
+TEST(SlicedCopy, LeavesBytesBeyondItsSliceForLater) {
   const auto source = pattern(kBytes, 1);
   std::vector<std::byte> target(kBytes);
   SlicedCopy copy(source, target, {});
@@ -135,7 +135,7 @@ TEST(SlicedCopy, MemoryWithoutPagesIsAnError) {
   expect_fails(own, none.bytes().first(kSlice), {.from = false, .to = true}, EFAULT);
 }
 
-TEST(SlicedCopy, SoIsMemoryThatIsNotMapped) {
+TEST(SlicedCopy, UnmappedMemoryIsAnError) {
   std::vector<std::byte> own(kSlice);
   void* const gone = ::mmap(nullptr, kSlice, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(gone, MAP_FAILED);
@@ -163,7 +163,7 @@ TEST(SlicedCopy, MemoryOfTheApplicationsThatIsGoneIsAnErrorToo) {
   }
 }
 
-TEST(SlicedCopy, TheLastPageMayBeTheOneThatIsNotToBeHad) {
+TEST(SlicedCopy, TheLastPageMayBeTheMissingOne) {
   const File file(2 * kSlice - 4096);
   std::vector<std::byte> target(kBytes);
   SlicedCopy copy(file.bytes().subspan(1, 2 * kSlice - 1), std::span(target).first(2 * kSlice - 1),

@@ -190,7 +190,7 @@ TEST(TcpStream, BringsFramesOfAnyLengthInTheirOrder) {
   }
 }
 
-TEST(TcpStream, BringsThemIntoWhatTheReceiverHasAtATime) {
+TEST(TcpStream, BringsFramesIntoTheReceiversPlaces) {
   for (const std::size_t most : {std::size_t{1000}, std::size_t{100U << 10U}}) {
     Pair pair;
     pair.into.most = most;
@@ -250,7 +250,7 @@ TEST(TcpStream, WaitsForAPlace) {
   EXPECT_EQ(pair.into.came.front().bytes, pattern(100000, 1));
 }
 
-TEST(TcpStream, DropsWhatIsNotWanted) {
+TEST(TcpStream, DropsUnwantedFrames) {
   Pair pair;
   for (const std::size_t size : {std::size_t{10}, std::size_t{wire::kMaxTcpPayload}}) {
     pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, pattern(size, 1)});
@@ -349,7 +349,7 @@ TEST(TcpStream, AFrameThatWasBegunAndWhoseRestIsGoneEndsTheStream) {
   }
 }
 
-TEST(TcpStream, MemoryThatIsGoneTakesNothingAndWhatComesBehindItDoes) {
+TEST(TcpStream, MissingMemoryTakesNothingAndLaterFramesArrive) {
   for (const std::size_t size : {std::size_t{100}, std::size_t{40000}, std::size_t{200000}}) {
     for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated,
                            test::LentMemory::How::read_only}) {
@@ -369,7 +369,7 @@ TEST(TcpStream, MemoryThatIsGoneTakesNothingAndWhatComesBehindItDoes) {
   }
 }
 
-TEST(TcpStream, EndsWithWhatIsNoFrame) {
+TEST(TcpStream, EndsAfterBytesThatAreNoFrame) {
   auto [one, other] = connected();
   Ends into;
   Stream stream(std::move(other), into, "node7");
@@ -431,7 +431,7 @@ TEST(TcpStream, EndsWithThePeerWhereverItStops) {
   }
 }
 
-TEST(TcpStream, HearsWhatThePeerSaidBeforeItWent) {
+TEST(TcpStream, ReceivesFramesFromBeforeThePeersEnd) {
   Pair pair;
   pair.from.push({{.kind = Kind::control}, pattern(9, 2)});
   ASSERT_TRUE(pair.sender->send());
@@ -465,7 +465,7 @@ TEST(TcpStream, IsNotSilentWhereThePeerHasNoRoom) {
   }
 }
 
-TEST(TcpStream, IsNotSilentWhereNobodyHasLookedForLong) {
+TEST(TcpStream, IsNotSilentAfterALongPauseWithoutPolls) {
   Pair pair;
   pair.from.push({{.kind = Kind::idle}, {}});
   pair.exchange(1);
@@ -483,7 +483,7 @@ TEST(TcpStream, IsNotSilentWhereNobodyHasLookedForLong) {
   EXPECT_FALSE(pair.sender->is_silent(std::chrono::steady_clock::now(), 200ms));
 }
 
-TEST(TcpStream, IsNotSilentWhereNothingIsSaid) {
+TEST(TcpStream, IsNotSilentWithoutTraffic) {
   Pair pair;
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(pair.sender->is_silent(std::chrono::steady_clock::now(), 10ms));

@@ -124,7 +124,7 @@ TEST_F(TextFileTest, TellsOfAFileThatMayNotBecomeSoLarge) {
   EXPECT_EQ(contents(), "old");
 }
 
-TEST_F(TextFileTest, SaysAtOnceWhatCannotBeWrittenTo) {
+TEST_F(TextFileTest, ReportsAnUnwritableTargetAtOnce) {
   const auto full = TextFile::open("/dev/full");
   ASSERT_FALSE(full);
   EXPECT_NE(full.error().text.find("No space left"), std::string::npos) << full.error().text;

@@ -200,9 +200,7 @@ TEST(Messages, LongTextsAreCutNotRefused) {
   EXPECT_EQ(std::get<Abort>(*decoded).text.size(), kMaxTextBytes);
 }
 
-TEST(Printable, ReplacesWhatATerminalWouldObey) {
-  EXPECT_EQ(printable("a\x1b[2Jb\n\xff"), "a?[2Jb??");
-}
+TEST(Printable, ReplacesControlCharacters) { EXPECT_EQ(printable("a\x1b[2Jb\n\xff"), "a?[2Jb??"); }
 
 TEST(MessageReader, FailsForGoodAfterTheFirstShortRead) {
   const std::vector<std::byte> bytes(3);

@@ -87,7 +87,7 @@ TEST(ToolPattern, PoisonIsNeverExpected) {
   }
 }
 
-TEST(ToolPattern, DoubledIsWhatTheServerMakesOfIt) {
+TEST(ToolPattern, DoubledEqualsTheServersResult) {
   for (const std::size_t size : {1U, 2U, 3U, 4U, 5U, 4095U, 4096U}) {
     Bytes bytes = made({.seed = 3, .iteration = 2}, size);
     double_integers(bytes);

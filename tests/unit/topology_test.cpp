@@ -107,7 +107,7 @@ NicDevice nic(const char* name, const char* address) {
   return made;
 }
 
-TEST(PciTree, TellsWhatLiesBetweenTwoDevices) {
+TEST(PciTree, NamesTheBridgesBetweenTwoDevices) {
   const PciTree tree = two_sockets();
   EXPECT_EQ(tree.distance(kReferenceCard, "0000:14:00.0"), Distance::same_switch);
   EXPECT_EQ(tree.distance(kReferenceCard, "0000:15:00.0"), Distance::same_host_bridge);
@@ -116,7 +116,7 @@ TEST(PciTree, TellsWhatLiesBetweenTwoDevices) {
   EXPECT_EQ(tree.distance("0000:91:00.0", kReferenceCard), Distance::across);
 }
 
-TEST(PciTree, WhatItDoesNotSeeIsUnknown) {
+TEST(PciTree, HiddenDevicesAreUnknown) {
   const PciTree tree = two_sockets();
   for (const char* address : {"", "0000:77:00.0", "0001:14:00.0", "virtual", "0000:14"}) {
     EXPECT_EQ(tree.distance(kReferenceCard, address), Distance::unknown) << address;

@@ -107,7 +107,7 @@ TEST_P(BlockContract, OneImmediateComesBehindAllOfThem) {
   EXPECT_TRUE(same_bytes(seen.bytes, with_blocks(pattern(kBytes, 6), from_, to_, 5)));
 }
 
-TEST_P(BlockContract, WhatIsStartedBehindThemArrivesBehind) {
+TEST_P(BlockContract, LaterTransfersArriveAfterThem) {
   begin({.send_depth = 4});
   shuffle();
   for (int round = 0; round < 3; ++round) {

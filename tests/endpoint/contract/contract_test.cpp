@@ -89,7 +89,7 @@ TEST_P(Contract, AGetSeesThePutsBeforeIt) {
   }
 }
 
-TEST_P(Contract, AFlushIsOverWhenAllBeforeItHasArrived) {
+TEST_P(Contract, AFlushEndsWhenAllEarlierTransfersHaveArrived) {
   fill(1);
   fill_peer(2);
   std::vector<Transfer> puts;

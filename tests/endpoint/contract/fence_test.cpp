@@ -74,7 +74,7 @@ TEST_P(Fence, TheNextOperationBeginsWhenTheGetBeforeItIsOver) {
   }
 }
 
-TEST_P(Fence, AllThatFollowsBeginsWhenTheGetBeforeItIsOver) {
+TEST_P(Fence, AllLaterOperationsWaitForTheGetBeforeIt) {
   if (!way().lists) return;
   const TransferPart part{here(0, kHalf), there(kHalf, kHalf)};
   PreparedTransfer brings = value(endpoint_->prepare_get(std::span(&part, 1)));

@@ -7,8 +7,8 @@ rxe_alone
 $hbmwire info -d | tee /tmp/info
 grep -q 'the driver habanalabs, without libhl-thunk.so' /tmp/info || fail "info -d does not say what drives the card"
 grep -q 'rxe0 .*imports dma-bufs' /tmp/info || fail "info -d does not say that rxe0 imports dma-bufs"
-first=KernelGaudi.ReadsWhatTheHostHasPutIntoItsMemory
-last=KernelGaudi.WritesWhatTheHostSees
+first=KernelGaudi.ReadsBytesThatTheHostPutIntoItsMemory
+last=KernelGaudi.WritesBytesThatTheHostSees
 for filter in $first "*-$first:$last" $last; do
   $BUILD/tests/kernel_gaudi_test --gtest_color=no --gtest_filter="$filter" || fail "$filter"
 done
