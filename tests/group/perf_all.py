@@ -24,17 +24,19 @@ USUAL, SLOW = "1G", "250M"
 
 
 class PerfRanks(Ranks):
-    """Ranks of `hbmwire perf`. `slow`: the rank whose NIC is limited; `devices`: options of every node's emulation."""
+    """Ranks of `hbmwire perf`. `slow`: the rank whose NIC is limited; `devices`: options of every node's emulation; `bad`: the
+    rank whose NIC flips a bit in each write."""
 
-    def __init__(self, here, size, *work, slow=None, devices=("--nics", "1")):
+    def __init__(self, here, size, *work, slow=None, bad=None, devices=("--nics", "1")):
         super().__init__(here, size, *work)
         self.binary = pathlib.Path(here.program)
-        self.slow, self.devices = slow, devices
+        self.slow, self.bad, self.devices = slow, bad, devices
 
     def node(self, name):
         rate = SLOW if name == f"n{self.slow}" else USUAL
+        faults = ["--faults", "flip,op=write,p=1,byte=1000"] if name == f"n{self.bad}" else []
         return [*emulate_command(self.here.program), "--quiet", "--dir", str(self.here.base), "--fabric", self.here.fabric,
-                "--name", name, *self.devices, "--rate", rate, *every_emulate(), "--", str(self.binary), "perf",
+                "--name", name, *self.devices, "--rate", rate, *faults, *every_emulate(), "--", str(self.binary), "perf",
                 *map(str, self.work)]
 
     def codes(self, seconds=100):
@@ -150,6 +152,35 @@ def killed(program):
             check(f"rank {victim}" in ranks.processes[0].text, "the rank is not named", ranks.texts())
 
 
+def corrupt(program):
+    """The writes of one NIC are corrupted: their targets find it, and all other cells have figures. Odd numbers of ranks rest in turn."""
+    with world(program) as here:
+        saved = here.folder / "run.json"
+        ranks = PerfRanks(here, 3, "--all", "-D", "0.05", "-s", "64K", "--out_json_file", saved, bad=1).by_environment()
+        codes = ranks.codes()
+        check(codes == [1, 0, 0], f"exit codes {codes}", ranks.texts())
+        run = run_of(saved, ranks)
+        for phase in ("pairs", "all_at_once", "many_to_one"):
+            for cell in run[phase]:
+                state = "corrupt" if run["ends"][cell["source"]]["rank"] == 1 else "measured"
+                check(cell["state"] == state, phase, cell)
+        check(run["broken"] == [] and run["summary"]["slow_ends"] == [], run["summary"])
+        check("corrupt" in ranks.processes[0].text, ranks.texts())
+
+
+def mistakes(program):
+    for words, said in ((("--all", "--iters", "5"), "--iters"), (("put_bw", "--csv", "x"), "--csv"), (("put_bw", "--ranks", "0"), "--ranks"),
+                        (("put_bw", "node2", "--ranks", "0,1"), "HOST"), ((), "TEST"), (("--all", "--json", "--quiet"), "--quiet"),
+                        (("--all", "--csv", "x", "--plot", "x"), "--plot"), (("--all", "-s", "2G"), "-s")):
+        with world(program) as here:
+            process = here.run([program, "perf", *words])
+            check(process.finish(20) == 2 and said in process.text, words, process.text)
+    with world(program) as here:
+        process = here.run([program, "perf", "--all"], env={**os.environ, "RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
+                                                           "MASTER_PORT": "10001"})
+        check(process.finish(20) == 2 and "one rank" in process.text, process.text)
+
+
 def pair(program):
     """Two ranks of four measure a test; the others wait, and print nothing."""
     with world(program) as here:
@@ -165,7 +196,8 @@ def pair(program):
         check(ranks.codes() == [2, 2] and "the group has ranks 0 to 1" in ranks.processes[0].text, ranks.texts())
 
 
-CASES = {function.__name__: function for function in (small, cards, sixteen, killed, pair)}
+CASES = {function.__name__: function for function in (
+    small, cards, sixteen, corrupt, killed, pair, mistakes)}
 
 if __name__ == "__main__":
     sys.exit(case_runner.main(__doc__, CASES))

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tools/common/command.hpp"
+#include "tools/common/command_line.hpp"
 #include "tools/common/finish.hpp"
 #include "tools/common/interrupt.hpp"
 #include "tools/perf/all/command.hpp"
@@ -130,13 +131,15 @@ int run_perf(int argc, char** argv) {
   const std::string program = argv[0];
   Options options;
   if (const auto code = parse_options(program, argc, argv, options)) return *code;
-  const auto interrupt = Interrupt::create();
-  if (!interrupt) {
-    Output output(program, options.output_mode());
-    return finish(output, interrupt.error(), Json::object());
+  Output output(program, options.output_mode());
+  if (options.ranks && !options.host.empty()) {
+    return usage_error(output,
+                       "--ranks has the group tell where the server is, and HOST tells it, too; "
+                       "leave one of them out");
   }
-  if (options.ranks && options.host.empty())
-    return run_between_ranks(options, argc, argv, *interrupt);
+  const auto interrupt = Interrupt::create();
+  if (!interrupt) return finish(output, interrupt.error(), Json::object());
+  if (options.ranks) return run_between_ranks(options, argc, argv, *interrupt);
   return measure(options, program, *interrupt, {});
 }
 
