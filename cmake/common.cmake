@@ -1,5 +1,5 @@
-# Settings that the product and the emulation share: how sources are compiled, and where outputs lie.
-# Nothing here reaches a parent project.
+# Settings that the product and the emulation share: how sources are compiled, and the folders of outputs. They do not affect a
+# parent project.
 include_guard(DIRECTORY)
 include(GNUInstallDirs)
 
@@ -39,15 +39,15 @@ if(HBMWIRE_SANITIZE)
   if(HBMWIRE_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=all)
   endif()
-  # UndefinedBehaviorSanitizer describes each place that it watches by pointers. A position-independent program has some
-  # hundred thousand of them to relocate whenever it starts, which takes 0.1 s or more; each test starts a few programs.
+  # UndefinedBehaviorSanitizer describes each checked place by pointers. A position-independent program must relocate some
+  # hundred thousand of them at each start, which takes 0.1 s or more; each test starts a few programs.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND HBMWIRE_SANITIZE MATCHES "undefined")
     add_link_options($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-no-pie>)
   endif()
 endif()
 
-# For code that moves no bytes: optimising it only costs compile time. Instrumented code takes twice as long to optimise as to
-# parse.
+# For code that moves no bytes: optimising it would only cost compile time. Optimising instrumented code takes twice as long as
+# parsing it.
 function(hbmwire_optimise_little target)
   if(HBMWIRE_SANITIZE)
     target_compile_options(${target} PRIVATE -O0)
@@ -63,14 +63,14 @@ if(NOT TARGET hbmwire_flags)
   target_compile_options(hbmwire_flags INTERFACE
     -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
     -Woverloaded-virtual $<$<BOOL:${HBMWIRE_WERROR}>:-Werror>)
-  # With several sources in one file, GCC takes each type of an anonymous namespace for one of a header.
+  # With several sources in one file, GCC mistakes each type of an anonymous namespace for one of a header.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND HBMWIRE_UNITY)
     target_compile_options(hbmwire_flags INTERFACE -Wno-subobject-linkage)
   endif()
-  # A local name of one test may be that of another file. With one file at a time (preset dev) all is looked at.
+  # A local name of one test may equal a name in another file. With one file at a time (preset dev) this is checked.
   target_compile_options(hbmwire_flags INTERFACE
     $<$<NOT:$<AND:$<BOOL:${HBMWIRE_UNITY}>,$<BOOL:$<TARGET_PROPERTY:HBMWIRE_IS_TEST>>>>:-Wshadow>)
-  # Instrumented code hides from GCC what was initialised: false warnings are the known price of its sanitizers.
+  # Instrumented code hides initialisations from GCC, whose sanitizers are known to cause false warnings.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND HBMWIRE_SANITIZE)
     target_compile_options(hbmwire_flags INTERFACE -Wno-maybe-uninitialized)
   endif()

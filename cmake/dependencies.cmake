@@ -1,18 +1,18 @@
-# Debian's packages; scripts/setup installs them. Imported targets are global: a parent project links a static libhbmwire
-# to them.
+# Debian's packages, which scripts/setup installs. Imported targets are global, because a parent project links a static
+# libhbmwire to them.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(ibverbs REQUIRED IMPORTED_TARGET GLOBAL libibverbs)
 pkg_check_modules(rdmacm REQUIRED IMPORTED_TARGET GLOBAL librdmacm)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET GLOBAL hwloc)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET GLOBAL libsodium)
-# Probes need a header alone (systemtap-sdt-dev).
+# Probes need only a header (systemtap-sdt-dev).
 include(CheckIncludeFileCXX)
 check_include_file_cxx(sys/sdt.h HBMWIRE_HAS_SDT)
 if(NOT HBMWIRE_HAS_SDT)
   message(STATUS "The library has no probes (docs/tracing.md): there is no sys/sdt.h, which is in systemtap-sdt-dev")
 endif()
-# Headers alone, too: the libraries are opened at run time. Debian's PMIx lies in a folder of its own (libpmix-dev).
+# Only headers, too: the libraries are opened at run time. Debian's PMIx is in a separate folder (libpmix-dev).
 pkg_check_modules(pmix QUIET pmix)
 find_path(HBMWIRE_PMIX_INCLUDE_DIR pmix.h HINTS ${pmix_INCLUDE_DIRS} PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
 set(HBMWIRE_PMIX_LIBRARY /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/lib/libpmix.so.2)

@@ -13,7 +13,7 @@ function(hbmwire_add_fuzzer name)
     target_compile_options(${name}_fuzzer PRIVATE -fsanitize=fuzzer)
     target_link_options(${name}_fuzzer PRIVATE -fsanitize=fuzzer)
     file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${name})
-    # FUZZ_SECONDS: scripts/test --full gives it more.
+    # Seconds; scripts/test --full sets FUZZ_SECONDS to more.
     set(seconds $ENV{FUZZ_SECONDS})
     if(NOT seconds)
       set(seconds 20)

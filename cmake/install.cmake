@@ -1,16 +1,16 @@
-# Installation. Everything below the prefix is found by relative paths, so that
-# the tree may be moved. tests/install proves it by building two consumers.
+# Installation. All files below the prefix are found by relative paths, so that the tree can be moved. tests/install tests that
+# by building two programs that use it.
 include(CMakePackageConfigHelpers)
 
-# The link from an installed program to its library, and from the seeds' program names to the program.
+# The path from an installed program to its library, and from the seeds' program names to the program.
 file(RELATIVE_PATH hbmwire_lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH hbmwire_bin_from_libexec ${CMAKE_INSTALL_FULL_LIBEXECDIR}/hbmwire ${CMAKE_INSTALL_FULL_BINDIR})
 
 if(HBMWIRE_BUILD_TOOLS)
   set_target_properties(hbmwire_tool PROPERTIES INSTALL_RPATH "$ORIGIN/${hbmwire_lib_from_bin}")
   install(TARGETS hbmwire_tool RUNTIME)
-  # Completion. Debian's packages have a folder of their own for zsh's; elsewhere, and for what is installed by hand,
-  # zsh looks into site-functions.
+  # Completion. Debian's packages have a separate folder for zsh. Elsewhere, and for manual installations, zsh searches
+  # site-functions.
   if(NOT DEFINED HBMWIRE_ZSH_COMPLETION_DIR)
     set(HBMWIRE_ZSH_COMPLETION_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
     if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
@@ -20,8 +20,8 @@ if(HBMWIRE_BUILD_TOOLS)
   install(FILES ${HBMWIRE_SOURCE_DIR}/tools/completion/hbmwire.bash RENAME hbmwire
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${HBMWIRE_SOURCE_DIR}/tools/completion/_hbmwire DESTINATION ${HBMWIRE_ZSH_COMPLETION_DIR})
-  # rdma_server and rdma_client are links to the program, which looks at the name it is called by. Debian's rdmacm-utils
-  # owns these names in /usr/bin, hence libexec.
+  # rdma_server and rdma_client are links to the program, which checks the name it was called by. They are in libexec, because
+  # Debian's rdmacm-utils owns these names in /usr/bin.
   foreach(name rdma_server rdma_client)
     file(MAKE_DIRECTORY ${HBMWIRE_BINARY_DIR}/libexec/hbmwire ${HBMWIRE_BINARY_DIR}/install-links)
     file(CREATE_LINK ../../bin/hbmwire ${HBMWIRE_BINARY_DIR}/libexec/hbmwire/${name} SYMBOLIC)
@@ -50,7 +50,7 @@ install(DIRECTORY ${HBMWIRE_SOURCE_DIR}/examples/ DESTINATION ${CMAKE_INSTALL_DO
   FILES_MATCHING PATTERN "*.cpp" PATTERN CMakeLists.txt)
 foreach(document README.md ARCHITECTURE.md docs)
   if(IS_DIRECTORY ${HBMWIRE_SOURCE_DIR}/${document})
-    # docs/man makes pages of these documents; it holds none itself.
+    # docs/man contains only the generator of pages, not the pages.
     install(DIRECTORY ${HBMWIRE_SOURCE_DIR}/${document}/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/${document}
       FILES_MATCHING PATTERN "*.md" PATTERN "*.sbatch" PATTERN "*.yaml" PATTERN man EXCLUDE)
   else()

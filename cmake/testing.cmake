@@ -2,14 +2,15 @@
 #                  [EMULATED <option of hbmwire emulate>...] [TIMEOUT <seconds>] [BY_NIC] [ARGUMENTS <argument>...]
 #                  [REDUCED <parameter>...] [BY_CASE <suite>...])
 #
-# One GoogleTest program; each of its suites is a ctest of its own, <target>.<Suite>, and a process of its own. With
-# EMULATED it runs on emulated hardware (`hbmwire emulate <options> --`). Label "full" keeps it out of the fast suite
-# (scripts/test). TIMEOUT: of a suite, in seconds (120).
-# BY_NIC: memory of one process goes by the NIC, or by TCP without one, and not by a device's engine.
-# REDUCED: of the cases that are repeated for each parameter, those of these parameters are left out of a build with
-# HBMWIRE_REDUCED_TESTS (the fast run of sanitizers); what differs there is tried by the ones that stay.
-# BY_CASE: each case of these suites is a process of its own, on hardware of its own: it changes the hardware for good, or
-# forks, before another case has started a thread (ThreadSanitizer lets a child start none if its parent had any).
+# Adds one GoogleTest program. Each of its suites is a ctest, <target>.<Suite>, in its own process. With EMULATED it runs on
+# emulated hardware (`hbmwire emulate <options> --`). Label "full" keeps it out of the fast suite (scripts/test). TIMEOUT: for
+# one suite, in seconds (120).
+# BY_NIC: memory of one process is moved by the NIC, or by TCP without one, and not by a device's engine.
+# REDUCED: of cases that are repeated for each parameter, those with these parameters are left out of a build with
+# HBMWIRE_REDUCED_TESTS (the fast run of sanitizers). The remaining ones cover the differences.
+# BY_CASE: each case of these suites runs in its own process on its own hardware. Such a case changes the hardware for good, or
+# forks, which must happen before another case has started a thread (ThreadSanitizer forbids threads in a child of a process
+# with threads).
 include_guard(DIRECTORY)
 find_package(GTest REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
@@ -22,7 +23,7 @@ function(hbmwire_add_test)
     set(arg_TIMEOUT 120)
   endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
-  # The tested code is optimised; the tests themselves compile in less than half the time, under the sanitizers most of all.
+  # The tested code is optimised. The tests themselves are not, which halves their compile time, above all with sanitizers.
   target_compile_options(${arg_NAME} PRIVATE -O0)
   set_target_properties(${arg_NAME} PROPERTIES HBMWIRE_IS_TEST ON UNITY_BUILD_BATCH_SIZE 16)
   target_link_libraries(${arg_NAME} PRIVATE hbmwire_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
@@ -69,8 +70,8 @@ function(hbmwire_add_test)
   endforeach()
 endfunction()
 
-# hbmwire_add_test_part(<target> <file>...): what several test programs share, compiled once. It may use GoogleTest, and
-# who links it finds the headers of the whole tree.
+# hbmwire_add_test_part(<target> <file>...): code that several test programs share, compiled once. It may use GoogleTest.
+# Targets that link it find the headers of the whole tree.
 function(hbmwire_add_test_part name)
   add_library(${name} STATIC ${ARGN})
   target_compile_options(${name} PRIVATE -O0)

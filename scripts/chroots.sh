@@ -1,22 +1,22 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
-# Debian releases in folders made by debootstrap: what scripts/distributions and scripts/package share. Sourced after lib.sh.
+# Debian releases in folders made by debootstrap, for scripts/distributions and scripts/package. Sourced after lib.sh.
 
 export chroots_folder=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hbmwire/distributions
 
-# The machine lacks something: ctest takes this exit code as "skipped", and scripts/count_tests.py reads the reason.
+# Something is missing on this machine: ctest treats this exit code as "skipped", and scripts/count_tests.py reads the reason.
 unavailable() {
   printf '%s: Skipped\n%s\n' "$(basename "$0")" "$*" >&2
   exit 77
 }
 
-# The archives that apt takes packages from, one "URI RELEASE" a line, whatever the format of its files.
+# The archives from which apt gets packages, one "URI RELEASE" per line, independent of the format of apt's files.
 sources() {
-  # shellcheck disable=SC2016  # the names are apt's
+  # shellcheck disable=SC2016  # apt replaces these names
   apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' | sed -n 's/ main$//p' | sort -u
 }
 
-# Sets archive, security and http_proxy: where packages come from. Ends with 77 where no distribution can be made.
+# Sets archive, security and http_proxy, the sources of packages. Exits with 77 if no distribution can be made.
 find_archives() {
   local program list proxy
   if ((EUID != 0)); then
@@ -30,7 +30,7 @@ find_archives() {
 
   list=$(sources)
   if [[ -z $list ]]; then
-    # apt leaves out what it has not fetched.
+    # apt lists only archives that it has fetched.
     apt-get -qq update || unavailable "no other distribution: apt-get update failed, so there is no package archive"
     list=$(sources)
   fi
@@ -46,14 +46,14 @@ find_archives() {
   fi
 }
 
-# apart COMMAND...: in mount and process namespaces of its own, so that nothing stays mounted or running, whatever
-# ends this script.
+# apart COMMAND...: runs it in its own mount and process namespaces, so that nothing stays mounted or running, however this
+# script ends.
 apart() {
   setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --mount-proc -- "$@"
 }
 
-# $1 becomes / for the rest; the machine's own / goes out of sight. It is a mount point then and no chroot, for in a
-# chroot the kernel allows no user namespaces. Run by `apart`.
+# Makes $1 the new / and hides the machine's own /. It is a mount point rather than a chroot, because the kernel allows no user
+# namespaces in a chroot. Run by `apart`.
 # shellcheck disable=SC2016  # for the shell that runs it
 readonly enter='
   set -euo pipefail
@@ -70,17 +70,17 @@ readonly enter='
   umount --lazy mnt
   exec "$@"'
 
-# inside FOLDER COMMAND...: as root of the distribution in FOLDER, in the tree's copy.
+# inside FOLDER COMMAND...: runs it as root of the distribution in FOLDER, in the copy of the tree.
 inside() {
   local folder=$1
   shift
-  # A shell's background command ignores Ctrl-C, and tests send it.
+  # A shell's background commands ignore Ctrl-C, but tests send it.
   apart env --ignore-environment --default-signal PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
     LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive ${http_proxy:+"http_proxy=$http_proxy"} ${NO_COLOR:+"NO_COLOR=$NO_COLOR"} \
     bash -c "$enter" inside "$folder" env --chdir=/hbmwire "$@" </dev/null
 }
 
-# As the machine takes packages; what a proxy, a mirror or a name server is may have changed since the last run.
+# Configures the sources of packages like on this machine. Proxy, mirror or name server may have changed since the last run.
 configure_packages() {
   local name=$1 folder=$2 file
   local key=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -96,9 +96,9 @@ configure_packages() {
       fi
     fi
   } >"$folder/etc/apt/sources.list"
-  # How packages are fetched (proxies, time-outs), and nothing of the machine's hooks.
+  # The settings for fetching packages (proxies, time-outs), without the machine's hooks.
   apt-config dump Acquire | grep -v '^Acquire::\(IndexTargets\|Changelogs\)' >"$folder/etc/apt/apt.conf.d/90machine"
-  # Packages are not to start services there.
+  # Packages must not start services there.
   printf '#!/bin/sh\nexit 101\n' >"$folder/usr/sbin/policy-rc.d"
   chmod +x "$folder/usr/sbin/policy-rc.d"
   for file in /etc/resolv.conf /etc/hosts; do
@@ -131,7 +131,7 @@ make_distribution() {
   inside "$folder" apt-get -qq update
 }
 
-# The files of the tree. build/ stays, and the times of files with it, so that ninja builds only what has changed.
+# Copies the files of the tree. build/ and the times of files are kept, so that ninja builds only changed files.
 copy_tree() {
   local folder=$1/hbmwire
   find "$folder" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +

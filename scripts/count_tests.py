@@ -4,7 +4,7 @@
 
 usage: count_tests.py NAME JUNIT_XML EXPECTED_COUNTS [--update]
 
-Silent when all is as expected: ctest's own summary is to be the last thing shown.
+Prints nothing if the counts are as expected, so that ctest's own summary comes last.
 """
 import os
 import pathlib
@@ -33,8 +33,8 @@ def read_expected(path):
 
 
 def read_cases(output):
-    """(number of GoogleTest cases that ran, {name of a skipped one: why}) by what the program printed; None where it is
-    no GoogleTest program. A case that runs its own program again, for a child, is counted once."""
+    """(number of GoogleTest cases that ran, {name of a skipped one: reason}), from the program's output; None if it is no
+    GoogleTest program. A case that runs its own program again, as a child, counts once."""
     ran, skipped, reason, total = set(), {}, "", None
     lines = output.splitlines()
     for number, line in enumerate(lines):
@@ -51,12 +51,12 @@ def read_cases(output):
             total = (total or 0) + int(match[1])
     if total is None:
         return None
-    # With --gtest_brief=1 the passed cases are not named.
+    # With --gtest_brief=1 passed cases are not named.
     return (len(ran) or total - len(skipped)), skipped
 
 
 def read_pytest(output):
-    """The same of pytest's cases, as `pytest -rs` prints them."""
+    """The same for pytest's cases, as `pytest -rs` prints them."""
     total = None
     skipped = {}
     for line in output.splitlines():
@@ -70,8 +70,8 @@ def read_pytest(output):
 
 
 def read_report(path):
-    """(number of tests that ran, {name of a skipped or disabled test: why}). Tests are cases of GoogleTest or pytest, and
-    what else is a ctest of its own."""
+    """(number of tests that ran, {name of a skipped or disabled test: reason}). Tests are the cases of GoogleTest and pytest,
+    and all other ctests."""
     ran, skipped = 0, {}
     for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
         status = case.get("status")
@@ -82,7 +82,7 @@ def read_report(path):
             for name, reason in (cases or (0, {}))[1].items():
                 skipped[f"{case.get('name')}: {name}"] = reason
             continue
-        # A script prints the reason on the lines after "NAME: Skipped".
+        # A script prints the reason on the line after "NAME: Skipped".
         reason = re.search(r"Skipped\n(.+)", output)
         node = case.find("skipped")
         fallback = node.get("message", "") if node is not None else ""
@@ -91,7 +91,7 @@ def read_report(path):
 
 
 def problems(name, ran, skipped, expected):
-    """Sentences that say what is wrong; none when the counts are as expected."""
+    """One sentence for each fault; empty if the counts are as expected."""
     found = []
     if name not in expected:
         return [f"tests/expected_counts has no line for {name} ({ran} ran, {len(skipped)} were skipped)"]
@@ -104,19 +104,19 @@ def problems(name, ran, skipped, expected):
 
 
 def count_as_root_would(ran, skipped):
-    """An ordinary user can't run what only root may, and is not blamed for it: such tests count as run."""
+    """An ordinary user cannot run tests that need root, which is no fault: they count as run."""
     roots_own = [test for test, reason in skipped.items() if reason.startswith("only root")]
     return ran + len(roots_own), {test: skipped[test] for test in skipped if test not in roots_own}
 
 
-# A machine or a release may lack these for good: a kernel guest (no QEMU, no package archive), other distributions,
-# the one version of clang-format, an rdma-core that has what came later, PyTorch, Clang.
+# Things that a machine or a release may lack permanently: a kernel guest (no QEMU, no package archive), other distributions,
+# the right version of clang-format, an old rdma-core, PyTorch, Clang.
 LACKS = ("no memory cgroup of version 1", "no kernel guest", "no other distribution", "no clang-format-14", "no newer rdma-core",
          "python3-torch is not installed", "no such C compiler is installed")
 
 
 def count_as_with_all(ran, skipped):
-    """Tests of what may be lacking count as run, and are named."""
+    """Tests that need something that is missing count as run, and are listed."""
     lacking = {test: reason for test, reason in skipped.items() if reason.startswith(LACKS)}
     return ran + len(lacking), {test: skipped[test] for test in skipped if test not in lacking}, lacking
 

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Lists the failed tests of a ctest run, for the end of a long output.
+"""Shows the failures of a ctest run at the end of a long output.
 
 usage: failed_tests.py JUNIT_XML                   the names, in one line
-       failed_tests.py --output JUNIT_XML          the last lines that each of the first few printed
-       failed_tests.py --tracer JUNIT_XML          a pattern for ctest -R of those in which LeakSanitizer's own tracer crashed
-                                                   behind cases that had passed, as GCC 12's may; exits 1 where there are none
-       failed_tests.py --merge AGAIN_XML JUNIT_XML puts what ran again in the place of its first run; exits 1 where something
-                                                   has failed still
+       failed_tests.py --output JUNIT_XML          the last lines of output of the first few
+       failed_tests.py --tracer JUNIT_XML          a pattern for ctest -R of tests in which only LeakSanitizer's own tracer
+                                                   crashed after all cases passed, as GCC 12's may; exits 1 if there are none
+       failed_tests.py --merge AGAIN_XML JUNIT_XML replaces the results of tests that ran again; exits 1 if a test still fails
 """
 import pathlib
 import re
@@ -20,7 +19,7 @@ MOST_LINES = 40
 
 
 def read(report):
-    """The report's root; None where it was not built, or ctest did not end."""
+    """The root of the report; None if it was not built, or ctest did not end."""
     try:
         return xml.etree.ElementTree.parse(report).getroot()
     except (FileNotFoundError, xml.etree.ElementTree.ParseError):
@@ -28,7 +27,7 @@ def read(report):
 
 
 def has_failed(case):
-    """Whether ctest counts it as failed: timed out included, and that its program is missing."""
+    """Whether ctest counts the case as failed, which includes timeouts and missing programs."""
     if case.get("status") != "notrun":
         return case.get("status") == "fail"
     skipped = case.find("skipped")
@@ -36,7 +35,7 @@ def has_failed(case):
 
 
 def read_failed(report):
-    """The elements of what failed."""
+    """The elements of failed tests."""
     root = read(report)
     return [] if root is None else [case for case in root.iter("testcase") if has_failed(case)]
 
@@ -46,7 +45,7 @@ def output_of(case):
 
 
 def named(case):
-    """A ctest's name; of a GoogleTest program also the cases that failed, and those that began and did not end."""
+    """The name of a ctest. For a GoogleTest program also the cases that failed, and those that began and did not end."""
     output = output_of(case)
 
     def cases(marks):
@@ -58,13 +57,13 @@ def named(case):
 
 
 def is_crash_of_tracer(output):
-    """Whether nothing else was found: neither a leak, nor an error, nor a case that failed."""
+    """Whether this is the only problem: no leak, no error, and no failed case was found."""
     return ("LeakSanitizer has encountered a fatal error" in output
             and not re.search(r"ERROR: \w+Sanitizer|runtime error:|^\[  FAILED  \]", output, re.MULTILINE))
 
 
 def merge(again, report):
-    """Both runs in one report, so that each test is named and counted once."""
+    """Merges both runs into one report, so that each test is named and counted once."""
     root, second = read(report), read(again)
     if root is None or second is None:
         return

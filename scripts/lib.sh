@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
-# Shared by the scripts. Sourced, never run.
+# Functions that the scripts share. Sourced, never run.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 started=$SECONDS
@@ -13,7 +13,7 @@ else
 fi
 readonly root started jobs bold red cyan green plain
 export root jobs cyan green
-# With ccache, paths below the checkout are compared as relative ones.
+# Makes ccache compare paths below the checkout as relative ones.
 export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=yes
 
 # Minutes and seconds since the script began.
@@ -29,7 +29,8 @@ fail() {
   exit 1
 }
 
-# The tree's files, each with a NUL behind it: tracked ones, and new ones that git does not ignore. Without git: all but build/.
+# The files of the tree, each followed by a NUL: tracked files, and new files that git does not ignore. Without git: all except
+# build/.
 tree_files() {
   local path
   if git -C "$root" -c "safe.directory=$root" rev-parse --git-dir >/dev/null 2>&1; then
@@ -43,28 +44,29 @@ tree_files() {
   done
 }
 
-# Copies what tree_files names into a folder.
+# Copies the files of tree_files into a folder.
 unpack_files() {
   tar -C "$root" --null --verbatim-files-from --files-from - --create --file - |
     tar -C "$1" --no-same-owner --extract --file -
 }
 
-# "VERSION COMMIT" of the newest version that CHANGELOG.md has a commit of: the one before this tree's. Nothing: there is none.
+# "VERSION COMMIT" of the newest version with a commit in CHANGELOG.md, which is the one before this tree's. Empty if there is
+# none.
 version_before() { sed -nE 's/^## ([0-9.]+) \(commit ([0-9a-f]+)\)$/\1 \2/p' "$root/CHANGELOG.md" | head -n 1; }
 
-# configure PRESET [OPTION...]: the options are for cmake. Options of an earlier call stay.
+# configure PRESET [OPTION...]: the options are for cmake, which keeps those of an earlier call.
 configure() {
   local preset=$1
   local cache=$root/build/$preset/CMakeCache.txt log=$root/build/$preset/configure.log
   local -a options=("${@:2}")
-  # A checkout that was moved, or is mounted elsewhere: CMake refuses such a cache.
+  # The checkout was moved, or is mounted elsewhere: CMake refuses such a cache.
   if [[ -f $cache ]] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
     options+=(--fresh)
   fi
   if command -v ccache >/dev/null; then
     options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
   fi
-  # The output of configuring matters only when it fails.
+  # The output of the configuration matters only after a failure.
   mkdir -p "$(dirname "$log")" || return 1
   if ! (cd "$root" && cmake --preset "$preset" "${options[@]}") >"$log" 2>&1; then
     cat "$log"
@@ -72,7 +74,7 @@ configure() {
   fi
 }
 
-# build PRESET [TARGET...]: what is configured already.
+# build PRESET [TARGET...]: builds a configured preset.
 build() {
   local preset=$1
   shift

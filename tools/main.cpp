@@ -30,7 +30,7 @@ namespace {
 using namespace hbmwire::tools;
 
 /// Replaces this process by the program of the emulated hardware, libexec/hbmwire/emulate below the
-/// same prefix. Returns only if that cannot be started.
+/// same prefix. Returns only if that fails.
 int run_emulate(int /*argc*/, char** argv) {
   std::error_code failure;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", failure);
@@ -42,7 +42,7 @@ int run_emulate(int /*argc*/, char** argv) {
         failure.message().c_str());
     return kExitSetup;
   }
-  // As in the build tree, then as installed.
+  // Tries the place in the build tree first, then the installed one.
   std::filesystem::path program;
   int error = ENOENT;
   for (const char* from_bin : {"../libexec/hbmwire", HBMWIRE_LIBEXEC_FROM_BIN}) {
@@ -64,7 +64,7 @@ int run_emulate(int /*argc*/, char** argv) {
   return kExitSetup;
 }
 
-const char* program_name = "hbmwire";  // of messages
+const char* program_name = "hbmwire";  // for messages
 
 [[noreturn]] void end_by(const char* why, hbmwire::Hint hint) noexcept {
   if (hint == hbmwire::Hint::none) {
@@ -79,14 +79,14 @@ const char* program_name = "hbmwire";  // of messages
   std::_Exit(kExitFailed);
 }
 
-/// Which one the process has reached.
+/// The limit of memory that the process has reached.
 hbmwire::Hint memory_limit() noexcept {
   return hbmwire::system_error(hbmwire::Stage::allocate, "", ENOMEM).hint;
 }
 
-/// An exception that nothing below turns into an error (no memory for a text, no thread) ends the
-/// program by one sentence and an exit code, too, also where it is thrown in a thread or may not be
-/// thrown.
+/// Handles an exception that no function below turns into an error (no memory for a text, no
+/// thread). It ends the program with a message and an exit code, even if it is thrown in a thread
+/// or in a noexcept function.
 [[noreturn]] void end_by_exception() noexcept {
   using hbmwire::Hint;
   try {
@@ -95,7 +95,7 @@ hbmwire::Hint memory_limit() noexcept {
     end_by("no memory is left", memory_limit());
   } catch (const std::system_error& failure) {
     const bool threads = failure.code() == std::errc::resource_unavailable_try_again;
-    // Its stack is memory, too.
+    // The stack of a thread also needs memory.
     const bool has_memory = memory_limit() == Hint::host_memory_exhausted;
     end_by(threads ? "a thread can't be started" : failure.what(), !threads ? Hint::none
                                                                    : has_memory
@@ -110,7 +110,7 @@ hbmwire::Hint memory_limit() noexcept {
 
 struct Entry {
   std::string_view name;
-  std::string_view alias;  // a name of the program itself: the seeds'
+  std::string_view alias;  // the seeds' name for this program
   Command run;
   std::string_view what;
 };
@@ -146,14 +146,14 @@ std::string help_text() {
          "      --version  the version, and those of the protocols that it speaks\n";
 }
 
-/// For all commands but `emulate`, whose COMMAND gets these as they are. Descriptors that were
-/// closed when this program began must not be given to what it opens, which its output would then
-/// reach: writing to this standard output fails as it did. A reader that leaves, and a file that
-/// may not become larger (`ulimit -f`), are errors like a full disk, and no signals.
+/// For all commands except `emulate`, which passes its descriptors and signals unchanged to its
+/// COMMAND. If a standard descriptor was closed when the program began, opened files must not get
+/// its number, since output would go to them; writing to it must still fail. A reader that leaves
+/// and a file at its size limit (`ulimit -f`) must cause errors like a full disk, and no signals.
 void prepare_output() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest free descriptor: this one.
+    // The kernel assigns the lowest free descriptor, which is this one.
     static_cast<void>(::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY));
   }
   struct sigaction ignore = {};
@@ -161,7 +161,7 @@ void prepare_output() {
   for (const int number : {SIGPIPE, SIGXFSZ}) ::sigaction(number, &ignore, nullptr);
 }
 
-/// All commands but `emulate`, which has become another program.
+/// For all commands except `emulate`, which has become another program.
 int conclude(const std::string& program, int code) {
   if (code != kExitOk) return code;
   const auto written = written_stdout();
@@ -177,12 +177,12 @@ int run(const Entry& entry, std::string name, int argc, char** argv) {
   program_name = argv[0];
   try {
     return conclude(name, entry.run(argc, argv));
-  } catch (...) {  // what was made on the way has been given back here
+  } catch (...) {  // unwinding has released all resources
     end_by_exception();
   }
 }
 
-/// The protocols have numbers of their own: two machines whose numbers agree can talk.
+/// Protocols have their own version numbers: two machines with the same numbers can communicate.
 std::string version_text() {
   const auto protocols = hbmwire::protocol_versions();
   return fmt::format("hbmwire {}\nprotocols: endpoint {}, memory key {}, attach {}, tools {}\n",

@@ -12,6 +12,7 @@ local PAGES = {
   ["docs/hbmwire.md"] = "hbmwire(1)",
   ["docs/server-client.md"] = "hbmwire-server(1)",
   ["docs/perf.md"] = "hbmwire-perf(1)",
+  ["docs/perf-all.md"] = "hbmwire-perf-all(1)",
   ["docs/info.md"] = "hbmwire-info(1)",
   ["docs/stat.md"] = "hbmwire-stat(1)",
   ["docs/doctor.md"] = "hbmwire-doctor(1)",

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The binary interface of libhbmwire_c against the one that is kept in tests/c/libhbmwire_c.abi, by libabigail (docs/c.md).
+"""Compares the binary interface of libhbmwire_c with the one stored in tests/c/libhbmwire_c.abi, by libabigail (docs/c.md).
 
-usage: abi.py --compare TREE LIBRARY COMPILER     exit code 1: it differs
-       abi.py --update TREE LIBRARY COMPILER      keeps that of LIBRARY
-       abi.py --self-test TREE LIBRARY COMPILER   moved members, changed arguments and lost functions are found
+usage: abi.py --compare TREE LIBRARY COMPILER     exit code 1: they differ
+       abi.py --update TREE LIBRARY COMPILER      stores that of LIBRARY
+       abi.py --self-test TREE LIBRARY COMPILER   finds moved members, changed arguments and lost functions
 
-LIBRARY has the types in its debug information: tests/c/abi/libhbmwire_c.so of a build folder. Exit code 77: no abidiff, or another
-architecture than x86_64."""
+LIBRARY must have the types in its debug information: tests/c/abi/libhbmwire_c.so of a build folder. Exit code 77: there is no
+abidiff, or the architecture is not x86_64."""
 import pathlib
 import platform
 import re
@@ -19,7 +19,7 @@ import tempfile
 DUMP = "tests/c/libhbmwire_c.abi"
 ABIDW = ["abidw", "--drop-private-types", "--exported-interfaces-only", "--no-corpus-path", "--no-comp-dir-path",
          "--no-show-locs", "--no-elf-needed", "--type-id-style", "hash"]
-# A function of the interface with a structure that the self test changes, and a library that has just these.
+# A function of the interface with a structure that the self test changes, and a library with only these.
 SMALL = """
 #include <stddef.h>
 #include <stdint.h>
@@ -43,12 +43,12 @@ def dump(library, headers, to):
     done = run(*ABIDW, "--headers-dir", headers, "--out-file", to, library)
     if done.returncode != 0:
         raise SystemExit(f"abidw: {done.stderr}")
-    # Where it was compiled is no part of it.
+    # The path of compilation does not belong to the interface.
     to.write_text(re.sub(r" path='[^']*'", "", to.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def compare(before, headers, library, folder):
-    """The names and types that are gone or different in the library; only functions may have come."""
+    """The names and types that are missing or different in the library; new functions are allowed."""
     now = pathlib.Path(folder, "now.abi")
     dump(library, headers, now)
     done = run("abidiff", "--no-added-syms", before, now)
@@ -56,7 +56,7 @@ def compare(before, headers, library, folder):
 
 
 def small(compiler, folder, name, members, *flags):
-    """A library of its own, and its header's folder."""
+    """Makes a separate library, and the folder of its header."""
     place = pathlib.Path(folder, name)
     place.mkdir()
     (place / "small.h").write_text(HEADER.format(" ".join(members)), encoding="utf-8")
@@ -69,7 +69,7 @@ def small(compiler, folder, name, members, *flags):
 
 
 def changed_header(tree, folder):
-    """The tree's own header with two members of the endpoint's options in another order, and the rest as it is."""
+    """The tree's header with two members of the endpoint's options swapped."""
     include = pathlib.Path(folder, "include")
     shutil.copytree(tree / "c/include", include)
     path = include / "hbmwire/c/endpoint.h"
@@ -98,7 +98,7 @@ def self_test(tree, compiler):
             code, said = compare(before, place, library, folder)
             if (code != 0) != is_change:
                 wrong.append(f"{name}: abidiff ended with {code}: {said}")
-        # The real header: one translation unit with the declarations changed is enough to see it.
+        # With the real header, one changed translation unit is enough to show the difference.
         include = changed_header(tree, folder)
         source = pathlib.Path(folder, "one.cpp")
         source.write_text('#include <hbmwire.h>\nvoid hbmwire_endpoint_options_init(hbmwire_endpoint_options* options, size_t size) {\n'

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: compiles.sh COMPILER TREE LIBRARY SANITIZERS
-# Compiles hbmwire.h and the examples as C11, without a warning, and runs the test of the header. -Wpadded: a hole in a structure
-# is an error. The header alone compiles as C++ as well. Exit code 77: there is no such compiler.
+# Compiles hbmwire.h and the examples as C11 without a warning, and runs the test of the header. -Wpadded makes a hole in a
+# structure an error. The header also compiles as C++. Exit code 77: the compiler is missing.
 set -euo pipefail
 
 compiler=$1
@@ -25,7 +25,7 @@ done
 echo '#include "hbmwire.h"' >"$work/header.cpp"
 "$compiler" -std=c++11 -Wall -Wextra -Wpedantic -Werror "-I$tree/c/include" -c "$work/header.cpp" -o "$work/header.o"
 if [[ -n $sanitizers ]]; then
-  exit 0 # the library needs the run-time of the compiler that it was made with
+  exit 0 # the library needs the run-time library of the compiler that built it
 fi
 "$compiler" "$work/header_test.o" -o "$work/header_test" "$library" "-Wl,-rpath,$(dirname "$library")"
 "$work/header_test"

@@ -7,7 +7,7 @@
 
 #include "ends.hpp"
 
-// Connections: how they begin, what both ends know of each other, and how they end.
+// Connections: their beginning, the facts that both ends learn of each other, and their end.
 namespace hbmwire::c_test {
 namespace {
 
@@ -37,7 +37,7 @@ TEST(CConnect, EachEndKnowsTheOther) {
   good([&](auto* error) { return hbmwire_endpoint_nic(ends.a.get(), &nic, error); });
   EXPECT_STREQ(nic.name, "emu0");
   EXPECT_EQ(hbmwire_endpoint_failure(ends.a.get(), nullptr), HBMWIRE_OK);
-  // Another key is refused.
+  // A different key is refused.
   const std::string other(32, 'o');
   options.pre_shared_key = other.data();
   const auto pending = make<Pending>([&](auto** made, auto* error) {
@@ -98,7 +98,7 @@ TEST(CConnect, AClosedEndpointRefusesOperations) {
       hbmwire_endpoint_put(ends.a.get(), &from, &to, nullptr, &none, &failed.error);
   EXPECT_TRUE(status == HBMWIRE_CANCELLED || status == HBMWIRE_PEER_FAILED) << failed.text();
   EXPECT_EQ(none, nullptr);
-  // It is connected anew, and once more without waiting.
+  // Connects again, and once more without waiting.
   Endpoint accepted;
   std::thread accepting([&] {
     accepted = make<Endpoint>([&](auto** made, auto* error) {
@@ -199,7 +199,7 @@ TEST(CConnect, TwoInvitationsMeet) {
   EXPECT_EQ(hbmwire_endpoint_phase(polled.get()), HBMWIRE_PHASE_READY);
 }
 
-/// A process that connects, says its port's peer nothing more, and waits to be killed.
+/// Starts a process that connects, sends nothing more to its peer, and waits to be killed.
 [[nodiscard]] pid_t start_peer(int port_from) {
   const pid_t peer = ::fork();
   if (peer != 0) return peer;

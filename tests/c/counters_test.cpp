@@ -7,7 +7,7 @@
 
 #include "ends.hpp"
 
-// Counters and traces through the C interface agree with what was done.
+// Counters and traces through the C interface agree with the operations that were done.
 namespace hbmwire::c_test {
 namespace {
 
@@ -107,7 +107,7 @@ TEST(CCounters, NameKindsAndBounds) {
   EXPECT_EQ(hbmwire_time_bucket_bound_ns(1000), HBMWIRE_FOREVER);
 }
 
-TEST(CCounters, OfANicAreItsPortsFiles) {
+TEST(CCounters, CountersOfANicAreItsPortsFiles) {
   auto info = HBMWIRE_MADE(hbmwire_nic_info);
   const Ends ends;
   good([&](auto* error) { return hbmwire_endpoint_nic(ends.a.get(), &info, error); });

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-/// Two ends of one process that are made by the C interface alone.
+/// Two ends in one process, made only by the C interface.
 namespace hbmwire::c_test {
 
 inline constexpr std::int64_t kSecond = 1'000'000'000;
@@ -43,7 +43,7 @@ using Group = std::unique_ptr<hbmwire_group, Freed<hbmwire_group_free>>;
 using Exchanged = std::unique_ptr<hbmwire_exchanged, Freed<hbmwire_exchanged_free>>;
 using Report = std::unique_ptr<hbmwire_report, Freed<hbmwire_report_free>>;
 
-/// An error of a test's.
+/// The error of a call in a test.
 struct Failure {
   Failure() { hbmwire_error_init(&error, sizeof error); }
 
@@ -56,7 +56,7 @@ struct Failure {
   hbmwire_error error;
 };
 
-/// A structure as its _init() makes it.
+/// A structure as initialised by its _init() function.
 template <auto kInit, class T>
 T initialised() {
   T made;
@@ -66,7 +66,7 @@ T initialised() {
 
 #define HBMWIRE_MADE(type) ::hbmwire::c_test::initialised<type##_init, type>()
 
-/// The handle that `call(&handle, &error)` gives, which must succeed.
+/// Returns the handle from `call(&handle, &error)`, which must succeed.
 template <class Handle, class Call>
 Handle make(const Call& call) {
   typename Handle::pointer raw = nullptr;
@@ -75,14 +75,14 @@ Handle make(const Call& call) {
   return Handle(raw);
 }
 
-/// `call(&error)` must succeed.
+/// Expects that `call(&error)` succeeds.
 template <class Call>
 void good(const Call& call) {
   Failure failed;
   EXPECT_EQ(call(&failed.error), HBMWIRE_OK) << failed.text();
 }
 
-/// `call(&error)` must fail with this status, and say why.
+/// Expects that `call(&error)` fails with this status and gives a reason.
 template <class Call>
 std::string refused(hbmwire_status status, const Call& call) {
   Failure failed;
@@ -99,12 +99,12 @@ std::string refused(hbmwire_status status, const Call& call) {
                                  hbmwire_memory_type type = HBMWIRE_MEMORY_HOST,
                                  std::uint64_t size = kBytes, hbmwire_access access = kAll);
 
-/// Sets all bytes of a region, and looks whether all have a value.
+/// set() fills a region; the other function checks that all bytes have a value.
 void set(const Region& region, unsigned char value);
 [[nodiscard]] bool has(const Region& region, unsigned char value, std::uint64_t length = kBytes);
 
-/// Two workers with a connection between them; `b` was accepted. Each end has a region, and the one
-/// of b is advertised as "target".
+/// Two workers connected with each other; `b` was accepted. Each end has a region; that of b is
+/// advertised as "target".
 struct Ends {
   explicit Ends(hbmwire_memory_type type = HBMWIRE_MEMORY_HOST,
                 const hbmwire_endpoint_options* options = nullptr,
@@ -116,7 +116,7 @@ struct Ends {
     hbmwire_worker_progress(b_worker.get());
   }
 
-  /// Drives both until `over()`, or a failure after ten seconds.
+  /// Drives both workers until `over()`; fails after ten seconds.
   template <class Over>
   void until(const Over& over) const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -128,7 +128,7 @@ struct Ends {
     }
   }
 
-  /// Drives both until a transfer is over, which has to succeed.
+  /// Drives both workers until a transfer has ended, and expects success.
   void finish(hbmwire_transfer* transfer) const;
 
   void finish(const Transfer& transfer) const { finish(transfer.get()); }

@@ -8,7 +8,7 @@
 
 #include "ends.hpp"
 
-// Errors, options and words.
+// Errors, options, and texts.
 namespace hbmwire::c_test {
 namespace {
 
@@ -35,12 +35,12 @@ TEST(CErrors, AFailureIsToldInFull) {
   hbmwire_error_describe_with(&failed.error, nullptr, own, sizeof own);
   EXPECT_EQ(std::string(own).find(";"), std::string::npos);
   EXPECT_FALSE(hbmwire_error_is_shortage(&failed.error));
-  // Text is cut to the room that there is.
+  // A text is cut to fit the buffer.
   char little[8];
   EXPECT_EQ(hbmwire_error_describe(&failed.error, little, sizeof little), failed.text().size());
   EXPECT_EQ(std::string(little), failed.text().substr(0, 7));
   EXPECT_EQ(hbmwire_error_describe(&failed.error, nullptr, 0), failed.text().size());
-  // The error of a call that succeeds is empty.
+  // The error of a successful call is empty.
   auto versions = HBMWIRE_MADE(hbmwire_versions);
   EXPECT_EQ(hbmwire_get_versions(&versions, &failed.error), HBMWIRE_OK);
   EXPECT_EQ(failed.error.code, HBMWIRE_OK);
@@ -58,7 +58,7 @@ TEST(CErrors, NumbersAreDecoded) {
   hbmwire_error_number_text(&failed.error, text, sizeof text);
   EXPECT_NE(std::string(text).find("(ENOMEM, 12)"), std::string::npos);
   EXPECT_TRUE(hbmwire_error_is_shortage(&failed.error));
-  // Numbers that this version does not know are no crash.
+  // Numbers unknown to this version must not cause a crash.
   failed.error.code = failed.error.stage = failed.error.hint = failed.error.number_kind = 1000;
   failed.error.call = nullptr;
   EXPECT_NE(failed.text(), "");
@@ -83,7 +83,8 @@ TEST(CErrors, AnErrorThatIsNotMadeIsRefused) {
 }
 
 TEST(CErrors, AShorterErrorIsWrittenAsFarAsItGoes) {
-  // A program that was compiled with a header whose error ended before `call`.
+  // The error structure of a program that was compiled with a header in which it ended before
+  // `call`.
   struct {
     hbmwire_error error;
     unsigned char behind;
@@ -100,7 +101,7 @@ TEST(CErrors, AShorterErrorIsWrittenAsFarAsItGoes) {
   EXPECT_GT(hbmwire_error_describe(&old.error, nullptr, 0), 0U);
 }
 
-/// Options as of a later version: one more member.
+/// Options of a later version, with one more member.
 struct LaterOptions {
   hbmwire_worker_options known;
   std::uint64_t unknown;
@@ -126,7 +127,7 @@ TEST(COptions, EarlierOnesHaveDefaultsForTheRest) {
   const Context context = make_context();
   auto options = HBMWIRE_MADE(hbmwire_worker_options);
   options.struct_size = offsetof(hbmwire_worker_options, max_transfers);
-  options.max_transfers = 0;  // is not looked at
+  options.max_transfers = 0;  // this value is not checked
   options.threads = 99;
   const Worker worker = make_worker(context, &options);
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{1} << 20U}) {

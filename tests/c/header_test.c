@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// hbmwire.h as a C11 compiler takes it. Each constant has the value that programs were compiled
-// with, each structure with a size begins with it and has an initialiser, and no structure has a
-// hole, whose bytes would be an option of a later version.
+// Tests hbmwire.h with a C11 compiler. Each constant has the value that existing programs were
+// compiled with. Each structure with a size begins with it and has an initialiser. No structure has
+// a hole, whose bytes would become an option of a later version.
 #include <hbmwire.h>
 #include <stdio.h>
 #include <string.h>
@@ -229,7 +229,7 @@ SAME(HBMWIRE_THREADS_ONE, 0);
 SAME(HBMWIRE_THREADS_ANY, 1);
 SAME(HBMWIRE_THREADS_PROGRESS, 2);
 
-// Compiled by -Wpadded: sizes are the sums of their members'.
+// With -Wpadded, the size of a structure is the sum of its members' sizes.
 #define SIZED(type) _Static_assert(offsetof(type, struct_size) == 0, #type)
 
 SIZED(hbmwire_attached);
@@ -276,7 +276,7 @@ static void expect(int is_true, const char* what) {
   failed = 1;
 }
 
-// Fills a structure with other bytes first, as memory of the stack has them.
+// First fills the structure with other bytes, because memory on the stack is not zero.
 #define INITIALISED(type)                                                    \
   do {                                                                       \
     type made;                                                               \

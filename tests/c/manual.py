@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The C of docs/c.md is part of an example, which the tests compile and run. usage: manual.py TREE"""
+"""Checks that the C code in docs/c.md is part of an example, which the tests compile and run. usage: manual.py TREE"""
 import pathlib
 import re
 import sys

@@ -8,7 +8,7 @@
 
 #include "ends.hpp"
 
-// Devices, memory, its registrations and the keys to it.
+// Devices, memory, its registrations and its keys.
 namespace hbmwire::c_test {
 namespace {
 
@@ -399,7 +399,7 @@ TEST(CRegistrationCache, FindsMemoryAgain) {
     EXPECT_EQ(slice.length_bytes, 64U);
     EXPECT_EQ(slice.region, hbmwire_registration_lease_region(lease.get()));
     EXPECT_EQ(info_of(slice.region).path, HBMWIRE_PATH_ZERO_COPY);
-    // It belongs to the lease, so that nothing happens.
+    // It belongs to the lease, so that this does nothing.
     hbmwire_region_free(const_cast<hbmwire_region*>(slice.region));
     EXPECT_EQ(info_of(slice.region).path, HBMWIRE_PATH_ZERO_COPY);
   }

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-// Every function with NULL and 0 for each of its arguments.
+// Calls every function with NULL and 0 for each of its arguments.
 namespace hbmwire::c_test {
 namespace {
 
@@ -13,7 +13,7 @@ hbmwire_status with_nothing(hbmwire_status (*function)(Argument...)) {
   return function(Argument{}...);
 }
 
-/// The same of a function that gives no status.
+/// The same for a function that returns no status.
 template <class Answer, class... Argument>
 Answer answer_to_nothing(Answer (*function)(Argument...)) {
   return function(Argument{}...);
@@ -177,8 +177,8 @@ TEST(CNull, IsAnErrorOfEachFunction) {
   REFUSES(hbmwire_worker_flush);
 }
 
-// Functions without a status say as little as they can.
-TEST(CNull, IsNoCrashOfTheOthers) {
+// Functions without a status return an empty value.
+TEST(CNull, OtherFunctionsDoNotCrash) {
   answer_to_nothing(hbmwire_attach_listener_free);
   EXPECT_EQ(answer_to_nothing(hbmwire_attach_listener_fd), -1);
   answer_to_nothing(hbmwire_attach_publication_free);

@@ -4,7 +4,7 @@
 
 #include "ends.hpp"
 
-// Each operation between two workers of one process, of host memory and of a Gaudi's.
+// Each operation between two workers of one process, with host memory and with a Gaudi's.
 namespace hbmwire::c_test {
 namespace {
 

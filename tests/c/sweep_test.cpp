@@ -7,17 +7,17 @@
 #include "tests/library/emulated_hooks.hpp"
 #include "tests/support/open_descriptors.hpp"
 
-// Each allocation, and each call of libibverbs, fails in turn below the C interface: the functions
-// give their errors, and nothing stays behind.
+// Each allocation and each call of libibverbs fails in turn below the C interface. The functions
+// return their errors, and nothing is left behind.
 namespace hbmwire::c_test {
 namespace {
 
 using test::FailingAllocations;
 
-/// A life of the handles. Each call that fails ends it; the handles go in any case.
+/// The life of the handles. The first call that fails ends it; all handles are freed in any case.
 class Life {
  public:
-  /// The first failure, or HBMWIRE_OK.
+  /// Returns the first failure, or HBMWIRE_OK.
   hbmwire_status live() {
     hbmwire_status status = open();
     if (status == HBMWIRE_OK) status = connect();
@@ -119,7 +119,7 @@ class Life {
 
 #undef HBMWIRE_GO
 
-  /// Drives both ends until a transfer is over.
+  /// Drives both ends until a transfer has ended.
   hbmwire_status drive(hbmwire_transfer* transfer) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     bool over = false;
@@ -145,7 +145,7 @@ class Life {
   Endpoint a_, b_;
 };
 
-/// One life, and how it ended.
+/// Runs one life, and returns its result.
 hbmwire_status live(std::string& why) {
   Life life;
   const hbmwire_status status = life.live();
@@ -162,12 +162,12 @@ TEST(CSweep, EachAllocationThatFailsIsAnErrorAndLeavesNothing) {
   std::string why;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(live(why), HBMWIRE_OK) << why;
   const int descriptors = test::open_descriptors();
-  // The text of `why`; and a few objects that the process makes once, on the way of a failure: over
-  // all lives, so that what each failure lost would be more.
+  // The text of `why`, and a few objects that the process makes once when it first fails. The limit
+  // is for all lives together, so that a leak in each failure would exceed it.
   constexpr std::int64_t kOnce = 4;
   const std::int64_t allocations = FailingAllocations::live() + 1 + kOnce;
   int failures = 0;
-  // All of the first ones, which open and connect; then some.
+  // All of the first allocations, which open and connect; then some of the others.
   for (long nth = 1; !HasFailure(); nth += nth < 200 ? 1 : 23) {
     FailingAllocations::arm(nth, false);
     const hbmwire_status status = live(why);
@@ -182,7 +182,7 @@ TEST(CSweep, EachAllocationThatFailsIsAnErrorAndLeavesNothing) {
     }
     EXPECT_EQ(test::live_nic_objects(), "") << "after allocation " << nth << " failed";
     EXPECT_LE(test::open_descriptors(), descriptors) << "after allocation " << nth << " failed";
-    // A thread of the process gives back a little later what it has in hand.
+    // Threads of the process release their resources a little later.
     const auto longest = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (FailingAllocations::live() > allocations && std::chrono::steady_clock::now() < longest)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -200,13 +200,13 @@ TEST(CSweep, EachCallOfLibibverbsThatFailsIsAnErrorAndLeavesNothing) {
   ASSERT_EQ(test::live_nic_objects(), "");
   const int descriptors = test::open_descriptors();
   int failures = 0;
-  // Polls count, too, so that there are many calls, and few of them differ.
+  // Polls count as calls, too, so that there are many calls that hardly differ.
   for (long n = 0; n < 3000 && !HasFailure(); n += n < 120 ? 1 : 97) {
     test::fail_nth_call("nic", n, EIO);
     const hbmwire_status status = live(why);
     const long counted = test::fail_nth_call("nic", -1, 0);
     EXPECT_EQ(test::live_nic_objects(), "") << "after call " << n << " failed";
-    // The emulated NIC's own thread has some, once anything had to wait.
+    // The emulated NIC's own thread keeps some descriptors after it had to wait once.
     EXPECT_LE(test::open_descriptors(), descriptors + 4) << "after call " << n << " failed";
     if (status != HBMWIRE_OK) {
       ++failures;

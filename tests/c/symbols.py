@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The functions of the C interface, by name: those of the headers, of the map file and of the library are the same, each has a
-comment, and a test calls it besides null_test.cpp, which calls all of them with nothing. usage: symbols.py TREE LIBRARY"""
+"""Checks the names of the functions of the C interface: headers, map file and library have the same ones, each has a comment, and
+a test calls it besides null_test.cpp, which calls all of them with NULL. usage: symbols.py TREE LIBRARY"""
 import pathlib
 import re
 import subprocess
 import sys
 
-# Functions that a test need not name otherwise: types are initialised by HBMWIRE_MADE, or by header_test.c.
+# Functions that tests need not call by name: HBMWIRE_MADE or header_test.c initialises the types.
 INITIALISER = re.compile(r"hbmwire_\w+_init$")
 
 

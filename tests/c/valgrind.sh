@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: valgrind.sh EMULATE EXAMPLE PROOF
-# Runs both sides of an example under valgrind, which may find nothing wrong. Exit code 77: valgrind is not installed.
+# Runs both sides of an example under valgrind, which must find no error. Exit code 77: valgrind is not installed.
 set -euo pipefail
 
 if ! command -v valgrind >/dev/null; then
@@ -12,10 +12,11 @@ fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# Its threads run one at a time, so that one that waits by looking again and again has to give way. A Gaudi's memory does not
-# fit into the address space that it leaves.
+# valgrind runs threads one at a time, so that a polling thread must yield. A Gaudi's memory does not fit into the address
+# space that it leaves.
 printf '#!/bin/sh\nexec "%s" --gaudi 0 "$@"\n' "$1" >"$work/emulate"
-# No look for leaks, which reads all that is mapped, and the emulated NICs have mapped gigabytes: AddressSanitizer does that.
+# Leaks are not checked: that would read all mapped memory, and the emulated NICs have mapped gigabytes. AddressSanitizer
+# checks them.
 options="--quiet --fair-sched=yes --error-exitcode=9 --leak-check=no"
 printf '#!/bin/sh\nexec valgrind %s "%s" "$@"\n' "$options" "$2" >"$work/example"
 chmod +x "$work/emulate" "$work/example"

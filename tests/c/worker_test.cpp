@@ -6,7 +6,7 @@
 
 #include "ends.hpp"
 
-// How a program learns that transfers are over, and takes messages.
+// How a program learns that transfers have ended, and receives messages.
 namespace hbmwire::c_test {
 namespace {
 
@@ -18,7 +18,7 @@ namespace {
   });
 }
 
-/// A receive that nothing will match.
+/// A receive that no message matches.
 [[nodiscard]] Transfer receive(const Ends& ends) {
   const hbmwire_slice into = ends.here(0, 64);
   return make<Transfer>([&](auto** made, auto* error) {

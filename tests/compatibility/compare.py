@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tries the promises of docs/versions.md between a version and the one before it, with both.
+"""Tests the promises of docs/versions.md with a version and the one before it.
 
 usage: compare.py --before FOLDER --now FOLDER --other FOLDER --tree ROOT
        compare.py --self-test
 
-Each FOLDER is one that scripts/compatibility has made: build/ and prefix/, of --before also source/. --other is this tree
-with another number of the endpoints' protocol.
+scripts/compatibility makes each FOLDER: build/ and prefix/, for --before also source/. --other is this tree with another
+number of the endpoints' protocol.
 """
 import argparse
 import json
@@ -18,17 +18,17 @@ import sys
 import tempfile
 import time
 
-# Examples whose two sides say "verified", run by tests/examples/between_nodes.sh.
+# Examples whose two sides print "verified", run by tests/examples/between_nodes.sh.
 EXAMPLES = ("put", "messages", "memory_key", "immediate", "ordering", "threads", "reconnect")
 OTHER_VERSION = r"version \d+ there, \d+ here"
 
 
 class Broken(Exception):
-    """A promise that is not kept, as a sentence."""
+    """A broken promise, as a sentence."""
 
 
 def run(command, limit_s=300, wanted=0, **options):
-    """The output of a command; Broken where it ends with another exit code than one that is wanted."""
+    """The output of a command. Raises Broken if its exit code is not a wanted one."""
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=limit_s, text=True, check=False, **options)
@@ -38,7 +38,7 @@ def run(command, limit_s=300, wanted=0, **options):
 
 
 class Version:
-    """One of the trees, as it is installed."""
+    """One of the trees, as installed."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
@@ -54,7 +54,7 @@ class Version:
 
 
 class World:
-    """Two emulated nodes of one fabric, and what runs on them."""
+    """Two emulated nodes of one fabric, and the programs that run on them."""
 
     def __init__(self, now):
         self.emulate = now.prefix / "libexec/hbmwire/emulate"
@@ -84,7 +84,7 @@ class World:
         return pathlib.Path(f"{self.folder.name}/{node}.log").read_text(encoding="utf-8")
 
     def port(self):
-        """The one that the server on node b has taken."""
+        """The port that the server on node b listens on."""
         for _ in range(300):
             found = re.search(r"Waiting for client connection on port (\d+)", self.said("b"))
             if found:
@@ -94,12 +94,12 @@ class World:
 
 
 def pair(now, serving, leading, command, *options):
-    """Server and client of two versions: their exit codes and all that both said."""
+    """Runs server and client of two versions. Returns their exit codes and all their output."""
     with World(now) as world:
         server = world.start("b", serving.program, *command[0], "--bind", "127.0.0.1", "-p", "0", *options)
         client = world.start("a", leading.program, *command[1], "127.0.0.1", "-p", world.port(), *options)
         codes = client.wait(120), None
-        # A server that has met a client which it can't talk to waits for another one.
+        # A server that refused a client of another version waits for the next one.
         if codes[0] != 0:
             time.sleep(0.5)
             server.terminate()
@@ -115,7 +115,7 @@ def perf(test):
 
 
 def talk(now, serving, leading):
-    """Both versions' tools talk to each other, and verify every byte."""
+    """The tools of both versions work with each other, and verify every byte."""
     for command in (SERVER_CLIENT, perf("write_bw"), perf("send_lat"), perf("put_bw"), perf("get_lat"), perf("tag_bw")):
         codes, server, client = pair(now, serving, leading, command)
         if codes != (0, 0):
@@ -139,7 +139,7 @@ def protocols(version):
 
 
 def lost(before, now, place=""):
-    """The paths of a JSON value that are gone, or have another type. All elements of an array count as one."""
+    """The paths of JSON values that are missing or have another type. All elements of an array count as one."""
     if before is None or now is None:
         return []  # null: unknown on this machine
     if isinstance(before, dict) and isinstance(now, dict):
@@ -166,13 +166,13 @@ class Comparison:
         self.emulate = self.now.prefix / "libexec/hbmwire/emulate"
 
     def abi(self):
-        """No exported function, type or member of the public headers is gone or different."""
-        # abidiff(1): 0 where nothing but additions was found.
+        """No exported function, type or member of the public headers is missing or different."""
+        # abidiff(1) returns 0 if it found only additions.
         run(["abidiff", "--headers-dir1", self.before.prefix / "include", "--headers-dir2", self.now.prefix / "include",
              "--no-added-syms", self.before.library, self.now.library])
 
     def source(self):
-        """The earlier version's examples compile with these headers, and do what they did."""
+        """The earlier version's examples compile with these headers, and work as before."""
         self.examples("source", self.now, self.now)
 
     def programs(self):
@@ -191,7 +191,7 @@ class Comparison:
                 env=environment, limit_s=120)
 
     def wire(self):
-        """Server and client of both versions, in either role; where their protocols differ they refuse each other."""
+        """Server and client of both versions, in either role. If their protocols differ, they refuse each other."""
         check = talk if protocols(self.before) == protocols(self.now) else refuse
         for serving, leading in ((self.before, self.now), (self.now, self.before)):
             check(self.now, serving, leading)
@@ -202,7 +202,7 @@ class Comparison:
             refuse(self.now, serving, leading)
 
     def settings(self):
-        """Every setting and choice of the version before is there."""
+        """Every setting and choice of the version before still exists."""
         before, now = ({setting["name"]: setting for setting in emulated_json(self.now, version, "info", "-c")["settings"]}
                        for version in (self.before, self.now))
         for name, setting in before.items():
@@ -213,7 +213,7 @@ class Comparison:
                 raise Broken(f"{name} does not take {', '.join(sorted(gone))} any more")
 
     def json(self):
-        """Every field of the version before is there, with the same type."""
+        """Every field of the version before still exists, with the same type."""
         gone = lost(*(emulated_json(self.now, version, "info") for version in (self.before, self.now)))
         for command in (SERVER_CLIENT, perf("put_bw"), perf("write_lat")):
             results = []
@@ -229,7 +229,7 @@ class Comparison:
     def run(self):
         same = self.before.minor == self.now.minor
         cases = [self.wire, self.another_protocol]
-        # Another 0.N may break these: the changelog names how.
+        # Another 0.N may break these; the changelog then explains how.
         cases += [self.abi, self.source, self.programs, self.settings, self.json] if same else []
         print(f"-- {self.before.number} against {self.now.number}" + ("" if same else ": another 0.N, so only the wire"))
         failed = False

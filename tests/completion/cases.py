@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A line, and its completion at TAB, in every shell. "^" is the cursor where it is not at the end.
+"""The result of TAB for each line, in every shell. "^" marks the cursor if it is not at the end.
 
-A text is the line as it is completed, a set is what is listed, and NOTHING leaves the line as it is.
+A text is the completed line, a set is the list of choices, and NOTHING leaves the line unchanged.
 """
 import re
 import subprocess
@@ -9,7 +9,7 @@ import subprocess
 COMMANDS = ("server", "client", "perf", "info", "stat", "doctor", "trace", "emulate")
 NOTHING = frozenset()
 TESTS = {f"{verb}_{measure}" for verb in ("write", "read", "send", "atomic", "put", "get", "tag") for measure in ("bw", "lat")}
-# Names in the folder of the shell, besides apple.txt.
+# Folders in the folder of the shell, which also contains apple.txt.
 FOLDERS = {"alpha", "alone", "bin"}
 
 CASES = {
@@ -20,11 +20,11 @@ CASES = {
     "hbmwire --v": "hbmwire --version",
     "hbmwire nosuch": NOTHING,
     "hbmwire nosuch -": NOTHING,
-    # Names of options, also of one that was given before.
+    # Names of options, including one that was already given.
     "hbmwire perf write_bw node2 --mem": "hbmwire perf write_bw node2 --memory",
     "hbmwire client --json --js": "hbmwire client --json --json",
     "hbmwire server --nosuch": NOTHING,
-    # Their values: choices.
+    # Values of options: choices.
     "hbmwire client -m ": {"gaudi", "cuda", "rocm", "host", "auto"},
     "hbmwire client --memory=": {"gaudi", "cuda", "rocm", "host", "auto"},
     "hbmwire server --owner s": "hbmwire server --owner synapse",
@@ -53,7 +53,7 @@ CASES = {
     "hbmwire emulate --link-layer i": "hbmwire emulate --link-layer infiniband",
     "hbmwire emulate --link ": NOTHING,
     "hbmwire emulate --link emu0/1=": {"down", "up"},
-    # Files, folders, and neither.
+    # Files, folders, and values that are neither.
     "hbmwire client --file ": FOLDERS | {"apple.txt"},
     "hbmwire client --file ap": "hbmwire client --file apple.txt",
     "hbmwire perf write_bw --plot=ap": "hbmwire perf write_bw --plot=apple.txt",
@@ -67,7 +67,7 @@ CASES = {
     "hbmwire emulate --async=": NOTHING,
     # "--async" may be followed by another option.
     "hbmwire emulate --async --ni": "hbmwire emulate --async --nics",
-    # These are no options.
+    # Words that are no options.
     "hbmwire perf ": TESTS,
     "hbmwire perf wri": {"write_bw", "write_lat"},
     "hbmwire perf -d dev:1 --size=4K -b tag_l": "hbmwire perf -d dev:1 --size=4K -b tag_lat",
@@ -75,7 +75,7 @@ CASES = {
     "hbmwire perf write_bw -c RC oth": "hbmwire perf write_bw -c RC other",
     "hbmwire client oth": "hbmwire client other",
     "hbmwire client other al": NOTHING,
-    # A command of a command, and names of hints.
+    # A subcommand, and names of hints.
     "hbmwire doctor --memory ": {"gaudi", "cuda", "rocm", "host"},
     "hbmwire doctor --replay ap": "hbmwire doctor --replay apple.txt",
     "hbmwire tr": "hbmwire trace",
@@ -91,19 +91,19 @@ CASES = {
     "hbmwire doctor explain no_rocm_device no_roc": NOTHING,
     "hbmwire doctor explain --js": "hbmwire doctor explain --json",
     "hbmwire doctor explain nosuch": NOTHING,
-    # A command within the emulated hardware.
+    # A command that runs in the emulated hardware.
     "hbmwire emulate -- hbmw": "hbmwire emulate -- hbmwire",
     "hbmwire emulate -- cat ap": "hbmwire emulate -- cat apple.txt",
     "hbmwire emulate --nics 2 -- hbmwire pe": "hbmwire emulate --nics 2 -- hbmwire perf",
     "hbmwire emulate --rate=emu0=1G -- hbmwire perf --connection=U": {"UC", "UD"},
     "hbmwire emulate -- ./bin/hbmwire perf wri": {"write_bw", "write_lat"},
-    # The program by its path.
+    # The program with its path.
     "bin/hbmwire pe": "bin/hbmwire perf",
     "~/tools/hbmwire perf -c R": "~/tools/hbmwire perf -c RC",
     "bin/with\\ space/hbmwire inf": "bin/with\\ space/hbmwire info",
     "'bin/with space'/hbmwire inf": "'bin/with space'/hbmwire info",
     "nosuch/hbmwire ": NOTHING,
-    # Without the emulated hardware.
+    # A program without the emulated hardware.
     "alone/bin/hbmwire emul": "alone/bin/hbmwire emulate",
     "alone/bin/hbmwire emulate ": NOTHING,
     "alone/bin/hbmwire emulate --": NOTHING,

@@ -3,7 +3,7 @@
 """Completes lines by TAB in an interactive shell on a terminal. usage: run.py PROGRAM SHELL [LINE...]
 
 PROGRAM is the built hbmwire, and SHELL is bash, bash_completion (bash with the package of that name) or zsh. With a LINE
-only that one is completed, and what became of it is shown.
+it completes only that one, and shows the result.
 """
 import os
 import pathlib
@@ -22,7 +22,7 @@ SKIPPED = 77
 
 
 def lay_out(folder, program):
-    """The folder of the shell, and its home: files, and the program under several paths."""
+    """Makes the folder of the shell and its home: files, and the program at several paths."""
     here, home = folder / "here", folder / "home"
     for name in ("alpha", "alone/bin", "bin/with space"):
         (here / name).mkdir(parents=True)
@@ -31,7 +31,7 @@ def lay_out(folder, program):
     for link in (here / "bin/hbmwire", here / "bin/with space/hbmwire"):
         link.symlink_to(program)
     (home / "tools").symlink_to(here / "bin")
-    # A program that finds its library and no emulated hardware.
+    # A program that finds its library but no emulated hardware.
     shutil.copy2(program, here / "alone/bin/hbmwire")
     (here / "alone/lib").symlink_to(program.parent.parent / "lib")
     return here, home
@@ -51,8 +51,8 @@ def start(shell, folder, program):
 
 
 def mistake(typed, expected, completed):
-    """The fault, or nothing. Shells differ in what follows a completed word: a space, in zsh also before another one,
-    and zsh's "=", which goes away when a space is typed."""
+    """The fault, or nothing. Shells differ in the text after a completed word: a space, in zsh also before another word, and
+    zsh's "=", which disappears when a space is typed."""
     if isinstance(expected, (set, frozenset)) and expected != NOTHING:
         if completed.candidates != sorted(expected):
             return f"lists {completed.candidates}, not {sorted(expected)}"

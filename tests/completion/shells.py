@@ -13,10 +13,10 @@ import time
 PROMPT = "<ready> "
 CLEAR, SHOW, TAB, LEFT, RIGHT = "\x05\x15", "\x14", "\t", "\x02", "\x06"
 SECONDS = 20
-# Wide and high: nothing is wrapped, cut or asked about before it is listed.
+# Wide and high, so that nothing is wrapped or cut, and the shell does not ask before it prints a list.
 ROWS, COLUMNS = 1000, 600
-# SHOW prints the line as it is, between characters that no program prints. Until the next prompt the terminal may
-# still be in the mode for programs, in which it takes CLEAR for itself.
+# SHOW prints the current line between characters that no program prints. Until the next prompt, the terminal may still be in
+# the mode for programs, in which it interprets CLEAR itself.
 SHOWN = re.compile("\x1e([^\x1e]*)\x1e[^\x1e]*" + PROMPT)
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\a")
 
@@ -42,7 +42,7 @@ bindkey '^T' show
 
 
 class Completed:
-    """The line after TAB, and the output below it."""
+    """The result: the line, and the output below it."""
 
     def __init__(self, line, printed):
         self.line = line
@@ -50,13 +50,13 @@ class Completed:
 
     @property
     def candidates(self):
-        """The words that are listed, without their descriptions and the slashes of folders."""
+        """The listed words, without their descriptions and the slashes of folders."""
         words = [word for text in self.printed for word in re.split(r" +-- ", text)[0].split()]
         return sorted(word.rstrip("/") for word in words)
 
 
 class Shell:
-    """`set_up` is run first; the arguments are the command line, the environment and the folder of the shell."""
+    """`set_up` runs first. The arguments are the command line, the environment and the folder of the shell."""
 
     def __init__(self, command, set_up, environment, folder):
         self.child, self.terminal = pty.fork()
@@ -77,14 +77,14 @@ class Shell:
         os.waitpid(self.child, 0)
 
     def complete(self, typed, tabs=1):
-        """Types the line, with the cursor at "^" where there is one, and then TAB."""
+        """Types the line, with the cursor at "^" if given, and then TAB."""
         line, _, rest = typed.partition("^")
         self._send(CLEAR + SHOW)
         self._read_until(SHOWN)
         self._send(line + rest + LEFT * len(rest) + TAB * tabs + SHOW)
         printed, shown = self._read_until(SHOWN)
         segments = re.split(r"[\r\n]+", ESCAPES.sub("", printed))
-        # The first one is the line as it was typed; the shell repeats it after a list.
+        # The first one is the typed line, which the shell repeats after a list.
         below = [s.strip() for s in segments if s.strip() and not s.startswith(PROMPT)]
         return Completed(shown[1], below[0 if segments[0].startswith(PROMPT) else 1:])
 

@@ -10,7 +10,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The machine of a fixture, with other answers to some questions.
+/// The machine of a fixture, with different answers to some questions.
 class AlteredMachine final : public Evidence {
  public:
   explicit AlteredMachine(const std::string& fixture) : machine_(fixture_machine(fixture)) {}
@@ -39,7 +39,7 @@ class AlteredMachine final : public Evidence {
     return found == calls.end() ? machine_->call(name) : found->second;
   }
 
-  /// "info" with another value at a JSON pointer: "/nics/0/ports/0/mtu_bytes".
+  /// Changes "info" at a JSON pointer: "/nics/0/ports/0/mtu_bytes".
   void set_info(const std::string& pointer, const Json& value) {
     Json info = call("info");
     info["value"][Json::json_pointer(pointer)] = value;

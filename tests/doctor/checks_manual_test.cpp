@@ -13,7 +13,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// A sentence of the page begins with a capital letter, and the help's with a small one.
+// A sentence in the page begins with a capital letter, one in the help with a small letter.
 std::string in_small_letters(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char letter) {
     return static_cast<char>(std::tolower(letter));
@@ -21,7 +21,7 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-// "`name`" and what it checks, of each definition of the page: ": *What.* Source: ...".
+// "`name`" and its description, for each definition of the page: ": *What.* Source: ...".
 std::vector<std::string> definitions_of(const std::string& path) {
   std::ifstream file(path);
   const std::regex term("^`([a-z-]+)`$");

@@ -29,7 +29,7 @@ const std::string kPortFolder = "/sys/class/infiniband/mlx5_0/ports/1";
 
 Answer text(std::string value) { return {.error = 0, .value = std::move(value)}; }
 
-/// Each fixture is read once.
+/// Reads each fixture only once.
 Evidence& machine_of(const std::string& fixture) {
   static std::map<std::string, std::unique_ptr<Evidence>> known;
   std::unique_ptr<Evidence>& machine = known[fixture];
@@ -41,7 +41,7 @@ std::vector<Difference> between(const std::string& here, const std::string& ther
   return differences(machine_of(here), machine_of(there));
 }
 
-/// A machine like kPair that was altered is here, and kPair itself there.
+/// The differences between an altered machine like kPair, here, and kPair itself, there.
 std::vector<Difference> against_pair(AlteredMachine& here) {
   return differences(here, machine_of(kPair));
 }
@@ -60,7 +60,7 @@ std::vector<std::string> words_of(const std::vector<Difference>& all) {
   return words;
 }
 
-TEST(DoctorDifferences, OfAMachineAndItselfAreNone) {
+TEST(DoctorDifferences, AMachineHasNoneWithItself) {
   for (const std::string& fixture : fixture_names())
     EXPECT_THAT(words_of(between(fixture, fixture)), IsEmpty()) << fixture;
 }
@@ -104,8 +104,8 @@ TEST(DoctorDifferences, TellIpv4FromALinkLocalAddress) {
   EXPECT_EQ(kind->there, "RoCE v2 (link-local)");
 }
 
-// The tables have GIDs of the same kinds, each at another index.
-TEST(DoctorDifferences, OfTwoOrdersOfOneGidTableAreAnIndex) {
+// The tables have GIDs of the same kinds, but each at another index.
+TEST(DoctorDifferences, TwoOrdersOfOneGidTableDifferInTheIndex) {
   const auto all = between("gid-table-with-v1-first", kPair);
   ASSERT_EQ(all.size(), 1U) << testing::PrintToString(words_of(all));
   EXPECT_EQ(words_of(all).front(), "GID index of mlx5_0: 1 here, 3 there");
@@ -165,7 +165,7 @@ TEST(DoctorDifferences, HaveSettingsOfTheEnvironmentOrOfInfo) {
               testing::ElementsAre("HBMWIRE_LINK_TRAFFIC_CLASS: 106 here, not set there",
                                    "HBMWIRE_GID_INDEX: 3 here, not set there"));
   EXPECT_EQ(all[0].matter, Matter::fault);
-  // A file of settings may have them, too: "info" counts before the environment.
+  // A settings file may also contain them: "info" has priority over the environment.
   AlteredMachine there(kPair);
   there.set_info("/settings", {{{"name", "HBMWIRE_LINK_TRAFFIC_CLASS"}, {"value", "106"}},
                                {{"name", "HBMWIRE_LINK_SERVICE_LEVEL"}, {"value", "3"}}});
@@ -215,7 +215,7 @@ TEST(DoctorDifferences, HaveFirmwareOfNicsOfOneKind) {
   EXPECT_THAT(words_of(against_pair(here)), IsEmpty());
 }
 
-TEST(DoctorDifferences, OfPartitionsAreOfTheirNumbersAlone) {
+TEST(DoctorDifferences, PartitionsAreComparedByNumber) {
   AlteredMachine here("dgx-with-acs-on");
   AlteredMachine there("dgx-with-acs-on");
   const std::string key = kPortFolder + "/pkeys/0";
@@ -239,7 +239,7 @@ TEST(DoctorDifferences, AreNoneWhereOneMachineDoesNotTell) {
   }
 }
 
-TEST(DoctorDifferences, OfARecordedMachineAreThoseOfTheMachine) {
+TEST(DoctorDifferences, ARecordedMachineHasThoseOfTheMachine) {
   for (const char* fixture : {"jumbo-frames-on-one-side", "gids-of-roce-v1", "kernel-too-old"}) {
     Recorder recorder(machine_of(fixture));
     ask_for_differences(recorder);
@@ -248,7 +248,7 @@ TEST(DoctorDifferences, OfARecordedMachineAreThoseOfTheMachine) {
   }
 }
 
-/// Whether a terminal shows the text as it is, and in a few lines.
+/// Whether a terminal can show the text unchanged, in a few lines.
 bool is_fit(const std::string& text, std::size_t most) {
   return text.size() <= most &&
          std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
@@ -266,7 +266,7 @@ void expect_fit(const std::vector<Difference>& all, const std::string& of) {
   for (const std::string& line : difference_lines(all, {})) EXPECT_TRUE(is_fit(line, 400)) << line;
 }
 
-TEST(DoctorDifferences, OfAnyTwoMachinesAreFitForATerminal) {
+TEST(DoctorDifferences, AnyTwoMachinesHavePrintableOnes) {
   for (const std::string& here : fixture_names()) {
     for (const std::string& there : fixture_names())
       expect_fit(between(here, there), here + " and " + there + ": ");
@@ -280,7 +280,7 @@ class HostileMachine final : public Evidence {
       : fixture_(fixture_machine(fixture)), bytes_(std::move(bytes)), value_(std::move(value)) {}
 
   Answer file(const std::string& path) override {
-    // The ports stay active, and are looked at.
+    // The ports stay active, so that they are checked.
     return path.ends_with("/state") ? fixture_->file(path) : text(bytes_);
   }
 
@@ -308,7 +308,7 @@ class HostileMachine final : public Evidence {
   Json value_;
 };
 
-/// All texts in a value replaced.
+/// Replaces all texts in a value.
 Json with_texts(Json value, const std::string& text) {
   if (value.is_string()) return text;
   if (value.is_structured()) {
@@ -317,7 +317,7 @@ Json with_texts(Json value, const std::string& text) {
   return value;
 }
 
-TEST(DoctorDifferences, OfAHostileMachineAreFitForATerminal) {
+TEST(DoctorDifferences, HostileMachinesCannotControlATerminal) {
   const std::string escapes = "\x1b[2J\x1b]0;title\a\xff\xc3\x28\r\nspoof";
   const Json info = machine_of("jumbo-frames-on-one-side").call("info");
   for (const std::string& bytes : {escapes, std::string(100'000, 'x'), std::string(500, '\n'),
@@ -368,7 +368,7 @@ TEST(DoctorDifferences, TakeAnyTypeAtAnyPlaceOfACall) {
   }
 }
 
-TEST(DoctorDifferences, OfThousandsOfNicsAreBounded) {
+TEST(DoctorDifferences, ThousandsOfNicsAreBounded) {
   AlteredMachine here(kPair);
   Json& nics = (here.calls["info"] = here.call("info"))["value"]["nics"];
   const Json nic = nics[0];

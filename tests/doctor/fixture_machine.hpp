@@ -10,15 +10,15 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The names of all fixtures: folders of tests/doctor/fixtures.
+/// The names of all fixtures: the folders of tests/doctor/fixtures.
 [[nodiscard]] std::vector<std::string> fixture_names();
 
 /// A file of a fixture: "machine.json", "expected.json".
 [[nodiscard]] SortedJson fixture_file(const std::string& name, const std::string& file);
 
 /// The machine of a fixture. Its machine.json is an archive of the doctor. With "like": "OTHER" it
-/// is the one of another fixture, with entries of its own in place of the other's; null takes an
-/// entry away.
+/// is the machine of another fixture, with its own entries instead of the other's; null removes an
+/// entry.
 [[nodiscard]] std::unique_ptr<Evidence> fixture_machine(const std::string& name);
 
 }  // namespace hbmwire::tools::doctor

@@ -11,7 +11,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// Each machine is judged once: the cases look at different things of the same findings.
+// Judges each machine only once, because the cases look at different aspects of the same findings.
 const std::vector<Finding>& findings_of(const std::string& fixture) {
   static std::map<std::string, std::vector<Finding>> known;
   const auto [entry, is_new] = known.try_emplace(fixture);
@@ -56,7 +56,7 @@ TEST_P(DoctorFixture, GivesTheFindingsThatItExpects) {
   }
 }
 
-// A check is good where it found something to judge, and all of that is good.
+// A check is good if it found something to judge and all of that is good.
 TEST_P(DoctorFixture, HasTheGoodChecksThatItExpects) {
   const SortedJson expected = fixture_file(GetParam(), "expected.json");
   std::map<std::string, bool> good;
@@ -68,7 +68,7 @@ TEST_P(DoctorFixture, HasTheGoodChecksThatItExpects) {
     EXPECT_TRUE(good[check.get<std::string>()]) << check;
 }
 
-TEST_P(DoctorFixture, SaysOfEachFindingWhereItIsFromAndWhatToDo) {
+TEST_P(DoctorFixture, GivesSourceAndRemedyOfEachFinding) {
   for (const Finding& finding : findings_of(GetParam())) {
     EXPECT_FALSE(finding.source.empty()) << words(finding);
     EXPECT_FALSE(finding.found.empty()) << words(finding);
@@ -90,7 +90,7 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(All, DoctorFixture, testing::ValuesIn(fixture_names()), test_name);
 
-// A check that no fixture fails, passes and leaves unknown has a part that no test has seen.
+// If no fixture makes a check fail, pass, or stay unknown, a part of that check is untested.
 TEST(DoctorFixtures, HaveEachCheckFailPassAndStayUnknown) {
   std::map<std::string, std::set<std::string>> seen;
   for (const std::string& fixture : fixture_names()) {

@@ -13,7 +13,7 @@
 #include "tests/doctor/fixture_machine.hpp"
 #include "tools/doctor/checks/finding.hpp"
 
-// A machine of which less can be read must not look better for it, nor worse.
+// Hiding a part of a machine must make it look neither better nor worse.
 namespace hbmwire::tools::doctor {
 namespace {
 
@@ -67,7 +67,7 @@ class PartlyHidden final : public Evidence {
   int error_;
 };
 
-/// A machine that remembers what it was asked, and answered.
+/// A machine that remembers its questions and answers.
 class Remembering final : public Evidence {
  public:
   explicit Remembering(Evidence& machine) : machine_(machine) {}
@@ -104,7 +104,7 @@ class Remembering final : public Evidence {
 
   [[nodiscard]] const std::set<Question>& questions() const noexcept { return questions_; }
 
-  /// The same of two machines that gave the same answers.
+  /// Equal for two machines that gave the same answers.
   [[nodiscard]] std::size_t digest() const { return digest_; }
 
  private:
@@ -136,12 +136,12 @@ bool is_in(const Finding& finding, const std::vector<Finding>& findings) {
   return std::ranges::any_of(findings, [&](const Finding& other) {
     return other.subject == finding.subject &&
            (other.verdict == finding.verdict ||
-            // How bad it is may depend on others that can't be seen any more.
+            // The severity may depend on other facts that are hidden now.
             (other.verdict == Verdict::bad && finding.verdict == Verdict::slow));
   });
 }
 
-/// A machine that tells less gets no further verdicts, and unknown ones for the rest.
+/// A machine that reveals less gets no new verdicts, only unknown ones.
 void expect_no_more(const std::vector<Finding>& before, const std::vector<Finding>& after) {
   bool has_unknown = false;
   for (const Finding& finding : after) {
@@ -158,15 +158,15 @@ void expect_no_more(const std::vector<Finding>& before, const std::vector<Findin
   }
 }
 
-// access(2) of a node with EACCES is an answer: this user may not open it.
+// EACCES from access(2) of a node is an answer: this user may not open it.
 bool is_answered_by(const Check& check, const Question& question) {
   return question.kind == Kind::access && check.name == "nodes";
 }
 
 class DoctorHidden : public testing::TestWithParam<std::string> {};
 
-// A check sees its own questions alone: to hide others changes nothing. One that gets the same
-// answers of two machines is tried with the first of them.
+// A check sees only its own questions, so that hiding others changes nothing. If a check gets the
+// same answers from two machines, only the first one is tried.
 TEST_P(DoctorHidden, FactsMakeNoCheckSayMore) {
   static std::set<std::pair<std::string_view, std::size_t>> tried;
   const auto machine = fixture_machine(GetParam());
@@ -198,7 +198,7 @@ PartlyHidden::Hides is_below(const std::string& folder) {
   };
 }
 
-// Another file system above a folder: what is below it is not there, for all that can be seen.
+// Another file system covers a folder, so that everything below it seems to be missing.
 TEST(DoctorHiddenFolder, MakesNoCheckSayMore) {
   std::set<std::pair<std::string_view, std::size_t>> tried;
   for (const std::string& fixture : fixture_names()) {
@@ -210,7 +210,7 @@ TEST(DoctorHiddenFolder, MakesNoCheckSayMore) {
       for (const std::string folder :
            {"/sys", "/proc", "/proc/sys", "/sys/devices/system", "/sys/module"}) {
         for (const int error : {EACCES, ENOENT}) {
-          // The container's engine gave no /sys.
+          // The container's engine did not provide /sys.
           if (check.name == "container" && error == ENOENT) continue;
           PartlyHidden partly(*machine, is_below(folder), error);
           SCOPED_TRACE(fixture + ": " + std::string(check.name) + " without " + folder +

@@ -17,7 +17,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// A machine that answers one call, with anything, and has nothing else.
+// A machine that answers one call with a given value, and has nothing else.
 class OneCall final : public Evidence {
  public:
   OneCall(std::string name, Json answer) : name_(std::move(name)), answer_(std::move(answer)) {}
@@ -67,7 +67,7 @@ TEST(DoctorReading, TakesVersionsOfKernelsAndDrivers) {
   EXPECT_EQ(version_in("x.y"), std::nullopt);
 }
 
-TEST(DoctorReading, TakesAnAnswerThatIsNoneForAnError) {
+TEST(DoctorReading, TakesAMalformedAnswerForAnError) {
   for (const char* answer : {"null", "[]", "7", "{}", R"({"value": null})", R"({"error": "13"})"}) {
     OneCall machine("uname", Json::parse(answer));
     EXPECT_EQ(ask(machine, "uname").error, EPROTO) << answer;
@@ -77,7 +77,7 @@ TEST(DoctorReading, TakesAnAnswerThatIsNoneForAnError) {
   EXPECT_EQ(ask(machine, "limits").error, ENOSYS);
 }
 
-TEST(DoctorReading, ReadsMembersOfWhatIsNoObject) {
+TEST(DoctorReading, ReadsMembersOfValuesThatAreNoObjects) {
   EXPECT_TRUE(member(Json("text"), "key").is_null());
   EXPECT_EQ(text_at(Json{{"key", 7}}, "key"), "");
   EXPECT_EQ(number_at(Json{{"key", -7}}, "key"), std::nullopt);
@@ -85,7 +85,7 @@ TEST(DoctorReading, ReadsMembersOfWhatIsNoObject) {
   EXPECT_EQ(number_at(Json{{"key", 7}}, "key"), 7U);
 }
 
-// An archive comes from elsewhere: each of its values may be of another kind than it should be.
+// An archive is foreign: each of its values may have the wrong type.
 TEST(DoctorReading, FindsNoHardwareInStrangeAnswers) {
   for (const char* info :
        {"7", "[1, 2]", R"({"nics": 7, "memory": "x"})", R"({"nics": [7, null, {"name": 3}]})",
@@ -99,7 +99,7 @@ TEST(DoctorReading, FindsNoHardwareInStrangeAnswers) {
   }
 }
 
-// A machine of which only some facts are known, as from a dump of rdma_topo: all others are
+// A machine of which only some facts are known, as from a dump of rdma_topo. All others are
 // unknown.
 class PartlyKnown : public Evidence {
  public:
@@ -151,13 +151,13 @@ void expect_only(Evidence& machine, bool may_be_good) {
   }
 }
 
-TEST(DoctorReading, LeavesUnknownWhatItMayNotSee) {
+TEST(DoctorReading, HiddenFactsAreUnknown) {
   PartlyKnown machine("gaudi2-pair", "");
   expect_only(machine, false);
 }
 
-// These machines are all right.
-TEST(DoctorReading, FindsNoFaultInWhatItMayNotSee) {
+// These machines have no faults.
+TEST(DoctorReading, HiddenFactsAreNoFault) {
   for (const char* fixture : {"gaudi2-pair", "mi300x", "nvidia-closed-driver-with-peermem"}) {
     for (const char* prefix : {"/sys/bus/pci/", "/sys/bus/", "/sys/class/", "/sys/", "/proc/"}) {
       SCOPED_TRACE(std::string(fixture) + " " + prefix);
@@ -198,7 +198,7 @@ Json with_foreign_texts(const Json& value) {
   return copy;
 }
 
-// A machine that has a shell's words in some of its texts.
+// A machine with shell commands in some of its texts.
 class Foreign final : public PartlyKnown {
  public:
   Foreign(const std::string& fixture, std::string where)
@@ -246,7 +246,7 @@ class Foreign final : public PartlyKnown {
 };
 
 TEST(DoctorReading, PutsNoForeignTextIntoARemedy) {
-  // Machines with faults whose remedies name something of theirs.
+  // Machines with faults, whose remedies name something of the machine.
   for (const char* fixture : {"acs-on", "interface-without-address", "rdma-quota", "lossy-fabric",
                               "short-read-requests", "nic-behind-the-other-socket",
                               "container-without-nodes", "mi300x-kernel-without-options"}) {
@@ -283,8 +283,9 @@ TEST(DoctorHardware, LeavesOutScaleUpNicsAndMeetsBelowASwitch) {
   EXPECT_EQ(pairs[0].bridges, (std::vector<std::string>{"0000:12:02.0", "0000:12:00.0"}));
 }
 
-// Checks compare each NIC with each: without a bound an archive of 2 MiB took more than 40 s.
-TEST(DoctorHardware, OfAnArchiveIsBounded) {
+// Checks compare each NIC with each other one. Without a limit, an archive of 2 MiB took more than
+// 40 s.
+TEST(DoctorHardware, HardwareOfAnArchiveIsBounded) {
   Record record;
   Names& names = record.folders["/sys/class/infiniband"];
   Names& numbers = record.folders["/sys/class/infiniband/nic0/ports"];

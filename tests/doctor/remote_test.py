@@ -26,7 +26,7 @@ KEY = "HBMWIRE_PRE_SHARED_KEY_FILE"
 
 
 class Machines:
-    """The machine "there" with its server, and the one "here"."""
+    """The machine "there" with its server, and the machine "here"."""
 
     def __init__(self, w):
         self.w = w
@@ -47,7 +47,7 @@ class Machines:
         return ended(self.start(*arguments, **options))
 
     def pid(self, side):
-        """The doctor's own process, below `hbmwire emulate`."""
+        """The process of the doctor itself, below `hbmwire emulate`."""
         process = self.server if side == "there" else self.w.processes[-1]
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -62,7 +62,7 @@ class Machines:
         check(False, f"no doctor below {process}", process.text)
 
     def stop(self):
-        """The server ends as it was asked, and leaves nothing."""
+        """Tells the server to end, and checks that it leaves nothing behind."""
         os.kill(self.pid("there"), signal.SIGTERM)
         code = self.server.finish(10)
         check(code == 0, f"the server gave {code}", self.server.text)
@@ -128,7 +128,7 @@ def works(program):
 
 
 def chosen(program):
-    """Each side has its own choice of NICs and memories."""
+    """Each side chooses its own NICs and memories."""
     with machines(program) as m:
         m.serve("-d", "emu1", "--memory", "host")
         result = m.visit("--json", "-d", "emu0", "--memory", "gaudi:0")
@@ -222,7 +222,7 @@ def no_nic_there(program):
 
 
 def hanging_there(program):
-    """A NIC that does not come back is a failure of its pairs; the others are tried."""
+    """A NIC that hangs makes its pairs fail; the others are tried."""
     with machines(program) as m:
         m.serve("--timeout", "1", emulate=("--nics", "2", "--gaudi", "0", "--faults", "stop,op=write,nth=1"))
         result = m.visit("--json", "--timeout", "1", emulate=("--nics", "1", "--gaudi", "0"))
@@ -255,7 +255,7 @@ def one_at_a_time(program):
 
 
 def client_dies(program):
-    """The server notices, ends what it did for that one, and serves the next."""
+    """The server notices, ends the jobs of that client, and serves the next one."""
     with machines(program) as m:
         m.serve(emulate=("--nics", "4", "--gaudi", "4", "--rate", "400M"))
         for number in (signal.SIGKILL, signal.SIGINT):
@@ -265,7 +265,7 @@ def client_dies(program):
             os.kill(m.pid("here"), number)
             code = client.finish(15)
             check(code in ((130,) if number == signal.SIGINT else (137, -9)), code, client.text)
-        # The first one of a line each, and the one that it waits for now.
+        # One line before each client so far, and one for the client that it waits for now.
         m.server.wait_for(r"(?s)(Waiting for a doctor.*){3}")
         result = m.visit("--json", "-d", "emu0", "--memory", "host", emulate=("--nics", "1", "--gaudi", "0"))
         check(result.code in (0, 4), result)
@@ -286,7 +286,7 @@ def server_dies(program):
 
 
 def server_stops(program):
-    """A server that does not answer any more, and is not gone."""
+    """A server that no longer answers, but still exists."""
     with machines(program) as m:
         m.serve(emulate=("--nics", "2", "--gaudi", "1", "--rate", "400M"))
         client = m.start("--timeout", "1")
@@ -324,7 +324,7 @@ def keys(program):
 
 
 def another_program(program):
-    """Another program listens there: an endpoint's listener, and a program that says nothing."""
+    """Another program listens there: an endpoint's listener, or a program that sends nothing."""
     with machines(program) as m:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             result = ended(m.start(host=f"127.0.0.1:{silent.getsockname()[1]}"), 30)
@@ -336,7 +336,7 @@ def another_program(program):
 
 
 def strangers(program):
-    """Connections that say nothing, or something else, delay no doctor."""
+    """Connections that send nothing, or other bytes, do not delay a doctor."""
     with machines(program) as m:
         m.serve(emulate=("--nics", "1", "--gaudi", "0"))
         silent = [raw_connection(m.port) for _ in range(20)]
@@ -362,7 +362,8 @@ def no_server(program):
 
 
 def jumbo_frames(program):
-    """Both interfaces have jumbo frames, and the switch between does not: told, although the emulated NICs go another way."""
+    """Both interfaces have jumbo frames, but the switch between them does not. The report says so, although the emulated NICs
+    take another way."""
     only_root()
     with machines(program) as m, way_test.network(program, end_mtu=9000, switch_mtu=1500) as net:
         prefix = {role: ("ip", "netns", "exec", net.names[role]) for role in ("client", "server")}
@@ -395,7 +396,7 @@ def differences(program):
 
 
 def private(program):
-    """The other machine tells neither its name nor addresses nor serial numbers."""
+    """The other machine reveals neither its name nor addresses nor serial numbers."""
     only_root()
     with machines(program) as m:
         m.serve(prefix=("unshare", "--uts", "sh", "-c", 'hostname the-host-there; exec "$@"', "sh"))
@@ -405,7 +406,7 @@ def private(program):
         told = m.w.emulated([program, "info", "--json"], "there", env=environment())
         check(told.finish() == 0, told.text)
         ports = [port for nic in json.loads(told.text)["nics"] for port in nic["ports"]]
-        # The loopback device's are the same everywhere.
+        # GIDs of the loopback device are the same everywhere.
         gids = {gid["gid"] for port in ports for gid in port["gids"] if "127." not in gid["gid"]}
         check(len(gids) > 2 and not any(gid in there for gid in gids), gids, there)
         m.stop()
@@ -425,7 +426,7 @@ def arguments(program):
 
 
 def minutes(program):
-    """It ends by itself."""
+    """The server ends by itself."""
     with machines(program) as m:
         m.serve("--minutes", "1", emulate=("--nics", "1"))
         check(m.server.finish(75) == 0 and "--minutes" in m.server.text, m.server.text)
@@ -447,6 +448,6 @@ CASES = {name: globals()[name] for name in (
     "no_server", "jumbo_frames", "no_such_host", "differences", "private", "arguments", "minutes", "eight_by_eight")}
 
 if __name__ == "__main__":
-    # A child that is killed on purpose leaves no core.
+    # Keeps children that are killed on purpose from writing core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     sys.exit(case_runner.main(__doc__, CASES))

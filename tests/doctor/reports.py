@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How the tests run `hbmwire doctor`, and read its reports."""
+"""Runs `hbmwire doctor` for tests, and reads its reports."""
 import json
 import os
 import re
@@ -8,12 +8,12 @@ import time
 
 from harness import Failure
 
-USER = 1000  # any that is not root
+USER = 1000  # any user except root
 ORDINARY = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--"]
 
 
 def environment(**more):
-    """This process's, without the settings of the machine at hand."""
+    """The environment of this process, without this machine's settings."""
     kept = {name: value for name, value in os.environ.items() if not re.match(r"HBMWIRE_(GAUDI|CUDA|ROCM|PATHS|LOG|NICS)|HBMWIRE_CONFIG$", name)}
     return {**kept, "NO_COLOR": "1", **more}
 
@@ -35,7 +35,7 @@ class Result:
 
     @property
     def first(self):
-        """The first cause: the name of its check, or else the hint, or else the step of a failure."""
+        """The first cause: the name of its check, else the hint of a failure, else its step."""
         cause = self.whole["causes"][0]
         if cause["finding"]:
             return cause["finding"]["check"]

@@ -40,7 +40,7 @@ TEST(DoctorSideBySide, HasTheWorstVerdictOfEachCheck) {
   EXPECT_EQ(checks[1], (CheckAtBothEnds{"mtu", unknown, slow}));
 }
 
-TEST(DoctorSideBySide, HasARowForWhatIsNotGood) {
+TEST(DoctorSideBySide, HasARowForEachCheckThatIsNotGood) {
   using enum Verdict;
   const std::vector<CheckAtBothEnds> checks{{"kernel-options", bad, good},
                                             {"mtu", good, std::nullopt},
@@ -55,7 +55,7 @@ TEST(DoctorSideBySide, HasARowForWhatIsNotGood) {
                   "good there, nothing to judge here: port", "1 check is good at both ends"));
 }
 
-TEST(DoctorSideBySide, OfTwoMachinesThatAreWellIsOneLine) {
+TEST(DoctorSideBySide, TwoHealthyMachinesGiveOneLine) {
   const auto findings = all_findings("gaudi2-pair");
   const auto lines = side_by_side_lines(side_by_side(findings, findings), "node2", {});
   ASSERT_EQ(lines.size(), 1U);
@@ -71,7 +71,7 @@ TEST(DoctorSideBySide, FitsEightyColumnsWithAnyPeersName) {
   EXPECT_TRUE(lines[0].ends_with("..."));
 }
 
-TEST(DoctorSideBySide, OfAnyTwoMachinesFitsEightyColumns) {
+TEST(DoctorSideBySide, AnyTwoMachinesFitEightyColumns) {
   std::vector<std::vector<Finding>> machines;
   for (const std::string& fixture : fixture_names()) machines.push_back(all_findings(fixture));
   for (const auto& here : machines) {

@@ -59,7 +59,7 @@ def works(program):
 
 
 def chosen(program):
-    """--nic and --memory restrict the pairs; missing ones are an error."""
+    """--nic and --memory restrict the pairs; a missing device is an error."""
     emulate = ("--nics", "2", "--gaudi", "2")
     with world(program) as w:
         result = doctor(program, w, emulate, "--json", "-d", "emu1", "--memory", "gaudi:1")
@@ -108,7 +108,7 @@ def wrong_byte(program):
 
 
 def card_taken(program):
-    """It is said, and not taken: the other process goes on with it."""
+    """The report mentions it, but does not take the card: the other process continues with it."""
     with world(program) as w:
         server = w.server("-m", "gaudi", "--card", "0", "--keep", name="n", emulate=("--gaudi", "2"))
         process = w.emulated([program, "doctor", "--json"], "n", env=environment())
@@ -138,7 +138,7 @@ def port_down(program):
 
 
 def few_descriptors(program):
-    """Each limit that stops the doctor is named, by a pair or by the sentence on standard error."""
+    """Whatever the limit prevents, a pair or the message on standard error names the limit."""
     prefix = ORDINARY if os.geteuid() == 0 else ()
     with world(program) as w:
         w.base.chmod(0o777)
@@ -149,7 +149,7 @@ def few_descriptors(program):
 
 
 def little_locked_memory(program):
-    """The emulated NIC locks nothing: the pairs work, and what the checks say of the limit counts for nothing."""
+    """The emulated NIC locks no memory, so that the pairs work, and findings about the limit do not count."""
     prefix = ORDINARY if os.geteuid() == 0 else ()
     with world(program) as w:
         w.base.chmod(0o777)
@@ -184,7 +184,7 @@ def no_accelerator(program):
 
 
 def quick_without(program):
-    """Hardware that is not there is no fault: the checks alone come to the same code as the pairs."""
+    """Missing hardware is no fault: the checks alone give the same exit code as the pairs."""
     for nics, cards, code, health in ((0, 0, 3, "untried"), (0, 1, 0, "well"), (1, 0, 0, "well")):
         with world(program) as w:
             whole, alone = (doctor(program, w, ("--nics", nics, "--gaudi", cards), "--json", *more) for more in ((), ("--quick",)))
@@ -194,7 +194,7 @@ def quick_without(program):
 
 
 def saves_whole_files(program):
-    """FILE appears when it is complete, and beside standard output that takes nothing."""
+    """FILE appears when it is complete, even if standard output cannot be written."""
     with world(program) as w:
         saved = w.folder / "machine.json"
         saved.write_text("old")
@@ -222,7 +222,7 @@ def saves_whole_files(program):
 
 
 def hanging_nic(program):
-    """A process that does not come back is ended, and the other pairs go on."""
+    """A process that hangs is ended, and the other pairs are still tried."""
     with world(program) as w:
         result = doctor(program, w, ("--nics", "2", "--faults", "stop,op=write,nth=1"), "--json", "--timeout", "2")
         expect(result, 1, "broken")
@@ -243,7 +243,7 @@ def crashing_library(program):
 
 
 def save_and_replay(program):
-    """The report of a saved machine is that of the machine, wherever it is read."""
+    """A saved machine gives the report of the machine itself, wherever it is read."""
     with world(program) as w:
         emulate = ("--nics", "2", "--without", "emu1=dmabuf")
         for arguments, place in (((), "plain"), (("--with-addresses",), "addresses")):
@@ -278,13 +278,13 @@ def arguments(program):
 
 
 def on_terminal(arguments, awaited):
-    """Runs a command on a terminal of its own, and presses Ctrl-C when it has said that; its words and exit code."""
+    """Runs a command on its own terminal, and presses Ctrl-C after the given output. Returns all output and the exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvpe(arguments[0], arguments, environment())
     words = b""
     pressed = False
-    with contextlib.suppress(OSError):  # EIO: no process has the terminal any more
+    with contextlib.suppress(OSError):  # EIO: no process uses the terminal any more
         while part := os.read(terminal, 4096):
             words += part
             if not pressed and awaited in words:
@@ -295,7 +295,7 @@ def on_terminal(arguments, awaited):
 
 
 def dumb_terminal(program):
-    """No colours and no escapes, as in an editor's shell."""
+    """No colours and no escape sequences, as in the shell of an editor."""
     with world(program) as w:
         command = [program, "emulate", "--quiet", "--dir", w.base, "--nics", "1", "--", "env", "-u", "NO_COLOR"]
         for kind, has in (("dumb", False), ("xterm", True)):
@@ -307,7 +307,7 @@ def interrupt_once(program, prefix):
     with world(program) as w:
         w.base.chmod(0o777)
         w.folder.chmod(0o755)
-        # Held back, so that there is a middle.
+        # Slowed down, so that Ctrl-C comes during the run.
         command = [*prefix, program, "emulate", "--quiet", "--dir", w.base, "--nics", "4", "--gaudi", "4", "--rate", "400M", "--",
                    program, "doctor"]
         words, code = on_terminal([str(word) for word in command], b"host - emu1: verify")
@@ -315,7 +315,7 @@ def interrupt_once(program, prefix):
 
 
 def interrupted(program):
-    """Everything is given back: world() looks for what is left of files and processes."""
+    """Everything is released: world() checks for files and processes left behind."""
     interrupt_once(program, ())
 
 
@@ -340,6 +340,6 @@ CASES = {name: globals()[name] for name in (
     "save_and_replay", "quick", "arguments", "dumb_terminal", "interrupted", "interrupted_user", "eight_by_eight")}
 
 if __name__ == "__main__":
-    # A child that is killed on purpose leaves no core.
+    # Keeps children that are killed on purpose from writing core files.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     sys.exit(case_runner.main(__doc__, CASES))

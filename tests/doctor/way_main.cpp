@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/// The program that way_test.py runs in network namespaces of its own: the probes of the way
-/// between two machines, without a conversation before them. Findings are printed as JSON lines.
+/// A program that way_test.py runs in network namespaces: the probes of the network between two
+/// machines, without a conversation before them. Prints findings as JSON lines.
 ///
 ///   way serve PORT          listens on TCP and UDP until its standard input ends
-///   way name HOST PORT      TCP by all addresses of a name
-///   way addresses TEXT...   TCP by addresses with ports
+///   way name HOST PORT      TCP with all addresses of a name
+///   way addresses TEXT...   TCP with addresses and ports
 ///   way datagrams PORT HOST...   UDP
 #include <netinet/in.h>
 #include <poll.h>
@@ -54,13 +54,13 @@ void say_findings(const std::vector<Finding>& findings) {
   }
 }
 
-/// Both families where there are both. The kernel completes connections that are not accepted.
+/// Listens with both families if they exist. The kernel completes connections without accept(2).
 Fd listen_on(std::uint16_t port) {
   for (const int family : {AF_INET6, AF_INET}) {
     Fd fd{::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     const int on = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    sockaddr_in6 any{};  // zeros are any address of sockaddr_in, too
+    sockaddr_in6 any{};  // zeros are also the "any" address of sockaddr_in
     any.sin6_family = static_cast<sa_family_t>(family);
     any.sin6_port = htons(port);
     const socklen_t length = family == AF_INET6 ? sizeof any : sizeof(sockaddr_in);

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The way between two machines, in network namespaces: what stops TCP, UDP or large packets is told apart.
+"""The network between two machines, in network namespaces: the doctor distinguishes the obstacles for TCP, UDP and large
+packets.
 
-way_test.py --list names the cases, way_test.py --program PATH CASE... runs some; PATH is that of way_main.cpp's program.
+way_test.py --list names the cases, way_test.py --program PATH CASE... runs some; PATH is the program of way_main.cpp.
 """
 import contextlib
 import json
@@ -31,7 +32,7 @@ def command(*words, seconds=30):
 
 
 class Network:
-    """Three namespaces: `client`, `server`, and a switch or router in between. Removed by close()."""
+    """Three namespaces: `client`, `server`, and a switch or router between them. close() removes them."""
 
     def __init__(self, program):
         self.program = program
@@ -60,7 +61,7 @@ class Network:
             self.ip(role, f"addr add {addresses[6]}/64 dev eth0 nodad")
 
     def route(self):
-        """The switch is a router between two networks: 10.77.0.0/24 and 10.78.0.0/24."""
+        """Makes the switch a router between two networks: 10.77.0.0/24 and 10.78.0.0/24."""
         for role, third in (("client", 77), ("server", 78)):
             self.ip("switch", f"addr add 10.{third}.0.254/24 dev to-{role}")
             self.ip(role, f"addr add 10.{third}.0.{1 if role == 'client' else 2}/24 dev eth0")
@@ -68,13 +69,13 @@ class Network:
         self.forward("switch")
 
     def forward(self, role):
-        """Lets a machine forward packets; a kernel that does not tells no sender why it drops an IPv4 packet."""
-        # None of its ICMP messages is held back (icmp(7)): cases send several packets that cause one.
+        """Lets a machine forward packets. Without forwarding, the kernel drops IPv4 packets without telling the sender."""
+        # Disables the rate limit of ICMP messages (icmp(7)), because cases send several packets that cause one.
         command("ip", "netns", "exec", self.names[role], "sh", "-c",
                 "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/icmp_ratelimit")
 
     def rules_first(self, role):
-        """Lets rules come before the local table, so that they stand for a firewall of that machine."""
+        """Puts rules before the local table, so that they act like a firewall of that machine."""
         for family in ("-4", "-6"):
             command("ip", family, "-n", self.names[role], "rule", "add", "pref", "100", "lookup", "local")
             command("ip", family, "-n", self.names[role], "rule", "del", "pref", "0")
@@ -86,7 +87,7 @@ class Network:
                     PORT, action)
 
     def hosts(self, **names):
-        """/etc/hosts of the client: ip-netns(8) mounts what is in /etc/netns/NAME."""
+        """Writes /etc/hosts of the client: ip-netns(8) mounts files of /etc/netns/NAME."""
         folder = pathlib.Path("/etc/netns") / self.names["client"]
         folder.mkdir(parents=True)
         (folder / "hosts").write_text("".join(f"{address} {name}\n" for name, addresses in names.items() for address in addresses))
@@ -232,7 +233,7 @@ def rules_of_this_machine(program):
 
 
 def family_without_route(program):
-    """The name's IPv6 address can't be reached: IPv4 is used, and the other address is named."""
+    """The name's IPv6 address cannot be reached. IPv4 is used, and the report names the other address."""
     with network(program) as n:
         n.serve()
         n.hosts(peer=(SERVER[4], "fd99::2"))
@@ -243,7 +244,7 @@ def family_without_route(program):
 
 
 def silent_address(program):
-    """The far end gets the packets, and the address is not its own."""
+    """The far end receives the packets, but does not have the address."""
     with network(program) as n:
         n.serve()
         link = json.loads(command("ip", "-n", n.names["server"], "-j", "link", "show", "dev", "eth0"))[0]
@@ -256,7 +257,7 @@ def silent_address(program):
 
 
 def absent_machine(program):
-    """ARP and ND tell that no machine has the address, which a firewall would not."""
+    """ARP and ND show that no machine has the address, unlike a firewall."""
     with network(program) as n:
         for address, place in (("10.77.0.9", f"10.77.0.9:{PORT}"), ("fd77::9", f"[fd77::9]:{PORT}")):
             answer = n.ask("name", address, PORT)
@@ -287,7 +288,7 @@ def jumbo_frames_at_the_ends_only(program):
 
 
 def unusual_size(program):
-    """No usual size is the limit: it is found all the same, in time, by all addresses."""
+    """The limit is no common size, but is found in time, with all addresses."""
     with network(program, end_mtu=9000, switch_mtu=7321) as n:
         n.serve()
         answer = n.ask("datagrams", PORT, *SERVER.values())
@@ -318,7 +319,7 @@ def jumbo_frames(program):
 
 
 def router_speaks(program):
-    """A router's ICMP messages name it: no route, a rule, a link that takes less."""
+    """A router's ICMP messages name the router: no route, a rule, or a link with a smaller MTU."""
     with network(program, end_mtu=9000, switch_mtu=9000, routed=True) as n:
         n.serve()
         n.ask("name", "10.78.0.2", PORT).expect("way", f"10.78.0.2:{PORT}", "good")

@@ -7,8 +7,8 @@
 
 #include "ends.hpp"
 
-/// Each operation looks at the access of its own side's region, on every path, before it begins.
-/// emu0 imports dma-bufs, emu1 does not; "none" is TCP.
+/// Each operation checks the access of its own side's region before it begins, on every path. emu0
+/// imports dma-bufs, emu1 does not; "none" means TCP.
 namespace hbmwire::test {
 namespace {
 
@@ -18,8 +18,8 @@ struct Way {
   MemoryType here;
   MemoryType there;
   std::uint64_t bytes;
-  std::vector<Path> allow;  // empty: all
-  Path path;                // of a get
+  std::vector<Path> allow;  // empty means all
+  Path path;                // the path of a get
 };
 
 const std::vector<Path> kByNic{Path::host, Path::zero_copy, Path::peer_memory, Path::staged,
@@ -93,7 +93,7 @@ TEST_P(OwnAccess, ClosedRegionsTakeNothingAndHarmNothing) {
   for (const Access access : {Access::none, Access::remote_read}) {
     Memory closed = here_for(access);
     closed.fill(2);
-    // The same region may be read, and has been found usual by that.
+    // Reading this region is allowed, which puts it on the fast path of the check.
     finishes(ends.a->put(closed.all(), all_there()));
     refused(ends.a->get(closed.all(), all_there()));
     refused(ends.a->get(closed.slice(1, 1), remote.slice(0, 1)));
@@ -119,7 +119,7 @@ TEST_P(OwnAccess, EveryPartOfAListIsLookedAt) {
           {(i == wrong ? closed : open).slice(i * part, part), remote.slice(i * part, part)});
     const auto get = ends.a->prepare_get(parts);
     ASSERT_FALSE(get);
-    // No list moves staged memory at all, whatever its access.
+    // Lists never move staged memory, whatever its access.
     if (get.error().code != Errc::not_supported || wrong == 0) refused(get);
   }
   EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);

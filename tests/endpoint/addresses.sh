@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: addresses.sh EMULATE LISTENER_ADDRESSES
-# Compares the addresses that a listener tells with those of a network made for it, and connects to each.
+# Compares the addresses that a listener reports with those of a network made for this test, and
+# connects to each.
 set -euo pipefail
 
 if [[ ${3:-} != inside ]]; then
@@ -11,7 +12,8 @@ emulate=$1
 program=$2
 failed=0
 
-# expect HOSTS COUNT NICS WAY ADDRESS: COUNT NICs are there, of which the worker has NICS (empty: the first that works).
+# expect HOSTS COUNT NICS WAY ADDRESS: the machine has COUNT NICs, of which the worker uses NICS
+# (empty: the first that works).
 expect() {
   local expected=$1 there=$2 of_worker=$3
   shift 3
@@ -29,7 +31,7 @@ expect "127.0.0.1 [::1]" 0 "" tcp ""
 expect "127.0.0.1 [::1]" 1 "" tcp ""
 expect "rdma_cm://127.0.0.1 rdma_cm://[::1]" 1 "" rdma_cm ""
 
-# The first interface is emu0's, the second emu1's.
+# The first interface belongs to emu0, the second to emu1.
 for i in 1 3; do
   ip link add ve$i type veth peer name other$i
   ip link set other$i addrgenmode none up
@@ -40,7 +42,7 @@ for i in 1 3; do
 done
 ip addr add 169.254.7.7/16 dev ve1
 ip addr add 10.77.1.3/24 dev ve1 label ve1:1
-# One that is down, and one without a link.
+# Two interfaces that must not appear: one that is down, and one without a link.
 ip link add ve7 type veth peer name other7
 ip link set other7 addrgenmode none up
 ip addr add 10.77.7.2/24 dev ve7

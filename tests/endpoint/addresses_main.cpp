@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // usage: listener_addresses tcp|rdma_cm ADDRESS
-// Prints a listener's addresses, without the port, which another one has each time, and connects to
-// each of them.
+// Prints a listener's addresses and connects to each of them. Leaves out the port, which differs
+// each time.
 #include <cstdio>
 #include <string>
 

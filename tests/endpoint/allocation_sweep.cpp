@@ -20,12 +20,12 @@
 namespace hbmwire::test {
 namespace {
 
-// A life takes some ten milliseconds, and one whose connection has broken some hundred.
+// A life takes some ten milliseconds, or some hundred if its connection breaks.
 constexpr unsigned kLongestLife_s = 60;
 
 std::atomic<long> failing_now{0};
 
-/// Where an exception met a function that lets none through.
+/// Prints the place where an exception met a noexcept function.
 [[noreturn]] void tell_where() {
   FailingAllocations::disarm();
   std::fprintf(stderr, "std::terminate() with allocation %ld failing, by\n", failing_now.load());
@@ -45,7 +45,7 @@ long first_or(long otherwise) {
   return text == nullptr ? otherwise : std::max(1L, std::strtol(text, nullptr, 10));
 }
 
-/// Whether the allocation was met.
+/// Returns whether the life reached the allocation that was to fail.
 bool run(const std::function<void(FailingLife&)>& life, long nth, bool for_good) {
   failing_now = nth;
   ::alarm(kLongestLife_s);
@@ -55,7 +55,7 @@ bool run(const std::function<void(FailingLife&)>& life, long nth, bool for_good)
   return one.met();
 }
 
-/// The resources of the process before a life, and after it.
+/// The resources of the process, to be compared before and after a life.
 struct Holdings {
   std::int64_t allocations;
   int descriptors;
@@ -63,7 +63,7 @@ struct Holdings {
 };
 
 void expect_nothing_left(const Holdings& before, long nth) {
-  // A thread of the process gives back a little later what it has in hand.
+  // Threads of the process release their resources a little later.
   const Deadline longest = Deadline::after(2s);
   while (FailingAllocations::live() > before.allocations && !longest.passed())
     std::this_thread::sleep_for(1ms);
@@ -79,7 +79,7 @@ void sweep_allocations(const std::function<void(FailingLife&)>& life, long strid
   stride = stride_or(stride);
   std::set_terminate(tell_where);
   set_log_sink([](LogLevel, std::string_view) {});
-  // Objects that are made once for the process are there after a few.
+  // Objects that exist once per process have all been made after a few lives.
   constexpr long kNever = 1L << 60;
   {
     SCOPED_TRACE("without a failure");
@@ -89,7 +89,8 @@ void sweep_allocations(const std::function<void(FailingLife&)>& life, long strid
   if (::testing::Test::HasFailure()) return;
   const std::string objects = live_nic_objects();
   const int descriptors = open_descriptors();
-  const std::int64_t allocations = FailingAllocations::live() + 1;  // of what is handed over below
+  // One more for the vector passed on below.
+  const std::int64_t allocations = FailingAllocations::live() + 1;
   long met = 0;
   for (long nth = first_or(1); !::testing::Test::HasFailure(); nth += stride) {
     bool either = false;

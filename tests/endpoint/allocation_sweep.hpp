@@ -17,14 +17,14 @@
 
 namespace hbmwire::test {
 
-/// One run through a life of the library's objects, in which the n-th allocation fails.
+/// One run through the life of the library's objects, in which the n-th allocation fails.
 class FailingLife {
  public:
   FailingLife(long nth, bool for_good) : left_(nth), for_good_(for_good) {}
 
-  /// `call()`, a function of the library with a Result, which may meet the allocation that fails.
-  /// It must then give an error that says so, or have gone on without; and succeed when it is
-  /// called again. Nothing: it did not, since the connection that it needs has gone.
+  /// Runs `call()`, a function of the library that returns a Result and may meet the failing
+  /// allocation. It must then return an error that says so, or succeed without the memory; and it
+  /// must succeed when called again. Empty if it did not, because its connection has ended.
   template <class Call>
   auto make(const char* what, const Call& call)
       -> std::optional<typename decltype(call())::value_type> {
@@ -39,7 +39,7 @@ class FailingLife {
     return std::nullopt;
   }
 
-  /// The same of what happens on a connection: one that has failed by it is not gone on with.
+  /// The same for calls on a connection, which is not used any more after it has failed.
   template <class Call>
   auto use(const char* what, const Call& call)
       -> std::optional<typename decltype(call())::value_type> {
@@ -50,7 +50,7 @@ class FailingLife {
     return std::nullopt;
   }
 
-  /// The same without a value. False: the connection has gone.
+  /// The same for calls without a value. Returns false if the connection has ended.
   template <class Call>
   bool done(const char* what, const Call& call) {
     if (broken_) return false;
@@ -59,7 +59,7 @@ class FailingLife {
     return !broken_;
   }
 
-  /// Destructors meet it, too, and say nothing.
+  /// Destructors may meet the failing allocation, too, and must not report it.
   template <class Thing>
   void end(std::optional<Thing>& thing) {
     arm();
@@ -67,7 +67,7 @@ class FailingLife {
     disarm();
   }
 
-  /// Whether the allocation was met at all.
+  /// Whether the life reached the failing allocation.
   [[nodiscard]] bool met() const noexcept { return met_; }
 
  private:
@@ -76,7 +76,7 @@ class FailingLife {
   void disarm() noexcept {
     left_ -= FailingAllocations::disarm();
     failed_now_ = FailingAllocations::failed();
-    // One failure a life: what follows has all the memory there is.
+    // Only one allocation fails in a life; the rest of it has enough memory.
     if (failed_now_) left_ = 1L << 60;
     met_ = met_ || failed_now_;
   }
@@ -97,12 +97,12 @@ class FailingLife {
     return tl::make_unexpected(make_error(Errc::system, Stage::complete, "an exception"));
   }
 
-  /// The other end, which is of this process, meets the allocation as well.
+  /// Whether the allocation may belong to the other end, which is in this process, too.
   static bool may_be_a_peers(std::string_view what) { return what.ends_with("connect"); }
 
   void judge(const char* what, const Error& error) const {
     EXPECT_TRUE(met_) << what << " fails by itself: " << describe(error);
-    // The end that had no memory says so; the other one, that its peer has gone.
+    // The end without memory reports that. The other one reports that its peer has ended.
     EXPECT_TRUE(error.code == Errc::exhausted || error.code == Errc::peer_failed ||
                 error.code == Errc::cancelled || error.code == Errc::timed_out)
         << what << ": " << describe(error);
@@ -118,9 +118,9 @@ class FailingLife {
   bool broken_ = false;
 };
 
-/// Runs `life` with the n-th allocation failing, for n = 1 and every `stride`-th of the further
-/// ones, until none is met: once with that one alone, once with all behind it in the same call.
-/// Nothing may stay behind. The stride is HBMWIRE_SWEEP_STRIDE's, or `stride`.
+/// Runs `life` with the n-th allocation failing, for n = 1, 1 + `stride`, and so on, until a life
+/// does not reach it. Each n runs twice: only that allocation fails, or also all later ones in the
+/// same call. No resource may stay behind. HBMWIRE_SWEEP_STRIDE overrides `stride`.
 void sweep_allocations(const std::function<void(FailingLife&)>& life, long stride);
 
 }  // namespace hbmwire::test

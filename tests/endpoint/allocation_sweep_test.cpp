@@ -21,19 +21,19 @@
 
 #include "peer_process.hpp"
 
-// No exception crosses the API: whichever allocation of the library fails, in whole lives of its
-// objects, each call gives an error or goes on, works when it is called again, and leaves nothing
-// behind.
+// No exception may leave the API. Whichever allocation fails during a whole life of the library's
+// objects, each call returns an error or succeeds, works when it is called again, and leaves
+// nothing behind.
 namespace hbmwire::test {
 namespace {
 
-// In the fast suite one in so many.
+// The stride of the fast suite.
 constexpr long kFast = 61;
 
 constexpr std::uint64_t kMemory = 256 << 10;
 
 constexpr auto kLong = 10s;
-// The deadline of a question that a peer without memory can't answer.
+// The time limit for a question that a peer without memory cannot answer.
 constexpr auto kAnswer = 2s;
 const EndpointOptions kEndpoint{.send_depth = 16,
                                 .receive_depth = 8,
@@ -41,7 +41,7 @@ const EndpointOptions kEndpoint{.send_depth = 16,
                                 .peer_timeout = 30ms,
                                 .hello = std::vector<std::byte>(1000, std::byte{7})};
 
-/// Memory of `type`, registered.
+/// Registers memory of `type`.
 std::optional<Region> memory_of(FailingLife& life, const Context& context, MemoryType type,
                                 std::uint64_t bytes) {
   const auto memory = life.make("allocate", [&] { return context.allocate(type, bytes); });
@@ -66,14 +66,14 @@ struct TwoEnds {
     return life.make("addresses", [&] { return listener->addresses(); }).has_value();
   }
 
-  /// Each end hears of the other's failure, so that both are asked again.
+  /// Each end learns of the other's failure, so that both are tried again.
   bool connect(FailingLife& life) {
     const std::string where = "localhost:" + std::to_string(listener->port());
     a = life.make("connect",
                   [&] { return Endpoint::connect(*worker, where, within(kLong), kEndpoint); });
     if (!a) return false;
     b = life.use("accept", [&] { return listener->accept(within(200ms)); });
-    // One that was given up at the other end may have been connected here.
+    // A connection that the other end gave up may still have been accepted here.
     for (auto later = listener->try_accept(); later; later = listener->try_accept())
       b = std::move(later);
     if (!b) return false;
@@ -87,7 +87,7 @@ bool wait(FailingLife& life, const char* what, std::optional<Transfer>& transfer
   return transfer && life.done(what, [&] { return transfer->wait(kLong); });
 }
 
-/// Each operation, once. Returns where the connection has broken.
+/// Runs each operation once. Returns early when the connection breaks.
 void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& target) {
   const auto remote = life.use("remote", [&] { return ends.a->remote("target", within(kAnswer)); });
   const auto key = life.make("MemoryKey::pack", [&] { return MemoryKey::pack(target); });
@@ -112,7 +112,7 @@ void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& 
     auto gone = life.use("send", [&] { return ends.a->send(slice(bytes), tag); });
     return wait(life, "receive's wait", come) && wait(life, "send's wait", gone);
   };
-  // Device memory does not go where neither NIC reaches its end's.
+  // Device memory cannot move if neither NIC reaches the memory of its end.
   const bool goes = source.path() != Path::staged;
   if (goes && (!message(8, 1) || !message(source.size_bytes(), 2))) return;
   auto told = life.use("receive_immediate", [&] { return ends.b->receive_immediate(); });
@@ -122,7 +122,7 @@ void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& 
   });
   if (!wait(life, "put's wait", tells) || !wait(life, "immediate's wait", told)) return;
   const std::array parts{TransferPart{slice(64), remote->slice(64, 64)}};
-  // A list is the NIC's.
+  // Only the NIC carries lists.
   if (source.path() < Path::staged && remote->path() < Path::staged) {
     auto list = life.use("prepare_put", [&] { return ends.a->prepare_put(parts); });
     if (!list) return;
@@ -143,7 +143,7 @@ void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& 
   wait(life, "flush's wait", flushed);
 }
 
-/// Both ends close, in turn: no other thread drives the first.
+/// Closes both ends in turn, because no other thread drives the first.
 void close(FailingLife& life, TwoEnds& ends) {
   life.done("close", [&]() -> Result<void> {
     ends.b.reset();
@@ -173,11 +173,11 @@ void life_of_endpoints(FailingLife& life, MemoryType type, bool thread) {
 
 class AllocationSweep : public ::testing::TestWithParam<MemoryType> {};
 
-TEST_P(AllocationSweep, OfEndpoints) {
+TEST_P(AllocationSweep, Endpoints) {
   sweep_allocations([](FailingLife& life) { life_of_endpoints(life, GetParam(), false); }, kFast);
 }
 
-TEST_P(AllocationSweep, OfMemory) {
+TEST_P(AllocationSweep, Memory) {
   sweep_allocations(
       [](FailingLife& life) {
         const auto context = life.make("Context::create", [] { return Context::create(); });
@@ -221,7 +221,7 @@ std::optional<RegistrationCache> cache_of(FailingLife& life, const Context& cont
                    [&] { return RegistrationCache::create(context, *nics); });
 }
 
-TEST_P(AllocationSweep, OfRegistrationCaches) {
+TEST_P(AllocationSweep, RegistrationCaches) {
   sweep_allocations(
       [](FailingLife& life) {
         const auto context = life.make("Context::create", [] { return Context::create(); });
@@ -256,8 +256,8 @@ TEST(AllocationSweepOf, EndpointsWithAThread) {
                     kFast);
 }
 
-/// Whichever allocation for the peer's question fails: both ends end at once, and say why.
-TEST(AllocationFailure, ForWhatThePeerAsksEndsBothEnds) {
+/// Whichever allocation for the peer's question fails, both ends end at once and give the reason.
+TEST(AllocationFailure, ForAPeersQuestionEndsBothEnds) {
   long nth = 1;
   for (bool failed = true; failed; ++nth) {
     Ends ends({.peer_timeout = 20s});
@@ -286,7 +286,7 @@ TEST(AllocationSweepOf, Nics) {
       kFast);
 }
 
-// Whose end the library watches for.
+// The library watches for the end of this memory.
 TEST(AllocationSweepOf, RegistrationsOfAnApplicationsMemory) {
   constexpr std::size_t kBytes = 64 << 10;
   sweep_allocations(
@@ -341,7 +341,7 @@ TEST(AllocationSweepOf, Attachments) {
         if (!region || !listener) return;
         auto published = life.make("publish", [&] { return listener->publish(*region); });
         if (!published) return;
-        // In another thread, since it waits for the answer.
+        // In another thread, since this call waits for the answer.
         std::atomic<bool> over{false};
         std::thread asking([&] {
           for (int i = 0; i < 50 && !over; ++i)
@@ -361,8 +361,8 @@ TEST(AllocationSweepOf, Attachments) {
       kFast);
 }
 
-// Its memory goes by IPC, or by pieces that both have mapped, where there is no NIC.
-TEST(AllocationSweepToAPeer, OfOneEnd) {
+// Without a NIC, the peer's memory moves by IPC, or by pieces that both have mapped.
+TEST(AllocationSweepToAPeer, OneEnd) {
   const PeerProcess peer({.peer_timeout = 200ms, .type = MemoryType::cuda});
   sweep_allocations(
       [&](FailingLife& life) {
@@ -396,7 +396,7 @@ TEST(AllocationSweepToAPeer, OfOneEnd) {
       kFast);
 }
 
-/// The peer of an end that has no memory for its question hears that the other one has ended.
+/// An end has no memory to handle the peer's question. The peer learns that this end has closed.
 TEST(NoMemory, ForAPeersQuestionEndsTheConnectionOfEndpointsByName) {
   set_log_sink([](LogLevel, std::string_view) {});
   {
@@ -407,7 +407,7 @@ TEST(NoMemory, ForAPeersQuestionEndsTheConnectionOfEndpointsByName) {
       answer = ends.a->remote("target", within(kLong));
       answered = true;
     });
-    std::this_thread::sleep_for(100ms);  // the question is there, and `b` has not looked
+    std::this_thread::sleep_for(100ms);  // the question has arrived, but `b` has not looked
     FailingAllocations::arm(1, true);
     const Deadline deadline = Deadline::after(kLong);
     while (!FailingAllocations::failed() && !deadline.passed()) ends.b_worker.progress();
@@ -424,7 +424,7 @@ TEST(NoMemory, ForAPeersQuestionEndsTheConnectionOfEndpointsByName) {
   set_log_sink({});
 }
 
-/// The result of a pending one, once it is over.
+/// Waits for a pending operation, and returns its result.
 template <class Pending>
 auto finish(Result<Pending> pending) -> decltype(pending->take()) {
   if (!pending) return tl::make_unexpected(pending.error());
@@ -432,7 +432,7 @@ auto finish(Result<Pending> pending) -> decltype(pending->take()) {
   return pending->take();
 }
 
-TEST(AllocationSweepOf, WhatIsStartedAndPolled) {
+TEST(AllocationSweepOf, StartedAndPolledOperations) {
   sweep_allocations(
       [](FailingLife& life) {
         const auto context = life.make("Context::create", [] { return Context::create(); });

@@ -14,7 +14,8 @@
 namespace hbmwire::test {
 namespace {
 
-/// Drives both ends until all of `transfers` are over, without a call of gtest's in between.
+/// Drives both ends until all of `transfers` have ended. Does not call gtest meanwhile, which might
+/// allocate.
 bool finish(Ends& ends, std::span<Transfer> transfers) {
   for (Transfer& transfer : transfers) {
     for (int i = 0; !transfer.done(); ++i) {
@@ -35,7 +36,7 @@ struct Tables {
   RemoteBlockTable there;
 };
 
-/// One of each kind of operation.
+/// One operation of each kind.
 template <class Source, class Target>
 bool run_all(Ends& ends, Source& source, Target& target, const RemoteRegion& remote,
              PreparedTransfer& prepared, const Tables& tables) {
@@ -71,7 +72,7 @@ bool run_all(Ends& ends, Source& source, Target& target, const RemoteRegion& rem
   return started && finish(ends, some);
 }
 
-/// None of `rounds` of all kinds of operations allocates.
+/// Runs all kinds of operations `rounds` times, and expects no allocation.
 void expect_no_allocations(MemoryType type, int rounds) {
   Ends ends;
   Memory source(ends.context, MemoryType::host, 16384);
@@ -84,9 +85,9 @@ void expect_no_allocations(MemoryType type, int rounds) {
   const Tables tables{value(BlockTable::create(std::array{source.slice(0, 8192)}, 1024)),
                       value(RemoteBlockTable::create(std::array{remote.slice(0, 8192)}, 1024))};
   const auto run = [&] { return run_all(ends, source, target, remote, prepared, tables); };
-  // Until what is said once has been said.
+  // Repeats until messages that are logged only once have been logged.
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(run());
-  // An endpoint is looked after four times a second.
+  // The worker checks each endpoint four times a second.
   const Deadline looked_after = Deadline::after(600ms);
   while (!looked_after.passed()) {
     ends.a_worker.progress();
@@ -99,7 +100,8 @@ void expect_no_allocations(MemoryType type, int rounds) {
   EXPECT_TRUE(good);
 }
 
-constexpr int kRounds = 1'000'000 / 16 / 4;  // a million operations, of four memories
+// A million operations in all, over four kinds of memory.
+constexpr int kRounds = 1'000'000 / 16 / 4;
 
 class DataPath : public ::testing::TestWithParam<MemoryType> {};
 

@@ -24,11 +24,11 @@
 #include "name_service.hpp"
 #include "stranger.hpp"
 
-/// ConnectionAttempt at a listener: one thread with one worker has both ends.
+/// ConnectionAttempt to a listener. One thread with one worker drives both ends.
 namespace hbmwire::test {
 namespace {
 
-/// A listener and those who connect to it, of one worker.
+/// A listener and the endpoints that connect to it, all of one worker.
 struct Port {
   explicit Port(const ListenerOptions& options = {.address = "127.0.0.1"})
       : listener(value(Listener::create(worker, options))) {}
@@ -47,7 +47,7 @@ struct Port {
   Listener listener;
 };
 
-/// Both ends carry a word.
+/// Sends a message in each direction.
 void expect_works(const Context& context, Endpoint& from) {
   Memory memory(context, MemoryType::host, 4096);
   memory.fill(1);
@@ -58,8 +58,8 @@ void expect_works(const Context& context, Endpoint& from) {
   EXPECT_TRUE(std::equal(contents.begin(), contents.begin() + 64, contents.begin() + 64));
 }
 
-/// A TCP address that answers nothing: its queue of connections is full, and the kernel drops what
-/// else comes.
+/// A TCP address that never answers: its queue of connections is full, so that the kernel drops new
+/// ones.
 class SilentAddress {
  public:
   SilentAddress(const char* address, std::uint16_t port) : listening_(open(SOCK_STREAM)) {
@@ -102,9 +102,9 @@ TEST(Connect, ByIpv6AndByName) {
   }
 }
 
-TEST(Connect, OfANamesAddressesTheFirstThatAnswersIsTaken) {
+TEST(Connect, TakesTheFirstAddressOfANameThatAnswers) {
   const Port port;
-  set_addresses({"127.0.0.2", "::1", "127.0.0.1"});  // no program listens at the first two
+  set_addresses({"127.0.0.2", "::1", "127.0.0.1"});  // nothing listens at the first two
   Endpoint a = value(Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(10s)));
   Endpoint b = value(Listener(port.listener).accept(within(10s)));
   expect_works(port.context, a);
@@ -150,7 +150,7 @@ TEST(Connect, GivesTheLastAddressTheRestOfTheTime) {
   EXPECT_GE(std::chrono::steady_clock::now() - before, 1200ms) << "an equal share is 300 ms";
 }
 
-/// An address that is there and slow is not left before it can answer.
+/// A slow address gets time to answer before the next one is tried.
 TEST(Connect, GivesEachAddressAQuarterOfASecond) {
   const Port port;
   const SilentAddress silent("127.0.0.3", port.listener.port());
@@ -172,7 +172,7 @@ TEST(Connect, LeavesSilentAddressesOfControlChannelsToo) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 3500ms) << "the second one had no time left";
 }
 
-/// Each look-up is a thread, and the others wait for one of those to end.
+/// Each look-up has a thread. Further look-ups wait until one of these ends.
 TEST(Connect, EightNamesAreLookedUpAtATime) {
   Port port;
   set_addresses({"127.0.0.1"});
@@ -192,7 +192,7 @@ TEST(Connect, EightNamesAreLookedUpAtATime) {
   EXPECT_EQ(most_look_ups(), 8U);
 }
 
-TEST(Connect, WhatIsNoAddressIsSaid) {
+TEST(Connect, AnInvalidAddressIsReported) {
   Port port;
   for (const char* where : {"", "host", ":7000", "host:0", "host:70000", "::1:7000", "host:70x"}) {
     const auto none = Endpoint::connect(port.worker, where, within(1s));
@@ -201,7 +201,7 @@ TEST(Connect, WhatIsNoAddressIsSaid) {
   }
 }
 
-TEST(Connect, NobodyListens) {
+TEST(Connect, AnAddressWithoutAListenerRefuses) {
   Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker worker = value(Worker::create(context));
   const auto none = Endpoint::connect(worker, "127.0.0.1:1", within(5s));
@@ -211,7 +211,8 @@ TEST(Connect, NobodyListens) {
 
 TEST(Connect, AListenerThatDoesNotSpeakIsNotWaitedForLonger) {
   Port port;
-  // The kernel takes the connection, and no one answers: the listener's worker is another one.
+  // The kernel accepts the connection, but nothing answers, because the listener belongs to another
+  // worker.
   const Worker other = value(Worker::create(port.context));
   const auto before = std::chrono::steady_clock::now();
   const auto none = Endpoint::connect(other, port.at(), within(200ms));
@@ -221,7 +222,7 @@ TEST(Connect, AListenerThatDoesNotSpeakIsNotWaitedForLonger) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
 }
 
-TEST(Accept, TakesWhatIsReadyAndWaitsForNobody) {
+TEST(Accept, TakesReadyPeersWithoutWaiting) {
   Port port;
   EXPECT_FALSE(port.listener.try_accept());
   const auto none = port.listener.accept(within(0s));
@@ -245,7 +246,7 @@ TEST(Accept, AdvertisedMemoryStaysAsLongAsAnEndpoint) {
   const Worker worker = port->worker;
   std::optional<Memory> memory(std::in_place, context, MemoryType::host, 4096);
   good(port->listener.advertise("target", memory->region()));
-  memory.reset();  // the listener's key keeps it
+  memory.reset();  // the listener's key keeps it alive
   Endpoint a = value(port->connect());
   const Endpoint b = value(port->listener.accept(within(10s)));
   port.reset();
@@ -254,7 +255,7 @@ TEST(Accept, AdvertisedMemoryStaysAsLongAsAnEndpoint) {
   good(value(a.put(own.all(), target.slice(0, 64))).wait(5s));
 }
 
-TEST(Accept, StrangersKeepNobodyWaiting) {
+TEST(Accept, StrangersDelayNoPeer) {
   Heard heard;
   Port port(
       ListenerOptions{.address = "127.0.0.1", .handshake_timeout = 300ms, .max_handshakes = 4});
@@ -267,7 +268,7 @@ TEST(Accept, StrangersKeepNobodyWaiting) {
   Endpoint b = value(port.listener.accept(within(10s)));
   EXPECT_LT(std::chrono::steady_clock::now() - before, 250ms);
   expect_works(port.context, a);
-  // Each of them is let go of in time, and more than there is room for at once.
+  // Closes strangers in time, even if more come than there is room for.
   for (int i = 0; i < 6; ++i) strangers.emplace_back(port.listener.port());
   const Deadline deadline = Deadline::after(10s);
   const auto all = [&] {
@@ -294,8 +295,8 @@ TEST(Accept, AFloodOfStrangersDoesNotFloodTheLog) {
   Endpoint b = value(port.listener.accept(within(10s)));
 }
 
-// As load balancers look whether a port is open.
-TEST(Accept, OneThatLeavesWithoutAWordIsNoWarning) {
+// Load balancers probe ports this way.
+TEST(Accept, AStrangerThatSendsNothingCausesNoWarning) {
   Heard heard;
   Port port;
   const auto drive = [&] {
@@ -307,7 +308,7 @@ TEST(Accept, OneThatLeavesWithoutAWordIsNoWarning) {
   EXPECT_EQ(heard.count("closed the connection"), 0U);
   {
     const Stranger stranger(port.listener.port());
-    stranger.say("h");  // as a greeting begins
+    stranger.say("h");  // the beginning of a greeting
     drive();
   }
   drive();
@@ -358,23 +359,25 @@ TEST(Key, ComesFromAFileThatOthersMayNotRead) {
   ::unsetenv("HBMWIRE_PRE_SHARED_KEY_FILE");
 }
 
-TEST(Key, ThatThereIsNoneIsSaidOnce) {
+TEST(Key, AMissingOneIsLoggedOnce) {
   Heard heard;
   const Port first;
   const Port second;
-  EXPECT_LE(heard.count("not authenticated"), 1U);  // 0 where an earlier test made it be said
+  // 0 if an earlier test already caused this message.
+  EXPECT_LE(heard.count("not authenticated"), 1U);
 }
 
 TEST(ACopyOfAContext, HasItsNicsAndDomains) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
-  const Context copy = context;  // NOLINT(performance-unnecessary-copy-initialization): the test's
+  const Context copy =
+      context;  // NOLINT(performance-unnecessary-copy-initialization): tests a copy
   EXPECT_EQ(value(copy.open(MemoryType::host)), value(context.open(MemoryType::host)));
   const auto nics = value(context.open_nics());
   const auto nics_of_copy = value(copy.open_nics());
   EXPECT_EQ(&nics_of_copy.front().info(), &nics.front().info());
 }
 
-TEST(Settings, OfTcpAloneMissNoNic) {
+TEST(Settings, TcpAloneNeedsNoNic) {
   Heard heard;
   const Context context = value(Context::create(
       {.memory = {MemoryType::host}, .nics = {"none"}, .paths = {.allow = {Path::tcp}}}));

@@ -19,8 +19,8 @@
 #include "internals.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-/// Both ends in one process: what a device's engine carries, and the contract that holds of it as
-/// of any other transfer.
+/// Both ends in one process, with copies by a device's engine. These copies keep the contract of
+/// all transfers.
 namespace hbmwire::test {
 namespace {
 
@@ -37,7 +37,7 @@ void expect_idle(Ends& ends) {
   EXPECT_EQ(internals::look_at(ends.b_worker).staged, 0U);
 }
 
-/// An engine carries a put of all of it.
+/// Expects that an engine carries a put of the whole memory.
 void expect_copied(Ends& ends, Memory& here, Memory& there) {
   here.fill(1);
   there.fill(2);
@@ -92,7 +92,7 @@ TEST_P(Copied, BytesOfEverySizeBothWays) {
   }
 }
 
-TEST_P(Copied, ExplainSaysWhoCarriedItAndWhyNot) {
+TEST_P(Copied, ExplainNamesTheCarrierAndTheReasons) {
   Ends ends;
   Memory here(ends.context, GetParam(), 4096);
   Memory there(ends.context, GetParam(), 4096);
@@ -112,7 +112,7 @@ TEST_P(Copied, ExplainSaysWhoCarriedItAndWhyNot) {
     EXPECT_FALSE(copy.taken);
     return copy.refusal ? std::string(copy.refusal->call) : "";
   };
-  // Host to host stays the NIC's, on the short way.
+  // Between host memories the NIC carries them, on the short path.
   EXPECT_FALSE(internals::look_at(of_host).by_engine);
   Transfer plain = value(a_of(ends).put(host.all(), of_host.slice(0, 4096)));
   EXPECT_NE(reason(plain).find("as good"), std::string::npos);
@@ -129,7 +129,7 @@ TEST_P(Copied, ExplainSaysWhoCarriedItAndWhyNot) {
   EXPECT_EQ(across.path(), Path::nic_loopback);
 }
 
-TEST(CopiedBetweenGpus, OfOneVendorWhereItsLibraryCan) {
+TEST(CopiedBetweenGpus, WithinOneVendorIfItsLibraryCan) {
   Ends ends;
   const auto memory_of = [&](const char* gpu) {
     return value(ends.context.register_memory(
@@ -151,7 +151,7 @@ TEST(CopiedBetweenGpus, OfOneVendorWhereItsLibraryCan) {
   EXPECT_TRUE(seen == bytes);
 }
 
-TEST(NotCopiedBetweenGpus, OfRocm) {
+TEST(NotCopiedBetweenGpus, OnRocm) {
   Ends ends;
   const auto memory_of = [&](const char* gpu) {
     return value(ends.context.register_memory(
@@ -172,8 +172,8 @@ TEST(NotCopiedBetweenGpus, OfRocm) {
   EXPECT_EQ(within_one.path(), Path::copy);
 }
 
-/// Engine and NIC write to the same place and read it, in turn, without a wait in between.
-TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
+/// Engine and NIC alternately write to the same place and read it, without waiting in between.
+TEST_P(Copied, KeepsItsOrderWithTransfersOfTheNic) {
   Ends ends;
   Memory ones(ends.context, MemoryType::host, kBytes);
   Memory twos(ends.context, MemoryType::host, kBytes);
@@ -187,7 +187,7 @@ TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
   const RemoteSlice all = remote.slice(0, kBytes);
   const std::vector<TransferPart> parts{{twos.all(), all}};
   PreparedTransfer by_nic = value(a_of(ends).prepare_put(parts));
-  // Another vendor's device, between which and this one no engine copies.
+  // Memory of another vendor, between which and this one no engine copies.
   const auto other = GetParam() == MemoryType::rocm ? MemoryType::cuda : MemoryType::rocm;
   Memory read_by_nic(ends.context, other, kBytes);
   std::vector<Transfer> transfers;
@@ -197,16 +197,16 @@ TEST_P(Copied, ComesInItsOrderWithWhatTheNicCarries) {
   for (int round = 0; round < 3; ++round) {
     there.fill(3);
     get(0);
-    transfers.push_back(value(by_nic.post()));  // the NIC's, behind an engine's
-    get(1);                                     // and before one
+    transfers.push_back(value(by_nic.post()));  // by the NIC, after an engine's
+    get(1);                                     // and before another of an engine
     transfers.push_back(value(a_of(ends).get(read_by_nic.all(), all)));
     transfers.push_back(value(a_of(ends).put(ones.all(), all)));
     get(2);
     transfers.push_back(value(a_of(ends).flush()));
     for (std::size_t last = transfers.size(); last-- != 0;) {
       finish(ends, transfers[last]);
-      // Bytes that the NIC brought into a device are made visible there before the transfer is
-      // over, in no order.
+      // Bytes that the NIC brings into a device are made visible before the transfer ends, in any
+      // order.
       for (const Transfer& before : std::span(transfers).first(last))
         EXPECT_TRUE(before.done() || &before == &transfers[3]);
     }
@@ -259,7 +259,7 @@ TEST_P(Copied, NothingChangesOnceItsKeyWasRevoked) {
     Transfer behind =
         value(a_of(ends).put(here.slice(kBytes / 2, 99), remote.slice(kBytes / 2, 99)));
     if (begun) finish(ends, first);
-    good(key.revoke());  // in the thread that would have to drive the copy
+    good(key.revoke());  // called by the thread that would have to drive the copy
     const auto bytes = there.contents();
     ends.drive([&] { return first.done() && behind.done(); });
     EXPECT_TRUE(same_bytes(there.contents(), bytes));
@@ -286,7 +286,7 @@ TEST_P(Copied, AnEngineThatFailsEndsOneTransfer) {
   const std::string vendor(to_string(GetParam()));
   for (const Slice& from : {here.all(), same.all()}) {
     unsigned failed = 0;
-    // The engine is asked many times whether it is done: any of them stands for all.
+    // The engine is asked many times whether it is done; testing some of these calls is enough.
     for (long nth = 0; nth < 40; ++nth) {
       fail_nth_call(vendor, nth, EIO);
       Transfer under_way = value(a_of(ends).put(from, all));
@@ -380,7 +380,7 @@ TEST_P(Copied, PoliciesAreKept) {
   EXPECT_EQ(path_of({}, {.paths = {.require = Path::copy}}), Path::copy);
 }
 
-/// An operation of no bytes stands in the order alone, which the NIC keeps.
+/// An operation without bytes matters only for the order, which the NIC keeps.
 TEST_P(Copied, OperationsOfNoBytesAreOverWhateverThePolicy) {
   const auto expect_over = [](const ContextOptions& of_context,
                               const EndpointOptions& of_endpoint) {
@@ -446,7 +446,7 @@ TEST_P(Copied, WhereNothingElseIsAllowedTheNicIsRefused) {
   ASSERT_FALSE(atomic);
 }
 
-/// The same by two NICs, of which emu1 reaches no device, and with large transfers.
+/// The same with two NICs, of which emu1 reaches no device, and with large transfers.
 TEST_P(Copied, WhereNothingElseIsAllowedNoneOfTwoNicsIsNeeded) {
   Ends ends({}, {}, {.memory = {}, .nics = {"emu0", "emu1"}, .paths = {.require = Path::copy}});
   Memory here(ends.context, GetParam(), kBytes);
@@ -491,7 +491,7 @@ TEST_P(Copied, ChangesNoMemoryThatIsNotForWriting) {
   EXPECT_EQ(put.path(), Path::copy);
 }
 
-/// A key that was given up names no memory any more: what its rkey opens the NIC still reaches.
+/// A revoked key names no memory any more, but the NIC still reaches the memory by its rkey.
 TEST_P(Copied, WithoutItsKeyTheNicCarriesIt) {
   Ends ends;
   Memory here(ends.context, GetParam(), 4096);
@@ -506,7 +506,7 @@ TEST_P(Copied, WithoutItsKeyTheNicCarriesIt) {
   EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));
 }
 
-/// CUDA's engine takes its time.
+/// CUDA's engine is slow here.
 class CopiedSlowly : public ::testing::Test {
  protected:
   static constexpr auto kDelay = 700ms;
@@ -543,7 +543,7 @@ TEST_F(CopiedSlowly, EndsItsEndpointWhenItIsCancelled) {
   ends.drive([&] { return ends.b->phase() == EndpointPhase::failed; });
 }
 
-/// Without a call of progress().
+/// Without calling progress().
 TEST_F(CopiedSlowly, IsWaitedForWhenItsKeyExpires) {
   const MemoryKey key = value(MemoryKey::pack(there.region(), {.expires_after = kDelay / 2}));
   const RemoteRegion remote = remote_of(ends, key);

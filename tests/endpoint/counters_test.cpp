@@ -18,7 +18,7 @@
 
 #include "ends.hpp"
 
-/// Counters agree with what was done (docs/metrics.md).
+/// Counters agree with the operations that were done (docs/metrics.md).
 namespace hbmwire::test {
 namespace {
 
@@ -205,7 +205,7 @@ TEST_F(CountersOf, OneTransferIn64IsTimed) {
   const RemoteRegion there = remote(theirs);
   for (int i = 0; i < 640; ++i) over(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
   const Counters counters = value(ends.a_worker.counters());
-  // The first one is, too.
+  // The first transfer is timed, too.
   EXPECT_GE(timed_of(counters), 10U);
   EXPECT_LE(timed_of(counters), 11U);
   for (const TransferTimesHistogram& each : counters.times) {
@@ -238,7 +238,7 @@ TEST_F(CountersOf, WaitsForRoomAreCounted) {
 
 TEST_F(CountersOf, WaitsForThePeersReceivesAreCounted) {
   std::vector<Transfer> all;
-  // More than the peer has places for, and none of them is taken.
+  // More messages than the peer has places for, and none of them is received.
   for (int i = 0; i < 200; ++i) all.push_back(value(ends.a->send(ours.slice(0, 4000))));
   for (int i = 0; i < 100; ++i) ends.a_worker.progress();
   EXPECT_EQ(a().credit_waits, 1U);
@@ -261,7 +261,7 @@ TEST_F(CountersOf, RegistrationsAndLookUpsAreCounted) {
   EXPECT_EQ(after.live, before.live);
   EXPECT_EQ(after.live_bytes, before.live_bytes);
   EXPECT_EQ(after.registrations, before.registrations + 1);
-  EXPECT_EQ(after.hits, before.hits + 9);  // of a cache that has gone
+  EXPECT_EQ(after.hits, before.hits + 9);  // of a cache that was destroyed
 }
 
 TEST_F(CountersOf, AnotherThreadReadsWhileTransfersGoOn) {
@@ -315,7 +315,7 @@ TEST(NicCounters, AreThePortsFiles) {
   EXPECT_TRUE(nic_counters("no_such_nic").empty());
 }
 
-/// The counters that this process publishes, read as another process does.
+/// The counters that this process publishes, read as another process reads them.
 class Published : public testing::Test {
  protected:
   Published() { ::setenv("HBMWIRE_STATS", "yes", 1); }
@@ -398,7 +398,7 @@ TEST_F(Published, CountersOutliveAKilledProcess) {
     }
     ::_exit(0);
   }
-  ::close(told[1]);  // so that the end of a child that fails is seen
+  ::close(told[1]);  // makes the end of a failed child visible
   char byte = 0;
   ASSERT_EQ(::read(told[0], &byte, 1), 1);
   const PublishedProcess process = value(PublishedProcess::find(static_cast<std::uint32_t>(child)));

@@ -6,8 +6,8 @@
 #include "endpoint/endpoint_state.hpp"  // the mover interface
 #include "put_ends.hpp"
 
-/// A further way of moving bytes, as an example: a class and a row of MoverTable, and no line of
-/// another mover.
+/// An example of another way of moving bytes: a class and a row of MoverTable. No other mover is
+/// changed.
 namespace hbmwire::test {
 namespace {
 
@@ -16,14 +16,14 @@ class CountingMover final : public detail::Mover {
  public:
   explicit CountingMover(std::uint64_t from_bytes) : from_bytes_(from_bytes) {}
 
-  /// Asked for each put and get, before anything is begun.
+  /// Asked for each put and get before it begins.
   [[nodiscard]] bool takes(const detail::EndpointState& /*endpoint*/,
                            const detail::Move& move) const override {
     return move.local().path == Path::host && move.distant().type == MemoryType::host &&
            move.here.length_bytes >= from_bytes_;
   }
 
-  /// Else it would be asked only where the NIC does not reach both ends.
+  /// The default asks this mover only if the NIC does not reach both ends.
   [[nodiscard]] std::uint64_t asked_from() const noexcept override { return from_bytes_; }
 
   [[nodiscard]] bool needs_nic(const detail::EndpointState& /*endpoint*/,
@@ -31,14 +31,14 @@ class CountingMover final : public detail::Mover {
     return false;
   }
 
-  /// From here on the transfer waits in its endpoint's queue, with this mover.
+  /// From here on the transfer waits in its endpoint's queue, together with this mover.
   Result<void> start(detail::TransferState& transfer, transport::Operation& /*operation*/,
                      const detail::Move& /*move*/) override {
     transfer.move_by(*this);
     return {};
   }
 
-  /// Its turn has come. An immediate follows the bytes.
+  /// Called when it is the transfer's turn. An immediate follows the bytes.
   bool advance(detail::TransferState& transfer) noexcept override {
     const transport::Operation& what = transfer.operation;
     auto* const here = std::bit_cast<std::byte*>(what.local);
@@ -48,7 +48,7 @@ class CountingMover final : public detail::Mover {
     return !what.with_immediate || transfer.endpoint->post_immediate(transfer);
   }
 
-  /// It has left the queue. The immediate is a part of it that may still be under way.
+  /// The transfer has left the queue. Its immediate may still be in flight.
   bool finish(detail::TransferState& transfer) noexcept override {
     bytes_ += transfer.bytes;
     if (transfer.parts == 0) transfer.endpoint->go_on(transfer);
@@ -97,7 +97,7 @@ TEST_F(Counting, LeavesTheRestToTheNic) {
 }
 
 TEST_F(Counting, KeepsTheOrderAmongTheOthers) {
-  // Each byte of the target is written by the NIC, by the mover, and by the NIC again.
+  // The NIC writes each byte of the target, then the mover, then the NIC again.
   Transfer first = value(ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100)));
   Transfer second =
       value(ends_->a->put(source_->slice(1000, kFrom), remote_.slice(0, kFrom), {.immediate = 7U}));

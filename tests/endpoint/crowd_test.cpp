@@ -11,7 +11,7 @@
 #include "listening_port.hpp"
 #include "stranger.hpp"
 
-/// More peers than a listener takes at a time.
+/// More peers than a listener accepts at a time.
 namespace hbmwire::test {
 namespace {
 
@@ -28,7 +28,7 @@ TEST(Crowd, WaitsInTheKernelsQueueHoweverManyTheyAre) {
     EXPECT_EQ(::connect(sockets.back().get(), where, sizeof to), -1);
     EXPECT_EQ(errno, EINPROGRESS);
   }
-  // One that finds no place is not connected before a second has passed.
+  // A peer that finds no place does not connect before a second has passed.
   const Deadline deadline = Deadline::after(900ms);
   const auto is_connected = [](const Fd& socket) {
     pollfd state{socket.get(), POLLOUT, 0};

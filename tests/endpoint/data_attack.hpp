@@ -11,7 +11,7 @@
 namespace hbmwire::test {
 
 /// A worker with two endpoints: the victim, whose peer is a RawPeer, and a bystander, whose peer is
-/// a friend. Memory of which no byte may change but where a receive or a get was asked for.
+/// honest. No byte of the memory may change, except where a receive or a get was posted.
 struct DataAttack {
   static constexpr std::uint64_t kGround = 256 << 10;
 
@@ -19,17 +19,18 @@ struct DataAttack {
   DataAttack(const DataAttack&) = delete;
   DataAttack& operator=(const DataAttack&) = delete;
 
-  /// All memory keeps what it has now, but for [offset, offset + length) of each.
+  /// Expects that all memory keeps its current contents, except for [offset, offset + length) of
+  /// each.
   void expect_ground(std::uint64_t offset = 0, std::uint64_t length = 0);
 
-  /// The victim fails in time, by a sentence that says `part` and names its peer; what was under
-  /// way ends, and no other endpoint notices.
+  /// Expects that the victim fails in time, with a message that contains `part` and names its peer,
+  /// that its transfers end, and that no other endpoint notices.
   void expect_failure(Errc code, const char* part);
 
-  /// Everything of `pending` ends; transfers that do not end by themselves are cancelled.
+  /// Waits until all of `pending` have ended; cancels those that do not end by themselves.
   void expect_ends();
 
-  /// Puts, messages of all kinds and into all memories, both ways.
+  /// Tests the bystander: puts, and messages of all kinds and into all memories, both ways.
   void expect_unharmed();
 
   void drive(int times = 2000);
@@ -41,7 +42,7 @@ struct DataAttack {
     EXPECT_TRUE(over()) << "not over in time";
   }
 
-  /// One of the victim's that is under way from here on.
+  /// Starts a transfer of the victim, which stays in flight.
   Transfer& start(Result<Transfer> transfer);
 
   [[nodiscard]] detail::EndpointState& state() const;

@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPeerTimeout = 400ms;
-// Time that a busy machine may need besides.
+// Extra time for a busy machine.
 constexpr auto kSlack = 1s;
 
 EndpointOptions quick() { return {.peer_timeout = kPeerTimeout}; }
@@ -52,7 +52,7 @@ TEST(DeadPeer, AKilledOneIsNoticedAtOnceByItsConnection) {
 TEST(DeadPeer, AKilledOneIsNoticedWithoutAConnection) {
   PeerProcess peer;
   Side side(peer);
-  peer.stop();  // it must not see the end of the connection, and break off
+  peer.stop();  // must not see the end of the connection, which would make it break off
   internals::forget_socket(side.worker);
   peer.kill();
   EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
@@ -72,7 +72,7 @@ TEST(DeadPeer, OneWhoseChildHasItsConnectionIsNoticedByTheProbe) {
       << describe(*side.endpoint.error());
 }
 
-TEST(DeadPeer, WhatIsStartedAfterItsDeathFailsWithinTheBound) {
+TEST(DeadPeer, TransfersStartedAfterItsDeathFailInTime) {
   PeerProcess peer;
   Side side(peer);
   peer.kill();
@@ -85,8 +85,8 @@ TEST(DeadPeer, WhatIsStartedAfterItsDeathFailsWithinTheBound) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
 }
 
-TEST(DeadPeer, OneThatIsCutOffIsNoticedThoughNothingIsUnderWay) {
-  // So long that slack is the smaller part.
+TEST(DeadPeer, OneThatIsCutOffIsNoticedWithoutTransfers) {
+  // Long, so that the slack is the smaller part of it.
   constexpr auto kPatience = 4s;
   PeerProcess peer;
   Side side(peer, {.peer_timeout = kPatience});
@@ -143,7 +143,7 @@ TEST(DeadPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
   EXPECT_TRUE(change_link("emu0=up"));
 }
 
-TEST(DeadPeer, AShortInterruptionIsNone) {
+TEST(DeadPeer, AShortInterruptionEndsNothing) {
   PeerProcess peer;
   Side side(peer, {.peer_timeout = 4s});
   EXPECT_TRUE(change_link("emu0=down"));
@@ -164,7 +164,7 @@ TEST(DeadPeer, RestartedOnTheSamePortItIsAnotherOne) {
   Side side(*peer);
   const RemoteRegion old = side.target;
   peer.reset();
-  // The new one is made by a child that has no use of this one's NIC, and does not ask for it.
+  // The new peer is forked from a process that has a NIC open, which it neither can nor does use.
   PeerProcess again({.port = port, .peer_timeout = 2s, .busy = false});
   EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
   while (side.endpoint.phase() == EndpointPhase::ending) side.worker.progress();
@@ -193,7 +193,7 @@ TEST(DeadPeer, FailedPutsAreNotRepeatedByReconnecting) {
   Side side(peer);
   EXPECT_TRUE(change_link("emu0=down"));
   std::vector<Transfer> puts;
-  for (int i = 0; i < 200; ++i) puts.push_back(value(side.put()));  // more than the queue takes
+  for (int i = 0; i < 200; ++i) puts.push_back(value(side.put()));  // more than the queue holds
   for (Transfer& put : puts) EXPECT_FALSE(put.wait(20s));
   EXPECT_TRUE(change_link("emu0=up"));
   good(side.endpoint.reconnect(within(20s)));
@@ -202,7 +202,7 @@ TEST(DeadPeer, FailedPutsAreNotRepeatedByReconnecting) {
   for (Transfer& put : puts) EXPECT_FALSE(put.poll());
 }
 
-/// Small ones and large ones, of which the peer has some when they fail.
+/// Small and large messages, of which the peer has received some when they fail.
 TEST(DeadPeer, FailedMessagesDoNotComeAgainByReconnecting) {
   Ends ends(quick());
   Memory memory(ends.context, MemoryType::host, 1 << 20);
@@ -226,7 +226,7 @@ TEST(DeadPeer, FailedMessagesDoNotComeAgainByReconnecting) {
   std::thread accepting([&] { again.emplace(value(ends.listener.accept(within(20s)))); });
   good(ends.a->reconnect(within(20s)));
   accepting.join();
-  // The first that comes there is a new one.
+  // The first message that arrives there is a new one.
   Transfer receive = value(again->receive(memory.all()));
   const Deadline later = Deadline::after(100ms);
   ends.drive([&] { return later.passed(); });
@@ -247,8 +247,8 @@ TEST(LivePeer, AKeyOfAnotherProcessIsRefused) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }
 
-/// All of them are its NIC's, as long as it has places for messages and immediates.
-TEST(LivePeer, AStoppedOneIsNotNeededByWhatItsNicCarries) {
+/// The NIC carries all of these, as long as the peer has places for messages and immediates.
+TEST(LivePeer, TransfersOfItsNicNeedNoStoppedPeer) {
   const PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
@@ -279,7 +279,7 @@ TEST(LivePeer, AStoppedOneIsNotDeclaredDead) {
   side.run_for(5 * kPeerTimeout);
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
-  // Its NIC works on.
+  // The NIC of the stopped peer still works.
   good(value(side.put()).wait(20s));
   good(value(side.endpoint.get(side.memory.slice(0, 64), side.target.slice(0, 64))).wait(20s));
   good(value(side.endpoint.fetch_add(side.target.slice(0, 8), 1)).wait(20s));
@@ -291,7 +291,7 @@ TEST(LivePeer, ABusyOneIsNotDeclaredDead) {
   PeerProcess peer({.port = 0, .peer_timeout = 2s, .busy = true});
   Side side(peer);
   side.run_for(5 * kPeerTimeout);
-  // More questions than it has receives for.
+  // More questions than the peer has receives for.
   for (int i = 0; i < 12; ++i) {
     const auto answer = side.endpoint.remote("target", within(50ms));
     if (!answer) {
@@ -307,11 +307,11 @@ TEST(LivePeer, ABusyOneIsNotDeclaredDead) {
 TEST(LivePeer, APutThatIsUnderWayForTooLongEndsTheEndpoint) {
   PeerProcess peer({.peer_timeout = 30s});
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 300ms});
-  EXPECT_TRUE(change_link("emu0=down"));  // the NIC tries again for 10 s
+  EXPECT_TRUE(change_link("emu0=down"));  // the NIC retries for 10 s
   Transfer oldest = value(side.put());
   Transfer younger = value(side.endpoint.get(side.memory.slice(0, 64), side.target.slice(0, 64)));
   const auto took = side.until_noticed();
-  EXPECT_GE(took, 250ms);  // it may have been under way for a moment
+  EXPECT_GE(took, 250ms);  // it may already have been in flight for a moment
   EXPECT_LT(took, 300ms + 2 * kSlack);
   EXPECT_TRUE(change_link("emu0=up"));
   ASSERT_TRUE(side.endpoint.error());
@@ -325,10 +325,10 @@ TEST(LivePeer, APutThatIsUnderWayForTooLongEndsTheEndpoint) {
   EXPECT_EQ(other.error().hint, Hint::other_transfer);
 }
 
-/// The oldest operation, which the network holds up, is under way for too long.
+/// The network holds up the oldest operation, which therefore exceeds the limit of time.
 void expect_ends_by_operation_timeout(Side& side, Transfer oldest) {
   const auto took = side.until_noticed();
-  EXPECT_GE(took, 250ms);  // it may have been under way for a moment
+  EXPECT_GE(took, 250ms);  // it may already have been in flight for a moment
   EXPECT_TRUE(change_link("emu0=up"));
   const auto late = oldest.wait(20s);
   ASSERT_FALSE(late);
@@ -351,13 +351,13 @@ TEST(LivePeer, AnAtomicThatIsUnderWayForTooLongEndsTheEndpoint) {
                                    value(side.endpoint.fetch_add(side.target.slice(0, 8), 1)));
 }
 
-/// The probe of an idle connection is no operation: its end is the NIC's to tell.
-TEST(LivePeer, AnInterruptionWithNothingUnderWayMayLastLongerThanAnOperation) {
+/// The probe of an idle connection is no operation: only the NIC reports its end.
+TEST(LivePeer, AnInterruptionWithoutTransfersMayExceedTheOperationTimeout) {
   PeerProcess peer({.peer_timeout = 30s});
   Side side(peer, {.peer_timeout = 6s, .operation_timeout = 100ms});
   side.run_for(50ms);
   EXPECT_TRUE(change_link("emu0=down"));
-  side.run_for(2100ms);  // it was probed after 1.5 s, for which the NIC tries for 3 s
+  side.run_for(2100ms);  // it was probed after 1.5 s, and the NIC retries that for 3 s
   EXPECT_NE(internals::look_at_endpoint(side.worker).outstanding, 0U) << "nothing was probed";
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
@@ -369,7 +369,7 @@ TEST(LivePeer, AnInterruptionWithNothingUnderWayMayLastLongerThanAnOperation) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }
 
-/// An operation behind a probe that hangs has its own time.
+/// The time of an operation counts from its own start, even if a probe before it hangs.
 TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
   PeerProcess peer({.peer_timeout = 30s});
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 1s});
@@ -389,7 +389,7 @@ TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
   EXPECT_EQ(late.error().hint, Hint::peer_slow) << describe(late.error());
 }
 
-/// The plan counts the polls of the process, and only one worker polls once both are connected.
+/// The plan counts the polls of the process. After both ends have connected, only one worker polls.
 TEST(LostCompletions, AFailedPollEndsTheEndpointAtOnce) {
   if (!under_plan("fail,call=ibv_poll_cq,nth=300000,errno=5")) return;
   Ends ends({.peer_timeout = 20s});
@@ -401,12 +401,12 @@ TEST(LostCompletions, AFailedPollEndsTheEndpointAtOnce) {
   EXPECT_EQ(ends.a->error()->hint, Hint::completions_lost);
 }
 
-TEST(LivePeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {
+TEST(LivePeer, ATransferCancelledWhileItIsStoppedReportsUnsettled) {
   PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
   peer.stop();
-  EXPECT_TRUE(change_link("emu0=down"));  // so that something is under way
+  EXPECT_TRUE(change_link("emu0=down"));  // keeps something in flight
   Transfer put = value(side.put());
   const auto begun = Clock::now();
   const auto cancelled = put.cancel();
@@ -419,12 +419,12 @@ TEST(LivePeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {
   peer.go_on();
 }
 
-/// A WRITE that stays in the network while its sender's time runs out, and is executed at last
-/// unless the responder's queue pair is in ERROR by then. Takes the sender's word: once the
-/// transfer is reported, and settled, not a byte may change.
+/// A WRITE stays in the network while its sender's time runs out. It is executed in the end, unless
+/// the responder's queue pair is in ERROR by then. The sender's report must hold: after it, and
+/// after the transfer has settled, no byte may change.
 TEST(LateDelivery, NothingArrivesAfterTheReport) {
   if (!under_plan("late,op=write,nth=1,ms=1500")) return;
-  // The peer does not notice by itself that this side's queue pair has gone.
+  // The peer does not notice by itself that this side's queue pair is gone.
   PeerProcess peer({.port = 0, .peer_timeout = 30s, .busy = false});
   Side side(peer, {.peer_timeout = 600ms});
   Transfer put = value(side.put(4096));

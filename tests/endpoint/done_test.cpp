@@ -13,7 +13,7 @@
 
 #include "ends.hpp"
 
-/// How a program learns that transfers are over (docs/endpoint.md).
+/// How a program learns that transfers have ended (docs/endpoint.md).
 namespace hbmwire::test {
 namespace {
 
@@ -22,7 +22,7 @@ bool is_readable(int fd, int timeout_ms) {
   return ::poll(&asked, 1, timeout_ms) == 1;
 }
 
-/// Until `worker` has nothing to do: its descriptor may be slept on.
+/// Runs until `worker` has nothing to do, so that its descriptor may be slept on.
 void settle(Worker& worker) {
   const Deadline end = Deadline::after(10s);
   while (!value(worker.arm()) && !end.passed()) {
@@ -71,18 +71,18 @@ TEST_F(NextDone, TellsInTheOrderInWhichTransfersEnded) {
   EXPECT_FALSE(ends.a_worker.next_done());
 }
 
-TEST_F(NextDone, TellsAtOnceOfWhatIsOverAlready) {
+TEST_F(NextDone, ReportsEndedTransfersAtOnce) {
   const RemoteRegion there = remote();
   Transfer put = value(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
   good(put.wait(10s));
   put.notify(1);
-  put.notify(2);  // the last cookie counts
+  put.notify(2);  // the last cookie wins
   EXPECT_FALSE(value(ends.a_worker.arm()));
   const auto done = ends.a_worker.next_done();
   ASSERT_TRUE(done);
   EXPECT_EQ(done->cookie, 2U);
   EXPECT_FALSE(ends.a_worker.next_done());
-  put.notify(3);  // and it may be asked for again
+  put.notify(3);  // notification may be requested again
   EXPECT_EQ(take(ends.a_worker).cookie, 3U);
 }
 
@@ -95,10 +95,10 @@ TEST_F(NextDone, TellsTheLastCookieOfATransferUnderWay) {
   EXPECT_FALSE(ends.a_worker.next_done());
 }
 
-TEST_F(NextDone, LeavesTheWorkersWaitToGoOnWithAllElse) {
+TEST_F(NextDone, DoesNotEndTheWorkersWaitEarly) {
   Transfer first = value(ends.a->receive(ours.slice(0, 8), TagMatch{.tag = 1}));
   first.notify(1);
-  good(first.request_cancel());  // and is not taken
+  good(first.request_cancel());  // cancelled, and not taken by next_done()
   Transfer second = value(ends.a->receive(ours.slice(0, 8), TagMatch{.tag = 2}));
   Transfer send = value(ends.b->send(theirs.slice(0, 8), 2));
   const Deadline end = Deadline::after(10s);
@@ -144,7 +144,7 @@ TEST_F(NextDone, TellsOfAMessageItsLengthAndTag) {
   EXPECT_EQ(take(ends.a_worker).cookie, 71U);
 }
 
-TEST_F(NextDone, TellsOfWhatAnAtomicFound) {
+TEST_F(NextDone, ReportsTheResultOfAnAtomic) {
   const RemoteRegion there = remote();
   theirs.set(std::vector<std::byte>(4096));
   for (std::uint64_t i = 0; i < 3; ++i) {
@@ -183,7 +183,7 @@ TEST_F(NextDone, MakesTheWorkersDescriptorReadable) {
   receive.notify(1);
   settle(ends.a_worker);
   EXPECT_FALSE(is_readable(ends.a_worker.fd(), 0));
-  // Over by a call of this thread's, which no event of the NIC's tells of.
+  // A call of this thread ends it, which the NIC reports by no event.
   good(receive.request_cancel());
   EXPECT_TRUE(is_readable(ends.a_worker.fd(), 0));
   EXPECT_FALSE(value(ends.a_worker.arm()));
@@ -191,7 +191,7 @@ TEST_F(NextDone, MakesTheWorkersDescriptorReadable) {
   EXPECT_EQ(take(ends.a_worker).cookie, 1U);
   settle(ends.a_worker);
   EXPECT_FALSE(is_readable(ends.a_worker.fd(), 0));
-  // Over by the peer's message.
+  // The peer's message ends it.
   Transfer next = value(ends.a->receive(ours.slice(0, 100)));
   next.notify(2);
   settle(ends.a_worker);
@@ -258,7 +258,7 @@ TEST_F(NextDoneOfAThread, MakesTheWorkersDescriptorReadable) {
   }
 }
 
-/// Two threads sleep; what the first one takes does not keep the second one asleep.
+/// Two threads sleep. The first one takes an event, which must not keep the second one asleep.
 TEST_F(NextDoneOfAThread, WakesEachOfSeveralThreadsThatSleep) {
   std::atomic<int> told{0};
   std::atomic<bool> first_has_one{false};
@@ -272,7 +272,7 @@ TEST_F(NextDoneOfAThread, WakesEachOfSeveralThreadsThatSleep) {
       }
       if (!ends.a_worker.next_done()) continue;
       if (++told == 2) over = true;
-      // The one that took the first is busy with it until the second is taken.
+      // The thread that took the first is busy with it until the second is taken.
       if (!first_has_one.exchange(true)) {
         while (!over && !end.passed()) std::this_thread::sleep_for(1ms);
       }
@@ -301,7 +301,7 @@ TEST_F(NextDoneOfAThread, WakesAWaitByATransferThatIsOverAlready) {
   std::atomic<bool> woken{false};
   std::thread sleeper([&] {
     const Deadline end = Deadline::after(10s);
-    // Other things happen, too: until this one has.
+    // Other events occur, too, so that this repeats until the wanted one.
     while (!woken && !end.passed()) {
       good(ends.a_worker.wait(within(10s)));
       if (ends.a_worker.next_done()) woken = true;
@@ -343,7 +343,7 @@ TEST_F(NextDoneOfAThread, IsTakenByManyThreadsEachOnce) {
   for (const auto& times : told) EXPECT_EQ(times, 1);
 }
 
-// --- waiting for several
+// --- waiting for several transfers
 
 class Waits : public NextDone {};
 
@@ -356,7 +356,7 @@ TEST_F(Waits, ForAnyGivesTheFirstThatIsOver) {
   EXPECT_EQ(value(ends.a_worker.wait_any(all, within(10s))), 1U);
   EXPECT_FALSE(all[0].done());
   EXPECT_FALSE(all[2].done());
-  // One that failed is over, too.
+  // A failed transfer has also ended.
   good(all[0].request_cancel());
   EXPECT_EQ(value(ends.a_worker.wait_any(all, within(10s))), 0U);
   EXPECT_FALSE(all[0].poll());
@@ -411,13 +411,13 @@ TEST_F(Waits, ThatPollUntilTheirTimeLeaveTheTransferUnderWay) {
 }
 
 TEST_F(Waits, AreNotNeededToCancel) {
-  // A message by rendezvous that no receive takes is under way until the peer has answered.
+  // A rendezvous message that no receive takes stays in flight until the peer has answered.
   Memory large(ends.context, MemoryType::host, 1 << 20);
   Transfer send = value(ends.a->send(large.all()));
   ends.a_worker.progress();
   good(send.request_cancel());
   EXPECT_FALSE(send.done()) << "the peer has not said yet that its side is closed";
-  good(send.request_cancel());  // once more changes nothing
+  good(send.request_cancel());  // a second call changes nothing
   Result<bool> over = false;
   ends.drive([&] { return !(over = send.poll()) || *over; });
   ASSERT_FALSE(over);
@@ -463,7 +463,7 @@ TEST_F(Timed, TransfersThatWaitedForRoomWerePostedLater) {
   EXPECT_GE(last->over, last->posted);
 }
 
-TEST_F(Timed, TransfersThatFailedWereOverThen) {
+TEST_F(Timed, FailedTransfersHaveAnEndTime) {
   Transfer receive = value(ends.a->receive(ours.slice(0, 8)));
   EXPECT_FALSE(receive.explain().times->over);
   good(receive.request_cancel());

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 inline Wait within(std::chrono::nanoseconds time) { return {Deadline::after(time), -1}; }
 
-/// The value of a Result that must be one.
+/// The value of a Result that must have one.
 template <class T>
 T value(Result<T> result) {
   EXPECT_TRUE(result.has_value()) << (result ? "" : describe(result.error()));
@@ -37,10 +37,10 @@ inline void good(const Result<void>& result) {
 inline constexpr Access kAll =
     Access::local_write | Access::remote_write | Access::remote_read | Access::remote_atomic;
 
-/// The most that tests of messages and lists move at once.
+/// The largest amount that tests of messages and lists move at once.
 inline constexpr std::uint64_t kMessageBytes = 128 << 10;
 
-/// Registered memory whose contents the host can set and see, whosever it is.
+/// Registered memory of any type, which the host can fill and read.
 class Memory {
  public:
   Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access = kAll);
@@ -62,12 +62,12 @@ class Memory {
   Buffer buffer_;
 };
 
-/// Two connected endpoints of one process, each with a worker of its own.
+/// Two connected endpoints of one process, each with its own worker.
 struct Ends {
   explicit Ends(EndpointOptions options = {}, WorkerOptions worker_options = {},
                 ContextOptions context_options = {});
 
-  /// Drives both ends until `over`, or a test failure after `time`.
+  /// Drives both ends until `over`; fails the test after `time`.
   template <class Over>
   void drive(const Over& over, std::chrono::nanoseconds time = 10s) {
     const Deadline deadline = Deadline::after(time);
@@ -84,20 +84,20 @@ struct Ends {
   Worker a_worker;
   Worker b_worker;
   Listener listener;
-  std::optional<Endpoint> a;  // connected
-  std::optional<Endpoint> b;  // was accepted
+  std::optional<Endpoint> a;  // the end that connected
+  std::optional<Endpoint> b;  // the end that was accepted
 };
 
-/// Drives both ends until `transfer` is over, which has to succeed.
+/// Drives both ends until `transfer` has ended, and expects success.
 void finish(Ends& ends, Transfer& transfer);
 
-/// Two ends that meet by invitations, of `a_worker` and of `b_worker`.
+/// Connects two ends by invitations, one of `a_worker` and one of `b_worker`.
 [[nodiscard]] std::pair<Endpoint, Endpoint> invite(const Worker& a_worker, const Worker& b_worker);
 
-/// Calls `work` in a thread of its own, and drives the worker meanwhile.
+/// Calls `work` in another thread, and drives the worker meanwhile.
 void beside(Worker& worker, const std::function<void()>& work);
 
-/// A pre-shared key, another one for each seed.
+/// A pre-shared key; each seed gives another one.
 [[nodiscard]] std::vector<std::byte> key_of(unsigned seed);
 
 }  // namespace hbmwire::test

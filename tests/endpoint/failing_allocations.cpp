@@ -11,7 +11,7 @@
 #include <limits>
 #include <new>
 
-extern "C" const char __executable_start;  // NOLINT(bugprone-reserved-identifier): the linker's
+extern "C" const char __executable_start;  // NOLINT(bugprone-reserved-identifier): of the linker
 extern "C" const char etext;
 
 namespace hbmwire::test {
@@ -40,7 +40,7 @@ Code own_code() noexcept {
           reinterpret_cast<std::uintptr_t>(&etext)};
 }
 
-/// Libraries that allocate for who calls them.
+/// Libraries that allocate on behalf of their callers.
 struct Helpers {
   std::array<Code, 16> code;
   std::size_t count = 0;
@@ -86,12 +86,13 @@ _Unwind_Reason_Code look_at(_Unwind_Context* frame, void* data) {
   return _URC_NORMAL_STOP;
 }
 
-/// The caller that asks for memory, behind those that help it.
+/// Whether the code that needs the memory belongs to the library. Skips helper libraries on the
+/// stack.
 bool is_own(std::uintptr_t caller) noexcept {
   if (own_code().holds(caller)) return true;
   if (!is_helpers(caller)) return false;
 
-  // The next frames are called by this file's own functions, which come first.
+  // This file's own functions come first on the stack.
   struct Walk {
     std::uintptr_t found = 0;
     bool passed = false;
@@ -123,7 +124,7 @@ void* allocate(std::size_t size, std::size_t alignment, std::uintptr_t caller) {
   void* const memory =
       fails(caller) ? nullptr
       : alignment <= alignof(std::max_align_t)
-          ? std::malloc(size == 0 ? 1 : size)  // NOLINT: this is what operator new is made of
+          ? std::malloc(size == 0 ? 1 : size)  // NOLINT: operator new is built from these
           : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   alive.fetch_add(1, std::memory_order_relaxed);

@@ -5,22 +5,22 @@
 
 namespace hbmwire::test {
 
-/// Has allocations of the library fail. While it is armed, those count that the test program itself
-/// asks operator new for, by code of the library that is linked into it, in whatever thread; those
-/// of the emulated hardware's libraries do not, which stand for hardware. This program's operator
-/// new and delete are its own for that.
+/// Makes allocations of the library fail. While armed, counts calls of operator new, in all
+/// threads, by code of the library that is linked into the test program. Those of the emulated
+/// hardware's libraries do not count, because they stand for hardware. For this purpose the program
+/// replaces operator new and delete.
 struct FailingAllocations {
-  /// The `nth` from here on (1: the next one) fails with std::bad_alloc; where `for_good` is set,
-  /// all behind it, too.
+  /// Makes the `nth` allocation from here on (1: the next one) fail with std::bad_alloc; with
+  /// `for_good`, also all later ones.
   static void arm(long nth, bool for_good) noexcept;
 
-  /// How many have counted since arm().
+  /// Returns the number of allocations counted since arm().
   static long disarm() noexcept;
 
-  /// Whether one has failed since arm().
+  /// Whether an allocation has failed since arm().
   [[nodiscard]] static bool failed() noexcept;
 
-  /// Allocations of the whole process that are not freed.
+  /// Allocations of the whole process that were not freed.
   [[nodiscard]] static std::int64_t live() noexcept;
 };
 

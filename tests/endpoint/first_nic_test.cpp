@@ -10,15 +10,14 @@
 #include "heard.hpp"
 #include "tests/support/change_link.hpp"
 
-/// The failure of the NIC that an endpoint's own lanes lie on, and of endpoints that are connected
-/// while its port is down.
+/// The NIC with an endpoint's first lanes, and endpoints that connect while its port is down.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kBytes = (4U << 20U) + 4321;
 constexpr EndpointOptions kOptions{.peer_timeout = 600ms};
 
-/// Links of ports, all of which are up again when it goes.
+/// Controls the links of ports; the destructor brings all of them up.
 class Links {
  public:
   Links() = default;
@@ -51,7 +50,7 @@ Context on(std::vector<std::string> nics) {
   return value(Context::create({.memory = {}, .nics = std::move(nics)}));
 }
 
-/// Two ends of one process, each with NICs of its own choice, connected when a test says so.
+/// Two ends of one process, each with its own NICs, which a test connects.
 struct Pair {
   Pair(const Context& a_context, const Context& b_context)
       : a_worker(value(Worker::create(a_context))),
@@ -75,7 +74,8 @@ struct Pair {
     meet([&] { good(a->reconnect(within(20s))); });
   }
 
-  /// A word and its answer, an atomic, a list and large puts and gets: by `nics` of A's.
+  /// Sends a message and its answer, an atomic, a list, and large puts and gets. Expects that
+  /// `nics` of A carry them.
   void expect_by(const std::vector<std::string>& nics) {
     const RemoteRegion remote = value(a->remote(value(RemoteKey::unpack(key.bytes()))));
     here.fill(1);
@@ -149,7 +149,7 @@ struct Pair {
 
 const std::string& name_of(const Endpoint& endpoint) { return endpoint.nic().info().name; }
 
-TEST(FirstNic, ThatFailsIsSparedByWhatIsConnectedAgain) {
+TEST(FirstNic, ReconnectingAvoidsAFailedOne) {
   Heard heard;
   Links links;
   Pair ends(on({"emu0", "emu1"}));
@@ -211,7 +211,7 @@ TEST(FirstNic, ARegionOfAnotherNicIsRefusedAndHarmsNothing) {
   ends.expect_by({"emu0"});
 }
 
-TEST(FirstNic, OfAnInvitationIsOneWhosePortIsUp) {
+TEST(FirstNic, AnInvitationUsesANicWithAPortThatIsUp) {
   Links links;
   const Context context = on({"emu0", "emu1"});
   Worker a_worker = value(Worker::create(context));
@@ -222,7 +222,7 @@ TEST(FirstNic, OfAnInvitationIsOneWhosePortIsUp) {
   EXPECT_EQ(name_of(b), "emu1");
 }
 
-TEST(FirstNic, OfAnInvitationIsOfItsOwnEndsPorts) {
+TEST(FirstNic, AnInvitationUsesItsOwnEndsPorts) {
   Links links;
   Worker a_worker = value(Worker::create(on({"emu3", "emu1"})));
   Worker b_worker = value(Worker::create(on({"emu0", "emu2"})));
@@ -235,8 +235,8 @@ TEST(FirstNic, OfAnInvitationIsOfItsOwnEndsPorts) {
   }
 }
 
-/// Two nodes may have a network for each NIC.
-TEST(FirstNic, OfWhoAnswersIsThatOfWhoAsks) {
+/// Two nodes may have a separate network for each NIC.
+TEST(FirstNic, TheAnsweringEndUsesTheNicOfTheAskingEnd) {
   Links links;
   Pair ends(on({"emu3", "emu1"}), on({"emu0", "emu1"}));
   links.cut("emu3");
@@ -246,7 +246,7 @@ TEST(FirstNic, OfWhoAnswersIsThatOfWhoAsks) {
   ends.expect_by({"emu1"});
 }
 
-TEST(FirstNic, WhosePortIsDownAtThePeerGoesWithAnotherOne) {
+TEST(FirstNic, APortThatIsDownAtThePeerIsReachedFromAnotherNic) {
   Links links;
   Pair ends(on({"emu0", "emu1"}), on({"emu3", "emu1", "emu2"}));
   links.cut("emu3");
@@ -255,7 +255,7 @@ TEST(FirstNic, WhosePortIsDownAtThePeerGoesWithAnotherOne) {
   ends.expect_by({"emu0", "emu1"});
 }
 
-TEST(FurtherNics, OfWhoAnswersAreThoseOfWhoAsks) {
+TEST(FurtherNics, TheAnsweringEndUsesThoseOfTheAskingEnd) {
   Links links;
   Pair ends(on({"emu0", "emu3", "emu2"}), on({"emu0", "emu1", "emu2"}));
   links.cut("emu3");
@@ -270,7 +270,7 @@ TEST(FurtherNics, OfWhoAnswersAreThoseOfWhoAsks) {
   EXPECT_EQ(report.rails[1].nic, "emu2");
 }
 
-/// An endpoint without any NIC that is up fails as with one NIC: in time, and says why.
+/// Without any NIC that is up, connecting fails as with one NIC: in time, and with the reason.
 TEST(FirstNic, IsTriedWhereNoneIsUp) {
   Links links;
   Pair ends(on({"emu0", "emu1"}));

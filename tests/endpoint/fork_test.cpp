@@ -17,8 +17,8 @@
 #include "in_child.hpp"
 #include "internals.hpp"
 
-// Endpoints and fork(2): the child may drop its copies, and nothing that it does reaches the peer
-// or disturbs its parent. By a NIC, and without one.
+// Endpoints and fork(2): a child may destroy its copies. Nothing that it does reaches the peer or
+// disturbs its parent. With a NIC, and without one.
 namespace hbmwire::test {
 namespace {
 
@@ -51,7 +51,7 @@ class EndpointFork : public ::testing::TestWithParam<bool> {
   std::vector<TransferPart> parts_{{memory_.slice(0, 64), remote_.slice(512, 64)}};
 };
 
-TEST_P(EndpointFork, AChildMayDropItsCopiesAndAllElseIsAnError) {
+TEST_P(EndpointFork, AChildMayOnlyDropItsCopies) {
   Transfer earlier = value(ends_->a->put(memory_.slice(0, 64), remote_.slice(2048, 64)));
   Transfer receive = value(ends_->a->receive(memory_.slice(1024, 64)));
   std::optional<PreparedTransfer> list = value(ends_->a->prepare_put(parts_));
@@ -142,7 +142,7 @@ TEST_P(EndpointFork, AChildMayAskForTheStateOfItsCopies) {
   for (Transfer* const each : {&send, &receive}) finish(*ends_, *each);
 }
 
-TEST_P(EndpointFork, AChildTakesNothingThatItsParentIsToldOf) {
+TEST_P(EndpointFork, AChildTakesNoNotificationOfItsParent) {
   Transfer receive = value(ends_->a->receive(memory_.slice(1024, 64)));
   receive.notify(1);
   const Deadline end = Deadline::after(10s);
@@ -154,7 +154,7 @@ TEST_P(EndpointFork, AChildTakesNothingThatItsParentIsToldOf) {
   }
   pollfd entry{ends_->a_worker.fd(), POLLIN, 0};
   EXPECT_TRUE(passes_in_child([&] {
-    over.notify(2);  // nothing rings in the parent
+    over.notify(2);  // the parent must not be notified
     EXPECT_FALSE(ends_->a_worker.next_done());
   }));
   EXPECT_EQ(::poll(&entry, 1, 0), 0);
@@ -191,7 +191,7 @@ TEST_P(EndpointFork, AChildThatDropsAListenerLeavesThePeersThatWaitThere) {
   expect_works(accepted);
 }
 
-TEST_P(EndpointFork, AChildMayDropWhatIsPending) {
+TEST_P(EndpointFork, AChildMayDropPendingOperations) {
   const Deadline until = Deadline::after(10s);
   std::optional<PendingEndpoint> connects =
       value(Endpoint::start_connect(ends_->b_worker, ends_->a->peer(), until));
@@ -212,8 +212,8 @@ TEST_P(EndpointFork, AChildMayDropWhatIsPending) {
   EXPECT_EQ(another.phase(), EndpointPhase::closed);
 }
 
-TEST_P(EndpointFork, WhatAChildDropsOfWhatIsPendingIsClosedAndNotTold) {
-  // A port that takes connections, where nothing is said.
+TEST_P(EndpointFork, APendingOperationThatAChildDropsIsClosedSilently) {
+  // A port that accepts connections but never answers.
   const Fd silent{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   ASSERT_EQ(::listen(silent.get(), 1), 0);
   sockaddr_in at{};
@@ -224,7 +224,7 @@ TEST_P(EndpointFork, WhatAChildDropsOfWhatIsPendingIsClosedAndNotTold) {
       value(Endpoint::start_connect(ends_->a_worker, where, Deadline::after(60s)));
   connects->transfer().notify(7);
   run_for(50ms);
-  // A peer without a thread does not look any more, and says no goodbye.
+  // A peer without a thread does not look any more, and sends no goodbye.
   std::optional<Transfer> closes;
   if (!GetParam()) closes = value(ends_->a->start_close(Deadline::after(60s)));
   if (closes) closes->notify(8);
@@ -232,7 +232,7 @@ TEST_P(EndpointFork, WhatAChildDropsOfWhatIsPendingIsClosedAndNotTold) {
   EXPECT_TRUE(passes_in_child([&] {
     const std::size_t before = descriptors().size();
     connects.reset();
-    // A worker with a thread is kept as it is.
+    // A worker with a thread is not released in the child.
     EXPECT_EQ(descriptors().size() < before, !GetParam());
     closes.reset();
     ends_.reset();
@@ -270,7 +270,7 @@ TEST_P(EndpointFork, AChildMayDropAnInvitationThatHasBegun) {
 TEST_P(EndpointFork, NoDescriptorOutlivesExecve) {
   for (const int fd : descriptors()) {
     const std::filesystem::path link = "/proc/self/fd/" + std::to_string(fd);
-    std::error_code closed;  // the one by which they were listed
+    std::error_code closed;  // the descriptor of this listing itself is already closed
     const std::string target = std::filesystem::read_symlink(link, closed);
     const bool of_hardware = target.find("/hbmwire-") != std::string::npos;
     if (closed || of_hardware || earlier_.contains(fd)) continue;

@@ -14,8 +14,9 @@
 #include "heard.hpp"
 #include "tests/support/lent_memory.hpp"
 
-/// Memory of the application's that is not there, or not any more, where no NIC pins it: an error
-/// of the registration or of the operation, and never a signal. A fault ends this program.
+/// Memory of the application that does not exist (any more), and that no NIC has pinned. The
+/// registration or the operation returns an error; there is never a signal. A fault would end this
+/// program.
 namespace hbmwire::test {
 namespace {
 
@@ -24,12 +25,13 @@ using How = LentMemory::How;
 constexpr std::array kGone{How::unmapped, How::truncated};
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
-/// Gathered with its header, eager, by rendezvous; one frame, and several.
+/// Sizes of messages that are sent together with their header, eagerly, and by rendezvous; in one
+/// frame, and in several.
 constexpr std::array<std::uint64_t, 6> kSizes{8, 200, 5000, 40000, kMiB, 5 * kMiB};
 
 const ContextOptions kWithoutNic{.memory = {}, .nics = {"none"}, .paths = {}};
 
-/// Both ends without a NIC, and memory that one of them lends.
+/// Two ends without a NIC, and memory that one of them lends to the other.
 struct Lending {
   explicit Lending(std::uint64_t size, Access access = kAll)
       : ends({.peer_timeout = 300ms}, {}, kWithoutNic),
@@ -58,7 +60,7 @@ struct Lending {
     return over ? Error{} : over.error();
   }
 
-  /// Both ends have ended, and the worker goes on.
+  /// Expects that both ends have ended, and that the worker still works.
   void expect_over() {
     ends.drive([&] {
       return ends.a->phase() == EndpointPhase::failed && ends.b->phase() == EndpointPhase::failed;
@@ -126,7 +128,7 @@ TEST(GoneMemory, IsTheErrorOfAGetIntoIt) {
   }
 }
 
-TEST(GoneMemory, OfThePeersIsTheErrorOfAPutToIt) {
+TEST(GoneMemory, ThePeersFailsAPutToIt) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
@@ -140,7 +142,7 @@ TEST(GoneMemory, OfThePeersIsTheErrorOfAPutToIt) {
   }
 }
 
-TEST(GoneMemory, OfThePeersIsTheErrorOfAGetFromIt) {
+TEST(GoneMemory, ThePeersFailsAGetFromIt) {
   for (const How how : kGone) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
@@ -154,7 +156,7 @@ TEST(GoneMemory, OfThePeersIsTheErrorOfAGetFromIt) {
   }
 }
 
-TEST(GoneMemory, OfThePeersIsTheErrorOfAnAtomicOnIt) {
+TEST(GoneMemory, ThePeersFailsAnAtomicOnIt) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const bool adds : {false, true}) {
       Lending pair(64);
@@ -212,8 +214,8 @@ TEST(GoneMemory, IsTheErrorOfTheReceiveIntoIt) {
         const Error error = pair.fails(std::move(*receive));
         EXPECT_EQ(error.hint, Hint::memory_gone) << size << describe(error);
         static_cast<void>(pair.fails(std::move(send)));
-        if (size > 8192) continue;  // by rendezvous the sender's write was refused
-        // A message's failure is its own, and the next one comes.
+        if (size > 8192) continue;  // in a rendezvous, the sender's write was refused
+        // Only the message fails, and the next one arrives.
         EXPECT_EQ(pair.ends.a->phase(), EndpointPhase::ready);
         Transfer next = value(pair.ends.b->receive(pair.other.slice(0, 8)));
         Transfer word = value(pair.ends.a->send(pair.other.slice(8, 8)));
@@ -224,13 +226,13 @@ TEST(GoneMemory, IsTheErrorOfTheReceiveIntoIt) {
   }
 }
 
-TEST(GoneMemory, OfThePeersIsSaidInItsLog) {
+TEST(GoneMemory, ThePeersIsReportedInItsLog) {
   Lending pair(kPage);
   const RemoteRegion to = pair.remote(pair.key);
   pair.lent.take_away(How::unmapped);
   Error error;
   {
-    Heard heard;  // both ends are of this process
+    Heard heard;  // both ends are in this process
     error = pair.fails(pair.ends.a->put(pair.other.slice(0, 8), to.slice(0, 8)));
     EXPECT_EQ(heard.count("a request of the peer's fails"), 1U);
   }
@@ -238,8 +240,8 @@ TEST(GoneMemory, OfThePeersIsSaidInItsLog) {
   set_log_sink([](LogLevel, std::string_view) {});
 }
 
-/// By an engine of this process.
-TEST(GoneMemory, OfThePeersIsTheErrorOfACopyAlone) {
+/// Copied by an engine of this process.
+TEST(GoneMemory, ThePeersFailsOnlyTheCopy) {
   for (const How how : kGone) {
     for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
       Lending pair(5 * kMiB);
@@ -261,7 +263,7 @@ TEST(GoneMemory, OfThePeersIsTheErrorOfACopyAlone) {
   }
 }
 
-/// By an engine of this process, and by the CPU that fills and reads a buffer.
+/// Copied by an engine of this process, and by the CPU that fills and reads a buffer.
 TEST(GoneMemory, IsTheErrorOfACopyAlone) {
   for (const How how : kGone) {
     for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
@@ -323,14 +325,14 @@ TEST(Registration, WithoutANicLooksAtThePages) {
   ASSERT_TRUE(closed);
   EXPECT_TRUE(
       context.register_memory(read_only.data(), read_only.size_bytes(), Access::remote_read));
-  // A key may give more than a region that is open to no peer.
+  // A key may allow more than a region that is closed to peers.
   EXPECT_TRUE(MemoryKey::pack(*closed, {.access = Access::remote_read}));
   const auto key = MemoryKey::pack(*closed, {.access = Access::remote_write});
   ASSERT_FALSE(key);
   EXPECT_EQ(key.error().hint, Hint::memory_not_writable) << describe(key.error());
 }
 
-/// A NIC's driver says no more than "bad address".
+/// The driver of a NIC only reports "bad address".
 TEST(Registration, WithANicSaysTheSame) {
   const Context context = value(Context::create({.memory = {}, .nics = {"emu0"}, .paths = {}}));
   const LentMemory read_only(10 * kPage);

@@ -11,7 +11,7 @@
 
 #include "wire/control_messages.hpp"
 
-/// The handshake's state machine, byte by byte and without a network.
+/// The state machine of the handshake, byte by byte, and without a network.
 namespace hbmwire::wire {
 namespace {
 
@@ -35,7 +35,7 @@ EndpointOffer offer_of(std::uint32_t queue_pair) {
     address->incarnation = 77;
     address->ethernet = true;
   }
-  offer.rails = {3, offer.data};  // as many as there may be
+  offer.rails = {3, offer.data};  // the most that are possible
   offer.receive_depth = 16;
   offer.places = 4;
   offer.eager_bytes = 4096;
@@ -43,14 +43,14 @@ EndpointOffer offer_of(std::uint32_t queue_pair) {
   return offer;
 }
 
-/// Both sides, and what went between them.
+/// Both sides, and the bytes that went between them.
 struct Two {
   explicit Two(const Bytes& client_key = {}, const Bytes& server_key = {})
       : Two(client_key, server_key, 0, 0) {
     client.offer(offer_of(10));
   }
 
-  /// The client makes its offer when it has been greeted.
+  /// The client makes its offer after the server's greeting.
   Two(const Bytes& client_key, const Bytes& server_key, std::uint32_t clients_whereabouts,
       std::uint32_t servers_whereabouts)
       : client(
@@ -59,7 +59,7 @@ struct Two {
             Handshake::create(Side::accepting, "client", server_key, servers_whereabouts).value()) {
   }
 
-  /// Brings the bytes of `from` to `to`, `cut` bytes at a time.
+  /// Carries the bytes of `from` to `to`, `cut` bytes at a time.
   static bool carry(Handshake& from, Handshake& to, Bytes& said, std::size_t cut) {
     const Bytes bytes(from.to_send().begin(), from.to_send().end());
     from.sent(bytes.size());
@@ -71,7 +71,7 @@ struct Two {
 
   void run(std::size_t cut = 1000) { run(cut, {}, false); }
 
-  /// Both make `late` their offer where they are late, or `always`.
+  /// Both sides replace their offer by `late` if they are late, or if `always`.
   void run(std::size_t cut, const EndpointOffer& late, bool always = false) {
     const auto offer = [&](Handshake& of, std::uint32_t queue_pair) {
       of.offer(of.is_late() || always ? late : offer_of(queue_pair));
@@ -112,9 +112,9 @@ TEST(Handshake, SucceedsHoweverTheBytesAreCut) {
   }
 }
 
-// --- queue pairs that are made later
+// --- queue pairs that are made after the agreement
 
-/// A handshake of two ends that are there, and whether they are late.
+/// Runs a handshake of two ends with these versions. Returns whether they make queue pairs late.
 bool is_late(std::uint32_t client, std::uint32_t server) {
   Two two({}, {}, client, server);
   EndpointOffer late = offer_of(1);
@@ -148,14 +148,14 @@ TEST(Handshake, RefusesAnOfferThatDoesNotFitTheGreeting) {
     Two two({}, {}, whereabouts(node, 2), agreed ? whereabouts(node, 4) : 0);
     EndpointOffer late = offer_of(1);
     late.control.queue_pair = 0;
-    // The other one than was agreed on.
+    // Takes the kind that was not agreed.
     two.run(1000, agreed ? offer_of(10) : late, !agreed);
     ASSERT_EQ(two.server.step(), Step::refused);
     EXPECT_EQ(two.server.error().code, Errc::protocol);
   }
 }
 
-/// The largest offer there is: the most rails, and the longest hello.
+/// The largest possible offer: the most rails, and the longest hello.
 TEST(Handshake, TheLargestOfferGoesInOneMessageOfTheControlLane) {
   const Bytes key = key_of(32, 1);
   Two two(key, key);
@@ -200,7 +200,7 @@ TEST(Handshake, AHelloThatIsTooLongIsMalformed) {
     EXPECT_EQ(two.server.error().code, Errc::protocol);
     ASSERT_EQ(two.client.step(), Step::refused) << "and it is told so";
     EXPECT_EQ(two.client.error().code, Errc::protocol);
-    // The other way round, a listener's.
+    // The other direction: a listener's offer.
     Two back;
     Two::carry(back.client, back.server, back.by_client, 1000);
     Two::carry(back.server, back.client, back.by_server, 1000);
@@ -243,7 +243,7 @@ TEST(Handshake, AKeyHasABoundedLength) {
     EXPECT_FALSE(Handshake::create(Side::accepting, "x", key_of(size, 1)));
 }
 
-/// The bytes that a side hears in a good handshake, and then cut short or with one bit flipped.
+/// The bytes that a side receives in a good handshake, then cut short, or with one bit flipped.
 class Heard : public ::testing::TestWithParam<std::tuple<Side, bool>> {
  protected:
   Heard() {
@@ -254,7 +254,7 @@ class Heard : public ::testing::TestWithParam<std::tuple<Side, bool>> {
 
   [[nodiscard]] static Bytes key() { return key_of(std::get<bool>(GetParam()) ? 32 : 0, 1); }
 
-  /// A fresh side of its own key and nonce that hears `bytes`.
+  /// A new side with its own key and nonce that receives `bytes`.
   [[nodiscard]] static Handshake hears(std::span<const std::byte> bytes) {
     const Side side = std::get<Side>(GetParam());
     auto handshake = Handshake::create(side, "peer", key()).value();
@@ -304,8 +304,8 @@ INSTANTIATE_TEST_SUITE_P(
              (std::get<1>(test.param) ? "WithKey" : "WithoutKey");
     });
 
-/// With a key every bit counts: whichever one is changed on the way, in whichever direction, no
-/// side ends with an offer that the other has not made.
+/// With a key every bit counts. Whichever bit changes in whichever direction, no side ends with an
+/// offer that the other side has not made.
 TEST(Handshake, AChangedBitIsFoundWhereThereIsAKey) {
   const Bytes key = key_of(32, 1);
   Two good(key, key);
@@ -363,7 +363,7 @@ TEST(Handshake, ASpeakerOfAnotherProtocolHearsNothing) {
 
 TEST(Handshake, BothEndsNameBothVersions) {
   const std::string both = "version 99 there, " + std::to_string(kEndpointVersion) + " here";
-  // As an end of version 99 would say it: in the greeting, and in what follows it.
+  // An end of version 99 would put it into the greeting and into the bytes after it.
   const auto of_version_99 = [](Handshake& end) {
     Bytes said(end.to_send().begin(), end.to_send().end());
     end.sent(said.size());
@@ -408,7 +408,7 @@ TEST(Handshake, AMessageOutOfTurnOrTooLongIsRefused) {
     return two.server.step();
   };
   EXPECT_EQ(after_greeting({0, 0, 0, 2}), Step::refused);           // ready before an offer
-  EXPECT_EQ(after_greeting({0, 0, 0, 9}), Step::refused);           // no such frame
+  EXPECT_EQ(after_greeting({0, 0, 0, 9}), Step::refused);           // unknown frame
   EXPECT_EQ(after_greeting({255, 255, 0, 1}), Step::refused);       // an offer of 64 KiB
   EXPECT_EQ(after_greeting({0, 3, 0, 3, 0, 1, 0}), Step::refused);  // a refusal of three bytes
   EXPECT_EQ(after_greeting({0, 80, 0, 1}), Step::talking);

@@ -11,7 +11,7 @@
 
 namespace hbmwire::test {
 
-/// The log's lines, while it lives.
+/// Collects the lines of the log while it lives.
 class Heard {
  public:
   Heard() {

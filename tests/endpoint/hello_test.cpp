@@ -17,8 +17,8 @@
 
 #include "ends.hpp"
 
-/// EndpointOptions::hello, which tells each end by bytes of the application's who the other one is:
-/// with NICs, and without any (endpoint_hello_test.tcp).
+/// EndpointOptions::hello: bytes of the application that tell each end which application the other
+/// one is. With NICs, and without any (endpoint_hello_test.tcp).
 namespace hbmwire::test {
 namespace {
 
@@ -26,14 +26,15 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kMost = 1024;
 
-/// `size` bytes, other ones for each seed, of which some are zero, line ends and no UTF-8.
+/// `size` bytes that differ for each seed. Some are zero, some are newlines, and some are not
+/// UTF-8.
 Bytes hello_of(std::size_t size, unsigned seed) {
   Bytes bytes(size);
   for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 7 + seed);
   return bytes;
 }
 
-/// The hello that `end` got from its peer.
+/// The hello that `end` received from its peer.
 Bytes heard_by(const Endpoint& end) { return {end.peer_hello().begin(), end.peer_hello().end()}; }
 
 struct Pair {
@@ -41,7 +42,7 @@ struct Pair {
   Endpoint b;
 };
 
-/// How two ends meet. `a` is the one that connects, where one does.
+/// The ways to connect two ends. If one end connects to a listener, it is `a`.
 struct Meeting {
   virtual ~Meeting() = default;
   virtual Pair meet(const EndpointOptions& a, const EndpointOptions& b) = 0;
@@ -92,7 +93,7 @@ class Hello : public ::testing::TestWithParam<Way> {
   std::unique_ptr<Meeting> by = meeting_by(GetParam());
 };
 
-TEST_P(Hello, OfEachLengthIsThereBothWaysOnceTheEndpointIs) {
+TEST_P(Hello, EveryLengthArrivesWithTheEndpointBothWays) {
   for (const bool keyed : {false, true}) {
     for (const auto& [of_a, of_b] : std::vector<std::pair<std::size_t, std::size_t>>{
              {0, 0}, {1, 0}, {0, kMost}, {kMost, 20}, {kMost, kMost}}) {
@@ -141,8 +142,8 @@ TEST(HelloTooLong, IsRefusedWhereItIsGiven) {
   expect_too_long(invitation.error());
 }
 
-/// Between a listener and who connects: TCP that carries all as it is, but for one bit of the first
-/// `altered` that goes by. To the end of this object.
+/// A proxy between a listener and its client. Forwards TCP unchanged, except for one bit of the
+/// first occurrence of `altered`. Works until it is destroyed.
 class Meddler {
  public:
   Meddler(std::uint16_t listener, Bytes altered)
@@ -183,7 +184,7 @@ class Meddler {
     }
   }
 
-  /// False: one of both ends has closed.
+  /// Returns false if an end has closed.
   bool carry(int from, int to) {
     std::array<std::byte, 4096> bytes;
     const ssize_t got = ::recv(from, bytes.data(), bytes.size(), 0);
@@ -197,13 +198,13 @@ class Meddler {
   Fd listening_;
   std::uint16_t port_ = 0;
   Bytes altered_;
-  std::jthread thread_;  // ends first
+  std::jthread thread_;  // must end first
 };
 
-/// One that was altered on its way, in either direction.
+/// A hello that was altered in the network, in either direction.
 class HelloAltered : public ::testing::TestWithParam<bool> {
  protected:
-  /// Connects two ends with their hellos; the one of the end that `GetParam()` names is altered.
+  /// Connects two ends with hellos; that of the end that `GetParam()` names is altered.
   Result<Pair> meet(const std::vector<std::byte>& key) {
     const bool of_listener = GetParam();
     const Meddler between(listen(key), hello_of(40, of_listener ? 2 : 1));
@@ -244,8 +245,8 @@ TEST_P(HelloAltered, ProvesNothingWithoutAKey) {
 INSTANTIATE_TEST_SUITE_P(Of, HelloAltered, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Listener" : "WhoConnects"; });
 
-/// The peer ends, and another process takes its port: here, another listener.
-TEST(HelloOfReconnect, IsThatOfWhoAnswersThen) {
+/// The peer ends, and another process takes its port; here it is another listener.
+TEST(HelloOfReconnect, IsThatOfTheNewPeer) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   Worker worker = value(Worker::create(context));
   const auto listen = [&](std::uint16_t port, const std::string& name) {

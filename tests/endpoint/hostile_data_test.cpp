@@ -11,7 +11,7 @@
 #include "endpoint/endpoint_state.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-/// A peer that shook hands as it should, and then says on the data lane what no peer says.
+/// A peer that completes the handshake, and then sends invalid messages on the data lane.
 namespace hbmwire::test {
 namespace {
 
@@ -49,7 +49,7 @@ MessageHeader offer_of(const RawPeer& peer, std::uint64_t length) {
           .remote_key = state_of(peer.memory.region()).registrations.front().mr.get()->rkey};
 }
 
-/// No more than a name follows from it.
+/// The peer's claims about its process only affect names.
 TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
   const auto placement_of_one_from = [&](const NodeId& node) {
     return begin([&](wire::EndpointOffer& offer) {
@@ -65,7 +65,7 @@ TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
   EXPECT_EQ(placement_of_one_from(kUnknownNode), Placement::two_nodes);
 }
 
-TEST_F(HostileData, WhatIsNoMessage) {
+TEST_F(HostileData, BytesThatAreNoMessage) {
   std::vector<std::vector<std::byte>> all;
   for (const std::size_t bytes : {0U, 1U, 39U, 40U, 41U, 8232U}) {
     all.push_back(pattern(bytes, 9));
@@ -85,16 +85,16 @@ TEST_F(HostileData, HeadersThatAreNearlyGood) {
   const std::vector<MessageHeader> all{
       {.kind = static_cast<Kind>(0)},
       {.kind = static_cast<Kind>(11)},
-      {.kind = Kind::put, .id = 1, .tag = 1, .length = 64},  // of nowhere
+      {.kind = Kind::put, .id = 1, .tag = 1, .length = 64},  // of no region
       {.kind = Kind::get, .id = 1, .tag = 1, .length = 64},
       {.kind = static_cast<Kind>(255)},
-      none,                                // gives nothing
-      {.kind = Kind::plain, .length = 1},  // and nothing follows
+      none,                                // no access
+      {.kind = Kind::plain, .length = 1},  // no bytes follow
       {.kind = Kind::plain, .length = 1ULL << 63U},
       {.kind = Kind::tagged, .length = ~0ULL},
-      {.kind = Kind::plain_large, .id = 1},  // of nothing
+      {.kind = Kind::plain_large, .id = 1},  // without memory
       {.kind = Kind::tagged_large, .flags = MessageHeader::kReadable, .id = 1},
-      {.kind = Kind::plain_large, .length = 10000},  // no id
+      {.kind = Kind::plain_large, .length = 10000},  // without an id
       {.kind = Kind::plain_large,
        .flags = MessageHeader::kReadable,
        .id = 1,
@@ -147,7 +147,7 @@ TEST_F(HostileData, AnImmediateWithAMessage) {
   attack.expect_failure(Errc::protocol, "malformed");
 }
 
-TEST_F(HostileData, AtomicsAndReadsOfWhatItHasNoKeyFor) {
+TEST_F(HostileData, AtomicsAndReadsWithoutAKey) {
   for (const ibv_wr_opcode opcode :
        {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
     DataAttack& attack = begin();
@@ -157,8 +157,8 @@ TEST_F(HostileData, AtomicsAndReadsOfWhatItHasNoKeyFor) {
   }
 }
 
-TEST_F(HostileData, TheLibrarysOwnMemoryIsNobodysByAnyKey) {
-  // As if it had guessed them.
+TEST_F(HostileData, NoKeyOpensTheLibrarysOwnMemory) {
+  // As if the attacker had guessed them.
   for (const bool messages : {false, true}) {
     DataAttack& attack = begin();
     const Region& own =
@@ -171,7 +171,7 @@ TEST_F(HostileData, TheLibrarysOwnMemoryIsNobodysByAnyKey) {
   }
 }
 
-TEST_F(HostileData, WordOfWhatWasNeverSaid) {
+TEST_F(HostileData, ReportsAboutUnknownMessages) {
   const std::vector<MessageHeader> all{
       {.kind = Kind::clear, .id = 1, .tag = 1, .length = 64, .address = 4096, .remote_key = 1},
       {.kind = Kind::finished, .id = 1, .length = 64},
@@ -191,9 +191,9 @@ TEST_F(HostileData, WordOfWhatWasNeverSaid) {
   }
 }
 
-TEST_F(HostileData, AWrongWordOfALargeMessage) {
-  // Its answer to a message that it may read (`finished` is what it should say), and to one that
-  // it has to ask for (`clear`).
+TEST_F(HostileData, AWrongAnswerAboutALargeMessage) {
+  // The claims of the peer about a message that it may read (it should answer `finished`), and
+  // about one for which it must ask (it should answer `clear`).
   struct Word {
     bool readable;
     MessageHeader header;
@@ -204,7 +204,8 @@ TEST_F(HostileData, AWrongWordOfALargeMessage) {
       {true, {.kind = Kind::finished}},
       {true, {.kind = Kind::clear, .tag = 1, .length = kLarge}},
       {true, {.kind = Kind::written, .length = kLarge}},
-      {false, {.kind = Kind::finished, .length = kLarge}},  // the bytes were not asked for
+      // The victim has not asked for the bytes.
+      {false, {.kind = Kind::finished, .length = kLarge}},
       {false, {.kind = Kind::clear, .tag = 1, .length = kLarge - 1}},
       {false, {.kind = Kind::clear, .tag = 1, .length = kLarge + 1}},
       {false, {.kind = Kind::clear, .tag = 0, .length = kLarge}},
@@ -223,7 +224,7 @@ TEST_F(HostileData, AWrongWordOfALargeMessage) {
   }
 }
 
-TEST_F(HostileData, TheSameWordTwice) {
+TEST_F(HostileData, TheSameMessageTwice) {
   for (const bool asks : {false, true}) {
     DataAttack& attack = begin();
     Memory& from = asks ? attack.closed : attack.open;
@@ -245,7 +246,7 @@ TEST_F(HostileData, TheSameWordTwice) {
   }
 }
 
-/// As if it had exported memory that its NIC does not reach.
+/// The attacker claims memory that its own NIC does not reach.
 RemoteRegion served_by(const DataAttack& attack) {
   return detail::RemoteRegionState{.address = 4096,
                                    .length_bytes = 2 * kLarge,
@@ -258,7 +259,7 @@ RemoteRegion served_by(const DataAttack& attack) {
       .to_region();
 }
 
-TEST_F(HostileData, AWrongWordOfWhatItWasAskedToMove) {
+TEST_F(HostileData, AWrongAnswerAboutARequestedMove) {
   const std::vector<MessageHeader> all{
       {.kind = Kind::finished, .length = kLarge - 1},
       {.kind = Kind::finished},
@@ -285,7 +286,7 @@ TEST_F(HostileData, AWrongWordOfWhatItWasAskedToMove) {
   }
 }
 
-TEST_F(HostileData, TheSameAnswerTwiceToWhatItWasAskedToMove) {
+TEST_F(HostileData, TheSameAnswerTwiceAboutARequestedMove) {
   DataAttack& attack = begin();
   const RemoteRegion there = served_by(attack);
   Transfer& put =
@@ -299,8 +300,8 @@ TEST_F(HostileData, TheSameAnswerTwiceToWhatItWasAskedToMove) {
   attack.expect_failure(Errc::protocol, "the peer");
 }
 
-/// A region opened for one transfer is closed when the peer has said that it is over.
-TEST_F(HostileData, WhatItWasAskedToReadItReadsOnce) {
+/// Memory opened for one transfer is closed when the peer has reported its end.
+TEST_F(HostileData, AReadOfferIsValidOnce) {
   DataAttack& attack = begin();
   const RemoteRegion there = served_by(attack);
   Transfer& put =
@@ -326,8 +327,8 @@ TEST_F(HostileData, ItReadsNoMoreThanItWasAskedTo) {
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
 }
 
-/// An answer, and nothing else: who guesses a token guesses 64 bits.
-TEST_F(HostileData, WhatNoKeyOfOursAllowsIsDenied) {
+/// The attacker only gets an answer. Guessing a token means to guess 64 bits.
+TEST_F(HostileData, AccessWithoutAKeyIsDenied) {
   DataAttack& attack = begin();
   const MemoryKey key = value(
       MemoryKey::pack(attack.open.region(),
@@ -337,7 +338,7 @@ TEST_F(HostileData, WhatNoKeyOfOursAllowsIsDenied) {
   struct Request {
     Kind kind;
     std::uint64_t token;
-    std::uint64_t at;  // from the region's begin on
+    std::uint64_t at;  // relative to the region's beginning
     std::uint64_t length;
     Outcome outcome;
   };
@@ -428,7 +429,7 @@ TEST_F(HostileData, MoreMessagesThanItMaySend) {
 }
 
 TEST_F(HostileData, AFloodOfMessagesThatItMaySend) {
-  // Those that are put aside give their credits back, until there is no room for them.
+  // Messages that are set aside return their credits until there is no more room for them.
   DataAttack& attack = begin();
   const auto bytes = pattern(1000, 4);
   for (int i = 0; i < 5000 && attack.victim.phase() == EndpointPhase::ready; ++i)
@@ -436,7 +437,7 @@ TEST_F(HostileData, AFloodOfMessagesThatItMaySend) {
   attack.expect_failure(Errc::protocol, "more messages");
 }
 
-TEST_F(HostileData, OffersOfWhatIsNotThere) {
+TEST_F(HostileData, OffersOfMissingMemory) {
   struct Offered {
     const char* what;
     std::uint64_t length;
@@ -473,7 +474,7 @@ TEST_F(HostileData, AnOfferThatIsLongerThanItsReceiveWritesNothing) {
 }
 
 TEST_F(HostileData, ItWritesMoreThanItWasAskedTo) {
-  // The key is of the receive's bytes alone, as the region is closed to peers.
+  // The region is closed to peers, so that the key covers only the bytes of the receive.
   for (const int off : {-1, 1}) {
     for (const bool device : {false, true}) {
       DataAttack& attack = begin();
@@ -494,7 +495,7 @@ TEST_F(HostileData, ItWritesMoreThanItWasAskedTo) {
   }
 }
 
-TEST_F(HostileData, ItMayNotReadWhereItWasAskedToWrite) {
+TEST_F(HostileData, ItMayNotReadTheTargetOfARequestedWrite) {
   DataAttack& attack = begin();
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
   attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
@@ -504,7 +505,7 @@ TEST_F(HostileData, ItMayNotReadWhereItWasAskedToWrite) {
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(HostileData, ItHasWrittenBeforeItWasAsked) {
+TEST_F(HostileData, ItWritesBeforeTheRequest) {
   DataAttack& attack = begin();
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
   attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
@@ -512,14 +513,14 @@ TEST_F(HostileData, ItHasWrittenBeforeItWasAsked) {
   const MessageHeader clear = attack.peer.expect(Kind::clear);
   attack.drive();
   EXPECT_TRUE(attack.pending.front().done());
-  // The key is not good any more.
+  // The key is no longer valid.
   attack.peer.reach(IBV_WR_RDMA_WRITE, clear.address, clear.remote_key, 64);
   attack.drive_until([&] { return attack.peer.broken(); });
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
   attack.expect_ground();
 }
 
-TEST_F(HostileData, ItNeverWritesWhatItWasAskedFor) {
+TEST_F(HostileData, ItNeverWritesTheRequestedBytes) {
   DataAttack& attack = begin();
   attack.state().options.operation_timeout = 200ms;
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
@@ -531,7 +532,7 @@ TEST_F(HostileData, ItNeverWritesWhatItWasAskedFor) {
 TEST_F(HostileData, NarrowKeysGoWithTheEndpoint) {
   for (const bool device : {false, true}) {
     DataAttack& attack = begin();
-    // Another connection of the same attacker's, by which the key would be good, too.
+    // A second connection of the same attacker, for which the key might be valid.
     RawPeer second(attack.context, attack.worker, attack.listener.port());
     const Endpoint other = value(attack.listener.accept(within(10s)));
     Memory& into = device ? attack.device : attack.closed;
@@ -558,7 +559,7 @@ TEST_F(HostileData, MessagesBehindAGoodbye) {
     Transfer& receive = attack.start(attack.victim.receive(attack.open.slice(0, 64)));
     if (busy) attack.start(attack.victim.send(attack.open.slice(0, kLarge)));
     attack.peer.say_control(wire::Farewell{});
-    // Some of them come when it has closed its side, too.
+    // Some of them arrive after it has closed its side.
     for (int i = 0; i < 30; ++i) {
       attack.peer.say({.kind = Kind::plain, .length = 3}, pattern(3, 1));
       attack.peer.say({.kind = Kind::finished, .id = 1, .length = kLarge});
@@ -584,12 +585,12 @@ TEST_F(HostileData, SilenceAboutTheFence) {
 }
 
 TEST_F(HostileData, AMessageOfOneByteIsTheLongest) {
-  // It says so of its NIC: what goes there goes in pieces of a byte, and ends.
+  // The peer claims this limit for its NIC: transfers to it go in pieces of one byte, and end.
   DataAttack& attack = begin([](wire::EndpointOffer& offer) { offer.data.max_message_bytes = 1; });
   attack.start(attack.victim.receive(attack.open.slice(0, 4096)));
   attack.peer.say(offer_of(attack.peer, 4096));
   EXPECT_EQ(attack.peer.expect(Kind::finished).outcome, Outcome::taken);
-  // Nor does anything go unasked.
+  // Nothing is sent without a request either.
   Transfer& send = attack.start(attack.victim.send(attack.open.slice(0, 100)));
   const MessageHeader offered = attack.peer.expect(Kind::plain_large);
   attack.peer.say({.kind = Kind::finished, .id = offered.id, .length = 100});

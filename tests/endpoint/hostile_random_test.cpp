@@ -13,15 +13,15 @@
 #include "registration/region_state.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-/// An attacker by chance: what it says is mostly what it might say in that place, and sometimes
-/// not.
+/// A random attacker: most of its messages would be valid at that point, and some would not.
 namespace hbmwire::test {
 namespace {
 
 using wire::MessageHeader;
 using Kind = MessageHeader::Kind;
 
-constexpr unsigned kRounds = 60;  // HOSTILE_ROUNDS says another number, HOSTILE_SEED the first seed
+// HOSTILE_ROUNDS overrides this number, HOSTILE_SEED the first seed.
+constexpr unsigned kRounds = 60;
 constexpr int kSteps = 80;
 
 unsigned number_of(const char* name, unsigned otherwise) {
@@ -58,7 +58,7 @@ class Round {
     attack_.drive();
     attack_.expect_ends();
     attack_.expect_unharmed();
-    // Received and got bytes lie in the upper half.
+    // Receives and gets write only to the upper half.
     attack_.expect_ground(DataAttack::kGround / 2, DataAttack::kGround / 2);
   }
 
@@ -126,7 +126,7 @@ class Round {
                      : one_of(std::vector<std::uint64_t>{0, 1, 64, 5000, 8192, 20000, 30000});
   }
 
-  /// The answer of an honest peer to a message.
+  /// The answer of an honest peer to the last message.
   std::optional<MessageHeader> an_answer() {
     if (known_.empty()) return std::nullopt;
     const std::size_t at = below(known_.size());
@@ -200,7 +200,7 @@ class Round {
       bytes.insert(bytes.end(), payload.begin(), payload.end());
     }
     if (header.asks()) {
-      // The upper half of the victim's, and now and then somewhere else.
+      // The upper half of the victim's memory, and sometimes another place.
       const std::uint64_t at = attack_.open.region().address() + DataAttack::kGround / 2;
       bytes.resize(bytes.size() + wire::kPlaceBytes);
       wire::encode_place(one_in(8) ? random_() : at + below(40000),
@@ -215,12 +215,12 @@ class Round {
   std::mt19937_64 random_;
   MemoryKey key_;
   RemoteRegion theirs_;
-  MemoryKey exported_;  // by the victim
+  MemoryKey exported_;  // exported by the victim
   RemoteRegion served_;
   std::vector<MessageHeader> known_;
 };
 
-TEST(HostileByChance, EndsByNameAndHarmsNobody) {
+TEST(HostileByChance, ARandomAttackerEndsByNameAndHarmsNothing) {
   set_log_sink([](LogLevel, std::string_view) {});
   const unsigned first = number_of("HOSTILE_SEED", 1);
   const unsigned rounds = number_of("HOSTILE_ROUNDS", kRounds);

@@ -10,7 +10,7 @@
 #include "ends.hpp"
 #include "heard.hpp"
 
-/// A peer that shook hands as it should, and then says on the control lane what no peer says.
+/// A peer that completes the handshake, and then sends invalid messages on the control lane.
 namespace hbmwire::test {
 namespace {
 
@@ -26,7 +26,7 @@ Worker worker_of(const Context& context, bool own_receives) {
 }
 
 struct Attack {
-  /// The result of `connect`, while the listener's worker makes progress in another thread.
+  /// Calls `connect`, and drives the listener's worker in another thread meanwhile.
   template <class Connect>
   auto with_listener(const Connect& connect) {
     std::atomic<bool> over{false};
@@ -39,7 +39,8 @@ struct Attack {
     return value(std::move(connected));
   }
 
-  /// `own_receives`: of the attacker, which it shares with no other endpoint.
+  /// `own_receives`: the attacker's endpoint has receives of its own, which it shares with no
+  /// other.
   explicit Attack(bool own_receives = false)
       : attacker(worker_of(context, own_receives)),
         hostile(with_listener(
@@ -60,7 +61,7 @@ struct Attack {
 
   void say(std::vector<std::byte> bytes) const { hostile->control.say_bytes(std::move(bytes)); }
 
-  /// The victim fails, by name and in time, and no other endpoint does.
+  /// Expects that the victim fails in time and names its peer, and that nothing else fails.
   void expect_failure(Errc code, const char* part) {
     const Deadline deadline = Deadline::after(10s);
     while (victim.phase() != EndpointPhase::failed && !deadline.passed()) {
@@ -109,7 +110,7 @@ TEST(Hostile, ANameThatIsTooLong) {
 
 TEST(Hostile, ALongerMessageThanThereMayBe) {
   Attack attack;
-  // say_bytes() has buffers for those that may be.
+  // say_bytes() has buffers only for allowed sizes.
   Memory memory(attack.context, MemoryType::host, 8192);
   ASSERT_EQ(
       attack.hostile->control.post(memory.region().address(), 4096,
@@ -126,12 +127,12 @@ TEST(Hostile, AProbeOfAnEndThatWasNotInvited) {
 
 TEST(Hostile, TheEndOfARailThatThereIsNot) {
   Attack attack;
-  attack.say(wire::encode(wire::RailClosed{2}));  // not asked for
+  attack.say(wire::encode(wire::RailClosed{2}));  // not requested
   attack.say(wire::encode(wire::RailDown{1}));
   attack.expect_failure(Errc::protocol, "rail");
 }
 
-TEST(Hostile, ACopyThatNobodyAskedFor) {
+TEST(Hostile, AnUnrequestedCopy) {
   Attack attack;
   attack.say(wire::encode(wire::IpcCopied{1, wire::IpcCopied::Outcome::copied}));
   attack.expect_failure(Errc::protocol, "not asked");
@@ -139,14 +140,14 @@ TEST(Hostile, ACopyThatNobodyAskedFor) {
 
 TEST(Hostile, TwoCopiesAtATime) {
   Attack attack;
-  // As if the last one were under way.
+  // As if the last one were in flight.
   for (const auto& endpoint : state_of(attack.worker).endpoints) endpoint->movers.ipc.serve(true);
   attack.say(wire::encode(wire::IpcCopy{.id = 1, .token = 1, .handle = {.length_bytes = 1}}));
   attack.expect_failure(Errc::protocol, "one at a time");
 }
 
-/// As a policy without `ipc`, the placement has no engine opened.
-TEST(Hostile, ACopyThatThisEndDoesNotMakeIsSaidOnce) {
+/// As with a policy without `ipc`, no engine is opened for this place.
+TEST(Hostile, ACopyThatThisEndRefusesIsLoggedOnce) {
   Heard heard;
   Attack attack;
   for (std::uint32_t i = 1; i < 4; ++i)
@@ -191,21 +192,21 @@ TEST(Hostile, WordOfQueuePairsOutOfTurn) {
 
 TEST(Hostile, QuestionsWithoutTakingAnswers) {
   Attack attack(true);
-  // Its receives are used up by the first answers: it posts none anew.
+  // The first answers use up its receives, because it posts no new ones.
   attack.hostile->control.stop_receiving();
   const std::vector<std::byte> question = wire::encode(wire::LookUp{1, "nothing"});
   const Deadline deadline = Deadline::after(10s);
   while (attack.victim.phase() == EndpointPhase::ready && !deadline.passed()) {
     for (int i = 0; i < 4 && attack.hostile->control.backlog() < 64; ++i) attack.say(question);
     attack.worker.progress();
-    // Only its sends go on.
+    // Only its sends make progress.
     if (!attack.hostile->control.has_free_buffer()) attack.attacker.progress();
     attack.hostile->control.say_waiting();
   }
   EXPECT_NE(attack.victim.phase(), EndpointPhase::ready);
 }
 
-TEST(Hostile, AnswersThatNobodyAskedFor) {
+TEST(Hostile, UnrequestedAnswers) {
   Attack attack;
   for (std::uint32_t i = 0; i < 1000; ++i) {
     attack.say(wire::encode(wire::Found{i, std::vector<std::byte>(100)}));

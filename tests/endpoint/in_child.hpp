@@ -15,8 +15,8 @@
 /// Tests what a child by fork(2) may do with its parent's objects.
 namespace hbmwire::test {
 
-/// Whether `work` passed in a child by fork(2), with nothing to be warned of: a call that reaches a
-/// NIC of the parent's is refused there, and only the log says so.
+/// Whether `work` passed in a child by fork(2), without any warning in the log. A call that reaches
+/// a NIC of the parent is refused there, and only the log reports it.
 inline bool passes_in_child(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {

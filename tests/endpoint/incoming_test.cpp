@@ -9,7 +9,7 @@
 
 #include "ends.hpp"
 
-/// Endpoints that hand their messages out (docs/endpoint.md, "Messages with their sender").
+/// Endpoints that hand out their messages (docs/endpoint.md, "Messages with their sender").
 namespace hbmwire::test {
 namespace {
 
@@ -19,7 +19,7 @@ bool begins_with(Memory& memory, std::span<const std::byte> bytes) {
   return std::ranges::equal(std::span(all).first(bytes.size()), bytes);
 }
 
-/// A worker whose endpoints hand their messages out, and peers that send to it.
+/// A worker whose endpoints hand out their messages, and peers that send to it.
 class Incoming : public testing::Test {
  protected:
   struct Peer {
@@ -91,7 +91,7 @@ class Incoming : public testing::Test {
 TEST_F(Incoming, MessagesSayTheirSenderTagAndLength) {
   source_.fill(1);
   const std::vector<std::byte> sent = source_.contents();
-  std::map<std::uint64_t, std::uint64_t> seen;  // messages of each sender
+  std::map<std::uint64_t, std::uint64_t> seen;  // number of messages from each sender
   for (int i = 0; i < 3; ++i) connect();
   for (std::uint64_t round = 0; round < 20; ++round) {
     for (Peer& peer : peers_) {
@@ -136,7 +136,7 @@ TEST_F(Incoming, LargeMessagesAreReceivedWhereTheProgramWants) {
   EXPECT_EQ(message.length_bytes(), 1U << 20U);
   EXPECT_EQ(message.tag(), 9U);
   EXPECT_FALSE(send.done());
-  // Refused where it can't go; it can still be received elsewhere.
+  // A receive that cannot take the message is refused. Another receive can still take it.
   const Memory sealed(context_, MemoryType::host, 1 << 20, Access::remote_read);
   EXPECT_FALSE(message.receive(sealed.all()));
   ASSERT_TRUE(message);
@@ -233,7 +233,8 @@ TEST_F(Incoming, MessagesHoldTheirPlacesUntilTheyAreLetGo) {
 }
 
 TEST_F(Incoming, MessagesHaveArrivedWhenTheyAreHandedOut) {
-  for (const std::uint32_t depth : {4U, 64U}) {  // in their receives, and copied elsewhere
+  // Read in their receive buffers, and copied elsewhere.
+  for (const std::uint32_t depth : {4U, 64U}) {
     serve({.receive_depth = depth});
     Peer& peer = connect();
     std::vector<Transfer> sends;
@@ -246,7 +247,7 @@ TEST_F(Incoming, MessagesHaveArrivedWhenTheyAreHandedOut) {
     EXPECT_TRUE(std::ranges::none_of(sends, &Transfer::done));
     for (Transfer& send : sends) {
       const IncomingMessage message = next();
-      finish(send);  // though the program has it still
+      finish(send);  // although the program still holds the message
     }
     EXPECT_FALSE(worker_->next_message());
   }
@@ -257,7 +258,7 @@ TEST_F(Incoming, MessagesAreNoReceives) {
   const auto receive = peer.served->receive(target_.slice(0, 8));
   ASSERT_FALSE(receive);
   EXPECT_EQ(receive.error().code, Errc::invalid_argument);
-  // The other end has its own way.
+  // The other end receives in its own way.
   Transfer answer = value(peer.endpoint->receive(target_.slice(0, 8)));
   Transfer send = value(peer.served->send(source_.slice(0, 8)));
   finish(send);
@@ -284,7 +285,7 @@ TEST_F(Incoming, MessagesOutliveTheirEndpointAndTheWorkersHandle) {
   EXPECT_EQ(message->endpoint_id(), id);
   EXPECT_EQ(message->bytes().size(), 100U);
   EXPECT_TRUE(begins_with(source_, message->bytes()));
-  // Its bytes can still be brought where the program wants them.
+  // Its bytes can still be moved where the program wants them.
   Transfer receive = value(message->receive(target_.slice(0, 100)));
   EXPECT_TRUE(receive.done());
 }
@@ -331,7 +332,7 @@ TEST_F(Incoming, MessagesOfAPeerThatDiedAreReceivedIntoHostMemory) {
   Transfer send = value(peer.endpoint->send(source_.slice(0, 100)));
   finish(send);
   IncomingMessage message = next();
-  // Under way when it ends, so that the endpoint fails.
+  // It is in flight when it ends, which makes the endpoint fail.
   Transfer large = value(peer.endpoint->send(source_.all()));
   drive_until([&] { return worker_->next_message().has_value(); });
   Transfer waits = value(peer.served->send(source_.all()));

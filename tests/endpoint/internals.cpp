@@ -16,7 +16,7 @@ namespace hbmwire::test::internals {
 
 namespace {
 
-/// Those of the worker's first listener.
+/// The peers that wait at the worker's first listener.
 std::size_t waiting_peers(const detail::WorkerState& worker) {
   const detail::ListenerState* first = nullptr;
   worker.by_clock.for_each([&](const detail::ByClock& each) {

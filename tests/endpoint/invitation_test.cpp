@@ -8,7 +8,7 @@
 
 #include "ends.hpp"
 
-/// Connecting by bytes that the application carries.
+/// Connects by bytes that the application carries.
 namespace hbmwire::test {
 namespace {
 
@@ -18,7 +18,7 @@ struct Two {
       : a(value(EndpointInvitation::create(a_worker, a_options))),
         b(value(EndpointInvitation::create(b_worker, b_options))) {}
 
-  /// Both ends' polls until each has an endpoint, or the time is over.
+  /// Polls both ends until each has an endpoint, or the time is over.
   bool meet(std::chrono::nanoseconds time = 20s) {
     const Deadline deadline = Deadline::after(time);
     while (!(a_end && b_end) && !deadline.passed()) {
@@ -65,14 +65,14 @@ TEST(Invitation, BothBegin) {
   two.expect_works();
 }
 
-// Which end is the one that hails is decided by their bytes: both orders, several times, see both.
+// The bytes of the two ends decide which one hails. Several rounds in both orders cover both cases.
 TEST(Invitation, OneBeginsLongBeforeTheOther) {
   for (int round = 0; round < 4; ++round) {
     Two two(quick(), quick());
     EndpointInvitation& early = round % 2 == 0 ? two.a : two.b;
     EndpointInvitation& late = round % 2 == 0 ? two.b : two.a;
     good(early.start(late.bytes()));
-    // Several times as long as the NIC retries for a peer that is not there.
+    // Several times as long as the NIC retries for a missing peer.
     const Deadline deadline = Deadline::after(400ms);
     while (!deadline.passed()) EXPECT_FALSE(value(early.poll()));
     good(late.start(early.bytes()));
@@ -97,7 +97,7 @@ TEST(Invitation, APeerThatNeverBeginsIsWaitedForUntilTheDeadline) {
   EXPECT_EQ(none.error().code, Errc::timed_out);
   EXPECT_EQ(none.error().stage, Stage::connect);
   EXPECT_LT(std::chrono::steady_clock::now() - before, 3s);
-  // It may still come.
+  // The other end may still come.
   good(two.b.start(two.a.bytes()));
   ASSERT_TRUE(two.meet());
   two.expect_works();
@@ -140,7 +140,7 @@ TEST_P(Damaged, OrTruncatedInvitationIsRefusedAtEachByte) {
   EXPECT_FALSE(two.a.start(longer));
   EXPECT_FALSE(two.a.start(two.a.bytes()));
   EXPECT_FALSE(two.a.poll());
-  // Nothing of that used the invitation up.
+  // The failures did not use up the invitation.
   good(two.a.start(bytes));
   EXPECT_FALSE(two.a.start(bytes));
   good(two.b.start(two.a.bytes()));
@@ -151,7 +151,8 @@ TEST_P(Damaged, OrTruncatedInvitationIsRefusedAtEachByte) {
 INSTANTIATE_TEST_SUITE_P(With, Damaged, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Key" : "NoKey"; });
 
-// Each is wired up with the next: none of them is hailed by the one that it was invited by.
+// Each end is connected with the next one, so that no end is hailed by the one that it was invited
+// by.
 TEST(Invitation, ACircleOfThreeIsNoPair) {
   Two two(quick(), quick());
   EndpointInvitation c = value(EndpointInvitation::create(two.b_worker, quick()));

@@ -14,21 +14,21 @@
 
 #include "ipc_side.hpp"
 
-/// Puts and gets between memory of two processes, some by IPC, some by shared memory and some by
-/// neither, while something goes wrong: each round in a process of its own, as vendors' libraries
-/// want it.
+/// Puts and gets between memories of two processes while failures occur. Some go by IPC, some by
+/// shared memory, and some by neither. Each round runs in a process of its own, because vendors'
+/// libraries need that.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kChanceBytes = PeerProcess::kBytes;
 
-/// Whose way is shared memory.
+/// Pairs that use shared memory.
 constexpr std::array kHostPairs{IpcPair{MemoryType::host, MemoryType::host, "none"},
                                 IpcPair{MemoryType::host, MemoryType::host, "emu0"}};
 
 enum class Fault : std::uint8_t { none, kill, stop, cancel, drop, close };
 
-/// The operations of one round, all of them from its seed.
+/// The actions of one round, all derived from its seed.
 class Round {
  public:
   explicit Round(unsigned seed)
@@ -69,7 +69,7 @@ class Round {
     const auto begin = static_cast<std::ptrdiff_t>(offset);
     std::vector<std::byte>& from = puts ? here_ : there_;
     std::copy_n(from.begin() + begin, length, (puts ? there_ : here_).begin() + begin);
-    // Bytes that are put must not change, nor be put before they came.
+    // The bytes of a put must not change meanwhile, and must not be put before they have arrived.
     if (fault_ == Fault::none || fault_ == Fault::stop) good(transfers_.back().wait(within(10s)));
   }
 
@@ -89,7 +89,7 @@ class Round {
         static_cast<void>(transfers_.at(below(transfers_.size())).cancel());
         break;
       case Fault::drop: {
-        // Let go of while it moves.
+        // Destroyed while it moves bytes.
         const Endpoint gone = std::move(side_.endpoint);
         dropped_ = true;
         break;
@@ -105,7 +105,7 @@ class Round {
     side_.expect_there(there_);
   }
 
-  /// No byte of this side's changes any more.
+  /// Expects that no byte of this side changes any more.
   void expect_quiet() {
     for (Transfer& each : transfers_) EXPECT_TRUE(each.done());
     const auto now = side_.contents();
@@ -130,7 +130,7 @@ unsigned number_of(const char* variable, unsigned otherwise) {
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
-TEST(IpcChance, WhateverGoesWrong) {
+TEST(IpcChance, TransfersArriveOrFailDespiteRandomFaults) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
   const unsigned first = number_of("IPC_SEED", 1);
   const unsigned rounds = number_of("IPC_ROUNDS", 40);

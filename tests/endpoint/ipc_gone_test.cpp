@@ -13,13 +13,13 @@
 #include "ipc_side.hpp"
 #include "tests/support/lent_memory.hpp"
 
-/// Memory that goes while it is registered, between two processes of a node. The memory that the
-/// peer's process opens is in a file that can't be truncated (HostMemoryOptions::shared). Private
-/// memory, which this end's CPU copies, can go at either end.
+/// Memory that disappears while it is registered, between two processes of a node. The peer's
+/// process opens memory in a file that cannot be truncated (HostMemoryOptions::shared). Private
+/// memory, which this end's CPU copies, can disappear at either end.
 namespace hbmwire::test {
 namespace {
 
-/// The process has a fault, unless the library sees the end of memory as an error.
+/// The process gets a fault, unless the library turns the missing memory into an error.
 class IpcGoneMemory : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -28,7 +28,7 @@ class IpcGoneMemory : public ::testing::Test {
 
   void TearDown() override { set_log_sink({}); }
 
-  /// Copied within the call, and by progress().
+  /// One size is copied within the call, the other one by progress().
   static constexpr std::array kSizes{std::uint64_t{64}, PeerProcess::kBytes};
 
   static void expect_alone(IpcSide& side, Transfer transfer) {
@@ -47,7 +47,7 @@ TEST_F(IpcGoneMemory, IsNotThisEndsWhoseFileCanNotBeTruncated) {
   IpcSide side(peer, MemoryType::host, "none");
   unsigned files = 0;
   for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;  // the one by which they are listed
+    std::error_code gone;  // the descriptor of this listing itself is already closed
     const std::string name = std::filesystem::read_symlink(each.path(), gone);
     if (name.find("memfd:hbmwire") == std::string::npos) continue;
     ++files;
@@ -60,7 +60,7 @@ TEST_F(IpcGoneMemory, IsNotThisEndsWhoseFileCanNotBeTruncated) {
   EXPECT_EQ(put.path(), Path::ipc);
 }
 
-TEST_F(IpcGoneMemory, OfThePeersFailsThatTransferAlone) {
+TEST_F(IpcGoneMemory, ThePeersFailsOnlyThatTransfer) {
   const PeerProcess peer({.nic = "none", .lent = true});
   IpcSide side(peer, MemoryType::host, "none");
   good(side.put().wait(within(10s)));
@@ -73,7 +73,7 @@ TEST_F(IpcGoneMemory, OfThePeersFailsThatTransferAlone) {
   good(flush.wait(within(10s)));
 }
 
-TEST_F(IpcGoneMemory, OfThisEndFailsThatTransferAlone) {
+TEST_F(IpcGoneMemory, ThisEndsFailsOnlyThatTransfer) {
   const PeerProcess peer({.nic = "none"});
   IpcSide side(peer, MemoryType::host, "none");
   const LentMemory lent(PeerProcess::kBytes);

@@ -18,13 +18,14 @@
 #include "tests/library/emulated_hooks.hpp"
 #include "tests/support/file_of_memory.hpp"
 
-/// Memory of two processes of a node: the peer's opens this end's, and its engine copies. Between
-/// host memories this end's CPU copies. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
+/// Memory of two processes of a node: the peer opens this end's memory, and its engine copies.
+/// Between host memories this end's CPU copies. emu0 imports dma-bufs, emu1 does not; "none" means
+/// TCP.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kBytes = PeerProcess::kBytes;
-constexpr std::uint64_t kSmall = 4096;  // goes another way, by what the tests set
+constexpr std::uint64_t kSmall = 4096;  // takes another path than IPC, by the tests' settings
 
 std::mutex log_mutex;
 std::vector<std::string> logged;
@@ -56,8 +57,8 @@ class Quiet : public Base {
 
 using IpcPeer = Quiet<::testing::Test>;
 
-/// Transfers that go another way than by IPC: between devices without a NIC, too, through pieces
-/// that both have mapped.
+/// The path if IPC is not used. Between devices without a NIC it is pieces that both processes have
+/// mapped.
 Path otherwise(const IpcPair& pair) {
   const bool over_tcp = pair.type == MemoryType::host && std::string_view(pair.nic) == "none";
   return std::string_view(pair.nic) == "emu0" ? Path::nic_loopback
@@ -65,8 +66,8 @@ Path otherwise(const IpcPair& pair) {
                                               : Path::staged;
 }
 
-/// While it lives, requests by IPC are refused: a device's memory has no handle, and the name of
-/// the host's leads nowhere. The side's put or get is started and waited for meanwhile.
+/// Makes requests by IPC fail while it lives: device memory has no handle, and the name of host
+/// memory leads nowhere. It must live until the side's put or get has ended.
 class TurnedBack {
  public:
   TurnedBack(const IpcPair& pair, const IpcSide& side) : vendor_(to_string(pair.type)) {
@@ -119,7 +120,7 @@ TEST_P(IpcPairs, BytesGoThereAndBack) {
   EXPECT_EQ(logged_with("IPC"), 0U);
 }
 
-TEST_P(IpcPairs, WhatIsSmallGoesAnotherWay) {
+TEST_P(IpcPairs, SmallTransfersTakeAnotherPath) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   Transfer put = side.put(0, kSmall);
@@ -140,7 +141,7 @@ TEST_P(IpcPairs, OrderHoldsBetweenTheWays) {
   good(all.back().wait(within(10s)));
   side.fill(3);
   const auto newer = side.contents();
-  // Started one behind the other: each must find what was put before it.
+  // Started one after the other: each must find the bytes of earlier puts.
   for (const std::uint64_t at : {std::uint64_t{8192}, kBytes - kSmall}) {
     all.push_back(side.put(at, kSmall));
     std::copy_n(newer.begin() + static_cast<std::ptrdiff_t>(at), kSmall,
@@ -193,7 +194,7 @@ TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
 TEST_P(IpcPairs, AGetThatIsTurnedBackBringsTheBytes) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
-  // Before anything is put, so that nothing has to be flushed and the handle is asked for at once.
+  // Before anything is put, so that no flush is needed and the handle is requested at once.
   const TurnedBack all(GetParam(), side);
   Transfer get = side.get();
   good(get.wait(within(10s)));
@@ -218,7 +219,7 @@ TEST_P(IpcPairs, EveryLevelAndAnImmediate) {
   }
 }
 
-TEST_P(IpcPairs, WhatIsTurnedBackGoesTheOtherWay) {
+TEST_P(IpcPairs, RefusedTransfersTakeTheOtherPath) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   const auto sent = side.contents();
@@ -230,10 +231,10 @@ TEST_P(IpcPairs, WhatIsTurnedBackGoesTheOtherWay) {
   side.expect_there(sent);
 }
 
-/// A list is the NIC's. Its memory is the host's: a read of the device would bring what was written
-/// there.
-TEST_P(IpcPairs, SeesWhatAListBeforeItWrote) {
-  if (std::string_view(GetParam().nic) != "emu0") return;  // no NIC carries a list there
+/// The NIC carries lists. Tests host memory, because reading a device would already make the
+/// written bytes visible.
+TEST_P(IpcPairs, SeesTheBytesOfAnEarlierList) {
+  if (std::string_view(GetParam().nic) != "emu0") return;  // without emu0, no NIC carries a list
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   Memory source(side.context, MemoryType::host, kBytes);
@@ -265,7 +266,7 @@ TEST_P(IpcPairs, AWrongKeyEndsTheEndpoint) {
   EXPECT_EQ(peer.changed_bytes(), 0U);
 }
 
-TEST_P(IpcPairs, WhatIsFreedIsFreeAtOnce) {
+TEST_P(IpcPairs, FreedMemoryIsFreeAtOnce) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   if (GetParam().type == MemoryType::host) {
@@ -276,7 +277,7 @@ TEST_P(IpcPairs, WhatIsFreedIsFreeAtOnce) {
   const auto domain = value(side.context.open(GetParam().type));
   const std::uint64_t most = domain->device().size_bytes * 6 / 10;
   for (int i = 0; i < 3; ++i) {
-    // Does not fit twice: the peer has given back the last one.
+    // Two of these do not fit: the peer must have released the last one.
     const auto large = domain->allocate(most);
     ASSERT_TRUE(large) << describe(large.error());
     const Region region = value(side.context.register_memory(*large, Access::local_write));
@@ -319,7 +320,7 @@ TEST_P(IpcPairs, OneThatIsCancelledIsSettledWhenThePeerSaysSo) {
   EXPECT_TRUE(same_bytes(side.contents(), now));
 }
 
-/// The peer's engines take their time.
+/// The peer's engines are slow here.
 class SlowIpcPeer : public Quiet<::testing::TestWithParam<MemoryType>> {
  protected:
   void SetUp() override {
@@ -327,12 +328,12 @@ class SlowIpcPeer : public Quiet<::testing::TestWithParam<MemoryType>> {
     for (const char* const variable : kDelays) ASSERT_EQ(::setenv(variable, "150000", 1), 0);
   }
 
-  /// This process' own do not.
+  /// Engines of this process are not slow.
   static void make_quick() {
     for (const char* const variable : kDelays) ::unsetenv(variable);
   }
 
-  /// A copy that the engine has begun takes so long.
+  /// Expects that the copy begun by the engine has had time to end.
   void expect_engine_done() const { EXPECT_GE(std::chrono::steady_clock::now() - begun_, 150ms); }
 
   std::chrono::steady_clock::time_point begun_;
@@ -344,7 +345,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, SlowIpcPeer,
                          ::testing::Values(MemoryType::cuda, MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-// Its lane is closed long before its engine is done.
+// The lane is closed long before the engine has finished.
 TEST_P(SlowIpcPeer, OneThatBreaksOffIsWaitedForUntilItsEngineIsDone) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
   make_quick();
@@ -387,7 +388,7 @@ TEST_P(IpcPairs, CloseWaitsForIt) {
 
 struct Kill {
   IpcPair pair;
-  int progress;  // of this end, before
+  int progress;  // progress of this end before
   bool gets;
 };
 
@@ -414,9 +415,9 @@ TEST_P(IpcPeerThatIsKilled, ItEndsAndNothingMovesAfterwards) {
   peer.kill();
   const auto begun = std::chrono::steady_clock::now();
   const auto over = transfer.wait(within(5s));
-  // Its peer_timeout, twice at most, and what a busy machine may take besides.
+  // At most twice its peer_timeout, and extra time for a busy machine.
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 2 * 400ms + 1s);
-  // All of it may have been carried out before.
+  // It may have completed before.
   if (!over) {
     EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
     EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
@@ -441,10 +442,10 @@ TEST_P(IpcPairs, ByItselfWhereTheOtherWayNeedsThePeerToo) {
   side.expect_there(sent);
 }
 
-TEST_F(IpcPeer, ABusyPeerTakesWhatTheNicCarries) {
+TEST_F(IpcPeer, ABusyPeerReceivesTransfersOfTheNic) {
   const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0", .busy = true});
   IpcSide side(peer, MemoryType::cuda, "emu0", PathPolicy());
-  ::usleep(800'000);  // it makes no progress any more
+  ::usleep(800'000);  // the peer makes no progress any more
   good(side.put().wait(within(2s)));
 }
 
@@ -479,7 +480,7 @@ TEST_F(IpcPeer, ThePolicyChooses) {
   IpcSide side(peer, MemoryType::cuda, "emu0", {.require = Path::ipc});
   EXPECT_EQ(side.region.path(), Path::ipc);
   const auto sent = side.contents();
-  // An operation of no bytes stands in the order alone, which the NIC keeps.
+  // An operation without bytes matters only for the order, which the NIC keeps.
   good(side.put(0, 0).wait(within(10s)));
   good(side.get(0, 0).wait(within(10s)));
   for (const std::uint64_t bytes : {std::uint64_t{1}, kSmall, kBytes}) {
@@ -509,7 +510,7 @@ TEST_F(IpcPeer, WhereItIsRequiredAndCantBeATransferFailsAlone) {
   EXPECT_EQ(peer.changed_bytes(), 0U);
 }
 
-/// `why`: some of the reason that it gives.
+/// Expects this path instead of IPC. `why`: a part of the reason in the report.
 void expect_not_by_ipc(const Transfer& transfer, Path path, const char* why) {
   EXPECT_EQ(transfer.path(), path);
   const TransferReport report = transfer.explain();
@@ -518,7 +519,7 @@ void expect_not_by_ipc(const Transfer& transfer, Path path, const char* why) {
       << describe(*report.ipc.refusal);
 }
 
-/// This end's CPU copied, and the peer was asked for nothing.
+/// Expects that this end's CPU copied, and that the peer got no request.
 void expect_shared_memory(const IpcSide& side, const Transfer& transfer) {
   EXPECT_EQ(transfer.path(), Path::shared_memory);
   const PathTried tried = transfer.explain().ipc;
@@ -527,7 +528,7 @@ void expect_shared_memory(const IpcSide& side, const Transfer& transfer) {
   EXPECT_EQ(internals::look_at_endpoint(side.worker).copies_asked, 0U);
 }
 
-/// Between host memory of this end and this type of the peer's.
+/// Between host memory of this end and this type of memory of the peer.
 using HostToPeer = Quiet<::testing::TestWithParam<MemoryType>>;
 
 INSTANTIATE_TEST_SUITE_P(Types, HostToPeer,
@@ -535,7 +536,7 @@ INSTANTIATE_TEST_SUITE_P(Types, HostToPeer,
                                            MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-TEST_P(HostToPeer, WhatIsNotSharedIsNotOpened) {
+TEST_P(HostToPeer, PrivateMemoryIsNotOpened) {
   const PeerProcess peer({.type = GetParam(), .nic = "none"});
   IpcSide side(peer, MemoryType::host, "none");
   Memory own(side.context, MemoryType::host, kBytes);
@@ -551,7 +552,7 @@ TEST_P(HostToPeer, WhatIsNotSharedIsNotOpened) {
   side.expect_there(own.contents());
 }
 
-TEST_P(HostToPeer, WhatTheNicReachesIsTheNics) {
+TEST_P(HostToPeer, TheNicCarriesMemoryThatItReaches) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
   const bool both_host = GetParam() == MemoryType::host;
   IpcSide side(peer, MemoryType::host, "emu0", both_host ? kWithoutSharedMemory : kAsksFirst);
@@ -573,10 +574,10 @@ TEST_F(IpcPeer, WhereItIsRequiredHostMemoryIsLeftToThisEndsCpu) {
   side.expect_there(sent);
 }
 
-TEST_F(IpcPeer, ABusyPeerTakesWhatThisEndsCpuCopies) {
+TEST_F(IpcPeer, ABusyPeerReceivesCopiesOfThisEndsCpu) {
   const PeerProcess peer({.nic = "none", .busy = true});
   IpcSide side(peer, MemoryType::host, "none", PathPolicy());
-  ::usleep(800'000);  // it makes no progress any more
+  ::usleep(800'000);  // the peer makes no progress any more
   const auto sent = side.contents();
   Transfer put = side.put();
   good(put.wait(within(2s)));

@@ -14,7 +14,7 @@
 #include "tests/library/emulated_hooks.hpp"
 #include "tests/support/few_descriptors.hpp"
 
-/// The process that copies by IPC for its peer: its immediates, its failures, its log, its keys.
+/// The process that copies by IPC for its peer: its immediates, failures, log and keys.
 namespace hbmwire::test {
 namespace {
 
@@ -68,7 +68,7 @@ TEST_P(IpcServer, ReceivesAnImmediateBehindTheBytes) {
                                          {.immediate = 7}));
   good(put.wait(within(10s)));
   EXPECT_EQ(put.path(), Path::ipc);
-  // The answer to an operation that is over here may still have to be sent.
+  // The peer may still have to get the answer to an operation that has ended here.
   const Deadline sent = Deadline::after(100ms);
   while (!sent.passed()) side.worker.progress();
   asks.join();
@@ -99,7 +99,7 @@ TEST_P(IpcServer, FailsOneTransferWhereItsEngineFails) {
       EXPECT_TRUE(put.settled());
       EXPECT_EQ(put.path(), Path::ipc);
     }
-    // By a failed call of those that open this end's memory.
+    // A call that opens this end's memory fails.
     internals::forget_refused_copy(side.worker);
     if (calls <= static_cast<std::uint64_t>(nth)) break;
   }
@@ -122,9 +122,9 @@ TEST_P(IpcServer, SaysThatItsPolicyExcludesIt) {
   EXPECT_EQ(peer.call(), 1U);
 }
 
-/// Its vendor's call that opens memory fails, or where that is this end's host memory, its mapping.
+/// The vendor's call that opens memory fails; for host memory of this end, the mapping fails.
 TEST_P(IpcServer, SaysWhyItOpensNothing) {
-  if (GetParam().type == MemoryType::host) return;  // has no call that fails by itself
+  if (GetParam().type == MemoryType::host) return;  // no call of its own can fail
   PeerProcess::Options options = options_of(GetParam());
   options.does = [vendor = std::string(to_string(GetParam().peers))](Inside& inside,
                                                                      std::int64_t nth) {
@@ -149,14 +149,14 @@ TEST_P(IpcServer, CopiesWithoutAWarningOfTcp) {
   Transfer get = side.get();
   good(get.wait(within(10s)));
   EXPECT_EQ(get.path(), Path::ipc);
-  // Longer than the endpoint goes without being looked after, which is when it would be said.
+  // Longer than the time between two checks of the endpoint, which would log it.
   const Deadline looked = Deadline::after(250ms);
   while (!looked.passed()) side.worker.progress();
   EXPECT_EQ(heard_.count("not zero-copy: one of both ends has no RDMA device"), 0U);
 }
 
 TEST_P(IpcServer, IsNotAskedForMemoryWithoutAHandle) {
-  if (GetParam().type == MemoryType::host) return;  // always has one where it is shared
+  if (GetParam().type == MemoryType::host) return;  // shared host memory always has one
   PeerProcess::Options options = options_of(GetParam());
   options.does = [](Inside& inside, std::int64_t) { return lines_with(inside, "IPC"); };
   const PeerProcess peer(options);
@@ -170,9 +170,10 @@ TEST_P(IpcServer, IsNotAskedForMemoryWithoutAHandle) {
   EXPECT_EQ(peer.call(), 0U) << "it was asked for what can't be opened";
 }
 
-/// A shortage passes, and is no reason to go another way.
+/// A shortage may end, and is no reason to take another path.
 TEST_P(IpcServer, FailsOneTransferWhereItIsShortOfDescriptors) {
-  if (GetParam().type != MemoryType::host) return;  // a vendor's library has its own number
+  // Vendors' libraries have their own error number for it.
+  if (GetParam().type != MemoryType::host) return;
   PeerProcess::Options options = options_of(GetParam());
   const auto few = std::make_shared<std::optional<FewDescriptors>>();
   options.does = [few](Inside&, std::int64_t on) {
@@ -230,7 +231,7 @@ TEST_P(IpcChoice, FailsWithTheDriversErrorWhereNothingElseIsAllowed) {
   good(side.put().wait(within(10s)));
 }
 
-/// One GPU's handle is opened at another one by CUDA alone.
+/// Only CUDA can open the handle of one GPU's memory at another GPU.
 TEST_P(IpcChoice, AnotherGpusMemoryGoesByTheNicWhereTheVendorDoesNotOpenIt) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
   IpcSide side(peer, GetParam(), "emu0", kAsksFirst, "1");
@@ -253,7 +254,7 @@ TEST_P(IpcChoice, UnlimitedMeansNever) {
   EXPECT_NE(describe(*report.ipc.refusal).find("HBMWIRE_IPC_FROM"), std::string::npos);
 }
 
-/// Both NICs in both processes, of which the second imports no dma-bufs.
+/// Both processes have both NICs; the second NIC imports no dma-bufs.
 class IpcWithTwoNics : public ::testing::Test {
  protected:
   IpcWithTwoNics() { ::setenv("HBMWIRE_NICS", "emu0,emu1", 1); }
@@ -274,7 +275,7 @@ TEST_F(IpcWithTwoNics, NeedsNoneOfThemWhereNothingElseIsAllowed) {
   side.expect_there(sent);
 }
 
-/// The two memories, and whether the key of the peer's can be revoked.
+/// The two memories, and whether the peer's key can be revoked.
 struct Ended {
   IpcPair pair;
   bool revocable;
@@ -289,14 +290,14 @@ std::string name_of(const Ended& ended) {
          (ended.revocable ? "_revoked" : "_given_up");
 }
 
-/// Its engines take their time.
+/// Its engines are slow here.
 class SlowIpcServer : public IpcServing<Ended> {
  protected:
   SlowIpcServer() {
     for (const char* const variable : kDelays) ::setenv(variable, "150000", 1);
   }
 
-  /// This process' own do not.
+  /// Engines of this process are not slow.
   static void make_quick() {
     for (const char* const variable : kDelays) ::unsetenv(variable);
   }

@@ -15,7 +15,8 @@
 /// Memory of two processes of a node. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
 namespace hbmwire::test {
 
-/// Which memory, host memory `shared`, and by which NIC what does not go by IPC.
+/// The two types of memory, whether host memory is `shared`, and the NIC for transfers that do not
+/// use IPC.
 struct IpcPair {
   MemoryType type;
   MemoryType peers;
@@ -43,26 +44,26 @@ inline PeerProcess::Options options_of(const IpcPair& pair) {
   return {.type = pair.peers, .nic = pair.nic};
 }
 
-/// Memory that another process of the node opens.
+/// Allocates memory that another process of the node can open.
 inline Allocation allocate_shareable(const Context& context, MemoryType type, std::uint64_t bytes,
                                      const char* device = "") {
   return value(context.allocate(type, bytes,
                                 {.device = device, .host = {.shared = type == MemoryType::host}}));
 }
 
-/// All paths, and by naming it IPC before the NIC.
+/// Allows all paths. Naming IPC puts it before the NIC.
 inline const PathPolicy kAsksFirst{
     .require = {},
     .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::copy, Path::tcp,
               Path::ipc, Path::shared_memory}};
 
-/// Host memory by the NIC, or by TCP.
+/// Host memory uses the NIC or TCP.
 inline const PathPolicy kWithoutSharedMemory{
     .require = {},
     .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::copy, Path::tcp,
               Path::ipc}};
 
-/// This process' end, with shareable memory. `nic` "": as the environment says.
+/// This process' end, with shareable memory. An empty `nic` means that of the environment.
 struct IpcSide {
   explicit IpcSide(const PeerProcess& peer, MemoryType type, const char* nic = "emu0",
                    const PathPolicy& paths = kAsksFirst, const char* device = "")
@@ -99,7 +100,7 @@ struct IpcSide {
     return value(endpoint.get(region.slice(offset, bytes), target.slice(offset, bytes)));
   }
 
-  /// The bytes that were put come back, by a get of all.
+  /// Gets everything back, and compares it.
   void expect_there(const std::vector<std::byte>& bytes) {
     fill(77);
     good(get().wait(within(10s)));

@@ -7,7 +7,7 @@
 
 #include "ends.hpp"
 
-/// emu1 neither imports dma-bufs nor has atomics (`--without`); emu0 has both.
+/// emu1 has neither dma-buf import nor atomics (`--without`); emu0 has both.
 namespace hbmwire::test {
 namespace {
 

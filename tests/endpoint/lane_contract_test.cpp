@@ -12,7 +12,7 @@
 
 #include "lane_pairs.hpp"
 
-// The promises of each lane, through its interface alone.
+// The promises of each lane, tested only through its interface.
 namespace hbmwire::test {
 namespace {
 
@@ -55,7 +55,7 @@ class LaneContract : public testing::TestWithParam<LaneWay> {
     ASSERT_EQ(posted, receives.size());
   }
 
-  /// Polls both queues, until `near` and `far` have brought so many.
+  /// Polls both queues until they have brought `near` and `far` completions.
   void expect(std::size_t near, std::size_t far = 0) {
     const Deadline deadline = Deadline::after(10s);
     while ((near_.size() < near || far_.size() < far) && !deadline.passed()) poll();
@@ -113,7 +113,7 @@ TEST_P(LaneContract, ALongWriteAndItsReadBringEachByte) {
   EXPECT_EQ(lanes_->far_bytes()[0], std::byte{0});
 }
 
-TEST_P(LaneContract, AWriteBehindAFenceBringsWhatTheReadBeforeItBrought) {
+TEST_P(LaneContract, AWriteAfterAFenceSendsTheBytesOfTheReadBefore) {
   constexpr std::uint64_t kLength = 4096;
   std::ranges::fill(lanes_->far_bytes().first(kLength), std::byte{7});
   post(operation(Opcode::read, 0, 0, kLength), 1);
@@ -124,7 +124,7 @@ TEST_P(LaneContract, AWriteBehindAFenceBringsWhatTheReadBeforeItBrought) {
   EXPECT_EQ(lanes_->far_bytes()[2 * kLength - 1], std::byte{7});
 }
 
-TEST_P(LaneContract, AWriteBehindAFenceBringsWhatTheAtomicBeforeItFound) {
+TEST_P(LaneContract, AWriteAfterAFenceSendsTheResultOfTheAtomicBefore) {
   std::uint64_t number = 40;
   std::memcpy(lanes_->far_bytes().data(), &number, sizeof number);
   Operation add = operation(Opcode::fetch_add, 0, 0, sizeof number);
@@ -187,7 +187,7 @@ TEST_P(LaneContract, MemoryOfAnInlinedWriteIsFreeOnceItIsPosted) {
   EXPECT_EQ(lanes_->far_bytes()[0], std::byte{9});
 }
 
-TEST_P(LaneContract, OfAChainTheLastOneTellsThatAllAreOver) {
+TEST_P(LaneContract, TheLastCompletionOfAChainEndsAll) {
   std::ranges::fill(lanes_->near_bytes().first(2), std::byte{4});
   const std::array<Request, 2> chain{
       {{operation(Opcode::write, 0, 0, 1), 1, false}, {operation(Opcode::write, 1, 1, 1), 2}}};
@@ -216,7 +216,7 @@ TEST_P(LaneContract, APreparedChainGoesAgainAndAgain) {
   }
 }
 
-TEST_P(LaneContract, AFailureWithinAChainIsToldAndWhatFollowsIsFlushed) {
+TEST_P(LaneContract, AFailureWithinAChainIsReportedAndLaterRequestsAreFlushed) {
   Operation wrong = operation(Opcode::write, 0, 0, 1);
   wrong.remote_key += 4711;
   lanes_->near_bytes()[1] = std::byte{1};
@@ -235,7 +235,7 @@ TEST_P(LaneContract, AFailureWithinAChainIsToldAndWhatFollowsIsFlushed) {
   EXPECT_EQ(lanes_->far_bytes()[1], std::byte{0}) << "nothing behind a failure is carried out";
 }
 
-TEST_P(LaneContract, BreakingOffFlushesWhatIsPostedAndWhatFollows) {
+TEST_P(LaneContract, BreakingOffFlushesPostedAndLaterRequests) {
   post_receives(std::array{receive(10, 0, 64), receive(11, 64, 64)});
   ASSERT_TRUE(lanes_->far->to_error());
   expect(0, 2);
@@ -250,7 +250,7 @@ TEST_P(LaneContract, BreakingOffFlushesWhatIsPostedAndWhatFollows) {
   EXPECT_EQ(lanes_->far_bytes()[0], std::byte{0});
 }
 
-TEST_P(LaneContract, AFullQueueRefusesAndKeepsWhatItHas) {
+TEST_P(LaneContract, AFullQueueRefusesAndKeepsItsRequests) {
   constexpr std::uint64_t kMany = 1000;
   std::uint64_t taken = 0;
   int result = 0;

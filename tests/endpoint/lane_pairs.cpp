@@ -102,7 +102,7 @@ class NicLanes final : public LanePair {
   Lane far_lane_;
 };
 
-/// An endpoint that does no more than a link asks for.
+/// A minimal endpoint that implements only what a link needs.
 class LinkUser final : public transport::TcpUser {
  public:
   [[nodiscard]] const std::string& peer() const noexcept override { return peer_; }

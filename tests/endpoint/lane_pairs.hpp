@@ -12,8 +12,8 @@
 
 namespace hbmwire::test {
 
-/// Two connected data lanes of this process and memory of either's. `near` posts, and reaches the
-/// memory of `far`.
+/// Two connected data lanes of this process, each with memory. `near` posts requests, and reaches
+/// the memory of `far`.
 class LanePair {
  public:
   static constexpr std::uint32_t kDepth = 16;
@@ -33,14 +33,14 @@ class LanePair {
   [[nodiscard]] virtual std::span<std::byte> near_bytes() = 0;
   [[nodiscard]] virtual std::span<std::byte> far_bytes() = 0;
 
-  /// The keys of near_bytes() and far_bytes(), as their own lane names them.
+  /// The keys of near_bytes() and far_bytes() at their own lanes.
   [[nodiscard]] virtual std::uint32_t near_key() = 0;
   [[nodiscard]] virtual std::uint32_t far_key() = 0;
 
-  /// The key of far_bytes(), as `near` names them.
+  /// The key by which `near` names far_bytes().
   [[nodiscard]] virtual std::uint32_t remote_key() = 0;
 
-  /// The carrier of the lanes goes.
+  /// Destroys the objects that carry the lanes.
   virtual void tear_down(bool far_first) = 0;
 };
 
@@ -49,7 +49,7 @@ struct LaneWay {
   std::unique_ptr<LanePair> (*make)();
 };
 
-/// Each implementation of transport::Lane.
+/// All implementations of transport::Lane.
 [[nodiscard]] std::vector<LaneWay> lane_ways();
 
 }  // namespace hbmwire::test

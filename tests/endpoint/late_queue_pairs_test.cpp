@@ -15,7 +15,7 @@
 #include "wire/control_messages.hpp"
 #include "wire/endpoint_offer.hpp"
 
-/// Two processes of a node have queue pairs only when they need them.
+/// Two processes of a node make queue pairs only when they need them.
 namespace hbmwire::test {
 namespace {
 
@@ -25,8 +25,8 @@ std::size_t queue_pairs(const NodeSide& side) {
   return internals::look_at_endpoint(side.worker).queue_pairs;
 }
 
-/// A server with memory of a device, "device", besides: of the pattern 7. It says 1 when that is
-/// there, and 2 with its queue pairs when the peer has gone.
+/// A server that also has device memory "device", filled with pattern 7. Sends 1 when that is
+/// advertised, and its largest number of queue pairs when the peer has closed.
 void serve_device(Served& served, const Talk& talk) {
   Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
   device.fill(7);
@@ -109,7 +109,7 @@ TEST_F(LateQueuePairs, AreMadeForMemoryOfDevices) {
   all.push_back(value(side.endpoint.get(side.slice(8192, 4096), device.slice(100, 4096))));
   all.push_back(
       value(side.endpoint.get(side.slice(100'000, 500'000), device.slice(100'000, 500'000))));
-  // Those by shared memory need not wait for the queue pairs, and go in their turn all the same.
+  // Puts by shared memory need not wait for the queue pairs, but still keep their order.
   all.push_back(value(side.put(0, 8)));
   all.push_back(value(side.endpoint.flush()));
   for (Transfer& transfer : all) side.finish(transfer);
@@ -125,13 +125,13 @@ TEST_F(LateQueuePairs, AreMadeForMemoryOfDevices) {
   peer.expect_good();
 }
 
-/// Their memory is prepared for requests before there is a queue pair.
+/// Lists are prepared before there is a queue pair.
 TEST_F(LateQueuePairs, AreMadeForListsAndAtomics) {
   ServingProcess peer({}, serve_device);
   Asking side(peer);
   EXPECT_EQ(peer.talk().hear(), 1U);
   const RemoteRegion device = device_of(side);
-  // All are asked for before the peer has answered.
+  // All are started before the peer has answered.
   std::vector<Transfer> all;
   const std::vector<TransferPart> parts{{side.slice(0, 64), device.slice(0, 64)},
                                         {side.slice(64, 64), device.slice(4096, 64)}};
@@ -142,7 +142,7 @@ TEST_F(LateQueuePairs, AreMadeForListsAndAtomics) {
   EXPECT_EQ(queue_pairs(side), 1U);
 }
 
-/// Each asks the other, and takes the other's question for the answer.
+/// Each end asks the other one, and treats the other's question as the answer.
 class LateQueuePairsAgain : public LateQueuePairs, public ::testing::WithParamInterface<int> {};
 
 INSTANTIATE_TEST_SUITE_P(Rounds, LateQueuePairsAgain, ::testing::Range(0, 5));
@@ -206,8 +206,8 @@ TEST_P(LateQueuePairsOfOneEnd, ThatCanNotBeMadeEndTheEndpointWithTheReason) {
   peer.expect_good();
 }
 
-/// A transfer that needs them waits for a peer that does not look, and ends in time.
-TEST_F(LateQueuePairs, OfAStoppedPeerAreAwaitedUntilTheDeadline) {
+/// The peer is stopped. A transfer that needs the queue pairs waits for it, and ends in time.
+TEST_F(LateQueuePairs, AStoppedPeerIsAwaitedUntilTheDeadline) {
   NodeOptions of;
   of.endpoint.peer_timeout = 400ms;
   ServingProcess peer(of, serve_device);
@@ -224,7 +224,7 @@ TEST_F(LateQueuePairs, OfAStoppedPeerAreAwaitedUntilTheDeadline) {
   peer.go_on();
 }
 
-TEST_F(LateQueuePairs, OfAStoppedPeerComeWhenItGoesOn) {
+TEST_F(LateQueuePairs, AStoppedPeerMakesThemWhenItGoesOn) {
   ServingProcess peer({}, serve_device);
   Asking side(peer);
   EXPECT_EQ(peer.talk().hear(), 1U);
@@ -239,8 +239,8 @@ TEST_F(LateQueuePairs, OfAStoppedPeerComeWhenItGoesOn) {
   peer.expect_good();
 }
 
-/// Its process ends at each moment of what is said about them.
-TEST_F(LateQueuePairs, OfAPeerThatIsKilledEndInTime) {
+/// The peer is killed at each moment of the exchange of messages about queue pairs.
+TEST_F(LateQueuePairs, AKilledPeerEndsThemInTime) {
   const Nursery nursery({}, [](Served& served, unsigned /*seed*/) {
     for (;;) served.worker.progress();
   });
@@ -260,15 +260,15 @@ TEST_F(LateQueuePairs, OfAPeerThatIsKilledEndInTime) {
   }
 }
 
-/// Nothing waits for them, so that a goodbye is one.
-TEST_F(LateQueuePairs, ThatNothingNeedsMakeNoFailureOfAGoodbye) {
+/// No transfer needs the queue pairs, so that a goodbye remains one.
+TEST_F(LateQueuePairs, UnneededOnesDoNotTurnAGoodbyeIntoAFailure) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
     served.await(talk, 1);
     const MemoryKey key = value(MemoryKey::pack(device.region()));
     talk.tell_bytes(key.bytes());
     EXPECT_EQ(talk.hear(), 2U);
-    served.endpoint.reset();  // without a look at what has been asked for
+    served.endpoint.reset();  // without reading the request for queue pairs
     served.poll_until([&] { return talk.can_hear(); });
   });
   Asking side(peer);
@@ -283,7 +283,7 @@ TEST_F(LateQueuePairs, ThatNothingNeedsMakeNoFailureOfAGoodbye) {
   peer.expect_good();
 }
 
-/// A peer that says what can't be ends its endpoint.
+/// A peer that sends invalid messages about queue pairs ends its endpoint.
 enum Word : std::uint8_t { nothing, its_late_offer, another_process, ready_unasked, twice, kWords };
 
 class LateQueuePairsOfALiar : public LateQueuePairs, public ::testing::WithParamInterface<int> {};
@@ -317,7 +317,7 @@ TEST_P(LateQueuePairsOfALiar, AreNotTaken) {
   peer.expect_good();
 }
 
-/// More than there are receives for, before the peer looks.
+/// More messages than there are receives, before the peer looks.
 TEST_F(LateQueuePairs, LeaveRoomForManyControlMessagesAtOnce) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     EXPECT_EQ(talk.hear(), 1U);
@@ -327,7 +327,7 @@ TEST_F(LateQueuePairs, LeaveRoomForManyControlMessagesAtOnce) {
   NodeSide side{NodeOptions{}};
   Endpoint endpoint = value(Endpoint::connect(side.worker, peer.address(), within(20s)));
   for (std::uint32_t i = 0; i < 40; ++i) {
-    // An answer without a question is dropped.
+    // An answer without a question is ignored.
     internals::say(side.worker, wire::encode(wire::Found{.id = i, .key = {}}));
     side.poll_for(1ms);
   }
@@ -336,7 +336,7 @@ TEST_F(LateQueuePairs, LeaveRoomForManyControlMessagesAtOnce) {
   peer.expect_good();
 }
 
-/// A notification needs no NIC, as a put of bytes with one does not.
+/// A notification needs no NIC, like a put with bytes.
 TEST_F(LateQueuePairs, AreNotMadeForAnImmediateAlone) {
   ServingProcess peer({}, [](Served& served, const Talk&) {
     Transfer immediate = value(served.endpoint->receive_immediate());
@@ -352,8 +352,8 @@ TEST_F(LateQueuePairs, AreNotMadeForAnImmediateAlone) {
   peer.expect_good();
 }
 
-/// A receive that waits for them is bounded, too.
-TEST_F(LateQueuePairs, ThatAReceiveWaitsForEndItInTime) {
+/// A receive that waits for the queue pairs also has a time limit.
+TEST_F(LateQueuePairs, AReceiveThatWaitsForThemEndsInTime) {
   NodeOptions of;
   of.endpoint.operation_timeout = 400ms;
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
@@ -372,7 +372,7 @@ TEST_F(LateQueuePairs, ThatAReceiveWaitsForEndItInTime) {
   EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
 }
 
-TEST_F(LateQueuePairs, OfAnEndpointThatIsConnectedAgainAreMadeAgain) {
+TEST_F(LateQueuePairs, AReconnectedEndpointMakesThemAgain) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
     served.accept();

@@ -13,11 +13,11 @@
 #include "internals.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-// An endpoint leaves nothing behind, whatever fails and however often.
+// An endpoint leaves no resource behind, whatever fails, and however often.
 namespace hbmwire::test {
 namespace {
 
-/// Connects, works and closes, with both ends in this process.
+/// Connects, works and closes; both ends are in this process.
 Result<void> life_of_an_endpoint() {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(const Worker a, Worker::create(context, {.max_transfers = 16}));
@@ -66,14 +66,14 @@ TEST(EndpointSweep, EachFailureLeavesNothingBehind) {
   ASSERT_EQ(live_nic_objects(), "");
   const int descriptors = open_descriptors();
   int failures = 0;
-  // Polls count, too, so that there are many calls, and few of them differ: all of the first ones,
-  // then some.
+  // Polls count as calls, too, so that there are many calls that hardly differ. Tests all of the
+  // first ones, then some.
   for (long n = 0; n < 4000; n += n < 120 ? 1 : 97) {
     fail_nth_call("nic", n, EIO);
     const auto result = life_of_an_endpoint();
     const long counted = fail_nth_call("nic", -1, 0);
     EXPECT_EQ(live_nic_objects(), "") << "after call " << n << " failed";
-    // The emulated NIC's own thread has some, once anything had to wait.
+    // The emulated NIC's own thread keeps some descriptors after it had to wait once.
     EXPECT_LE(open_descriptors(), descriptors + 4) << "after call " << n << " failed";
     if (!result) {
       ++failures;
@@ -85,8 +85,8 @@ TEST(EndpointSweep, EachFailureLeavesNothingBehind) {
   set_log_sink({});
 }
 
-/// Memory of the process' own that is in use: not the emulated hardware's files, nor what an
-/// allocator reserves for a thread.
+/// The process' private memory in use. Leaves out the files of the emulated hardware, and memory
+/// that an allocator reserves for a thread.
 std::uint64_t private_bytes() {
   std::uint64_t mapped = 0;
   std::uint64_t resident = 0;
@@ -111,7 +111,7 @@ TEST(EndpointSoak, AThousandConnectionsLeaveNothing) {
              internals::count_endpoints(ends.b_worker) == 1;
     });
   };
-  // An endpoint goes when its worker is driven.
+  // An endpoint is destroyed when its worker makes progress.
   for (int i = 0; i < 20; ++i) {
     cycle();
     settle();

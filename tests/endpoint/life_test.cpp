@@ -13,14 +13,14 @@
 #include "heard.hpp"
 #include "internals.hpp"
 
-// How an endpoint ends: by close(), by cancelling, by a failure, by its owner's going.
+// The ways in which an endpoint ends: by close(), by cancelling, by a failure, by the destruction
+// of its owner.
 namespace hbmwire::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Both ends with memory, and `a` knows that of `b`. A side logs the other's end
-/// as a warning.
+/// Both ends with memory; `a` knows that of `b`. An end logs a warning about the other's failure.
 class Life : public ::testing::Test {
  protected:
   explicit Life(const EndpointOptions& options = {.peer_timeout = 500ms})
@@ -39,9 +39,9 @@ class Life : public ::testing::Test {
   RemoteRegion remote_;
 };
 
-TEST_F(Life, CloseWaitsForWhatIsUnderWayAndClosesBothSides) {
+TEST_F(Life, CloseWaitsForTransfersAndClosesBothSides) {
   std::vector<Transfer> puts;
-  for (int i = 0; i < 500; ++i) puts.push_back(value(put()));  // more than the send queue takes
+  for (int i = 0; i < 500; ++i) puts.push_back(value(put()));  // more than the send queue holds
   beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
   EXPECT_FALSE(ends_->a->error());
@@ -70,8 +70,8 @@ TEST_F(Life, CloseEndsByItsDeadlineWhenThePeerDoesNotLook) {
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
 }
 
-/// A deadline is judged when what has come before it was looked at.
-TEST_F(Life, ACloseWithoutTimeTakesWhatIsThere) {
+/// A deadline counts only after completions that have already arrived were handled.
+TEST_F(Life, ACloseWithoutTimeHandlesArrivedCompletions) {
   Transfer transfer = value(put());
   std::this_thread::sleep_for(200ms);
   const auto closed = ends_->a->close(within(0ms));
@@ -117,7 +117,7 @@ TEST_F(Life, WaitingForThePeerTellsWhyTheEndpointFailed) {
   EXPECT_EQ(closed.error().hint, Hint::peer_broke_off);
 }
 
-TEST_F(Life, OneThatIsDroppedWithSomethingUnderWaySaysSo) {
+TEST_F(Life, DroppingOneWithTransfersInFlightIsLogged) {
   Transfer transfer = value(put());
   ends_->a.reset();
   ends_->drive([&] { return transfer.done(); });
@@ -140,12 +140,12 @@ TEST_F(Life, TransfersEndWithTheWorker) {
   }
 }
 
-TEST_F(Life, WhatIsCancelledTakesTheOthersAlongAndIsSettled) {
+TEST_F(Life, ACancelledTransferEndsTheOthersAndIsSettled) {
   Transfer first = value(put());
   Transfer second = value(put());
   std::vector<Transfer> waiting;
   for (int i = 0; i < 200; ++i) waiting.push_back(value(put()));
-  // At once, since they take no longer than the emulated network's latency.
+  // Cancelled at once, since they take only the latency of the emulated network.
   internals::cancel(ends_->a_worker, 1, make_error(Errc::cancelled, Stage::complete, "a test"));
   beside(ends_->b_worker, [&] { good(second.cancel()); });
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
@@ -189,7 +189,7 @@ TEST_F(Life, ThePeerThatDoesNotLookLeavesACancelledTransferUnsettled) {
 TEST_F(Life, TheOthersOfATransferThatRanOutOfTimeAreCancelled) {
   Transfer first = value(put());
   Transfer second = value(put());
-  // As Transfer::wait() does at its deadline.
+  // Like Transfer::wait() at its deadline.
   internals::cancel(ends_->a_worker, 0,
                     make_error(Errc::timed_out, Stage::complete, "a test's deadline"));
   ends_->drive([&] { return first.done() && second.done(); });
@@ -223,7 +223,7 @@ TEST_F(Life, ADescriptorEndsAWaitAndTheEndpointWithIt) {
   EXPECT_EQ(ends_->a->error()->code, Errc::cancelled);
 }
 
-TEST_F(Life, ADescriptorEndsACloseWithWhatIsUnderWay) {
+TEST_F(Life, ADescriptorEndsACloseWithTransfersInFlight) {
   Transfer transfer = value(put());
   const Fd cancel{::eventfd(1, EFD_CLOEXEC)};
   beside(ends_->b_worker, [&] {
@@ -265,7 +265,7 @@ TEST_F(PatientLife, AnAnswerIsWaitedForAllThatTime) {
 }
 
 TEST_F(Life, OneThatThePeerHasClosedStartsNothing) {
-  for (int i = 0; i < 3; ++i) good(value(put()).wait(10s));  // the next one would go at once
+  for (int i = 0; i < 3; ++i) good(value(put()).wait(10s));  // the next one could be posted at once
   ends_->b.reset();
   ends_->drive([&] { return ends_->a->phase() == EndpointPhase::closed; });
   const auto late = put();
@@ -276,7 +276,7 @@ TEST_F(Life, OneThatThePeerHasClosedStartsNothing) {
 
 TEST_F(Life, ThePeerEndsItsOwnBeforeItsGoodbye) {
   const RemoteRegion back = value(ends_->b->remote(value(RemoteKey::unpack(key_.bytes()))));
-  std::vector<Transfer> puts;  // more than the send queue takes
+  std::vector<Transfer> puts;  // more than the send queue holds
   for (int i = 0; i < 500; ++i)
     puts.push_back(value(ends_->b->put(memory_.slice(0, 64), back.slice(64, 64))));
   beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
@@ -360,7 +360,7 @@ TEST_F(Life, AWithdrawnNameIsGoneAndItsKeyOpensNothing) {
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, Errc::not_found) << describe(again.error());
   Transfer late = value(put());
-  // The other end is not driven: it would break off, too, and its word might come first.
+  // The other end makes no progress: it would break off, too, and its message might come first.
   const auto over = late.wait(10s);
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
@@ -383,8 +383,8 @@ TEST(AnEndpoint, MayOutliveItsWorkersHandle) {
   EXPECT_TRUE(put.done());
 }
 
-/// A completion queue that is too small for what it was promised: it overruns, as by a bug of the
-/// provider's, and from then on brings nothing.
+/// A completion queue that is too small, so that it overruns as by a bug of the provider. From then
+/// on it reports nothing.
 TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   internals::shorten_next_queue(ends_->a_worker, 8);
   std::optional<Endpoint> second;
@@ -397,7 +397,7 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   std::vector<Transfer> puts;
   for (int i = 0; i < 120; ++i)
     puts.push_back(value(endpoint.put(memory_.slice(0, 64), remote.slice(0, 64))));
-  std::this_thread::sleep_for(100ms);  // without polling, so that it fills up
+  std::this_thread::sleep_for(100ms);  // without polls, so that the queue fills up
   const auto begun = Clock::now();
   for (Transfer& transfer : puts) {
     const auto over = transfer.wait(20s);
@@ -409,16 +409,16 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   ASSERT_TRUE(endpoint.error());
   EXPECT_EQ(endpoint.error()->code, Errc::system) << describe(*endpoint.error());
   EXPECT_EQ(endpoint.error()->hint, Hint::completions_lost);
-  // The other endpoint has a queue of its own.
+  // The other endpoint has its own queue.
   good(value(put()).wait(10s));
 }
 
-TEST(NoNic, ThatIsWantedIsAsIfThereWereNone) {
+TEST(NoNic, TheSettingNoneHidesEveryNic) {
   const Ends ends({}, {}, {.memory = {}, .nics = {"none"}});
   EXPECT_FALSE(value(ends.context.nics()).empty()) << "there is one";
   EXPECT_EQ(ends.a->nic().info().name, "tcp");
   EXPECT_EQ(ends.b->nic().info().name, "tcp");
-  // Beside another one it is a name without an owner.
+  // Beside another name it is the name of a NIC, which does not exist.
   const auto mistaken =
       Worker::create(value(Context::create({.memory = {}, .nics = {"none", "emu0"}})));
   ASSERT_FALSE(mistaken);
@@ -426,8 +426,8 @@ TEST(NoNic, ThatIsWantedIsAsIfThereWereNone) {
       << describe(mistaken.error());
 }
 
-/// At both ends: where it is the listener's policy, and where it is the dialing endpoint's. Either
-/// end names the policy, whosever it is.
+/// At both ends: once the listener's policy refuses, once that of the connecting end. Both ends'
+/// errors name the policy.
 TEST(NoNic, IsRefusedByAPolicyThatExcludesTcp) {
   Heard heard;
   const Context with = value(Context::create({.memory = {}, .nics = {"emu0"}}));

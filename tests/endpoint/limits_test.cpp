@@ -9,9 +9,9 @@
 #include "ends.hpp"
 #include "heard.hpp"
 
-/// NICs of which emu1 has 102 queue pairs (a worker has two of them), emu2 256 entries of a
-/// completion queue, emu3 20 memory regions, and emu4 4 completion queues and no shared receive
-/// queue; emu0 has no such limit.
+/// NICs with limits: emu1 has 102 queue pairs (a worker uses two of them), emu2 has 256 entries in
+/// a completion queue, emu3 has 20 memory regions, and emu4 has 4 completion queues and no shared
+/// receive queue. emu0 has no such limit.
 namespace hbmwire::test {
 namespace {
 
@@ -28,7 +28,7 @@ EndpointOptions small_options() {
   return {.send_depth = 8, .receive_depth = 4, .eager_bytes = 64, .unexpected_bytes = 4096};
 }
 
-/// One that listens and one that connects, in one thread each.
+/// A listening and a connecting side, with a thread each.
 struct Meeting {
   Meeting(const std::string& listens_on, const std::string& connects_on,
           EndpointOptions with = small_options())
@@ -49,7 +49,7 @@ struct Meeting {
     return {};
   }
 
-  /// Why the next one was refused.
+  /// Connects until a connection is refused; returns the error.
   Error connect_until_refused() {
     constexpr std::size_t kMost = 200;
     Result<void> made;
@@ -111,7 +111,7 @@ TEST(LimitsOfNics, AreListedAsTheNicReportsThem) {
   EXPECT_EQ(NicLimits{.max_qp = 1}.max_peers(), 0U);
 }
 
-TEST(LimitsOfNics, OfQueuePairsEndTheFiftyFirstEndpointAndNoOther) {
+TEST(LimitsOfNics, MissingQueuePairsFailOnlyTheFiftyFirstEndpoint) {
   Meeting meeting("emu0", "emu1");
   const Error refused = meeting.connect_until_refused();
   EXPECT_EQ(meeting.ours.size(), 50U);
@@ -124,7 +124,7 @@ TEST(LimitsOfNics, OfQueuePairsEndTheFiftyFirstEndpointAndNoOther) {
   meeting.expect_all_work();
 }
 
-TEST(LimitsOfNics, OfAListenerAreToldToBothEnds) {
+TEST(LimitsOfNics, AListenersLimitIsReportedAtBothEnds) {
   Heard heard;
   Meeting meeting("emu1", "emu0");
   const Error refused = meeting.connect_until_refused();
@@ -137,7 +137,7 @@ TEST(LimitsOfNics, OfAListenerAreToldToBothEnds) {
   good(meeting.connect());
 }
 
-TEST(LimitsOfNics, OfCompletionQueuesAreAnErrorOfWhatNeedsMore) {
+TEST(LimitsOfNics, MissingCompletionQueuesFailTheCallThatNeedsThem) {
   Meeting meeting("emu0", "emu2", {.send_depth = 1024});
   const Error refused = meeting.connect_until_refused();
   EXPECT_EQ(meeting.ours.size(), 0U);
@@ -148,7 +148,7 @@ TEST(LimitsOfNics, OfCompletionQueuesAreAnErrorOfWhatNeedsMore) {
   meeting.expect_all_work();
 }
 
-TEST(LimitsOfNics, OfTheNumberOfCompletionQueuesLetTheOthersGoOn) {
+TEST(LimitsOfNics, OtherWorkersContinueWithoutMoreCompletionQueues) {
   // Each worker has one from the start.
   Result<Worker> made = tl::make_unexpected(Error{});
   const Context context = value(Context::create({.memory = {MemoryType::host}, .nics = {"emu4"}}));
@@ -162,9 +162,9 @@ TEST(LimitsOfNics, OfTheNumberOfCompletionQueuesLetTheOthersGoOn) {
   EXPECT_TRUE(Worker::create(context));
 }
 
-TEST(LimitsOfNics, OfRegionsEndWhatNeedsOneMoreAndNoOther) {
+TEST(LimitsOfNics, MissingRegionsFailOnlyTheCallThatNeedsOne) {
   Meeting meeting("emu0", "emu3");
-  // The others' memory is registered before.
+  // The others have registered their memory before.
   const Memory own(meeting.here.context, MemoryType::host, 64);
   const Error refused = meeting.connect_until_refused();
   EXPECT_GT(meeting.ours.size(), 0U);

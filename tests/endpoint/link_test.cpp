@@ -23,15 +23,15 @@
 #include "verbs/link_options.hpp"                // a port of a smaller MTU
 #include "verbs/queue_pair.hpp"                  // a queue pair of another partition
 
-/// Quality of service and addressing, as the queue pairs have it in the end. emu0 and emu1 have
-/// ports of Ethernet, emu2 one of InfiniBand, with a single GID.
+/// Quality of service and addressing in the resulting queue pairs. emu0 and emu1 have ports of
+/// Ethernet, emu2 has one of InfiniBand with a single GID.
 namespace hbmwire::test {
 namespace {
 
 using internals::QueuePairView;
 using testing::HasSubstr;
 
-/// None is what the library would choose. With the default peer_timeout.
+/// Values that the library would not choose itself. They fit the default peer_timeout.
 LinkOptions uncommon() {
   return {.service_level = 5,
           .traffic_class = 106,
@@ -46,7 +46,7 @@ ContextOptions on(std::vector<std::string> nics, std::optional<std::uint8_t> gid
   return {.memory = {MemoryType::host}, .nics = std::move(nics), .gid_index = gid_index};
 }
 
-/// The environment of a test: its contexts read it when they are made.
+/// Sets environment variables for a test. Contexts read them when they are created.
 class Variables {
  public:
   explicit Variables(std::map<std::string, std::string> values) : values_(std::move(values)) {
@@ -154,14 +154,14 @@ TEST(Link, ByItselfTheLibraryChooses) {
     EXPECT_EQ(view.gid_index, nic.gid_index);
     EXPECT_EQ(view.pkey_index, 0U);
     EXPECT_EQ(view.mtu_bytes, nic.mtu_bytes);
-    EXPECT_EQ(view.ack_timeout, 14U);  // 8 * 67 ms are within half of 2 s
+    EXPECT_EQ(view.ack_timeout, 14U);  // 8 * 67 ms are at most half of 2 s
     EXPECT_EQ(view.retry_count, 7U);
   }
   EXPECT_EQ(views[0].rnr_retry, 6U);
   EXPECT_EQ(views[1].rnr_retry, kWithoutEnd);
 }
 
-TEST(Link, SettingsReachWhatAProgramLeavesOpen) {
+TEST(Link, SettingsApplyToOpenOptions) {
   const Variables variables(uncommon_settings());
   const Ends ends({}, {}, on({"emu0", "emu1"}));
   expect_all_uncommon(ends.a_worker, 3);
@@ -182,7 +182,7 @@ TEST(Link, EachOptionOverrulesItsSetting) {
   expect_all_uncommon(ends.b_worker, 2);
 }
 
-/// Two ends of different options.
+/// Two ends with different options.
 struct TwoKinds {
   TwoKinds(const LinkOptions& of_a, const LinkOptions& of_b)
       : a_worker(value(Worker::create(value(Context::create(on({"emu0"}, 3)))))),
@@ -221,9 +221,9 @@ TEST(Link, EachEndSendsWithItsOwnAndTheSmallerMtuCounts) {
   }
 }
 
-// --- what is refused
+// --- refusals
 
-/// By each way to make an endpoint, before a peer has come.
+/// Expects a refusal from each function that makes an endpoint, before a peer has connected.
 void expect_refused(const Worker& worker, const EndpointOptions& options, Errc code, Stage stage,
                     const std::vector<std::string>& parts) {
   const auto check = [&](const Error& error) {
@@ -256,7 +256,7 @@ class LinkRefusal : public testing::Test {
   Worker worker = value(Worker::create(context));
 };
 
-TEST_F(LinkRefusal, OfValuesThatNoQueuePairHas) {
+TEST_F(LinkRefusal, ValuesOutOfRangeAreRefused) {
   const std::pair<LinkOptions, std::vector<std::string>> cases[] = {
       {{.service_level = 16}, {"service_level 16", "0 to 15", "HBMWIRE_LINK_"}},
       {{.mtu_bytes = 1500}, {"mtu_bytes 1500", "256, 512, 1024, 2048 or 4096"}},
@@ -275,7 +275,7 @@ TEST_F(LinkRefusal, OfValuesThatNoQueuePairHas) {
   }
 }
 
-TEST_F(LinkRefusal, OfTriesThatTakeTooMuchOfPeerTimeout) {
+TEST_F(LinkRefusal, TriesTooLongForPeerTimeoutAreRefused) {
   refused({.link = {.ack_timeout = 20}}, Errc::invalid_argument, Stage::configure,
           {"8 x 4.29 s = 34.4 s, peer_timeout 2 s", "half of peer_timeout",
            "HBMWIRE_LINK_ACK_TIMEOUT", "HBMWIRE_LINK_RETRY_COUNT"});
@@ -292,7 +292,7 @@ TEST_F(LinkRefusal, OfTriesThatTakeTooMuchOfPeerTimeout) {
           Stage::configure, {"peer_timeout 1 s"});
 }
 
-TEST_F(LinkRefusal, OfASettingIsThatOfAnOption) {
+TEST_F(LinkRefusal, SettingsAreRefusedLikeOptions) {
   const Variables variables(std::map<std::string, std::string>{{"HBMWIRE_LINK_ACK_TIMEOUT", "20"}});
   const Context other = value(Context::create(on({"emu0"})));
   const Worker its = value(Worker::create(other));
@@ -304,14 +304,14 @@ TEST_F(LinkRefusal, OfASettingIsThatOfAnOption) {
   }));
 }
 
-TEST_F(LinkRefusal, OfFewerRetriesHasLongerTries) {
+TEST_F(LinkRefusal, FewerRetriesNeedLongerTries) {
   const Ends ends({.link = {.retry_count = 0}}, {}, on({"emu0"}));
   const QueuePairView view = internals::look_at_queue_pairs(ends.a_worker).front();
   EXPECT_EQ(view.retry_count, 0U);
-  EXPECT_EQ(view.ack_timeout, 17U);  // 0.54 s, of 1 s
+  EXPECT_EQ(view.ack_timeout, 17U);  // 0.54 s, at most 1 s
 }
 
-TEST_F(LinkRefusal, OfEntriesThatThePortDoesNotHave) {
+TEST_F(LinkRefusal, MissingTableEntriesAreRefused) {
   refused({.link = {.pkey_index = 1}}, Errc::not_found, Stage::connect,
           {"emu0 (pkey index 1, 1 pkeys)"});
   const Nic nic = value(context.open_nics()).front();
@@ -320,8 +320,8 @@ TEST_F(LinkRefusal, OfEntriesThatThePortDoesNotHave) {
   EXPECT_EQ(made.error().code, Errc::not_found) << describe(made.error());
 }
 
-/// The emulated ports have one key each, so that any other index is the NIC's to refuse.
-TEST_F(LinkRefusal, OfAPkeyIndexIsTheNicsToo) {
+/// Each emulated port has one key, so that the NIC refuses any other index.
+TEST_F(LinkRefusal, TheNicRefusesAPkeyIndex) {
   const Nic nic = value(context.open_nics()).front();
   const auto made = value(detail::ConnectionState::create(nic, {}));
   good(verbs::to_reset(*made->nic, made->qp.get()));
@@ -331,7 +331,7 @@ TEST_F(LinkRefusal, OfAPkeyIndexIsTheNicsToo) {
   good(verbs::to_init(*made->nic, made->qp.get(), Access::remote_read, 0));
 }
 
-TEST_F(LinkRefusal, OfAGidThatAPortDoesNotHave) {
+TEST_F(LinkRefusal, AMissingGidIsRefused) {
   const std::pair<ContextOptions, std::string> cases[] = {
       {on({"emu0"}, 200), "emu0 (GID index 200, "},
       {on({"emu0", "emu2"}, 3), "emu2 (GID index 3, 1 GIDs)"}};
@@ -345,7 +345,7 @@ TEST_F(LinkRefusal, OfAGidThatAPortDoesNotHave) {
   }
 }
 
-TEST_F(LinkRefusal, OfAnMtuThatThePortDoesNotHave) {
+TEST_F(LinkRefusal, AnMtuAboveThePortsIsRefused) {
   detail::NicState nic;
   nic.info.name = "mlx5_0";
   nic.info.mtu_bytes = 1024;
@@ -357,7 +357,7 @@ TEST_F(LinkRefusal, OfAnMtuThatThePortDoesNotHave) {
   EXPECT_THAT(describe(larger.error()), HasSubstr("mlx5_0 (MTU 1024, mtu_bytes 2048)"));
 }
 
-TEST_F(LinkRefusal, OfAFurtherNicNamesIt) {
+TEST_F(LinkRefusal, ARefusalByAFurtherNicNamesIt) {
   const Context both = value(Context::create(on({"emu0", "emu2"})));
   state_of(value(both.open_nics()).back()).info.mtu_bytes = 1024;
   const Worker its = value(Worker::create(both));
@@ -365,9 +365,9 @@ TEST_F(LinkRefusal, OfAFurtherNicNamesIt) {
                  {"emu2 (MTU 1024, mtu_bytes 2048)"});
 }
 
-// --- other ways
+// --- other ways to connect
 
-TEST(Link, OfAConnectionIsInItsQueuePair) {
+TEST(Link, OptionsOfAConnectionAreInItsQueuePair) {
   const Context context = value(Context::create(on({"emu0"}, 1)));
   const Nic nic = value(context.open_nics()).front();
   const auto a = value(detail::ConnectionState::create(nic, {.link = uncommon()}));
@@ -389,7 +389,7 @@ TEST(Link, OfAConnectionIsInItsQueuePair) {
   EXPECT_EQ(got.path_mtu, IBV_MTU_1024);
 }
 
-/// Both ends by the RDMA connection manager, on emu0.
+/// Both ends use the RDMA connection manager, on emu0.
 struct Managed {
   explicit Managed(const LinkOptions& of_listener, std::optional<std::uint8_t> gid_index = {})
       : context(value(Context::create(on({"emu0"}, gid_index)))),
@@ -443,7 +443,7 @@ TEST(Link, ByRdmaCmTheRouteHasTheAskingEndsTrafficClass) {
   }
 }
 
-TEST(Link, ByRdmaCmWhatTheRouteDecidesIsRefused) {
+TEST(Link, ByRdmaCmOptionsThatTheRouteDecidesAreRefused) {
   const Managed managed({});
   const std::pair<LinkOptions, std::string> cases[] = {{{.service_level = 1}, "service_level"},
                                                        {{.pkey_index = 0}, "pkey_index"},
@@ -471,7 +471,7 @@ TEST(Link, ByRdmaCmTheGidIsThatOfTheAddress) {
   EXPECT_EQ(views[0].gid_index, views[1].gid_index);
 }
 
-/// The types of service of the connections to a port, as the kernel has them.
+/// The types of service of the connections to a port, as the kernel reports them.
 std::vector<int> types_of_service(std::uint16_t port) {
   std::vector<int> found;
   for (int fd = 0; fd < 1024; ++fd) {

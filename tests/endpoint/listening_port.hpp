@@ -8,7 +8,7 @@
 
 namespace hbmwire::test {
 
-/// A listener of this machine, and its worker.
+/// A listener on this machine, with its worker.
 struct ListeningPort {
   explicit ListeningPort(ListenerOptions options = {}) {
     options.address = "127.0.0.1";

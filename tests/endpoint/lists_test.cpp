@@ -36,7 +36,7 @@ TEST(Immediate, ComesBehindItsBytes) {
   }
 }
 
-TEST(Immediate, WaitsAtTheSenderWhenNobodyLooks) {
+TEST(Immediate, WaitsAtTheSenderIfThePeerMakesNoProgress) {
   EndpointOptions options;
   options.receive_depth = 8;
   Ends ends(options);
@@ -62,7 +62,7 @@ TEST(Immediate, WaitsAtTheSenderWhenNobodyLooks) {
 
 TEST(Source, MayBeWrittenAgainOnceItIsSent) {
   Ends ends;
-  constexpr std::uint64_t kBytes = 8000;  // a message of them goes at once
+  constexpr std::uint64_t kBytes = 8000;  // a message of this size is sent eagerly
   Memory source(ends.context, MemoryType::host, kBytes);
   Memory target(ends.context, MemoryType::host, kBytes);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
@@ -149,10 +149,11 @@ INSTANTIATE_TEST_SUITE_P(Memories, Prepared,
                                            MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-/// The immediate is not in the last chunk: the READ that makes the bytes visible is behind it.
+/// The immediate is not in the last chunk, because the READ that makes the bytes visible follows
+/// it.
 TEST(PreparedTransfer, WaitsForAPlaceForItsImmediateAlsoBeforeReads) {
   EndpointOptions options;
-  options.send_depth = 16;  // 8 requests a chunk
+  options.send_depth = 16;  // 8 requests in each chunk
   options.receive_depth = 8;
   Ends ends(options);
   Memory memory(ends.context, MemoryType::host, 4096);

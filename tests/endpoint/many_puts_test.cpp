@@ -15,7 +15,7 @@
 #include "internals.hpp"
 #include "put_ends.hpp"
 
-/// Windows of puts and gets under way: all of them end, and each as what became of it.
+/// Many puts and gets in flight: all of them end, each with its own result.
 namespace hbmwire::test {
 namespace {
 
@@ -44,7 +44,7 @@ class ManyPuts : public PutEnds {
     return all;
   }
 
-  /// Only this end's worker is driven, as is enough for a put.
+  /// Drives only this end's worker, which is enough for puts.
   void finish(std::vector<Transfer>& transfers) {
     const Deadline deadline = Deadline::after(5s);
     for (std::size_t i = 0; i < transfers.size(); ++i) {
@@ -69,7 +69,7 @@ class ManyPuts : public PutEnds {
     EXPECT_EQ(none.error().code, Errc::exhausted);
   }
 
-  /// As if that many requests had been posted before, and were over.
+  /// Acts as if that many requests had been posted and had completed.
   void pass(std::uint32_t requests) {
     ASSERT_EQ(a().outstanding, 0U);
     internals::skip_requests(ends_->a_worker, requests);
@@ -115,7 +115,7 @@ TEST_F(ManyPuts, MoreThanTheQueueTakesWait) {
   }
 }
 
-/// Completions that come while more is posted, in every rhythm.
+/// Completions arrive while more is posted, in every rhythm.
 TEST_F(ManyPuts, MoreIsPostedBetweenTwoLooks) {
   for (std::uint64_t between = 1; between <= 40; ++between) {
     target_->fill(2);
@@ -229,7 +229,7 @@ TEST_F(ManyPuts, DroppedHandlesGiveTheirTransfersBack) {
   EXPECT_EQ(internals::look_at(ends_->a_worker).free_transfers, 128U);
 }
 
-/// Places in the queue are counted in 32 bits.
+/// Places in the queue are counted with 32 bits.
 TEST_F(ManyPuts, AHandleThatIsKeptForLongStaysOver) {
   auto all = puts(20);
   finish(all);
@@ -270,10 +270,10 @@ TEST_F(ManyPuts, EndpointsShareTheTransfersOfTheirWorker) {
   EXPECT_EQ(internals::look_at(ends_->a_worker).free_transfers, 8U);
 }
 
-/// Though nothing has looked at their completions yet.
-TEST_F(ManyPuts, PutsBeforeAFailureHaveSucceeded) {
+/// Their completions have not been polled yet.
+TEST_F(ManyPuts, PutsBeforeAFailureSucceed) {
   auto all = puts(50);
-  refuse_requests(1, 1, ENOMEM);  // behind a put that is taken: the queue pair ends
+  refuse_requests(1, 1, ENOMEM);  // a put before it is accepted; the queue pair fails
   auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
                               {.level = CompletionLevel::visible});
   refuse_requests(0, 0, 0);
@@ -283,8 +283,8 @@ TEST_F(ManyPuts, PutsBeforeAFailureHaveSucceeded) {
   expect_arrived(50);
 }
 
-/// The queue does not take the request that is to come back behind the broken one, either.
-TEST_F(ManyPuts, PutsBeforeAQueueThatTakesNothingMoreHaveSucceeded) {
+/// The queue also refuses the request that was to return after the broken one.
+TEST_F(ManyPuts, PutsBeforeTheQueueRefusesAllSucceed) {
   auto all = puts(50);
   refuse_requests(1, 1000, ENOMEM);
   auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
@@ -296,8 +296,8 @@ TEST_F(ManyPuts, PutsBeforeAQueueThatTakesNothingMoreHaveSucceeded) {
   EXPECT_TRUE(a().lanes_cut);
 }
 
-/// The same of a failure that is noticed behind them, not by a request.
-TEST_F(ManyPuts, PutsBeforeThePeerWentHaveSucceeded) {
+/// The same for a failure that a later poll notices, instead of a request.
+TEST_F(ManyPuts, PutsBeforeThePeersEndSucceed) {
   auto all = puts(50);
   ends_->b.reset();
   ends_->drive([&] { return ends_->a->phase() == EndpointPhase::closed; });
@@ -305,7 +305,8 @@ TEST_F(ManyPuts, PutsBeforeThePeerWentHaveSucceeded) {
   expect_arrived(50);
 }
 
-/// A NIC refuses the n-th request, whatever it is: who is told so has lost nothing else.
+/// A NIC refuses the n-th request, whatever it is. The error concerns only the transfer of this
+/// request.
 TEST_F(ManyPuts, EachRefusedRequestIsOneThatWasNotCarriedOut) {
   for (unsigned long long n = 0; n < 70; ++n) {
     begin();
@@ -324,7 +325,7 @@ TEST_F(ManyPuts, EachRefusedRequestIsOneThatWasNotCarriedOut) {
     refuse_requests(0, 0, 0);
     for (Transfer& transfer : all) {
       ASSERT_TRUE(transfer.done()) << "request " << n;
-      // The request refused behind the 60 is a probe, and the endpoint fails.
+      // The request refused after the 60 is a probe, so that the endpoint fails.
       const bool ready = ends_->a->phase() == EndpointPhase::ready;
       EXPECT_TRUE(!ready || value(transfer.poll()));
     }
@@ -333,8 +334,8 @@ TEST_F(ManyPuts, EachRefusedRequestIsOneThatWasNotCarriedOut) {
   }
 }
 
-/// The fields of one request are not left in it for the next one, which is longer, shorter, a
-/// get, or signaled.
+/// A request is reused for the next one, which may be longer, shorter, a get, or signaled. No value
+/// of the earlier one remains.
 TEST_F(ManyPuts, EachLengthAndDirectionMayFollowEachOther) {
   constexpr std::array<std::uint64_t, 4> kLengths{8, 1024, 4096, 8192};
   Memory brought(ends_->context, MemoryType::host, kBytes);
@@ -376,7 +377,7 @@ TEST_F(ManyPuts, ALongPutThatIsRefusedHasNotBegun) {
   }
 }
 
-/// Deadlines end what goes on, not what is only not told yet.
+/// A deadline ends transfers in flight, not those that have completed but are not reported yet.
 TEST_F(ManyPuts, AWaitWithoutTimeFindsTheOnesThatAreOver) {
   for (int round = 0; round < 20; ++round) {
     auto all = puts(64);
@@ -389,8 +390,8 @@ TEST_F(ManyPuts, AWaitWithoutTimeFindsTheOnesThatAreOver) {
   }
 }
 
-/// A transfer that a prepared run had before is not taken for that run.
-TEST_F(ManyPuts, APutIsNotThePreparedOneWhoseTransferItHas) {
+/// A transfer object that a prepared list used before is not mistaken for that list's.
+TEST_F(ManyPuts, AReusedTransferIsNotTakenForAPreparedOne) {
   const std::vector<TransferPart> parts{{source_->slice(0, kBlock), remote_.slice(0, kBlock)}};
   auto prepared = value(ends_->a->prepare_put(parts));
   good(value(prepared.post()).wait(within(5s)));
@@ -410,7 +411,7 @@ TEST_F(ManyPuts, OnesThatAreOverCountUntilTheirHandlesGo) {
   finish(all);
 }
 
-/// The checks of one put do not count for the next one.
+/// The cached check of one put is not used for the next one's regions.
 TEST_F(ManyPuts, EachHasItsOwnRegionsAndSaysSo) {
   Memory other(ends_->context, MemoryType::host, kBytes);
   Memory read_only(ends_->context, MemoryType::host, kBytes, Access::remote_read);
@@ -435,7 +436,7 @@ TEST_F(ManyPuts, EachHasItsOwnRegionsAndSaysSo) {
   }
 }
 
-/// Nor is a right that a put has needed one that a get has.
+/// The access that a put needs does not imply the access that a get needs.
 TEST_F(ManyPuts, MemoryThatMayBeReadMayNotBeWritten) {
   const auto remote_of = [&](const Memory& memory) {
     const MemoryKey key = value(MemoryKey::pack(memory.region()));

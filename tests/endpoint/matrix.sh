@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: matrix.sh EMULATE ENDPOINT_MATRIX pairs|all threads|processes|nodes
-# Runs the rows of the transfer matrix that belong to a place, each end where the place says. HBMWIRE_TEST_PEER names the
-# serving end's program if it is another one.
+# Runs the rows of the transfer matrix that belong to a place, with each end where the place says.
+# HBMWIRE_TEST_PEER may name another program for the serving end.
 set -euo pipefail
 
 emulate=$1
@@ -18,7 +18,7 @@ fi
 # shellcheck source=tests/endpoint/sides.sh
 source "$(dirname "${BASH_SOURCE[0]}")/sides.sh"
 
-# Ends of one node have the same name. Called in subshells.
+# Both ends on one node have the same name. Called in subshells.
 emulate() {
   local name=$1
   shift

@@ -5,11 +5,11 @@ namespace hbmwire::matrix {
 
 namespace {
 
-// More than any column has values.
+// More values than any column has.
 constexpr std::size_t kMostValues = 16;
 constexpr std::size_t kPairs = kColumns * kColumns * kMostValues * kMostValues;
 
-/// A number for two values of two columns.
+/// A number for a pair of values from two columns.
 constexpr std::size_t pair_of(std::size_t a, std::size_t i, std::size_t b, std::size_t j) noexcept {
   return ((a * kColumns + b) * kMostValues + i) * kMostValues + j;
 }
@@ -58,7 +58,7 @@ std::vector<Row> pairwise_rows() {
   }
   std::vector<Row> rows;
   for (;;) {
-    // The first of those that bring most, so that the choice is the same everywhere.
+    // Takes the first of the best rows, so that the choice is the same everywhere.
     const Row* best = nullptr;
     std::size_t most = 0;
     for (const Row& row : all) {

@@ -10,8 +10,8 @@
 
 #include "hbmwire/memory.hpp"
 
-/// The transfer matrix, as a table: what is transferred, from where to where, how much, and between
-/// whom.
+/// The transfer matrix as a table: the operation, the source, the target, the size, and the places
+/// of the two ends.
 namespace hbmwire::matrix {
 
 enum class Operation : std::uint8_t {
@@ -28,8 +28,8 @@ enum class Operation : std::uint8_t {
 
 enum class Place : std::uint8_t {
   threads,    ///< both ends in one process
-  processes,  ///< of one node
-  nodes,      ///< of two nodes
+  processes,  ///< two processes of one node
+  nodes,      ///< processes of two nodes
 };
 
 /// A row of the matrix, each column by its index in the tables below.
@@ -43,7 +43,7 @@ inline constexpr std::array kOperations{
     Operation::compare_swap, Operation::put_immediate, Operation::send,
     Operation::send_tagged,  Operation::put_list,      Operation::get_list};
 
-/// Bytes; the last one is that of atomics, and theirs alone.
+/// In bytes. The last one is only for atomics, which have no other size.
 inline constexpr std::array<std::uint64_t, 7> kSizes{0, 1, 4095, 65537, 4 << 20, 256 << 20, 8};
 inline constexpr std::size_t kAtomicSize = 6;
 
@@ -57,10 +57,10 @@ inline constexpr std::array kPlaces{Place::threads, Place::processes, Place::nod
 
 [[nodiscard]] bool is_atomic(Operation operation) noexcept;
 
-/// All rows that there are: an atomic has one size, and no source but the host's answer.
+/// All rows. An atomic has one size, and its only source is the host, which gets the answer.
 [[nodiscard]] std::vector<Row> all_rows();
 
-/// Some of all_rows(), in which each two values of different columns meet that meet there.
+/// A subset of all_rows() with every pair of values of two columns that all_rows() contains.
 [[nodiscard]] std::vector<Row> pairwise_rows();
 
 }  // namespace hbmwire::matrix

@@ -19,7 +19,7 @@ TEST(Matrix, HasEveryRow) {
   EXPECT_EQ(std::set<Row>(rows.begin(), rows.end()).size(), rows.size()) << "none is there twice";
 }
 
-// Asked the other way round than pairwise_rows() does it: column by column, value by value.
+// Checks in the opposite order to that of pairwise_rows(): column by column, value by value.
 TEST(Matrix, EachTwoValuesMeetInTheReduction) {
   const auto all = all_rows();
   const auto some = pairwise_rows();

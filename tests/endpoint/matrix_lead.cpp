@@ -27,7 +27,7 @@ class Leader {
     try {
       channel_.say(Command{});
     } catch (const std::exception&) {
-      // The other side has gone already, and the failure was reported.
+      // The other side has already ended, and its error was printed.
     }
   }
 
@@ -43,10 +43,10 @@ class Leader {
     tell(command);
     const RemoteKey key = must(RemoteKey::unpack(channel_.hear_bytes()));
     const RemoteRegion remote = must(endpoint_.remote(key));
-    // Arriving bytes are of the next seed; where nothing arrives the serving side's own stays.
+    // Arriving bytes have the next seed. If nothing arrives, the serving side's own bytes stay.
     Memory memory(context_, kMemoryTypes[row[gets ? target : source]], kSizes[row[size]]);
     memory.fill(gets ? 2 * seed_ + 1 : 2 * seed_ + 1);
-    std::optional<PreparedTransfer> list;  // goes before its memory
+    std::optional<PreparedTransfer> list;  // destroyed before its memory
     Transfer transfer = start(what, memory, remote, list);
     must(transfer.wait(kPatience));
     prove_path(row, transfer, memory, remote);
@@ -95,12 +95,12 @@ class Leader {
         list.emplace(must(endpoint_.prepare_get(parts_of(memory, remote))));
         break;
     }
-    // Again, since that is what it was prepared for.
+    // Posted a second time, which is the purpose of prepared lists.
     must(must(list->post()).wait(kPatience));
     return must(list->post());
   }
 
-  /// Seven parts of different lengths, the last ones first; those of few bytes are in part empty.
+  /// Seven parts of different lengths, in reverse order. With few bytes some are empty.
   static std::vector<TransferPart> parts_of(const Memory& memory, const RemoteRegion& remote) {
     constexpr std::uint64_t kParts = 7;
     const std::uint64_t size = memory.slice().length_bytes;
@@ -121,14 +121,15 @@ class Leader {
     return one_sided && memory.slice().length_bytes != 0;
   }
 
-  /// Host memories of two processes, between which the CPU copies.
+  /// Whether both are host memories of two processes, between which the CPU copies.
   static bool is_shared(const Row& row, const Memory& memory, const RemoteRegion& remote) {
     return kPlaces[row[place]] == Place::processes && is_put_or_get(row, memory) &&
            memory.region().allocation().domain().device().type == MemoryType::host &&
            remote.type() == MemoryType::host;
   }
 
-  /// Within a process, by an engine, which all devices have, and a dma-buf has not.
+  /// Whether an engine copies within the process. All devices have one; an imported dma-buf has
+  /// none.
   static bool is_copied(const Row& row, const Memory& memory, const RemoteRegion& remote) {
     if (kPlaces[row[place]] != Place::threads || !is_put_or_get(row, memory)) return false;
     const MemoryType here = memory.region().allocation().domain().device().type;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// usage: endpoint_matrix serve                          the other side, which says at which port
-//        endpoint_matrix lead pairs|all PLACE [PORT]    the rows of that place; threads: no port
+// usage: endpoint_matrix serve                          the other side, which prints its port
+//        endpoint_matrix lead pairs|all PLACE [PORT]    the rows of that place; no port for threads
 #include <cstdio>
 #include <cstdlib>
 #include <future>

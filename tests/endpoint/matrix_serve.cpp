@@ -15,7 +15,7 @@ namespace hbmwire::matrix {
 
 namespace {
 
-/// The memory of one row at the side that serves, and what it waits for.
+/// The memory of one row at the serving side, and the transfer that it waits for.
 struct Served {
   Memory memory;
   MemoryKey key;
@@ -33,7 +33,7 @@ class Server {
     endpoint_.emplace(must(listener_.accept({Deadline::after(kPatience), -1})));
   }
 
-  /// False: it was told to leave.
+  /// Returns false after the order to leave.
   bool step() {
     // Only this thread makes progress here.
     if (!channel_.readable(std::chrono::milliseconds(1))) {

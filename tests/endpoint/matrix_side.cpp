@@ -21,11 +21,11 @@ namespace hbmwire::matrix {
 
 namespace {
 
-// Not a power of two, so that contents that are off by a page are seen.
+// Not a power of two, so that contents shifted by a page are noticed.
 constexpr std::uint64_t kPeriod = 1'048'573;
 
-/// Bytes that fill(`seed`) writes from `offset` on: a window of one stretch of noise, so that
-/// gigabytes of them cost copies alone.
+/// The bytes that fill(`seed`) writes from `offset` on. They are a window of one stretch of noise,
+/// so that gigabytes of them cost only copies.
 void write_noise(std::span<std::byte> out, unsigned seed, std::uint64_t offset) {
   static const std::vector<std::byte> noise = [] {
     std::vector<std::byte> bytes(kPeriod);
@@ -49,7 +49,7 @@ void write_noise(std::span<std::byte> out, unsigned seed, std::uint64_t offset) 
 
 Wait patience() { return {Deadline::after(kPatience), -1}; }
 
-/// A dma-buf of another program: a memfd, which the emulated NIC takes for one.
+/// A foreign dma-buf: a memfd, which the emulated NIC accepts as one.
 Allocation foreign_dmabuf(const Context& context, std::uint64_t size_bytes) {
   const std::uint64_t page = 4096;
   const std::uint64_t whole = (size_bytes + page - 1) / page * page;
@@ -90,7 +90,8 @@ void Memory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   must(buffer_.write(offset, bytes, patience()));
 }
 
-/// Piece by piece, in the cache: of hundreds of megabytes the pages of a copy cost more than it.
+/// Copies piece by piece, which stays in the cache. For hundreds of megabytes, the pages of a whole
+/// copy would cost more than the copy.
 template <class Piece>
 void Memory::for_each_piece(const Piece& piece) const {
   constexpr std::uint64_t kPiece = 1 << 20;

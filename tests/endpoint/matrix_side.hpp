@@ -23,7 +23,7 @@ namespace hbmwire::matrix {
 
 inline constexpr std::chrono::seconds kPatience{60};
 
-/// The value of a Result; throws its sentence.
+/// The value of a Result; throws its message on an error.
 template <class T>
 T must(Result<T> result) {
   if (!result) throw std::runtime_error(describe(result.error()));
@@ -34,12 +34,13 @@ inline void must(const Result<void>& result) {
   if (!result) throw std::runtime_error(describe(result.error()));
 }
 
-/// One end's memory in a row: so many bytes, and before and behind them some that must not change.
+/// One end's memory in a row: so many bytes, with guards before and after them that must not
+/// change.
 class Memory {
  public:
   static constexpr std::uint64_t kGuard = 64;
 
-  /// Without `access` open to all. `shared`: as HostMemoryOptions' of host memory.
+  /// The default `access` allows everything. `shared` is for host memory, as in HostMemoryOptions.
   Memory(const Context& context, MemoryType type, std::uint64_t size_bytes,
          Access access = kAllAccess, bool shared = false);
 
@@ -51,14 +52,14 @@ class Memory {
 
   [[nodiscard]] const Region& region() const noexcept { return region_; }
 
-  /// Guards included.
+  /// Also fills the guards.
   void fill(unsigned seed);
 
-  /// Throws unless it holds what fill(`seed`) wrote, but for the middle, which is another's
-  /// fill(`middle`).
+  /// Throws unless it holds the bytes of fill(`seed`), with those of another memory's
+  /// fill(`middle`) in the middle.
   void expect(unsigned seed, unsigned middle);
 
-  void set_number(std::uint64_t number);  // the first 8 bytes of the middle
+  void set_number(std::uint64_t number);  // in the first 8 bytes of the middle
   [[nodiscard]] std::uint64_t number();
 
  private:
@@ -72,20 +73,20 @@ class Memory {
   Buffer buffer_;
 };
 
-/// The tag of a message, and the value of an immediate.
+/// The tag of messages and immediates.
 inline constexpr std::uint64_t kTag = 0xfeed'0000'0000'0001ULL;
 inline constexpr std::uint32_t kImmediate = 0xabcd0123U;
 
-/// The leading side's order to the other one, sent as it is: a build of another commit has the same
-/// rows, or can't be run against this one.
+/// The leading side's command to the other one, sent as raw bytes: a build of another commit must
+/// have the same rows to be tested against this one.
 struct Command {
   enum class What : std::uint8_t { prepare, check, leave } what = What::leave;
   Row row{};
   unsigned seed = 0;
-  std::uint64_t expected_number = 0;  // of atomics
+  std::uint64_t expected_number = 0;  // for atomics
 };
 
-/// A connection of commands and answers, beside the library that is tested.
+/// A connection for commands and answers, separate from the tested library.
 class Channel {
  public:
   explicit Channel(Fd socket);
@@ -95,7 +96,7 @@ class Channel {
   void write(std::span<const std::byte> bytes);
   [[nodiscard]] std::vector<std::byte> read(std::size_t size);
 
-  /// Whether something has come, within `time`.
+  /// Whether data arrives within `time`.
   [[nodiscard]] bool readable(std::chrono::milliseconds time);
 
   template <class T>
@@ -111,7 +112,7 @@ class Channel {
     return value;
   }
 
-  /// Bytes with their number before them.
+  /// Sends the number of bytes, and then the bytes.
   void say_bytes(std::span<const std::byte> bytes);
   [[nodiscard]] std::vector<std::byte> hear_bytes();
 
@@ -119,11 +120,11 @@ class Channel {
   Fd socket_;
 };
 
-/// Serves one leading side: accepts on a port that it tells `ready`, and does what it is told.
+/// Serves one leading side: passes its port to `ready`, accepts, and executes commands.
 void serve(const Context& context, const std::function<void(std::uint16_t)>& ready);
 
-/// Leads through `rows` with the side that serves at `port` of this machine. The number that
-/// failed.
+/// Runs `rows` with the side that serves at `port` of this machine. Returns the number of failed
+/// rows.
 std::size_t lead(const Context& context, std::uint16_t port, const std::vector<Row>& rows);
 
 }  // namespace hbmwire::matrix

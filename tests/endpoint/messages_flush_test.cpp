@@ -6,8 +6,9 @@
 
 #include "ends.hpp"
 
-/// A device's own engine sees the bytes of a reported transfer: the engine is asked, and nothing
-/// is flushed in between. `hbmwire emulate --like-hardware flush` holds back unflushed bytes.
+/// A device's own engine must see the bytes of every transfer that the library has reported. It
+/// reads them without any further flush. `hbmwire emulate --like-hardware flush` holds back bytes
+/// that were not flushed.
 namespace hbmwire::test {
 namespace {
 
@@ -32,7 +33,7 @@ class Visible : public ::testing::TestWithParam<MemoryType> {
     ASSERT_TRUE(over) << describe(over.error());
   }
 
-  /// By the device's engine alone.
+  /// Reads only with the device's engine.
   [[nodiscard]] bool engine_sees(std::uint64_t length) const {
     std::vector<std::byte> bytes(length);
     const Allocation& memory = target_.region().allocation();
@@ -131,8 +132,8 @@ TEST_P(Visible, AfterAFlushByHand) {
   EXPECT_TRUE(engine_sees(kFlushedBytes));
 }
 
-/// A message says that the bytes of the put before it have arrived; its receive makes its own
-/// memory visible alone.
+/// A message tells that the bytes of an earlier put have arrived. Its receive makes only its own
+/// memory visible.
 TEST_P(Visible, AfterAFlushByHandBehindAMessage) {
   const RemoteRegion to = remote(*ends_.a, *key_);
   Memory word(ends_.context, MemoryType::host, 64);

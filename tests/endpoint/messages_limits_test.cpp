@@ -6,11 +6,11 @@
 #include "ends.hpp"
 #include "heard.hpp"
 
-/// Messages where the options of one end, or its path policy, decide how they go.
+/// Messages for which one end's options or path policy decide the protocol.
 namespace hbmwire::test {
 namespace {
 
-/// A second connection of the same two workers, whose connecting end has options of its own.
+/// A second connection of the same two workers, whose connecting end has its own options.
 struct Other {
   Other(const Ends& ends, const EndpointOptions& options) {
     std::thread accepting(
@@ -42,7 +42,7 @@ TEST(Eager, TheSmallerOptionOfBothEndsCountsBothWays) {
   }
 }
 
-/// One end's policy alone excludes staging, and the other one is told so.
+/// Only one end's policy excludes staging, and the other end learns of that.
 TEST(Rendezvous, IsTheWayToAnEndWhoseListLeavesStagedOut) {
   Ends ends;
   Other other(ends, {.paths = {.allow = {Path::host, Path::zero_copy}}});
@@ -56,9 +56,9 @@ TEST(Rendezvous, IsTheWayToAnEndWhoseListLeavesStagedOut) {
   }
 }
 
-/// Where no device memory can be received into, no message stops on its way to a device.
+/// If receives into device memory are impossible, a message cannot stop on its way to a device.
 TEST(Eager, ReachesAnEndThatLeavesNoDeviceMemoryToItsNic) {
-  // The program's own, whatever the environment of the tests says.
+  // The policy of the program, independent of the environment of the tests.
   const PathPolicy all{.require = {},
                        .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged,
                                  Path::copy, Path::tcp, Path::ipc}};
@@ -109,7 +109,7 @@ TEST(Copies, ToADeviceAreLoggedOnce) {
     finish(ends, receive);
     finish(ends, send);
     ends.drive([&] { return heard.count(kSaid) != 0; });
-    // Longer than it takes until the endpoint is looked after again.
+    // Longer than the time until the endpoint is checked again.
     ends.drive([&, until = Deadline::after(700ms)] { return until.passed(); });
   }
   EXPECT_EQ(heard.count(kSaid), 1U);

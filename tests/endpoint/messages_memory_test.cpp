@@ -9,12 +9,12 @@
 #include "ends.hpp"
 #include "internals.hpp"
 
-/// Messages of memory that a dma-buf of another program brought, and messages that are longer than
-/// the longest of the NIC's.
+/// Messages from memory imported as a foreign dma-buf, and messages longer than the NIC's longest
+/// one.
 namespace hbmwire::test {
 namespace {
 
-/// A dma-buf as an emulated NIC takes it, which the CPU sees, too.
+/// A dma-buf that the emulated NIC accepts, and that the CPU can read, too.
 class Foreign {
  public:
   Foreign(const Context& context, Access access)
@@ -103,7 +103,7 @@ TEST_P(DmabufMessages, InMoreThanOnePiece) {
     const Foreign foreign(ends.context, GetParam());
     const auto sent = pattern(kMessageBytes, 3);
     memory.fill(3);
-    // More pieces than the send queue has room for, and the last one is shorter.
+    // More pieces than the send queue has room for; the last one is shorter.
     for (const std::uint64_t size : {9000UL, 10001UL, kMessageBytes}) {
       std::ranges::fill(foreign.bytes(), std::byte{0});
       expect_moves(ends, memory.slice(0, size), foreign.region().slice(0, size));

@@ -28,7 +28,7 @@ using Pair = std::tuple<MemoryType, MemoryType>;
 
 class Messages : public ::testing::TestWithParam<Pair> {};
 
-TEST_P(Messages, OfAnySizeArriveWhole) {
+TEST_P(Messages, AnySizeArrivesWhole) {
   const auto [from, to] = GetParam();
   Ends ends;
   Memory source(ends.context, from, kMessageBytes);
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Memories, Messages,
 
 TEST(Rendezvous, IsWrittenWhereTheSenderIsNotReadable) {
   Ends ends;
-  // Closed to peers; open for writing; open for reading alone.
+  // Closed to peers; open for writing; open only for reading.
   for (const Access receiving : {Access::local_write, Access::local_write | Access::remote_write,
                                  Access::local_write | Access::remote_read}) {
     for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
@@ -117,7 +117,7 @@ TEST(Matching, IsByTagAndMaskInOrder) {
   std::vector<std::byte> bytes(4096);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
   source.set(bytes);
-  // Before their receives and after, tags 0x10 to 0x15.
+  // Some arrive before their receives, some after; tags 0x10 to 0x15.
   Transfer any = value(ends.b->receive(target.slice(0, 1), TagMatch{0x10, 0xf0}));
   std::vector<Transfer> sends;
   for (std::uint64_t i = 0; i < 6; ++i)
@@ -196,7 +196,7 @@ TEST(Level, ArrivedIsNotBeforeTheReceive) {
   finish(ends, visible);
 }
 
-/// The bytes of a message by rendezvous go when its receive is there.
+/// The bytes of a rendezvous message move when its receive is posted.
 TEST(Flush, WaitsForNoReceive) {
   Ends ends;
   Memory source(ends.context, MemoryType::host, kMessageBytes);
@@ -209,7 +209,7 @@ TEST(Flush, WaitsForNoReceive) {
   finish(ends, flush);
   EXPECT_FALSE(by_rendezvous.done());
   Transfer first = value(ends.b->receive(target.slice(0, 100), TagMatch{7}));
-  ends.b_worker.progress();  // once: the message is there
+  ends.b_worker.progress();  // one call, after which the message has arrived
   EXPECT_TRUE(first.done());
   Transfer second = value(ends.b->receive(target.all()));
   finish(ends, second);
@@ -219,7 +219,7 @@ TEST(Flush, WaitsForNoReceive) {
 
 TEST(Dropped, HandlesLoseNothingButTheAnswer) {
   Ends ends({.send_depth = 4, .receive_depth = 4});
-  constexpr std::uint64_t kEach = 7000;  // every other one by rendezvous
+  constexpr std::uint64_t kEach = 7000;  // every other message goes by rendezvous
   constexpr std::uint64_t kCount = 16;
   Memory source(ends.context, MemoryType::host, kMessageBytes);
   Memory target(ends.context, MemoryType::host, kMessageBytes);
@@ -229,7 +229,7 @@ TEST(Dropped, HandlesLoseNothingButTheAnswer) {
   const auto start = [&](Result<Transfer> transfer) { value(std::move(transfer)).reset(); };
   for (std::uint64_t i = 0; i < kCount; ++i)
     start(ends.b->receive(target.slice(i * kEach, length(i)), TagMatch{i}));
-  for (std::uint64_t i = 0; i < kCount; ++i)  // more than the queue takes
+  for (std::uint64_t i = 0; i < kCount; ++i)  // more than the queue holds
     start(ends.a->send(source.slice(i * kEach, length(i)), i));
   start(ends.a->send(source.slice(kCount * kEach, 8), 99));
   Transfer last = value(ends.b->receive(target.slice(kCount * kEach, 8), TagMatch{99}));
@@ -243,7 +243,7 @@ TEST(Dropped, HandlesLoseNothingButTheAnswer) {
   EXPECT_TRUE(same_bytes(target.contents(), expected));
 }
 
-TEST(Cancel, OfAnUnmatchedReceiveIsLocal) {
+TEST(Cancel, CancellingAnUnmatchedReceiveIsLocal) {
   Ends ends;
   Memory source(ends.context, MemoryType::host, 4096);
   Memory target(ends.context, MemoryType::host, 4096);
@@ -266,7 +266,7 @@ TEST(Cancel, OfAnUnmatchedReceiveIsLocal) {
   EXPECT_EQ(ends.b->phase(), EndpointPhase::ready);
 }
 
-TEST(Flood, OfUnexpectedMessagesWaitsAtTheSender) {
+TEST(Flood, UnexpectedMessagesWaitAtTheSender) {
   EndpointOptions options;
   options.receive_depth = 8;
   options.unexpected_bytes = 4096;
@@ -286,7 +286,7 @@ TEST(Flood, OfUnexpectedMessagesWaitsAtTheSender) {
     ends.b_worker.progress();
   }
   EXPECT_FALSE(sends.back().done());
-  // The other way everything goes, also what needs answers.
+  // In the other direction everything still arrives, even messages that need answers.
   Transfer back = value(ends.a->receive(target.slice(0, 50000)));
   Transfer send_back = value(ends.b->send(source.slice(0, 50000)));
   finish(ends, back);
@@ -321,7 +321,7 @@ TEST(Flood, FromBothSidesEnds) {
   for (Transfer& transfer : transfers) finish(ends, transfer);
 }
 
-/// Against a model: each end's messages, tags and receives as lists.
+/// Compares with a model: lists of each end's messages, tags and receives.
 TEST(Model, HoldsForRandomTraffic) {
   constexpr std::uint64_t kSlot = 12000;
   for (unsigned seed = 1; seed <= 6; ++seed) {
@@ -352,7 +352,7 @@ TEST(Model, HoldsForRandomTraffic) {
     };
 
     std::vector<Transfer> sends;
-    std::vector<Message> unmatched;  // sent
+    std::vector<Message> unmatched;  // sent messages
     std::vector<Receive> receives;
     const auto fits = [](const Receive& receive, const Message& message) {
       return ((receive.match.tag ^ message.tag) & receive.match.mask) == 0;
@@ -377,7 +377,7 @@ TEST(Model, HoldsForRandomTraffic) {
         unmatched.erase(message);
         break;
       }
-      // In the model it is matched at once: so let all arrive that was sent before.
+      // The model matches it at once, so that all messages sent before must have arrived.
       receive.transfer = value(ends.b->receive(target.slice(slot * kSlot, kSlot), match));
       receives.push_back(std::move(receive));
     };
@@ -441,7 +441,7 @@ TEST(Ending, FailsEveryReceiveAndSend) {
   EXPECT_FALSE(ends.a->receive(memory.slice(0, 1)));
 }
 
-TEST(Goodbye, LeavesWhatHadArrived) {
+TEST(Goodbye, KeepsArrivedMessages) {
   Ends ends;
   Memory source(ends.context, MemoryType::host, 4096);
   Memory target(ends.context, MemoryType::host, 4096);
@@ -460,7 +460,7 @@ TEST(Goodbye, LeavesWhatHadArrived) {
   EXPECT_FALSE(ends.b->receive(target.slice(64, 64)));
 }
 
-TEST(Refused, AtOnceIsWhatCannotBe) {
+TEST(Refused, ImpossibleCallsAreRefusedAtOnce) {
   Ends ends;
   Memory memory(ends.context, MemoryType::host, 4096, Access::none);
   EXPECT_EQ(ends.a->receive(memory.all()).error().code, Errc::permission_denied);

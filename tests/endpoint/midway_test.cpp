@@ -11,8 +11,8 @@
 
 #include "put_ends.hpp"
 
-/// A NIC that does not take what it is given: ibv_post_send(3) refuses a request, in the middle of
-/// a chain, too, when what stands before it is posted.
+/// A NIC that refuses requests: ibv_post_send(3) refuses one, also in the middle of a chain, after
+/// posting those before it.
 namespace hbmwire::test {
 namespace {
 
@@ -45,7 +45,8 @@ class Midway : public PutEnds {
     return parts;
   }
 
-  /// It has failed by the refusal, and both ends with it; nothing moves any more, nothing is left.
+  /// Expects that the transfer and both ends have failed because of the refusal, that nothing moves
+  /// any more, and that nothing is left behind.
   void expect_broken(Transfer transfer) {
     const auto begun = Clock::now();
     ends_->drive([&] { return transfer.done(); });
@@ -67,7 +68,7 @@ class Midway : public PutEnds {
     const bool lanes_cut = a().lanes_cut;
     ends_->a.reset();
     ends_->b.reset();
-    if (lanes_cut) return;  // such a one stays until its worker goes
+    if (lanes_cut) return;  // this endpoint exists until its worker is destroyed
     ends_->drive([&] {
       return internals::count_endpoints(ends_->a_worker) == 0 &&
              internals::count_endpoints(ends_->b_worker) == 0;
@@ -116,7 +117,7 @@ TEST_F(Midway, EachRequestOfBlocksByNumbersIsRefused) {
     refuse_requests(n, 1, ENOMEM);
     expect_broken(
         value(ends_->a->put_blocks(*here, from, there, to, {.level = CompletionLevel::visible})));
-    here.reset();  // it keeps its region
+    here.reset();  // it needs its region
   }
 }
 
@@ -127,7 +128,7 @@ TEST_F(Midway, EachRequestOfAListIsRefused) {
         value(ends_->a->prepare_put(blocks(), {.level = CompletionLevel::visible}));
     refuse_requests(n, 1, ENOMEM);
     Transfer run = value(list.post());
-    // Later operations wait behind it, and have not even begun.
+    // A later put waits behind it, and has not even begun.
     auto behind = ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100));
     if (behind) {
       ends_->drive([&] { return behind->done(); });
@@ -180,8 +181,8 @@ TEST_F(Midway, LongPutsGetsAndListsArriveWholeInPieces) {
 }
 
 TEST_F(Midway, TheQueueTakesNothingMoreAtAll) {
-  // Not even the request that would tell that the others are over, nor word for the peer: the queue
-  // pair is destroyed in time.
+  // Even the request that would report the others' end, and the message to the peer, are refused.
+  // The queue pair is destroyed in time.
   PreparedTransfer list = value(ends_->a->prepare_put(blocks()));
   refuse_requests(3, 1000, ENOMEM);
   Transfer run = value(list.post());
@@ -193,7 +194,8 @@ TEST_F(Midway, TheQueueTakesNothingMoreAtAll) {
   EXPECT_GT(Clock::now() - begun, 1s);
 }
 
-/// All kinds of transfers, in both directions, between host and device memory. All of them end.
+/// Runs all kinds of transfers, in both directions, between host and device memory. All of them
+/// must end.
 void work(Ends& ends, unsigned long long refused) {
   const Context& context = ends.context;
   Memory host(context, MemoryType::host, kBytes);
@@ -215,7 +217,7 @@ void work(Ends& ends, unsigned long long refused) {
     while (!over() && !deadline.passed()) {
       ends.a_worker.progress();
       ends.b_worker.progress();
-      // A receive waits for a message that was never sent.
+      // The receive may wait for a message that was never sent.
       const bool broken = ends.a->phase() != EndpointPhase::ready ||
                           ends.b->phase() != EndpointPhase::ready || all.size() % 2 != 0;
       if (!broken) continue;

@@ -11,8 +11,8 @@
 #include "ends.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-/// The fate of messages on their way into device memory when the NIC that carries them there
-/// fails: each ends, as what it is, and the next ones arrive.
+/// Messages on their way into device memory while the NIC that carries them there fails. Each one
+/// ends with its own result, and later ones arrive.
 namespace hbmwire::test {
 namespace {
 
@@ -46,10 +46,10 @@ class Mover : public ::testing::Test {
     return *state_of(ends_->b_worker).nics.front().mover;
   }
 
-  /// A receive into the device that has no message yet.
+  /// A receive into the device, without a message yet.
   Transfer receive(Endpoint& at) { return value(at.receive(target_->slice(0, 64))); }
 
-  /// Has the mover use a completion queue that no thread polls.
+  /// Makes the mover use a completion queue that is never polled.
   [[nodiscard]] std::unique_ptr<transport::VerbsCompletionQueue> connect_to_nobodys() const {
     auto& nic = state_of(ends_->b_worker).nics.front();
     auto silent = value(transport::VerbsCompletionQueue::create(
@@ -58,7 +58,7 @@ class Mover : public ::testing::Test {
     return silent;
   }
 
-  /// Gives the receive that was started last a key that opens nothing.
+  /// Replaces the key of the last receive by an invalid one.
   void spoil_receives() const {
     for (detail::TransferState& transfer : state_of(ends_->b_worker).transfers) {
       if (transfer.status == Status::active) transfer.operation.local_key = 0;
@@ -80,7 +80,7 @@ class Mover : public ::testing::Test {
     return over ? Error{} : over.error();
   }
 
-  /// A message goes all the way.
+  /// Expects that a message arrives.
   void expect_works(Endpoint& from, Endpoint& to) {
     target_->fill(3);
     Transfer receive = value(to.receive(target_->slice(0, 64)));
@@ -92,7 +92,7 @@ class Mover : public ::testing::Test {
     EXPECT_TRUE(std::equal(got.begin(), got.begin() + 64, sent.begin()));
   }
 
-  /// Another connection between the same workers.
+  /// Makes another connection between the same workers.
   std::pair<Endpoint, Endpoint> connect() {
     std::optional<Endpoint> accepted;
     std::thread accepting([&] { accepted.emplace(value(ends_->listener.accept(within(10s)))); });
@@ -111,7 +111,8 @@ class Mover : public ::testing::Test {
 TEST_F(Mover, AMessageWhoseFlushIsRefusedIsNotCarriedBehindItsReport) {
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64), {.level = CompletionLevel::arrived}));
-  refuse_requests(1, 1, ENOMEM);  // the READ that brings it goes, the flush behind it does not
+  // The READ that brings it is posted, the flush after it is refused.
+  refuse_requests(1, 1, ENOMEM);
   const Error error = fails(received, 2s);
   EXPECT_EQ(error.number, ENOMEM) << describe(error);
   const auto reported = target_->contents();
@@ -123,7 +124,8 @@ TEST_F(Mover, AMessageWhoseFlushIsRefusedIsNotCarriedBehindItsReport) {
 }
 
 TEST_F(Mover, NothingMoreIsTaken) {
-  // Not even what would tell that the READ is over: the queue pair is destroyed in time.
+  // Even the request that would report the end of the READ is refused. The queue pair is destroyed
+  // in time.
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
   refuse_requests(1, 2, ENOMEM);
@@ -153,7 +155,7 @@ TEST_F(Mover, OneThatFailsTakesNoOtherAlong) {
   EXPECT_TRUE(std::equal(got.begin() + 1024, got.begin() + 1024 + 64, pattern(kBytes, 1).begin()));
 }
 
-TEST_F(Mover, WhatCantBeMendedEnds) {
+TEST_F(Mover, ALostQueueThatCannotBeReplacedEndsItsTransfers) {
   fail_nic_calls("ibv_create_qp", ENOMEM);
   Transfer bad = receive(*ends_->b);
   spoil_receives();
@@ -188,7 +190,7 @@ TEST_F(Mover, ACompletionQueueThatIsLostIsLeft) {
   expect_works(a, b);
 }
 
-TEST_F(Mover, WhatIsUnderWayEndsWithItsCompletionQueue) {
+TEST_F(Mover, TransfersEndWithTheirCompletionQueue) {
   const auto silent = connect_to_nobodys();
   Transfer flush = value(ends_->b_worker.flush(target_->slice(0, 64)));
   state_of(ends_->b_worker).lose(*silent);
@@ -203,7 +205,7 @@ TEST_F(Mover, ACompletionQueueThatIsLostMeanwhileCostsNoMessage) {
   EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
 }
 
-TEST_F(Mover, ANicThatSaysNothingIsNotWaitedForForEver) {
+TEST_F(Mover, ASilentNicIsNotAwaitedForever) {
   const auto silent = connect_to_nobodys();
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
@@ -212,7 +214,7 @@ TEST_F(Mover, ANicThatSaysNothingIsNotWaitedForForEver) {
   expect_works(*ends_->a, *ends_->b);
 }
 
-TEST_F(Mover, WhatItHadEndsWithTheWorker) {
+TEST_F(Mover, ItsTransfersEndWithTheWorker) {
   mover().broken = true;
   mover().mend_at = Clock::time_point::max();
   Transfer received = receive(*ends_->b);

@@ -16,7 +16,7 @@ namespace hbmwire::test {
 namespace {
 
 std::vector<std::string> g_addresses;
-sigset_t g_blocked;  // by who asked last
+sigset_t g_blocked;  // of the last caller
 std::atomic<unsigned> g_under_way{0};
 std::atomic<unsigned> g_most_under_way{0};
 std::atomic<std::int64_t> g_takes_ms{0};
@@ -49,8 +49,8 @@ void set_addresses(std::vector<std::string> addresses) { g_addresses = std::move
 
 }  // namespace hbmwire::test
 
-/// In place of the C library's, which this one asks for each address. freeaddrinfo(3) frees a list
-/// by its links, whoever made them.
+/// Replaces the function of the C library, which this one calls for each address. freeaddrinfo(3)
+/// frees a list by its links, so that it does not matter who made them.
 extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints,
                            addrinfo** list) {
   auto* const real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -61,7 +61,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
   ::pthread_sigmask(SIG_SETMASK, nullptr, &hbmwire::test::g_blocked);
   *list = nullptr;
   for (addrinfo** end = list; const std::string& address : hbmwire::test::g_addresses) {
-    // In brackets where it is given with a port.
+    // An IPv6 address is in brackets if a port follows.
     const std::string bare =
         address.front() == '[' ? address.substr(1, address.size() - 2) : address;
     if (const int error = real(bare.c_str(), service, hints, end); error != 0) return error;

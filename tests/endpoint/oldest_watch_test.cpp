@@ -4,7 +4,7 @@
 #include "endpoint/endpoint_state.hpp"
 #include "ends.hpp"
 
-/// Unit tests of OldestWatch, by which the end of operation_timeout is seen.
+/// Unit tests of OldestWatch, which notices when operation_timeout has passed.
 namespace hbmwire::test {
 namespace {
 
@@ -24,12 +24,12 @@ TEST(OldestWatch, KnowsTheAgeOfTheOldest) {
 TEST(OldestWatch, ProgressOfOthersDoesNotMakeTheOldestYounger) {
   detail::OldestWatch watch(10ms);
   Clock::time_point now{};
-  std::uint32_t begun = ~std::uint32_t{0} - 500;  // wraps around
+  std::uint32_t begun = ~std::uint32_t{0} - 500;  // wraps around soon
   const std::uint32_t oldest = begun++;
   std::chrono::nanoseconds age{};
   for (int i = 0; i < 1000; ++i) age = watch.look(++begun, oldest, now += 1ms);
   EXPECT_EQ(age, 999ms);
-  // Each ends 50 ms after it began: none is ever taken for much older or younger.
+  // Each ends 50 ms after it began, and is never taken for much older or younger.
   for (int i = 0; i < 1000; ++i) {
     ++begun;
     age = watch.look(begun, begun - 50, now += 1ms);
@@ -39,7 +39,8 @@ TEST(OldestWatch, ProgressOfOthersDoesNotMakeTheOldestYounger) {
   }
 }
 
-/// Its end is seen a look after a mark that is late by a look: a quarter of it in all.
+/// A timeout is noticed one look after a mark that is itself late by one look: a quarter of the
+/// timeout in all.
 void expect_seen_within_a_quarter(const EndpointOptions& options) {
   Ends ends(options);
   const auto& a = state_of(*ends.a);
@@ -49,7 +50,7 @@ void expect_seen_within_a_quarter(const EndpointOptions& options) {
   EXPECT_LE(look, eighth);
   detail::OperationWatches watches(options.operation_timeout);
   for (detail::OldestWatch* const watch : {&watches.posted, &watches.queued}) {
-    // The second begins behind the first look, and the first is over at last.
+    // The second one begins after the first look, and the first one ends afterwards.
     EXPECT_EQ(watch->look(1, 0, now), 0ns);
     const auto begun = now;
     for (now += look; now - begun <= eighth; now += look) watch->look(2, 0, now);
@@ -60,7 +61,7 @@ void expect_seen_within_a_quarter(const EndpointOptions& options) {
 TEST(OperationTimeout, IsSeenWithinAQuarterMore) {
   expect_seen_within_a_quarter({.peer_timeout = 500ms, .operation_timeout = 400ms});
   expect_seen_within_a_quarter({.peer_timeout = 10ms, .operation_timeout = 400ms});
-  // An eighth that is just more than the longest time between two looks.
+  // An eighth is just more than the longest time between two looks.
   expect_seen_within_a_quarter({.peer_timeout = 2s, .operation_timeout = 2100ms});
 }
 

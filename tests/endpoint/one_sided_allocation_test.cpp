@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kBytes = 4096;
 
-/// A million operations by `start`, up to 64 under way.
+/// Runs a million operations of `start`, with up to 64 in flight.
 template <class Start>
 int allocations_of(Ends& ends, Start start) {
   std::array<Transfer, 64> window;
@@ -72,7 +72,7 @@ TEST_F(OneSidedDataPath, ATraceAllocatesNothing) {
   ::unlink(file.c_str());
 }
 
-/// Operations that do not go straight: flushed, of no bytes, fenced.
+/// Puts that do not take the fast path: flushed, empty, fenced.
 TEST_F(OneSidedDataPath, UnusualPutsAllocateNothing) {
   EXPECT_EQ(allocations_of(ends_,
                            [&](unsigned i) {

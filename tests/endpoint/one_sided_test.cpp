@@ -62,11 +62,11 @@ TEST(Put, ShortOnesFromHostMemoryStandInTheRequest) {
   };
   EXPECT_EQ(protocol(MemoryType::host, 8), Protocol::inlined);
   EXPECT_EQ(protocol(MemoryType::host, kBytes), Protocol::direct);
-  // The CPU can't read it.
+  // The CPU cannot read this memory.
   EXPECT_EQ(protocol(MemoryType::gaudi, 8), Protocol::direct);
 }
 
-/// Two cards whose memory goes by the same path and NIC.
+/// Two cards whose memory uses the same path and NIC.
 TEST(Put, EachTellsOfItsOwnDevice) {
   Ends ends;
   Memory target(ends.context, MemoryType::host, kBytes);
@@ -92,7 +92,7 @@ TEST(Put, EachTellsOfItsOwnDevice) {
   }
 }
 
-TEST(Atomics, ReturnWhatWasThere) {
+TEST(Atomics, ReturnTheOldValue) {
   Ends ends;
   Memory memory(ends.context, MemoryType::host, 4096);
   std::vector<std::byte> zero(4096);
@@ -108,7 +108,7 @@ TEST(Atomics, ReturnWhatWasThere) {
   EXPECT_EQ(memory.contents().at(8), std::byte{77});
 }
 
-/// While requests wait for room, too.
+/// Even while requests wait for room.
 TEST(Atomics, AndGetsAreAnsweredInTheirOrder) {
   Ends ends({.send_depth = 4});
   constexpr std::uint64_t kCount = 64;
@@ -122,7 +122,7 @@ TEST(Atomics, AndGetsAreAnsweredInTheirOrder) {
   for (std::uint64_t i = 0; i < kCount; ++i) {
     adds.push_back(value(ends.a->fetch_add(remote.slice(8, 8), 1)));
     gets.push_back(value(ends.a->get(seen.slice(i * 8, 8), remote.slice(8, 8))));
-    if (i % 3 == 0) ends.a_worker.progress();  // room for some, while others wait
+    if (i % 3 == 0) ends.a_worker.progress();  // makes room for some, while others wait
   }
   for (std::uint64_t i = 0; i < kCount; ++i) {
     good(adds[i].wait(10s));
@@ -167,13 +167,14 @@ TEST(Keys, AllowWhatTheySayAndRefusalsHarmNothing) {
   not_allowed(ends.a->prepare_get({&to_write, 1}));
   refused(ends.a->prepare_put({&unequal, 1}), Errc::invalid_argument, Hint::none);
   refused(ends.a->prepare_get({&unequal, 1}), Errc::invalid_argument, Hint::none);
-  for (int twice = 0; twice < 2; ++twice) {  // the second time both regions are known as usual
+  // In the second round both regions are on the fast path of the check.
+  for (int twice = 0; twice < 2; ++twice) {
     refused(ends.a->put(unequal.local, unequal.remote), Errc::invalid_argument, Hint::none);
     refused(ends.a->get(unequal.local, unequal.remote), Errc::invalid_argument, Hint::none);
     good(value(ends.a->put(here.slice(0, 8), both.slice(0, 8))).wait(10s));
     good(value(ends.a->get(here.slice(0, 8), both.slice(0, 8))).wait(10s));
   }
-  for (std::uint64_t i = 0; i < 40; ++i) {  // with many under way
+  for (std::uint64_t i = 0; i < 40; ++i) {  // with many in flight
     static_cast<void>(value(ends.a->put(here.slice(0, 8), both.slice(0, 8))));
     refused(ends.a->put(unequal.local, unequal.remote), Errc::invalid_argument, Hint::none);
   }
@@ -187,7 +188,7 @@ TEST(Queue, GoesOnWithoutItsHandles) {
   source.fill(3);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
   const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
-  value(ends.b->receive(target.slice(0, 64))).reset();  // takes the message all the same
+  value(ends.b->receive(target.slice(0, 64))).reset();  // takes the message even without its handle
   for (std::uint64_t i = 1; i < 1024; ++i)
     value(ends.a->put(source.slice(i * 64, 64), remote.slice(i * 64, 64))).reset();
   Transfer send = value(ends.a->send(source.slice(0, 64), {.level = CompletionLevel::arrived}));

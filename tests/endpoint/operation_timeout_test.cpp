@@ -5,8 +5,8 @@
 
 #include "ends.hpp"
 
-// EndpointOptions::operation_timeout: from when it counts, and how soon its end is seen. An
-// operation that the network holds up: LivePeer (dead_peer_test.cpp).
+// EndpointOptions::operation_timeout: the time from which it counts, and how soon it is noticed.
+// LivePeer (dead_peer_test.cpp) tests an operation that the network holds up.
 namespace hbmwire::test {
 namespace {
 
@@ -20,7 +20,7 @@ struct ShortOfTime {
 };
 
 TEST(OperationTimeout, CountsWhileAPutWaitsForRoom) {
-  // Each takes 30 ms, one after the other.
+  // Each put takes 30 ms, one after the other.
   ShortOfTime at({.send_depth = 2, .peer_timeout = 500ms, .operation_timeout = 150ms});
   std::vector<Transfer> puts;
   for (int i = 0; i < 40; ++i)

@@ -14,8 +14,7 @@
 
 #include "ends.hpp"
 
-// Each option at 0, at 1 and at the greatest value that there is: it is taken or refused, and
-// nothing is thrown.
+// Each option at 0, at 1, and at its greatest value is accepted or refused. Nothing is thrown.
 namespace hbmwire::test {
 namespace {
 
@@ -46,7 +45,7 @@ TEST(Defaults, AreThoseOfTheManual) {
 
 class Options : public ::testing::Test {
  protected:
-  /// `call()` gives a value, or an Error that a program can decide on.
+  /// Expects that `call()` returns a value, or an Error from which a program can decide.
   template <class Call>
   static auto taken_or_refused(const std::string& what, const Call& call) {
     SCOPED_TRACE(what);
@@ -72,7 +71,7 @@ class Options : public ::testing::Test {
   Worker worker = value(Worker::create(context, {.max_transfers = 8}));
 };
 
-TEST_F(Options, OfWorkers) {
+TEST_F(Options, Workers) {
   for (const std::uint32_t number : kNumbers) {
     const auto made = taken_or_refused("max_transfers " + std::to_string(number), [&] {
       return Worker::create(context, {.max_transfers = number});
@@ -84,7 +83,7 @@ TEST_F(Options, OfWorkers) {
   }
 }
 
-TEST_F(Options, OfEndpoints) {
+TEST_F(Options, Endpoints) {
   for (const auto member : {&EndpointOptions::send_depth, &EndpointOptions::receive_depth,
                             &EndpointOptions::eager_bytes, &EndpointOptions::unexpected_bytes}) {
     for (const std::uint32_t number : kNumbers) {
@@ -107,7 +106,7 @@ TEST_F(Options, OfEndpoints) {
   }
 }
 
-TEST_F(Options, OfListeners) {
+TEST_F(Options, Listeners) {
   for (const std::uint32_t number : kNumbers) {
     const auto made = taken_or_refused("max_handshakes", [&] {
       return Listener::create(worker, {.address = "127.0.0.1", .max_handshakes = number});
@@ -120,7 +119,7 @@ TEST_F(Options, OfListeners) {
   }
 }
 
-TEST_F(Options, OfConnections) {
+TEST_F(Options, Connections) {
   const Nic nic = value(context.open_nics()).front();
   for (const std::uint32_t send : kNumbers) {
     for (const std::uint32_t receive : kNumbers) {
@@ -133,7 +132,7 @@ TEST_F(Options, OfConnections) {
   }
 }
 
-TEST_F(Options, OfRegistrationCaches) {
+TEST_F(Options, RegistrationCaches) {
   const auto nics = value(context.open_nics());
   const Memory memory(context, MemoryType::host, 4096);
   for (const auto member : {&RegistrationOptions::max_regions, &RegistrationOptions::max_bytes,
@@ -157,7 +156,7 @@ TEST_F(Options, OfRegistrationCaches) {
   }
 }
 
-TEST_F(Options, OfMemory) {
+TEST_F(Options, Memory) {
   for (const MemoryType type : kMemoryTypes) {
     for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1}, kGreatest64})
       taken_or_refused("size", [&] { return context.allocate(type, size); });
@@ -173,7 +172,7 @@ TEST_F(Options, OfMemory) {
       return context.allocate(MemoryType::host, 4096, {.device = {}, .host = {.numa_node = node}});
     });
   }
-  // Options of another type are refused, and not ignored.
+  // Options for another type of memory are refused rather than ignored.
   using Owner = MemoryOptions::Owner;
   for (const MemoryType type : {MemoryType::host, MemoryType::cuda, MemoryType::rocm}) {
     const auto made = taken_or_refused(
@@ -189,7 +188,7 @@ TEST_F(Options, OfMemory) {
   }
 }
 
-TEST_F(Options, OfMemoryThatIsBrought) {
+TEST_F(Options, ImportedMemory) {
   for (const std::uint64_t number : kSizes) {
     for (const int fd : {-1, 0, std::numeric_limits<int>::max()}) {
       const GaudiMemory adopted{.device_fd = fd, .base_address = number, .size_bytes = number};
@@ -201,7 +200,7 @@ TEST_F(Options, OfMemoryThatIsBrought) {
   }
 }
 
-TEST_F(Options, OfMemoryKeys) {
+TEST_F(Options, MemoryKeys) {
   const Memory memory(context, MemoryType::host, 4096);
   for (const std::uint64_t offset : kSizes) {
     for (const std::uint64_t length : kSizes) {
@@ -218,7 +217,7 @@ TEST_F(Options, OfMemoryKeys) {
   }
 }
 
-TEST_F(Options, OfContexts) {
+TEST_F(Options, Contexts) {
   for (const std::string& nic :
        {std::string("none"), std::string("emu0:0"), std::string("emu0:256"),
         std::string(1 << 16, 'x'), std::string(":"), std::string("emu9")}) {

@@ -33,8 +33,8 @@ class Variable {
   const char* name_;
 };
 
-/// GPUs whose memory a kernel module translates, under HBMWIRE_CUDA_DMABUF=HBMWIRE_ROCM_DMABUF=
-/// `setting`. The emulated NIC reaches no other GPU's memory so than an integrated one's.
+/// GPUs whose memory a kernel module translates, with HBMWIRE_CUDA_DMABUF=HBMWIRE_ROCM_DMABUF=
+/// `setting`. The emulated NIC reaches only an integrated GPU's memory in this way.
 class PeerMemoryMachine {
  public:
   explicit PeerMemoryMachine(const char* setting)
@@ -61,7 +61,7 @@ class PeerMemoryMachine {
   Variable rocm_;
 };
 
-/// The lines that the library logs, as long as this lives.
+/// Collects the lines of the log while it lives.
 class Lines {
  public:
   Lines() {
@@ -89,8 +89,7 @@ class Lines {
 };
 
 RemoteRegion open_to(const Endpoint& endpoint, const Region& region) {
-  // The endpoints of these tests last no longer than the key, which says what the region's own
-  // does.
+  // The key outlives the endpoints of these tests, and gives the same access as the region.
   const MemoryKey key = value(MemoryKey::pack(region));
   return value(endpoint.remote(value(RemoteKey::unpack(key.bytes()))));
 }
@@ -101,7 +100,7 @@ void expect_words(const Error& error, std::initializer_list<const char*> words) 
         << describe(error) << "\nlacks " << word;
 }
 
-TEST(Policy, AdmitsWhatItSays) {
+TEST(Policy, AdmitsThePathsThatItNames) {
   const PathPolicy none;
   const PathPolicy zero_copy{.require = Path::zero_copy};
   const PathPolicy listed{.require = {}, .allow = {Path::zero_copy}};
@@ -118,7 +117,7 @@ bool is_valid(const PathPolicy& policy) {
   return Context::create({.memory = {}, .paths = policy}).has_value();
 }
 
-/// Whether an endpoint may have one policy and its context the other.
+/// Whether an endpoint may have the one policy while its context has the other.
 bool go_together(const PathPolicy& of_endpoint, const PathPolicy& of_context) {
   const Worker worker =
       value(Worker::create(value(Context::create({.memory = {}, .paths = of_context}))));
@@ -205,7 +204,7 @@ TEST(Registration, HostMemoryIsLeftOutByAListThatDoesNotNameIt) {
   EXPECT_TRUE(context.register_memory(value(context.allocate(MemoryType::gaudi, 4096)), kAll));
 }
 
-/// The region was made with the NIC, past the context and its policy.
+/// The region was registered with the NIC directly, not by the context and its policy.
 TEST(AnEndpoint, RefusesARegionThatItsPolicyExcludesBeforeAnythingMoves) {
   const PeerMemoryMachine machine("no");
   Ends ends({.paths = {.require = Path::zero_copy}});
@@ -251,7 +250,7 @@ TEST(Policy, TreatsNicLoopbackAsZeroCopy) {
   EXPECT_FALSE(is_valid({.allow = {Path::nic_loopback}}));
 }
 
-/// Which the peers of this process are at the other placements: endpoint_paths, endpoint_matrix.
+/// Tests peers in this process. endpoint_paths and endpoint_matrix test the other places.
 TEST(AnEndpoint, KnowsWhereItsPeerIs) {
   const Ends ends;
   EXPECT_EQ(ends.a->placement(), Placement::same_process);
@@ -333,7 +332,7 @@ TEST(AReport, OutlivesRegionEndpointAndWorker) {
   expect_report();
 }
 
-/// Connections come and go; nothing is kept of one whose transfers have all gone.
+/// Connections come and go. Nothing is kept of those that no report can ask about any more.
 TEST(AReport, IsOfItsOwnEndpoint) {
   Ends first;
   Ends second;
@@ -369,7 +368,7 @@ TEST(ABuffer, IsMadeOfMemoryThatIsRegisteredAlready) {
   EXPECT_EQ(refused.error().code, Errc::invalid_argument);
 }
 
-/// Memory of a GPU that no other test uses: what is said is said once a process.
+/// Memory of a GPU that no other test uses, because the message is logged once per process.
 Allocation on_gpu(const Context& context, const char* device) {
   return value(context.allocate(MemoryType::cuda, kBytes, {.device = device}));
 }

@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: paths.sh EMULATE ENDPOINT_PATHS TABLE process|node|nodes
-# Compares the paths that are taken with the table, each end where the place says. emu0 and emu2 import dma-bufs, emu1 does not.
-# HBMWIRE_TEST_PEER names the serving end's program if it is another one.
+# Compares the paths that transfers take with the table, with each end where the place says. emu0
+# and emu2 import dma-bufs, emu1 does not. HBMWIRE_TEST_PEER may name another program for the
+# serving end.
 set -euo pipefail
 
 emulate=$1
 paths=$2
 table=$3
 place=$4
-# SynapseAI has one card a process, and both ends of one process want one. hl-thunk has no engine that copies.
-# Transfers here are large enough for two NICs, and for a peer's engine.
+# SynapseAI has one card per process, but both ends of one process need one. hl-thunk has no engine
+# that copies. The limits are low enough for these transfers to use two NICs, and a peer's engine.
 export HBMWIRE_RAILS_FROM=64K HBMWIRE_IPC_FROM=64K
 [[ $place != process ]] || export HBMWIRE_GAUDI_OWNER=hl-thunk
 # shellcheck source=tests/endpoint/sides.sh
 source "$(dirname "${BASH_SOURCE[0]}")/sides.sh"
 
-# Called in subshells. A fabric for each run: nodes that have other hardware than before have to be set up anew.
+# Called in subshells. Each run gets its own fabric: nodes with other hardware than before must be
+# set up again.
 emulate() {
   local fabric=$1 name=$2 nics=$3
   shift 3

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// usage: endpoint_paths serve HERE THERE             the other side, which says at which ports
+// usage: endpoint_paths serve HERE THERE             the other side, which prints its ports
 //        endpoint_paths lead TABLE PLACE HERE THERE   ports on stdin; HERE, THERE: nics, or none
-// Takes every pair of memories through every pair of NICs of a place, and compares with the table.
+// Tests every pair of memories with every pair of NICs of a place, and compares with the table.
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
@@ -23,7 +23,7 @@ namespace {
 using namespace hbmwire;
 using matrix::must;
 
-/// The cases that both sides go through, in this order.
+/// The sessions of both sides, in this order.
 struct Session {
   const char* here;
   const char* there;
@@ -47,11 +47,11 @@ std::vector<Session> sessions_of(std::string_view here, std::string_view there) 
   return sessions;
 }
 
-/// To be held while a NIC is opened, which writes to the environment, and while a context is made,
-/// which reads it: both sides may be threads of one process.
+/// Held while a NIC is opened, which writes to the environment, and while a context is made, which
+/// reads it: both sides may be threads of one process.
 std::mutex environment;
 
-/// emu0 and emu2 import dma-bufs, emu1 does not (paths.sh). With its NICs opened.
+/// Makes a context and opens its NICs. emu0 and emu2 import dma-bufs, emu1 does not (paths.sh).
 Context context_of(std::string_view nic, bool required) {
   const std::scoped_lock lock(environment);
   ContextOptions options;
@@ -68,10 +68,10 @@ Worker worker_of(const Context& context) {
   return must(Worker::create(context));
 }
 
-/// The memories that this end's side of a transfer may have.
+/// A possible memory of this end in a transfer.
 struct LocalMemory {
   MemoryType type;
-  bool shared = false;  ///< host memory that the peer's process may open
+  bool shared = false;  ///< host memory that the peer's process can open
 };
 
 std::vector<LocalMemory> local_memories() {
@@ -80,9 +80,9 @@ std::vector<LocalMemory> local_memories() {
   return all;
 }
 
-constexpr std::size_t kSize = 3;  // of matrix::kSizes: 65537 bytes
+constexpr std::size_t kSize = 3;  // index in matrix::kSizes: 65537 bytes
 
-/// One session's leading side. Where there is no endpoint all is refused.
+/// The leading side of one session. Without an endpoint it refuses everything.
 class Leader {
  public:
   Leader(const Session& session, std::uint16_t port)
@@ -104,14 +104,14 @@ class Leader {
     try {
       if (endpoint_) channel_->say(matrix::Command{});
     } catch (const std::exception&) {
-      // The other side has gone already, and the failure was reported.
+      // The other side has already ended, and its error was printed.
     }
   }
 
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
 
-  /// The path that was taken, when the bytes are right; "refused" where nothing was begun.
+  /// The path of the transfer if the bytes are right; "refused" if it did not begin.
   std::string path_of(matrix::Operation what, const LocalMemory& here, MemoryType there) {
     if (!endpoint_) return "refused";
     const bool gets = what == matrix::Operation::get;
@@ -150,7 +150,7 @@ class Leader {
            (is_by_right_nics(transfer.explain()) ? "" : " by other NICs");
   }
 
-  /// As the table has it.
+  /// The name in the table.
   [[nodiscard]] std::string kind_of(MemoryType type) const {
     if (type == MemoryType::host) return "host";
     if (type == MemoryType::dmabuf) return "imported";
@@ -162,12 +162,12 @@ class Leader {
     return kind_of(type) == "engine" || kind_of(type) == "GPU";
   }
 
-  /// Why the last one was refused.
+  /// The reason of the last refusal.
   [[nodiscard]] const std::string& refusal() const noexcept { return refusal_; }
 
  private:
-  /// Whether several NICs carried it exactly where both ends have them. Memory that engines of this
-  /// process copy, too, one NIC carries.
+  /// Whether several NICs carried the transfer exactly if both ends have them. If engines of this
+  /// process also copy the memory, one NIC carries it.
   [[nodiscard]] bool is_by_right_nics(const TransferReport& report) const {
     const bool by_nic = report.path <= Path::nic_loopback;
     if (endpoint_->placement() == Placement::same_process && !required_) return true;
@@ -184,7 +184,7 @@ class Leader {
           std::string(reinterpret_cast<const char*>(wrong.data()), wrong.size()));
   }
 
-  /// As the enumerators are called.
+  /// The name of the enumerator.
   static std::string name_of(Path path) {
     constexpr std::array kNames{"host", "zero_copy", "peer_memory", "nic_loopback", "staged",
                                 "copy", "tcp",       "ipc",         "shared_memory"};
@@ -206,13 +206,13 @@ int serve(std::string_view there, const std::vector<Session>& sessions,
   for (const Session& session : sessions) {
     const Context context = context_of(session.there, session.required);
     if (session.required && std::string_view(session.here) == "none") {
-      ready(0);  // no side comes
+      ready(0);  // no client connects
       continue;
     }
     try {
       matrix::serve(context, ready);
     } catch (const std::exception& error) {
-      // Told to the leading side by the end of the connection.
+      // The leading side notices by the end of the connection.
       if (there != "none") std::fprintf(stderr, "serving: %s\n", error.what());
     }
   }
@@ -273,7 +273,7 @@ void say_port(std::uint16_t port) {
   std::fflush(stdout);
 }
 
-/// Both sides in one process.
+/// Runs both sides in one process.
 int within(const std::string& file, const std::vector<Session>& sessions, std::string_view nics) {
   std::mutex mutex;
   std::condition_variable told;
@@ -301,7 +301,7 @@ int within(const std::string& file, const std::vector<Session>& sessions, std::s
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
-    // The serving side goes through the sessions of any leading side; which one it is told.
+    // The serving side runs the sessions of any leading side, as its commands say.
     if (arguments.size() == 3 && arguments[0] == "serve")
       return serve(arguments[2], sessions_of(arguments[1], arguments[2]), say_port);
     if (arguments.size() == 5 && arguments[0] == "lead") {

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kHead = "| this end";
 constexpr std::size_t kColumns = 7;
 
-/// The words between bars, without blanks and backquotes around them.
+/// The texts between bars, without surrounding blanks and backquotes.
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
   std::istringstream in(line.substr(1));

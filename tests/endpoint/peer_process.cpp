@@ -32,7 +32,7 @@ namespace {
 
 using Inside = PeerProcess::Inside;
 
-/// Memory that peers find by that name: the library's, or the application's.
+/// Memory that peers find by that name; the library or the application owns it.
 struct Target {
   Target(const Context& context, const PeerProcess::Options& options)
       : memory(context, options.type, PeerProcess::kBytes), region(memory.region()) {
@@ -47,8 +47,8 @@ struct Target {
   Region region;
 };
 
-/// Does what it is told, and answers, but for a stop and a call, with the number of changed bytes.
-/// Commands that came while it was stopped it carries out first.
+/// Executes commands, and answers each, except for a stop and a call, with the number of changed
+/// bytes. Commands that arrived while it was stopped come first.
 void answer(int fd, Target& target, Inside& inside, const PeerProcess::Options& options) {
   pollfd asked{fd, POLLIN, 0};
   char byte = 0;
@@ -74,8 +74,9 @@ void answer(int fd, Target& target, Inside& inside, const PeerProcess::Options& 
   if (::write(fd, &result, sizeof result) != sizeof result) ::_exit(1);
 }
 
-/// A child that has its connections until the test lets go of the process. It is another program
-/// then, and has nothing else: the emulated hardware's mappings say that their process lives.
+/// A child that holds the connections until the test destroys the process. It becomes another
+/// program and keeps nothing else, because mappings of the emulated hardware would show that their
+/// process lives.
 void leave_sockets_to_child(int commands) {
   if (::fork() != 0) return;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -89,7 +90,7 @@ void leave_sockets_to_child(int commands) {
 }
 
 [[noreturn]] void serve(int fd, const PeerProcess::Options& options) {
-  // Warnings are expected: peers do to it whatever they like. This is the only thread.
+  // Warnings are expected, because tests make peers fail. This is the only thread.
   std::vector<std::string> log;
   set_log_sink([&](LogLevel, std::string_view line) { log.emplace_back(line); });
   ContextOptions of_context;

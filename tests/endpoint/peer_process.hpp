@@ -15,34 +15,34 @@
 
 namespace hbmwire::test {
 
-/// A peer in a process of its own: a listener, whose host memory "target" (kBytes of zeros, all
-/// access) is advertised. It accepts whoever connects, and makes progress all the time unless it is
-/// told otherwise. Make it before the test opens a NIC: a child by fork(2) has no use of those.
+/// A peer in a process of its own: a listener with host memory "target" (kBytes of zeros, all
+/// access). It accepts all connections, and makes progress all the time unless told otherwise.
+/// Create it before the test opens a NIC, because a child by fork(2) cannot use one.
 class PeerProcess {
  public:
   static constexpr std::uint64_t kBytes = 1 << 20;
 
-  /// The parts of its process that a test's function may use.
+  /// The objects of its process that a test's function may use.
   struct Inside {
     Worker& worker;
     Listener& listener;
     Memory& memory;
     std::vector<Endpoint>& endpoints;
-    const std::vector<std::string>& log;  // all lines
+    const std::vector<std::string>& log;  // all lines so far
   };
 
   struct Options {
     std::uint16_t port = 0;
-    std::chrono::nanoseconds peer_timeout = 2s;  ///< its own
+    std::chrono::nanoseconds peer_timeout = 2s;  ///< its own timeout
     MemoryType type = MemoryType::host;
-    std::string nic = {};  ///< of a number of them
+    std::string nic = {};  ///< one of its NICs; empty for the default
     PathPolicy paths = {};
-    bool busy = false;   ///< makes no progress once a peer has connected and asked for "target"
-    bool forks = false;  ///< a child keeps the first connection's socket as long as this lives
-    bool packs = false;  ///< key()
-    bool lent = false;   ///< "target" is memory of the application's, and may be taken away
-    MemoryKeyOptions key = {};  ///< of "target"
-    /// In its process, when call() says so.
+    bool busy = false;   ///< makes no progress after a peer has connected and asked for "target"
+    bool forks = false;  ///< a child keeps the first connection's socket while this object lives
+    bool packs = false;  ///< makes key() available
+    bool lent = false;   ///< the application owns "target", which take_target_away() may unmap
+    MemoryKeyOptions key = {};  ///< options for the key of "target"
+    /// Runs in its process when call() requests it.
     std::function<std::uint64_t(Inside&, std::int64_t)> does = {};
   };
 
@@ -60,28 +60,32 @@ class PeerProcess {
 
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  /// Returns when it is stopped, between two calls of the library: its emulated NIC answers.
+  /// Stops it between two calls of the library, so that its emulated NIC still answers. Returns
+  /// when it is stopped.
   void stop() const;
 
-  /// As stop(), wherever it is: within a request its NIC may not answer (emulation/docs/adr/0011).
+  /// Stops it anywhere. If that is within a request, its NIC may not answer
+  /// (emulation/docs/adr/0011).
   void stop_anywhere() const;
 
   void go_on() const;
   void kill();
 
-  /// Destroys its endpoints, whatever is under way, and before anything else if it is stopped.
+  /// Destroys its endpoints, even with transfers in flight. If it is stopped, it does this first
+  /// when it goes on.
   void drop_endpoints() const { static_cast<void>(tell('x')); }
 
-  /// Unmaps "target", which was lent.
+  /// Unmaps "target", which must be `lent`.
   void take_target_away() const { static_cast<void>(tell('g')); }
 
   /// The result of Options::does(argument).
   [[nodiscard]] std::uint64_t call(std::int64_t argument = 0) const;
 
-  /// How many bytes of "target" are not zero, by its own CPU.
+  /// The number of bytes of "target" that are not zero, read by its own CPU.
   [[nodiscard]] std::uint64_t changed_bytes() const;
 
-  /// How often it has shared host memory of this length mapped, but for what it has made itself.
+  /// The number of its mappings of shared host memory of this length, without memory that it
+  /// allocated itself.
   [[nodiscard]] std::size_t mappings_of(std::uint64_t size_bytes) const;
 
  private:

@@ -29,7 +29,7 @@ struct PeerSide {
     }
   }
 
-  /// How long it took until the endpoint was not ready any more.
+  /// The time until the endpoint was no longer ready.
   std::chrono::nanoseconds until_noticed() {
     const auto begun = std::chrono::steady_clock::now();
     const auto waited = [&] { return std::chrono::steady_clock::now() - begun; };

@@ -15,8 +15,8 @@
 
 namespace hbmwire::test {
 
-/// Two ends of which the first may put into host memory of the second, and whose NIC a test may
-/// have refuse requests. begin() is the test's to call, again as often as it wants.
+/// Two ends, of which the first may put into host memory of the second. A test may make their NIC
+/// refuse requests. The test calls begin(), as often as it wants.
 class PutEnds : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kBytes = 64 << 10;

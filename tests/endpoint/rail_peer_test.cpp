@@ -6,17 +6,17 @@
 #include "ipc_side.hpp"
 #include "peer_side.hpp"
 
-/// Two NICs, and a peer in another process, that is killed or has one NIC alone.
+/// Two NICs, and a peer in another process that is killed or has only one NIC.
 namespace hbmwire::test {
 namespace {
 
 constexpr auto kPeerTimeout = 400ms;
-// Time that a busy machine may need besides.
+// Extra time for a busy machine.
 constexpr auto kSlack = 1s;
 
 class RailPeer : public ::testing::Test {
  protected:
-  // Both processes inherit it.
+  // For both processes.
   RailPeer() { ::setenv("HBMWIRE_NICS", "emu0,emu1", 1); }
 
   ~RailPeer() override {
@@ -55,8 +55,9 @@ TEST_F(RailPeer, CarriesNothingByTwoNicsWhereThatIsUnlimited) {
   EXPECT_TRUE(put.explain().rails.empty());
 }
 
-/// The peer's policy has its GPU open nothing: the first that it was asked for, and all behind it.
-TEST_F(RailPeer, CarriesByBothNicsWhatIsTurnedBackByIpc) {
+/// The peer's policy forbids its GPU to open memory: it refuses the first request and all later
+/// ones.
+TEST_F(RailPeer, BothNicsCarryTransfersThatIpcRefuses) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
   PeerProcess::Options options{.type = MemoryType::cuda};
   options.paths.allow = {Path::host, Path::zero_copy, Path::staged};

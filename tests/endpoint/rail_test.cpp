@@ -17,7 +17,7 @@
 #include "tests/library/emulated_hooks.hpp"
 #include "tests/support/change_link.hpp"
 
-/// Large puts and gets by two NICs, and what becomes of them when one fails.
+/// Large puts and gets by two NICs, and the failure of one of them.
 namespace hbmwire::test {
 namespace {
 
@@ -26,7 +26,7 @@ constexpr std::uint64_t kRailBytes = (4U << 20U) + 4321;
 
 ContextOptions two_nics() { return {.memory = {}, .nics = {"emu0", "emu1"}}; }
 
-/// Endpoints on two NICs; `peer_timeout` bounds how long a dead one goes unnoticed.
+/// Endpoints with two NICs. A dead peer is noticed after `peer_timeout` at the latest.
 struct RailEnds : Ends {
   explicit RailEnds(std::chrono::nanoseconds peer_timeout = 600ms)
       : Ends({.peer_timeout = peer_timeout}, {}, two_nics()) {}
@@ -42,7 +42,7 @@ struct RailEnds : Ends {
   }
 };
 
-/// The bytes that the rails say they carried, together. 0: there were none.
+/// The sum of the bytes that the report's rails carried; 0 if there were none.
 std::uint64_t carried(const Transfer& transfer) {
   std::uint64_t bytes = 0;
   for (const RailReport& rail : transfer.explain().rails) bytes += rail.bytes;
@@ -71,7 +71,7 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
   for (const std::uint64_t length : {kFrom - 1, kFrom, kFrom + 1, kRailBytes - 3}) {
     here.fill(1);
     there.fill(2);
-    // Buffer, which asks only the first NIC, sees the bytes that both NICs have written.
+    // Buffer sees the bytes of both NICs, although it asks only the first one to flush.
     Transfer put = value(ends.a->put(here.slice(1, length), remote.slice(2, length),
                                      {.level = CompletionLevel::visible, .immediate = {}}));
     ends.finish(put);
@@ -93,7 +93,7 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
   }
 }
 
-TEST(FourRails, OfFiveNicsCarryOneTransfer) {
+TEST(FourRails, FourOfFiveNicsCarryOneTransfer) {
   Ends ends({}, {}, {.memory = {}, .nics = {"emu0", "emu1", "emu2", "emu3", "emu4"}});
   Memory here(ends.context, MemoryType::host, kRailBytes);
   Memory there(ends.context, MemoryType::host, kRailBytes);
@@ -148,7 +148,7 @@ TEST(RailReports, NameEachNicWhenTheEndpointHasGone) {
   EXPECT_NE(describe(report).find(by), std::string::npos) << describe(report);
 }
 
-TEST(OneRail, CarriesWhatTheOthersMayNot) {
+TEST(OneRail, CarriesTransfersThatOthersMayNot) {
   RailEnds ends;
   const Nic first = value(ends.context.open_nics()).front();
   Memory both(ends.context, MemoryType::host, kFrom);
@@ -169,8 +169,9 @@ TEST(OneRail, CarriesWhatTheOthersMayNot) {
   EXPECT_TRUE(by_one(both.all(), blind_key)) << "what the other NIC wrote can't be read back";
 }
 
-/// Memory of this process that an engine copies, too; of two vendors, between which none copies.
-TEST(OneRail, CarriesWhatEnginesCopyToo) {
+/// Memory of this process that an engine also copies, and memory of two vendors, between which no
+/// engine copies.
+TEST(OneRail, CarriesMemoryThatEnginesCopyToo) {
   RailEnds ends;
   const Memory here(ends.context, MemoryType::gaudi, kRailBytes);
   const Memory there(ends.context, MemoryType::cuda, kRailBytes);
@@ -224,7 +225,7 @@ struct Ordered : RailEnds {
   }
 };
 
-TEST(RailOrder, WhatWasStartedBeforeArrivesBefore) {
+TEST(RailOrder, EarlierTransfersArriveEarlier) {
   if (!under_plan("delay,op=write,nth=1,ms=200")) return;
   Ordered ends;
   Transfer first = value(ends.a->put(ends.small.all(), ends.remote.slice(kRailBytes - 4096, 4096)));
@@ -235,12 +236,12 @@ TEST(RailOrder, WhatWasStartedBeforeArrivesBefore) {
   EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
 }
 
-TEST(RailOrder, WhatIsStartedBehindArrivesBehind) {
-  // The second piece, which is with the second NIC.
+TEST(RailOrder, LaterTransfersArriveLater) {
+  // The second piece, which the second NIC carries.
   if (!under_plan("delay,op=write,nth=2,ms=200")) return;
   Ordered ends;
   Transfer first = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
-  // All over it.
+  // All of them write over it.
   std::vector<Transfer> behind;
   for (std::uint64_t at = 0; at + 4096 <= kRailBytes; at += 128U << 10U)
     behind.push_back(value(ends.a->put(ends.small.all(), ends.remote.slice(at, 4096))));
@@ -265,12 +266,12 @@ TEST(RailOrder, AnImmediateComesBehindTheBytesOfAllRails) {
   EXPECT_NE(carried_by(put, "emu1"), 0U);
 }
 
-// --- which NIC takes the next piece
+// --- choosing the NIC for the next piece
 
 TEST(RailChoice, TheFasterNicCarriesMore) {
-  // The second piece, which is with the second NIC, and holds up what is behind it there.
+  // The second piece, which the second NIC carries, and which delays later ones there.
   if (!under_plan("delay,op=write,nth=2,ms=1000")) return;
-  constexpr std::uint64_t kBytes = 4 * kRailBytes;  // more pieces than one NIC has at a time
+  constexpr std::uint64_t kBytes = 4 * kRailBytes;  // more pieces than one NIC has in flight
   RailEnds ends(10s);
   const Memory here(ends.context, MemoryType::host, kBytes);
   const Memory there(ends.context, MemoryType::host, kBytes);
@@ -281,10 +282,10 @@ TEST(RailChoice, TheFasterNicCarriesMore) {
   EXPECT_GT(carried_by(put, "emu0"), 2 * carried_by(put, "emu1"));
 }
 
-/// emu0 is the nearest to each first device, wherever it stands in the list.
+/// emu0 is the nearest to each first device, whatever its place in the list.
 TEST(RailChoice, AmongIdleOnesTheNearestTakesAPiece) {
   ::setenv("HBMWIRE_RAILS_FROM", "64K", 1);
-  constexpr std::uint64_t kPiece = 64U << 10U;  // the smallest
+  constexpr std::uint64_t kPiece = 64U << 10U;  // the smallest size
   for (const auto& nics : {std::vector<std::string>{"emu0", "emu1"}, {"emu1", "emu0"}}) {
     Ends ends({}, {}, {.memory = {}, .nics = nics});
     for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
@@ -302,7 +303,7 @@ TEST(RailChoice, AmongIdleOnesTheNearestTakesAPiece) {
 
 // --- a rail that fails
 
-/// Puts and gets, and is not told that a NIC has gone but by the log.
+/// Puts and gets while a NIC fails, which only the log reports.
 struct Losing : Ordered {
   Heard heard;
 
@@ -336,7 +337,7 @@ TEST(LostRail, BeforeItIsUsed) {
   ends.expect_bytes(false);
   ends.expect_loss();
   EXPECT_TRUE(change_link("emu1=up"));
-  // For the endpoint's life.
+  // For the rest of the endpoint's life.
   ends.expect_bytes(false);
   ends.expect_loss();
 }
@@ -358,7 +359,7 @@ TEST(LostRail, InTheMiddleOfAPut) {
   ends.finish(receive);
   EXPECT_NE(carried_by(put, "emu0"), kRailBytes) << "some was carried by the other one";
   EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
-  // It came once.
+  // The first message arrived once.
   Transfer second = value(ends.b->receive_immediate());
   ends.expect_bytes(false);
   ends.finish(second);
@@ -366,7 +367,7 @@ TEST(LostRail, InTheMiddleOfAPut) {
   ends.expect_loss();
 }
 
-TEST(LostRail, WhileItReadsBackWhatItWrote) {
+TEST(LostRail, WhileItReadsBackItsWrites) {
   if (!under_plan("link,op=read,nth=3")) return;
   Losing ends;
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
@@ -376,7 +377,7 @@ TEST(LostRail, WhileItReadsBackWhatItWrote) {
 }
 
 TEST(LostRail, InTheMiddleOfAGetIntoADevice) {
-  // READs in turn: of the first NIC, of the second one.
+  // READs alternate between the first and the second NIC.
   if (!under_plan("link,op=read,nth=6")) return;
   Losing ends;
   Memory card(ends.context, MemoryType::gaudi, kRailBytes);
@@ -390,7 +391,7 @@ TEST(LostRail, InTheMiddleOfAGetIntoADevice) {
 }
 
 TEST(LostRail, BySendQueuesThatRefuse) {
-  // The first WRITE, the READ behind it, and one in the middle.
+  // The first WRITE, the READ after it, and a request in the middle.
   for (const unsigned long long n : {1ULL, 2ULL, 7ULL}) {
     SCOPED_TRACE(n);
     Losing ends;
@@ -406,8 +407,8 @@ TEST(LostRail, BySendQueuesThatRefuse) {
   }
 }
 
-/// A WRITE of the second NIC that stays in the network while its time runs out: it is repeated by
-/// the first one, and must not be carried out when others have written there since.
+/// A WRITE of the second NIC stays in the network while its time runs out. The first NIC repeats
+/// it. The late WRITE must not be executed after others have written there.
 TEST(LostRail, DeliversNothingAfterTheReport) {
   if (!under_plan("late,op=write,nth=2,ms=1500")) return;
   Losing ends;
@@ -422,7 +423,7 @@ TEST(LostRail, DeliversNothingAfterTheReport) {
 }
 
 TEST(LostRail, IsTakenOutInTime) {
-  Losing ends;  // whose peer_timeout is 600 ms
+  Losing ends;  // its peer_timeout is 600 ms
   EXPECT_TRUE(change_link("emu1=down"));
   const auto begun = std::chrono::steady_clock::now();
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
@@ -432,11 +433,11 @@ TEST(LostRail, IsTakenOutInTime) {
   EXPECT_TRUE(change_link("emu1=up"));
 }
 
-TEST(LostRail, WhatThePeerHasNotClosedIsNotRepeated) {
+TEST(LostRail, PiecesOfAnOpenRailAreNotRepeated) {
   Losing ends;
   EXPECT_TRUE(change_link("emu1=down"));
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
-  // This end alone: the peer hears nothing.
+  // Drives only this end; the peer does not notice.
   const Deadline until = Deadline::after(10s);
   while (ends.heard.count("rail emu1") == 0 && !until.passed()) ends.a_worker.progress();
   const Deadline idle = Deadline::after(200ms);
@@ -487,8 +488,8 @@ TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
   EXPECT_TRUE(same_bytes(ends.there.contents(), then));
 }
 
-/// The endpoint's own lane fails, and the peer is asked to close all of them: the second NIC's
-/// piece, which the network holds, must not be carried out any more.
+/// The endpoint's own lane fails, and the peer is asked to close all lanes. The network holds a
+/// piece of the second NIC, which must not be executed any more.
 TEST(EndOfRails, NothingOfAFailedOneArrivesAfterTheReport) {
   if (!under_plan("late,op=write,nth=1,ms=1500; late,op=write,nth=2,ms=1500")) return;
   Losing ends;

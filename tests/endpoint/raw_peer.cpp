@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t kControlDepth = 8;
 
-// ibv_wc::wr_id holds the owner of the completion, and the place of a receive.
+// The contents of ibv_wc::wr_id: the kind of completion, and the place of a receive.
 constexpr std::uint64_t kSent = 0;
 constexpr std::uint64_t kMessage = 1ULL << 32U;
 constexpr std::uint64_t kControl = 2ULL << 32U;
@@ -208,7 +208,7 @@ void RawPeer::take_control(std::span<const std::byte> bytes) {
   const auto message = wire::decode_control(bytes);
   ASSERT_TRUE(message);
   if (!answers_fences || !std::holds_alternative<wire::Fence>(*message)) return;
-  // It may lie about that, too.
+  // It may lie about this, too.
   say_control(wire::Fenced{});
 }
 

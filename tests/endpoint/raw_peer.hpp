@@ -20,46 +20,46 @@
 
 namespace hbmwire::test {
 
-/// A peer that shakes hands as it should, and from then on is nothing but two queue pairs: what is
-/// posted there, and how arriving bytes are answered, is the test's matter.
+/// A peer that completes the handshake, and then has only two queue pairs. The test decides what it
+/// posts there, and how it handles received messages.
 class RawPeer {
  public:
   static constexpr std::uint32_t kDepth = 256;
-  static constexpr std::uint64_t kPlace = 16384;  // bytes of each message's place
+  static constexpr std::uint64_t kPlace = 16384;  // bytes for each message
 
-  /// Connects to a listener of `serving`'s, which it drives meanwhile. `change`: its offer.
+  /// Connects to a listener of `serving`, and drives that meanwhile. `change` alters its offer.
   RawPeer(const Context& context, Worker& serving, std::uint16_t port,
           const std::function<void(wire::EndpointOffer&)>& change = {});
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
-  /// One SEND on the data lane: a header and what follows it, or anything.
+  /// Sends one message on the data lane: a header and bytes after it, or anything.
   void say(const wire::MessageHeader& header, std::span<const std::byte> payload = {});
   void say_bytes(std::span<const std::byte> bytes, ibv_wr_opcode opcode = IBV_WR_SEND);
 
-  /// A WRITE with immediate of nothing.
+  /// Posts a WRITE with immediate without bytes.
   void say_immediate(std::uint32_t value);
 
-  /// A WRITE into, or a READ from, whatever lies there.
+  /// Posts a WRITE to, or a READ from, this address.
   void reach(ibv_wr_opcode opcode, std::uint64_t address, std::uint32_t remote_key,
              std::uint32_t length);
 
   void say_control(const wire::ControlMessage& message);
 
-  /// Takes what completed. A Fence is answered, unless that is switched off.
+  /// Handles completions. Answers a Fence unless that is switched off.
   void progress();
 
-  /// Waits for what the other end said last, of that kind; `serving` is driven.
+  /// Waits until the last message from the other end has this kind, and drives `serving` meanwhile.
   wire::MessageHeader expect(wire::MessageHeader::Kind kind);
 
-  /// Later requests go to a queue that is in ERROR, or has gone.
+  /// Whether the queue is in ERROR or destroyed, so that nothing can be posted.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
 
   [[nodiscard]] ibv_wc_status last_failure() const noexcept { return last_failure_; }
 
-  Memory memory;  // kPlace * kDepth bytes, open to everybody, from which it says things
+  Memory memory;  // kPlace * kDepth bytes, open to all; messages are sent from here
   bool answers_fences = true;
-  bool takes_messages = true;  ///< posts a receive for each that was used up
+  bool takes_messages = true;  ///< posts a receive again for each that was used
   std::deque<wire::MessageHeader> heard;
   wire::EndpointOffer theirs;
 
@@ -80,8 +80,8 @@ class RawPeer {
   std::unique_ptr<transport::VerbsLane> data_;
   std::unique_ptr<transport::VerbsLane> control_;
   Fd socket_;
-  std::uint32_t posted_ = 0;  // and not completed
-  std::uint64_t places_ = 0;  // that were used, ever
+  std::uint32_t posted_ = 0;  // not completed yet
+  std::uint64_t places_ = 0;  // total number used
   bool broken_ = false;
   ibv_wc_status last_failure_ = IBV_WC_SUCCESS;
 };

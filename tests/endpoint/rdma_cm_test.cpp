@@ -13,11 +13,11 @@
 #include "name_service.hpp"
 #include "transport/rdma_cm/cm_id.hpp"  // a client that stays silent
 
-/// Connecting by the RDMA connection manager.
+/// Connects by the RDMA connection manager.
 namespace hbmwire::test {
 namespace {
 
-/// Entry `index` of a NIC's GID table, as an address that a program is given.
+/// Entry `index` of a NIC's GID table, as an address for a program.
 std::string gid_of(const std::string& nic, int index) {
   const char* const sysfs = std::getenv("SYSFS_PATH");
   std::string text;
@@ -119,7 +119,7 @@ TEST(RdmaCm, HasOneNicForLargeTransfersToo) {
   EXPECT_EQ(put.explain().nic, "emu0");
 }
 
-TEST(RdmaCm, NobodyListens) {
+TEST(RdmaCm, AnAddressWithoutAListenerRefuses) {
   Managed managed;
   const auto none =
       Endpoint::connect(managed.worker, "rdma_cm://" + gid_of("emu0", 3) + ":1", within(10s));
@@ -127,8 +127,8 @@ TEST(RdmaCm, NobodyListens) {
   EXPECT_EQ(none.error().hint, Hint::connection_refused) << describe(none.error());
 }
 
-TEST(RdmaCm, OfANamesAddressesTheFirstThatAnswersIsTaken) {
-  // One of no NIC, one without a listener, and one that is there.
+TEST(RdmaCm, TakesTheFirstAddressOfANameThatAnswers) {
+  // An address of no NIC, one without a listener, and the right one.
   Managed managed({.address = gid_of("emu1", 3)});
   set_addresses({"192.0.2.1", gid_of("emu0", 3), gid_of("emu1", 3)});
   Endpoint a = value(managed.connect(kSeveralAddresses));
@@ -136,7 +136,7 @@ TEST(RdmaCm, OfANamesAddressesTheFirstThatAnswersIsTaken) {
   EXPECT_EQ(a.nic().info().name, "emu1");
   managed.expect_works(a);
   managed.expect_works(b);
-  // A refusal says more than an address without a NIC, in whichever order.
+  // A refusal says more than an address that does not exist, in whichever order they come.
   for (const auto& addresses : {std::vector<std::string>{"192.0.2.1", gid_of("emu0", 3)},
                                 std::vector<std::string>{gid_of("emu0", 3), "192.0.2.1"}}) {
     set_addresses(addresses);
@@ -147,7 +147,7 @@ TEST(RdmaCm, OfANamesAddressesTheFirstThatAnswersIsTaken) {
 }
 
 TEST(RdmaCm, LeavesAnAddressThatStaysSilentForTheNextOne) {
-  // The listener's worker makes no progress, so that requests are never answered.
+  // The listener's worker makes no progress, so that it never answers.
   const Managed silent({.address = gid_of("emu0", 3)});
   Managed managed({.address = gid_of("emu1", 3), .port = silent.listener.port()});
   set_addresses({gid_of("emu0", 3), gid_of("emu1", 3)});
@@ -157,7 +157,7 @@ TEST(RdmaCm, LeavesAnAddressThatStaysSilentForTheNextOne) {
   managed.expect_works(a);
 }
 
-/// A client that connects by the manager, and then says nothing.
+/// A client that connects by the manager, and then sends nothing.
 class SilentClient {
  public:
   explicit SilentClient(const Managed& managed)
@@ -173,7 +173,7 @@ class SilentClient {
     good(id_.connect(1));
   }
 
-  /// None: the listener has not answered.
+  /// Empty if the listener has not answered.
   std::optional<rdma_cm_event_type> answer() {
     const auto event = id_.next();
     return event ? std::optional(event->type) : std::nullopt;
@@ -194,7 +194,7 @@ class SilentClient {
 TEST(RdmaCm, SilentClientsDelayNoOther) {
   Managed managed({.address = "", .handshake_timeout = 5s, .max_handshakes = 4});
   std::vector<SilentClient> silent;
-  // More than the listener takes at a time: it lets the oldest ones go.
+  // More than the listener handles at a time, so that it drops the oldest ones.
   for (int i = 0; i < 6; ++i) {
     silent.emplace_back(managed);
     const Deadline deadline = Deadline::after(10s);
@@ -209,7 +209,7 @@ TEST(RdmaCm, SilentClientsDelayNoOther) {
   managed.expect_works(a);
 }
 
-/// Each silent one is let go of, so that its place, its queue pairs and memory come back.
+/// Each silent client is dropped, and its place, queue pairs and memory are released.
 TEST(RdmaCm, SilentClientsAreLetGoOfInTime) {
   Managed managed({.address = "", .handshake_timeout = 300ms});
   std::vector<SilentClient> silent;
@@ -250,7 +250,7 @@ TEST(RdmaCm, AChildThatDropsItsCopiesTakesNothingFromItsParent) {
   }));
   managed->expect_works(*a);
   managed->expect_works(*b);
-  // Its listener goes on, and so does what tells of the peer's end.
+  // Its listener continues, and so does the detection of the peer's end.
   Endpoint again = value(managed->connect(gid_of("emu0", 3)));
   managed->expect_works(again);
   b.reset();

@@ -9,11 +9,11 @@
 #include "connect/backoff.hpp"
 #include "listening_port.hpp"
 
-/// Peers that connect before a listener is there, or again.
+/// Peers that connect before a listener exists, or again.
 namespace hbmwire::test {
 namespace {
 
-/// A port of this machine at which no program listens now.
+/// A port of this machine without a listener.
 std::uint16_t free_port(const Worker& worker) {
   return value(Listener::create(worker, {.address = "127.0.0.1"})).port();
 }
@@ -64,7 +64,7 @@ TEST(Retry, MakesAnAttemptWithoutTimeForAPause) {
   while (worker.progress() != 0) continue;
   good(endpoint->wait_closed(within(10s)));
   for (const auto time : {0ms, 1ms}) {
-    // A busy kernel may not have refused it yet when so little time is over.
+    // A busy kernel may not have refused the connection yet after so little time.
     const Deadline until = Deadline::after(10s);
     auto none = endpoint->reconnect(within(time));
     while (!none && none.error().code == Errc::timed_out && !until.passed())
@@ -114,7 +114,8 @@ TEST(Retry, PausesForLongerEachTimeAndNeverForLong) {
   }
 }
 
-/// Few of a hundred that begin at the same moment have the same tenth of the time.
+/// Of a hundred that begin at the same moment, only few try again within the same tenth of the
+/// time.
 TEST(Retry, SpreadsThoseWhoReconnectAtTheSameMoment) {
   std::array<int, 10> tenths{};
   for (int i = 0; i < 1000; ++i) {
@@ -127,20 +128,20 @@ TEST(Retry, SpreadsThoseWhoReconnectAtTheSameMoment) {
   EXPECT_EQ(detail::Backoff::before_reconnect(0ms), 0ms);
 }
 
-TEST(Retry, OfReconnectBeginsWithAPause) {
+TEST(Retry, ReconnectBeginsWithAPause) {
   ListeningPort port;
   Endpoint a =
       value(Endpoint::connect(port.worker, port.at(), within(10s), {.retry_connect = true}));
   std::chrono::nanoseconds longest = 0ns;
   for (int i = 0; i < 5; ++i) {
-    value(port.listener->accept(within(10s)));  // and gone
+    value(port.listener->accept(within(10s)));  // and destroyed
     while (a.phase() != EndpointPhase::closed) port.worker.progress();
     const auto before = std::chrono::steady_clock::now();
     good(a.reconnect(within(10s)));
     longest =
         std::max<std::chrono::nanoseconds>(longest, std::chrono::steady_clock::now() - before);
   }
-  // All five pauses of up to a second are shorter once in 100,000 runs.
+  // Five pauses of up to a second are all shorter than this only once in 100,000 runs.
   EXPECT_GT(longest, 100ms);
 }
 

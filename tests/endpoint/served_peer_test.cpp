@@ -6,7 +6,7 @@
 
 #include "peer_process.hpp"
 
-/// A peer in another process, whose NIC does not reach its memory, so that it is needed.
+/// A peer in another process whose NIC does not reach its memory, so that its process must help.
 namespace hbmwire::test {
 namespace {
 
@@ -78,11 +78,11 @@ TEST_P(ServedByAProcess, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
   peer.go_on();
 }
 
-/// A vendor's library does not work in a process that is forked off after its first use: so there
-/// is one peer a test.
+/// A vendor's library does not work in a process that is forked after its first use. Each test
+/// therefore has one peer.
 struct Kill {
   MemoryType type;
-  int progress;  // of this end, before
+  int progress;  // progress of this end before
   bool gets;
 };
 
@@ -105,7 +105,7 @@ TEST_P(ServedByAProcessThatIsKilled, ItEndsAndNothingMovesAfterwards) {
   for (int i = 0; i < GetParam().progress; ++i) side.worker.progress();
   peer.kill();
   const auto over = transfer.wait(within(5s));
-  // All of it may have been carried out before.
+  // It may have completed before.
   if (!over) {
     EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
     EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);

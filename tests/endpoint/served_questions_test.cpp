@@ -7,13 +7,14 @@
 #include "data_attack.hpp"
 #include "internals.hpp"
 
-/// A peer that asks this process to move bytes, more often at a time than the library does.
+/// A peer that asks this process to move bytes, with more requests in flight than the library
+/// sends.
 namespace hbmwire::test {
 namespace {
 
 using wire::MessageHeader;
 
-/// For bytes of the victim's, into memory of the peer's own.
+/// Asks for bytes of the victim, into memory of the peer.
 void ask(DataAttack& attack, const MemoryKey& victims, const MemoryKey& own, std::uint32_t id) {
   std::vector<std::byte> bytes(wire::kMessageHeaderBytes + wire::kPlaceBytes);
   wire::encode({.kind = MessageHeader::Kind::get,

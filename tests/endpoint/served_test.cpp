@@ -13,7 +13,7 @@
 #include "staged_ends.hpp"
 
 /// Memory of the peer that its NIC does not reach (emu1 imports no dma-bufs), so that its process
-/// moves the bytes; and what the contract says of it as of any other.
+/// moves the bytes. The contract is the same as for other memory.
 namespace hbmwire::test {
 namespace {
 
@@ -22,11 +22,11 @@ constexpr Access kRemote = Access::remote_write | Access::remote_read;
 
 struct Pair {
   const char* name;
-  const char* nic;  // of this end, which begins
+  const char* nic;  // NIC of this end, which starts the transfers
   MemoryType here;
-  Access access;  // to this end's memory
+  Access access;  // access to this end's memory
   MemoryType there;
-  bool mapped = false;  // the pieces of this end, by the peer
+  bool mapped = false;  // the peer has mapped the pieces of this end
 };
 
 class Served : public StagedEnds<Pair> {
@@ -58,7 +58,7 @@ class Served : public StagedEnds<Pair> {
                 : a_->put(source_->slice(0, size), there.slice(0, size));
   }
 
-  /// Where it does not come about the endpoint is another one afterwards.
+  /// Connects a new endpoint after one that ended.
   void begin_anew() {
     key_.reset();
     end();
@@ -66,7 +66,7 @@ class Served : public StagedEnds<Pair> {
     keep_apart();
   }
 
-  /// As on two nodes.
+  /// Acts as on two nodes.
   void keep_apart() {
     if (!GetParam().mapped) internals::keep_pieces_apart(*near_);
   }
@@ -139,7 +139,7 @@ TEST_P(Served, WaitsForThePeersProcess) {
   EXPECT_TRUE(same_bytes(source_->contents(), pattern(kBytes, 1)));
 }
 
-TEST_P(Served, WhatIsStartedArrivesInOrder) {
+TEST_P(Served, TransfersArriveInOrder) {
   const RemoteRegion there = remote();
   Memory words(*here_, MemoryType::host, 64);
   Memory inbox(*there_, MemoryType::host, 64);
@@ -199,11 +199,10 @@ TEST_P(Served, ARegionOfAnotherConnectionIsRefused) {
   }
 }
 
-/// The peer's process refuses requests that a NIC would refuse, and ends the connection as a NIC
-/// does.
-TEST_P(Served, WhatTheKeyDoesNotAllowEndsTheConnection) {
+/// The peer's process refuses what a NIC would refuse, and the connection ends as with a NIC.
+TEST_P(Served, AccessBeyondTheKeyEndsTheConnection) {
   enum class Wrong : std::uint8_t { access, token, begin, end, wraps };
-  // A request of several pieces, which are one question.
+  // A put or get of several pieces, all of which are in one question.
   const bool in_parts = source_->region().path() == Path::staged;
   const std::uint64_t length = in_parts ? 8192 : 3 * kPiece;
   target_->fill(2);
@@ -297,7 +296,8 @@ TEST_P(Served, ACopyThatThePeersEngineFailsFailsAlone) {
   for (const bool gets : {false, true}) {
     unsigned failed = 0;
     long calls = 0;
-    // Asking the engine is a call, too: a slow run has thousands, and the later ones are alike.
+    // Each query of the engine is a call, too. A slow run has thousands of them, and later ones are
+    // alike.
     for (long nth = 0; nth <= calls; nth += 1 + nth / 16) {
       fail_nth_call(vendor, nth, EIO);
       Transfer transfer = value(start(gets, there));
@@ -325,7 +325,7 @@ TEST_P(Served, ARefusedRequestEndsIt) {
   for (const bool gets : {false, true}) {
     for (const unsigned long long nth : {0ULL, 1ULL, 2ULL, 3ULL}) {
       const RemoteRegion there = remote();
-      // After this, messages that come once for an endpoint are over.
+      // The first transfer causes the messages that are logged once per endpoint.
       Transfer first = value(start(gets, there));
       finish(first);
       refuse_requests(nth, 1, ENOMEM);
@@ -375,7 +375,7 @@ TEST_P(Served, EndsWithEitherEndpointOrWorker) {
       }
       drive([&] { return put.done() && get.done(); });
       EXPECT_TRUE(progress != 1 || !get.poll());
-      // The remaining end finds out by itself.
+      // The remaining end notices by itself.
       drive_until_idle();
       expect_all_idle();
       put.reset();
@@ -420,7 +420,7 @@ TEST_P(Served, APeerThatHasSaidGoodbyeIsNotAsked) {
     return a_->phase() != EndpointPhase::ready || internals::look_at_endpoint(*near_).peer_left;
   });
   auto put = start(false, there);
-  if (!put) return;  // it has ended already
+  if (!put) return;  // it has already ended
   EXPECT_EQ(fails(*put).code, Errc::peer_failed);
 }
 
@@ -428,13 +428,13 @@ TEST_P(Served, KeepsToEitherEndsPolicy) {
   const std::vector<Path> all_but_staged{Path::host, Path::zero_copy, Path::peer_memory};
   const bool staged_here = source_->region().path() == Path::staged;
   static_cast<void>(remote());
-  // At this end: refused when it is asked for.
+  // A policy of this end refuses the memory at once.
   auto [strict, peer_of_strict] =
       connect({.peer_timeout = 400ms, .paths = {.allow = all_but_staged}});
   const auto refused = strict.remote(value(RemoteKey::unpack(key_->bytes())));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().hint, Hint::path_policy) << describe(refused.error());
-  // At the other end: it moves nothing.
+  // A policy of the other end moves nothing.
   if (staged_here) return;
   key_.reset();
   end();
@@ -447,9 +447,9 @@ TEST_P(Served, KeepsToEitherEndsPolicy) {
   EXPECT_EQ(a_->phase(), EndpointPhase::ready);
 }
 
-/// The same pool then serves, and asks.
+/// The same pool then serves questions, and asks some.
 
-/// The peer is not driven, so that the first one hangs.
+/// The peer makes no progress, so that the first transfer hangs.
 TEST_P(Served, AnotherEndpointDoesNotWait) {
   auto [other, accepted] = connect({});
   const Memory word(*here_, MemoryType::host, 64);
@@ -482,12 +482,12 @@ TEST_P(Served, EndsByTheOperationTimeout) {
   EXPECT_EQ(fails(put).code, Errc::timed_out);
 }
 
-/// By the NIC there would be a READ or WRITE for each piece besides the answer.
-TEST_P(Served, WhatBothHaveMappedNoNicCarries) {
+/// With the NIC, there would be a READ or WRITE for each piece besides the answer.
+TEST_P(Served, NoNicCarriesMemoryThatBothHaveMapped) {
   if (!GetParam().mapped) return;
   const RemoteRegion there = remote();
   for (const bool gets : {false, true}) {
-    Transfer first = value(start(gets, there));  // after which the pieces are mapped
+    Transfer first = value(start(gets, there));  // afterwards the pieces are mapped
     finish(first);
     const std::uint32_t before = internals::look_at_endpoint(*far_).posted;
     Transfer transfer = value(start(gets, there));
@@ -497,8 +497,8 @@ TEST_P(Served, WhatBothHaveMappedNoNicCarries) {
   }
 }
 
-/// The peer's program does nothing; its thread has to poll, since its engine's end wakes no
-/// sleeper.
+/// The peer's program makes no calls. Its thread has to poll, because the end of an engine's copy
+/// wakes no sleeper.
 TEST(ServedByAThread, NeedsNoCallOfThePeersProgram) {
   set_log_sink([](LogLevel, std::string_view) {});
   ::setenv("HBMWIRE_EMULATION_CUDA_DELAY_US", "1000", 1);
@@ -514,7 +514,7 @@ TEST(ServedByAThread, NeedsNoCallOfThePeersProgram) {
   const Memory target(there, MemoryType::cuda, kBytes);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
   const RemoteRegion remote = value(a.remote(value(RemoteKey::unpack(key.bytes()))));
-  // The quickest of some: a thread that sleeps wakes by the clock, each quarter of a second.
+  // The fastest of several: a thread that sleeps wakes by the clock, four times a second.
   std::chrono::nanoseconds quickest = 10s;
   for (int i = 0; i < 10 && quickest > 150ms; ++i) {
     const auto begun = std::chrono::steady_clock::now();

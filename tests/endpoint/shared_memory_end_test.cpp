@@ -16,8 +16,8 @@
 #include "shared_memory_side.hpp"
 #include "tests/support/lent_memory.hpp"
 
-/// How endpoints between two processes of a node end, and keys of the memory between them; peers
-/// that have stopped.
+/// The end of endpoints between two processes of a node, and of keys of memory between them; also
+/// peers that have stopped.
 namespace hbmwire::test {
 namespace {
 
@@ -27,10 +27,10 @@ constexpr std::uint64_t kPiece = 512 << 10;
 
 INSTANTIATE_TEST_SUITE_P(Ways, SharedMemoryEnd, ::testing::ValuesIn(kNodeWays), name_of_way);
 
-/// `how`: 0 says goodbye, 1 ends without a word, 2 is killed.
+/// `how`: 0 sends a goodbye, 1 ends without one, 2 is killed.
 void send_and_go(const NodeOptions& of, int how) {
   constexpr std::uint64_t kMessages = 60;
-  // The one that sends is the other process.
+  // The other process is the sender.
   ServingProcess peer(of, [&](Served& served, const Talk& talk) {
     served.await(talk, 1);
     std::vector<Transfer> sends;
@@ -51,10 +51,10 @@ void send_and_go(const NodeOptions& of, int how) {
   Asking side(peer, of);
   peer.talk().tell(1);
   EXPECT_EQ(peer.talk().hear(), 2U);
-  // A message that was reported as sent is here, whatever has become of its sender.
+  // Messages that were reported as sent have arrived, whatever happened to the sender.
   std::vector<Transfer> receives;
   if (how != 0) {
-    // Its endpoint has failed once that is seen: receives are posted before.
+    // The endpoint fails when that is noticed, so that receives are posted before.
     for (std::uint64_t i = 0; i < kMessages; ++i)
       receives.push_back(value(side.endpoint.receive(side.slice(i * 512, 512))));
   } else {
@@ -74,11 +74,11 @@ void send_and_go(const NodeOptions& of, int how) {
   if (how != 2) peer.expect_good();
 }
 
-TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheGoodbye) { send_and_go(options(), 0); }
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheGoodbye) { send_and_go(options(), 0); }
 
-TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheEndOfItsProcess) { send_and_go(options(), 1); }
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheEndOfTheirProcess) { send_and_go(options(), 1); }
 
-TEST_P(SharedMemoryEnd, WhatWasSentIsReceivedAfterTheDeathOfItsProcess) {
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheDeathOfTheirProcess) {
   send_and_go(options(), 2);
 }
 
@@ -86,7 +86,7 @@ TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
   NodeOptions of = options();
   of.endpoint.peer_timeout = 500ms;
   ServingProcess peer(of, [](Served& served, const Talk& talk) {
-    // Each time the old end is kept while the new one comes.
+    // The old end is kept each time while the new one connects.
     std::vector<Endpoint> old;
     for (int round = 0; round < 3; ++round) {
       Transfer receive = value(served.endpoint->receive(served.slice(0, 100)));
@@ -111,7 +111,7 @@ TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
     side.finish(send);
     EXPECT_EQ(send.path(), Path::shared_memory);
     if (round == 2) break;
-    // Something is under way, so that it fails.
+    // A transfer is in flight, so that the endpoint fails.
     Transfer never = value(side.endpoint.receive(side.slice(0, 100)));
     static_cast<void>(never.cancel());
     side.poll_until([&] { return side.endpoint.phase() != EndpointPhase::ending; });
@@ -125,7 +125,7 @@ TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
   EXPECT_EQ(peer.talk().hear(), 1U);
 }
 
-/// A child by fork(2) of either end drops its copies.
+/// A child by fork(2) of either end destroys its copies.
 TEST_P(SharedMemoryEnd, AChildOfEitherEndChangesNothing) {
   const NodeOptions of = options();
   const auto forks = [](std::optional<Endpoint>& endpoint, NodeSide& side) {
@@ -169,14 +169,14 @@ TEST_P(SharedMemoryEnd, AChildOfEitherEndChangesNothing) {
 
 // --- keys that end
 
-/// The peer's memory is read and written while it takes the key back.
+/// The peer's memory is read and written while the peer revokes its key.
 TEST_P(SharedMemoryEnd, AKeyThatIsTakenBackEndsCopiesOfSixtyFourMegabytes) {
   NodeOptions of = options();
   of.bytes = 64 << 20;
   of.revocable = true;
   ServingProcess peer(of, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
-    // Some of it has been written.
+    // Some of it has already been written.
     while (served.bytes()[4 * kPiece] != std::byte{0xee}) served.worker.progress();
     good(served.listener.withdraw("target"));
     const std::vector<std::byte> now(served.bytes().begin(), served.bytes().end());
@@ -237,7 +237,7 @@ TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
   Transfer send = value(side.endpoint.send(side.slice(0, 33), {.level = CompletionLevel::arrived}));
   side.poll_for(1200ms);
   EXPECT_FALSE(send.done());
-  // Over TCP its machine answers for it.
+  // Over TCP, the machine of the stopped peer still answers.
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
   peer.go_on();
@@ -245,12 +245,13 @@ TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
   EXPECT_EQ(peer.talk().hear(), 2U);
 }
 
-/// It may have stopped within a copy: then the key's end waits for as long as it may, and says so.
-TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenWhoCopiesIsStopped) {
+/// The peer may have stopped within a copy. Revoking the key then waits until its limit, and
+/// reports that.
+TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenTheCopyingProcessIsStopped) {
   NodeOptions of = options();
   of.bytes = 64 << 20;
   of.endpoint.peer_timeout = 400ms;
-  // This end has the memory: it listens, and its peer copies without a pause.
+  // This end has the memory and listens. The peer copies without a pause.
   OtherProcess peer([&](const Talk& talk) {
     set_log_sink([](LogLevel, std::string_view) {});
     Asking side("127.0.0.1:" + std::to_string(talk.hear()), of);
@@ -271,7 +272,7 @@ TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenWhoCopiesIsStopped) {
   good(listener.advertise("target", own.region, {.revocable = true}));
   peer.talk().tell(listener.port());
   const Endpoint endpoint = value(listener.accept(within(20s)));
-  while (!peer.talk().can_hear()) own.worker.progress();  // answers for "target"
+  while (!peer.talk().can_hear()) own.worker.progress();  // answers the question for "target"
   EXPECT_EQ(peer.talk().hear(), 1U);
   own.poll_until([&] { return own.bytes()[of.bytes / 2] == std::byte{0xee}; });
   peer.stop();
@@ -288,14 +289,14 @@ TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenWhoCopiesIsStopped) {
   std::memset(own.bytes().data(), 0, own.bytes().size());
   peer.go_on();
   EXPECT_EQ(peer.talk().hear(), 2U) << "its put fails";
-  // A piece at most, of the copy that it was in.
+  // At most one piece, of the copy during which it stopped.
   const auto written =
       std::ranges::count_if(own.bytes(), [](std::byte b) { return b != std::byte{0}; });
   EXPECT_LE(written, timed_out != 0 ? static_cast<std::int64_t>(kPiece) : 0);
 }
 
-/// A receiver that is stopped in the middle of a copy holds the memory of a large message, though
-/// the send is over.
+/// A receiver that is stopped in the middle of a copy still holds the memory of a large message,
+/// although the send has ended.
 TEST_P(SharedMemoryEnd, ARegionEndsInTimeWhenItsReaderIsStopped) {
   constexpr std::uint64_t kLength = 64 << 20;
   NodeOptions of = options();
@@ -328,13 +329,13 @@ TEST_P(SharedMemoryEnd, ARegionEndsInTimeWhenItsReaderIsStopped) {
     region.reset();
     EXPECT_LT(Clock::now() - begun, 400ms + kNodeSlack);
   }
-  // Its receive ends when it goes on, well or not.
+  // Its receive ends, in success or failure, when it goes on.
   peer.go_on();
   EXPECT_EQ(peer.talk().hear(), 3U);
   side.poll_until([&] { return side.endpoint.phase() != EndpointPhase::ending; });
 }
 
-/// Memory of the application's that it has unmapped is an error of what finds it so.
+/// If the application has unmapped memory, only the transfers that use it fail.
 TEST_P(SharedMemoryEnd, MemoryThatIsGoneFailsItsTransfersAlone) {
   ServingProcess peer(options());
   Asking side(peer, options());
@@ -344,7 +345,7 @@ TEST_P(SharedMemoryEnd, MemoryThatIsGoneFailsItsTransfersAlone) {
     std::ranges::fill(lent.bytes(), std::byte{7});
     lent.take_away(how, 65'536);
     for (const std::uint64_t length : {64U, 16'384U, 600'000U}) {
-      // Before the part that is gone, and across its begin.
+      // Just before the missing part, and across its beginning.
       for (const std::uint64_t offset : {std::uint64_t{0}, 65'536 - length / 2}) {
         if (offset > 65'536) continue;
         const bool is_there = offset + length <= 65'536;
@@ -369,15 +370,15 @@ TEST_P(SharedMemoryEnd, MemoryThatIsGoneFailsItsTransfersAlone) {
   peer.expect_good();
 }
 
-/// The receiver copies from the sender's memory, which the sender's program has unmapped, or into
-/// its own.
+/// The receiver copies from memory that the sender's program has unmapped, or into its own memory
+/// that is unmapped.
 TEST_P(SharedMemoryEnd, ALargeMessageOfMemoryThatIsGoneFailsAlone) {
   ServingProcess peer(options(), [](Served& served, const Talk& talk) {
     const LentMemory lent(1 << 20);
     const Region region =
         value(served.context.register_memory(lent.data(), lent.size_bytes(), kAll));
     lent.take_away(LentMemory::How::unmapped);
-    // From the sender's memory that is gone, and into the receiver's that is.
+    // From the sender's missing memory, and into the receiver's missing memory.
     for (const bool own : {false, true}) {
       Transfer receive = value(
           served.endpoint->receive(own ? region.slice(0, 600'000) : served.slice(0, 600'000)));

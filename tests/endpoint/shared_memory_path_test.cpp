@@ -12,7 +12,7 @@
 #include "shared_memory_side.hpp"
 #include "tests/support/less_rights.hpp"
 
-/// When shared memory is the way: policies, and what the kernel does not let.
+/// The conditions for shared memory: policies, and restrictions of the kernel.
 namespace hbmwire::test {
 namespace {
 
@@ -47,11 +47,11 @@ class SharedMemoryPolicy : public ::testing::Test {
   void TearDown() override { set_log_sink({}); }
 };
 
-TEST_F(SharedMemoryPolicy, OfANicsPathKeepsHostMemoryFromIt) {
+TEST_F(SharedMemoryPolicy, APolicyForANicsPathExcludesIt) {
   expect_path({.paths = {.require = Path::zero_copy}}, {}, Path::host);
 }
 
-TEST_F(SharedMemoryPolicy, OfThePeerKeepsItsMemoryFromIt) {
+TEST_F(SharedMemoryPolicy, ThePeersExcludesItsMemory) {
   expect_path({}, {.paths = {.require = Path::zero_copy}}, Path::host);
 }
 
@@ -59,7 +59,7 @@ TEST_F(SharedMemoryPolicy, WithoutItAmongThoseThatAreAllowedTakesTheNic) {
   expect_path({.paths = {.allow = {Path::host, Path::zero_copy, Path::staged}}}, {}, Path::host);
 }
 
-TEST_F(SharedMemoryPolicy, OfAnEndpointCountsAsTheContexts) {
+TEST_F(SharedMemoryPolicy, AnEndpointsCountsLikeTheContexts) {
   NodeOptions of;
   of.endpoint.paths.require = Path::zero_copy;
   expect_path(of, {}, Path::host);
@@ -69,7 +69,7 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItTakesIt) {
   expect_path({.paths = {.require = Path::shared_memory}}, {}, Path::shared_memory);
 }
 
-/// The error is one sentence with the reason.
+/// Expects that the error is one sentence with the reason.
 void expect_refused(const Error& why) {
   EXPECT_EQ(why.code, Errc::permission_denied) << describe(why);
   EXPECT_EQ(why.hint, Hint::path_policy) << describe(why);
@@ -106,7 +106,7 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesDevicesOfThePeer) {
   peer.expect_good();
 }
 
-/// In one process it is not the way.
+/// Within one process, shared memory is not used.
 TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesAnEndpointOfTheSameProcess) {
   const Context context = value(Context::create({.memory = {}, .nics = {"emu0"}}));
   Worker worker = value(Worker::create(context));
@@ -142,8 +142,8 @@ class SharedMemoryKernel : public ::testing::Test {
   SharedMemoryKernel() { ::setenv("HBMWIRE_LOG_LEVEL", "info", 1); }
 };
 
-/// Over TCP: the emulated NIC needs these rights itself.
-TEST_F(SharedMemoryKernel, ThatHidesThePeersProcessHasAllGoAnotherWay) {
+/// Over TCP, because the emulated NIC needs these rights itself.
+TEST_F(SharedMemoryKernel, HidingThePeersProcessMakesAllTakeAnotherPath) {
   drop_right_to_trace();
   NodeOptions of;
   of.nics = {"none"};
@@ -181,7 +181,8 @@ TEST_F(SharedMemoryKernel, ThatHidesThePeersProcessHasAllGoAnotherWay) {
   peer.expect_good();
 }
 
-/// `shared`: the peer's memory. This end may not copy by the kernel, nor could the emulated NIC.
+/// `shared`: the peer's memory is shared. This end may not copy through the kernel; nor could the
+/// emulated NIC.
 void expect_without_copies(bool shared) {
   NodeOptions of;
   of.shared = shared;

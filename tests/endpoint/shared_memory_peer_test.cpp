@@ -20,7 +20,8 @@
 #include "tests/support/open_descriptors.hpp"
 #include "wire/message_header.hpp"
 
-/// Peers of a node that are killed, and that write what they like into what both have mapped.
+/// Peers of a node that are killed, and peers that write arbitrary bytes into memory that both have
+/// mapped.
 namespace hbmwire::test {
 namespace {
 
@@ -33,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, SharedMemoryPeer, ::testing::ValuesIn(kNodeWays),
 void run_wild(Served& served, unsigned seed) {
   std::mt19937 random(seed);
   std::deque<Transfer> under_way;
-  // The first message is a key of its peer's memory.
+  // The first message is a key to its peer's memory.
   Transfer key = value(served.endpoint->receive(served.slice(0, 1024)));
   served.finish(key);
   const RemoteRegion target = value(served.endpoint->remote(served.bytes().first(key.bytes())));
@@ -67,10 +68,11 @@ void run_wild(Served& served, unsigned seed) {
   }
 }
 
-/// But for what the emulated NIC keeps of other processes.
+/// Without those that the emulated NIC keeps of other processes.
 int descriptors_now() { return open_descriptors("/processes/"); }
 
-/// Peers that are killed at any moment of a mixed stream: 50 of them, and 1,000 with label full.
+/// Peers that are killed at random moments of a mixed stream: 50 of them, and 1,000 with label
+/// full.
 TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
   const char* const wished = std::getenv("HBMWIRE_KILLED_NEIGHBOURS");
   const int rounds = wished != nullptr ? std::atoi(wished) : 50;
@@ -81,7 +83,7 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
     for (;;) served.worker.progress();
   });
   ServingProcess steady(of, [](Served& served, const Talk&) {
-    // Echoes until its peer says goodbye.
+    // Echoes until its peer sends a goodbye.
     ::alarm(0);
     while (served.endpoint->phase() == EndpointPhase::ready) {
       Transfer receive = value(served.endpoint->receive(served.slice(0, 64)));
@@ -144,7 +146,7 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
       EXPECT_EQ(endpoint.phase(), EndpointPhase::failed);
       for (Transfer& each : all) EXPECT_TRUE(each.done()) << "round " << round;
       const std::vector<std::byte> now(side.bytes().begin(), side.bytes().end());
-      // Others go on.
+      // Other endpoints continue.
       Transfer receive = value(side.endpoint.receive(side.slice(0, 64)));
       Transfer send = value(side.endpoint.send(side.slice(0, 33)));
       side.finish(receive);
@@ -155,7 +157,7 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
     }
     all.clear();
     side.poll_until([&] { return internals::count_endpoints(side.worker) == 1; });
-    // The first rounds open what stays open.
+    // The first rounds open resources that stay open.
     if (round < 3) {
       descriptors = descriptors_now();
       rings = mapped_rings().size();
@@ -169,7 +171,7 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
   steady.expect_good();
 }
 
-/// A peer that writes what it likes into the ring that this end reads, and into the one that it
+/// A peer that writes arbitrary bytes into the ring that this end reads, and into the one that it
 /// reads itself.
 TEST_P(SharedMemoryPeer, APeerWithAForgedRingEndsItsEndpointAlone) {
   NodeOptions of = options();

@@ -28,27 +28,27 @@
 #include "tests/support/other_process.hpp"
 #include "transport/shared/ring.hpp"
 
-/// Two processes of a node, which reach each other's host memory.
+/// Two processes of a node that reach each other's host memory.
 namespace hbmwire::test {
 
 using Clock = std::chrono::steady_clock;
 
-/// The time that a busy machine may take besides.
+/// Extra time for a busy machine.
 inline constexpr auto kNodeSlack = 2s;
 
-/// One end, and how it is made.
+/// The options of one end.
 struct NodeOptions {
-  std::uint64_t bytes = 1 << 20;  ///< of its memory
-  bool shared = true;             ///< others can map that
+  std::uint64_t bytes = 1 << 20;  ///< size of its memory
+  bool shared = true;             ///< other processes can map it
   std::vector<std::string> nics = {"emu0"};
   PathPolicy paths = {};
   WorkerOptions worker = {};
   EndpointOptions endpoint = {};
-  bool revocable = false;  ///< "target" may be withdrawn
-  bool logs = false;       ///< its log is not silenced
+  bool revocable = false;  ///< "target" may be revoked
+  bool logs = false;       ///< its log is printed
 };
 
-/// A process' context, worker and memory, of zeros.
+/// A process' context, worker, and memory filled with zeros.
 struct NodeSide {
   explicit NodeSide(const NodeOptions& options)
       : context(
@@ -62,7 +62,7 @@ struct NodeSide {
     return region.slice(offset, length);
   }
 
-  /// The memory itself, which is the host's.
+  /// The bytes of the memory, which is host memory.
   [[nodiscard]] std::span<std::byte> bytes() const {
     return {std::bit_cast<std::byte*>(memory.address()), region.size_bytes()};
   }
@@ -71,7 +71,7 @@ struct NodeSide {
     std::ranges::copy(pattern(region.size_bytes(), seed), bytes().begin());
   }
 
-  /// Polls until `over`, or a failure after `time`. Others want the CPU, too.
+  /// Polls until `over`; fails the test after `time`. Yields the CPU to other processes.
   template <class Over>
   bool poll_until(const Over& over, std::chrono::nanoseconds time = 20s) {
     const Deadline deadline = Deadline::after(time);
@@ -95,7 +95,7 @@ struct NodeSide {
     }
   }
 
-  /// It succeeds.
+  /// Waits for the transfer, and expects success.
   void finish(Transfer& transfer) {
     if (!poll_until([&] { return transfer.done(); })) return;
     const auto over = transfer.poll();
@@ -108,9 +108,9 @@ struct NodeSide {
   Region region;
 };
 
-/// The side that listens, in a process of its own: "target" is its memory.
+/// The listening side, in a process of its own. "target" is its memory.
 struct Served : NodeSide {
-  /// Tells its port, and returns when a peer has connected.
+  /// Sends its port, and returns when a peer has connected.
   Served(const NodeOptions& options, const Talk& talk)
       : NodeSide(options),
         listener(value(
@@ -120,16 +120,16 @@ struct Served : NodeSide {
     accept();
   }
 
-  /// The next peer, as `endpoint`.
+  /// Accepts the next peer as `endpoint`.
   void accept() { endpoint.emplace(value(listener.accept(within(60s)))); }
 
-  /// Makes progress until it hears that number.
+  /// Makes progress until it receives that number.
   void await(const Talk& talk, std::uint64_t number) {
     poll_until([&] { return talk.can_hear(); });
     EXPECT_EQ(talk.hear(), number);
   }
 
-  /// Until the peer has said goodbye, or has gone.
+  /// Makes progress until the peer has sent a goodbye or disconnected.
   void serve() {
     while (endpoint->phase() == EndpointPhase::ready) {
       if (worker.progress() == 0) std::this_thread::yield();
@@ -140,8 +140,7 @@ struct Served : NodeSide {
   std::optional<Endpoint> endpoint;
 };
 
-/// A process in which `work` is done with an end that was accepted. Made before this process opens
-/// anything.
+/// A process that does `work` with an accepted end. Create it before this process opens anything.
 class ServingProcess : public OtherProcess {
  public:
   using Work = std::function<void(Served&, const Talk&)>;
@@ -156,7 +155,7 @@ class ServingProcess : public OtherProcess {
   explicit ServingProcess(const NodeOptions& options = {})
       : ServingProcess(options, [](Served& served, const Talk&) { served.serve(); }) {}
 
-  /// To be asked once.
+  /// To be called once.
   [[nodiscard]] std::string address() const {
     if (!port_) port_ = talk().hear();
     return "127.0.0.1:" + std::to_string(*port_);
@@ -166,10 +165,11 @@ class ServingProcess : public OtherProcess {
   mutable std::optional<std::uint64_t> port_;
 };
 
-/// Makes peers: a child by fork(2) of a process that has opened something is of no use.
+/// Starts peers. It is forked early, because a child of a process that has opened anything cannot
+/// be used.
 class Nursery : public OtherProcess {
  public:
-  /// `life`: of each of them.
+  /// `life`: the work of each peer.
   Nursery(const NodeOptions& options, const std::function<void(Served&, unsigned seed)>& life)
       : OtherProcess([&](const Talk& talk) {
           ::signal(SIGCHLD, SIG_IGN);
@@ -222,7 +222,7 @@ struct Asking : NodeSide {
   RemoteRegion target;
 };
 
-/// How host memories are allocated, and by which NIC goes what does not go by shared memory.
+/// How host memories are allocated, and the NIC for transfers that do not use shared memory.
 struct NodeWay {
   bool shared;
   const char* nic;
@@ -235,7 +235,7 @@ inline std::string name_of_way(const ::testing::TestParamInfo<NodeWay>& way) {
   return std::string(way.param.shared ? "shared_" : "private_") + way.param.nic;
 }
 
-/// By each of these. Their log lines are no failure.
+/// Runs with each of these ways. Logged warnings are no failure.
 class NodeWays : public ::testing::TestWithParam<NodeWay> {
  protected:
   void SetUp() override {
@@ -252,7 +252,7 @@ class NodeWays : public ::testing::TestWithParam<NodeWay> {
   }
 };
 
-/// The rings that this process has mapped, of its own and of its peers.
+/// The rings that this process has mapped, its own and those of its peers.
 inline std::vector<transport::SharedRingFile*> mapped_rings() {
   std::vector<transport::SharedRingFile*> rings;
   for (const std::uint64_t address : mapped_files(sizeof(transport::SharedRingFile)))

@@ -15,8 +15,8 @@
 
 #include "shared_memory_side.hpp"
 
-/// Host memory, messages and immediates between two processes of a node (docs/adr/0029): bytes, and
-/// their order.
+/// Host memory, messages and immediates between two processes of a node (docs/adr/0029): their
+/// bytes and order.
 namespace hbmwire::test {
 namespace {
 
@@ -33,7 +33,7 @@ TEST_P(SharedMemory, PutsAndGetsOfEverySize) {
     while (served.endpoint->phase() == EndpointPhase::ready) {
       served.poll_for(1ms);
     }
-    // All that was put, and nothing else.
+    // All bytes that were put, and no others.
     auto expected = pattern(served.region.size_bytes(), 2);
     std::uint64_t offset = 64;
     for (const std::uint64_t length : {1U, 8U, 4095U, 16384U, 16385U, 600'000U, 1'500'000U}) {
@@ -80,7 +80,7 @@ struct Step {
   };
 
   Kind kind;
-  std::uint64_t offset;  // a place of its own in all memories
+  std::uint64_t offset;  // its own place in all memories
   std::uint64_t length;
 
   [[nodiscard]] bool puts() const { return kind <= Kind::device_put_immediate; }
@@ -98,7 +98,7 @@ struct Step {
     return kind == Kind::message || kind == Kind::large_message || kind == Kind::device_message;
   }
 
-  /// Its arrival tells that all before it has arrived.
+  /// Whether its arrival shows that everything before it has arrived.
   [[nodiscard]] bool is_sign() const { return has_immediate() || kind == Kind::message; }
 };
 
@@ -123,8 +123,8 @@ std::vector<Step> steps_of(unsigned seed, std::size_t count) {
   return steps;
 }
 
-/// Receives the stream, and checks that all that was started before a sign has arrived with it.
-/// Needs a process of its own, which it ends at a failure.
+/// Receives the stream, and checks that everything started before a sign has arrived with it. Needs
+/// a process of its own, which it ends after a failure.
 class StreamWatcher {
  public:
   StreamWatcher(NodeSide& side, Endpoint& endpoint, const std::vector<Step>& steps)
@@ -148,7 +148,7 @@ class StreamWatcher {
       ++over_;
       --posted_;
       look_at(*done);
-      // Receives are under way into memory that this object frees.
+      // Receives into memory of this object are still in flight.
       if (::testing::Test::HasFailure()) ::_exit(1);
     }
   }
@@ -159,7 +159,7 @@ class StreamWatcher {
         steps_, [](const Step& step) { return step.is_sign() || step.is_message(); }));
   }
 
-  /// Receives for what comes next, some ahead.
+  /// Posts receives for the next messages, some of them in advance.
   void post() {
     while (next_ < steps_.size() && posted_ < 24) {
       const Step& step = steps_[next_];
@@ -186,7 +186,7 @@ class StreamWatcher {
     if (!step.is_sign()) return;
     EXPECT_GT(at + 1, last_sign_) << "overtaken by a later one";
     last_sign_ = at + 1;
-    // Earlier puts are there.
+    // The bytes of earlier puts have arrived.
     for (; seen_ < at || (seen_ == at && step.puts()); ++seen_) {
       const Step& before = steps_[seen_];
       if (!before.puts()) continue;
@@ -217,7 +217,7 @@ class StreamWatcher {
   std::size_t last_sign_ = 0;
 };
 
-/// Starts all of it, some at a time.
+/// Starts all steps, some at a time.
 void start_steps(NodeSide& side, Endpoint& endpoint, const RemoteRegion& target,
                  const std::vector<Step>& steps, unsigned seed) {
   std::mt19937 random(seed);
@@ -266,11 +266,11 @@ void start_steps(NodeSide& side, Endpoint& endpoint, const RemoteRegion& target,
 TEST_P(SharedMemory, StepsOfAllKindsArriveInTheirOrder) {
   NodeOptions of = options();
   of.bytes = kStreamBytes;
-  // A peer that polls without a pause, and one that comes by now and then.
+  // One peer polls without a pause, another one only now and then.
   for (const bool lazy : {false, true}) {
     const unsigned seed = lazy ? 5 : 3;
     const auto steps = steps_of(seed, 1000);
-    // The second one's peer is made before anything is opened, too.
+    // The second end's peer is also created before anything is opened.
     OtherProcess both([&](const Talk&) {
       ServingProcess peer(of, [&](Served& served, const Talk& talk) {
         served.await(talk, 1);
@@ -290,7 +290,7 @@ TEST_P(SharedMemory, StepsOfAllKindsArriveInTheirOrder) {
   }
 }
 
-/// Such endpoints have no socket that wakes the peer: messages and immediates are the NIC's.
+/// Such endpoints have no socket to wake the peer, so that the NIC carries messages and immediates.
 TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
   const auto steps = steps_of(7, 1000);
   NodeOptions of;
@@ -317,7 +317,8 @@ TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
   Transfer put = value(endpoint.put(side.slice(0, 8), target.slice(0, 8)));
   side.finish(put);
   EXPECT_EQ(put.path(), Path::shared_memory);
-  // The NIC tells the receiver how many bytes came with an immediate, so it carries these as well.
+  // The NIC tells the receiver the number of bytes that come with an immediate, so that it carries
+  // those, too.
   Transfer told = value(endpoint.put(side.slice(0, 8), target.slice(0, 8), {.immediate = 0}));
   side.finish(told);
   EXPECT_EQ(told.path(), Path::host);
@@ -327,8 +328,8 @@ TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
   set_log_sink({});
 }
 
-/// The NIC's completions and the ring are looked at one behind the other: an immediate by the NIC
-/// must not be overtaken by the message behind it.
+/// The NIC's completions and the ring are read one after the other. A message in the ring must not
+/// overtake an earlier immediate by the NIC.
 TEST(SharedMemoryOrder, AMessageByTheRingDoesNotOvertakeAnImmediateByTheNic) {
   constexpr std::uint64_t kRounds = 20'000;
   ServingProcess peer({}, [&](Served& served, const Talk& talk) {
@@ -392,14 +393,14 @@ TEST_P(SharedMemory, LargeMessagesComeFromTheSendersMemory) {
   peer.expect_good();
 }
 
-// --- a peer that does not look
+// --- a peer that makes no progress
 
 TEST_P(SharedMemory, AFullRingHoldsMessagesBackInTheirOrder) {
   constexpr std::uint64_t kMessages = 300;
   NodeOptions of = options();
   ServingProcess peer(of, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
-    EXPECT_EQ(talk.hear(), 2U);  // and makes no progress until then
+    EXPECT_EQ(talk.hear(), 2U);  // makes no progress until then
     for (std::uint64_t i = 0; i < kMessages; ++i) {
       const std::uint64_t length = i * 97 % 6000;
       Transfer receive = value(served.endpoint->receive(served.slice(0, 8192)));
@@ -432,7 +433,7 @@ TEST_P(SharedMemory, AFullRingHoldsMessagesBackInTheirOrder) {
   peer.expect_good();
 }
 
-/// More sends than the ring has room for, to a peer that takes nothing any more.
+/// More sends than the ring has room for, to a peer that receives nothing any more.
 struct FullRing {
   explicit FullRing(const NodeOptions& options)
       : peer(options,
@@ -485,7 +486,7 @@ TEST_P(SharedMemory, AFullRingEndsTheEndpointAtTheOperationsTimeout) {
       << describe(*full.side.endpoint.error());
 }
 
-/// They can wait nowhere else: what the pools hold is not the most.
+/// Messages cannot wait elsewhere: there may be more of them than the pools hold.
 TEST_P(SharedMemory, MoreUnexpectedMessagesThanThePoolsHoldArriveAll) {
   constexpr std::uint64_t kMessages = 400;
   NodeOptions of = options();
@@ -495,7 +496,7 @@ TEST_P(SharedMemory, MoreUnexpectedMessagesThanThePoolsHoldArriveAll) {
   of.worker.unexpected_bytes = 256 << 10;
   ServingProcess peer(of, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
-    // All of them come before their receives.
+    // All of them arrive before their receives.
     served.poll_for(300ms);
     std::vector<Transfer> receives(kMessages);
     for (std::uint64_t tag = kMessages; tag-- > 0;) {
@@ -527,7 +528,8 @@ TEST_P(SharedMemory, MoreUnexpectedMessagesThanThePoolsHoldArriveAll) {
   peer.expect_good();
 }
 
-/// However fast it sends: what a peer may have set aside is bounded, and the rest waits with it.
+/// However fast the peer sends, the messages set aside for it are bounded. The rest waits at the
+/// peer.
 TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken) {
   constexpr std::uint64_t kMessages = 2000;
   constexpr std::uint64_t kLength = 1000;
@@ -535,7 +537,7 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
   of.endpoint.receive_depth = 16;
   of.endpoint.unexpected_bytes = 16 << 10;
   ServingProcess peer(of, [&](Served& served, const Talk& talk) {
-    // It polls, and has no receives.
+    // It polls, but posts no receives.
     served.await(talk, 1);
     for (std::uint64_t i = 0; i < kMessages; ++i) {
       Transfer receive = value(served.endpoint->receive(served.slice(0, kLength)));
@@ -556,7 +558,7 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
   }
   side.poll_for(500ms);
   const auto gone = std::ranges::count_if(sends, [](const Transfer& send) { return send.done(); });
-  // The places, those of unexpected_bytes, and what lies in the ring.
+  // The places, those for unexpected_bytes, and the messages in the ring.
   EXPECT_GE(gone, 16);
   EXPECT_LE(gone, 16 + 16 + 28 + 10);
   peer.talk().tell(1);
@@ -566,7 +568,7 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
   peer.expect_good();
 }
 
-/// Messages that are handed out lie elsewhere than in the ring, which goes on.
+/// Messages that are handed out leave the ring, which continues.
 TEST_P(SharedMemory, MessagesThatAreHandedOutStayUntilTheyAreLetGo) {
   constexpr std::uint64_t kMessages = 200;  // fewer than a worker's receives
   NodeOptions of = options();
@@ -649,7 +651,7 @@ TEST_P(SharedMemory, AMessageThatIsLongerThanItsReceiveFailsAlone) {
   peer.expect_good();
 }
 
-/// Threads of both ends at once, each with its own tags.
+/// Threads of both ends send at once, each with its own tags.
 TEST_P(SharedMemory, ThreadsOfBothEndsSendAtOnce) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::uint64_t kRounds = 300;

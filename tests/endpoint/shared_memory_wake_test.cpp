@@ -15,13 +15,13 @@
 #include "shared_memory_side.hpp"
 #include "wire/message_header.hpp"
 
-/// Threads that sleep while messages come by shared memory.
+/// Threads that sleep while messages arrive by shared memory.
 namespace hbmwire::test {
 namespace {
 
 using transport::SharedRingFile;
 
-/// A sleeping worker is woken. `wakes_after`: without word it would wake up by itself.
+/// Every kind of sleeper is woken. `wakes_after`: when it would wake by itself.
 enum class Sleeper : std::uint8_t { wait, thread, descriptor };
 
 struct Sleep {
@@ -35,12 +35,12 @@ class SharedMemorySleep : public ::testing::TestWithParam<Sleep> {
     NodeOptions of;
     of.nics = {GetParam().nic};
     of.worker.progress_thread = sleeps && GetParam().how == Sleeper::thread;
-    // It looks at its endpoints so seldom that a lost word is seen.
+    // It checks its endpoints so rarely that a lost notification is noticed.
     of.endpoint.peer_timeout = 120s;
     return of;
   }
 
-  /// Until it is over, asleep as far as it may.
+  /// Waits until the transfer has ended, and sleeps as much as possible.
   static void sleep_until_over(Served& served, Transfer& transfer) {
     if (GetParam().how != Sleeper::descriptor) {
       good(transfer.wait(within(60s)));
@@ -82,7 +82,7 @@ TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
     for (std::uint64_t round = 0; round < kRounds; ++round) {
       Transfer receive = value(round % 2 == 0 ? served.endpoint->receive(served.slice(0, 64))
                                               : served.endpoint->receive_immediate());
-      // Its ring gets cold before it sleeps, and sometimes does not.
+      // In some rounds its ring becomes cold before it sleeps.
       const std::uint64_t polls = round % 3 == 0 ? 20'000 : round % 5 * 10;
       for (std::uint64_t i = 0; i < polls && round % 64 < 3; ++i) served.worker.progress();
       sleep_until_over(served, receive);
@@ -96,7 +96,7 @@ TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
   auto longest = Clock::duration::zero();
   std::uint64_t late = 0;
   for (std::uint64_t round = 0; round < kRounds; ++round) {
-    // At any moment of its way to sleep, and when it has been asleep for a while.
+    // At a random moment on its way to sleep, and when it has slept for a while.
     for (auto polls = random() % 100; polls != 0; --polls) side.worker.progress();
     if (round % 8 == 0) side.poll_for(std::chrono::microseconds(random() % 800));
     if (round % 64 < 3) side.poll_for(3ms);
@@ -111,13 +111,13 @@ TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
     longest = std::max(longest, Clock::now() - begun);
     late += Clock::now() - begun > 200ms ? 1U : 0U;
   }
-  // A look by the clock comes after 250 ms; so long a machine is seldom busy.
+  // A look by the clock comes after 250 ms. A machine is rarely busy for so long.
   EXPECT_LT(longest, kNodeSlack);
   EXPECT_LE(late, kRounds / 100);
   peer.expect_good();
 }
 
-/// The ring that its reader looks at once its bell has rung; null: there is none.
+/// The ring whose reader looks at it as soon as its bell rings; null if there is none.
 SharedRingFile* ring_by_bell() {
   for (SharedRingFile* const ring : mapped_rings()) {
     if (ring->attention == static_cast<std::uint32_t>(transport::Attention::bell)) return ring;
@@ -125,14 +125,15 @@ SharedRingFile* ring_by_bell() {
   return nullptr;
 }
 
-/// As a sender that is interrupted between the two stores of its frame's word and of the bell: the
-/// sleeper sees the frame by itself, or it sleeps until its next look by the clock.
-TEST(SharedMemoryBell, AFrameThatComesBeforeItsBellIsSeenByWhoGoesToSleep) {
+/// A sender is interrupted between storing the word of its frame and ringing the bell. The sleeper
+/// must see the frame itself, or sleep only until its next look by the clock.
+TEST(SharedMemoryBell, ASleeperSeesAFrameThatComesBeforeItsBell) {
   NodeOptions of;
   of.endpoint.peer_timeout = 120s;
   ServingProcess peer(of, [](Served& served, const Talk& talk) {
-    // The first one ends whatever sleep the other process has begun to connect. Behind the second
-    // one that polls, and this one does not: of the two rings only this one's gets cold.
+    // The first message ends any sleep that the other process began in order to connect. After the
+    // second one the other process polls and this one does not, so that only this one's ring
+    // becomes cold.
     served.await(talk, 0);
     Transfer first = value(served.endpoint->send(served.slice(0, 8)));
     served.finish(first);
@@ -141,7 +142,7 @@ TEST(SharedMemoryBell, AFrameThatComesBeforeItsBellIsSeenByWhoGoesToSleep) {
     EXPECT_EQ(talk.hear(), 1U);
     SharedRingFile* const own = ring_by_bell();
     ASSERT_NE(own, nullptr);
-    // A message of 8 bytes, and no bell.
+    // A message of 8 bytes, without ringing the bell.
     auto& cell = own->cells[own->taken];
     wire::MessageHeader header;
     header.kind = wire::MessageHeader::Kind::plain;
@@ -171,9 +172,11 @@ TEST(SharedMemoryBell, AFrameThatComesBeforeItsBellIsSeenByWhoGoesToSleep) {
   EXPECT_TRUE(receive.done() || !may_sleep) << "the frame is there, and the thread would sleep";
 }
 
-/// A peer that has gone leaves its bell to the next one, whose endpoint may be another worker's.
+/// A peer that has ended leaves its bell to the next one, whose endpoint may belong to another
+/// worker.
 TEST(SharedMemoryBell, RingsForTheEndpointThatHasItNow) {
-  // This process listens by two workers, and keeps the first one's endpoint when its peer has gone.
+  // This process listens with two workers, and keeps the first one's endpoint after its peer has
+  // ended.
   OtherProcess first([](const Talk& talk) {
     set_log_sink([](LogLevel, std::string_view) {});
     const std::string address = "127.0.0.1:" + std::to_string(talk.hear());
@@ -210,7 +213,7 @@ TEST(SharedMemoryBell, RingsForTheEndpointThatHasItNow) {
   Endpoint endpoint = value(at_other.accept(within(20s)));
   Transfer receive = value(endpoint.receive(one.slice(0, 8)));
   const Deadline found = Deadline::after(500ms);
-  while (!found.passed()) other.progress();  // answers for "target"
+  while (!found.passed()) other.progress();  // answers the question for "target"
   EXPECT_EQ(first.talk().hear(), 2U);
   // Until the rings of both are cold.
   for (int i = 0; i < 40'000; ++i) {
@@ -227,7 +230,7 @@ TEST(SharedMemoryBell, RingsForTheEndpointThatHasItNow) {
   first.expect_good();
 }
 
-/// Rings that are silent for long, of which now and then one has something.
+/// Rings are silent for long, and a message arrives in one of them now and then.
 TEST(SharedMemoryBell, RingsForEachOfAHundredEndpoints) {
   constexpr std::size_t kEndpoints = 100;
   constexpr int kRounds = 300;

@@ -14,19 +14,20 @@
 
 #include "ipc_side.hpp"
 
-/// Device memory of two processes of a node that no NIC reaches, and no engine of the peer's opens:
-/// through host memory that both have mapped. emu1 imports no dma-bufs; "none" is TCP.
+/// Device memory of two processes of a node that no NIC reaches and no engine of the peer opens.
+/// The bytes go through host memory that both have mapped. emu1 imports no dma-bufs; "none" means
+/// TCP.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kBytes = PeerProcess::kBytes;
-constexpr std::uint64_t kSmall = 4096;  // goes over TCP where there is no NIC
+constexpr std::uint64_t kSmall = 4096;  // goes over TCP without a NIC
 
 const PathPolicy kNoIpc{
     .require = {},
     .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::copy, Path::tcp}};
 
-/// The other one's type is the next one's, so that no engine knows both.
+/// The other memory has the next type, so that no engine copies between the two.
 struct Pair {
   MemoryType here;
   MemoryType there;
@@ -110,7 +111,7 @@ TEST_P(SharedPieces, AnImmediateComesBehindTheBytes) {
 }
 
 TEST_P(SharedPieces, APeerWhosePolicyExcludesThemIsNotStaged) {
-  if (!over_tcp()) return;  // its process would not register such memory
+  if (!over_tcp()) return;  // with a NIC, its process would not register such memory
   PeerProcess::Options of_peer = options();
   of_peer.paths.allow = {Path::host, Path::zero_copy, Path::tcp, Path::ipc};
   const PeerProcess peer(of_peer);
@@ -126,7 +127,7 @@ TEST_P(SharedPieces, APeerWhosePolicyExcludesThemIsNotStaged) {
 }
 
 TEST_P(SharedPieces, ThisEndsPolicyExcludesThem) {
-  if (!over_tcp()) return;  // it would not register such memory
+  if (!over_tcp()) return;  // with a NIC, it would not register such memory
   const PeerProcess peer(options());
   IpcSide side(peer, GetParam().here, GetParam().nic,
                {.require = {}, .allow = {Path::host, Path::zero_copy, Path::tcp}});
@@ -161,8 +162,8 @@ std::set<int> shared_files() {
   return files;
 }
 
-/// As where the peer can't look into this process: the name leads to another file.
-TEST_P(SharedPieces, ThatThePeerCanNotMapLeaveTheOtherWay) {
+/// Acts as if the peer cannot look into this process: the name leads to another file.
+TEST_P(SharedPieces, TheOtherPathIsUsedIfThePeerCannotMapThem) {
   PeerProcess::Options of_peer = options();
   of_peer.does = [](PeerProcess::Inside& inside, std::int64_t) {
     return static_cast<std::uint64_t>(
@@ -208,10 +209,10 @@ TEST_P(SharedPieces, AWrongKeyEndsTheEndpoint) {
   EXPECT_EQ(peer.changed_bytes(), 0U);
 }
 
-TEST_P(SharedPieces, WhoIsStoppedIsWaitedForUntilTheDeadline) {
+TEST_P(SharedPieces, AStoppedPeerIsAwaitedUntilTheDeadline) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
-  // Before it has mapped them, and after.
+  // Before it has mapped them, and afterwards.
   for (int i = 0; i < 2; ++i) {
     peer.stop();
     Transfer put = side.put();
@@ -229,10 +230,10 @@ TEST_P(SharedPieces, WhoIsStoppedIsWaitedForUntilTheDeadline) {
   peer.go_on();
 }
 
-/// Before the peer has mapped the pieces, or after.
+/// Before or after the peer has mapped the pieces.
 void expect_death_noticed(PeerProcess& peer, IpcSide& side, bool mapped) {
   if (mapped) good(side.put().wait(within(10s)));
-  peer.stop();  // so that it does not answer
+  peer.stop();  // keeps it from answering
   Transfer get = side.get();
   side.worker.progress();
   peer.kill();
@@ -245,19 +246,19 @@ void expect_death_noticed(PeerProcess& peer, IpcSide& side, bool mapped) {
   EXPECT_EQ(internals::look_at(side.worker).staged, 0U);
 }
 
-TEST_P(SharedPieces, WhoIsKilledAtTheFirstIsNoticed) {
+TEST_P(SharedPieces, APeerKilledAtTheFirstIsNoticed) {
   PeerProcess peer(options());
   IpcSide side = side_of(peer);
   expect_death_noticed(peer, side, false);
 }
 
-TEST_P(SharedPieces, WhoIsKilledLaterIsNoticed) {
+TEST_P(SharedPieces, APeerKilledLaterIsNoticed) {
   PeerProcess peer(options());
   IpcSide side = side_of(peer);
   expect_death_noticed(peer, side, true);
 }
 
-TEST_P(SharedPieces, WhoLeavesBeforeItHasMappedThemIsNotWaitedFor) {
+TEST_P(SharedPieces, APeerThatEndsBeforeItMapsThemIsNotAwaited) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
   peer.stop();

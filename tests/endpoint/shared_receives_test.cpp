@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint32_t kSure = 4;
 
-/// A worker that serves, and others that connect to it.
+/// A worker that serves, and other workers that connect to it.
 class SharedReceives : public testing::Test {
  protected:
   struct Peer {
@@ -48,7 +48,8 @@ class SharedReceives : public testing::Test {
     return peer;
   }
 
-  /// Sends until nothing more goes, while the receiver does nothing. How many went.
+  /// Sends until nothing more is accepted, while the receiver does nothing. Returns the number of
+  /// sent messages.
   std::uint32_t flood(Peer& peer, std::uint32_t most) {
     std::uint32_t gone = 0;
     for (std::uint32_t i = 0; i < most; ++i)
@@ -67,7 +68,7 @@ class SharedReceives : public testing::Test {
     }
   }
 
-  /// A message from the peer, and one back.
+  /// Sends a message from the peer, and one back.
   void talk(Peer& peer) {
     Transfer back = value(peer.endpoint->receive(source_.slice(2048, 100)));
     Transfer receive = value(peer.served->receive(target_.slice(0, 100)));
@@ -84,7 +85,7 @@ class SharedReceives : public testing::Test {
     }
   }
 
-  /// Each receive is posted, or about to be, those that go included.
+  /// Expects that each receive is posted or about to be, including those to be removed.
   void expect_full() const {
     const internals::PoolView view = internals::look_at_receives(*server_);
     EXPECT_GE(view.posted + view.waiting, view.count);
@@ -109,7 +110,7 @@ TEST_F(SharedReceives, AreSureOfFourPlacesEach) {
   for (int i = 0; i < 20; ++i) connect();
   for (Peer& peer : peers_) EXPECT_EQ(flood(peer, 10), kSure);
   EXPECT_EQ(internals::look_at_receives(*server_).budget, 0U);
-  drive(300ms);  // which takes what has come, and puts it aside
+  drive(300ms);  // receives the messages, and sets them aside
   for (Transfer& send : sends_) EXPECT_TRUE(send.done());
 }
 
@@ -119,15 +120,15 @@ TEST_F(SharedReceives, AreNoMoreThanAnEndpointMayHave) {
   EXPECT_EQ(flood(peer, 10), 4U);
 }
 
-TEST_F(SharedReceives, OfAFirstEndpointAreAsManyAsItAsksFor) {
+TEST_F(SharedReceives, AFirstEndpointGetsAsManyAsItRequests) {
   serve({});
   Peer& peer = connect();
   EXPECT_EQ(internals::places(*server_), 64U);
   EXPECT_EQ(flood(peer, 100), 64U);
 }
 
-TEST_F(SharedReceives, BecomeMoreWithWhatComes) {
-  // A new endpoint has an eighth of half of these.
+TEST_F(SharedReceives, GrowWithTheTraffic) {
+  // A new endpoint gets an eighth of half of these.
   serve({.receive_pool_bytes = 128U << 10U});
   Peer& peer = connect();
   const std::uint32_t before = internals::places(*server_);
@@ -137,7 +138,7 @@ TEST_F(SharedReceives, BecomeMoreWithWhatComes) {
   EXPECT_EQ(internals::look_at_receives(*server_).budget, 15U);
 }
 
-/// Messages that keep their places may be what the peer's last credits went for.
+/// The peer's last credits may have been used for messages that keep their places.
 TEST_F(SharedReceives, AreToldOfWhenTheLastMessagesKeepTheirPlaces) {
   serve({.receive_pool_bytes = 0}, {.operation_timeout = 3s});
   Peer& peer = connect();
@@ -152,7 +153,7 @@ TEST_F(SharedReceives, AreToldOfWhenTheLastMessagesKeepTheirPlaces) {
   EXPECT_TRUE(awaited.done()) << "a place was free, and its peer not told";
 }
 
-TEST_F(SharedReceives, BecomeMoreWhereAllThatCameIsKept) {
+TEST_F(SharedReceives, GrowWhenAllMessagesAreKept) {
   serve({.receive_pool_bytes = 128U << 10U}, {.operation_timeout = 3s});
   Peer& peer = connect();
   const std::uint32_t before = internals::places(*server_);
@@ -166,12 +167,12 @@ TEST_F(SharedReceives, BecomeMoreWhereAllThatCameIsKept) {
   EXPECT_GT(internals::places(*server_), before);
 }
 
-/// A message whose receiver has to answer waits for a receive for that.
+/// A message that the receiver must answer waits for a receive for its answer.
 TEST_F(SharedReceives, ForAnswersAreTakenOnceThereAreSome) {
   serve({});
   Peer& peer = connect();
   Memory large(context_, MemoryType::host, 1U << 20U);
-  // As many as there are for answers by default, each of which takes a receive of the sender's.
+  // The default number of receives for answers; each answer takes a receive of the sender.
   std::vector<Transfer> receives;
   for (std::uint64_t i = 0; i < 30; ++i)
     sends_.push_back(value(peer.endpoint->send(large.slice(0, 20000))));
@@ -192,7 +193,7 @@ TEST_F(SharedReceives, LetOthersGoOnWhereAPeerIsSlow) {
   flood(slow, 1000);
   drive(300ms);
   for (int i = 0; i < 200; ++i) talk(other);
-  // It holds no more than it may, though nothing of it is received.
+  // It holds no more than allowed, although nothing of it is received.
   EXPECT_LE(internals::places(*server_), 64U);
   EXPECT_EQ(slow.served->phase(), EndpointPhase::ready);
 }
@@ -210,7 +211,7 @@ TEST_F(SharedReceives, AreGivenBackWhereOthersAreShort) {
   for (std::size_t i = 1; i < 4; ++i) EXPECT_GT(internals::places(*server_, i), kSure + 4) << i;
 }
 
-TEST_F(SharedReceives, AreLargeEnoughForWhatAnEndpointMaySend) {
+TEST_F(SharedReceives, FitTheLongestMessageOfAnEndpoint) {
   serve({});
   const Worker worker = value(Worker::create(context_));
   const auto refused = Endpoint::connect(worker, "127.0.0.1:" + std::to_string(listener_->port()),
@@ -220,7 +221,7 @@ TEST_F(SharedReceives, AreLargeEnoughForWhatAnEndpointMaySend) {
   EXPECT_NE(describe(refused.error()).find("WorkerOptions::eager_bytes"), std::string::npos);
 }
 
-/// A shared receive has room for the longest message of the worker's endpoints.
+/// A shared receive has room for the longest message of all endpoints of the worker.
 TEST_F(SharedReceives, TakeNoLongerMessageThanTheirEndpoint) {
   serve({}, {.eager_bytes = 1024});
   RawPeer peer(context_, *server_, listener_->port());
@@ -241,10 +242,10 @@ TEST_F(SharedReceives, TakeNoLongerMessageThanTheirEndpoint) {
   EXPECT_NE(describe(*victim.error()).find("too long"), std::string::npos);
 }
 
-/// It uses up what there is for all, until this end has looked.
-TEST_F(SharedReceives, OfHonestPeersSurviveAGreedyOne) {
+/// The greedy peer uses up all shared receives until this end looks.
+TEST_F(SharedReceives, HonestPeersSurviveAGreedyOne) {
   serve({.receive_pool_bytes = 0});
-  connect();  // whose completion queue has no room for others
+  connect();  // its completion queue has no room for others
   Peer& honest = connect();
   RawPeer greedy(context_, *server_, listener_->port());
   Endpoint victim = value(listener_->accept(within(5s)));
@@ -288,7 +289,7 @@ TEST_F(SharedReceives, AreFewerAgainWhenEndpointsHaveGone) {
   expect_full();
 }
 
-/// The NIC does not tell when a queue pair has taken its last one.
+/// The NIC does not report when a queue pair has used its last receive.
 class UntoldSharedReceives : public SharedReceives {
  protected:
   UntoldSharedReceives() : SharedReceives("emu1") {}
@@ -316,7 +317,7 @@ TEST_F(UntoldSharedReceives, EndedEndpointsCostAtMostOneReceiveEach) {
   EXPECT_EQ(heard.count(kSilence), 1U);
 }
 
-/// Peers that are killed while their messages are on their way, many of them within one.
+/// Peers are killed while they send, many of them in the middle of a message.
 TEST_F(SharedReceives, ComeBackFromEndpointsThatDied) {
   const char* const wished = std::getenv("HBMWIRE_DYING_PEERS");
   const int rounds = wished != nullptr ? std::atoi(wished) / 20 : 5;

@@ -9,12 +9,14 @@
 #include "heard.hpp"
 #include "tests/support/few_descriptors.hpp"
 
-// A shortage that passes is an error with its name, and no reason for a slower path. Each case is a
-// process: libibverbs and the vendors' libraries look for devices once.
+// A temporary shortage is an error with its name, and no reason for a slower path. Each case runs
+// in a process of its own, because libibverbs and the vendors' libraries look for devices only
+// once.
 namespace hbmwire::test {
 namespace {
 
-/// With room for 0, 1, ... more descriptors until `make` succeeds: every failure names the limit.
+/// Runs `make` with room for 0, 1, ... more descriptors until it succeeds. Every failure must name
+/// the limit.
 template <class Make>
 auto with_ever_more_descriptors(const Make& make) {
   constexpr int kEnough = 100;
@@ -56,12 +58,12 @@ TEST(Shortage, ARegionIsRegisteredByItsBestPathOrNamesTheLimit) {
   }
 }
 
-/// Where another path may replace the dma-buf, it does so for what stays as it is.
+/// Another path may replace the dma-buf only for a reason that is permanent.
 TEST(Shortage, NoOtherPathReplacesTheBestOneBecauseOfIt) {
   for (const int number : {EMFILE, ENFILE, ENOMEM, EAGAIN}) {
     const std::string plan = "fail,call=ibv_reg_dmabuf_mr,count=1,errno=" + std::to_string(number);
     if (is_under_plan(plan)) {
-      // Where nvidia_peermem would take over.
+      // The case in which nvidia_peermem would take over.
       std::filesystem::create_directories(std::filesystem::path(std::getenv("SYSFS_PATH")) /
                                           "module/nvidia_peermem");
       ::setenv("HBMWIRE_CUDA_DMABUF", "try", 1);
@@ -74,7 +76,7 @@ TEST(Shortage, NoOtherPathReplacesTheBestOneBecauseOfIt) {
       EXPECT_TRUE(context.register_memory(memory, kAll)) << "it has passed";
       return;
     }
-    if (std::getenv(kPlanVariable) != nullptr) continue;  // under one of the others
+    if (std::getenv(kPlanVariable) != nullptr) continue;  // already under one of the other plans
     EXPECT_EQ(status_of(start_under(plan)), 0) << number;
   }
 }
@@ -93,7 +95,7 @@ TEST(Shortage, AListenerThatIsOutOfDescriptorsTellsBothSidesAndGoesOn) {
   };
   const Endpoint first = value(connect());
   {
-    const FewDescriptors few(1);  // for the socket of who connects
+    const FewDescriptors few(1);  // for the socket of the connecting end
     const auto refused = connect();
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Errc::exhausted) << describe(refused.error());
@@ -105,10 +107,11 @@ TEST(Shortage, AListenerThatIsOutOfDescriptorsTellsBothSidesAndGoesOn) {
   static_cast<void>(value(connect()));
 }
 
-/// A thread that can't sleep can't wait for the end of what is under way either.
-TEST(Shortage, OfDescriptorsKeepsNoThreadFromClosing) {
+/// A thread that cannot sleep cannot wait for the end of transfers in flight either.
+TEST(Shortage, AShortageOfDescriptorsKeepsNoThreadFromClosing) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
-  // No thread of the library: what one sleeps with, another could borrow.
+  // Without a thread of the library: a test could borrow the descriptor that such a thread sleeps
+  // on.
   Worker worker = value(Worker::create(context, WorkerOptions{}, WorkerThreads::any));
   Worker other = value(Worker::create(context));
   Listener listener = value(Listener::create(other, {.address = "127.0.0.1"}));

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# Sourced by who runs a leading side, and a serving one in the background: a folder for their worlds, in $world. It goes at
-# the end, and so does the serving side.
+# Sourced by scripts that run a leading side, and a serving one in the background. Makes a folder
+# for their worlds, $world. At exit it removes the folder and ends the serving side.
 world=$(mktemp -d)
 serving=
 finish() {
@@ -11,8 +11,8 @@ finish() {
 }
 trap finish EXIT
 
-# begin_serving FIFO COMMAND...: a side that says its ports into a new FIFO. COMMAND may be a function that ends in exec, so that
-# what is in the background is the program itself.
+# begin_serving FIFO COMMAND...: starts a side that writes its ports into a new FIFO. COMMAND may be
+# a function that ends in exec, so that the background process is the program itself.
 begin_serving() {
   local ports=$1
   shift
@@ -21,7 +21,7 @@ begin_serving() {
   serving=$!
 }
 
-# end_serving: waits for that side. Below `set -e` its failure is the script's.
+# end_serving: waits for that side. With `set -e`, its failure is that of the script.
 end_serving() {
   wait "$serving"
   serving=

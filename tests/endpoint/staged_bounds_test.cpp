@@ -6,8 +6,8 @@
 #include "heard.hpp"
 #include "staged_ends.hpp"
 
-/// How far staging reaches: which end it needs, how many pieces it takes, which failures it ends
-/// with, and when a region is staged at all. emu1 imports no dma-bufs.
+/// The limits of staging: the end that it needs, the number of pieces, the failures that it causes,
+/// and the conditions under which a region is staged. emu1 imports no dma-bufs.
 namespace hbmwire::test {
 namespace {
 
@@ -59,7 +59,7 @@ TEST_P(StagedBounds, OneTransferLeavesHalfOfThePieces) {
   EXPECT_EQ(kPiece, 512U << 10U);
 }
 
-/// One that came whole, and one by rendezvous.
+/// One message arrives eagerly, and one by rendezvous.
 TEST_P(StagedBounds, AReceiveThatTheEngineFailsFailsAlone) {
   target();
   staged();
@@ -104,7 +104,7 @@ TEST(StagedRegions, AreThoseThatTheNicHasNoRoadToToo) {
   EXPECT_EQ(region->explain()[0].refusal->hint, Hint::dmabuf_no_p2p);
 }
 
-/// Another NIC may reach it.
+/// The other NIC may reach the memory.
 TEST(StagedRegions, AreNoneOfAContextWithTwoNics) {
   for (const PathPolicy& policy : {PathPolicy(), PathPolicy{.require = Path::staged}}) {
     const Context context =
@@ -115,7 +115,7 @@ TEST(StagedRegions, AreNoneOfAContextWithTwoNics) {
   }
 }
 
-/// Logged once in a process: it has a suite of its own.
+/// The message is logged once per process, so that this test needs its own suite.
 TEST(StagedLog, SaysOnceThatADevicesMemoryIsStaged) {
   Heard heard;
   const Context context = value(Context::create({.memory = {}, .nics = {"emu1"}}));

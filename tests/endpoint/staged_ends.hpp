@@ -16,11 +16,11 @@
 namespace hbmwire::test {
 
 inline constexpr std::uint64_t kPiece = internals::kPieceBytes;
-/// More pieces than a transfer has at a time.
+/// More pieces than a transfer has in flight.
 inline constexpr std::uint64_t kBytes = 10 * kPiece + 4321;
 
-/// Two connected endpoints, each of a worker and a NIC of its own, of which emu1 imports no
-/// dma-bufs. Tests release objects of their own before TearDown().
+/// Two connected endpoints, each with its own worker and NIC, of which emu1 imports no dma-bufs.
+/// Tests must destroy their own objects before TearDown().
 template <class Parameter>
 class StagedEnds : public ::testing::TestWithParam<Parameter> {
  protected:
@@ -97,12 +97,12 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
     return !worker || internals::look_at(*worker).staged == 0;
   }
 
-  /// Until the engines have ended what they had.
+  /// Drives both ends until the engines have finished their copies.
   void drive_until_idle() {
     drive([&] { return is_idle(near_) && is_idle(far_); });
   }
 
-  /// The same, and for a while in which nothing is to come.
+  /// The same, and then for a while in which nothing may arrive.
   void settle() {
     drive_until_idle();
     for (int i = 0; i < 500; ++i) {
@@ -111,7 +111,7 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
     }
   }
 
-  /// All pieces are back, and nothing is under way.
+  /// Expects that all pieces are free, and that nothing is in flight.
   static void expect_idle(const Worker& worker) {
     const internals::WorkerView view = internals::look_at(worker);
     EXPECT_EQ(view.staged, 0U);
@@ -127,8 +127,7 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
   std::optional<Endpoint> b_;
 };
 
-/// Device memory of this end's, which its NIC does not reach, and memory of the peer's that is
-/// open.
+/// Device memory of this end that its NIC does not reach, and memory of the peer that is open.
 class Staged : public StagedEnds<MemoryType> {
  protected:
   Staged() : StagedEnds("emu1", "emu0") {}

@@ -16,8 +16,8 @@
 
 #include "staged_ends.hpp"
 
-/// Device memory that this end's NIC does not reach (emu1 imports no dma-bufs), and what the
-/// contract says of it as of any other.
+/// Device memory that this end's NIC does not reach (emu1 imports no dma-bufs). The contract is the
+/// same as for other memory.
 namespace hbmwire::test {
 namespace {
 
@@ -78,7 +78,7 @@ TEST_P(Staged, PutsAndGetsOfAnySizeArriveWhole) {
 }
 
 TEST_P(Staged, BetweenTwoDevicesOnlyThisEndStops) {
-  // The card has one owner, and SynapseAI one card a process.
+  // The card has one owner, and SynapseAI has one card per process.
   const MemoryType other = GetParam() == MemoryType::cuda ? MemoryType::rocm : MemoryType::cuda;
   target(other);
   const RemoteRegion there = remote();
@@ -97,7 +97,7 @@ TEST_P(Staged, BetweenTwoDevicesOnlyThisEndStops) {
   EXPECT_TRUE(same_bytes(staged().contents(), pattern(kBytes, 3)));
 }
 
-TEST_P(Staged, WhatIsStartedArrivesInOrder) {
+TEST_P(Staged, TransfersArriveInOrder) {
   target();
   Memory host(*here_, MemoryType::host, kBytes);
   Memory inbox(*there_, MemoryType::host, 64);
@@ -108,7 +108,8 @@ TEST_P(Staged, WhatIsStartedArrivesInOrder) {
     target_->fill(200 + round);
     Transfer receive = value(b_->receive(inbox.all()));
     Transfer immediate = value(b_->receive_immediate());
-    // By the NIC; staged, over a part of that; by the NIC, over a part of that; and word of it.
+    // A put by the NIC; a staged one over a part of it; one by the NIC over a part of that; and a
+    // message.
     std::vector<Transfer> all;
     all.push_back(value(a_->put(host.all(), there.slice(0, kBytes))));
     all.push_back(value(
@@ -184,7 +185,7 @@ TEST_P(Staged, AMessageThatComesBeforeItsReceiveIsBroughtToo) {
 }
 
 TEST_P(Staged, AMessageThatNoNicCanCarryFailsAlone) {
-  target(MemoryType::host, Access::local_write);  // nor open to this end's reading
+  target(MemoryType::host, Access::local_write);  // closed to reads of this end, too
   Transfer send = value(b_->send(target_->all()));
   Transfer into = value(a_->receive(staged().all()));
   EXPECT_EQ(fails(into).code, Errc::not_supported);
@@ -209,7 +210,7 @@ TEST_P(Staged, ListsAreRefused) {
     ASSERT_FALSE(list);
     EXPECT_EQ(list.error().code, Errc::not_supported) << describe(list.error());
   }
-  // Its own memory is not needed for anything.
+  // The memory concerned is needed for nothing else.
   Transfer flushed = value(near_->flush(staged().all()));
   finish(flushed);
 }
@@ -258,7 +259,7 @@ TEST_P(Staged, ARefusedRequestEndsIt) {
       refuse_requests(nth, 1, ENOMEM);
       transfer = value(gets ? a_->get(staged().all(), there.slice(0, kBytes))
                             : a_->put(staged().all(), there.slice(0, kBytes)));
-      // The request is this end's as long as the other one does nothing.
+      // The request stays at this end as long as the other one makes no progress.
       const Deadline deadline = Deadline::after(10s);
       while (a_->phase() == EndpointPhase::ready && !deadline.passed()) near_->progress();
       refuse_requests(0, 0, 0);
@@ -287,7 +288,7 @@ unsigned long host_mappings() {
 
 }  // namespace
 
-/// Once for each device, for as long as the worker is there.
+/// Pinned once for each device, while the worker lives.
 TEST_P(Staged, PiecesArePinnedWhereTheEngineGainsByIt) {
   target();
   const RemoteRegion there = remote();
@@ -305,7 +306,7 @@ TEST_P(Staged, PiecesArePinnedWhereTheEngineGainsByIt) {
   begin();
 }
 
-/// Then its bytes are copied once more.
+/// Without pinning, its bytes are copied one more time.
 TEST_P(Staged, PiecesThatCanNotBePinnedServeAllTheSame) {
   target();
   const RemoteRegion there = remote();
@@ -322,8 +323,8 @@ TEST_P(Staged, PiecesThatCanNotBePinnedServeAllTheSame) {
   EXPECT_NE(said.find("made twice"), std::string::npos) << said;
 }
 
-/// A NIC's driver may move a piece's bytes before ibv_post_send(3) returns: what it has given back
-/// by then is the engine's, which else waits for all that are ready.
+/// The driver of a NIC may move a piece's bytes before ibv_post_send(3) returns. The piece must be
+/// given to the engine then, instead of waiting until all ready pieces are posted.
 TEST_P(Staged, NoTwoPiecesArePostedBetweenTwoLooksAtCompletions) {
   target();
   const RemoteRegion there = remote();
@@ -342,7 +343,7 @@ TEST_P(Staged, NoTwoPiecesArePostedBetweenTwoLooksAtCompletions) {
   };
   std::uint64_t before = 0;
   for (int i = 0; i < 200 && !put.done(); ++i) {
-    std::this_thread::sleep_for(10ms);  // the engine has its time
+    std::this_thread::sleep_for(10ms);  // gives the engine time
     near_->progress();
     const std::uint64_t now = arrived();
     EXPECT_LE(now, before + 1);
@@ -352,8 +353,7 @@ TEST_P(Staged, NoTwoPiecesArePostedBetweenTwoLooksAtCompletions) {
   EXPECT_TRUE(same_bytes(target_->contents(), whole));
 }
 
-/// An engine that fails a copy ends that put or get, which had the NIC for itself, and nothing
-/// else.
+/// If the engine fails a copy, only this put or get ends, which used the NIC alone.
 TEST_P(Staged, ACopyThatTheEngineFailsFailsAlone) {
   target();
   const std::string vendor(to_string(GetParam()));
@@ -362,7 +362,8 @@ TEST_P(Staged, ACopyThatTheEngineFailsFailsAlone) {
   for (const bool gets : {false, true}) {
     unsigned failed = 0;
     long calls = 0;
-    // Asking the engine is a call, too: a slow run has thousands, and the later ones are alike.
+    // Each query of the engine is a call, too. A slow run has thousands of them, and later ones are
+    // alike.
     for (long nth = 0; nth <= calls; nth += 1 + nth / 16) {
       fail_nth_call(vendor, nth, EIO);
       Result<Transfer> transfer = gets ? a_->get(staged().all(), there.slice(0, kBytes))
@@ -384,12 +385,12 @@ TEST_P(Staged, ACopyThatTheEngineFailsFailsAlone) {
   }
 }
 
-/// Its receiver has been told where it comes to, and would wait for ever.
+/// Its receiver already knows the target address, and would wait forever.
 TEST_P(Staged, AMessageThatTheEngineFailsEndsTheEndpoint) {
   target();
   staged();
   const std::string vendor(to_string(GetParam()));
-  // Not every call of a vendor's is one that a copy needs.
+  // Not every call of a vendor's library is needed for a copy.
   for (long nth = 0; a_->phase() == EndpointPhase::ready; ++nth) {
     ASSERT_LT(nth, 50);
     Transfer receive = value(b_->receive(target_->all()));
@@ -410,14 +411,14 @@ TEST_P(Staged, ARevokedKeyEndsItAtBothEnds) {
   const RemoteRegion there = value(a_->remote(value(RemoteKey::unpack(key_->bytes()))));
   Transfer transfer = value(a_->put(staged().all(), there.slice(0, kBytes)));
   good(key_->revoke());
-  // Either end may be the first to notice.
+  // Either end may notice first.
   const Errc code = fails(transfer).code;
   EXPECT_TRUE(code == Errc::permission_denied || code == Errc::peer_failed);
   drive([&] { return b_->phase() == EndpointPhase::failed; });
   expect_idle();
 }
 
-TEST_P(Staged, WhatIsUnderWayEndsWithItsEndpointAndItsWorker) {
+TEST_P(Staged, TransfersEndWithTheirEndpointAndWorker) {
   target();
   for (const bool whole_worker : {false, true}) {
     const RemoteRegion there = remote();
@@ -441,7 +442,7 @@ TEST_P(Staged, WhatIsUnderWayEndsWithItsEndpointAndItsWorker) {
   }
 }
 
-TEST_P(Staged, WhatIsOverKeepsNoMemory) {
+TEST_P(Staged, EndedTransfersKeepNoMemory) {
   target();
   const RemoteRegion there = remote();
   const std::shared_ptr<MemoryDomain> domain = value(here_->open(GetParam()));
@@ -456,7 +457,7 @@ TEST_P(Staged, WhatIsOverKeepsNoMemory) {
   EXPECT_FALSE(domain->find(address, 1));
 }
 
-TEST_P(Staged, AnImmediateOfNothingComesBehindWhatWasStartedBefore) {
+TEST_P(Staged, AnEmptyImmediateComesAfterEarlierTransfers) {
   target().fill(2);
   staged().fill(1);
   const RemoteRegion there = remote();

@@ -16,12 +16,12 @@
 #include "ends.hpp"
 #include "internals.hpp"
 
-/// Connections, questions for memory, and closes that are started and polled (docs/endpoint.md,
-/// "Without waiting").
+/// Connections, questions for memory, and closes that are started and then polled
+/// (docs/endpoint.md, "Without waiting").
 namespace hbmwire::test {
 namespace {
 
-/// A program that listens and says nothing.
+/// A program that listens and sends nothing.
 struct Silent {
   Silent() {
     sockaddr_in any{};
@@ -91,7 +91,7 @@ class Started : public testing::Test {
   std::vector<Endpoint> served_;
 };
 
-/// For many endpoints.
+/// Options for many endpoints.
 EndpointOptions small_options() {
   return {.send_depth = 2, .receive_depth = 4, .eager_bytes = 256, .peer_timeout = 20s};
 }
@@ -112,7 +112,7 @@ TEST_F(Started, ConnectionsAreOverWithoutAWait) {
   EXPECT_EQ(again.error().code, Errc::invalid_argument);
 }
 
-/// As many as the process may have.
+/// Raises the limit as far as the process may.
 void allow_descriptors() {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -125,8 +125,8 @@ TEST_F(Started, AThousandConnectionsGoOnInOneThread) {
   allow_descriptors();
   const std::string where = "localhost:" + std::to_string(listener_.port());
   std::vector<PendingEndpoint> pending;
-  // Where this thread, which is both ends, gets no CPU for half a second, handshakes give their
-  // places up to others.
+  // If this thread, which drives both ends, gets no CPU for half a second, handshakes lose their
+  // places to others.
   EndpointOptions options = small_options();
   options.retry_connect = true;
   for (std::uint64_t i = 0; i < kMany; ++i) {
@@ -161,7 +161,7 @@ TEST_F(Started, ConnectionsThatAreRefusedSayWhy) {
   ASSERT_TRUE(nonsense);
 }
 
-/// They are refused by the call, before a name service is asked.
+/// The call refuses them before it asks a name service.
 TEST_F(Started, OptionsAreRefusedAtOnce) {
   const auto expect_refused = [&](const std::string& peer, const EndpointOptions& options) {
     const auto started = Endpoint::start_connect(here_, peer, Deadline::after(10s), options);
@@ -180,7 +180,7 @@ TEST_F(Started, OptionsAreRefusedAtOnce) {
   expect_refused("rdma_cm://127.0.0.1:1", {.link = {.service_level = 1}});
 }
 
-/// A NIC's driver takes its time for a queue pair.
+/// The driver of a NIC takes time to make a queue pair.
 TEST_F(Started, FewConnectionsBeginWithinOneTick) {
   constexpr std::size_t kMany = 40;
   const Silent silent;
@@ -229,7 +229,8 @@ TEST_F(Started, ConnectionsEndAtTheirDeadline) {
   EXPECT_EQ(taken.error().subject, silent.address);
 }
 
-/// Shorter than handshakes let a thread sleep, and without a duration from there to now.
+/// So long ago that handshakes need no sleep, and that the duration until now does not fit its
+/// type.
 TEST_F(Started, DeadlinesOfLongAgoLetNoThreadSleep) {
   const Silent silent;
   const Deadline past(Deadline::Clock::time_point::min());
@@ -271,7 +272,7 @@ TEST_F(Started, ConnectionsThatAreDroppedAreGivenUp) {
   ASSERT_TRUE(done);
   EXPECT_EQ(done->cookie, 5U);
   EXPECT_FALSE(done->result);
-  // One that has its endpoint, which is not taken.
+  // A connection whose endpoint is ready, but was not taken.
   {
     PendingEndpoint pending = start();
     drive_until([&] { return pending.transfer().done() && !served_.empty(); });
@@ -294,7 +295,7 @@ TEST_F(Started, QuestionsForMemoryAreAnswered) {
   EXPECT_EQ(here_.next_done()->cookie, 1U);
   EXPECT_EQ(here_.next_done()->cookie, 2U);
   EXPECT_FALSE(endpoint.start_remote("", Deadline::after(10s)));
-  // One that the peer does not look at.
+  // A question that the peer does not look at.
   PendingRegion late = value(endpoint.start_remote("one", Deadline::after(50ms)));
   const Deadline end = Deadline::after(10s);
   while (!late.transfer().done() && !end.passed()) here_.progress();
@@ -305,7 +306,7 @@ TEST_F(Started, QuestionsForMemoryAreAnswered) {
   drive_until([&] { return closed.done() && left.transfer().done(); });
 }
 
-/// The peer answers one or two at a time, and takes more for an attack.
+/// The peer answers one or two at a time; it would treat more as an attack.
 TEST_F(Started, AThousandQuestionsAreAnswered) {
   Endpoint endpoint = connect();
   drive_until([&] { return !served_.empty(); });
@@ -313,7 +314,7 @@ TEST_F(Started, AThousandQuestionsAreAnswered) {
   std::vector<PendingRegion> asked;
   for (int i = 0; i < 1000; ++i)
     asked.push_back(value(endpoint.start_remote("one", Deadline::after(20s))));
-  // Those that are dropped are answered as well.
+  // Questions without a handle are answered as well.
   for (int i = 0; i < 2; ++i)
     PendingRegion dropped = std::exchange(
         asked[static_cast<std::size_t>(i)],
@@ -354,7 +355,7 @@ TEST_F(Started, AnAnswerKeepsNoConnection) {
 TEST_F(Started, ClosesEndWithTheirEndpointsHandle) {
   for (const bool closes : {false, true}) {
     std::optional<Endpoint> endpoint = connect();
-    // The peer does not look, and says no goodbye.
+    // The peer makes no progress, and sends no goodbye.
     Transfer closed = value(endpoint->start_close(Deadline::after(60s)));
     const Deadline some = Deadline::after(20ms);
     while (!some.passed()) here_.progress();
@@ -364,13 +365,13 @@ TEST_F(Started, ClosesEndWithTheirEndpointsHandle) {
     while (!closed.done() && !end.passed()) here_.progress();
     EXPECT_TRUE(value(closed.poll()));
     if (!closes) continue;
-    // One that is over is no hindrance.
+    // A close that has ended does not prevent another one.
     Transfer again = value(endpoint->start_close(Deadline::after(60s)));
     EXPECT_TRUE(value(again.poll_until(within(1s))));
   }
 }
 
-/// One that has something under way breaks off, as when it is destroyed without start_close().
+/// An endpoint with transfers in flight breaks off, as when it is destroyed without start_close().
 TEST_F(Started, ClosesOfBusyEndpointsEndWithTheirHandle) {
   std::optional<Endpoint> endpoint = connect();
   drive_until([&] { return !served_.empty(); });
@@ -432,7 +433,7 @@ TEST_F(Started, EndpointsConnectAnew) {
   EXPECT_EQ(served_.front().start_reconnect(Deadline::after(1s)).error().code, Errc::not_supported);
 }
 
-/// The library's thread sleeps for up to a second where nothing is under way.
+/// The library's thread sleeps for up to a second if nothing is in flight.
 TEST_F(Started, TheLibrarysThreadIsWoken) {
   const Worker other = value(Worker::create(context_, {.progress_thread = true}));
   const EndpointOptions retry{.retry_connect = true};
@@ -445,7 +446,7 @@ TEST_F(Started, TheLibrarysThreadIsWoken) {
     return endpoint.phase() == EndpointPhase::closed && internals::count_endpoints(there_) == 0;
   });
   std::this_thread::sleep_for(100ms);
-  // It begins with a pause, of which no descriptor tells.
+  // It begins with a pause, which no descriptor reports.
   PendingEndpoint again = value(endpoint.start_reconnect(Deadline::after(300ms)));
   const auto begun = std::chrono::steady_clock::now();
   drive_until([&] { return again.transfer().done(); });

@@ -20,7 +20,7 @@
 
 #include "ends.hpp"
 
-/// Many clients that connect to one listener at the same moment, from processes of their own.
+/// Many clients in processes of their own connect to one listener at the same moment.
 namespace hbmwire::test {
 namespace {
 
@@ -34,7 +34,7 @@ struct Plan {
   std::atomic<unsigned> connected = 0;
   std::atomic<unsigned> failed = 0;
   std::atomic<std::uint16_t> port = 0;
-  std::array<char, 512> why{};  // of the first that failed
+  std::array<char, 512> why{};  // of the first client that failed
 };
 
 Plan& shared_plan() {
@@ -44,8 +44,8 @@ Plan& shared_plan() {
   return *new (memory) Plan;
 }
 
-/// The moment that all processes sleep for, without a look at the clock that would keep the machine
-/// busy.
+/// A start signal on which all processes sleep. Waiting for a time by polling the clock would keep
+/// the machine busy.
 class Signal {
  public:
   Signal() {
@@ -55,7 +55,7 @@ class Signal {
     write_ = Fd(ends[1]);
   }
 
-  /// For all who have a copy of it by fork(2), once each of those has given its own.
+  /// Wakes all processes that have a copy by fork(2), after each of those has called give() itself.
   void give() { write_.reset(); }
 
   void wait() const {
@@ -77,8 +77,8 @@ EndpointOptions small_options() {
           .retry_connect = true};
 }
 
-/// Processes of clients, which connect when they are told to and, where that is asked for, again
-/// when the listener's process has let go of them.
+/// Processes of clients. They connect when told to. If requested, they connect again after the
+/// listener's process has dropped them.
 class Clients {
  public:
   Clients(unsigned processes, EndpointOptions options, bool again = false)
@@ -107,7 +107,7 @@ class Clients {
 
   [[nodiscard]] unsigned count() const noexcept { return count_; }
 
-  /// All at the same moment, to this port.
+  /// Makes all connect to this port at the same moment.
   void connect(std::uint16_t port) {
     const Deadline deadline = Deadline::after(60s);
     while (plan_.prepared < count_ && !deadline.passed()) ::usleep(10000);
@@ -116,7 +116,7 @@ class Clients {
     begin_.give();
   }
 
-  /// How many connected, counting those that did it twice twice.
+  /// The number of connections; clients that connected again count twice.
   [[nodiscard]] unsigned connected() const noexcept { return plan_.connected; }
 
   [[nodiscard]] bool has_failed() const noexcept { return plan_.failed != 0; }
@@ -132,7 +132,7 @@ class Clients {
     for (unsigned i = 0; i < kClientsOfProcess; ++i)
       clients.emplace_back([&] { be_client(context); });
     for (std::thread& client : clients) client.join();
-    // Without a goodbye of each.
+    // Without a goodbye from each endpoint.
     ::_exit(::testing::Test::HasFailure() ? 1 : 0);
   }
 
@@ -167,13 +167,13 @@ class Clients {
   std::vector<pid_t> children_;
 };
 
-/// Where they meet.
+/// The listener that the clients connect to.
 struct Meeting {
   explicit Meeting(const EndpointOptions& options, std::uint16_t port = 0)
       : listener(value(Listener::create(
             worker, {.address = "127.0.0.1", .port = port, .endpoint = options}))) {}
 
-  /// Takes clients until so many have connected, or it takes too long. When each came.
+  /// Accepts clients until so many have connected, or it takes too long. Returns the time of each.
   std::vector<Clock::time_point> take(const Clients& clients, unsigned until) {
     const Deadline deadline = Deadline::after(20s);
     std::vector<Clock::time_point> times;
@@ -208,7 +208,7 @@ std::int64_t milliseconds(Clock::duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
-TEST(Storm, AllWhoConnectAtTheSameMomentAreThereInTime) {
+TEST(Storm, AllSimultaneousClientsConnectInTime) {
   const char* const number = std::getenv("STORM_PROCESSES");
   const unsigned processes = number == nullptr ? 4 : static_cast<unsigned>(std::atoi(number));
   const EndpointOptions options =
@@ -227,8 +227,8 @@ TEST(Storm, AllWhoConnectAtTheSameMomentAreThereInTime) {
     EXPECT_EQ(endpoint.phase(), EndpointPhase::ready);
 }
 
-/// Its peers notice at the same moment that it has gone.
-TEST(Storm, WhoRestartsMeetsItsPeersAgainAndNotAllAtOnce) {
+/// All peers notice at the same moment that the listener has ended.
+TEST(Storm, ARestartedListenerMeetsItsPeersSpreadOverTime) {
   allow_descriptors();
   const EndpointOptions options = small_options();
   Clients clients(2, options, true);
@@ -240,8 +240,8 @@ TEST(Storm, WhoRestartsMeetsItsPeersAgainAndNotAllAtOnce) {
   meeting.emplace(options, port);
   const auto times = meeting->take(clients, 2 * clients.count());
   ASSERT_EQ(times.size(), clients.count());
-  // A pause of up to a second each: that no tenth of them begins in its second half does not
-  // happen.
+  // Each pauses for up to a second. It is practically impossible that less than a tenth of them
+  // begins in the second half of it.
   EXPECT_GT(times[times.size() * 9 / 10] - times.front(), 500ms);
   for (const Endpoint& endpoint : meeting->endpoints)
     EXPECT_EQ(endpoint.phase(), EndpointPhase::ready);

@@ -13,7 +13,7 @@
 
 namespace hbmwire::test {
 
-/// A TCP client that says what it likes.
+/// A TCP client that sends arbitrary bytes.
 class Stranger {
  public:
   explicit Stranger(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

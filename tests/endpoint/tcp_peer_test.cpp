@@ -29,10 +29,10 @@ using Clock = std::chrono::steady_clock;
 using wire::TcpFrame;
 
 constexpr auto kPeerTimeout = 1s;
-constexpr auto kSlack = 1s;                    // what a busy machine may take besides
-constexpr std::uint64_t kMuch = 64ULL << 20U;  // more than the kernels of both ends have room for
+constexpr auto kSlack = 1s;                    // extra time for a busy machine
+constexpr std::uint64_t kMuch = 64ULL << 20U;  // more than the kernels of both ends can hold
 
-/// Its host memory goes by TCP, and not by shared memory, which needs nothing of the peer.
+/// Its host memory uses TCP instead of shared memory, which needs no action of the peer.
 struct Side : PeerSide {
   explicit Side(const PeerProcess& peer,
                 const EndpointOptions& options = {.peer_timeout = kPeerTimeout})
@@ -61,10 +61,10 @@ TEST(TcpPeer, AKilledOneIsNoticedByASleeper) {
   EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
 }
 
-/// Not by a look that comes now and then: as soon as the socket tells of it. Measured by the CPU's
-/// time of this thread, of which a busy machine takes none.
+/// The death is noticed as soon as the socket reports it, not only by a periodic look. The test
+/// measures this thread's CPU time, which does not grow on a busy machine.
 TEST(TcpPeer, AKilledOneIsNoticedAsSoonAsTheSocketTells) {
-  constexpr double kAtOnce_s = 0.06;  // a look comes four times a second
+  constexpr double kAtOnce_s = 0.06;  // periodic looks come four times a second
   const auto cpu_s = [] {
     timespec now{};
     ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -88,7 +88,7 @@ TEST(TcpPeer, AKilledOneIsNoticedAsSoonAsTheSocketTells) {
   }
 }
 
-TEST(TcpPeer, WhatIsUnderWayToAKilledOneFails) {
+TEST(TcpPeer, TransfersToAKilledOneFail) {
   PeerProcess peer;
   Side side(peer);
   peer.stop();
@@ -135,14 +135,14 @@ TEST(TcpPeer, AStoppedOneIsWaitedForNoLongerThanTheOperationTimeout) {
   peer.go_on();
 }
 
-TEST(TcpPeer, NorIsOneThatWasStoppedWithMuchUnderWay) {
+TEST(TcpPeer, AStoppedOneWithManyTransfersIsNotDeclaredDead) {
   PeerProcess peer;
   Side side(peer);
   side.memory.fill(3);
   peer.stop();
   std::vector<Transfer> puts;
   for (int i = 0; i < 64; ++i) puts.push_back(value(side.put(PeerProcess::kBytes)));
-  side.run_for(9s);  // TCP itself would give up after 8, as the handshake has it
+  side.run_for(9s);  // TCP itself would give up after 8 s, as the handshake configures it
   ASSERT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
   peer.go_on();
@@ -150,7 +150,7 @@ TEST(TcpPeer, NorIsOneThatWasStoppedWithMuchUnderWay) {
   EXPECT_GT(peer.changed_bytes(), PeerProcess::kBytes / 2);
 }
 
-TEST(TcpPeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {
+TEST(TcpPeer, ATransferCancelledWhileItIsStoppedReportsUnsettled) {
   PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
@@ -165,7 +165,8 @@ TEST(TcpPeer, WhatIsCancelledWhileItIsStoppedIsUnsettledAndSaysSo) {
   peer.go_on();
 }
 
-/// In a network of its own, with or without a put under way; 0: noticed in time.
+/// Runs in a network of its own, with or without a put in flight. Returns 0 if the cut was noticed
+/// in time.
 int notice_the_cut(bool busy) {
   PeerProcess peer;
   Side side(peer);
@@ -182,7 +183,7 @@ int notice_the_cut(bool busy) {
   return over || put->settled() ? 3 : 0;
 }
 
-TEST(TcpPeer, OneThatIsCutOffIsNoticedThoughNothingIsUnderWay) {
+TEST(TcpPeer, OneThatIsCutOffIsNoticedWithoutTransfers) {
   expect_in_own_network([] { return notice_the_cut(false); });
 }
 
@@ -190,10 +191,10 @@ TEST(TcpPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
   expect_in_own_network([] { return notice_the_cut(true); });
 }
 
-/// The kernel has no room for what is put, and the peer takes nothing: 0, it ends all the same.
+/// The kernel has no room for the put, and the peer receives nothing. Returns 0 if it ends anyway.
 int end_by_the_operation_timeout() {
   PeerProcess peer;
-  // TCP's own look at the peer would come first otherwise.
+  // Otherwise TCP's own check of the peer would come first.
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 2s});
   peer.stop();
   std::vector<Transfer> puts;
@@ -210,7 +211,7 @@ TEST(TcpPeer, OneThatIsCutOffAndHasNoRoomIsWaitedForNoLongerThanTheOperationTime
   expect_in_own_network([] { return end_by_the_operation_timeout(); });
 }
 
-/// However short peer_timeout is: TCP sends again after some hundred milliseconds only.
+/// However short peer_timeout is: TCP retransmits only after some hundred milliseconds.
 int outlast_an_interruption() {
   PeerProcess peer;
   Side side(peer, {.peer_timeout = 100ms});
@@ -226,7 +227,7 @@ TEST(TcpPeer, AnInterruptionOfAThirdOfASecondIsNone) {
   expect_in_own_network([] { return outlast_an_interruption(); });
 }
 
-/// Shakes hands as an endpoint without a NIC, and says what it likes.
+/// Completes the handshake as an endpoint without a NIC, and then sends arbitrary bytes.
 class RawPeer {
  public:
   explicit RawPeer(std::uint16_t port) : socket_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)} {
@@ -288,7 +289,7 @@ class RawPeer {
     say(bytes);
   }
 
-  /// The next frame of `kind`, without what follows it.
+  /// The next frame of `kind`, without the bytes after it.
   TcpFrame hear(TcpFrame::Kind kind) {
     for (;;) {
       std::array<std::byte, wire::kTcpFrameBytes> header;
@@ -323,7 +324,7 @@ class HostileTcp : public testing::Test {
     while (endpoint->phase() == EndpointPhase::ending && !deadline.passed()) worker.progress();
     ASSERT_EQ(endpoint->phase(), EndpointPhase::failed);
     EXPECT_EQ(endpoint->error()->code, code) << describe(*endpoint->error());
-    // And nothing else of the worker.
+    // Only this endpoint fails.
     std::optional<RawPeer> another;
     std::thread connecting([&] { another.emplace(listener.port()); });
     const Endpoint next = value(listener.accept(within(20s)));
@@ -344,22 +345,22 @@ TEST_F(HostileTcp, JunkEndsTheEndpoint) {
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesAMessageThatIsNone) {
+TEST_F(HostileTcp, AMalformedMessageEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::message}, 100, 0x55);
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesAMessageLongerThanItsPlace) {
+TEST_F(HostileTcp, AMessageLongerThanItsPlaceEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::message}, 100000, 0);
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesAControlMessageThatIsNone) {
+TEST_F(HostileTcp, AMalformedControlMessageEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::control}, 9, 0xff);
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesAMessageThatAsksForWhatFramesAreFor) {
+TEST_F(HostileTcp, AMessageInsteadOfAFrameEndsTheEndpoint) {
   wire::MessageHeader asks;
   asks.kind = wire::MessageHeader::Kind::get;
   asks.id = 1;
@@ -370,22 +371,22 @@ TEST_F(HostileTcp, SoDoesAMessageThatAsksForWhatFramesAreFor) {
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesTheEndOfWhatWasNotAskedFor) {
+TEST_F(HostileTcp, TheEndOfAnUnrequestedTransferEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::done, .number = 0});
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesARefusalOfWhatWasNotAskedFor) {
+TEST_F(HostileTcp, AnUnrequestedRefusalEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::failed, .status = TcpFrame::Status::denied, .number = 3});
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, SoDoesDataThatWasNotAskedFor) {
+TEST_F(HostileTcp, UnrequestedDataEndsTheEndpoint) {
   raw->say({.kind = TcpFrame::Kind::data, .flags = TcpFrame::kLast, .number = 0}, 8, 1);
   expect_end(Errc::protocol);
 }
 
-TEST_F(HostileTcp, DataForARequestThatBringsNoneEndsIt) {
+TEST_F(HostileTcp, DataForARequestWithoutDataEndsTheEndpoint) {
   const Memory memory(context, MemoryType::host, 64);
   Transfer send = value(endpoint->send(memory.slice(0, 8), {.level = CompletionLevel::arrived}));
   raw->hear(TcpFrame::Kind::message);
@@ -426,7 +427,7 @@ TEST_F(HostileTcp, AWriteByNoKeyIsRefusedAndNothingBehindItIsDone) {
   EXPECT_EQ(endpoint->phase(), EndpointPhase::ready) << "it is the peer's failure";
 }
 
-TEST_F(HostileTcp, AWindowThatNobodyOpenedIsRefused) {
+TEST_F(HostileTcp, AnUnopenedWindowIsRefused) {
   Memory memory(context, MemoryType::host, 64);
   memory.fill(1);
   raw->say({.kind = TcpFrame::Kind::write,
@@ -444,7 +445,7 @@ TEST_F(HostileTcp, AWindowThatNobodyOpenedIsRefused) {
   EXPECT_TRUE(same_bytes(memory.contents(), pattern(64, 1)));
 }
 
-TEST_F(HostileTcp, WhoGoesInTheMiddleOfAFrameHasGone) {
+TEST_F(HostileTcp, APeerThatClosesWithinAFrameHasEnded) {
   std::array<std::byte, wire::kTcpFrameBytes> header;
   encode(TcpFrame{.kind = TcpFrame::Kind::message, .length = 100}, header.data());
   raw->say(header);

@@ -14,7 +14,7 @@
 #include "heard.hpp"
 #include "internals.hpp"
 
-/// No NIC: endpoints go by TCP. Both ends in one process, which sees to it that both are driven.
+/// Without a NIC, endpoints use TCP. Both ends are in one process, which drives both.
 namespace hbmwire::test {
 namespace {
 
@@ -24,7 +24,7 @@ constexpr std::uint64_t kMiB = 1ULL << 20U;
 
 class Tcp : public testing::Test {
  protected:
-  /// As on two nodes: what goes through memory of both is not TCP's (shared_pieces_test.cpp).
+  /// Acts as on two nodes: memory that both have mapped is not used (shared_pieces_test.cpp).
   Tcp() {
     for (const Worker* const worker : {&ends.a_worker, &ends.b_worker})
       internals::keep_pieces_apart(*worker);
@@ -49,7 +49,7 @@ class Tcp : public testing::Test {
   std::vector<MemoryKey> keys;
 };
 
-TEST_F(Tcp, IsWhatAnEndpointWithoutANicGoesBy) {
+TEST_F(Tcp, IsUsedByEndpointsWithoutANic) {
   EXPECT_EQ(ends.a->nic().info().name, "tcp");
   EXPECT_EQ(ends.a->placement(), Placement::same_process);
   const Memory here(ends.context, MemoryType::host, 4096);
@@ -61,7 +61,7 @@ TEST_F(Tcp, IsWhatAnEndpointWithoutANicGoesBy) {
   EXPECT_EQ(report.path, Path::tcp);
   EXPECT_EQ(report.nic, "tcp");
   EXPECT_NE(describe(report).find("TCP"), std::string::npos) << describe(report);
-  // Nothing of it is a NIC to register memory with.
+  // The placeholder is no NIC that can register memory.
   const auto refused = ends.a->nic().register_memory(here.region().allocation(), kAll);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::invalid_argument);
@@ -194,7 +194,8 @@ TEST_F(Tcp, AtomicsAreOfHostMemory) {
   EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);
 }
 
-/// Other threads of this CPU add, too, and another endpoint, whose peer has a worker of its own.
+/// Other threads of this CPU add to the same word, and so does another endpoint, whose peer has its
+/// own worker.
 TEST_F(Tcp, AtomicsAreOneWithThoseOfTheCpuAndOfOtherEndpoints) {
   constexpr std::uint64_t kAdds = 20'000;
   Memory there(ends.context, MemoryType::host, 64);
@@ -282,8 +283,8 @@ TEST_F(Tcp, ListsOfThisEndsDeviceMemoryAreRefused) {
   }
 }
 
-/// This end's device memory is named, and the peer's where this end's is the host's.
-TEST_F(Tcp, ThatADevicesMemoryGoesByItIsSaidOnce) {
+/// The message names this end's device memory, or the peer's if this end has host memory.
+TEST_F(Tcp, DeviceMemoryOverItIsLoggedOnce) {
   for (const bool peers : {false, true}) {
     for (const bool puts : {true, false}) {
       Heard heard;
@@ -299,7 +300,7 @@ TEST_F(Tcp, ThatADevicesMemoryGoesByItIsSaidOnce) {
         EXPECT_EQ(transfer.path(), Path::tcp);
       }
       constexpr const char* kSaid = "not zero-copy: one of both ends has no RDMA device";
-      // When the endpoint is looked after.
+      // When the endpoint is checked.
       fresh.drive([&] { return heard.count(kSaid) != 0; });
       const Deadline later = Deadline::after(300ms);
       fresh.drive([&] { return later.passed(); });
@@ -315,7 +316,7 @@ TEST_F(Tcp, AKeyGivesNoMoreThanItSays) {
   const RemoteRegion honest =
       remote_of(there, {.offset_bytes = 1024, .length_bytes = 1024, .access = Access::remote_read});
   good(over(ends.a->get(here.slice(0, 1024), honest.slice(0, 1024))));
-  // As whoever made it up would: the peer sees to it, not this end.
+  // The key is forged. The peer checks it, not this end.
   RemoteRegion forged = honest;
   auto lie = internals::look_at(forged);
   lie.access = kAll;
@@ -354,7 +355,7 @@ TEST_F(Tcp, ARevokedKeyOpensNothing) {
   EXPECT_TRUE(same_bytes(there.contents(), pattern(64, 2)));
 }
 
-TEST_F(Tcp, WhatIsCancelledChangesNothingMore) {
+TEST_F(Tcp, ACancelledTransferChangesNothingMore) {
   for (const MemoryType to : {MemoryType::host, MemoryType::cuda}) {
     Ends both;
     Memory here(both.context, MemoryType::host, 16 * kMiB);
@@ -405,7 +406,7 @@ TEST_F(Tcp, MemoryIsFoundByName) {
   EXPECT_EQ(remote.length_bytes(), 64U);
 }
 
-TEST_F(Tcp, WhoSleepsIsWokenByTheSocket) {
+TEST_F(Tcp, TheSocketWakesASleeper) {
   const Memory here(ends.context, MemoryType::host, 64);
   Transfer receive = value(ends.b->receive(here.slice(8, 8)));
   std::optional<Transfer> send;
@@ -416,18 +417,18 @@ TEST_F(Tcp, WhoSleepsIsWokenByTheSocket) {
   const auto begun = std::chrono::steady_clock::now();
   good(receive.wait(20s));
   later.join();
-  // Not by the clock, which a worker looks at each quarter of a second at least.
+  // Faster than by the clock: a worker looks at it at least four times a second.
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 200ms);
 }
 
-/// A put of more than the sockets hold, whose receiver has yet to read.
+/// A put larger than the sockets hold, which the receiver has not read yet.
 class TcpWithoutRoom : public Tcp {
  protected:
   TcpWithoutRoom() : here(ends.context, MemoryType::host, 64 * kMiB) {}
 
   void put() { put_ = value(ends.a->put(here.all(), remote_of(there).slice(0, 64 * kMiB))); }
 
-  /// Wakes a program that sleeps on the worker's descriptor.
+  /// Whether the descriptor wakes a sleeper.
   [[nodiscard]] bool is_woken(int timeout_ms = 0) const {
     pollfd fd{ends.a_worker.fd(), POLLIN, 0};
     return ::poll(&fd, 1, timeout_ms) > 0;
@@ -448,13 +449,13 @@ class TcpWithoutRoom : public Tcp {
   Transfer put_;
 };
 
-TEST_F(TcpWithoutRoom, WhoSleepsIsWokenWhenThereIs) {
+TEST_F(TcpWithoutRoom, ASleeperIsWokenWhenThereIsRoom) {
   put();
   while (!value(ends.a_worker.arm())) continue;
   expect_woken_by_room();
 }
 
-TEST_F(TcpWithoutRoom, WhoSleepsIsWokenThoughItWasPutMeanwhile) {
+TEST_F(TcpWithoutRoom, ASleeperIsWokenDespiteAnotherPut) {
   while (!value(ends.a_worker.arm())) continue;
   put();
   expect_woken_by_room();
@@ -481,7 +482,7 @@ TEST(TcpWithin, AnEngineCopiesWithoutANicAndTcpCarriesTheRest) {
     good(transfer.wait(1s));
     return transfer.path();
   };
-  // In order with what goes by TCP, and with its immediate behind it.
+  // In order with transfers over TCP, and with its immediate after it.
   Transfer before = value(ends.a->put(host.slice(0, 4096), on_host.slice(0, 4096)));
   const PutOptions tells{.level = CompletionLevel::visible, .immediate = 5};
   EXPECT_EQ(path_of(ends.a->put(host.slice(0, 4096), on_device.slice(0, 4096), tells)), Path::copy);
@@ -498,7 +499,7 @@ TEST(TcpWithin, AnEngineCopiesWithoutANicAndTcpCarriesTheRest) {
   EXPECT_EQ(path_of(ends.a->put(device.slice(0, 64), on_host.slice(0, 64))), Path::copy);
 }
 
-TEST(TcpPolicy, ZeroCopyRefusesWhatHasNoNic) {
+TEST(TcpPolicy, ZeroCopyRefusesEndpointsWithoutANic) {
   const Context context =
       value(Context::create({.memory = {}, .paths = {.require = Path::zero_copy}}));
   const auto worker = Worker::create(context);
@@ -508,8 +509,8 @@ TEST(TcpPolicy, ZeroCopyRefusesWhatHasNoNic) {
   EXPECT_FALSE(context.register_memory(memory, kAll));
 }
 
-/// A name is meant, though there is no device at all.
-TEST(TcpPolicy, ANicThatIsNamedIsNotDoneWithout) {
+/// The name counts even though there is no device at all.
+TEST(TcpPolicy, ANamedNicIsRequired) {
   const Context context = value(Context::create({.memory = {}, .nics = {"mlx5_0"}}));
   const auto worker = Worker::create(context);
   ASSERT_FALSE(worker);
@@ -530,8 +531,8 @@ TEST(TcpPolicy, TheConnectionManagerIsRefused) {
   EXPECT_FALSE(Listener::create(worker, {.address = "127.0.0.1", .rdma_cm = true}));
 }
 
-/// Logged once in a process: it has a suite of its own.
-TEST(TcpLog, ThatThereIsNoNicIsSaidOnce) {
+/// The message is logged once per process, so that this test needs its own suite.
+TEST(TcpLog, AMissingNicIsLoggedOnce) {
   Heard heard;
   const Context context = value(Context::create());
   const Worker one = value(Worker::create(context));

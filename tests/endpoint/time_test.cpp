@@ -16,15 +16,15 @@
 
 #include "ends.hpp"
 
-// Time at its edges: in every function and option that takes some, the greatest means "for ever",
-// zero and less mean "now", and nothing in between is rounded to either.
+// Extreme times. In every function and option with a time, the greatest value means "forever", zero
+// and less mean "now", and no value in between is rounded to either.
 namespace hbmwire::test {
 namespace {
 
 using std::chrono::nanoseconds;
 using Clock = Deadline::Clock;
 
-/// A function that waits for what does not come.
+/// A function that waits for something that never comes.
 struct Waiting {
   const char* name;
   std::function<Errc(const Wait&)> call;
@@ -35,7 +35,7 @@ Errc code_of(const Result<T>& result) {
   return result ? Errc::system : result.error().code;
 }
 
-/// A port that takes connections, and says nothing.
+/// A port that accepts connections, and sends nothing.
 class SilentPort {
  public:
   SilentPort() : listener_(value(tcp::Listener::listen("127.0.0.1", 0))) {}
@@ -54,7 +54,8 @@ class EdgesOfTime : public ::testing::Test {
  protected:
   EdgesOfTime() : memory(ends.context, MemoryType::host, 4096) {}
 
-  /// All but the endpoint's close() and what ends it: each leaves the next one its chance.
+  /// All waiting functions except the endpoint's close() and those that end it, so that each can
+  /// run after the others.
   std::vector<Waiting> waiting() {
     return {
         {"Worker::wait", [&](const Wait& wait) { return code_of(ends.a_worker.wait(wait)); }},
@@ -104,7 +105,7 @@ class EdgesOfTime : public ::testing::Test {
   SilentPort silent;
 };
 
-TEST_F(EdgesOfTime, WhatHasPassedIsNow) {
+TEST_F(EdgesOfTime, PastTimesMeanNow) {
   const std::vector<Deadline> passed{Deadline::after(0ns),
                                      Deadline::after(-1ns),
                                      Deadline::after(nanoseconds::min()),
@@ -120,7 +121,7 @@ TEST_F(EdgesOfTime, WhatHasPassedIsNow) {
   }
 }
 
-// It still waits when it is cancelled, some time later.
+// Each function still waits when it is cancelled some time later.
 TEST_F(EdgesOfTime, TheGreatestIsForEver) {
   const std::vector<Deadline> far{Deadline::after(std::chrono::years(1)),
                                   Deadline::after(nanoseconds::max()),
@@ -141,7 +142,7 @@ TEST_F(EdgesOfTime, TheGreatestIsForEver) {
   }
 }
 
-TEST_F(EdgesOfTime, OfATransfersWaitTakesEveryUnit) {
+TEST_F(EdgesOfTime, ATransfersWaitTakesEveryUnit) {
   const auto receive = [&] { return value(ends.a->receive(memory.slice(0, 8))); };
   EXPECT_EQ(code_of(receive().wait(0ns)), Errc::timed_out);
   EXPECT_EQ(code_of(receive().wait(-5h)), Errc::timed_out);
@@ -149,7 +150,7 @@ TEST_F(EdgesOfTime, OfATransfersWaitTakesEveryUnit) {
   for (const bool hours : {false, true}) {
     Transfer into = receive();
     Transfer from = value(ends.b->send(memory.slice(64, 8)));
-    // The answer comes: it must not be given up before.
+    // The answer arrives, and the wait must not have given up before.
     std::thread other([&] { good(from.wait(10s)); });
     good(hours ? into.wait(std::chrono::hours::max()) : into.wait(nanoseconds::max()));
     other.join();
@@ -182,7 +183,7 @@ TEST(EdgesOfTimeInOptions, TheGreatestIsForEver) {
     const auto remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
     Transfer put = value(ends.a->put(memory.slice(0, 64), remote.slice(64, 64)));
     good(put.wait(10s));
-    // Long enough for several looks at the peer.
+    // Long enough for several checks of the peer.
     ends.drive([&, until = Deadline::after(50ms)] { return until.passed(); });
     EXPECT_EQ(ends.a->phase(), EndpointPhase::ready) << time.count();
     EXPECT_EQ(ends.b->phase(), EndpointPhase::ready) << time.count();

@@ -10,7 +10,8 @@
 #include "ends.hpp"
 #include "failing_allocations.hpp"
 
-// Whichever allocation for a trace fails: it does not begin, or lacks a transfer and says so.
+// Whichever allocation for a trace fails, the trace does not begin, or lacks a transfer and says
+// so.
 namespace hbmwire::test {
 namespace {
 

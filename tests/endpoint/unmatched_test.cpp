@@ -5,7 +5,7 @@
 #include "internals.hpp"
 #include "peer_process.hpp"
 
-/// A large message that no receive takes, and one whose sender stays silent: how it ends.
+/// The end of a large message that no receive takes, and of one whose sender stays silent.
 namespace hbmwire::test {
 namespace {
 
@@ -21,7 +21,7 @@ class Unmatched : public ::testing::TestWithParam<bool> {
 
   void TearDown() override { set_log_sink({}); }
 
-  /// Read by the receiver, or written by the sender.
+  /// The receiver reads it, or the sender writes it.
   [[nodiscard]] static Access access() { return GetParam() ? kAll : Access::local_write; }
 
   static EndpointOptions options(std::chrono::nanoseconds operation_timeout = 30s) {
@@ -37,7 +37,7 @@ class Unmatched : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(over.error().code, code) << describe(over.error());
     EXPECT_EQ(ends.a->phase(), EndpointPhase::failed);
     ends.drive([&] { return ends.b->phase() == EndpointPhase::failed; });
-    // The message that had come is nothing any more.
+    // The message that had arrived is gone.
     Memory target(ends.context, MemoryType::host, kLarge);
     EXPECT_FALSE(ends.b->receive(target.all()));
   }
@@ -113,7 +113,7 @@ TEST_P(Unmatched, EndsByThePeersClose) {
   EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
 }
 
-/// Its bytes can't come any more, but a small message behind it is there.
+/// Its bytes cannot arrive any more, but a small message after it has arrived.
 TEST_P(Unmatched, IsRefusedByAnEndpointThatWasClosed) {
   Ends ends(options());
   Memory source(ends.context, MemoryType::host, kLarge, access());

@@ -18,7 +18,7 @@
 #include "ends.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
-// Sleeping for completions, and the library's own thread.
+// Sleeping until completions arrive, and the library's own thread.
 namespace hbmwire::test {
 namespace {
 
@@ -42,7 +42,7 @@ bool readable(int fd, std::chrono::milliseconds time) {
   return ::poll(&waits, 1, static_cast<int>(time.count())) > 0;
 }
 
-/// Until the worker says that there is nothing to do.
+/// Makes progress until the worker has nothing to do.
 void settle(Worker& worker) {
   for (int i = 0; !value(worker.arm()); ++i) ASSERT_LT(i, 1000) << "it never comes to rest";
 }
@@ -100,7 +100,7 @@ TEST(WorkerWait, EndsByItsDeadlineAndByItsDescriptor) {
   EXPECT_EQ(cancelled.error().code, Errc::cancelled);
 }
 
-/// Constant work of others on the same worker does not keep a wait from ending.
+/// Constant activity of others on the same worker does not keep a wait from ending.
 TEST(WorkerWait, EndsByItsDeadlineThoughTheWorkerIsNeverIdle) {
   Connected side;
   std::atomic<bool> stop{false};
@@ -121,7 +121,7 @@ class Threaded : public ::testing::Test {
   Connected side_{{.max_transfers = 4096, .progress_thread = true}};
 };
 
-TEST_F(Threaded, NobodyNeedsToAskForProgress) {
+TEST_F(Threaded, ProgressNeedsNoCalls) {
   Transfer put = value(side_.ends.a->put(side_.memory.slice(0, 64), side_.at_b.slice(0, 64)));
   const Deadline deadline = Deadline::after(10s);
   while (!put.done() && !deadline.passed()) std::this_thread::sleep_for(1ms);
@@ -216,8 +216,8 @@ TEST(AContext, IsForAllThreadsFromTheFirstCallOn) {
   }
 }
 
-/// Several that sleep at once: whoever takes the event, each learns of what it waits for.
-TEST_F(Threaded, NoSleeperMissesWhatAnotherHandled) {
+/// Several threads sleep at once. Whichever takes the event, each learns of its own transfer.
+TEST_F(Threaded, NoSleeperMissesEventsThatAnotherHandled) {
   const auto begun = Clock::now();
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 4; ++t) {
@@ -231,7 +231,7 @@ TEST_F(Threaded, NoSleeperMissesWhatAnotherHandled) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // One that is missed sleeps until the peers are looked at, a quarter of a second.
+  // A missed sleeper would sleep until the peers are checked, a quarter of a second later.
   EXPECT_LT(Clock::now() - begun, 2s);
 }
 
@@ -273,7 +273,7 @@ TEST_F(Threaded, ClosesAndCancelsFromAnyThread) {
   EXPECT_EQ(side_.ends.a->phase(), EndpointPhase::closed);
 }
 
-/// One worker that several threads use, with both ends of a connection.
+/// One worker with both ends of a connection, which several threads use.
 class SharedWorker : public ::testing::Test {
  protected:
   /// Runs `work(t)` in a thread for each t below `count`.
@@ -310,7 +310,7 @@ TEST_F(SharedWorker, EveryFunctionMayBeCalledByEveryThread) {
   });
 }
 
-TEST_F(SharedWorker, NoSleeperMissesWhatAnotherHandled) {
+TEST_F(SharedWorker, NoSleeperMissesEventsThatAnotherHandled) {
   const RemoteRegion target = [&] {
     good(listener_.advertise("target", memory_.region()));
     return value(a_.remote("target", within(10s)));
@@ -376,9 +376,9 @@ TEST(ThreadedWorker, GoesWhileTransfersAreThere) {
   for (Transfer& transfer : puts) EXPECT_TRUE(transfer.done());
 }
 
-// Drivers lock a queue's memory, and a large one may be more than is left of the limit. The first
-// call of an endpoint that needs another queue is the call that makes it; for other endpoints it is
-// another one.
+// Drivers lock a queue's memory, and a large queue may exceed the rest of the limit. The first call
+// fails here: that call makes the queue if an endpoint needs another one, and something else if
+// not.
 TEST(AWorker, TakesASmallerCompletionQueueWhereALargeOneCanNotBeHad) {
   const Context context = value(Context::create());
   const Worker worker = value(Worker::create(context));

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: between_nodes.sh EMULATE EXAMPLE PROOF [by-nic]
-# Runs an example's two sides on two emulated nodes. Both must succeed; together they must say "verified" and the path,
-# as the extended regular expression PROOF has it. With "by-nic" one side is given the address of the other node's NIC.
+# Runs an example's two sides on two emulated nodes. Both must succeed. Together they must print "verified", and the path that
+# matches the extended regular expression PROOF. With "by-nic", one side gets the address of the other node's NIC.
 set -euo pipefail
 
 emulate=$1

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: by_files.sh EMULATE EXAMPLE
-# Runs an example's two sides on two emulated nodes, each with the names of two files: its own, and the other side's. Both
-# must succeed and say "verified".
+# Runs an example's two sides on two emulated nodes. Each gets the names of two files, its own and the other side's. Both must
+# succeed and print "verified".
 set -euo pipefail
 
 emulate=$1

@@ -11,7 +11,7 @@ namespace {
 
 using namespace hbmwire;
 
-/// How a stream ended.
+/// The result of reading a stream.
 template <class Message>
 struct Outcome {
   std::optional<Message> message;
@@ -21,8 +21,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-/// Puts `stream` together in pieces as long as `cuts` say, in turn; what is 0 there is all that
-/// there is room for.
+/// Reads `stream` in pieces of the lengths in `cuts`, cyclically; 0 means as much as there is room
+/// for.
 template <class Message>
 Outcome<Message> assemble(std::span<const std::byte> stream, std::span<const std::uint8_t> cuts) {
   wire::AttachAssembly<Message> assembly;
@@ -47,7 +47,7 @@ Outcome<Message> assemble(std::span<const std::byte> stream, std::span<const std
   return outcome;
 }
 
-/// The same however it is cut; and what came out is what was sent.
+/// The result must not depend on the cuts, and equal the sent message.
 template <class Message>
 void check(std::span<const std::byte> stream, std::span<const std::uint8_t> cuts) {
   const auto whole = assemble<Message>(stream, {});
@@ -58,8 +58,8 @@ void check(std::span<const std::byte> stream, std::span<const std::uint8_t> cuts
 
 }  // namespace
 
-/// Input: which end reads (a byte: even, the exporter), how many cuts follow (a byte, up to 15),
-/// the cuts, and the stream.
+/// Input: the end that reads (a byte; even means the exporter), the number of cuts (a byte, up to
+/// 15), the cuts, and the stream.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span input(data, size);
   if (size < 2) return 0;

@@ -8,8 +8,8 @@
 #include "wire/control_messages.hpp"
 #include "wire/message_header.hpp"
 
-/// Input: an even byte and a message of the control lane, or an odd one and one of the data lane.
-/// A message that decodes must encode to the same bytes.
+/// Input: an even byte and a message of the control lane, or an odd one and a message of the data
+/// lane. Messages that decode must encode to the same bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;
   if (size < 1) return 0;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace hbmwire::tools::doctor;
 
-// Any bytes may be a configuration space: each look ends, and what is found lies in it.
+// Any bytes may be a configuration space. Each search ends, and its result lies within the bytes.
 void look_for_capabilities(const PciConfig& config) {
   for (std::uint8_t id = 0; id < 0x20; ++id) {
     const auto standard = config.find_capability(id);
@@ -32,8 +32,8 @@ void ask(Archive machine) {
 
 }  // namespace
 
-/// Input: an archive of a machine, or a dump of rdma_topo. A machine that was read can be asked and
-/// scrubbed, and written it is read as the same again.
+/// Input: an archive of a machine, or a dump of rdma_topo. An archive that was read can be queried
+/// and scrubbed, and is the same after writing and reading it again.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto record = record_of(text, "fuzz");

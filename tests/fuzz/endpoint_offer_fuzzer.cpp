@@ -6,7 +6,7 @@
 
 #include "wire/invitation.hpp"
 
-/// Input: an even byte and an offer, or an odd one and an invitation. One that decodes must encode
+/// Input: an even byte and an offer, or an odd one and an invitation. Whatever decodes must encode
 /// to the same bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;

@@ -6,9 +6,9 @@
 
 #include "wire/handshake.hpp"
 
-/// Input: a byte whose bit 0 is the side, bit 1 whether there is a key, and whose other bits say
-/// how the rest, which is what the peer says, is cut. No peer gets far without the key, and nothing
-/// that is kept or said grows with what comes in.
+/// Input: a byte, and then the bytes from the peer. Bit 0 of the byte is the side, bit 1 is set if
+/// there is a key, and the other bits say how the bytes are cut. Without the key the peer does not
+/// get far, and the state and the output do not grow with the input.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;
   using Step = Handshake::Step;

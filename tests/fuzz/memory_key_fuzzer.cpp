@@ -9,7 +9,7 @@
 
 namespace {
 
-// Everything that decodes can be in a key, and encodes to the same bytes.
+// Whatever decodes has values allowed in a key, and encodes to the same bytes.
 void check(std::span<const std::byte> bytes) {
   namespace wire = hbmwire::wire;
   const auto key = wire::decode_memory_key(bytes);
@@ -21,8 +21,8 @@ void check(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-/// Input: a memory key without its checksum, which chance does not find; and the same bytes as
-/// they are.
+/// Input: a memory key without its checksum, which a fuzzer would not find by chance. Also tries
+/// the same bytes as a complete key.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   check(bytes);

@@ -5,7 +5,7 @@
 
 #include "tools/wire/messages.hpp"
 
-/// Input: a message's type (two bytes) and payload. A message that decodes must encode to the same
+/// Input: a message's type (two bytes) and payload. Messages that decode must encode to the same
 /// bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::tools::wire;

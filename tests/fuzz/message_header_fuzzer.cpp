@@ -7,8 +7,8 @@
 
 #include "wire/message_header.hpp"
 
-/// Input: all that a receive of the data lane got. A header that decodes encodes to the same bytes,
-/// and says no more than came.
+/// Input: all bytes that a receive of the data lane got. Whatever decodes encodes to the same
+/// bytes, and does not claim more bytes than arrived.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;
   const auto bytes = std::as_bytes(std::span(data, size));

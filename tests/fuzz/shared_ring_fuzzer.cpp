@@ -17,7 +17,7 @@ using namespace hbmwire::transport;
 
 constexpr std::uint32_t kCells = SharedRingFile::kCells;
 
-/// The input's bytes, one after the other; zeros behind them.
+/// The bytes of the input one after the other, and then zeros.
 class Input {
  public:
   explicit Input(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
@@ -36,10 +36,10 @@ class Input {
   std::span<const std::uint8_t> bytes_;
 };
 
-/// A process with both ends of a ring, and another one that writes into it what it likes.
+/// A process with both ends of a ring, and another one that writes arbitrary bytes into it.
 class Subject {
  public:
-  /// `begins`: the cell in which the next frame does.
+  /// `begins`: the cell in which the next frame begins.
   explicit Subject(std::uint64_t begins) {
     constexpr std::uint64_t kAtOnce = 100;
     for (std::uint64_t cell = 0; cell != begins;) {
@@ -54,10 +54,10 @@ class Subject {
     }
   }
 
-  /// The other process writes.
+  /// A write by the other process.
   void store(Input& input) {
     switch (input.number(1) % 6) {
-      case 0: {  // a word that may be good
+      case 0: {  // a word that may be valid
         const std::uint64_t kind = input.number(1) % 5;
         word(input) = kind << 56U | input.number(2) % (RingWriter::kMostBytes + 2);
         return;
@@ -73,7 +73,7 @@ class Subject {
         cell.bytes[input.number(1) % cell.bytes.size()] = static_cast<std::byte>(input.number(1));
         return;
       }
-      case 4:  // near what was taken
+      case 4:  // near the number of frames taken
         ring_->taken = ring_->taken + input.number(1) - 8;
         return;
       default:
@@ -92,7 +92,7 @@ class Subject {
         std::abort();
       if (frame->kind < RingFrameKind::message || frame->kind > RingFrameKind::word) std::abort();
     }
-    // Looked at again it is the same one.
+    // A second look finds the same frame.
     if (reader_.peek().has_value() != frame.has_value()) std::abort();
     const std::uint64_t how = input.number(1);
     if ((how & 1U) != 0) reader_.take();
@@ -133,7 +133,7 @@ class Subject {
   std::array<std::byte, RingWriter::kMostBytes> body_{};
 };
 
-/// Two processes that keep to the rules: each frame arrives as it was sent.
+/// Two processes that obey the rules: each frame arrives as it was sent.
 void run_good(Input& input) {
   const auto ring = std::make_unique<SharedRingFile>();
   RingWriter writer(*ring);
@@ -171,8 +171,8 @@ void run_good(Input& input) {
 
 }  // namespace
 
-/// Input: which of both it is, where it begins, and then steps, of the other process or of this
-/// one.
+/// Input: which of the two tests, the cell where it begins, and then steps of the other process or
+/// of this one.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t kMost = 4096;
   if (size < 1 || size > kMost) return 0;

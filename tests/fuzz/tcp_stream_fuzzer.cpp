@@ -18,7 +18,8 @@ namespace {
 using namespace hbmwire;
 using wire::TcpFrame;
 
-/// Puts together again what it was given: it must be what was sent, as far as it came whole.
+/// Reassembles the bytes that it gets. They must equal the sent frames, as far as these arrived
+/// completely.
 class Recorder final : public transport::FrameUser {
  public:
   explicit Recorder(std::uint8_t choices) : choices_(choices) {}
@@ -34,7 +35,7 @@ class Recorder final : public transport::FrameUser {
   Place place(const TcpFrame& frame, std::uint32_t offset,
               std::span<std::byte>& memory) noexcept override {
     if (offset >= frame.length || offset != whole_.size()) std::abort();
-    // One place in so many is not there yet.
+    // Every second place is not ready yet.
     if ((choices_ & 1U) != 0 && !std::exchange(made_to_wait_, true)) return Place::later;
     made_to_wait_ = false;
     const std::size_t most = (choices_ & 2U) != 0 ? 7 : frame.length;
@@ -69,10 +70,10 @@ class Recorder final : public transport::FrameUser {
 
 }  // namespace
 
-/// Input: a byte of choices (how the receiver takes it, and in what pieces it comes), and all that
-/// a peer sends. The sent bytes arrive, frame by frame, up to the first one that is none.
+/// Input: a byte of choices (how the receiver reads, and in what pieces the bytes arrive), and all
+/// bytes of a peer. The frames arrive as sent, up to the first invalid one.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  constexpr std::size_t kMost = 100000;  // what a socket takes without being read
+  constexpr std::size_t kMost = 100000;  // a socket accepts so much without a reader
   if (size < 1 || size > kMost) return 0;
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) != 0)
@@ -90,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     good = stream.receive().has_value();
   }
   sender.reset();
-  constexpr int kEnough = 300000;  // places of 7 bytes, each asked for twice
+  constexpr int kEnough = 300000;  // places of 7 bytes, each requested twice
   for (int i = 0; i < kEnough && good; ++i) good = stream.receive().has_value();
   if (good) std::abort();
   if (user.came.size() > bytes.size()) std::abort();

@@ -8,8 +8,8 @@
 #include "tools/trace/summary.hpp"
 #include "tools/trace/text.hpp"
 
-/// Input: a trace, or whatever else is given to `hbmwire trace`. Reading ends; each transfer that
-/// is read is one that can be summed up and shown.
+/// Input: a trace, or any other file for `hbmwire trace`. Reading must end, and each transfer that
+/// was read can be summed up and shown.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::tools;
   std::istringstream in(std::string(reinterpret_cast<const char*>(data), size));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// How fast a device's memory is copied by its own engine, and put and got between two processes
-// over each way that needs no RDMA hardware. scripts/hardware runs it; the bytes are verified in
-// device memory before anything is timed.
+// Measures how fast a device's engine copies its memory, and how fast puts and gets between two
+// processes are, over each path that needs no RDMA hardware. scripts/hardware runs it. The bytes
+// are verified in device memory before anything is measured.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct Options {
   std::vector<std::string_view> ways;
 };
 
-/// The value, or an exception with the error's sentence.
+/// Returns the value, or throws an exception with the error's message.
 template <class T>
 T need(Result<T>&& result) {
   if (!result) throw std::runtime_error(describe(result.error()));
@@ -57,12 +57,12 @@ T need(Result<T>&& result) {
 
 Wait patience() { return {Deadline::after(20s), -1}; }
 
-/// A way between two processes: over which NIC, and by which paths of the library alone.
+/// A path between two processes, with its NIC and the paths that the library may use.
 struct Way {
   std::string_view name;
   bool by_nic;
   std::vector<Path> allow;
-  std::optional<Path> path;  ///< that it has to go by, in place of the next best one
+  std::optional<Path> path;  ///< the path that transfers must take, instead of the next best one
 };
 
 const std::array<Way, 3>& ways() {
@@ -73,7 +73,7 @@ const std::array<Way, 3>& ways() {
   return all;
 }
 
-/// A process's end of a way: its memory, and what it is known by.
+/// A process' end of a path: its memory, and the memory's key.
 struct End {
   End(const Options& options, const Way& way, const Choice& choice, bool serves)
       : bytes(options.bytes),
@@ -110,11 +110,11 @@ EndpointOptions endpoint_options() {
 }
 
 struct Question {
-  bool fill = false;  ///< else: does your memory have it?
+  bool fill = false;  ///< true: fill your memory; false: check that it has the bytes
   unsigned seed = 0;
 };
 
-/// The other process: its memory is written and read by this one.
+/// The other process, whose memory this one writes and reads.
 void serve(const Line& line, const Options& options, const Way& way) {
   if (bool begins = false; !line.next(begins)) return;
   End end(options, way, options.there, true);
@@ -130,10 +130,10 @@ void serve(const Line& line, const Options& options, const Way& way) {
   }
 }
 
-/// Bytes a second of `once()`, which moves `bytes`, over and over.
+/// Bytes per second of `once()`, which moves `bytes` and is called repeatedly.
 template <class Once>
 double bytes_per_second(const Options& options, Once once) {
-  once();  // what is set up by the first one is not counted
+  once();  // the set-up during the first call does not count
   const auto begin = Clock::now();
   std::chrono::duration<double> taken{};
   std::uint64_t moved = 0;
@@ -189,7 +189,7 @@ void measure_way(const Options& options, const Way& way, const Line& line) {
   print(fmt::format("get_{}", way.name), bytes_per_second(options, get), path);
 }
 
-/// Host memory that the engine reaches by itself, where that helps.
+/// Host memory that the engine can access directly, if that helps.
 class PinnedHost {
  public:
   PinnedHost(MemoryDomain& domain, std::uint64_t bytes)
@@ -262,7 +262,7 @@ bool is_way(std::string_view word) {
   return word == "engine" || std::ranges::find(ways(), word, &Way::name) != ways().end();
 }
 
-/// Nothing: the command line is wrong.
+/// Empty if the command line is wrong.
 std::optional<Options> parse(std::span<char*> words) {
   Options options;
   if (words.empty()) return std::nullopt;
@@ -292,7 +292,7 @@ std::optional<Options> parse(std::span<char*> words) {
 }
 
 int run(const Options& options) {
-  // All of them before the first way uses a vendor's library.
+  // Starts all of them before the first path uses a vendor's library.
   std::vector<std::pair<const Way*, std::unique_ptr<ForkedPeer>>> peers;
   for (const Way& way : ways()) {
     if (std::ranges::find(options.ways, way.name) == options.ways.end()) continue;

@@ -24,7 +24,7 @@
 
 namespace hbmwire::test {
 
-/// One end of a socket over which two processes of one program exchange plain values.
+/// One end of a socket through which two processes of one program exchange plain values.
 class Line {
  public:
   explicit Line(Fd fd) : fd_(std::move(fd)) {}
@@ -40,7 +40,7 @@ class Line {
     write(bytes.data(), bytes.size());
   }
 
-  /// False: the other end is closed.
+  /// Returns false if the other end is closed.
   template <class T>
   [[nodiscard]] bool next(T& value) const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -60,7 +60,7 @@ class Line {
     return bytes;
   }
 
-  /// The other process sees that, though children that were forked meanwhile have this end, too.
+  /// The other process notices, even if children that were forked meanwhile hold this end, too.
   void end() const { ::shutdown(fd_.get(), SHUT_RDWR); }
 
  private:
@@ -76,8 +76,8 @@ class Line {
   Fd fd_;
 };
 
-/// A child process that runs `body` and ends with this one. It has to be forked before a library of
-/// a vendor is used: a child of a process that has used CUDA can't use it.
+/// A child process that runs `body` and ends with this one. It must be forked before a vendor's
+/// library is used: a child of a process that has used CUDA cannot use it.
 class ForkedPeer {
  public:
   template <class Body>

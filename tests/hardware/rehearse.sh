@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: rehearse.sh TREE BUILD_FOLDER quick|full cuda|rocm|gaudi
-# Does what scripts/hardware does from an unpacked bundle, with nothing around it but bash and coreutils (and sed, for a
-# rehearsal): every step succeeds on emulated devices, and the reports are whole and say nothing of this host. On a machine
-# without that accelerator every step fails for itself, and the report is there all the same.
+# Runs the steps of scripts/hardware from an unpacked bundle, with nothing else but bash and coreutils (and sed, for a
+# rehearsal). Every step succeeds on emulated devices. The reports are complete, and contain nothing about this host. On a
+# machine without the accelerator every step fails separately, and the report still exists.
 set -euo pipefail
 
 tree=$1 build=$2 effort=$3 memory=$4
@@ -24,7 +24,7 @@ for program in "${programs[@]}" "$(command -v bash)" "$(command -v sh)" "$(comma
 done
 bare() { (cd "$work" && env -i PATH="$work/bin" HOME=/nonexistent TMPDIR="$work/tmp" "$work/bundle/hardware" "$@"); }
 
-# check FOLDER: the two reports, against each other and against what they must not have.
+# check FOLDER: compares the two reports, and checks that they contain nothing forbidden.
 check() {
   python3 - "$1" "$effort" <<'END'
 import json
@@ -51,7 +51,7 @@ END
 }
 
 out=$work/report
-# Other tests may keep this machine busy.
+# Other tests may load this machine.
 options=(--minutes 15)
 [[ $effort == full ]] || options+=(--quick)
 if ! bare --rehearse "$memory" "${options[@]}" "$out" >"$work/said"; then
@@ -80,14 +80,14 @@ for step in memory exports engines staging ipc_memory ipc speed ways; do
 done
 grep -rq 'command not found' "$work/none" && fail "it needs more than bash and coreutils: $(grep -rh 'command not found' "$work/none")"
 
-# Command lines that are wrong.
+# Wrong command lines.
 for wrong in '--rehearse nothing' '--step nothing' '--minutes 0' --frobnicate --memory; do
   status=0
-  # shellcheck disable=SC2086  # words
+  # shellcheck disable=SC2086  # split into words
   bare $wrong >"$work/said" 2>&1 || status=$?
   [[ $status == 2 && $(<"$work/said") == hardware:* ]] || fail "$wrong: status $status, $(<"$work/said")"
 done
-# Some steps alone.
+# Only some steps.
 bare --rehearse "$memory" --quick --step memory --step engines "$work/two" >"$work/said" || fail "two steps: $(<"$work/said")"
 [[ $(grep -c '"name"' "$work/two/report.json") == 2 ]] || fail "--step runs others, too"
 echo "all well"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: bundle_test.sh TREE BUILD_FOLDER
-# scripts/bundle's folder, moved elsewhere: small enough, old enough a glibc, and its programs run without anything around
-# them. Prints the highest version of glibc that it needs.
+# Moves the folder of scripts/bundle elsewhere, and checks that it is small, that it needs no newer glibc, and that its
+# programs run without other files. Prints the highest version of glibc that it needs.
 set -euo pipefail
 
 tree=$1
@@ -21,7 +21,7 @@ bundle="$work/some where/else"
 mv "$work/made" "$bundle"
 echo "highest glibc version needed: $(cat "$bundle/glibc")"
 newest=$(printf '%s\nGLIBC_2.36\n' "$(cat "$bundle/glibc")" | sort -V | tail -n 1)
-# Debian 12 has 2.36. Built on a newer system it needs that one's.
+# Debian 12 has 2.36. A build on a newer system needs that system's version.
 if [[ $newest != GLIBC_2.36 && $(ldd --version | head -n 1) == *2.36 ]]; then
   fail "it needs $newest, and Debian 12 has 2.36"
 fi

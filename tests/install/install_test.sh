@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: install_test.sh BUILD_FOLDER CXX_COMPILER [PYTHON]
-# Installs the build into a temporary prefix, moves that, and uses it as others do: from CMake, from pkg-config, from Python, by
-# the program and by the names of the seeds. PYTHON: the one that the build has the package for.
+# Installs the build into a temporary prefix, moves that, and uses it like others: from CMake, from pkg-config, from Python,
+# and through the program with its own name and the seeds' names. PYTHON: the interpreter for which the build contains the
+# package.
 set -euo pipefail
 
 build=$1

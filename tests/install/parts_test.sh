@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: parts_test.sh TREE CXX_COMPILER
-# Builds what can be had alone: the library, the library within another project, the emulated hardware. Each configures
-# as if the packages that only other parts need were not installed.
+# Builds the parts that can be built alone: the library, the library within another project, the emulated hardware. Configures
+# each as if packages that only other parts need were missing.
 set -euo pipefail
 
 tree=$1

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: python_test.sh PROGRAM EXAMPLES [PYTHON]
-# The Python package as a user has it, on the hardware that PROGRAM, a `hbmwire`, emulates: it is imported, moves bytes, and each
-# program in the folder EXAMPLES does what it says, as two processes. PYTHON (/usr/bin/python3) finds the package by itself, or by
+# Tests the Python package as a user has it, on the hardware that PROGRAM, a `hbmwire`, emulates. Imports it, moves bytes, and
+# runs each program in the folder EXAMPLES as two processes. PYTHON (/usr/bin/python3) finds the package by itself, or through
 # PYTHONPATH.
 set -euo pipefail
 
@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE=yes
 emulated() { "$program" emulate --quiet --nics 1 --gaudi 1 -- "$@"; }
 emulated "$python" "$here/put.py"
 
-# Others in that folder are what these have in common.
+# Other files in that folder are shared by these.
 mapfile -t found < <(grep -l '__name__ == "__main__"' "$examples"/*.py)
 if ((${#found[@]} == 0)); then
   echo "FAILED: there are no programs in $examples" >&2
@@ -25,7 +25,7 @@ fi
 for example in "${found[@]}"; do
   printf -- '-- %s\n' "$(basename "$example")"
   options=()
-  # By itself it may move gigabytes.
+  # Without --size it may move gigabytes.
   if [[ $("$python" "$example" --help) == *--size* ]]; then
     options=(--size 64M)
   fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # usage: wheel_test.sh TREE BUILD_FOLDER PYTHON
-# Makes the Python package's wheel by pip, without a network, and uses it in a virtual environment that has nothing else. It is
-# compiled in TREE/build/wheel-cp3N, and kept there.
+# Makes the wheel of the Python package with pip, without a network, and uses it in an otherwise empty virtual environment. It
+# is compiled in TREE/build/wheel-cp3N, and kept there.
 set -euo pipefail
 
 tree=$(realpath "$1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The verbs conformance suite, which the emulated NIC passes, on rxe: where the two differ is a list in the tree."""
+"""The verbs conformance suite, which the emulated NIC passes, on rxe. A list in the tree names the differences."""
 import dataclasses
 import pathlib
 import re
@@ -9,9 +9,9 @@ from guest import check, finish_well
 from package import Unavailable
 
 TABLE = pathlib.Path(__file__).with_name("rxe_differences.toml")
-# One case fills the longest send queue that there is.
+# One case fills the longest possible send queue.
 MEMORY_MIB = 1024
-# Cases of the suite that run where rxe has what they need; all but this many lack XRC, a clock or the like.
+# Cases of the suite that must run and pass. The others need XRC, a clock or the like, which rxe lacks.
 LEAST_PASSED = 650
 
 
@@ -21,8 +21,8 @@ class Difference:
     rxe: str
     why: str
     cases: tuple
-    ends: bool = False  # the program does not survive it
-    sometimes: bool = False  # not in every run
+    ends: bool = False  # the program crashes
+    sometimes: bool = False  # only in some runs
 
 
 def differences():
@@ -36,7 +36,7 @@ def require_listed_kernel(kernel):
 
 
 def same(lab):
-    """Every case that is not on the list passes on rxe as it does on the emulated NIC."""
+    """Cases that are not on the list pass on rxe as on the emulated NIC."""
     require_listed_kernel(lab.kernel)
     known = ":".join(pattern for difference in differences() for pattern in difference.cases)
     output = finish_well(lab.start("conformance.sh", f"--gtest_filter=-{known}", "--gtest_brief=1",
@@ -58,7 +58,7 @@ def skipped_cases(output):
 
 
 def still_there(lab):
-    """Each difference on the list still is one: what rxe has mended leaves the list."""
+    """Each listed difference still exists: differences that rxe has mended must leave the list."""
     require_listed_kernel(lab.kernel)
     rows = [difference for difference in differences() if not difference.ends and not difference.sometimes]
     patterns = ":".join(pattern for difference in rows for pattern in difference.cases)

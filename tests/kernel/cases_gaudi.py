@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The second tier: rxe that imports dma-bufs, and the virtual Gaudi, whose memory is a file on this machine."""
+"""The second tier: rxe with import of dma-bufs, and the virtual Gaudi, whose memory is a file on this machine."""
 import random
 import re
 
@@ -12,30 +12,30 @@ HOSTS_SEED = 77
 
 
 def pattern(size, seed, start=0):
-    """As in gaudi_fixture.hpp."""
+    """The same pattern as in gaudi_fixture.hpp."""
     return bytes((at * 31 + at // 256 + seed) & 0xFF for at in range(start, start + size))
 
 
 def card(lab, name, contents):
-    """A card's memory: a file that a guest has as a BAR, and that we can look into."""
+    """A card's memory: a file that a guest sees as a BAR, and that this process can read."""
     path = lab.folder / f"{name}.hbm"
     path.write_bytes(contents)
     return path
 
 
 def noise(seed):
-    """The contents that a card may have at first."""
+    """Random initial contents of a card."""
     return random.Random(seed).randbytes(CARD_BYTES)
 
 
 def start(lab, script, *arguments, files=None, **options):
-    """A guest of this tier."""
+    """Starts a guest of this tier."""
     shared = {"/gaudi_lib.sh": (HERE / "guest" / "gaudi_lib.sh").read_bytes()}
     return lab.start(script, *arguments, own_modules=own_modules(lab.kernel), files={**shared, **(files or {})}, **options)
 
 
 def finish_both(connector, listener):
-    """A failure in one guest often has its cause in the other."""
+    """Waits for both guests. A failure in one guest often has its cause in the other."""
     try:
         finish_well(connector)
         finish_well(listener)
@@ -44,8 +44,8 @@ def finish_both(connector, listener):
 
 
 def driver(lab):
-    """The driver's refusals, the order in which things go, and the card's memory as the host sees it."""
-    # A pattern repeats after 64 KiB.
+    """Tests the driver's refusals and the allowed orders of calls, and the card's memory as the host sees it."""
+    # The pattern repeats after 64 KiB.
     memory = card(lab, "card", pattern(1 << 16, HOSTS_SEED) * (CARD_BYTES >> 16))
     output = finish_well(start(lab, "gaudi_driver.sh", cards=[memory]))
     seen = [list(map(int, line)) for line in re.findall(r"^HOST (\d+) (\d+) (\d+) (\d+)$", output, re.MULTILINE)]
@@ -58,12 +58,12 @@ def driver(lab):
 
 
 def exchange(lab):
-    """Card to card in one guest, by the tools."""
+    """Between two cards of one guest, with the tools."""
     finish_well(start(lab, "gaudi_exchange.sh", cards=[card(lab, "one", noise(1)), card(lab, "other", noise(2))]))
 
 
 def doctor(lab):
-    """The doctor with a card: zero-copy, verified; and without a way from the NIC to it, the cause."""
+    """The doctor with a card: zero-copy and verified. Without a path from the NIC to the card, it names the cause."""
     output = finish_well(start(lab, "gaudi_doctor.sh", cards=[card(lab, "card", noise(3))]))
     there, _, without = output.partition("WITHOUT A WAY")
     check(re.search(r"^gaudi 0 +[0-9.]+ .*$", there, re.MULTILINE), "the card was not verified with the NIC", output)
@@ -73,14 +73,14 @@ def doctor(lab):
 
 
 def bytes_of(part, output, contents):
-    """The bytes of a card's memory where a guest says that this part of it is."""
+    """The contents of a card's memory at the places where the guest reported this part."""
     pieces = re.findall(rf"^PART {part} (\d+) (\d+)$", output, re.MULTILINE)
     check(pieces, f"no word of where the part {part} is", output)
     return b"".join(contents[int(at):int(at) + int(length)] for at, length in pieces)
 
 
 def check_transfers(before, after, output):
-    """The one's bytes are in the other's memory, and still in its own. All by the guest's name."""
+    """The bytes of one card are in the other card's memory, and still in its own. All arguments are by guest name."""
     for part, giver in (("send", "connect"), ("write", "connect"), ("read", "listen")):
         wanted = bytes_of(part, output[giver], before[giver])
         check(len(wanted) == 300_000, f"{part}: {len(wanted)} bytes")
@@ -89,8 +89,8 @@ def check_transfers(before, after, output):
 
 
 def pair(lab):
-    """Card to card between two guests: SEND, WRITE and READ of what the host has put into one card and finds in the other;
-    and by the tools, which exchange and verify patterns, and send a file."""
+    """Between cards of two guests: SEND, WRITE and READ of bytes that the host put into one card and finds in the other. Also
+    the tools, which exchange and verify patterns, and send a file."""
     weights = random.Random(10).randbytes(400_001)
     files = {"/weights.bin": weights}
     before = {name: noise(name) for name in ("listen", "connect")}
@@ -101,7 +101,7 @@ def pair(lab):
     after = {name: memory.read_bytes() for name, memory in cards.items()}
     check_transfers(before, after, {"listen": listener.output(), "connect": connector.output()})
     for name, contents in after.items():
-        # The exchange that came after it has used the first 128 KiB.
+        # The later exchange has overwritten the first 128 KiB.
         check(weights[128 << 10:] in contents, f"{name}: the file is not in the card's memory")
 
 

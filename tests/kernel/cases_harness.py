@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The harness itself: whatever goes wrong in a guest is a failure, and says what it was."""
+"""The harness itself: whatever goes wrong in a guest is a failure with its reason."""
 import contextlib
 import os
 import pathlib
@@ -12,7 +12,7 @@ from guest import HERE, Failure, check
 
 
 def failure_of(guest):
-    """The text of the Failure that a guest ends in."""
+    """The text of the Failure with which a guest ends."""
     try:
         result = guest.finish()
     except Failure as failure:
@@ -25,25 +25,25 @@ def run(lab, script):
 
 
 def exit_code(lab):
-    """A script's exit code and output come back as they are."""
+    """A script's exit code and output are returned unchanged."""
     code, output = run(lab, "echo 'a line'\necho another >&2\nexit 3\n")
     check((code, output) == (3, "a line\nanother\n"), f"code {code}", repr(output))
 
 
 def killed(lab):
-    """A script that is killed has a shell's exit code for it."""
+    """A killed script has the exit code that shells use for it."""
     code, _ = run(lab, ". /lib.sh\nkill -9 $$\n")
     check(code == 137, f"code {code}")
 
 
 def panic(lab):
-    """QEMU ends with status 0 then, so that nothing but the kernel's words tells."""
+    """QEMU ends with status 0, so that only the kernel's messages show it."""
     text = failure_of(lab.start("echo before\necho c >/proc/sysrq-trigger\nexit 0\n", bare=True))
     check("panicked" in text and "before" in text and "sysrq triggered crash" in text, text)
 
 
 def hang(lab):
-    """A guest is ended when its time is up, and nothing of it is left."""
+    """A guest is ended when its time is up, and leaves nothing behind."""
     guest = lab.start("echo before\nsleep 1000\n", bare=True)
     while "before" not in guest.output() and time.monotonic() < guest.deadline:
         time.sleep(0.1)
@@ -58,31 +58,31 @@ def hang(lab):
 
 
 def no_result(lab):
-    """A guest that goes away by itself, without a word about the script."""
+    """A guest that powers off without the script's result."""
     text = failure_of(lab.start("echo before\npoweroff -f\n", bare=True))
     check("without a result" in text and "before" in text, text)
 
 
 def forged_result(lab):
-    """The output of a program is not taken for the result, which has another mark for each guest."""
+    """Output of a program is not taken for the result, whose mark differs for each guest."""
     text = failure_of(lab.start("echo '0123456789abcdef 0'\necho\necho 'RC=0'\npoweroff -f\n", bare=True))
     check("without a result" in text, text)
 
 
 def kernel_complaint(lab):
-    """A script that passes while the kernel complains has not passed."""
+    """A script passes only if the kernel logs no complaint."""
     code, output = run(lab, "echo 'WARNING: made up by a test' >/dev/kmsg\nexit 0\n")
     check(code == 91 and "made up by a test" in output, f"code {code}", output)
 
 
 def long_output(lab):
-    """All of a long output comes back, the last line too."""
+    """All of a long output is returned, including the last line."""
     code, output = run(lab, "seq 1 20000\nexit 0\n")
     check(code == 0 and output == "".join(f"{n}\n" for n in range(1, 20001)), f"code {code}, {len(output)} characters")
 
 
 def side_by_side(lab):
-    """Two guests at a time, each with a result of its own."""
+    """Two guests at a time, each with its own result."""
     guests = [lab.start(f"echo number {n}\nexit {n}\n", name=f"guest{n}", bare=True) for n in (5, 6)]
     for number, guest in zip((5, 6), guests):
         result = guest.finish()
@@ -90,7 +90,7 @@ def side_by_side(lab):
 
 
 def guests_of(pid):
-    """The QEMUs that a runner has started."""
+    """The QEMUs that a runner started."""
     found = []
     for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split():
         with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ def guests_of(pid):
 
 
 def runner_ended(lab):
-    """A runner that is told to end, or killed, takes its guest along; told to end, its files too."""
+    """A runner that is terminated or killed takes its guest along. A terminated runner also removes its files."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         runner = subprocess.Popen([sys.executable, "-B", HERE / "run.py", "--build", lab.build, "harness.hang"],
                                   stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(lab.folder)})
@@ -113,7 +113,7 @@ def runner_ended(lab):
 
 
 def wait_for(condition, otherwise, seconds=60):
-    """The value of `condition`, once it has one."""
+    """Waits until `condition` returns something, and returns that."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A stock kernel, and nothing of ours in it: rxe's verbs, and the kernel's own exporters of dma-bufs."""
+"""An unmodified kernel: rxe's verbs, and the kernel's own exporters of dma-bufs."""
 import json
 
 from guest import check, finish_well
@@ -25,7 +25,7 @@ def rdma_cm(lab):
 
 
 def perf(lab):
-    """Each test of hbmwire perf, by verbs and by the endpoint API; every type of queue pair, and both ways to connect."""
+    """Each test of hbmwire perf, with verbs and with the endpoint API; every type of queue pair, and both ways to connect."""
     tests = ("write_bw -s 4096", "write_lat", "read_bw -s 4096 -q 2", "read_lat", "send_bw -s 4096 -b", "send_lat -e", "atomic_bw",
              "atomic_lat -A CMP_AND_SWAP", "write_bw -R -s 4096", "write_bw -c UC -s 4096", "send_lat -c UD -s 64",
              "put_bw -s 4096", "put_lat", "get_bw -s 4096", "get_lat", "tag_bw -s 16384", "tag_lat")
@@ -40,12 +40,12 @@ def emulate(lab):
 
 
 def cgroup(lab):
-    """The memory limit of a cgroup of version 2."""
+    """The memory limit of a version 2 cgroup."""
     lab.run_well("cgroup.sh")
 
 
 def doctor(lab):
-    """The doctor, whose facts are the kernel's own: rxe carries host memory, and imports no dma-bufs."""
+    """The doctor with facts of the real kernel: rxe carries host memory, and imports no dma-bufs."""
     output = lab.run_well("doctor.sh")
     facts = json.loads(output.partition("\nFACTS\n")[2].partition("END OF FACTS")[0])
     check("emulated" not in output.splitlines()[0], "the kernel's NIC counts as emulated", output)
@@ -56,13 +56,13 @@ def doctor(lab):
 
 
 def exporters(kernel):
-    """Debian's 6.1 has vgem alone."""
+    """Debian's 6.1 has only vgem."""
     found = {"udmabuf": kernel.has("UDMABUF"), "heap": kernel.has("DMABUF_HEAPS_SYSTEM"), "vgem": True}
     return [name for name, there in found.items() if there]
 
 
 def dmabuf(lab):
-    """dma-bufs of real exporters: copied, synchronised, passed on, and refused by rxe and by the emulated NIC."""
+    """dma-bufs of real exporters are copied, synchronised and passed on. rxe and the emulated NIC refuse them."""
     names = exporters(lab.kernel)
     output = lab.run_well("dmabuf.sh", *names)
     for name in names:

@@ -19,8 +19,8 @@ namespace hbmwire::test {
 
 namespace {
 
-// From the kernel's include/uapi/drm/drm.h and drm_mode.h (6.12), which Debian has in libdrm-dev
-// alone: the needed parts, in our words.
+// The needed parts of the kernel's include/uapi/drm/drm.h and drm_mode.h (6.12), in our own words.
+// Debian has these headers only in libdrm-dev.
 struct DrmVersion {
   int numbers[3];
   std::size_t name_length;
@@ -106,7 +106,7 @@ Fd make_vgem_buffer(std::uint64_t size_bytes) {
   DrmExport exported{};
   exported.handle = buffer.handle;
   exported.flags = O_CLOEXEC | O_RDWR;
-  // The handle goes with the card's descriptor; the dma-buf keeps its memory.
+  // The handle is released with the card's descriptor. The dma-buf keeps its memory.
   if (::ioctl(card.get(), kDrmExport, &exported) != 0) return {};
   return Fd(exported.fd);
 }

@@ -13,8 +13,8 @@ namespace hbmwire::test {
 struct DmabufExporter {
   const char* name;
   const char* node;
-  /// A dma-buf of this many bytes (whole pages), all zero. An empty handle when the kernel refuses;
-  /// errno says why.
+  /// A dma-buf of this many bytes (whole pages), all zero. Returns an empty handle if the kernel
+  /// refuses, with the reason in errno.
   Fd (*make)(std::uint64_t size_bytes);
 
   friend std::ostream& operator<<(std::ostream& stream, const DmabufExporter& exporter) {
@@ -22,16 +22,16 @@ struct DmabufExporter {
   }
 };
 
-/// /dev/udmabuf, of a memfd whose size is sealed.
+/// By /dev/udmabuf, from a memfd with a sealed size.
 Fd make_udmabuf(std::uint64_t size_bytes);
 
-/// /dev/dma_heap/system.
+/// By /dev/dma_heap/system.
 Fd make_heap_buffer(std::uint64_t size_bytes);
 
 /// A "dumb" buffer of the DRM driver vgem, exported by PRIME.
 Fd make_vgem_buffer(std::uint64_t size_bytes);
 
-/// Where the vgem driver's node is: the number depends on what else there is.
+/// The path of the vgem driver's node. Its number depends on other devices.
 std::string vgem_node();
 
 }  // namespace hbmwire::test

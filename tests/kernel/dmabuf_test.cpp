@@ -27,7 +27,7 @@
 #include <linux/dma-buf.h>
 
 // dma-bufs of a real kernel's exporters, through the domain `dmabuf`, and a real driver that does
-// not import them (rxe). Run in a guest: tests/kernel.
+// not import them (rxe). Runs in a guest: tests/kernel.
 namespace hbmwire::test {
 namespace {
 
@@ -44,7 +44,7 @@ std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
   return bytes;
 }
 
-/// The CPU's view, made by the test itself: what the library copied has to be there.
+/// The CPU's view, mapped by the test itself: it must show the bytes that the library copied.
 class View {
  public:
   explicit View(int fd)
@@ -63,7 +63,7 @@ class View {
     return {static_cast<std::byte*>(base_), kSize};
   }
 
-  /// 0 or the errno: what the CPU does between START and END is synchronised.
+  /// Returns 0 or the errno. Accesses by the CPU between START and END are synchronised.
   [[nodiscard]] int synchronise(std::uint64_t flags) const {
     dma_buf_sync sync{.flags = flags};
     return ::ioctl(fd_, DMA_BUF_IOCTL_SYNC, &sync) == 0 ? 0 : errno;
@@ -140,8 +140,8 @@ TEST_P(KernelDmabuf, IsSeenAtTheApplicationsMapping) {
   EXPECT_TRUE(std::equal(sent.begin(), sent.end(), view.bytes().begin() + 8192));
 }
 
-/// The kernel knows the call, and refuses what is none of its flags: an exporter that ignored it
-/// would pass everything.
+/// The kernel knows the call, and refuses unknown flags. An exporter that ignored the call would
+/// accept everything.
 TEST_P(KernelDmabuf, KnowsSynchronisation) {
   const View view(dmabuf_.get());
   ASSERT_TRUE(view) << std::strerror(errno);
@@ -155,7 +155,8 @@ TEST_P(KernelDmabuf, KnowsSynchronisation) {
   EXPECT_EQ(view.synchronise(1U << 20U), EINVAL);
 }
 
-/// The other process: gets the descriptor, adds one to each of the bytes. Its exit code.
+/// The other process: receives the descriptor, and adds one to each of the bytes. Returns its exit
+/// code.
 int increment_what_comes(int socket) {
   const Fd dmabuf = receive_fd(socket);
   if (!dmabuf) return 2;
@@ -176,8 +177,8 @@ TEST_P(KernelDmabuf, IsPassedToAnotherProcess) {
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
   Fd ours(pair[0]);
   Fd theirs(pair[1]);
-  // Before the dma-buf's memory has contents, and without its descriptor: it can come by the socket
-  // alone.
+  // Forked before the dma-buf's memory has contents, and without its descriptor, which can then
+  // only come through the socket.
   const pid_t child = ::fork();
   if (child == 0) {
     ours.reset();
@@ -235,8 +236,8 @@ TEST_P(KernelDmabuf, IsRefusedByRxeWithCauseAndRemedy) {
   expect_refused(*memory, *nic, "rxe0");
 }
 
-/// Run by `hbmwire emulate`, whose NIC imports the emulated exporters' dma-bufs alone. This is how
-/// it meets the dma-bufs of a card that `--keep` leaves in place.
+/// Run by `hbmwire emulate`, whose NIC imports only dma-bufs of emulated exporters. It meets
+/// dma-bufs of real cards in this way if `--keep` leaves them visible.
 TEST_P(KernelDmabuf, IsRefusedByAnEmulatedNicWithCauseAndRemedy) {
   const auto memory = import(4096, 65'536);
   ASSERT_TRUE(memory) << describe(memory.error());
@@ -245,7 +246,7 @@ TEST_P(KernelDmabuf, IsRefusedByAnEmulatedNicWithCauseAndRemedy) {
   expect_refused(*memory, *nic, "emu0");
 }
 
-/// Registering the CPU's mapping instead: rxe refuses that, too.
+/// If a program registered the CPU's mapping instead, rxe would refuse that, too.
 TEST_P(KernelDmabuf, HasAMappingThatIsNoHostMemory) {
   const View view(dmabuf_.get());
   ASSERT_TRUE(view) << std::strerror(errno);

@@ -13,8 +13,8 @@
 
 #include "gaudi_fixture.hpp"
 
-// The virtual Gaudi's driver by its own calls, and libibverbs: what it refuses, and in which order
-// things may go. Run in a guest: tests/kernel.
+// The virtual Gaudi's driver through its own calls, and libibverbs: its refusals, and the order in
+// which objects may be destroyed. Runs in a guest: tests/kernel.
 namespace hbmwire::test {
 namespace {
 
@@ -106,7 +106,7 @@ TEST_F(VirtualGaudi, HasAGaudi2sAddressesAndPages) {
   EXPECT_EQ(card_->allocate(1ULL << 40U, handle), ENOMEM);
 }
 
-TEST_F(VirtualGaudi, KeepsWhatIsMappedAndWhatIsExported) {
+TEST_F(VirtualGaudi, KeepsMappedAndExportedMemory) {
   const Mapped memory = map(kCardPage);
   EXPECT_EQ(card_->free(memory.handle), EINVAL) << "it is mapped";
   Fd dmabuf;

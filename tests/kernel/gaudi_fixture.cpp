@@ -20,7 +20,7 @@ OnGaudi::~OnGaudi() { set_log_sink({}); }
 
 void OnGaudi::TearDown() {
   forbid_peer_to_peer(false);
-  // The kernel lets go of files a little after the call that closed them.
+  // The kernel releases files a little after the call that closed them.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const auto is_even = [&] {
     return counted("exports") == counted("releases") &&

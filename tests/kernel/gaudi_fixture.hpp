@@ -24,8 +24,8 @@ inline std::vector<std::byte> pattern(std::size_t size, unsigned seed, std::size
   return bytes;
 }
 
-/// After each test the card is as it was before: nothing exported, attached or mapped, and without
-/// an owner; and the library had nothing to complain of.
+/// After each test the card is as before: it has no exports, attachments, mappings or owner. The
+/// library has logged no warnings.
 class OnGaudi : public testing::Test {
  protected:
   OnGaudi();

@@ -17,13 +17,13 @@
 #include "gaudi_fixture.hpp"
 #include "tests/library/fd_passing.hpp"
 
-// The virtual Gaudi through the library, and the kernel's RoCE. Run in a guest: tests/kernel.
+// The virtual Gaudi through the library, and the kernel's RoCE. Runs in a guest: tests/kernel.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kSome = 64 << 10;  // of a page: everything is slow in a guest
 constexpr unsigned kHostsSeed =
-    77;  // of what the host has put into the BAR: tests/kernel/cases_gaudi.py
+    77;  // seed of the bytes that the host put into the BAR: tests/kernel/cases_gaudi.py
 
 class KernelGaudi : public OnGaudi {
  protected:
@@ -52,8 +52,8 @@ TEST_F(KernelGaudi, IsFoundAndOpenedWithoutHlThunk) {
   EXPECT_EQ((*domain)->device().pci_address, probe.devices[0].pci_address);
 }
 
-/// Bytes that no CPU of the guest has touched.
-TEST_F(KernelGaudi, ReadsWhatTheHostHasPutIntoItsMemory) {
+/// No CPU of the guest has touched these bytes.
+TEST_F(KernelGaudi, ReadsBytesThatTheHostPutIntoItsMemory) {
   auto buffer = make_buffer(3 * kCardPage);
   ASSERT_TRUE(buffer) << describe(buffer.error());
   EXPECT_EQ(buffer->region().path(), Path::zero_copy);
@@ -68,9 +68,9 @@ TEST_F(KernelGaudi, ReadsWhatTheHostHasPutIntoItsMemory) {
   }
 }
 
-/// Its pages do not follow each other in the BAR: what is written across their borders has to be
-/// cut there. The host compares what it finds.
-TEST_F(KernelGaudi, WritesWhatTheHostSees) {
+/// Its pages are not contiguous in the BAR, so that writes across their borders must be split. The
+/// host compares the bytes that it finds.
+TEST_F(KernelGaudi, WritesBytesThatTheHostSees) {
   constexpr std::uint64_t kBegin = kCardPage - 1234;
   constexpr std::uint64_t kLength = kCardPage + 3000;
   auto buffer = make_buffer(4 * kCardPage);
@@ -81,7 +81,7 @@ TEST_F(KernelGaudi, WritesWhatTheHostSees) {
   std::vector<std::byte> got(kLength);
   ASSERT_TRUE(buffer->read(kBegin, got, soon()));
   EXPECT_EQ(got, sent);
-  // From page to page: which bytes of the pattern are where.
+  // For each page, prints which bytes of the pattern are where.
   for (std::uint64_t from = 0, length = 0; from < kLength; from += length) {
     const std::uint64_t address = buffer->region().address() + kBegin + from;
     length = std::min(kLength - from, kCardPage - address % kCardPage);
@@ -113,7 +113,7 @@ TEST_F(KernelGaudi, SmallAllocationsShareAPageAndItsDmabuf) {
   }
 }
 
-TEST_F(KernelGaudi, IsKeptByWhoeverStillUsesIt) {
+TEST_F(KernelGaudi, IsKeptByItsLastUser) {
   std::optional<Region> region;
   {
     const auto context = Context::create();
@@ -130,7 +130,7 @@ TEST_F(KernelGaudi, IsKeptByWhoeverStillUsesIt) {
   region.reset();
 }
 
-TEST_F(KernelGaudi, SaysWhatIsInTheWay) {
+TEST_F(KernelGaudi, NamesTheObstacle) {
   const auto context = Context::create();
   auto domain = context->open(MemoryType::gaudi);
   ASSERT_TRUE(domain) << describe(domain.error());
@@ -151,7 +151,8 @@ TEST_F(KernelGaudi, SaysWhatIsInTheWay) {
   EXPECT_EQ(somebody.error().hint, Hint::gaudi_busy);
 }
 
-/// The other process: imports what comes, reads it by a NIC of its own. Its exit code.
+/// The other process: imports the received dma-buf, and reads it with its own NIC. Returns its exit
+/// code.
 int compare_what_comes(int socket) {
   const Fd dmabuf = receive_fd(socket);
   if (!dmabuf) return 2;

@@ -16,9 +16,9 @@
 #include "tools/wire/control_channel.hpp"
 #include "tools/wire/control_listener.hpp"
 
-// One SEND, one RDMA WRITE and one RDMA READ from card to card, of bytes that no CPU of either
-// guest touches: the host has put them into one card's memory and finds them in the other's. Prints
-// where in the BAR each part lies. Run in two guests: tests/kernel.
+// One SEND, one RDMA WRITE and one RDMA READ between cards, with bytes that no CPU of either guest
+// touches: the host puts them into one card's memory and finds them in the other's. Prints the
+// place of each part in the BAR. Runs in two guests: tests/kernel.
 namespace hbmwire::test {
 namespace {
 
@@ -26,8 +26,8 @@ namespace wire = tools::wire;
 
 constexpr std::uint64_t kLength = 300'000;
 
-/// The parts of each card's memory. The first page is left to whoever uses the card after us; the
-/// second part lies in two pages, which do not follow each other in the BAR.
+/// The parts of each card's memory. The first page is left to later users of the card. The second
+/// part lies in two pages that are not contiguous in the BAR.
 struct Part {
   const char* name;
   std::uint64_t offset;
@@ -89,7 +89,8 @@ Result<void> run(std::string_view role, const char* host) {
   HBMWIRE_TRY(control.send(wire::Address{connection.local(), region.remote()}, soon()));
   HBMWIRE_TRY_ASSIGN(const auto theirs, control.expect<wire::Address>(soon()));
   HBMWIRE_TRY(connection.connect(theirs.connection));
-  // Both are ready to send: what is sent before would be lost, and sent again a while later.
+  // Both sides must be ready before the first message: an earlier one would be lost, and
+  // retransmitted only a while later.
   HBMWIRE_TRY(control.send(wire::Ready{1}, soon()));
   HBMWIRE_TRY(control.expect<wire::Ready>(soon()));
   HBMWIRE_TRY(role == "connect" ? transfer(connection, region, theirs.memory)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A guest: a Debian kernel in QEMU, emulated (no /dev/kvm), that runs one script and says how it ended."""
+"""A guest: a Debian kernel in QEMU, emulated (no /dev/kvm), that runs one script and reports the result."""
 import contextlib
 import os
 import pathlib
@@ -16,10 +16,10 @@ from package import Unavailable
 
 HERE = pathlib.Path(__file__).resolve().parent
 QEMU = "qemu-system-x86_64"
-# A panic ends QEMU at once, with exit status 0: only the mark counts. An oops is a panic, too.
-# no_timer_check: on a busy machine the emulated timer's interrupts come too late for a boot-time check, which panics.
+# A panic ends QEMU at once, with exit status 0, so that only the mark counts. An oops is a panic, too. no_timer_check: on a
+# busy machine, late interrupts of the emulated timer fail a check at boot, which panics.
 COMMAND_LINE = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check"
-# Idle: 3 to 20 s. A machine that is busy with other tests takes many times that.
+# An idle machine needs 3 to 20 s. A machine that runs other tests needs many times that.
 LONGEST_S = 240
 
 
@@ -33,7 +33,7 @@ def check(condition, *what):
 
 
 class Guest:
-    """One that is under way; `finish` says how it went."""
+    """A running guest; `finish` returns its result."""
 
     def __init__(self, name, folder, process, mark, deadline):
         self.name = name
@@ -58,7 +58,7 @@ class Guest:
         return path.read_bytes().decode(errors="replace").replace("\r", "")
 
     def finish(self):
-        """(exit code of the script, its output). Anything but an exit in time is a Failure that says what was seen."""
+        """(exit code of the script, its output). If the script does not exit in time, raises a Failure with all output."""
         try:
             status = self.process.wait(max(self.deadline - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
@@ -82,7 +82,7 @@ class Guest:
 
 
 class Lab:
-    """Where a case's guests run, and their files. As a context manager it ends what is left of them."""
+    """The place for a case's guests and their files. As a context manager it ends guests that are left."""
 
     def __init__(self, build, kernel):
         self.build = build
@@ -100,10 +100,10 @@ class Lab:
 
     def start(self, script, *arguments, name="guest", network=None, seconds=LONGEST_S, memory_mib=640,
               bare=False, own_modules=None, cards=(), files=None):
-        """Boots a guest that runs guest/<script>, or a text of several lines. `network`: "listen" or "connect". A guest
-        that is `bare` has a shell alone: neither the built tree nor modules. `own_modules`: {name: file}, in place of the
-        kernel's of that name, or after them. `cards`: files on this machine that are BARs of ivshmem devices there.
-        `files`: {path there: bytes}."""
+        """Boots a guest that runs guest/<script>, or a text of several lines. `network`: "listen" or "connect". A `bare` guest
+        has only a shell, neither the built tree nor modules. `own_modules`: {name: file}, loaded instead of the kernel's
+        modules with these names, or after them. `cards`: files on this machine that the guest sees as BARs of ivshmem
+        devices. `files`: {path there: bytes}."""
         mark = secrets.token_hex(8)
         text = script if "\n" in script else (HERE / "guest" / script).read_text(encoding="utf-8")
         words = " ".join(f"'{word}'" for word in arguments)
@@ -115,7 +115,7 @@ class Lab:
         initramfs = self.folder / f"{name}.cpio"
         modules = [] if bare else list({**dict(self.kernel.modules), **(own_modules or {})}.items())
         write_initramfs(initramfs, self.build, modules, own, bare)
-        # A guest goes with its runner, even one that is killed.
+        # The guest ends with its runner, even if that is killed.
         command = ["setpriv", "--pdeathsig", "KILL",
                    QEMU, "-M", "q35", "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max", "-smp", "1",
                    "-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -135,7 +135,7 @@ class Lab:
         return guest
 
     def _network(self, side):
-        """A wire between two guests, which is a socket in the lab's folder: the listener has to be there first."""
+        """A wire between two guests: a socket in the lab's folder. The listener must start first."""
         path = self.folder / "wire"
         if side == "connect":
             deadline = time.monotonic() + 20
@@ -149,11 +149,11 @@ class Lab:
                 "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:00:00:{address},romfile="]
 
     def run(self, script, *arguments, **options):
-        """A guest to its end: (exit code, output)."""
+        """Runs a guest to its end: (exit code, output)."""
         return self.start(script, *arguments, **options).finish()
 
     def run_well(self, script, *arguments, **options):
-        """Its output; any exit code but 0 is a Failure."""
+        """Its output; any exit code except 0 is a Failure."""
         guest = self.start(script, *arguments, **options)
         return finish_well(guest)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests of the harness that take no guest: where one can't be had, which kernel is taken, what is unpacked."""
+"""Tests of the harness without a guest: when no guest is possible, which kernel is chosen, which files are unpacked."""
 import contextlib
 import io
 import os
@@ -38,7 +38,7 @@ class HostTests(unittest.TestCase):
         return {"PATH": str(self.path), "HBMWIRE_TEST_CACHE": str(self.folder / "cache"), "HOME": str(self.folder)}
 
     def run_case(self):
-        """(exit status, output) of run.py with this machine's programs as `self.path` has them."""
+        """(exit status, output) of run.py with the programs in `self.path`."""
         done = subprocess.run([sys.executable, "-B", RUN, "--build", self.folder, "harness.exit_code"], text=True,
                               env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return done.returncode, done.stdout
@@ -83,7 +83,7 @@ class HostTests(unittest.TestCase):
             self.assertEqual(package.Apt(self.folder).images("6.12"), [
                 "linux-image-6.12.107+deb12-amd64", "linux-image-6.12.99-amd64", "linux-image-6.12.9+deb12-amd64"])
 
-    def test_modules_come_after_what_they_need(self):
+    def test_modules_come_after_their_dependencies(self):
         modules = package.Modules()
         modules.builtin = {"udmabuf"}
         modules.add("lib/modules/1/kernel/net/top-one.ko", b"\0depends=middle,low\0name=top_one\0")
@@ -93,7 +93,7 @@ class HostTests(unittest.TestCase):
         with self.assertRaises(package.Unavailable):
             modules.ordered(("not_there",), ())
 
-    def test_archives_are_what_cpio_reads(self):
+    def test_cpio_reads_the_archives(self):
         cpio = shutil.which("busybox")
         self.assertIsNotNone(cpio)
         written = io.BytesIO()
@@ -107,7 +107,7 @@ class HostTests(unittest.TestCase):
         self.assertTrue(os.access(self.folder / "a" / "b" / "file", os.X_OK))
 
     def kernel(self):
-        """A kernel for which no modules can be built."""
+        """A kernel for which modules cannot be built."""
         folder = self.folder / "linux-image-6.12.9+deb12-amd64"
         folder.mkdir()
         (folder / "config").write_text('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"\n',
@@ -115,7 +115,7 @@ class HostTests(unittest.TestCase):
         return package.Kernel(folder, {"release": "6.12.9+deb12-amd64", "modules": [],
                                        "package": "linux-image-6.12.9+deb12-amd64_6.12.9-1%7edeb12u1_amd64.deb"})
 
-    def test_modules_are_built_with_what_is_of_the_kernels_own_version(self):
+    def test_modules_are_built_with_packages_of_the_kernels_own_version(self):
         self.assertEqual(modules.packages(self.kernel()), [
             "linux-headers-6.12.9+deb12-amd64=6.12.9-1~deb12u1", "linux-headers-6.12.9+deb12-common=6.12.9-1~deb12u1",
             "linux-kbuild-6.12.9+deb12=6.12.9-1~deb12u1", "linux-source-6.12=6.12.9-1~deb12u1"])

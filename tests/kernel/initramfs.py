@@ -10,20 +10,20 @@ import tempfile
 
 from package import Unavailable, locked
 
-# Debian's, under the names of their packages in scripts/setup.
+# Programs of Debian. scripts/setup installs their packages.
 PROGRAMS = ("ip", "rdma", "rping", "ibv_devices", "ibv_devinfo", "ibv_rc_pingpong")
 APPLETS = """sh mount umount insmod cat echo ls mkdir sleep dmesg poweroff grep sed awk head tail date uname cut tr wc
 timeout kill ps env test true false od cmp dd nproc ln rm cp mv seq stty ping nc sync hostname id chmod find sort tee
 """.split()
 PROVIDER = "rxe"
-# The built tree in a guest.
+# The place of the built tree in a guest.
 BUILT = pathlib.PurePosixPath("/built")
-# dlopened by pthread_exit, so that ldd does not name it.
+# pthread_exit loads it by dlopen, so that ldd does not name it.
 UNNAMED_LIBRARIES = ("libgcc_s.so.1",)
 
 
 class Archive:
-    """cpio's "newc" format (Documentation/driver-api/early-userspace/buffer-format.rst), which Linux reads at boot."""
+    """The "newc" format of cpio (Documentation/driver-api/early-userspace/buffer-format.rst), which Linux reads at boot."""
 
     def __init__(self, file):
         self.file = file
@@ -37,7 +37,7 @@ class Archive:
         self.file.write(header + b"\0" * (-len(header) % 4) + data + b"\0" * (-len(data) % 4))
 
     def folder(self, path):
-        """With those that it lies in."""
+        """Adds the folders that contain it, too."""
         for parent in [*reversed(pathlib.PurePosixPath(path).parents), pathlib.PurePosixPath(path)]:
             name = str(parent).strip("/")
             if name and name != "." and name not in self.folders:
@@ -73,7 +73,7 @@ def system_library(name):
 
 
 def built_files(build):
-    """The parts of the built tree that a guest gets: program, libraries, plugins and the tests it runs."""
+    """The parts of the built tree for a guest: program, libraries, plugins, and the tests that it runs."""
     tests = build / "tests"
     found = [build / "bin" / "hbmwire", tests / "hbmwire_verbs_conformance", tests / "kernel_dmabuf_test",
              tests / "kernel_gaudi_test", tests / "kernel_gaudi_peer", tests / "libreg_dmabuf_mr.so"]
@@ -83,7 +83,7 @@ def built_files(build):
 
 
 def content(path):
-    """A file as the guest gets it: debugging information is ten times a program's size, and of no use there."""
+    """A file without its debugging information, which is ten times a program's size, and useless in the guest."""
     data = pathlib.Path(path).read_bytes()
     if data[:4] != b"\x7fELF":
         return data
@@ -94,7 +94,7 @@ def content(path):
 
 
 class Tree:
-    """Where each file of a guest comes from: {path in the guest: path here}."""
+    """The origin of each file of a guest: {path in the guest: path here}."""
 
     def __init__(self, build):
         self.files = {}
@@ -119,7 +119,8 @@ class Tree:
             self._with_libraries(system_library(name), system_library(name))
 
     def _there(self, path):
-        """A file's path in the guest. The built tree may lie anywhere here, below /tmp too, where a guest mounts."""
+        """A file's path in the guest. The built tree may be anywhere here, even below /tmp, where a guest mounts a file
+        system."""
         path = pathlib.Path(path)
         return str(BUILT / path.relative_to(self._build)) if path.is_relative_to(self._build) else str(path)
 
@@ -129,7 +130,7 @@ class Tree:
             self.files[self._there(library)] = library
 
     def fingerprint(self):
-        """A value that changes when a file does."""
+        """A digest that changes when a file changes."""
         lines = [f"{there} -> {target}" for there, target in sorted(self.links.items())]
         for there, here in sorted(self.files.items()):
             status = os.stat(here)
@@ -147,7 +148,7 @@ class Tree:
 
 
 def tree_archive(build):
-    """The archive of the built tree: made when something in it has changed, for every guest."""
+    """The archive of the built tree, shared by all guests; made again when a file has changed."""
     folder = build / "tests" / "kernel"
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "tree.lock"):
@@ -156,7 +157,7 @@ def tree_archive(build):
         fingerprint = tree.fingerprint()
         if not (archive.exists() and known.exists() and known.read_text(encoding="utf-8") == fingerprint):
             known.unlink(missing_ok=True)
-            # Guests that are starting read the old one to its end.
+            # Guests that are starting can still read the old one to its end.
             tree.write(archive.with_suffix(".new"))
             archive.with_suffix(".new").rename(archive)
             known.write_text(fingerprint, encoding="utf-8")
@@ -164,7 +165,7 @@ def tree_archive(build):
 
 
 def write_shell(archive):
-    """The parts that every guest has: busybox, and its mount points."""
+    """The basis of every guest: busybox, and its mount points."""
     for folder in ("/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/var", "/etc", "/modules"):
         archive.folder(folder)
     busybox = shutil.which("busybox")
@@ -176,11 +177,11 @@ def write_shell(archive):
 
 
 def write_initramfs(path, build, modules, own, bare=False):
-    """The tree's archive, unless `bare`; modules, [(name, file)] in their order; a shell; a guest's own files, {path there:
-    bytes}."""
+    """Writes the tree's archive, unless `bare`; modules, [(name, file)] in their order; a shell; a guest's own files, {path
+    there: bytes}."""
     with open(path, "wb") as file:
         if not bare:
-            # Archives may follow each other.
+            # An initramfs may consist of several archives.
             with open(tree_archive(build), "rb") as tree:
                 shutil.copyfileobj(tree, file, 1 << 20)
         archive = Archive(file)

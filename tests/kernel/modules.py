@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Modules of the second tier, built against the kernel that guests boot: Debian's rxe with our diff, the virtual Gaudi.
+"""Modules of the second tier, built against the kernel that guests boot: Debian's rxe with our diff, and the virtual Gaudi.
 
-All that they are built with is Debian's (headers, kbuild, linux-source of the very version), fetched by apt once and kept
-beside the kernel; what comes of it is kept until modules/ changes."""
+Their build needs Debian's headers, kbuild and linux-source of the same version, which apt fetches once and which are kept
+beside the kernel. The results are kept until modules/ changes.
+"""
 import hashlib
 import os
 import pathlib
@@ -18,7 +19,7 @@ from package import Apt, Unavailable, locked
 SOURCES = pathlib.Path(__file__).resolve().parent / "modules"
 RXE = "drivers/infiniband/sw/rxe"
 PROGRAMS = ("make", "patch", "xz", "strip", "tar", "dpkg-deb")
-# Bumped when the way of building changes.
+# To be increased when the way of building changes.
 LAYOUT = 1
 
 
@@ -28,7 +29,7 @@ def parts():
 
 
 def fingerprint():
-    """A value that changes when a source file does."""
+    """A digest that changes when a source file changes."""
     digest = hashlib.sha256(str(LAYOUT).encode())
     for folder in parts().values():
         for path in sorted(folder.iterdir()):
@@ -37,12 +38,12 @@ def fingerprint():
 
 
 def version_of(kernel):
-    """Debian's version of the kernel's package: "6.12.9-1~deb12u1"."""
+    """The version of the kernel's Debian package: "6.12.9-1~deb12u1"."""
     return urllib.parse.unquote(kernel.package.split("_")[1])
 
 
 def packages(kernel):
-    """The packages that the kernel's modules are built with, as apt names them."""
+    """The packages to build the kernel's modules with, as apt names them."""
     series = re.match(r"\d+\.\d+", kernel.release)[0]
     abi, _, flavour = kernel.release.rpartition("-")
     names = (f"linux-headers-{abi}-{flavour}", f"linux-headers-{abi}-common", f"linux-kbuild-{abi}",
@@ -51,14 +52,14 @@ def packages(kernel):
 
 
 def compiler(kernel):
-    """The program that Debian's headers call: the compiler that the kernel was built with, gcc-12 in Debian 12 and gcc-14 in 13."""
+    """The compiler that Debian's headers call, with which the kernel was built: gcc-12 in Debian 12, and gcc-14 in 13."""
     named = re.search(r'^CONFIG_CC_VERSION_TEXT="([^ "]+)', (kernel.folder / "config").read_text(encoding="utf-8"),
                       re.MULTILINE)
     return named[1] if named else "x86_64-linux-gnu-gcc"
 
 
 def run(command, folder, what):
-    """A step whose failure is ours: the words of the compiler go with it."""
+    """Runs a build step. A failure is ours, and contains the output of the compiler."""
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     done = subprocess.run(["nice", "-n", "5", *command], cwd=folder, text=True, env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
@@ -67,7 +68,7 @@ def run(command, folder, what):
 
 
 def download(kernel, folder):
-    """The packages; by the machine's own lists, else by newer ones."""
+    """Fetches the packages with the machine's own lists, or else with newer lists."""
     apt = Apt(folder)
     wanted = packages(kernel)
     for attempt in range(2):
@@ -81,26 +82,26 @@ def download(kernel, folder):
 
 
 def unpack(debs, folder):
-    """Headers and kbuild as they lie in Debian, rxe's sources in rxe/."""
+    """Unpacks headers and kbuild like Debian's packages, and the sources of rxe into rxe/."""
     for deb in debs[:-1]:
         subprocess.run(["dpkg-deb", "-x", deb, folder], check=True)
     (folder / "rxe").mkdir()
     subprocess.run(["bash", "-c", 'set -o pipefail; dpkg-deb --fsys-tarfile "$1" | tar -xO --wildcards "./usr/src/*.tar.xz" '
                     '| xz -dc -T2 | tar -x -C rxe --strip-components=5 --wildcards "*/$2/*"', "unpack", debs[-1], RXE],
                    cwd=folder, check=True)
-    # They name each other where a package would have put them.
+    # They refer to each other by the paths where packages would install them.
     for makefile in folder.glob("usr/src/linux-headers-*/Makefile"):
         text = makefile.read_text(encoding="utf-8")
         makefile.write_text(re.sub(r"(^|[ =])/usr/src/", rf"\1{folder}/usr/src/", text, flags=re.MULTILINE), encoding="utf-8")
 
 
 def build_tree(kernel):
-    """The tree that modules of this kernel are built with."""
+    """The tree to build modules of this kernel with."""
     tree = kernel.folder / f"tree-{LAYOUT}"
     if not tree.exists():
         with tempfile.TemporaryDirectory(dir=kernel.folder, prefix="fetch-") as work:
             debs = download(kernel, pathlib.Path(work))
-            # Under its last name: its files name it.
+            # Made under its final name, because its files contain it.
             tree.mkdir()
             try:
                 unpack(debs, tree)
@@ -111,7 +112,7 @@ def build_tree(kernel):
 
 
 def sources_of(name, tree, folder):
-    """The sources of a module, ready to be built."""
+    """Copies the sources of a module, ready to build."""
     if name != "rdma_rxe":
         shutil.copytree(parts()[name], folder)
         return
@@ -125,7 +126,7 @@ def build(kernel, tree, into):
     for name in parts():
         folder = into / name
         sources_of(name, tree, folder)
-        # No type information for BPF, which takes a program that Debian's headers do without.
+        # Without type information for BPF, because that needs a program which Debian's headers do not contain.
         run(["make", "-s", "-j2", "-C", str(headers), f"M={folder}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"], folder,
             f"{name} is not built")
         run(["strip", "--strip-debug", "-o", str(into / f"{name}.ko"), str(folder / f"{name}.ko")], into, f"no {name}.ko")
@@ -133,7 +134,7 @@ def build(kernel, tree, into):
 
 
 def own_modules(kernel):
-    """{name: file} of the modules for this kernel, built when they have not been."""
+    """{name: file} of the modules for this kernel. Builds them if necessary."""
     if kernel.is_fallback:
         raise Unavailable(f"{kernel.release} is all that can be had: rxe's diff is for 6.12")
     for program in (*PROGRAMS, compiler(kernel)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A Debian kernel as a package, fetched by apt from where this machine takes its packages, unpacked once and kept."""
+"""A Debian kernel as a package: fetched by apt from this machine's sources, unpacked once, and kept."""
 import contextlib
 import fcntl
 import json
@@ -13,26 +13,26 @@ import subprocess
 import tarfile
 import tempfile
 
-# 6.12 has udmabuf and the dma-heaps, which Debian's 6.1 leaves out.
+# 6.12 has udmabuf and the dma-heaps, which Debian's 6.1 lacks.
 WANTED_SERIES = "6.12"
 FALLBACK_SERIES = "6.1"
-# The kernel modules that a guest needs; modules that these need come along. Those of the second line are not in every
-# kernel (or are built in), and nothing is wrong without them.
+# The kernel modules that a guest needs; their dependencies are added. Those in the second line are not in every kernel (or are
+# built in), and may be missing.
 REQUIRED = ("rdma_rxe", "ib_uverbs", "rdma_ucm", "dummy", "virtio_pci", "virtio_net", "vgem")
 OPTIONAL = ("crc32_generic", "udmabuf")
-# Modules are looked for here alone: a kernel has thousands.
+# Modules are searched only here, because a kernel has thousands.
 FOLDERS = ("crypto", "lib", "net", "drivers/infiniband", "drivers/net", "drivers/virtio", "drivers/dma-buf",
            "drivers/gpu/drm", "drivers/i2c", "drivers/video", "arch/x86/crypto", "fs/configfs")
-# Bumped when what is unpacked changes.
+# To be increased when the unpacked files change.
 LAYOUT = 1
 
 
 class Unavailable(Exception):
-    """A guest can't be had on this machine; the text says why."""
+    """No guest is possible on this machine; the text gives the reason."""
 
 
 def cache_folder():
-    """Outside the tree, so that it outlives build folders; HBMWIRE_TEST_CACHE names another."""
+    """The folder of the cache. It is outside the tree, so that it outlives build folders. HBMWIRE_TEST_CACHE overrides it."""
     base = os.environ.get("HBMWIRE_TEST_CACHE")
     if not base:
         base = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "hbmwire"
@@ -43,14 +43,14 @@ def cache_folder():
 
 @contextlib.contextmanager
 def locked(path):
-    """Cases run side by side: one fetches or builds, the others wait for it."""
+    """A lock, because cases run in parallel: one fetches or builds, the others wait for it."""
     with open(path, "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 class Apt:
-    """apt with this machine's sources; after `refresh` with package lists of its own, which takes no root."""
+    """apt with this machine's sources; after `refresh` with its own package lists, which needs no root."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -65,7 +65,7 @@ class Apt:
             raise Unavailable(f"{program} {' '.join(arguments)} took longer than {expired.timeout:.0f} s") from None
 
     def images(self, series):
-        """Names of image packages of a series, newest first."""
+        """The names of image packages of a series, newest first."""
         listed = self.run("apt-cache", "pkgnames", f"linux-image-{series}").stdout.split()
         pattern = re.compile(rf"linux-image-{re.escape(series)}\.[0-9][0-9.]*([+-][a-z0-9]+)?-amd64")
         names = [name for name in listed if pattern.fullmatch(name)]
@@ -73,7 +73,7 @@ class Apt:
         return names
 
     def refresh(self):
-        """Reads the package lists anew, those of backports among them."""
+        """Fetches new package lists, including those of backports."""
         targets = self.run("apt-get", "indextargets", "--format", "$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)\t$(SIGNED_BY)",
                            "Created-By: Packages").stdout
         codename = re.search(r"^VERSION_CODENAME=(\w+)", pathlib.Path("/etc/os-release").read_text(encoding="utf-8"),
@@ -82,7 +82,7 @@ class Apt:
         for uri, release, component, key in (line.split("\t") for line in targets.splitlines()):
             if codename is None or component != "main" or not release.startswith(codename[1]):
                 continue
-            # Where a source names no key, the format's own words are given.
+            # If a source names no key, this file's own text is used.
             signed = f"[signed-by={key}] " if key.startswith("/") else ""
             lines.add(f"deb {signed}{uri} {release} main\n")
             if release == codename[1]:
@@ -100,15 +100,16 @@ class Apt:
         self.run("apt-get", "-qq", "update", seconds=180)
 
     def download(self, name, folder):
-        """The .deb of a package ("name", or "name=version"), its signature chain checked by apt; None when the archive
-        does not give it."""
+        """The .deb of a package ("name", or "name=version"), with its signature chain checked by apt; None if the archive does
+        not provide it."""
         self.run("apt-get", "-qq", "download", name, seconds=600, cwd=folder)
         found = list(folder.glob(f"{name.split('=')[0]}_*.deb"))
         return found[0] if found else None
 
 
 def decompressed_kernel(image):
-    """The ELF kernel in a bzImage (Documentation/arch/x86/boot.rst): a guest under emulation would take seconds."""
+    """The ELF kernel in a bzImage (Documentation/arch/x86/boot.rst). Unpacked here, because an emulated guest would need
+    seconds."""
     if image[0x202:0x206] != b"HdrS":
         raise Unavailable("the kernel package holds no bzImage")
     sectors = image[0x1F1] or 4
@@ -120,7 +121,7 @@ def decompressed_kernel(image):
     command = commands.get(payload[:4])
     if command is None or shutil.which(command[0]) is None:
         raise Unavailable(f"nothing here decompresses this kernel ({payload[:4].hex()})")
-    # The bytes behind the payload (its size) are trailing garbage to the program, which has given all by then.
+    # The bytes after the payload (its size) are trailing garbage for the program, which has written everything by then.
     kernel = subprocess.run(command, input=payload, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             check=False).stdout
     if kernel[:4] != b"\x7fELF":
@@ -129,7 +130,7 @@ def decompressed_kernel(image):
 
 
 class Modules:
-    """The modules of a package, by name, and what each needs."""
+    """The modules of a package by name, and their dependencies."""
 
     def __init__(self):
         self.packed = {}
@@ -143,7 +144,7 @@ class Modules:
         return lzma.decompress(data) if data[:4] == b"\xfd7zX" else data
 
     def ordered(self, required, optional):
-        """{name: content}, each after what it needs."""
+        """{name: content}, each module after its dependencies."""
         order = {}
 
         def add(name, needed):
@@ -154,13 +155,13 @@ class Modules:
                     raise Unavailable(f"the kernel package has no module {name}")
                 return
             data = self.content(name)
-            # The section .modinfo has NUL-terminated key=value.
+            # From .modinfo: NUL-terminated key=value.
             for depends in re.findall(rb"\0depends=([^\0]*)", data):
                 for other in filter(None, depends.decode().split(",")):
                     add(other.replace("-", "_"), True)
             order[name] = data
 
-        # A module that is optional for us may be one that another needs without saying so (6.1's rxe: crc32).
+        # A module that is optional here may be an undeclared dependency of another one (6.1's rxe: crc32).
         for name in optional:
             add(name, False)
         for name in required:
@@ -169,7 +170,7 @@ class Modules:
 
 
 def unpack(deb, folder):
-    """Kernel and modules of a package, into a folder; a description of them."""
+    """Unpacks kernel and modules of a package into a folder; returns a description."""
     modules = Modules()
     image, config, release = None, b"", ""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as process:
@@ -199,7 +200,7 @@ def unpack(deb, folder):
 
 
 class Kernel:
-    """One that is unpacked."""
+    """An unpacked kernel."""
 
     def __init__(self, folder, description):
         self.image = folder / "vmlinux"
@@ -210,7 +211,7 @@ class Kernel:
         self.is_fallback = not self.release.startswith(WANTED_SERIES + ".")
 
     def has(self, option):
-        """Whether CONFIG_<option> is on."""
+        """Whether CONFIG_<option> is set."""
         return re.search(rf"^CONFIG_{option}=[ym]$", (self.folder / "config").read_text(encoding="utf-8"),
                          re.MULTILINE) is not None
 
@@ -229,7 +230,7 @@ def cached(folder, series):
 
 
 def fetch(folder, apt, series):
-    """A kernel of the series, or None where the archive has none, or gives none."""
+    """A kernel of the series; None if the archive does not have or provide one."""
     for name in apt.images(series)[:2]:
         with tempfile.TemporaryDirectory(dir=folder, prefix="unpack-") as work:
             work = pathlib.Path(work)
@@ -247,7 +248,7 @@ def fetch(folder, apt, series):
 
 
 def find_kernel():
-    """6.12 from Debian's security archive, or backports; else 6.1. Kept from then on: remove the folder for a newer."""
+    """6.12 from Debian's security archive or backports; else 6.1. It is kept: remove the folder to get a newer one."""
     for program in ("apt-get", "apt-cache", "dpkg-deb"):
         if shutil.which(program) is None:
             raise Unavailable(f"no {program} here, by which a Debian kernel is fetched")
@@ -259,7 +260,7 @@ def find_kernel():
         apt = Apt(folder)
         kernel = fetch(folder, apt, WANTED_SERIES)
         if kernel is None:
-            # The machine's lists are missing or too old, or do not cover backports.
+            # The machine's lists are missing or too old, or do not include backports.
             apt.refresh()
             kernel = fetch(folder, apt, WANTED_SERIES)
         kernel = kernel or cached(folder, FALLBACK_SERIES) or fetch(folder, apt, FALLBACK_SERIES)

@@ -73,7 +73,7 @@ int RawGaudi::export_range(const Range& range, Fd& dmabuf, std::uint32_t flags) 
   const int error = call(args);
   const auto fd = static_cast<std::int32_t>(args.word[0]);
   dmabuf = Fd(error == 0 ? fd : -1);
-  // On failure the answer says so, too.
+  // After a failure the answer must contain an error, too.
   return error != 0 && fd != -EBADF ? EPROTO : error;
 }
 
@@ -101,7 +101,7 @@ std::int64_t bar_offset(std::uint64_t address) {
   std::uint64_t page = 0;
   std::uint64_t offset = 0;
   file >> std::hex;
-  // The numbers begin with 0x, which std::hex reads.
+  // The numbers begin with 0x, which std::hex accepts.
   while (file >> page >> offset) {
     if (address >= page && address - page < kPage)
       return static_cast<std::int64_t>(offset + (address - page));

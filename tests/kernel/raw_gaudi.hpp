@@ -14,15 +14,15 @@ namespace hbmwire::test {
 /// A page of the card's memory.
 inline constexpr std::uint64_t kCardPage = 2 << 20;
 
-/// The one card's driver, by nothing but its calls. Results: 0, or the errno.
+/// The driver of the only card, through its calls alone. Results: 0, or the errno.
 class RawGaudi {
  public:
   RawGaudi();
 
-  /// 0: open.
+  /// 0 if open.
   [[nodiscard]] int open_error() const { return open_error_; }
 
-  /// As close(2) of its descriptor.
+  /// Closes its descriptor.
   void close() { fd_.reset(); }
 
   [[nodiscard]] int descriptor() const { return fd_.get(); }
@@ -39,7 +39,7 @@ class RawGaudi {
     std::uint64_t offset = 0;
   };
 
-  /// With the flags that there are, unless others are given.
+  /// Uses the supported flags, unless others are given.
   int export_range(const Range& range, Fd& dmabuf);
   int export_range(const Range& range, Fd& dmabuf, std::uint32_t flags);
 
@@ -50,7 +50,7 @@ class RawGaudi {
   int open_error_ = 0;
 };
 
-/// The information call on any node's descriptor: 0, or the errno.
+/// The information call on the descriptor of any node: 0, or the errno.
 int gaudi_info(int fd, std::uint32_t op, memory::gaudi::abi::HwIpInfo& info);
 
 /// The PCI folder of the card in sysfs.
@@ -59,10 +59,10 @@ std::string gaudi_folder();
 /// "exports", "releases", "attaches", "detaches", "maps", "unmaps".
 std::map<std::string, long> gaudi_counters();
 
-/// Where the page of a device address lies in the BAR; -1: nowhere.
+/// The place of a device address's page in the BAR; -1 if it is not mapped.
 std::int64_t bar_offset(std::uint64_t address);
 
-/// Whether importers are told from now on that there is no way to the card.
+/// Whether importers are told from now on that they cannot reach the card.
 void forbid_peer_to_peer(bool forbidden);
 
 }  // namespace hbmwire::test

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// For guests alone: an ibv_reg_dmabuf_mr() for the provider librxe, which has none, preloaded
-// before libibverbs. It makes the system call that other providers make; the driver is the patched
-// rxe of tests/kernel/modules. Any other provider's devices get libibverbs' own function.
+// Only for guests, preloaded before libibverbs: an ibv_reg_dmabuf_mr() for the provider librxe,
+// which has none. It makes the same system call as other providers; the driver is the patched rxe
+// of tests/kernel/modules. For devices of other providers it calls libibverbs' own function.
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -45,8 +45,8 @@ struct Request {
 static_assert(offsetof(Request, attributes) == sizeof(ib_uverbs_ioctl_hdr));
 static_assert(offsetof(Request, driver) == offsetof(ib_uverbs_ioctl_hdr, driver_id));
 
-/// The structure by which providers know an MR, the first member of which programs see (rdma-core
-/// 44 to 65: libibverbs/driver.h). librxe's dereg_mr() gives it to free(3).
+/// The structure of an MR in providers; programs see its first member (rdma-core 44 to 65:
+/// libibverbs/driver.h). dereg_mr() of librxe releases it with free(3).
 struct VerbsMr {
   ibv_mr mr;
   std::uint32_t type;

@@ -26,7 +26,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     arguments = parser.parse_args()
-    # As an exception, so that guests are ended and files removed.
+    # Raises an exception, so that guests are ended and files removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if arguments.list:
         print("\n".join(CASES))
@@ -37,7 +37,7 @@ def main():
         print(f"kernel {kernel.release} ({kernel.package})", flush=True)
         if kernel.is_fallback:
             print("NOTE: no 6.12 kernel could be had here: 6.1 has fewer exporters of dma-bufs", flush=True)
-        # Others on the machine come first.
+        # Gives other programs on the machine priority.
         os.nice(5)
         for name in arguments.cases or CASES:
             started = time.monotonic()
@@ -49,7 +49,7 @@ def main():
                 return 1
             print(f"{name}: passed in {time.monotonic() - started:.1f} s", flush=True)
     except Unavailable as reason:
-        # In the words that scripts/count_tests.py looks for.
+        # In the format that scripts/count_tests.py expects.
         print(f"run.py: Skipped\nno kernel guest: {reason}")
         return SKIPPED
     return 0

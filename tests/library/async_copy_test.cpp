@@ -29,9 +29,10 @@ using test::pattern;
 using test::same_bytes;
 using test::soon;
 
-constexpr std::size_t kLarge = 20'000'001;  // more than is pinned at a time, and no whole pieces
+// More than the pinned amount, and no multiple of a piece.
+constexpr std::size_t kLarge = 20'000'001;
 
-/// How long each of SynapseAI's DMA jobs takes, beside the copy itself.
+/// Sets the time of each DMA job of SynapseAI, in addition to the copy itself.
 void set_dma_delay(const char* microseconds) {
   if (microseconds == nullptr) {
     ::unsetenv("HBMWIRE_EMULATION_SYNAPSE_DELAY_US");
@@ -128,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(BothOwners, AsyncCopy, testing::Values(Owner::synapse, 
                            return test.param == Owner::synapse ? "Synapse" : "HlThunk";
                          });
 
-/// Only the engine of a card has time in which it works alone.
+/// Only a card with an engine can work alone for a while.
 class SynapseCopy : public testing::Test {
  protected:
   SynapseCopy() { set_dma_delay("20000"); }
@@ -182,7 +183,8 @@ TEST_F(SynapseCopy, ADomainWithACopyUnderWayIsLeftInOrder) {
   EXPECT_TRUE(open_card(Owner::hl_thunk)) << "the card was given back";
 }
 
-/// Fails each call in turn, in the middle of a copy: the error is decoded, and the engine works on.
+/// Fails each call in turn in the middle of a copy. The error is decoded, and the engine still
+/// works.
 TEST(SynapseCopyFailures, LeaveAnEngineThatWorks) {
   const auto card = open_card(Owner::synapse);
   const auto memory = card->allocate(kLarge);
@@ -201,7 +203,7 @@ TEST(SynapseCopyFailures, LeaveAnEngineThatWorks) {
       EXPECT_EQ(result.error().number_kind, NumberKind::syn_status);
     }
     ASSERT_TRUE(card->copy_out(memory->address(), got, soon())) << "after call " << n;
-    // Not byte by byte: ThreadSanitizer would look at each, 60 times 20 million of them.
+    // Not byte by byte: ThreadSanitizer would check each of 60 times 20 million accesses.
     ASSERT_EQ(std::memcmp(got.data(), bytes.data(), kLarge), 0) << "after call " << n;
     if (counted <= n) break;
   }

@@ -26,7 +26,7 @@ namespace hbmwire::test {
 
 namespace {
 
-/// The first words of the other process.
+/// The first message of the other process.
 struct Hello {
   std::array<char, 104> socket{};
   std::array<std::uint8_t, 16> secret{};
@@ -37,7 +37,7 @@ void send_value(int socket, const void* value, std::size_t size) {
   if (::send(socket, value, size, MSG_NOSIGNAL) != static_cast<ssize_t>(size)) ::_exit(3);
 }
 
-/// All that it has, until it is told to free it.
+/// Its objects until it is told to free them.
 struct Published {
   Buffer buffer;
   std::optional<AttachPublication> publication;
@@ -57,7 +57,7 @@ std::int64_t obey(char command, std::optional<Published>& published) {
   return command == 'c' ? contents_of(published->buffer) : 0;
 }
 
-/// Both at once, as an application's event loop would: other processes, and the test.
+/// Serves other processes and the test at the same time, like the event loop of an application.
 Result<void> serve(const AttachListener& listener, std::optional<Published>& published,
                    int socket) {
   for (;;) {
@@ -91,7 +91,7 @@ Result<void> run(const Exporter::Make& make, int socket) {
   return serve(listener, published, socket);
 }
 
-/// `memory` of run() would keep it: this hands it on.
+/// `memory` of run() would keep it alive; this passes it on.
 Exporter::Make allocate(MemoryType type) {
   return [type](const Context& context) -> Result<Allocation> {
     HBMWIRE_TRY_ASSIGN(const auto domain, context.open(type));

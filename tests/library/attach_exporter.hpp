@@ -19,14 +19,14 @@ namespace hbmwire::test {
 
 constexpr std::uint64_t kAttachedBytes = 64 << 10;
 
-/// Another process that owns memory, publishes it, and does what it is told. Made by fork(2),
-/// before the test's own process has opened anything; killed with this object unless it has ended.
+/// Another process that owns and publishes memory, and executes commands. It is forked before the
+/// test's own process opens anything, and killed with this object unless it has ended.
 class Exporter {
  public:
-  /// Makes its memory in the other process.
+  /// Makes the memory in the other process.
   using Make = std::function<Result<Allocation>(const Context&)>;
 
-  /// Throws when the other process fails.
+  /// Throws if the other process fails.
   explicit Exporter(MemoryType type);
   explicit Exporter(const Make& make);
 
@@ -36,20 +36,20 @@ class Exporter {
 
   [[nodiscard]] const AttachAddress& address() const noexcept { return address_; }
 
-  /// Where its memory begins, in the other process.
+  /// The address of its memory in the other process.
   [[nodiscard]] std::uint64_t memory_address() const noexcept { return memory_address_; }
 
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
 
-  /// The byte that is in all of its memory, as it sees it; -1 when they differ.
+  /// The byte that fills all of its memory, as that process sees it; -1 if the bytes differ.
   [[nodiscard]] int contents() const { return static_cast<int>(tell('c')); }
 
   void withdraw() const { static_cast<void>(tell('w')); }
 
-  /// Gives all back: publication, registration, memory.
+  /// Releases everything: publication, registration, memory.
   void free_memory() const { static_cast<void>(tell('f')); }
 
-  /// How many descriptors it has open.
+  /// The number of its open descriptors.
   [[nodiscard]] int descriptors() const { return static_cast<int>(tell('d')); }
 
   void kill();

@@ -25,7 +25,7 @@
 #include "wire/fd_socket.hpp"
 #include "wire/socket_io.hpp"
 
-// Either end meets one that does not keep to the protocol.
+// Each end meets a peer that violates the protocol.
 namespace hbmwire {
 namespace {
 
@@ -38,7 +38,7 @@ using wire::AttachRequest;
 
 using Bytes = std::vector<std::byte>;
 
-/// Some bytes with any number of copies of a descriptor.
+/// Sends bytes with any number of copies of a descriptor.
 void send_fds(int socket, const Bytes& bytes, std::size_t count, int fd) {
   std::vector<int> fds(count, fd);
   std::vector<std::byte> control(CMSG_SPACE(sizeof(int) * count));
@@ -58,7 +58,7 @@ void send_fds(int socket, const Bytes& bytes, std::size_t count, int fd) {
   static_cast<void>(::sendmsg(socket, &message, MSG_NOSIGNAL));
 }
 
-/// The bytes that come until the other end closes, and the number of descriptors, which are closed.
+/// The bytes until the other end closes, and the number of descriptors, which are closed.
 struct Answer {
   Bytes bytes;
   std::size_t fds = 0;
@@ -120,7 +120,7 @@ TEST_F(AttachClient, MaySendItsRequestInPieces) {
   const Fd socket = connect();
   for (const std::byte byte : request_) {
     send_fds(socket.get(), {byte}, 0, -1);
-    static_cast<void>(exporter_.descriptors());  // it has been through its loop meanwhile
+    static_cast<void>(exporter_.descriptors());  // by then it has been through its loop
   }
   EXPECT_EQ(answer_from(socket.get()).fds, 1U);
 }
@@ -139,7 +139,7 @@ TEST_F(AttachClient, ThatSendsGarbageGetsNothing) {
   EXPECT_EQ(exporter_.descriptors(), theirs_);
 }
 
-TEST_F(AttachClient, OfAnotherVersionIsToldSo) {
+TEST_F(AttachClient, AnotherVersionIsRefusedWithThatReason) {
   Bytes later = request_;
   later.at(9) = std::byte{2};
   const Answer answer = ask(later);
@@ -159,7 +159,7 @@ TEST_F(AttachClient, ThatSendsDescriptorsIsDropped) {
   expect_that_it_serves();
 }
 
-TEST_F(AttachClient, OfAnotherUserGetsNoDescriptor) {
+TEST_F(AttachClient, AnotherUserGetsNoDescriptor) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const pid_t child = ::fork();
   if (child == 0) {
@@ -175,19 +175,19 @@ TEST_F(AttachClient, OfAnotherUserGetsNoDescriptor) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(AttachClient, ThatSaysNothingKeepsNobodyWaitingAndIsDropped) {
+TEST_F(AttachClient, ASilentOneDelaysNoOtherAndIsDropped) {
   const Fd silent = connect();
   const Fd slow = connect();
   send_fds(slow.get(), {request_.begin(), request_.begin() + 20}, 0, -1);
   for (int i = 0; i < 10; ++i) expect_that_it_serves();
   EXPECT_EQ(exporter_.descriptors(), theirs_ + 2);
-  // Nothing wakes the exporter but its own timer.
+  // Only its own timer wakes the exporter.
   EXPECT_TRUE(answer_from(silent.get()).bytes.empty());
   EXPECT_TRUE(answer_from(slow.get()).bytes.empty());
   EXPECT_EQ(exporter_.descriptors(), theirs_);
 }
 
-TEST_F(AttachClient, OfManySilentOnesTheOldestGoesFirst) {
+TEST_F(AttachClient, OneMoreSilentClientReplacesTheOldest) {
   std::vector<Fd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect());
   expect_that_it_serves();
@@ -200,12 +200,12 @@ TEST_F(AttachClient, OfManySilentOnesTheOldestGoesFirst) {
   EXPECT_EQ(exporter_.descriptors(), theirs_);
 }
 
-/// An exporter that answers as the test says.
+/// An exporter whose answers the test chooses.
 class AttachServer : public testing::Test {
  protected:
   using Behaviour = std::function<void(int socket)>;
 
-  /// The error of attach() for such an exporter. Nothing that it sent stays.
+  /// The result of attach() with such an exporter. Nothing that it sent may stay.
   Result<void> attach_to(const Behaviour& behaviour) {
     const std::string name = "hbmwire-test-" + std::to_string(::getpid());
     auto listener = wire::listen_abstract(name);

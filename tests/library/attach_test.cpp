@@ -28,7 +28,7 @@
 #include "emulated_hooks.hpp"
 #include "tests/support/few_descriptors.hpp"
 
-// Two processes of one node, the second one with the first one's dma-buf.
+// Two processes of one node; the second one gets the dma-buf of the first one.
 namespace hbmwire {
 namespace {
 
@@ -38,7 +38,7 @@ using test::filled;
 using test::kAttachedBytes;
 using test::soon;
 
-/// Answers for as long as it lives.
+/// Answers while it lives.
 class Answering {
  public:
   explicit Answering(const AttachListener& listener)
@@ -64,7 +64,7 @@ Fd make_memfd() {
 
 class AttachToMemory : public testing::TestWithParam<MemoryType> {};
 
-TEST_P(AttachToMemory, TheOtherProcessSeesWhatIsWrittenByRdma) {
+TEST_P(AttachToMemory, TheOtherProcessSeesRdmaWrites) {
   const Exporter exporter(GetParam());
   const Context context = *Context::create();
   const auto attached = attach(context, exporter.address(), soon());
@@ -105,7 +105,7 @@ TEST(Attach, AnotherSecretFindsNothing) {
   EXPECT_TRUE(attach(context, exporter.address(), soon()));
 }
 
-TEST(Attach, WhatIsWithdrawnIsGivenToNobodyElse) {
+TEST(Attach, WithdrawnMemoryIsGivenToNoOtherProcess) {
   const Exporter exporter(MemoryType::gaudi);
   const Context context = *Context::create();
   const auto before = attach(context, exporter.address(), soon());
@@ -120,7 +120,7 @@ TEST(Attach, WhatIsWithdrawnIsGivenToNobodyElse) {
   EXPECT_EQ(exporter.contents(), 3) << "who had it has it still";
 }
 
-/// The exporter is told that its unmap was refused, and the memory is there for who attached.
+/// The exporter learns that its unmap was refused. The memory stays for the process that attached.
 TEST(Attach, TheMemoryOutlivesItsExporter) {
   Exporter exporter(MemoryType::gaudi);
   const Context context = *Context::create();
@@ -158,7 +158,8 @@ TEST(Attach, AnExporterThatDiesMeanwhileEndsTheWait) {
     const std::jthread thread([&] {
       attached = attach(context, exporter.address(), {Deadline::after(60s), -1});
     });
-    // It is connected when its socket is there; whether it has asked already makes no difference.
+    // It is connected when its socket exists. Whether it has already sent its request makes no
+    // difference.
     while (test::open_descriptors() == descriptors) std::this_thread::yield();
     exporter.kill();
   }
@@ -261,7 +262,7 @@ TEST(AttachPublish, HostMemoryIsRefused) {
       << describe(publication.error());
 }
 
-/// Memory that this process has got by itself, and publishes.
+/// Memory that this process has allocated and publishes.
 class AttachInProcess : public testing::Test {
  protected:
   Result<Region> register_memfd(int fd, Access access) {
@@ -275,7 +276,7 @@ class AttachInProcess : public testing::Test {
   AttachListener listener_ = *AttachListener::create();
 };
 
-TEST_F(AttachInProcess, WhatIsOpenForReadingStaysSo) {
+TEST_F(AttachInProcess, AReadOnlyDescriptorStaysReadOnly) {
   const Fd file = make_memfd();
   const Fd reading(
       ::open(("/proc/self/fd/" + std::to_string(file.get())).c_str(), O_RDONLY | O_CLOEXEC));
@@ -294,7 +295,7 @@ TEST_F(AttachInProcess, WhatIsOpenForReadingStaysSo) {
   EXPECT_FALSE(attached->memory.domain().copy_in(attached->memory.address(), filled(1, 1), soon()));
 }
 
-TEST_F(AttachInProcess, WhatPeersMayNotWriteIsForReadingAlone) {
+TEST_F(AttachInProcess, MemoryThatPeersMayNotWriteIsReadOnly) {
   const Fd file = make_memfd();
   const auto region = register_memfd(file.get(), Access::local_write | Access::remote_read);
   ASSERT_TRUE(region) << describe(region.error());
@@ -398,8 +399,8 @@ TEST_F(AttachInProcess, ThreadsPublishAttachAndWithdraw) {
   EXPECT_EQ(test::open_descriptors(), descriptors);
 }
 
-/// Runs `body` with room for 0, 1, ... more descriptors until it succeeds; what it got it gives
-/// back, each time.
+/// Runs `body` with room for 0, 1, ... more descriptors until it succeeds. Everything is released
+/// each time.
 template <class Body>
 int sweep_descriptors(Body body) {
   const int before = test::open_descriptors();
@@ -459,7 +460,7 @@ TEST(AttachSweep, EachFailureLeavesNothingBehind) {
     ASSERT_TRUE(result) << describe(result.error());
   }
   const int descriptors = test::open_descriptors();
-  // A card that another process owned until it was killed keeps what it had until it is opened.
+  // If a process that owned a card is killed, the card keeps its objects until it is opened again.
   const std::string objects = test::live_objects();
   for (const std::string library : {"gaudi", "nic"}) {
     SCOPED_TRACE(library);

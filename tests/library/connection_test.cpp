@@ -23,7 +23,7 @@ using test::kAll;
 using test::pattern;
 using test::soon;
 
-/// Two connected queue pairs on two NICs, a buffer at each: every mix of memories.
+/// Two connected queue pairs on two NICs with a buffer at each, for every combination of memories.
 class ConnectionTest : public testing::TestWithParam<std::pair<MemoryType, MemoryType>> {
  protected:
   static constexpr std::size_t kSize = 1 << 20;
@@ -167,7 +167,7 @@ TEST_P(ConnectionTest, WakesUpFromSleep) {
     ASSERT_TRUE(b_.connection.wait(soon()));
     ASSERT_TRUE(b_.connection.post_receive(1, {&b_.buffer.region(), 0, 100}));
     ASSERT_TRUE(a_.connection.wait(soon()));
-    // An empty wait arms the channel and sleeps; the next round must wake it.
+    // An empty wait arms the channel and sleeps. The next round must wake it.
     if (round % 50 == 0) {
       EXPECT_FALSE(b_.connection.wait({Deadline::after(2ms), -1}));
     }

@@ -20,12 +20,12 @@ std::string_view object_of(const void* address) noexcept {
   return dladdr(address, &info) == 0 || info.dli_fname == nullptr ? "" : info.dli_fname;
 }
 
-/// Whether the emulated NIC asks, by itself or through the standard library: it is below libibverbs
-/// and no part of what is tested.
+/// Whether the emulated NIC allocates, directly or through the standard library. It is below
+/// libibverbs, and not part of the tested code.
 bool is_the_nics() noexcept {
   std::array<void*, 16> frames{};
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
-  constexpr int kOwn = 2;  // this function, and operator new
+  constexpr int kOwn = 2;  // this function and operator new
   for (int i = kOwn; i < count; ++i) {
     const std::string_view object = object_of(frames.at(static_cast<std::size_t>(i)));
     if (object.find("libstdc++") != std::string_view::npos) continue;
@@ -34,10 +34,10 @@ bool is_the_nics() noexcept {
   return false;
 }
 
-/// In line, so that is_the_nics() knows how many frames are its own.
+/// Always inline, so that is_the_nics() knows the number of its own frames.
 [[gnu::always_inline]] inline void* allocate(std::size_t size) noexcept {
   if (t_counting) {
-    t_counting = false;  // what is asked for to find out who asks
+    t_counting = false;  // allocations of is_the_nics() itself do not count
     if (!is_the_nics()) ++t_allocations;
     t_counting = true;
   }
@@ -46,8 +46,8 @@ bool is_the_nics() noexcept {
 
 }  // namespace
 
-// Both forms are here: AddressSanitizer's own, where one is missing, does not lead to the other,
-// and what it gives can't be freed by delete below.
+// Both forms are replaced: AddressSanitizer's version of a missing form would not call the other
+// one, and delete below cannot free its memory.
 
 void* operator new(std::size_t size) {
   void* const memory = allocate(size);

@@ -3,8 +3,8 @@
 
 namespace hbmwire::test {
 
-/// Counts the calling thread's calls of operator new, which is replaced in the whole program, but
-/// for those of the emulated NIC. One at a time in a thread.
+/// Counts the calling thread's calls of operator new, which is replaced in the whole program. Those
+/// of the emulated NIC do not count. At most one object in a thread.
 class CountedAllocations {
  public:
   CountedAllocations() noexcept;
@@ -12,7 +12,7 @@ class CountedAllocations {
   CountedAllocations& operator=(const CountedAllocations&) = delete;
   ~CountedAllocations();
 
-  /// So far; counting ends.
+  /// Returns the number so far, and stops counting.
   int stop() noexcept;
 };
 

@@ -8,8 +8,8 @@
 
 namespace hbmwire::test {
 
-/// A program that uses CUDA by itself, by the driver's own calls: with the primary context of a GPU
-/// current for as long as this lives; what it allocated is freed then. Throws when a call fails.
+/// A program that uses CUDA directly through the driver API. The primary context of a GPU is
+/// current while the object lives; the destructor frees its allocations. Throws if a call fails.
 class CudaApplication {
  public:
   explicit CudaApplication(int device);
@@ -22,7 +22,7 @@ class CudaApplication {
   std::uint64_t allocate_host(std::size_t bytes);
   void free(std::uint64_t address);
 
-  /// Addresses with memory of these numbers of granules (2 MiB) behind them, one after the other.
+  /// Maps memory of these numbers of granules (2 MiB), one after the other. Returns the address.
   std::uint64_t map(const std::vector<unsigned>& granules, bool rdma_capable = true);
 
   /// cuMemcpyHtoD.
@@ -30,7 +30,7 @@ class CudaApplication {
 
   [[nodiscard]] bool is_current() const;
   static bool has_current();
-  /// Whether the GPU has a primary context.
+  /// Whether the GPU has an active primary context.
   static bool has_context(int device);
 
  private:
@@ -46,7 +46,7 @@ class CudaApplication {
   std::vector<Mapping> mappings_;
 };
 
-/// An emulated driver that is otherwise (HBMWIRE_EMULATION_CUDA), as long as this lives.
+/// Changes the emulated driver (HBMWIRE_EMULATION_CUDA) while it lives.
 class CudaTrait {
  public:
   explicit CudaTrait(const char* name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Cases peculiar to CUDA, above the emulated driver; the duties of every domain are in
-// memory_contract.hpp.
+// Behaviour that is specific to CUDA, with the emulated driver. memory_contract.hpp tests the
+// behaviour of every domain.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -28,7 +28,7 @@ using namespace std::chrono_literals;
 
 Context make_context() { return take(Context::create({.memory = {}})); }
 
-/// A setting as long as this lives.
+/// Sets a variable while it lives.
 class WithVariable {
  public:
   WithVariable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -42,7 +42,7 @@ class WithVariable {
   const char* name_;
 };
 
-/// The kernel module that translates GPU addresses for NICs, as far as sysfs tells.
+/// Makes sysfs show the kernel module that translates GPU addresses for NICs.
 class WithPeerMemory {
  public:
   WithPeerMemory() { std::filesystem::create_directories(directory()); }
@@ -86,14 +86,14 @@ TEST(CudaDomain, LeavesNoContextCurrent) {
   static_cast<void>(take(gpu->export_dmabuf(memory.address(), 1)));
   EXPECT_TRUE(take(gpu->flush()));
   EXPECT_FALSE(CudaApplication::has_current());
-  // The application's own one stays current.
+  // The application's own context stays current.
   const CudaApplication application(1);
   EXPECT_TRUE(gpu->find(memory.address(), 1));
   must(gpu->copy_in(memory.address(), bytes, soon()));
   EXPECT_TRUE(application.is_current());
 }
 
-/// monarch#4285: tensors that begin within a page; peers.md 5.5.
+/// Tensors that begin within a page: monarch#4285, peers.md 5.5.
 TEST(CudaDomain, SubPageAllocationsKeepTheirPlace) {
   const auto context = make_context();
   CudaApplication application(0);
@@ -113,7 +113,8 @@ TEST(CudaDomain, SubPageAllocationsKeepTheirPlace) {
   }
 }
 
-/// nixl#2183: a cache that goes by address and length hands out what lies there no more.
+/// nixl#2183: a cache by address and length returned registrations of memory that no longer
+/// existed.
 TEST(CudaDomain, MemoryAtTheSameAddressIsNotTheSame) {
   const auto context = make_context();
   CudaApplication application(0);
@@ -166,7 +167,7 @@ TEST(CudaDomain, AnIntegratedGpusMemoryIsTheHostsWithADmabuf) {
   EXPECT_EQ(buffer.region().path(), Path::zero_copy);
   must(buffer.write(0, pattern(10'000, 1), soon()));
   EXPECT_TRUE(std::ranges::equal(std::span(bytes, 10'000), pattern(10'000, 1)));
-  // The application's own memory there is the GPU's alone, or the CPU's too.
+  // The application's memory there belongs to the GPU, or also to the CPU.
   CudaApplication application(0);
   for (const std::uint64_t address :
        {application.allocate(5000), application.allocate_host(5000)}) {
@@ -222,7 +223,8 @@ TEST(CudaSettings, ThePcieMappingIsAskedForOnDemand) {
   EXPECT_EQ(exported("try"), Hint::none);
 }
 
-/// UCX and libfabric: what a short cuMemcpy wrote may not be there yet when a NIC reads it.
+/// UCX and libfabric: bytes written by a short cuMemcpy may not have arrived yet when a NIC reads
+/// them.
 TEST(CudaSettings, SynchronousCopiesOfTheApplicationAreComplete) {
   const auto got = [](const char* setting) {
     const WithVariable variable("HBMWIRE_CUDA_SYNC_MEMOPS", setting);
@@ -253,7 +255,7 @@ TEST(CudaFlush, WhereTheDriverHasNoneANicHasTo) {
   EXPECT_FALSE(take(take(context.open(MemoryType::cuda))->flush()));
 }
 
-/// torchcomms#3078, libfabric#12473: an MR that ends with the first segment. Mooncake#2035: one
+/// torchcomms#3078, libfabric#12473: an MR that ends with the first segment. Mooncake#2035: an MR
 /// that begins at the caller's address.
 TEST(CudaVirtualMemory, RangesOverSegmentsAreRegisteredWhole) {
   const auto context = make_context();
@@ -279,7 +281,7 @@ TEST(CudaVirtualMemory, MemoryThatWasNotMadeForItIsRefused) {
   EXPECT_NE(describe(*info.refusal).find("gpuDirectRDMACapable"), std::string::npos);
 }
 
-/// Any layout, any range of it: exactly its bytes change, whoever wrote them.
+/// For any layout and any range of it, exactly its bytes change, whichever path wrote them.
 TEST(CudaVirtualMemory, EveryPathWritesExactlyItsRange) {
   const auto context = make_context();
   const auto nic = take(Nic::open());
@@ -289,7 +291,7 @@ TEST(CudaVirtualMemory, EveryPathWritesExactlyItsRange) {
     const auto layout = *rc::gen::container<std::vector<unsigned>>(3, rc::gen::inRange(1U, 3U));
     const std::uint64_t total = std::accumulate(layout.begin(), layout.end(), 0U) * kSegment;
     const std::uint64_t base = application.map(layout);
-    // Ranges about the boundaries, where something can go wrong.
+    // Ranges around segment boundaries, where errors are most likely.
     const auto boundary = kSegment * *rc::gen::inRange<std::uint64_t>(1, total / kSegment);
     const auto begin = boundary - *rc::gen::inRange<std::uint64_t>(1, 9000);
     const auto length = *rc::gen::inRange<std::uint64_t>(1, 18'000);

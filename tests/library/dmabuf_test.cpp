@@ -27,8 +27,8 @@
 #include "helpers.hpp"
 #include "open_memory.hpp"
 
-// Descriptors that the application brings. Cases that imports share with other memory are in
-// memory_test (Mappable, Unmappable).
+// Descriptors from the application. memory_test (Mappable, Unmappable) tests the behaviour that
+// imports share with other memory.
 namespace hbmwire {
 namespace {
 
@@ -51,7 +51,7 @@ class DmabufImport : public testing::Test {
         {.fd = fd, .offset_bytes = offset, .length_bytes = length, .mapping = mapping});
   }
 
-  /// The refusal of such an import.
+  /// The error of such an import.
   [[nodiscard]] Error refused(int fd, std::uint64_t offset = 0,
                               std::uint64_t length = kSize) const {
     const auto memory = import(fd, offset, length);
@@ -142,7 +142,7 @@ TEST_F(DmabufImport, ManyOfOneBufferShareADescriptor) {
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
-TEST_F(DmabufImport, HasAddressesThatNobodyCanUse) {
+TEST_F(DmabufImport, HasUnusableAddressesWithoutAMapping) {
   const Fd file = make_memfd();
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
@@ -188,7 +188,7 @@ TEST_F(DmabufImport, HasTheAddressesOfTheApplicationsMapping) {
   ::munmap(base, kSize);
 }
 
-TEST_F(DmabufImport, WhatIsOpenForReadingIsNotWritten) {
+TEST_F(DmabufImport, AReadOnlyDescriptorIsNotWritten) {
   const Fd file = make_memfd();
   ASSERT_EQ(::pwrite(file.get(), "seven", 5, 100), 5);
   const Fd reading(
@@ -224,8 +224,8 @@ TEST_F(DmabufImport, OpenSaysThatItIsImported) {
   EXPECT_EQ(memory.error().code, Errc::not_found);
 }
 
-/// Another process: owns a card, fills memory of it, gives its dma-buf away, and says by its exit
-/// code whether what the first process wrote is there. Nothing of it runs in the test's own
+/// Another process: owns a card, fills memory of it, sends its dma-buf away, and checks the bytes
+/// that the first process wrote. Its exit code is the result. Nothing of it runs in the test's own
 /// process.
 [[noreturn]] void export_to(int socket) {
   const auto run = [&]() -> Result<int> {
@@ -236,7 +236,7 @@ TEST_F(DmabufImport, OpenSaysThatItIsImported) {
     HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(card, nic, kSize, Access::none));
     HBMWIRE_TRY(buffer.write(0, filled(kSize, 1), soon()));
     test::send_fd(socket, buffer.region().dmabuf_fd());
-    static_cast<void>(test::receive_fd(socket));  // the other has written
+    static_cast<void>(test::receive_fd(socket));  // the other process has written
     std::vector<std::byte> got(kSize);
     HBMWIRE_TRY(buffer.read(0, got, soon()));
     auto expected = filled(kSize, 1);
@@ -283,7 +283,7 @@ TEST(DmabufOfAnotherProcess, IsWrittenByRdma) {
   EXPECT_EQ(status, 0) << "the card has other bytes";
 }
 
-/// The kernel's own exporter of ordinary memory: a real dma-buf.
+/// The kernel's own exporter of ordinary memory gives a real dma-buf.
 TEST_F(DmabufImport, TakesAUdmabuf) {
   const Fd device(::open("/dev/udmabuf", O_RDWR | O_CLOEXEC));
   if (!device) GTEST_SKIP() << "/dev/udmabuf: " << std::strerror(errno);

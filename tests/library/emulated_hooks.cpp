@@ -15,10 +15,10 @@ namespace hbmwire::test {
 
 namespace {
 
-constexpr unsigned kDevices = 2;  // of each vendor, at most, in the worlds of these tests
+constexpr unsigned kDevices = 2;  // the most devices of each vendor in these tests
 
-/// A vendor's emulated libraries: one of them, and what its devices hold for a process. It has
-/// `hbmwire_<name>_fail_nth_call(long n, int error_number)` and
+/// One of a vendor's emulated libraries, and the objects that its devices hold for a process. It
+/// has `hbmwire_<name>_fail_nth_call(long n, int error_number)` and
 /// `hbmwire_<name>_live_objects(unsigned device, const char* kind)`.
 struct Vendor {
   const char* name;
@@ -40,7 +40,7 @@ const std::vector<Vendor>& vendors() {
   return all;
 }
 
-/// Null when there is no such library, or it is not an emulated one.
+/// Null if there is no such library, or it is not emulated.
 template <class Function>
 Function* symbol(const std::string& library, const std::string& name) {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);

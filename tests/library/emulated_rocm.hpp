@@ -4,15 +4,14 @@
 #include <cstddef>
 #include <vector>
 
-// The emulated libraries of ROCm, as an application uses them, and what tests may do and see
-// besides.
+// The emulated libraries of ROCm as an application uses them, and functions for tests.
 namespace hbmwire::test {
 
-/// How many objects of a kind this process has ("allocation", "range", "export" of a GPU;
+/// The number of objects of a kind that this process has ("allocation", "range", "export" of a GPU;
 /// "host_allocation", "lock", "signal").
 unsigned long rocm_live_objects(unsigned gpu, const char* kind);
 
-/// HIP in the hands of an application. Failures are failures of the test.
+/// An application's use of HIP. A failed call fails the test.
 class Rocm {
  public:
   Rocm();
@@ -27,7 +26,7 @@ class Rocm {
   void hip_memset(void* pointer, int value, std::size_t bytes) const;
   [[nodiscard]] std::vector<std::byte> hip_read(const void* pointer, std::size_t bytes) const;
 
-  /// hipMemGetHandleForAddressRange(): a dma-buf.
+  /// hipMemGetHandleForAddressRange(): returns a dma-buf.
   [[nodiscard]] int hip_handle(void* pointer, std::size_t bytes) const;
 
  private:

@@ -80,7 +80,8 @@ TEST(EveryVendor, AnAddressTellsItsDevice) {
     EXPECT_EQ(found->path, device.type == MemoryType::host ? Path::host : Path::zero_copy);
     EXPECT_FALSE(found->refusal);
   }
-  // Two Gaudi cards begin at the same address, so that it alone does not say which.
+  // Memory of two Gaudi cards begins at the same address, so that the address alone does not
+  // identify the card.
   ASSERT_EQ(memory[0].address(), memory[1].address());
   const auto ambiguous = context.find(memory[0].address());
   ASSERT_FALSE(ambiguous);
@@ -110,7 +111,7 @@ TEST(EveryVendor, AnAddressOfSeveralDevicesIsTheDefaultOnes) {
     HBMWIRE_TRY_ASSIGN(const Allocation borrowed, context.borrow(memory[0].address(), 100));
     HBMWIRE_TRY_ASSIGN(const AddressInfo found, context.find(memory[0].address()));
     EXPECT_EQ(found.device->pci_address, borrowed.domain().device().pci_address);
-    // One that is named goes before it.
+    // A named device has priority.
     EXPECT_EQ(context.find(memory[0].address(), 1, "0")->device->pci_address, devices[0]);
     return found.device->pci_address;
   };

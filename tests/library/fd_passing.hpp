@@ -12,7 +12,7 @@
 
 namespace hbmwire::test {
 
-/// Sends a descriptor, or a byte alone (fd -1), with SCM_RIGHTS.
+/// Sends a byte with a descriptor by SCM_RIGHTS, or without one (fd -1).
 inline void send_fd(int socket, int fd) {
   char byte = 'x';
   iovec part{&byte, 1};
@@ -32,7 +32,7 @@ inline void send_fd(int socket, int fd) {
   if (::sendmsg(socket, &message, 0) != 1) std::abort();
 }
 
-/// -1 when none came.
+/// Returns -1 if none came.
 inline Fd receive_fd(int socket) {
   char byte = 0;
   iovec part{&byte, 1};

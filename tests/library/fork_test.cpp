@@ -18,7 +18,8 @@
 #include "emulated_hooks.hpp"
 #include "helpers.hpp"
 
-// A child by fork(2) may do little with its parent's NICs, and does them no harm.
+// Actions that a child by fork(2) may do with its parent's NICs, and the effects that they must not
+// have there.
 namespace hbmwire {
 namespace {
 
@@ -26,10 +27,11 @@ using test::kAll;
 using test::soon;
 
 constexpr std::uint64_t kSize = 1 << 20;
-// More than half a page of a Gaudi: a block of its own, which goes back to the driver with it.
+// More than half a page of a Gaudi, so that it gets its own block, which is returned to the driver
+// with it.
 constexpr std::uint64_t kBlockSize = std::uint64_t{600} << 20U;
 
-/// Whether `work` had nothing to complain of in a child, nor the library to log.
+/// Whether `work` passed in a child, and the library logged nothing there.
 [[nodiscard]] bool passes_in_child(const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -82,7 +84,7 @@ class Fork : public testing::TestWithParam<Kind> {
 
   [[nodiscard]] const Region& region() const { return objects_->buffer->region(); }
 
-  /// Writes 100 bytes within the region, by the connection, and compares them.
+  /// Writes 100 bytes within the region through the connection, and compares them.
   void expect_works() {
     const std::vector<std::byte> bytes(100, std::byte{7});
     ASSERT_TRUE(objects_->buffer->write(0, bytes, soon()));
@@ -99,7 +101,7 @@ class Fork : public testing::TestWithParam<Kind> {
   std::optional<Objects> objects_{std::in_place};
 };
 
-TEST_P(Fork, WhatTheChildDropsStaysTheParents) {
+TEST_P(Fork, ObjectsThatTheChildDropsStayWithTheParent) {
   const std::string held = test::live_objects();
   EXPECT_TRUE(passes_in_child([&] { objects_.reset(); }));
   EXPECT_EQ(test::live_objects(), held);

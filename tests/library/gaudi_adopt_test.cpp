@@ -25,8 +25,8 @@ using test::pattern;
 using test::soon;
 
 constexpr std::uint64_t kSize = 1 << 20;
-// A part of a sweep's life. A copy is polled for as long as it takes, on a busy machine some
-// hundred times.
+// The most calls in a life of the sweep. A copy is polled until it has finished, some hundred times
+// on a busy machine.
 constexpr long kMostCalls = 5000;
 
 Context make_context() {
@@ -35,7 +35,7 @@ Context make_context() {
   return *context;
 }
 
-/// Memory that the application allocated by itself through hl-thunk.
+/// Memory that the application itself allocated through hl-thunk.
 class GaudiAdopt : public testing::Test {
  protected:
   std::string card(std::size_t index) const {
@@ -75,7 +75,7 @@ TEST_F(GaudiAdopt, IsKnownUntilTheLastCopyGoes) {
   EXPECT_EQ(context_.find(base)->device->type, MemoryType::host);
 }
 
-TEST_F(GaudiAdopt, WhatFindSaidOfTheDeviceLastsAsLongAsTheContext) {
+TEST_F(GaudiAdopt, TheDeviceOfFindLivesAsLongAsTheContext) {
   const DeviceInfo* device = nullptr;
   {
     test::ApplicationCard application;
@@ -89,8 +89,8 @@ TEST_F(GaudiAdopt, WhatFindSaidOfTheDeviceLastsAsLongAsTheContext) {
   ASSERT_TRUE(domain) << describe(domain.error());
 }
 
-/// One dma-buf at offset 0, sub-ranges by the MR's offset (peers.md, 3 C 17), and nothing beside
-/// the range changes.
+/// There is one dma-buf at offset 0, and sub-ranges use the MR's offset (peers.md, 3 C 17). No byte
+/// beside the range changes.
 TEST_F(GaudiAdopt, IsReadAndWrittenThroughTheNic) {
   test::ApplicationCard application;
   application.map(kSize);
@@ -111,8 +111,8 @@ TEST_F(GaudiAdopt, IsReadAndWrittenThroughTheNic) {
   EXPECT_EQ(got, expected);
 }
 
-/// Where what NICs write is shown only after a flush (`--like-hardware flush`), too.
-TEST_F(GaudiAdopt, WhatAPeerWroteIsReadAndOnlyThat) {
+/// Also if writes of NICs are visible only after a flush (`--like-hardware flush`).
+TEST_F(GaudiAdopt, APeersBytesAreReadAndNoOthers) {
   test::ApplicationCard application;
   application.map(kSize);
   const auto nic = Nic::open();
@@ -170,7 +170,7 @@ TEST_F(GaudiAdopt, UnmapSucceedsRightAfterTheLastRegionAndNotBefore) {
   EXPECT_EQ(test::live_objects().find("mapping"), std::string::npos);
 }
 
-TEST_F(GaudiAdopt, WhatIsKnownAlreadyIsRefused) {
+TEST_F(GaudiAdopt, KnownMemoryIsRefused) {
   test::ApplicationCard application;
   const std::uint64_t base = application.map(kSize);
   auto first = context_.adopt(application.memory());
@@ -186,7 +186,7 @@ TEST_F(GaudiAdopt, WhatIsKnownAlreadyIsRefused) {
   EXPECT_TRUE(context_.adopt(application.memory())) << "it is forgotten, and may come again";
 }
 
-TEST_F(GaudiAdopt, WhatCannotBeAGaudisIsRefused) {
+TEST_F(GaudiAdopt, MemoryThatCannotBeAGaudisIsRefused) {
   test::ApplicationCard application;
   const std::uint64_t base = application.map(kSize);
   const auto no_gaudi = context_.adopt({0, base, kSize});
@@ -263,7 +263,7 @@ Result<void> life_of_adopted_memory(const GaudiMemory& memory) {
   return {};
 }
 
-/// n = 0, 1, ... until nothing fails any more. The application's memory is its own all the while.
+/// n = 0, 1, ... until no call fails. The application's memory remains its own all the time.
 TEST_F(GaudiAdopt, AnyFailedCallLeavesNothingBehind) {
   test::ApplicationCard application;
   application.map(kSize);
@@ -286,7 +286,7 @@ TEST_F(GaudiAdopt, AnyFailedCallLeavesNothingBehind) {
   FAIL() << "the sweep did not end";
 }
 
-/// Memory of the card that the application drives with SynapseAI.
+/// Memory of a card that the application uses through SynapseAI.
 class GaudiBorrow : public GaudiAdopt {};
 
 TEST_F(GaudiBorrow, MemoryInTheApplicationsPoolIsFoundWithoutOpeningAnything) {
@@ -345,7 +345,7 @@ TEST_F(GaudiBorrow, ContentsGoThroughTheApplicationsEngine) {
   EXPECT_EQ(got, expected);
 }
 
-/// Releases around 1.18 call the field reserved that says where the pool begins.
+/// Releases around 1.18 named the field with the pool's beginning "reserved".
 TEST_F(GaudiBorrow, APoolWhoseBeginningIsNotToldIsFoundByTrying) {
   ::setenv("HBMWIRE_EMULATION_SYNAPSE_RELEASE", "1.18", 1);
   {

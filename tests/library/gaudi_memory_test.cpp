@@ -17,7 +17,7 @@ namespace {
 
 using Owner = MemoryOptions::Owner;
 
-/// Everything that must hold whoever drives the card.
+/// Tests that must pass with either owner of the card.
 class GaudiMemory : public testing::TestWithParam<Owner> {
  protected:
   static std::shared_ptr<MemoryDomain> open() {
@@ -130,7 +130,7 @@ TEST_P(GaudiMemory, IsFreedOnlyAfterTheLastRegion) {
     regions.push_back(std::move(*region));
   }
   EXPECT_EQ(regions.front().size_bytes(), 1U << 20);
-  regions.clear();  // a wrong order here would be refused by the driver and logged
+  regions.clear();  // the driver would refuse a wrong order, which would be logged
 }
 
 TEST_P(GaudiMemory, SecondOwnerIsRefusedWithTheReason) {

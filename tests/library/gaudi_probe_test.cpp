@@ -32,7 +32,7 @@ const MemoryProbe& gaudi_probe(const Context& context) {
   return context.memory()[static_cast<std::size_t>(MemoryType::gaudi)];
 }
 
-/// A sysfs made by hand.
+/// An artificial sysfs.
 class GaudiSysfs : public testing::Test {
  protected:
   GaudiSysfs() {
@@ -107,7 +107,7 @@ TEST_F(GaudiSysfs, OtherVendorsAcceleratorsAreLeftOut) {
   file("class/accel/accel0/device/vendor", "0x8086");
   pci("0000:10:00.0", "0x17cb", "0xa100");
   file("class/accel/accel1/device/pci_addr", "0000:10:00.0");
-  pci("0000:20:00.0", "0x1da3", "0x0001");  // a Goya
+  pci("0000:20:00.0", "0x1da3", "0x0001");  // a Goya card
   file("class/accel/accel2/device/pci_addr", "0000:20:00.0");
   pci("0000:4d:00.0", "0x1da3", "0x1020");
   file("class/accel/accel3/device/pci_addr", "0000:4d:00.0");
@@ -130,7 +130,7 @@ TEST_F(GaudiSysfs, CardsComeInTheOrderOfTheirNodesAndThoseWithoutOneLast) {
   EXPECT_EQ(cards[2].index, -1);
 }
 
-TEST_F(GaudiSysfs, WhyThereIsNoCardIsSaid) {
+TEST_F(GaudiSysfs, TheReasonForNoCardIsGiven) {
   const auto nothing = Context::create();
   ASSERT_TRUE(gaudi_probe(*nothing).missing);
   EXPECT_EQ(gaudi_probe(*nothing).missing->hint, Hint::no_gaudi_device);
@@ -207,7 +207,7 @@ TEST(GaudiProbe, ACallThatFailsOnlyLeavesTheSizeUnknown) {
   }
 }
 
-TEST(GaudiOpen, WhoAsksTwiceGetsTheSameDomainByAnyName) {
+TEST(GaudiOpen, OpeningTwiceGivesTheSameDomainByAnyName) {
   const auto context = Context::create();
   const auto first = context->open(MemoryType::gaudi, {.device = {}, .owner = Owner::hl_thunk});
   ASSERT_TRUE(first) << describe(first.error());

@@ -7,22 +7,22 @@
 #include "hbmwire/context.hpp"
 #include "hbmwire/memory_domain.hpp"
 
-// Calls that an application makes with the vendor's libraries by itself, without hbmwire.
+// An application's direct use of the vendor's libraries, without hbmwire.
 namespace hbmwire::test {
 
-/// A card that the application opened, and one allocation of it, mapped; given back in reverse.
+/// A card that the application opened, with one mapped allocation. Released in reverse order.
 class ApplicationCard {
  public:
-  /// Opens the card of that PCI address (empty: the first that is free).
+  /// Opens the card with that PCI address (empty: the first free one).
   explicit ApplicationCard(const std::string& pci_address = {});
   ~ApplicationCard();
   ApplicationCard(const ApplicationCard&) = delete;
   ApplicationCard& operator=(const ApplicationCard&) = delete;
 
-  /// Allocates and maps. The address, or 0.
+  /// Allocates and maps. Returns the address, or 0.
   std::uint64_t map(std::uint64_t size_bytes);
 
-  /// Unmaps and frees: 0, or what the driver said first.
+  /// Unmaps and frees. Returns 0, or the first error of the driver.
   int unmap_and_free();
 
   [[nodiscard]] int fd() const { return fd_; }
@@ -38,7 +38,7 @@ class ApplicationCard {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// SynapseAI as an application has it: initialized, one card acquired, some memory.
+/// SynapseAI in an application: initialized, with one card and some memory.
 class ApplicationSynapse {
  public:
   explicit ApplicationSynapse(const std::string& pci_address = {});
@@ -46,7 +46,7 @@ class ApplicationSynapse {
   ApplicationSynapse(const ApplicationSynapse&) = delete;
   ApplicationSynapse& operator=(const ApplicationSynapse&) = delete;
 
-  /// The address, or 0.
+  /// Returns the address, or 0.
   [[nodiscard]] std::uint64_t allocate(std::uint64_t size_bytes) const;
 
   [[nodiscard]] bool has_card() const;

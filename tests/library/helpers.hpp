@@ -14,26 +14,26 @@
 /// Helpers of the library's tests.
 namespace hbmwire::test {
 
-/// Every access but atomics.
+/// Every access except atomics.
 inline constexpr Access kAll = Access::local_write | Access::remote_write | Access::remote_read;
 
-/// A peer with this access writes and reads.
+/// A peer may write and read.
 inline constexpr Access kBoth = Access::remote_write | Access::remote_read;
 
-/// Written by this end and by the peer.
+/// This end and the peer may write.
 inline constexpr Access kWrite = Access::local_write | Access::remote_write;
 
-/// No test waits for that long, unless the machine is busy.
+/// Longer than any test waits, unless the machine is busy.
 [[nodiscard]] inline Wait soon() { return {Deadline::after(std::chrono::seconds(20)), -1}; }
 
-/// The value of a Result. Without one the test ends here, with the error as its message.
+/// The value of a Result. On an error the test ends here with its message.
 template <class T>
 T take(Result<T> result) {
   if (!result) throw std::runtime_error(describe(result.error()));
   return std::move(*result);
 }
 
-/// The same of a Result that holds nothing.
+/// The same for a Result without a value.
 inline void must(const Result<void>& result) {
   if (!result) throw std::runtime_error(describe(result.error()));
 }

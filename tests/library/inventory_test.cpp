@@ -10,8 +10,8 @@
 #include "hbmwire/nic.hpp"
 #include "hbmwire/topology.hpp"
 
-// Below `hbmwire emulate --nics 2 --gaudi 2`: card i and NIC i hang below one switch, the two
-// switches below two host bridges.
+// Below `hbmwire emulate --nics 2 --gaudi 2`, card i and NIC i are below one switch, and the two
+// switches are below two host bridges.
 namespace hbmwire {
 namespace {
 
@@ -23,7 +23,7 @@ std::string card_address(int index) {
   return address;
 }
 
-// hwloc reads /sys: without mount namespaces it does not see what is emulated.
+// hwloc reads /sys, and sees the emulated devices only with mount namespaces.
 bool hwloc_sees(const std::string& pci_address) {
   return std::filesystem::exists("/sys/bus/pci/devices/" + pci_address);
 }
@@ -68,7 +68,7 @@ TEST(Nics, AreListedAsTheyAreOpened) {
   EXPECT_EQ(listed.mtu_bytes, opened->info().mtu_bytes);
 }
 
-// Every emulated link is trained to 32 GT/s and 16 lanes.
+// Every emulated link runs at 32 GT/s with 16 lanes.
 TEST(PciLink, IsTheCardsOwnTowardsItsNic) {
   const Context context = make_context();
   const auto nics = context.nics();
@@ -92,7 +92,7 @@ TEST(Nics, BelowACardsSwitchAreItsNearest) {
     ASSERT_EQ(near.size(), 2U);
     EXPECT_EQ(near[0].name, "emu" + std::to_string(card));
     EXPECT_EQ(near[0].distance, Distance::same_switch);
-    // The other half of the machine: another NUMA node where the machine has two.
+    // The other half of the machine, which is another NUMA node if the machine has two.
     EXPECT_GE(near[1].distance, Distance::same_numa_node);
     EXPECT_LE(near[1].distance, Distance::across);
     EXPECT_EQ(near[1].distance == Distance::same_numa_node, near[0].numa_node == near[1].numa_node);
@@ -100,7 +100,7 @@ TEST(Nics, BelowACardsSwitchAreItsNearest) {
   }
 }
 
-TEST(Nics, OfACardThatIsNotThereAreOfUnknownDistance) {
+TEST(Nics, NicsHaveNoKnownDistanceToAMissingCard) {
   const Context context = make_context();
   const auto nics = context.nics();
   ASSERT_TRUE(nics);

@@ -14,12 +14,12 @@
 #include "ipc_owner.hpp"
 #include "tests/support/bytes.hpp"
 
-// Cases peculiar to IPC handles of shared host memory.
+// Behaviour that is specific to IPC handles of shared host memory.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kHostLength = Owner::kLength;
-constexpr std::uint64_t kName = 24;  // bytes of the token that say where the memory is
+constexpr std::uint64_t kName = 24;  // bytes of the token that name the memory
 
 class HostIpc : public testing::Test {
  protected:
@@ -95,7 +95,7 @@ TEST_F(HostIpc, AStrangersLengthIsRefusedWhileItIsOpen) {
 }
 
 TEST_F(HostIpc, IsNotGivenBackWithMemoryBesideIt) {
-  std::vector<Allocation> own;  // above it and below, wherever the kernel puts them
+  std::vector<Allocation> own;  // above and below it, wherever the kernel places them
   const auto allocate_some = [&] {
     for (int i = 0; i < 8; ++i) own.push_back(take(domain_->allocate(4096)));
   };
@@ -107,7 +107,7 @@ TEST_F(HostIpc, IsNotGivenBackWithMemoryBesideIt) {
   EXPECT_TRUE(same_bytes(contents(opened), pattern(kHostLength, 1)));
 }
 
-TEST_F(HostIpc, TakesNoDescriptorOfWhoOpensIt) {
+TEST_F(HostIpc, NeedsNoDescriptorInTheOpeningProcess) {
   const int descriptors = open_descriptors();
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   EXPECT_EQ(open_descriptors(), descriptors);
@@ -130,7 +130,7 @@ TEST_F(HostIpc, AnyHostDomainOpensIt) {
   EXPECT_TRUE(owner_.has(2));
 }
 
-TEST_F(HostIpc, WhatIsOpenedIsNamedToNobodyElse) {
+TEST_F(HostIpc, OpenedMemoryIsNotOfferedToOthers) {
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   const auto handle = domain_->ipc_handle(opened.address(), kHostLength);
   ASSERT_FALSE(handle);
@@ -157,7 +157,7 @@ TEST(HostIpcHandles, AreOfSharedMemoryAlone) {
 TEST(HostIpcHandles, AreOfTheDomainsOwnKind) {
   const Context context = take(Context::create());
   const Allocation memory = take(context.allocate(MemoryType::host, 4096, shareable()));
-  // A machine has one of these, or the other, or both.
+  // A machine has one of these, or both.
   for (const HostMemoryOptions& kind :
        {HostMemoryOptions{.pages = HostMemoryOptions::Pages::huge_2m, .shared = true},
         HostMemoryOptions{.shared = true, .numa_node = 0}}) {
@@ -179,7 +179,7 @@ TEST(HostIpcHandles, SayWhereTheRangeIs) {
       << "of the last page no more than was allocated";
 }
 
-/// Shared memory, and the same opened by another context.
+/// Shared memory, and the same memory opened by another context.
 struct Opened {
   static constexpr std::uint64_t kBytes = (4U << 20U) + 123;
 
@@ -228,8 +228,8 @@ TEST(HostIpcCopies, MoveTheirRangeAndNoMore) {
   EXPECT_TRUE(same_bytes(contents(opened.owners), contents(opened.memory)));
 }
 
-/// As memory whose pages are not to be had: a touch would end the process (SIGBUS). It is what is
-/// open that has none.
+/// Makes the pages of the memory unavailable, so that a touch would end the process (SIGBUS). The
+/// file itself loses them.
 void take_pages(const Allocation& memory) {
   const Fd empty(::memfd_create("empty", MFD_CLOEXEC));
   ASSERT_NE(::mmap(std::bit_cast<void*>(memory.address()), 1U << 20U, PROT_READ | PROT_WRITE,

@@ -21,16 +21,17 @@ namespace hbmwire::test {
 
 namespace {
 
-/// The command for the owner, and its answer.
+/// The commands for the owner, and its answers.
 struct Word {
-  char command = 0;  // 'n' names the memory, 's' says whether it is as `seed` has it in the range,
-                     // 'f' frees it
+  // 'n' names the memory, 's' tells whether the range contains the pattern of `seed`, 'f' frees the
+  // memory.
+  char command = 0;
   unsigned seed = 0;
   IpcHandle handle;
   bool same = false;
 };
 
-/// The other process' side.
+/// The work of the other process.
 void own(MemoryType type, int socket) {
   const Context context = take(Context::create());
   const auto domain = take(context.open(type, shareable(type)));

@@ -16,16 +16,16 @@
 
 namespace hbmwire::test {
 
-/// Options for memory that other processes open.
+/// Options for memory that other processes can open.
 [[nodiscard]] MemoryOptions shareable(MemoryType type = MemoryType::host);
 
 [[nodiscard]] std::vector<std::byte> contents(const Allocation& memory);
 
-/// How often shared host memory is mapped here: this process' own, and what it has opened.
+/// The number of mappings of shared host memory in this process: its own memory, and opened memory.
 [[nodiscard]] std::size_t mapped_shared_files();
 
-/// A process whose memory others open: it has pattern 1 in the range that it names. Made by fork(2)
-/// before this one has opened anything.
+/// A process whose memory other processes open. The range that it names contains pattern 1. It is
+/// forked before this process opens anything.
 class Owner {
  public:
   static constexpr std::uint64_t kBytes = (1U << 20U) + 4321;
@@ -41,10 +41,10 @@ class Owner {
 
   [[nodiscard]] IpcHandle handle() const;
 
-  /// Whether `seed`'s pattern is in the range, and around it what was there.
+  /// Whether the range contains the pattern of `seed`, and the bytes around it are unchanged.
   [[nodiscard]] bool has(unsigned seed) const;
 
-  /// It frees the memory, and lives on.
+  /// Frees the memory; the process lives on.
   void free() const;
 
   void kill();

@@ -10,7 +10,7 @@
 #include "ipc_owner.hpp"
 #include "tests/support/bytes.hpp"
 
-// Memory of another process, opened by its IPC handle: a vendor's, or that of shared host memory.
+// Memory of another process, opened by its IPC handle: a vendor's memory, or shared host memory.
 namespace hbmwire::test {
 namespace {
 
@@ -27,7 +27,7 @@ class Ipc : public testing::TestWithParam<MemoryType> {
     return take(domain_->allocate(bytes));
   }
 
-  /// As the libraries count it, or the kernel; what allocate() has given is to live yet.
+  /// As counted by the library or the kernel. The memory of allocate() must still exist.
   [[nodiscard]] std::size_t open_blocks() const {
     if (GetParam() == MemoryType::host) return mapped_shared_files() - own_;
     const std::string objects = live_objects();
@@ -37,7 +37,7 @@ class Ipc : public testing::TestWithParam<MemoryType> {
                : std::stoul(objects.substr(objects.rfind(' ', count - 1) + 1));
   }
 
-  /// False on hardware, whose driver has no such count.
+  /// False on real hardware, whose driver has no such counter.
   [[nodiscard]] bool counts_blocks() const {
     return GetParam() == MemoryType::host || !live_objects().empty();
   }
@@ -80,7 +80,7 @@ void expect_invalid(const Error& error) {
   EXPECT_EQ(error.stage, Stage::open);
 }
 
-TEST_P(Ipc, WhatIsOpenedIsTheOwners) {
+TEST_P(Ipc, OpenedMemoryIsTheOwners) {
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   EXPECT_EQ(opened.size_bytes(), kLength);
   EXPECT_TRUE(same_bytes(contents(opened), pattern(kLength, 1)));
@@ -125,7 +125,7 @@ TEST_P(Ipc, AStrangersHandleIsRefused) {
     expect_invalid(refusal_changed(change));
   };
   expect_changed_is_invalid([](IpcHandle& other) { other.type = MemoryType::gaudi; });
-  // CUDA finds out by itself which GPU's it is, and whether this one reaches that.
+  // CUDA finds out by itself which GPU owns the memory, and whether this GPU reaches it.
   if (GetParam() != MemoryType::cuda)
     expect_changed_is_invalid([](IpcHandle& other) { other.pci_address[0] = 'x'; });
   expect_changed_is_invalid([](IpcHandle& other) { other.length_bytes = 0; });
@@ -139,8 +139,9 @@ TEST_P(Ipc, AStrangersHandleIsRefused) {
   EXPECT_TRUE(owner_.has(1));
 }
 
-// CUDA refuses it. ROCr may open it at another address, and host memory is.
-TEST_P(Ipc, OnesOwnMemoryIsNeverGivenBackTwice) {
+// CUDA refuses to open the process's own memory. ROCr may open it at another address, and host
+// memory is opened.
+TEST_P(Ipc, OwnMemoryIsNeverReleasedTwice) {
   const Allocation own = allocate(Owner::kBytes);
   must(domain_->copy_in(own.address(), pattern(Owner::kBytes, 4), soon()));
   const IpcHandle handle = take(domain_->ipc_handle(own.address(), Owner::kBytes));
@@ -178,7 +179,7 @@ TEST_P(Ipc, OutlivesItsOwnerWithoutHarm) {
   owner_.kill();
   std::vector<std::byte> bytes(kLength);
   const auto copied = domain_->copy_out(opened->address(), bytes, soon());
-  // The contents of a GPU's memory are then undefined.
+  // For a GPU's memory the contents are undefined then.
   if (GetParam() == MemoryType::host) {
     must(copied);
     EXPECT_TRUE(same_bytes(bytes, pattern(kLength, 1)));
@@ -188,10 +189,10 @@ TEST_P(Ipc, OutlivesItsOwnerWithoutHarm) {
 }
 
 TEST_P(VendorIpc, AStrangersTokenIsRefused) {
-  // Only the vendor's library can see this.
+  // A change that only the vendor's library can notice.
   expect_invalid(refusal_changed([](IpcHandle& other) { other.block_bytes += 1U << 20U; }));
-  // A driver need not look at every byte: NVIDIA's (580, an H200) opens the owner's memory with any
-  // of 26 to 27 bytes changed.
+  // A driver need not check every byte: NVIDIA's (580, on an H200) opens the owner's memory with
+  // any of 26 to 27 bytes changed.
   int refused = 0;
   for (std::size_t i = 0; i < 32; ++i) {
     IpcHandle other = owner_.handle();

@@ -12,15 +12,15 @@
 
 namespace hbmwire::test {
 
-/// A peer that was given a key: it has a NIC and a buffer of its own. Each operation takes a new
-/// connection, since one that was refused ends its connection.
+/// A peer that got a key, with its own NIC and buffer. Each operation uses a new connection,
+/// because a refused one breaks its connection.
 class KeyHolder {
  public:
   static constexpr std::size_t kMostBytes = 65536;
 
   explicit KeyHolder(const char* device);
 
-  /// Two connected ends, of which the first one is the holder's.
+  /// Two connected ends, of which the first one belongs to the holder.
   struct Link {
     Connection here;
     Connection there;
@@ -28,7 +28,7 @@ class KeyHolder {
 
   [[nodiscard]] Link connect(const Nic& exporter) const;
 
-  /// By RDMA, to or from the exporter's memory; by its NIC. Nothing when it went well.
+  /// By RDMA, to or from the exporter's memory, through its NIC. Empty on success.
   std::optional<Error> write(const Nic& exporter, const RemoteMemory& to,
                              std::span<const std::byte> bytes);
   std::optional<Error> read(const Nic& exporter, const RemoteMemory& from,
@@ -39,7 +39,7 @@ class KeyHolder {
   Buffer buffer_;
 };
 
-/// Whether the exporter's NIC said no: "remote access error".
+/// Whether the exporter's NIC refused with "remote access error".
 [[nodiscard]] bool refused_by_nic(const std::optional<Error>& error);
 
 }  // namespace hbmwire::test

@@ -21,7 +21,7 @@ namespace {
 using test::filled;
 using test::soon;
 
-/// A buffer in host memory, connected to one in a card that SynapseAI drives.
+/// A buffer in host memory, connected to one in a card that SynapseAI uses.
 class LikeHardware : public testing::Test {
  protected:
   static constexpr std::size_t kSize = 1 << 16;
@@ -51,7 +51,7 @@ class LikeHardware : public testing::Test {
     ASSERT_TRUE(card_.connection.connect(host_.connection.local()));
   }
 
-  /// The host's bytes are in the card, as far as the NICs can tell.
+  /// Writes the host's bytes into the card, as far as the NICs can tell.
   void write(std::uint64_t offset, int value) {
     ASSERT_TRUE(host_.buffer.write(0, filled(100, value), soon()));
     RemoteMemory target = card_.buffer.region().remote();
@@ -88,7 +88,7 @@ TEST_F(LikeHardware, TheEngineNeedsAFlushAndReadDoesIt) {
   EXPECT_EQ(by_engine(500), filled(100, 2));
 }
 
-TEST_F(LikeHardware, WhatIsWrittenLastIsThereLast) {
+TEST_F(LikeHardware, TheLastWriteArrivesLast) {
   connect();
   write(500, 2);
   ASSERT_TRUE(card_.buffer.write(500, filled(100, 3), soon()));
@@ -106,7 +106,7 @@ TEST_F(LikeHardware, AnswersOfReadsAreFlushedToo) {
   EXPECT_EQ(by_library(500), filled(100, 2));
 }
 
-/// The application's own memory, that SynapseAI allocated (docs/adr/0005).
+/// Memory of the application that SynapseAI allocated (docs/adr/0005).
 TEST(BorrowedMemory, NeedsAFlushLikeAnyOther) {
   const test::ApplicationSynapse application;
   const auto context = Context::create();
@@ -160,7 +160,7 @@ TEST(SmallMessages, GoIntoDeviceMemory) {
   EXPECT_TRUE(done) << describe(done.error());
 }
 
-/// Why Nic::open sets the variable, where the user did not.
+/// The reason why Nic::open sets the variable if the user did not.
 TEST(SmallMessages, AreFatalThereIfTheCpuIsToPlaceThem) {
   ::setenv("MLX5_SCATTER_TO_CQE", "1", 1);
   EXPECT_DEATH((void)receive_small_message(), "");

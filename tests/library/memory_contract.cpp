@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::uint64_t kMany = ~std::uint64_t{0};
 
-/// Whether the domain knows the range as memory that it made. Host memory answers for all that is
-/// the host's, and tells what it does not know by generation 0.
+/// Whether the domain knows the range as memory that it made. Host memory answers for all addresses
+/// of the host, and reports generation 0 for memory that it did not make.
 bool is_ours(const std::optional<AddressInfo>& info) { return info && info->generation != 0; }
 
 bool is_ours(MemoryDomain& domain, std::uint64_t address, std::uint64_t length) {
@@ -113,7 +113,7 @@ TEST_P(MemoryContract, KeepsAllocationsApart) {
 }
 
 TEST_P(MemoryContract, SaysThatItIsExhaustedAndRecovers) {
-  if (!GetParam().allocates) return;  // what is imported is another's to give
+  if (!GetParam().allocates) return;  // a domain that only imports cannot allocate everything
   const std::uint64_t all = domain_->device().size_bytes;
   const std::uint64_t step = all != 0 ? all / 16 : std::uint64_t{1} << 42U;
   std::vector<Allocation> held;
@@ -134,7 +134,7 @@ TEST_P(MemoryContract, SaysThatItIsExhaustedAndRecovers) {
   EXPECT_TRUE(memory) << describe(memory.error());
 }
 
-TEST_P(MemoryContract, FindsWhatLiesInAnAllocation) {
+TEST_P(MemoryContract, FindsRangesInAnAllocation) {
   constexpr std::uint64_t kSize = 10'000;
   const auto memory = make(kSize);
   const std::uint64_t base = memory.address();
@@ -160,7 +160,7 @@ TEST_P(MemoryContract, TellsObserversOnceThatMemoryHasGone) {
   const std::uint64_t base = memory->address();
   const auto early = std::make_shared<Observer>();
   domain->observe(early);
-  domain->observe(std::make_shared<Observer>());  // gone before it is ever called
+  domain->observe(std::make_shared<Observer>());  // destroyed before it is ever called
   const auto keeper = std::make_shared<Observer>();
   keeper->keeps = true;
   domain->observe(keeper);
@@ -193,7 +193,7 @@ TEST_P(MemoryContract, TakesAdviceOrSaysThatItDoesNot) {
   EXPECT_FALSE(memory.domain().advise(memory.address(), 100'001, Advice::will_not_need));
 }
 
-TEST_P(MemoryContract, DoesNotFindWhatLeavesAnAllocation) {
+TEST_P(MemoryContract, DoesNotFindRangesThatLeaveAnAllocation) {
   const auto memory = make(10'000);
   MemoryDomain& domain = memory.domain();
   const std::uint64_t base = memory.address();
@@ -206,7 +206,7 @@ TEST_P(MemoryContract, DoesNotFindWhatLeavesAnAllocation) {
   EXPECT_FALSE(is_ours(domain, base - 1, 1));
 }
 
-TEST_P(MemoryContract, ForgetsWhatWasFreed) {
+TEST_P(MemoryContract, ForgetsFreedMemory) {
   std::vector<Allocation> copies(2, make(10'000));
   const auto domain = copies[0].domain().shared_from_this();
   const std::uint64_t address = copies[0].address();
@@ -218,7 +218,7 @@ TEST_P(MemoryContract, ForgetsWhatWasFreed) {
   EXPECT_FALSE(domain->export_dmabuf(address, 1));
 }
 
-TEST_P(MemoryContract, ClaimsNobodyElsesMemory) {
+TEST_P(MemoryContract, ClaimsNoForeignMemory) {
   const auto memory = make(4096);
   const int local = 0;
   const auto foreign = std::bit_cast<std::uint64_t>(&local);
@@ -296,7 +296,7 @@ TEST_P(MemoryContract, ExportsOneDmabufForAllOfAnAllocation) {
   EXPECT_GE(static_cast<std::uint64_t>(status.st_size), whole->offset_bytes + kSize);
 }
 
-TEST_P(MemoryContract, RefusesToExportWhatLeavesAnAllocation) {
+TEST_P(MemoryContract, RefusesToExportRangesThatLeaveAnAllocation) {
   const auto memory = make(10'000);
   MemoryDomain& domain = memory.domain();
   const std::uint64_t base = memory.address();
@@ -314,7 +314,7 @@ TEST_P(MemoryContract, RefusesToExportWhatLeavesAnAllocation) {
 }
 
 TEST_P(MemoryContract, LeavesNoDescriptorBehind) {
-  static_cast<void>(make(4096).domain().device());  // lazy things are there
+  static_cast<void>(make(4096).domain().device());  // by now all lazily made objects exist
   const int before = open_descriptors();
   for (int i = 0; i < 10; ++i) {
     const auto memory = make(4096);

@@ -17,14 +17,14 @@
 #include "emulated_hooks.hpp"
 #include "memory_contract.hpp"
 
-// Copies between host and device, and many threads at once.
+// Copies between host and device, and many threads at the same time.
 namespace hbmwire::test {
 
 using namespace std::chrono_literals;
 
 namespace {
 
-// More than any domain's bounce buffer holds.
+// Larger than the bounce buffer of any domain.
 constexpr std::size_t kLarge = (20U << 20U) + 5;
 
 }  // namespace
@@ -54,7 +54,7 @@ TEST_P(MemoryContract, SaysThatItHasNoCopyEngine) {
 }
 
 TEST_P(MemoryContract, CopiesInTheOrderInWhichTheyWereStarted) {
-  if (!has_engine()) return;  // SaysThatItHasNoCopyEngine
+  if (!has_engine()) return;  // SaysThatItHasNoCopyEngine tests this case
   const auto memory = make(kLarge);
   MemoryDomain& domain = memory.domain();
   std::vector<std::byte> got(kLarge);
@@ -107,7 +107,7 @@ TEST_P(MemoryContract, CopiesWithinItsDeviceAsItSays) {
 
 namespace {
 
-/// A byte of this process as the kernel sees it, whoever is just writing it.
+/// Reads a byte of this process through the kernel, even while another thread writes it.
 std::byte look_at(const std::byte* byte) {
   std::byte seen{};
   iovec here{.iov_base = &seen, .iov_len = 1};
@@ -139,7 +139,7 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
   }
   ASSERT_FALSE(domain.pin_host({}));
 
-  // It is not polled: through other memory it would not come to its end.
+  // The copy is not polled: through bounce memory it would never end.
   const auto bytes = pattern(kLarge, 8);
   write(memory, 0, bytes);
   host.back() = ~bytes.back();
@@ -151,7 +151,7 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
   }
   EXPECT_TRUE(host == bytes);
 
-  // Parts of it, several at a time.
+  // Several parts of it at a time.
   const auto other = pattern(kLarge, 9);
   host = other;
   {
@@ -163,15 +163,15 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
   EXPECT_TRUE(same_bytes(read(memory, 0, kLarge), other));
   domain.unpin_host(host);
 
-  // As any other memory now, and pinned once more.
+  // Now it is like any other memory, and is pinned once more.
   must(domain.copy_out(memory.address(), host, soon()));
   must(domain.pin_host(host));
   domain.unpin_host(host);
 }
 
-TEST_P(MemoryContract, ADomainLetsGoOfWhatIsPinned) {
+TEST_P(MemoryContract, ADomainReleasesPinnedMemory) {
   std::vector<std::byte> host(4096);
-  for (int life = 0; life < 2; ++life) {  // some drivers refuse to pin what is still pinned
+  for (int life = 0; life < 2; ++life) {  // some drivers refuse to pin memory that is still pinned
     SCOPED_TRACE(life);
     {
       const auto memory = make(4096);
@@ -183,7 +183,7 @@ TEST_P(MemoryContract, ADomainLetsGoOfWhatIsPinned) {
     context_ = take(Context::create());
     if (GetParam().allocates) domain_ = take(context_.open(GetParam().type, GetParam().options));
   }
-  // Drivers that don't refuse that: the emulated ones count.
+  // Other drivers accept that; the emulated ones count.
   domain_.reset();
   context_ = take(Context::create());
   EXPECT_EQ(live_objects().find("host_mapping"), std::string::npos) << live_objects();
@@ -220,7 +220,7 @@ TEST_P(MemoryContract, AWaitEndsAtItsDeadlineOrWhenCancelledAndTheCopyGoesOn) {
   const auto bytes = pattern(kLarge, 5);
   const Fd cancel(::eventfd(1, EFD_CLOEXEC));
   auto copy = take(memory.domain().start_copy_in(memory.address(), bytes));
-  // A copy that is complete by now is no error.
+  // The copy may already be complete, which is no error.
   if (const auto result = copy.wait({Deadline::after(0ns), -1}); !result) {
     EXPECT_EQ(result.error().code, Errc::timed_out) << describe(result.error());
   }
@@ -238,7 +238,7 @@ TEST_P(MemoryContract, FlushesOrSaysThatANicHasTo) {
 
 namespace {
 
-/// The ranges that are allocated at this moment, of all threads.
+/// The currently allocated ranges of all threads.
 class LiveRanges {
  public:
   void add(std::uint64_t address, std::uint64_t size) {
@@ -266,7 +266,7 @@ class LiveRanges {
   int overlaps_ = 0;
 };
 
-/// One life of memory among those of other threads. Null, or what went wrong.
+/// One life of memory among those of other threads. Returns null, or the fault.
 const char* live_once(const Context& context, const Allocation& memory, bool exports) {
   MemoryDomain& domain = memory.domain();
   const std::uint64_t half = memory.address() + memory.size_bytes() / 2;

@@ -23,7 +23,7 @@
 #include "helpers.hpp"
 #include "tests/support/bytes.hpp"
 
-// A key against a peer that goes round the library: memory_key_attacker.cpp.
+// Tests a key against a peer that bypasses the library: memory_key_attacker.cpp.
 namespace hbmwire {
 namespace {
 
@@ -39,7 +39,7 @@ using test::attack::Order;
 
 constexpr std::size_t kSize = 20'000;
 constexpr std::uint64_t kOffset =
-    8'190;  // of the key, in the region: no page's and no word's begin
+    8'190;  // of the key within the region; not aligned to a page or word
 constexpr std::uint64_t kLength = 3'005;
 
 /// The attacker's process.
@@ -70,7 +70,7 @@ class AttackerProcess {
 
   [[nodiscard]] const test::Line& line() const { return line_; }
 
-  /// Its exit status.
+  /// Returns its exit status.
   int end() {
     line_.send(Order{});
     int status = -1;
@@ -83,7 +83,7 @@ class AttackerProcess {
   pid_t pid_ = 0;
 };
 
-/// The exporter: memory whose region peers may reach only by a key.
+/// The exporter: its memory's region is accessible only through a key.
 class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
  protected:
   static Allocation allocate() {
@@ -105,7 +105,7 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
     return take(MemoryKey::pack(region_, options));
   }
 
-  /// Has the attacker do its work, and sees that nothing comes of it but what is allowed.
+  /// Lets the attacker work, and checks that only allowed accesses have an effect.
   void attack(Order::Kind kind, const MemoryKey& key) {
     give(kind, key);
     const test::Line& line = attacker_.line();
@@ -169,7 +169,7 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
       EXPECT_EQ(std::memcmp(part.data(), bytes.data(), bytes.size()), 0) << "what was read";
     } else {
       ++refused_;
-      // The connection itself is for no atomics, which is a fault in the request (IBTA 9.7.5.2.2).
+      // The connection does not allow atomics, which is an error in the request (IBTA 9.7.5.2.2).
       const bool said_no = attempt.status == IBV_WC_REM_ACCESS_ERR ||
                            (attempt.atomic && attempt.status == IBV_WC_REM_INV_REQ_ERR);
       EXPECT_TRUE(said_no) << attempt.status;
@@ -178,16 +178,16 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
     EXPECT_TRUE(same_bytes(contents(), model_)) << "bytes were changed";
   }
 
-  AttackerProcess attacker_;  // before anything here is open
+  AttackerProcess attacker_;  // made before anything here is opened
   std::array<Nic, 2> nics_{take(Nic::open("emu0")), take(Nic::open("emu1"))};
   Allocation memory_ = allocate();
   Region region_ = take(Nic::register_memory(nics_, memory_, Access::local_write));
-  // By a NIC of its own, whose registrations no connection of the attacker's can reach.
+  // Uses a separate NIC, whose registrations no connection of the attacker can reach.
   Buffer contents_ = take(Buffer::create(memory_, take(Nic::open("emu0")), Access::local_write));
   std::vector<std::byte> model_ = std::vector<std::byte>(kSize);
 };
 
-TEST_P(MemoryKeyAttack, GetsWhatTheKeySaysAndNoMore) {
+TEST_P(MemoryKeyAttack, GetsNoMoreThanTheKeyAllows) {
   attack(Order::Kind::attack, pack({.access = kBoth}));
   EXPECT_EQ(allowed_, 2 * 2 * 5) << "two NICs, both ways";
   EXPECT_GT(refused_, 2 * 2 * 11);
@@ -254,14 +254,14 @@ INSTANTIATE_TEST_SUITE_P(Memory, MemoryKeyAttack,
                          testing::Values(MemoryType::host, MemoryType::gaudi),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-/// The values that an exporter tells its peer.
+/// The exporter's message to its peer; plain values.
 struct Offer {
   ConnectionAddress connection;
   std::size_t key_bytes = 0;
   std::array<std::byte, 512> key{};
 };
 
-/// Makes a key, tells of it, connects, and stays until it is told to go.
+/// Makes a key, sends it, connects, and waits until it is told to end.
 void exporter(const test::Line& line) {
   line.receive<bool>();
   const Nic nic = take(Nic::open("emu0"));
@@ -281,7 +281,7 @@ RemoteKey key_of(const Offer& offer) {
   return take(RemoteKey::unpack(std::span(offer.key).first(offer.key_bytes)));
 }
 
-TEST(MemoryKey, OfAPeerThatWasStartedAgainIsRefusedByName) {
+TEST(MemoryKey, ARestartedPeersIsRefusedByName) {
   test::Child first(exporter);
   test::Child second(exporter);
   const Nic nic = take(Nic::open("emu1"));

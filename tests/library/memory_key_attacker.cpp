@@ -11,13 +11,12 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "memory_key_attack.hpp"
 
-// A peer that has been given a memory key and keeps to no rule: it reads the key's bytes by
-// itself and goes to the NIC with libibverbs alone. Nothing of hbmwire's library is in this
-// program.
+// A malicious peer that has a memory key. It parses the key itself, and uses the NIC directly
+// through libibverbs. hbmwire's library is not linked into this program.
 namespace hbmwire::test::attack {
 namespace {
 
-/// The fields of a key, docs/memory-keys.md.
+/// The contents of a key, docs/memory-keys.md.
 struct Key {
   explicit Key(const std::array<unsigned char, 1500>& bytes)
       : writes((bytes[7] & 1U) != 0),
@@ -137,7 +136,7 @@ void Attacker::attack(const Key& key, std::uint32_t nic) {
   outside("by the offset alone", 0, 8);
   outside("at the end of all addresses", ~std::uint64_t{0} - 3, 4);
   atomics(key, nic);
-  // It still does what it is for.
+  // The key still works as intended.
   inside("all again", 0, key.length);
 }
 

@@ -40,7 +40,7 @@ Result<Region> region_of(MemoryType type, Access access) {
   return Nic::register_memory(std::array{one, two}, memory, access);
 }
 
-TEST(MemoryKey, SaysInItsBytesWhatItsInfoSays) {
+TEST(MemoryKey, ItsBytesAndInfoAgree) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   const AttachAddress attach{.socket = "hbmwire/attach", .secret = {1, 2, 3}};
   const auto before = std::chrono::system_clock::now();
@@ -58,7 +58,7 @@ TEST(MemoryKey, SaysInItsBytesWhatItsInfoSays) {
   ASSERT_TRUE(remote.info().expires);
   EXPECT_GE(*remote.info().expires, before + 1h);
   EXPECT_LE(*remote.info().expires, after + 1h);
-  // Access that was not asked for is not there.
+  // Optional parts that were not requested are missing.
   const MemoryKey plain = take(MemoryKey::pack(region));
   EXPECT_FALSE(plain.info().expires);
   EXPECT_FALSE(plain.info().attach);
@@ -126,7 +126,7 @@ TEST(MemoryKey, NamesEachGidOnce) {
   EXPECT_EQ(key.error().code, Errc::invalid_argument) << describe(key.error());
 }
 
-TEST(MemoryKey, OfARegionItselfCanNotBeRevoked) {
+TEST(MemoryKey, ARegionsOwnCannotBeRevoked) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   MemoryKey key = take(MemoryKey::pack(region));
   const auto revoked = key.revoke();
@@ -136,7 +136,7 @@ TEST(MemoryKey, OfARegionItselfCanNotBeRevoked) {
   EXPECT_TRUE(key.valid());
 }
 
-TEST(MemoryKey, OfAParentIsNotRevokedByItsChild) {
+TEST(MemoryKey, AChildDoesNotRevokeItsParents) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   MemoryKey key = take(MemoryKey::pack(region, {.revocable = true, .expires_after = 1h}));
   const pid_t child = ::fork();
@@ -157,13 +157,13 @@ TEST(MemoryKey, OfAParentIsNotRevokedByItsChild) {
   EXPECT_TRUE(test::refused_by_nic(peer.read(nic, take(all.slice(0, 10)), got)));
 }
 
-/// Whether who moves bytes in this process finds the key's memory.
+/// Whether code that moves bytes in this process finds the key's memory.
 bool is_found(const MemoryKey& key, Access needed) {
   const MemoryKeyInfo& info = key.info();
   return detail::ExportHold::take(info.token, needed, info.address, info.length_bytes).has_value();
 }
 
-TEST(MemoryKeyToken, GivesWhatTheKeyGives) {
+TEST(MemoryKeyToken, GivesTheAccessOfTheKey) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   const MemoryKey key =
       take(MemoryKey::pack(region, {.offset_bytes = 100, .length_bytes = 50, .access = kBoth}));
@@ -219,7 +219,8 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
           take(detail::ExportHold::take(info.token, kBoth, info.address, info.length_bytes));
       held = true;
       held.notify_all();
-      std::this_thread::sleep_for(20ms);  // the longer, the surer does it fail where no call waits
+      // The longer, the more likely the test fails if the call does not wait.
+      std::this_thread::sleep_for(20ms);
       left = true;
     });
     held.wait(false);
@@ -233,8 +234,8 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
   }
 }
 
-/// The key alone keeps the memory, so that its end shows.
-TEST(MemoryKeyToken, ItsExpiryWaitsForWhoIsAtItsMemory) {
+/// Only the key keeps the memory alive, so that its end is visible.
+TEST(MemoryKeyToken, ItsExpiryWaitsForUsersOfItsMemory) {
   std::optional region = take(region_of(MemoryType::gaudi, kBoth));
   const std::uint64_t address = region->address();
   const auto key =
@@ -279,7 +280,7 @@ TEST(RemoteKey, IsForTheConnectionsThatItsExporterMeant) {
   EXPECT_TRUE(remote.on(restarted.gid)) << "who asks by GID is not told";
 }
 
-/// Everything that a key does, with NICs and memory of its own.
+/// The whole life of a key, with its own NICs and memory.
 Result<void> life_of_a_key(MemoryType type) {
   HBMWIRE_TRY_ASSIGN(const Region region, region_of(type, kBoth));
   HBMWIRE_TRY_ASSIGN(const MemoryKey plain, MemoryKey::pack(region));
@@ -313,7 +314,7 @@ TEST_P(MemoryKeySweep, EachFailureLeavesNothingBehind) {
     }
     if (!result) ++failures;
   }
-  // Two NICs: each is opened, and registers the region and two keys.
+  // There are two NICs; each is opened, and registers the region and two keys.
   EXPECT_GE(failures, 2 * (2 + 3)) << "the sweep met fewer calls than the life has";
 }
 

@@ -13,7 +13,7 @@
 #include "key_holder.hpp"
 #include "memory_contract.hpp"
 
-// Keys to every kind of memory, by two NICs, used by a peer that has a NIC of its own.
+// Keys to every kind of memory, with two NICs, used by a peer with its own NIC.
 namespace hbmwire::test {
 
 namespace {
@@ -22,7 +22,7 @@ constexpr std::size_t kSize = 20'000;
 
 RemoteKey unpacked(const MemoryKey& key) { return take(RemoteKey::unpack(key.bytes())); }
 
-/// All that is in memory, as the host sees it after what `nic` wrote.
+/// The contents of memory as the host sees them after writes of `nic`.
 std::vector<std::byte> contents(const Allocation& memory, const Nic& nic) {
   Buffer buffer = take(Buffer::create(memory, nic, Access::local_write));
   std::vector<std::byte> bytes(memory.size_bytes());
@@ -30,8 +30,8 @@ std::vector<std::byte> contents(const Allocation& memory, const Nic& nic) {
   return bytes;
 }
 
-/// A peer may do with `key`, by each of its NICs, exactly what the key says, and all else is
-/// refused and changes nothing.
+/// Checks the access of a peer with `key` through each of its NICs: exactly the access in the key
+/// works. Everything else is refused, and changes nothing.
 void expect_exactly(const MemoryKey& key, const Allocation& memory, std::span<const Nic> nics) {
   KeyHolder peer("emu1");
   auto model = pattern(memory.size_bytes(), 1);
@@ -122,7 +122,7 @@ TEST_P(MemoryKeys, ANarrowKeyIsItsBytesAndNoOther) {
 
 TEST_P(MemoryKeys, AKeyForOneAccessIsNotForTheOther) {
   for (const Access access : {Access::remote_write, Access::remote_read}) {
-    // A region that is open for both, and one that is closed but for its keys.
+    // With a region that allows both accesses, and with one that only its keys open.
     for (const Access open : {kBoth, Access::local_write}) {
       KeyedMemory memory(make(kSize, 3), open);
       const MemoryKey key = take(MemoryKey::pack(memory.region, {.access = access}));
@@ -192,7 +192,8 @@ TEST_P(MemoryKeys, AnExpiredKeyOpensNothing) {
 TEST_P(MemoryKeys, AKeyKeepsItsMemoryUntilItsEnd) {
   const Nic nic = take(Nic::open("emu0"));
   KeyHolder peer("emu1");
-  { const KeyedMemory first(make(kSize, 6), kBoth); }  // what a domain keeps is there from now on
+  // From now on, objects that the domain keeps exist.
+  { const KeyedMemory first(make(kSize, 6), kBoth); }
   const std::string nothing = live_objects();
   const auto expected = pattern(kSize, 1);
   for (const bool own : {false, true}) {

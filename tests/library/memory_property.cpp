@@ -9,8 +9,8 @@
 
 #include "memory_contract.hpp"
 
-// The arithmetic of offsets: wherever an allocation lies, whichever part of it is registered, and
-// whoever writes, exactly the bytes that were meant change.
+// The arithmetic of offsets. Wherever an allocation lies, whichever part of it is registered, and
+// whichever NIC writes, exactly the intended bytes change.
 namespace hbmwire::test {
 
 namespace {
@@ -20,7 +20,7 @@ struct Span {
   std::uint64_t length = 0;
 };
 
-/// Any part of `size` bytes, ends and single bytes more often than chance would have it.
+/// A random part of `size` bytes. The ends and single bytes occur more often than by chance.
 Span any_part(std::uint64_t size) {
   const auto offset = *rc::gen::weightedOneOf<std::uint64_t>(
       {{3, rc::gen::inRange<std::uint64_t>(0, size)}, {1, rc::gen::just<std::uint64_t>(0)}});
@@ -31,7 +31,7 @@ Span any_part(std::uint64_t size) {
   return {offset, length};
 }
 
-/// Around pages, and within them.
+/// A size close to pages, or within one.
 std::uint64_t any_size() {
   const auto pages = *rc::gen::inRange<std::uint64_t>(0, 6);
   const auto rest =
@@ -40,7 +40,7 @@ std::uint64_t any_size() {
   return pages * 4096 + rest;
 }
 
-/// Two connected queue pairs' worth of means: a source in host memory, and the way to a target.
+/// Two connected queue pairs: a source in host memory, and the path to a target.
 struct Writer {
   Buffer source;
   Connection connection;
@@ -66,7 +66,7 @@ struct Writer {
 TEST_P(MemoryProperty, EveryWayWritesExactlyItsRange) {
   const bool held = rc::check([&] {
     const std::uint64_t size = any_size();
-    const auto before = make(any_size());  // shifts what comes next
+    const auto before = make(any_size());  // shifts the next allocation
     const auto memory = make(size, *rc::gen::inRange<std::uint64_t>(0, 1'000'000));
     Buffer whole = take(Buffer::create(memory, nic(), kAll));
     Writer writer = Writer::create(context_, nic(), size);

@@ -13,11 +13,11 @@ namespace hbmwire::test {
 
 namespace {
 
-// A copy is polled for as long as it takes, on a busy machine some hundred times.
+// A copy is polled until it has finished, some hundred times on a busy machine.
 constexpr long kMostCalls = 5000;
 
 /// The whole life of a buffer: probe, open, allocate, export, register, connect, copy, transfer,
-/// and back.
+/// and release.
 Result<void> life_of_a_buffer(const MemorySubject& subject) {
   HBMWIRE_TRY_ASSIGN(const Nic nic, Nic::open("emu0"));
   HBMWIRE_TRY_ASSIGN(const Nic other, Nic::open("emu1"));
@@ -46,7 +46,7 @@ Result<void> life_of_a_buffer(const MemorySubject& subject) {
   return {};
 }
 
-/// How many failures were met until nothing failed any more.
+/// The number of failures until no call fails.
 int sweep(const MemorySubject& subject, const std::string& library) {
   const int descriptors = open_descriptors();
   const int mappings = file_mappings();
@@ -62,8 +62,8 @@ int sweep(const MemorySubject& subject, const std::string& library) {
       EXPECT_TRUE(result) << describe(result.error());
       return failures;
     }
-    // The last calls tear down: their failures are logged, since there is no caller left to return
-    // them to.
+    // The last calls release resources. Their failures are only logged, since there is no caller to
+    // return them to.
     if (!result) {
       ++failures;
       EXPECT_FALSE(describe(result.error()).empty());
@@ -75,10 +75,10 @@ int sweep(const MemorySubject& subject, const std::string& library) {
 
 }  // namespace
 
-/// n = 0, 1, ... until nothing fails any more: each failure is an error value, and afterwards
-/// nothing is left.
+/// n = 0, 1, ... until no call fails. Each failure is an error value, and leaves nothing behind.
 TEST_P(MemorySweep, EachFailureLeavesNothingBehind) {
-  // Libraries are loaded, lazy things are there, and the mappings that the emulated NIC keeps.
+  // By now libraries are loaded, and lazily made objects and the emulated NIC's permanent mappings
+  // exist.
   for (int i = 0; i < 10; ++i) must(life_of_a_buffer(GetParam()));
   EXPECT_EQ(live_objects(), "");
   for (const std::string& library : GetParam().libraries) {
@@ -100,8 +100,8 @@ void MemoryCycles::run(int cycles) {
   for (int i = 0; i < cycles && !HasFatalFailure(); ++i) once();
   EXPECT_EQ(open_descriptors(), descriptors);
   EXPECT_LE(file_mappings(), mappings + 2);
-  // A byte lost in each cycle is more than this with a hundred thousand; an arena that the
-  // allocator adds is not.
+  // A leak of one byte in each cycle exceeds this with a hundred thousand cycles. A new arena of
+  // the allocator does not.
   EXPECT_LE(mapped_bytes(), memory + allocator_slack_bytes());
 }
 

@@ -9,7 +9,7 @@
 #include "emulated_hooks.hpp"
 #include "memory_contract.hpp"
 
-// Memory and NICs together. Run once more on hardware that shows nothing before a flush
+// Memory and NICs together. Runs a second time on hardware that shows nothing before a flush
 // (`--like-hardware flush`).
 namespace hbmwire::test {
 
@@ -35,7 +35,7 @@ TEST_P(MemoryTransfer, RdmaWritesExactlyItsRange) {
   }
 }
 
-TEST_P(MemoryTransfer, NicsReadWhatTheDeviceWrote) {
+TEST_P(MemoryTransfer, NicsReadTheDevicesWrites) {
   constexpr std::size_t kSize = 20'000;
   Buffer buffer = take(Buffer::create(make(kSize, 4), nic(), kAll));
   Buffer target = take(Buffer::create(take(context_.open(MemoryType::host)), nic(), kSize, kAll));
@@ -51,7 +51,7 @@ TEST_P(MemoryTransfer, NicsReadWhatTheDeviceWrote) {
   }
 }
 
-TEST_P(MemoryTransfer, WhatIsWrittenLastIsThereLast) {
+TEST_P(MemoryTransfer, TheLastWriteArrivesLast) {
   Buffer buffer = take(Buffer::create(make(4096), nic(), kAll));
   for (unsigned seed = 0; seed < 10; ++seed) {
     rdma_write(pattern(4096, seed), buffer.region().remote());

@@ -16,7 +16,7 @@
 namespace hbmwire {
 namespace {
 
-/// A machine without RDMA devices and without Gaudi libraries, whatever the machine at hand has.
+/// A machine without RDMA devices and Gaudi libraries, independent of the real machine.
 class MissingHardware : public testing::Test {
  protected:
   MissingHardware() {
@@ -75,7 +75,7 @@ TEST_F(MissingHardware, HostMemoryAndDmabufsNeedNone) {
   EXPECT_EQ(memory->domain().copy_engine(), "CPU");
 }
 
-/// Opening missing hardware gives the same words again.
+/// Opening missing hardware returns the same error text.
 TEST_F(MissingHardware, EveryTypeThatIsMissingSaysSo) {
   const auto context = Context::create();
   for (const MemoryProbe& probe : context->memory()) {

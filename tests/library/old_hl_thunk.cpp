@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A libhl-thunk.so as old as OLD_HL_THUNK (major * 100 + minor) says, as far as its symbols tell:
-// of the functions that hl-thunk 5.15 and 5.20 export those that matter here, and none may be
-// called.
+// A libhl-thunk.so with the symbols of the release in OLD_HL_THUNK (major * 100 + minor). It
+// exports those functions of hl-thunk 5.15 and 5.20 that matter here. None of them may be called.
 #include <cstdlib>
 
 #define PRESENT(name) \

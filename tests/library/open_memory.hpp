@@ -8,7 +8,7 @@
 
 namespace hbmwire::test {
 
-/// A device's memory, by a context of its own.
+/// Opens a device's memory in its own context.
 inline Result<std::shared_ptr<MemoryDomain>> open_memory(MemoryType type,
                                                          const MemoryOptions& options = {}) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());

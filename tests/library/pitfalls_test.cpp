@@ -17,8 +17,8 @@
 #include "helpers.hpp"
 #include "registration/region_state.hpp"  // registers what Region would refuse
 
-// Faults of others in registering accelerator memory, one test a pitfall. Each names the
-// reports that it is from. Those of memory that has several segments are with CUDA's tests.
+// Bugs that other projects had when they registered accelerator memory, one test for each. Each
+// test names the reports. Tests of memory with several segments are among CUDA's tests.
 namespace hbmwire {
 namespace {
 
@@ -29,8 +29,8 @@ using test::soon;
 
 constexpr std::uint64_t kPage = 4096;
 
-/// A card of each owner: SynapseAI's allocations lie at offsets of one dma-buf, hl-thunk's have one
-/// each.
+/// A card of each owner: allocations of SynapseAI lie at offsets in one dma-buf, those of hl-thunk
+/// have one dma-buf each.
 class Pitfall : public testing::TestWithParam<Owner> {
  protected:
   [[nodiscard]] Allocation allocate(std::uint64_t size) const {
@@ -43,8 +43,7 @@ class Pitfall : public testing::TestWithParam<Owner> {
     return read(memory, nic_);
   }
 
-  /// Bytes that one NIC has written are flushed by its own read, and by no other's
-  /// (torchcomms#2396).
+  /// Only a read by the same NIC flushes its writes (torchcomms#2396).
   [[nodiscard]] std::vector<std::byte> read(const Allocation& memory, const Nic& nic) const {
     std::vector<std::byte> bytes(memory.size_bytes());
     auto buffer = Buffer::create(memory, nic, Access::none);
@@ -57,7 +56,7 @@ class Pitfall : public testing::TestWithParam<Owner> {
     EXPECT_TRUE(buffer && buffer->write(0, filled(memory.size_bytes(), value), soon()));
   }
 
-  /// By RDMA from host memory, with a NIC of the writer's choice.
+  /// Writes from host memory by RDMA, with a NIC that the writer chooses.
   [[nodiscard]] Result<void> rdma_write(const Nic& nic, const RemoteMemory& target,
                                         int value) const {
     HBMWIRE_TRY_ASSIGN(const auto host, context_.open(MemoryType::host));
@@ -70,7 +69,7 @@ class Pitfall : public testing::TestWithParam<Owner> {
     return {};
   }
 
-  /// The error of register_memory() when ibv_reg_dmabuf_mr() fails so.
+  /// The error of register_memory() when ibv_reg_dmabuf_mr() fails with this errno.
   [[nodiscard]] Error failed_registration(const Allocation& memory, int error_number) const {
     for (long n = 0; n < 100; ++n) {
       test::fail_nth_call("nic", n, error_number);
@@ -88,7 +87,7 @@ class Pitfall : public testing::TestWithParam<Owner> {
       *context_.open(MemoryType::gaudi, {.device = {}, .owner = GetParam()});
 };
 
-/// Writes landed on the neighbours, since the allocation's offset in the dma-buf was left out, or
+/// Writes hit neighbouring memory, because the allocation's offset in the dma-buf was ignored or
 /// added twice: openucx/ucx#11417, #11374, #11428, #11541, #11461, ROCm/mori#509,
 /// ofiwg/libfabric#11793, #12473, kvcache-ai/Mooncake#2035, #2034, #2015, #3243.
 TEST_P(Pitfall, OffsetsAreCountedOnce) {
@@ -124,8 +123,8 @@ TEST_P(Pitfall, LessThanAPageIsRegistered) {
   EXPECT_EQ(read(memory), filled(24, 2));
 }
 
-/// The offset in the dma-buf and the address of the region have to agree in their place in a page
-/// (ibv_reg_dmabuf_mr(3); libfabric says the same of base_addr and offset).
+/// The offset in the dma-buf and the address of the region must have the same place in a page
+/// (ibv_reg_dmabuf_mr(3); libfabric requires the same of base_addr and offset).
 TEST_P(Pitfall, AddressAndOffsetAgreeInTheirPage) {
   const auto memory = allocate(3 * kPage);
   for (const std::uint64_t at : {std::uint64_t{0}, std::uint64_t{1}, kPage - 1, kPage + 77}) {
@@ -138,7 +137,7 @@ TEST_P(Pitfall, AddressAndOffsetAgreeInTheirPage) {
   }
 }
 
-/// mr->addr of a dma-buf region is the offset, and no address that a work request could use:
+/// mr->addr of a dma-buf region is the offset, which no work request can use as an address.
 /// uccl-project/uccl overwrites it by hand.
 TEST_P(Pitfall, ARegionsAddressIsTheDevices) {
   const auto memory = allocate(kPage);
@@ -153,8 +152,7 @@ TEST_P(Pitfall, ARegionsAddressIsTheDevices) {
   EXPECT_EQ(region->remote().address, memory.address() + 100);
 }
 
-/// A descriptor was lost with each registration, until nofile was reached: ofiwg/libfabric#12828,
-/// #10708.
+/// Each registration leaked a descriptor, until nofile was reached: ofiwg/libfabric#12828, #10708.
 TEST_P(Pitfall, RegistrationsLoseNoDescriptor) {
   const int before = test::open_descriptors();
   for (int i = 0; i < 100; ++i) {
@@ -164,9 +162,9 @@ TEST_P(Pitfall, RegistrationsLoseNoDescriptor) {
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
-/// One descriptor can be registered with any number of NICs: kvcache-ai/Mooncake#2523 saves as many
-/// times the BAR. And each region has a key of its own, so that a peer with several NICs needs as
-/// many.
+/// One descriptor can be registered with any number of NICs, which saves BAR space
+/// (kvcache-ai/Mooncake#2523). Each region has its own key, so that a peer with several NICs needs
+/// several keys.
 TEST_P(Pitfall, OneExportServesNicsThatHaveKeysOfTheirOwn) {
   const auto other = Nic::open("emu1");
   ASSERT_TRUE(other) << describe(other.error());
@@ -184,7 +182,7 @@ TEST_P(Pitfall, OneExportServesNicsThatHaveKeysOfTheirOwn) {
   EXPECT_EQ(read(memory, *other), filled(kPage, 2));
 }
 
-/// The same as one region with both NICs: each has its own key, and a connection takes that of its
+/// The same as one region with both NICs: each has its own key, and a connection uses that of its
 /// own NIC.
 TEST_P(Pitfall, ARegionWithTwoNicsHasAKeyForEach) {
   const auto other = Nic::open("emu1");
@@ -201,7 +199,7 @@ TEST_P(Pitfall, ARegionWithTwoNicsHasAKeyForEach) {
   EXPECT_TRUE(rdma_write(nic_, region->remote(nic_), 1));
   EXPECT_TRUE(rdma_write(*other, region->remote(*other), 2));
   EXPECT_EQ(read(memory, *other), filled(kPage, 2));
-  // Read into the region by either NIC's connection: with the local key of that one.
+  // Reads into the region through either NIC's connection, with the local key of that NIC.
   for (const Nic& nic : nics) {
     auto connection = Connection::create(nic, {});
     ASSERT_TRUE(connection && connection->connect(connection->local()));
@@ -211,8 +209,8 @@ TEST_P(Pitfall, ARegionWithTwoNicsHasAKeyForEach) {
   }
 }
 
-/// The lkey of another NIC is a number like any other: the NIC would fail the queue pair, or find a
-/// region of its own by it.
+/// The lkey of another NIC is only a number: the NIC would fail the queue pair, or find one of its
+/// own regions by it.
 TEST_P(Pitfall, ASliceOfAnotherNicsRegionIsNotPosted) {
   const auto other = Nic::open("emu1");
   ASSERT_TRUE(other) << describe(other.error());
@@ -232,8 +230,8 @@ TEST_P(Pitfall, ASliceOfAnotherNicsRegionIsNotPosted) {
   EXPECT_TRUE(connection->post_receive(3, {&*region, 0, 0})) << "nothing needs no key";
 }
 
-/// 524 is the kernel's own ENOTSUPP, strerror() says "Unknown error 524", and readers took it for
-/// two other things: openucx/ucx#11584, #11571, ai-dynamo/nixl#1694, #1605.
+/// 524 is the kernel's own ENOTSUPP. strerror() calls it "Unknown error 524", and users mistook it
+/// for other errors: openucx/ucx#11584, #11571, ai-dynamo/nixl#1694, #1605.
 TEST_P(Pitfall, Error524IsNotSupported) {
   const Error error = failed_registration(allocate(kPage), 524);
   EXPECT_EQ(error.code, Errc::not_supported);
@@ -241,21 +239,21 @@ TEST_P(Pitfall, Error524IsNotSupported) {
   EXPECT_NE(describe(error).find("ENOTSUPP"), std::string::npos) << describe(error);
 }
 
-/// NIC and card that can't reach each other (ACS, IOMMU, CONFIG_PCI_P2PDMA) fail with EPERM, which
-/// permits nothing: NVIDIA/nccl#1737, #1939, linux-rdma/perftest#289, #241,
-/// siderolabs/pkgs#1356.
+/// If NIC and card cannot reach each other (ACS, IOMMU, CONFIG_PCI_P2PDMA), the call fails with
+/// EPERM, although no permission is missing: NVIDIA/nccl#1737, #1939, linux-rdma/perftest#289,
+/// #241, siderolabs/pkgs#1356.
 TEST_P(Pitfall, NoPermissionMeansNoWayOverPcie) {
   const Error error = failed_registration(allocate(kPage), EPERM);
   EXPECT_EQ(error.hint, Hint::dmabuf_no_p2p);
   EXPECT_NE(describe(error).find("CONFIG_PCI_P2PDMA"), std::string::npos) << describe(error);
 }
 
-/// When the dma-buf could not be registered the address was, as if it were the host's, and work
-/// went there: HenryTangIntel/rdma-dmabuf, rdma_common.c. Aborts and crashes instead of an error:
+/// After the dma-buf failed to register, the address was registered as host memory, and requests
+/// used that: HenryTangIntel/rdma-dmabuf, rdma_common.c. Aborts and crashes instead of an error:
 /// deepseek-ai/DeepEP#748, #750, ROCm/mori#481, #649, uccl-project/mKernel#26.
 TEST_P(Pitfall, AFailedDmabufIsAnErrorAndNoHostRegion) {
   const auto memory = allocate(kPage);
-  // A pool keeps the dma-buf that it has exported once.
+  // A pool keeps a dma-buf after its first export.
   EXPECT_TRUE(nic_.register_memory(memory, kAll));
   const std::string before = test::live_objects();
   for (const int number : {EINVAL, ENOMEM, EPERM, EFAULT, EOPNOTSUPP, 524}) {
@@ -270,8 +268,8 @@ TEST_P(Pitfall, AFailedDmabufIsAnErrorAndNoHostRegion) {
   EXPECT_EQ(region->path(), Path::zero_copy);
 }
 
-/// "Failed to register memory: Bad address [14]": an accelerator's address was registered as the
-/// host's. kvcache-ai/Mooncake#351, #281, #1254, #983, sgl-project/sglang#6193, #6753,
+/// "Failed to register memory: Bad address [14]": an accelerator's address was registered as host
+/// memory. kvcache-ai/Mooncake#351, #281, #1254, #983, sgl-project/sglang#6193, #6753,
 /// NVIDIA/gdrcopy#266, linux-rdma/perftest#126.
 TEST_P(Pitfall, DeviceMemoryIsNotRegisteredByItsAddress) {
   const auto memory = allocate(kPage);
@@ -283,8 +281,9 @@ TEST_P(Pitfall, DeviceMemoryIsNotRegisteredByItsAddress) {
       << describe(region.error());
 }
 
-/// "Succeeds" without support for the memory, and crashes later: ofiwg/libfabric#7977. An address
-/// that no type of memory claims is taken for the host's, and refused when it is not.
+/// Registration "succeeded" without support for the memory, and the program crashed later:
+/// ofiwg/libfabric#7977. An address that no type of memory claims is treated as host memory, and
+/// refused if it is not.
 TEST_P(Pitfall, MemoryOfATypeThatIsNotLookedForIsRefused) {
   const auto memory = allocate(kPage);
   const auto host_alone = Context::create({.memory = {MemoryType::host}});
@@ -295,8 +294,8 @@ TEST_P(Pitfall, MemoryOfATypeThatIsNotLookedForIsRefused) {
   EXPECT_EQ(region.error().hint, Hint::not_host_memory) << describe(region.error());
 }
 
-/// A region that was too large was made smaller without a word: kvcache-ai/Mooncake#2017, #640,
-/// #304, #4168.
+/// A region that was too large was silently made smaller: kvcache-ai/Mooncake#2017, #640, #304,
+/// #4168.
 TEST_P(Pitfall, ARegionIsNeverMadeSmaller) {
   const auto memory = allocate(3 * kPage);
   const auto whole = nic_.register_memory(memory, kAll);
@@ -312,17 +311,17 @@ TEST_P(Pitfall, ARegionIsNeverMadeSmaller) {
   EXPECT_TRUE(nic_.register_memory(allocate(2 * kPage), kAll));
 }
 
-/// Exhausted BARs, keys and pinned memory come as ENOMEM without a name:
-/// Mellanox/nv_peer_memory#101, StanfordLegion/realm#339, #194, ofiwg/libfabric#10502,
-/// kvcache-ai/Mooncake#1765, openucx/ucx#6264.
-TEST_P(Pitfall, NoMemoryNamesWhatToRaise) {
+/// Exhausted BARs, keys and pinned memory all appear as a bare ENOMEM: Mellanox/nv_peer_memory#101,
+/// StanfordLegion/realm#339, #194, ofiwg/libfabric#10502, kvcache-ai/Mooncake#1765,
+/// openucx/ucx#6264.
+TEST_P(Pitfall, NoMemoryNamesTheLimitToRaise) {
   const Error error = failed_registration(allocate(kPage), ENOMEM);
   EXPECT_EQ(error.code, Errc::exhausted);
   EXPECT_EQ(error.hint, Hint::memlock_limit) << describe(error);
 }
 
-/// A cache that knew memory by address and length gave out what was registered for memory that had
-/// gone: ai-dynamo/nixl#2183.
+/// A cache that knew memory by address and length returned registrations of freed memory:
+/// ai-dynamo/nixl#2183.
 TEST_P(Pitfall, TheSameAddressIsAnotherAllocation) {
   std::uint64_t address = 0;
   std::uint64_t generation = 0;
@@ -336,7 +335,7 @@ TEST_P(Pitfall, TheSameAddressIsAnotherAllocation) {
   EXPECT_NE(card_->find(address, kPage)->generation, generation);
 }
 
-/// The dma-buf's descriptor may be closed once it is registered: the region is the NIC's.
+/// The dma-buf's descriptor may be closed after registration: the region belongs to the NIC.
 TEST_P(Pitfall, AnImportOutlivesTheApplicationsDescriptor) {
   const auto memory = allocate(kPage);
   write(memory, 1);

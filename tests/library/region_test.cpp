@@ -22,7 +22,7 @@
 #include "helpers.hpp"
 #include "verbs/nic_state.hpp"  // a NIC that takes smaller regions
 
-// By which path memory is registered, with which NICs, and what a Region says of it.
+// The path and the NICs with which memory is registered, and the Region's report of them.
 namespace hbmwire {
 namespace {
 
@@ -31,7 +31,7 @@ using test::soon;
 
 constexpr std::uint64_t kRegionBytes = 8192;
 
-/// CUDA memory under HBMWIRE_CUDA_DMABUF=`setting` on a machine with nvidia_peermem.
+/// CUDA memory with HBMWIRE_CUDA_DMABUF=`setting` on a machine with nvidia_peermem.
 class CudaMachine {
  public:
   explicit CudaMachine(const char* setting) {
@@ -66,7 +66,7 @@ class RegionTest : public testing::Test {
     return *(*domain)->allocate(kRegionBytes);
   }
 
-  /// While the n-th call of the NICs' plugin fails.
+  /// Registers while the n-th call of the NICs' plugin fails.
   [[nodiscard]] Result<Region> register_failing(long n, const Allocation& memory) const {
     test::fail_nth_call("nic", n, EOPNOTSUPP);
     auto region = Nic::register_memory(nics_, memory, kAll);
@@ -74,7 +74,7 @@ class RegionTest : public testing::Test {
     return region;
   }
 
-  /// Writes the region's first bytes over others of it, by `nic`.
+  /// Writes the region's first bytes to another place in it, through `nic`.
   static void expect_transfer(const Nic& nic, const Region& region) {
     auto connection = Connection::create(nic, {});
     ASSERT_TRUE(connection && connection->connect(connection->local()));
@@ -153,7 +153,7 @@ TEST_F(RegionTest, ExplainsEachPathTheBestFirst) {
 }
 
 TEST_F(RegionTest, TryTakesTheOtherPathWithEveryNicAndSaysWhy) {
-  // An integrated GPU's addresses are such that a NIC finds the memory by them.
+  // A NIC can find an integrated GPU's memory by its addresses.
   const test::CudaTrait integrated("integrated");
   const CudaMachine machine("try");
   const auto memory = CudaMachine::allocate();
@@ -227,7 +227,7 @@ TEST_F(RegionTest, NoExplainsWhyThereIsNoDmabuf) {
   EXPECT_NE(describe(*tried[0].refusal).find("HBMWIRE_CUDA_DMABUF=no"), std::string::npos);
 }
 
-/// This NIC can't find a discrete GPU's memory by address, whatever sysfs says of nvidia_peermem.
+/// This NIC cannot find a discrete GPU's memory by address, although sysfs shows nvidia_peermem.
 TEST_F(RegionTest, TheErrorIsTheBestPathsWhereTheOtherFailsToo) {
   const CudaMachine machine("try");
   const auto memory = CudaMachine::allocate();
@@ -253,7 +253,7 @@ TEST_F(RegionTest, ANicThatCanNotTakeItAllLeavesNothingWithTheOthers) {
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
     const auto memory = allocate(type);
     ASSERT_TRUE(Nic::register_memory(nics_, memory,
-                                     kAll));  // a card's dma-buf is kept from here on
+                                     kAll));  // from here on the card's dma-buf is kept
     const std::string before = test::live_objects();
     const std::uint64_t most = std::exchange(state_of(nics_[1]).max_region_bytes, kRegionBytes - 1);
     const auto region = Nic::register_memory(nics_, memory, kAll);
@@ -290,7 +290,7 @@ TEST_F(RegionTest, RefusesAccessThatThereIsNot) {
   EXPECT_EQ(test::live_objects(), before);
 }
 
-TEST_F(RegionTest, AllowsWhatWasAskedForAndNoMore) {
+TEST_F(RegionTest, AllowsOnlyTheRequestedAccess) {
   const auto memory = allocate(MemoryType::host);
   for (const Access access : {Access::none, Access::local_write, Access::remote_read}) {
     const auto region = Nic::register_memory(nics_, memory, access);

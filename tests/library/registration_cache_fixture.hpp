@@ -18,7 +18,7 @@
 
 namespace hbmwire::test {
 
-/// A context and two NICs, for caches of all kinds.
+/// A context and two NICs, for all kinds of caches.
 class CacheFixture : public testing::Test {
  protected:
   static constexpr std::uint64_t kPage = 4096;
@@ -31,7 +31,7 @@ class CacheFixture : public testing::Test {
     return take(take(context_.open(type))->allocate(size_bytes));
   }
 
-  /// A file that may pass for a dma-buf: the emulated NIC takes any memory that is a file.
+  /// A substitute for a dma-buf: the emulated NIC accepts any memory that is a file.
   [[nodiscard]] static Fd make_dmabuf(std::uint64_t size_bytes) {
     Fd file(::memfd_create("hbmwire-test", MFD_CLOEXEC));
     EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(size_bytes)), 0);

@@ -24,13 +24,13 @@
 #include "gaudi_vendor_calls.hpp"
 #include "registration_cache_fixture.hpp"
 
-// The cache's hits, its evictions, and registrations that it never keeps.
+// The registrations that the cache finds and forgets, and the references that it must not keep.
 namespace hbmwire::test {
 namespace {
 
 using RegistrationCacheTest = CacheFixture;
 
-TEST_F(RegistrationCacheTest, FindsWhatItHasRegistered) {
+TEST_F(RegistrationCacheTest, FindsRegisteredMemory) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, 4 * kPage);
   const void* first = nullptr;
@@ -70,7 +70,7 @@ TEST_F(RegistrationCacheTest, GivesNoMoreAccessThanAskedFor) {
   EXPECT_EQ(cache.statistics().misses, 2U);
 }
 
-TEST_F(RegistrationCacheTest, RefusesWhatIsNoRange) {
+TEST_F(RegistrationCacheTest, RefusesInvalidRanges) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
   ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
@@ -105,13 +105,13 @@ TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNot) {
   EXPECT_TRUE(cache.get(memory.address(), kPage, kAllAccess));
 }
 
-// Nor does what is forgotten, and in use still, answer to it.
+// A dropped registration that is still in use must not answer for it either.
 TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNotAfterADrop) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
   for (unsigned access = 1; access <= static_cast<unsigned>(kAllAccess); ++access) {
     const auto lease = cache.get(memory.address(), kPage, static_cast<Access>(access));
-    if (!lease) continue;  // not one to register with
+    if (!lease) continue;  // not valid for a registration
     ASSERT_TRUE(cache.get(memory.address(), kPage, static_cast<Access>(access)));
     cache.drop(memory.address(), kPage);
     for (unsigned beyond = static_cast<unsigned>(kAllAccess) + 1; beyond < 256; ++beyond)
@@ -141,7 +141,8 @@ TEST_F(RegistrationCacheTest, RangesThatOverlapBecomeOne) {
   EXPECT_EQ(cache.statistics().bytes, 6 * kPage);
 }
 
-/// kvcache-ai/Mooncake's and others' cost: a registration a tensor, where one for all would do.
+/// Mooncake and others paid for one registration per tensor where one for the whole allocation
+/// suffices.
 TEST_F(RegistrationCacheTest, AllOfAnAllocationIsRegisteredForItsParts) {
   const Allocation memory = allocate(MemoryType::gaudi, 64 * kPage);
   const auto parts = [&](RegistrationOptions options) {
@@ -157,7 +158,7 @@ TEST_F(RegistrationCacheTest, AllOfAnAllocationIsRegisteredForItsParts) {
   EXPECT_EQ(parts({.whole = Whole::off}), 16U);
 }
 
-TEST_F(RegistrationCacheTest, EvictsWhatWasUsedLongestAgo) {
+TEST_F(RegistrationCacheTest, EvictsTheLeastRecentlyUsed) {
   const auto cache = make_cache({.max_regions = 3 * 2});
   std::vector<Allocation> memory;
   for (int i = 0; i < 4; ++i) memory.push_back(allocate(MemoryType::host, kPage));
@@ -178,7 +179,7 @@ TEST_F(RegistrationCacheTest, EvictsWhatWasUsedLongestAgo) {
   EXPECT_EQ(cache.statistics().memory_regions, 6U);
 }
 
-// Hits leave a mark, and no order among themselves.
+// Hits set a mark, and have no order among themselves.
 TEST_F(RegistrationCacheTest, EvictsTheOldestWhereAllWereUsedSince) {
   const auto cache = make_cache({.max_regions = 3 * 2});
   std::vector<Allocation> memory;
@@ -196,7 +197,7 @@ TEST_F(RegistrationCacheTest, EvictsTheOldestWhereAllWereUsedSince) {
   for (const std::size_t i : {1U, 3U, 4U}) EXPECT_TRUE(is_hit(i));
   EXPECT_EQ(cache.statistics().evictions, 2U);
   {
-    // In use: passed over, though it is the oldest and its mark is gone.
+    // In use: it is skipped, although it is the oldest and its mark is cleared.
     const auto oldest = take(cache.get(memory[1].address(), kPage, kWrite));
     for (const std::size_t i : {5U, 0U, 2U, 5U, 0U, 2U}) EXPECT_FALSE(is_hit(i));
     EXPECT_TRUE(is_hit(1));
@@ -235,7 +236,7 @@ TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfDescriptors) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-TEST_F(RegistrationCacheTest, WhatIsInUseIsNotEvicted) {
+TEST_F(RegistrationCacheTest, RegionsInUseAreNotEvicted) {
   const auto cache = make_cache({.max_regions = 2});
   const Allocation one = allocate(MemoryType::host, kPage);
   const Allocation two = allocate(MemoryType::host, kPage);
@@ -264,14 +265,15 @@ TEST_F(RegistrationCacheTest, ForgetsMemoryWithItsLastAllocation) {
     memory.reset();
     EXPECT_EQ(cache.statistics().regions, 1U);
     memory = copy;
-    const_cast<Allocation&>(copy) = allocate(type, kPage);  // NOLINT: the last one of it
+    const_cast<Allocation&>(copy) = allocate(type, kPage);  // NOLINT: the last reference
     memory.reset();
     EXPECT_EQ(cache.statistics().regions, 0U);
     EXPECT_EQ(cache.statistics().invalidations, 1U);
   }
 }
 
-/// Freed below a registration in use, memory would be another's while a NIC still writes to it.
+/// If memory is freed during a registration's use, it may belong to another owner while a NIC still
+/// writes to it.
 TEST_F(RegistrationCacheTest, MemoryGoesWithItsLastLease) {
   const auto cache = make_cache();
   std::optional<Allocation> memory = allocate(MemoryType::host, kPage);
@@ -279,12 +281,12 @@ TEST_F(RegistrationCacheTest, MemoryGoesWithItsLastLease) {
   std::optional lease = take(cache.get(address, kPage, kWrite));
   memory.reset();
   EXPECT_EQ(cache.statistics().regions, 1U);
-  std::memset(std::bit_cast<void*>(address), 1, kPage);  // it is there
+  std::memset(std::bit_cast<void*>(address), 1, kPage);  // the memory still exists
   lease.reset();
   EXPECT_EQ(cache.statistics().regions, 0U);
 }
 
-/// The driver refuses to unmap what is exported: nothing may be kept past the last use.
+/// The driver refuses to unmap exported memory, so that nothing may be kept after the last use.
 TEST_F(RegistrationCacheTest, AdoptedMemoryIsTheOwnersRightAfterItsUse) {
   const auto cache = make_cache();
   ApplicationCard application;
@@ -297,7 +299,7 @@ TEST_F(RegistrationCacheTest, AdoptedMemoryIsTheOwnersRightAfterItsUse) {
   adopted.reset();
 }
 
-/// The driver gives the same address out again, and tells the allocations apart by their buffer id.
+/// The driver reuses addresses, and distinguishes allocations by their buffer id.
 TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsKnownByItsBufferId) {
   const auto cache = make_cache();
   CudaApplication application(0);
@@ -320,12 +322,11 @@ TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsKnownByItsBufferId) {
   EXPECT_EQ(after.regions, before.regions);
 }
 
-/// A thread's memory of an address stays when memory of ours has gone from there, and leads
-/// to the same reference, which is the application's memory's then: that must be asked for each
-/// time.
+/// A thread's memory of an address remains after our memory is freed there. It leads to the same
+/// reference, which may then belong to the application's memory: that must be checked each time.
 TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsAskedForWhereOursWasBefore) {
   const auto cache = make_cache();
-  // The driver takes small allocations out of one block, the first place that is free.
+  // The driver takes small allocations from one block, always from the first free place.
   CudaApplication application(0);
   ASSERT_NE(application.allocate(kPage), 0U);
   std::optional<Allocation> ours = allocate(MemoryType::cuda, kPage);
@@ -341,9 +342,9 @@ TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsAskedForWhereOursWasBe
   EXPECT_EQ(cache.statistics().misses, before.misses + 1) << "a stale registration was found";
 }
 
-/// Cached by the number of a descriptor, another buffer would be found as soon as the number is
-/// used again.
-TEST_F(RegistrationCacheTest, DmabufsAreKnownByWhatTheyAre) {
+/// If the cache used the number of a descriptor, it would find another buffer after the number was
+/// reused.
+TEST_F(RegistrationCacheTest, DmabufsAreIdentifiedByTheirBuffer) {
   const auto cache = make_cache();
   Fd file = make_dmabuf(4 * kPage);
   const int number = file.get();
@@ -365,7 +366,7 @@ TEST_F(RegistrationCacheTest, DmabufsAreKnownByWhatTheyAre) {
   EXPECT_EQ(cache.statistics().misses, 3U);
 }
 
-TEST_F(RegistrationCacheTest, DropsWhatItIsTold) {
+TEST_F(RegistrationCacheTest, DropsRequestedRanges) {
   const auto cache = make_cache({.whole = RegistrationOptions::Whole::off});
   const Allocation memory = allocate(MemoryType::host, 4 * kPage);
   ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));
@@ -409,7 +410,7 @@ TEST_F(RegistrationCacheTest, ManyRegionsAreFoundAgain) {
   EXPECT_EQ(cache.statistics().hits, 2 * kRegions);
 }
 
-/// Blocks of a key-value cache, say: one region, and as many addresses.
+/// Such as blocks of a key-value cache: one region, and many addresses.
 TEST_F(RegistrationCacheTest, PartsAreFoundByTheirAddresses) {
   const auto cache = make_cache({.whole = RegistrationOptions::Whole::on});
   constexpr std::uint64_t kParts = 5000;
@@ -424,7 +425,7 @@ TEST_F(RegistrationCacheTest, PartsAreFoundByTheirAddresses) {
   EXPECT_EQ(cache.statistics().hits, 3 * kParts - 1);
 }
 
-/// n = 0, 1, ... until nothing fails any more.
+/// n = 0, 1, ... until no call fails.
 TEST_F(RegistrationCacheTest, EachFailureLeavesNothingBehind) {
   const auto card = take(context_.open(MemoryType::gaudi));
   const Fd file = make_dmabuf(kPage);
@@ -459,8 +460,8 @@ TEST_F(RegistrationCacheTest, EachFailureLeavesNothingBehind) {
   }
 }
 
-/// A NIC that has no room for another region may have it once the cache has let go.
-TEST_F(RegistrationCacheTest, LetsGoOfWhatIsUnusedWhenTheNicIsFull) {
+/// If a NIC has no room for another region, the cache releases unused ones to make room.
+TEST_F(RegistrationCacheTest, ReleasesUnusedRegionsWhenTheNicIsFull) {
   const auto cache = make_cache({.whole = RegistrationOptions::Whole::off});
   const Allocation memory = allocate(MemoryType::host, 4 * kPage);
   ASSERT_TRUE(cache.get(memory.address(), kPage, kWrite));

@@ -14,23 +14,23 @@
 #include "emulated_hooks.hpp"
 #include "registration_cache_fixture.hpp"
 
-// Many registrations with two NICs, after which all is as it was: descriptors, the NICs' objects,
-// mappings and memory. Built twice: with HBMWIRE_CYCLES for the fast suite, and for the full one.
+// Many registrations with two NICs, after which descriptors, the NICs' objects, mappings and memory
+// are as before. Built twice: with HBMWIRE_CYCLES for the fast suite and for the full one.
 namespace hbmwire::test {
 namespace {
 
-// A sanitizer makes each ten times as slow and finds what is lost at once.
+// A sanitizer makes each of them ten times slower, but finds leaks at once.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kCycles = HBMWIRE_CYCLES / 20;
 #else
 constexpr int kCycles = HBMWIRE_CYCLES;
 #endif
-// Each of them is an export too, which takes the longest.
+// Each of them also includes an export, which takes the longest.
 constexpr int kExports = kCycles / 5;
 constexpr int kWarmUp = 1000;
 
-/// Without what is shared with the hardware: the emulated NIC's table of keys is touched in turn,
-/// all of it in the end.
+/// Resident memory without that shared with the hardware: the emulated NIC touches all of its table
+/// of keys in the end.
 std::uint64_t resident_bytes() {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;) {
@@ -48,7 +48,7 @@ int mappings() {
   return count;
 }
 
-/// The objects that this process has.
+/// The resources of this process.
 struct Holdings {
   int descriptors = open_descriptors();
   std::string objects = live_objects();
@@ -62,7 +62,7 @@ class RegistrationCycles : public CacheFixture {
   static constexpr std::uint64_t kPieceBytes = 8192;
   static constexpr int kPieces = 64;
 
-  /// `once(i)` so many times; `settle` gives back what is kept by intent.
+  /// Calls `once(i)` so many times; `settle` releases objects that are kept on purpose.
   static void run(int cycles, const std::function<void(int)>& once,
                   const std::function<void()>& settle) {
     for (int i = 0; i < kWarmUp && !HasFatalFailure(); ++i) once(i);
@@ -73,7 +73,7 @@ class RegistrationCycles : public CacheFixture {
     const Holdings after;
     EXPECT_EQ(after.descriptors, before.descriptors);
     EXPECT_EQ(after.objects, before.objects);
-    // An allocator's arena comes as a mapping or two; one of each cycle would be all of them.
+    // An allocator's arena adds a mapping or two. One leaked mapping per cycle would be far more.
     EXPECT_LE(after.mapped, before.mapped + 8);
     EXPECT_LE(after.mapped_memory, before.mapped_memory + allocator_slack_bytes());
     EXPECT_LE(after.resident, before.resident + allocator_slack_bytes());
@@ -89,7 +89,7 @@ class RegistrationCycles : public CacheFixture {
         [] {});
   }
 
-  /// Pieces in turn, of which there is room for a quarter: each is a miss, and one goes for it.
+  /// Gets pieces in turn, with room for a quarter of them: each is a miss, and evicts another one.
   using GetPiece = std::function<Result<RegistrationLease>(const RegistrationCache&, int piece)>;
 
   void run_with_cache(int cycles, const GetPiece& get_piece) const {
@@ -116,15 +116,15 @@ class RegistrationCycles : public CacheFixture {
   }
 };
 
-TEST_F(RegistrationCycles, OfHostMemoryLeaveNothing) {
+TEST_F(RegistrationCycles, HostMemoryLeaksNothing) {
   run_with_nics(kCycles, allocate(MemoryType::host, kPieceBytes));
 }
 
-TEST_F(RegistrationCycles, OfACardsMemoryLeaveNothing) {
+TEST_F(RegistrationCycles, CardMemoryLeaksNothing) {
   run_with_nics(kExports, allocate(MemoryType::gaudi, kPieceBytes));
 }
 
-TEST_F(RegistrationCycles, OfWatchedMemoryByACacheThatEvictsLeaveNothing) {
+TEST_F(RegistrationCycles, WatchedMemoryThroughAnEvictingCacheLeaksNothing) {
   constexpr std::uint64_t kBytes = kPieces * 2 * kPieceBytes;
   void* const memory =
       ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -137,7 +137,7 @@ TEST_F(RegistrationCycles, OfWatchedMemoryByACacheThatEvictsLeaveNothing) {
   ::munmap(memory, kBytes);
 }
 
-TEST_F(RegistrationCycles, OfACardsMemoryByACacheThatEvictsLeaveNothing) {
+TEST_F(RegistrationCycles, CardMemoryThroughAnEvictingCacheLeaksNothing) {
   const Allocation memory = allocate(MemoryType::gaudi, kPieces * 2 * kPieceBytes);
   run_with_cache(kExports, [&](const RegistrationCache& cache, int piece) {
     return cache.get(memory.address() + static_cast<std::uint64_t>(piece) * 2 * kPieceBytes,
@@ -145,7 +145,7 @@ TEST_F(RegistrationCycles, OfACardsMemoryByACacheThatEvictsLeaveNothing) {
   });
 }
 
-TEST_F(RegistrationCycles, OfDmabufsByACacheThatEvictsLeaveNothing) {
+TEST_F(RegistrationCycles, DmabufsThroughAnEvictingCacheLeakNothing) {
   std::vector<Fd> files;
   for (int i = 0; i < kPieces; ++i) files.push_back(make_dmabuf(kPieceBytes));
   run_with_cache(kExports, [&](const RegistrationCache& cache, int piece) {

@@ -29,15 +29,15 @@
 
 #include "memory_contract.hpp"
 
-// The classic fault of registration caches: memory goes, other memory comes to its
-// address, and the NIC still writes to the pages that were there.
+// The classic bug of registration caches: memory is freed, other memory gets its address, and the
+// NIC still writes to the old pages.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kBytes = 4 * kPage;
 
-// ThreadSanitizer and AddressSanitizer make all of it some ten times slower.
+// ThreadSanitizer and AddressSanitizer make everything about ten times slower.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kRounds = 40;
 #else
@@ -45,7 +45,7 @@ constexpr int kRounds = 400;
 #endif
 constexpr int kThreads = 4;
 
-/// Bytes that no other round writes.
+/// Bytes that differ in each round.
 std::vector<std::byte> bytes_of(unsigned seed) {
   std::vector<std::byte> bytes(kBytes);
   unsigned value = seed * 2654435761U + 1;
@@ -63,8 +63,8 @@ void must_be(bool right) {
   if (!right) throw std::runtime_error("a system call fails");
 }
 
-/// The application's memory of one thread, which comes and goes at one address. Others may be given
-/// the address while it has no owner; then it is another.
+/// One thread's memory of the application, which is mapped and unmapped at one address. Another
+/// thread may get the address meanwhile; then this one uses another address.
 class Memory {
  public:
   explicit Memory(bool shared) : shared_(shared), address_(map(0, 0)) {}
@@ -78,7 +78,7 @@ class Memory {
 
   [[nodiscard]] std::byte* bytes() const { return static_cast<std::byte*>(pointer(address_)); }
 
-  /// In how many ways pages become others, at once or when a call has come to its end.
+  /// The number of ways in which pages are replaced, at once or by the end of a call.
   static constexpr unsigned kWays = 3;
   static constexpr unsigned kWaysWithDiscards = 4;
 
@@ -99,14 +99,15 @@ class Memory {
         break;
       }
       default:
-        // A private page is replaced by another, a shared one by the same: that is no other memory.
+        // A private page is replaced by another one. A shared page stays the same, which is no
+        // other memory.
         must_be(::madvise(pointer(address_), kBytes, MADV_DONTNEED) == 0);
         break;
     }
   }
 
  private:
-  /// 0 if the address has another owner by now.
+  /// Returns 0 if the address has another owner by now.
   [[nodiscard]] std::uint64_t map(std::uint64_t address, int flags) const {
     Fd file;
     if (shared_) {
@@ -124,10 +125,10 @@ class Memory {
   std::uint64_t address_;
 };
 
-/// A peer: another process, which writes by its NIC to where it is told.
+/// A peer in another process, which writes with its NIC to the address that it gets.
 class Writer {
  public:
-  /// Before the process has opened anything, or started threads.
+  /// To be made before the process opens anything or starts threads.
   Writer() {
     std::array<int, 2> ends{};
     must_be(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0);
@@ -160,7 +161,7 @@ class Writer {
     must(connection.connect(hear<ConnectionAddress>(socket_.get())));
   }
 
-  /// When it returns, the bytes have been written.
+  /// When this returns, the bytes have been written.
   void write(const RemoteMemory& target, unsigned seed) const {
     tell(socket_.get(), Order{target, seed});
     must_be(hear<unsigned>(socket_.get()) == seed);
@@ -209,7 +210,7 @@ class Writer {
 
 class RegistrationStress : public testing::TestWithParam<bool> {
  protected:
-  /// No thread is given an address while the call has not returned that takes it from another one.
+  /// No thread gets an address before the call returns that takes it from another thread.
   bool ordered_ = false;
 
   [[nodiscard]] RegistrationCache make_cache(const RegistrationOptions& options = {}) {
@@ -218,10 +219,10 @@ class RegistrationStress : public testing::TestWithParam<bool> {
     return take(RegistrationCache::create(*context_, {*nic_}, options));
   }
 
-  /// A round: what the NIC writes arrives, by a new registration and by one that was found. That it
-  /// is a new one its key shows, besides: the emulated NIC looks for private memory, and for what
-  /// an application has mapped, when it writes, where a real one has the pages that were there
-  /// once. How much went wrong.
+  /// One round: the NIC's write arrives with a new registration and with one that was found. The
+  /// key of a new registration must also differ: the emulated NIC looks up private memory, and
+  /// memory mapped by an application, when it writes, while a real NIC uses the pages of the
+  /// registration. Returns the number of faults.
   static int check(const Writer& writer, const RegistrationCache& cache, const Memory& memory,
                    unsigned seed, std::uint32_t& key) {
     const std::vector<std::byte> sent = bytes_of(seed);
@@ -276,14 +277,14 @@ class RegistrationStress : public testing::TestWithParam<bool> {
   }
 
  private:
-  std::array<Writer, kThreads> writers_;  // before all else
+  std::array<Writer, kThreads> writers_;  // made before everything else
   mutable std::mutex changing_;
   mutable std::array<std::mutex, kThreads> changing_of_;
   std::optional<Context> context_;
   std::optional<Nic> nic_;
 };
 
-TEST_P(RegistrationStress, WhatIsWrittenArrivesWhereverTheMemoryIsNow) {
+TEST_P(RegistrationStress, WritesArriveInTheCurrentMemory) {
   const RegistrationCache cache = make_cache();
   EXPECT_EQ(run(cache), 0);
   const RegistrationStatistics done = cache.statistics();
@@ -292,13 +293,14 @@ TEST_P(RegistrationStress, WhatIsWrittenArrivesWhereverTheMemoryIsNow) {
   EXPECT_EQ(done.in_use, 0U);
 }
 
-// Each discard prevents the caching of later registrations for a second.
+// Each discard keeps later registrations from being cached for a second.
 TEST_P(RegistrationStress, AndWhereItsPagesAreDiscarded) {
   const RegistrationCache cache = make_cache();
   EXPECT_EQ(run(cache, Memory::kWaysWithDiscards), 0);
 }
 
-// In the other tests one thread's memory goes while it is given to another, in no order.
+// In the other tests, one thread's memory may be unmapped while it is given to another one, in no
+// order.
 TEST_P(RegistrationStress, AndWithoutAskingTheKernelWhereThatIsOrdered) {
   ordered_ = true;
   const RegistrationCache cache = make_cache({.watch = RegistrationOptions::Watch::yes});
@@ -312,9 +314,9 @@ TEST_P(RegistrationStress, AndWhereNothingIsWatchedNothingIsKept) {
   EXPECT_GE(cache.statistics().not_kept, std::uint64_t{kThreads} * kRounds);
 }
 
-// With few registrations allowed, what goes for the budget goes beside what goes with its memory.
-// Those that write hold one each nearly all the time, which nothing evicts: another thread takes
-// more pieces in turn than the budget has room for, and more room than the others can hold.
+// Only a few registrations are allowed, so that eviction for the budget happens beside removal with
+// the memory. Each writing thread holds one nearly all the time, and nothing evicts that. Another
+// thread uses more pieces in turn than the budget allows, with more room than the others can hold.
 TEST_P(RegistrationStress, AndWhileOthersAreEvicted) {
   constexpr std::size_t kBudget = kThreads + 2;
   constexpr std::size_t kPieces = kBudget + 2;

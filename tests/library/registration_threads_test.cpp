@@ -19,7 +19,7 @@
 #include "emulated_hooks.hpp"
 #include "registration_cache_fixture.hpp"
 
-// The cache as several threads use it, and processes.
+// The cache with several threads and processes.
 namespace hbmwire::test {
 namespace {
 
@@ -85,9 +85,9 @@ TEST_F(RegistrationThreads, CachesOfOneThreadAreKeptApart) {
   }
 }
 
-/// Everything at once, and at the end nothing is left. A look-up must find the registration that
-/// was asked for.
-TEST_F(RegistrationThreads, AgreeWhateverTheyDo) {
+/// All operations at once; at the end nothing is left. Each registration found must be the
+/// requested one.
+TEST_F(RegistrationThreads, AllOperationsAgree) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 3000;
   constexpr std::size_t kPieces = 24;
@@ -96,7 +96,7 @@ TEST_F(RegistrationThreads, AgreeWhateverTheyDo) {
   std::array<std::optional<Allocation>, kPieces> pieces;
   for (auto& piece : pieces) piece = allocate(MemoryType::host, 2 * kPage);
   std::mutex shelf_lock;
-  std::vector<RegistrationLease> shelf;  // given back by whoever comes
+  std::vector<RegistrationLease> shelf;  // any thread may release these
   std::atomic<int> failures{0};
   const auto work = [&](unsigned seed) {
     std::mt19937 random(seed);
@@ -142,7 +142,7 @@ TEST_F(RegistrationThreads, AChildByForkFindsNothingOfItsParents) {
   const Allocation memory = allocate(MemoryType::host, kPage);
   auto lease = take(cache.get(memory.address(), kPage, kWrite));
   std::atomic<bool> stop{false};
-  // At fork(2) one of these may have any lock.
+  // When fork(2) is called, one of these threads may hold any lock.
   std::jthread other([&] {
     while (!stop) {
       EXPECT_TRUE(cache.get(memory.address(), kPage, kWrite));

@@ -18,7 +18,7 @@
 #include "helpers.hpp"
 #include "open_memory.hpp"
 
-// The product's memory domain for AMD GPUs, on two emulated ones.
+// The library's memory domain for AMD GPUs, with two emulated ones.
 namespace hbmwire {
 namespace {
 
@@ -26,7 +26,8 @@ using test::filled;
 using test::Rocm;
 using test::soon;
 
-constexpr std::uint64_t kBlockBytes = 2ULL << 20;  // what ROCr cuts small allocations out of
+// ROCr takes small allocations from blocks of this size.
+constexpr std::uint64_t kBlockBytes = 2ULL << 20;
 
 std::shared_ptr<MemoryDomain> open_gpu(const std::string& device = {}) {
   auto domain = test::open_memory(MemoryType::rocm, {.device = device});
@@ -40,7 +41,7 @@ Context make_context() {
   return *context;
 }
 
-/// A variable of the environment for as long as it lives.
+/// Sets an environment variable while it lives.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -64,7 +65,7 @@ class Variable {
   std::optional<std::string> old_;
 };
 
-/// A file with that content, for as long as it lives.
+/// A file with this content; it exists while the object lives.
 class TextFile {
  public:
   explicit TextFile(const std::string& content) { std::ofstream(path_) << content; }
@@ -157,8 +158,8 @@ TEST(RocmMemory, SaysThatItIsTooLargeOrEmpty) {
   EXPECT_FALSE(gpu->allocate(0));
 }
 
-// ROCr exports the block that a small allocation was cut out of, and only its answer says where in
-// it that begins: base address and dma-buf do not begin together.
+// ROCr exports the whole block that contains a small allocation. Only its answer tells the offset:
+// the allocation and the dma-buf do not begin at the same place.
 TEST(RocmMemory, SubPageBuffersAreExportedWithTheirOffsetInTheBlock) {
   const auto gpu = open_gpu();
   const auto first = gpu->allocate(100);
@@ -299,8 +300,9 @@ TEST(RocmMemory, ABorrowedBufferIsCarriedAndStaysTheApplications) {
   rocm.hip_free(pointer);
 }
 
-// hipMemGetHandleForAddressRange() gives the fd of the block and keeps its offset to itself
-// (ROCm/mori#509): registered with it, a buffer is its neighbour. Ours comes with the offset.
+// hipMemGetHandleForAddressRange() returns the descriptor of the block without the offset
+// (ROCm/mori#509). Registered this way, a buffer would be its neighbour. Our export includes the
+// offset.
 TEST(RocmMemory, AHandleOfHipLacksTheOffsetThatOursHas) {
   const auto context = make_context();
   const Rocm rocm;
@@ -320,7 +322,7 @@ TEST(RocmMemory, AHandleOfHipLacksTheOffsetThatOursHas) {
   rocm.hip_free(neighbour);
 }
 
-TEST(RocmMemory, WhatIsExportedOutlivesItsAllocation) {
+TEST(RocmMemory, AnExportOutlivesItsAllocation) {
   const auto gpu = open_gpu();
   std::optional<DmabufRange> range;
   {
@@ -353,14 +355,14 @@ TEST(RocmKernel, MissingOptionsAreNamed) {
   }
 }
 
-TEST(RocmKernel, WhatIsUnknownForbidsNothing) {
-  const TextFile config("CONFIG_PCI=y\n");  // as of a kernel that has no such options any more
+TEST(RocmKernel, UnknownOptionsForbidNothing) {
+  const TextFile config("CONFIG_PCI=y\n");  // like a kernel that no longer has these options
   const Variable variable("HBMWIRE_ROCM_KERNEL_CONFIG", config.path());
   const auto context = make_context();
   EXPECT_FALSE(context.memory()[static_cast<std::size_t>(MemoryType::rocm)].missing);
 }
 
-/// A sysfs with amdgpu's peer-memory client in it.
+/// A sysfs with amdgpu's peer-memory client.
 class PeerMemoryClient {
  public:
   PeerMemoryClient() {
@@ -432,7 +434,7 @@ TEST(RocmCopies, GoOnByThemselvesInTheirOrder) {
   const auto twos = filled(kSize, 2);
   std::vector<std::byte> between(kSize);
   std::vector<std::byte> last(kSize);
-  // In and out are different engines: only signals keep their order.
+  // Copies in and out use different engines, so that only signals keep their order.
   auto first = gpu->start_copy_in(memory->address(), ones);
   auto second = gpu->start_copy_out(memory->address(), between);
   auto third = gpu->start_copy_in(memory->address(), twos);
@@ -456,12 +458,12 @@ TEST(RocmCopies, DestroyingOneWaitsForTheEngine) {
   EXPECT_EQ(test::rocm_live_objects(0, "signal"), 1U) << "the next copy's predecessor";
 }
 
-TEST(RocmCopies, AFailureIsSaidAndStopsNobodyElse) {
+TEST(RocmCopies, AFailureIsReportedAndStopsNoOtherCopy) {
   const auto gpu = open_gpu();
   const auto memory = gpu->allocate(100);
   const auto bytes = filled(100, 3);
   std::vector<std::byte> back(100);
-  // pointer_info, lock, signal, copy; then the engine's own work.
+  // pointer_info, lock, signal, copy; then the engine works.
   test::fail_nth_call("rocm", 4, EIO);
   auto failing = gpu->start_copy_in(memory->address(), bytes);
   ASSERT_TRUE(failing) << describe(failing.error());
@@ -474,8 +476,8 @@ TEST(RocmCopies, AFailureIsSaidAndStopsNobodyElse) {
   EXPECT_EQ(back, bytes);
 }
 
-// ROCr unlocks by the first address alone, whatever the lengths were.
-TEST(RocmCopies, OfTheSameHostMemoryShareALock) {
+// ROCr unlocks by the first address only, ignoring the length.
+TEST(RocmCopies, CopiesOfTheSameHostMemoryShareALock) {
   const auto gpu = open_gpu();
   const auto memory = gpu->allocate(1 << 20);
   const auto bytes = filled(1 << 20, 6);
@@ -490,7 +492,7 @@ TEST(RocmCopies, OfTheSameHostMemoryShareALock) {
   EXPECT_EQ(test::rocm_live_objects(0, "lock"), 0U);
 }
 
-TEST(RocmCopies, OfMoreOfTheSameHostMemoryWaitForTheShorter) {
+TEST(RocmCopies, ALongerCopyOfTheSameHostMemoryWaitsForTheShorter) {
   const auto gpu = open_gpu();
   const auto memory = gpu->allocate(8192);
   const auto bytes = filled(8192, 6);

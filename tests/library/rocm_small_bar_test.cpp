@@ -10,7 +10,7 @@
 #include "helpers.hpp"
 #include "open_memory.hpp"
 
-// AMD GPUs without a large BAR (`hbmwire emulate --bar small`), of which no dma-buf reaches a NIC.
+// AMD GPUs without a large BAR (`hbmwire emulate --bar small`), whose dma-bufs no NIC can reach.
 namespace hbmwire {
 namespace {
 

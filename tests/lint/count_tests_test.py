@@ -54,7 +54,7 @@ class CountTests(unittest.TestCase):
         self.report.write_text(REPORT, encoding="utf-8")
 
     def run_with(self, expected, *options):
-        """(exit status, what was printed) against a file with these lines."""
+        """(exit status, output) with a file of these lines."""
         if expected is not None:
             self.expected.write_text(expected, encoding="utf-8")
         shown = io.StringIO()
@@ -79,11 +79,11 @@ class CountTests(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("d: needs two cards", shown)
 
-    def test_what_only_root_may_run_counts_as_run_for_others(self):
+    def test_tests_for_root_count_as_run_for_others(self):
         skipped = {"a": "only root may", "b": "needs two cards"}
         self.assertEqual(count_tests.count_as_root_would(5, skipped), (6, {"b": "needs two cards"}))
 
-    def test_what_a_missing_guest_would_run_is_named_and_counts_as_run(self):
+    def test_tests_of_a_missing_guest_are_named_and_count_as_run(self):
         skip = """<testcase name="k" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
   <system-out>run.py: Skipped
 no kernel guest: no QEMU here
@@ -94,7 +94,7 @@ no kernel guest: no QEMU here
         self.assertIn("release: 1 tests were NOT run: no kernel guest: no QEMU here", shown)
         self.assertEqual(self.run_with("release 4 0\n")[0], 1)
 
-    def test_what_a_release_lacks_counts_as_run(self):
+    def test_tests_that_a_release_lacks_count_as_run(self):
         skipped = {"a": "no clang-format-14 in this release", "b": "no other distribution: no archive", "c": "no card"}
         self.assertEqual(count_tests.count_as_with_all(5, skipped),
                          (7, {"c": "no card"}, {test: skipped[test] for test in "ab"}))
@@ -110,7 +110,7 @@ no kernel guest: no QEMU here
         self.assertEqual(count_tests.read_cases(brief), (4, {}))
         self.assertEqual(count_tests.read_cases(brief + brief), (8, {}))
 
-    def test_what_is_no_googletest_program_has_no_cases(self):
+    def test_other_programs_than_googletests_have_no_cases(self):
         self.assertIsNone(count_tests.read_cases("all well\n"))
 
     def test_cases_of_pytest_are_counted_by_their_output(self):
@@ -128,7 +128,7 @@ no kernel guest: no QEMU here
         self.assertEqual(ran, 2 + 4)
         self.assertEqual(skipped["a: tests/python/a_test.py:12 1"], "no card: none is here")
 
-    def test_a_report_counts_cases_and_what_else_is_a_ctest(self):
+    def test_a_report_counts_cases_and_the_other_ctests(self):
         self.report.write_text(REPORT.replace('<testcase name="a" status="run"/>', f"""<testcase name="a" status="run">
   <system-out>{CASES}</system-out></testcase>"""), encoding="utf-8")
         ran, skipped = count_tests.read_report(self.report)

@@ -8,7 +8,7 @@ import unittest
 
 SCRIPT = pathlib.Path(sys.argv.pop(1)) / "each_case.py"
 
-# Behaves as a GoogleTest program with three cases: one passes, one fails, one dies.
+# Acts like a GoogleTest program with three cases: one passes, one fails, one crashes.
 PROGRAM = """
 import os, signal, sys
 name = sys.argv[-1].removeprefix("--gtest_filter=")

@@ -28,7 +28,7 @@ class FailedTests(unittest.TestCase):
         self.report = pathlib.Path(folder.name) / "tests.xml"
 
     def run_on(self, text, *options, result=0):
-        """Its output; with `result` None its exit status, too."""
+        """Its output; with `result` None also its exit."""
         if text is not None:
             self.report.write_text(text, encoding="utf-8")
         shown = io.StringIO()
@@ -49,7 +49,7 @@ class FailedTests(unittest.TestCase):
         self.assertTrue(shown.endswith("line 99\n"))
         self.assertNotIn("fine", shown)
 
-    def test_a_crash_of_the_leak_checker_alone_is_told_from_what_it_finds(self):
+    def test_a_crash_of_the_leak_checker_is_told_from_leaks(self):
         crash = "[  PASSED  ] 42 tests.\nTracer caught signal 11\n==7==LeakSanitizer has encountered a fatal error.\n"
         report = """<testsuite><testcase name="good" time="1" status="run"/>
  <testcase name="crashed" time="1" status="fail"><system-out>%s</system-out></testcase></testsuite>"""

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: MIT
 """The tree's own rules, each a file rule_<name>.py with check(tree), GOOD and BAD.
 
-usage: lint.py RULE ROOT          check a checkout; prints what is wrong, one line each, and exits 1
-       lint.py RULE --self-test   the rule finds nothing in GOOD, and something in GOOD with each of BAD
+usage: lint.py RULE ROOT          checks a checkout; prints one line for each fault, and exits with 1
+       lint.py RULE --self-test   the rule must accept GOOD, and refuse GOOD with each of BAD
 
-A rule with notes(tree) has these lines printed as well, whether it finds something or not.
-Exit status 77: the rule's unavailable() says why it cannot be checked here.
+Exit status 77: the rule cannot be checked here, for the reason that its unavailable() gives.
 """
 import importlib
 import pathlib
@@ -19,7 +18,7 @@ SKIPPED = 77
 
 
 def findings(rule, files):
-    """The rule's findings in a tree of these files ({path: text}); programs of such a tree can be run."""
+    """The findings of the rule for a tree of these files ({path: text}). Programs of such a tree can be run."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = pathlib.Path(folder) / name
@@ -43,7 +42,7 @@ def main(arguments):
     rule = importlib.import_module(f"rule_{arguments[0]}")
     reason = rule.unavailable() if hasattr(rule, "unavailable") else None
     if reason:
-        # In the words that scripts/count_tests.py looks for.
+        # In the format that scripts/count_tests.py expects.
         print(f"lint.py: Skipped\n{reason}")
         return SKIPPED
     if arguments[1] == "--self-test":

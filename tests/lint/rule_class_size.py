@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A class is read in one sitting: at most three files, 40 functions and 25 data members. Plain structs of options and
-reports, which have no function, may have more members; pointers to the functions of a vendor's library do not count."""
+"""A class must be readable in one sitting: at most three files, 40 functions and 25 data members. Plain structs of options and
+reports, without functions, may have more members. Pointers to functions of a vendor's library do not count."""
 import re
 
 MOST_FUNCTIONS = 40
@@ -14,13 +14,13 @@ NOT_MEMBERS = re.compile(r"^(using|friend|static_assert|typedef|template|enum|st
 
 
 def without_text(text):
-    """The code with comments, strings and lines of the preprocessor blanked, so that braces can be counted."""
+    """The code with comments, strings and preprocessor lines blanked, so that braces can be counted."""
     pattern = r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:\\\n|[^\n])*'
     return re.sub(pattern, lambda found: re.sub(r"[^\n]", " ", found[0]), text, flags=re.S | re.M)
 
 
 def end_of(text, at):
-    """Where the brace that opens at `at` closes."""
+    """The position of the brace that closes the one at `at`."""
     depth = 0
     for i in range(at, len(text)):
         depth += {"{": 1, "}": -1}.get(text[i], 0)
@@ -30,7 +30,7 @@ def end_of(text, at):
 
 
 def declarations(body):
-    """The declarations that stand directly in a class: each declaration as one text, a body or an initializer in braces as `{}`."""
+    """The declarations directly in a class, each as one text. A body or an initializer in braces appears as `{}`."""
     found, start, i, round_depth = [], 0, 0, 0
     while i < len(body):
         letter = body[i]
@@ -55,11 +55,11 @@ def declarations(body):
 
 
 def sorted_declarations(body):
-    """(functions, data members) of a class, without those of classes within it: the declarations."""
+    """The declarations of a class as (functions, data members), without those of nested classes."""
     functions, members = [], []
     for one in declarations(body):
         if not one or (NOT_MEMBERS.match(one) and not one.startswith("template")):
-            # `struct A {} a, b;` declares members as well; nothing here does so.
+            # `struct A {} a, b;` also declares members, but does not occur in this tree.
             continue
         if POINTER.search(one):
             continue
@@ -71,7 +71,7 @@ def sorted_declarations(body):
 
 
 def names_of(declaration):
-    """The declaration without its initializer and the arguments of templates."""
+    """The declaration without its initializer and template arguments."""
     flat = re.split(r"[={]", re.sub(r"operator\s*\W+", "operator(", declaration))[0]
     while re.search(r"<[^<>]*>", flat):
         flat = re.sub(r"<[^<>]*>", "", flat)
@@ -79,14 +79,14 @@ def names_of(declaration):
 
 
 def measure(body):
-    """(functions, data members) of a class: how many."""
+    """The numbers of (functions, data members) of a class."""
     functions, members = sorted_declarations(body)
     written = [one for one in functions if not re.search(r"= (default|delete)$", one)]
     return len(written), sum(names_of(one).count(",") + 1 for one in members)
 
 
 def classes(text):
-    """Each class that is defined in `text`: (name, line, body)."""
+    """Each class defined in `text`: (name, line, body)."""
     for head in HEAD.finditer(text):
         opens = head.end() - 1
         yield head[1], text.count("\n", 0, head.start()) + 1, text[opens + 1:end_of(text, opens)]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A program for one task is written with seven of the library's types: one that needs more shows that the public API lacks something.
-Classes, structs and aliases count; enumerations do not, whose values are words for what is asked for (Access::remote_read)."""
+"""A program for one task needs at most seven of the library's types. If it needs more, the public API lacks something.
+Classes, structs and aliases count. Enumerations do not, because their values are only names for choices
+(Access::remote_read)."""
 import re
 
 from rule_class_size import HEAD, without_text

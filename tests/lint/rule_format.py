@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""clang-format 14 has nothing to change (another version formats otherwise)."""
+"""clang-format 14 changes nothing (other versions format differently)."""
 import pathlib
 import re
 import shutil
 import subprocess
 
 PROGRAM = "clang-format-14"
-# Debian 12, Ubuntu 22.04 and 24.04; newer ones have no package of it.
+# Debian 12, Ubuntu 22.04 and 24.04; newer releases have no package of it.
 RELEASES = ("bookworm", "jammy", "noble")
 
 
 def unavailable():
-    """Why the rule cannot be checked here, or None. Where scripts/setup installs the program, its absence is a fault."""
+    """The reason why the rule cannot be checked here, or None. Where scripts/setup installs the program, a missing program is
+    an error."""
     codename = re.search(r"^VERSION_CODENAME=(\w+)", pathlib.Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
     if shutil.which(PROGRAM) or (codename and codename[1] in RELEASES):
         return None
@@ -29,7 +30,7 @@ def check(tree):
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode == 0:
         return
-    # One line a file is enough: the remedy is one command.
+    # One line for each file is enough, because one command repairs all.
     first = {}
     for line in done.stdout.splitlines():
         if match := re.match(r"(.+?):(\d+):\d+: error: ", line):

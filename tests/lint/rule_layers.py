@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""The order of includes: base -> counters, verbs, memory, wire, topology -> registration -> transport/*, trace -> context ->
-attach, and endpoint with message, mover and connect -> group -> tools.
-emulation/ is a project of its own beside them."""
+"""The allowed includes between layers: base -> counters, verbs, memory, wire, topology -> registration -> transport/*, trace
+-> context -> attach, and endpoint with message, mover and connect -> group -> tools.
+emulation/ is a separate project beside them.
+"""
 import os.path
 import pathlib
 import re
 
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
-# Layers that each layer of src/ sees besides itself and include/.
+# The layers that each layer of src/ may use, besides itself and include/.
 SEES = {
     "base": set(),
     "counters": {"base"},
@@ -22,26 +23,26 @@ SEES = {
 SEES["trace"] = SEES["transport"]
 SEES["context"] = SEES["transport"] | {"transport", "trace"}
 SEES["attach"] = SEES["context"] | {"context"}
-# The rooms of one layer, which see each other.
+# The rooms of one layer, which may use each other.
 ROOMS = {"endpoint", "message", "mover", "connect"}
 for room in ROOMS:
     SEES[room] = SEES["context"] | {"context"} | ROOMS
 SEES["group"] = SEES["endpoint"]
-# Layers whose folders are siblings that do not know each other; files directly in the layer are its interface.
+# Layers whose folders must not use each other. Files directly in the layer are its interface.
 SIBLINGS = {"memory", "transport"}
-# The only places that may name the verbs interface.
+# The only places that may use the verbs interface.
 VERBS = ("src/verbs/", "src/transport/verbs/", "src/transport/rdma_cm/", "tools/perf/verbs/",
          "tools/doctor/evidence/machine_libraries.cpp", "tests/", "bench/", "emulation/nic/", "emulation/tests/", "emulation/bench/")
-# The public functions that hand out libibverbs' own objects.
+# The public functions that return objects of libibverbs.
 VERBS_NAMES = VERBS + ("include/hbmwire/low_level/native.hpp", "src/registration/native.cpp", "emulation/")
 VERBS_NAME = re.compile(r"\b(ibv|IBV)_\w+")
 LITERAL_OR_COMMENT = re.compile(r'"(\\.|[^"\\])*"|//.*|/\*.*?\*/')
-# Folders that the product and the emulation both use; each sees neither of them.
+# Folders that both the product and the emulation use; these folders use neither.
 SHARED = ("tests/support", "bench/common")
-# Tests of the product that look at the emulated hardware from inside its process, or make it fail.
+# Tests of the product that inspect the emulated hardware from inside its process, or make it fail.
 EMULATION_TESTERS = ("tests/endpoint", "tests/library")
 VERBS_HEADER = re.compile(r"(infiniband|rdma)/")
-# The places that may name hwloc.
+# The places that may use hwloc.
 TOPOLOGY = ("src/topology/", "tools/doctor/evidence/machine_libraries.cpp", "tests/")
 TOPOLOGY_HEADER = re.compile(r"hwloc(/|\.h$)")
 VENDOR_HEADER = re.compile(r"(hlthunk|synapse_api|synapse_common_types|cuda|cudart|nvml|hip|hsa|amdhip)[\w/]*\.h$|"
@@ -53,7 +54,7 @@ def is_below(path, *folders):
 
 
 def resolve(tree, path, name):
-    """The file of the tree that an include names, as the compiler finds it; nothing for another's header."""
+    """The file of the tree that an include refers to, found like the compiler does; None for headers of others."""
     for folder in (path.parent, pathlib.Path("src"), pathlib.Path("include"), pathlib.Path("c/include"), pathlib.Path(".")):
         candidate = pathlib.Path(os.path.normpath(folder / name))
         if tree.has(candidate):
@@ -62,7 +63,7 @@ def resolve(tree, path, name):
 
 
 def refuse_own(path, target):
-    """Why `path` may not include the project's file `target`; nothing when it may."""
+    """The reason why `path` may not include the project's file `target`; None if it may."""
     own, other = path.parts, target.parts
     if own[0] == "include" and other[0] != "include":
         return "the public headers see only each other"
@@ -88,14 +89,14 @@ def refuse_own(path, target):
 
 
 def refuse_c(folder, other):
-    """The same, for a file of the C interface: headers of its own, and an implementation over the public C++ API."""
+    """The same for a file of the C interface, which has its own headers and an implementation over the public C++ API."""
     if "/".join(other[:2]) == "c/include" or folder == "c/src" and (other[0] == "include" or "/".join(other[:2]) == "c/src"):
         return None
     return "the C interface is made of include/ alone, and its headers and examples see only its own headers"
 
 
 def refuse_emulation(folder, other):
-    """The same, for a file below emulation/<folder>: it builds without the product."""
+    """The same for a file below emulation/<folder>, which builds without the product."""
     shared = {"emulation/tests": "tests/support", "emulation/bench": "bench/common"}.get(folder)
     if other[0] == "emulation" or "/".join(other[:2]) == shared:
         return None
@@ -103,7 +104,7 @@ def refuse_emulation(folder, other):
 
 
 def refuse_tests(folder, other):
-    """The same, for a file below tests/<folder> or bench/<folder>."""
+    """The same for a file below tests/<folder> or bench/<folder>."""
     if folder in SHARED and "/".join(other[:2]) != folder:
         return f"{folder} serves the product and emulation/: it sees only itself"
     if other[0] == "emulation" and folder not in EMULATION_TESTERS:
@@ -112,7 +113,7 @@ def refuse_tests(folder, other):
 
 
 def refuse_layer(own, other):
-    """The same, between two files of src/, by their paths below it."""
+    """The same for two files of src/, by their paths below it."""
     layer, target = own[0], other[0]
     if layer not in SEES:
         return f"src/{layer} is no layer that tests/lint/rule_layers.py knows"
@@ -126,7 +127,7 @@ def refuse_layer(own, other):
 
 
 def refuse_foreign(path, name):
-    """Why `path` may not include the header `name`, which is not the project's."""
+    """The reason why `path` may not include the header `name` of another project."""
     if VERBS_HEADER.match(name) and not is_below(path, *VERBS):
         return "only src/verbs, src/transport/verbs, src/transport/rdma_cm, tools/perf/verbs, " \
                "tools/doctor/evidence/machine_libraries.cpp, emulation/nic and tests name the verbs interface"
@@ -138,8 +139,8 @@ def refuse_foreign(path, name):
 
 
 def refuse_name(path, line):
-    """A name of libibverbs' in the code of a line that may have none; nothing when there is none. A name in a string or a
-    comment tells of a call."""
+    """A name of libibverbs in a line of code where it is not allowed; None if there is none. Names in strings and comments are
+    allowed."""
     if is_below(path, *VERBS_NAMES):
         return None
     match = VERBS_NAME.search(LITERAL_OR_COMMENT.sub("", line))

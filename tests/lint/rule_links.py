@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Every relative link of a Markdown file leads to a file of the tree, and every anchor to a heading that is there."""
+"""Every relative link of a Markdown file leads to a file of the tree, and every anchor to an existing heading."""
 import os.path
 import pathlib
 import re
 
-# Blanked before links are looked for: `a[i](x)` in code is no link.
+# Blanked before the search for links: `a[i](x)` in code is no link.
 CODE = re.compile(r"^(?P<fence>`{3,}|~{3,}).*?(?:^(?P=fence)|\Z)|(?P<span>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=span)(?!`)",
                   re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(\s*<?(?P<inline>[^\s()<>]+)>?(?:\s+\"[^\"]*\")?\s*\)|^\[[^\]\n]+\]:\s+<?(?P<listed>[^\s<>]+)", re.MULTILINE)
@@ -18,18 +18,18 @@ def text_of(tree, path):
 
 
 def without_code(text):
-    """The same text, of the same length and lines, with spaces in place of code."""
+    """The text with code replaced by spaces; length and lines stay the same."""
     return CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
 def slug(heading):
-    """The anchor that GitHub makes of a heading: its words in small letters, without punctuation, with hyphens for blanks."""
+    """The anchor that GitHub makes for a heading: its words in lower case, without punctuation, with hyphens for blanks."""
     words = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
     return re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
 
 
 def anchors(tree, path):
-    """The anchors of a file's headings. The second heading of the same words gets "-1", and so on."""
+    """The anchors of a file's headings. The second heading with the same words gets "-1", and so on."""
     found, seen, fence = set(), {}, None
     for _, line in tree.lines(path):
         if match := FENCE.match(line):
@@ -42,7 +42,7 @@ def anchors(tree, path):
 
 
 def fault(tree, path, target):
-    """The fault of a link of the file `path`; nothing when it leads somewhere."""
+    """The fault of a link in the file `path`; None if its target exists."""
     name, _, anchor = target.partition("#")
     goal = pathlib.Path(os.path.normpath(path.parent / name)) if name else path
     if goal.is_absolute() or ".." in goal.parts:

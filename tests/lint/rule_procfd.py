@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The product never reopens a dma-buf by its name: a real one has none, only the emulated NIC may."""
+"""The product never reopens a dma-buf by its name: a real one has none. Only the emulated NIC may do that."""
 
-# In two parts, so that this file itself could stand anywhere.
+# Split, so that this file itself passes.
 FORBIDDEN = "/proc/self" + "/fd"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every test that the table of the endpoint's promises names exists, and every row names one or says why there is none."""
+"""Every test named in the table of the endpoint's promises exists, and every row names one or gives the reason why not."""
 import re
 
 TABLE = "tests/endpoint/promises.md"
@@ -21,7 +21,8 @@ def cases(tree):
 
 
 def registered(tree):
-    """All words of the files that give names to the tests of ctest. Names are put together there, so that words must do."""
+    """All words of the files that define the names of ctest's tests. These files assemble the names, so that only words can be
+    checked."""
     found = set()
     for path in tree.files():
         if path.name == "CMakeLists.txt" or (path.suffix == ".py" and path.as_posix().startswith("tests/system/")):
@@ -31,7 +32,7 @@ def registered(tree):
 
 
 def fault(tree, name, known_cases, known_words):
-    """The fault of a test's name; nothing when there is such a test."""
+    """The fault of a test's name; None if the test exists."""
     if "/" in name:
         return None if tree.has(name) else "there is no such file"
     if GTEST_NAME.fullmatch(name):
@@ -41,7 +42,7 @@ def fault(tree, name, known_cases, known_words):
 
 
 def rows(tree):
-    """The rows below the head of each table: their line's number and their cells."""
+    """The rows of each table, without its head: their line numbers and cells."""
     is_table = False
     for number, line in tree.lines(TABLE):
         if not line.startswith("|"):
@@ -76,7 +77,7 @@ def check(tree):
 
 
 def table(*tests):
-    """A table with these second columns."""
+    """A table with these texts in the second column."""
     return "| promise | test |\n|---|---|\n" + "".join(f"| It `holds`. | {test} |\n" for test in tests)
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""A public class holds one pointer and no other member, so that its state can change and programs stay as they are; its one friend is
-detail::Internals (src/base/internals.hpp), and no public function takes or gives a type of namespace detail."""
+"""A public class holds only one pointer, so that its state can change without recompiling programs. Its only friend is
+detail::Internals (src/base/internals.hpp), and no public function takes or returns a type of namespace detail."""
 import re
 
 from rule_class_size import classes, declarations, sorted_declarations, without_text
 
-# They hold something else, for the reason that ARCHITECTURE.md ("Public classes") gives: a value has no state behind it, and the
-# data path may not follow a pointer, or allocate.
+# These hold other members, for the reasons in ARCHITECTURE.md ("Public classes"): a value has no state behind it, and the data
+# path may not follow a pointer or allocate.
 VALUES = {"Deadline", "UniqueHandle", "RemoteRegion", "RegistrationLease"}
 POINTER = re.compile(r"(?:const )?(?:std::(?:shared|unique|weak)_ptr<.*>|[\w:]+(?: const)? ?\*) ?\w+(?: = .*|{})?")
 FRIEND = re.compile(r"\bfriend\b(?!\s+struct detail::Internals\s*$)")

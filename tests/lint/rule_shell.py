@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Shell scripts: shellcheck has nothing to say, they stop at the first error, and they can be run. Completions are sourced,
-so that shellcheck alone reads them."""
+"""Shell scripts pass shellcheck, stop at the first error, and are executable. Completions are sourced, so that only shellcheck
+checks them."""
 import os
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A file that cannot be read in one sitting wants two names."""
+"""A file that cannot be read in one sitting should be split."""
 
 MOST_LINES = 600
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Every source file says its licence in its first lines."""
+"""Every source file names its licence in its first lines."""
 
 from tree import CPP
 
 LINE = "SPDX-License-Identifier: MIT"
-# Sources of Linux modules; their README.md says so. The one folder under another licence.
+# Sources of Linux modules, the only folder with another licence (see its README.md).
 GPL_FOLDER = "tests/kernel/modules/"
 GPL_LINE = "SPDX-License-Identifier: GPL-2.0"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The version's header, the newest heading of CHANGELOG.md and the newest entry of debian/changelog name one version, and
-the library's package is named by its SONAME."""
+"""The version's header, the newest heading of CHANGELOG.md and the newest entry of debian/changelog have the same version, and
+the name of the library's package contains its SONAME."""
 import re
 
 HEADER = "include/hbmwire/version.hpp"
@@ -10,7 +10,7 @@ CONTROL = "debian/control"
 
 
 def first(tree, path, pattern):
-    """The first match of the pattern in the file's lines, and its line's number."""
+    """The first match of the pattern in the file's lines, and the line's number."""
     for number, line in tree.lines(path) if tree.has(path) else ():
         match = re.match(pattern, line)
         if match:

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""No unfinished business, and nothing of the machine that a change was written on."""
+"""No marks of unfinished work, and no traces of the machine on which a change was written."""
 import pathlib
 import re
 
-# In two parts, so that this file passes its own rule.
+# Split, so that this file passes its own rule.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 BUILD_PATH = re.compile(r"(?<![\w$}.~-])/(home|work|workspace|Users|tmp/bash_jobs)/\w")
-# A package mirror: a host with a repository path that is not the distribution's own.
+# A package mirror: a host with a repository path that does not belong to the distribution.
 APT_LISTS = ("/etc/apt/sources.list", "/etc/apt/sources.list.d")
 PUBLIC_HOST = re.compile(r"(^|\.)(debian\.org|ubuntu\.com|github\.com|nvidia\.com|radeon\.com|habana\.ai)$")
 
 
 def mirror_hosts(lists=APT_LISTS):
-    """The hosts that this machine takes packages from, but for the public ones."""
+    """The hosts from which this machine gets packages, except public ones."""
     hosts = set()
     for name in map(pathlib.Path, lists):
         for path in [name] if name.is_file() else sorted(name.glob("*")):
             hosts.update(re.findall(r"https?://([^/\s:]+)", path.read_text(errors="replace")))
-    # A bare name or an address ("localhost", 127.0.0.1) is found everywhere and tells nothing.
+    # A bare name or an address ("localhost", 127.0.0.1) occurs everywhere and reveals nothing.
     return sorted(h for h in hosts if re.search(r"\.[a-z]+$", h) and not PUBLIC_HOST.search(h))
 
 

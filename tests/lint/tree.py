@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""The files that the rules look at, as one list of (path below the root, lines)."""
+"""The files that the rules check, as one list of (path below the root, lines)."""
 import pathlib
 
 CPP = {".cpp", ".hpp", ".h", ".c", ".cc"}
 FOLDERS = ("include", "c", "src", "tools", "emulation", "tests", "bench", "examples", "python", "scripts", "cmake", "docs", ".ci")
-# Left by Python and its tools, and ignored by git.
+# Made by Python and its tools, and ignored by git.
 CACHES = {"__pycache__", ".mypy_cache", ".pytest_cache"}
 
 
 class Tree:
-    """A checkout. Paths are handed out relative to its root, sorted, so that messages are short and stable."""
+    """A checkout. Paths are relative to its root and sorted, so that messages are short and stable."""
 
     def __init__(self, root):
         self.root = pathlib.Path(root).resolve()
 
     def files(self, *folders):
-        """Every file below these folders (all of the project's, and the root's own files, when none is named)."""
+        """Every file below these folders; without arguments, all files of the project and of the root itself."""
         found = []
         for folder in folders or FOLDERS:
             found += [p for p in (self.root / folder).rglob("*") if p.is_file() and not CACHES.intersection(p.parts)]

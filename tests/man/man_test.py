@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Manuals agree with the program, and man(1) shows their pages well.
 
-usage: man_test.py CHECK TREE BUILD_FOLDER   prints what is wrong, one line each, and exits 1
-       man_test.py CHECK --self-test         the check finds nothing in good input, and something in broken input
+usage: man_test.py CHECK TREE BUILD_FOLDER   prints one line for each fault, and exits with 1
+       man_test.py CHECK --self-test         the check must accept good input, and refuse broken input
 
 CHECK: options   the options of each manual are those of `hbmwire COMMAND --help`
        settings  the settings of hbmwire(7) are those of `hbmwire info -c`
@@ -21,12 +21,13 @@ import tempfile
 
 SKIPPED = 77
 COLUMNS = 80
-# Command, its manual, and the parts of the manual's section Options; without parts all of the section.
+# The command, its manual, and the parts of the manual's section Options; without parts, the whole section.
 MANUALS = [
     ("", "docs/hbmwire.md", ()),
     ("server", "docs/server-client.md", ("Both sides", "Server")),
     ("client", "docs/server-client.md", ("Both sides", "Client")),
     ("perf", "docs/perf.md", ()),
+    ("perf --all", "docs/perf-all.md", ()),
     ("info", "docs/info.md", ()),
     ("stat", "docs/stat.md", ()),
     ("doctor", "docs/doctor.md", ()),
@@ -42,7 +43,7 @@ def output_of(*command):
 
 
 def options_of_help(text):
-    """The names of the options that a help text lists: a line each, indented by two to six blanks."""
+    """The names of the options in a help text: one in each line, indented by two to six blanks."""
     found = set()
     for line in text.splitlines():
         if match := re.match(r" {2,6}(-[\w-]+(?:, ?-[\w-]+)*)(?:[ \[]|$)", line):
@@ -80,7 +81,7 @@ def differences(what, manual, in_manual, program, in_program):
 def check_options(tree, build):
     program = str(build / "bin" / "hbmwire")
     for command, manual, parts in MANUALS:
-        arguments = [command, "--help"] if command else ["--help"]
+        arguments = [*command.split(), "--help"]
         listed = options_of_help(output_of(program, *arguments))
         described = options_of_manual((tree / manual).read_text(encoding="utf-8"), parts)
         yield from differences("option", manual, described, " ".join(["hbmwire", *arguments]), listed)
@@ -105,9 +106,9 @@ def check_settings(tree, build):
 
 
 def man(page, *options):
-    """The warnings of man about a page, as it is shown in a terminal of 80 columns."""
+    """The output of man for a page, as on a terminal of 80 columns."""
     environment = dict(os.environ, LC_ALL="C.UTF-8", MANROFFSEQ="", MANWIDTH=str(COLUMNS))
-    # Pages that are another name of a page give its place from the folder that holds man1.
+    # A page that only refers to another one gives its path relative to the folder that contains man1.
     return subprocess.run(["man", *options, "-E", "UTF-8", "-l", page], cwd=page.parent.parent, env=environment,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
                           check=False)
@@ -182,7 +183,7 @@ CHECKS = {"options": (check_options, self_test_options), "settings": (check_sett
 
 
 def lacking(name, arguments):
-    """Why the check cannot be made here, or None."""
+    """The reason why the check cannot be made here, or None."""
     if name == "pages" and shutil.which("man") is None:
         return "no man: scripts/setup test"
     if name != "options" and arguments != ["--self-test"] and not pathlib.Path(arguments[1], "share/man/man7/hbmwire.7").exists():
@@ -193,7 +194,7 @@ def lacking(name, arguments):
 def main(name, *arguments):
     arguments = list(arguments)
     if reason := lacking(name, arguments):
-        # In the words that scripts/count_tests.py looks for.
+        # In the format that scripts/count_tests.py expects.
         print(f"man_test.py: Skipped\n{reason}")
         return SKIPPED
     check, self_test = CHECKS[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tests of docs/man/api with a made-up header. usage: generator_test.py FOLDER_OF_THE_GENERATOR DOXYGEN"""
+"""Tests of docs/man/api with an invented header. usage: generator_test.py FOLDER_OF_THE_GENERATOR DOXYGEN"""
 from __future__ import annotations
 
 import pathlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The man pages of section 3 against the headers, which are read here without doxygen: each public type has a page, each comment
-stands on it, and man(1) sets all of them without a warning. usage: pages_test.py INCLUDE SHARE_MAN DOXYGEN"""
+"""Compares the man pages of section 3 with the headers, which are parsed here without doxygen: each public type has a page,
+each comment is on it, and man(1) formats all pages without a warning. usage: pages_test.py INCLUDE SHARE_MAN DOXYGEN"""
 from __future__ import annotations
 
 import os
@@ -16,7 +16,7 @@ INCLUDE, MAN, DOXYGEN = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sy
 C_INCLUDE = INCLUDE.parent / "c/include"
 PAGES = MAN / "man3"
 TYPE = re.compile(r"( *)(?:template <[^>]*> )?(?:class|struct|enum class) (?:HBMWIRE_API )?(\w+)[^;]*\{|concept (\w+) =|using (\w+) =")
-WITHOUT_PAGE = {"hbmwire/hbmwire.hpp", "hbmwire/export.hpp"}  # lists of headers, and a mark for the linker
+WITHOUT_PAGE = {"hbmwire/hbmwire.hpp", "hbmwire/export.hpp"}  # lists of headers, and a macro for the linker
 BRIEF_WIDTH = 80
 
 
@@ -28,12 +28,13 @@ class Comment:
 
 
 def letters(text: str) -> str:
-    """The words of a text, however it is set."""
+    """The letters and digits of a text, which do not depend on its layout."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 class Scan:
-    """The types of a header with their comments. The tree's format is relied upon: a type of a namespace begins in the first column."""
+    """The types of a header with their comments. Relies on the tree's format: a type of a namespace begins in the first
+    column."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.types: list[str] = []
@@ -50,7 +51,7 @@ class Scan:
         if behind or line.lstrip().startswith("/// ") or line.strip() == "///":
             self.pending.append(behind[1] if behind else line.strip()[3:])
         if line.lstrip().startswith("///") and (behind is None or following.lstrip().startswith("///<")):
-            return  # it goes on, or what it is about follows
+            return  # the comment continues, or its subject follows
         opened = re.match(r"namespace ([\w:]+) \{", line)
         if opened:
             self.namespace = opened[1]
@@ -86,7 +87,7 @@ def man(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def pages() -> list[pathlib.Path]:
-    """Those with a text of their own, and not those that only lead to another."""
+    """Pages with their own text, without those that only refer to another page."""
     return [page for page in sorted(PAGES.glob("*.3")) if not page.read_text(encoding="utf-8").startswith(".so ")]
 
 
@@ -141,7 +142,7 @@ class Pages(unittest.TestCase):
             with self.subTest(one.where):
                 self.assertIn(letters(one.text), by_page.get(one.owner, everything))
 
-    def test_the_name_line_says_in_short_what_it_is(self) -> None:
+    def test_the_name_line_has_a_short_description(self) -> None:
         for name, text in self.text.items():
             with self.subTest(name):
                 line = re.search(r"^\.SH NAME\n(.*)", (PAGES / f"{name}.3").read_text(encoding="utf-8"), re.MULTILINE)
@@ -160,7 +161,7 @@ class Pages(unittest.TestCase):
             overview = self.text["libhbmwire_c" if name.startswith("hbmwire_") else "libhbmwire"]
             self.assertIn(f"{name}(3)", overview)
 
-    def test_man_finds_each_function_and_type_of_c_and_what_its_comment_says(self) -> None:
+    def test_man_shows_each_c_function_and_type_with_its_comment(self) -> None:
         headers = sorted((C_INCLUDE / "hbmwire/c").glob("*.h"))
         self.assertGreater(len(headers), 20)
         for path in headers:

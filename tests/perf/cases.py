@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Single cases: options, mistakes, and peers that go away."""
+"""Single cases: options, mistakes, and peers that disconnect."""
 import contextlib
 import os
 import signal
@@ -16,7 +16,7 @@ PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 
 
 def check_sentence(side, code, *parts, seconds=10):
-    """It ends in time, with this code and one sentence that has these parts."""
+    """Expects that the process ends in time, with this exit code and one message that contains these parts."""
     start = time.monotonic()
     got = side.finish(seconds)
     check(got == code, f"{side} gave {got}, not {code}", side.text())
@@ -28,7 +28,7 @@ def check_sentence(side, code, *parts, seconds=10):
 
 
 def options(program):
-    """The options of perftest's users, one after the other; the client's parameters go for both."""
+    """Options of perftest's users, one after the other; the client's parameters apply to both sides."""
     for test, *line in (["write_bw", "-I", 64, "-s", 32], ["write_bw", "-e"], ["send_bw", "-e", "-b"],
                         ["send_lat", "-e"], ["read_bw", "-o", 1], ["write_bw", "-Q", 1, "-t", 1],
                         ["write_bw", "-m", 1024], ["send_bw", "-r", 4, "-n", 500], ["write_bw", "--flows", 3, "-l", 4],
@@ -41,7 +41,7 @@ def options(program):
 
 
 def client_wins(program):
-    """A server that was told otherwise does what the client wants, but for its memory (named_memory)."""
+    """A server with other options follows the client, except for its memory type (named_memory)."""
     with Pair(program, "read_bw", ["-s", 333, "-n", 50, "--memory", "host,gaudi"],
               server=["-s", "4096", "-n", "9"], server_test="write_bw") as pair:
         here, there = check_run(pair, "read_bw", [333])
@@ -66,7 +66,7 @@ def by_time(program):
 
 
 def rate(program):
-    """No faster than was asked for: 200 messages at 400 a second take half a second."""
+    """The rate limit holds: 200 messages at 400 per second take half a second."""
     with Pair(program, "write_bw", ["-n", 200, "--rate_limit", 400, "--rate_units", "p"]) as pair:
         here, _ = check_run(pair, "write_bw")
         check(here["rows"][0]["bandwidth"]["messages_per_second"] < 405, here["rows"])
@@ -80,7 +80,7 @@ def no_verify(program):
 
 
 def wrong_flags(program):
-    """Usage errors, before anything is opened."""
+    """Usage errors are reported before anything is opened."""
     for line in (["hurry_bw"], [], ["write_bw", "-s", "0"], ["write_bw", "-s", "2G"], ["write_bw", "-c", "XX"],
                  ["read_bw", "-c", "UC"], ["write_bw", "-c", "UD"], ["write_lat", "-b"], ["write_lat", "-q", "2"],
                  ["send_lat", "-l", "2"], ["atomic_bw", "-s", "16"], ["write_bw", "-a", "-D", "2"],
@@ -96,7 +96,7 @@ def wrong_flags(program):
             check_sentence(Side([program, "perf", "write_bw", option]), 2, "--help")
     for rate in ("0", "-1", "1e-9", "1e300", "inf", "nan"):
         check_sentence(Side([program, "perf", "write_bw", f"--rate_limit={rate}"]), 2, "--help")
-    # Options that contradict each other, or would be ignored: the sentence names one of them.
+    # Options that contradict each other, or would be ignored: the message names one of them.
     for option, *line in (["-n", "write_bw", "-D", "2", "-n", "5"], ["--rate_units", "write_bw", "--rate_units", "M"],
                           ["--burst_size", "write_bw", "--burst_size", "8"], ["-A", "write_bw", "-A", "CMP_AND_SWAP"],
                           ["--immediate", "read_bw", "--immediate"], ["-o", "write_bw", "-o", "1"],
@@ -115,7 +115,7 @@ def wrong_flags(program):
 
 
 def named_memory(program):
-    """A side's own word is kept, or the run refused: a client's does not go over it."""
+    """A side keeps its own choice, or refuses the run; the client's choice does not override it."""
     with Pair(program, "write_bw", ["--memory", "host"], server=["--use_cuda", 0]) as pair:
         check_sentence(pair.server, 2, "the client wants host here", "cuda:0")
         check_sentence(pair.client, 1, "the client wants host here")
@@ -125,13 +125,13 @@ def named_memory(program):
 
 
 def refused(program):
-    """Both sides tell a fault that only one side can find."""
+    """An error that only one side can find is reported by both."""
     with Pair(program, "write_bw", ["-m", "4096", "-d", "emu1", "-n", 50]) as pair:
         check_run(pair, "write_bw")
     with Pair(program, "write_bw", ["-x", "200"]) as pair:
         check_sentence(pair.client, 2, "GID")
         check_sentence(pair.server, 1, "the client gave up", "GID")
-    # The first side finds it out.
+    # Whichever side comes first finds it.
     with Pair(program, "write_bw", ["-t", "200000"]) as pair:
         for side in (pair.client, pair.server):
             check(side.finish(10) in (1, 2) and len(side.errors()) == 1 and "-t" in side.errors()[0], side.text())
@@ -148,7 +148,7 @@ def refused(program):
 
 
 def lacking(program):
-    """Below `--without`: emu1 has neither atomics nor dma-bufs. Whichever side has it, both say so."""
+    """Below `--without`: emu1 has neither atomics nor dma-bufs. Whichever side uses it, both report that."""
     for test, options, part in (("atomic_bw", [], "no atomic operations"),
                                 ("read_bw", ["--memory", "gaudi"], "ibv_reg_dmabuf_mr")):
         with Pair(program, test, ["-d", "emu1", *options], ["-d", "emu0"]) as pair:
@@ -168,10 +168,10 @@ def nobody(program):
 
 
 def versions(program):
-    """Another version, another protocol, a message out of turn, a port probe: each is a sentence, on either side, and
-    the server waits for the next."""
+    """Another version, another protocol, an unexpected message, or a port probe causes one message on either side, and the
+    server waits for the next client."""
     other = b"hbmwire\n" + (3).to_bytes(2, "big") + bytes(6)
-    hello = PREAMBLE + bytes.fromhex("00000000" "0009")  # a "bye" where the request belongs
+    hello = PREAMBLE + bytes.fromhex("00000000" "0009")  # a "bye" instead of the request
     strangers = ((other, "another version"), (b"GET / HTTP/1.1\r\n\r\n", "another protocol"), (hello, "one version"),
                  (b"", "closed before its greeting"))
     with Pair(program, "write_bw", client=None) as pair:
@@ -181,7 +181,7 @@ def versions(program):
                 if payload:
                     pair.server.wait_for(part)
             pair.server.wait_for(part)
-        # These stay, and keep no client waiting.
+        # These connections stay open, but delay no client.
         half_open = [socket.create_connection(("127.0.0.1", int(pair.port))) for _ in range(6)]
         for stranger, greeting in zip(half_open, (PREAMBLE[:9], PREAMBLE, PREAMBLE + b"\0\0\0")):
             stranger.sendall(greeting)
@@ -199,7 +199,7 @@ def versions(program):
 
 
 def gone(number, *parts, tests=("write_bw", "send_bw", "write_lat", "send_lat", "read_bw"), after=0.5):
-    """One side is gone, or hangs, in the middle: the other one ends within 10 s with a sentence."""
+    """One side ends or hangs during the run: the other one ends within 10 s with a message."""
     def run(program):
         for test in tests:
             for victim_is_server in (True, False):
@@ -222,7 +222,7 @@ def gone(number, *parts, tests=("write_bw", "send_bw", "write_lat", "send_lat", 
 
 
 def crowded(program):
-    """Both sides and three programs that spin on one CPU: rounds take many milliseconds, with few polls in each."""
+    """Both sides and three busy programs share one CPU: rounds take many milliseconds, with few polls in each."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(allowed)})
     spinning = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(3)]
@@ -236,7 +236,7 @@ def crowded(program):
 
 
 def wrong_byte(test):
-    """Below `--faults flip,op=...,nth=1`: one bit of the first pass; both sides say which, and show no figure."""
+    """Below `--faults flip,op=...,nth=1`: one bit flips in the first pass. Both sides name it, and show no figures."""
     def run(program):
         with Pair(program, test, ["--memory", "gaudi,gaudi:1", "-n", 100]) as pair:
             check_sentence(pair.client, 1, "verify", "slot at", "(1 of 65536 bytes")
@@ -265,9 +265,9 @@ def copy_all(source, target):
 
 @contextlib.contextmanager
 def between(program, pair, test, options):
-    """A client that meets the server through this test: the connections to both, and the server's word of where it
-    waits, which the client has not got yet."""
-    queues_type = 12  # PerfQueues: the GID first, the port last
+    """A client that connects to the server through this test: the connections to both, and the server's message with its
+    port, which was not passed on yet."""
+    queues_type = 12  # PerfQueues: the GID comes first, the port last
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server_port, pair.port = pair.port, listener.getsockname()[1]
         pair.start(program, test, options)
@@ -286,7 +286,7 @@ def between(program, pair, test, options):
 
 
 def other_request(program):
-    """-R: another program's request comes first, is refused, and ends nothing."""
+    """-R: a request of another program comes first. It is refused, and ends nothing."""
     with Pair(program, "write_bw", client=None) as pair, \
             between(program, pair, "write_bw", ["-R", "-q", 2, "-n", 50]) as (client, server, frame):
         address, port = socket.inet_ntoa(frame[18:22]), struct.unpack("!H", frame[-2:])[0]
@@ -299,7 +299,7 @@ def other_request(program):
 
 
 def leaves_early(program):
-    """A client that leaves while the server waits for its endpoints: the server hears of it, long before --timeout."""
+    """A client leaves while the server waits for its endpoints: the server notices long before --timeout."""
     for test in ("put_bw", "get_bw", "tag_bw"):
         with Pair(program, test, client=None, server=["--timeout", 60]) as pair, \
                 between(program, pair, test, ["-n", 50]) as (_, server, _):
@@ -308,7 +308,7 @@ def leaves_early(program):
 
 
 def addresses(program):
-    """IPv6 as IPv4, through each engine."""
+    """IPv6 works like IPv4, with each engine."""
     for test in ("write_bw", "put_bw", "get_bw", "tag_bw"):
         for place in ("::1", "[::1]:{}", "tcp://[::1]:{}"):
             with Pair(program, test, client=None, bind="::1") as pair:
@@ -317,7 +317,7 @@ def addresses(program):
 
 
 def files(program):
-    """Files that can't be written are known before the run; a run that fails leaves none."""
+    """Files that cannot be written are found before the run; a failed run leaves no files."""
     with tempfile.TemporaryDirectory(prefix="hbmwire-perf-") as folder:
         for option in ("--out_json_file", "--plot"):
             for path, part in (("/dev/full", "No space left"), (f"{folder}/none/x", "none/x")):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Every test on verbs x every memory x the queue pairs that perftest has for it x one and many x both directions."""
+"""Combines every test on verbs, every memory, perftest's types of queue pairs for it, one and many queue pairs, and one and
+both directions."""
 import itertools
 
 from pairs import Pair, check_run
@@ -25,7 +26,7 @@ def rows():
 
 
 def reduction():
-    """Rows in which each test meets each memory on either side, each connection, and both of the others."""
+    """A selection of rows with each test for each memory on either side, each connection, and both values of the others."""
     seen = set()
     for row in rows():
         test, here, there, connection, queue_pairs, both = row

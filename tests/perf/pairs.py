@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs both sides of `hbmwire perf` as people do, and looks at what they say."""
+"""Runs both sides of `hbmwire perf` like users, and checks their output."""
 import json
 import re
 import subprocess
@@ -17,7 +17,7 @@ def check(condition, *what):
 
 
 class Side:
-    """One side: a process whose output is gathered."""
+    """One side: a process whose output is collected."""
 
     def __init__(self, arguments):
         self.arguments = [str(argument) for argument in arguments]
@@ -71,7 +71,7 @@ class Side:
 
 
 class Pair:
-    """A server, and the client that finds it."""
+    """A server, and the client that connects to it."""
 
     def __init__(self, program, test, client=(), server=(), server_test=None, bind="127.0.0.1"):
         self.server = Side([program, "perf", server_test or test, "--json", "-p", 0, "--bind", bind, *server])
@@ -85,7 +85,7 @@ class Pair:
             raise
 
     def start(self, program, test, options, host="127.0.0.1"):
-        """The client, where it does not come by itself."""
+        """Starts the client, if that was not done before."""
         self.client = Side([program, "perf", test, host, "--json", "-p", self.port, *options])
 
     def __enter__(self):
@@ -101,7 +101,7 @@ class Pair:
 
 
 def check_row(row, measure, pair):
-    """A size: figures that can be, all of them of bytes that were compared."""
+    """Checks one size: plausible figures, only for bytes that were compared."""
     found = row["verification"]
     check(found["passed"] and found["wrong_bytes"] == 0 and found["places"] > 0 and found["bytes"] > 0,
           f"not verified: {found}", pair.client)
@@ -116,7 +116,7 @@ def check_row(row, measure, pair):
 
 
 def check_run(pair, test, sizes=None):
-    """Both sides did it all, found every byte right, and tell the same."""
+    """Expects that both sides finished, found every byte right, and report the same."""
     codes = pair.finish()
     check(codes == (0, 0), f"exit codes {codes}", pair.client, pair.client.text(), pair.server, pair.server.text())
     here, there = pair.client.result(), pair.server.result()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`hbmwire perf` through the endpoint API, and what it says of a run. `run.py --list` names the cases."""
+"""`hbmwire perf` through the endpoint API, and its output. `run.py --list` names the cases."""
 import itertools
 import json
 import os
@@ -21,7 +21,7 @@ DEVICES = ("--gaudi", "1", "--cuda", "1", "--rocm", "1")
 
 
 class Pair:
-    """A server on node "a", a client on `client_node`, and what they say in JSON."""
+    """A server on node "a", a client on `client_node`, and the JSON output of both."""
 
     def __init__(self, w, test, *options, server=(), json_of_client=True, client_node="b"):
         self.server = w.emulated([w.program, "perf", test, "-p", "0", "--bind", "127.0.0.1", *server], "a", DEVICES)
@@ -84,7 +84,7 @@ def every_memory(test, memories):
 
 
 def matrix(test):
-    """Every two memories, one and three endpoints, one and both directions, small and large."""
+    """Every pair of memories, one and three endpoints, one and both directions, small and large."""
     def case(program):
         directions = [()] if test.endswith("lat") else [(), ("-b",)]
         lanes = (1,) if test.endswith("lat") else (1, 3)
@@ -96,7 +96,7 @@ def matrix(test):
 
 
 def one_node(program):
-    """Between two processes of a node host memory goes by shared memory, and to a device by the NIC."""
+    """Between two processes of a node, host memory uses shared memory, and device memory uses the NIC."""
     with world(program) as w:
         for test, size in (*itertools.product(TESTS, (8,)), ("put_bw", 65536), ("tag_bw", 65536)):
             check_one_node(w, test, "host", size, "shared memory")
@@ -140,7 +140,7 @@ def unverified(program):
 
 
 def killed(test, victim):
-    """The other side ends within 10 s, by one sentence."""
+    """The other side ends within 10 s, with one message."""
     def case(program):
         with world(program) as w:
             pair = Pair(w, test, "-D", "60", json_of_client=False)
@@ -153,7 +153,7 @@ def killed(test, victim):
 
 
 def refused(program):
-    """Options that the endpoint API lacks are refused before anything is opened."""
+    """Features that the endpoint API lacks are refused before anything is opened."""
     with world(program) as w:
         for options, part in ((("-l", "4"), "leave out -l"), (("-c", "UC"), "leave out -c"), (("-R",), "-R"),
                               (("-Q", "4"), "leave out -Q"), (("-I", "64"), "leave out -I")):
@@ -162,7 +162,7 @@ def refused(program):
 
 
 def marked(program):
-    """Options of the connection reach endpoints, as they do queue pairs; missing ones come from the settings."""
+    """Options of the connection reach endpoints, like queue pairs. The settings supply options that were not given."""
     marks = {"service_level": 5, "traffic_class": 104}
     with world(program) as w:
         for test in ("put_bw", "get_lat", "tag_bw"):
@@ -171,7 +171,7 @@ def marked(program):
             check(run["parameters"].items() >= marks.items(), "the run does not say how its packets are marked", run)
             check(run["rows"][0]["verification"]["passed"], "not verified", run)
         pair = Pair(w, "put_bw", "-u", "20", json_of_client=False)
-        # The server has to listen first.
+        # The server must listen first.
         check_one_sentence(pair.client, 1, "the server gave up: configure 8 x 4.29 s = 34.4 s, peer_timeout 2 s",
                            "choose a smaller -u or --retry_count")
         check(pair.server.finish(20) == 2, pair.server.text)
@@ -190,7 +190,7 @@ def marked(program):
 
 
 def sweep(program):
-    """Table, plots, files, comparison: of one sweep and another."""
+    """Table, plots, files and comparison of two sweeps."""
     with world(program) as w:
         saved, svg = w.folder / "run.json", w.folder / "run.svg"
         pair = Pair(w, "put_bw", "-a", "-s", "64K", "-n", "200", "--report_gbits", "--out_json_file", saved, "--plot",
@@ -203,7 +203,7 @@ def sweep(program):
         check(re.search(r"Registration +: here .* in .*; there .* in ", text), "no registration time", text)
         run = json.loads(saved.read_text())
         check(len(run["rows"]) == 16, "not every size is in the file", run)
-        # A machine on which more is reached than its copies say has none, and says why.
+        # If a machine exceeds the speed of its measured copies, there is no verdict, and the output gives the reason.
         judged = run["why_no_verdict"] if run["verdict"] is None else 0 < run["verdict"]["share"] <= 1.05
         check(judged, "neither a verdict nor a reason", run)
         root = xml.etree.ElementTree.parse(svg).getroot()
@@ -213,7 +213,7 @@ def sweep(program):
         again = Pair(w, "put_bw", "-a", "-s", "64K", "-n", "200", "--compare", saved, json_of_client=False).finish()
         check(re.search(r"^ \d+ of 16 sizes changed beyond the noise", again.client.text, re.MULTILINE),
               "not compared", again.client.text)
-        # A run ten times as fast was saved: all are worse now.
+        # The saved run is ten times as fast, so that all sizes are worse now.
         for row in run["rows"]:
             row["bandwidth"]["average_bytes_per_second"] *= 10000
             row["bandwidth"]["noise"] = 0
@@ -244,7 +244,7 @@ CASES = {"both_directions": both_directions, "by_time": by_time, "asleep": aslee
          "killed.put_server": killed("put_bw", "server"), "killed.tag_client": killed("tag_bw", "client"),
          "killed.lat_server": killed("put_lat", "server"), "refused": refused, "sweep": sweep, "bad_files": bad_files,
          "limits": limits, "marked": marked, "one_node": one_node}
-# In the fast suite each test meets each memory on each side once.
+# In the fast suite each test uses each memory on each side once.
 MIXES = [("host", "gaudi"), ("gaudi", "host"), ("cuda", "rocm"), ("rocm", "cuda")]
 CASES.update({f"mixes.{test}": every_memory(test, MIXES) for test in TESTS})
 CASES.update({f"matrix.{test}": matrix(test) for test in TESTS})

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Every class, call, property and exception of the package, and the sentences for wrong arguments.
+"""Tests every class, call, property and exception of the package, and the messages for wrong
+arguments.
 
-A test names the members that it is about by uses(), and the last tests compare these names with the
-stub: a member without a test fails them.
+A test calls uses() with the members that it covers. The last tests compare these names with the
+stub, so that a member without a test fails.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from hbmwire import errors
 
 Test = TypeVar("Test", bound=Callable[..., object])
 
-# For calls that mypy would find fault with, as it should.
+# For calls that mypy would rightly reject.
 untyped: Any = hbmwire
 
 KINDS = ("host", "cuda", "rocm")
 
-# Members that tests are about: "Class.member" or "function".
+# Members that tests cover: "Class.member" or "function".
 used: set[str] = set()
 
 
 def uses(*names: str) -> Callable[[Test], Test]:
-    """Members that a test is about, each of which its source has to name."""
+    """Declares the members that a test covers; the test's source must name each of them."""
 
     def mark(test: Test) -> Test:
         source = inspect.getsource(test)
@@ -59,7 +60,7 @@ def uses(*names: str) -> Callable[[Test], Test]:
 
 @pytest.fixture
 def far(context: hbmwire.Context) -> Any:
-    """A pair that hands its messages out at both ends."""
+    """A pair that hands out its messages at both ends."""
     pair = Pair(context, messages="handed_out")
     yield pair
     pair.close()
@@ -136,10 +137,10 @@ def test_settings_are_told_with_their_source(monkeypatch: pytest.MonkeyPatch) ->
     "RegistrationCounters.live",
     "RegistrationCounters.live_bytes",
 )
-def test_counters_agree_with_what_was_done(pair: Pair) -> None:
+def test_counters_agree_with_the_operations(pair: Pair) -> None:
     ours, theirs = pair.context.register(bytearray(4096)), pair.context.allocate("gaudi", 4096)
     remote = pair.here.remote(bytes(theirs.pack_key()))
-    for _ in range(130):  # the time of one in 64 is taken
+    for _ in range(130):  # the library measures one put in 64
         pair.here.put(ours, remote).wait(5)
     receive = pair.here.receive(ours)
     assert pair.here.counters().under_way == 1
@@ -367,7 +368,7 @@ def test_a_policy_is_kept_with_its_reason() -> None:
     "Region.closed",
     "Region.close",
 )
-def test_registered_memory_tells_what_it_is(context: hbmwire.Context) -> None:
+def test_registered_memory_reports_its_properties(context: hbmwire.Context) -> None:
     memory = bytearray(b"text" * 16)
     region = context.register(memory)
     assert (region.nbytes, len(region), region.type, region.path) == (64, 64, "host", "host")
@@ -531,7 +532,7 @@ def test_regions_export_themselves(context: hbmwire.Context) -> None:
 def test_a_key_opens_a_part_of_a_region(pair: Pair) -> None:
     region = pair.context.register(bytearray(b"0123456789"))
     with region.pack_key(offset=2, length=4, access="remote_read", expires_after=60) as key:
-        assert key.valid and key.revocable is True  # as it expires
+        assert key.valid and key.revocable is True  # it has an expiry
         there = hbmwire.RemoteKey(bytes(key))
         for info in (key.info, there.info):
             assert (info.type, info.nbytes, info.path) == ("host", 4, "host")
@@ -594,7 +595,7 @@ def test_an_expired_key_is_refused(pair: Pair) -> None:
     "RemoteSlice.offset",
     "RemoteSlice.region",
 )
-def test_remote_memory_tells_what_it_is(pair: Pair) -> None:
+def test_remote_memory_reports_its_properties(pair: Pair) -> None:
     remote = pair.here.remote("memory", timeout=10)
     assert (remote.nbytes, len(remote), remote.type, remote.path) == (
         1 << 16,
@@ -771,7 +772,7 @@ def test_blocks_are_moved_by_their_numbers(pair: Pair) -> None:
         assert pair.there.receive_immediate().wait(10).value == 5
     pair.here.get_blocks(here, there, [(7, 1023)]).wait(10)
     assert pair.source.read(7 * 64, 64) == data[:64]
-    # Areas in any order: of slices, and of one region by ranges.
+    # Areas in any order: from slices, and from one region by ranges.
     mine = hbmwire.BlockTable([pair.source[640:768], pair.source[0:64]], 64)
     ranges = hbmwire.BlockTable(pair.source, [(640, 128), (0, 64)], 64)
     theirs = hbmwire.RemoteBlockTable([pair.remote[128:256], pair.remote[0:64]], 64)
@@ -988,7 +989,7 @@ def test_peers_connect_to_a_listener(context: hbmwire.Context) -> None:
     "Endpoint.wait_closed",
     "Endpoint.reconnect",
 )
-def test_an_endpoint_tells_what_it_is(peer: Peer, context: hbmwire.Context) -> None:
+def test_an_endpoint_reports_its_properties(peer: Peer, context: hbmwire.Context) -> None:
     with context.connect(peer.address, timeout=10, hello=b"hello") as endpoint:
         assert endpoint.peer == peer.address and endpoint.peer_hello == b""
         assert (endpoint.phase, endpoint.nic, endpoint.placement) == ("ready", "emu0", "same_node")
@@ -1167,7 +1168,7 @@ def test_a_failure_is_told_when_all_of_a_list_are_over(pair: Pair) -> None:
     "Endpoint.await_closed",
 )
 def test_the_asynchronous_calls_give_awaitables(pair: Pair) -> None:
-    """asyncio_test.py awaits them."""
+    """Other tests of these are in asyncio_test.py."""
     for coroutine in (
         pair.here.aremote("memory"),
         pair.here.aclose(1),
@@ -1743,7 +1744,7 @@ def test_calls_of_a_group_are_awaited(context: hbmwire.Context, tmp_path: pathli
 
 
 def public_members() -> set[str]:
-    """All that the stub declares or Python defines: "Class.member" and functions."""
+    """All members that the stub declares or Python defines: "Class.member" and functions."""
     stub = pathlib.Path(hbmwire.__file__).parent / "_core.pyi"
     members: set[str] = set()
 

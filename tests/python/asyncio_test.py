@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""asyncio: everything that can be awaited, and the price of waiting."""
+"""asyncio: everything that can be awaited, and the cost of waiting."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ Value = TypeVar("Value")
 
 
 class Owner(bytearray):
-    """A bytearray of which there may be weak references."""
+    """A bytearray that supports weak references."""
 
 
 def run(main: Coroutine[Any, Any, Value], seconds: float = 30.0) -> Value:
-    """asyncio.run() with a limit; slow callbacks and tasks that were never awaited are errors."""
+    """Runs asyncio.run() with a time limit. Slow callbacks and tasks that were never awaited are
+    errors.
+    """
     return asyncio.run(asyncio.wait_for(main, seconds))
 
 
@@ -36,7 +38,7 @@ async def _await(what: Any) -> Any:
     return await what
 
 
-# --- each thing that can be awaited
+# --- everything that can be awaited
 
 
 def test_a_put_is_awaited(pair: Pair) -> None:
@@ -45,7 +47,7 @@ def test_a_put_is_awaited(pair: Pair) -> None:
         put = pair.here.put(pair.source[:7], pair.remote[:7])
         assert await put is put
         assert put.done and pair.memory.read(0, 7) == b"asyncio"
-        assert await put is put  # again
+        assert await put is put  # awaited a second time
 
     run(main())
 
@@ -118,7 +120,7 @@ def test_messages_that_are_handed_out_are_awaited(context: hbmwire.Context) -> N
         for i in range(50):
             with await worker.anext_message(10) as message:
                 assert (message.tag, message.data) == (i, b"number %d" % i)
-        pair.there.send(pair.memory)  # too long to be here at once
+        pair.there.send(pair.memory)  # too long to arrive at once
         with await worker.anext_message(10) as message:
             assert not message.is_here and len(message) == len(pair.memory)
             await message.receive(pair.source)
@@ -248,7 +250,7 @@ def test_async_for_ends_when_its_listener_is_closed(context: hbmwire.Context) ->
     run(main())
 
 
-def test_what_is_awaited_of_a_closed_part_fails(pair: Pair) -> None:
+def test_an_await_on_a_closed_object_fails(pair: Pair) -> None:
     async def main() -> None:
         context = pair.context
         listener, invitation = context.listen(0, "127.0.0.1"), context.invite()
@@ -339,7 +341,7 @@ def test_a_connection_that_fails_is_raised(context: hbmwire.Context) -> None:
     run(main())
 
 
-def test_a_killed_peer_ends_what_is_awaited(peer: Peer, context: hbmwire.Context) -> None:
+def test_a_killed_peer_ends_every_await(peer: Peer, context: hbmwire.Context) -> None:
     async def main() -> None:
         endpoint = await context.aconnect(peer.address)
         tasks = [
@@ -371,7 +373,7 @@ def test_an_exception_in_async_with_closes_the_endpoint_at_once(
     run(main())
 
 
-def test_what_is_awaited_fails_when_the_context_is_closed(pair: Pair) -> None:
+def test_an_await_fails_when_the_context_is_closed(pair: Pair) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         listener = pair.context.listen(0, "127.0.0.1")
@@ -389,7 +391,7 @@ def test_what_is_awaited_fails_when_the_context_is_closed(pair: Pair) -> None:
     run(main(), 10)
 
 
-def test_what_is_awaited_fails_when_another_thread_closes_the_context(pair: Pair) -> None:
+def test_an_await_fails_when_another_thread_closes_the_context(pair: Pair) -> None:
     async def main() -> None:
         receive = asyncio.ensure_future(_await(pair.here.receive(pair.source)))
         message = asyncio.ensure_future(pair.context.worker.anext_message())
@@ -419,7 +421,7 @@ def test_a_cancelled_task_leaves_its_transfer_under_way(pair: Pair) -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(_await(receive), 0.05)
         assert not receive.done
-        # Its memory is kept, though every handle is dropped.
+        # Its memory is kept, although every handle is dropped.
         del receive, task
         gc.collect()
         assert weak() is not None
@@ -523,7 +525,7 @@ def test_a_task_left_by_one_event_loop_does_not_disturb_the_next(pair: Pair) -> 
 def test_a_worker_that_has_no_object_of_python_is_driven_by_one_loop(
     context: hbmwire.Context,
 ) -> None:
-    """context.worker is an object that a program need not keep."""
+    """context.worker is an object that the program need not keep."""
 
     async def main() -> None:
         gc.collect()
@@ -541,7 +543,7 @@ def test_a_worker_that_has_no_object_of_python_is_driven_by_one_loop(
 def test_an_event_loop_is_used_by_many_workers_one_after_another(
     context: hbmwire.Context, peer: Peer
 ) -> None:
-    """Their descriptors have the same number."""
+    """Both descriptors have the same number."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -641,7 +643,7 @@ def test_control_c_ends_asyncio_run(pair: Pair) -> None:
 
 
 def test_the_library_wakes_a_program_that_only_sleeps(pair: Pair) -> None:
-    """The loop drives the worker without anything being awaited of it."""
+    """The loop drives the worker even if no coroutine waits for it."""
 
     async def main() -> None:
         await pair.here.put(pair.source[:1], pair.remote[:1])
@@ -655,7 +657,7 @@ def test_the_library_wakes_a_program_that_only_sleeps(pair: Pair) -> None:
     run(main())
 
 
-# --- what it costs
+# --- cost
 
 
 def test_an_idle_event_loop_uses_no_processor_time(pair: Pair) -> None:
@@ -682,13 +684,13 @@ def test_an_idle_event_loop_uses_no_processor_time(pair: Pair) -> None:
             await waiting
         return used
 
-    # A loop that never slept would use 2 s.
+    # A loop that never sleeps would use 2 s.
     assert run(main()) < 0.1
 
 
 def test_the_price_of_a_completion_does_not_grow_with_the_number_in_flight(pair: Pair) -> None:
     async def one_by_one(in_flight: int) -> float:
-        """The median time, in seconds, of a put awaited while so many receives are awaited, too."""
+        """The median time in seconds of an awaited put while so many receives are awaited."""
         receives = [pair.here.receive(pair.source[:1], tag=i) for i in range(in_flight)]
         waiting = [asyncio.ensure_future(_await(receive)) for receive in receives]
         await asyncio.sleep(0.05)
@@ -704,7 +706,7 @@ def test_the_price_of_a_completion_does_not_grow_with_the_number_in_flight(pair:
 
     few = min(run(one_by_one(10)) for _ in range(3))
     many = min(run(one_by_one(3000)) for _ in range(3))
-    # A scan of 3,000 futures would take a hundred times as long.
+    # Scanning 3,000 futures would take a hundred times as long.
     assert many < 5 * few
 
 

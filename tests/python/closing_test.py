@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One thread closes what another one uses."""
+"""One thread closes an object that another one uses."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from conftest import EVERYTHING, Pair, Peer, eventually
 
 import hbmwire
 
-# The thread that closes does not always come in time: often enough in so many rounds.
+# The closing thread does not always come in time, but often enough in so many rounds.
 ROUNDS = 30
 
 
 class Owner(bytearray):
-    """A bytearray of which there may be weak references."""
+    """A bytearray that supports weak references."""
 
 
 @contextmanager
 def nothing_interrupts() -> Iterator[None]:
-    """A thread of Python gives way to another one only where a call lets go of the GIL."""
+    """Threads switch only when a call releases the GIL."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     try:
@@ -38,8 +38,8 @@ def nothing_interrupts() -> Iterator[None]:
 
 
 def during(call: Callable[[], Any], meanwhile: Callable[[], object]) -> Any:
-    """The value of `call`, or the library's error that it raises. It runs in a thread of its own, and
-    `meanwhile` in this one as soon as the call has let go of the GIL.
+    """Returns the value of `call`, or the library's error that it raises. `call` runs in another
+    thread, and `meanwhile` in this one as soon as `call` has released the GIL.
     """
     begun = threading.Lock()
     begun.acquire()
@@ -62,7 +62,7 @@ def during(call: Callable[[], Any], meanwhile: Callable[[], object]) -> Any:
 
 
 def owned_region(context: hbmwire.Context, nbytes: int) -> tuple[hbmwire.Region, Any]:
-    """A region that alone has its owner, and a weak reference to the owner."""
+    """A region that holds the only reference to its owner, and a weak reference to the owner."""
     owner = Owner(nbytes)
     return context.register(owner), weakref.ref(owner)
 
@@ -180,7 +180,7 @@ def accept_while(
     close: Callable[[hbmwire.Worker, hbmwire.Listener], object],
     memory: Any,
 ) -> tuple[Any, hbmwire.Endpoint | None]:
-    """The value of accept() where `close` is called when a peer has connected, and the peer's end.
+    """The value of accept() if `close` is called when a peer has connected, and the peer's end.
 
     The listener advertises `memory`.
     """
@@ -191,13 +191,13 @@ def accept_while(
     peers: list[hbmwire.Endpoint] = []
 
     def connect_and_close() -> None:
-        # The library's threads connect both ends, while accept() cannot take the GIL.
+        # The library's threads connect both ends, while accept() cannot get the GIL.
         pending = client._start_connect(address, 5.0)
         end = time.monotonic() + 1
         while not pending.done and time.monotonic() < end:
             pass
         close(worker, listener)
-        with suppress(hbmwire.PeerFailed):  # it was closed in the midst of the handshake
+        with suppress(hbmwire.PeerFailed):  # it was closed during the handshake
             if pending.poll():
                 peers.append(pending.take())
 
@@ -298,7 +298,7 @@ def test_a_worker_that_is_closed_meanwhile_leaves_none_of_its_parts(
 
 
 def stopped(context: hbmwire.Context, peer: Peer) -> hbmwire.Endpoint:
-    """An endpoint to a peer that is stopped, whose absence is not noticed for long."""
+    """An endpoint to a stopped peer, whose absence is not noticed for a long time."""
     endpoint = context.connect(
         peer.address, timeout=10, peer_timeout=40, operation_timeout=None, eager_bytes=4096
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two ends in one process, a peer process, and a limit of time for each test."""
+"""Two ends in one process, a peer process, and a time limit for each test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import hbmwire
 
 HERE = pathlib.Path(__file__).parent
 EVERYTHING: Any = ("local_write", "remote_write", "remote_read", "remote_atomic")
-# A test without a limit of its own takes a few seconds at most; the machine may be busy.
+# Seconds. A test without its own limit takes a few seconds, more on a busy machine.
 LIMIT_S = 60.0
 
 _stderr = 2
@@ -28,7 +28,7 @@ _stderr = 2
 
 def pytest_configure(config: pytest.Config) -> None:
     global _stderr
-    _stderr = os.dup(2)  # pytest gives another one to the tests
+    _stderr = os.dup(2)  # pytest replaces it during tests
     config.addinivalue_line(
         "markers", f"limit(seconds): a test that may take longer than {LIMIT_S} s"
     )
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True)  # type: ignore[misc]
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """A test that hangs ends the run, and shows where each thread is."""
+    """Ends the run if a test hangs, and shows the stack of each thread."""
     marker = item.get_closest_marker("limit")
     limit = float(marker.args[0]) if marker else LIMIT_S
     faulthandler.dump_traceback_later(limit, exit=True, file=_stderr)
@@ -45,7 +45,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    """Waits until a condition holds, and fails if it does not in time."""
+    """Waits until a condition holds; fails if it does not in time."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "the condition did not hold in time"
@@ -55,9 +55,9 @@ def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
 class Pair:
     """Two endpoints of this process, connected to each other.
 
-    `here` is of the context's own worker, which makes progress while a test waits; `there` is of a
-    worker with a thread. `memory` is there, `remote` is the same as `here` sees it, and `source` is
-    memory here, as long as the other.
+    `here` belongs to the context's own worker, which makes progress while a test waits. `there`
+    belongs to a worker with a thread. `memory` is there, `remote` is the same memory as seen
+    from `here`, and `source` is memory of the same size here.
     """
 
     def __init__(self, context: hbmwire.Context, nbytes: int = 1 << 16, **options: Any) -> None:
@@ -72,12 +72,12 @@ class Pair:
         self.source = context.allocate("host", nbytes, access=EVERYTHING)
 
     def close(self) -> None:
-        """Lets both ends go at once: a test may have left transfers under way that never end."""
+        """Closes both ends at once: a test may have left transfers in flight that never end."""
         self.worker.close()
 
 
 def _state(task: pathlib.Path) -> str:
-    """How a thread is, by its folder in /proc: R, S, T, ..."""
+    """The state of a thread, from its folder in /proc: R, S, T, ..."""
     return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -100,7 +100,7 @@ class Peer:
         return f"127.0.0.1:{self.port}"
 
     def ask(self, line: str) -> str:
-        """Has the peer do something, and gives its answer."""
+        """Sends a command to the peer, and returns its answer."""
         self._stdin.write(line + "\n")
         self._stdin.flush()
         return self._stdout.readline().strip()
@@ -121,7 +121,7 @@ class Peer:
 
 @pytest.fixture
 def context() -> Iterator[hbmwire.Context]:
-    # Objects that an earlier test left in cycles, as tracebacks are, may hold an accelerator.
+    # Objects in reference cycles of an earlier test, such as tracebacks, may hold an accelerator.
     gc.collect()
     with hbmwire.Context() as made:
         yield made
@@ -129,7 +129,7 @@ def context() -> Iterator[hbmwire.Context]:
 
 @pytest.fixture
 def make_pair(context: hbmwire.Context) -> Iterator[Callable[..., Pair]]:
-    """Makes pairs of any length, with options of both endpoints."""
+    """Makes pairs with memory of any length, with options for both endpoints."""
     pairs: list[Pair] = []
 
     def make(nbytes: int = 1 << 16, **options: Any) -> Pair:
@@ -148,7 +148,7 @@ def pair(make_pair: Callable[..., Pair]) -> Pair:
 
 @pytest.fixture
 def make_peer() -> Iterator[Callable[..., Peer]]:
-    """Starts peers, with arguments of support/peer.py."""
+    """Starts peers with arguments of support/peer.py."""
     peers: list[Peer] = []
 
     def make(*arguments: str) -> Peer:
@@ -166,7 +166,7 @@ def peer(make_peer: Callable[..., Peer]) -> Peer:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    # A file that is skipped as a whole, where what it needs is not installed, has not failed.
+    # A file that is skipped as a whole, because its requirements are not installed, has not failed.
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter is not None and reporter.stats.get("skipped")
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and skipped:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""How operations end: in time, by Ctrl-C, by cancel(), with their peer, and with the interpreter.
+"""The end of operations: in time, by Ctrl-C, by cancel(), with their peer, and with the
+interpreter.
 
 The emulated link is slow: a put of MANY_BYTES takes about half a second.
 """
@@ -25,12 +26,12 @@ from conftest import EVERYTHING, Pair, Peer, eventually
 import hbmwire
 
 MANY_BYTES = 4 << 20
-# Time that a call may take longer than it was asked to, on a machine that is busy.
+# Seconds by which a call may exceed its time limit on a busy machine.
 SLACK_S = 0.5
 
 
 class Owner(bytearray):
-    """A bytearray of which there may be weak references."""
+    """A bytearray that supports weak references."""
 
 
 class Elapsed:
@@ -72,12 +73,12 @@ def silent(context: hbmwire.Context) -> Iterator[Pair]:
 
 @pytest.fixture
 def deaf() -> Iterator[str]:
-    """The address of a port whose program answers nothing."""
+    """The address of a port that accepts connections but never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-# --- each call that waits, of a peer that does nothing
+# --- each call that waits, for a peer that does nothing
 
 Waits = dict[str, Callable[[float | None], object]]
 NAMES = (
@@ -121,7 +122,7 @@ def waits(silent: Pair, deaf: str) -> Iterator[Waits]:
 def test_a_wait_ends_when_its_time_is_over(waits: Waits, name: str) -> None:
     with Elapsed() as elapsed, pytest.raises(hbmwire.TimedOut) as raised:
         if name == "Worker.wait":
-            while True:  # something may happen at first
+            while True:  # unrelated events may occur at first
                 waits[name](0.3)
         waits[name](0.3)
     assert 0.25 <= elapsed.seconds < 0.3 + SLACK_S
@@ -150,7 +151,7 @@ def test_control_c_ends_a_wait_without_a_timeout(waits: Waits, name: str) -> Non
     presser = threading.Thread(target=press)
     presser.start()
     with pytest.raises(KeyboardInterrupt):
-        while True:  # something may happen at first
+        while True:  # unrelated events may occur at first
             waits[name](None)
     noticed = time.monotonic()
     presser.join()
@@ -175,7 +176,7 @@ def test_control_c_ends_a_reconnect(
     assert elapsed.seconds < 0.3 + SLACK_S
 
 
-# --- transfers go on
+# --- transfers continue
 
 
 def test_a_put_goes_on_after_a_wait_that_timed_out(slow: Pair) -> None:
@@ -229,7 +230,7 @@ def test_a_signal_handler_runs_while_the_main_thread_waits(slow: Pair) -> None:
         timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
-    # The wait goes on after a handler that raises nothing.
+    # The wait continues after a handler that raises nothing.
     assert len(handled) == 1 and handled[0] < begin + 0.1 + SLACK_S
     assert time.monotonic() - begin > 0.9
 
@@ -304,7 +305,7 @@ def test_request_cancel_does_not_wait(slow: Pair) -> None:
     assert put.done
 
 
-def test_what_is_over_can_be_cancelled_without_effect(slow: Pair) -> None:
+def test_cancelling_an_ended_operation_has_no_effect(slow: Pair) -> None:
     put = slow.here.put(slow.source[:8], slow.remote[:8]).wait(10)
     put.cancel()
     put.request_cancel()
@@ -343,7 +344,7 @@ def test_a_put_of_a_closed_region_arrives(slow: Pair) -> None:
     gc.collect()
     put.wait(10)
     assert slow.memory.read() == b"\x08" * MANY_BYTES
-    assert owner() is not None  # the handle has it still
+    assert owner() is not None  # the handle still holds it
     del put
     gc.collect()
     assert owner() is None
@@ -405,7 +406,7 @@ def test_an_advertised_region_is_kept_by_its_listener(slow: Pair) -> None:
 
 @pytest.mark.parametrize("dropped", ["listener", "endpoint", "both"])
 def test_memory_is_kept_as_long_as_a_peer_reaches_it(dropped: str) -> None:
-    """An end that was dropped says goodbye in the background; a peer may write until then."""
+    """A dropped end sends its goodbye in the background; a peer may write until then."""
     with hbmwire.Context() as context, hbmwire.Context() as other:
         owner = Owner(4096)
         weak = weakref.ref(owner)
@@ -596,7 +597,7 @@ def test_a_killed_peer_ends_a_wait(peer: Peer, context: hbmwire.Context, name: s
             endpoint.remote("memory", timeout=None)
 
     def close() -> None:
-        # The peer's program says no goodbye, since it holds the endpoint.
+        # The peer's program holds the endpoint, and sends no goodbye.
         endpoint.close(None)
 
     waits: dict[str, Callable[[], object]] = {
@@ -644,7 +645,7 @@ BEGIN = """
 
 
 def run(program: str, seconds: float = 20) -> subprocess.CompletedProcess[str]:
-    """Runs a program that begins with a put under way."""
+    """Runs a program that begins with a put in flight."""
     return subprocess.run(
         [
             sys.executable,

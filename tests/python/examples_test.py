@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""python/examples as users run them: in host, Gaudi and CUDA memory, with dead peers and Ctrl-C."""
+"""Runs python/examples like users: with host, Gaudi and CUDA memory, dead peers, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from conftest import eventually
 import hbmwire
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "python" / "examples"
-# Further options of each, small enough for a busy machine.
+# More options for each example, small enough for a busy machine.
 ALL: dict[str, list[str]] = {
     "tensor": [],
     "async_server": ["--clients", "5", "--rows", "12"],
     "paged_blocks": [],
     "pull_weights": ["--size", "5000000", "--piece", "1M"],
 }
-# The server ends after its client, instead of going on until Ctrl-C.
+# The server ends after its client, instead of at Ctrl-C.
 ONCE = {"async_server": ["--end-after", "5"], "pull_weights": ["--end-after", "1"]}
-# A line that says that every byte was looked at, of one of both ends.
+# A line that one of the two ends prints after it has compared every byte.
 VERIFIED = {
     "tensor": "received 7, and numbers whose sum is 34359607296",
     "async_server": "verified 60 rows of 5 clients",
@@ -53,12 +53,12 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment},
-            start_new_session=True,  # a terminal's job: Ctrl-C goes to all of it
+            start_new_session=True,  # like a job of a terminal: Ctrl-C goes to all its processes
         )
         self.out = self.err = ""
 
     def address(self) -> str:
-        """Where it listens, as it says."""
+        """The address on which it listens, from its output."""
         line = self._line(self.process.stdout)
         assert line.startswith("listening: "), line + self.end()[1]
         return line.removeprefix("listening: ").strip()
@@ -75,7 +75,7 @@ class Running:
         os.killpg(self.process.pid, number)
 
     def end(self) -> tuple[int, str]:
-        """Waits for its end: its exit code, and what it said on standard error."""
+        """Waits for its end; returns its exit code and standard error."""
         out, err = self.process.communicate(timeout=WAIT_S)
         self.out += out
         self.err += err
@@ -120,7 +120,7 @@ def listen(start: Start, name: str, *arguments: str, **environment: str) -> tupl
 
 
 def assert_one_sentence(err: str, name: str, *words: str) -> None:
-    """No traceback; the last line begins with the program's name, and says what went wrong."""
+    """There is no traceback. The last line begins with the program's name, and gives the reason."""
     assert "Traceback" not in err
     last = err.splitlines()[-1]
     assert last.startswith(f"{name}.py: ")
@@ -128,14 +128,14 @@ def assert_one_sentence(err: str, name: str, *words: str) -> None:
         assert word in last
 
 
-# --- all is well
+# --- success
 
 
 @pytest.mark.parametrize(
     ("there", "here"), [("host", "host"), ("gaudi", "host"), ("host", "gaudi"), ("cuda", "cuda")]
 )
 @each_example
-def test_it_verifies_what_it_moves(start: Start, name: str, there: str, here: str) -> None:
+def test_it_verifies_the_bytes_it_moves(start: Start, name: str, there: str, here: str) -> None:
     server, address = listen(start, name, *ONCE.get(name, []), "--memory", there)
     client = start(name, "--connect", address, *ALL[name], "--memory", here)
     said = client.must_succeed() + server.must_succeed()
@@ -173,7 +173,7 @@ def test_progress_is_on_standard_error(start: Start) -> None:
     assert "%" not in demo.out
 
 
-# --- something is wrong
+# --- errors
 
 
 @each_example
@@ -242,7 +242,7 @@ LONG = ["--size", "1G", "--piece", "1M"]
 
 @pytest.fixture
 def pulling(start: Start) -> tuple[Running, Running]:
-    """A server, and a client in the midst of a pull."""
+    """A server, and a client during a pull."""
     server = start("pull_weights", "--listen", "--address", "127.0.0.1", *LONG)
     client = start("pull_weights", "--connect", server.address())
     client.until_stderr_says("% of 1.00 GiB")
@@ -295,7 +295,7 @@ def test_ctrl_c_ends_both_ends_of_a_demo(start: Start) -> None:
     demo = start("pull_weights", "--demo", *LONG)
     demo.until_stderr_says("% of 1.00 GiB")
     demo.signal(signal.SIGINT)
-    code, err = demo.end()  # both have closed the pipes
+    code, err = demo.end()  # both processes have closed the pipes
     assert code == 130
     assert "Traceback" not in err
 
@@ -303,7 +303,7 @@ def test_ctrl_c_ends_both_ends_of_a_demo(start: Start) -> None:
 def test_the_end_of_a_demo_ends_its_other_process(start: Start) -> None:
     demo = start("pull_weights", "--demo", *LONG)
     demo.until_stderr_says("% of 1.00 GiB")
-    demo.process.send_signal(signal.SIGTERM)  # to one of both
+    demo.process.send_signal(signal.SIGTERM)  # to one of the two processes
     assert demo.end()[0] == 128 + signal.SIGTERM
 
 

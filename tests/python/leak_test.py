@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""100,000 cycles leave nothing behind: no descriptor, no memory, no reference."""
+"""100,000 cycles leak nothing: no descriptor, no memory, no reference."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from conftest import Pair, Peer
 
 import hbmwire
 
-# AddressSanitizer makes each cycle ten times as dear, and keeps freed memory.
+# AddressSanitizer makes each cycle ten times slower, and keeps freed memory.
 SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
 CYCLES = 5_000 if SANITIZED else 100_000
-# Memory that a process may grow by in so many cycles: 100,000 leaks of the smallest block that
-# malloc has are 3.2 MB.
+# The growth of a process allowed in so many cycles. 100,000 leaks of malloc's smallest block would
+# be 3.2 MB.
 MOST_BYTES = 2 << 20
 
 pytestmark = pytest.mark.limit(280)
 
 
 class Owner(bytearray):
-    """A bytearray that counts how many of them there are."""
+    """A bytearray that counts its instances."""
 
     alive = 0
 
@@ -48,8 +48,8 @@ def descriptors() -> int:
 
 
 def leaks_nothing(cycle: Callable[[], object], cycles: int) -> None:
-    """Fails where descriptors, objects or memory grow over so many cycles."""
-    # Pools and free lists, which are made once or keep the size that they reach, are there before.
+    """Fails if descriptors, objects or memory grow over so many cycles."""
+    # Makes pools and free lists first, which exist once or keep their largest size.
     for _ in range(max(200, cycles // 5)):
         cycle()
     gc.collect()

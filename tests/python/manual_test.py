@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""docs/python.md and the README: their Python runs as it stands there, and names what there is."""
+"""The Python code in docs/python.md and the README runs unchanged, and names only things that
+exist.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ TREE = pathlib.Path(__file__).parents[2]
 MANUAL = TREE / "docs" / "python.md"
 README = TREE / "README.md"
 EXAMPLES = TREE / "python" / "examples"
-# ... stands for what differs from run to run, and for the rest of a long line.
+# ... stands for parts that differ between runs, and for the rest of a long line.
 FLAGS = doctest.ELLIPSIS | doctest.REPORT_NDIFF
 
 
@@ -31,7 +33,7 @@ class Block:
 
     language: str
     text: str
-    line: int  # of its first line, from 1 on
+    line: int  # number of its first line, counted from 1
 
 
 def blocks_of(document: pathlib.Path) -> list[Block]:
@@ -50,7 +52,8 @@ def blocks_of(document: pathlib.Path) -> list[Block]:
 
 
 class Prompt(code.InteractiveConsole):
-    """Python's prompt, into which a reader pastes line by line; what fails there fails here."""
+    """Python's prompt, into which a reader pastes line by line; code that fails there fails here.
+    """
 
     def showsyntaxerror(self, *_args: Any, **_options: Any) -> None:
         raise
@@ -80,7 +83,7 @@ def run_session(block: Block, document: pathlib.Path, names: dict[str, Any]) -> 
 
 
 @pytest.mark.limit(180)
-def test_the_manuals_code_runs_in_order_and_prints_what_it_shows() -> None:
+def test_the_manuals_code_runs_in_order_and_prints_its_output() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     ran = {"python": 0, "pycon": 0}
     for block in blocks_of(MANUAL):
@@ -94,7 +97,7 @@ def test_the_manuals_code_runs_in_order_and_prints_what_it_shows() -> None:
         ran[block.language] += 1
     assert min(ran.values()) > 10
     assert names["context"].closed
-    # The functions know these names, which keep the card: other processes want it.
+    # The functions refer to these names, which hold the card that other processes need.
     names.clear()
     gc.collect()
 
@@ -117,7 +120,7 @@ def test_the_readmes_example_puts_a_tensor(context: hbmwire.Context) -> None:
 
 
 def reference() -> dict[str, str]:
-    """The rows of the reference's table: names of classes, and all that the row says."""
+    """The rows of the reference's table: names of classes, and the text of the row."""
     text = MANUAL.read_text()
     rows = re.findall(r"^\| (`.*)$", text[text.index("## Reference") :], flags=re.MULTILINE)
     return {row.split("|")[0]: row for row in rows}
@@ -136,7 +139,7 @@ def test_the_reference_names_every_class_and_function() -> None:
             assert f"`{name}()`" in text, f"the function {name} is not in the reference"
 
 
-def test_what_the_reference_says_of_a_class_is_there() -> None:
+def test_classes_have_the_members_of_their_reference() -> None:
     for names, row in reference().items():
         classes = [getattr(hbmwire, name) for name in re.findall(r"`(\w+)`", names)]
         of_class = row.split("|")[-2]

@@ -33,20 +33,20 @@ experimental = importlib.import_module("habana_frameworks.torch.utils.experiment
 
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, ONEAPI = 1, 2, 3, 10, 11, 14
 PATTERN = bytes(range(1, 97))
-# Registered for what a peer reads; of memory that may be read-only.
+# The access for memory that a peer only reads, and which may be read-only.
 READ: Final = "remote_read"
 
 
 def bytes_at_peer(pair: Pair, region: hbmwire.Region | hbmwire.Slice) -> bytes:
-    """The region's bytes, as they arrive at the other end."""
+    """The region's bytes as they arrive at the other end."""
     pair.memory.write(bytes(len(region)))
     pair.here.put(region, pair.remote[: len(region)]).wait(10)
     return pair.memory.read(0, len(region))
 
 
 def on_card(context: hbmwire.Context, kind: Any, nbytes: int = len(PATTERN)) -> hbmwire.Region:
-    """Memory of a device with the pattern in it."""
-    # A Gaudi has one owner, and an exception that was raised keeps its test's memory in a cycle.
+    """Memory of a device that contains the pattern."""
+    # A Gaudi has one owner, and a raised exception keeps its test's memory in a reference cycle.
     gc.collect()
     region = context.allocate(kind, nbytes)
     region.write((PATTERN * (nbytes // len(PATTERN) + 1))[:nbytes])
@@ -91,7 +91,7 @@ def test_bytes_like_memory_is_registered_where_it_lies(
     context: hbmwire.Context, pair: Pair, kind: str
 ) -> None:
     memory = BYTES_LIKE[kind]()
-    # bytes() refuses some of numpy's elements.
+    # bytes() refuses some element types of numpy.
     wanted = memory.tobytes() if isinstance(memory, numpy.ndarray) else bytes(memory)
     region = context.register(memory, access=READ)
     assert region.type == "host"
@@ -175,11 +175,11 @@ def test_writable_memory_can_be_registered_for_reading_alone(context: hbmwire.Co
     assert context.register(bytearray(8), access=READ).access == {"remote_read"}
 
 
-# --- what is refused
+# --- refusals
 
 
 class CudaArray:
-    """As CuPy and Numba describe their arrays."""
+    """Describes its memory like arrays of CuPy and Numba."""
 
     def __init__(
         self, address: int, shape: tuple[int, ...], typestr: str = "<f4", **more: Any
@@ -196,7 +196,7 @@ class CudaArray:
 
 
 class Exporter:
-    """Gives an array by DLPack, as libraries from before DLPack 1.0 do."""
+    """Exports an array by DLPack in the way of libraries before DLPack 1.0."""
 
     def __init__(self, memory: Any, device: int = CPU) -> None:
         self.memory = memory
@@ -257,7 +257,7 @@ def test_empty_memory_is_refused(context: hbmwire.Context, kind: str) -> None:
 
 
 @pytest.mark.parametrize("memory", ["text", None, 7, 1.5, object(), [1, 2], {"a": 1}, ()])
-def test_other_objects_raise_a_type_error_that_says_what_is_taken(
+def test_other_objects_raise_a_type_error_that_names_the_accepted_ones(
     context: hbmwire.Context, memory: object
 ) -> None:
     with pytest.raises(TypeError) as raised:
@@ -282,7 +282,7 @@ def test_a_released_memoryview_is_refused(context: hbmwire.Context) -> None:
     assert "released" in message_of(lambda: context.register(view))
 
 
-# --- what keeps the memory
+# --- references that keep the memory
 
 
 def test_a_registered_bytearray_cannot_be_resized(context: hbmwire.Context) -> None:
@@ -316,7 +316,7 @@ def test_a_registered_map_cannot_be_unmapped(context: hbmwire.Context) -> None:
 
 
 class Kept(bytearray):
-    """A bytearray of which there may be weak references."""
+    """A bytearray that supports weak references."""
 
 
 def test_the_region_alone_keeps_its_owner(context: hbmwire.Context, pair: Pair) -> None:
@@ -466,7 +466,7 @@ def test_memory_that_two_cards_have_is_of_the_one_that_is_named(default: bool) -
     gc.collect()
     cards = gaudi_cards()[:2]
     with hbmwire.Context(default_device=cards[1] if default else "") as context:
-        # SynapseAI has one card in a process.
+        # SynapseAI has one card per process.
         regions = [
             context.allocate("gaudi", 96, device=card, owner="hl_thunk") for card in cards
         ]
@@ -569,7 +569,7 @@ def test_a_region_of_a_gpu_is_a_cuda_array(context: hbmwire.Context) -> None:
         context.allocate("host", 64).__cuda_array_interface__
 
 
-# --- DLPack of others
+# --- DLPack from other libraries
 
 
 class DlTensor(ctypes.Structure):
@@ -621,9 +621,9 @@ name_capsule.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class Producer:
-    """Makes a DLPack capsule by hand, as a library of any age does, and counts the deletes."""
+    """Makes a DLPack capsule by hand, like a library of any version, and counts the deletes."""
 
-    # The memory that a capsule points to has to live until it is deleted.
+    # The memory that a capsule points to must live until the capsule is deleted.
     living: ClassVar[list[Producer]] = []
 
     def __init__(self, address: int, shape: tuple[int, ...], **fields: Any) -> None:
@@ -860,7 +860,7 @@ def test_a_refused_capsule_is_deleted_by_itself() -> None:
     assert sys.getrefcount(memory) == before
 
 
-# --- DLPack of hbmwire's
+# --- DLPack from hbmwire
 
 
 def test_numpy_takes_a_host_region_by_dlpack(context: hbmwire.Context) -> None:
@@ -972,7 +972,7 @@ def test_the_deleter_may_be_called_without_the_gil(
     assert alive() is None
 
 
-def test_what_a_region_exports_hbmwire_takes_again(context: hbmwire.Context, pair: Pair) -> None:
+def test_hbmwire_accepts_a_regions_own_exports(context: hbmwire.Context, pair: Pair) -> None:
     region = context.register(bytearray(PATTERN))
     for capsule in (region.__dlpack__(), region.__dlpack__(max_version=(1, 0))):
         again = context.register(capsule)
@@ -1091,7 +1091,7 @@ def test_a_get_writes_into_an_hpu_tensor(context: hbmwire.Context, pair: Pair) -
 
 
 def test_an_hpu_view_that_begins_elsewhere_is_refused(context: hbmwire.Context) -> None:
-    # In eager mode the bridge gives the address of the storage for it.
+    # In eager mode the bridge returns the address of the storage.
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
     with pytest.raises(hbmwire.InvalidArgument, match="begins 6 elements into") as raised:
         context.register(tensor.rows(1, 3))
@@ -1120,7 +1120,7 @@ def test_without_the_bridge_an_hpu_tensor_is_refused(
     context: hbmwire.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
-    # An import of it then raises ImportError.
+    # Importing it then raises ImportError.
     modules: dict[str, Any] = sys.modules
     monkeypatch.setitem(modules, "habana_frameworks.torch.utils.experimental", None)
     message = message_of(lambda: context.register(tensor), hbmwire.NotFound)
@@ -1151,7 +1151,7 @@ def test_tensors_on_other_devices_are_refused() -> None:
     assert "'xpu'" in message
 
 
-def test_the_private_calls_refuse_what_they_do_not_take() -> None:
+def test_the_private_calls_refuse_other_arguments() -> None:
     with pytest.raises(TypeError):
         _core._buffer(7)
     with pytest.raises(TypeError):

@@ -24,7 +24,7 @@ from neighbours.caches import Caches, pattern  # noqa: E402
 from neighbours.process import PeerProcess  # noqa: E402
 
 BLOCK = 4096
-# A transfer that is over takes far less; peer_timeout is 2 s.
+# Seconds. Finished transfers take far less; peer_timeout is 2 s.
 BOUND = 10.0
 
 
@@ -39,7 +39,7 @@ def session_of(made: mooncake.TransferEngine) -> str:
 
 
 class Prefill:
-    """An engine of this process and its caches, made in SGLang's order."""
+    """An engine in this process and its caches, made in SGLang's order."""
 
     def __init__(self, kind: str = "host", protocol: str = "rdma", **options: Any) -> None:
         self.caches = Caches(kind)
@@ -51,7 +51,7 @@ class Prefill:
     def parts(
         self, told: dict[str, Any], here: list[int], there: list[int]
     ) -> tuple[list[int], list[int], list[int]]:
-        """Buffers, the peer's buffers and lengths of these blocks of each layer."""
+        """The buffers, the peer's buffers, and the lengths for these blocks of each layer."""
         mine, its = self.caches.base_addresses, told["base_addresses"]
         layers = range(len(mine))
         return (
@@ -87,7 +87,7 @@ def has(peer: PeerProcess, seed: int, layer: int, its: int, mine: int) -> bool:
 @pytest.mark.parametrize("node", [None, "decode"])
 def test_sglang_writes_the_blocks_of_each_layer(here: str, there: str, node: str | None) -> None:
     prefill = Prefill(here)
-    # A Gaudi has one process; on a node of its own the peer has the first card.
+    # Only one process can use a Gaudi. On its own node the peer has the first card.
     card = 1 if node is None and there == "gaudi" else 0
     with PeerProcess("mooncake_peer", node, kind=there, card=card) as decode:
         mine, its = [1, 2, 3, 9], [4, 5, 0, 15]
@@ -200,7 +200,7 @@ def test_memory_that_was_unregistered_is_not_written_to(prefill: Prefill) -> Non
         assert prefill.engine.batch_transfer_sync_write(session, *parts) < 0
         assert time.monotonic() - begin < BOUND
         assert base64.b64decode(peer.ask("block", layer=0, block=2)) == bytes(BLOCK)
-        # Once it is there again, under another key, it is found.
+        # After it is registered again, with another key, it is found.
         assert peer.ask("register") == 0
         assert prefill.engine.batch_transfer_sync_write(session, *parts) == 0
         assert has(peer, 7, 0, 2, 1)
@@ -256,7 +256,7 @@ def test_a_peer_that_was_killed_fails_soon_and_others_do_not(prefill: Prefill) -
 
 
 def test_a_stopped_peer_fails_at_the_deadline() -> None:
-    # Over TCP, from another node, the peer's process has to answer.
+    # Over TCP, from another node, the peer's process must answer.
     prefill = Prefill(protocol="tcp", transfer_timeout=1.0, probe_timeout=0.5)
     with PeerProcess("mooncake_peer", "other", protocol="tcp") as peer:
         session = peer.started["session"]
@@ -307,7 +307,7 @@ def test_a_peer_that_was_started_anew_at_its_port_is_written_to(prefill: Prefill
     with PeerProcess("mooncake_peer", options={"port": port}) as newer:
         assert newer.started["session"] == session
         parts = prefill.parts(newer.started, [2], [3])
-        # The first one may find the old connection's end.
+        # The first one may notice the end of the old connection.
         results = [prefill.engine.batch_transfer_sync_write(session, *parts) for _ in range(2)]
         assert results[-1] == 0
         assert has(newer, 7, 0, 3, 2)
@@ -344,7 +344,7 @@ def test_peers_of_another_kind_are_sent_away(prefill: Prefill) -> None:
         b"1 " + b"[" * 100000,
         b"1 7",
         b'1 ["\xff"]',
-        b"2 []",  # to another question
+        b"2 []",  # the answer to another question
         b"x []",
     ],
 )
@@ -374,10 +374,10 @@ def test_an_answer_that_is_damaged_is_not_believed(prefill: Prefill, answer: byt
         liar.join()
 
 
-# --- how it is made
+# --- construction
 
 
-def test_what_there_is_not_is_refused() -> None:
+def test_invalid_calls_are_refused() -> None:
     made = mooncake.TransferEngine(listen_address="127.0.0.1")
     assert made.get_rpc_port() < 0
     assert made.register_memory(1, 1) < 0

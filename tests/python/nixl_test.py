@@ -33,7 +33,7 @@ from neighbours.process import PeerProcess  # noqa: E402
 
 HEAD = b"hbmwire.nixl/1\n"
 LOOPBACK: dict[str, Any] = {"listen_address": "127.0.0.1"}
-# A call that waits for a peer takes as long as the peer; one that does not takes far less.
+# Seconds. A call that waits for a peer takes as long as the peer; other calls take far less.
 AT_ONCE = 0.5
 SOON = 30.0
 
@@ -45,7 +45,7 @@ def config(**options: Any) -> nixl.nixl_agent_config:
 
 
 class Side:
-    """An agent of this process and its caches, prepared in the order in which vLLM does it."""
+    """An agent in this process and its caches, prepared in vLLM's order."""
 
     def __init__(self, kind: str, seed: int | None = None, name: str = "decode", **options: Any):
         self.caches = Caches(kind)
@@ -62,7 +62,7 @@ class Side:
         )
 
     def add(self, handshake: dict[str, Any], kind: str) -> tuple[str, Any]:
-        """The peer's name and descriptors, from what vLLM's handshake carries."""
+        """The peer's name and descriptors, from the contents of vLLM's handshake."""
         name = self.agent.add_remote_agent(base64.b64decode(handshake["agent_metadata"]))
         caches = self.caches
         blocks = block_descriptors(
@@ -104,7 +104,7 @@ def side() -> Iterator[Side]:
 
 
 def finish(agent: nixl.nixl_agent, handle: Any, seconds: float = SOON) -> str:
-    """The state of a transfer that is over."""
+    """Waits until a transfer has ended, and returns its state."""
     end = time.monotonic() + seconds
     while (state := agent.check_xfer_state(handle)) == "PROC":
         assert time.monotonic() < end, "the transfer is still PROC"
@@ -113,7 +113,7 @@ def finish(agent: nixl.nixl_agent, handle: Any, seconds: float = SOON) -> str:
 
 
 def wait_for_notifs(ask: Any, count: int) -> list[tuple[str, str]]:
-    """So many notifications, as pairs of the agent and the text, in their order."""
+    """Waits for so many notifications; returns them in order as pairs of agent and text."""
     found: list[tuple[str, str]] = []
     end = time.monotonic() + SOON
     while len(found) < count:
@@ -140,7 +140,7 @@ def pairs(agent: nixl.nixl_agent) -> list[tuple[str, str]]:
         ("host", "host"),
         ("gaudi", "gaudi"),
         ("cuda", "cuda"),
-        ("gaudi", "cuda"),  # Gaudi prefills, a GPU decodes
+        ("gaudi", "cuda"),  # a Gaudi prefills, a GPU decodes
         ("gaudi", "host"),
         ("host", "gaudi"),
     ],
@@ -150,7 +150,7 @@ def test_vllm_pulls_blocks_and_tells_the_prefill_side(
     prefill: str, decode: str, node: str | None
 ) -> None:
     decoder = Side(decode)
-    # A Gaudi has one process; on a node of its own the peer has the first card.
+    # Only one process can use a Gaudi. On its own node the peer has the first card.
     card = 1 if node is None and prefill == "gaudi" else 0
     with PeerProcess("nixl_peer", node, kind=prefill, card=card, seed=7) as peer:
         name, remote = decoder.add(peer.started, prefill)
@@ -166,7 +166,7 @@ def test_vllm_pulls_blocks_and_tells_the_prefill_side(
         assert abs(telemetry.startTime / 1e6 - time.time()) < 60
         decoder.agent.release_xfer_handle(handle)
         assert wait_for_notifs(lambda: peer.ask("notifs"), 1) == [("decode", "request-1:1")]
-        # The order of its shutdown.
+        # In the order of vLLM's shutdown.
         decoder.agent.release_dlist_handle(decoder.local)
         decoder.agent.release_dlist_handle(remote)
         decoder.agent.remove_remote_agent(name)
@@ -183,9 +183,9 @@ def test_a_block_that_was_not_asked_for_stays_as_it_was(side: Side) -> None:
         assert all(side.caches.block(layer, block) == bytes(4096) for block in untouched)
 
 
-def test_vllm_pushes_what_a_decode_side_has_registered_for(side: Side) -> None:
+def test_vllm_pushes_to_a_decode_side_that_registered(side: Side) -> None:
     with PeerProcess("nixl_peer", seed=5) as peer:
-        # The decode side tells by a notification where to, and the prefill side writes.
+        # The decode side sends the target in a notification, and the prefill side writes there.
         name, _ = side.add(peer.started, "host")
         side.agent.send_notif(name, notif_msg=b"PUSH_REG" + b"x" * 20000)
         told = wait_for_notifs(lambda: peer.ask("notifs"), 1)
@@ -202,13 +202,13 @@ def test_vllm_pushes_what_a_decode_side_has_registered_for(side: Side) -> None:
             notif="request-2:1",
         )
         assert state == "DONE"
-        # A notification says that the bytes are here.
+        # A notification reports that the bytes have arrived.
         assert wait_for_notifs(lambda: pairs(side.agent), 1) == [(name, "request-2:1")]
         assert side.has(5, [1, 2], [8, 3])
 
 
 @pytest.mark.parametrize("kind", ["gaudi", "cuda"])
-def test_a_notification_comes_behind_what_was_pushed_into_a_card(kind: str) -> None:
+def test_a_notification_follows_bytes_pushed_into_a_card(kind: str) -> None:
     receiver = Side(kind)
     card = 1 if kind == "gaudi" else 0
     with PeerProcess("nixl_peer", kind=kind, card=card, seed=6) as peer:
@@ -233,7 +233,7 @@ def test_a_prefill_side_that_computes_is_read_and_told_all_the_same(
         over = tmp_path / "over"
         busy = threading.Thread(target=lambda: peer.ask("quiet", until=str(over)))
         busy.start()
-        # More notifications than it has places for that look at nothing.
+        # More notifications than a peer that makes no progress has places for.
         for request in range(200):
             handle = side.read(remote, [request % 16], [request % 16], f"{request}:1".encode())
             assert finish(side.agent, handle) == "DONE"
@@ -247,7 +247,7 @@ def test_a_prefill_side_that_computes_is_read_and_told_all_the_same(
 
 
 def lmcache_agent(kind: str, region: hbmwire.Region, page: int) -> tuple[Any, Any, Any]:
-    """Agent, descriptors and handle, made as LMCache's NixlAgentWrapper makes them."""
+    """Agent, descriptors and handle, made like those of LMCache's NixlAgentWrapper."""
     agent = nixl.nixl_agent(f"lmcache {kind}", config(backends=["UCX"]))
     memory = [(region.address, region.nbytes, 3, "")]
     agent.register_memory(agent.get_reg_descs(memory, mem_type="cuda"))
@@ -268,7 +268,7 @@ def test_lmcache_writes_pages_and_polls(kind: str) -> None:
         to_region.write(bytes(page * pages))
         sender, _, local = lmcache_agent("sender", from_region, page)
         receiver, descs, _ = lmcache_agent("receiver", to_region, page)
-        # Two stages: metadata first, descriptors then.
+        # In two stages: first metadata, then descriptors.
         receiver.add_remote_agent(sender.get_agent_metadata())
         name = sender.add_remote_agent(receiver.get_agent_metadata())
         described = sender.deserialize_descs(receiver.get_serialized_descs(descs))
@@ -342,7 +342,7 @@ def test_the_caller_may_change_its_arrays_at_once(side: Side) -> None:
 def test_descriptors_of_several_lengths_and_regions_go_in_one_transfer(
     most_slices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Beyond so many areas a table is made for each region, from an array.
+    # For more areas than this, a table is made for each region from an array.
     monkeypatch.setattr("hbmwire._places._MOST_SLICES", most_slices)
     with hbmwire.Context() as context, nixl.nixl_agent("lengths", config()) as agent:
         regions = [context.allocate("host", 1 << 16) for _ in range(4)]
@@ -475,7 +475,7 @@ def test_numbers_that_do_not_fit_are_refused(side: Side) -> None:
         ([0], remote, [0, 1]),
         ([0.5], remote, [0]),
         ([[0]], remote, [0]),
-        ([0], short, [0]),  # other lengths
+        ([0], short, [0]),  # different lengths
     ]:
         with pytest.raises(hbmwire.InvalidArgument):
             side.agent.make_prepped_xfer("WRITE", side.local, here, target, there)
@@ -632,7 +632,7 @@ def test_a_peer_that_was_killed_makes_an_error_soon_and_none_waits(side: Side) -
         begin = time.monotonic()
         handle = side.read(remote, [2], [2], b"never")
         assert time.monotonic() - begin < AT_ONCE
-        # peer_timeout is 2 s, and a connection that is refused is an error at once.
+        # peer_timeout is 2 s, and a refused connection is an error at once.
         assert finish(side.agent, handle, 10) == "ERR"
         assert isinstance(handle.error, hbmwire.Error)
         side.agent.release_xfer_handle(handle)
@@ -643,7 +643,7 @@ def test_a_peer_that_was_killed_makes_an_error_soon_and_none_waits(side: Side) -
         side.agent.send_notif(name, b"into the void")
         side.agent.remove_remote_agent(name)
         assert time.monotonic() - begin < AT_ONCE
-        # Others are not concerned.
+        # Other agents are not affected.
         assert finish(side.agent, side.read(alive, [3], [3])) == "DONE"
         assert side.has(2, [3], [3])
 
@@ -662,7 +662,7 @@ def test_a_peer_that_is_killed_amid_transfers_ends_each_of_them(side: Side) -> N
 
 
 def test_a_stopped_peer_is_an_error_at_the_deadline() -> None:
-    # Over TCP, from another node, the peer's process has to answer.
+    # Over TCP, from another node, the peer's process must answer.
     side = Side("host", nics="none", transfer_timeout=1.0)
     with PeerProcess("nixl_peer", "other", seed=1, options={"nics": "none"}) as peer:
         _, remote = side.add(peer.started, "host")
@@ -675,7 +675,7 @@ def test_a_stopped_peer_is_an_error_at_the_deadline() -> None:
         assert 0.9 < time.monotonic() - begin < 10
         assert isinstance(handle.error, hbmwire.TimedOut)
         peer.go_on()
-        # Nothing is told of a transfer that failed, and the next one connects anew.
+        # A failed transfer sends no notification, and the next one connects again.
         assert finish(side.agent, side.read(remote, [3], [3], b"again")) == "DONE"
         assert wait_for_notifs(lambda: peer.ask("notifs"), 1) == [("decode", "again")]
     side.close()
@@ -715,7 +715,7 @@ def test_another_process_at_the_address_is_not_taken_for_the_agent(side: Side) -
         assert isinstance(handle.error, hbmwire.PeerFailed)
         assert "another process" in str(handle.error)
         assert side.caches.block(0, 1) == bytes(4096)
-        # With its own metadata it is found.
+        # With its new metadata it is found.
         _, remote = side.add(newer.started, "host")
         assert finish(side.agent, side.read(remote, [1], [1], b"for the new one")) == "DONE"
         assert side.has(2, [1], [1])
@@ -733,7 +733,7 @@ def test_a_handle_that_is_released_under_way_waits_for_nothing(side: Side) -> No
             side.agent.release_xfer_handle(handle)
             side.agent.release_xfer_handle(handle)
         assert time.monotonic() - begin < AT_ONCE
-        # They went on, and the connection with them.
+        # They continued, with the same connection.
         assert finish(side.agent, side.read(remote, [5], [5])) == "DONE"
         assert side.has(1, [5], [5])
 
@@ -789,7 +789,7 @@ print("end")
     assert "Traceback" not in ran.stderr and "rror" not in ran.stderr
 
 
-# --- promises that are hbmwire's
+# --- promises of hbmwire
 
 
 @pytest.mark.parametrize("kind", ["cuda", "gaudi"])
@@ -983,7 +983,7 @@ def test_the_connector_of_the_manual_takes_nixls_place(tmp_path: pathlib.Path) -
     manual = (HERE.parents[1] / "docs" / "python-neighbours.md").read_text()
     connector = manual.split("```text\n", 1)[1].split("```", 1)[0]
     (tmp_path / "hbmwire_connector.py").write_text(connector)
-    # Stands for vLLM's own connector, as far as it imports NIXL.
+    # Imitates vLLM's own connector, as far as it imports NIXL.
     package = tmp_path / "vllm" / "distributed" / "kv_transfer" / "kv_connector" / "v1" / "nixl"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(

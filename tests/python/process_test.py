@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Other processes: a child of fork() is refused with a sentence, a spawned one works."""
+"""Other processes: a child of fork() gets an error with a clear message, a spawned one works."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ import hbmwire
 
 
 def in_child(body: Callable[[], object], seconds: float = 10.0) -> int:
-    """Calls `body` in a child of fork(), which then ends as a program does: its exit status."""
+    """Calls `body` in a child of fork(), which then exits like a program. Returns its exit status.
+    """
     child = os.fork()
     if child == 0:
         status = 1
@@ -73,7 +74,7 @@ def test_a_child_of_fork_is_refused_with_a_sentence(pair: Pair, name: str) -> No
         assert time.monotonic() < begin + 1
 
     assert in_child(body) == 0
-    # The parent goes on.
+    # The parent continues.
     pair.source.write(b"parent")
     pair.here.put(pair.source[:6], pair.remote[:6]).wait(10)
     assert pair.memory.read(0, 6) == b"parent"
@@ -264,7 +265,7 @@ def test_a_process_that_forks_while_threads_work_goes_on() -> None:
 
 
 def spawned(address: str, connection: object) -> None:
-    """In a process of its own, which multiprocessing spawned."""
+    """Runs in a separate process that multiprocessing spawned."""
     with hbmwire.Context() as context, context.connect(address, timeout=10) as endpoint:
         source = context.register(bytearray(b"\x01" * 100))
         endpoint.put(source, endpoint.remote("memory")[:100]).wait(10)

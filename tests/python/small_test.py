@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Small facts: truth and length, the text of errors, and what is refused."""
+"""Small facts: truth and length, the text of errors, and refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conftest import Pair, eventually
 import hbmwire
 from hbmwire import _core
 
-# --- memory that may only be read
+# --- read-only memory
 
 
 def is_read_only(memory: Any) -> bool:
@@ -43,7 +43,7 @@ def test_a_write_to_a_read_only_numpy_array_is_refused(context: hbmwire.Context)
     with pytest.raises(hbmwire.PermissionDenied):
         region.write(b"changed", 100)
     assert (array == 7).all()
-    # A view of the same memory that may be written is another thing.
+    # A writable view of the same memory is different.
     writable = bytearray(b"7" * 64)
     context.register(writable).write(b"changed")
     assert writable[:8] == b"changed7"
@@ -59,7 +59,7 @@ def test_memory_that_peers_alone_may_not_write_is_written_by_its_program(
 
 
 class CudaArray:
-    """Memory of a GPU, as other libraries describe it."""
+    """Memory of a GPU, described like other libraries do."""
 
     def __init__(self, memory: hbmwire.Region, read_only: bool) -> None:
         self.memory = memory
@@ -70,7 +70,7 @@ class CudaArray:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_the_cuda_array_interface_and_dlpack_agree_on_what_may_be_written(
+def test_the_cuda_array_interface_and_dlpack_agree_on_writability(
     context: hbmwire.Context, read_only: bool
 ) -> None:
     memory = context.allocate("cuda", 4096)
@@ -165,7 +165,7 @@ def test_an_empty_message_is_true_and_a_closed_one_is_false(
     assert not worker.try_message()
 
 
-def test_all_messages_are_taken_by_a_loop_over_what_is_true(
+def test_a_loop_takes_all_messages(
     make_pair: Callable[..., Pair],
 ) -> None:
     pair = make_pair(messages="handed_out")
@@ -220,7 +220,7 @@ def test_an_endpoint_is_closed_after_close(pair: Pair) -> None:
     assert pair.here.closed and pair.here.phase == "closed"
     pair.there.wait_closed(10)
     assert pair.there.phase != "ready"
-    pair.here.close(10)  # again: nothing is left to do
+    pair.here.close(10)  # a second time: there is nothing left to do
     with pytest.raises(hbmwire.Error):
         pair.here.send(b"late").wait(10)
 
@@ -253,7 +253,7 @@ def unsigned(number: int) -> int:
     return ctypes.c_uint64(number).value
 
 
-# Columns of N x 3, or of N x 2 with a length for all, and the words of the refusal.
+# Columns of N x 3, or of N x 2 with one length for all, and the text of the refusal.
 REFUSED: dict[str, tuple[Any, int | None, str]] = {
     "the-last-byte-here": ([(0, 0, 8), ((1 << 16) - 7, 0, 8)], None, "part 1 .* here"),
     "the-last-byte-there": ([(0, (1 << 16) - 7, 8), (0, 0, 8)], None, "part 0 .* there"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Threads that share a worker or have one each, and threads of Python that compute beside them."""
+"""Threads that share a worker or have one each, beside threads that compute in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THREADS = 8
 
 
 def run_all(bodies: Sequence[Callable[[], object]], seconds: float = 40.0) -> None:
-    """Runs each in a thread of its own, and raises the first failure of any."""
+    """Runs each function in its own thread, and raises the first failure."""
     failures: list[BaseException] = []
 
     def run(body: Callable[[], object]) -> None:
@@ -42,7 +42,7 @@ def run_all(bodies: Sequence[Callable[[], object]], seconds: float = 40.0) -> No
 
 @contextmanager
 def computing() -> Iterator[Callable[[], int]]:
-    """A thread that does nothing but compute in Python: the number of its rounds so far."""
+    """A thread that only computes in Python; yields the number of its rounds so far."""
     ended = False
     rounds = 0
 
@@ -62,7 +62,7 @@ def computing() -> Iterator[Callable[[], int]]:
 
 
 def put_and_check(pair: Pair, number: int, rounds: int) -> None:
-    """Puts to a part of the peer's memory that no other thread uses, and gets it back."""
+    """Puts to a part of the peer's memory that no other thread uses, and reads it back."""
     part = slice(number * 64, number * 64 + 64)
     source, back = pair.context.register(bytearray(64)), pair.context.register(bytearray(64))
     for i in range(rounds):
@@ -183,7 +183,7 @@ def test_other_threads_run_while_one_waits(pair: Pair, name: str) -> None:
     listener = pair.context.listen(0, "127.0.0.1")
 
     def wait_on() -> None:
-        while True:  # something may happen at first
+        while True:  # unrelated events may occur at first
             worker.wait(0.5)
 
     waits: dict[str, Callable[[], object]] = {
@@ -202,12 +202,12 @@ def test_other_threads_run_while_one_waits(pair: Pair, name: str) -> None:
         with pytest.raises(hbmwire.TimedOut):
             waits[name]()
         beside = (rounds() - before) / (time.monotonic() - begin)
-    # It has nearly all of a processor where the wait lets the GIL go, else a hundredth.
+    # It gets nearly a whole CPU if the wait releases the GIL, else a hundredth.
     assert beside > alone / 4
 
 
 @pytest.mark.parametrize("name", ["read", "write", "allocate", "register", "connect"])
-def test_other_threads_run_while_one_does_what_may_block(pair: Pair, name: str) -> None:
+def test_other_threads_run_during_a_blocking_call(pair: Pair, name: str) -> None:
     data = bytearray(64 << 20)
     large = pair.context.register(data)
     calls: dict[str, Callable[[], object]] = {
@@ -239,7 +239,7 @@ def test_a_wait_ends_soon_beside_a_thread_that_computes(pair: Pair) -> None:
 
 
 def test_a_thread_of_the_library_serves_peers_while_python_computes(pair: Pair) -> None:
-    """`there` answers a get of memory by name while no thread of Python uses its worker."""
+    """`there` answers a get of memory by name while no Python thread uses its worker."""
     with computing() as rounds:
         before = rounds()
         for _ in range(20):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's own tensors. Debian's python3-torch is enough; without it this is skipped."""
+"""PyTorch's own tensors. Debian's python3-torch suffices; without it this is skipped."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ torch: Any = pytest.importorskip("torch", reason="python3-torch is not installed
 
 
 class Owner(bytearray):
-    """A bytearray of which there may be weak references."""
+    """A bytearray that supports weak references."""
 
 
 def round_trip(context: hbmwire.Context, pair: Pair, source: Any, target: Any) -> None:
-    """Puts one tensor to the peer, and gets the bytes into the other."""
+    """Puts one tensor to the peer, and reads the bytes into the other one."""
     region = context.register(source)
     pair.here.put(region, pair.remote[: len(region)]).wait(10)
     into = context.register(target)
@@ -80,7 +80,7 @@ def test_tensors_without_plain_bytes_are_refused(context: hbmwire.Context) -> No
 
 
 def test_a_tensor_on_a_gpu_is_found_by_its_address(context: hbmwire.Context) -> None:
-    # Debian's torch knows no GPU: only where the tensor says that it is stands in for one.
+    # Debian's torch supports no GPU, so that only the tensor's claim about its device is replaced.
     memory = context.allocate("cuda", 96)
 
     class OnGpu:
@@ -178,7 +178,7 @@ def test_a_tensor_keeps_the_memory_of_a_region_that_was_dropped(context: hbmwire
 
 
 class Wrapped:
-    """Has a tensor's DLPack alone, as arrays of other libraries have."""
+    """Offers a tensor only through DLPack, like arrays of other libraries."""
 
     def __init__(self, tensor: Any) -> None:
         self._tensor = tensor
@@ -211,7 +211,7 @@ def test_torchs_dlpack_keeps_the_memory_until_the_region_is_closed(
 
 
 def test_hpu_is_a_device_that_this_torch_knows_by_name() -> None:
-    # So that a tensor on it says "hpu", as describe() expects.
+    # Makes a tensor on it print "hpu", which describe() expects.
     assert torch.device("hpu").type == "hpu"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""mypy --strict finds no fault with the package, and users' mistakes; the stub is as the module."""
+"""mypy --strict accepts the package, and finds users' mistakes; the stub matches the module."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ enable_incomplete_feature = Unpack
 cache_dir = {cache}
 """
 
-# pybind11's own: the metaclass of its classes, that classes without a constructor take any
-# arguments, to refuse them, and what it notes in classes of this module alone.
+# Parts of pybind11: the metaclass of its classes, the arguments of classes without a constructor
+# (any are accepted, to be refused at run time), and its notes in the classes of this module.
 ALLOWED = r"""
 hbmwire\._core\.\w+
 hbmwire\._core\.\w+\.__pybind11_module_local_\w+
@@ -152,7 +152,7 @@ GOOD = """
         return ""
 """
 
-# Each line with "# E" has an error, and no other line has.
+# Each line with "# E" has an error, and no other line has one.
 BAD = """
     import hbmwire
 

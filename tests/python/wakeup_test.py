@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Waits end when the thing they wait for is there, and cancelled tasks take nothing with them."""
+"""Waits end when their event has occurred, and cancelled tasks lose no events."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from conftest import Pair, Peer, eventually
 import hbmwire
 
 Value = TypeVar("Value")
-# A worker looks by itself at times, so that a wait that sleeps beside its thing lasts about so long
-# (0.75 s), or for ever. A wait that is woken takes less than a millisecond, on a busy machine more.
+# Seconds. A worker checks by itself from time to time, so that a wait which misses its event lasts
+# about 0.75 s, or forever. A wait that is woken takes less than a millisecond, on a busy machine
+# more.
 ASLEEP_S = 0.3
-CLOCK_S = 0.15  # a loop that is not woken looks after a quarter of a second
+CLOCK_S = 0.15  # a loop that is not woken checks after a quarter of a second
 ROUNDS = 9
 
 
@@ -37,7 +38,7 @@ async def _await(what: Awaitable[Value]) -> Value:
 
 
 def taken(call: Callable[[], object]) -> float:
-    """How many seconds a call takes."""
+    """The time of a call in seconds."""
     begin = time.monotonic()
     call()
     return time.monotonic() - begin
@@ -45,13 +46,13 @@ def taken(call: Callable[[], object]) -> float:
 
 @pytest.fixture
 def far(context: hbmwire.Context) -> hbmwire.Worker:
-    """A worker with a thread of the library."""
+    """A worker with the library's thread."""
     return context.create_worker(progress_thread=True)
 
 
 @pytest.fixture
 def handed_out(make_pair: Callable[..., Pair]) -> Pair:
-    """A pair whose messages come without being asked for."""
+    """A pair whose messages are handed out."""
     return make_pair(messages="handed_out")
 
 
@@ -127,7 +128,7 @@ def test_wait_closed_does_not_sleep_beside_a_goodbye_that_came_before(
             select.select([context.worker.fileno()], [], [], 0.2)
             times.append(taken(lambda: accepted.wait_closed(10)))
             closing.result(10)
-    assert max(times) < 5, times  # it would last until its time is over
+    assert max(times) < 5, times  # without a wake-up it would last until its time limit
 
 
 def test_an_invitation_does_not_sleep_beside_a_peer_that_began_before(
@@ -184,7 +185,7 @@ def test_a_worker_with_a_message_that_waits_is_not_armed(handed_out: Pair) -> No
     worker = handed_out.context.worker
     handed_out.there.send(b"a message").wait(10)
     for _ in range(3):
-        # As a helper thread may do. It takes the message out of the library.
+        # A helper thread may do this. It takes the message out of the library.
         with suppress(hbmwire.TimedOut):
             worker.wait(0.2)
         assert not worker.arm()
@@ -211,7 +212,7 @@ def test_an_invitation_is_used_again_after_its_time_was_over(
     assert receive.wait(10).bytes == 5 and memory.read(0, 5) == b"hello"
 
 
-# --- the event loop goes on
+# --- the event loop continues
 
 
 @pytest.mark.parametrize(("type", "path"), [("host", "host"), ("gaudi", "staged")])
@@ -250,7 +251,7 @@ def test_a_put_that_another_thread_starts_goes_on_in_the_loop(peer: Peer) -> Non
                 times.append(time.monotonic() - begin)
             return times
 
-    # A machine that is busy may delay a few of them; a put that the loop does not look after takes CLOCK_S.
+    # A busy machine may delay a few of them. A put that the loop does not check takes CLOCK_S.
     assert sorted(run(main()))[97] < CLOCK_S
 
 
@@ -302,7 +303,7 @@ def test_the_end_of_a_context_does_not_stop_the_loop(peer: Peer) -> None:
         counting.cancel()
         return turns
 
-    # It takes half a second, as its peer does not answer.
+    # It takes half a second, because its peer does not answer.
     assert run(main()) > 5
 
 
@@ -314,7 +315,7 @@ def test_a_descriptor_number_is_used_again_by_a_socket_of_the_same_loop() -> Non
         with pytest.raises(hbmwire.TimedOut):
             await listener.aaccept(0.01)
         number = context.worker.fileno()
-        # The loop does not turn until the number is a socket's.
+        # The loop does not run until the number belongs to a socket.
         thread = threading.Thread(target=context.close)
         thread.start()
         thread.join()
@@ -356,7 +357,7 @@ def test_await_does_not_return_while_a_worker_is_being_closed(
         closing = asyncio.get_running_loop().run_in_executor(None, context.close)
         while not later.worker.closed:
             await asyncio.sleep(0)
-        # It is being closed: what is under way ends within a second.
+        # It is being closed: everything in flight ends within a second.
         for awaited in (_await(later), waiting):
             with pytest.raises(hbmwire.Error):
                 await asyncio.wait_for(awaited, 10)
@@ -372,10 +373,10 @@ def test_await_does_not_return_while_a_worker_is_being_closed(
 async def cancelled_as_it_comes(
     what: Coroutine[Any, Any, Value], worker: hbmwire.Worker, come: Callable[[], object]
 ) -> Value | None:
-    """Cancels a task in the turn of the loop in which it is told that its thing has come."""
+    """Cancels a task in the same turn of the loop in which its event is reported."""
     task = asyncio.ensure_future(what)
     await asyncio.sleep(0.02)
-    # The last callbacks of a turn are those of the clock.
+    # The callbacks of timers come last in a turn.
     asyncio.get_running_loop().call_later(0.001, task.cancel)
     come()
     select.select([worker.fileno()], [], [], 5)
@@ -389,7 +390,7 @@ async def cancelled_as_it_comes(
 def connected(
     pair: Pair, connecting: concurrent.futures.Future[hbmwire.Endpoint]
 ) -> hbmwire.Endpoint:
-    """The far end of a connection to the worker of `pair.here`, of which its loop is told later."""
+    """The far end of a connection to the worker of `pair.here`, whose loop learns of it later."""
     worker = pair.context.worker
     while not connecting.done():
         worker.progress()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command line of a program of cases: CASES is a table of functions, which take the path of the built hbmwire."""
+"""The command line of a program with cases: CASES is a table of functions, which get the path of the built hbmwire."""
 import argparse
 import os
 import pathlib
@@ -8,7 +8,8 @@ from harness import EMULATE, Failure, Skipped
 
 
 def main(description, cases):
-    """Runs the cases that the command line names, or all: the exit code. 77: one was skipped, and its reason was printed."""
+    """Runs the cases named on the command line, or all. Returns the exit code; 77 if one was skipped, with its reason printed.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--program", help="the built hbmwire")
     parser.add_argument("--list", action="store_true")

@@ -6,7 +6,7 @@
 namespace hbmwire::test {
 
 bool change_link(const std::string& change) {
-  // A checkout may lie in a folder with a space in its name.
+  // The path of a checkout may contain a space.
   return std::system(("'" HBMWIRE_EMULATE "' --link '" + change + "'").c_str()) == 0;
 }
 

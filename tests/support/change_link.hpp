@@ -5,8 +5,8 @@
 
 namespace hbmwire::test {
 
-/// `hbmwire emulate --link CHANGE` ("emu0=down") in the node around this program: whether it went
-/// well.
+/// Runs `hbmwire emulate --link CHANGE` ("emu0=down") for the node of this program. Returns whether
+/// it succeeded.
 [[nodiscard]] bool change_link(const std::string& change);
 
 }  // namespace hbmwire::test

@@ -12,7 +12,7 @@ import sys
 
 
 def cases(command, test_filter):
-    """The full names of the cases that the filter selects, as --gtest_list_tests has them."""
+    """The full names of the cases that match the filter, as --gtest_list_tests prints them."""
     listed = subprocess.run([*command, "--gtest_list_tests", f"--gtest_filter={test_filter}"], check=True, text=True,
                             stdout=subprocess.PIPE).stdout
     suite, names = "", []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads Prometheus' text format, version 0.0.4, and finds what breaks its rules and conventions.
+"""Reads Prometheus' text format, version 0.0.4, and finds violations of its rules and conventions.
 
 The rules: https://prometheus.io/docs/instrumenting/exposition_formats/, and those of `promtool check metrics`.
 """
@@ -9,7 +9,7 @@ import re
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 TYPES = ("counter", "gauge", "histogram", "summary", "untyped")
-# Units that are no base unit, and their short forms.
+# Units that are not base units, and their short forms.
 OTHER_UNITS = {"s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d", "milliseconds", "microseconds",
                "nanoseconds", "minutes", "hours", "days", "bits", "kilobytes", "megabytes", "gigabytes", "kib", "mib", "gib"}
 UNITS = ("seconds", "bytes")
@@ -25,13 +25,13 @@ class Family:
         return {name for _, labels, _ in self.samples for name in labels}
 
     def value(self, **labels):
-        """The sum of the samples that have these labels."""
+        """The sum of the samples with these labels."""
         return sum(value for suffix, found, value in self.samples
                    if suffix == "" and all(found.get(name) == wanted for name, wanted in labels.items()))
 
 
 class Exposition:
-    """A text; `.families` by name, and `.faults`, a sentence each."""
+    """A text; `.families` by name, and `.faults`, one sentence for each."""
 
     def __init__(self, text):
         self.families, self.faults = {}, []
@@ -106,7 +106,7 @@ class Exposition:
 
 
 def labels_of(text):
-    """Labels, and what is behind them; None, and a fault."""
+    """The labels, and the text after them; None after a fault."""
     labels = {}
     if not text.startswith("{"):
         return labels, text
@@ -137,7 +137,7 @@ def labels_of(text):
 
 
 def faults_of(family):
-    """The breaches of conventions."""
+    """Finds violations of conventions."""
     parts = family.name.split("_")
     if family.type == "counter" and parts[-1] != "total":
         yield "a counter's name ends in _total"

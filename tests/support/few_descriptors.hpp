@@ -6,8 +6,8 @@
 
 namespace hbmwire::test {
 
-/// While it lives this process can open just `room` more descriptors, wherever the numbers lie that
-/// it was given when it started.
+/// While it lives, this process can open only `room` more descriptors, wherever the numbers of its
+/// inherited descriptors lie.
 class FewDescriptors {
  public:
   explicit FewDescriptors(int room) {

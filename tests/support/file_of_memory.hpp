@@ -10,8 +10,8 @@
 
 namespace hbmwire::test {
 
-/// The descriptor of the file that this process has mapped at `address`, which a mapping begins
-/// with.
+/// The descriptor of the file that this process has mapped at `address`, which must be the
+/// beginning of a mapping.
 inline int file_of_memory(std::uint64_t address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {

@@ -8,8 +8,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-/// Feeds every file of a folder to the fuzz target once: the corpus stays true in builds without
-/// libFuzzer.
+/// Passes every file of a folder to the fuzz target once, so that builds without libFuzzer test the
+/// corpus, too.
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   int count = 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs programs on emulated hardware, and looks at what they say and leave behind.
+"""Runs programs on emulated hardware, and checks their output and the resources that they leave behind.
 
 The tests of the product and of the emulation use it.
 """
@@ -17,16 +17,17 @@ import threading
 import time
 
 
-# Options of every `hbmwire emulate`, besides a case's own; in the environment, so that they reach what is run anew.
+# Options for every `hbmwire emulate`, besides a case's own. They are in the environment, so that they reach programs that a
+# test starts again.
 EMULATE = "HBMWIRE_TEST_EMULATE"
 
 
-# On a port of its own: tests run side by side, and the usual port is one of them's at most.
+# A free port: tests run in parallel, and only one of them could have the default port.
 SERVER = ("server", "-p", "0", "--bind", "127.0.0.1")
 
 
 def emulate_command(program):
-    """The command that starts emulated hardware: `hbmwire emulate`, or the program behind it where that is tested."""
+    """The command that starts emulated hardware: `hbmwire emulate`, or the program behind it if that is tested."""
     return [program] if pathlib.Path(program).name == "emulate" else [program, "emulate"]
 
 
@@ -39,7 +40,7 @@ class Failure(AssertionError):
 
 
 class Skipped(Exception):
-    """A case that this machine can't run, and why."""
+    """A case that this machine cannot run, with the reason."""
 
 
 def only_root():
@@ -53,12 +54,12 @@ def check(condition, *what):
 
 
 class Process:
-    """A program whose output is gathered as it comes; standard error among it."""
+    """A program whose output, including standard error, is collected while it runs."""
 
     def __init__(self, arguments, **options):
         self.arguments = [str(argument) for argument in arguments]
         self.text = ""
-        # A group of its own, so that a case can end all of it, and nothing else.
+        # In its own process group, so that a case can end all of it, and nothing else.
         options.setdefault("stdin", subprocess.DEVNULL)
         self.handle = subprocess.Popen(self.arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                        start_new_session=True, **options)
@@ -75,7 +76,7 @@ class Process:
             self._changed.notify_all()
 
     def wait_for(self, pattern, seconds=20):
-        """The match of `pattern` in the output, once it is there."""
+        """Waits for `pattern` in the output, and returns the match."""
         deadline = time.monotonic() + seconds
         with self._changed:
             while True:
@@ -88,7 +89,7 @@ class Process:
                 self._changed.wait(min(left, 0.1))
 
     def finish(self, seconds=60):
-        """The exit code, once the program has ended and all of its output is here."""
+        """Waits until the program has ended and all of its output has arrived. Returns the exit code."""
         try:
             code = self.handle.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -104,7 +105,7 @@ class Process:
                 continue
             with contextlib.suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                # `emulate` has its command in its own arguments, further back.
+                # The arguments of `emulate` itself contain its command, too, but further back.
                 if len(words) > 1 and words[1] in (b"server", b"client", b"perf") and \
                         os.getsid(int(entry.name)) == self.handle.pid:
                     return int(entry.name)
@@ -114,7 +115,7 @@ class Process:
         os.kill(self.tool_pid(), number)
 
     def stop(self, seconds=10):
-        """Ends a server that would live on; its exit code."""
+        """Ends a server that would continue; returns its exit code."""
         self.signal(signal.SIGTERM)
         return self.finish(seconds)
 
@@ -128,7 +129,7 @@ class Process:
 
 
 class World:
-    """One fabric, a place for its files, and every process a case starts."""
+    """One fabric, a folder for its files, and every process that a case starts."""
 
     def __init__(self, program):
         self.program = program
@@ -148,7 +149,7 @@ class World:
                          "--name", name, *every_emulate(), *emulate, "--", *arguments], **options)
 
     def server(self, *arguments, emulate=(), prefix=(), name="a", **options):
-        """A server that listens; `.port` is where."""
+        """Starts a server that listens; `.port` is its port."""
         process = self.emulated([self.program, *SERVER, *arguments], name, emulate, prefix, **options)
         process.port = int(process.wait_for(r"Waiting for client connection on port (\d+)")[1])
         return process
@@ -163,7 +164,7 @@ class World:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def check_clean(self):
-        """Nothing is left: no folder of the emulated world, no mount, no process of ours."""
+        """Checks that nothing is left behind: no folder of the emulated world, no mount, no process."""
         deadline = time.monotonic() + 5
         while True:
             left = self._files()
@@ -178,7 +179,7 @@ class World:
     def _files(self):
         try:
             return [str(path) for path in self.base.rglob("*")]
-        except FileNotFoundError as gone:  # it is being removed right now
+        except FileNotFoundError as gone:  # it is being removed at this moment
             return [str(gone)]
 
     def _processes(self):
@@ -208,7 +209,7 @@ def error_lines(text):
 
 
 def check_one_sentence(process, code, *parts, seconds=10):
-    """The process ends in time with `code`, and says why in one line that holds every part."""
+    """Expects that the process ends in time with `code`, and gives the reason in one line that contains every part."""
     started = time.monotonic()
     got = process.finish(seconds)
     check(got == code, f"{process} gave {got}, not {code}", process.text)

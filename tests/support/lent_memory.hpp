@@ -11,12 +11,12 @@
 
 namespace hbmwire::test {
 
-/// A mapping of the application's, of a file of its own, which it takes away while the library has
-/// it. Its addresses stay reserved, so that nothing else comes to lie there.
+/// A file mapping of the application, which it takes away while the library uses it. Its addresses
+/// stay reserved, so that no other memory gets them.
 class LentMemory {
  public:
   enum class How : std::uint8_t {
-    unmapped,   ///< what any access finds
+    unmapped,   ///< any access fails
     truncated,  ///< the file is shorter than its mapping
     read_only,
   };
@@ -42,7 +42,7 @@ class LentMemory {
 
   [[nodiscard]] std::span<std::byte> bytes() const { return {data(), size_bytes_}; }
 
-  /// All from `offset` on, which is a multiple of a page's size.
+  /// Takes away everything from `offset` on, which must be a multiple of the page size.
   void take_away(How how, std::size_t offset = 0) const {
     std::byte* const from = data() + offset;
     const std::size_t bytes = size_bytes_ - offset;

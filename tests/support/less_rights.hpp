@@ -14,10 +14,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Rights that a process gives up for good, and its children with it.
+/// Rights that a process and its children give up for good.
 namespace hbmwire::test {
 
-/// The right of root to look into all processes, which others do not have.
+/// Gives up root's right to inspect all processes.
 inline void drop_right_to_trace() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, 2> data{};
@@ -28,7 +28,7 @@ inline void drop_right_to_trace() {
   ASSERT_EQ(::syscall(SYS_capset, &header, data.data()), 0);
 }
 
-/// process_vm_readv(2) and process_vm_writev(2), which containers may refuse.
+/// Forbids process_vm_readv(2) and process_vm_writev(2), as containers may do.
 inline void forbid_copies() {
   constexpr auto kNumber = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
   std::array<sock_filter, 5> filter{{

@@ -9,7 +9,8 @@
 
 namespace hbmwire::test {
 
-/// Where a process (its id, or `self`) has mapped files of the library's of this length.
+/// The addresses at which a process (its id, or `self`) has mapped files of the library with this
+/// length.
 inline std::vector<std::uint64_t> mapped_files(std::uint64_t size_bytes,
                                                const std::string& process = "self") {
   std::ifstream maps("/proc/" + process + "/maps");
@@ -23,7 +24,7 @@ inline std::vector<std::uint64_t> mapped_files(std::uint64_t size_bytes,
   return addresses;
 }
 
-/// How many of them there are.
+/// The number of these mappings.
 inline std::size_t mappings_of(std::uint64_t size_bytes, const std::string& process = "self") {
   return mapped_files(size_bytes, process).size();
 }

@@ -10,13 +10,13 @@
 
 namespace hbmwire::test {
 
-/// The target of a descriptor's link; "" where it is closed.
+/// The target of a descriptor's link; "" if the descriptor is closed.
 inline std::string target_of(const std::filesystem::path& link) {
   std::error_code gone;
   return std::filesystem::read_symlink(link, gone);
 }
 
-/// Whether it is open for longer than a reader needs.
+/// Whether the descriptor stays open for longer than a short read of the file takes.
 inline bool stays_open(const std::filesystem::path& link, const std::string& target) {
   for (int look = 0; look < 100; ++look) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -25,10 +25,11 @@ inline bool stays_open(const std::filesystem::path& link, const std::string& tar
   return true;
 }
 
-/// Descriptors that this process has open, without those of files with `but_for` in their names.
+/// The number of this process' open descriptors, without those of files with `but_for` in their
+/// names.
 ///
-/// One of /proc/<thread>/stat counts if it stays: the emulated hardware reads what the kernel says
-/// of a thread, in threads of its own and at any time, and has it open for microseconds.
+/// A descriptor of /proc/<thread>/stat counts only if it stays open: threads of the emulated
+/// hardware open these files for microseconds at any time.
 inline int open_descriptors(std::string_view but_for = {}) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

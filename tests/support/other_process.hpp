@@ -22,13 +22,14 @@
 
 #include "tests/support/stream.hpp"
 
-/// Tests with a child by fork(2), which has what its parent had before, and talks to it.
+/// Tests with a child by fork(2), which has copies of its parent's objects, and exchanges messages
+/// with it.
 namespace hbmwire::test {
 
-/// Numbers and bytes to and from the other process.
+/// Exchanges numbers and bytes with the other process.
 class Talk {
  public:
-  /// Closes it.
+  /// Owns the socket.
   explicit Talk(int socket) : socket_(socket) {}
 
   Talk(const Talk&) = delete;
@@ -67,7 +68,7 @@ class Talk {
   int socket_;
 };
 
-/// A child that does `work`, whose failed expectations are this test's.
+/// A child that runs `work`. Its failed expectations also fail this test.
 class OtherProcess {
  public:
   explicit OtherProcess(const std::function<void(const Talk&)>& work) {
@@ -98,7 +99,7 @@ class OtherProcess {
 
   [[nodiscard]] pid_t id() const { return id_; }
 
-  /// Returns when it is stopped.
+  /// Returns after the child has stopped.
   void stop() const {
     ::kill(id_, SIGSTOP);
     int status = 0;
@@ -107,7 +108,7 @@ class OtherProcess {
 
   void go_on() const { ::kill(id_, SIGCONT); }
 
-  /// Returns when it has ended, and its parent has not taken note of that.
+  /// Kills the child, and returns when it has ended but was not reaped.
   void make_zombie() const {
     ::kill(id_, SIGKILL);
     siginfo_t info{};
@@ -120,7 +121,7 @@ class OtherProcess {
     id_ = -1;
   }
 
-  /// It ends by itself, and all was as it expected.
+  /// Expects that the child ends by itself without failures.
   void expect_good() {
     int status = -1;
     ::waitpid(id_, &status, 0);

@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <span>
 
-// Whole messages over a stream socket, between the sides of a test.
+// Sends whole messages over a stream socket between the sides of a test.
 namespace hbmwire::test {
 
-/// False: the other side has gone.
+/// Returns false if the other side has closed.
 [[nodiscard]] inline bool write_all(int socket, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -21,13 +21,14 @@ namespace hbmwire::test {
   return true;
 }
 
-/// Whether there is something to read, or the other side has gone, within `time`.
+/// Whether data or the other side's end arrives within `time`.
 [[nodiscard]] inline bool is_readable(int socket, std::chrono::milliseconds time = {}) {
   pollfd asked{socket, POLLIN, 0};
   return ::poll(&asked, 1, static_cast<int>(time.count())) > 0;
 }
 
-/// False: the other side has gone, or has said nothing for `patience`; a negative one has no end.
+/// Returns false if the other side has closed, or sent nothing for `patience`; a negative one is
+/// infinite.
 [[nodiscard]] inline bool read_all(
     int socket, std::span<std::byte> bytes,
     std::chrono::milliseconds patience = std::chrono::milliseconds(-1)) {
@@ -40,7 +41,7 @@ namespace hbmwire::test {
   return true;
 }
 
-/// A value as its bytes: both sides are of one build.
+/// Sends a value as its bytes: both sides come from one build.
 template <class T>
 [[nodiscard]] bool write_value(int socket, const T& value) {
   return write_all(socket, std::as_bytes(std::span(&value, 1)));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The main job: every mix of memories, sizes, owners; and what a flipped bit does."""
+"""The main job: every combination of memories, sizes and owners; and the effect of a flipped bit."""
 import json
 import os
 import re
@@ -11,7 +11,8 @@ from harness import check, world
 
 SIZES = ["1", "4095", "4M"]
 ROUNDS = 3
-# Per size and round a message each way, then a write and a read: what the client alone compares, and the server.
+# In each round of each size there is a message each way, then a write and a read. The client compares some of them alone, the
+# server the others.
 PATHS = {"host": "regular memory", "gaudi": "Gaudi DMA-buf", "cuda": "CUDA DMA-buf", "rocm": "ROCm DMA-buf"}
 OPERATIONS = ("Send", "Response", "RDMA Write", "RDMA Read")
 
@@ -25,7 +26,7 @@ def exchange(w, server_memory, client_memory, size, server_options=(), client_op
 
 
 def check_verified(process, size_bytes, memory):
-    """The summary counts every byte of every operation, and none wrong."""
+    """The summary counts every byte of every operation, with none wrong."""
     for operation in OPERATIONS:
         rounds = ROUNDS if operation in ("Send", "Response") else 1
         match = re.search(rf"✓ {operation}.*?(\d+) bytes compared, (\d+) wrong", process.text)
@@ -47,7 +48,7 @@ def mix(server_memory, client_memory):
 
 
 def every_vendor(*pairs):
-    """A GPU on one side at least."""
+    """With a GPU on at least one side."""
     def run(program):
         with world(program) as w:
             node = {"emulate": ("--gaudi", "1", "--cuda", "1", "--rocm", "1")}
@@ -60,7 +61,7 @@ def every_vendor(*pairs):
 
 
 def hl_thunk(program):
-    """Cards without SynapseAI: the NIC's loopback is the copy engine."""
+    """Cards without SynapseAI: the NIC's loopback copies."""
     with world(program) as w:
         options = ("--owner", "hl-thunk")
         for size, size_bytes in zip(SIZES, (1, 4095, 4 << 20)):
@@ -78,7 +79,8 @@ def same_node(program):
 
 
 def by_settings(program):
-    """An operator's settings reach both sides' queue pairs; what a NIC does not have is a sentence."""
+    """An operator's settings reach the queue pairs of both sides. A setting that the NIC does not support causes one message.
+    """
     names = {"HBMWIRE_GID_INDEX": "1", "HBMWIRE_LINK_MTU": "1024", "HBMWIRE_LINK_TRAFFIC_CLASS": "104"}
     with mock.patch.dict(os.environ, names), world(program) as w:
         for process in exchange(w, "host", "host", "64K"):
@@ -104,11 +106,11 @@ def as_json(program):
 
 
 def as_user(program):
-    """An ordinary user, through a user namespace."""
+    """Runs as an ordinary user, with a user namespace."""
     if os.geteuid() != 0:
-        return  # every other case is that already
+        return  # every other case already runs that way
     with world(program) as w:
-        # The build may lie where no other user can look: a copy, with what the program finds beside it.
+        # Other users may not read the build folder: uses a copy of the program and the files beside it.
         build = os.path.dirname(os.path.dirname(program))
         copy = w.folder / "build"
         for part in ("bin", "lib", "libexec"):
@@ -124,7 +126,7 @@ def as_user(program):
 
 
 def flipped(operation, pattern):
-    """A flipped bit: both tools fail, and both name operation, offset, expected and got."""
+    """With a flipped bit both tools fail, and both name the operation, the offset, and the expected and actual values."""
     def run(program):
         with world(program) as w:
             plan = ("--faults", f"flip,op={operation},nth=1,byte=1000")
@@ -137,7 +139,7 @@ def flipped(operation, pattern):
     return run
 
 
-# Offset 1000 where the flip struck; a flip of what the server doubles is found by the server first.
+# Offset 1000, where the bit was flipped. The server finds a flip in bytes that it doubles first.
 WRONG = r"(?i){}.*offset 1000.*expected 0x[0-9a-f]{{2}}.*got 0x[0-9a-f]{{2}}"
 
 CASES = {

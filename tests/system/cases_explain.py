@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`hbmwire doctor explain`: every hint has its text, and the errors of the tools name hints that it knows."""
+"""`hbmwire doctor explain`: every hint has a text, and errors of the tools name known hints."""
 import json
 import os
 import re
@@ -31,7 +31,7 @@ def section(text, title):
 
 
 def every_hint(program):
-    """Its text has cause and remedy and fits a terminal; the object of --json says the same."""
+    """The text has cause and remedy and fits a terminal; the object of --json contains the same."""
     hints = all_hints(program)
     check(len(hints) > 100 and "no_rdma_device" in hints, hints)
     for name, summary in hints.items():
@@ -50,7 +50,7 @@ def every_hint(program):
 
 
 def names(program):
-    """A name in brackets, and a whole sentence, are understood; a misspelt name is answered by the nearest one."""
+    """Accepts a name in brackets and a whole sentence. For a misspelt name it suggests the nearest one."""
     _, plain, _ = explain(program, "no_rdma_device")
     for words in ("[no_rdma_device]", "hbmwire server: probe [x]: none; check [it] [no_rdma_device]"):
         check(explain(program, words) == (0, plain, ""), words)
@@ -65,7 +65,7 @@ def names(program):
 
 
 def of_errors(program):
-    """The error of a tool ends with the name of a hint that is explained, and its object names the same."""
+    """The error of a tool ends with the name of a hint that is explained, and its object contains the same name."""
     hints = all_hints(program)
     setting = {**WITHOUT_HARDWARE, "HBMWIRE_CUDA_DMABUF": "1"}
     for line, env, name in ((["server", "-m", "host", "-p", "0"], WITHOUT_HARDWARE, "no_rdma_device"),
@@ -84,7 +84,7 @@ def of_errors(program):
                               env=env, check=False)
         told = json.loads(done.stdout)
         check(told["hint"] == name and told["error"].endswith(f" [{name}]"), line, done.stdout)
-    # `info` does not fail for missing hardware, and names its hint all the same.
+    # `info` does not fail because of missing hardware, but still names the hint.
     text = subprocess.run([program, "info", "-d"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
                           env=WITHOUT_HARDWARE, check=False).stdout
     missing = [line for line in text.splitlines() if line.strip().startswith("missing: ")]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Bad input, missing hardware, dead and foreign peers: one sentence, an exit code, in time, and nothing left."""
+"""Bad input, missing hardware, dead and foreign peers: each causes one message and an exit code, in time, and leaves nothing
+behind."""
 import contextlib
 import json
 import os
@@ -14,7 +15,7 @@ PREAMBLE = b"hbmwire\n" + (2).to_bytes(2, "big") + bytes(6)
 
 
 def no_hardware(program):
-    """Outside an emulated world: what is missing, and the ways out."""
+    """Outside an emulated world: names the missing things and the remedies."""
     for arguments, parts in (
             ([*SERVER, "-m", "gaudi"], ["libhl-thunk.so", "hbmwire emulate", "--memory host"]),
             ([*SERVER, "-m", "host"], ["no RDMA device found", "hbmwire emulate"]),
@@ -24,7 +25,7 @@ def no_hardware(program):
 
 
 def no_gaudi(program):
-    """-m gaudi never falls back; auto does, and says why."""
+    """-m gaudi never falls back; auto does, and gives the reason."""
     with world(program) as w:
         options = {"emulate": ("--gaudi", "0")}
         server = w.emulated([program, *SERVER, "-m", "gaudi"], "a", **options)
@@ -34,7 +35,7 @@ def no_gaudi(program):
         client = w.client(server.port, "-m", "auto")
         check(client.finish() == 0 and server.finish() == 0, client.text, server.text)
         check("Zero-copy" in client.text and "Zero-copy" not in server.text, client.text, server.text)
-        # JSON says as much as text.
+        # The JSON contains the same as the text.
         server = w.server("-m", "auto", "--json", **options)
         check(w.client(server.port, "-m", "auto").finish() == 0 and server.finish() == 0, server.text)
         not_used = json.loads(server.text[server.text.index("{"):])["memory"]["not_used"]
@@ -50,7 +51,7 @@ def no_nic(program):
 
 
 def card_busy(program):
-    """One owner a card: the second program says who has it."""
+    """A card has one owner: the second program names the owner."""
     with world(program) as w:
         server = w.server("-m", "gaudi", "--keep", name="n")
         client = w.client(server.port, "-m", "gaudi", name="n")
@@ -59,7 +60,7 @@ def card_busy(program):
 
 
 def arguments(program):
-    """Wrong command lines are usage errors, before anything is opened."""
+    """Wrong command lines are usage errors, found before anything is opened."""
     for line in (["server", "-s", "0"], ["server", "-s", "4Q"], ["server", "-s", "-1"], ["client"], ["nonsense"],
                  ["server", "-m", "gold"], ["client", "h", "-n", "0"], ["server", "-p", "70000"], ["server", "--what"]):
         process = Process([program, *line])
@@ -68,7 +69,7 @@ def arguments(program):
     for seconds in ("0", "-1", "4294967296", "99999999999999999999", "1e9", "inf"):
         process = Process([program, "server", f"--timeout={seconds}"])
         check(process.finish(5) == 2 and "timeout" in process.text, seconds, process.text)
-    # Options that contradict each other, or would be ignored: the sentence names one of them.
+    # Options that contradict each other, or would be ignored: the message names one of them.
     for named, *line in (["--card 0", "server", "-m", "host", "--card", "0"],
                          ["--owner", "server", "-m", "cuda", "--owner", "synapse"],
                          ["--owner", "client", "h", "-m", "host", "--owner", "hl-thunk"],
@@ -76,7 +77,7 @@ def arguments(program):
         process = Process([program, *line])
         check(process.finish(5) == 2 and named in process.text and "leave" in process.text, process.text)
     with world(program) as w:
-        # A card that is named is used, or that is an error, also where the type of memory is left open.
+        # A named card must be usable, even if the type of memory is left open.
         server = w.emulated([program, *SERVER, "--card", "9"], "a")
         check_one_sentence(server, 3, "--card 9 can't be used", "no Gaudi card of this name")
         server = w.emulated([program, *SERVER, "-m", "host", "-d", "mlx5_7"], "a")
@@ -102,7 +103,7 @@ def nobody_listens(program):
 
 
 def unreachable(program):
-    """No route, and a name that does not exist. In a network namespace of our own: no packet leaves it."""
+    """No route, and an unknown name. Runs in its own network namespace, so that no packet leaves the machine."""
     with world(program) as w:
         prefix = ("unshare", "--map-root-user", "--net")
         for host, part in (("192.0.2.1", "ENETUNREACH"), ("no-such-host.invalid", "host's name")):
@@ -130,14 +131,14 @@ def too_large(program):
 
 
 def foreign(*payloads):
-    """The server reports bytes of strangers, lives on, and serves the next client."""
+    """Whatever strangers send, the server reports it, continues, and serves the next client."""
     def run(program):
         with world(program) as w:
             server = w.server("-m", "host", "-s", "4096")
             for count, payload in enumerate(payloads, start=1):
                 with raw_connection(server.port) as stranger:
                     stranger.sendall(payload)
-                    # The server may have closed its end by now.
+                    # The server may already have closed its end.
                     with contextlib.suppress(OSError):
                         stranger.shutdown(socket.SHUT_WR)
                         while stranger.recv(4096):
@@ -150,7 +151,7 @@ def foreign(*payloads):
 
 
 def foreign_server(program):
-    """A client that meets another protocol, another version, or a server that says nothing."""
+    """A client that meets another protocol, another version, or a server that sends nothing."""
     foreign(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n")(program)
     with world(program) as w, socket.create_server(("127.0.0.1", 0)) as listener:
         client = w.client(listener.getsockname()[1], "-m", "host")
@@ -174,14 +175,14 @@ def other_version(program):
 def random_bytes(program):
     rng = random.Random(7)
     payloads = [rng.randbytes(rng.randrange(1, 5000)) for _ in range(5)]
-    # Past the preamble: frames of every shape.
+    # After the preamble: frames of every kind.
     payloads += [PREAMBLE + rng.randbytes(rng.randrange(1, 300)) for _ in range(5)]
     payloads += [PREAMBLE + b"\xff\xff\xff\xff\0\1", PREAMBLE + b"\0\0\0\4\0\1abcd", PREAMBLE[:9]]
     foreign(*payloads)(program)
 
 
 def silent(program):
-    """Strangers that connect and say nothing keep no client waiting."""
+    """Strangers that connect and send nothing delay no client."""
     with world(program) as w:
         server = w.server("-m", "host", "-s", "4096")
         strangers = [raw_connection(server.port) for _ in range(20)]
@@ -192,7 +193,7 @@ def silent(program):
 
 
 def kill_at(w, rng, victim_is_server, memory, size="16M", options=()):
-    """Kills one side at a random moment; the other ends with one sentence, in time."""
+    """Kills one side at a random moment. The other one ends in time with one message."""
     server = w.server("-m", memory, "-s", size, "-n", "200", "--keep", *options)
     client = w.client(server.port, "-m", memory, "-s", size, "-n", "200", *options)
     server.wait_for("Client connected")
@@ -231,7 +232,7 @@ def stopped(program):
 
 
 def interrupted(program):
-    """Ctrl-C ends either side cleanly, and the other is told."""
+    """Ctrl-C ends either side cleanly, and the other side gets the reason."""
     for which in ("server", "client"):
         with world(program) as w:
             server = w.server("-m", "gaudi", "-s", "16M", "-n", "1000")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A real file through both devices' memories."""
+"""Sends a real file through both devices' memories."""
 import hashlib
 import os
 import pathlib
@@ -18,7 +18,7 @@ def make_file(path, size, seed=1):
     block = hashlib.shake_128(str(seed).encode()).digest(1 << 20)
     with open(path, "wb") as file:
         for index in range(0, size, len(block)):
-            # Every block differs, so that blocks in the wrong order are found.
+            # Every block is different, so that a wrong order is noticed.
             file.write((index.to_bytes(8, "little") + block)[:min(len(block), size - index)])
 
 
@@ -29,7 +29,7 @@ def send(w, source, target, memory="gaudi", size="1M", timeout=120):
 
 
 def sizes(program):
-    """Empty, one byte, around one buffer, many buffers: identical, with b2sum's digest shown."""
+    """Sizes: empty, one byte, around one buffer, many buffers. The files are identical, and b2sum's digest is shown."""
     with world(program) as w:
         target = w.folder / "in"
         target.mkdir()
@@ -45,7 +45,7 @@ def sizes(program):
 
 
 def replaces(program):
-    """A file of that name is replaced whole; a path in the name does not leave the folder."""
+    """A file with the same name is replaced as a whole; a path in the name does not leave the folder."""
     with world(program) as w:
         target = w.folder / "in"
         (w.folder / "deep").mkdir()
@@ -59,12 +59,12 @@ def replaces(program):
 
 
 def disk_full(program):
-    """A full disk is said on both sides, and leaves nothing half-written."""
+    """Both sides report a full disk, which leaves no partial file."""
     only_root()
     with world(program) as w:
         source = w.folder / "big"
         make_file(source, 8 << 20)
-        # A small file system of our own, in a mount namespace that ends with the server.
+        # A small file system in a mount namespace that ends with the server.
         target = w.folder / "small"
         target.mkdir()
         prefix = ("unshare", "--mount", "sh", "-c",
@@ -79,7 +79,7 @@ def disk_full(program):
 
 
 def refused(program):
-    """A server without --save, a folder instead of a file, a file that is not there."""
+    """A server without --save, a folder instead of a file, a missing file."""
     with world(program) as w:
         source = w.folder / "data"
         make_file(source, 10)
@@ -104,7 +104,7 @@ def anonymous_kib(pid):
 
 
 def memory(program):
-    """Neither side's anonymous memory grows beyond its buffers and 64 MiB, however large the file."""
+    """Anonymous memory of each side stays within its buffers plus 64 MiB, however large the file is."""
     with world(program) as w:
         source = w.folder / "data"
         make_file(source, 300 << 20)

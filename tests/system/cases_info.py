@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`hbmwire info`: what it tells people and programs, with hardware, without, and after a newcomer's mistakes."""
+"""`hbmwire info`: its output for people and programs, with hardware, without it, and after mistakes of beginners."""
 import json
 import os
 import pathlib
@@ -26,7 +26,7 @@ DISTANCES = ("PIX", "PHB", "NODE", "SYS", "unknown")
 
 
 def clean_environment(**more):
-    """This process's, without any setting of the machine at hand."""
+    """The environment of this process without this machine's settings."""
     kept = {name: value for name, value in os.environ.items()
             if not re.match(r"HBMWIRE_(GAUDI|CUDA|ROCM|HOST|LOG)_|HBMWIRE_CONFIG$", name)}
     return {**kept, **more}
@@ -48,7 +48,7 @@ def check_error(error):
 
 
 def check_schema(whole):
-    """As docs/info.md has it."""
+    """Checks the object against docs/info.md."""
     check_keys("", whole)
     for setting in whole["settings"]:
         check_keys("setting", setting)
@@ -74,7 +74,7 @@ def check_schema(whole):
 
 
 def output_of(arguments, **options):
-    """Standard output, and the exit code; standard error belongs to other programs."""
+    """Standard output and the exit code; standard error is left to others."""
     done = subprocess.run([str(a) for a in arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=30, check=False, **options)
     return done.stdout, done.returncode, done.stderr
@@ -90,7 +90,7 @@ def memory_of(whole, kind):
 
 
 def no_hardware(program):
-    """Nothing is there: that is an answer, with the ways out, and no failure."""
+    """Missing hardware is an answer with remedies, not a failure."""
     text, code, errors = output_of([program, "info", "-d"], env=without_hardware())
     check(code == 0 and errors == "", code, errors)
     for part in ("missing: probe: no RDMA device found", "hbmwire emulate", "libhl-thunk.so", "ibv_devices"):
@@ -106,7 +106,7 @@ def no_hardware(program):
 
 
 def near_nics(program):
-    """Card i and NIC i hang below one switch, and hwloc sees it."""
+    """Card i and NIC i are below one switch, and hwloc sees that."""
     with world(program) as w:
         text, code, errors = emulated(program, w, ("--nics", "2", "--gaudi", "2"), "--json")
         check(code == 0, code, errors)
@@ -119,7 +119,7 @@ def near_nics(program):
             check(nic["imports_dmabufs"] is True and port["state"] == "active", nic)
             check(port["rate_bits_per_second"] == 100_000_000_000, port)
             check(port["gid_index"] in [gid["index"] for gid in port["gids"]], port)
-        # The setting's is the one that is used, and one that is not there makes the port one that is not.
+        # The GID of the setting is used; an index without a GID makes the port unusable.
         chosen, code, errors = emulated(program, w, ("--nics", "1"), "--json", HBMWIRE_GID_INDEX="1")
         check(json.loads(chosen)["nics"][0]["ports"][0]["gid_index"] == 1, chosen, errors)
         missing, code, errors = emulated(program, w, ("--nics", "1"), "--json", HBMWIRE_GID_INDEX="200")
@@ -141,7 +141,7 @@ def near_nics(program):
 
 
 def limits(program):
-    """The limits of each NIC, and how many peers they make."""
+    """The limits of each NIC, and the number of peers that they allow."""
     with world(program) as w:
         hardware = ("--nics", "2", "--limits", "emu1=qp=100,cq=7,cqe=64,mr=50,srq=0")
         text, code, errors = emulated(program, w, hardware, "--json")
@@ -150,7 +150,7 @@ def limits(program):
         check_schema(whole)
         few = whole["nics"][1]
         check(few["limits"] == {"max_qp": 100, "max_cq": 7, "max_cqe": 64, "max_mr": 50, "max_srq": 0}, few)
-        # Two queue pairs are a worker's.
+        # A worker uses two queue pairs.
         check(few["max_peers"] == 49, few)
         check(whole["nics"][0]["max_peers"] > 10_000, whole["nics"][0])
         text, code, errors = emulated(program, w, hardware)
@@ -160,7 +160,7 @@ def limits(program):
 
 
 def every_vendor(program):
-    """GPUs beside each other, and missing devices with their reasons."""
+    """GPUs of several vendors together; missing ones are listed with the reason."""
     with world(program) as w:
         text, code, errors = emulated(program, w, ("--gaudi", "0", "--cuda", "1", "--rocm", "1"), "--json")
         check(code == 0, errors)
@@ -174,7 +174,7 @@ def every_vendor(program):
 
 
 def link_down(program):
-    """A port that is down is listed, with why it is not used."""
+    """A port that is down is listed with the reason why it is not used."""
     with world(program) as w:
         text, code, errors = emulated(program, w, ("--nics", "2", "--link", "emu1=down"), "--json")
         check(code == 0, errors)
@@ -184,7 +184,7 @@ def link_down(program):
 
 
 def no_permission(program):
-    """A NIC whose node may not be opened; the other one is fine."""
+    """A NIC whose node may not be opened; the other one works."""
     with world(program) as w:
         faults = ("--nics", "2", "--faults", "fail,call=ibv_open_device,nth=1,errno=13")
         text, code, errors = emulated(program, w, faults, "-d")
@@ -207,7 +207,7 @@ def arguments(program):
 
 
 def settings(program):
-    """-c is a settings file that makes the settings what they are."""
+    """-c prints a settings file that produces the current settings."""
     with tempfile.TemporaryDirectory(prefix="hbmwire-info-") as folder:
         conf = pathlib.Path(folder) / "conf"
         text, code, errors = output_of([program, "info", "-c"],
@@ -227,7 +227,7 @@ def settings(program):
         check(level["value"] == "info" and level["source"] == "environment", level)
         text, code, errors = output_of([program, "info"], env=environment)
         check(code == 0 and "HBMWIRE_GAUDI_OWNER=hl-thunk (" in text, text, errors)
-        # A setting that is left open has no value.
+        # Settings that are left open have no value.
         check(by_name["HBMWIRE_LINK_TRAFFIC_CLASS"]["value"] == "", by_name)
         environment = without_hardware(HBMWIRE_LINK_TRAFFIC_CLASS="104", HBMWIRE_GID_INDEX="3")
         text, code, errors = output_of([program, "info", "-c"], env=environment)
@@ -235,7 +235,7 @@ def settings(program):
 
 
 def settings_mistakes(program):
-    """One sentence and exit code 2, from every command; -c still lists what there is to choose from."""
+    """A wrong setting causes one message and exit code 2 in every command; -c still lists the choices."""
     with tempfile.TemporaryDirectory(prefix="hbmwire-info-") as folder:
         conf = pathlib.Path(folder) / "conf"
         conf.write_text("HBMWIRE_LOG_LEVEL=info\nHBMWIRE_GAUDI_DMABUF=maybe\n", encoding="utf-8")
@@ -254,7 +254,7 @@ def settings_mistakes(program):
 
 
 def log_level(program):
-    """debug says which libraries were tried; the default says nothing."""
+    """At level debug the log names the libraries that were tried; by default it is silent."""
     for level, wanted in (("debug", True), ("info", False), ("off", False)):
         _, code, errors = output_of([program, "info"], env=without_hardware(HBMWIRE_LOG_LEVEL=level))
         check(code == 0, errors)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Gibibytes, and many deaths: for `scripts/test --full`."""
+"""Gibibytes, and many killed processes: for `scripts/test --full`."""
 import random
 import subprocess
 
@@ -19,12 +19,12 @@ def large_exchange(program):
 
 
 def large_file(program):
-    """3 GB of this machine's own /usr, Gaudi to Gaudi, through buffers of 4 MiB."""
+    """Sends 3 GB of this machine's /usr between Gaudis, through buffers of 4 MiB."""
     with world(program) as w:
         source = w.folder / "usr.tar"
         target = w.folder / "in"
         target.mkdir()
-        # Two copies under two names where /usr is small; head closes the pipe when it has enough.
+        # Contains /usr twice in case it is small; head closes the pipe when it has enough.
         subprocess.run(f'{{ tar -cf - /usr; tar -cf - /usr; }} 2>/dev/null | head -c 3000000000 > "{source}"',
                        shell=True, check=False)
         check(source.stat().st_size == 3_000_000_000, f"/usr gave {source.stat().st_size} bytes")

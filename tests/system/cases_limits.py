@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Only K descriptors, only K times 16 MiB of address space: every tool, every type of memory, every K.
+"""Runs every tool, with every type of memory, with only K descriptors, or only K times 16 MiB of address space, for every K.
 
-A run is clean if it ends in time with an exit code of docs/exit-codes.md and, unless that is 0, says why in one
-sentence; nothing stays behind. A message of the dynamic linker before main() begins does not count.
+A run is clean if it ends in time with an exit code of docs/exit-codes.md, gives the reason in one sentence unless the code
+is 0, and leaves nothing behind. A message of the dynamic linker before main() begins does not count.
 """
 import re
 import resource
@@ -14,7 +14,7 @@ HARDWARE = ("--cuda", "1", "--rocm", "1")
 CODES = (0, 1, 2, 3, 125)
 MIB = 1 << 20
 STEP = 16 * MIB
-# A connected peer that is limited may be waited for, and a loaded machine is slow.
+# Seconds. The run may wait for a limited peer, and a loaded machine is slow.
 SECONDS = 40
 BEFORE_MAIN = re.compile(r"error while loading shared libraries|prlimit: failed to execute|cannot run|"
                          r"cannot allocate memory in static TLS|rtld|ld-linux|dl-")
@@ -24,12 +24,12 @@ def limited(limit, value, command):
     return ["prlimit", f"--{limit}={value}:{value}", *command]
 
 
-# The sentence of the process that is limited names one of these, each by how it is raised.
+# The message of a limited process names one of these, which are the ways to raise the limits.
 NAMES = {"nofile": "ulimit -n", "as": "ulimit -v"}
 
 
 def check_clean(process, what, client_of=None, limit=None):
-    """The exit code. `limit`: of this process; its name is in the sentence."""
+    """Checks a process and returns its exit code. `limit`: the limit of this process, whose name must be in the message."""
     code = process.finish(SECONDS)
     text = process.text
     if code == 127 and BEFORE_MAIN.search(text):
@@ -38,21 +38,21 @@ def check_clean(process, what, client_of=None, limit=None):
     check("terminate called" not in text, what, text)
     lines = error_lines(text)
     if code != 0:
-        # A server that lives on tells of each client that failed; the last line is of its own end.
+        # A server that continues reports each failed client; the last line is about its own end.
         check(len(lines) == 1 or (client_of is None and lines), f"{what}: {process}: {len(lines)} sentences", text)
         check(limit is None or NAMES[limit] in lines[-1], f"{what}: {process} does not name the limit", text)
     return code
 
 
 class Sweep:
-    """One tool, limited in one way; its peer, if it has one, is not."""
+    """One tool with one limit; its peer, if it has one, has no limit."""
 
     def __init__(self, program, limit, tool, memory):
         self.program, self.limit, self.tool, self.memory = program, limit, tool, memory
         self.codes = {}
 
     def run(self, value):
-        """Whether the tool did its work with that much."""
+        """Whether the tool did its work with this limit."""
         if value not in self.codes:
             with world(self.program) as w:
                 self.codes[value] = getattr(self, self.tool)(w, value, f"{self.limit}={value}, {self.memory}")
@@ -73,7 +73,7 @@ class Sweep:
         command = self.tool_command(value, "client", "127.0.0.1", "-p", server.port, "-m", self.memory, "-s", "64K",
                                     "--timeout", "5")
         code = check_clean(w.emulated(command, "b", emulate=HARDWARE), what, client_of=server, limit=self.limit)
-        # It goes on whether its client failed or not, and ends as it is told to.
+        # Whatever happened to its client, it continues, and ends when it is told to.
         check(server.stop() in (0, 143), what, server.text)
         return code
 
@@ -86,7 +86,7 @@ class Sweep:
         client = w.client(port, "-m", "host", "-s", "64K", "--timeout", "5", emulate=HARDWARE)
         served = check_clean(client, what, client_of=server)
         if served != 0 and server.handle.poll() is None:
-            server.stop()  # it lives on, as it should
+            server.stop()  # it continues, as it should
             return 1
         return check_clean(server, what, limit=self.limit)
 
@@ -112,7 +112,7 @@ class Sweep:
 
     @staticmethod
     def let_end(server):
-        """One whose client has failed may have ended with it."""
+        """A server whose client failed may have ended with it."""
         try:
             server.stop()
         except Failure:
@@ -135,7 +135,7 @@ def descriptors(tool, memories=MEMORIES):
             while not sweep.run(value):
                 value += 1
                 check(value < 150, f"{tool} {memory} did not work with 150 descriptors", sweep.codes)
-            # Once it works it works with more, too.
+            # If it works once, it works with more, too.
             for more in (1, 2, 5):
                 check(sweep.run(value + more), f"{tool} {memory} works with {value}, and not with {more} more")
             print(f"{tool} {memory}: works with {value} descriptors: {summary(sweep)}", flush=True)
@@ -148,8 +148,8 @@ def summary(sweep):
 
 
 def address_space(tool, memories=MEMORIES):
-    """From 16 MiB on in steps of 16 MiB, and again up to the least with which it works: cards and NICs are mapped whole,
-    so that there is nothing to see in between but one refusal."""
+    """Starts at 16 MiB, in steps of 16 MiB, and ends at the least with which the tool works. Cards and NICs are mapped as a
+    whole, so that there is only one refusal in between."""
     def case(program):
         for memory in memories:
             sweep = Sweep(program, "as", tool, memory)
@@ -166,7 +166,7 @@ def address_space(tool, memories=MEMORIES):
     return case
 
 
-# Tools do different things with each type of memory; these two do the same with all.
+# Tools treat types of memory differently; these two treat all types alike.
 TOOLS = {"server": MEMORIES, "client": MEMORIES, "perf": MEMORIES, "perf_server": MEMORIES, "info": ("all",),
          "emulate": ("all",)}
 
@@ -174,5 +174,5 @@ CASES = {f"limits.{name}.{tool}": make(tool, memories)
          for name, make in (("descriptors", descriptors), ("address_space", address_space))
          for tool, memories in TOOLS.items()}
 
-# The limits of this process must not be lower than those that are tried.
+# The limits of this process must not be lower than the tested ones.
 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

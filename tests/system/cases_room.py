@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Environments that are small or odd, as containers are: it works, or one sentence gives the right remedy."""
+"""Small or unusual environments, such as containers: the tool works, or one message gives the right remedy."""
 import contextlib
 import ctypes
 import os
@@ -14,7 +14,7 @@ CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 
 
 def own_mounts():
-    """From here on this process, which is one case's alone, has a mount table of its own."""
+    """Gives this process, which runs only one case, its own mount table."""
     only_root()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
@@ -36,7 +36,7 @@ def mounted(place, *arguments):
 
 
 def exchange(w, memory, size, codes, emulate=()):
-    """A server and a client; their exit codes, each of `codes`, and one sentence where it is not 0."""
+    """Runs a server and a client. Each exit code must be in `codes`; one other than 0 comes with one message."""
     hardware = ("--cuda", "1", "--rocm", "1", *emulate)
     server = w.emulated([w.program, *SERVER, "-m", memory, "-s", size, "--timeout", "5"], "a", emulate=hardware)
     got = []
@@ -56,7 +56,7 @@ def exchange(w, memory, size, codes, emulate=()):
 
 
 def small_shm(program):
-    """A container's /dev/shm of 64 MiB: refused with the ways out, or it works; never SIGBUS."""
+    """A container's /dev/shm of 64 MiB: the tool refuses with remedies, or works; it never gets SIGBUS."""
     own_mounts()
     for memory in ("gaudi", "cuda", "rocm", "host"):
         for size in ("64K", "8M", "16M", "64M"):
@@ -73,7 +73,7 @@ def small_shm(program):
 
 
 def full_shm(program):
-    """Nothing is left at all: `emulate` says so, and leaves nothing."""
+    """Without any room `emulate` reports that, and leaves nothing behind."""
     own_mounts()
     for free_pages in (0, 1, 8, 40, 200):
         with world(program) as w, mounted(w.base, "-t", "tmpfs", "-o", f"size={max(free_pages, 1) * 4}k,mode=700", "none"):
@@ -97,7 +97,7 @@ def wait_until_empty(folder):
 
 @contextlib.contextmanager
 def cgroup(limit_bytes):
-    """A memory cgroup of version 1; the prefix of a command that is to be in it."""
+    """Makes a version 1 memory cgroup; yields the prefix for commands that run in it."""
     only_root()
     if not (CGROUPS / "memory.limit_in_bytes").exists():
         raise Skipped("no memory cgroup of version 1 here")
@@ -136,7 +136,7 @@ def cgroup_memory(program):
 
 
 def cgroup_kill(program):
-    """A card's memory counts as the container's, too. The kernel kills; `emulate` says why."""
+    """A card's memory counts for the container's limit, too. If the kernel kills a process, `emulate` gives the reason."""
     own_mounts()
     with cgroup(200 << 20) as inside, world(program) as w, \
             mounted(w.base, "-t", "tmpfs", "-o", "size=4g,mode=700", "none"):
@@ -149,10 +149,10 @@ def cgroup_kill(program):
 
 
 def no_proc(program):
-    """Without /proc: what can't be done without it says so."""
+    """Without /proc: a tool that needs it says so."""
     own_mounts()
     prefix = ("unshare", "--mount", "sh", "-c", 'umount --lazy /proc && exec "$@"', "sh")
-    # $ORIGIN, by which the program finds its library, takes /proc.
+    # $ORIGIN, by which the program finds its library, needs /proc.
     library = pathlib.Path(program).resolve().parent.parent / "lib"
     environment = {**os.environ, "SYSFS_PATH": "/nonexistent", "LD_LIBRARY_PATH": str(library)}
     for arguments in (["info", "-d"], [*SERVER, "-m", "host"], ["client", "127.0.0.1", "-m", "host"], ["perf", "write_bw", "h"]):
@@ -167,7 +167,7 @@ def no_proc(program):
 
 
 def read_only_root(program):
-    """A container with --read-only: nothing but /dev/shm can be written to."""
+    """A container with --read-only: only /dev/shm is writable."""
     own_mounts()
     with world(program) as w:
         prefix = ("unshare", "--mount", "sh", "-c",
@@ -178,7 +178,7 @@ def read_only_root(program):
 
 
 def no_shm(program):
-    """/dev/shm that is missing, another's, or can't be written to: --dir is the way out."""
+    """/dev/shm is missing, has another owner, or is not writable: --dir is the remedy."""
     own_mounts()
     makes = {"missing": 'mount -t tmpfs none /dev/shm && mount -o remount,ro /dev/shm',
              "not a folder": 'mount --bind /dev/null /dev/shm || mount -t tmpfs -o nr_inodes=1 none /dev/shm'}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`hbmwire stat`: what it shows of processes that run, that end, that fail, and of those that only look like one."""
+"""`hbmwire stat`: its output about processes that run, end or fail, and about processes that only look like publishers."""
 import contextlib
 import json
 import os
@@ -15,11 +15,11 @@ from exposition import Exposition
 from harness import Failure, Process, Skipped, check, check_one_sentence, only_root, world
 
 STATS = {**{name: value for name, value in os.environ.items() if not name.startswith("HBMWIRE_STATS")}, "HBMWIRE_STATS": "yes"}
-NAME = "hbmwire-counters"  # of the file that a process publishes
+NAME = "hbmwire-counters"  # name of the file that a process publishes
 MAGIC = b"HBMWCNTS"
 BLOCK_BYTES = 1024
 DOCS = pathlib.Path(__file__).resolve().parent.parent.parent / "docs"
-# The beginning of a process of another program, which does what the text says and waits.
+# The beginning of another program, which executes the given text and waits.
 WAITING = "import os, sys, time\n{}\nprint('ready', flush=True)\ntime.sleep(100)\n"
 
 
@@ -49,7 +49,7 @@ def operations_of(process):
 
 
 class Run:
-    """A run of `hbmwire perf` whose sides publish their counters, and a command that watches all of them from outside."""
+    """A run of `hbmwire perf` whose sides publish their counters, and a command that watches them from outside."""
 
     def __init__(self, w, test, *options, watch=None, emulate=()):
         self.watch = watch or w.run([w.program, "stat", "--json", "0.1"])
@@ -59,7 +59,7 @@ class Run:
         self.process = None
 
     def attach(self):
-        """Returns when the client is in a sample."""
+        """Returns when the client appears in a sample."""
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             with contextlib.suppress(Failure):
@@ -71,17 +71,17 @@ class Run:
         raise Failure(f"the client was not seen\n{self.watch.text}")
 
     def moves(self):
-        """Returns when the client's puts are in a sample: they are the first ones of a process."""
+        """Returns when the client's puts appear in a sample; they are the first puts of a process."""
         self.watch.wait_for(rf'"process":{self.process},[^\n\[]*"transfers":\[{{"kind":"put"')
 
     def ended(self):
-        """The process' samples, once it has ended."""
+        """Waits until the process has ended; returns its samples."""
         self.watch.wait_for(rf'"process":{self.process},[^\n\[]*"ended":true[^\n]*\n')
         return [of_process(sample, self.process) for sample in samples(self.watch.text)
                 if any(each["process"] == self.process for each in sample["processes"])]
 
     def over(self):
-        """Waits until both sides have ended well."""
+        """Waits until both sides have ended successfully."""
         check(self.client.finish() == 0 and self.server.finish() == 0, self.client.text, self.server.text)
 
     def moved(self):
@@ -90,7 +90,7 @@ class Run:
 
 
 def watched(program, test, kind, *options):
-    """The bytes that perf says it has moved are those that stat shows, to the byte, while it runs and when it has ended."""
+    """stat shows exactly the bytes that perf reports, while it runs and after its end."""
     with world(program) as w:
         run = Run(w, test, *options).attach()
         check(run.client.finish() == 0, "the client failed", run.client.text, run.server.text)
@@ -125,23 +125,23 @@ def perf_of_device(program):
 
 
 def faults(program):
-    """The failures of a fault plan are in the counters, with their code, and in the NIC's own."""
+    """Failures of a fault plan appear in the counters with their code, and in the NIC's own counters."""
     with world(program) as w:
         plan = ("--faults", "revoke,op=write,nth=200000")
-        # Inside it sees the emulated NICs, too.
+        # Inside the world it also sees the emulated NICs.
         watch = w.emulated([program, "stat", "--json", "0.1"], "b")
         run = Run(w, "put_bw", "-s", "4K", "-n", "500000", "--no-verify", watch=watch, emulate=plan).attach()
         check(run.client.finish() != 0, "the client did not fail", run.client.text)
         last = run.ended()[-1]
         codes = {each["code"]: each["operations"] for each in last["failures"]}
-        # One access is refused, and what stands behind it is not carried out.
+        # One access is refused, and later requests are not executed.
         check(codes.pop("permission_denied", 0) == 1 and set(codes) <= {"cancelled"}, "other failures", last)
         codes["permission_denied"] = 1
         check(last["endpoints_failed"] == 1, "no failed connection is counted", last)
         check(operations_of(last) + sum(codes.values()) + last["under_way"] == last["started"], "some transfers are missing", last)
         check(bytes_of(last, "put") <= 200_000 * 4096, "bytes of failed transfers are counted", last)
         run.server.finish()
-        # The NIC has counted it, too, and tells it as long as a process uses the NIC.
+        # The NIC has also counted it, and shows it while a process uses the NIC.
         Run(w, "put_bw", "-s", "4K", "-D", "1", watch=watch).attach().over()
         errors = {(each["name"], each["value"]) for sample in samples(watch.text) for each in sample["nics"] if each["error"]}
         check(("req_remote_access_errors", 1) in errors, "the NIC's error is not shown", errors)
@@ -150,7 +150,7 @@ def faults(program):
 
 
 def killed(program):
-    """SIGKILL: the last counts are shown once, and nothing is left."""
+    """SIGKILL: the final counts are shown once, and nothing is left."""
     with world(program) as w:
         run = Run(w, "put_bw", "-s", "4K", "-D", "60").attach()
         run.moves()
@@ -169,7 +169,7 @@ def killed(program):
 
 
 def ends_with_process(program):
-    """-p ends when the process has, with its last counts in the last sample."""
+    """-p ends with the process; the last sample has its final counts."""
     with world(program) as w:
         run = Run(w, "put_bw", "-s", "4K", "-D", "2").attach()
         text, errors, code = stat(program, "--json", "-p", run.process, "0.2")
@@ -180,7 +180,7 @@ def ends_with_process(program):
 
 
 def table(program):
-    """The table for people: rows of 100 columns at most, by path, NIC and peer."""
+    """The table for people: rows of at most 100 columns, by path, NIC and peer."""
     with world(program) as w:
         run = Run(w, "put_bw", "--memory", "gaudi,gaudi", "-s", "4K", "-D", "5").attach()
         run.moves()
@@ -204,7 +204,7 @@ def table(program):
 
 
 def prometheus(program):
-    """The text keeps the format's rules, has the counts that the JSON has, and a file is replaced as a whole."""
+    """The text follows the format's rules and has the same counts as the JSON, and a file is replaced as a whole."""
     with world(program) as w:
         file = w.folder / "hbmwire.prom"
         # In the world of the client, whose NICs it sees.
@@ -218,7 +218,7 @@ def prometheus(program):
             with contextlib.suppress(FileNotFoundError):
                 text = file.read_text(encoding="utf-8")
             if [text] != texts[-1:]:
-                texts.append(text)  # to be read later: the last counts are there for one sample
+                texts.append(text)  # parsed later: the final counts exist for only one sample
             time.sleep(0.02)
         seen = set()
         for each in filter(None, texts):
@@ -234,13 +234,13 @@ def prometheus(program):
             check(not path.name.endswith(".part"), "a file was left", path)
         inner.handle.send_signal(signal.SIGTERM)
         check(inner.finish(5) == 0, "SIGTERM is no regular end", inner.text)
-        # Nothing publishes: that is a number.
+        # No process publishes: that is a valid number.
         text, errors, code = stat(program, "--prometheus", "-p", os.getpid())
         check(code == 3 and text == "" and "does not publish" in errors, text, errors)
 
 
 def metrics_manual(program):
-    """docs/metrics.md has every name with its type and labels, and no other."""
+    """docs/metrics.md lists every name with its type and labels, and no other."""
     manual = (DOCS / "metrics.md").read_text(encoding="utf-8")
     described = {}
     for name, kind, labels in re.findall(r"^\| `(hbmwire_\w+)` \| (\w+) \| (?:`([\w ]+)`)? *\| ", manual, re.MULTILINE):
@@ -263,7 +263,7 @@ def metrics_manual(program):
         if family.samples:
             check(family.label_names() - {"le"} == labels, f"{name} has the labels {family.label_names()}, not {labels}")
         check(labels <= labels_of_manual, f"docs/metrics.md explains not all of {labels}")
-    # The alerts name what there is.
+    # The alerts use existing names.
     alerts = re.search(r"```yaml\n(.*?)```", manual, re.DOTALL)[1]
     names = set(re.findall(r"\bhbmwire_\w+", alerts))
     check(alerts.count("- alert:") == 3 and names <= set(described), "alerts of unknown metrics", names - set(described))
@@ -288,19 +288,19 @@ def publishing(contents, more=""):
 
 
 def header(process, layout):
-    """How the block of a process begins, as every layout has it."""
+    """The beginning of a process' block, which is the same in every layout."""
     head = (1).to_bytes(4, "little") + bytes(12)
     return head + MAGIC + layout.to_bytes(4, "little") + process.to_bytes(4, "little")
 
 
 def foreign(program):
-    """Files of the same name that are none: nothing is shown of them, and nothing is the matter."""
+    """Files with the same name and other contents: they are not shown, and cause no error."""
     nothing = {"garbage": os.urandom(5000), "empty": b"", "short": MAGIC, "zeros": bytes(2048)}
     for what, contents in nothing.items():
         with stranger(publishing(contents)) as process:
             text, errors, code = stat(program, "-p", process.handle.pid)
             check(code == 3 and text == "" and "does not publish" in errors, what, text, errors)
-    # The process' own id is right, and the rest is what it likes.
+    # The process' own id is right; the rest is arbitrary.
     huge = "os.ftruncate(f, 1 << 40)"
     own = "f = os.memfd_create({!r}); h = bytes.fromhex({!r}); os.write(f, h + os.getpid().to_bytes(4, 'little') + {}); {}"
     good = header(0, 1)[:-4].hex()
@@ -321,7 +321,8 @@ def foreign(program):
 
 
 def forked(program):
-    """A child that has its parent's file open is no process that publishes; nor is one to which it was handed."""
+    """A child that has its parent's file open does not count as publishing; nor does a process to which the file was passed.
+    """
     own = (f"f = os.memfd_create({NAME!r}); h = bytes.fromhex({header(0, 1)[:-4].hex()!r}); "
            "os.write(f, h + os.getpid().to_bytes(4, 'little') + bytes(992)); child = os.fork()\n"
            "if child == 0:\n  time.sleep(100)\nprint('child', child, flush=True)")
@@ -338,7 +339,7 @@ def other_user(program):
     only_root()
     with world(program) as w, tempfile.TemporaryDirectory(prefix="hbmwire-stat-") as folder:
         run = Run(w, "put_bw", "-s", "4K", "-D", "5").attach()
-        # As a user that may not read the build tree: a copy of the program and its library.
+        # For a user that may not read the build tree: uses a copy of the program and its library.
         root = pathlib.Path(folder)
         root.chmod(0o755)
         built = pathlib.Path(program).resolve()
@@ -355,7 +356,7 @@ def other_user(program):
 
 
 def no_proc(program):
-    """Without /proc there is a sentence."""
+    """Without /proc there is one message."""
     only_root()
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
         raise Skipped("no mount namespaces")
@@ -368,7 +369,7 @@ def no_proc(program):
 
 
 def arguments(program):
-    """Mistakes, each with its sentence."""
+    """Usage errors, each with its message."""
     for line, code, part in (
             (["-p", "4194303"], 3, "there is no such process"),
             (["-p", str(os.getpid())], 3, f"process {os.getpid()}: it does not publish counters"),
@@ -391,7 +392,7 @@ def arguments(program):
 
 
 def nothing(program):
-    """No process publishes: among the processes of a namespace of its own."""
+    """No process publishes, in a separate process namespace."""
     alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount", "--mount-proc"]
     if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
         raise Skipped("no user namespaces")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""All subcommands: addresses, output that can't be written, servers among strangers, and wrong command lines."""
+"""All subcommands: addresses, output that cannot be written, servers among strangers, and wrong command lines."""
 import contextlib
 import json
 import os
@@ -18,12 +18,12 @@ WITHOUT_HARDWARE = {**os.environ, "SYSFS_PATH": "/nonexistent"}
 
 
 def sentences(text):
-    """Error lines, also of the program itself."""
+    """The error lines, including those of the program itself."""
     return [line for line in text.splitlines() if line.startswith("hbmwire: ") or line.startswith("hbmwire ")]
 
 
 def unwritable():
-    """Standard outputs that take nothing, and errno's words for each."""
+    """Standard outputs that cannot be written, with errno's text for each."""
     with open("/dev/full", "wb") as full:
         yield {"stdout": full}, "No space left on device"
     reader, writer = os.pipe()
@@ -32,12 +32,12 @@ def unwritable():
         yield {"stdout": writer}, "Broken pipe"
     finally:
         os.close(writer)
-    # Closed: by a shell, since subprocess would lead it elsewhere.
+    # Closed: done by a shell, since subprocess would redirect it.
     yield None, "Bad file descriptor"
 
 
 def check_refused(arguments, how, words, code=1):
-    """It ends with `code` and one sentence, `words` in it."""
+    """Expects that it ends with `code` and one message that contains `words`."""
     arguments = [str(argument) for argument in arguments]
     if how is None:
         arguments, how = ["sh", "-c", 'exec "$@" >&-', "sh", *arguments], {"stdout": subprocess.DEVNULL}
@@ -49,14 +49,15 @@ def check_refused(arguments, how, words, code=1):
 
 
 def unwritten(program):
-    """Help, version, info and stat into a full disk, a pipe without a reader, nothing: a sentence, and 1."""
+    """Help, version, info and stat with output to a full disk, a pipe without a reader, and a closed descriptor: one message
+    and exit code 1."""
     for how, words in unwritable():
         for line in (*HELP, *INFO, *STAT):
             check_refused([program, *line], how, words)
 
 
 def before_work(program):
-    """A tool that can't print says so before it opens anything or waits."""
+    """A tool that cannot print reports that before it opens anything or waits."""
     for how, words in unwritable():
         for line in (["server", "-p", "0"], ["server", "-p", "0", "--json"], ["client", "127.0.0.1"],
                      ["client", "127.0.0.1", "--json"]):
@@ -64,7 +65,7 @@ def before_work(program):
 
 
 def nothing_to_print(program):
-    """--quiet needs no standard output; and what is opened does not get its number."""
+    """--quiet needs no standard output; and files opened later do not get its number."""
     with world(program) as w:
         shell = ("sh", "-c", 'exec "$@" >&-', "sh")
         server = w.server("-m", "host", "-s", "4096")
@@ -75,7 +76,8 @@ def nothing_to_print(program):
 
 
 def lost_midway(program):
-    """A reader that leaves a server: the client is served to the end, and the server's own end says what was lost."""
+    """The reader of a server's output leaves: the client is served to the end, and the server's exit reports the lost output.
+    """
     with world(program) as w:
         command = [program, "emulate", "--quiet", "--dir", w.base, "--fabric", w.fabric, "--name", "a", "--", program,
                    *SERVER, "-m", "host", "-s", "4096"]
@@ -91,7 +93,7 @@ def lost_midway(program):
 
 
 def addresses(program):
-    """HOST as people write it, in each tool; messages and JSON write it as one can give it again."""
+    """HOST in all forms that users write, in each tool; messages and JSON print a form that can be used again."""
     with world(program) as w:
         server = w.emulated([program, "server", "-p", "0", "-m", "host", "-s", "4096", "--keep"], "a")
         port = server.wait_for(r"Waiting for client connection on port (\d+)")[1]
@@ -115,7 +117,7 @@ def addresses(program):
             port = taken.getsockname()[1]
             server = w.emulated([program, "server", "--bind", f"127.0.0.1:{port}", "-m", "host"], "a")
             check_one_sentence(server, 1, f"127.0.0.1:{port}", "EADDRINUSE")
-    # No hardware is needed to see that it can't be.
+    # The error is found without any hardware.
     for command in (["client"], ["perf", "write_bw"]):
         for host, part in (("node2:70000", "a port is a number from 1 to 65535"), ("[::1", "[IPV6]:PORT"),
                            ("http://node2", "tcp://"), ("a:b:c", "no IPv6 address"), ("tcp://node2/x", "no path")):
@@ -149,7 +151,8 @@ wait $!
 
 
 def link_local(program):
-    """An address with its interface, as far as the endpoints of put_bw; without one, the remedy."""
+    """An address with its interface works, even for the endpoints of put_bw; without the interface, the message has the
+    remedy."""
     for server, client, options in (("server", "client", "-m host -s 4096"), ("perf put_bw", "perf put_bw", "-n 50")):
         with world(program) as w:
             process = w.run(["unshare", "--map-root-user", "--net", "sh", "-c", LINK_LOCAL],
@@ -161,7 +164,7 @@ def link_local(program):
 
 
 def misspelt(program):
-    """The nearest command or option is named, ranges as a person would say them; of --json, an object, too."""
+    """Suggests the nearest command or option, and prints ranges in plain language; with --json also in an object."""
     for line, part in ((["servr"], "did you mean server?"), (["--jsn"], "an option follows its command"),
                        (["server", "--kep"], "--kep: unknown option; did you mean --keep?"),
                        (["client", "h", "--jsn"], "--jsn: unknown option; did you mean --json?"),
@@ -197,7 +200,7 @@ def misspelt(program):
 
 
 def half_open(program):
-    """Connections that say nothing, or less than a greeting, keep no client waiting; probes end nothing."""
+    """Connections that send nothing, or less than a greeting, delay no client; probes end nothing."""
     with world(program) as w:
         server = w.server("-m", "host", "-s", "4096")
         strangers = [raw_connection(server.port) for _ in range(8)]
@@ -212,7 +215,7 @@ def half_open(program):
 
 
 def other_tool(program):
-    """A client of the other server: both say which one to start, and the server lives."""
+    """A client that calls the other kind of server: both name the right program, and the server continues."""
     with world(program) as w:
         server = w.server("-m", "host", "-s", "4096")
         perf = w.emulated([program, "perf", "write_bw", f"127.0.0.1:{server.port}"], "b")
@@ -220,7 +223,7 @@ def other_tool(program):
         server.wait_for("`hbmwire perf` called `hbmwire server`")
         client = w.client(server.port, "-m", "host", "-s", "4096")
         check(client.finish() == 0 and server.finish() == 0, client.text, server.text)
-        # And the other way round.
+        # And in the opposite direction.
         server = w.emulated([program, "perf", "write_bw", "-p", "0", "--bind", "127.0.0.1"], "a")
         port = server.wait_for(r"Waiting for client connection on port (\d+)")[1]
         check_one_sentence(w.client(port, "-m", "host"), 1, "start `hbmwire server` as its server")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tests/support/exposition.py finds nothing in good texts, and what is wrong in broken ones."""
+"""tests/support/exposition.py finds no fault in good texts, and the right ones in broken texts."""
 import pathlib
 import sys
 

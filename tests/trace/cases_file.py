@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files of traces: whole, bounded, true, and never in the way of the transfers."""
+"""Trace files: complete, bounded, correct, and never slowing the transfers down."""
 import contextlib
 import json
 import os
@@ -36,12 +36,12 @@ class Run:
               done.stderr[-3000:])
 
     def tallies(self):
-        """The program's own account of what it did; one for each of its processes."""
+        """The program's own counts of its transfers; one object for each of its processes."""
         return [json.loads(line) for line in self.text.splitlines() if line.startswith("{")]
 
 
 def check_true(events, tally):
-    """Each kind as often as the program says, with as many bytes."""
+    """Each kind has the number of transfers and bytes that the program printed."""
     found = trace_format.totals(events)
     check({kind: tuple(sums) for kind, sums in found.items()} == {kind: tuple(sums) for kind, sums in tally.items()},
           f"the trace has {found}", f"the program did {tally}")
@@ -56,7 +56,7 @@ def of_transfers(events):
 
 
 def check_kept(build, transfers, what="mixed", **options):
-    """A trace that has all of it."""
+    """A trace with all kinds of events."""
     with folder() as place:
         run = Run(build, what, str(transfers), trace=place / "t.json", **options)
         check(re.fullmatch(r"(.*: endpoints are not authenticated, .*\n)*", run.errors), f"it complained: {run.errors}")
@@ -98,7 +98,7 @@ def tcp(build):
 
 
 def million(build):
-    """Within the default bound, all written or counted; the file is about 240 MB."""
+    """Within the default limit, all transfers are written or counted; the file has about 240 MB."""
     with folder() as place:
         run = Run(build, "mixed", "1000000", trace=place / "t.json")
         size = (place / "t.json").stat().st_size
@@ -112,7 +112,7 @@ def million(build):
 
 
 def bounded(build):
-    """Transfers that do not fit are counted; the rest is whole."""
+    """Transfers that do not fit are counted; the rest is complete."""
     for most in (64 << 10, 1 << 20):
         with folder() as place:
             run = Run(build, "mixed", "20000", trace=place / "t.json", HBMWIRE_TRACE_BYTES=str(most))
@@ -125,7 +125,7 @@ def bounded(build):
 
 
 def cancelled(build):
-    """Those that fail have their error."""
+    """Failed transfers have their error."""
     events, _, _ = check_kept(build, 100, what="cancelled")
     failed = [event for event in of_transfers(events) if event["cat"] == "transfer,failed"]
     check(len(failed) == 11 and all(event["name"] == "receive" for event in failed), failed)
@@ -134,7 +134,7 @@ def cancelled(build):
 
 
 def exits(build):
-    """By exit(3), with all of the library's objects still there."""
+    """The process ends by exit(3) while all objects of the library exist."""
     check_kept(build, 3000, what="exits")
 
 
@@ -148,7 +148,7 @@ def threads(build):
 
 
 def killed(build):
-    """A file that ends midway can still be read, line by line."""
+    """A file that ends early can still be read line by line."""
     with folder() as place:
         run = Run(build, "killed", "5000", trace=place / "t.json", code=None)
         events, whole = trace_format.read_cut_off(place / "t.json")
@@ -175,7 +175,7 @@ def fork(build):
 
 
 def two_processes(build):
-    """The second one leaves the first one's file alone, and says where its own is."""
+    """The second trace does not touch the file of the first one, and logs the name of its own file."""
     with folder() as place:
         Run(build, "mixed", "200", trace=place / "t.json")
         before = (place / "t.json").read_bytes()
@@ -187,7 +187,7 @@ def two_processes(build):
 
 
 def unwritable(build):
-    """Context::create() fails, and says why."""
+    """Context::create() fails with the reason."""
     with folder() as place:
         os.mkfifo(place / "fifo")
         for name, why in (("none/t.json", "making the file of the trace (HBMWIRE_TRACE): No such file or directory"),
@@ -202,7 +202,7 @@ def unwritable(build):
 
 
 def disk_full(build):
-    """The trace ends with one warning, whole; the transfers go on."""
+    """The trace ends with one warning, and is complete up to there; the transfers continue."""
     only_root()
     with folder() as place:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], check=True)
@@ -218,7 +218,7 @@ def disk_full(build):
 
 
 def faults(build):
-    """Peers that are killed, queue pairs that break: each file is what its process lived to write."""
+    """Killed peers and broken queue pairs: each file has the events that its process could still write."""
     with folder() as place:
         Run(build, "--plans", "8", trace=place / "t-%p.json", program="endpoint_fault_plans")
         files = list(place.iterdir())
@@ -234,7 +234,7 @@ def faults(build):
 
 
 def ways(build):
-    """Every way that bytes can take, with its path and mover."""
+    """Every way of moving bytes, with its path and mover."""
     with folder() as place:
         Run(build, "--gtest_filter=*/Contract.BytesOfEverySize*:*/Contract.PutsArrive*", trace=place / "t-%p.json",
             program="endpoint_contract_test",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Probes: those of the library are those of docs/tracing.md, and each question that stands there can be asked."""
+"""Probes: the library has exactly those of docs/tracing.md, and each question in it works."""
 import json
 import os
 import pathlib
@@ -31,7 +31,7 @@ def manual():
 
 
 def documented():
-    """{"ask": [8, 4, 1, 8], ...}: the sizes of the arguments, as the manual has them."""
+    """{"ask": [8, 4, 1, 8], ...}: the sizes of the arguments in the manual."""
     rows = re.findall(r"^\| `(\w+)` \| ((?:`\w+` \d+(?:, )?)+) \|", manual(), re.MULTILINE)
     return {name: [int(size) for size in re.findall(r"` (\d+)", arguments)] for name, arguments in rows}
 
@@ -59,7 +59,7 @@ def notes(build):
 
 
 def numbers(_build):
-    """The numbers in the manual are those of the enumerations."""
+    """The numbers in the manual equal those of the enumerations."""
     for word, (file, enumeration) in NUMBERS.items():
         source = re.sub(r"//.*", "", (TREE / file).read_text(encoding="utf-8"))
         body = re.search(rf"enum class {enumeration} : [\w:]+ {{(.*?)}}", source, re.DOTALL)[1]
@@ -70,16 +70,16 @@ def numbers(_build):
 
 
 def questions_of_manual():
-    """The commands of the manual, each in one line."""
+    """The commands in the manual, each as one line."""
     blocks = re.findall(r"^((?:    .*\n)+)", manual().partition("### Questions")[2], re.MULTILINE)
     return [" ".join(line.strip() for line in block.splitlines()) for block in blocks if "bpftrace -e" in block]
 
 
 def ask(build, question, program, place):
-    """The output of bpftrace while a program works."""
+    """The output of bpftrace while a program runs."""
     out = place / "out"
     with open(out, "w", encoding="utf-8") as file:
-        # A group of its own, of which the shell is the first.
+        # In its own process group, led by the shell.
         tracer = subprocess.Popen(["bash", "-c", f"exec {question}"], stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                                   env={**os.environ, "L": str(program), "BPFTRACE_STRLEN": "64"})
         try:
@@ -95,14 +95,14 @@ def ask(build, question, program, place):
         finally:
             tracer.send_signal(signal.SIGINT)
             tracer.wait(30)
-    # It complains of a container's limit at its start, and of a missing tracefs at its end; both do no harm.
+    # bpftrace complains about a container's limit at its start, and about a missing tracefs at its end; both are harmless.
     text = re.sub(r"(ERROR: failed to detach probe|open\(/sys/kernel/tracing/uprobe_events\)|ERROR: .*RLIMIT_MEMLOCK).*\n", "",
                   out.read_text(encoding="utf-8"))
     return text, json.loads(run.stdout.splitlines()[-1])
 
 
 def questions(build):
-    """Each is asked; the first one's answer is what the program did."""
+    """Each question is asked. The answer of the first one equals the program's own counts."""
     only_root()
     if shutil.which("bpftrace") is None or not has_probes(build):
         raise Skipped("no bpftrace, or no probes")
@@ -110,13 +110,13 @@ def questions(build):
         raise Skipped("bpftrace does not work here")
     all_questions = questions_of_manual()
     check(len(all_questions) == 9, all_questions)
-    # It has the library in itself.
+    # The library is linked into the program.
     program = build / "tests/endpoint_trace"
     with folder() as place:
         for question in all_questions:
             told, tally = ask(build, question, program, place)
             check("error" not in told.lower() and "lost" not in told.lower(), question, told)
-            # No way is slower where there is host memory alone.
+            # With host memory only, no path is a slower one.
             check(len(told.splitlines()) > 2 or "fallback" in question, question, told)
             if "@transfers[arg1]" in question:
                 sums = [int(sum) for sum in re.findall(r"@transfers\[0\]: (\d+)", told)]

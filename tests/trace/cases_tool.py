@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`hbmwire trace`: what it tells of traces, and of files that are none."""
+"""`hbmwire trace`: its output for traces, and for other files."""
 import json
 import os
 import resource
@@ -12,7 +12,7 @@ from harness import check
 
 
 class Tool:
-    """A run of `hbmwire trace`, which has to end with `code`."""
+    """A run of `hbmwire trace`, which must end with `code`."""
 
     def __init__(self, build, *words, code=0, **options):
         done = subprocess.run([build / "bin/hbmwire", "trace", *map(str, words)], capture_output=True, text=True, timeout=100,
@@ -28,7 +28,7 @@ class Tool:
 
 
 def traced(build, place, transfers=3000, what="mixed", **options):
-    """A trace of endpoint_trace: its file, events and what the program says."""
+    """A trace of endpoint_trace: its file, its events, and the program's output."""
     run = Run(build, what, str(transfers), trace=place / "t.json", **options)
     return place / "t.json", trace_format.read(place / "t.json"), run.tallies()[0]
 
@@ -41,7 +41,7 @@ def by_kind(groups, member):
 
 
 def agrees(build):
-    """Sums, quantiles and the slowest are those of the file."""
+    """Sums, quantiles and the slowest transfers match the file."""
     with folder() as place:
         file, events, tally = traced(build, place)
         told = Tool(build, file, "--json", "--top", "5").json()
@@ -104,7 +104,7 @@ def failures(build):
 
 
 def cut_off(build):
-    """Cut at each place of some lines, and a process that was killed: it is read up to there."""
+    """Cut at each place of some lines, and from a killed process: it is read up to its end."""
     with folder() as place:
         file, _, _ = traced(build, place, 100)
         text = file.read_bytes()
@@ -146,7 +146,7 @@ def no_trace(build):
 
 
 def pipes(build):
-    """By a pipe, by a FIFO, and from standard input."""
+    """From a pipe, a FIFO, and standard input."""
     with folder() as place:
         file, events, _ = traced(build, place, 2000)
         wanted = len(of_transfers(events))
@@ -176,7 +176,7 @@ def arguments(build):
 
 
 def many(build):
-    """A million transfers, in some seconds and in little more memory than 16 bytes for each."""
+    """A million transfers, in some seconds, with little more memory than 16 bytes for each."""
     with folder() as place:
         file = place / "t.json"
         Run(build, "mixed", "1000", trace=file)

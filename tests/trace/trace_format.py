@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""The format of a trace, and whether a file keeps it.
+"""The format of a trace, and a check of files against it.
 
-The description is of what Perfetto and chrome://tracing read (the Trace Event Format, JSON array form), and of what
-docs/tracing.md promises of the members of `args`.
+It describes the format that Perfetto and chrome://tracing read (the Trace Event Format, JSON array form), and the members
+of `args` that docs/tracing.md promises.
 """
 import collections
 import json
 import math
 
-# The phases that a trace has: complete slices, instants and metadata. Members with their types; an optional one in OPTIONAL.
+# The phases in a trace: complete slices, instants and metadata. Members with their types; OPTIONAL has the optional ones.
 PHASES = {
     "X": {"name": str, "cat": str, "pid": int, "tid": int, "ts": float, "dur": float, "args": dict},
     "i": {"name": str, "cat": str, "pid": int, "tid": int, "ts": float, "s": str, "args": dict},
     "M": {"name": str, "pid": int, "tid": int, "args": dict},
 }
-# Metadata that viewers know, with the one member of its args.
+# Metadata that viewers know, with the only member of its args.
 METADATA = {"process_name": ("name", str), "thread_name": ("name", str), "thread_sort_index": ("sort_index", int)}
 KINDS = {"put", "get", "send", "receive", "atomic", "flush", "immediate", "task"}
 PATHS = {"host", "zero_copy", "peer_memory", "nic_loopback", "staged", "copy", "tcp", "ipc", "shared_memory"}
@@ -22,7 +22,7 @@ PROTOCOLS = {"direct", "inlined", "eager", "rendezvous_read", "rendezvous_write"
 MOVERS = {"list", "message", "staged", "proxied", "copy", "ipc", "rails", "blocks", "connect", "question", "close"}
 WAITS = {"room", "order", "fence", "mover", "credit", "lanes", "message"}
 MEMORIES = {"host", "gaudi", "cuda", "rocm", "dmabuf"}
-# The args of a transfer: whether each has it, and its values or its type.
+# The args of a transfer: whether each transfer has it, and its values or its type.
 TRANSFER = {
     "bytes": (True, int), "path": (True, PATHS), "protocol": (True, PROTOCOLS), "by": (False, MOVERS), "nic": (False, str),
     "worker": (True, int), "endpoint": (False, int), "peer": (False, str), "local": (False, MEMORIES),
@@ -60,7 +60,7 @@ def check_args(args, wanted, where):
 
 
 def check_event(event):
-    """Its own members, without regard to others."""
+    """Checks the event's own members, independent of other events."""
     need(isinstance(event, dict), f"{event!r} is no object")
     phase = event.get("ph")
     need(phase in PHASES, f"no trace has a phase {phase!r}: {event}")
@@ -74,7 +74,7 @@ def check_event(event):
         need(set(event["args"]) == {name}, event)
         check_type(event["args"][name], kind, f"{name} of {event}")
         return
-    # Microseconds, to the nanosecond.
+    # In microseconds, with a resolution of a nanosecond.
     need(event["ts"] >= 0, event)
     if phase == "i":
         need(event["s"] == "p" and event["cat"] == "trace", event)
@@ -98,7 +98,7 @@ def nanoseconds(us):
 
 
 def check_slices(events):
-    """Slices of a track stand in their order, and one that begins within another one ends within it."""
+    """Slices of a track are in order, and a slice that begins within another one ends within it."""
     open_slices = collections.defaultdict(list)
     named = set()
     for event in events:
@@ -116,7 +116,7 @@ def check_slices(events):
         stack = open_slices[track]
         if stack:
             need(stack[-1][0] <= begin, f"{event} begins before the slice in front of it")
-        # One that ends when another one begins is over.
+        # A slice that ends when another one begins has ended.
         while stack and stack[-1][1] <= begin and not (event["cat"] == "wait" and len(stack) == 1):
             stack.pop()
         if stack:
@@ -126,7 +126,7 @@ def check_slices(events):
 
 
 def read(path):
-    """All events of a file that is whole."""
+    """All events of a complete file."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)
     need(isinstance(events, list) and len(events) >= 3, f"{path} is no list of events")
@@ -134,7 +134,7 @@ def read(path):
 
 
 def read_cut_off(path):
-    """Those of a file that may end anywhere, and whether it is whole."""
+    """The events of a file that may end anywhere, and whether it is complete."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = file.read().split("\n")
     need(lines and lines[0] == "[", f"{path} does not begin as an array")
@@ -151,7 +151,7 @@ def read_cut_off(path):
 
 
 def check_frame(events, whole=True):
-    """The first and last events; the args of the last one."""
+    """Checks the first and last events; returns the args of the last one."""
     need(events[0]["ph"] == "M" and events[0]["name"] == "process_name", events[0])
     need(events[1]["ph"] == "i" and events[1]["name"] == "trace begins", events[1])
     need(len({event["pid"] for event in events}) == 1, "events of several processes")
@@ -168,7 +168,7 @@ def check_frame(events, whole=True):
 
 
 def check(events, whole=True):
-    """All of it; the args of the end."""
+    """Checks everything; returns the args of the end."""
     for event in events:
         check_event(event)
     check_slices(events)
@@ -179,7 +179,7 @@ def check(events, whole=True):
 
 
 def totals(events):
-    """How many transfers of each kind, and their bytes."""
+    """The number of transfers of each kind, and their bytes."""
     sums = collections.defaultdict(lambda: [0, 0])
     for event in events:
         if event.get("cat", "").startswith("transfer"):

@@ -18,14 +18,14 @@
 
 #include "ends.hpp"
 
-// Transfers of each kind between two endpoints of this process, for a trace of them (run.py).
-// Prints what was done: {"put": [transfers, bytes], ...}. usage: endpoint_trace WHAT TRANSFERS
+// Runs transfers of each kind between two endpoints of this process, to be traced (run.py). Prints
+// their counts: {"put": [transfers, bytes], ...}. usage: endpoint_trace WHAT TRANSFERS
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint64_t kBytes = 1 << 20;
 
-/// The transfers that were done, by kind.
+/// Counts the transfers that were done, by kind.
 class Tally {
  public:
   void add(const char* kind, std::uint64_t bytes) {
@@ -61,7 +61,7 @@ class Tally {
   std::uint64_t all_ = 0;
 };
 
-/// Two ends and what they do.
+/// Two ends, and their transfers.
 class Work {
  public:
   explicit Work(WorkerOptions options = {}, MemoryType type = MemoryType::host)
@@ -71,7 +71,7 @@ class Work {
     list_.emplace(value(ends_.a->prepare_put(parts)));
   }
 
-  /// So many transfers, or one more.
+  /// Runs so many transfers, or one more.
   void run(std::uint64_t transfers, Tally& tally) {
     const std::uint64_t until = tally.all() + transfers;
     if (transfers > 2 * kBurst) burst(tally);
@@ -82,7 +82,7 @@ class Work {
     }
   }
 
-  /// Receives that are cancelled.
+  /// Cancels `count` receives.
   void cancel(unsigned count, Tally& tally) {
     for (unsigned i = 0; i < count; ++i) {
       Transfer receive = value(ends_.b->receive(memory_.slice(2048, 64)));
@@ -97,7 +97,7 @@ class Work {
  private:
   static constexpr unsigned kBurst = 300;
 
-  /// More than the send queue has room for.
+  /// More transfers than the send queue has room for.
   void burst(Tally& tally) {
     std::vector<Transfer> all;
     for (unsigned i = 0; i < kBurst; ++i) {
@@ -175,7 +175,7 @@ class Work {
   std::array<Transfer, 256> window_;
 };
 
-/// Puts of several threads by one worker that the library drives.
+/// Puts from several threads through one worker that the library drives.
 void run_threads(std::uint64_t transfers, Tally& tally) {
   Ends ends({}, {.progress_thread = true});
   Memory memory(ends.context, MemoryType::host, kBytes);
@@ -193,7 +193,7 @@ void run_threads(std::uint64_t transfers, Tally& tally) {
   for (std::uint64_t i = 0; i < transfers / kThreads * kThreads; ++i) tally.add("put", 8);
 }
 
-/// The child's transfers are its own trace's; it prints its line before the parent does.
+/// The child's transfers go into its own trace; it prints its line before the parent.
 void run_fork(std::uint64_t transfers, Tally& tally) {
   std::optional<Work> work(std::in_place);
   work->run(transfers / 2, tally);
@@ -226,7 +226,7 @@ int run(std::string_view what, std::uint64_t transfers) {
     Work work;
     work.run(transfers, tally);
     work.cancel(10, tally);
-    // The endpoint goes, and what is under way with it.
+    // Destroys the endpoint with transfers in flight.
     Transfer receive = value(work.ends().b->receive({}));
     work.ends().b.reset();
     work.ends().drive([&] { return receive.done(); });
@@ -239,12 +239,12 @@ int run(std::string_view what, std::uint64_t transfers) {
     work.run(transfers, tally);
     if (what == "killed") {
       tally.print();
-      // The thread has had time to write what there is.
+      // Gives the thread time to write all events.
       std::this_thread::sleep_for(200ms);
       ::raise(SIGKILL);
     } else if (what == "exits") {
       tally.print();
-      std::exit(0);  // with all of the library's objects still there
+      std::exit(0);  // while all objects of the library exist
     }
   }
   tally.print();

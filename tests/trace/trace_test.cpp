@@ -25,14 +25,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// ThreadSanitizer refuses threads in a child of a process that has some.
+// ThreadSanitizer forbids threads in a child of a process with threads.
 #ifdef __SANITIZE_THREAD__
 constexpr bool kHasThreadsInChildren = false;
 #else
 constexpr bool kHasThreadsInChildren = true;
 #endif
 
-/// A place for files.
+/// Provides a folder for files.
 class TraceTest : public ::testing::Test {
  protected:
   TraceTest() {
@@ -49,7 +49,7 @@ class TraceTest : public ::testing::Test {
     return Json::parse(in).get<std::vector<Json>>();
   }
 
-  /// Transfers alone.
+  /// Only the transfers.
   [[nodiscard]] static std::vector<Json> transfers_of(const std::string& file) {
     auto events = events_of(file);
     std::erase_if(
@@ -108,8 +108,8 @@ TEST_F(TraceTest, HasTransfersOfWorkersThatWereThereBefore) {
   EXPECT_EQ(waits["send"], "");
 }
 
-TEST_F(TraceTest, SaysWhatTransfersWaitedFor) {
-  // The peer has places for four messages, and takes none at first.
+TEST_F(TraceTest, NamesTheReasonsOfWaits) {
+  // The peer has places for four messages, and receives none at first.
   Ends ends({.receive_depth = 4, .unexpected_bytes = 0}, {.receive_pool_bytes = 0});
   Memory memory(ends.context, MemoryType::host, 4096);
   Trace trace = value(Trace::start({.file = path("t.json")}));
@@ -142,7 +142,7 @@ TEST_F(TraceTest, HasTasksByTheirNames) {
 }
 
 TEST_F(TraceTest, TellsOfAFileThatCouldNotBeWritten) {
-  // The limit of a file's size: as a full disk.
+  // The limit of the file size acts like a full disk.
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   std::string told;
@@ -206,7 +206,7 @@ TEST_F(TraceTest, IsOneAtATime) {
   EXPECT_TRUE(Trace::start({.file = path("u.json")}));
 }
 
-TEST_F(TraceTest, RefusesWhatCannotBe) {
+TEST_F(TraceTest, RefusesImpossibleOptions) {
   const auto refused = [](const TraceOptions& options) {
     const auto trace = Trace::start(options);
     EXPECT_FALSE(trace);
@@ -239,7 +239,7 @@ TEST_F(TraceTest, SaysNothingOfTimesThatWereNotAskedFor) {
 }
 
 TEST_F(TraceTest, NamesPeersAsJsonHasThem) {
-  // A name that is found in no file, as the operating system has it.
+  // A thread name that is in no file, only in the operating system.
   Pair pair;
   Trace trace = value(Trace::start({.file = path("\x01\"\xff.json")}));
   pair.puts(1);
@@ -247,7 +247,7 @@ TEST_F(TraceTest, NamesPeersAsJsonHasThem) {
   EXPECT_EQ(transfers_of(trace.file()).size(), 1U);
 }
 
-TEST_F(TraceTest, HasWhatWorkersDidThatHaveGone) {
+TEST_F(TraceTest, HasTransfersOfDestroyedWorkers) {
   Trace trace = value(Trace::start({.file = path("t.json")}));
   for (int i = 0; i < 20; ++i) Pair().puts(5);
   EXPECT_EQ(value(trace.stop()).transfers, 100U);
@@ -256,7 +256,7 @@ TEST_F(TraceTest, HasWhatWorkersDidThatHaveGone) {
   EXPECT_FALSE(peers.contains("")) << "an endpoint was forgotten before its transfers";
 }
 
-TEST_F(TraceTest, OfAParentIsNotTheChilds) {
+TEST_F(TraceTest, AParentsIsNotTheChilds) {
   Pair pair;
   Trace trace = value(Trace::start({.file = path("t.json")}));
   pair.puts(2);
@@ -273,7 +273,7 @@ TEST_F(TraceTest, OfAParentIsNotTheChilds) {
 }
 
 TEST_F(TraceTest, StopsInAChildWithoutItsParentsLock) {
-  // A refused start holds the lock, as the writer does.
+  // A refused start takes the lock, like the writer.
   Trace trace = value(Trace::start({.file = path("t.json")}));
   std::jthread holder([&](const std::stop_token& token) {
     while (!token.stop_requested()) static_cast<void>(Trace::start({.file = path("u.json")}));

@@ -29,16 +29,17 @@
 namespace hbmwire::memory::host {
 namespace {
 
-// ThreadSanitizer lets a child of a process with threads start none of its own, and in it a lock of
-// AddressSanitizer's allocator may be held for ever: there the other steps of these tests remain.
+// With ThreadSanitizer, a child of a process with threads cannot start its own. With
+// AddressSanitizer, a lock of the allocator may stay locked in such a child. In these builds only
+// the other steps run.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool kChildrenMayStartThreads = false;
 #else
 constexpr bool kChildrenMayStartThreads = true;
 #endif
 
-/// The exit status of a child by fork(2): 0 if all is well; -1 if it had to be killed. It can tell
-/// no more, since its gtest is the parent's.
+/// Runs `body` in a child by fork(2). Returns its exit code, 0 for success; -1 if it had to be
+/// killed. It cannot report more, since its gtest belongs to the parent.
 int in_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());
@@ -50,7 +51,7 @@ int in_child(const std::function<int()>& body) {
   return -1;
 }
 
-/// 0: memory is watched by this object. Else the number of the step that went wrong.
+/// Returns 0 if this object watches memory, else the number of the step that failed.
 int try_out(AddressWatch& watch) {
   MappedPages pages(1);
   AddressWatch::Cursor cursor = watch.now();
@@ -65,7 +66,7 @@ int try_out(AddressWatch& watch) {
   return 13;
 }
 
-/// The same of the child's own one.
+/// The same for an object that the child makes.
 int try_own() {
   if (!kChildrenMayStartThreads) return 0;
   const auto watch = AddressWatch::get();
@@ -128,7 +129,7 @@ TEST_F(AddressWatchFork, LetsTheChildHaveItsOwn) {
   EXPECT_EQ(try_out(*watch_), 0);
 }
 
-// While a child has its copy of a descriptor, the parent's close(2) does not end the watching.
+// A child has a copy of the descriptor. The parent's close(2) must end the watching anyway.
 TEST_F(AddressWatchFork, LetsTheParentEndWhileTheChildLives) {
   const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
@@ -138,7 +139,7 @@ TEST_F(AddressWatchFork, LetsTheParentEndWhileTheChildLives) {
   if (child == 0) {
     ::close(pipe[1]);
     char byte = 0;
-    ::_exit(::read(pipe[0], &byte, 1) == 0 ? 0 : 1);  // until the parent's end is closed
+    ::_exit(::read(pipe[0], &byte, 1) == 0 ? 0 : 1);  // waits until the parent closes its end
   }
   watch_.reset();
   EXPECT_FALSE(is_watched(pages.address()));
@@ -162,7 +163,7 @@ TEST_F(AddressWatchFork, LeavesNothingToWaitForInTheChild) {
   advise(pages.all(), MADV_DONTNEED);
   ASSERT_TRUE(comes_true([&] { return begun.load(); }));
   EXPECT_EQ(in_child([&] {
-              subscription.reset();  // of a call that goes on in the parent alone
+              subscription.reset();  // of a call that continues only in the parent
               watch_.reset();
               return try_own();
             }),
@@ -172,8 +173,8 @@ TEST_F(AddressWatchFork, LeavesNothingToWaitForInTheChild) {
   watch_->unwatch(pages.all());
 }
 
-// The parent's threads may be anywhere: in the middle of a change, holding locks, making the
-// object.
+// The child is forked at any moment of the parent's threads: in the middle of a change, holding
+// locks, or making the object.
 TEST_F(AddressWatchFork, MeetsThreadsThatAreAtWork) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "AddressSanitizer's allocator may be locked in the child of a threaded process";
@@ -202,7 +203,8 @@ TEST_F(AddressWatchFork, MeetsThreadsThatAreAtWork) {
   over = true;
 }
 
-/// From now on userfaultfd(2) fails so, and if `device_too` opening one by the device as well.
+/// Makes userfaultfd(2) fail with this errno from now on; with `device_too`, also opening the
+/// device.
 bool forbid_userfaultfd(unsigned error_number, bool device_too) {
   constexpr auto kNumber = static_cast<unsigned>(offsetof(seccomp_data, nr));
   constexpr auto kSecond = static_cast<unsigned>(offsetof(seccomp_data, args[1]));
@@ -243,7 +245,7 @@ TEST(AddressWatchRefused, SaysWhatTheKernelLacksAndWhatToDo) {
   }
 }
 
-// As in a container whose seccomp profile forbids the call, but which was given the device.
+// As in a container with a seccomp profile that forbids the call, but with access to the device.
 TEST(AddressWatchRefused, TakesTheDeviceWhereTheCallIsForbidden) {
   const bool may_open = !kChildrenMayStartThreads || ::access("/dev/userfaultfd", R_OK | W_OK) == 0;
   EXPECT_EQ(in_child([&] {

@@ -36,7 +36,7 @@ class AddressWatchTest : public testing::Test {
     begin();
   }
 
-  /// Changes from now on are the expected ones.
+  /// From here on, changes are expected.
   void begin() {
     cursor_ = watch_->now();
     before_ = watch_->changed();
@@ -51,7 +51,7 @@ class AddressWatchTest : public testing::Test {
   std::uint64_t before_ = 0;
 };
 
-TEST_F(AddressWatchTest, TellsOfWhatIsUnmapped) {
+TEST_F(AddressWatchTest, ReportsUnmappedPages) {
   for (const int kind : {kPrivate, kShared}) {
     const MappedPages pages(3, kind);
     ASSERT_TRUE(watch_->watch(pages.all()));
@@ -133,7 +133,7 @@ TEST_F(AddressWatchTest, TellsOfTheEndThatAnMremapCutsOff) {
   watch_->unwatch(pages.all());
 }
 
-TEST_F(AddressWatchTest, TellsOfWhatMovesAndDoesNotFollowIt) {
+TEST_F(AddressWatchTest, ReportsMovedPagesAndDoesNotFollowThem) {
   for (const int kind : {kPrivate, kShared}) {
     const MappedPages pages(2, kind);
     const MappedPages target(3, kind);
@@ -153,7 +153,7 @@ TEST_F(AddressWatchTest, TellsOfWhatMovesAndDoesNotFollowIt) {
   }
 }
 
-TEST_F(AddressWatchTest, TellsOfWhatLiesWhereSomethingIsMovedTo) {
+TEST_F(AddressWatchTest, ReportsPagesThatAMoveReplaces) {
   const MappedPages pages(2);
   const MappedPages target(2);
   ASSERT_TRUE(watch_->watch(target.all()));
@@ -166,9 +166,9 @@ TEST_F(AddressWatchTest, TellsOfWhatLiesWhereSomethingIsMovedTo) {
   watch_->unwatch(target.all());
 }
 
-TEST_F(AddressWatchTest, TellsOfWhatGrowsOutOfItsPlace) {
+TEST_F(AddressWatchTest, ReportsAMappingThatGrowsAndMoves) {
   const MappedPages pages(2);
-  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in its way
+  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in the way of the mapping
   const AddressRange first = pages.part(0, 1);
   ASSERT_EQ(::mprotect(pointer(pages.part(1, 1).begin), kPage, PROT_READ), 0);
   ASSERT_TRUE(watch_->watch(first));
@@ -189,7 +189,7 @@ TEST_F(AddressWatchTest, TellsOfDiscardedPages) {
 
   const std::array ways{Way{kPrivate, MADV_DONTNEED}, Way{kPrivate, MADV_FREE},
                         Way{kShared, MADV_DONTNEED}, Way{kShared, MADV_REMOVE}};
-  std::vector<std::unique_ptr<MappedPages>> kept;  // no address twice
+  std::vector<std::unique_ptr<MappedPages>> kept;  // keeps addresses from being used twice
   for (const Way way : ways) {
     const MappedPages& pages = *kept.emplace_back(std::make_unique<MappedPages>(4, way.kind));
     pages.fill(7);
@@ -233,7 +233,7 @@ TEST_F(AddressWatchTest, TellsOfTheHeapsEndWhenItShrinks) {
   watch_->unwatch(range);
 }
 
-TEST_F(AddressWatchTest, SaysNothingOfWhatLeavesPagesAsTheyAre) {
+TEST_F(AddressWatchTest, IgnoresCallsThatKeepThePages) {
   const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.part(1, 2)));
   begin();
@@ -259,7 +259,7 @@ TEST_F(AddressWatchTest, TrapsNoAccess) {
   }
 }
 
-TEST_F(AddressWatchTest, CountsWhatOverlaps) {
+TEST_F(AddressWatchTest, CountsOverlappingRanges) {
   const MappedPages pages(6);
   ASSERT_TRUE(watch_->watch(pages.part(0, 4)));
   ASSERT_TRUE(watch_->watch(pages.part(2, 4)));
@@ -321,7 +321,7 @@ TEST_F(AddressWatchTest, RefusesARangeWithAHoleAndWatchesNoneOfIt) {
   watch_->unwatch(pages.part(3, 1));
 }
 
-TEST_F(AddressWatchTest, RefusesWhatAnotherUserfaultfdHas) {
+TEST_F(AddressWatchTest, RefusesMemoryOfAnotherUserfaultfd) {
   const MappedPages pages(1);
   auto other = Userfaultfd::open();
   ASSERT_TRUE(other) << describe(other.error());
@@ -331,14 +331,14 @@ TEST_F(AddressWatchTest, RefusesWhatAnotherUserfaultfdHas) {
   EXPECT_EQ(refused.error().code, Errc::busy);
 }
 
-TEST_F(AddressWatchTest, RefusesWhatIsNoRange) {
+TEST_F(AddressWatchTest, RefusesInvalidRanges) {
   for (const AddressRange range :
        {AddressRange{}, AddressRange{kPage, kPage}, AddressRange{2 * kPage, kPage},
         AddressRange{~std::uint64_t{0} - kPage, ~std::uint64_t{0}}, kAllAddresses})
     EXPECT_FALSE(watch_->watch(range)) << range.begin << " " << range.end;
 }
 
-TEST_F(AddressWatchTest, LeavesWhatRemainsWhenSomethingElseLiesInBetween) {
+TEST_F(AddressWatchTest, KeepsTheOtherPagesWhenAnotherMappingLiesBetween) {
   const MappedPages pages(3);
   ASSERT_TRUE(watch_->watch(pages.all()));
   const Fd file = some_file();
@@ -351,7 +351,7 @@ TEST_F(AddressWatchTest, LeavesWhatRemainsWhenSomethingElseLiesInBetween) {
   EXPECT_FALSE(is_watched(pages.part(2, 1).begin));
 }
 
-// No page of the pool is touched, so that none need be there.
+// The pool may be empty, because no page of it is touched.
 TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
   constexpr std::uint64_t kHuge = std::uint64_t{2} << 20U;
   const std::uint64_t address =
@@ -373,7 +373,7 @@ TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
   watch_->unwatch(part);
 }
 
-TEST_F(AddressWatchTest, SaysWhenThereWasTooMuchToKnow) {
+TEST_F(AddressWatchTest, ReportsAnOverflow) {
   const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
@@ -416,7 +416,7 @@ TEST(AddressWatchOfTheProcess, IsOneAndGoesWithItsLastHolder) {
   const auto count = [](const char* folder) {
     return std::distance(std::filesystem::directory_iterator(folder), {});
   };
-  std::thread([] {}).join();  // ThreadSanitizer starts one of its own beside the first
+  std::thread([] {}).join();  // ThreadSanitizer starts a thread together with the first one
   const auto descriptors = count("/proc/self/fd");
   const auto threads = count("/proc/self/task");
   for (int round = 0; round != 20; ++round) {
@@ -431,12 +431,12 @@ TEST(AddressWatchOfTheProcess, IsOneAndGoesWithItsLastHolder) {
     two = tl::make_unexpected(Error{});
     EXPECT_FALSE(is_watched(pages.address())) << "though nobody took it back";
     EXPECT_EQ(count("/proc/self/fd"), descriptors);
-    // A thread that was joined may be listed for a moment yet.
+    // A joined thread may be listed for a moment.
     EXPECT_TRUE(comes_true([&] { return count("/proc/self/task") == threads; }));
   }
 }
 
-// Closing all descriptors is what daemons do at their start, also those of libraries.
+// Daemons close all descriptors when they start, including those of libraries.
 TEST(AddressWatchOfTheProcess, SaysThatAllIsGoneWhenItsDescriptorIsClosed) {
   auto got = AddressWatch::get();
   ASSERT_TRUE(got) << describe(got.error());

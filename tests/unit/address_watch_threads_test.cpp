@@ -38,7 +38,7 @@ void in_threads(int count, const std::function<void(int)>& body) {
   for (int i = 0; i != count; ++i) threads.emplace_back(body, i);
 }
 
-/// One of the calls that replace pages. Gives the changed range.
+/// Makes one of the calls that replace pages. Returns the changed range.
 AddressRange change(MappedPages& pages, int way) {
   bool done = false;
   AddressRange changed = pages.all();
@@ -71,8 +71,8 @@ bool covered(const std::vector<AddressRange>& ranges, AddressRange range) {
   return false;
 }
 
-// Everything rests on this: when the call has returned, changed() has risen, whatever goes on in
-// other threads, and take() has what was changed.
+// The basic guarantee: when the call has returned, changed() has risen, whatever other threads do,
+// and take() contains the change.
 TEST(AddressWatchThreads, FindThatItHasRisenWhenTheCallHasReturned) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
@@ -94,7 +94,7 @@ TEST(AddressWatchThreads, FindThatItHasRisenWhenTheCallHasReturned) {
   EXPECT_EQ(missing, 0);
 }
 
-// One thread's pages are unmapped by another.
+// Another thread unmaps this thread's pages.
 TEST(AddressWatchThreads, FindWhatAnotherThreadUnmapped) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
@@ -122,8 +122,8 @@ TEST(AddressWatchThreads, FindWhatAnotherThreadUnmapped) {
   EXPECT_EQ(late, 0);
 }
 
-// Several take from one cursor each, while the ring overflows now and then: each range is told, or
-// that all may have changed.
+// Several threads take changes, each with its own cursor, and the ring overflows sometimes. Each
+// range is reported, or it is reported that everything may have changed.
 TEST(AddressWatchThreads, MissNothingHoweverLateTheyLook) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
@@ -154,7 +154,8 @@ TEST(AddressWatchThreads, MissNothingHoweverLateTheyLook) {
   watch->unwatch(pages.all());
 }
 
-// malloc(3) unmaps, trims and discards under its own locks, and the reader must not wait for those.
+// malloc(3) unmaps, trims and discards while it holds its own locks. The reader must not wait for
+// these.
 TEST(AddressWatchThreads, NeverWaitForMallocWhoseMemoryIsWatched) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
@@ -189,7 +190,7 @@ TEST(AddressWatchStrict, SeesAnUnmappingBeforeItsEventIsRead) {
   ASSERT_EQ(userfaultfd->watch(pages.all()), 0);
   EXPECT_FALSE(userfaultfd->change_under_way());
   std::jthread unmapping([&] { unmap(pages.all()); });
-  // As soon as the address can be mapped by others.
+  // As soon as other threads can map the address.
   EXPECT_TRUE(comes_true(
       [&] { return MappedPages::map(pages.address(), 1, kPrivate | MAP_FIXED_NOREPLACE); }));
   EXPECT_TRUE(userfaultfd->change_under_way()) << "nobody has read its event";
@@ -199,12 +200,12 @@ TEST(AddressWatchStrict, SeesAnUnmappingBeforeItsEventIsRead) {
   EXPECT_FALSE(userfaultfd->change_under_way());
 }
 
-// A thread is given the address that another is unmapping: the look-up knows, by the one or the
-// other.
-TEST(AddressWatchStrict, SeesWhoseAddressThisWas) {
+// A thread gets an address that another thread is unmapping. The look-up must notice, by one call
+// or the other.
+TEST(AddressWatchStrict, NoticesThatAnAddressHadAnotherOwner) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
-  constexpr int kRaces = kRounds / 10;  // each ends when both have had a CPU
+  constexpr int kRaces = kRounds / 10;  // each race ends when both threads have had a CPU
   const MappedPages pages(1);
   std::atomic<int> round_of_both{0};
   std::jthread other([&] {
@@ -230,7 +231,7 @@ TEST(AddressWatchStrict, SeesWhoseAddressThisWas) {
   EXPECT_EQ(unseen, 0);
 }
 
-TEST(AddressWatchSubscription, IsCalledSoonAndNotForEachOne) {
+TEST(AddressWatchSubscription, IsCalledSoonButNotForEachChange) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   const MappedPages pages(1);
@@ -301,7 +302,7 @@ TEST(AddressWatchSubscription, MayEndItselfAndWhatItHoldsGoesThen) {
   watch->unwatch(pages.all());
 }
 
-// As where a cache's last user is the call that sweeps it.
+// Happens when the call that sweeps a cache is its last user.
 TEST(AddressWatchSubscription, MayDropTheWatchItself) {
   struct User {
     std::mutex mutex;
@@ -334,7 +335,7 @@ TEST(AddressWatchSubscription, MayDropTheWatchItself) {
   }
 }
 
-// A thread that comes while the last one leaves gets one that works.
+// A thread that comes while the last user leaves gets a working object.
 TEST(AddressWatchOfTheProcess, ComesAndGoesInManyThreads) {
   std::atomic<int> failed{0};
   in_threads(4, [&](int) {

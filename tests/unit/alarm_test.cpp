@@ -25,12 +25,12 @@ using namespace std::chrono_literals;
 using Clock = Alarm::Clock;
 
 std::ptrdiff_t threads() {
-  // ThreadSanitizer starts one of its own beside the first.
+  // ThreadSanitizer starts a thread together with the first one.
   [[maybe_unused]] static const bool kStarted = (std::thread([] {}).join(), true);
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
 }
 
-/// Waits for `condition`, ten seconds at most.
+/// Waits for `condition`, at most ten seconds.
 template <class Condition>
 bool soon(Condition condition) {
   const auto deadline = Clock::now() + 10s;
@@ -102,13 +102,13 @@ TEST(Alarm, HasAThreadOnlyWhileSomethingIsDue) {
   const auto near = Alarm::set(Clock::now(), [&] { rung = true; });
   ASSERT_TRUE(soon([&] { return rung.load(); }));
   EXPECT_TRUE(soon([&] { return threads() == before; })) << "nothing is due any more";
-  // And starts again.
+  // The thread starts again.
   rung = false;
   const auto again = Alarm::set(Clock::now(), [&] { rung = true; });
   EXPECT_TRUE(soon([&] { return rung.load(); }));
 }
 
-TEST(Alarm, OfWhichNothingIsLeftDoesNotRing) {
+TEST(Alarm, ADestroyedOneDoesNotRing) {
   std::atomic<int> rung{0};
   auto alarm = Alarm::set(Clock::now() + 200ms, [&] { ++rung; });
   ASSERT_TRUE(alarm);
@@ -121,7 +121,7 @@ TEST(Alarm, OfWhichNothingIsLeftDoesNotRing) {
   EXPECT_EQ(rung, 0);
 }
 
-TEST(Alarm, ResetWaitsForWhatRings) {
+TEST(Alarm, ResetWaitsWhileItRings) {
   std::latch ringing(1);
   std::latch go_on(1);
   std::atomic<bool> ended{false};
@@ -168,7 +168,7 @@ TEST(Alarm, ManyThreadsSetAndResetThem) {
   EXPECT_EQ(threads(), before);
 }
 
-/// In a child by fork(2); 0 when `body` says so.
+/// Runs `body` in a child by fork(2); returns 0 if it returned true.
 int in_child(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body() ? 0 : 1);
@@ -189,7 +189,8 @@ TEST(Alarm, AChildHasItsOwnAndLeavesItsParents) {
     alarm = std::move(*set);
   }
   EXPECT_EQ(in_child([&] {
-              alarm.reset();  // neither waits for a thread that is not here, nor touches the lock
+              // Must not wait for a thread that does not exist here, nor use the lock.
+              alarm.reset();
               std::atomic<bool> mine{false};
               const auto own = Alarm::set(Clock::now(), [&] { mine = true; });
               return own.has_value() && soon([&] { return mine.load(); });

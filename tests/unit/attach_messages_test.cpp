@@ -17,7 +17,7 @@ const AttachReply kReply{.status = AttachReply::Status::granted,
                          .base_address = 0x2122232425262728,
                          .generation = 0x3132333435363738};
 
-/// The message of a stream that is cut into pieces of `piece_bytes`.
+/// Reads the message from a stream that arrives in pieces of `piece_bytes`.
 template <class Message>
 Result<std::optional<Message>> assemble(const std::vector<std::byte>& bytes,
                                         std::size_t piece_bytes) {

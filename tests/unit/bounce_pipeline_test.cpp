@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 constexpr unsigned kSlots = 3;
 constexpr std::uint64_t kPiece = 100;
 
-/// A device of 10000 bytes whose pieces are moved when the test says so.
+/// A device of 10000 bytes. Its pieces move when the test says so.
 class SlowDevice final : public BouncePipeline::Mover {
  public:
   std::byte* memory(unsigned slot) noexcept override { return pinned.at(slot).data(); }
@@ -114,7 +114,7 @@ TEST_F(BouncePipelineTest, DoesCopiesInTheOrderInWhichTheyWereStarted) {
   auto write_second = in(0, second);
   auto read_back = pipeline_.start_out(0, read, nullptr);
   device_.moving = true;
-  finish(*read_back);  // drives what was started before
+  finish(*read_back);  // also finishes the copy started before
   EXPECT_EQ(read, second);
   EXPECT_TRUE(*write_first.poll());
   EXPECT_TRUE(*write_second.poll());
@@ -188,7 +188,7 @@ TEST_F(BouncePipelineTest, HostMemoryThatIsGoneIsAnErrorOfThatCopyAlone) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().hint, Hint::memory_gone) << describe(refused.error());
     device_.moving = true;
-    // Its first pieces are there, and the last ones not.
+    // Its first pieces have arrived, the last ones have not.
     auto copy = pipeline_.start_out(0, lent.bytes().subspan(kPage - 250, 500), nullptr);
     const auto over = copy ? copy->wait({Deadline::after(5s), -1})
                            : Result<void>(tl::make_unexpected(copy.error()));
@@ -201,7 +201,7 @@ TEST_F(BouncePipelineTest, HostMemoryThatIsGoneIsAnErrorOfThatCopyAlone) {
   }
 }
 
-TEST_F(BouncePipelineTest, HoldsWhatItIsToKeepAsLongAsTheCopyIs) {
+TEST_F(BouncePipelineTest, HoldsItsOwnerAsLongAsTheCopyRuns) {
   const auto kept = std::make_shared<int>(1);
   const auto bytes = filled(300, 1);
   {

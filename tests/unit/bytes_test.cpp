@@ -23,7 +23,7 @@ TEST(Bytes, DifferByTheirLengthAndByEachOfThem) {
   EXPECT_TRUE(same_bytes({}, {}));
 }
 
-TEST(Bytes, OfAnotherPatternLieWhereTheyWerePut) {
+TEST(Bytes, AnOverlayReplacesOnlyItsRange) {
   const auto before = pattern(100, 1);
   const auto other = pattern(100, 2);
   auto all = before;

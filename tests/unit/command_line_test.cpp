@@ -21,7 +21,7 @@ struct Said {
   std::string err;
 };
 
-/// An app like the tools', with `words` behind its name.
+/// Parses `words` with an app like those of the tools.
 Said parse(std::vector<std::string> words) {
   CLI::App app("An app.", "app");
   CommonOptions options;
@@ -52,7 +52,7 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"h", "--time=3"}, "--time: unknown option; did you mean --timeout?"},
       {{"h", "--frobnicate"}, "--frobnicate: unknown option"},
       {{"h", "-z"}, "-z: unknown option"},
-      // A misspelt option takes no value: the word behind it is HOST.
+      // A misspelt option takes no value: the word after it is HOST.
       {{"--jsn"}, "--jsn: unknown option; did you mean --json?"},
       {{}, "HOST is missing"},
       {{"h", "i"}, "i: one argument too many"},
@@ -64,7 +64,7 @@ TEST(CommandLine, MistakesAreNamed) {
       {{"h", "-m", "gold"}, "-m gold: give auto, cuda, gaudi, host or rocm"},
       {{"h", "-m", "gaudy"}, "-m gaudy: give auto, cuda, gaudi, host or rocm; did you mean gaudi?"},
       {{"h", "-s", "4Q"}, "-s 4Q: give a number of bytes from 1 on"},
-      // CLI11 would take the next word, or drop the value.
+      // CLI11 itself would take the next word, or drop the value.
       {{"h", "--memory=", "host"}, "-m needs a value"},
       {{"h", "--memory", ""}, "-m needs a value"},
       {{"h", "-m", ""}, "-m needs a value"},

@@ -46,7 +46,7 @@ class ControlChannelTest : public testing::Test {
     return ControlChannel::accept(std::move(accepted->socket), accepted->peer, within(time));
   }
 
-  /// The client speaks first, as every client does.
+  /// Connects a pair. The client sends first, as every client does.
   std::pair<ControlChannel, ControlChannel> pair() {
     auto client = std::async(std::launch::async, [&] {
       auto channel = ControlChannel::connect("127.0.0.1", listener_.port(), within(2000ms));
@@ -89,7 +89,7 @@ TEST_F(ControlChannelTest, OutOfDescriptorsItTellsThePeerWhyAndGoesOn) {
   };
   std::future<std::pair<Error, std::string>> refused;
   {
-    const test::FewDescriptors few(1);  // for the socket of who connects
+    const test::FewDescriptors few(1);  // for the socket of the connecting side
     refused = std::async(std::launch::async, connect);
     EXPECT_EQ(listener_.accept(within(1000ms)).error().code, Errc::timed_out);
   }
@@ -169,7 +169,7 @@ TEST_F(ControlChannelTest, CancelsAtOnce) {
   EXPECT_EQ(message.error().code, Errc::cancelled);
 }
 
-TEST_F(ControlChannelTest, SilentConnectionsKeepNobodyWaiting) {
+TEST_F(ControlChannelTest, SilentConnectionsDelayNoClient) {
   std::vector<Fd> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(raw());  // fewer than the backlog
   auto [server, client] = pair();
@@ -177,8 +177,8 @@ TEST_F(ControlChannelTest, SilentConnectionsKeepNobodyWaiting) {
   EXPECT_TRUE(server.expect<Ready>(within(1000ms)));
 }
 
-// The beginning of a greeting, all of it, and the beginning of a message: none must make the
-// listener wait for the rest.
+// The beginning of a greeting, a whole greeting, and the beginning of a message: the listener must
+// not wait for the rest of any of them.
 TEST_F(ControlChannelTest, ConnectionsThatSayTooLittleKeepNoClientWaiting) {
   const std::string_view begun("hbmwire\n\x00\x02\0\0\0\0\0\0\0\0\0\x02\0", 21);
   std::vector<Fd> half_open;
@@ -234,7 +234,7 @@ TEST(ControlListener, TakesBothFamiliesWithoutAnAddress) {
   }
 }
 
-TEST(ControlChannel, SaysThatNobodyListens) {
+TEST(ControlChannel, ReportsAMissingListener) {
   std::uint16_t port = 0;
   {
     const auto listener = ControlListener::listen("127.0.0.1", 0);

@@ -28,7 +28,7 @@ Parts uncovered(const CountedRanges& ranges, AddressRange range) {
   return parts;
 }
 
-TEST(CountedRanges, TellWhatNoOtherCovers) {
+TEST(CountedRanges, ReportThePartsThatNoOtherRangeCovers) {
   CountedRanges ranges;
   ranges.add({10, 50});
   ranges.add({20, 30});
@@ -52,7 +52,7 @@ TEST(CountedRanges, CountTheSameRangeAsOftenAsItWasAdded) {
   EXPECT_TRUE(ranges.empty()) << "nothing in it";
 }
 
-// Against a counter for each address, over any sequence of additions and removals.
+// Compares with a counter for each address, over random additions and removals.
 TEST(CountedRanges, AgreeWithACounterForEachAddress) {
   rc::check([] {
     constexpr std::uint64_t kAddresses = 24;

@@ -19,7 +19,7 @@
 #include "counters/store.hpp"
 #include "counters/tally.hpp"
 
-/// The memory that counters lie in, and what is read out of it.
+/// The memory that holds counters, and the values read from it.
 namespace hbmwire::counters {
 namespace {
 
@@ -36,7 +36,8 @@ constexpr TransferLabels kGet{.kind = TransferKind::get,
 constexpr TransferLabels kSend{
     .kind = TransferKind::send, .path = Path::tcp, .local = MemoryType::host, .remote = {}};
 
-/// A store is never destroyed; here it stays reachable. `peers` of its peers are counted alone.
+/// Makes a store, which is never destroyed and stays reachable. `peers` of its peers have counters
+/// of their own.
 Store& new_store(std::uint64_t peers = 64) {
   static auto* const all = new std::vector<Store*>;
   Store& store = *all->emplace_back(new Store);
@@ -70,7 +71,7 @@ TEST(CounterStore, GivesEachEndpointItsOwnCounts) {
   count(a, kPut, 3, 300);
   count(b, kPut, 1, 7);
   fail(b, Errc::timed_out, 2);
-  b.started.add(1);  // it is under way
+  b.started.add(1);  // a transfer in flight
   EXPECT_EQ(read(store, {.endpoint = 1}).bytes(TransferKind::put), 300U);
   const Counters both = read(store);
   EXPECT_EQ(both.bytes(TransferKind::put), 307U);
@@ -101,7 +102,7 @@ TEST(CounterStore, KeepsTheCountsOfEndedEndpointsByPeer) {
   EXPECT_EQ(counters.failures.size(), 2U);
   EXPECT_EQ(counters.endpoints, 0U);
   EXPECT_EQ(counters.started, 1500U);
-  // The blocks were used again.
+  // The blocks were reused.
   EXPECT_LE(store.copy().size(), 64 * kBlockBytes);
 }
 
@@ -167,7 +168,7 @@ TEST(CounterStore, CutsLongNames) {
 TEST(CounterStore, HasTheSameCountsOncePublished) {
   Store& store = new_store();
   std::vector<TrafficBlock*> blocks;
-  // More than a segment has.
+  // More than fit into a segment.
   for (std::uint32_t i = 1; i <= 200; ++i) {
     blocks.push_back(
         &store.take_traffic({.context = 1, .worker = 1, .endpoint = i}, "emu0", "peer"));
@@ -178,7 +179,7 @@ TEST(CounterStore, HasTheSameCountsOncePublished) {
   ASSERT_TRUE(self);
   EXPECT_EQ(self->read()->counters.bytes(TransferKind::put), 200U * 201 / 2);
   for (TrafficBlock* const block : blocks) count(*block, kPut, 1, 1);
-  // Blocks that come later are in the file, too.
+  // Later blocks are in the file, too.
   for (std::uint32_t i = 201; i <= 400; ++i) {
     count(store.take_traffic({.context = 1, .worker = 1, .endpoint = i}, "emu0", "peer"), kPut, 1,
           1);
@@ -224,7 +225,7 @@ TEST(TrafficCells, AreFoundByTheirKey) {
   for (int i = 0; i < 5; ++i) {
     tally(block, 11, 100, labels_of(kPut));
     tally(block, 22, 1, labels_of(kGet));
-    // Another key of the same labels.
+    // Another key with the same labels.
     tally(block, 33, 1, labels_of(kGet));
   }
   EXPECT_EQ(block.cells[0].bytes.value(), 500U);
@@ -261,7 +262,7 @@ TEST(TimesBlocks, DropSeriesThatHaveNoRoom) {
   EXPECT_EQ(read(store).times.size(), TimesBlock::kSeries);
 }
 
-TEST(TimesBlocks, OfEndedWorkersAreJoined) {
+TEST(TimesBlocks, BlocksOfEndedWorkersAreJoined) {
   Store& store = new_store();
   for (std::uint32_t worker = 1; worker <= 100; ++worker) {
     TimesBlock* const blocks[] = {&store.take_times({.context = 1, .worker = worker}),
@@ -286,7 +287,7 @@ TEST(TimesBlocks, OfEndedWorkersAreJoined) {
   EXPECT_LE(store.copy().size(), 64 * kBlockBytes);
 }
 
-/// Bytes as a process may have written them.
+/// Bytes that another process may have written.
 class CounterBytes : public testing::Test {
  protected:
   CounterBytes() : bytes(new_store().copy()) {}
@@ -312,7 +313,7 @@ TEST_F(CounterBytes, AreOfTheProcess) {
   EXPECT_LE(read->since, std::chrono::system_clock::now());
 }
 
-TEST_F(CounterBytes, OfAnotherLayoutAreSaidToBe) {
+TEST_F(CounterBytes, AnotherLayoutIsReported) {
   put_first(offsetof(ProcessBlock, layout), kLayout + 1);
   const auto read = read_counters(bytes);
   ASSERT_FALSE(read);
@@ -336,7 +337,7 @@ TEST_F(CounterBytes, HavePrintableText) {
   block.head.type = BlockType::traffic;
   count(block, kPut, 1, 1);
   std::ranges::copy(std::string("a\n\x1b[2J\xff\"\\"), block.peer.begin());
-  block.nic.fill('n');  // without an end
+  block.nic.fill('n');  // without a terminating zero
   put(1, block);
   const auto read = read_counters(bytes);
   ASSERT_TRUE(read);
@@ -376,7 +377,7 @@ TEST_F(CounterBytes, HaveTimesThatADurationHolds) {
   EXPECT_EQ(read->since.time_since_epoch(), 0ns);
 }
 
-TEST_F(CounterBytes, OfVeryManyPeersAreReadInTime) {
+TEST_F(CounterBytes, ManyPeersAreReadInTime) {
   constexpr std::size_t kPeers = 20'000;
   bytes.resize((kPeers + 1) * kBlockBytes);
   TrafficBlock block;

@@ -6,7 +6,7 @@
 namespace hbmwire::detail {
 namespace {
 
-/// Credits of an end that takes no more places than it has.
+/// Credits of an end that uses no more places than it has.
 class CreditsTest : public testing::Test {
  protected:
   static constexpr std::uint32_t kPlaces = 4;
@@ -42,7 +42,7 @@ TEST_F(CreditsTest, LimitThePeerUntilItIsTold) {
   for (std::uint32_t i = 0; i < kPlaces; ++i) EXPECT_TRUE(credits_.take());
   EXPECT_FALSE(credits_.take());
   credits_.free_place();
-  // The peer does not know of it yet, and may not count on it.
+  // The peer has not learned of it yet, and may not rely on it.
   EXPECT_FALSE(credits_.take());
   EXPECT_EQ(credits_.to_tell(), 1);
   credits_.told(1, false);
@@ -69,13 +69,13 @@ TEST_F(CreditsTest, AreDueAtOnceWhereThePeerHasNone) {
   EXPECT_TRUE(credits_.are_due());
 }
 
-/// There is one receive for such a message.
+/// There is only one receive for such a message.
 TEST_F(CreditsTest, AreToldAloneOnceThePeerHasSeenTheLastOnes) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(credits_.take());
   for (int i = 0; i < 3; ++i) credits_.free_place();
   ASSERT_TRUE(credits_.are_due());
   credits_.told(3, true);
-  // The peer had one left, and may have sent it without having seen these.
+  // The peer had one credit left, and may have used it before it saw the new ones.
   EXPECT_TRUE(credits_.take());
   for (int i = 0; i < 4; ++i) credits_.free_place();
   EXPECT_FALSE(credits_.are_due());

@@ -15,8 +15,7 @@ using Clock = Deadline::Clock;
 
 constexpr int kHourMs = 3'600'000;
 
-// The least and the greatest number of each unit, which most of them count beyond the clock's
-// range.
+// The least and the greatest value of each unit. Most of them exceed the clock's range.
 template <class Duration>
 class DeadlineOf : public ::testing::Test {};
 
@@ -59,7 +58,7 @@ TEST(Deadline, LiesWhereItIsAskedFor) {
   EXPECT_EQ(year.poll_timeout_ms(), kHourMs);
 }
 
-TEST(Deadline, OfAnyPointInTimeOverflowsNowhere) {
+TEST(Deadline, AnyPointInTimeOverflowsNowhere) {
   EXPECT_FALSE(Deadline(Clock::time_point::max()).passed());
   EXPECT_EQ(Deadline(Clock::time_point::max()).poll_timeout_ms(), kHourMs);
   EXPECT_EQ(Deadline::never().poll_timeout_ms(), kHourMs);

@@ -22,7 +22,7 @@ int longest_segment(int fd) {
   return bytes;
 }
 
-// The loopback device's packets may have 65,536 bytes.
+// Packets of the loopback device may have 65,536 bytes.
 TEST(Dial, BoundsTheSegmentsOfBothEnds) {
   Fd listening{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   sockaddr_in at{};

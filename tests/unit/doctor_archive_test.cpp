@@ -20,7 +20,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// The archive's text with one section.
+/// The text of an archive with one section.
 std::string with_section(const std::string& name, const std::string& entries) {
   return R"({"format": "hbmwire doctor", "version": 1, ")" + name + "\": {" + entries + "}}";
 }
@@ -31,14 +31,14 @@ Record read(const std::string& text) {
   return record ? std::move(*record) : Record();
 }
 
-/// The sentence that says why a text is no archive.
+/// The message that says why a text is no archive.
 std::string refusal(const std::string& text) {
   const auto record = record_of(text, "machine.json");
   EXPECT_FALSE(record) << text.substr(0, 200);
   return record ? "" : record.error().text;
 }
 
-/// A sentence with the file's name, the cause, and what to do.
+/// Matches a message with the file's name, the cause, and the remedy.
 auto says(const std::string& cause) {
   return AllOf(StartsWith("replay: machine.json can't be read as a machine: " + cause),
                EndsWith("; write it anew with `hbmwire doctor --save FILE` or `rdma_topo dump` on "
@@ -77,11 +77,11 @@ TEST(DoctorArchive, KeepsBytesOfAnyKind) {
   record.folders["/f"].values = {"a", "b"};
   record.folders["/g"].error = EPERM;
   const std::string text = archive_text(record);
-  EXPECT_LT(text.size(), 1000U);  // the zeros are packed
+  EXPECT_LT(text.size(), 1000U);  // the zeros are compressed
   EXPECT_EQ(read(text), record);
 }
 
-TEST(DoctorArchive, ReadsWhatPeopleWrite) {
+TEST(DoctorArchive, ReadsHandwrittenFiles) {
   Archive machine(read(R"({"format": "hbmwire doctor", "version": 1, "emulated": true,
       "files": {"/a": {"text": "x"}, "/b": {"base64": "eA=="}, "/c": {"errno": 13}},
       "links": {"/l": {"target": "../a"}}, "calls": {"uname": {"value": {"release": "6.1"}}},
@@ -104,7 +104,7 @@ TEST(DoctorArchive, ThingsThatItLacksAreNotThere) {
   EXPECT_EQ(machine.call("uname"), (Json{{"error", ENOSYS}}));
 }
 
-// The machine may have them: a newer doctor asks more than the one that wrote the archive.
+// The machine may have them: a newer doctor asks more than the version that wrote the archive.
 TEST(DoctorArchive, ThingsThatAPartialOneLacksAreUnknown) {
   Record record;
   record.partial = true;
@@ -152,7 +152,7 @@ TEST(DoctorArchive, RefusesOtherFiles) {
               says("its \"files\" is no object"));
 }
 
-TEST(DoctorArchive, RefusesAnswersThatAreNone) {
+TEST(DoctorArchive, RefusesMalformedAnswers) {
   EXPECT_THAT(refusal(with_section("files", R"("a": {"text": ""})")),
               says("files a is no absolute path"));
   EXPECT_THAT(refusal(with_section("files", R"("/a/": {"text": ""})")),
@@ -177,7 +177,7 @@ TEST(DoctorArchive, RefusesAnswersThatAreNone) {
   EXPECT_THAT(refusal(with_section("calls", R"("a": 1)")), says("calls a is no object"));
 }
 
-TEST(DoctorArchive, LimitsWhatAForeignOneMayHave) {
+TEST(DoctorArchive, LimitsTheSizeOfForeignOnes) {
   EXPECT_THAT(refusal(std::string(kMaxArchiveBytes + 1, ' ')),
               says("it has more than 33554432 bytes"));
   EXPECT_THAT(refusal(std::string(kMaxDepth + 1, '[')), says("it is nested more than 32 deep"));
@@ -211,7 +211,7 @@ TEST(DoctorArchive, LimitsFilesHoweverTheyArePacked) {
   EXPECT_THAT(refusal(file("zlib", to_base64(deflated(more)))), too_large);
 }
 
-TEST(DoctorArchive, UnpacksNoMoreThanWasAllowed) {
+TEST(DoctorArchive, UnpacksNoMoreThanAllowed) {
   const std::string packed = deflated(std::string(std::size_t{16} << 20U, 'a'));
   EXPECT_EQ(inflated(packed, 1000).state, Inflation::truncated);
   EXPECT_EQ(inflated(packed, 1000).bytes.size(), 1000U);

@@ -91,7 +91,7 @@ TEST(DoctorChild, SeveralThatHangEndAtTheSameTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 4s);
 }
 
-// Its signal came to the parent's Interrupt when it was ended right after its start.
+// A child that was ended right after its start once passed its signal to the parent's Interrupt.
 TEST(DoctorChild, ThatIsEndedAtOnceDoesNotInterruptItsParent) {
   const auto interrupt = Interrupt::create();
   ASSERT_TRUE(interrupt);

@@ -23,7 +23,7 @@ using testing::SizeIs;
 
 constexpr Nonce kNonce{0xA5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/// Sends by a connected socket to an echo, and receives its answers.
+/// Sends to an echo through a connected socket, and receives its answers.
 class Peer {
  public:
   explicit Peer(const DatagramEcho& echo, const std::string& host = "127.0.0.1") {
@@ -53,7 +53,7 @@ class Peer {
   bool connected_ = false;
 };
 
-/// Serves an echo in a thread.
+/// Runs an echo in a thread.
 class Served {
  public:
   explicit Served(DatagramEcho& echo)
@@ -100,7 +100,7 @@ Finding mtu_finding_of(const DatagramWay& way) {
   return findings.back();
 }
 
-/// The result of a search where packets of `limit` bytes arrive at most, and in how many rounds.
+/// The result of a search if packets of at most `limit` bytes arrive, and the number of rounds.
 std::uint32_t searched(std::uint32_t smallest, std::uint32_t largest, std::uint32_t limit,
                        unsigned& rounds) {
   SizeSearch search(smallest, largest);
@@ -144,7 +144,7 @@ TEST(DoctorSizeSearch, TakesASizeThatArrivesLate) {
   EXPECT_THAT(search.round(), ElementsAre(1500U));
   search.end_round();
   search.arrived(1500);
-  search.arrived(100000);  // was never sent
+  search.arrived(100000);  // a size that was never sent
   search.end_round();
   EXPECT_TRUE(search.round().empty());
   EXPECT_EQ(search.arrived_bytes(), 1500U);
@@ -155,7 +155,7 @@ TEST(DoctorDatagramEcho, AnswersADatagramWithItsNonce) {
   ASSERT_TRUE(echo) << describe(echo.error());
   for (const char* host : {"127.0.0.1", "127.0.0.9", "::1"}) {
     Peer peer(*echo, host);
-    if (!peer.is_connected()) continue;  // no IPv6
+    if (!peer.is_connected()) continue;  // this machine has no IPv6
     for (const std::size_t size : {kSmallestProbe, std::size_t{1472}, std::size_t{65000}}) {
       peer.send(size);
       EXPECT_EQ(echo->answer(), 1U);
@@ -250,7 +250,7 @@ TEST(DoctorDatagrams, AreRejectedWhereNoEchoIs) {
   auto echo = DatagramEcho::create(0, kNonce);
   ASSERT_TRUE(echo);
   const std::uint16_t port = echo->port();
-  echo = DatagramEcho::create(0, kNonce);  // the first one is gone, and its port free
+  echo = DatagramEcho::create(0, kNonce);  // the first one is destroyed, and its port free
   const auto ways = try_datagrams({ip_address("127.0.0.1", 0).value()}, port, kNonce, 10s);
   ASSERT_TRUE(ways);
   EXPECT_THAT(findings_of(ways->at(0)).at(0).found, HasSubstr("that machine rejects UDP port"));
@@ -266,7 +266,7 @@ TEST(DoctorDatagrams, EndWhenTheyAreInterrupted) {
   EXPECT_TRUE(ways.error().interrupted);
 }
 
-TEST(DoctorDatagrams, OfFullSizeAreGood) {
+TEST(DoctorDatagrams, FullSizeIsGood) {
   EXPECT_EQ(mtu_finding_of(way_with(1500, 1500, 1500)).verdict, Verdict::good);
   EXPECT_EQ(mtu_finding_of(way_with(9000, 9000, 9000)).verdict, Verdict::good);
   EXPECT_EQ(mtu_finding_of(way_with(65536, kLargestPacket, 65536)).verdict, Verdict::good);
@@ -283,7 +283,8 @@ TEST(DoctorDatagrams, ThatRoceNeedsAndLosesAreBad) {
 TEST(DoctorDatagrams, LargerThanRoceNeedsCostSpeedOnly) {
   EXPECT_EQ(mtu_finding_of(way_with(9000, 4200, 9000)).verdict, Verdict::slow);
   EXPECT_EQ(mtu_finding_of(way_with(9000, 4191, 9000)).verdict, Verdict::bad);
-  // RoCE's path MTU is 1024 by an interface's of 1500: a tunnel's 1450 bytes are enough.
+  // An interface MTU of 1500 gives RoCE a path MTU of 1024, so that the 1450 bytes of a tunnel
+  // suffice.
   EXPECT_EQ(mtu_finding_of(way_with(1500, 1450, 1500)).verdict, Verdict::slow);
 }
 

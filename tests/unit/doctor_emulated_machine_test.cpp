@@ -15,7 +15,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::StartsWith;
 
-/// The PCI address of a device of a class, by its link "device".
+/// The PCI address of a device, by the link "device" in its class's folder.
 std::string pci_address_of(Evidence& machine, const std::string& device) {
   const std::string real = machine.real_path(device + "/device").value;
   return real.substr(real.rfind('/') + 1);
@@ -47,7 +47,7 @@ TEST(DoctorEmulatedMachine, TellsThatItIsEmulated) {
   EXPECT_TRUE(recorder.record().emulated);
 }
 
-// The subnet of a GID in sysfs is that of the same one in `hbmwire info`, also when both are
+// The subnet of a GID in sysfs equals that of the same GID in `hbmwire info`, even after both are
 // replaced.
 TEST(DoctorEmulatedMachine, HasItsAddressesReplacedAlike) {
   LiveMachine machine;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// docs/troubleshooting.md, as `hbmwire doctor explain` has it.
+// Tests docs/troubleshooting.md as `hbmwire doctor explain` shows it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,10 +47,10 @@ TEST(TroubleshootingManual, HasEveryRemedyThatAnErrorMayName) {
   }
 }
 
-// A name that is misspelt, or that the library has no more.
+// Finds names that are misspelt, or that the library no longer has.
 TEST(TroubleshootingManual, NamesNoHintThatTheLibraryLacks) {
   for (const ManualPart& part : troubleshooting_manual()) {
-    // Headings of other entries are several words.
+    // The headings of other entries have several words.
     if (part.mark != "###" || part.title.find(' ') != std::string_view::npos) continue;
     EXPECT_TRUE(hint_from_name(part.title)) << part.title;
     EXPECT_NE(part.title, "none");
@@ -90,7 +90,8 @@ TEST(TroubleshootingManual, NamesFilesThatAreThere) {
 
 TEST(TroubleshootingManual, FitsATerminalOf80Columns) {
   for (const HintEntry& entry : entries_of_manual()) {
-    // As the list of all has it: "  NAME  SUMMARY", with names as wide as the widest.
+    // The width left in the list of all hints: "  NAME  SUMMARY", with a column as wide as the
+    // longest name.
     EXPECT_LE(entry.summary.size(), 51U) << entry.summary;
     for (const HintEntry::Part& part : entry.parts) {
       std::istringstream lines(rendered(part.markdown, 2));
@@ -133,10 +134,10 @@ TEST(Markdown, LosesItsMarks) {
 TEST(Markdown, IsWrappedAtWordsAndNotInCode) {
   const std::string text = std::string(70, 'x') + " `ip link set NAME up` y";
   EXPECT_EQ(rendered(text, 2), "  " + std::string(70, 'x') + "\n  `ip link set NAME up` y\n");
-  // A word that is wider than the terminal has a line of its own.
+  // A word wider than the terminal gets its own line.
   const std::string wide(100, 'w');
   EXPECT_EQ(rendered("a " + wide + " b", 0), "a\n" + wide + "\nb\n");
-  // Columns are counted, not bytes.
+  // Columns count, not bytes.
   std::string umlauts;
   for (int i = 0; i < 78; ++i) umlauts += "ü";
   EXPECT_EQ(rendered(umlauts + " b", 0), umlauts + " b\n");

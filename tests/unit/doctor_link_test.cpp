@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Answers commands as it is told to.
+/// Answers commands as the test wants.
 class FakeAgent final : public Agent {
  public:
   using Answer = std::function<Heard(const Json& command)>;
@@ -50,7 +50,7 @@ class FakeAgent final : public Agent {
 
 Heard value_of(Json value) { return {.kind = Heard::Kind::value, .value = std::move(value)}; }
 
-/// The answers of an agent where all goes well.
+/// The answers of an agent without failures.
 Heard good_answer(const Json& command, std::uint32_t mtu_bytes = 4096) {
   const std::string what = command.is_object() ? command.value("do", "") : "open";
   if (what == "open") return value_of({{"open", true}});
@@ -106,7 +106,7 @@ TEST(Link, IsSlowWhenOneDirectionIs) {
   EXPECT_EQ(pair->outcome, PairOutcome::slow);
 }
 
-/// Each answer of one side in turn is the odd one.
+/// Runs the pair once for each answer of one side, which is then replaced by `odd`.
 void expect_each_odd_answer(const Heard& odd, bool is_over) {
   for (const bool ours : {true, false}) {
     for (std::size_t nth = 0;; ++nth) {
@@ -135,7 +135,7 @@ TEST(Link, FailsWhereAnAgentHangs) { expect_each_odd_answer({.kind = Heard::Kind
 
 TEST(Link, FailsWhereAnAgentEnds) { expect_each_odd_answer({.kind = Heard::Kind::ended}, true); }
 
-TEST(Link, FailsWhereAnAgentSaysSo) {
+TEST(Link, FailsIfAnAgentReportsAFailure) {
   expect_each_odd_answer(value_of(error_json("open", "no_active_port")), false);
 }
 
@@ -243,7 +243,7 @@ LinkPairs run(PairSide& here, PairSide& there) {
   return runner.pairs();
 }
 
-/// Hangs with that NIC.
+/// Hangs when it uses that NIC.
 FakeAgent::Answer hangs_with(const std::string& nic) {
   return [nic, hangs = false](const Json& command) mutable {
     const std::string what = command.is_object() ? command.value("do", "") : "open";
@@ -288,7 +288,7 @@ TEST(Links, LeaveAloneANicThatHasHungTwice) {
   const LinkPairs pairs = run(here, there);
   ASSERT_EQ(pairs.nics.size(), 9U);
   for (const LinkPair& pair : pairs.nics) {
-    // A NIC that hangs is no fault of the memory, and so not of the other NICs.
+    // A NIC that hangs is no fault of the memory, so that the other NICs are tried.
     EXPECT_EQ(pair.works(), pair.here.nic != "x") << pair.here.nic << " " << pair.there.nic;
   }
   EXPECT_EQ(pairs.nics[1].error->code, "timed out");
@@ -309,7 +309,7 @@ TEST(Links, LeaveAloneAMemoryThatHangsWithTwoNics) {
   for (const LinkPair& pair : pairs.nics) EXPECT_FALSE(pair.works());
 }
 
-TEST(Links, KeepWhatWasFoundBeforeTheOtherDoctorWasLost) {
+TEST(Links, KeepResultsFromBeforeTheOtherDoctorWasLost) {
   PairSide here = side_of({"a"}, [](const Json& c) { return good_answer(c); });
   PairSide there = side_of({"c", "d"}, [](const Json& c) { return good_answer(c); });
   int pairs_begun = 0;
@@ -338,7 +338,7 @@ TEST(Links, TellWhyAMemoryCannotBeHad) {
   EXPECT_EQ(pairs.nics.front().error->hint, "gaudi_busy");
 }
 
-TEST(Plans, OfAStrangerAreBounded) {
+TEST(Plans, ForeignPlansAreBounded) {
   Json nics = Json::array();
   for (int i = 0; i < 256; ++i) nics.push_back({{"name", std::string(5000, '\x1b')}});
   const auto plan = plan_from_json({{"nics", nics}, {"memories", nics}, {"memcpy", "x"}});

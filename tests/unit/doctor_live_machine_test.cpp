@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-/// A folder that is not there afterwards.
+/// Makes a folder, and removes it afterwards.
 class DoctorLiveMachine : public testing::Test {
  protected:
   void SetUp() override {
@@ -77,7 +77,7 @@ TEST_F(DoctorLiveMachine, ReadsFilesUpToTheirBound) {
   EXPECT_EQ(machine.file(std::string("/\0", 2)).error, EINVAL);
 }
 
-// Opening a device may reset it, and a FIFO would wait.
+// Opening a device may reset it, and opening a FIFO would block.
 TEST_F(DoctorLiveMachine, OpensRegularFilesAlone) {
   LiveMachine machine;
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
@@ -113,7 +113,7 @@ TEST_F(DoctorLiveMachine, SeesTheTreeThatLibibverbsSees) {
   EXPECT_EQ(machine.file("/sys/class/infiniband/emu0/fw_ver").value, "1.0\n");
   EXPECT_EQ(machine.link("/sys/class/link").value, "../class/infiniband/emu0");
   EXPECT_EQ(machine.real_path("/sys/class/link").value, "/sys/class/infiniband/emu0");
-  // The rest is the machine's; its own devices are not there.
+  // The rest comes from the machine, but its own devices are hidden.
   EXPECT_THAT(machine.folder("/sys/class/net").values, Contains("lo"));
   EXPECT_EQ(machine.folder("/sys/bus/pci/devices").error, ENOENT);
   EXPECT_EQ(machine.folder("/sysroot").error, ENOENT);
@@ -149,13 +149,13 @@ TEST_F(DoctorLiveMachine, TellsTheEnvironmentThatMatters) {
   EXPECT_FALSE(value.contains("PATH"));
 }
 
-TEST_F(DoctorLiveMachine, TellsWhatInfoTells) {
+TEST_F(DoctorLiveMachine, ReportsTheSameAsInfo) {
   const Json value = LiveMachine().call("info")["value"];
   for (const char* key : {"version", "protocols", "settings", "nics", "memory", "emulated"})
     EXPECT_TRUE(value.contains(key)) << key;
 }
 
-TEST_F(DoctorLiveMachine, SaysWhyInfoTellsNothing) {
+TEST_F(DoctorLiveMachine, ReportsWhyInfoFails) {
   ::setenv("HBMWIRE_GAUDI_DMABUF", "nonsense", 1);
   const Json answer = LiveMachine().call("info");
   ::unsetenv("HBMWIRE_GAUDI_DMABUF");
@@ -163,7 +163,7 @@ TEST_F(DoctorLiveMachine, SaysWhyInfoTellsNothing) {
   EXPECT_THAT(answer["text"].get<std::string>(), HasSubstr("HBMWIRE_GAUDI_DMABUF"));
 }
 
-// An archive returns them so.
+// An archive returns them in this order.
 TEST_F(DoctorLiveMachine, SortsTheKeysOfCalls) {
   LiveMachine machine;
   machine.add_call("pairs", [] {
@@ -202,7 +202,7 @@ TEST(DoctorKernelText, KnowsTheFiles) {
   EXPECT_FALSE(is_kernel_text("/proc/cmdline"));
 }
 
-/// A file without a name that holds `text`, at its beginning.
+/// An unnamed file that holds `text`; the offset is at its beginning.
 class TextDescriptor {
  public:
   explicit TextDescriptor(const std::string& text) : file_(std::tmpfile()) {

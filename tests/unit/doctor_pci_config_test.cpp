@@ -9,7 +9,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// A configuration space that is built up by a test.
+/// Builds a configuration space for a test.
 class ConfigBytes {
  public:
   explicit ConfigBytes(std::size_t size) : bytes_(size, '\0') {
@@ -41,7 +41,7 @@ constexpr auto kFound = PciCapability::State::found;
 constexpr auto kAbsent = PciCapability::State::absent;
 constexpr auto kUnknown = PciCapability::State::unknown;
 
-/// With the capabilities power management (1) and PCI Express (0x10).
+/// Has the capabilities power management (1) and PCI Express (0x10).
 ConfigBytes express(std::size_t size) {
   return ConfigBytes(size).list_capabilities(0x40).put(0x40, 0x6001, 2).put(0x60, 0x0010, 2);
 }
@@ -71,11 +71,11 @@ TEST(DoctorPciConfig, FindsExtendedCapabilities) {
   EXPECT_EQ(express(4096).made().find_extended(kAcsExtended).state, kAbsent);
 }
 
-TEST(DoctorPciConfig, DoesNotKnowWhatItMayNotRead) {
+TEST(DoctorPciConfig, UnreadableBytesAreUnknown) {
   const PciConfig header = PciConfig(express(4096).made().bytes().substr(0, 64));
   EXPECT_EQ(header.find_capability(1).state, kUnknown);
   EXPECT_EQ(header.find_extended(kAcsExtended).state, kUnknown);
-  // The kernel can't reach more of it than the first 256 bytes.
+  // The kernel can access only its first 256 bytes.
   EXPECT_EQ(express(256).made().find_extended(kAcsExtended).state, kUnknown);
   EXPECT_EQ(PciConfig("").find_capability(1).state, kUnknown);
   EXPECT_EQ(PciConfig("").find_extended(1).state, kUnknown);

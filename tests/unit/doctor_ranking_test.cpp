@@ -15,7 +15,7 @@ using testing::ElementsAre;
 const PairError kNoP2p{"register", "not supported", "dmabuf_no_p2p", "register: no way"};
 const PairError kPortDown{"open", "not found", "no_active_port", "open nic1: the port is down"};
 
-/// "acs", or of a failure of pairs the step.
+/// The names of the causes: "acs", or the step for failures of pairs.
 std::vector<std::string> names_of(const std::vector<Cause>& causes) {
   std::vector<std::string> names;
   for (const Cause& cause : causes)
@@ -23,7 +23,7 @@ std::vector<std::string> names_of(const std::vector<Cause>& causes) {
   return names;
 }
 
-TEST(DoctorRanking, OfAMachineThatIsWellIsEmpty) {
+TEST(DoctorRanking, IsEmptyForAHealthyMachine) {
   EXPECT_TRUE(rank(pairs_with({good_pair("gaudi 0", "nic0")}),
                    std::vector{finding_of("acs", "", Verdict::good),
                                finding_of("iommu", "", Verdict::unknown)})
@@ -66,11 +66,11 @@ TEST(DoctorRanking, DoesNotBlameADeviceThatWorksWithAnotherNic) {
   EXPECT_TRUE(causes[1].refuted);
 }
 
-TEST(DoctorRanking, KnowsWhatPairsThatWorkRefute) {
+TEST(DoctorRanking, WorkingPairsRefuteFaults) {
   Pairs pairs = pairs_with({good_pair("gaudi 0", "nic0"), failed_pair("host", "nic1", kPortDown)});
   EXPECT_TRUE(is_refuted(finding_of("bars", "0000:33:00.0", Verdict::bad), pairs));
   EXPECT_TRUE(
-      is_refuted(finding_of("bars", "", Verdict::bad), pairs));  // nic1 lacks something else
+      is_refuted(finding_of("bars", "", Verdict::bad), pairs));  // nic1 fails for another reason
   EXPECT_FALSE(is_refuted(finding_of("port", "", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("port", "nic1 port 1", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("gids", "nic0 port 1", Verdict::bad), pairs));
@@ -79,7 +79,7 @@ TEST(DoctorRanking, KnowsWhatPairsThatWorkRefute) {
   EXPECT_FALSE(is_refuted(finding_of("acs", "", Verdict::bad), {}));
 }
 
-TEST(DoctorRanking, PutsWhatIsRefutedLast) {
+TEST(DoctorRanking, PutsRefutedFaultsLast) {
   const auto causes = rank(pairs_with({slow_pair("gaudi 0", "nic0", 1e9)}),
                            std::vector{finding_of("nic-imports", "nic0", Verdict::bad),
                                        finding_of("fork", "", Verdict::bad)});
@@ -121,13 +121,13 @@ TEST(DoctorRanking, TakesAFindingAboutADeviceByItsPciAddress) {
   EXPECT_THAT(causes[0].pairs, ElementsAre("gaudi 1 - nic0"));
 }
 
-TEST(DoctorRanking, DoesNotTakeWhatOnlyCostsSpeedForTheCauseOfAFailure) {
+TEST(DoctorRanking, MereSlownessIsNoCauseOfAFailure) {
   const auto causes = rank(pairs_with({failed_pair("gaudi 0", "nic0", kNoP2p)}),
                            std::vector{finding_of("limits", "", Verdict::slow)});
   EXPECT_THAT(names_of(causes), ElementsAre("register", "limits"));
 }
 
-TEST(DoctorRanking, TakesWhatAFailureNamesForItsCauseThoughTheMachineIsOnlySlower) {
+TEST(DoctorRanking, TakesTheCauseThatAFailureNamesEvenIfItOnlyCostsSpeed) {
   const auto causes = rank(pairs_with({failed_pair("gaudi 0", "nic1", kPortDown)}),
                            std::vector{finding_of("port", "nic1 port 1", Verdict::slow)});
   ASSERT_EQ(names_of(causes), (std::vector<std::string>{"port", "open"}));
@@ -157,19 +157,19 @@ TEST(DoctorRanking, DoesNotBlameACardForACopyThatWaitsForASlowNic) {
   const auto causes = rank(pairs_with({host, card}), {});
   EXPECT_THAT(names_of(causes), ElementsAre("complete", "copy"));
   EXPECT_THAT(causes[1].error->text, testing::HasSubstr("waits for nic0"));
-  // With a NIC that is all right, it is the card.
+  // If a NIC works, the card is the cause.
   const auto alone = rank(pairs_with({good_pair("host", "nic0"), card}), {});
   EXPECT_EQ(alone.at(0).error->text, copy.text);
 }
 
-TEST(DoctorRanking, PutsFirstWhyNothingCouldBeLookedFor) {
+TEST(DoctorRanking, PutsAFailedLookAtTheHardwareFirst) {
   Pairs pairs;
   pairs.no_look = PairError{"probe", "exhausted", "descriptor_limit", "open: Too many open files"};
   const auto causes = rank(pairs, std::vector{finding_of("kernel", "", Verdict::bad)});
   EXPECT_THAT(names_of(causes), ElementsAre("probe", "kernel"));
 }
 
-TEST(DoctorRanking, PutsWhatFailsBeforeWhatIsSlow) {
+TEST(DoctorRanking, PutsFailuresBeforeSlowPairs) {
   const auto causes = rank(
       pairs_with({slow_pair("gaudi 0", "nic0", 1e9), failed_pair("gaudi 0", "nic1", kPortDown)}),
       std::vector{finding_of("link", "0000:3a:00.0", Verdict::slow),
@@ -211,7 +211,7 @@ TEST(DoctorRanking, LooksAtHintsBeforeSteps) {
   EXPECT_TRUE(checks_of("nothing", "none").empty());
 }
 
-// The retries that it counts are those of the pair that failed.
+// The retries in this counter come from the failed pair.
 TEST(DoctorRanking, BlamesNoCongestionForAPairThatFails) {
   const PairError unreachable{.step = "complete",
                               .code = "peer failed",
@@ -224,7 +224,7 @@ TEST(DoctorRanking, BlamesNoCongestionForAPairThatFails) {
   EXPECT_TRUE(causes[1].pairs.empty());
 }
 
-TEST(DoctorRanking, TakesNoHostMemoryForAProofOfDeviceMemory) {
+TEST(DoctorRanking, HostMemoryProvesNothingAboutDeviceMemory) {
   const Finding lacks = finding_of("nic-imports", "nic0", Verdict::bad);
   for (const bool emulated : {false, true}) {
     Pairs pairs = pairs_with({good_pair("host", "nic0")});

@@ -19,7 +19,7 @@ void put(std::string& bytes, std::size_t offset, std::initializer_list<unsigned>
   for (const unsigned value : values) bytes.at(offset++) = static_cast<char>(value);
 }
 
-/// A ConnectX-7 with a link of 16 lanes that runs with 8 of them, and ACS.
+/// A ConnectX-7 with ACS, and a link of 16 lanes that runs with 8.
 std::string nic_config() {
   std::string bytes(4096, '\0');
   put(bytes, 0x00, {0xb3, 0x15, 0x21, 0x10});
@@ -60,7 +60,7 @@ std::string topo_refusal(const SortedJson& dump) {
   return record ? "" : record.error().text;
 }
 
-/// A dump of one function, one of whose members is `value`.
+/// A dump of one function with the member `key` replaced by `value`.
 SortedJson with(const char* key, SortedJson value) {
   SortedJson one = function(kNic);
   one[key] = std::move(value);
@@ -138,7 +138,7 @@ TEST_F(DoctorRdmaTopo, BecomesAnArchive) {
   EXPECT_EQ(*again, machine_->record());
 }
 
-TEST(DoctorRdmaTopoImport, RefusesWhatIsNoDump) {
+TEST(DoctorRdmaTopoImport, RefusesOtherFiles) {
   EXPECT_THAT(topo_refusal({1}),
               HasSubstr("dump.json can't be read as a machine: a function is no"));
   EXPECT_THAT(topo_refusal(SortedJson::array({SortedJson::object()})),
@@ -163,7 +163,7 @@ TEST(DoctorRdmaTopoImport, RefusesWhatIsNoDump) {
                 HasSubstr("are no lists of names"));
 }
 
-TEST(DoctorRdmaTopoImport, LimitsWhatAFunctionMayHave) {
+TEST(DoctorRdmaTopoImport, LimitsTheSizeOfAFunction) {
   const auto packed = [](std::size_t bytes) {
     return to_base64(deflated(std::string(bytes, 'a')));
   };

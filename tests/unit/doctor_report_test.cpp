@@ -34,7 +34,7 @@ std::size_t widest(const std::vector<std::string>& lines) {
   return std::ranges::max(lines, {}, &std::string::size).size();
 }
 
-TEST(DoctorMatrix, OfEightCardsAndEightNicsFitsEightyColumns) {
+TEST(DoctorMatrix, EightCardsAndEightNicsFitEightyColumns) {
   Pairs pairs = pairs_with(eight_by_eight("mlx5_"));
   pairs.pairs[3] = slow_pair("gaudi 0", "mlx5_3", 3.1e9);
   pairs.pairs[4] = failed_pair("gaudi 0", "mlx5_4", kRefused);
@@ -69,7 +69,7 @@ TEST(DoctorMatrix, SaysInACellHowAPairEnded) {
   pair.read_bytes_per_second = 4e7;
   EXPECT_EQ(cell_text(pair), "0.04 0%");
   pair.read_bytes_per_second = 9.9e9;
-  pair.possible_bytes_per_second = 9e9;  // measured, and passed
+  pair.possible_bytes_per_second = 9e9;  // measured, and exceeded by the rate
   EXPECT_EQ(cell_text(pair), "9.9 100%");
   pair.outcome = PairOutcome::peer_memory;
   EXPECT_EQ(cell_text(pair), "10 100%p");
@@ -106,7 +106,7 @@ TEST(DoctorMatrix, TellsOfNoPathWhereNothingWorks) {
               testing::Not(Contains("device memory: zero-copy")));
 }
 
-TEST(DoctorMatrix, OfNothingIsEmpty) { EXPECT_TRUE(matrix_lines({}, 80, false).empty()); }
+TEST(DoctorMatrix, IsEmptyWithoutPairs) { EXPECT_TRUE(matrix_lines({}, 80, false).empty()); }
 
 struct VerdictCase {
   std::vector<Pair> pairs;
@@ -128,7 +128,7 @@ TEST(DoctorVerdict, FollowsTheWorstThatIsKnown) {
   const Finding unknown = finding_of("acs", "", Verdict::unknown);
   const VerdictCase cases[] = {
       {{good}, {}, Health::well, 0},
-      {{good}, {costs, unknown}, Health::well, 0},  // the pair was timed
+      {{good}, {costs, unknown}, Health::well, 0},  // the pair was measured
       {{good, busy}, {}, Health::untried, 3},
       {{good, slow}, {}, Health::slow, 4},
       {{good, staged}, {}, Health::slow, 4},
@@ -143,7 +143,7 @@ TEST(DoctorVerdict, FollowsTheWorstThatIsKnown) {
   }
 }
 
-TEST(DoctorVerdict, OfAQuickLookIsThatOfTheChecks) {
+TEST(DoctorVerdict, AQuickLookUsesTheChecks) {
   const auto of = [](Verdict verdict) {
     return conclude(std::nullopt, std::vector{finding_of("acs", "", verdict)}, false).exit_code;
   };
@@ -162,7 +162,7 @@ TEST(DoctorVerdict, SaysWhenHardwareIsEmulated) {
   EXPECT_THAT(conclude(pairs, {}, false).sentence, testing::Not(HasSubstr("emulated")));
 }
 
-TEST(DoctorVerdict, OfAMachineWithNeitherKindOfHardwareIsThatNothingWasTried) {
+TEST(DoctorVerdict, AMachineWithoutHardwareIsUntried) {
   Pairs pairs = pairs_with({good_pair("host", "tcp")});
   pairs.nics = pairs.accelerators = 0;
   EXPECT_EQ(conclude(pairs, {}, false).exit_code, 3);
@@ -185,19 +185,19 @@ TEST(DoctorVerdict, CountsNoAbsenceAsAFault) {
   pairs.accelerators = 1;
   EXPECT_EQ(conclude(pairs, none, false, 1).exit_code, 0);
   EXPECT_EQ(conclude(std::nullopt, std::span(none).first(1), false, 1).exit_code, 0);
-  // The NIC is there.
+  // The NIC exists.
   const std::vector hidden{finding_of("nics", "0000:30:01.0", Verdict::bad)};
   EXPECT_EQ(conclude(pairs, hidden, false, 1).exit_code, 1);
   EXPECT_EQ(conclude(std::nullopt, hidden, false, 1).exit_code, 1);
 }
 
-TEST(DoctorVerdict, OfAMachineThatCannotBeLookedAtIsBroken) {
+TEST(DoctorVerdict, AMachineThatCannotBeExaminedIsBroken) {
   Pairs pairs;
   pairs.no_look = PairError{"probe", "timed out", "none", "probe: no answer"};
   EXPECT_EQ(conclude(pairs, {}, false).exit_code, 1);
 }
 
-TEST(DoctorReport, HasVerdictMatrixCausesAndWhatIsNotKnown) {
+TEST(DoctorReport, HasVerdictMatrixCausesAndUnknownChecks) {
   Report report;
   report.pairs = pairs_with({good_pair("host", "nic0"), failed_pair("gaudi 0", "nic0", kRefused)});
   Finding unknown = finding_of("acs", "0000:30:01.0", Verdict::unknown);
@@ -244,7 +244,7 @@ TEST(DoctorReport, DoesNotDriveATerminal) {
   EXPECT_EQ(to_json(report).at("findings")[0].at("found"), foreign);
 }
 
-/// Knows of one call alone.
+/// Answers only one call.
 class OneCall final : public Evidence {
  public:
   OneCall(std::string name, Json answer) : name_(std::move(name)), answer_(std::move(answer)) {}
@@ -268,7 +268,7 @@ class OneCall final : public Evidence {
   Json answer_;
 };
 
-TEST(DoctorReport, NamesFirstWhyTheHardwareCannotBeLookedAt) {
+TEST(DoctorReport, NamesAFailedLookAtTheHardwareFirst) {
   OneCall machine("info", {{"error", EINVAL},
                            {"text", "HBMWIRE_PATHS takes PATH"},
                            {"hint", "setting_choices"},
@@ -285,7 +285,7 @@ TEST(DoctorReport, NamesFirstWhyTheHardwareCannotBeLookedAt) {
     EXPECT_EQ(finding.verdict, Verdict::unknown) << finding.check << ": " << finding.found;
 }
 
-TEST(DoctorReport, OfALimitThatStopsTheLookEndsLikeAFailure) {
+TEST(DoctorReport, ALimitThatStopsTheLookEndsLikeAFailure) {
   OneCall machine("info", {{"error", EIO}, {"text", "open: Too many open files"}});
   const auto report = make_report(machine, false);
   ASSERT_TRUE(report);
@@ -293,7 +293,7 @@ TEST(DoctorReport, OfALimitThatStopsTheLookEndsLikeAFailure) {
   EXPECT_EQ(report->causes.at(0).error->hint, "none");
 }
 
-TEST(DoctorReport, OfASavedMachineWithoutTheCallIsNoFailure) {
+TEST(DoctorReport, ASavedMachineWithoutTheCallIsNoFailure) {
   OneCall machine("uname", {{"error", ENOSYS}});
   const auto report = make_report(machine, false);
   ASSERT_TRUE(report);
@@ -301,7 +301,7 @@ TEST(DoctorReport, OfASavedMachineWithoutTheCallIsNoFailure) {
   EXPECT_TRUE(report->causes.empty());
 }
 
-TEST(DoctorReport, JoinsWhatACheckFoundOfManyDevices) {
+TEST(DoctorReport, JoinsEqualFindingsOfManyDevices) {
   Report report;
   for (const char* const card : {"card0", "card1", "card2", "card3", "card4"})
     report.findings.push_back(finding_of("bars", card, Verdict::bad));
@@ -321,7 +321,7 @@ TEST(DoctorPairs, AreTheSameBehindJson) {
   EXPECT_EQ(*again, pairs);
 }
 
-TEST(DoctorPairs, OfAStrangersJsonAreBounded) {
+TEST(DoctorPairs, ForeignJsonIsBounded) {
   const Json good = to_json(pairs_with({good_pair("host", "nic0")}));
   for (const char* const name : {"pairs", "nics", "no_nics", "emulated"}) {
     Json lacks = good;

@@ -89,7 +89,7 @@ TEST(DoctorPlaceholders, LeaveEverythingElse) {
                            "pci:v000015B3d00001021sv000015B3sd00000027bc02sc00i00",
                            ""})
     EXPECT_EQ(replaced(text), text);
-  EXPECT_EQ(Placeholders().text("1.2.3.4", true), "1.2.3.4");  // a version
+  EXPECT_EQ(Placeholders().text("1.2.3.4", true), "1.2.3.4");  // a version number
 }
 
 class DoctorScrub : public testing::Test {
@@ -120,7 +120,7 @@ TEST_F(DoctorScrub, HidesHostsAndUsers) {
             (Json{{"HBMWIRE_CONFIG", home + "/user/user.conf"}}));
 }
 
-// Replay would no longer find the memory type.
+// Otherwise replaying the archive would not find the memory type.
 TEST_F(DoctorScrub, LeavesWordsOfItsOwn) {
   record_.calls["info"] = {{"value", {{"type", "gaudi"}}}};
   EXPECT_EQ(scrubbed(record_, {.hosts = {"gaudi"}, .users = {"root", "x"}}), record_);

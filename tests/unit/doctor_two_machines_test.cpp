@@ -16,7 +16,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Two ports of a NIC, of which one may be down: enough for the checks of ports.
+/// A NIC with two ports, one of which may be down. This is enough for the checks of ports.
 Record machine_with(const std::string& nic, const char* state) {
   Record machine;
   machine.version = "0.1.1";
@@ -98,7 +98,7 @@ TEST(TwoMachines, BlameTheSideThatRefuses) {
   EXPECT_THAT(report.causes[1].pairs, testing::ElementsAre("here host by a0 - node2 host by b0"));
 }
 
-TEST(TwoMachines, TellOnceWhatFailedOnTheWire) {
+TEST(TwoMachines, ReportAFailureOnTheWireOnce) {
   LinkPair pair = pair_of("a0", "b0");
   pair.outcome = PairOutcome::failed;
   pair.error = error_at("complete", "peer_unreachable");
@@ -161,7 +161,7 @@ TEST(TwoMachines, SlowPairsNameTheNicThatIsSlowWithAll) {
   EXPECT_THAT(errors, testing::ElementsAre(HasSubstr("slow: node2 host by b1")));
 }
 
-// Both have a NIC of this name.
+// Both machines have a NIC with this name.
 TEST(TwoMachines, TellTheSameErrorOfEachSide) {
   std::vector<LinkPair> pairs;
   for (const Side side : {Side::here, Side::there}) {

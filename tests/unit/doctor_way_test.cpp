@@ -43,7 +43,7 @@ TcpAttempt told_by(const std::string& by, Unreachable::Cause cause) {
   return attempt;
 }
 
-/// A listener on a free port of the loopback device; none where there is no such family.
+/// A listener on a free port of the loopback device; none if this machine lacks the family.
 Fd loopback_listener(int family, std::uint16_t& port) {
   Fd fd{::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   const auto host = ip_address(family == AF_INET ? "127.0.0.1" : "::1", 0).value();
@@ -138,7 +138,7 @@ TEST(DoctorWay, TellsEachLocalCauseInItsOwnWords) {
   }
 }
 
-TEST(DoctorWay, NamesTheMachineThatRejects) {
+TEST(DoctorWay, NamesTheRejectingMachine) {
   using Cause = Unreachable::Cause;
   const auto found = [](const TcpAttempt& attempt) {
     return findings_of(name_of({attempt})).at(0).found;
@@ -220,7 +220,7 @@ TEST(DoctorWay, IsRefusedWhereNoProgramListens) {
 }
 
 TEST(DoctorWay, EndsWhenItIsInterrupted) {
-  // A backlog that is full: the kernel answers no more SYNs.
+  // The backlog is full, so that the kernel answers no more SYNs.
   Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   const auto host = ip_address("127.0.0.1", 0).value();
   ASSERT_EQ(::bind(listener.get(), host.get(), host.length), 0);

@@ -32,7 +32,7 @@ TEST(Error, NamesTheKernelsOwn524) {
   EXPECT_NE(describe(error).find("ENOTSUPP, 524"), std::string::npos);
 }
 
-TEST(Error, AShortageOfDescriptorsHasOneRemedyWhateverWasCalled) {
+TEST(Error, AShortageOfDescriptorsHasOneRemedyForAllCalls) {
   const Error error =
       system_error(Stage::probe, "ibv_get_device_list", EMFILE, {}, Hint::no_rdma_device);
   EXPECT_EQ(error.hint, Hint::descriptor_limit);
@@ -77,8 +77,8 @@ TEST(Error, BothVersionsAreNamedUpToTheLargest) {
 }
 
 TEST(Error, EveryHintIsOneSentenceWithoutFullStop) {
-  // The compiler sees to it that none lacks its sentence (-Wswitch), so that what has none is the
-  // end.
+  // The compiler ensures that each hint has a sentence (-Wswitch). A value without one is therefore
+  // past the end.
   int i = static_cast<int>(Hint::none) + 1;
   for (; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
     const std::string_view text = hint_text(static_cast<Hint>(i));
@@ -88,7 +88,7 @@ TEST(Error, EveryHintIsOneSentenceWithoutFullStop) {
   EXPECT_GT(i, static_cast<int>(Hint::settings_file));
 }
 
-/// A sentence without its `...`, which are commands to type.
+/// The text without its `...`, which are commands to type.
 std::string without_commands(std::string_view text) {
   std::string rest;
   bool command = false;
@@ -99,8 +99,8 @@ std::string without_commands(std::string_view text) {
   return rest;
 }
 
-// The reader has a program that uses the library, and that program's options. `hbmwire info` and
-// `hbmwire emulate` are for the users of every program.
+// The reader has a program that uses the library, with its own options. `hbmwire info` and `hbmwire
+// emulate` are available to the users of every program.
 TEST(HintName, LeadsBackToItsHint) {
   int hints = 0;
   for (; !to_string(static_cast<Hint>(hints)).empty(); ++hints) {
@@ -127,13 +127,14 @@ TEST(Error, NoRemedyNamesAToolOrItsOptions) {
     EXPECT_FALSE(std::regex_search(without_commands(text), option)) << text;
     for (std::sregex_iterator found(text.begin(), text.end(), tool);
          found != std::sregex_iterator(); ++found) {
-      // "if hbmwire allocated": the library itself.
+      // In "if hbmwire allocated" the name means the library itself.
       EXPECT_EQ(text.find("`" + found->str()), std::string::npos) << text;
     }
   }
 }
 
-// Only where the library did what it must not: not where a driver, a peer or the caller may have.
+// Only if the library itself made a mistake, not if a driver, a peer or the caller may have caused
+// it.
 TEST(Error, OnlyAFaultOfItsOwnIsToBeReported) {
   for (int i = 1; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
     const std::string text(hint_text(static_cast<Hint>(i)));

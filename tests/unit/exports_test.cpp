@@ -45,7 +45,7 @@ Result<ExportHold> take_all(std::uint64_t token, const Allocation& memory) {
   return ExportHold::take(token, Access::remote_write, memory.address(), kSize);
 }
 
-/// A copy that an engine has begun: over when it is told so, or by itself after some looks at it.
+/// The copy of an engine. It ends when told to, or by itself after some polls.
 class SlowCopy final : public PendingCopy::Work {
  public:
   struct Told {
@@ -61,7 +61,7 @@ class SlowCopy final : public PendingCopy::Work {
   SlowCopy& operator=(const SlowCopy&) = delete;
 
   ~SlowCopy() override {
-    told_.over = true;  // it is waited for
+    told_.over = true;  // a caller waited for it
     told_.gone = true;
   }
 
@@ -203,7 +203,7 @@ TEST(Exports, TheirEndWaitsForAnEngineByItself) {
   }
 }
 
-TEST(Exports, TheirEndWaitsForWhoIsAtItWithoutAnEngine) {
+TEST(Exports, TheirEndWaitsForAHolderWithoutAnEngine) {
   const Allocation memory = memory_of_host();
   for (const bool watches : {false, true}) {
     Export exported = export_of(memory);
@@ -214,7 +214,8 @@ TEST(Exports, TheirEndWaitsForWhoIsAtItWithoutAnEngine) {
       auto hold = take_all(exported.token(), memory);
       held = hold.has_value();
       held.notify_all();
-      std::this_thread::sleep_for(20ms);  // the longer, the surer does it fail where no call waits
+      // The longer, the more likely the test fails if end() does not wait.
+      std::this_thread::sleep_for(20ms);
       moved = true;
       if (watches) hold->watch(slow_copy(told, 3));
     });
@@ -241,7 +242,7 @@ TEST(Exports, AHoldThatGoesWaitsForItsEngine) {
   exported.end();
 }
 
-// A polling thread does not wait for one that waits for the engine.
+// A polling thread does not wait for another thread that waits for the engine.
 TEST(Exports, AHolderPollsWhileTheKeyEnds) {
   const Allocation memory = memory_of_host();
   Export exported = export_of(memory);
@@ -261,7 +262,7 @@ TEST(Exports, AHolderPollsWhileTheKeyEnds) {
   EXPECT_TRUE(*hold->poll());
 }
 
-/// Threads write by holds what others end: after an end nothing changes.
+/// Threads write through holds while others end the keys. After an end no byte may change.
 TEST(Exports, NoByteChangesAfterAnEnd) {
   const Allocation memory = memory_of_host();
   auto* const bytes = std::bit_cast<std::uint64_t*>(memory.address());
@@ -296,8 +297,8 @@ TEST(Exports, NoByteChangesAfterAnEnd) {
     if (life % 8 == 0) another = std::thread([&] { exported.end(); });
     exported.end();
     std::array<std::uint64_t, 2> seen{};
-    for (std::size_t i = 0; i < 2; ++i)
-      seen.at(i) = bytes[i];  // a race where another thread writes on
+    // A data race if a thread still writes.
+    for (std::size_t i = 0; i < 2; ++i) seen.at(i) = bytes[i];
     std::this_thread::yield();
     for (std::size_t i = 0; i < 2; ++i) ASSERT_EQ(bytes[i], seen.at(i)) << "in life " << life;
     if (another.joinable()) another.join();
@@ -316,7 +317,7 @@ TEST(Exports, AChildHasNoneOfItsParents) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     bool good = !take_all(exported.token(), memory);
-    exported.end();  // does not wait: the hold is the parent's
+    exported.end();  // must not wait: the hold belongs to the parent
     Export own = export_of(memory);
     good = good && own.token() != exported.token() && take_all(own.token(), memory);
     own.end();

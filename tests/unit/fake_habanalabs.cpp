@@ -33,7 +33,7 @@ int FakeHabanalabs::open(const char* path) noexcept {
   return fd;
 }
 
-// As close(2): the descriptor goes even when an error is said.
+// Like close(2): the descriptor is released even if an error is returned.
 int FakeHabanalabs::close(int fd) noexcept {
   if (open_fds.erase(fd) == 0) return fail(EBADF);
   ::close(fd);
@@ -49,7 +49,7 @@ int FakeHabanalabs::ioctl(int fd, unsigned long request, void* argument) noexcep
   if (!is_information && request != number(abi::kMemory)) return fail(ENOTTY);
   if (interruptions > 0) {
     --interruptions;
-    // An answer that a driver has begun.
+    // A driver that began to answer.
     std::memset(argument, 0, is_information ? sizeof(abi::InfoArgs) : sizeof(abi::MemoryArgs));
     return fail(EINTR);
   }

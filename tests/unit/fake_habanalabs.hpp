@@ -13,9 +13,9 @@
 
 namespace hbmwire::memory::gaudi {
 
-/// A driver habanalabs in this process, with the rules of the real one: what is mapped can't be
-/// freed, what is exported can't be unmapped, an export is of whole pages from the base of a
-/// mapping on. Its nodes are /dev/null's, its dma-bufs memfds.
+/// A driver habanalabs in this process, with the rules of the real one: mapped memory cannot be
+/// freed, exported memory cannot be unmapped, and an export has whole pages and begins at the base
+/// of a mapping. Its nodes are /dev/null, and its dma-bufs are memfds.
 class FakeHabanalabs final : public DeviceCalls {
  public:
   static constexpr std::uint64_t kPage = 1 << 20;
@@ -29,17 +29,18 @@ class FakeHabanalabs final : public DeviceCalls {
   /// The result of open() for a node: an errno, or 0 for success. Other nodes do not exist.
   std::map<std::string, int> nodes;
   bool is_before_6_7 = false;
-  bool has_device_memory = true;  // as of the second generation
+  bool has_device_memory = true;  // as on the second generation
   std::uint64_t page_bytes = kPage;
-  int interruptions = 0;  // of the next calls, by signals
+  int interruptions = 0;  // number of next calls that signals interrupt
 
-  /// The n-th call from now on (0: the next) fails so, once; open, ioctl and close alike.
+  /// Makes the n-th call from now on (0: the next) fail once with this errno; counts open, ioctl
+  /// and close.
   void fail_nth(int n, int error_number) {
     fail_in_ = n;
     fail_with_ = error_number;
   }
 
-  /// Whether that call has not been made.
+  /// Whether that call was not made yet.
   [[nodiscard]] bool is_failure_to_come() const { return fail_in_ >= 0; }
 
   std::set<int> open_fds;

@@ -22,14 +22,14 @@ constexpr std::uint64_t kPage = 32 << 10;
 constexpr std::uint64_t kFirstAddress = 0x1001'0018'0000'0000;
 constexpr std::uint64_t kCardPages = 24;
 
-/// 0: closed.
+/// 0 if the descriptor is closed.
 ino_t inode_of(int fd) {
   struct stat status {};
 
   return ::fstat(fd, &status) == 0 ? status.st_ino : 0;
 }
 
-/// A card of few, small pages, with the driver's rules: nothing is unmapped that is exported.
+/// A card with few, small pages, and the driver's rules: exported memory cannot be unmapped.
 class SmallCard final : public BlockSource {
  public:
   Result<DriverBlock> take_block(std::uint64_t size_bytes) override {
@@ -62,7 +62,7 @@ class SmallCard final : public BlockSource {
     return fd;
   }
 
-  /// A descriptor's number may be another file's by now.
+  /// The number of a descriptor may belong to another file by now.
   [[nodiscard]] bool is_exported(const DriverBlock& block) const {
     const auto found = exports.find(block.address);
     return found != exports.end() && inode_of(found->second.first) == found->second.second;
@@ -116,7 +116,7 @@ TEST_F(GaudiBlockPool, ManySmallAllocationsShareOneBlockAndOneDmabuf) {
   for (const auto address : addresses) pool_.free(address);
 }
 
-TEST_F(GaudiBlockPool, WhatIsLargerThanHalfAPageHasABlockOfItsOwn) {
+TEST_F(GaudiBlockPool, AllocationsAboveHalfAPageHaveTheirOwnBlock) {
   const auto half = allocate(kPage / 2);
   const auto more = allocate(kPage / 2 + 1);
   const auto other_half = allocate(kPage / 2);
@@ -149,7 +149,7 @@ TEST_F(GaudiBlockPool, TheEmptyBlockMakesRoomForALargeAllocation) {
   pool_.free(all);
 }
 
-TEST_F(GaudiBlockPool, ADmabufThatSomebodyStillHasKeepsItsBlock) {
+TEST_F(GaudiBlockPool, AnOpenDmabufKeepsItsBlock) {
   const auto large = allocate(kPage);
   auto range = pool_.export_range(large, 1);
   ASSERT_TRUE(range);
@@ -183,8 +183,9 @@ TEST_F(GaudiBlockPool, RefusesRangesThatLeaveTheirAllocation) {
   pool_.free(second);
 }
 
-/// Allocations and frees in any order against a model: no two overlap, all are aligned, none
-/// leaves its block, no generation comes twice, and in the end all that was free is free again.
+/// Allocates and frees in random order, and compares with a model. Ranges never overlap, are
+/// aligned, and stay in their block. No generation occurs twice. At the end everything is free
+/// again.
 TEST(GaudiBlockPoolProperty, HandsOutDisjointRangesAndUsesFreedSpaceAgain) {
   DeviceInfo device;
   device.name = "small card";
@@ -214,7 +215,7 @@ TEST(GaudiBlockPoolProperty, HandsOutDisjointRangesAndUsesFreedSpaceAgain) {
         continue;
       }
       RC_ASSERT(*address % 4096 == 0U);
-      // Not inside RC_ASSERT, which evaluates both sides of everything.
+      // Outside of RC_ASSERT, which evaluates both sides of each expression.
       const auto after = live.lower_bound(*address);
       const bool before_next = after == live.end() || *address + size <= after->first;
       const bool behind_previous =

@@ -34,7 +34,7 @@ using testing::SizeIs;
 constexpr const char* kOne = "0000:4d:00.0";
 constexpr const char* kOther = "0000:4e:00.0";
 
-/// Two cards in a sysfs of their own, both with nodes of the fake's.
+/// Two cards in a separate sysfs, both with nodes of the fake driver.
 class GaudiKernelDriver : public testing::Test {
  protected:
   GaudiKernelDriver() {
@@ -43,7 +43,7 @@ class GaudiKernelDriver : public testing::Test {
     add_card(0, kOne);
     add_card(1, kOther);
 
-    // Every node of the fake's is /dev/null.
+    // Every node of the fake driver is /dev/null.
     struct stat node {};
 
     ::stat("/dev/null", &node);
@@ -78,7 +78,8 @@ class GaudiKernelDriver : public testing::Test {
     fake_->nodes["/dev/accel/accel_controlD" + number] = 0;
   }
 
-  /// Node names of drivers before 6.3, which later ones of the vendor's keep on older systems.
+  /// The names of nodes before Linux 6.3, which newer releases of the vendor's driver keep on older
+  /// systems.
   void rename_nodes() const { fake_->nodes = {{"/dev/hl0", 0}, {"/dev/hl_controlD0", 0}}; }
 
   [[nodiscard]] Result<std::shared_ptr<MemoryDomain>> open_domain() const {
@@ -141,7 +142,7 @@ TEST_F(GaudiKernelDriver, SaysWhyACardCanNotBeOpened) {
   EXPECT_EQ(hint_for(ENXIO, kOne), Hint::no_such_gaudi_device);
   EXPECT_EQ(hint_for(0, "0000:99:00.0"), Hint::no_such_gaudi_device);
   EXPECT_EQ(driver_->open("0000:99:00.0").error().code, Errc::not_found);
-  // Linux 6.12's DRM says so of a driver that lacks a flag: the card is there all the same.
+  // DRM of Linux 6.12 returns this for a driver that lacks a flag, although the card exists.
   fake_->nodes.at("/dev/accel/accel0") = EINVAL;
   EXPECT_EQ(driver_->open(kOne).error().code, Errc::invalid_argument);
   EXPECT_EQ(driver_->open(kOne).error().stage, Stage::open);
@@ -176,16 +177,16 @@ TEST_F(GaudiKernelDriver, IsTakenWhereACardAnswers) {
   expect_nothing_left();
 }
 
-TEST_F(GaudiKernelDriver, IsNotTakenWhereNobodyAnswers) {
+TEST_F(GaudiKernelDriver, IsNotTakenIfNoCardAnswers) {
   for (auto& [path, error] : fake_->nodes) error = ENXIO;
   EXPECT_FALSE(driver_->answers_for(find_cards()));
-  // A user who may not look can't tell; the error has to say that.
+  // A user without rights cannot find out; the error must say that.
   for (auto& [path, error] : fake_->nodes) error = EACCES;
   EXPECT_TRUE(driver_->answers_for(find_cards()));
 }
 
 TEST_F(GaudiKernelDriver, IsNotTakenWhereTheNodeIsSomethingElse) {
-  // A node that is there and no driver's, as an emulated card has it.
+  // A node that belongs to no driver, as with an emulated card.
   const KernelDriver of_this_machine;
   Card card;
   card.index = 4711;
@@ -225,7 +226,7 @@ TEST_F(GaudiKernelDriver, ExportsWholePagesFromTheBaseOnWithTheOnlyFlagsThereAre
   driver_->close(*fd);
 }
 
-TEST_F(GaudiKernelDriver, SaysWhatTheDriverRefuses) {
+TEST_F(GaudiKernelDriver, ReportsRefusalsOfTheDriver) {
   const auto fd = driver_->open(kOne);
   ASSERT_TRUE(fd);
   const auto too_much = driver_->allocate(*fd, FakeHabanalabs::kDramBytes + 1, kOne);
@@ -242,7 +243,7 @@ TEST_F(GaudiKernelDriver, SaysWhatTheDriverRefuses) {
   driver_->close(*fd);
 }
 
-TEST_F(GaudiKernelDriver, LogsWhatItCanNotUndo) {
+TEST_F(GaudiKernelDriver, LogsCallsThatItCannotUndo) {
   const auto fd = driver_->open(kOne);
   ASSERT_TRUE(fd);
   const auto handle = driver_->allocate(*fd, 1, kOne);
@@ -293,7 +294,7 @@ TEST_F(GaudiKernelDriver, ADomainGivesEverythingBackInOrder) {
   EXPECT_THAT(lines_, IsEmpty());
 }
 
-/// One life of a domain; false where a call of it failed.
+/// Runs one life of a domain; returns false if a call failed.
 bool live_once(const Result<std::shared_ptr<MemoryDomain>>& domain) {
   if (!domain) return false;
   const auto memory = (*domain)->allocate(2 * FakeHabanalabs::kPage);
@@ -315,7 +316,8 @@ TEST_F(GaudiKernelDriver, AnyCallThatFailsLeavesNothingBehind) {
     expect_nothing_left();
     EXPECT_EQ(test::open_descriptors(), before) << "call " << n;
   }
-  // Open, facts, allocate, map, export; what fails while all is given back is asked again.
+  // The calls are open, facts, allocate, map and export. A call that fails while resources are
+  // released is repeated.
   EXPECT_EQ(failures, 5);
 }
 

@@ -28,7 +28,7 @@ using How = LentMemory::How;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kBytes = 100 * kPage;
 
-/// 0: all is as it should be; else the line that is not.
+/// Returns 0 if everything is right, else the line that is not.
 int copies_what_is_there_and_reports_what_is_not() {
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kPage + 1, 70 * kPage + 5}) {
     const LentMemory theirs(kBytes);
@@ -47,7 +47,7 @@ int copies_what_is_there_and_reports_what_is_not() {
       if (copy_to_application(theirs.data(), ours)) return __LINE__;
       if (can_read(theirs.data() + from) || can_write(theirs.data() + from)) return __LINE__;
       if (from == 0) continue;
-      // Up to there it is as before.
+      // Up to there the bytes are unchanged.
       const std::span before(ours.data(), from);
       if (!copy_from_application(before, theirs.data())) return __LINE__;
       if (!copy_to_application(theirs.data(), before)) return __LINE__;
@@ -63,7 +63,7 @@ int copies_what_is_there_and_reports_what_is_not() {
   return 0;
 }
 
-TEST(GuardedCopy, CopiesWhatIsThereAndReportsWhatIsNot) {
+TEST(GuardedCopy, CopiesPresentMemoryAndReportsMissingMemory) {
   EXPECT_EQ(copies_what_is_there_and_reports_what_is_not(), 0) << "the line";
 }
 
@@ -75,7 +75,7 @@ TEST(GuardedCopy, AskingWhetherMemoryCanBeWrittenChangesNothing) {
   EXPECT_TRUE(same_bytes(theirs.bytes(), bytes));
 }
 
-/// As a container's profile that knows these calls as a debugger's.
+/// As in a container whose profile forbids these calls because debuggers use them.
 bool forbid_process_vm_calls() {
   std::array filter{
       sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // seccomp_data::nr

@@ -44,7 +44,7 @@ TEST(HostMemory, RefusesSizeZeroAndAbsurdSizes) {
   EXPECT_EQ((*host)->allocate(1ULL << 60).error().code, Errc::exhausted);
 }
 
-/// The kernel would hand it out, and kill this process when it is touched.
+/// The kernel would grant it, and kill this process when it touches the pages.
 TEST(HostMemory, RefusesMoreThanTheMachineHasBeforeAPageIsTouched) {
   const MemoryRoom room = host_memory_room();
   const auto host = open_host();
@@ -56,8 +56,8 @@ TEST(HostMemory, RefusesMoreThanTheMachineHasBeforeAPageIsTouched) {
   }
 }
 
-/// Memory that is allocated and not touched is in no usage that the kernel tells.
-TEST(HostMemory, CountsWhatIsPromisedAndNotTouchedYet) {
+/// Memory that is allocated but not touched appears in no usage that the kernel reports.
+TEST(HostMemory, CountsUntouchedAllocations) {
   const MemoryRoom room = host_memory_room();
   const auto host = open_host();
   const std::uint64_t part = room.limit_bytes / 4;
@@ -76,7 +76,7 @@ TEST(HostMemory, CountsWhatIsPromisedAndNotTouchedYet) {
   EXPECT_TRUE((*host)->allocate(room.bytes / 4)) << "what is given back counts no more";
 }
 
-/// Pages that are there, of those at [address, address + length).
+/// The number of resident pages in [address, address + length).
 std::size_t resident(std::uint64_t address, std::size_t length) {
   std::vector<unsigned char> pages(length / 4096);
   EXPECT_EQ(::mincore(std::bit_cast<void*>(address), length, pages.data()), 0);

@@ -21,7 +21,7 @@ struct Good {
   std::uint16_t port;
 };
 
-// With a port or, where it has none, the default 9.
+// With a port, or without one and the default 9.
 const Good kGood[] = {
     {"node2:7000", "node2", 7000},
     {"10.0.0.2:1", "10.0.0.2", 1},
@@ -39,7 +39,7 @@ const Good kGood[] = {
     {"tcp://[::1]/", "::1", 9},
 };
 
-TEST(HostPort, SplitsWhatPeopleWrite) {
+TEST(HostPort, SplitsAllWrittenForms) {
   for (const Good& good : kGood) {
     const auto split = split_host_port(good.text, 9);
     ASSERT_TRUE(split) << good.text << ": " << describe(split.error());
@@ -79,7 +79,7 @@ const Bad kBad[] = {
     {"tcp://", "the host is missing"},
 };
 
-TEST(HostPort, SaysWhatIsWrong) {
+TEST(HostPort, ReportsTheFault) {
   for (const Bad& bad : kBad) {
     const auto split = split_host_port(bad.text);
     ASSERT_FALSE(split) << bad.text;
@@ -121,7 +121,7 @@ TEST(HostPort, JoinsBracketsOnceOnly) {
   EXPECT_EQ(join_host_port("node2", 7), "node2:7");
 }
 
-TEST(HostPort, OfAnInterfaceThatIsNotThereIsAnErrorAtOnce) {
+TEST(HostPort, AMissingInterfaceIsAnErrorAtOnce) {
   const auto found = wire::resolve("fe80::1%nosuch0", 7, false, {Deadline::after(8s), -1});
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().hint, Hint::address_scope) << describe(found.error());

@@ -34,17 +34,17 @@ TEST(LanePlaces, AreThePeersWhereTheyAreUp) {
   EXPECT_EQ(lane_places({true, true}, Places{1}), Places({1, 0}));
 }
 
-TEST(LanePlaces, OfOneThatIsMissingAreFirstThoseThatThePeerDoesNotUse) {
+TEST(LanePlaces, AMissingNicIsReplacedFirstByOneThatThePeerDoesNotUse) {
   EXPECT_EQ(lane_places({false, true, true, true}, Places{0, 1, 3}), Places({2, 1, 3}));
   EXPECT_EQ(lane_places({true, true}, Places{7, 1}), Places({0, 1}));
 }
 
-TEST(LanePlaces, OfOneThatIsMissingAreThenThoseOfTheLastLanes) {
+TEST(LanePlaces, AMissingNicIsReplacedThenByThatOfTheLastLanes) {
   EXPECT_EQ(lane_places({false, true, true}, Places{0, 1, 2}), Places({2, 1}));
   EXPECT_EQ(lane_places({false, true}, Places{0, 1}), Places({1}));
 }
 
-/// The peer's word is anything.
+/// The peer's claim may be anything.
 TEST(LanePlaces, AreNoNicTwice) {
   EXPECT_EQ(lane_places({true, true}, Places{1, 1, 1, 1}), Places({1, 0}));
   EXPECT_EQ(lane_places({true}, Places{200, 0, 0}), Places({0}));

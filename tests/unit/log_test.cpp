@@ -23,7 +23,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Gathers what is said; the process's own state is left as it is at the start, but for the level.
+/// Collects lines of the log. Leaves the process's own state unchanged, except the level.
 class LogTest : public testing::Test {
  protected:
   LogTest() {

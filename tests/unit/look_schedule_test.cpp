@@ -33,7 +33,7 @@ TEST(LookSchedule, TheFirstOneThatIsDueComesFirst) {
   schedule.look_at(*early, at(30));
   EXPECT_EQ(schedule.due(at(25)), late.get());
   EXPECT_EQ(schedule.take_out(*late), late);
-  schedule.look_earlier(*late, at(1));  // not in here any more
+  schedule.look_earlier(*late, at(1));  // it was already removed
   EXPECT_EQ(schedule.next(), at(30));
   schedule.look_earlier(*early, at(40));
   EXPECT_EQ(schedule.next(), at(30)) << "never later than it was to be";
@@ -41,7 +41,7 @@ TEST(LookSchedule, TheFirstOneThatIsDueComesFirst) {
   EXPECT_EQ(schedule.due(at(1)), early.get());
 }
 
-// An endpoint that goes says that something has happened to it.
+// An endpoint that is removed may still report an event.
 TEST(LookSchedule, OnesThatGoWithItMayStillSpeak) {
   struct Speaks {
     explicit Speaks(LookSchedule<Speaks>& schedule) : in(schedule) {}
@@ -62,7 +62,7 @@ TEST(LookSchedule, OnesThatGoWithItMayStillSpeak) {
   EXPECT_TRUE(schedule.empty());
 }
 
-// A completion queue that is lost is told to all endpoints, each of which wants to be looked after.
+// The loss of a completion queue is reported to all endpoints, each of which then asks for a look.
 TEST(LookSchedule, AllHaveTheirTurnWhileEachMovesForward) {
   for (int first = 0; first < 2; ++first) {
     Schedule schedule;
@@ -81,7 +81,7 @@ TEST(LookSchedule, AllHaveTheirTurnWhileEachMovesForward) {
 }
 
 TEST(LookSchedule, KeepsItsOrderWhateverIsDone) {
-  std::mt19937 random(20261127);  // NOLINT: the same each time
+  std::mt19937 random(20261127);  // NOLINT: the same numbers each time
   const auto below = [&](std::size_t most) { return static_cast<int>(random() % most); };
   Schedule schedule;
   std::vector<std::shared_ptr<Looked>> inside;

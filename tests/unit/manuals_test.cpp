@@ -11,7 +11,7 @@
 namespace hbmwire {
 namespace {
 
-// A text's words with one blank between any two, however its lines were broken.
+// The words of a text with one blank between them, independent of its line breaks.
 std::string words_of(const std::string& text) {
   std::istringstream in(text);
   std::string words;

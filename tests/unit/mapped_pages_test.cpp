@@ -50,7 +50,7 @@ TEST(MappedPages, OrdinaryMemoryIsThere) {
 
 TEST(MappedPages, MemoryOfManyMappingsIsThere) {
   const LentMemory memory(kPages * kPage);
-  // Every second page is a mapping of its own.
+  // Every second page is a separate mapping.
   for (std::size_t i = 0; i < kPages; i += 2)
     ASSERT_EQ(::mprotect(memory.data() + i * kPage, kPage, PROT_READ), 0);
   EXPECT_TRUE(look(memory, false));
@@ -65,7 +65,7 @@ TEST(MappedPages, AHoleAnywhereIsFound) {
   }
 }
 
-TEST(MappedPages, SoIsAPageThatCannotBeReadOrWritten) {
+TEST(MappedPages, APageThatCannotBeReadOrWrittenIsFound) {
   for (std::size_t i = 0; i < kPages; ++i) {
     const LentMemory memory(kPages * kPage);
     ASSERT_EQ(::mprotect(memory.data() + i * kPage, kPage, PROT_READ), 0);
@@ -99,7 +99,7 @@ TEST(MappedPages, UntouchedMemoryStaysUntouched) {
   ::munmap(memory, kMuch);
 }
 
-/// 0: the ends are still looked at, and every hole is found; else the line that is wrong.
+/// Returns 0 if the ends are still checked and every hole is found, else the line that is wrong.
 int look_without_proc() {
   const LentMemory memory(kPages * kPage);
   if (!look(memory, true)) return __LINE__;

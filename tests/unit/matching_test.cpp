@@ -24,7 +24,7 @@ using wire::MessageHeader;
 
 constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
-/// Matching with buffers and memory of its own, and no endpoint.
+/// Matching with its own buffers and memory, without an endpoint.
 class MatchingTest : public testing::Test {
  protected:
   static constexpr std::uint32_t kPlaces = 8;
@@ -35,7 +35,7 @@ class MatchingTest : public testing::Test {
     matching_.set_pool(pool_);
   }
 
-  /// As it stands in a NIC's place where endpoints go by TCP.
+  /// The placeholder for a NIC of endpoints over TCP.
   static WorkerNic no_nic(const Context& context) {
     const Allocation memory = context.allocate(MemoryType::host, 64).value();
     auto kept = registration::without_nic(memory, Error{}, Access::local_write).value();
@@ -60,7 +60,7 @@ class MatchingTest : public testing::Test {
     return header;
   }
 
-  /// A message of `bytes` in a buffer of its own.
+  /// A message of `bytes` in a separate buffer.
   ReceiveBuffer& buffer_with(std::string_view bytes) {
     auto& memory = memory_.emplace_back(wire::kMessageHeaderBytes + bytes.size());
     std::memcpy(memory.data() + wire::kMessageHeaderBytes, bytes.data(), bytes.size());
@@ -136,20 +136,22 @@ TEST_F(MatchingTest, GivesAReceiveTheFirstMessageThatMatches) {
   EXPECT_EQ(matching_.release(*again), &buffers_[2]);
 }
 
-TEST_F(MatchingTest, CopiesWhatMayNotStayUntilItsMemoryIsFull) {
+TEST_F(MatchingTest, CopiesMessagesUntilItsMemoryIsFull) {
   const std::string text(3 * UnexpectedUnits::kUnitBytes, 'x');
   const UnexpectedMessage& copied =
       *matching_.keep(header_of(1, text.size()), buffer_with(text), false);
   EXPECT_EQ(copied.buffer, nullptr);
   EXPECT_EQ(copied.units, 3U);
-  // One unit is left: what needs two of them stays where it is, and what needs one is copied.
+  // One unit is left. A message that needs two of them stays in place, one that needs one is
+  // copied.
   const std::string longer(UnexpectedUnits::kUnitBytes + 1, 'y');
   ReceiveBuffer& full = buffer_with(longer);
   const UnexpectedMessage& stays = *matching_.keep(header_of(2, longer.size()), full, false);
   EXPECT_EQ(stays.buffer, &full);
   EXPECT_EQ(stays.units, 0U);
   EXPECT_EQ(matching_.keep(header_of(3, 4), buffer_with("last"), false)->units, 1U);
-  std::memset(memory_.front().data(), 0, memory_.front().size());  // the next message has come
+  // The next message overwrites the buffer.
+  std::memset(memory_.front().data(), 0, memory_.front().size());
   UnexpectedMessage* const first = matching_.take_message(receive_of(1));
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(bytes_of(*first), text);
@@ -262,7 +264,7 @@ TEST_F(MatchingTest, SharesThePoolAndGivesItBack) {
   while (other.keep(header_of(1, 4), buffer_with("some"), false)->buffer == nullptr) ++taken;
   EXPECT_EQ(taken, kBlock);
   EXPECT_NE(matching_.keep(header_of(1, 4), buffer_with("more"), false)->buffer, nullptr);
-  pool_.look_after(std::chrono::steady_clock::now());  // which makes it larger
+  pool_.look_after(std::chrono::steady_clock::now());  // makes the pool larger
   EXPECT_EQ(matching_.keep(header_of(1, 4), buffer_with("more"), false)->buffer, nullptr);
   while (UnexpectedMessage* const message = other.take_any_message()) other.release(*message);
   while (UnexpectedMessage* const message = matching_.take_any_message())

@@ -20,7 +20,7 @@ namespace {
 
 using Expiry = std::chrono::sys_time<std::chrono::nanoseconds>;
 
-/// The smallest and the largest there is, with all that is optional.
+/// The smallest and the largest keys, the latter with all optional parts.
 std::vector<MemoryKeyInfo> some_keys() {
   MemoryKeyInfo least;
   least.length_bytes = 1;
@@ -55,7 +55,7 @@ std::vector<MemoryKeyInfo> some_keys() {
   return {least, usual, unreached, most};
 }
 
-/// The bytes with a checksum that fits, as who forges a key would make it.
+/// Adds a valid checksum, as someone who forges a key would.
 std::vector<std::byte> sealed(std::vector<std::byte> bytes) {
   const std::uint32_t sum = wire::crc32c(std::span(bytes).first(bytes.size() - 4));
   for (std::size_t i = 0; i < 4; ++i)
@@ -63,7 +63,7 @@ std::vector<std::byte> sealed(std::vector<std::byte> bytes) {
   return bytes;
 }
 
-/// `bytes` on a heap of exactly their size, so that a sanitizer sees a read past the end.
+/// Decodes from a heap buffer of exactly the size, so that a sanitizer notices reads past the end.
 Result<MemoryKeyInfo> decode(std::span<const std::byte> bytes) {
   const std::vector<std::byte> exact(bytes.begin(), bytes.end());
   return wire::decode_memory_key(exact);
@@ -88,7 +88,7 @@ TEST(RemoteKey, IsValidAfterItWasMovedFrom) {
 
 TEST(MemoryKeyCodec, ChecksumIsCrc32c) {
   constexpr std::string_view kText = "123456789";
-  // The check value of the catalogue of parametrised CRC algorithms, CRC-32/ISCSI.
+  // The check value of CRC-32/ISCSI in the catalogue of parametrised CRC algorithms.
   EXPECT_EQ(wire::crc32c(std::as_bytes(std::span(kText))), 0xe3069283U);
   EXPECT_EQ(wire::crc32c({}), 0U);
 }
@@ -105,7 +105,7 @@ TEST(MemoryKeyCodec, SurvivesEncodingAndDecoding) {
   EXPECT_EQ(wire::encode(some_keys().back()).size(), wire::kMaxKeyBytes);
 }
 
-/// Written down by hand, from the table of docs/memory-keys.md; the checksum by another program.
+/// Written by hand from the table of docs/memory-keys.md; another program computed the checksum.
 constexpr std::string_view kGolden =
     "68626d6b"
     "0003"  // "hbmk", version
@@ -128,7 +128,7 @@ constexpr std::string_view kGolden =
     "01020300000000000000000000000000"  // secret
     "453e9b36";                         // CRC-32C
 
-TEST(MemoryKeyCodec, BytesOfVersion3StayWhatTheyAre) {
+TEST(MemoryKeyCodec, BytesOfVersion3DoNotChange) {
   std::string hex;
   for (const std::byte byte : wire::encode(some_keys()[1])) {
     constexpr std::string_view kDigits = "0123456789abcdef";
@@ -138,7 +138,7 @@ TEST(MemoryKeyCodec, BytesOfVersion3StayWhatTheyAre) {
   EXPECT_EQ(hex, kGolden);
 }
 
-TEST(MemoryKeyCodec, RefusesEveryTruncationAndWhatTrails) {
+TEST(MemoryKeyCodec, RefusesTruncatedKeysAndTrailingBytes) {
   for (const MemoryKeyInfo& key : some_keys()) {
     auto bytes = wire::encode(key);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
@@ -168,8 +168,8 @@ TEST(MemoryKeyCodec, RefusesEveryFlippedBit) {
   }
 }
 
-// As who forges a key: what decodes is sane, and is encoded to the same bytes.
-TEST(MemoryKeyCodec, WhateverDecodesIsSaneAndCanonical) {
+// Forged keys: whatever decodes has valid values, and encodes to the same bytes.
+TEST(MemoryKeyCodec, DecodedKeysAreValidAndCanonical) {
   int decoded_ones = 0;
   for (const MemoryKeyInfo& key : some_keys()) {
     const auto bytes = wire::encode(key);
@@ -189,7 +189,7 @@ TEST(MemoryKeyCodec, WhateverDecodesIsSaneAndCanonical) {
   EXPECT_GT(decoded_ones, 100) << "the seal does not fit";
 }
 
-TEST(MemoryKeyCodec, SaysWhatIsWrong) {
+TEST(MemoryKeyCodec, NamesTheFault) {
   const auto hint_of = [](std::vector<std::byte> bytes) {
     const auto decoded = decode(bytes);
     EXPECT_FALSE(decoded);
@@ -206,8 +206,8 @@ TEST(MemoryKeyCodec, SaysWhatIsWrong) {
   }
 }
 
-/// Fields that no exporter can mean.
-TEST(MemoryKeyCodec, RefusesKeysThatNobodyMakes) {
+/// Keys that no exporter can mean.
+TEST(MemoryKeyCodec, RefusesImpossibleKeys) {
   using Change = void (*)(MemoryKeyInfo&);
   const std::vector<std::pair<const char*, Change>> changes{
       {"an unknown type", [](auto& key) { key.type = static_cast<MemoryType>(5); }},
@@ -230,7 +230,7 @@ TEST(MemoryKeyCodec, RefusesKeysThatNobodyMakes) {
     EXPECT_FALSE(wire::is_sane(key)) << what;
     EXPECT_FALSE(decode(wire::encode(key))) << what;
   }
-  // Those that encode() can't be made to write.
+  // Values that encode() cannot write.
   const auto refused = [](std::size_t at, unsigned value) {
     auto bytes = wire::encode(some_keys()[1]);
     bytes.at(at) = static_cast<std::byte>(value);

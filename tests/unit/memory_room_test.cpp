@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
 
-/// /proc and /sys/fs/cgroup of a machine that is made up: 8 GiB, of which 6 are free.
+/// An invented /proc and /sys/fs/cgroup: 8 GiB, of which 6 are free.
 class MadeUpMachine : public testing::Test {
  protected:
   void SetUp() override {
@@ -57,7 +57,7 @@ class MadeUpMachine : public testing::Test {
   fs::path root_;
 };
 
-TEST_F(MadeUpMachine, HasWhatIsFreeWhereNothingLimitsIt) {
+TEST_F(MadeUpMachine, HasAllFreeMemoryWithoutALimit) {
   const MemoryRoom room = memory_room(root_);
   EXPECT_EQ(room.bytes, 6144 * kMiB);
   EXPECT_EQ(room.limit_bytes, 8192 * kMiB);
@@ -90,7 +90,8 @@ TEST_F(MadeUpMachine, AContainerSeesItsCgroupAsTheRoot) {
   file("proc/self/cgroup", "0::/\n");
   version_2("", std::to_string(200 * kMiB), 100 * kMiB);
   EXPECT_EQ(memory_room(root_).bytes, 100 * kMiB);
-  // Without a namespace of cgroups the path is that of outside, and the mount a part of the tree.
+  // Without a namespace of cgroups, the path is the one outside, and the mount is a part of the
+  // tree.
   mount_version_2("/docker/4711");
   file("proc/self/cgroup", "0::/docker/4711\n");
   EXPECT_EQ(memory_room(root_).bytes, 100 * kMiB);
@@ -118,7 +119,7 @@ TEST_F(MadeUpMachine, TheCgroupOfVersion1LimitsIt) {
   EXPECT_EQ(room.limit, Hint::cgroup_memory_limit);
 }
 
-TEST_F(MadeUpMachine, WhatCannotBeReadLimitsNothing) {
+TEST_F(MadeUpMachine, UnreadableFilesLimitNothing) {
   fs::remove_all(root_);
   const MemoryRoom room = memory_room(root_);
   rlimit limit{};
@@ -137,7 +138,7 @@ TEST_F(MadeUpMachine, BrokenFilesLimitNothing) {
   EXPECT_EQ(memory_room(root_).bytes, 6144 * kMiB);
 }
 
-/// The exit code of a process whose address space may grow by `bytes` alone.
+/// Runs `body` in a process whose address space may grow by only `bytes`. Returns its exit code.
 template <class Body>
 int in_little_address_space(std::uint64_t bytes, Body body) {
   const pid_t child = ::fork();
@@ -163,7 +164,7 @@ TEST(MemoryHint, NamesTheLimitThatTheProcessHasReached) {
                                       return hint == Hint::address_space_limit ? 0 : 1;
                                     }),
             0);
-  // A driver may have wanted more than is known. Root's locked memory has no limit.
+  // A driver may have needed more than is known. Locked memory of root is unlimited.
   rlimit locks{};
   ::getrlimit(RLIMIT_MEMLOCK, &locks);
   const bool limited = ::geteuid() != 0 && locks.rlim_cur != RLIM_INFINITY;

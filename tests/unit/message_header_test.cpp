@@ -17,7 +17,7 @@ std::vector<std::byte> bytes_of(const MessageHeader& header, std::size_t follow 
   return bytes;
 }
 
-/// One of each kind that is good.
+/// A valid header of each kind.
 std::vector<MessageHeader> good_ones() {
   return {
       {.kind = Kind::credit, .credits = 65535},
@@ -50,7 +50,7 @@ std::size_t follows(const MessageHeader& header) {
   return header.carries() ? header.length : header.asks() ? kPlaceBytes : 0;
 }
 
-TEST(MessageHeader, SaysWhereThatLiesWhichIsAskedFor) {
+TEST(MessageHeader, NamesThePlaceOfTheRequestedBytes) {
   auto bytes = bytes_of({.kind = Kind::put, .id = 1, .tag = 2, .length = 3}, kPlaceBytes);
   encode_place(0x123456789abcdef0, bytes.data() + kMessageHeaderBytes);
   ASSERT_TRUE(decode_header(bytes));
@@ -78,7 +78,7 @@ TEST(MessageHeader, IsRefusedWithAnotherLength) {
   EXPECT_FALSE(decode_header({}));
 }
 
-TEST(MessageHeader, IsRefusedWithWhatItsKindDoesNotHave) {
+TEST(MessageHeader, IsRefusedWithFieldsOfAnotherKind) {
   const auto refused = [](const MessageHeader& header) {
     return !decode_header(bytes_of(header, follows(header)));
   };

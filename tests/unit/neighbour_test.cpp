@@ -28,7 +28,7 @@
 #include "tests/support/mappings.hpp"
 #include "tests/support/other_process.hpp"
 
-/// Memory of another process of the node, which this one's CPU reads and writes by its keys.
+/// Memory of another process on the node, which this process's CPU reads and writes by its keys.
 namespace hbmwire::transport {
 namespace {
 
@@ -50,7 +50,7 @@ constexpr std::uint64_t kBytes = 1 << 20;
 constexpr std::uint64_t kToken = 4711;
 constexpr Access kBoth = Access::remote_read | Access::remote_write;
 
-/// All of a file of the library's, mapped.
+/// Maps a whole file of the library.
 template <class File>
 class MappedFile {
  public:
@@ -71,7 +71,8 @@ class MappedFile {
   void* memory_;
 };
 
-/// This process' memory with a key, and what children by fork(2) need to be its neighbours.
+/// Memory of this process with a key, and the objects with which children by fork(2) become its
+/// neighbours.
 class Exporter {
  public:
   explicit Exporter(bool shared) : host(test::host_memory(shared)) {
@@ -87,7 +88,7 @@ class Exporter {
     return number;
   }
 
-  /// All but its first and last page.
+  /// All of it except the first and last page.
   [[nodiscard]] ExportedMemory exported(Access access = kBoth) const {
     return {
         .allocation = *memory, .address = address(), .length_bytes = length(), .access = access};
@@ -108,7 +109,7 @@ class Exporter {
   std::optional<Allocation> memory;
 };
 
-/// In a child: its neighbour, the process that made `keys`.
+/// In a child: its neighbour is the process that made `keys`.
 std::unique_ptr<Neighbour> neighbour_of(const SharedKeys& keys) {
   auto opened = Neighbour::open(keys.name(), "exporter", test::host_memory(false));
   if (opened) return std::move(*opened);
@@ -129,7 +130,7 @@ void expect_error(const Result<T>& result, Errc code, Hint hint = Hint::none) {
                hint);
 }
 
-/// By memory that is mapped, and by the kernel.
+/// With mapped memory, and with copies by the kernel.
 class Neighbours : public ::testing::TestWithParam<bool> {
  protected:
   [[nodiscard]] bool shared() const { return GetParam(); }
@@ -205,7 +206,7 @@ TEST_P(Neighbours, CopyBothWays) {
 TEST_P(Neighbours, FindEachKeyByItsToken) {
   std::vector<std::uint64_t> tokens;
   for (std::uint64_t i = 0; i < 40; ++i) {
-    // Half of them want one place.
+    // Half of them compete for one place.
     tokens.push_back(i % 2 == 0 ? 100 + i * detail::kSharedKeys : ~std::uint64_t{0} / (i + 1));
     exporter.add(tokens.back());
   }
@@ -241,7 +242,7 @@ TEST_P(Neighbours, FindKeysByTheirPlace) {
   child.expect_good();
 }
 
-TEST_P(Neighbours, LeaveWhatTheKeyDoesNotGive) {
+TEST_P(Neighbours, LeaveBytesOutsideTheKey) {
   exporter.add(1, Access::remote_read);
   exporter.add(2, Access::remote_write);
   exporter.fill(1);
@@ -287,7 +288,7 @@ TEST_P(Neighbours, ChangeNothingOnceTheKeyHasEnded) {
   OtherProcess child([&](const Talk& parent) {
     const auto neighbour = neighbour_of(*exporter.keys);
     const std::uint32_t key = *neighbour->find(kToken);
-    EXPECT_EQ(mappings_of(kBytes), shared() ? 2U : 0U);  // and what its parent has made
+    EXPECT_EQ(mappings_of(kBytes), shared() ? 2U : 0U);  // the parent's mapping remains
     std::vector<std::byte> own(4096);
     const auto copy = [&](bool gets) {
       return neighbour->copy(key, kToken,
@@ -307,7 +308,7 @@ TEST_P(Neighbours, ChangeNothingOnceTheKeyHasEnded) {
     neighbour->look();
     EXPECT_EQ(mappings_of(kBytes), shared() ? 1U : 0U);
     expect_error(copy(false), Errc::permission_denied);
-    // And neither does the next key that has its place.
+    // Nor does the next key that gets its place.
     parent.tell(2);
     static_cast<void>(parent.hear());
     expect_error(copy(false), Errc::permission_denied);
@@ -331,14 +332,15 @@ TEST_P(Neighbours, ChangeNothingOnceTheKeyHasEnded) {
   EXPECT_TRUE(same_bytes(exporter.all(), pattern(kBytes, 1)));
 }
 
-/// The other process copies all the time while keys come and go: after an end nothing changes.
+/// The other process copies all the time while keys come and go. After the end of a key no byte may
+/// change.
 TEST_P(Neighbours, ChangeNoByteAfterAnEnd) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::uint64_t kLives = 100;
 #else
   constexpr std::uint64_t kLives = 500;
 #endif
-  // The hold that a child has no use of is where it learns which key there is.
+  // A hold that the child does not use tells it the current key.
   std::atomic<std::uint64_t>& current = exporter.keys->holds().holds.back().ring_mark[0];
   OtherProcess child([&](const Talk&) {
     const auto neighbour = neighbour_of(*exporter.keys);
@@ -368,7 +370,7 @@ TEST_P(Neighbours, ChangeNoByteAfterAnEnd) {
   for (std::uint64_t life = 1; life <= kLives; ++life) {
     const std::uint32_t number = exporter.add(life);
     current = life;
-    // Now and then a copy is surely under way.
+    // Waits sometimes, so that a copy is certainly in progress.
     const auto until = std::chrono::steady_clock::now() + 20s;
     while (life % 4 == 0 && stamped() != life) ASSERT_LT(std::chrono::steady_clock::now(), until);
     std::this_thread::sleep_for(std::chrono::microseconds(life * 37 % 700));
@@ -379,7 +381,7 @@ TEST_P(Neighbours, ChangeNoByteAfterAnEnd) {
   }
 }
 
-/// A peer that polls for the last word of a put finds all of it there.
+/// A peer that polls for the last word of a put finds all other bytes in place.
 TEST_P(Neighbours, WriteTheLastWordLast) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::uint64_t kRounds = 1000;
@@ -459,8 +461,8 @@ TEST_P(Neighbours, SeeThatTheirOwnMemoryIsGone) {
   EXPECT_TRUE(same_bytes(exporter.all(), pattern(kBytes, 1)));
 }
 
-/// Its file of keys is still there, and so is memory that both had mapped.
-TEST_P(Neighbours, OfAProcessThatWasKilledAreRefusedOrWrittenInVain) {
+/// Its file of keys still exists, and so does memory that both had mapped.
+TEST_P(Neighbours, AKilledProcessIsRefusedOrWrittenInVain) {
   OtherProcess other([&](const Talk& parent) {
     Exporter theirs(shared());
     theirs.add();
@@ -472,7 +474,7 @@ TEST_P(Neighbours, OfAProcessThatWasKilledAreRefusedOrWrittenInVain) {
                                .descriptor = static_cast<std::uint32_t>(other.talk().hear()),
                                .mark = {}};
   const std::uint64_t address = other.talk().hear();
-  // The mark has its incarnation, which a peer is told.
+  // The mark contains its incarnation, which a peer learns.
   const std::string link =
       "/proc/" + std::to_string(unknown.process) + "/fd/" + std::to_string(unknown.descriptor);
   std::array<char, 200> target{};
@@ -598,8 +600,8 @@ TEST(NeighbourHolds, TellOfARing) {
   EXPECT_EQ(exporter.keys->take_hold(owner, 9), nullptr);
 }
 
-/// A child by fork(2) drops its copy of what is its parent's.
-TEST(NeighbourHolds, OfAParentAreNotGivenBackByItsChild) {
+/// A child by fork(2) destroys its copy of its parent's objects.
+TEST(NeighbourHolds, AChildDoesNotReleaseItsParents) {
   const Exporter exporter(true);
   exporter.add();
   OtherProcess asker([&](const Talk& parent) {
@@ -631,7 +633,7 @@ TEST(NeighbourOfAStranger, IsNoOtherFile) {
       expect_error(Neighbour::open(wrong, "wrong", test::host_memory(false)), code);
     };
     SharedFileName wrong = name;
-    wrong.mark[0] ^= 1U;  // of another life of the process
+    wrong.mark[0] ^= 1U;  // of another incarnation of the process
     expect_refused(wrong, Errc::permission_denied);
     wrong = name;
     wrong.descriptor = 100'000;
@@ -640,7 +642,7 @@ TEST(NeighbourOfAStranger, IsNoOtherFile) {
     expect_refused(wrong, Errc::not_found);
     wrong = name;
     wrong.process = static_cast<std::uint32_t>(::getpid());
-    // There it is what fork(2) left of it, which is the same file.
+    // Here fork(2) left a copy of the descriptor, which refers to the same file.
     EXPECT_TRUE(Neighbour::open(wrong, "own", test::host_memory(false)));
     expect_refused(exporter.keys->holds().used == 0 ? SharedFileName{name.process, 0, name.mark}
                                                     : SharedFileName{name.process, 1, name.mark},
@@ -649,7 +651,7 @@ TEST(NeighbourOfAStranger, IsNoOtherFile) {
   child.expect_good();
 }
 
-/// A file of keys as a stranger makes it: it may be mapped, and says what he likes.
+/// A file of keys from a stranger: it can be mapped, and contains arbitrary values.
 class ForgedKeys {
  public:
   ForgedKeys() {
@@ -667,7 +669,7 @@ class ForgedKeys {
 
   SharedKeyEntry& entry(std::uint64_t token) const { return (*keys)->keys[token]; }
 
-  /// One that would be good.
+  /// Adds a key that would be valid.
   SharedKeyEntry& add(std::uint64_t token, std::uint64_t address, std::uint64_t length) const {
     SharedKeyEntry& added = entry(token);
     added.token = token;
@@ -687,7 +689,7 @@ class ForgedKeys {
   SharedFile holds_;
 };
 
-TEST(NeighbourOfAStranger, OfAnotherBuildIsNotSupported) {
+TEST(NeighbourOfAStranger, AnotherBuildIsNotSupported) {
   ForgedKeys forged;
   for (const std::uint64_t magic :
        {std::uint64_t{0}, detail::kSharedKeysMagic + 1, ~detail::kSharedKeysMagic}) {
@@ -727,12 +729,12 @@ TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
     return memory.domain().ipc_handle(memory.address(), length).value();
   };
   const auto shared = *test::host_memory(true)->allocate(8192);
-  forged.add(1, 8, 100);         // no memory
-  forged.add(2, kMax - 4, 100);  // that goes round
-  forged.add(3, 0, kMax);        // all there is
+  forged.add(1, 8, 100);         // memory that does not exist
+  forged.add(2, kMax - 4, 100);  // an address range that wraps around
+  forged.add(3, 0, kMax);        // the whole address space
   forged.add(4, address, 0);
   forged.add(5, address, 4096).access = ~0U;
-  forged.add(6, address, 4096).is_shared = 1;  // by a handle of zeros
+  forged.add(6, address, 4096).is_shared = 1;  // with a handle of zeros
   SharedKeyEntry& longer = forged.add(7, shared.address(), 8192);
   longer.is_shared = 1;
   longer.set_handle(handle_of(shared, 4096));
@@ -749,7 +751,7 @@ TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
   of_device.set_handle(handle);
   forged.add(10, address, 4096).state = 2;
   forged.add(11, address, 4096).is_shared = 77;
-  SharedKeyEntry& elsewhere = forged.add(12, 4096, 8192);  // as it says of its address
+  SharedKeyEntry& elsewhere = forged.add(12, 4096, 8192);  // the entry claims another address
   elsewhere.is_shared = 1;
   elsewhere.set_handle(handle_of(shared, 8192));
   OtherProcess child([&](const Talk&) {
@@ -763,7 +765,7 @@ TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
         const auto copied = (*opened)->copy(
             *key, token,
             {.local = bytes.data(), .remote = remote, .length_bytes = length, .gets = gets});
-        // These tokens' keys may give all of the memory.
+        // The keys of these tokens may give access to all of the memory.
         const bool fits = length == 0 || token == 3 || token == 5 || token == 12;
         EXPECT_TRUE(fits || !copied) << token << ": " << remote << ", " << length;
       }
@@ -781,7 +783,7 @@ TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
   child.expect_good();
 }
 
-/// Keys that change while they are looked at are one of what they were, or none.
+/// A key that changes while it is read is seen as one of its states, or as invalid.
 TEST(NeighbourOfAStranger, ChangesKeysWhileTheyAreRead) {
   ForgedKeys forged;
   const auto shared = *test::host_memory(true)->allocate(8192);
@@ -824,7 +826,7 @@ TEST(NeighbourOfAStranger, ChangesKeysWhileTheyAreRead) {
   child.expect_good();
 }
 
-// --- what the kernel does not let
+// --- restrictions of the kernel
 
 TEST_P(Neighbours, WithoutCopiesByTheKernelHaveSharedMemoryAlone) {
   exporter.add();
@@ -842,7 +844,7 @@ TEST_P(Neighbours, WithoutCopiesByTheKernelHaveSharedMemoryAlone) {
     }
     ASSERT_TRUE(key) << describe(key.error());
     std::vector<std::byte> bytes(4096);
-    // Its own memory the application may have taken away all the same.
+    // The application may still have unmapped its own memory.
     for (const bool guarded : {false, true}) {
       EXPECT_TRUE(neighbour->copy(*key, kToken,
                                   {.local = bytes.data(),
@@ -856,7 +858,7 @@ TEST_P(Neighbours, WithoutCopiesByTheKernelHaveSharedMemoryAlone) {
   child.expect_good();
 }
 
-TEST_P(Neighbours, OfAProcessThatMayNotBeLookedIntoAreRefused) {
+TEST_P(Neighbours, AHiddenProcessIsRefused) {
   OtherProcess both([&](const Talk&) {
     test::drop_right_to_trace();
     const Exporter theirs(shared());
@@ -878,7 +880,7 @@ TEST_P(Neighbours, OfAProcessThatMayNotBeLookedIntoAreRefused) {
   both.expect_good();
 }
 
-/// A child by fork(2) with this number, if it is free, and the kernel lets this one choose it.
+/// Forks a child with this process id, if it is free and the kernel allows choosing it.
 pid_t fork_as(pid_t number) {
   std::array<pid_t, 1> chosen{number};
   clone_args arguments{};
@@ -888,9 +890,9 @@ pid_t fork_as(pid_t number) {
   return static_cast<pid_t>(::syscall(SYS_clone3, &arguments, sizeof arguments));
 }
 
-/// Its number is all that the calls take which copy private memory.
+/// The calls that copy private memory identify a process only by its id.
 TEST(NeighbourThatHasEnded, LeavesTheProcessAloneThatHasItsNumberNow) {
-  // Where the child's private memory lies there is some of its successor's, too.
+  // The child's successor also has memory at the address of the child's private memory.
   const Exporter exporter(false);
   OtherProcess other([&](const Talk& parent) {
     auto made = SharedKeys::create();
@@ -913,7 +915,7 @@ TEST(NeighbourThatHasEnded, LeavesTheProcessAloneThatHasItsNumberNow) {
   ASSERT_EQ(::pipe(pipe.data()), 0);
   const pid_t next = fork_as(id);
   if (next == 0) {
-    // All of it is zeros until the parent has tried.
+    // All bytes are zero until the parent has tried.
     char byte = 0;
     ::alarm(60);
     ::close(pipe[1]);

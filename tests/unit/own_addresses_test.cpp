@@ -52,13 +52,14 @@ TEST(HostsForPeers, ArePutInOrderOfTheirUse) {
 TEST(HostsForPeers, AreLoopbacksOnlyWhereThereIsNoOther) {
   EXPECT_EQ(hosts_for_peers(std::vector{kLoopback}, true, false), (Hosts{"127.0.0.1", "::1"}));
   EXPECT_EQ(hosts_for_peers(std::vector{kLoopback}, false, false), (Hosts{"127.0.0.1"}));
-  // Link-local ones are no others, and a service's address on the loopback device is its alone.
+  // Link-local addresses do not count as others. A service's address on the loopback device is used
+  // alone.
   const std::vector<OwnInterface> no_others{
       interface_of({"127.0.0.1", "127.0.0.53"}, {}, true),
       interface_of({"fe80::5", "169.254.1.1"}),
   };
   EXPECT_EQ(hosts_for_peers(no_others, true, false), (Hosts{"127.0.0.1", "127.0.0.53"}));
-  // By rdma_cm an address of no NIC is none.
+  // With rdma_cm, an address of no NIC does not count.
   EXPECT_EQ(hosts_for_peers(std::vector{kLoopback, interface_of({"10.0.0.5"})}, true, true),
             (Hosts{"127.0.0.1", "::1"}));
   EXPECT_TRUE(hosts_for_peers({}, true, false).empty());

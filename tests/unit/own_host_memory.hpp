@@ -9,7 +9,7 @@
 
 namespace hbmwire::test {
 
-/// Host memory: `shared`: a file that others can map.
+/// Host memory. `shared`: in a file that other processes can map.
 inline std::shared_ptr<MemoryDomain> host_memory(bool shared) {
   auto domain =
       Context::create()->open(MemoryType::host, {.device = {}, .host = {.shared = shared}});

@@ -13,10 +13,10 @@
 
 #include "hbmwire/fd.hpp"
 
-/// A network of one's own, whose loopback device can go: what was connected over it is cut off.
+/// A separate network whose loopback device can be removed, which cuts off connections over it.
 namespace hbmwire::test {
 
-/// The exit status of a child that may not have one.
+/// The exit code of a child that may not make a network.
 inline constexpr int kNoNetwork = 77;
 
 inline bool set_loopback(bool up) {
@@ -27,8 +27,8 @@ inline bool set_loopback(bool up) {
   return ::ioctl(any.get(), SIOCSIFFLAGS, &request) == 0;
 }
 
-/// Expects of `work`, called in a child with a network of its own, 0; where there can be none the
-/// test is skipped.
+/// Runs `work` in a child with a separate network, and expects 0. Skips the test if there can be no
+/// such network.
 template <class Work>
 void expect_in_own_network(Work work) {
 #ifdef __SANITIZE_THREAD__

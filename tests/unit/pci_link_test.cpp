@@ -79,7 +79,7 @@ TEST_F(PciLinks, AreUnknownWhereSysfsTellsNone) {
   EXPECT_FALSE(narrowest_link(root_, "../../..", ""));
 }
 
-TEST_F(PciLinks, OfADeviceThatIsNotThereLeadToTheRootComplex) {
+TEST_F(PciLinks, AMissingDeviceLeadsToTheRootComplex) {
   EXPECT_EQ(narrowest_link(root_, kNic, "0000:77:00.0"), narrowest_link(root_, kNic, ""));
 }
 

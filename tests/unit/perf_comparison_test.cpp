@@ -107,7 +107,7 @@ TEST(PerfComparison, NamesSizesThatOnlyOneRunHas) {
               Contains(HasSubstr("not in the saved run: 16 KiB")));
 }
 
-TEST(PerfComparison, LeavesOutWhatDidNotArrive) {
+TEST(PerfComparison, LeavesOutRowsThatDidNotArrive) {
   RunResult now = write_bw_run();
   now.rows[0].verification.wrong_bytes = 1;
   const auto comparison = compare_runs(write_bw_run(), now);

@@ -14,9 +14,9 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// However busy the machine is: CPU time spent is counted, and with one thread it is no more than
-// the time that has passed.
-TEST(PerfCpuMeter, CountsWhatIsSpent) {
+// On a machine of any load: used CPU time is counted, and with one thread it does not exceed the
+// elapsed time.
+TEST(PerfCpuMeter, CountsUsedTime) {
   const double start = cpu_seconds();
   const CpuMeter meter;
   while (cpu_seconds() < start + 0.05) continue;

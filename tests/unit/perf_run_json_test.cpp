@@ -96,7 +96,7 @@ std::string refusal(const Json& json) {
   return run ? "" : run.error();
 }
 
-TEST(PerfJson, NamesWhatIsWrong) {
+TEST(PerfJson, NamesTheFault) {
   const Json good = to_json(write_bw_run(), {});
   ASSERT_EQ(refusal(good), "");
   EXPECT_THAT(refusal(Json::array()), HasSubstr("it is no object"));
@@ -123,8 +123,8 @@ TEST(PerfJson, NamesWhatIsWrong) {
   EXPECT_THAT(refusal(json), HasSubstr("local.memory is missing"));
 }
 
-// Each value of a saved run replaced by one of another kind, or taken away: a sentence or a run,
-// never an exception, and what came through can be compared.
+// Replaces each value of a saved run by one of another kind, or removes it. Reading gives a message
+// or a run, never an exception, and a run can be compared.
 void replace_each(Json& place, const Json& whole, unsigned& refused) {
   const Json kept = place;
   for (const Json& other : {Json(), Json(-1), Json(1e308), Json("x"), Json(true), Json::array({1}),

@@ -5,7 +5,7 @@
 
 #include "tools/perf/result.hpp"
 
-/// Runs as `hbmwire perf` gives them, for tests of what is made of them.
+/// Results of `hbmwire perf`, for tests of its outputs.
 namespace hbmwire::tools::perf {
 
 inline Verification verified() {

@@ -18,7 +18,7 @@ Latency of(const std::vector<std::uint64_t>& samples, double ns_per_tick = 1) {
   return all.summary(ns_per_tick);
 }
 
-TEST(PerfLatency, SaysNothingOfNothing) {
+TEST(PerfLatency, IsZeroWithoutSamples) {
   const Latency none = LatencySamples().summary(1);
   EXPECT_EQ(none.min_ns, 0);
   EXPECT_EQ(none.typical_ns, 0);
@@ -74,7 +74,7 @@ TEST(PerfLatency, BoundsItsMemoryAndStillKnowsTheExtremes) {
   EXPECT_LE(latency.typical_ns, 109);
 }
 
-// As perftest does: every post with every later completion.
+// perftest's method: pairs every post with every later completion.
 double peak_by_all_pairs(const std::vector<Mark>& posts, const std::vector<Mark>& completions) {
   double best = 0;
   for (const Mark& post : posts) {
@@ -92,7 +92,7 @@ struct Trace {
   std::vector<Mark> completions;
 };
 
-// A run of a queue: posts as long as fewer than `depth` are under way, completions in batches.
+// Simulates a queue: posts while fewer than `depth` are in flight; completions arrive in batches.
 Trace random_run(unsigned seed, std::uint64_t messages, std::uint64_t depth) {
   std::mt19937 random(seed);
   Trace run;
@@ -141,7 +141,7 @@ TEST(PerfPeak, IsNothingWithoutMarks) {
   EXPECT_EQ(peak_rate(one, one), 0);
 }
 
-// All pairs of these would be 4 * 10^10, which no deadline of a test allows.
+// Trying all pairs would take 4 * 10^10 steps, too many for the time limit of a test.
 TEST(PerfPeak, IsLinear) {
   const Trace run = random_run(7, 600'000, 128);
   ASSERT_GT(run.posts.size(), 200'000U);
@@ -163,7 +163,7 @@ TEST(PerfMarks, BoundTheirMemoryAndKeepTheirOrder) {
   }
 }
 
-TEST(PerfNoise, OfASteadyRunIsNone) {
+TEST(PerfNoise, ASteadyRunHasNone) {
   LatencySamples samples;
   Marks posts;
   Marks completions;
@@ -176,9 +176,9 @@ TEST(PerfNoise, OfASteadyRunIsNone) {
   EXPECT_NEAR(noise_of(posts.kept(), completions.kept()), 0, 1e-9);
 }
 
-// 128 under way of 1000: posted at once at first, then as completions come, which come sixteen at a
-// time.
-TEST(PerfNoise, IsNotThatCompletionsComeInBursts) {
+// 128 of 1000 in flight: posted at once at first, and then after completions, which arrive sixteen
+// at a time.
+TEST(PerfNoise, BurstsOfCompletionsAreNone) {
   std::vector<Mark> posts;
   std::vector<Mark> completions;
   for (std::uint64_t i = 0; i < 1000; i += 16) {
@@ -194,7 +194,7 @@ TEST(PerfNoise, IsHalfTheRangeOfTenParts) {
   for (std::uint64_t i = 0; i < 1000; ++i) samples.add(i >= 300 && i < 400 ? 20 : 10);
   EXPECT_DOUBLE_EQ(samples.summary(1).noise, 0.5);
 
-  // In one part of ten nothing moves.
+  // In one of ten parts nothing moves.
   std::vector<Mark> marks;
   for (std::uint64_t i = 0; i <= 900; ++i)
     marks.push_back({.messages = i, .ticks = i <= 300 ? i : i + 100});
@@ -202,7 +202,7 @@ TEST(PerfNoise, IsHalfTheRangeOfTenParts) {
   EXPECT_NEAR(noise_of(marks, marks), 100.0 / 2 / 90, 1e-9);
 }
 
-TEST(PerfNoise, IsNotToldOfAFew) {
+TEST(PerfNoise, IsZeroForFewMarks) {
   LatencySamples samples;
   Marks marks;
   for (std::uint64_t i = 0; i < 10; ++i) {

@@ -24,7 +24,7 @@ using testing::StartsWith;
 constexpr Style kMebi{};
 constexpr Style kGiga{.gigabits = true};
 
-// As awk has them.
+// Splits like awk.
 std::vector<std::string> fields(const std::string& line) {
   std::istringstream in(line);
   std::vector<std::string> all;
@@ -66,7 +66,7 @@ TEST(PerfTable, HasPerftestsColumnsInGigabits) {
   EXPECT_EQ(all[3], "100.00");
 }
 
-TEST(PerfTable, KeepsDigitsOfWhatIsSlow) {
+TEST(PerfTable, KeepsDigitsOfSlowRates) {
   const auto all = fields(row_text(bandwidth_row(2, 2e6), Measure::bandwidth, kGiga));
   ASSERT_GE(all.size(), 5U);
   EXPECT_EQ(all[3], "0.016000");
@@ -94,11 +94,11 @@ TEST(PerfTable, ShowsNoFigureOfBytesThatDidNotArrive) {
   row.verification.arrivals -= 1;
   EXPECT_THAT(row_text(row, Measure::bandwidth, kMebi), HasSubstr("WRONG"));
   row = latency_row(4096, 900);
-  row.verification.slots = 0;  // nothing was compared
+  row.verification.slots = 0;  // no byte was compared
   EXPECT_THAT(fields(row_text(row, Measure::latency, kMebi)), Not(Contains("0.900")));
 }
 
-TEST(PerfTable, SaysThatNobodyLooked) {
+TEST(PerfTable, SaysThatNothingWasVerified) {
   RunResult run = write_bw_run();
   run.verified = false;
   run.rows[0].verification = {.wanted = false, .problem = ""};
@@ -132,7 +132,7 @@ TEST(PerfTable, EndsWithRegistrationPathAndVerdict) {
   EXPECT_THAT(joined(closing_lines(run, kGiga)), HasSubstr("none: neither is known"));
 }
 
-TEST(PerfTable, TellsOnceHowNeighboursWent) {
+TEST(PerfTable, MergesLinesOfNeighbours) {
   RunResult run = write_bw_run();
   run.rows = {bandwidth_row(2, 1e9), bandwidth_row(4, 1e9), bandwidth_row(65536, 1e9)};
   run.rows[0].path = run.rows[1].path = "eager";
@@ -174,7 +174,7 @@ TEST(PerfVerdict, TakesTheRowThatCameClosest) {
   EXPECT_EQ(verdict->size_bytes, 8U << 20);
 }
 
-TEST(PerfVerdict, OfEmulatedHardwareGoesByTheCopy) {
+TEST(PerfVerdict, EmulatedHardwareUsesTheLimitOfTheCopy) {
   RunResult run = write_bw_run();
   run.emulated = true;
   const auto verdict = judge(run).verdict;
@@ -185,7 +185,7 @@ TEST(PerfVerdict, OfEmulatedHardwareGoesByTheCopy) {
   EXPECT_FALSE(judge(run).verdict);
 }
 
-// More than all of a limit is not possible: what was taken for it is none.
+// More than 100 % of a limit is impossible, so that the presumed limit is none.
 TEST(PerfVerdict, IsNotGivenWhereMoreWasReachedThanTheLimit) {
   RunResult run = write_bw_run();
   run.emulated = true;
@@ -199,13 +199,13 @@ TEST(PerfVerdict, IsNotGivenWhereMoreWasReachedThanTheLimit) {
                 "and 6.25 GB/s were reached, at 4 KiB"));
 }
 
-TEST(PerfVerdict, OfBothDirectionsMayPassTheLimitTwice) {
+TEST(PerfVerdict, BothDirectionsMayUseTheLimitTwice) {
   RunResult run = write_bw_run();
   run.bidirectional = true;
   EXPECT_DOUBLE_EQ(judge(run).verdict->share, 0.25);
 }
 
-TEST(PerfVerdict, OfALatencyIsWhatAMessageAloneMoves) {
+TEST(PerfVerdict, ALatencyTestUsesTheRateOfSingleMessages) {
   RunResult run = write_lat_run();
   const auto verdict = judge(run).verdict;
   ASSERT_TRUE(verdict);
@@ -213,7 +213,7 @@ TEST(PerfVerdict, OfALatencyIsWhatAMessageAloneMoves) {
   EXPECT_NEAR(verdict->reached_bytes_per_second, 65536 / 9123e-9, 1);
 }
 
-TEST(PerfVerdict, IsNotGivenOfNothing) {
+TEST(PerfVerdict, IsNotGivenWithoutRows) {
   RunResult run = write_bw_run();
   run.rows[0].verification.wrong_bytes = 1;
   EXPECT_FALSE(judge(run).verdict);

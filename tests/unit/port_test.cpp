@@ -58,15 +58,15 @@ TEST(Mtu, ConvertsBothWays) {
   EXPECT_EQ(mtu_from_bytes(1500), IBV_MTU_1024);
 }
 
-TEST(NicInterfaces, OfRoceAreThoseOfItsGids) {
+TEST(NicInterfaces, RoceUsesThoseOfItsGids) {
   const NicInterfaces roce{.numbers = {3, 7}};
   EXPECT_TRUE(roce.has(7, {}));
   EXPECT_FALSE(roce.has(4, {}));
 }
 
-TEST(NicInterfaces, OfInfinibandAreThoseWithItsGuid) {
+TEST(NicInterfaces, InfinibandUsesThoseWithItsGuid) {
   const NicInterfaces infiniband{.guid = {{0x50, 0x6b, 0x4b, 3, 0, 0x21, 0x7d, 0x2e}}};
-  // As the kernel shows it: 80:00:02:08:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:21:7d:2e.
+  // The kernel shows it as 80:00:02:08:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:21:7d:2e.
   std::vector<std::uint8_t> ipoib{0x80, 0, 2,    8,    0xfe, 0x80, 0, 0,    0,    0,
                                   0,    0, 0x50, 0x6b, 0x4b, 3,    0, 0x21, 0x7d, 0x2e};
   EXPECT_TRUE(infiniband.has(3, ipoib));

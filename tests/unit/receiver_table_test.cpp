@@ -17,7 +17,7 @@ struct Quiet final : Receiver {
                    const transport::Completion& /*completion*/) noexcept override {}
 };
 
-/// Numbers that meet in one place of the table, or lie close to each other.
+/// Numbers that collide in one place of the table, or are close to each other.
 TEST(ReceiverTable, FindsThoseThatAreThere) {
   ReceiverTable table;
   std::map<std::uint32_t, std::unique_ptr<Quiet>> there;

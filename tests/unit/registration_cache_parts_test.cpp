@@ -32,7 +32,7 @@ bool overlap(const Entry& entry, AddressRange range) {
   return entry.range.begin < range.end && range.begin < entry.range.end;
 }
 
-TEST(RegionTable, FindsWhatALookThroughAllOfThemFinds) {
+TEST(RegionTable, FindsTheSameAsALinearSearch) {
   std::mt19937 random(1);
   std::list<Entry> all;
   RegionTable<Entry> table;
@@ -48,7 +48,7 @@ TEST(RegionTable, FindsWhatALookThroughAllOfThemFinds) {
     ASSERT_EQ(table.find(range, access), expected);
     found += expected != nullptr ? 1 : 0;
     switch (random() % 3) {
-      case 0: {  // what overlaps goes, and it comes
+      case 0: {  // adds a range; overlapping ones are removed
         std::vector<Entry*> gone;
         table.overlapping(range, access, [&](Entry& entry) {
           gone.push_back(&entry);
@@ -61,7 +61,7 @@ TEST(RegionTable, FindsWhatALookThroughAllOfThemFinds) {
         table.insert(all.emplace_back(Entry{range, access}));
         break;
       }
-      case 1: {  // whatever the access
+      case 1: {  // for any access
         std::size_t gone = 0;
         if (random() % 4 != 0) break;
         table.overlapping(range, [&](Entry& entry) {
@@ -108,7 +108,7 @@ class MemoTest : public testing::Test {
     return make(pins_, begin, end, access);
   }
 
-  /// In either bucket.
+  /// Searches both buckets.
   RegistrationReference* found(std::uint64_t address, Access access = Access::none) const {
     RegistrationReference* const reference = memo_.find(address, 1, access);
     return reference != nullptr ? reference : memo_.find_away(address, 1, access);
@@ -150,7 +150,7 @@ TEST_F(MemoTest, KeepsOneAddressWithEachAccess) {
   EXPECT_EQ(memo_.find(7, 1, Access::remote_write), &write);
 }
 
-/// The address that AddressCache has this hash of.
+/// The address that has this hash in AddressCache.
 std::uint64_t address_of(std::uint64_t hash) {
   constexpr std::uint64_t kMultiplier = 0xd6e8feb86659fd93;
   std::uint64_t inverse = kMultiplier;
@@ -162,7 +162,7 @@ std::uint64_t address_of(std::uint64_t hash) {
   return hash;
 }
 
-// Some bits of the hash are kept: others of the same bucket have them, too.
+// Only some bits of the hash are stored: other addresses of the same bucket share them.
 TEST_F(MemoTest, AddressesWithTheSameBitsOfTheHashAreToldApart) {
   constexpr std::uint64_t kHash = 0x1234'5678'9ab0'0000;
   std::vector<RegistrationReference*> references;
@@ -175,7 +175,7 @@ TEST_F(MemoTest, AddressesWithTheSameBitsOfTheHashAreToldApart) {
       memo_.remember(reference->begin, *reference);
       EXPECT_EQ(found(reference->begin), reference);
     }
-    // Their first bucket takes one of them, and second ones as many as there are buckets.
+    // Their first bucket takes one of them, and their second buckets take one each.
     const auto known = std::ranges::count_if(references, [&](RegistrationReference* reference) {
       return found(reference->begin) == reference;
     });
@@ -184,8 +184,8 @@ TEST_F(MemoTest, AddressesWithTheSameBitsOfTheHashAreToldApart) {
   }
 }
 
-// Allocators lay regions out in strides: whatever these are, hardly any is lost, few are away from
-// their first bucket, and the table is no larger than it takes.
+// Allocators place regions in strides. For any stride, hardly any region is lost, few are outside
+// their first bucket, and the table is no larger than necessary.
 TEST_F(MemoTest, GrowsAndKnowsThemAllInAnyStride) {
   constexpr std::uint64_t kAddresses = 20'000;
   for (const std::uint64_t factor : {1U, 3U}) {
@@ -210,14 +210,14 @@ TEST_F(MemoTest, GrowsAndKnowsThemAllInAnyStride) {
       EXPECT_LT(lost, 4U);
       EXPECT_LT(away, kAddresses / 20);
       EXPECT_LE(addresses.slots(), kAddresses * 5 / 2);
-      // A quarter larger each time.
+      // It grows by a quarter each time.
       EXPECT_LT(addresses.rebuilds(), 25U);
     }
   }
 }
 
 TEST_F(MemoTest, AddressesMadeToMeetDoNotMakeItGrow) {
-  // Both buckets in common, also in larger tables.
+  // The addresses share both buckets, also in larger tables.
   const auto buckets_of = [](std::uint64_t hash) { return (hash * 0x9e3779b97f4a7c15) >> 50U; };
   constexpr std::uint64_t kHash = 0x1234'5678'0000'0000;
   std::vector<RegistrationReference*> references;
@@ -243,8 +243,8 @@ TEST_F(MemoTest, AddressesMadeToMeetDoNotMakeItGrow) {
   EXPECT_EQ(memo_.rebuilds(), 0U);
 }
 
-/// A thread that takes the lock each time (a thread that uses two caches in turn) remembers the
-/// same again and again.
+/// A thread that always takes the slow path with the lock (by using two caches in turn) remembers
+/// the same regions over and over.
 TEST_F(MemoTest, ToRememberTheSameAgainCostsNothing) {
   std::vector<RegistrationReference*> references;
   const auto address_of = [](std::uint64_t i) { return kFirst + i * 0x1000; };
@@ -276,7 +276,7 @@ TEST_F(MemoTest, DoesNotGrowForThoseThatHaveGone) {
   EXPECT_EQ(memo_.slots(), slots);
 }
 
-// As the cache does it: a reference that was given back is another region's next.
+// The cache does this: a released reference is reused for another region.
 TEST_F(MemoTest, DoesNotGrowForThoseWhosePinsAreUsedAnew) {
   constexpr std::uint64_t kAlive = 100;
   const std::size_t slots = memo_.slots();
@@ -292,14 +292,15 @@ TEST_F(MemoTest, DoesNotGrowForThoseWhosePinsAreUsedAnew) {
   EXPECT_EQ(memo_.slots(), slots);
 }
 
-// At first sight a reference tells of the beginning alone.
-TEST_F(MemoTest, FindsWhatIsFarInALargeRegion) {
+// At first a reference is found only by its beginning.
+TEST_F(MemoTest, FindsAddressesFarIntoALargeRegion) {
   for (const std::uint64_t size :
        {std::uint64_t{RegistrationReference::kMostReach} - 1,
         std::uint64_t{RegistrationReference::kMostReach},
         std::uint64_t{RegistrationReference::kMostReach} + 1, std::uint64_t{96} << 30U}) {
     SCOPED_TRACE(size);
-    const std::uint64_t begin = (std::uint64_t{1} << 60U) + size * 2;  // as an accelerator's own
+    // Like the addresses of an accelerator.
+    const std::uint64_t begin = (std::uint64_t{1} << 60U) + size * 2;
     const std::uint64_t end = begin + size;
     RegistrationReference& reference = reference_of(begin, end, Access::remote_read);
     const auto found = [&](std::uint64_t address, std::uint64_t length_bytes) {
@@ -332,7 +333,7 @@ TEST(PinArenaTest, APinIsFoundByItsNumberAndItsRegionByThePin) {
   std::vector<CachedRegion> regions(3);
   ReferenceArena arena(nullptr, 0);
   std::vector<RegistrationReference*> references;
-  std::set<std::uint32_t> units{0};  // which is no reference's
+  std::set<std::uint32_t> units{0};  // 0 belongs to no reference
   for (std::size_t i = 0; i < 20'000; ++i) {
     references.push_back(&arena.add());
     EXPECT_EQ(rest_of(*references.back()).region, nullptr);
@@ -347,8 +348,8 @@ TEST(PinArenaTest, APinIsFoundByItsNumberAndItsRegionByThePin) {
   }
 }
 
-// All bits that a caller's access may have, also those that no access has.
-TEST(PinTest, IsOpenOnlyWhereNothingIsToBeAskedOrNoted) {
+// For all bits of a caller's access, including those that no access has.
+TEST(PinTest, IsOpenOnlyWithoutChecksOrMarks) {
   RegistrationReference reference;
   for (unsigned of = 0; of <= static_cast<unsigned>(kAllAccess); ++of) {
     const auto access = static_cast<Access>(of);
@@ -383,7 +384,7 @@ TEST(PinTest, MarksComeAndGo) {
   EXPECT_EQ(reference.access(), access);
 }
 
-TEST(PinTest, CountsWhatOthersGiveBack) {
+TEST(PinTest, CountsReleasesOfOtherThreads) {
   ReferenceArena arena(nullptr, 0);
   RegistrationReference& reference = arena.add();
   for (int i = 0; i < 3; ++i) reference.add();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Remedies in terms of the tools' options.
+// Remedies that name the tools' options.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -24,7 +24,7 @@ TEST(ToolRemedies, EachReplacesWordsThatTheLibrarySays) {
   }
 }
 
-// The two sides of an exchange, and perf, have them all.
+// Both sides of an exchange, and perf, have all of them.
 TEST(ToolRemedies, NameOptionsThatThereAre) {
   CLI::App app;
   CommonOptions options;

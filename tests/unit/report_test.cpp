@@ -29,7 +29,7 @@ TEST(ToolReport, NeedsAVerdictOnEachOperation) {
   Report report;
   report.add(verdict(kSend, 1, 0));
   EXPECT_TRUE(report.verified());
-  report.operation(kWrite).completions = 1;  // completed, but never looked at
+  report.operation(kWrite).completions = 1;  // completed, but never compared
   EXPECT_FALSE(report.verified());
 }
 
@@ -46,7 +46,7 @@ TEST(ToolReport, NamesTheFirstWrongByte) {
       "verify: send, iteration 2, offset 100: expected 0x4e, got 0x4f (1 of 4096 bytes wrong)");
 }
 
-TEST(ToolReport, TellsJsonWhatWasWrong) {
+TEST(ToolReport, JsonNamesTheFault) {
   Report report;
   report.add(verdict(kWrite, 1, 1));
   const Json json = to_json(report);

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder that is not there afterwards; SYSFS_PATH names it meanwhile.
+/// A folder that SYSFS_PATH names while the object lives; it is removed afterwards.
 class Folder {
  public:
   Folder() {
@@ -52,7 +52,7 @@ TEST(RocmKernelOption, IsReadFromItsLine) {
   }
 }
 
-TEST(RocmKernel, KnowsWhatItsConfigurationSays) {
+TEST(RocmKernel, ReadsItsConfiguration) {
   const Folder folder;
   const Kernel both(
       folder.file("config", "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n")
@@ -73,7 +73,7 @@ TEST(RocmKernel, DoesNotTakeTheUnknownForNo) {
 
 TEST(RocmKernel, ReadsGzip) {
   const Folder folder;
-  // "CONFIG_PCI_P2PDMA=y\n", as gzip(1) -n makes it.
+  // "CONFIG_PCI_P2PDMA=y\n", compressed by gzip(1) -n.
   constexpr std::array<unsigned char, 40> kCompressed{
       0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x73, 0xf6, 0xf7, 0x73,
       0xf3, 0x74, 0x8f, 0x0f, 0x70, 0xf6, 0x8c, 0x0f, 0x30, 0x0a, 0x70, 0xf1, 0x75, 0xb4,

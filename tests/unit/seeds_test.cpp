@@ -15,7 +15,7 @@
 namespace hbmwire::wire {
 namespace {
 
-/// Seeds of tests/fuzz/corpus/endpoint_offer, as its fuzzer takes them in.
+/// The seeds of tests/fuzz/corpus/endpoint_offer that the fuzzer's decoder accepts.
 std::set<std::string> accepted_seeds() {
   std::set<std::string> accepted;
   for (const auto& file : std::filesystem::directory_iterator(HBMWIRE_OFFER_SEEDS)) {
@@ -29,8 +29,8 @@ std::set<std::string> accepted_seeds() {
   return accepted;
 }
 
-/// A fuzzer whose seeds are all refused at the first look finds nothing behind it.
-TEST(Seeds, OfOffersAreGoodWhereTheyAreMeantToBe) {
+/// A fuzzer whose seeds are all refused by the first check finds nothing after it.
+TEST(Seeds, SeedsOfOffersAreValidWhereIntended) {
   EXPECT_EQ(accepted_seeds(), (std::set<std::string>{"hello", "hello-longest", "infiniband",
                                                      "invitation", "invitation-infiniband",
                                                      "invitation-with-hello", "rails", "roce"}));

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The number of a choice that names a kind of number and not a word; else null.
+/// An example for a choice that stands for a kind of number instead of a word; else null.
 const char* example_of(std::string_view choice) {
   if (choice == "NUMBER") return "12";
   if (choice == "NUMBER[KMG]") return "12M";
@@ -31,7 +31,7 @@ const char* example_of(std::string_view choice) {
   return choice.starts_with("0...") ? "7" : nullptr;
 }
 
-/// Without any setting of the machine at hand, and a place for a file.
+/// Removes all settings of this machine's environment, and provides a folder for files.
 class SettingsTest : public testing::Test {
  protected:
   SettingsTest() {
@@ -205,8 +205,8 @@ TEST_F(SettingsTest, AValueThatIsNoneOfTheChoicesIsRefusedWithThem) {
   EXPECT_EQ(info_of("HBMWIRE_GAUDI_DMABUF").value, "YES");
 }
 
-TEST_F(SettingsTest, AVariableThatNobodyReadsIsRefusedWithTheNearestName) {
-  set("HBMWIRE_GUADI_DMABUF", "no");  // no prefix of ours: another product's
+TEST_F(SettingsTest, AnUnknownVariableIsRefusedWithTheNearestName) {
+  set("HBMWIRE_GUADI_DMABUF", "no");  // has no prefix of ours: a variable of another product
   EXPECT_TRUE(settings_from_environment());
   set("HBMWIRE_GAUDI_DMABUFF", "no");
   EXPECT_THAT(refusal(), HasSubstr("HBMWIRE_GAUDI_DMABUFF: no setting has this name; the nearest "
@@ -260,7 +260,7 @@ TEST_F(SettingsTest, AFileThatCannotBeReadIsNamed) {
                                         HasSubstr("HBMWIRE_CONFIG")));
   set(kSettingsFileVariable, folder_);
   EXPECT_THAT(refusal(), HasSubstr("regular file"));
-  // No program writes into it: a reader would wait for ever.
+  // The FIFO has no writer, so that reading it would block forever.
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   set(kSettingsFileVariable, folder_ / "fifo");
   EXPECT_THAT(refusal(), HasSubstr("regular file"));
@@ -270,7 +270,7 @@ TEST_F(SettingsTest, AFileThatCannotBeReadIsNamed) {
   EXPECT_TRUE(settings_from_environment());
 }
 
-TEST_F(SettingsTest, OfALongPathTheLineNumberIsKept) {
+TEST_F(SettingsTest, TheLineNumberIsKeptAfterALongPath) {
   const std::string place = "/" + std::string(200, 'x') + "/hbmwire.conf:17";
   const std::string cut = fit_subject(place);
   EXPECT_EQ(cut.size(), sizeof(Error::subject) - 1);

@@ -34,7 +34,7 @@ std::size_t open_files() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-/// All of a file, mapped.
+/// Maps a whole file.
 class Bytes {
  public:
   explicit Bytes(const Fd& file)
@@ -81,7 +81,7 @@ TEST(SharedFile, TwoProcessesHaveTheSameBytes) {
   EXPECT_EQ(bytes.at(kBytes - 1), std::byte{9});
 }
 
-TEST(SharedFile, OutlivesWhoMadeIt) {
+TEST(SharedFile, OutlivesItsMaker) {
   auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
   const auto opened = SharedFile::open(made->name, kBytes);
@@ -93,7 +93,7 @@ TEST(SharedFile, OutlivesWhoMadeIt) {
   expect_refused(SharedFile::open(name, kBytes), Errc::not_found);
 }
 
-TEST(SharedFile, NobodyCanShortenIt) {
+TEST(SharedFile, CannotBeShortened) {
   const auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
   EXPECT_NE(::ftruncate(made->fd.get(), 4096), 0);
@@ -120,7 +120,7 @@ TEST(SharedFile, AStrangersNameOpensNothing) {
   EXPECT_EQ(open_files(), files);
 }
 
-/// As if a process had put `file` where it names memory with the mark 0.
+/// The name under which another process would find `file`, for memory with the mark 0.
 SharedFileName named(const Fd& file) {
   return {.process = static_cast<std::uint32_t>(::getpid()),
           .descriptor = static_cast<std::uint32_t>(file.get()),
@@ -129,7 +129,7 @@ SharedFileName named(const Fd& file) {
 
 constexpr const char* kNameOfMarkZero = "hbmwire 00000000000000000000000000000000";
 
-/// A memfd that can't be shortened.
+/// A memfd that cannot be shortened.
 Fd sealed(const char* name) {
   Fd file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   EXPECT_EQ(::ftruncate(file.get(), kBytes), 0);
@@ -140,7 +140,7 @@ Fd sealed(const char* name) {
 TEST(SharedFile, AFileOfAnotherKindIsNotOpened) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   expect_refused(SharedFile::open(named(null), kBytes), Errc::permission_denied);
-  // Name and length are right, but it could be shortened while others have it mapped.
+  // It has the right name and length, but could be shortened while others have it mapped.
   const Fd loose(::memfd_create(kNameOfMarkZero, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(loose.get(), kBytes), 0);
   expect_refused(SharedFile::open(named(loose), kBytes), Errc::permission_denied);
@@ -159,7 +159,7 @@ TEST(SharedFile, ASealedFileOfAnotherNameIsNotOpened) {
   EXPECT_EQ(::read(watch.get(), event.data(), event.size()), -1) << "not for a moment either";
 }
 
-TEST(SharedFile, WhatIsPutInItsPlaceMeanwhileIsNotOpened) {
+TEST(SharedFile, AReplacementIsNotOpened) {
   const Fd memory = sealed(kNameOfMarkZero);
   const Fd other = sealed("somebody's");
   const Fd place(::fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
@@ -225,7 +225,7 @@ TEST(SharedFile, AnotherUsersIsNotOpened) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(PeerPieces, AreFoundByWhatThePeerCallsThem) {
+TEST(PeerPieces, AreFoundByThePeersNames) {
   const auto host =
       Context::create()->open(MemoryType::host, {.device = {}, .host = {.shared = true}});
   ASSERT_TRUE(host);

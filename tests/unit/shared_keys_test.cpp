@@ -23,7 +23,7 @@
 #include "tests/support/mappings.hpp"
 #include "tests/support/other_process.hpp"
 
-/// A process tells others of its keys, and a key ends while they may be at it.
+/// A process publishes its keys to others. A key may end while another process uses it.
 namespace hbmwire::detail {
 namespace {
 
@@ -35,7 +35,7 @@ using test::Talk;
 
 constexpr std::uint64_t kBytes = 64 << 10;
 constexpr auto kPatience = 300ms;
-// The time that a busy machine may take besides.
+// Extra time for a busy machine.
 constexpr auto kSlack = 2s;
 
 void sleeps(const Talk& /*talk*/) {
@@ -59,7 +59,7 @@ class SharedKeysOfThis : public ::testing::Test {
             .access = Access::remote_read | Access::remote_write};
   }
 
-  /// As Neighbour says that it is at a key.
+  /// Records, like Neighbour, that a process is using a key.
   void hold(std::uint32_t number, std::uint64_t owner, std::uint32_t place = 0) const {
     SharedHold& hold = keys->holds().holds[place];
     hold.owner = owner;
@@ -99,7 +99,7 @@ class SharedKeysOfThis : public ::testing::Test {
     EXPECT_LT(removed.took, kPatience + kSlack);
   }
 
-  /// As another process finds it.
+  /// Looks the key up like another process.
   [[nodiscard]] bool is_there(std::uint64_t token) const {
     const auto file = SharedFile::open(keys->name(), sizeof(SharedKeyFile), false);
     EXPECT_TRUE(file) << describe(file.error());
@@ -127,7 +127,7 @@ TEST_F(SharedKeysOfThis, AreThereUntilTheyAreRemoved) {
   EXPECT_FALSE(is_there(5));
 }
 
-/// With tokens as keys are given them.
+/// With tokens like those of real keys.
 TEST_F(SharedKeysOfThis, FindAPlaceAsLongAsThereIsOne) {
   const ExportedMemory memory = memory_of();
   std::mt19937_64 random(5);
@@ -136,7 +136,7 @@ TEST_F(SharedKeysOfThis, FindAPlaceAsLongAsThereIsOne) {
     const std::uint64_t token = keys->token_for(random());
     all.emplace_back(keys->add(token, memory), token);
     ASSERT_NE(all.back().first, 0U) << i;
-    // Some go meanwhile.
+    // Some keys are removed meanwhile.
     if (random() % 3 != 0) continue;
     std::swap(all[random() % all.size()], all.back());
     EXPECT_TRUE(keys->remove(all.back().first, all.back().second, std::nullopt, kPatience));
@@ -171,7 +171,7 @@ TEST_F(SharedKeysOfThis, AreSixteenThousandAndNoMore) {
 }
 
 /// The search for a key covers kSharedKeyPlaces places.
-TEST_F(SharedKeysOfThis, OfOnePlaceAreAsManyAsOthersLookAt) {
+TEST_F(SharedKeysOfThis, OnePlaceHasAsManyAsOthersSearch) {
   const ExportedMemory memory = memory_of();
   std::vector<std::uint32_t> numbers;
   for (std::uint64_t i = 0; i < kSharedKeyPlaces; ++i) {
@@ -185,7 +185,7 @@ TEST_F(SharedKeysOfThis, OfOnePlaceAreAsManyAsOthersLookAt) {
 
 // --- the end of a key
 
-TEST_F(SharedKeysOfThis, EndAtOnceWhereNobodyIsAtThem) {
+TEST_F(SharedKeysOfThis, EndAtOnceWithoutHolders) {
   const std::uint32_t number = keys->add(5, memory_of());
   const OtherProcess another(sleeps);
   hold(number + 1, another);  // another key
@@ -194,7 +194,7 @@ TEST_F(SharedKeysOfThis, EndAtOnceWhereNobodyIsAtThem) {
   expect_at_once(remove(number, std::nullopt));
 }
 
-TEST_F(SharedKeysOfThis, EndWhenWhoIsAtThemLetsGo) {
+TEST_F(SharedKeysOfThis, EndWhenTheirHolderLetsGo) {
   const std::uint32_t number = keys->add(5, memory_of());
   const OtherProcess another(sleeps);
   hold(number, another, 7);
@@ -211,7 +211,7 @@ TEST_F(SharedKeysOfThis, EndWhenWhoIsAtThemLetsGo) {
   letting.join();
 }
 
-/// EndpointOptions::peer_timeout may be for ever.
+/// EndpointOptions::peer_timeout may be infinite.
 TEST_F(SharedKeysOfThis, MayWaitForEver) {
   const std::uint32_t number = keys->add(5, memory_of());
   const OtherProcess another(sleeps);
@@ -267,7 +267,7 @@ TEST_F(SharedKeysOfThis, WaitForAStoppedProcessNoLongerThanTheyMay) {
   expect_timed_out(remove(number, std::exchange(memory, std::nullopt)));
   EXPECT_FALSE(is_there(5));
   EXPECT_EQ(mappings_of(kItsBytes), 1U) << "it may be written to";
-  // A key that comes does not take its place, nor its memory.
+  // A new key gets neither its place nor its memory.
   const std::uint32_t next = keys->add(5 + kSharedKeys, memory_of());
   EXPECT_NE(next, number);
   EXPECT_EQ(mappings_of(kItsBytes), 1U);
@@ -312,7 +312,7 @@ TEST_F(SharedKeysOfThis, MayBeRemovedAgainWhereTheFirstTimeWasTooShort) {
   expect_at_once(remove(number, std::nullopt));
 }
 
-/// Two threads that end one key: one of them has its memory, and may come second.
+/// Two threads end the same key. Either one may release its memory, and may come second.
 TEST_F(SharedKeysOfThis, KeepTheirMemoryInWhateverOrderTwoRemoveThem) {
   constexpr std::uint64_t kItsBytes = (3 << 20) + 16384;
   const OtherProcess another(sleeps);
@@ -352,8 +352,8 @@ TEST_F(SharedKeysOfThis, AreEndedByManyThreadsEachByItself) {
 }
 
 TEST_F(SharedKeysOfThis, TakeNoHoldForMoreThanATime) {
-  // Wrong values there: a number of no key, an owner that is no process, more in use than there
-  // are.
+  // The holds contain garbage: the number of no key, an owner that is no process, a count larger
+  // than the number of holds.
   const std::uint32_t number = keys->add(5, memory_of());
   hold(number, 0, 0);
   hold(number, ~std::uint64_t{0}, 1);  // no process has that number
@@ -361,14 +361,14 @@ TEST_F(SharedKeysOfThis, TakeNoHoldForMoreThanATime) {
   hold(kSharedKeys + 1, static_cast<std::uint64_t>(::getpid()), 3);
   keys->holds().used = ~0U;
   expect_at_once(remove(number, std::nullopt));
-  // One of a process that lives is as one that has stopped.
+  // A hold of a living process counts like one of a stopped process.
   const std::uint32_t next = keys->add(6, memory_of());
   hold(next, 1, kSharedHolds - 1);
   expect_timed_out(remove(next, std::nullopt, kPatience, 6));
 }
 
 TEST_F(SharedKeysOfThis, GiveTheHoldOfAnEndpointThatHasToldToOneAlone) {
-  keys->holds().used = ~0U;  // a stranger's
+  keys->holds().used = ~0U;  // a foreign value
   EXPECT_EQ(keys->take_hold(9, 3), nullptr);
   SharedHold& hold = keys->holds().holds[kSharedHolds - 1];
   hold.owner = 9;
@@ -381,7 +381,7 @@ TEST_F(SharedKeysOfThis, GiveTheHoldOfAnEndpointThatHasToldToOneAlone) {
   EXPECT_EQ(keys->take_hold(9, 3), nullptr);
 }
 
-/// A key is known by its token as well: its place may be another one's by now.
+/// A key also has a token, because another key may have its place by now.
 TEST_F(SharedKeysOfThis, AreNotEndedByAnothersToken) {
   const std::uint32_t number = keys->add(5, memory_of());
   expect_at_once(remove(number, std::nullopt, kPatience, 5 + kSharedKeys));
@@ -431,7 +431,7 @@ TEST_F(SharedKeysOfThis, AreReadByOthersAlone) {
     ASSERT_NE(read, MAP_FAILED);
     EXPECT_EQ(::mprotect(read, 4096, PROT_READ | PROT_WRITE), -1);
     EXPECT_EQ(static_cast<const SharedKeyFile*>(read)->magic, kSharedKeysMagic);
-    // Opened as the library does it.
+    // Opened like the library does.
     EXPECT_TRUE(SharedFile::open(name, sizeof(SharedKeyFile), false));
   });
   another.expect_good();
@@ -439,7 +439,7 @@ TEST_F(SharedKeysOfThis, AreReadByOthersAlone) {
   expect_at_once(remove(number, std::nullopt));
 }
 
-// --- as keys of the process use them
+// --- the keys of a process
 
 class SharedExports : public ::testing::Test {
  protected:
@@ -465,9 +465,9 @@ class SharedExports : public ::testing::Test {
 
   static void let_go() { shared_exports()->holds().holds[0].key = 0; }
 
-  /// Another key at this place.
+  /// Makes keys until one gets this place.
   [[nodiscard]] Export exported_at(std::uint32_t number) const {
-    constexpr int kTries = 400'000;  // of which one in 16,384 has it
+    constexpr int kTries = 400'000;  // one in 16,384 gets it
     for (int i = 0; i < kTries; ++i) {
       Export tried = exported();
       if (tried.shared() == number) return tried;
@@ -506,8 +506,8 @@ TEST_F(SharedExports, SayThatAStoppedProcessIsAtTheMemory) {
   EXPECT_TRUE(one.end());
 }
 
-/// A key that ended too late for its end to wait is asked to end again, or goes: the next key may
-/// have its place by then.
+/// A key that timed out while it waited for its end is ended again, or destroyed. By then another
+/// key may have its place.
 TEST_F(SharedExports, EndNoOtherKeyThatHasTheirPlaceByNow) {
   const OtherProcess another(sleeps);
   std::optional<Export> one = exported();
@@ -535,8 +535,8 @@ TEST_F(SharedExports, EndNoOtherKeyThatHasTheirPlaceByNow) {
   }
 }
 
-/// One thread ends all keys that expire. A stopped process at one of them is no reason for the
-/// others to stay open.
+/// One thread ends all expired keys. If a stopped process holds one of them, the others must still
+/// close.
 TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
   ASSERT_TRUE(share_exports(2s));
   const Context context = *Context::create({.memory = {}, .nics = {"none"}, .paths = {}});
@@ -544,7 +544,7 @@ TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
   const OtherProcess another(sleeps);
   const MemoryKey first = *MemoryKey::pack(region, {.expires_after = 50ms});
   SharedHoldFile& holds = shared_exports()->holds();
-  // It is at the first key, wherever that is.
+  // A process holds the first key, wherever that is.
   const auto file = SharedFile::open(shared_exports()->name(), sizeof(SharedKeyFile), false);
   ASSERT_TRUE(file);
   void* const mapped =
@@ -568,13 +568,13 @@ TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
   ::munmap(mapped, sizeof(SharedKeyFile));
 }
 
-TEST_F(SharedExports, OfTheParentAreLeftAloneByAChild) {
+TEST_F(SharedExports, AChildLeavesItsParentsAlone) {
   Export one = exported();
   const std::uint32_t number = one.shared();
   OtherProcess child([&](const Talk&) {
     EXPECT_TRUE(one.end());
     one = Export();
-    // Keys of its own are in a file of its own.
+    // A separate file with separate keys.
     const auto shared = share_exports(kPatience);
     ASSERT_TRUE(shared);
     EXPECT_EQ(shared->process, static_cast<std::uint32_t>(::getpid()));

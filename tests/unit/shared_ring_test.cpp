@@ -22,7 +22,8 @@
 #include "tests/support/lent_memory.hpp"
 #include "transport/shared/ring.hpp"
 
-/// The ring between two processes: whole frames in order, whatever its two ends do to each other.
+/// The ring between two processes: whole frames arrive in order, whatever its two ends do to each
+/// other.
 namespace hbmwire::transport {
 namespace {
 
@@ -46,7 +47,7 @@ constexpr std::uint64_t word_of(std::uint64_t kind, std::uint64_t length) {
 
 constexpr std::uint64_t kSkip = word_of(1, 0);
 
-/// Memory of zeros, with a page before and behind it that no access may touch.
+/// Zeroed memory between two pages that must not be accessed.
 class Fenced {
  public:
   Fenced() {
@@ -106,7 +107,7 @@ class SharedRing : public ::testing::Test {
     return true;
   }
 
-  /// The next frame is that one. It is taken, and told of.
+  /// Expects this frame next. Takes it, and tells the writer.
   void expect(std::uint32_t length, unsigned seed, Kind kind = Kind::message) {
     const auto frame = reader().peek();
     ASSERT_TRUE(frame) << "of " << length << " bytes, seed " << seed;
@@ -120,7 +121,7 @@ class SharedRing : public ::testing::Test {
     reader().tell_taken();
   }
 
-  /// Has the next frame begin in this cell.
+  /// Makes the next frame begin in this cell.
   void go_to(std::uint32_t cell) {
     while (next_ != cell) {
       const std::uint32_t cells = std::min(cell > next_ ? cell - next_ : kCells - next_, 100U);
@@ -131,7 +132,7 @@ class SharedRing : public ::testing::Test {
     }
   }
 
-  /// Zeros, and two ends that have done nothing.
+  /// Zeroes the ring, and makes two new ends.
   void begin_anew() {
     std::memset(static_cast<void*>(&*ring), 0, sizeof(SharedRingFile));
     writer_.emplace(*ring);
@@ -157,7 +158,7 @@ TEST_F(SharedRing, IsEmptyAtFirst) {
   EXPECT_TRUE(writer().is_empty());
   EXPECT_FALSE(writer().is_broken());
   EXPECT_FALSE(reader().is_broken());
-  reader().take();  // of nothing
+  reader().take();  // nothing to take
   reader().tell_taken();
   EXPECT_TRUE(writer().is_empty());
 }
@@ -190,7 +191,7 @@ TEST_F(SharedRing, TheLongestFitsInAnEmptyRingWhereverItBegins) {
   }
 }
 
-TEST_F(SharedRing, BringsWhatDoesNotFitAtItsEndFromItsBeginning) {
+TEST_F(SharedRing, WrapsFramesThatDoNotFitAtItsEnd) {
   for (std::uint32_t cells = 1; cells < 20; ++cells) {
     for (std::uint32_t left = 1; left <= 20; ++left) {
       begin_anew();
@@ -198,7 +199,7 @@ TEST_F(SharedRing, BringsWhatDoesNotFitAtItsEndFromItsBeginning) {
       const std::uint32_t length = cells * kCell - kHead;
       ASSERT_TRUE(write(length, cells));
       ASSERT_TRUE(write(3, 9));
-      // In the first cells where there were too few left.
+      // It begins in the first cells if too few were left.
       const std::uint64_t first = ring->cells[0].word.load();
       EXPECT_EQ(first != 0, cells >= left) << cells << " of " << left;
       if (cells > left) {
@@ -224,13 +225,13 @@ TEST_F(SharedRing, LeavesNoWordBehindThatCouldBeTakenForAFrame) {
   }
 }
 
-TEST_F(SharedRing, HasRoomUntilItIsFullAndAgainWhenItsReaderTellsOfWhatItTook) {
+TEST_F(SharedRing, HasRoomAgainWhenItsReaderReportsProgress) {
   for (const std::uint32_t length : {0U, 48U, 49U, 200U, 5000U, kMost}) {
     begin_anew();
     go_to(17);
     unsigned written = 0;
     while (write(length, written)) ++written;
-    // All but what stays free before its end.
+    // All cells except those that stay free at the end.
     EXPECT_GE((written + 1) * cells_of(length) + cells_of(length), kCells);
     EXPECT_LE(written * cells_of(length), kCells);
     EXPECT_FALSE(writer().is_broken());
@@ -238,7 +239,7 @@ TEST_F(SharedRing, HasRoomUntilItIsFullAndAgainWhenItsReaderTellsOfWhatItTook) {
     reader().take();
     EXPECT_FALSE(writer().has_room(length)) << "it was not told";
     reader().tell_taken();
-    // The first one, which made room for it unless there has to be some at the end as well.
+    // The first one was taken to make room, unless the end must stay free, too.
     for (unsigned i = 1; i < written; ++i) expect(length, i);
     EXPECT_FALSE(reader().peek());
     EXPECT_TRUE(writer().has_room(kMost));
@@ -289,7 +290,7 @@ TEST_F(SharedRing, FramesOfRandomLengthsComeInOrder) {
   }
 }
 
-// --- a body that is gone
+// --- a body whose memory has disappeared
 
 class Gone : public SharedRing, public ::testing::WithParamInterface<LentMemory::How> {
  protected:
@@ -319,7 +320,7 @@ TEST_P(Gone, BodyIsAnErrorAndNoFrame) {
         EXPECT_EQ(write_gone(length, from), EFAULT);
         EXPECT_FALSE(reader().peek());
         EXPECT_FALSE(reader().is_broken());
-        // The next frames come.
+        // Later frames arrive.
         for (unsigned i = 0; i < 400; ++i) {
           ASSERT_TRUE(write(40 * (i % 9), i));
           expect(40 * (i % 9), i);
@@ -330,7 +331,8 @@ TEST_P(Gone, BodyIsAnErrorAndNoFrame) {
   }
 }
 
-/// A writer that waits for the ring to be empty waits for frames alone: its reader tells of those.
+/// A writer that waits for an empty ring waits only for frames, because its reader reports only
+/// those.
 TEST_P(Gone, BodyLeavesAnEmptyRingEmpty) {
   for (const std::uint32_t cell : {0U, kCells - 200, kCells - 20, kCells - 1}) {
     begin_anew();
@@ -342,7 +344,7 @@ TEST_P(Gone, BodyLeavesAnEmptyRingEmpty) {
   }
 }
 
-TEST_P(Gone, BodyIsBehindWhatIsThere) {
+TEST_P(Gone, BodyIsAfterReadableBytes) {
   go_to(kCells - 5);
   ASSERT_TRUE(write(10, 3));
   EXPECT_EQ(write_gone(5000), EFAULT);
@@ -366,8 +368,8 @@ TEST_F(SharedRing, AGuardedBodyThatIsThereArrives) {
 
 // --- a writer that is killed
 
-/// In what order the bytes of a frame are written is the compiler's choice: whichever of them are
-/// there, there is no frame before its word.
+/// The compiler chooses the order in which the bytes of a frame are written. Whichever of them are
+/// written, there is no frame before its word.
 TEST_F(SharedRing, HasNoFrameUntilItsWordIsWritten) {
   std::mt19937 random(3);
   for (int round = 0; round < 300; ++round) {
@@ -382,7 +384,7 @@ TEST_F(SharedRing, HasNoFrameUntilItsWordIsWritten) {
     const std::size_t word = ring.offset_of(skips ? 0 : begins);
     const std::size_t skip = ring.offset_of(begins);
     const auto is_in = [](std::size_t i, std::size_t of) { return i >= of && i < of + 8; };
-    // Killed somewhere: some bytes are there, and a skip may be.
+    // Killed at a random point: some bytes are written, and perhaps a skip.
     const auto share = static_cast<unsigned>(random() % 5);
     for (std::size_t i = 0; i < after.size(); ++i) {
       const bool is_word = is_in(i, word) || (skips && is_in(i, skip));
@@ -396,7 +398,7 @@ TEST_F(SharedRing, HasNoFrameUntilItsWordIsWritten) {
   }
 }
 
-/// A ring in memory that a child by fork(2) shares.
+/// A ring in memory shared with children by fork(2).
 class SharedMapping {
  public:
   SharedMapping()
@@ -415,7 +417,7 @@ class SharedMapping {
   SharedRingFile* ring_;
 };
 
-/// The `number`th frame of a stream: its length, and its bytes.
+/// The length of the `number`th frame of a stream, from which its bytes follow.
 std::uint32_t length_of(std::uint64_t number) {
   return static_cast<std::uint32_t>(8 + number * 7919 % (number % 64 == 0 ? 12000 : 400));
 }
@@ -431,7 +433,7 @@ bool is_frame(std::uint64_t number, std::span<const std::byte> bytes) {
   if (bytes.size() != length_of(number)) return false;
   std::memcpy(&told, bytes.data(), sizeof told);
   if (told != number) return false;
-  // Some of its bytes, but the last one in any case.
+  // Checks some of its bytes, always including the last one.
   for (std::size_t i = bytes.size() - 1; i >= sizeof told; i -= std::min<std::size_t>(i, 61)) {
     if (bytes[i] != static_cast<std::byte>(number * 31 + i)) return false;
     if (i == 0) break;
@@ -439,7 +441,7 @@ bool is_frame(std::uint64_t number, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// Writes until `most` frames are written, or for ever.
+/// Writes `most` frames, or forever.
 void pump(SharedRingFile& ring, std::uint64_t most) {
   RingWriter writer(ring);
   std::vector<std::byte> bytes(kMost);
@@ -452,7 +454,7 @@ void pump(SharedRingFile& ring, std::uint64_t most) {
   }
 }
 
-/// Takes all that is there; how many frames were good before the first that was not.
+/// Takes all available frames; returns the number of good ones before the first bad one.
 std::uint64_t take_frames(RingReader& reader, std::uint64_t from, std::uint64_t most) {
   std::uint64_t next = from;
   while (next < most) {
@@ -525,8 +527,8 @@ TEST(RingOfTwoProcesses, BringsAMillionFramesInOrder) {
   EXPECT_EQ(status, 0);
 }
 
-/// Both ends as they take turns to sleep: RingWriter::attention() against RingReader::
-/// set_attention().
+/// Both ends take turns to sleep: tests RingWriter::attention() against
+/// RingReader::set_attention().
 TEST(RingOfTwoThreads, NoFrameIsMissedByAReaderThatWaitsForItsBell) {
   constexpr std::uint64_t kRounds = 200'000;
   const auto ring = std::make_unique<SharedRingFile>();
@@ -573,13 +575,13 @@ TEST(RingOfTwoThreads, NoFrameIsMissedByAReaderThatWaitsForItsBell) {
   writing.join();
 }
 
-TEST_F(SharedRing, AskedForWhatItsReaderLooksAtItTellsThat) {
+TEST_F(SharedRing, ReportsTheAttentionOfItsReader) {
   EXPECT_EQ(writer().attention(), Attention::bell);
   for (const auto how : {Attention::looks, Attention::sleeps, Attention::bell}) {
     reader().set_attention(how);
     EXPECT_EQ(writer().attention(), how);
   }
-  // A stranger's word: who is not known to look is woken.
+  // A foreign value. A reader that is not known to poll is woken.
   for (const std::uint32_t other : {3U, 77U, ~0U}) {
     ring->attention = other;
     EXPECT_EQ(writer().attention(), Attention::sleeps);
@@ -602,7 +604,7 @@ TEST_F(SharedRing, AnyOtherWordBreaksIt) {
         go_to(cell);
         ring->cells[cell].word = word_of(kind, length);
         const bool is_good = kind >= 2 && kind <= 4 && length <= fits;
-        // From its last cells on a frame may have had too little room.
+        // A frame from its last cells on may have too little room.
         const bool is_skip = kind == 1 && length == 0 && kCells - cell < cells_of(kMost);
         const auto frame = reader().peek();
         ASSERT_EQ(frame.has_value(), is_good) << kind << ", " << length << " in cell " << cell;
@@ -621,7 +623,7 @@ TEST_F(SharedRing, AnyOtherWordBreaksIt) {
   }
 }
 
-/// Its reader would go round and round without a frame.
+/// Otherwise its reader would loop without ever finding a frame.
 TEST_F(SharedRing, SkipsAloneEndSoon) {
   go_to(kCells - 1);
   constexpr int kLooks = 1000;
@@ -634,12 +636,13 @@ TEST_F(SharedRing, SkipsAloneEndSoon) {
   EXPECT_LT(looks, 4);
 }
 
-/// Each word is looked at once, and the bytes lie in the ring, whatever the writer does meanwhile.
+/// The reader reads each word only once, and uses bytes within the ring, whatever the writer does
+/// meanwhile.
 TEST(RingOfAnEnemy, StaysWithinItsMemory) {
   SharedFile file;
   MappedRing made;
   ASSERT_TRUE(made.make(file));
-  // As another process has it: at another address.
+  // Mapped at another address, like in another process.
   MappedRing opened;
   ASSERT_TRUE(opened.open(file.name));
   std::atomic<bool> done{false};
@@ -692,17 +695,17 @@ TEST(RingOfAnEnemy, StaysWithinItsMemory) {
 
 // --- a hostile reader
 
-TEST_F(SharedRing, AReaderThatTakesBackWhatItHasTakenBreaksIt) {
+TEST_F(SharedRing, AReaderThatDecreasesItsCountBreaksIt) {
   go_to(10);
   ASSERT_TRUE(write(10, 1));
-  EXPECT_FALSE(writer().is_empty());  // and has seen that 10 are taken
+  EXPECT_FALSE(writer().is_empty());  // the writer has seen that 10 are taken
   ring->taken = 9;
   EXPECT_FALSE(writer().is_empty());
   EXPECT_TRUE(writer().is_broken());
   EXPECT_FALSE(writer().has_room(0));
 }
 
-TEST_F(SharedRing, AReaderThatTakesMoreThanThereIsBreaksIt) {
+TEST_F(SharedRing, AReaderThatTakesTooMuchBreaksIt) {
   for (const std::uint64_t beyond : {std::uint64_t{12}, std::uint64_t{kCells} + 10,
                                      std::uint64_t{1} << 63U, ~std::uint64_t{0}}) {
     begin_anew();
@@ -717,7 +720,7 @@ TEST_F(SharedRing, AReaderThatTakesMoreThanThereIsBreaksIt) {
   }
 }
 
-/// With any claim about taken frames, and any change of the cells meanwhile.
+/// Whatever the reader claims to have taken, and whatever happens to the cells meanwhile.
 TEST(RingOfAnEnemy, IsWrittenToWithinItsMemory) {
   std::mt19937_64 random(9);
   const auto bytes = pattern(kMost, 1);
@@ -785,7 +788,7 @@ TEST(MappedRing, AFileOfAnotherLengthIsRefused) {
   }
 }
 
-/// The shared-memory part of an idle endpoint (docs/adr/0029).
+/// The shared memory of an idle endpoint (docs/adr/0029).
 TEST(MappedRing, IsSmall) { EXPECT_LE(sizeof(SharedRingFile), std::size_t{28} << 10U); }
 
 }  // namespace

@@ -24,10 +24,10 @@ using test::same_bytes;
 constexpr std::size_t kSlice = 512U << 10U;
 constexpr std::size_t kBytes = 8 * kSlice;
 
-/// A memfd of a process that has touched none of its pages, mapped.
+/// A mapped memfd of which no page was touched.
 class File {
  public:
-  /// `size_bytes` of the file; of kBytes that are mapped the rest has no pages (SIGBUS).
+  /// The file has `size_bytes`. kBytes are mapped; pages beyond the file give SIGBUS.
   explicit File(std::size_t size_bytes = kBytes)
       : fd_(::memfd_create("sliced copy", MFD_CLOEXEC)),
         memory_(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0)) {
@@ -45,7 +45,7 @@ class File {
     return {static_cast<std::byte*>(memory_), kBytes};
   }
 
-  /// Pages of the file, whichever process has touched them.
+  /// The number of the file's pages that were touched.
   [[nodiscard]] std::size_t pages() const {
     struct stat status {};
 
@@ -58,7 +58,7 @@ class File {
   void* memory_;
 };
 
-/// How many polls it took, all but the last of which said "not yet"; 0: one failed.
+/// The number of polls, of which all but the last returned "not yet"; 0 if one failed.
 std::size_t polls(SlicedCopy& copy) {
   for (std::size_t count = 1; count < 100; ++count) {
     const auto done = copy.poll();
@@ -91,7 +91,7 @@ TEST(SlicedCopy, MovesItsBytesAndNoOthers) {
   }
 }
 
-TEST(SlicedCopy, LeavesForLaterWhatIsBehindItsSlice) {
+TEST(SlicedCopy, LeavesBytesBeyondItsSliceForLater) {
   const auto source = pattern(kBytes, 1);
   std::vector<std::byte> target(kBytes);
   SlicedCopy copy(source, target, {});
@@ -118,7 +118,7 @@ TEST(SlicedCopy, MapsNoMorePagesThanItsSliceTakes) {
   EXPECT_EQ(to.pages(), kSlice / kPage);
 }
 
-/// It says so, with `number`, and has written nothing.
+/// Expects that the copy fails with `number` and has written nothing.
 void expect_fails(std::span<const std::byte> from, std::span<std::byte> to,
                   SlicedCopy::Foreign foreign, int number) {
   const auto done = SlicedCopy(from, to, foreign).poll();
@@ -135,7 +135,7 @@ TEST(SlicedCopy, MemoryWithoutPagesIsAnError) {
   expect_fails(own, none.bytes().first(kSlice), {.from = false, .to = true}, EFAULT);
 }
 
-TEST(SlicedCopy, SoIsMemoryThatIsNotMapped) {
+TEST(SlicedCopy, UnmappedMemoryIsAnError) {
   std::vector<std::byte> own(kSlice);
   void* const gone = ::mmap(nullptr, kSlice, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(gone, MAP_FAILED);
@@ -163,7 +163,7 @@ TEST(SlicedCopy, MemoryOfTheApplicationsThatIsGoneIsAnErrorToo) {
   }
 }
 
-TEST(SlicedCopy, TheLastPageMayBeTheOneThatIsNotToBeHad) {
+TEST(SlicedCopy, TheLastPageMayBeTheMissingOne) {
   const File file(2 * kSlice - 4096);
   std::vector<std::byte> target(kBytes);
   SlicedCopy copy(file.bytes().subspan(1, 2 * kSlice - 1), std::span(target).first(2 * kSlice - 1),

@@ -75,7 +75,7 @@ TEST_F(ToolSourceFile, IsARegularFile) {
   EXPECT_FALSE(SourceFile::open("/dev/null"));
   const std::string fifo = (folder_ / "fifo").string();
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  const auto file = SourceFile::open(fifo);  // returns, although no program writes
+  const auto file = SourceFile::open(fifo);  // must return although the FIFO has no writer
   ASSERT_FALSE(file);
   EXPECT_THAT(file.error().text, HasSubstr("not a regular file"));
 }

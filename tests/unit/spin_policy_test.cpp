@@ -42,7 +42,7 @@ TEST(SpinPolicy, PollsAgainOnceThatWasEnough) {
   EXPECT_EQ(polls_of(spin_policy, 100), 100U);
 }
 
-TEST(SpinPolicy, WhatCameOnlyAfterLongSaysNothing) {
+TEST(SpinPolicy, ALateEventChangesNothing) {
   SpinPolicy spin_policy;
   for (int i = 0; i < 1000; ++i) spin_policy.slept(milliseconds(5));
   EXPECT_EQ(polls_of(spin_policy, 100), 100U);

@@ -102,7 +102,7 @@ TEST(StatTimes, AreThoseSinceTheSampleBefore) {
   EXPECT_GT(stats::times_of(process)[0].median, 32us);
 }
 
-TEST(StatTable, NamesWhatIsThere) {
+TEST(StatTable, NamesPathsMemoriesAndPeers) {
   ProcessSample process = process_of(4711);
   Counters& counters = process.now.counters;
   counters.failures = {{.code = Errc::timed_out, .nic = "mlx5_0", .peer = "a", .operations = 2},
@@ -140,7 +140,7 @@ TEST(StatTable, FitsHundredColumnsWhateverTheCountsAre) {
   EXPECT_LE(widest, 100U);
 }
 
-TEST(StatTable, MarksWhatHasEnded) {
+TEST(StatTable, MarksEndedProcesses) {
   ProcessSample process = process_of(7);
   process.ended = true;
   EXPECT_THAT(table_lines(sample_of({process}), SplitBy::path), Contains("7 trainer (ended)"));

@@ -20,7 +20,7 @@ Bytes bytes_of(const TcpFrame& frame) {
 
 bool is_good(const TcpFrame& frame) { return decode_tcp_frame(bytes_of(frame)).has_value(); }
 
-/// One of each kind that is good.
+/// A valid frame of each kind.
 std::vector<TcpFrame> good_frames() {
   return {
       {.kind = FrameKind::control, .length = 1},
@@ -54,14 +54,14 @@ TEST(TcpFrame, ComesBackAsItWent) {
   }
 }
 
-TEST(TcpFrame, OfAnotherVersionIsRefused) {
+TEST(TcpFrame, AnotherVersionIsRefused) {
   for (TcpFrame frame : good_frames()) {
     frame.version = kTcpFrameVersion + 1;
     EXPECT_FALSE(is_good(frame)) << static_cast<int>(frame.kind);
   }
 }
 
-TEST(TcpFrame, OfNoKindIsRefused) {
+TEST(TcpFrame, AnUnknownKindIsRefused) {
   for (const unsigned kind : {0U, 11U, 255U}) {
     Bytes bytes = bytes_of({.kind = FrameKind::idle});
     bytes[1] = static_cast<std::byte>(kind);
@@ -92,7 +92,7 @@ TEST(TcpFrame, IsRefusedWithMoreThanMayFollow) {
   refused({.kind = FrameKind::idle}, 1);
 }
 
-TEST(TcpFrame, IsRefusedWithWhatItsKindDoesNotName) {
+TEST(TcpFrame, IsRefusedWithFieldsOfAnotherKind) {
   for (const TcpFrame& good : good_frames()) {
     const auto refused = [&](auto change) {
       TcpFrame frame = good;

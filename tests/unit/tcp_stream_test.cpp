@@ -29,13 +29,13 @@ using test::pattern;
 using wire::TcpFrame;
 using Kind = TcpFrame::Kind;
 
-/// Sends what was pushed, and keeps what comes.
+/// Sends frames that were pushed, and keeps those that arrive.
 class Ends final : public FrameUser {
  public:
   struct Item {
     TcpFrame header;
     std::vector<std::byte> bytes;
-    const test::LentMemory* lent = nullptr;  // in place of them
+    const test::LentMemory* lent = nullptr;  // used instead of `bytes`
     bool operator==(const Item&) const = default;
   };
 
@@ -48,7 +48,7 @@ class Ends final : public FrameUser {
     if (taken_for_sending == going.size()) return false;
     const Item& item = going[taken_for_sending];
     frame.header = item.header;
-    // A frame of two parts, as a message with its header is.
+    // In two parts, like a message with its header.
     const std::size_t first = item.bytes.size() / 3;
     frame.parts = {std::span(item.bytes).first(first), std::span(item.bytes).subspan(first)};
     if (item.lent != nullptr) {
@@ -120,7 +120,7 @@ Fd listen_here(sockaddr_in& address) {
   return listening;
 }
 
-/// Two connected sockets; the second one does not block.
+/// Two connected sockets, of which the second one is non-blocking.
 std::pair<Fd, Fd> connected() {
   sockaddr_in address{};
   const Fd listening = listen_here(address);
@@ -141,7 +141,7 @@ struct Pair {
     receiver.emplace(std::move(other), into, "here");
   }
 
-  /// Until as many have come, or nothing goes on any more.
+  /// Until so many frames have arrived, or nothing moves any more.
   void exchange(std::size_t count) {
     const auto until = std::chrono::steady_clock::now() + 10s;
     while (into.came.size() < count && std::chrono::steady_clock::now() < until) {
@@ -157,7 +157,7 @@ struct Pair {
   std::optional<Stream> receiver;
 };
 
-/// Frames of many lengths, among them those around what is copied and what is read directly.
+/// Frames of many lengths, including those around the limits for copying and for reading directly.
 std::vector<Ends::Item> many() {
   std::vector<Ends::Item> items;
   unsigned number = 0;
@@ -190,7 +190,7 @@ TEST(TcpStream, BringsFramesOfAnyLengthInTheirOrder) {
   }
 }
 
-TEST(TcpStream, BringsThemIntoWhatTheReceiverHasAtATime) {
+TEST(TcpStream, BringsFramesIntoTheReceiversPlaces) {
   for (const std::size_t most : {std::size_t{1000}, std::size_t{100U << 10U}}) {
     Pair pair;
     pair.into.most = most;
@@ -201,7 +201,7 @@ TEST(TcpStream, BringsThemIntoWhatTheReceiverHasAtATime) {
   }
 }
 
-/// All frames of many(), as they are on the wire.
+/// The bytes of all frames of many() on the wire.
 std::vector<std::byte> raw(const std::vector<Ends::Item>& items) {
   std::vector<std::byte> bytes;
   for (const auto& item : items) {
@@ -250,7 +250,7 @@ TEST(TcpStream, WaitsForAPlace) {
   EXPECT_EQ(pair.into.came.front().bytes, pattern(100000, 1));
 }
 
-TEST(TcpStream, DropsWhatIsNotWanted) {
+TEST(TcpStream, DropsUnwantedFrames) {
   Pair pair;
   for (const std::size_t size : {std::size_t{10}, std::size_t{wire::kMaxTcpPayload}}) {
     pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, pattern(size, 1)});
@@ -267,7 +267,7 @@ TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
   const auto whole = pattern(wire::kMaxTcpPayload, 9);
   for (int i = 0; i < 100; ++i)
     pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, whole});
-  // Until the kernel takes no more: one is begun, and others were taken to be sent.
+  // Until the kernel accepts no more: one frame has begun, others are queued.
   const auto full = [&] {
     const std::size_t before = pair.from.marks.size();
     EXPECT_TRUE(pair.sender->send());
@@ -290,8 +290,7 @@ TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
     ASSERT_TRUE(pair.receiver->receive());
   }
   ASSERT_TRUE(over());
-  // Frames that were begun were ended, with the bytes that they were begun with; others were not
-  // begun.
+  // A frame that had begun was finished with its original bytes; others did not begin.
   ASSERT_LE(pair.into.came.size(), sent + 2);
   ASSERT_GE(pair.into.came.size(), sent + 1);
   for (std::size_t i = 0; i + 1 < pair.into.came.size(); ++i)
@@ -299,7 +298,7 @@ TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
   EXPECT_EQ(pair.from.marks.size(), pair.into.came.size()) << "and nothing else was called sent";
 }
 
-/// Small ones share a call, and large ones have their own.
+/// Small frames share a call, and large ones have their own.
 TEST(TcpStream, AFrameWhoseMemoryIsGoneIsNotSentAndThoseBehindItAreForgotten) {
   for (const std::size_t size : {std::size_t{4096}, std::size_t{wire::kMaxTcpPayload}}) {
     for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated}) {
@@ -312,7 +311,7 @@ TEST(TcpStream, AFrameWhoseMemoryIsGoneIsNotSentAndThoseBehindItAreForgotten) {
       ASSERT_TRUE(pair.sender->send());
       EXPECT_EQ(pair.from.marks, std::vector<std::uint64_t>{0});
       EXPECT_EQ(pair.from.lost, std::vector<std::uint64_t>{1});
-      // The stream goes on.
+      // The stream continues.
       pair.from.push({{.kind = Kind::control}, pattern(5, 5)});
       pair.exchange(2);
       EXPECT_EQ(pair.into.came[0].bytes, pattern(9, 1));
@@ -350,7 +349,7 @@ TEST(TcpStream, AFrameThatWasBegunAndWhoseRestIsGoneEndsTheStream) {
   }
 }
 
-TEST(TcpStream, MemoryThatIsGoneTakesNothingAndWhatComesBehindItDoes) {
+TEST(TcpStream, MissingMemoryTakesNothingAndLaterFramesArrive) {
   for (const std::size_t size : {std::size_t{100}, std::size_t{40000}, std::size_t{200000}}) {
     for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated,
                            test::LentMemory::How::read_only}) {
@@ -370,7 +369,7 @@ TEST(TcpStream, MemoryThatIsGoneTakesNothingAndWhatComesBehindItDoes) {
   }
 }
 
-TEST(TcpStream, EndsWithWhatIsNoFrame) {
+TEST(TcpStream, EndsAfterBytesThatAreNoFrame) {
   auto [one, other] = connected();
   Ends into;
   Stream stream(std::move(other), into, "node7");
@@ -390,7 +389,7 @@ TEST(TcpStream, EndsWithWhatIsNoFrame) {
   }
 }
 
-// The buffer still has the header of the frame before.
+// The buffer still contains the header of the frame before.
 TEST(TcpStream, EndsWithAHeaderThatIsNoneWhereverItIsCut) {
   const auto good = raw({{{.kind = Kind::idle}, {}}});
   auto bad = good;
@@ -432,12 +431,12 @@ TEST(TcpStream, EndsWithThePeerWhereverItStops) {
   }
 }
 
-TEST(TcpStream, HearsWhatThePeerSaidBeforeItWent) {
+TEST(TcpStream, ReceivesFramesFromBeforeThePeersEnd) {
   Pair pair;
   pair.from.push({{.kind = Kind::control}, pattern(9, 2)});
   ASSERT_TRUE(pair.sender->send());
   pair.sender->close();
-  // Sending fails first: the peer's kernel answers with a reset.
+  // Sending fails first, because the peer's kernel answers with a reset.
   pair.into.push({{.kind = Kind::idle}, {}});
   pair.into.push({{.kind = Kind::idle}, {}});
   EXPECT_TRUE(pair.receiver->send());
@@ -447,7 +446,7 @@ TEST(TcpStream, HearsWhatThePeerSaidBeforeItWent) {
   EXPECT_FALSE(pair.receiver->receive());
 }
 
-/// Lets `stream` send until the peer has no room.
+/// Sends with `stream` until the peer has no room.
 void fill(Stream& stream, Ends& ends) {
   for (int i = 0; i < 200; ++i)
     ends.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, pattern(wire::kMaxTcpPayload, 1)});
@@ -466,12 +465,12 @@ TEST(TcpStream, IsNotSilentWhereThePeerHasNoRoom) {
   }
 }
 
-TEST(TcpStream, IsNotSilentWhereNobodyHasLookedForLong) {
+TEST(TcpStream, IsNotSilentAfterALongPauseWithoutPolls) {
   Pair pair;
   pair.from.push({{.kind = Kind::idle}, {}});
   pair.exchange(1);
   const auto say_something = [&] {
-    // The acknowledgement is delayed, so that it is on its way for some 40 ms.
+    // Delays the acknowledgement, so that it takes some 40 ms.
     const int off = 0;
     ::setsockopt(pair.receiver->fd(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
     pair.from.push({{.kind = Kind::idle}, {}});
@@ -484,13 +483,13 @@ TEST(TcpStream, IsNotSilentWhereNobodyHasLookedForLong) {
   EXPECT_FALSE(pair.sender->is_silent(std::chrono::steady_clock::now(), 200ms));
 }
 
-TEST(TcpStream, IsNotSilentWhereNothingIsSaid) {
+TEST(TcpStream, IsNotSilentWithoutTraffic) {
   Pair pair;
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(pair.sender->is_silent(std::chrono::steady_clock::now(), 10ms));
 }
 
-/// In a network of its own: 0 where the silence was noticed in time.
+/// Runs in a separate network; returns 0 if the silence was noticed in time.
 int notice_the_cut() {
   Pair pair;
   pair.from.push({{.kind = Kind::idle}, {}});

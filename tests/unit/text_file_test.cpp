@@ -47,14 +47,14 @@ TEST_F(TextFileTest, ReplacesAllThatWasThere) {
   struct stat status {};
 
   ASSERT_EQ(::stat(path().c_str(), &status), 0);
-  EXPECT_LE(status.st_blocks * 512, 4096 * 8);  // the room that was not needed is given back
+  EXPECT_LE(status.st_blocks * 512, 4096 * 8);  // reserved room that was not needed is released
 }
 
 TEST_F(TextFileTest, LeavesNothingWhereNothingWasWritten) {
   {
     const auto file = TextFile::open(path());
     ASSERT_TRUE(file);
-    EXPECT_TRUE(std::filesystem::is_empty(folder_));  // a process that is killed leaves nothing
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));  // a killed process leaves nothing behind
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
   std::ofstream(path()) << "kept";
@@ -95,7 +95,7 @@ TEST_F(TextFileTest, IsWrittenInPlaceWhereANewOneWouldBeAnother) {
   EXPECT_EQ(contents(), "new");
   EXPECT_EQ(inode_of(path()), before);
 
-  // As /dev/stdout that leads to a file.
+  // Like /dev/stdout when it leads to a file.
   const std::string single = (folder_ / "single").string();
   const Fd open(::open(single.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   auto by_descriptor = TextFile::open("/proc/self/fd/" + std::to_string(open.get()));
@@ -124,7 +124,7 @@ TEST_F(TextFileTest, TellsOfAFileThatMayNotBecomeSoLarge) {
   EXPECT_EQ(contents(), "old");
 }
 
-TEST_F(TextFileTest, SaysAtOnceWhatCannotBeWrittenTo) {
+TEST_F(TextFileTest, ReportsAnUnwritableTargetAtOnce) {
   const auto full = TextFile::open("/dev/full");
   ASSERT_FALSE(full);
   EXPECT_NE(full.error().text.find("No space left"), std::string::npos) << full.error().text;

@@ -125,7 +125,7 @@ TEST(Messages, RefuseAddressesThatNoNicCanHave) {
   EXPECT_TRUE(refused(nobody));
 }
 
-/// Bytes of a message's payload, one of them changed.
+/// Decodes the payload of a message with one byte changed.
 Result<Message> decode_with(const Message& message, std::size_t at, std::uint8_t value) {
   auto frame = encode(message);
   frame.at(kHeader + at) = static_cast<std::byte>(value);
@@ -134,13 +134,13 @@ Result<Message> decode_with(const Message& message, std::size_t at, std::uint8_t
 
 TEST(Messages, RefusePerfRequestsOutOfBounds) {
   const PerfRequest good = perf_request();
-  EXPECT_FALSE(decode_with(good, 0, 0));   // no test
-  EXPECT_FALSE(decode_with(good, 0, 15));  // none that is known
-  EXPECT_FALSE(decode_with(good, 1, 4));   // no such connection
+  EXPECT_FALSE(decode_with(good, 0, 0));   // no such test
+  EXPECT_FALSE(decode_with(good, 0, 15));  // an unknown test
+  EXPECT_FALSE(decode_with(good, 1, 4));   // no such type of connection
   const std::vector<void (*)(PerfRequest&)> mistakes{
       [](PerfRequest& r) { r.size_bytes = 0; },
       [](PerfRequest& r) { r.size_bytes = kMaxPerfSizeBytes + 1; },
-      [](PerfRequest& r) { r.duration_s = 5; },  // and iterations, too
+      [](PerfRequest& r) { r.duration_s = 5; },  // in addition to iterations
       [](PerfRequest& r) { r.iterations = 0; },
       [](PerfRequest& r) { r.queue_pairs = 0; },
       [](PerfRequest& r) { r.queue_pairs = kMaxPerfQueuePairs + 1; },
@@ -200,9 +200,7 @@ TEST(Messages, LongTextsAreCutNotRefused) {
   EXPECT_EQ(std::get<Abort>(*decoded).text.size(), kMaxTextBytes);
 }
 
-TEST(Printable, ReplacesWhatATerminalWouldObey) {
-  EXPECT_EQ(printable("a\x1b[2Jb\n\xff"), "a?[2Jb??");
-}
+TEST(Printable, ReplacesControlCharacters) { EXPECT_EQ(printable("a\x1b[2Jb\n\xff"), "a?[2Jb??"); }
 
 TEST(MessageReader, FailsForGoodAfterTheFirstShortRead) {
   const std::vector<std::byte> bytes(3);

@@ -35,7 +35,7 @@ TEST(ToolPattern, EveryByteDiffersBetweenIterations) {
   }
 }
 
-// After 256 iterations the bytes begin anew, but in another order.
+// After 256 iterations the bytes repeat, but in another order.
 TEST(ToolPattern, DiffersAfterAllBytesWereUsed) {
   const Bytes first = made({.seed = 7, .iteration = 1}, kSize);
   EXPECT_LT(equal_bytes(first, made({.seed = 7, .iteration = 257}, kSize)), kSize / 100);
@@ -53,7 +53,7 @@ TEST(ToolPattern, WordsDifferBetweenOffsets) {
 
 TEST(ToolPattern, DependsOnSeedAndTag) {
   const Bytes one = made({.seed = 7, .iteration = 1, .tag = Tag::send}, kSize);
-  // Random bytes agree once in 256.
+  // Random bytes are equal with a probability of 1 in 256.
   EXPECT_LT(equal_bytes(one, made({.seed = 8, .iteration = 1, .tag = Tag::send}, kSize)),
             kSize / 100);
   EXPECT_LT(equal_bytes(one, made({.seed = 7, .iteration = 1, .tag = Tag::write}, kSize)),
@@ -74,7 +74,7 @@ TEST(ToolPattern, IsTheSameInChunks) {
 
 TEST(ToolPattern, GoesOnBeyondTheFirst16GiB) {
   const Pattern pattern{.seed = 9, .iteration = 5};
-  const std::uint64_t far = std::uint64_t{1} << 34;  // where the words' 32-bit count begins anew
+  const std::uint64_t far = std::uint64_t{1} << 34;  // the words' 32-bit index wraps around here
   EXPECT_LT(equal_bytes(made(pattern, kSize), made(pattern, kSize, far)), kSize / 100);
 }
 
@@ -87,7 +87,7 @@ TEST(ToolPattern, PoisonIsNeverExpected) {
   }
 }
 
-TEST(ToolPattern, DoubledIsWhatTheServerMakesOfIt) {
+TEST(ToolPattern, DoubledEqualsTheServersResult) {
   for (const std::size_t size : {1U, 2U, 3U, 4U, 5U, 4095U, 4096U}) {
     Bytes bytes = made({.seed = 3, .iteration = 2}, size);
     double_integers(bytes);

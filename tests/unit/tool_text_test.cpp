@@ -27,7 +27,7 @@ TEST(ToolSize, TakesBytesAndBinaryUnits) {
   EXPECT_EQ(parse_size("18446744073709551615"), 18446744073709551615U);
 }
 
-TEST(ToolSize, RefusesWhatIsNoSize) {
+TEST(ToolSize, RefusesOtherTexts) {
   for (const char* text :
        {"", "0", "0M", "-1", "+1", " 1", "1 ", "1m", "4Q", "4MB", "1.5G", "0x10", "4MiBx",
         "18446744073709551616", "16777216T", "99999999999999999999999"}) {
@@ -71,15 +71,15 @@ TEST(ToolBaseName, RefusesPathsAndControlCharacters) {
   }
 }
 
-TEST(ToolBaseName, IsWhatFollowsTheLastSlash) {
+TEST(ToolBaseName, IsThePartAfterTheLastSlash) {
   EXPECT_EQ(base_name_of("/a/b.tar"), "b.tar");
   EXPECT_EQ(base_name_of("b.tar"), "b.tar");
   for (const char* path : {"", "/", "a/", ".", "..", "a/.."})
     EXPECT_EQ(base_name_of(path), "") << path;
 }
 
-// The numbers are b2sum's: `printf abc | b2sum`.
-TEST(ToolDigest, IsWhatB2sumPrints) {
+// The numbers come from b2sum: `printf abc | b2sum`.
+TEST(ToolDigest, EqualsTheOutputOfB2sum) {
   Digest empty;
   EXPECT_EQ(digest_text(empty.finish()),
             "786a02f742015903c6c6fd852552d272912f4740e15847618a86e217f71f5419"
@@ -111,7 +111,7 @@ TEST(ToolProgress, ShowsBarPercentageAndRate) {
   EXPECT_EQ(render_progress(state, 14), "sending  50%");
 }
 
-TEST(ToolProgress, ShowsWhatGoesOnInPlaceOfARate) {
+TEST(ToolProgress, ShowsTheCurrentStepInsteadOfARate) {
   ProgressState state{.label = "measuring", .done_bytes = 3, .total_bytes = 12, .nanoseconds = 1};
   state.detail = "64 KiB";
   EXPECT_EQ(render_progress(state, 40), "measuring [###............]  25%  64 KiB");

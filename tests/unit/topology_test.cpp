@@ -15,12 +15,12 @@
 namespace hbmwire::topology {
 namespace {
 
-/// hwloc's XML of a machine, as `lstopo --of xml` writes it.
+/// hwloc's XML for a machine, as `lstopo --of xml` writes it.
 class MachineXml {
  public:
   explicit MachineXml(unsigned numa_nodes) : all_((1U << numa_nodes) - 1) {}
 
-  // Below an object, whose text is `inside`.
+  // Adds a child with the text `inside`.
   std::string device(const char* address) {
     return fmt::format(R"(<object type="PCIDev" gp_index="{}" pci_busid="{}" )"
                        R"(pci_type="1200 [1da3:1020] [1da3:1020] 01" pci_link_speed="0.0"/>)",
@@ -52,7 +52,7 @@ class MachineXml {
   }
 
   [[nodiscard]] PciTree tree(const std::string& inside) const {
-    // Without libhwloc-plugins hwloc reads XML by itself, and wants lines as lstopo writes them.
+    // Without libhwloc-plugins, hwloc parses XML itself, and needs lines like those of lstopo.
     const std::string text = fmt::format(
         R"(<?xml version="1.0" encoding="UTF-8"?>)"
         "\n"
@@ -82,8 +82,8 @@ class MachineXml {
   unsigned index_ = 1;
 };
 
-/// Two sockets. On the first a switch with a card and a NIC, a second root port with a NIC, and
-/// a second root complex with a NIC; on the other socket a NIC.
+/// Two sockets. The first one has a switch with a card and a NIC, a second root port with a NIC,
+/// and a second root complex with a NIC. The other socket has a NIC.
 PciTree two_sockets() {
   MachineXml xml(2);
   const auto switched = xml.bridge(
@@ -107,7 +107,7 @@ NicDevice nic(const char* name, const char* address) {
   return made;
 }
 
-TEST(PciTree, TellsWhatLiesBetweenTwoDevices) {
+TEST(PciTree, NamesTheBridgesBetweenTwoDevices) {
   const PciTree tree = two_sockets();
   EXPECT_EQ(tree.distance(kReferenceCard, "0000:14:00.0"), Distance::same_switch);
   EXPECT_EQ(tree.distance(kReferenceCard, "0000:15:00.0"), Distance::same_host_bridge);
@@ -116,7 +116,7 @@ TEST(PciTree, TellsWhatLiesBetweenTwoDevices) {
   EXPECT_EQ(tree.distance("0000:91:00.0", kReferenceCard), Distance::across);
 }
 
-TEST(PciTree, WhatItDoesNotSeeIsUnknown) {
+TEST(PciTree, HiddenDevicesAreUnknown) {
   const PciTree tree = two_sockets();
   for (const char* address : {"", "0000:77:00.0", "0001:14:00.0", "virtual", "0000:14"}) {
     EXPECT_EQ(tree.distance(kReferenceCard, address), Distance::unknown) << address;
@@ -133,7 +133,7 @@ TEST(PciTree, KnowsTheNumaNode) {
 }
 
 TEST(PciTree, DoesNotGuessANodeThatTheFirmwareDoesNotTell) {
-  // Host bridges that hang on the machine itself: their devices may be near either node.
+  // Host bridges that are attached to the machine itself: their devices may be near either node.
   MachineXml xml(2);
   const auto sockets = xml.package(0, "") + xml.package(1, "");
   const PciTree tree =

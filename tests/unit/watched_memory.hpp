@@ -23,7 +23,7 @@ constexpr std::uint64_t kPage = 4096;
 constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
 constexpr int kShared = MAP_SHARED | MAP_ANONYMOUS;
 
-// Far longer than anything here takes, so that only what hangs reaches it.
+// Far longer than any step takes, so that only a hang reaches it.
 constexpr std::chrono::seconds kPatience{20};
 
 inline void* pointer(std::uint64_t address) {
@@ -31,8 +31,8 @@ inline void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
 }
 
-/// Mapped pages that can be written; whatever lies there at the end is unmapped, but for what was
-/// given up: those addresses may be another thread's.
+/// Mapped, writable pages. The destructor unmaps their addresses, except those that were given up,
+/// since another thread may use them by then.
 class MappedPages {
  public:
   explicit MappedPages(std::uint64_t count, int flags = kPrivate)
@@ -51,10 +51,10 @@ class MappedPages {
     return memory == MAP_FAILED ? 0 : reinterpret_cast<std::uint64_t>(memory);
   }
 
-  /// Unmaps them, once and for all.
+  /// Unmaps them permanently.
   int unmap() { return ::munmap(pointer(begin_), std::exchange(kept_, begin_) - begin_); }
 
-  /// Moves them to where the kernel finds room.
+  /// Moves them to another address that the kernel chooses.
   bool move() {
     const std::uint64_t bytes = std::exchange(kept_, begin_) - begin_;
     const std::uint64_t target = map(0, bytes / kPage, kPrivate);
@@ -63,7 +63,7 @@ class MappedPages {
     return ::munmap(moved, bytes) == 0;
   }
 
-  /// Leaves the first of them.
+  /// Keeps only the first of them.
   bool shrink() {
     const std::uint64_t bytes = std::exchange(kept_, begin_ + kPage) - begin_;
     return ::mremap(pointer(begin_), bytes, kPage, 0) != MAP_FAILED;
@@ -71,7 +71,7 @@ class MappedPages {
 
   [[nodiscard]] AddressRange all() const { return {begin_, end_}; }
 
-  /// Some of the pages.
+  /// A range of some of the pages.
   [[nodiscard]] AddressRange part(std::uint64_t first, std::uint64_t count) const {
     return {begin_ + first * kPage, begin_ + (first + count) * kPage};
   }
@@ -83,7 +83,7 @@ class MappedPages {
       *static_cast<volatile char*>(pointer(page)) = value;
   }
 
-  /// The same addresses with new pages.
+  /// Maps new pages at the same addresses.
   void renew(int flags = kPrivate) const {
     map(begin_, (end_ - begin_) / kPage, flags | MAP_FIXED);
   }
@@ -91,7 +91,7 @@ class MappedPages {
  private:
   std::uint64_t begin_;
   std::uint64_t end_;
-  std::uint64_t kept_;  // the end of those that are unmapped at the end
+  std::uint64_t kept_;  // the end of the pages that the destructor unmaps
 };
 
 inline int unmap(AddressRange range) {
@@ -102,7 +102,7 @@ inline int advise(AddressRange range, int advice) {
   return ::madvise(pointer(range.begin), range.end - range.begin, advice);
 }
 
-/// Whether the kernel has a userfaultfd watch this page: of the mapping's flags it is "uw".
+/// Whether a userfaultfd watches this page: the mapping then has the flag "uw".
 inline bool is_watched(std::uint64_t address) {
   std::ifstream mappings("/proc/self/smaps");
   bool found = false;
@@ -123,7 +123,7 @@ inline std::vector<AddressRange> taken(AddressWatch& watch, AddressWatch::Cursor
   return ranges;
 }
 
-/// Until it is so, or the test's patience ends.
+/// Waits until the condition holds, or the test's patience ends.
 template <class Condition>
 bool comes_true(Condition condition) {
   const auto end = std::chrono::steady_clock::now() + kPatience;

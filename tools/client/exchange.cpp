@@ -48,7 +48,7 @@ class ClientExchange {
     return hear_verdict(job_, kSend, iteration);
   }
 
-  // The receive for the response is posted before the message is sent that causes it.
+  // Posts the receive for the response before it sends the message that causes the response.
   Outcome<void> prepare(std::uint32_t iteration) {
     job_.output.line("{} Writing data pattern for iteration {}...", job_.host_to_buffer(),
                      iteration);
@@ -68,7 +68,7 @@ class ClientExchange {
   Outcome<void> write_test() {
     job_.output.line("--- RDMA Write Test ---");
     HBMWIRE_TRY(staging_.poison(job_.receive(), pattern(Tag::write, 1)));
-    // The immediate value takes a receive, which carries no bytes.
+    // The immediate value consumes a receive, which carries no bytes.
     HBMWIRE_TRY(job_.session.connection().post_receive(0, job_.slice(0, 0)));
     HBMWIRE_TRY(job_.session.announce(Step::write_target));
     job_.output.line("Waiting for server's RDMA write...");

@@ -66,7 +66,7 @@ class FileSender {
     return {};
   }
 
-  // From the file to device memory. The digest's time is not the loading's.
+  // Loads from the file into device memory. The time of the digest does not count as loading.
   Outcome<void> load_chunk(std::uint64_t offset, std::span<std::byte> chunk) {
     const Stopwatch loading;
     HBMWIRE_TRY(source_.read(chunk));
@@ -76,7 +76,7 @@ class FileSender {
     return {};
   }
 
-  // Looked for often, since the time a piece took is over when its completion is seen.
+  // Called often, because the time of a piece ends when its completion is seen.
   Outcome<void> note_landings() {
     while (in_flight_ > 0) {
       HBMWIRE_TRY_ASSIGN(const bool landed, job_.session.try_finish(Completion::Kind::write));
@@ -91,7 +91,7 @@ class FileSender {
     if (--in_flight_ == 0) transfer_ns_ += flight_.nanoseconds();
   }
 
-  // The oldest piece: until its write is complete here and its bytes are out of the server's slot.
+  // Waits for the oldest piece, until its write is complete and the server has emptied its slot.
   Outcome<void> await_oldest() {
     while (landed_ <= saved_) {
       HBMWIRE_TRY(job_.session.finish(Completion::Kind::write, 1));
@@ -133,9 +133,9 @@ class FileSender {
   Progress progress_;
   Digest digest_;
   Pieces pieces_;
-  std::uint64_t in_flight_ = 0;  // posted, completion not seen
+  std::uint64_t in_flight_ = 0;  // posted, but completion not seen
   std::uint64_t landed_ = 0;     // completions seen
-  std::uint64_t saved_ = 0;      // slots that the server has emptied again
+  std::uint64_t saved_ = 0;      // slots that the server has emptied
   std::uint64_t loading_ns_ = 0;
   std::uint64_t transfer_ns_ = 0;
   Stopwatch flight_;

@@ -6,9 +6,9 @@
 
 namespace hbmwire::tools {
 
-/// Takes `source` through this side's buffer into the server's, piece by piece in two slots that
-/// take turns, so that one piece is loaded while the other is under way; the server saves it. Then
-/// both compare digests.
+/// Sends `source` through this side's buffer into the server's buffer, piece by piece. Two slots
+/// alternate, so that one piece is loaded while the other is in flight. The server saves the
+/// pieces. At the end both sides compare digests.
 Outcome<void> send_file(Job& job, SourceFile& source);
 
 }  // namespace hbmwire::tools

@@ -20,7 +20,8 @@ struct ClientOptions {
   std::string file;  // empty: an exchange
 };
 
-// A server that does not answer is given up well within the 10 s that any failure may take.
+// Any failure may take at most 10 s, and a server that does not answer is given up well before
+// that.
 constexpr std::chrono::seconds kConnectPatience{8};
 
 class Client {

@@ -33,7 +33,7 @@ Outcome<SourceFile> SourceFile::open(const std::string& path) {
             path.empty() ? "\"\"" : wire::printable(path)),
         kExitUsage);
   }
-  // Not to hang on a FIFO: it is refused below.
+  // Must not hang on a FIFO, which is refused below.
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return fail_file("opening", path, errno);
 
@@ -43,7 +43,7 @@ Outcome<SourceFile> SourceFile::open(const std::string& path) {
   if (!S_ISREG(status.st_mode)) {
     return fail(fmt::format("file: {} is not a regular file: pack it up first (tar)", path));
   }
-  // Advice only: no harm when it is refused.
+  // This is only advice: a failure does no harm.
   static_cast<void>(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
   return SourceFile(std::move(fd), path, std::move(name), status);
 }

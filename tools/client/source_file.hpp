@@ -13,8 +13,7 @@
 
 namespace hbmwire::tools {
 
-/// A regular file that is read once, from its first byte to its last, and must not change
-/// meanwhile.
+/// A regular file that is read once, from its first byte to its last. It must not change meanwhile.
 class SourceFile {
  public:
   static Outcome<SourceFile> open(const std::string& path);
@@ -25,10 +24,10 @@ class SourceFile {
     return static_cast<std::uint64_t>(status_.st_size);
   }
 
-  /// The next bytes, all of `to`.
+  /// Fills all of `to` with the next bytes.
   Outcome<void> read(std::span<std::byte> to);
 
-  /// After the last byte: an error when the file has changed since open().
+  /// To be called after the last byte. Fails if the file has changed since open().
   Outcome<void> check_unchanged() const;
 
  private:

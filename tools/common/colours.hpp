@@ -3,8 +3,7 @@
 
 namespace hbmwire::tools {
 
-// Escapes of a terminal. What stands between a colour and kPlain counts for the width of a column,
-// the escapes do not.
+// Escape sequences of a terminal. They take no columns; the text between a colour and kPlain does.
 inline constexpr const char* kGreen = "\x1b[32m";
 inline constexpr const char* kYellow = "\x1b[33m";
 inline constexpr const char* kRed = "\x1b[31m";

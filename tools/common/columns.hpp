@@ -8,16 +8,16 @@
 
 namespace hbmwire::tools {
 
-/// A table whose columns are as wide as their contents, with a space between them and none at the
-/// end of a line.
+/// A table with columns as wide as their contents, one space between them, and no space at the end
+/// of a line.
 class Columns {
  public:
-  /// `left`: these columns begin at the left, all others end at the right, as numbers do.
+  /// Columns in `left` are aligned to the left, all others, such as numbers, to the right.
   Columns(std::vector<std::string> names, std::set<std::size_t> left);
 
   void add(std::vector<std::string> cells);
 
-  /// The names, and a line for each row.
+  /// The line of names, and a line for each row.
   [[nodiscard]] std::vector<std::string> lines() const;
 
  private:

@@ -36,7 +36,8 @@ std::string with_suggestion(std::string sentence, std::string_view word,
   return sentence;
 }
 
-/// Unknown options are named before words: a word beside one was to be its value.
+/// Names unknown options before stray words, because such a word probably was the value of the
+/// unknown option.
 std::string left_over_text(const CLI::App& app, const std::vector<std::string>& left_over) {
   const auto option = std::ranges::find_if(
       left_over, [](const std::string& word) { return word.size() > 1 && word.front() == '-'; });
@@ -45,7 +46,7 @@ std::string left_over_text(const CLI::App& app, const std::vector<std::string>& 
   return with_suggestion(fmt::format("{}: unknown option", name), name, names_of_all(app));
 }
 
-/// "a, b or c" of CLI11's "{a,b,c}".
+/// Turns "{a,b,c}" of CLI11 into "a, b or c".
 std::string choices_text(const std::vector<std::string>& choices) {
   std::string text;
   for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -55,13 +56,13 @@ std::string choices_text(const std::vector<std::string>& choices) {
   return text;
 }
 
-/// CLI11's words for a value that can't be, as a person would say it.
+/// Rewrites CLI11's message about an invalid value in plain language.
 std::string reason_text(const std::string& words, const std::string& value) {
   static const std::regex range(R"(Value .* not in range ([-0-9.]+) to ([-0-9.]+))");
   static const std::regex choice(R"([^]* not in \{(.*)\})");
   std::smatch found;
   if (std::regex_match(words, found, range)) {
-    // CLI::PositiveNumber is a range of fractions.
+    // CLI::PositiveNumber prints a range of fractions.
     if (found[1].str().find('.') != std::string::npos) return "give a number above 0";
     return fmt::format("give a number from {} to {}", found[1].str(), found[2].str());
   }
@@ -73,7 +74,7 @@ std::string reason_text(const std::string& words, const std::string& value) {
   return words;
 }
 
-/// An error that concerns an option's value begins with the option's name.
+/// An error about an option's value begins with the option's name.
 std::string value_text(const CLI::App& app, const std::string& words) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
@@ -107,19 +108,19 @@ const CLI::Option* option_of(const CLI::App& app, const std::string& name) {
 
 bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
 
-/// Whether a word that stands alone can't be a value: options begin like this, and "--" does.
+/// Whether a single word cannot be a value, because it looks like an option or is "--".
 bool looks_like_option(std::string_view word) {
   if (word.size() < 2 || word.front() != '-') return false;
   return word[1] == '-' || std::isalpha(static_cast<unsigned char>(word[1])) != 0;
 }
 
-/// The option of a word that takes the word behind it as its value; null: it takes none.
+/// The option in this word that takes the next word as its value; null if there is none.
 const CLI::Option* awaiting_option(const CLI::App& app, const std::string& word) {
   if (word.starts_with("--")) {
     const CLI::Option* const option = option_of(app, word);
     return option != nullptr && !is_flag(*option) ? option : nullptr;
   }
-  // "-avs": the first option with a value has the rest as that, or else the next word.
+  // In "-avs" the first option that takes a value has the rest as its value, or else the next word.
   for (std::size_t i = 1; word.front() == '-' && i < word.size(); ++i) {
     const CLI::Option* const option = option_of(app, {'-', word[i]});
     if (option == nullptr) return nullptr;
@@ -128,7 +129,7 @@ const CLI::Option* awaiting_option(const CLI::App& app, const std::string& word)
   return nullptr;
 }
 
-/// "--NAME=VALUE", with a value that can't be there, or without one that must be.
+/// The mistake in "--NAME=VALUE": a value that the option does not take, or a missing one.
 std::optional<std::string> assignment_mistake(const CLI::App& app, const std::string& word) {
   const std::size_t equals = word.find('=');
   if (!word.starts_with("--") || equals == std::string::npos) return std::nullopt;
@@ -139,8 +140,8 @@ std::optional<std::string> assignment_mistake(const CLI::App& app, const std::st
   return std::nullopt;
 }
 
-/// The first mistake that CLI11 makes something else of: it takes any word behind an option for its
-/// value, also behind "--save=", and drops an empty one; and it takes "--quick=1" for "--quick".
+/// The first mistake that CLI11 would misread. It takes any word after an option as its value, even
+/// after "--save=", drops an empty value, and treats "--quick=1" as "--quick".
 std::optional<std::string> mistake_in_words(const CLI::App& app, std::span<char* const> words) {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string word = words[i];
@@ -160,7 +161,7 @@ std::optional<std::string> mistake_in_words(const CLI::App& app, std::span<char*
   return std::nullopt;
 }
 
-/// Looked for in the words themselves: a line that is wrong may not have been parsed so far.
+/// Searches the words themselves, because parsing may have stopped at a mistake before this option.
 bool asks_for_json(const CLI::App& app, int argc, char** argv) {
   const CLI::Option* const option = app.get_option_no_throw("--json");
   if (option == nullptr) return false;

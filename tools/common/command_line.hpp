@@ -12,29 +12,30 @@
 #include "tools/common/output.hpp"
 #include <CLI/CLI.hpp>
 
-/// The command lines of all subcommands: how their mistakes are named.
+/// Parses the command lines of all subcommands, and reports their mistakes.
 namespace hbmwire::tools {
 
-/// For options that are a TCP port.
+/// Checks that an option's value is a TCP port.
 CLI::Validator is_port();
 
-/// How the help shows which names an option takes, and what it is if not given: "a|b|c [b]". The
-/// completion of the shells (tools/completion) reads them there, so they come from what is checked.
+/// The help's text for an option with named values, and its default: "a|b|c [b]". The shell
+/// completion (tools/completion) reads the names from the help. They come from the table that
+/// checks the value, so that both agree.
 template <class Names>
 std::string alternatives(const Names& names, const std::string& usual) {
   return fmt::format("{} [{}]", fmt::join(names, "|"), usual);
 }
 
-/// Parses; nothing when the tool should run, else the code to exit with: help was shown, or the
-/// mistake named, with --json on the line in an object, too.
+/// Parses the command line. Returns nothing if the tool should run, and the exit code after showing
+/// help or reporting a mistake. With --json on the command line, the mistake is also an object.
 std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc,
                                       char** argv);
 
-/// Names a mistake that showed after the parsing, and returns the code to exit with.
+/// Reports a mistake found after parsing, and returns the exit code.
 int usage_error(Output& output, const std::string& mistake);
 
-/// HOST or --bind as people write it: "host", "host:port", "[::1]:7000", "tcp://host:port". `port`
-/// is the port's option, and what it says goes where `text` has none; if both say one, they must
+/// Parses HOST or the value of --bind: "host", "host:port", "[::1]:7000", "tcp://host:port". `port`
+/// is the option for the port, and applies if `text` has none. If both name a port, they must
 /// agree.
 Outcome<HostPort> place_of(const std::string& text, std::uint16_t port,
                            const CLI::Option& port_option);

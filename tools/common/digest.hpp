@@ -13,7 +13,7 @@ namespace hbmwire::tools {
 
 using DigestValue = std::array<std::uint8_t, wire::kDigestBytes>;
 
-/// BLAKE2b-512 of what is fed to it: the number that b2sum(1) prints.
+/// Computes BLAKE2b-512, the digest that b2sum(1) prints.
 class Digest {
  public:
   Digest();
@@ -25,7 +25,8 @@ class Digest {
 
   void update(std::span<const std::byte> bytes) noexcept;
 
-  /// The digest of all that was fed. Once; then the object is spent.
+  /// The digest of all bytes that were added. To be called once; the object cannot be used
+  /// afterwards.
   DigestValue finish() noexcept;
 
  private:

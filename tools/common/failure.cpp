@@ -14,7 +14,7 @@
 namespace hbmwire::tools {
 namespace {
 
-// What is missing before any work began: docs/exit-codes.md.
+// Whether something was missing before any work began (docs/exit-codes.md).
 bool is_unavailable(const Error& error) {
   if (is_shortage(error)) return false;
   if (error.stage == Stage::probe || error.stage == Stage::open) return true;
@@ -48,7 +48,7 @@ constexpr OptionWords kOptionWords[] = {
     {Hint::pre_shared_key, "EndpointOptions::pre_shared_key, HBMWIRE_PRE_SHARED_KEY_FILE",
      "HBMWIRE_PRE_SHARED_KEY_FILE"},
     {Hint::no_atomics, "register without Access::remote_atomic", "choose another test"},
-    // The tools allocate themselves what they export.
+    // The tools allocate the memory that they export.
     {Hint::export_refused,
      "check that what is adopted (Context::adopt()) is one, and still mapped; if hbmwire allocated "
      "the memory, please report this",

@@ -12,15 +12,15 @@
 
 namespace hbmwire::tools {
 
-/// Why a tool, or its work for one peer, ends: the sentence for the user and the exit code. Made of
-/// the library's Error, or of a sentence of the tool's own where the cause has a name that does not
-/// fit an Error (a path, a peer's words).
+/// The reason why a tool, or its work for one peer, ends: a sentence for the user, and the exit
+/// code. It is made from the library's Error, or from a sentence of the tool if it names something
+/// that does not fit an Error (a path, a peer's message).
 struct Failure {
-  // Implicit, so that HBMWIRE_TRY turns the library's errors into failures. The remedy is
-  // remedy_by_options(), and behind it is the hint's name: hint_mark().
+  // Implicit, so that HBMWIRE_TRY turns errors of the library into failures. The text is followed
+  // by remedy_by_options() and hint_mark().
   Failure(const Error& error);  // NOLINT(google-explicit-constructor)
 
-  /// With a remedy of the tool's own.
+  /// Uses the tool's own remedy.
   Failure(const Error& error, std::string_view remedy);
 
   explicit Failure(std::string sentence, int code = kExitFailed)
@@ -28,10 +28,10 @@ struct Failure {
 
   std::string text;
   int exit_code = kExitFailed;
-  bool peer_knows = false;  ///< it came from the peer: telling it would be an echo
+  bool peer_knows = false;  ///< the peer reported it, so that it must not be sent back
   bool interrupted = false;
-  bool shortage = false;   ///< is_shortage(): nothing else is tried instead
-  Hint hint = Hint::none;  ///< of the library's Error; `hbmwire doctor explain` tells more
+  bool shortage = false;   ///< is_shortage(): the tool tries no alternative
+  Hint hint = Hint::none;  ///< hint of the library's Error, for `hbmwire doctor explain`
 };
 
 template <class T>
@@ -41,7 +41,7 @@ inline tl::unexpected<Failure> fail(std::string sentence, int exit_code = kExitF
   return tl::make_unexpected(Failure(std::move(sentence), exit_code));
 }
 
-/// Words of a library's remedy that speak of its calls, and what the tools say in their place.
+/// Words of a library's remedy that name its calls, and the words that the tools use instead.
 struct OptionWords {
   Hint hint;
   std::string_view library;
@@ -50,25 +50,24 @@ struct OptionWords {
 
 [[nodiscard]] std::span<const OptionWords> option_words() noexcept;
 
-/// The library's remedy, in terms of the options that server, client and perf have in common where
-/// the library speaks of its calls.
+/// The library's remedy. If it names calls of the library, they are replaced by the options that
+/// server, client and perf share.
 std::string remedy_by_options(Hint hint);
 
-/// " [no_rdma_device]", with which an error sentence of the tools ends, so that its reader can ask
-/// `hbmwire doctor explain` for more. Empty for Hint::none.
+/// " [no_rdma_device]", the end of an error message of the tools. Users pass it to `hbmwire doctor
+/// explain`. Empty for Hint::none.
 std::string hint_mark(Hint hint);
 
-/// describe(), and hint_mark() behind it.
+/// describe(), followed by hint_mark().
 std::string describe_with_hint(const Error& error);
 
-/// The failure to reach a server: where nothing listens, `start_it` is the remedy.
+/// The failure to reach a server. If nothing listens there, `start_it` is the remedy.
 Failure not_reached(const Error& error, std::string_view start_it);
 
-/// A failure of the work for one client, named so that its peer is known: "client 10.0.0.2:4711:
-/// ...".
+/// A failure of the work for one client, with the client's address: "client 10.0.0.2:4711: ...".
 std::string about_client(const std::string& peer, const Failure& failure);
 
-/// "file: /tmp/x: No space left on device; ...": a failed call on a file.
+/// A failed call on a file: "file: /tmp/x: No space left on device; ...".
 tl::unexpected<Failure> fail_file(const std::string& what, const std::string& path,
                                   int error_number);
 

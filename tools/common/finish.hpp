@@ -6,12 +6,11 @@
 
 namespace hbmwire::tools {
 
-/// Puts the sentence into a JSON object as "error", and the name of its hint, if it has one, as
-/// "hint".
+/// Adds the message to a JSON object as "error", and the name of its hint, if any, as "hint".
 void add_error(Json& object, const Failure& failure);
 
-/// A tool's last words and its exit code: the error if there is one, and the object of --json made
-/// of `summary`.
+/// Ends a tool: prints the error, if any, and the object of --json made from `summary`. Returns the
+/// exit code.
 int finish(Output& output, const Failure& failure, Json summary);
 int finish(Output& output, int exit_code, Json summary);
 

@@ -40,7 +40,7 @@ void add_pcie(std::vector<Limit>& limits, const Context& context, const std::str
                                         link->gigatransfers_per_second, link->lanes)});
 }
 
-// Not to be optimised away, since nobody reads the copy.
+// Keeps the compiler from removing a copy that is never read.
 void keep(const std::byte* bytes) noexcept { asm volatile("" : : "r"(bytes) : "memory"); }
 
 using Copy = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
@@ -50,7 +50,7 @@ void copy_by_library(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 
 #if defined(__x86_64__)
-// The processor's own, which the library takes for some sizes alone.
+// Copies with the processor's string instruction, which the C library uses only for some sizes.
 void copy_by_processor(std::byte* to, const std::byte* from, std::size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
@@ -60,14 +60,15 @@ constexpr std::array<Copy, 2> kCopies{copy_by_library, copy_by_processor};
 constexpr std::array<Copy, 1> kCopies{copy_by_library};
 #endif
 
-// Where the target begins in its page, the source at the page's start. A load that has the low
-// twelve bits of a store before it waits for that store on some processors, so that two ranges on
-// the same offset are copied many times slower; on others a target that is not on a line's start
+// Offsets of the target in its page; the source begins at the start of a page. On some processors a
+// load waits for an earlier store with the same low twelve bits of address, so that copies between
+// ranges with the same offset are many times slower. On others, copies to a target that is not
+// aligned to a cache line are slower.
 // is.
 constexpr std::array<std::size_t, 4> kOffsets{0, 64, 2048, 2048 + 64};
 constexpr std::size_t kPageBytes = 4096;
 
-/// `span_bytes` at `offset` behind the start of a page.
+/// `span_bytes` that begin `offset` bytes after the start of a page.
 class CopyRange {
  public:
   CopyRange(std::size_t span_bytes, std::size_t offset, std::byte value)
@@ -123,7 +124,7 @@ Way way_between(const Context& context, const std::vector<NicDevice>& nics, cons
 
 double memcpy_bytes_per_second(std::uint64_t size_bytes, std::uint64_t span_bytes) {
   constexpr int kRounds = 3;
-  constexpr std::uint64_t kBytesPerRound = 16 << 20;  // less than a millisecond
+  constexpr std::uint64_t kBytesPerRound = 16 << 20;  // takes less than a millisecond
   constexpr std::uint64_t kMostCopies = 50'000;
   if (size_bytes == 0) return 0;
   const std::size_t span = std::max(size_bytes, span_bytes);

@@ -5,8 +5,9 @@
 
 namespace hbmwire::tools {
 
-/// Holds the signals that end a tool back (SIGINT, SIGTERM, SIGHUP, SIGQUIT) in the thread that
-/// makes it, and in processes that this forks meanwhile; they come when it goes.
+/// Blocks the signals that end a tool (SIGINT, SIGTERM, SIGHUP, SIGQUIT) in the current thread, and
+/// in processes that it forks meanwhile. Pending signals are delivered when this object is
+/// destroyed.
 class HeldSignals {
  public:
   HeldSignals() noexcept {
@@ -21,7 +22,7 @@ class HeldSignals {
 
   ~HeldSignals() { release(); }
 
-  /// Lets them come now.
+  /// Delivers pending signals now.
   void release() const noexcept { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
  private:

@@ -12,7 +12,7 @@
 namespace hbmwire::tools {
 namespace {
 
-// What a signal handler may touch. Lock-free, so safe there.
+// Variables for the signal handler, lock-free and therefore safe there.
 std::atomic<int> event_fd{-1};
 std::atomic<int> signal_number{0};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -21,8 +21,7 @@ void on_signal(int number) {
   const int saved = errno;
   signal_number.store(number);
   const std::uint64_t one = 1;
-  // Nothing can be done in a handler about a failure, and an eventfd that is full is readable
-  // already.
+  // A handler cannot react to a failure. If the eventfd is full, it is already readable.
   [[maybe_unused]] const auto written = ::write(event_fd.load(), &one, sizeof one);
   errno = saved;
 }
@@ -30,7 +29,8 @@ void on_signal(int number) {
 bool handle(int number) {
   struct sigaction action = {};
   action.sa_handler = on_signal;
-  // RESETHAND: the second signal kills. RESTART: library calls that are no waits of ours go on.
+  // RESETHAND: the second signal kills the process. RESTART: interrupted calls continue, except our
+  // own waits.
   action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
   sigemptyset(&action.sa_mask);
   return ::sigaction(number, &action, nullptr) == 0;
@@ -39,7 +39,7 @@ bool handle(int number) {
 }  // namespace
 
 Outcome<Interrupt> Interrupt::create() {
-  // No mistake of the command line's, whatever the stage.
+  // Not a mistake of the command line, whatever the stage says.
   const auto failed = [](const char* call, int error_number) {
     Failure failure(system_error(Stage::configure, call, error_number));
     failure.exit_code = kExitFailed;

@@ -7,9 +7,9 @@
 
 namespace hbmwire::tools {
 
-/// SIGINT and SIGTERM as a descriptor for Wait::cancel_fd; SIGPIPE ignored. The first signal asks
-/// the tool to stop, a second one kills it: cleaning up must not be able to hang. One at a time in
-/// a process; the handlers stay.
+/// Turns SIGINT and SIGTERM into a descriptor for Wait::cancel_fd, and ignores SIGPIPE. The first
+/// signal asks the tool to stop. The second one kills it, so that a cleanup that hangs cannot hold
+/// the user. A process has one such object at a time; the handlers stay installed.
 class Interrupt {
  public:
   static Outcome<Interrupt> create();
@@ -19,7 +19,7 @@ class Interrupt {
   /// True once a signal has come.
   [[nodiscard]] static bool happened() noexcept;
 
-  /// 128 plus the signal's number, as shells have it: 130 after Ctrl-C, 143 after SIGTERM.
+  /// 128 plus the number of the signal, as in shells: 130 after Ctrl-C, 143 after SIGTERM.
   [[nodiscard]] static int exit_code() noexcept;
 
  private:

@@ -10,7 +10,8 @@
 
 namespace hbmwire::tools {
 
-/// What a job, an exchange or a file, works with. Both tools have their own half of each job.
+/// The objects for a job, which is an exchange or a file. Both tools implement their half of each
+/// job.
 struct Job {
   LocalSide& side;
   Session& session;
@@ -35,16 +36,16 @@ struct Job {
   [[nodiscard]] std::string buffer_to_host() const { return fmt::format("[{}→CPU]", side.place()); }
 };
 
-// Each of these moves one window's worth, cut into pieces, and counts its completions for
+// Each of these functions moves one window, cut into pieces, and counts its completions for
 // `operation`.
 
-/// Posts receives for all of the receive half.
+/// Posts receives for the whole receive half.
 Outcome<void> post_receives(Job& job);
 
-/// Waits until they have all arrived, each of the length that was expected.
+/// Waits until all pieces have arrived, each with the expected length.
 Outcome<void> await_receives(Job& job, const std::string& operation);
 
-/// Sends the transmit half and waits until it has left.
+/// Sends the transmit half, and waits for its completions.
 Outcome<void> send_all(Job& job, const std::string& operation);
 
 /// Writes the transmit half into the peer's receive half; the last piece carries `immediate`.
@@ -53,11 +54,11 @@ Outcome<void> write_all(Job& job, const std::string& operation, std::uint32_t im
 /// Reads the peer's transmit half into the receive half.
 Outcome<void> read_all(Job& job, const std::string& operation);
 
-/// Says what this side found, to the user, the report and the peer.
+/// Reports this side's verdict to the user, the report and the peer.
 Outcome<void> deliver_verdict(Job& job, const std::string& operation, std::uint32_t iteration,
                               const Comparison& found);
 
-/// Waits for what the peer found.
+/// Waits for the peer's verdict.
 Outcome<void> hear_verdict(Job& job, const std::string& operation, std::uint32_t iteration);
 
 }  // namespace hbmwire::tools

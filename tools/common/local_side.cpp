@@ -16,7 +16,7 @@ namespace {
 
 constexpr Access kAccess = Access::local_write | Access::remote_write | Access::remote_read;
 
-// Refused here, where it is known that the memory is for two buffers of -s bytes each.
+// Checks the size here, where it is known that the memory must hold two buffers of -s bytes each.
 Outcome<void> check_room(const DeviceInfo& device, const Layout& layout) {
   const bool on_host = device.type == MemoryType::host;
   const MemoryRoom host = on_host ? host_memory_room() : MemoryRoom{};
@@ -33,7 +33,7 @@ Outcome<void> check_room(const DeviceInfo& device, const Layout& layout) {
       limited ? "; " : "", limited ? hint_text(host.limit) : ""));
 }
 
-// As its vendor writes it.
+// The name as its vendor writes it.
 std::string_view brand(MemoryType type) {
   switch (type) {
     case MemoryType::gaudi:
@@ -68,7 +68,7 @@ Outcome<Buffer> make_buffer(const std::shared_ptr<MemoryDomain>& domain, const N
   return buffer;
 }
 
-// Tried, not assumed: on a Gaudi it fails, and the seeds' line says that this is as it should be.
+// Tries it: on a Gaudi mmap(2) fails as expected, which the seeds' output line states.
 bool can_map_dmabuf(int fd) {
   void* address = ::mmap(nullptr, Layout::kAlignment, PROT_READ, MAP_SHARED, fd, 0);
   if (address == MAP_FAILED) return false;
@@ -82,7 +82,7 @@ void print_nic(const NicInfo& nic, Output& output) {
               nic.gid_type, nic.gid, nic.mtu_bytes);
 }
 
-/// Of device memory that goes by another path than its dma-buf: why.
+/// For device memory that does not use its dma-buf, prints the reasons.
 void print_better_paths(const Region& region, Output& output) {
   if (region.path() == Path::host) return;
   for (const PathTried& tried : region.explain()) {
@@ -118,7 +118,7 @@ void print_buffer(const LocalSide& side, Output& output) {
   output.line("✓ RDMA resources initialized");
 }
 
-/// Opens this side's hardware, the NIC once whatever memory is tried.
+/// Opens this side's hardware. The NIC is opened once, even if several memories are tried.
 class Opener {
  public:
   Opener(const CommonOptions& options, Output& output) : options_(options), output_(output) {}
@@ -153,11 +153,10 @@ Outcome<void> Opener::try_type(MemoryType type) {
   return {};
 }
 
-// The first type of device memory that is there and that the NIC can reach, else host memory; why
-// The first type of device memory that is there and that the NIC can reach, else host memory; why
-// not the others is said. Without a NIC no other memory would do, and a shortage that passes is no
-// reason to take a slower path. A card that is named is used, or that is an error; and so is who
-// drives a Gaudi.
+// Takes the first type of device memory that exists and that the NIC can reach, else host memory,
+// and prints the reasons against the others. Without a NIC no other memory would help, and a
+// temporary shortage is no reason for a slower path: both are errors. If the user names a card or
+// the driver of a Gaudi, failing to use it is an error, too.
 Outcome<void> Opener::try_types() {
   const bool owner_named = options_.device.owner != MemoryOptions::Owner::automatic;
   for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm}) {

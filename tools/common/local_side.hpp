@@ -14,8 +14,8 @@
 
 namespace hbmwire::tools {
 
-/// This side's hardware, opened once: memory, NIC, and the registered buffer. Members go in reverse
-/// order.
+/// This side's hardware, opened once: memory, NIC, and the registered buffer. Members are destroyed
+/// in reverse order.
 struct LocalSide {
   Context context;
   std::shared_ptr<MemoryDomain> domain;
@@ -23,7 +23,7 @@ struct LocalSide {
   Buffer buffer;
   Layout layout;
 
-  /// A better type of memory that was not taken, and why.
+  /// A preferred type of memory that was not used, and the reason.
   struct NotUsed {
     MemoryType type = MemoryType::host;
     std::string reason;
@@ -38,20 +38,21 @@ struct LocalSide {
   /// "Gaudi", "CUDA", "ROCm" or "host".
   [[nodiscard]] std::string_view brand() const noexcept;
 
-  /// What the seeds call it in a line about a copy: "HPU", "GPU" or "RAM".
+  /// The seeds' name for the place in a line about a copy: "HPU", "GPU" or "RAM".
   [[nodiscard]] std::string_view place() const noexcept {
     if (!in_device()) return "RAM";
     return device().type == MemoryType::gaudi ? "HPU" : "GPU";
   }
 
-  /// "gaudi2 0000:33:00.0 (SynapseAI)" or "host", for the peer to show.
+  /// "gaudi2 0000:33:00.0 (SynapseAI)" or "host"; the peer shows it.
   [[nodiscard]] std::string memory_text() const;
 };
 
-/// Opens it all and says each step. `gaudi` never ends up in host memory; `auto` says why it does.
+/// Opens everything, and prints each step. `gaudi` never falls back to host memory; `auto` may, and
+/// prints the reason.
 Outcome<LocalSide> open_local_side(const CommonOptions& options, Output& output);
 
-/// What --json tells of it.
+/// The object for --json.
 Json to_json(const LocalSide& side);
 
 }  // namespace hbmwire::tools

@@ -10,8 +10,8 @@
 
 namespace hbmwire::tools {
 
-/// "gaudi", "cuda:1", "rocm:0000:33:00.0": a type, and which device of it. Nothing for what is
-/// none.
+/// A type of memory, and optionally a device: "gaudi", "cuda:1", "rocm:0000:33:00.0". Empty for
+/// other texts.
 struct MemoryChoice {
   MemoryType type = MemoryType::host;
   std::string device;
@@ -19,7 +19,7 @@ struct MemoryChoice {
   bool operator==(const MemoryChoice&) const = default;
 };
 
-/// The types of memory that the tools allocate.
+/// The types of memory that the tools can allocate.
 inline constexpr std::array kAllocatedTypes{MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm,
                                             MemoryType::host};
 

@@ -7,7 +7,8 @@
 namespace hbmwire::tools {
 namespace {
 
-/// Letters to change, add, remove or swap with their neighbour (optimal string alignment).
+/// The number of letters to change, add, remove or swap with their neighbour (optimal string
+/// alignment).
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before_last(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);
@@ -29,15 +30,15 @@ std::size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
-  constexpr std::size_t kShort = 6;    // with its dashes: "--card"
-  constexpr std::size_t kTelling = 4;  // of a beginning
+  constexpr std::size_t kShort = 6;    // letters, including dashes: "--card"
+  constexpr std::size_t kTelling = 4;  // letters of a beginning
   const std::size_t most = word.size() > kShort ? 2 : 1;
   std::optional<std::string> best;
   std::size_t best_distance = most + 1;
   std::vector<std::string> begun;
   for (const auto& name : known) {
     if (name.size() >= kTelling && name.starts_with(word)) begun.push_back(name);
-    // One letter for another makes any short option of any other.
+    // Changing one letter would turn any short option into any other.
     if (name.size() <= 2 || word.size() <= 2) continue;
     const std::size_t far = distance(word, name);
     if (far >= best_distance) continue;

@@ -8,9 +8,9 @@
 
 namespace hbmwire::tools {
 
-/// The one of `known` that `word` was probably meant to be: at most two letters are wrong, missing,
-/// swapped or too many (one in a short word), or the word is the beginning of that one alone.
-/// Nothing when none is so near.
+/// The entry of `known` that `word` probably means: at most two letters (one in a short word) are
+/// wrong, missing, swapped or superfluous, or `word` is the beginning of only this entry. Empty if
+/// there is none.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace hbmwire::tools

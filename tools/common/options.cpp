@@ -12,14 +12,14 @@
 namespace hbmwire::tools {
 namespace {
 
-// Two halves of a buffer and their rounding must fit 64 bits with room to spare.
+// Two halves of a buffer, rounded up, must fit into 64 bits.
 constexpr std::uint64_t kLargestSizeBytes = std::uint64_t{1} << 60;
 
-/// Names and what they stand for, in the order of the help.
+/// The names of values, in the order of the help.
 template <class T>
 using Choices = std::vector<std::pair<std::string, T>>;
 
-// An option whose values have names; `known` outlives the app.
+// Adds an option with named values; `known` must outlive the app.
 template <class T>
 void add_choice(CLI::App& app, const std::string& flags, T& value, const Choices<T>& known,
                 const std::string& usual, const std::string& help) {

@@ -13,15 +13,16 @@
 
 namespace hbmwire::tools {
 
-/// What server and client have in common.
+/// The options that server and client share.
 struct CommonOptions {
   std::uint16_t port = 20000;               ///< the seeds' port
-  std::string nic;                          ///< `-d`; empty: the first that fits
+  std::string nic;                          ///< `-d`; empty: the first NIC that fits
   std::uint64_t size_bytes = 4194304;       ///< `-s`, the seeds' size
   std::optional<MemoryType> memory;         ///< `-m`; empty: auto
   MemoryOptions device;                     ///< --card, --owner
-  std::optional<std::uint32_t> iterations;  ///< `-n`; not given: 3, or what the peer wants
-  std::chrono::seconds patience{30};        ///< --timeout: how long the peer may make no progress
+  std::optional<std::uint32_t> iterations;  ///< `-n`; empty: 3, or the number that the peer wants
+  std::chrono::seconds patience{30};        ///< --timeout: the longest time without progress of the
+                                            ///< peer
   bool json = false;
   bool quiet = false;
 
@@ -33,10 +34,10 @@ struct CommonOptions {
 
 inline constexpr std::uint32_t kDefaultIterations = 3;
 
-/// Adds them to `app`, which must not outlive `options`.
+/// Adds these options to `app`, which must not outlive `options`.
 void add_common_options(CLI::App& app, CommonOptions& options);
 
-/// Which of them contradict each other, or one that would be ignored: a sentence. Nothing: none.
+/// A sentence if options contradict each other or one would be ignored; empty otherwise.
 [[nodiscard]] std::optional<std::string> contradiction_in(const CommonOptions& options);
 
 }  // namespace hbmwire::tools

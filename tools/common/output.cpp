@@ -15,16 +15,16 @@ namespace hbmwire::tools {
 
 namespace {
 
-// The first failure's; the stream itself only remembers that there was one.
+// errno of the first failure; the stream only remembers that there was one.
 int write_error = 0;
 
-// Finds out how a write would end without writing: full devices and closed descriptors refuse even
-// no bytes, and poll(2) tells of a pipe without a reader.
+// Tests whether standard output is writable, without writing. Full devices and closed descriptors
+// refuse even a write of no bytes, and poll(2) reports a pipe without a reader.
 int probe_stdout() {
   struct stat status {};
 
   if (::fstat(STDOUT_FILENO, &status) != 0) return errno;
-  // A datagram socket would send a message without contents.
+  // On a datagram socket this would send an empty message.
   if (!S_ISSOCK(status.st_mode) && ::write(STDOUT_FILENO, "", 0) != 0) return errno;
   pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return ::poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0 ? EPIPE : 0;
@@ -59,7 +59,7 @@ void Output::notice(const std::string& text) {
 void Output::error(const std::string& text) { fmt::print(stderr, "{}: {}\n", program_, text); }
 
 void Output::json(const Json& object) {
-  // Names of files may hold any byte; JSON is UTF-8.
+  // Names of files may hold any byte, but JSON is UTF-8.
   if (mode_ != Mode::json) return;
   write_stdout(object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

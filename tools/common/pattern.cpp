@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kWordBytes = sizeof(std::uint32_t);
 constexpr std::uint32_t kGolden = 0x9e3779b9;  // 2^32 / golden ratio: spreads small numbers
 
-// lowbias32 of Chris Wellons: a bijection, so that different positions have different words.
+// lowbias32 of Chris Wellons. It is a bijection, so that different positions have different words.
 constexpr std::uint32_t mix(std::uint32_t x) noexcept {
   x ^= x >> 16;
   x *= 0x7feb352d;
@@ -20,7 +20,7 @@ constexpr std::uint32_t mix(std::uint32_t x) noexcept {
   return x;
 }
 
-// The words of one pattern, its constants worked out once.
+// Generates the words of one pattern; computes its constants once.
 class Words {
  public:
   explicit Words(const Pattern& pattern) noexcept
@@ -29,7 +29,7 @@ class Words {
         flip_((pattern.iteration & 0xff) * 0x01010101U),
         shift_(pattern.doubled ? 1 : 0) {}
 
-  // As it is before doubling. The xor gives each byte of the word another value in each of 256
+  // The word before doubling. The xor gives each byte of the word a different value in each of 256
   // iterations.
   [[nodiscard]] std::uint32_t plain(std::uint64_t index) const noexcept {
     const auto high = static_cast<std::uint32_t>(index >> 32) * kGolden;
@@ -59,7 +59,7 @@ void generate_words(const Pattern& pattern, std::uint64_t offset_bytes,
     const std::uint32_t word = words(first + i) ^ kInvert;
     std::memcpy(out.data() + i * kWordBytes, &word, kWordBytes);
   }
-  // The trailing bytes are doubled each for itself, so they are cut off before.
+  // Trailing bytes are cut off first, because each of them is doubled by itself.
   const std::uint32_t tail = words.plain(first + count);
   for (std::size_t i = count * kWordBytes, bit = 0; i < out.size(); ++i, bit += 8) {
     const std::uint32_t byte = ((tail >> bit) & 0xff) << words.shift();

@@ -6,7 +6,7 @@
 
 namespace hbmwire::tools {
 
-/// A range cut into messages that a connection can carry: all of `piece_bytes` but the last.
+/// A range cut into messages that a connection can carry. All have `piece_bytes` except the last.
 struct Pieces {
   std::uint64_t bytes = 0;
   std::uint64_t piece_bytes = 1;
@@ -24,12 +24,13 @@ struct Pieces {
   }
 };
 
-/// How the buffer of either side is divided. Exchange: what is sent, and what is received. File:
-/// two pieces in turn. Both sides must agree on it, since each addresses the other's.
+/// The division of either side's buffer. For an exchange: a half to send, and a half to receive.
+/// For a file: two alternating pieces. Both sides must use the same layout, since each addresses
+/// the other's buffer.
 struct Layout {
   std::uint64_t size_bytes = 0;
 
-  // Page multiples, so that no engine has to copy across a page that both halves share.
+  // Multiples of a page, so that no engine copies across a page that belongs to both halves.
   static constexpr std::uint64_t kAlignment = 4096;
 
   [[nodiscard]] std::uint64_t second() const noexcept {

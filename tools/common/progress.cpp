@@ -15,7 +15,7 @@ namespace hbmwire::tools {
 namespace {
 
 constexpr auto kBetweenDraws = std::chrono::milliseconds(100);
-constexpr unsigned kSmallestBar = 6;  // columns, brackets included: below that it says nothing
+constexpr unsigned kSmallestBar = 6;  // columns, with brackets; a smaller bar shows nothing
 constexpr unsigned kWidestBar = 50;
 
 std::string bar(double share, std::size_t columns) {
@@ -38,7 +38,7 @@ std::string render_progress(const ProgressState& state, unsigned columns) {
                            ? 1.0
                            : std::min(1.0, static_cast<double>(state.done_bytes) /
                                                static_cast<double>(state.total_bytes));
-  // Rounded down: 100% is shown when all is there, not before.
+  // Rounded down, so that 100% appears only at the end.
   const std::string percent = fmt::format("{:3d}%", static_cast<int>(share * 100));
   const std::string rate =
       "  " + (state.detail.empty() ? rate_text(state.done_bytes, state.nanoseconds) : state.detail);
@@ -89,8 +89,8 @@ void Progress::clear() {
 void Progress::draw(Clock::time_point now) {
   using std::chrono::nanoseconds;
   state_.nanoseconds = static_cast<std::uint64_t>(nanoseconds(now - start_).count());
-  // The last column stays free: some terminals wrap when it is written. One write, so that nothing
-  // flickers.
+  // The last column stays empty, because some terminals wrap when it is written. One write avoids
+  // flicker.
   const std::string line = "\r" + render_progress(state_, terminal_columns() - 1) + "\x1b[K";
   std::fputs(line.c_str(), stderr);
   std::fflush(stderr);

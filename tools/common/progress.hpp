@@ -7,23 +7,23 @@
 
 namespace hbmwire::tools {
 
-/// What a progress bar shows.
+/// The values that a progress bar shows.
 struct ProgressState {
   std::string label;
   std::uint64_t done_bytes = 0;
   std::uint64_t total_bytes = 0;
   std::uint64_t nanoseconds = 0;
-  std::string detail = {};  ///< shown instead of the rate, where what counts is not bytes
+  std::string detail = {};  ///< shown instead of the rate if progress is not measured in bytes
 };
 
-/// Of standard error's terminal; 80 where it does not tell.
+/// The columns of standard error's terminal; 80 if unknown.
 unsigned terminal_columns();
 
-/// One line of at most `columns` columns, without a line end: label, bar, percentage, rate. The bar
-/// goes first when there is no room, then the rate; labels in ASCII.
+/// One line of at most `columns` columns, without a newline: label, bar, percentage, rate. If there
+/// is too little room, the bar is left out first, then the rate. Labels must be ASCII.
 std::string render_progress(const ProgressState& state, unsigned columns);
 
-/// A bar on standard error while it is a terminal, else nothing. Drawn at most ten times a second.
+/// A bar on standard error if that is a terminal, else nothing. Drawn at most ten times a second.
 class Progress {
  public:
   Progress(std::string label, std::uint64_t total_bytes, bool wanted);
@@ -35,10 +35,10 @@ class Progress {
 
   void advance(std::uint64_t done_bytes);
 
-  /// So many of `total` steps are done, and this is going on now. Drawn at once.
+  /// Reports that `done` of `total` steps are done, and the current work. Drawn at once.
   void step(std::uint64_t done, std::string what);
 
-  /// Takes the line away, so that another one can be printed.
+  /// Clears the line, so that another one can be printed.
   void clear();
 
  private:

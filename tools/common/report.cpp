@@ -59,7 +59,7 @@ void print_file(const FileReport& file, Output& output) {
   output.line("     BLAKE2b there: {}", same ? "the same" : file.peer_digest);
   output.line("     Loading {} (client), saving {} (server)",
               rate_text(file.bytes, file.loading_ns), rate_text(file.bytes, file.saving_ns));
-  // Only the client sees when a write is under way.
+  // Only the client knows how long writes were in flight.
   if (file.transfer_ns != 0) {
     output.line("     Transfer {}", rate_text(file.bytes, file.transfer_ns));
   }

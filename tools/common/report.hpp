@@ -12,18 +12,18 @@
 
 namespace hbmwire::tools {
 
-// The operations, as verdicts name them.
+// The names of the operations in verdicts.
 inline constexpr const char* kSend = "send";          // client to server
 inline constexpr const char* kResponse = "response";  // server to client, doubled
-inline constexpr const char* kWrite = "write";        // server into the client's memory
-inline constexpr const char* kRead = "read";          // client out of the server's memory
+inline constexpr const char* kWrite = "write";        // server writes into the client's memory
+inline constexpr const char* kRead = "read";          // client reads the server's memory
 
-/// What came of one operation, over all iterations.
+/// The results of one operation over all iterations.
 struct OperationReport {
   std::string name;
-  std::uint64_t completions = 0;  ///< seen on this side
-  std::uint64_t verdicts = 0;     ///< iterations that were compared, on either side
-  std::uint64_t bytes = 0;        ///< compared
+  std::uint64_t completions = 0;  ///< completions seen on this side
+  std::uint64_t verdicts = 0;     ///< iterations that either side compared
+  std::uint64_t bytes = 0;        ///< compared bytes
   std::uint64_t wrong_bytes = 0;
   std::optional<wire::Verdict> first_wrong;
 };
@@ -35,13 +35,13 @@ struct FileReport {
   std::string peer_digest;
   std::uint64_t bytes = 0;
   std::uint64_t pieces = 0;       ///< completions
-  std::uint64_t loading_ns = 0;   ///< client: file to device memory
-  std::uint64_t transfer_ns = 0;  ///< client: while at least one piece was under way
-  std::uint64_t saving_ns = 0;    ///< server: device memory to file
+  std::uint64_t loading_ns = 0;   ///< client: time to load the file into device memory
+  std::uint64_t transfer_ns = 0;  ///< client: time with at least one piece in flight
+  std::uint64_t saving_ns = 0;    ///< server: time to save device memory to the file
   std::uint64_t total_ns = 0;
 };
 
-/// All that happened with one peer: made of completions and comparisons, never of good faith.
+/// All results of the work with one peer, taken only from completions and comparisons.
 struct Report {
   std::string peer;
   std::string peer_memory;
@@ -51,10 +51,10 @@ struct Report {
   OperationReport& operation(const std::string& name);
   void add(const wire::Verdict& verdict);
 
-  /// True when something was compared and no byte was wrong.
+  /// True if something was compared and no byte was wrong.
   [[nodiscard]] bool verified() const noexcept;
 
-  /// The first thing found wrong, as a sentence; empty when verified.
+  /// The first fault as a sentence; empty if verified.
   [[nodiscard]] std::string wrong_text() const;
 };
 
@@ -63,7 +63,7 @@ std::string verdict_text(const wire::Verdict& verdict);
 
 Json to_json(const Report& report);
 
-/// "=== Summary ===" and what follows, of this side.
+/// Prints "=== Summary ===" and the results of this side.
 void print_summary(const Report& report, const LocalSide& side, Output& output);
 
 }  // namespace hbmwire::tools

@@ -19,11 +19,11 @@ std::string temporary_name() {
   return fmt::format(".hbmwire-{:08x}{:08x}.part", random(), random());
 }
 
-// 0 where it worked or where this file system can't tell in advance.
+// Reserves room. Returns errno; 0 on success, and if this file system cannot reserve.
 int reserve(int fd, std::uint64_t bytes) {
   if (bytes == 0) return 0;
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
-  // The size stays 0: it grows with what is written.
+  // The size stays 0, and grows with the bytes that are written.
   if (::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0) return 0;
   return errno == EOPNOTSUPP || errno == ENOSYS || errno == EINTR ? 0 : errno;
 }
@@ -47,7 +47,7 @@ Outcome<SavedFile> SavedFile::create(const std::string& directory, const std::st
   Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail_file("saving to", directory, errno);
   SavedFile file(std::move(folder), directory, name);
-  // The process's umask applies, as to every file that a user makes.
+  // The process's umask applies, as to every file that a user creates.
   constexpr mode_t kMode = 0666;
   file.fd_ = Fd(::openat(file.directory_.get(), file.temporary_.c_str(),
                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
@@ -83,8 +83,8 @@ Outcome<void> SavedFile::keep() {
     return fail_file("naming", path(), errno);
   }
   fd_.reset();
-  // So that the name, too, is there after a power failure. Some file systems can't: the file itself
-  // is safe.
+  // Makes the name survive a power failure, too. Some file systems cannot do this; the contents are
+  // safe anyway.
   static_cast<void>(::fsync(directory_.get()));
   return {};
 }

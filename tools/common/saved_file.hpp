@@ -14,16 +14,16 @@
 
 namespace hbmwire::tools {
 
-/// A file that appears under its name when it is complete, or never: written under a temporary name
-/// in the same directory, which is removed when this object dies before keep().
+/// A file that appears under its name only when it is complete. It is written under a temporary
+/// name in the same directory. The destructor removes it unless keep() was called.
 class SavedFile {
  public:
-  /// `name` must be a base name. The room for `bytes` is taken at once where the file system can,
-  /// so that a full disk is known before the transfer.
+  /// `name` must be a base name. Reserves room for `bytes` if the file system can, so that a full
+  /// disk is found before the transfer.
   static Outcome<SavedFile> create(const std::string& directory, const std::string& name,
                                    std::uint64_t bytes);
 
-  /// Permissions, whatever the umask.
+  /// Sets the permissions; the umask does not apply.
   Outcome<void> set_mode(mode_t mode) const;
 
   SavedFile(SavedFile&&) noexcept;
@@ -34,10 +34,10 @@ class SavedFile {
 
   Outcome<void> append(std::span<const std::byte> bytes);
 
-  /// Until the contents are on the disk. May take long, and may be called in another thread.
+  /// Waits until the contents are on the disk. May take long, and may be called in another thread.
   [[nodiscard]] Outcome<void> sync() const;
 
-  /// Gives it its name, replacing a file that has it. After sync().
+  /// Renames the file to its final name, replacing an existing one. To be called after sync().
   Outcome<void> keep();
 
  private:

@@ -18,16 +18,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Messages of at most 1 GiB: progress is seen, and no transfer of one message outlasts the peer's
-// patience.
+// Messages have at most 1 GiB, so that progress is visible, and no transfer of one message takes
+// longer than the peer's patience.
 constexpr std::uint64_t kLargestPieceBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kSmallestDepth = 16;
 constexpr std::uint64_t kLargestDepth = 4096;  // below every NIC's max_qp_wr
-// How often a busy side shows that it lives: well below any patience, 1 s being the least.
+// The interval at which a busy side sends signs of life: well below the smallest patience, 1 s.
 constexpr auto kTickInterval = milliseconds(400);
-// More messages than a peer in step can be ahead by far; a flood must not fill this side's memory.
+// More messages than a correct peer can ever be ahead. A flood must not fill this side's memory.
 constexpr std::size_t kLargestInbox = 256;
-// A queue pair's failure and the peer's word about it travel apart; the word is worth a moment.
+// The failure of a queue pair and the peer's message about it arrive separately. Waiting a moment
+// for the message is worthwhile.
 constexpr auto kWordDelay = milliseconds(500);
 
 std::size_t index_of(Completion::Kind kind) { return static_cast<std::size_t>(kind); }
@@ -40,7 +41,7 @@ std::uint64_t smaller_message(std::uint64_t ours, std::uint64_t theirs) {
   return std::max<std::uint64_t>(1, std::min({ours, theirs, kLargestPieceBytes}));
 }
 
-// Both kinds of server wait on a port for the first word of a client; either kind of client may
+// Both kinds of server wait on a port for a client's first message, and either kind of client may
 // call there.
 bool calls_other_server(const wire::Message& got, const wire::Message& wanted) {
   using wire::Hello;
@@ -167,8 +168,8 @@ void Session::give_up(const Failure& failure) noexcept {
   constexpr auto kLastWord = std::chrono::seconds(1);
   const Deadline deadline = Deadline::after(kLastWord);
   if (!channel_.send(wire::Abort{failure.text}, deadline)) return;
-  // Closing a socket with unread bytes resets the connection, and a reset overtakes the word: read
-  // until the peer has closed its end.
+  // Closing a socket with unread bytes resets the connection, and the reset overtakes the last
+  // message. Therefore this reads until the peer has closed its end.
   ::shutdown(channel_.fd(), SHUT_WR);
   pollfd control{.fd = channel_.fd(), .events = POLLIN, .revents = 0};
   std::array<char, 4096> unread{};
@@ -177,7 +178,7 @@ void Session::give_up(const Failure& failure) noexcept {
   }
 }
 
-// When an operation failed because the peer gave up, its own words are the cause.
+// If an operation failed because the peer gave up, the peer's message is the cause.
 Failure Session::explain(const Error& error) {
   if (error.code == Errc::cancelled) return error;
   while (is_readable(kWordDelay)) {
@@ -190,10 +191,10 @@ Failure Session::explain(const Error& error) {
 Outcome<void> Session::trade_addresses(const Nic& nic, const Region& region, std::uint64_t bytes) {
   const std::uint64_t message_bytes =
       smaller_message(nic.info().max_message_bytes, kLargestPieceBytes);
-  // One more than the pieces for the message that carries nothing.
+  // One more than the pieces, for the message that carries nothing.
   depth_ = std::clamp(Pieces{bytes, message_bytes}.count() + 1, kSmallestDepth, kLargestDepth);
   const auto depth = static_cast<std::uint32_t>(depth_);
-  // As endpoints do, which a connection by itself does not.
+  // Applies the settings as endpoints do; a connection by itself does not.
   HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
   HBMWIRE_TRY_ASSIGN(connection_, Connection::create(nic, {.send_depth = depth,
                                                            .receive_depth = depth,
@@ -232,7 +233,8 @@ Outcome<void> Session::take_completion() {
   if (!completion) return tl::make_unexpected(explain(completion.error()));
   if (!*completion) return queue_message();
   sort_in(**completion);
-  // Work goes on here, but the peer sees nothing of a read, nor of a write before its last message.
+  // This side makes progress, but the peer sees nothing of a read, nor of a write before its last
+  // message.
   return tick();
 }
 

@@ -20,26 +20,26 @@ namespace hbmwire::tools {
 
 /// The names of wire::Ready.
 enum class Step : std::uint16_t {
-  start = 1,         ///< receives are posted, the queue pair is connected
+  start = 1,         ///< receives are posted, and the queue pair is connected
   write_target = 2,  ///< the client's buffer waits for the server's RDMA writes
   read_source = 3,   ///< the server's buffer may be read
-  alive = 0xffff,    ///< nothing new: this side is busy with its own memory, not dead
+  alive = 0xffff,    ///< nothing new: this side is busy with its own memory, but alive
 };
 
-/// The work with one peer: its control channel and its RDMA connection, watched together. Whatever
-/// this side waits for, a peer that gives up or goes away ends the wait at once, an interrupt too,
-/// and a peer that does nothing ends it after the policy's patience. One thread.
+/// The work with one peer: its control channel and its RDMA connection, watched together. Every
+/// wait ends at once if the peer gives up or disconnects, or on an interrupt, and after the
+/// policy's patience if the peer does nothing. Not thread-safe.
 class Session {
  public:
   struct Policy {
     std::chrono::seconds patience{30};
     int cancel_fd = -1;
-    std::string peer_role;  ///< "server" or "client", for sentences
+    std::string peer_role;  ///< "server" or "client", for messages
   };
 
   Session(wire::ControlChannel channel, Policy policy);
 
-  /// From now on: a stranger gets less patience than a peer at work.
+  /// Changes the patience from now on: an unknown peer gets less of it than one that works.
   void set_patience(std::chrono::seconds patience) noexcept { policy_.patience = patience; }
 
   // --- control channel ---
@@ -47,7 +47,7 @@ class Session {
   Outcome<void> announce(Step step);
   Outcome<void> expect_step(Step step);
 
-  /// The next message, which must be a T.
+  /// The next message, which must be of type T.
   template <class T>
   Outcome<T> expect() {
     HBMWIRE_TRY_ASSIGN(auto message, next_message());
@@ -55,21 +55,21 @@ class Session {
     return out_of_turn(message, wire::Message(T{}));
   }
 
-  /// For long work of this side's own: tells the peer now and then that it goes on, and hears
-  /// whether the peer does.
+  /// To be called during long work of this side: sends the peer a sign of life now and then, and
+  /// checks that the peer sends them.
   Outcome<void> tick();
 
-  /// Whether the peer has sent something that nobody has asked for yet.
+  /// Whether a message from the peer is waiting to be received.
   [[nodiscard]] bool has_mail() const noexcept { return !inbox_.empty(); }
 
-  /// Takes in what has come, without waiting; has_mail() tells of it.
+  /// Takes in messages that have arrived, without waiting. has_mail() then reports them.
   Outcome<void> look();
 
-  /// Until the peer has sent something, telling it all the while that this side lives.
+  /// Waits until the peer has sent something, and sends it signs of life meanwhile.
   Outcome<void> await_mail();
 
-  /// Whether nothing at all has come from the peer within the policy's patience: of one that
-  /// tick()s, or await_mail()s, it has gone.
+  /// Whether nothing has arrived from the peer within the policy's patience. A peer that calls
+  /// tick() or await_mail() must have gone then.
   [[nodiscard]] bool is_silent() const noexcept {
     return Clock::now() - last_heard_ > policy_.patience;
   }
@@ -78,13 +78,13 @@ class Session {
 
   [[nodiscard]] int control_fd() const noexcept { return channel_.fd(); }
 
-  /// Tells the peer why this side ends, as far as it still listens; once.
+  /// Tells the peer the reason why this side ends, if it still listens. Sends it only once.
   void give_up(const Failure& failure) noexcept;
 
   // --- RDMA connection ---
-  /// Creates the queue pair, of room for `bytes` in each direction, and trades addresses for the
-  /// peer's, whose memory must be as large as ours. Then receives may be posted, and connect()
-  /// called.
+  /// Creates the queue pair, with room for `bytes` in each direction, and exchanges addresses with
+  /// the peer, whose memory must be as large as ours. Afterwards receives may be posted, and
+  /// connect() called.
   Outcome<void> trade_addresses(const Nic& nic, const Region& region, std::uint64_t bytes);
   Outcome<void> connect();
 
@@ -95,26 +95,26 @@ class Session {
   /// The peer's memory from `offset_bytes` on.
   [[nodiscard]] RemoteMemory remote(std::uint64_t offset_bytes) const noexcept;
 
-  /// `bytes` cut into what both NICs can carry in one message.
+  /// `bytes` cut into pieces that both NICs can carry in one message.
   [[nodiscard]] Pieces pieces(std::uint64_t bytes) const noexcept { return {bytes, piece_bytes_}; }
 
-  /// Waits until `count` more sends, writes or reads are complete.
+  /// Waits for `count` more completions of sends, writes or reads.
   Outcome<void> finish(Completion::Kind kind, std::uint64_t count);
 
-  /// Whether one more of these is complete, without waiting; takes note of it when it is.
+  /// Whether one more of these is complete, without waiting. If so, it is consumed.
   Outcome<bool> try_finish(Completion::Kind kind);
 
   /// The next message that arrived in a posted receive, in the order of arrival.
   Outcome<Completion> arrival();
 
-  /// How long to wait from now on, and what ends it.
+  /// The time to wait from now on, and the descriptor that interrupts it.
   [[nodiscard]] Wait wait() const noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
 
   Outcome<wire::Message> next_message();
-  Outcome<std::optional<wire::Message>> receive();  // nothing: it only was a sign of life
+  Outcome<std::optional<wire::Message>> receive();  // empty: it was only a sign of life
   Outcome<void> queue_message();
   Outcome<void> take_completion();
   void sort_in(const Completion& done);
@@ -132,7 +132,7 @@ class Session {
   wire::Address remote_;
   std::uint64_t piece_bytes_ = 1;
   std::uint64_t depth_ = 0;
-  std::array<std::uint64_t, 3> finished_{};  // sends, writes, reads that nobody has waited for yet
+  std::array<std::uint64_t, 3> finished_{};  // sends, writes, reads that were not waited for yet
   std::deque<Completion> arrivals_;
 };
 

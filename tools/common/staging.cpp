@@ -13,8 +13,8 @@ Staging::Staging(Buffer& buffer, Session& session)
       chunk_(std::min<std::uint64_t>(kChunkBytes, buffer.size_bytes())),
       expected_(chunk_.size()) {}
 
-// `step` gets the offset within the window and a chunk of the size to work on; an even offset of
-// whole chunks, so that a size that is no multiple of 4 is only ever the last one's.
+// `step` gets the offset in the window, and a chunk of the size to process. Offsets are multiples
+// of whole chunks, so that only the last chunk can have a size that is not a multiple of 4.
 template <class Step>
 Outcome<void> Staging::each_chunk(const Window& window, Step step) {
   for (std::uint64_t at = 0; at < window.length_bytes;) {
@@ -29,7 +29,7 @@ Outcome<void> Staging::each_chunk(const Window& window, Step step) {
 }
 
 void Staging::keep_head(std::uint64_t offset_bytes, std::span<const std::byte> chunk) {
-  constexpr std::size_t kHeadBytes = 40;  // ten integers are shown
+  constexpr std::size_t kHeadBytes = 40;  // the first ten integers are shown
   if (offset_bytes != 0) return;
   const auto head = chunk.first(std::min(kHeadBytes, chunk.size()));
   head_.assign(head.begin(), head.end());

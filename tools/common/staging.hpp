@@ -18,8 +18,8 @@ struct Window {
   std::uint64_t length_bytes = 0;
 };
 
-/// Works on a buffer's contents from the host, wherever they live, through two host chunks that are
-/// used again and again: no more than these is ever held in host memory.
+/// Processes a buffer's contents from the host, whatever memory holds them. Uses only two chunks of
+/// host memory, over and over.
 class Staging {
  public:
   static constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
@@ -30,12 +30,12 @@ class Staging {
   Outcome<void> poison(const Window& window, const Pattern& pattern);
   Outcome<Comparison> verify(const Window& window, const Pattern& pattern);
 
-  /// Compares `from` with `pattern`, doubles each integer and puts the result to `to_offset_bytes`,
-  /// all in one pass.
+  /// In one pass, compares `from` with `pattern`, doubles each integer, and writes the result to
+  /// `to_offset_bytes`.
   Outcome<Comparison> verify_and_double(const Window& from, const Pattern& pattern,
                                         std::uint64_t to_offset_bytes);
 
-  /// The first bytes of what was last written or read.
+  /// The first bytes that were last written or read.
   [[nodiscard]] std::span<const std::byte> head() const noexcept { return head_; }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace hbmwire::tools {
 
-/// Time since it was made.
+/// Measures the time since its construction.
 class Stopwatch {
  public:
   [[nodiscard]] std::uint64_t nanoseconds() const noexcept {

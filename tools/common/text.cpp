@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kUnits = "KMGT";
 
-// "", "k", "K", "KiB" and so on to a number of bits to shift by.
+// Turns "", "k", "K", "KiB" and so on into a number of bits to shift by.
 std::optional<unsigned> parse_unit(std::string_view unit) noexcept {
   if (unit.empty()) return 0;
   const char letter = unit.front() == 'k' ? 'K' : unit.front();

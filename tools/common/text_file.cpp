@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint64_t kUsualBytes = 65536;
 constexpr mode_t kPermissions = 07777;
 
-/// Whether a new file under its name is the same to everyone.
+/// Whether replacing the file by a new one makes no difference to its other users.
 bool can_be_replaced(const struct stat& old) {
   return S_ISREG(old.st_mode) && old.st_nlink == 1 && old.st_uid == ::geteuid() &&
          old.st_gid == ::getegid();
@@ -57,10 +57,10 @@ Outcome<std::string> read_text_file(const std::string& path, std::uint64_t most_
   return text;
 }
 
-/// Behind symbolic links, which stay. None of a file that a process has open, as /dev/stdout is:
-/// its owner goes on with the old one.
+/// The place after following symbolic links, which stay. Empty for an open file of a process, such
+/// as /dev/stdout: its owner would continue with the old one.
 std::optional<TextFile::Place> TextFile::place_of(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel has it
+  constexpr int kMostLinks = 40;  // the kernel's limit
   std::filesystem::path at = path;
   for (int i = 0; i < kMostLinks; ++i) {
     std::error_code failure;
@@ -75,9 +75,9 @@ std::optional<TextFile::Place> TextFile::place_of(const std::string& path) {
   return std::nullopt;
 }
 
-/// Whether a file can be made there, and holds what a usual run needs.
+/// Whether a file can be created there, with room for the output of a usual run.
 Outcome<void> TextFile::try_place(const Place& place) {
-  const HeldSignals held;  // it is removed at once
+  const HeldSignals held;  // the test file is removed at once
   const auto tried = SavedFile::create(place.folder, place.name, kUsualBytes);
   if (!tried) return tl::make_unexpected(tried.error());
   return {};
@@ -108,7 +108,8 @@ Outcome<TextFile> TextFile::open(const std::string& path) {
   return file;
 }
 
-/// Full devices refuse even nothing; a full disk refuses room for what a usual run needs.
+/// Full devices refuse even an empty write. A full disk refuses to reserve room for the output of a
+/// usual run.
 Outcome<void> TextFile::reserve() {
   struct stat status {};
 
@@ -119,13 +120,13 @@ Outcome<void> TextFile::reserve() {
   if (!regular_ ||
       ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kUsualBytes)) == 0)
     return {};
-  // Not every file system can tell.
+  // Not every file system can reserve room.
   if (errno == ENOSPC || errno == EDQUOT) return fail_file("making room for", path_, errno);
   return {};
 }
 
 Outcome<void> TextFile::write(const std::string& text) {
-  // A file under its temporary name is not left by a signal that ends this process.
+  // Signals are held, so that none ends the process and leaves a temporary file behind.
   const HeldSignals held;
   return place_ ? replace(text) : write_in_place(text);
 }
@@ -146,10 +147,10 @@ Outcome<void> TextFile::write_in_place(const std::string& text) {
     if (put < 0) return fail_file("writing", path_, errno);
     done += static_cast<std::size_t>(put);
   }
-  // Behind the contents: what was there before, and the room that was not needed.
+  // Cuts off the rest of the old contents, and reserved room that was not needed.
   if (regular_ && ::ftruncate(fd_.get(), static_cast<off_t>(text.size())) != 0)
     return fail_file("writing", path_, errno);
-  // Some file systems tell only now that the disk is full, close(2).
+  // Some file systems report a full disk only in close(2).
   if (::close(fd_.release()) != 0) return fail_file("writing", path_, errno);
   return {};
 }

@@ -13,14 +13,15 @@
 
 namespace hbmwire::tools {
 
-/// All of a file, of `most_bytes` at most. A FIFO or a device is refused rather than waited for.
+/// Reads a whole file of at most `most_bytes`. Refuses FIFOs and devices instead of waiting for
+/// them.
 Outcome<std::string> read_text_file(const std::string& path, std::uint64_t most_bytes);
 
-/// A file that is tried before the work whose result it will hold, so that a path or a disk that
-/// will not do is known first. It appears, or replaces the old contents, in write() and whole.
-/// Whatever can be written to will do, /dev/stdout too. Written in place are devices and pipes, and
-/// files that a new one can't stand for: of several names, of another owner, in a folder that takes
-/// no new files.
+/// A file for the result of long work. It is tried before the work, so that a wrong path or a full
+/// disk is found first. write() creates it, or replaces the old contents, in one step. Any writable
+/// target is allowed, such as /dev/stdout. Some targets are written in place: devices, pipes, and
+/// files that a new file cannot replace, because they have several names, another owner, or a
+/// folder without write permission.
 class TextFile {
  public:
   static Outcome<TextFile> open(const std::string& path);
@@ -31,15 +32,15 @@ class TextFile {
   TextFile& operator=(const TextFile&) = delete;
   ~TextFile() = default;
 
-  /// The whole contents, once. SIGINT, SIGTERM, SIGHUP and SIGQUIT wait meanwhile.
+  /// Writes the whole contents, once. SIGINT, SIGTERM, SIGHUP and SIGQUIT are held meanwhile.
   Outcome<void> write(const std::string& text);
 
  private:
-  /// Where a file that replaces it is made.
+  /// The place where a replacement for the file is created.
   struct Place {
     std::string folder;
     std::string name;
-    std::optional<mode_t> mode;  ///< of the one that it replaces
+    std::optional<mode_t> mode;  ///< permissions of the file that it replaces
   };
 
   explicit TextFile(std::string path) noexcept : path_(std::move(path)) {}
@@ -52,7 +53,7 @@ class TextFile {
 
   std::string path_;
   std::optional<Place> place_;
-  Fd fd_;  // without a place
+  Fd fd_;  // used if there is no place
   bool regular_ = false;
 };
 

@@ -17,8 +17,8 @@ _hbmwire_hints() {
   _hbmwire_run doctor explain | sed -n 's/^  \([a-z0-9_]*\) .*/\1/p'
 }
 
-# Completes a value. The help calls it FILE, DIR, HOST or HINT, or names its choices: "a|b", "a|b[,...]", "[emuN=]a|b",
-# "emuN=a|b".
+# Completes a value. The help names it FILE, DIR, HOST or HINT, or lists its choices: "a|b",
+# "a|b[,...]", "[emuN=]a|b", "emuN=a|b".
 _hbmwire_value() {
   local kind=$1 text=$2 place=''
   case $kind in
@@ -31,7 +31,7 @@ _hbmwire_value() {
       kind=${kind##*=}
       kind=${kind#]}
       kind=${kind%%\[*}
-      # Hosts where a command may stand, too.
+      # Completes hosts even if a command may be given in their place.
       kind=" ${kind//|/ } "
       [[ $kind != *' HOST '* ]] || kind=${kind/ HOST / $(compgen -A hostname) }
       mapfile -t COMPREPLY < <(compgen -P "$place" -W "$kind" -- "${text#"$place"}")
@@ -43,7 +43,8 @@ _hbmwire_value() {
   esac
 }
 
-# Completes what follows `emulate --`: a command, of which COMP_WORDS[$1] is the first word, and its arguments.
+# Completes the command after `emulate --`, of which COMP_WORDS[$1] is the first word, and its
+# arguments.
 _hbmwire_inner() {
   if declare -F _comp_command_offset >/dev/null; then
     _comp_command_offset "$1"
@@ -63,7 +64,7 @@ _hbmwire_inner() {
 _hbmwire() {
   local IFS=$' \t\n' i word joined=no words=()
   COMPREPLY=()
-  # Readline splits words at = and : (COMP_WORDBREAKS); here they are put together again.
+  # Readline splits words at = and : (COMP_WORDBREAKS); this joins them again.
   for ((i = 0; i <= COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     if ((i > 1 && i < COMP_CWORD)) && [[ ${words[1]} == emulate && $word == -- ]]; then
@@ -77,16 +78,17 @@ _hbmwire() {
     fi
     [[ $word =~ ^[=:]+$ ]] && joined=yes || joined=no
   done
-  # Readline replaces only the last part, and up to the cursor alone: $2. `before` is what stays.
+  # Readline replaces only the last part of the word before the cursor, $2. `before` is the part
+  # that stays.
   local before=${words[-1]}
   [[ $joined == yes ]] || before=${before%"$word"}
   local cur=$before${2#[\"\']}
 
-  # Names of options with those of their values, and the positionals.
+  # The options with their values, and the positional arguments.
   local -A value=()
   local positionals=() line section='' command=()
   ((${#words[@]} > 2)) && command=("${words[1]}")
-  # A command of a command, which has a help of its own.
+  # A subcommand of a command, with its own help.
   ((${#words[@]} > 3)) && [[ ${words[1]} == doctor && ${words[2]} == explain ]] && command+=("${words[2]}")
   while IFS= read -r line; do
     case $line in
@@ -95,7 +97,7 @@ _hbmwire() {
     esac
     if [[ ${line/, -/,-} =~ ^\ {2,6}(-[^ ]+)(\ ([^ ]+))? ]]; then
       word=${BASH_REMATCH[3]:-}
-      # "[TIME]": an option that may have a value has it after "=".
+      # "[TIME]": an optional value follows "=".
       [[ $word != \[* || $word == \[*=\]* ]] || word=''
       for i in ${BASH_REMATCH[1]//,/ }; do
         value[$i]=$word

@@ -43,14 +43,16 @@ Examples
 
 constexpr std::size_t kIndent = 2;
 
-/// "no_rdma_device" of "no_rdma_device", of "[no_rdma_device]", and of a sentence that ends so.
+/// Extracts "no_rdma_device" from "no_rdma_device", from "[no_rdma_device]", and from a sentence
+/// that ends with the latter.
 std::string_view name_in(std::string_view words) {
   const std::size_t bracket = words.ends_with(']') ? words.rfind('[') : std::string_view::npos;
   if (bracket == std::string_view::npos) return words;
   return words.substr(bracket + 1, words.size() - bracket - 2);
 }
 
-/// Where the tools name options in place of the library's calls; else empty.
+/// The remedy that names options of the tools instead of calls of the library; empty if there is
+/// none.
 std::string remedy_of_tools(Hint hint) {
   std::string remedy = remedy_by_options(hint);
   return remedy == hint_text(hint) ? std::string{} : remedy;

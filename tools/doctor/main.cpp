@@ -71,14 +71,14 @@ struct DoctorOptions {
   bool with_addresses = false;
   std::string save_file;
   std::string replay_file;
-  std::string host;  ///< as it was typed; empty: this machine alone
+  std::string host;  ///< as typed; empty if only this machine is examined
   bool serve = false;
   std::string bind;
   std::uint16_t port = doctor::kServePort;
   std::uint32_t minutes = 60;
 };
 
-/// Where options are taken, and whether they were given.
+/// The variables that receive options, and whether the options were given.
 struct DoctorLine {
   DoctorOptions options;
   bool host_given = false;
@@ -167,7 +167,7 @@ void add_remote_options(CLI::App& app, DoctorLine& line) {
       ->option_text("MINUTES [60]");
 }
 
-/// As doctor_contradiction(), of two machines.
+/// Like doctor_contradiction(), for two machines.
 std::optional<std::string> remote_contradiction(const DoctorLine& line) {
   const DoctorOptions& options = line.options;
   const bool remote = options.serve || line.host_given;
@@ -189,7 +189,7 @@ std::optional<std::string> remote_contradiction(const DoctorLine& line) {
   return std::nullopt;
 }
 
-/// An option that would be ignored.
+/// Returns the message about an option that would be ignored.
 std::optional<std::string> doctor_contradiction(const DoctorLine& line) {
   const DoctorOptions& options = line.options;
   const bool replay = !options.replay_file.empty();
@@ -210,8 +210,8 @@ std::optional<std::string> doctor_contradiction(const DoctorLine& line) {
   return std::nullopt;
 }
 
-/// Prints a report on one machine or on two, and returns its exit code, or that of the failure to
-/// save what it was made of.
+/// Prints a report on one machine or two. Returns its exit code, or that of the failure to save the
+/// archive.
 template <class Report>
 int print(const Report& report, Output& output, const std::optional<Failure>& unsaved = {}) {
   const doctor::ReportStyle style{.columns = 80, .coloured = has_colours(STDOUT_FILENO)};
@@ -219,7 +219,8 @@ int print(const Report& report, Output& output, const std::optional<Failure>& un
   if (unsaved) return finish(output, *unsaved, doctor::to_json(report));
   output.json(doctor::to_json(report));
   const int code = report.conclusion.exit_code;
-  // A report that can't be read explains no code. The program itself says so where the code is 0.
+  // A lost report explains no exit code. If the code is 0, the program itself reports the failed
+  // write.
   if (const auto written = written_stdout(); !written && code != kExitOk)
     output.error(written.error().text);
   return code;
@@ -251,7 +252,7 @@ int look(const DoctorOptions& options, Output& output) {
   }
   doctor::LiveMachine machine;
   if (!options.quick) {
-    // Before anything else is looked at: the processes that do it begin with nothing open.
+    // Runs before any other examination, because its processes must start without open devices.
     const auto pairs = doctor::run_pairs(options.pairs, *interrupt, output);
     if (!pairs) return finish(output, pairs.error(), Json::object());
     machine.add_call("pairs", [json = doctor::to_json(*pairs)] { return Json{{"value", json}}; });
@@ -259,9 +260,9 @@ int look(const DoctorOptions& options, Output& output) {
   doctor::Recorder recorder(machine);
   const auto report = doctor::make_report(recorder, is_emulated());
   if (!report) return finish(output, report.error(), Json::object());
-  // Programs that the checks ran got the signal of a terminal, too, and told nothing.
+  // Ctrl-C also interrupts the programs that the checks ran, so that their answers are missing.
   if (Interrupt::happened()) return finish(output, doctor::interrupted_failure(), Json::object());
-  // Before the report: that may find no reader.
+  // Saved before the report, which may fail to reach a reader.
   std::optional<Failure> unsaved;
   if (file) {
     if (const auto saved = save(recorder.record(), options, *file); !saved) unsaved = saved.error();
@@ -295,7 +296,7 @@ int run(const DoctorOptions& options, Output& output) {
   return options.replay_file.empty() ? look(options, output) : replay(options, output);
 }
 
-/// The place of HOST, or of --bind, with the port where the user wrote it.
+/// Splits HOST, or the address of --bind, from a port that follows it.
 std::optional<std::string> split_place(CLI::App& app, DoctorOptions& options) {
   std::string& text = options.serve ? options.bind : options.host;
   if (text.empty()) return std::nullopt;
@@ -325,7 +326,7 @@ int run_doctor(int argc, char** argv) {
   Output output(program, line.options.json ? Output::Mode::json : Output::Mode::text);
   if (const auto mistake = doctor_contradiction(line)) return usage_error(output, *mistake);
   if (const auto mistake = split_place(app, line.options)) return usage_error(output, *mistake);
-  // The file of --save is of use without the report, too.
+  // The file of --save is useful without the report, too.
   const auto good = output.check();
   if (!good && line.options.save_file.empty()) return finish(output, good.error(), Json::object());
   return run(line.options, output);

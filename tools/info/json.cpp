@@ -21,7 +21,7 @@ Json error_json(const std::optional<Error>& error) {
           {"hint", to_string(error->hint)}};
 }
 
-// What is unknown is null, so that nobody takes it for a value.
+// Unknown values are null, so that they cannot be mistaken for real ones.
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json node_or_null(int node) { return node < 0 ? Json(nullptr) : Json(node); }

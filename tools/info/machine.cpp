@@ -15,13 +15,13 @@ DeviceView view_of(const Context& context, const DeviceInfo& device,
   DeviceView view{.device = device, .nics = {}};
   if (device.pci_address.empty()) return view;
   view.nics = context.nics_near(device.pci_address, nics);
-  // hwloc knows the node also where the kernel's numa_node is -1 since there is only one.
+  // hwloc also knows the node if the kernel's numa_node is -1 because there is only one.
   if (const int node = context.numa_node(device.pci_address); node >= 0)
     view.device.numa_node = node;
   return view;
 }
 
-/// By the kernel's own rule for process_vm_readv(2): no file, no rule.
+/// Checks the kernel's rule for process_vm_readv(2). Without that file there is no restriction.
 bool may_copy_private() {
   std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
   int scope = 0;

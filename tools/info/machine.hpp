@@ -13,7 +13,7 @@
 
 namespace hbmwire::tools {
 
-/// A device of a type of memory, and what is around it.
+/// A device with memory, and the NICs near it.
 struct DeviceView {
   DeviceInfo device;
   std::vector<NearNic> nics;  ///< nearest first; none for host memory
@@ -24,17 +24,18 @@ struct MemoryView {
   std::vector<DeviceView> devices;
 };
 
-/// What `hbmwire info` tells of this machine, gathered at one moment.
+/// The facts about this machine that `hbmwire info` shows, collected at one moment.
 struct Machine {
   std::vector<NicDevice> nics;
-  std::optional<Error> no_nics;  ///< why there are none
+  std::optional<Error> no_nics;  ///< the reason why there are none
   std::vector<MemoryView> memory;
   /// Whether the kernel lets processes of this user copy each other's private memory
-  /// (kernel.yama.ptrace_scope): else they share what is allocated so alone (docs/paths.md).
+  /// (kernel.yama.ptrace_scope). If not, they can share only memory that was allocated as shared
+  /// (docs/paths.md).
   bool shares_private = false;
 };
 
-/// Looks at the machine; opens no accelerator. Fails only for a setting that can't be.
+/// Collects the facts; opens no accelerator. Errors: an invalid setting.
 Outcome<Machine> look_at_machine();
 
 }  // namespace hbmwire::tools

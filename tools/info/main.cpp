@@ -55,7 +55,7 @@ struct InfoOptions {
   bool config = false;
   bool json = false;
 
-  // An overview, and --json without more, are of both.
+  // The overview, and --json without other options, show both.
   [[nodiscard]] bool wants_machine() const noexcept { return devices || !config; }
 
   [[nodiscard]] bool wants_settings() const noexcept { return config || !devices; }
@@ -67,8 +67,8 @@ int tell(const InfoOptions& options, Output& output) {
   Json summary = version_json();
   const auto settings = describe_settings();
   if (options.wants_settings()) summary.update(settings_json(settings));
-  // Before the first failure: which values there could be is what its sentence sends people here
-  // for.
+  // Settings come before the first failure, because its message sends users here to see the valid
+  // values.
   if (options.config) {
     output.line("# {}: settings{}", name, is_emulated() ? " (emulated hardware)" : "");
     print_settings(output, settings);

@@ -9,7 +9,7 @@
 namespace hbmwire::tools {
 namespace {
 
-// Why something is missing, without the remedy.
+// The reason why something is missing, without the remedy.
 std::string reason(const Error& error) {
   const std::string_view subject = error.subject;
   std::string text = subject.empty() ? "" : fmt::format("{}: ", subject);
@@ -99,7 +99,7 @@ void print_port(Output& output, const NicPort& port) {
 void print_device(Output& output, std::size_t index, const DeviceView& view) {
   const DeviceInfo& device = view.device;
   std::string text = device.name;
-  // Most names have the address in them.
+  // Most names already contain the address.
   if (device.name.find(device.pci_address) == std::string::npos) append(text, device.pci_address);
   if (device.size_bytes != 0) append(text, size_text(device.size_bytes));
   if (device.page_bytes != 0) append(text, "pages of " + size_text(device.page_bytes));
@@ -120,7 +120,7 @@ void print_memory(Output& output, const MemoryView& memory) {
     print_device(output, i, memory.devices[i]);
   if (probe.type == MemoryType::dmabuf && !probe.missing)
     output.line("    whatever the application brings (Context::import_dmabuf())");
-  // Devices may be there and none of them fit for use.
+  // There may be devices of which none can be used.
   if (probe.missing)
     output.line("    {}: {}", missing_word(memory), describe_with_hint(*probe.missing));
 }

@@ -10,17 +10,17 @@
 #include "tools/common/output.hpp"
 #include "tools/info/machine.hpp"
 
-// What `hbmwire info` prints for people.
+// The output of `hbmwire info` for people.
 namespace hbmwire::tools {
 
-/// A few lines: what is there, and what is not.
+/// A few lines about the devices and libraries that were found and those that are missing.
 void print_overview(Output& output, const Machine& machine,
                     const std::vector<SettingInfo>& settings);
 
-/// `-d`: all of it, with the sentence that says why something is missing.
+/// `-d`: all details, and the full message if something is missing.
 void print_devices(Output& output, const Machine& machine);
 
-/// `-c`: a settings file (HBMWIRE_CONFIG) that would make the settings what they are.
+/// `-c`: a settings file (HBMWIRE_CONFIG) that would produce the current settings.
 void print_settings(Output& output, const std::vector<SettingInfo>& settings);
 
 /// "100 Gb/s", "2.5 Gb/s"; "unknown rate" for 0.

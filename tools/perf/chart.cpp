@@ -31,7 +31,7 @@ void add_series(Chart& chart, const RunResult& run, std::string name, Series::Ro
   if (!series.points.empty()) chart.series.push_back(std::move(series));
 }
 
-// The limit of each size by itself, since a copy's differs from size to size.
+// Each size has its own limit, since the speed of a copy depends on the size.
 double limit_at(const RunResult& run, const Row& row) {
   RunResult one = run;
   one.rows = {row};
@@ -74,7 +74,7 @@ struct Range {
   }
 };
 
-// A limit is in sight when it is no more than this times what was reached.
+// The chart shows a limit only if it is at most this many times the highest value reached.
 constexpr double kSight = 1.5;
 
 Range range_of_values(const Chart& chart) {
@@ -100,7 +100,7 @@ Axis powers_of_ten(const Range& range) {
   return axis;
 }
 
-// About five steps of 1, 2 or 5 times a power of ten.
+// Makes about five steps of 1, 2 or 5 times a power of ten.
 Axis steps_from_zero(double greatest) {
   constexpr double kSteps = 5;
   const double rough = greatest / kSteps;

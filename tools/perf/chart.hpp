@@ -8,7 +8,7 @@
 #include "tools/perf/result.hpp"
 #include "tools/perf/table.hpp"
 
-/// A sweep as a drawing: what is drawn, whatever it is drawn with.
+/// The contents of a drawing of a sweep, whatever the output format.
 namespace hbmwire::tools::perf {
 
 struct Point {
@@ -23,30 +23,30 @@ struct Series {
 
   std::string name;
   Role role = Role::main;
-  std::vector<Point> points;  ///< ascending sizes, values above 0
+  std::vector<Point> points;  ///< sizes ascend, values are above 0
 };
 
 struct Chart {
   std::string title;
   std::string subtitle;
-  std::string unit;    ///< of the values: "GB/s", "us"
-  std::string figure;  ///< what they are: "bandwidth"
+  std::string unit;    ///< unit of the values: "GB/s", "us"
+  std::string figure;  ///< the name of the values: "bandwidth"
   bool log_values = false;
   std::vector<Series> series;
 };
 
-/// Bandwidth (average and peak) from 0 up, or latency (typical and 99 %) by its logarithm; with the
-/// limit that the verdict goes by, and `saved`, a run to compare with, where there is one. Rows
-/// whose bytes did not arrive are left out.
+/// Shows bandwidth (average and peak) on a scale from 0, or latency (typical and 99 %) on a
+/// logarithmic scale. Adds the limit that the verdict uses, and the run `saved` for comparison, if
+/// they exist. Leaves out rows whose bytes did not arrive.
 [[nodiscard]] Chart chart_of(const RunResult& run, const Style& style,
                              const RunResult* saved = nullptr);
 
-/// An axis of values: where its marks stand, the first and the last being its ends.
+/// An axis of values with its marks. The first and the last mark are its ends.
 struct Axis {
   bool logarithmic = false;
   std::vector<double> marks;
 
-  /// 0 at the first mark, 1 at the last.
+  /// The position of a value: 0 at the first mark, 1 at the last.
   [[nodiscard]] double place(double value) const;
 
   [[nodiscard]] bool holds(double value) const {
@@ -54,23 +54,23 @@ struct Axis {
   }
 };
 
-/// Marks of 1, 2 or 5 times a power of ten (of every power of ten when logarithmic), around all
-/// values of the chart but limits far above them: those are not in sight.
+/// Marks at 1, 2 or 5 times a power of ten (at every power of ten on a logarithmic scale), around
+/// all values of the chart. Limits far above the values are ignored.
 [[nodiscard]] Axis value_axis(const Chart& chart);
 
-/// By the logarithm, from the least size to the greatest.
+/// A logarithmic axis from the smallest size to the largest.
 [[nodiscard]] Axis size_axis(const Chart& chart);
 
 /// "64", "4K", "1M".
 [[nodiscard]] std::string short_size_text(std::uint64_t bytes);
 
-/// Without needless zeros: "0.5", "20".
+/// A number without needless zeros: "0.5", "20".
 [[nodiscard]] std::string mark_text(double value);
 
-/// --plot: one SVG file.
+/// The file for --plot: one SVG.
 [[nodiscard]] std::string svg_of(const Chart& chart);
 
-/// For a terminal of so many columns (20 at least); plain ASCII, lines without an end.
+/// A plot for a terminal with so many columns (20 or more), in plain ASCII. Lines have no newline.
 [[nodiscard]] std::vector<std::string> terminal_plot(const Chart& chart, unsigned columns);
 
 }  // namespace hbmwire::tools::perf

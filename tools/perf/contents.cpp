@@ -10,7 +10,8 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// Areas differ, too: what was meant for another queue pair is not right here.
+// Areas also have different patterns, so that bytes meant for another queue pair are found to be
+// wrong.
 Pattern of_area(Pattern pattern, std::uint64_t area) {
   pattern.seed += static_cast<std::uint32_t>(area) * 0x9e3779b9U;
   return pattern;
@@ -35,7 +36,8 @@ Outcome<void> Contents::compare(std::span<const Expected> places, Verification& 
   return {};
 }
 
-// A page at least, which has the next small slots, too: a copy out of a device costs the same.
+// Reads at least a page, which also holds the next small slots: copying it from a device costs the
+// same.
 Outcome<std::span<const std::byte>> Contents::look_at(std::uint64_t at, std::uint64_t length) {
   constexpr std::uint64_t kLeastBytes = 4096;
   if (at < read_at_ || at + length > read_at_ + read_.size()) {

@@ -12,28 +12,28 @@
 
 namespace hbmwire::tools::perf {
 
-/// A place where a message should be, and where the sender had it: both in bytes from the beginning
-/// of their buffers.
+/// The expected place of a message, and the sender's place of it. Both are offsets in bytes in
+/// their buffers.
 struct Expected {
   std::uint64_t at = 0;
   std::uint64_t from = 0;
   std::uint64_t size_bytes = 0;
 };
 
-/// What a buffer holds, written and compared by the library's own copy, wherever the memory is. The
-/// pattern of a place depends on where it is in the buffer, so that the right bytes in the wrong
-/// place are wrong.
+/// Fills and compares a buffer by the library's own copy, whatever memory it is in. The pattern
+/// depends on the place in the buffer, so that the right bytes in the wrong place are found to be
+/// wrong.
 class Contents {
  public:
   Contents(MemorySide& side, Session& session)
       : side_(&side), session_(&session), staging_(side.buffer, session) {}
 
-  /// Of another pass, or of another side.
+  /// Selects the pattern of another pass, or of the other side.
   void set_pattern(std::uint32_t seed, std::uint32_t pass) {
     pattern_ = {.seed = seed, .iteration = pass, .tag = Tag::write, .doubled = false};
   }
 
-  /// Each area's first `span_bytes`, of every flow of every queue pair, in one half.
+  /// Fills the first `span_bytes` of each area, for every flow of every queue pair, in one half.
   Outcome<void> fill_source(std::uint64_t span_bytes) { return each_area(0, span_bytes, false); }
 
   Outcome<void> fill_target(std::uint64_t span_bytes) {
@@ -46,10 +46,10 @@ class Contents {
     return each_area(side_->layout.half_bytes(), span_bytes, true);
   }
 
-  /// Compares every byte of every place, and adds what it finds. Quickest in ascending order.
+  /// Compares every byte of every place, and adds the results. Fastest if the places ascend.
   Outcome<void> compare(std::span<const Expected> places, Verification& found);
 
-  /// The 8 bytes at a place of the pattern, and those that are there now.
+  /// The 8 bytes of the pattern at a place, and the 8 bytes that are there now.
   [[nodiscard]] std::uint64_t word_of_pattern(std::uint64_t from) const;
   Outcome<std::uint64_t> read_word(std::uint64_t at);
   Outcome<void> write_word(std::uint64_t at, std::uint64_t value);
@@ -63,12 +63,12 @@ class Contents {
   Session* session_;
   Staging staging_;
   Pattern pattern_;
-  std::vector<std::byte> read_;  // of the buffer, from read_at_ on
+  std::vector<std::byte> read_;  // a copy of the buffer from read_at_ on
   std::uint64_t read_at_ = 0;
   std::vector<std::byte> expected_;
 };
 
-/// "verify: wrong byte ...", of what was found first.
+/// Describes the first fault: "verify: wrong byte ...".
 [[nodiscard]] std::string describe_wrong(const Expected& place, const Comparison& wrong);
 
 }  // namespace hbmwire::tools::perf

@@ -7,12 +7,12 @@
 
 namespace hbmwire::tools::perf {
 
-/// CPU time of all threads of this process, getrusage(2), from its making until it is asked.
+/// Measures the CPU time of all threads of this process since its construction, by getrusage(2).
 class CpuMeter {
  public:
   CpuMeter() noexcept;
 
-  /// CPU time since then, by the time that has passed. Zero when none has.
+  /// CPU time divided by the elapsed time. Zero if no time has elapsed.
   [[nodiscard]] CpuUse use() const noexcept;
 
  private:

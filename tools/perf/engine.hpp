@@ -17,7 +17,7 @@
 
 namespace hbmwire::tools::perf {
 
-/// What one side of a run works with; all of it outlives the engine.
+/// The objects for one side of a run; all of them outlive the engine.
 struct Work {
   Work(const PerfRequest& request_of, Role role_of, Session& session_of, MemorySide& side_of,
        wire::PerfSide peer_of)
@@ -35,35 +35,35 @@ struct Work {
 
   [[nodiscard]] bool is_client() const noexcept { return role == Role::client; }
 
-  /// Whether this side starts transfers, in the timed part.
+  /// Whether this side starts transfers in the timed part.
   [[nodiscard]] bool is_active() const noexcept { return is_client() || goes_both_ways(request); }
 
-  /// Whether the peer does.
+  /// Whether the peer starts transfers in the timed part.
   [[nodiscard]] bool is_passive() const noexcept { return !is_client() || goes_both_ways(request); }
 
   [[nodiscard]] bool is_latency() const noexcept {
     return kind_of(request.test).measure == Measure::latency;
   }
 
-  /// Returns when the peer has come as far.
+  /// Returns when the peer has reached the same point.
   Outcome<void> meet();
 
  private:
   std::uint16_t meetings_ = 0;
 };
 
-/// What one side measured in a timed part. Of a side that only let it happen: nothing but arrivals.
+/// The measurements of one side in a timed part. A passive side has only arrivals.
 struct Measured {
-  std::uint64_t messages = 0;  ///< that this side started, or took
-  std::uint64_t arrivals = 0;  ///< completions that this side received, where there are any
+  std::uint64_t messages = 0;  ///< messages that this side started or received
+  std::uint64_t arrivals = 0;  ///< completions that this side received, if any
   std::optional<Bandwidth> bandwidth = {};
   std::optional<Latency> latency = {};
   CpuUse cpu = {};
-  std::string path = {};  ///< of transfers through the endpoint API, as they explain themselves
+  std::string path = {};  ///< path of transfers through the endpoint API, as their reports name it
 };
 
-/// How messages are moved. Both sides make the same calls in the same order; each call sees to it
-/// by Work::meet() that nothing moves before both sides are ready, nor after it has returned.
+/// Moves messages. Both sides make the same calls in the same order. Each call uses Work::meet() to
+/// ensure that nothing moves before both sides are ready, nor after it has returned.
 class Engine {
  public:
   Engine() = default;
@@ -74,24 +74,24 @@ class Engine {
   /// Makes queue pairs, or endpoints, and connects them to the peer's.
   virtual Outcome<void> connect() = 0;
 
-  /// What connect() decided, for banner and JSON.
+  /// The parameters that connect() chose, for banner and JSON.
   [[nodiscard]] virtual std::vector<Parameter> parameters() const { return {}; }
 
-  /// From here on messages have this size.
+  /// Sets the message size from here on.
   virtual Outcome<void> prepare(std::uint64_t size_bytes) = 0;
 
-  /// Untimed: a fresh pattern, a poisoned target, one message at least for each slot, with the
-  /// parameters of the run; what was found in device memory is added to `found`. Wrong bytes are
-  /// no failure.
+  /// Untimed: fills a new pattern, poisons the target, and moves at least one message for each slot
+  /// with the parameters of the run. Compares device memory, and adds the result to `found`. Wrong
+  /// bytes are no failure.
   virtual Outcome<void> verify(std::uint32_t pass, Verification& found) = 0;
 
-  /// Untimed and unverified: some messages.
+  /// Untimed and unverified: moves some messages.
   virtual Outcome<void> warm_up() = 0;
 
-  /// The timed part.
+  /// Runs the timed part.
   virtual Outcome<Measured> run() = 0;
 
-  /// Row::moved_bytes, of all rows so far.
+  /// The sum of Row::moved_bytes over all rows so far.
   [[nodiscard]] virtual std::optional<std::uint64_t> moved_bytes() const { return std::nullopt; }
 };
 

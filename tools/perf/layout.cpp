@@ -13,7 +13,7 @@ constexpr std::uint64_t kLineBytes = 64;
 
 Layout Layout::of(const wire::PerfRequest& request) {
   Layout layout;
-  // Pages, so that areas of device memory begin where its copy engine likes them to.
+  // Whole pages, because the copy engines of devices work best with page-aligned areas.
   layout.area_bytes = round_up(request.size_bytes + kGrhBytes, kPageBytes);
   layout.queue_pairs = request.queue_pairs;
   layout.flows = request.flows;

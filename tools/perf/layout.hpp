@@ -14,8 +14,8 @@ constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// How the buffer is divided: a half to send from, a half to receive into; in each an area for each
-/// flow of each queue pair.
+/// The division of the buffer: a half to send from, and a half to receive into. Each half has an
+/// area for each flow of each queue pair.
 struct Layout {
   std::uint64_t area_bytes = 0;
   std::uint32_t queue_pairs = 1;
@@ -29,7 +29,7 @@ struct Layout {
 
   [[nodiscard]] std::uint64_t total_bytes() const noexcept { return 2 * half_bytes(); }
 
-  /// Where a queue pair's areas begin in either half.
+  /// The beginning of a queue pair's areas in the source or target half.
   [[nodiscard]] std::uint64_t source(std::uint32_t lane) const noexcept {
     return lane_bytes() * lane;
   }
@@ -39,16 +39,16 @@ struct Layout {
   }
 };
 
-/// The places through which a queue pair's messages go in turn. Small messages go through a page,
-/// so that they don't all meet in one cache line, as perftest's do; larger ones stay in place.
+/// The places that the messages of a queue pair use in turn. Small messages cycle through a page,
+/// as in perftest, so that they do not all hit one cache line. Larger ones stay in one place.
 struct Slots {
-  std::uint64_t size_bytes = 0;        ///< of a message, what stands before it not counted
-  std::uint32_t header_bytes = 0;      ///< before each message: a datagram's GRH
-  std::vector<std::uint64_t> offsets;  ///< from where the queue pair's areas begin
+  std::uint64_t size_bytes = 0;        ///< of a message, without its header
+  std::uint32_t header_bytes = 0;      ///< bytes before each message: the GRH of a datagram
+  std::vector<std::uint64_t> offsets;  ///< relative to the beginning of the queue pair's areas
 
   static Slots of(const Layout& layout, std::uint64_t size_bytes, std::uint32_t header_bytes = 0);
 
-  /// The part of an area that they take, with what lies between them.
+  /// The part of an area that the slots take, including gaps.
   [[nodiscard]] std::uint64_t span_bytes(const Layout& layout) const noexcept;
 };
 

@@ -18,10 +18,10 @@ namespace {
 
 using namespace perf;
 
-// A server that does not answer, and a stranger that says nothing, are given up well within 10 s.
+// Any failure may take at most 10 s. A silent server or client is given up well before that.
 constexpr std::chrono::seconds kGreetingPatience{5};
 
-/// One `hbmwire perf`: what its command line and its user want, and what comes of it.
+/// One `hbmwire perf`: its command line, its settings, and its results.
 struct Perf {
   const Options& options;
   const Interrupt& interrupt;
@@ -53,8 +53,8 @@ Outcome<void> Perf::talk(Role role, Session& session, const PerfRequest& request
   return done;
 }
 
-/// Until a client has come, whose end is this side's end. Port probes, strangers and clients of
-/// another version are reported, and end nothing.
+/// Waits for a client, and returns the result of its run. Reports port probes, strangers and
+/// clients of another version, and continues.
 Outcome<void> Perf::serve() {
   const bool given = listener.has_value();
   if (!given) {
@@ -73,7 +73,7 @@ Outcome<void> Perf::serve() {
   return {};
 }
 
-/// Whether it was a client, that is, sent a request that can be.
+/// Returns whether it was a client with a valid request.
 Outcome<bool> Perf::serve_one(wire::ControlListener::Accepted accepted) {
   const auto stranger = [&](const Failure& why) -> Outcome<bool> {
     if (why.interrupted) return tl::make_unexpected(why);

@@ -29,7 +29,7 @@ std::string host_name() {
   return name.data();
 }
 
-/// An option goes before the settings, which the library reads when a context is made.
+/// The option overrides the settings, which the library reads when a context is created.
 void set_dmabuf(const std::string& choice) {
   if (choice.empty()) return;
   for (const char* const name : kDmabufSettings)
@@ -74,14 +74,14 @@ Side describe_side(const Nic& nic, const MemoryDomain& domain, const Region& reg
   return side;
 }
 
-/// -x names what the library knows as an option.
+/// Names the option -x instead of the library's option.
 Failure not_opened(const Error& error, const SideOptions& options) {
   const bool by_option = error.hint == Hint::link_options && options.gid_index;
   return by_option ? Failure(error, "choose another -x; `hbmwire info` lists those that there are")
                    : Failure(error);
 }
 
-/// --dmabuf decides what the library knows as a setting.
+/// Names --dmabuf instead of the library's setting.
 Failure not_registered(const Error& error, const SideOptions& options) {
   const bool by_option = error.hint == Hint::dmabuf_forbidden && !options.dmabuf.empty();
   return by_option ? Failure(error, "leave out --dmabuf no, or choose --memory host")
@@ -94,7 +94,7 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
   if (!opened) return tl::make_unexpected(not_opened(opened.error(), options));
   const std::vector<Nic>& nics = *opened;
   MemoryOptions device = options.device;
-  // Another process of this node writes by itself to memory that it can map.
+  // Memory that another process on this node can map is written without a NIC.
   device.host.shared =
       options.by_endpoints && options.memory == MemoryType::host && !options.keeps_private;
   HBMWIRE_TRY_ASSIGN(auto domain, context.open(options.memory, device));
@@ -111,7 +111,7 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
   const std::uint64_t nanoseconds = stopwatch.nanoseconds();
   if (!registered) return tl::make_unexpected(not_registered(registered.error(), options));
   const auto& region = *registered;
-  // Both ends' NICs are measured, and nothing else.
+  // The test measures the NICs of both ends, so that staging is an error.
   if (region.path() == Path::staged)
     return tl::make_unexpected(not_registered(*region.explain().front().refusal, options));
   HBMWIRE_TRY_ASSIGN(auto buffer, Buffer::create(region));
@@ -128,7 +128,7 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
 }  // namespace
 
 std::byte* MemorySide::host_address() const noexcept {
-  // Of host memory the address is a pointer (Allocation::address()).
+  // For host memory the address is a pointer (Allocation::address()).
   return reinterpret_cast<std::byte*>(  // NOLINT(performance-no-int-to-ptr)
       buffer.region().address());
 }
@@ -144,7 +144,7 @@ Outcome<MemorySide> open_memory_side(const SideOptions& options, const Layout& l
   set_dmabuf(options.dmabuf);
   auto opened = std::async(std::launch::async, open_now, options, layout, access);
   Outcome<void> alive;
-  // A peer that has gone ends the wait, once the device's driver has come back.
+  // If the peer disconnects, the wait ends after the device's driver has returned.
   while (opened.wait_for(kSignOfLife) != std::future_status::ready) {
     if (alive) alive = session.tick();
   }

@@ -18,39 +18,39 @@
 
 namespace hbmwire::tools::perf {
 
-/// What a user decides for this side alone.
+/// Options that apply only to this side.
 struct SideOptions {
-  std::string nic;                    ///< "mlx5_0", "mlx5_0:2"; empty: the first that fits
-  std::optional<unsigned> gid_index;  ///< empty: the NIC's
-  bool by_endpoints = false;          ///< whose GID is the NIC's
+  std::string nic;                    ///< "mlx5_0", "mlx5_0:2"; empty: the first NIC that fits
+  std::optional<unsigned> gid_index;  ///< empty: the NIC's default
+  bool by_endpoints = false;          ///< through the endpoint API, which chooses the GID itself
   MemoryType memory = MemoryType::host;
   MemoryOptions device;
-  bool keeps_private = false;  ///< host memory is not `shared`
-  std::string dmabuf;          ///< "yes", "no", "try"; empty: as the settings have it
+  bool keeps_private = false;  ///< host memory is not allocated as `shared`
+  std::string dmabuf;          ///< "yes", "no", "try"; empty: as in the settings
 };
 
-/// This side's hardware: NIC, memory, registration. Members go in reverse order.
+/// This side's hardware: NIC, memory, registration. Members are destroyed in reverse order.
 struct MemorySide {
   Context context;
   Nic nic;
   std::shared_ptr<MemoryDomain> domain;
   Buffer buffer;
   Layout layout;
-  Side description;  ///< for the result, and for the peer
+  Side description;  ///< for the result and the peer
   std::optional<unsigned> gid_index;
 
   [[nodiscard]] bool on_device() const noexcept {
     return domain->device().type != MemoryType::host;
   }
 
-  /// Where the CPU can look at host memory.
+  /// The address at which the CPU can read host memory.
   [[nodiscard]] std::byte* host_address() const noexcept;
 };
 
-/// Opens the NIC alone, to find out early that it can't be had.
+/// Opens only the NIC, to find out early whether it is usable.
 Outcome<void> probe_nic(const SideOptions& options);
 
-/// Opens it all; the peer is told meanwhile that this side lives, since a card can take long.
+/// Opens everything. Sends the peer signs of life meanwhile, since opening a card can take long.
 Outcome<MemorySide> open_memory_side(const SideOptions& options, const Layout& layout,
                                      Access access, Session& session);
 

@@ -30,16 +30,16 @@ constexpr std::array kAtomicTypes{"FETCH_AND_ADD", "CMP_AND_SWAP"};
 constexpr std::array kRateUnits{"g", "M", "p"};
 constexpr std::array kDmabufWords{"yes", "no", "try"};
 
-constexpr std::uint64_t kLargestSweepBytes = std::uint64_t{1} << 23;  // perftest's
+constexpr std::uint64_t kLargestSweepBytes = std::uint64_t{1} << 23;  // as in perftest
 constexpr std::uint64_t kBandwidthBytes = 65536;
 constexpr std::uint64_t kLatencyBytes = 2;
-// A round trip has one message, but a queue has room to be filled while a pattern is verified.
-constexpr std::uint32_t kInlineWrite = 220;  // perftest's, of latency tests
+// A round trip has one message in flight, but the queue has room to verify a pattern with many.
+constexpr std::uint32_t kInlineWrite = 220;  // as in perftest's latency tests
 constexpr std::uint32_t kInlineSend = 236;
 constexpr std::uint32_t kInlineDatagram = 188;
-constexpr std::uint32_t kLargestInline = 65536;  // far beyond any NIC's
+constexpr std::uint32_t kLargestInline = 65536;  // far more than any NIC supports
 
-/// What a user may leave open, and where it is written.
+/// Options that a user may leave open, as written on the command line.
 struct Words {
   std::string test;
   std::string ranks;
@@ -60,7 +60,7 @@ struct Words {
   bool rocm_dmabuf = false;
   bool no_verify = false;
   bool unused = false;
-  std::vector<std::string> given;  // of those that are not told by their value
+  std::vector<std::string> given;  // options that were given and whose value does not show it
 };
 
 void add_connection(CLI::App& app, Options& options, Words& words) {
@@ -285,7 +285,7 @@ void set_inline(const Words& words, PerfRequest& request) {
 Outcome<void> set_rate(const Words& words, PerfRequest& request) {
   constexpr double kGigabitBytes = 1e9 / 8;
   constexpr double kMebibyte = 1 << 20;
-  constexpr double kMost = 1e15;  // a second: more than any wire, and far from 64 bits
+  constexpr double kMost = 1e15;  // per second: more than any wire can carry, and far below 64 bits
   if (words.rate <= 0) return {};
   const bool messages = words.rate_units == "p";
   const double rate = words.rate * (messages                  ? 1
@@ -315,7 +315,7 @@ void use(const MemoryChoice& choice, Options& options) {
   options.memory_given = true;
 }
 
-/// As perftest, which wants the device named, too.
+/// As in perftest, the option also requires a named device.
 Outcome<void> set_dmabuf(const Words& words, Options& options) {
   const std::tuple<bool, const std::optional<std::string>*, const char*> flags[] = {
       {words.cuda_dmabuf, &words.cuda, "cuda"}, {words.rocm_dmabuf, &words.rocm, "rocm"}};
@@ -335,7 +335,7 @@ Outcome<void> set_dmabuf(const Words& words, Options& options) {
     }
     options.side.dmabuf = "yes";
   }
-  // A server without a word of its own has the client's memory.
+  // A server without its own choice uses the client's memory type.
   const bool is_known = options.memory_given || !options.host.empty();
   if (!options.side.dmabuf.empty() && is_known && options.side.memory == MemoryType::host) {
     return wrong(
@@ -371,12 +371,12 @@ Outcome<void> set_memory(const Words& words, Options& options) {
 }
 
 struct Combination {
-  bool given;         // an option, and what it has no effect with
-  const char* which;  // the option
+  bool given;         // the option was given, together with something that makes it useless
+  const char* which;  // the option's name
   const char* why;
 };
 
-/// Options that would be ignored.
+/// Rejects options that would be ignored.
 Outcome<void> check_given(const Words& words, const Options& options) {
   const PerfRequest& request = options.request;
   const TestKind& kind = kind_of(request.test);
@@ -451,7 +451,7 @@ Outcome<void> settle(const Words& words, Options& options) {
   return check(request);
 }
 
-/// Options of the connection that the command line leaves open come from the settings.
+/// The settings supply options of the connection that the command line leaves open.
 Outcome<void> add_settings(const CLI::App& app, Options& options) {
   HBMWIRE_TRY_ASSIGN(const Settings settings, settings_from_environment());
   const LinkOptions& link = settings.endpoint.link;
@@ -502,7 +502,7 @@ std::optional<int> parse_options(const std::string& program, int argc, char** ar
   for (const char* const name : {"--rate_units", "--burst_size", "-A", "-o", "-r", "-w", "-y"}) {
     if (app.count(name) != 0) words.given.emplace_back(name);
   }
-  // A wrong setting is no mistake of the command line: its sentence has a remedy of its own.
+  // An invalid setting is no mistake of the command line, and its message has its own remedy.
   if (const auto filled = add_settings(app, options); !filled)
     return finish(output, filled.error(), Json::object());
   if (const auto finished = settle(words, options); !finished)

@@ -13,27 +13,27 @@
 
 namespace hbmwire::tools::perf {
 
-/// What stands on the command line.
+/// The parsed command line.
 struct Options {
-  PerfRequest request;  ///< a server takes the client's instead
+  PerfRequest request;  ///< a server uses the client's request instead
   SideOptions side;
-  bool memory_given = false;   ///< a server's own choice, unless the client makes it
-  std::string host;            ///< empty: a server
-  std::uint16_t port = 18515;  ///< perftest's
+  bool memory_given = false;   ///< a server's own choice, used unless the client makes one
+  std::string host;            ///< empty for a server
+  std::uint16_t port = 18515;  ///< as in perftest
   std::string bind;
   std::chrono::seconds patience{8};
   /// Client and server, of a group; `host` is empty until the group has told it.
   std::optional<std::pair<std::uint32_t, std::uint32_t>> ranks;
 
-  // --- what is shown ---
+  // --- output ---
   bool gigabits = false;
   bool json = false;
   std::string json_file;
   bool quiet = false;
   std::string plot_file;
   std::string compare_file;
-  double least_bandwidth = 0;     ///< -w, in the unit shown; 0: none is demanded
-  double least_message_rate = 0;  ///< -y, in millions a second
+  double least_bandwidth = 0;     ///< -w, in the unit shown; 0: no minimum
+  double least_message_rate = 0;  ///< -y, in millions per second
 
   [[nodiscard]] Output::Mode output_mode() const noexcept {
     if (json) return Output::Mode::json;
@@ -41,7 +41,7 @@ struct Options {
   }
 };
 
-/// Parses; nothing when the tool should run, else the code to exit with.
+/// Parses the command line. Returns nothing if the tool should run, else the exit code.
 std::optional<int> parse_options(const std::string& program, int argc, char** argv,
                                  Options& options);
 

@@ -13,7 +13,8 @@ Pace pace_of(const PerfRequest& request, std::uint64_t size_bytes, double ns_per
   }
   if (messages_per_ns <= 0) return {};
   const std::uint32_t burst = std::max(request.burst, request.post_list);
-  // The slowest rates and largest bursts need more than 64 bits: longer than any run is enough.
+  // The slowest rates with the largest bursts would need more than 64 bits. A gap longer than any
+  // run is enough.
   constexpr double kLongestTicks = 1e18;
   const double gap = burst / messages_per_ns / ns_per_tick;
   return {.gap_ticks = static_cast<std::uint64_t>(std::clamp(gap, 1.0, kLongestTicks)),

@@ -9,7 +9,7 @@ namespace hbmwire::tools::perf {
 
 /// Bursts of messages at a rate, in ticks of the clock.
 struct Pace {
-  std::uint64_t gap_ticks = 0;  ///< from one burst to the next; 0: as fast as it goes
+  std::uint64_t gap_ticks = 0;  ///< time between bursts; 0: no limit
   std::uint64_t burst = 1;
 };
 

@@ -28,8 +28,8 @@ constexpr std::array<TestKind, 14> kTests{{
     {PerfTest::tag_lat, "tag_lat", Verb::tag, Measure::latency, "Tag"},
 }};
 
-// A larger message takes longer than a completion does, so that each may have its own, and memory
-// in a card is not held for a hundred messages: perftest's limit.
+// perftest's limit. Larger messages take longer than a completion, so that each of them may have
+// one, and the card's memory is not held until a hundred messages have ended.
 constexpr std::uint64_t kModeratedBytes = 8192;
 constexpr std::uint32_t kModeration = 100;
 
@@ -141,7 +141,7 @@ std::uint32_t moderation_of(const PerfRequest& request, std::uint64_t size_bytes
   std::uint32_t wanted = request.cq_moderation;
   if (wanted == 0) wanted = size_bytes > kModeratedBytes ? 1 : kModeration;
   wanted = std::min(wanted, request.tx_depth);
-  // A list has one completion at most.
+  // A posted list has at most one completion.
   wanted = std::max(wanted, request.post_list);
   return wanted / request.post_list * request.post_list;
 }

@@ -31,7 +31,7 @@ Bandwidth sum(const Bandwidth& a, const Bandwidth& b) {
           .messages_per_second = a.messages_per_second + b.messages_per_second};
 }
 
-/// What was lost on the way was not moved.
+/// Lost messages do not count as moved.
 Bandwidth scaled(Bandwidth bandwidth, double share) {
   bandwidth.peak_bytes_per_second *= share;
   bandwidth.average_bytes_per_second *= share;
@@ -39,13 +39,13 @@ Bandwidth scaled(Bandwidth bandwidth, double share) {
   return bandwidth;
 }
 
-/// Whether the receiver has completions of its own.
+/// Whether the receiver gets completions.
 bool has_arrivals(const Work& work) {
   const Verb verb = kind_of(work.request.test).verb;
   return verb == Verb::send || verb == Verb::tag;
 }
 
-/// The direction in which `from` sent and `to` received.
+/// The bandwidth in the direction from `from` to `to`.
 Bandwidth direction(const Work& work, const wire::PerfReport& from, const wire::PerfReport& to) {
   const bool counted = has_arrivals(work) && from.messages != 0;
   if (!counted || to.arrivals >= from.messages) return bandwidth_in(from);
@@ -63,7 +63,7 @@ Verification merge_found(const Work& work, const wire::PerfReport& mine,
   if (has_arrivals(work)) {
     found.arrivals = mine.arrivals + theirs.arrivals;
     found.expected_arrivals = mine.messages + theirs.messages;
-    // Of a bandwidth test, the messages of a side are those that it sent.
+    // In a bandwidth test, the messages of a side are those that it sent.
     if (work.is_latency() && work.request.duration_s != 0)
       found.expected_arrivals = std::max(found.arrivals, found.expected_arrivals - 1);
   }

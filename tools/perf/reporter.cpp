@@ -15,9 +15,9 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr std::size_t kLeastPlotted = 3;  // sizes: fewer are read in the table
+constexpr std::size_t kLeastPlotted = 3;  // sizes; a table shows fewer than that better
 
-// Small messages go through a page of memory (Slots).
+// Small messages cycle through a page of memory (Slots).
 constexpr std::uint64_t kSpanBytes = 4096;
 
 void measure_copies(RunResult& result) {
@@ -25,7 +25,7 @@ void measure_copies(RunResult& result) {
     row.memcpy_bytes_per_second = memcpy_bytes_per_second(row.size_bytes, kSpanBytes);
 }
 
-// In the unit that is shown.
+// Converts into the shown unit.
 double shown(double bytes_per_second, const Style& style) {
   return style.gigabits ? bytes_per_second * 8 / 1e9 : bytes_per_second / (1 << 20);
 }

@@ -12,25 +12,26 @@
 
 namespace hbmwire::tools::perf {
 
-/// Says how a run goes and what came of it: table, progress, plots, files, comparison, verdict.
+/// Reports the progress of a run and its results: table, progress, plots, files, comparison,
+/// verdict.
 class Reporter final : public Observer {
  public:
   Reporter(Output& output, const Options& options);
 
-  /// Before the run: reads what it will be compared with, which it may write over, and makes the
-  /// files that it will write.
+  /// To be called before the run. Reads the run to compare with, because a result may overwrite its
+  /// file, and creates the output files.
   Outcome<void> prepare();
 
   Outcome<void> begins(const RunResult& run) override;
   void measures(std::uint64_t size_bytes, std::size_t index, std::size_t count) override;
   void measured(const RunResult& run, const Row& row) override;
 
-  /// After the run: all that is said and written of the whole, and the object of --json. Errors:
-  /// bytes that did not arrive, a limit of -w or -y that was not reached, a file that can't be
-  /// written; `result` is complete then, too.
+  /// To be called after the run. Prints and writes all results, and the object of --json. Errors:
+  /// bytes did not arrive, a limit of -w or -y was not reached, a file cannot be written; `result`
+  /// is complete even then.
   Outcome<void> conclude(RunResult& result);
 
-  /// The object of --json, of as much as is known.
+  /// The object of --json with all results so far.
   [[nodiscard]] Json json(const RunResult& result) const;
 
  private:

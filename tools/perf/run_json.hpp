@@ -10,18 +10,18 @@
 
 namespace hbmwire::tools::perf {
 
-/// A run as JSON. "test_info" and "results" (of the last size) have perftest's keys, and the units
-/// that `style` chose; every size stands in "rows", in bytes, nanoseconds and rates a second.
-/// Figures of bytes that did not arrive are null.
+/// A run as JSON. "test_info" and "results" (for the last size) have perftest's keys, and the units
+/// of `style`. "rows" has every size, in bytes, nanoseconds, and rates per second. Figures are null
+/// if the bytes did not arrive.
 [[nodiscard]] Json to_json(const RunResult& run, const Style& style);
 
-/// What to_json() wrote, whatever was done to it since. Only what a comparison needs is read:
-/// explanations, limits and the verdict are not. The error says what is missing or can't be, and
-/// where.
+/// Reads the output of to_json(), which may have been edited. Reads only the values that a
+/// comparison needs, not explanations, limits and verdict. The error names the value that is
+/// missing or invalid, and its place.
 [[nodiscard]] tl::expected<RunResult, std::string> run_from_json(const Json& json);
 
-/// The file of --compare. To be read before the run, which may be saved under the same name. One
-/// sentence for a file that can't be read, is no JSON, or is none of ours.
+/// Reads the file of --compare. To be called before the run, whose result may overwrite the file.
+/// Errors: one sentence for a file that cannot be read, is no JSON, or has another format.
 Outcome<RunResult> read_run(const std::string& path);
 
 }  // namespace hbmwire::tools::perf

@@ -16,7 +16,7 @@ namespace {
 
 Access access_of(const PerfRequest& request) {
   Access access = Access::local_write | Access::remote_write | Access::remote_read;
-  // Not every NIC has atomics.
+  // Requested only for atomics, because not every NIC supports them.
   if (kind_of(request.test).verb == Verb::atomic) access = access | Access::remote_atomic;
   return access;
 }
@@ -32,7 +32,7 @@ Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRe
                     "one version?",
                     wire::printable(request.memory)));
   }
-  // A client's word goes for both, unless this side has said something else.
+  // A client's choice applies to both sides, unless this side has made its own.
   const std::string& own = side.device.device;
   const bool device_differs = !own.empty() && !choice->device.empty() && own != choice->device;
   if (options.memory_given && (side.memory != choice->type || device_differs)) {
@@ -52,14 +52,14 @@ std::unique_ptr<Engine> make_engine(Work& work) {
   return is_verbs(work.request.test) ? make_verbs_engine(work) : make_endpoint_engine(work);
 }
 
-/// What only this side knows of itself.
+/// Adds the values that only this side measures.
 void add_own(Row& row, const Measured& measured) {
   if (row.bandwidth && measured.bandwidth) row.bandwidth->noise = measured.bandwidth->noise;
   if (row.latency && measured.latency) row.latency->noise = measured.latency->noise;
   row.path = measured.path;
 }
 
-/// One side of a run, once both are there.
+/// One side of a run, after both have connected.
 class Run {
  public:
   Run(Work& work, Observer& observer, RunResult& result)
@@ -110,7 +110,7 @@ class Run {
 }  // namespace
 
 Outcome<void> Work::meet() {
-  // Any numbers that differ from one to the next; 0xffff is a sign of life.
+  // Any numbers that differ from one meeting to the next. 0xffff is the sign of life.
   const auto step = static_cast<Step>(0x1000 + (meetings_++ & 0xfff));
   HBMWIRE_TRY(session.announce(step));
   HBMWIRE_TRY(session.await_mail());
@@ -147,7 +147,7 @@ Outcome<void> run_test(const Options& options, Role role, Session& session,
   Work work(request, role, session, side, theirs);
   Run run(work, observer, result);
   auto done = run.go();
-  // While its connections are there, whose end would reach the peer before the word.
+  // Sent before the connections close, because their end would reach the peer before this message.
   if (!done) session.give_up(done.error());
   return done;
 }

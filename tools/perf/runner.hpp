@@ -8,7 +8,7 @@
 
 namespace hbmwire::tools::perf {
 
-/// Who wants to know how a run goes.
+/// Gets notified of the progress of a run.
 class Observer {
  public:
   Observer() = default;
@@ -16,17 +16,17 @@ class Observer {
   Observer& operator=(const Observer&) = delete;
   virtual ~Observer() = default;
 
-  /// All but the rows is known. Errors: what is to be said can't be.
+  /// Called when everything except the rows is known. Errors: the output cannot be written.
   virtual Outcome<void> begins(const RunResult& run) = 0;
   virtual void measures(std::uint64_t size_bytes, std::size_t index, std::size_t count) = 0;
   virtual void measured(const RunResult& run, const Row& row) = 0;
 };
 
-/// A server's: the client's parameters, which go for both.
+/// For a server: receives the client's parameters, which apply to both sides.
 Outcome<PerfRequest> hear_request(Session& session);
 
-/// A whole run with one peer, who has `request` as well: memory, connection, each size. `result`
-/// has what is known also when it fails.
+/// Runs the whole test with one peer, which has the same `request`: memory, connection, each size.
+/// `result` contains all results so far, even on failure.
 Outcome<void> run_test(const Options& options, Role role, Session& session,
                        const PerfRequest& request, Observer& observer, RunResult& result);
 

@@ -8,7 +8,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// Every other element, in place.
+// Keeps every other element, in place.
 template <class T>
 void thin(std::vector<T>& kept) noexcept {
   std::size_t to = 0;
@@ -16,8 +16,8 @@ void thin(std::vector<T>& kept) noexcept {
   kept.resize(to);
 }
 
-// The element that `share` of all are not above: the smallest of them for 0, the largest for 1.
-// Linear.
+// The smallest element that at least this `share` of all elements do not exceed: the smallest for
+// 0, the largest for 1. Takes linear time.
 std::uint64_t quantile(std::vector<std::uint64_t>& samples, double share) {
   const auto size = static_cast<double>(samples.size());
   const auto rank = static_cast<std::size_t>(std::max(0.0, std::ceil(share * size) - 1));
@@ -26,7 +26,7 @@ std::uint64_t quantile(std::vector<std::uint64_t>& samples, double share) {
   return *at;
 }
 
-// Of an even number the mean of the two in the middle.
+// For an even number of elements, the mean of the middle two.
 double median(std::vector<std::uint64_t>& samples) {
   const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
   std::nth_element(samples.begin(), middle, samples.end());
@@ -37,16 +37,17 @@ double median(std::vector<std::uint64_t>& samples) {
 
 constexpr std::size_t kParts = 10;
 
-// Half the range of the parts' figures, against `whole`.
+// Half the range of the parts' figures, relative to `whole`.
 template <class Parts>
 double half_range(const Parts& parts, double whole) {
   const auto [least, greatest] = std::ranges::minmax(parts);
   return whole > 0 ? (greatest - least) / 2 / whole : 0;
 }
 
-// Of medians of consecutive parts.
+// The noise of the medians of consecutive parts.
 double noise_of_medians(std::span<const std::uint64_t> samples, double whole) {
-  constexpr std::size_t kLeastSamples = 10 * kParts;  // a median of fewer than ten says little
+  // The median of fewer than ten samples is unreliable.
+  constexpr std::size_t kLeastSamples = 10 * kParts;
   if (samples.size() < kLeastSamples) return 0;
   std::array<double, kParts> medians{};
   for (std::size_t i = 0; i < kParts; ++i) {
@@ -59,13 +60,13 @@ double noise_of_medians(std::span<const std::uint64_t> samples, double whole) {
   return half_range(medians, whole);
 }
 
-// Ticks per message from one mark to another.
+// Ticks per message between two marks.
 double slope(const Mark& from, const Mark& to) noexcept {
   return static_cast<double>(to.ticks - from.ticks) /
          static_cast<double>(to.messages - from.messages);
 }
 
-// How many there were at a time: between two marks, as many as if they had come evenly.
+// The number of messages at a time. Interpolates linearly between two marks.
 double messages_at(std::span<const Mark> marks, double ticks) {
   const auto is_later = [](double time, const Mark& mark) {
     return time < static_cast<double>(mark.ticks);
@@ -80,15 +81,16 @@ double messages_at(std::span<const Mark> marks, double ticks) {
   return known + share * static_cast<double>(next->messages - last.messages);
 }
 
-// The posts so far that can begin a best stretch: the upper hull of their points, messages to the
-// right and ticks upwards.
+// The posts so far at which a best stretch can begin. They are the upper hull of the points with
+// messages on the x axis and ticks on the y axis.
 class UpperHull {
  public:
   explicit UpperHull(std::size_t capacity) { points_.reserve(capacity); }
 
   void add(const Mark& post) {
     if (points_.size() > first_ && points_.back().messages == post.messages) {
-      points_.back() = post;  // nothing was posted between: the later one is the tighter
+      // Nothing was posted between the two: the later time gives the better bound.
+      points_.back() = post;
       return;
     }
     while (points_.size() >= first_ + 2 &&
@@ -98,9 +100,9 @@ class UpperHull {
     points_.push_back(post);
   }
 
-  // The least slope from any point of the hull to `end`. Points passed over are forgotten: a later
-  // end that would touch the hull left of this touch has a slope no less than the hull's there,
-  // which is no less than the one found here.
+  // The smallest slope from any point of the hull to `end`. Points to the left of the touching
+  // point are dropped: a later end that touches the hull there has a slope no smaller than the
+  // hull's, which is no smaller than the one found now.
   [[nodiscard]] double touch(const Mark& end) {
     while (first_ + 1 < points_.size() &&
            slope(points_[first_ + 1], end) <= slope(points_[first_], end)) {
@@ -160,7 +162,7 @@ void Marks::keep(Mark mark) noexcept {
 
 double peak_rate(std::span<const Mark> posts, std::span<const Mark> completions) {
   UpperHull hull(posts.size());
-  double best = 0;  // ticks per message; 0: none yet
+  double best = 0;  // ticks per message; 0 at first
   auto post = posts.begin();
   for (const Mark& end : completions) {
     for (; post != posts.end() && post->ticks < end.ticks && post->messages < end.messages; ++post)

@@ -10,15 +10,15 @@
 
 namespace hbmwire::tools::perf {
 
-/// Durations of single operations, in ticks of a clock of the caller's. Memory is bounded: beyond
-/// `capacity` every other one that was kept is dropped, and from then on only every second, fourth,
-/// ... one is kept. Least, greatest, average and deviation are of all, whatever was kept. add()
+/// Durations of single operations, in ticks of the caller's clock. Memory is bounded: when
+/// `capacity` is reached, every other sample is dropped, and from then on only every second,
+/// fourth, ... one is kept. Minimum, maximum, average and deviation count all samples. add()
 /// allocates nothing.
 class LatencySamples {
  public:
   static constexpr std::size_t kCapacity = std::size_t{1} << 20;
 
-  /// `capacity`: even, at least 2.
+  /// `capacity` must be even, at least 2.
   explicit LatencySamples(std::size_t capacity = kCapacity);
 
   void add(std::uint64_t ticks) noexcept {
@@ -34,11 +34,11 @@ class LatencySamples {
 
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
 
-  /// What perftest's columns say, from samples of `ns_per_tick` (a round trip halved: half of it).
-  /// Linear in what was kept. t_typical is the median. Unlike perftest, which leaves out the two
-  /// longest, nothing is left out. All zero without samples. The noise is half of what lies between
-  /// the least and the greatest median of ten equal parts of the run, against the typical; it is
-  /// not told of fewer than 100 samples.
+  /// The values of perftest's columns, for ticks of `ns_per_tick` (for halved round trips, half a
+  /// tick). Linear in the number of kept samples. t_typical is the median. Unlike perftest, which
+  /// drops the two longest, this counts all samples. All values are zero without samples. The noise
+  /// is half the range of the medians of ten equal parts of the run, relative to the typical value;
+  /// 0 for fewer than 100 samples.
   [[nodiscard]] Latency summary(double ns_per_tick) const;
 
  private:
@@ -50,14 +50,14 @@ class LatencySamples {
   std::uint64_t count_ = 0;
   std::uint64_t min_ = 0;
   std::uint64_t max_ = 0;
-  // Of distances from the first one, since a deviation drowns in the squares of large numbers.
+  // Sums of distances from the first sample: squares of large numbers would drown the deviation.
   std::uint64_t first_ = 0;
   double sum_ = 0;
   double squares_ = 0;
 };
 
-/// A moment of a bandwidth run. Of a post: how many messages had been posted before it; of a
-/// completion: how many were complete then.
+/// A moment of a bandwidth run. For a post: the number of messages posted before it. For a
+/// completion: the number of messages completed then.
 struct Mark {
   std::uint64_t messages = 0;
   std::uint64_t ticks = 0;
@@ -65,13 +65,13 @@ struct Mark {
   bool operator==(const Mark&) const = default;
 };
 
-/// Marks of a run, with bounded memory as LatencySamples has. Messages and ticks never decrease.
+/// Marks of a run, with bounded memory as in LatencySamples. Messages and ticks never decrease.
 /// add() allocates nothing.
 class Marks {
  public:
   static constexpr std::size_t kCapacity = std::size_t{1} << 16;
 
-  /// `capacity`: even, at least 2.
+  /// `capacity` must be even, at least 2.
   explicit Marks(std::size_t capacity = kCapacity);
 
   void add(std::uint64_t messages, std::uint64_t ticks) noexcept {
@@ -89,19 +89,18 @@ class Marks {
   std::uint64_t count_ = 0;
 };
 
-/// Messages per tick in the best stretch from any post to any later completion: what perftest calls
-/// peak. It tries all pairs; this is linear in the number of marks. 0 when no completion is later
-/// than a post. Both lists as Marks keeps them.
+/// The most messages per tick between any post and any later completion, which perftest calls peak.
+/// perftest tries all pairs; this takes linear time. 0 if no completion is later than a post. Both
+/// lists come from Marks.
 [[nodiscard]] double peak_rate(std::span<const Mark> posts, std::span<const Mark> completions);
 
-/// How steady a run was: half of what lies between the slowest and the quickest of ten parts of it
-/// that took equally long, against the average. A message counts half when it is posted and half
-/// when it is complete, since completions are told of in bursts. 0 when there are too few marks to
-/// tell.
+/// The steadiness of a run: half the range of the rates of its ten parts of equal length, relative
+/// to the average. A message counts half when it is posted and half when it completes, since
+/// completions are reported in bursts. 0 if there are too few marks.
 [[nodiscard]] double noise_of(std::span<const Mark> posts, std::span<const Mark> completions);
 
-/// From one clock reading before the first post to one after the last completion; `peak` as
-/// peak_rate() gives it, 0 where it was not looked for; `noise` as noise_of() does.
+/// `ticks` from before the first post until after the last completion; `peak` from peak_rate(), 0
+/// if not computed; `noise` from noise_of().
 [[nodiscard]] Bandwidth bandwidth_of(std::uint64_t messages, std::uint64_t message_bytes,
                                      double elapsed_ns, double peak_messages_per_ns = 0,
                                      double noise = 0);

@@ -15,8 +15,8 @@ namespace {
 
 constexpr double kMebi = 1 << 20;
 
-// perftest's own headlines, column by column: who parses its output by position or by word finds
-// what he expects.
+// perftest's headlines, column by column, so that programs which parse its output by position or by
+// word also understand this.
 constexpr std::string_view kBandwidthMebi =
     " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]";
 constexpr std::string_view kBandwidthGiga =
@@ -31,7 +31,7 @@ std::string_view known_headline(Measure measure, const Style& style) {
   return style.gigabits ? kBandwidthGiga : kBandwidthMebi;
 }
 
-// Where the columns begin: after two blanks or more, or before "#iterations".
+// The offsets of the columns: after two blanks or more, or before "#iterations".
 std::vector<std::size_t> columns_of(std::string_view headline) {
   std::vector<std::size_t> columns;
   for (std::size_t i = 1; i < headline.size(); ++i) {
@@ -56,7 +56,7 @@ std::string put_below(std::string_view headline, const std::vector<std::string>&
 std::string rate_column(double bytes_per_second, const Style& style) {
   const double rate =
       style.gigabits ? bytes_per_second * kBitsPerByte / 1e9 : bytes_per_second / kMebi;
-  // As perftest: slow tests keep some digits.
+  // As in perftest, slow tests show more digits.
   return rate < 0.1 ? fmt::format("{:.6f}", rate) : fmt::format("{:.2f}", rate);
 }
 
@@ -71,7 +71,7 @@ std::string data_column(const Verification& verification) {
   return verification.passed() ? "verified" : "WRONG";
 }
 
-// Beside a failed verification no figure is shown.
+// Shows no figures if the verification failed.
 std::vector<std::string> figures(const Row& row, Measure measure, const Style& style) {
   if (measure == Measure::bandwidth) {
     if (!row.is_trusted() || !row.bandwidth) return {"-", "-", "-"};
@@ -132,7 +132,7 @@ std::string distance_text(const Side& side) {
   return side.distance.empty() ? "" : fmt::format(", NIC and device: {}", side.distance);
 }
 
-// Neighbouring sizes that went alike are told of once.
+// Merges neighbouring sizes whose transfers went the same way.
 std::vector<std::string> transfer_lines(const std::vector<Row>& rows) {
   std::vector<std::string> lines;
   for (std::size_t first = 0; first < rows.size();) {
@@ -148,7 +148,7 @@ std::vector<std::string> transfer_lines(const std::vector<Row>& rows) {
   return lines;
 }
 
-// A short message alone waits for the way, not for the width of anything.
+// A single short message is limited by latency, not by bandwidth.
 constexpr double kBoundShare = 0.05;
 
 std::string verdict_line(const Verdict& verdict, const Style& style) {
@@ -181,7 +181,7 @@ std::string duration_text(double nanoseconds) {
 }
 
 std::string banner_text(const RunResult& run) {
-  constexpr std::size_t kWidth = 87;  // as perftest's
+  constexpr std::size_t kWidth = 87;  // as in perftest
   std::string text = dashes(kWidth) + "\n" + std::string(20, ' ') + run.title +
                      (run.emulated ? " (emulated hardware)" : "") + "\n";
   for (std::size_t i = 0; i < run.parameters.size(); ++i) {

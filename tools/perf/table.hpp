@@ -6,26 +6,27 @@
 
 #include "tools/perf/result.hpp"
 
-/// What `hbmwire perf` prints, as people know it from perftest: a banner between dashed lines, a
-/// headline of columns, a line for each size. What perftest does not have stands in further columns
-/// and below the table.
+/// The output of `hbmwire perf`, in the form that users know from perftest: a banner between dashed
+/// lines, a headline of columns, and a line for each size. Values that perftest does not have are
+/// in more columns, and below the table.
 namespace hbmwire::tools::perf {
 
-/// What the user chose for people to read.
+/// The user's options for the output.
 struct Style {
   bool gigabits = false;  ///< --report_gbits: Gb/sec instead of MiB/sec
 };
 
-/// Two parameters a line, and who talks to whom; ends with a dashed line.
+/// Two parameters in a line, and the two sides; ends with a dashed line.
 [[nodiscard]] std::string banner_text(const RunResult& run);
 
 /// " #bytes     #iterations    BW peak[MiB/sec]    ...".
 [[nodiscard]] std::string headline_text(Measure measure, const Style& style);
 
-/// Figures of bytes that did not arrive are not shown.
+/// Figures are left out if the bytes did not arrive.
 [[nodiscard]] std::string row_text(const Row& row, Measure measure, const Style& style);
 
-/// Below the table: verification, registration, paths and why no better ones, distances, verdict.
+/// The lines below the table: verification, registration, paths and why no better ones were taken,
+/// distances, verdict.
 [[nodiscard]] std::vector<std::string> closing_lines(const RunResult& run, const Style& style);
 
 /// "12.34 GB/s", "5.60 MB/s", or with --report_gbits "98.76 Gb/s".

@@ -11,7 +11,7 @@ namespace hbmwire::tools::perf {
 namespace {
 
 constexpr std::size_t kRows = 14;
-constexpr std::size_t kMargin = 10;  // for the values' marks
+constexpr std::size_t kMargin = 10;  // room for the marks of values
 constexpr unsigned kLeastColumns = 20;
 constexpr unsigned kMostColumns = 100;
 
@@ -29,7 +29,7 @@ char sign_of(Series::Role role) {
   return '?';
 }
 
-// What is drawn over what: the run itself over all else.
+// The order of drawing: the current run covers everything else.
 int rank_of(Series::Role role) {
   switch (role) {
     case Series::Role::main:
@@ -60,7 +60,7 @@ class Canvas {
     }
   }
 
-  // Marks of values left of the lines; where two meet the higher one stands.
+  // Adds the marks of values left of the lines. If two fall on one line, the higher one stays.
   [[nodiscard]] std::vector<std::string> with_values() const {
     std::vector<std::string> labels(kRows);
     for (const double mark : values_.marks) labels[row_of(mark)] = mark_text(mark);
@@ -74,7 +74,7 @@ class Canvas {
     return all;
   }
 
-  // As many sizes as have room, each below its column.
+  // Writes as many sizes as fit, each below its column.
   [[nodiscard]] std::string sizes_line() const {
     std::string line(kMargin, ' ');
     for (const double size : sizes_.marks) {

@@ -9,8 +9,8 @@
 
 namespace hbmwire::tools::perf {
 
-/// The cheapest clock that there is: the CPU's time stamp counter where it has one, which runs at
-/// one speed on every CPU of today, else the system's.
+/// The cheapest clock: the CPU's time stamp counter, which runs at the same constant speed on all
+/// CPUs of a current machine; without one, the system's clock.
 inline std::uint64_t ticks() noexcept {
 #if defined(__x86_64__)
   return __rdtsc();
@@ -19,12 +19,12 @@ inline std::uint64_t ticks() noexcept {
 #endif
 }
 
-/// What a tick is: measured between its making and each question, against the system's clock.
+/// Measures the length of a tick against the system's clock, from its construction until each call.
 class TickRate {
  public:
   TickRate() noexcept : since_(std::chrono::steady_clock::now()), ticks_(ticks()) {}
 
-  /// Waits at first until 10 ms are over, so that the rate is right to one in 100 000.
+  /// The first call waits until 10 ms have passed, so that the rate is exact to 1 in 100 000.
   [[nodiscard]] double ns_per_tick() const noexcept {
     constexpr auto kLeast = std::chrono::milliseconds(10);
     auto now = std::chrono::steady_clock::now();

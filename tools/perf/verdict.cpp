@@ -10,8 +10,8 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// The two measurements, a few milliseconds apart, may differ by so much. Above it the limit that
-// was measured is none.
+// The two measurements are some milliseconds apart, and may differ by this factor. Above it the
+// measured limit is invalid.
 constexpr double kMostShare = 1.05;
 
 void take_least(std::optional<Limit>& least, const Side& side, std::string_view where) {

@@ -8,13 +8,14 @@
 
 namespace hbmwire::tools::perf {
 
-/// Which limit a run met, and how near it came. On hardware the least of both sides' links and
-/// PCIe slots; emulated hardware has no wire, so there it is the copy that the NIC makes
-/// (Row::memcpy_bytes_per_second). Of a latency test: what the messages, one at a time, moved. A
-/// run in both directions may pass each limit twice. Rows whose verification failed don't count.
+/// The limit that a run met, and the share of it that it reached. On hardware, the limit is the
+/// slowest link or PCIe slot of both sides. Emulated hardware has no wire, so that the limit is the
+/// copy that the NIC makes (Row::memcpy_bytes_per_second). For a latency test, the rate is that of
+/// single messages. A run in both directions may use each limit twice. Rows that failed
+/// verification do not count.
 struct Judgement {
   std::optional<Verdict> verdict = {};
-  std::string why_none = {};  ///< no limit is known, or none that holds: more was reached
+  std::string why_none = {};  ///< no limit is known, or the run exceeded the known ones
 };
 
 [[nodiscard]] Judgement judge(const RunResult& run);

@@ -9,14 +9,14 @@
 
 namespace hbmwire::tools::perf {
 
-/// Looks up from a busy loop now and then: whether the user interrupts, whether the peer still
-/// lives, whether anything moves. due() costs a comparison.
+/// Interrupts a busy loop now and then to check whether the user interrupts, whether the peer is
+/// alive, and whether anything moves. due() costs a comparison.
 class Watch {
  public:
   explicit Watch(Session& session)
       : session_(session), patience_(session.patience()), interval_(rate_.in(kInterval)) {}
 
-  /// A new pass begins, in which nothing has moved yet.
+  /// Begins a new pass, in which nothing has moved yet.
   void restart() noexcept {
     next_ = 0;
     progress_ = 0;
@@ -25,13 +25,13 @@ class Watch {
 
   [[nodiscard]] bool due(std::uint64_t now) const noexcept { return now >= next_; }
 
-  /// Whether to look between two rounds, of which `done` are over since the last look: they may be
-  /// so slow, and polls so few in each, that nothing within a round ever gets to it.
+  /// Whether to look between two rounds, with `done` rounds since the last look. Needed if rounds
+  /// are slow and poll so little that due() would never become true within them.
   [[nodiscard]] bool due_between(std::uint64_t done, std::uint64_t now) const noexcept {
     return done != 0 && due(now);
   }
 
-  /// `progress`: any number that grows while something moves.
+  /// `progress`: any number that grows while messages move.
   Outcome<void> look(std::uint64_t progress) {
     HBMWIRE_TRY(session_.tick());
     HBMWIRE_TRY(session_.look());
@@ -51,11 +51,11 @@ class Watch {
     return {};
   }
 
-  /// Whether the peer waits for this side already, and nothing has moved since it said so: what is
-  /// missing now does not come any more.
+  /// Whether the peer is already waiting for this side, and nothing has moved since it said so:
+  /// messages that are still missing are lost.
   [[nodiscard]] bool is_over() const noexcept { return session_.has_mail() && is_idle(); }
 
-  /// Nothing has moved for some looks.
+  /// True if nothing moved between several looks.
   [[nodiscard]] bool is_idle() const noexcept { return idle_looks_ >= 3; }
 
   [[nodiscard]] Session& session() noexcept { return session_; }
@@ -63,7 +63,8 @@ class Watch {
   [[nodiscard]] const TickRate& rate() const noexcept { return rate_; }
 
  private:
-  // Short, so that runs by time end soon on both sides; a look costs some microseconds.
+  // Short, so that runs by time end at nearly the same time on both sides. A look costs some
+  // microseconds.
   static constexpr std::chrono::milliseconds kInterval{20};
 
   using Clock = std::chrono::steady_clock;
@@ -75,7 +76,7 @@ class Watch {
   std::uint64_t next_ = 0;
   std::uint64_t progress_ = 0;
   Clock::time_point moved_;
-  unsigned idle_looks_ = 0;  // in a row at which progress was the same, the first one included
+  unsigned idle_looks_ = 0;  // consecutive looks with the same progress, including the first
 };
 
 }  // namespace hbmwire::tools::perf

@@ -6,7 +6,8 @@
 namespace hbmwire::tools {
 namespace {
 
-// tools/wire/messages.hpp has the order of the steps.
+// docs/server-client.md describes the order of the steps, and which side waits for the other ("What
+// they say to each other").
 class ServerExchange {
  public:
   ServerExchange(Job& job, const wire::Hello& hello)
@@ -28,7 +29,7 @@ class ServerExchange {
 
   [[nodiscard]] std::uint64_t size() const noexcept { return job_.side.layout.size_bytes; }
 
-  // Before the client hears that it may send, what it sends has a place to go.
+  // The receives are posted before the client learns that it may send.
   Outcome<void> prepare() {
     HBMWIRE_TRY(job_.session.trade_addresses(job_.side.nic, job_.side.buffer.region(), size()));
     HBMWIRE_TRY(await_message(1));
@@ -48,7 +49,8 @@ class ServerExchange {
     HBMWIRE_TRY(await_receives(job_, kSend));
     job_.output.line("Received data in {} memory", job_.side.in_device() ? "device" : "host");
     HBMWIRE_TRY(transform(iteration));
-    // Posted before the response leaves: with the response the client may send its next message.
+    // Posted before the response is sent, because the client may send its next message after the
+    // response.
     if (iteration < hello_.iterations) HBMWIRE_TRY(await_message(iteration + 1));
     job_.output.line("Sending response...");
     HBMWIRE_TRY(send_all(job_, kResponse));

@@ -43,7 +43,8 @@ class FileReceiver {
     return job_.session.expect_step(Step::start);
   }
 
-  // For the immediate value of a piece; the bytes go where the client says, within our buffer.
+  // The receive is for the immediate value of a piece. The client chooses where the bytes go within
+  // our buffer.
   Outcome<void> post_receive(std::uint64_t index) {
     HBMWIRE_TRY(job_.session.connection().post_receive(index, job_.slice(0, 0)));
     return {};
@@ -67,7 +68,7 @@ class FileReceiver {
     return job_.session.send(wire::PieceSaved{index});
   }
 
-  // From device memory to the file.
+  // Saves from device memory into the file.
   Outcome<void> save(std::uint64_t slot, std::uint64_t bytes) {
     for (std::uint64_t at = 0; at < bytes;) {
       const std::span<std::byte> chunk(chunk_.data(),
@@ -107,7 +108,8 @@ class FileReceiver {
     return job_.session.send(wire::Bye{});
   }
 
-  // A slow disk may take longer than the client's patience: it hears meanwhile that we live.
+  // A slow disk may take longer than the client's patience. The client gets signs of life
+  // meanwhile.
   Outcome<void> keep() {
     const Stopwatch saving;
     auto synced = std::async(std::launch::async, [this] { return file_.sync(); });

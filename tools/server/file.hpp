@@ -7,8 +7,8 @@
 
 namespace hbmwire::tools {
 
-/// The server's half of a file's transfer: what the client writes into the two slots of the buffer
-/// is saved in `directory` under the name that `hello` gave, when the digests agree.
+/// The server's half of a file transfer. Saves the pieces that the client writes into the two slots
+/// of the buffer. The file appears in `directory` under the name from `hello` if the digests agree.
 Outcome<void> receive_file(Job& job, const wire::Hello& hello, const std::string& directory);
 
 }  // namespace hbmwire::tools

@@ -9,9 +9,9 @@ namespace hbmwire::tools {
 
 struct ServerOptions {
   CommonOptions common;
-  std::string bind;   ///< address to listen on; empty: all
-  std::string save;   ///< directory for files that clients send; empty: none are taken
-  bool keep = false;  ///< go on after the first complete client
+  std::string bind;   ///< address to listen on; empty means all
+  std::string save;   ///< directory for files from clients; empty: files are refused
+  bool keep = false;  ///< continue after the first complete client
 };
 
 }  // namespace hbmwire::tools

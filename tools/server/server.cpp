@@ -16,9 +16,10 @@ namespace {
 
 using std::chrono::seconds;
 
-// A stranger that has connected says who it is within this time, or gives way to the next.
+// A connection that sends no greeting within this time is closed, so that the next one gets its
+// turn.
 constexpr seconds kGreetingPatience{5};
-// A server that is kept for months must not grow: --json tells of the last ones.
+// A server that runs for months must not grow: --json shows only the last clients.
 constexpr std::size_t kClientsTold = 100;
 
 void tell_client(Json& summary, Json client) {
@@ -49,7 +50,8 @@ Outcome<int> Server::run() {
   return code;
 }
 
-// Before the hardware is opened, which can take seconds: a port in use is known at once.
+// Called before the hardware is opened, which can take seconds, so that a port in use is found at
+// once.
 Outcome<wire::ControlListener> Server::listen() {
   HBMWIRE_TRY_ASSIGN(auto listener,
                      wire::ControlListener::listen(options_.bind, options_.common.port));
@@ -79,13 +81,13 @@ void Server::announce(const wire::ControlListener& listener) {
   output_.notice(fmt::format("Waiting for client connection on port {}...", listener.port()));
 }
 
-// A server that was asked to stay ends as asked when a signal finds it idle.
+// If a signal finds a server with --keep idle, its end is no failure.
 Outcome<int> Server::interrupted() const {
   if (options_.keep && !cut_short_) return wrong_ == 0 ? kExitOk : kExitFailed;
   return Interrupt::exit_code();
 }
 
-// True when the client got through all that it wanted, with right or wrong bytes.
+// True if the client finished all its work, with right or wrong bytes.
 bool Server::serve(wire::ControlListener::Accepted accepted) {
   const std::string peer = accepted.peer;
   const Wait greeting{kGreetingPatience, interrupt_.fd()};

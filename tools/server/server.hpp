@@ -19,11 +19,11 @@ class Server {
   Server(const ServerOptions& options, Output& output, const Interrupt& interrupt)
       : options_(options), output_(output), interrupt_(interrupt) {}
 
-  /// Until the first complete client, or with --keep until a signal. The exit code:
-  /// docs/exit-codes.md.
+  /// Serves until the first complete client, or with --keep until a signal. Returns the exit code
+  /// of docs/exit-codes.md.
   Outcome<int> run();
 
-  /// What --json tells, whatever happened.
+  /// The object of --json; complete after any end.
   [[nodiscard]] const Json& summary() const noexcept { return summary_; }
 
  private:
@@ -42,7 +42,7 @@ class Server {
   const Interrupt& interrupt_;
   std::optional<LocalSide> side_;
   std::uint64_t complete_ = 0;
-  std::uint64_t wrong_ = 0;  // of these, how many found wrong bytes
+  std::uint64_t wrong_ = 0;  // clients with wrong bytes
   std::uint64_t failed_ = 0;
   bool cut_short_ = false;  // a signal came while a client was served
   Json summary_ = Json::object();

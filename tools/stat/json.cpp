@@ -8,7 +8,7 @@
 namespace hbmwire::tools::stats {
 namespace {
 
-/// Of Unix' epoch.
+/// Seconds since the Unix epoch.
 double seconds_of(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }

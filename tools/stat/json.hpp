@@ -6,8 +6,8 @@
 
 namespace hbmwire::tools::stats {
 
-/// The object of `hbmwire stat --json`, as docs/stat.md specifies it, without what all commands'
-/// have.
+/// The object of `hbmwire stat --json` as specified in docs/stat.md, without the members that all
+/// commands have.
 [[nodiscard]] Json to_json(const Sample& sample);
 
 }  // namespace hbmwire::tools::stats

@@ -63,8 +63,8 @@ Examples
 struct StatOptions {
   std::vector<std::uint32_t> processes;
   SplitBy split = SplitBy::path;
-  std::optional<double> seconds;       // between samples; empty: one sample
-  std::optional<std::uint64_t> count;  // of samples; empty: until a signal
+  std::optional<double> seconds;       // between samples; empty for one sample
+  std::optional<std::uint64_t> count;  // number of samples; empty: until a signal
   bool json = false;
   bool prometheus = false;
   std::string save_file;
@@ -75,7 +75,7 @@ struct StatOptions {
   }
 };
 
-/// An option that would be ignored, or can't be kept.
+/// The message about an option that would be ignored, or a combination that is impossible.
 std::optional<std::string> contradiction_in(const StatOptions& options) {
   if (options.json && options.prometheus)
     return "--json and --prometheus are two formats; leave one of them out";
@@ -96,7 +96,7 @@ std::string time_of_day(std::chrono::system_clock::time_point time) {
   return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
 }
 
-/// The samples of one run of the command, and where they go.
+/// The samples of one run of the command, and their output.
 class Samples {
  public:
   Samples(const StatOptions& options, Output& output)
@@ -109,7 +109,7 @@ class Samples {
     if (ended && (options_.seconds || options_.prometheus)) return *ended;
     if (ended) return finish(output_, *ended, std::move(last_));
     if (!options_.seconds || !options_.json) return finish(output_, ended.error(), Json::object());
-    // One object a line, this one as well.
+    // The error is also an object on one line.
     output_.error(ended.error().text);
     Json object = Json::object();
     add_error(object, ended.error());
@@ -120,7 +120,7 @@ class Samples {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// The exit code of a run that did what it was to do.
+  /// The exit code of a successful run.
   Outcome<int> go() {
     HBMWIRE_TRY_ASSIGN(const auto interrupt, Interrupt::create());
     Clock::time_point next = Clock::now();
@@ -136,7 +136,8 @@ class Samples {
     return kExitOk;
   }
 
-  /// False: a signal came. Samples are at even times, so that a slow one does not move the others.
+  /// Returns false if a signal came. Samples are taken at regular times, so that a slow sample does
+  /// not delay the next ones.
   [[nodiscard]] bool sleep(const Interrupt& interrupt, Clock::time_point& next) const {
     const std::chrono::duration<double> step(*options_.seconds);
     const auto between = std::chrono::duration_cast<Clock::duration>(step);
@@ -153,7 +154,8 @@ class Samples {
     return false;
   }
 
-  /// A look at nothing is a mistake, where it is the only one. Prometheus hears of it as a number.
+  /// If the only sample shows no process, the user made a mistake. For Prometheus it is a valid
+  /// number.
   [[nodiscard]] Outcome<void> check_first(const Sample& sample, bool first) const {
     const bool empty = sample.processes.empty();
     if (!first || !empty || (options_.processes.empty() && is_lasting())) return {};
@@ -189,7 +191,7 @@ class Samples {
       write_stdout(text);
       return {};
     }
-    // Anew for each sample: its folder may have been replaced meanwhile.
+    // Opened again for each sample, because its folder may have been replaced meanwhile.
     HBMWIRE_TRY_ASSIGN(auto file, TextFile::open(options_.save_file));
     return file.write(text);
   }

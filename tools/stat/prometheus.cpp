@@ -39,12 +39,12 @@ std::string labels_text(const Labels& labels) {
   return text.empty() ? text : text + "}";
 }
 
-/// Exact, since a double may have lost nanoseconds.
+/// Exact: a double may lose nanoseconds.
 std::string seconds_text(std::chrono::nanoseconds time) {
   return fmt::format("{}.{:09}", time.count() / 1'000'000'000, time.count() % 1'000'000'000);
 }
 
-/// Writes a metric with all of its samples behind each other, as the format wants it.
+/// Writes a metric with all of its samples together, as the format requires.
 class Text {
  public:
   void begin(std::string_view name, std::string_view type, std::string_view help) {
@@ -185,7 +185,7 @@ void add_process_metrics(Text& text, const Processes& processes) {
     text.add(process_labels(*process), process->ended ? 0 : 1);
 }
 
-/// The counters that a metric of NICs is made of.
+/// The counters that a metric of NICs consists of.
 enum class Part : std::uint8_t { transmitted, received, errors, others };
 
 Part part_of(const NicCounter& counter) {
@@ -195,7 +195,7 @@ Part part_of(const NicCounter& counter) {
 }
 
 void add_nic_metric(Text& text, const Sample& sample, Part part) {
-  constexpr std::uint64_t kWordBytes = 4;  // of the two counters of data
+  constexpr std::uint64_t kWordBytes = 4;  // the two counters of data count words of four bytes
   for (const NicSample& each : sample.nics) {
     if (part_of(each.now) != part) continue;
     Labels labels{{"nic", each.now.nic}, {"port", fmt::format("{}", each.now.port)}};
@@ -220,7 +220,7 @@ void add_nics(Text& text, const Sample& sample) {
   add_nic_metric(text, sample, Part::others);
 }
 
-/// One of each id: a process that has ended may have left its id to another one.
+/// One process for each id: an ended process may have left its id to another one.
 Processes processes_of(const Sample& sample) {
   std::set<std::uint32_t> running;
   for (const ProcessSample& each : sample.processes) {

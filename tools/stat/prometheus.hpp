@@ -7,7 +7,8 @@
 
 namespace hbmwire::tools::stats {
 
-/// A sample in Prometheus' text format (version 0.0.4): docs/metrics.md has each metric.
+/// A sample in the text format of Prometheus (version 0.0.4). docs/metrics.md describes each
+/// metric.
 [[nodiscard]] std::string prometheus_text(const Sample& sample);
 
 }  // namespace hbmwire::tools::stats

@@ -37,7 +37,7 @@ double rate_of(std::uint64_t now, std::uint64_t before, double seconds) {
   return static_cast<double>(now - before) / seconds;
 }
 
-/// `times` without those that were there before.
+/// `times` minus the earlier ones.
 TransferTimesHistogram difference(TransferTimesHistogram times,
                                   const std::optional<Counters>& before) {
   if (!before) return times;
@@ -49,8 +49,9 @@ TransferTimesHistogram difference(TransferTimesHistogram times,
   return times;
 }
 
-// Counters of the InfiniBand specification, and hw_counters of mlx5 and others. Without the errors
-// of completions (req_cqe_error and others), since closing a queue pair counts there, too.
+// Counters of the InfiniBand specification, and hw_counters of mlx5 and others. Errors of
+// completions (req_cqe_error and others) are left out, since closing a queue pair counts there,
+// too.
 constexpr std::array<std::string_view, 33> kErrorCounters{"VL15_dropped",
                                                           "duplicate_request",
                                                           "excessive_buffer_overrun_errors",

@@ -9,19 +9,21 @@
 #include "hbmwire/counters.hpp"
 #include "hbmwire/error.hpp"
 
-/// What `hbmwire stat` sees at a time: values only, which table, JSON and Prometheus' text are made
-/// of.
+/// The data of `hbmwire stat` at one moment. They are plain values, from which table, JSON and
+/// Prometheus' text are made.
 namespace hbmwire::tools::stats {
 
 /// A process that publishes its counters.
 struct ProcessSample {
   PublishedCounters now;
-  std::optional<Counters> before;  ///< in the sample before; empty: this is the process' first one
-  double seconds = 0;              ///< between the two; of a first sample: since it began to count
-  bool ended = false;              ///< `now` has its last counts
+  std::optional<Counters> before;  ///< in the sample before; empty in the first sample of the
+                                   ///< process
+  double seconds = 0;              ///< between the two samples; in the first sample, since the
+                                   ///< process began to count
+  bool ended = false;              ///< `now` has its final counts
 };
 
-/// A process whose counters can't be read.
+/// A process whose counters cannot be read.
 struct UnreadableProcess {
   std::uint32_t process = 0;
   Error error;
@@ -35,7 +37,7 @@ struct NicSample {
 
 struct Sample {
   std::chrono::system_clock::time_point time;
-  std::vector<ProcessSample> processes;  ///< by their ids
+  std::vector<ProcessSample> processes;  ///< sorted by id
   std::vector<UnreadableProcess> unreadable;
   std::vector<NicSample> nics;
 };

@@ -14,7 +14,7 @@
 namespace hbmwire::tools::stats {
 namespace {
 
-constexpr std::uint64_t kMostDigits = 9'999'999'999;  // ten columns
+constexpr std::uint64_t kMostDigits = 9'999'999'999;  // fits ten columns
 
 std::string memory_text(const TransferLabels& labels) {
   return fmt::format("{}->{}", to_string(labels.local), remote_name(labels.remote));
@@ -49,7 +49,7 @@ std::vector<std::string> transfer_lines(const Sample& sample, SplitBy split) {
   return columns.lines();
 }
 
-/// "timed_out 3, cancelled 1", over all NICs and peers; empty: none has failed.
+/// "timed_out 3, cancelled 1", over all NICs and peers; empty if nothing failed.
 std::string failures_text(const Counters& counters) {
   std::map<Errc, std::uint64_t> by_code;
   for (const FailureCounters& each : counters.failures) by_code[each.code] += each.operations;
@@ -87,7 +87,7 @@ std::vector<std::string> process_lines(const ProcessSample& process) {
   return lines;
 }
 
-/// Errors of NICs, a line for each port that has any.
+/// Errors of NICs, a line for each port with errors.
 std::vector<std::string> nic_lines(const Sample& sample) {
   std::map<std::pair<std::string, unsigned>, std::string> ports;
   for (const NicSample& each : sample.nics) {

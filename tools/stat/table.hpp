@@ -7,11 +7,11 @@
 #include "tools/stat/rows.hpp"
 #include "tools/stat/sample.hpp"
 
-// A sample for people.
+// The output of a sample for people.
 namespace hbmwire::tools::stats {
 
-/// The table, and below it what else is known of each process and its NICs. 100 columns at most,
-/// unless the rows tell peers with long names apart.
+/// The table, and below it the other facts about each process and its NICs. At most 100 columns
+/// wide, unless rows are split by peers with long names.
 [[nodiscard]] std::vector<std::string> table_lines(const Sample& sample, SplitBy split);
 
 /// "12345", "123.4 GiB".

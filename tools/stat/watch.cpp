@@ -21,7 +21,7 @@ std::set<std::string> nics_of(const Sample& sample) {
   return nics;
 }
 
-/// The name goes into a path, and is another process' word.
+/// The name comes from another process and goes into a path.
 bool is_nic_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos;
 }
@@ -85,7 +85,7 @@ void Watch::add_found(PublishedProcess process, Sample& sample) {
   sample.processes.push_back(std::move(one));
 }
 
-/// Those that were not found again. Once.
+/// Adds, once, the processes that were not found again.
 void Watch::add_ended(Sample& sample) {
   for (auto at = known_.begin(); at != known_.end();) {
     Known& known = at->second;

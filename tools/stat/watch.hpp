@@ -16,18 +16,18 @@
 
 namespace hbmwire::tools::stats {
 
-/// Follows processes from sample to sample. It holds their counters open, so that those of a
-/// process that has ended meanwhile are in one more sample.
+/// Follows processes from sample to sample. Keeps their counters open, so that a process that ended
+/// meanwhile appears in one more sample.
 class Watch {
  public:
-  /// Looks at these processes; none: at all that this user may look at.
+  /// Follows these processes; an empty set means all that this user may read.
   explicit Watch(std::set<std::uint32_t> wanted) : wanted_(std::move(wanted)) {}
 
-  /// All of them, now. Errors: /proc can't be read; in the first sample: a wanted process is not
-  /// there.
+  /// Takes a sample of all of them. Errors: /proc cannot be read; in the first sample also: a
+  /// wanted process does not exist.
   Outcome<Sample> look();
 
-  /// Whether the last sample had a process that has not ended.
+  /// Whether a process of the last sample is still running.
   [[nodiscard]] bool has_running() const noexcept { return !known_.empty(); }
 
  private:
@@ -40,7 +40,7 @@ class Watch {
     bool found;
   };
 
-  /// Its id, and when it began to count: the id alone is that of another program after execve(2).
+  /// Its id, and the time when it began to count. After execve(2) another program has the same id.
   using Name = std::pair<std::uint32_t, std::int64_t>;
 
   Outcome<std::vector<PublishedProcess>> find();

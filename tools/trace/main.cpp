@@ -47,7 +47,7 @@ struct TraceOptionsOfTool {
   bool json = false;
 };
 
-/// "2.5", "2.5s", "300ms": nanoseconds. Nothing: it is no time.
+/// Parses "2.5", "2.5s", "300ms" into nanoseconds. Empty if the text is no time.
 std::optional<std::int64_t> time_of(std::string_view text) {
   double value = 0;
   const auto [rest, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -95,7 +95,7 @@ int tell(const TraceOptionsOfTool& options, const trace::Selection& selection, O
   errno = 0;
   const auto facts = trace::read_trace(
       in, options.file, [&](const trace::TracedTransfer& transfer) { summary.add(transfer); });
-  // The stream says no more than that it ended.
+  // The stream only reports that it ended.
   if (const int error = errno; error != 0 && in.bad())
     return failed(fail_file("reading", options.file, error).value());
   if (!facts) return failed(facts.error());

@@ -13,7 +13,7 @@
 namespace hbmwire::tools::trace {
 namespace {
 
-/// The members that are looked at: of an event, and of its `args`.
+/// The members that are read, of an event and of its `args`.
 enum class Member : std::uint8_t {
   none,
   phase,
@@ -79,20 +79,21 @@ Member member_of(const Table& table, std::string_view name) {
   return found == table.end() ? Member::none : found->second;
 }
 
-// 31 years: what is more is no time. Two of them are still a number of nanoseconds.
+// 31 years: larger values are no times. The sum of two such times still fits into the number of
+// nanoseconds.
 constexpr double kMostUs = 1e15;
 
 bool is_time(double us) noexcept { return us >= 0 && us < kMostUs; }
 
 std::int64_t ns_of(double us) noexcept { return std::llround(us * 1000); }
 
-/// Takes the events of a file as the parser comes to them.
+/// Collects the events of a file while it is parsed.
 class Events {
  public:
   Events(TraceFacts& facts, const std::function<void(const TracedTransfer&)>& use)
       : facts_(facts), use_(use) {}
 
-  // --- nlohmann::json::sax_parse() calls these; false ends the parsing
+  // --- called by nlohmann::json::sax_parse(); false ends the parsing
 
   bool null() { return scalar(); }
 
@@ -117,7 +118,7 @@ class Events {
   }
 
   bool start_object(std::size_t /*size*/) {
-    if (depth_ == 0) return false;  // a trace is a list
+    if (depth_ == 0) return false;  // the top level of a trace is a list
     if (depth_ == kOfFile) begin_event();
     ++depth_;
     return true;
@@ -138,7 +139,7 @@ class Events {
 
   bool start_array(std::size_t /*size*/) {
     ++depth_;
-    // It is an event's member; an event is an object.
+    // The list is a member of an event; an event is an object.
     if (depth_ == kInEvent) begin_event();
     return true;
   }
@@ -154,15 +155,15 @@ class Events {
     return false;
   }
 
-  // --- what was found
+  // --- results
 
   [[nodiscard]] bool has_begun() const noexcept { return begin_ns_ >= 0; }
 
-  /// Where the text is no JSON.
+  /// The place where the text is no JSON.
   [[nodiscard]] std::optional<std::size_t> error_at() const noexcept { return error_at_; }
 
  private:
-  // Depths: in the list, in an event, in its args.
+  // Depths of nesting: in the list, in an event, in its args.
   static constexpr int kOfFile = 1;
   static constexpr int kInEvent = 2;
   static constexpr int kInArgs = 3;
@@ -215,7 +216,7 @@ class Events {
     return scalar();
   }
 
-  /// Where a string of the member goes; null: nowhere.
+  /// The place to store a string of this member; null if it is not needed.
   std::string* text_place() {
     switch (member_) {
       case Member::phase:
@@ -254,7 +255,7 @@ class Events {
   }
 
   void begin_event() {
-    // Texts keep their memory.
+    // The texts keep their allocated memory.
     for (std::string* const text :
          {&phase_, &name_, &category_, &version_, &name_in_args_, &transfer_.path,
           &transfer_.protocol, &transfer_.by, &transfer_.nic, &transfer_.peer, &transfer_.local,
@@ -269,7 +270,7 @@ class Events {
     are_args_ = false;
   }
 
-  /// False: this is no trace of ours.
+  /// Returns false if this is no trace of hbmwire.
   bool end_event() {
     if (phase_ == "M") {
       if (name_ == "process_name") facts_.process.swap(name_in_args_);
@@ -289,7 +290,7 @@ class Events {
       return has_begun();
     }
     if (!has_begun()) return false;
-    if (phase_ == "X" && category_ == "wait") return true;  // its transfer tells it, too
+    if (phase_ == "X" && category_ == "wait") return true;  // the transfer contains its waits, too
     if (phase_ == "X" && category_.starts_with("transfer") && take_transfer()) return true;
     ++facts_.odd_events;
     return true;
@@ -313,7 +314,7 @@ class Events {
   int depth_ = 0;
   Member member_ = Member::none;
   bool are_args_ = false;
-  std::int64_t begin_ns_ = -1;  // of the trace
+  std::int64_t begin_ns_ = -1;  // relative to the beginning of the trace
   std::optional<std::size_t> error_at_;
 
   // The event that is being read.
@@ -344,7 +345,8 @@ Outcome<TraceFacts> read_trace(std::istream& in, std::string_view name,
   Events events(facts, use);
   const bool whole = nlohmann::json::sax_parse(in, &events);
   if (events.has_begun() && (whole || events.error_at())) {
-    // An error in the middle is one; at the end the rest is missing.
+    // JSON that is wrong in the middle is an error. At the end it only means that the rest is
+    // missing.
     if (!whole && in.peek() != std::istream::traits_type::eof()) {
       return fail(
           fmt::format("file: {} is damaged: it is no JSON at byte {}", name, *events.error_at()));

@@ -12,14 +12,14 @@
 
 namespace hbmwire::tools::trace {
 
-/// A transfer, as the file has it. Times in nanoseconds; those that may be missing are negative.
+/// A transfer in the file. Times are in nanoseconds; missing ones are negative.
 struct TracedTransfer {
   std::int64_t asked_ns = 0;  // since the trace began
   std::int64_t took_ns = 0;
-  std::int64_t posted_ns = -1;  // since it was asked for
+  std::int64_t posted_ns = -1;  // since the application asked for it
   std::uint64_t bytes = 0;
   std::uint64_t worker = 0;
-  std::uint64_t endpoint = 0;  // 0: none
+  std::uint64_t endpoint = 0;  // 0 if there is none
   bool failed = false;
   std::string kind;
   std::string path;
@@ -34,7 +34,7 @@ struct TracedTransfer {
   std::string code;
   std::string hint;
 
-  /// How long it waited before it was posted; 0: it did not.
+  /// The time that it waited before it was posted; 0 if it did not wait.
   [[nodiscard]] std::int64_t waited_ns() const noexcept {
     if (wait.empty()) return 0;
     return posted_ns < 0 ? took_ns : posted_ns;
@@ -43,29 +43,29 @@ struct TracedTransfer {
   [[nodiscard]] std::int64_t over_ns() const noexcept { return asked_ns + took_ns; }
 };
 
-/// The facts that a file has of the trace as a whole.
+/// The facts in a file about the whole trace.
 struct TraceFacts {
-  /// The counts when it ended.
+  /// The counts at the end of the trace.
   struct End {
-    std::int64_t at_ns = 0;  // since it began
+    std::int64_t at_ns = 0;  // since the trace began
     std::uint64_t transfers = 0;
     std::uint64_t dropped_busy = 0;
     std::uint64_t dropped_full = 0;
-    std::string error;  // why it ended before its process
+    std::string error;  // the reason if it ended before its process
   };
 
-  std::string process;  // its name
-  std::string version;  // of hbmwire
+  std::string process;  // name of the process
+  std::string version;  // version of hbmwire
   std::uint64_t process_id = 0;
-  double wall_clock_us = 0;  // when it began, since 1970
-  std::optional<End> end;    // none: the file ends midway
+  double wall_clock_us = 0;  // its beginning, since 1970
+  std::optional<End> end;    // empty if the file ends early
   std::uint64_t transfers = 0;
-  std::uint64_t odd_events = 0;  // that no trace of this version has
+  std::uint64_t odd_events = 0;  // events that this version never writes
 };
 
-/// Reads a trace event by event, and gives each transfer to `use`, which sees it for that call
-/// alone. A file that ends midway is read up to there. `name`: of the file, for sentences. Errors:
-/// it is empty, no JSON, or another program's.
+/// Reads a trace event by event, and passes each transfer to `use`, for which it is valid only
+/// during the call. A file that ends early is read up to its end. `name`: the file's name for
+/// messages. Errors: it is empty, no JSON, or the file of another program.
 Outcome<TraceFacts> read_trace(std::istream& in, std::string_view name,
                                const std::function<void(const TracedTransfer&)>& use);
 

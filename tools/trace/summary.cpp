@@ -69,7 +69,7 @@ std::vector<Timeline::Slot> Timeline::slots() const {
   return {slots_.begin(), last.base()};
 }
 
-// --- all of it
+// --- the whole summary
 
 Summary::Summary(Selection selection, std::size_t top)
     : selection_(std::move(selection)), top_(top), timeline_(selection_.from_ns) {}

@@ -13,17 +13,17 @@
 
 namespace hbmwire::tools::trace {
 
-/// Which transfers are looked at.
+/// The filter for transfers.
 struct Selection {
   std::optional<std::uint64_t> endpoint;
-  std::string peer;  // a part of its name; empty: all
+  std::string peer;  // a part of its name; empty means all
   std::int64_t from_ns = 0;
   std::optional<std::int64_t> to_ns;
 
   [[nodiscard]] bool has(const TracedTransfer& transfer) const;
 };
 
-/// Durations, and what is asked of them.
+/// Collects durations.
 class Durations {
  public:
   void add(std::int64_t ns) { all_.push_back(ns); }
@@ -32,14 +32,14 @@ class Durations {
 
   [[nodiscard]] double sum_ns() const noexcept;
 
-  /// 0.5: the median; 1: the greatest. 0 where there are none.
+  /// 0.5 is the median, 1 the maximum. 0 if there are none.
   [[nodiscard]] std::int64_t quantile_ns(double share);
 
  private:
   std::vector<std::int64_t> all_;
 };
 
-/// Transfers of one kind, by one path and NIC.
+/// The transfers of one kind, path and NIC.
 struct Group {
   std::string kind;
   std::string path;
@@ -50,7 +50,7 @@ struct Group {
   Durations took = {};
 };
 
-/// Transfers that failed for one reason.
+/// Transfers that failed for the same reason.
 struct Failed {
   std::string error;
   std::string code;
@@ -58,14 +58,14 @@ struct Failed {
   std::uint64_t count = 0;
 };
 
-/// The transfers in each of some equal stretches of time, as many as fit; they become longer as
-/// later transfers are added.
+/// The transfers in each of a fixed number of equal time slots. The slots become longer when later
+/// transfers are added.
 class Timeline {
  public:
   static constexpr std::size_t kSlots = 1024;
 
   struct Slot {
-    std::uint64_t bytes = 0;  // of transfers that ended there
+    std::uint64_t bytes = 0;  // bytes of transfers that ended there
     std::uint32_t begun = 0;
     std::uint32_t ended = 0;
     std::uint32_t began_waiting = 0;
@@ -80,7 +80,7 @@ class Timeline {
 
   [[nodiscard]] std::int64_t slot_ns() const noexcept { return slot_ns_; }
 
-  /// Up to the last one that has something.
+  /// The slots up to the last one that is not empty.
   [[nodiscard]] std::vector<Slot> slots() const;
 
  private:
@@ -91,27 +91,27 @@ class Timeline {
   std::vector<Slot> slots_;
 };
 
-/// The sums and times of the transfers of a selection. Takes 8 bytes for each of them, and 8 more
-/// if it waited.
+/// The sums and times of the selected transfers. Needs 8 bytes for each of them, and 8 more if it
+/// waited.
 class Summary {
  public:
-  /// `top`: so many of the slowest are kept.
+  /// `top`: the number of slowest transfers to keep.
   Summary(Selection selection, std::size_t top);
 
   void add(const TracedTransfer& transfer);
 
   [[nodiscard]] std::uint64_t transfers() const noexcept { return transfers_; }
 
-  /// Those with the most bytes, then the most transfers, come first. Once, at the end.
+  /// Sorted by bytes, then by transfers, the largest first. To be called once, at the end.
   [[nodiscard]] std::vector<Group*> groups();
 
-  /// By cause.
+  /// The durations of waits, by cause.
   [[nodiscard]] std::map<std::string, Durations>& waits() noexcept { return waits_; }
 
-  /// The most frequent ones first.
+  /// The most frequent come first.
   [[nodiscard]] std::vector<Failed> failures() const;
 
-  /// The slowest first.
+  /// The slowest come first.
   [[nodiscard]] std::vector<TracedTransfer> slowest() const;
 
   [[nodiscard]] const Timeline& timeline() const noexcept { return timeline_; }
@@ -120,11 +120,11 @@ class Summary {
   Selection selection_;
   std::size_t top_;
   std::uint64_t transfers_ = 0;
-  std::string key_;  // of the group that is looked for
+  std::string key_;  // key of the group to look up
   std::unordered_map<std::string, Group> groups_;
   std::map<std::string, Durations> waits_;
   std::map<std::string, Failed> failures_;
-  std::vector<TracedTransfer> slowest_;  // a heap, the quickest of them first
+  std::vector<TracedTransfer> slowest_;  // a heap with the fastest of them on top
   Timeline timeline_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 std::string duration(std::int64_t ns) { return perf::duration_text(static_cast<double>(ns)); }
 
-/// "12.3 KiB": of what was summed up.
+/// Formats a sum: "12.3 KiB".
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::string_view kUnits = "KMGTPE";
   if (bytes < 1024) return fmt::format("{} B", bytes);
@@ -27,7 +27,8 @@ std::string bytes_text(std::uint64_t bytes) {
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
-/// Names of other programs' files may have anything in them: nothing that moves a cursor.
+/// Names in the files of other programs may contain anything. Replaces characters that could move
+/// the cursor.
 std::string printable(std::string_view text) {
   std::string safe;
   for (const char c : text) {
@@ -133,7 +134,7 @@ void print_slowest(Output& output, const Summary& summary) {
   print(output, "Slowest", table);
 }
 
-/// A sign for each value, the higher the fuller.
+/// A character for each value: the higher, the fuller.
 std::string signs_of(const std::vector<double>& values, double most) {
   constexpr std::string_view kSigns = " .:-=+*#%@";
   std::string text;
@@ -165,7 +166,7 @@ void print_timeline(Output& output, const Timeline& timeline, unsigned columns) 
       static_cast<double>(timeline.slot_ns()) * static_cast<double>(together) / 1e9;
   for (std::size_t first = 0; first < slots.size(); first += together) {
     double sum = 0;
-    // The most of those that were there at the ends of its slots.
+    // The largest number of open transfers at the ends of its slots.
     std::int64_t most_open = 0;
     std::int64_t most_held = 0;
     for (std::size_t i = first; i < std::min(first + together, slots.size()); ++i) {

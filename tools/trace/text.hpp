@@ -8,7 +8,7 @@
 
 namespace hbmwire::tools::trace {
 
-/// The parts of the trace that are missing, a sentence each.
+/// The missing parts of the trace, one sentence for each.
 [[nodiscard]] std::vector<std::string> notes_of(const TraceFacts& facts);
 
 /// The report for people, `columns` wide.
@@ -17,7 +17,8 @@ void print_report(Output& output, const TraceFacts& facts, Summary& summary, uns
 /// The members of --json.
 [[nodiscard]] Json report_json(const TraceFacts& facts, Summary& summary);
 
-/// The meaning of `wait`, for which a transfer waited; empty: no trace of this version says that.
+/// The meaning of `wait`, the reason for which a transfer waited; empty if this version writes no
+/// such reason.
 [[nodiscard]] std::string_view meaning_of(std::string_view wait);
 
 }  // namespace hbmwire::tools::trace

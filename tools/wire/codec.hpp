@@ -17,9 +17,9 @@
 
 namespace hbmwire::tools::wire {
 
-/// A message names its fields once, in the order in which they travel, and with their limits:
-/// messages.cpp has a function `fields(codec, message)` for each. `codec` is a Writer or a Reader.
-/// Integers are big-endian, texts and lists follow their length.
+/// A message lists its fields once, in the order on the wire, with their limits: messages.cpp has a
+/// function `fields(codec, message)` for each. `codec` is a Writer or a Reader. Integers are
+/// big-endian; texts and lists follow their length.
 class Writer {
  public:
   template <std::unsigned_integral T>
@@ -37,7 +37,7 @@ class Writer {
     number(static_cast<std::uint8_t>(value));
   }
 
-  /// At most `limit` characters of it.
+  /// Writes at most `limit` characters.
   void text(const std::string& value, std::size_t limit) {
     const std::size_t size = std::min(value.size(), limit);
     number(static_cast<std::uint16_t>(size));
@@ -49,7 +49,7 @@ class Writer {
     for (const std::uint8_t byte : value) bytes_.push_back(static_cast<std::byte>(byte));
   }
 
-  /// At most `limit` of its items, each by `item(codec, one)`, behind a count of type Count.
+  /// Writes a count of type Count, and at most `limit` items, each by `item(codec, one)`.
   template <std::unsigned_integral Count, class T, class Item>
   void list(const std::vector<T>& all, std::size_t limit, Item item) {
     const std::size_t size = std::min(all.size(), limit);
@@ -65,9 +65,9 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what a Writer wrote, from bytes that anybody may have sent. The first field that is not
-/// all there, or outside its limits, makes it fail for good: what is read afterwards is zero, and
-/// complete() tells at the end.
+/// Reads fields from foreign bytes in the format of Writer. The first field that is incomplete or
+/// outside its limits makes the reader fail for good: later fields read as zero, and complete()
+/// returns false.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) noexcept : bytes_(bytes) {}
@@ -126,11 +126,11 @@ class Reader {
 
   void require(bool holds) noexcept { failed_ = failed_ || !holds; }
 
-  /// All fields were read, and nothing is left over.
+  /// Whether all fields were valid and no bytes are left.
   [[nodiscard]] bool complete() const noexcept { return !failed_ && bytes_.empty(); }
 
  private:
-  /// The next `count` bytes; none, and failure, when there are fewer.
+  /// The next `count` bytes. If there are fewer, returns none and fails.
   std::span<const std::byte> take(std::size_t count) noexcept {
     require(count <= bytes_.size());
     if (failed_) return {};

@@ -19,27 +19,27 @@
 
 namespace hbmwire::tools::wire {
 
-/// The length of what every control connection begins with, both ways: eight bytes that no other
-/// protocol sends, a version, and six bytes to be zero until they are needed.
+/// The length of the preamble, which both sides send first on every control connection: eight bytes
+/// that no other protocol sends, a version, and six reserved bytes that are zero.
 inline constexpr std::size_t kPreambleBytes = 16;
 
-/// This side's.
+/// The preamble of this side.
 [[nodiscard]] std::array<std::byte, kPreambleBytes> preamble() noexcept;
 
-/// The version of the protocol that a peer's preamble names; nothing: it speaks another protocol.
+/// The version of the protocol in a peer's preamble; empty if the peer speaks another protocol.
 [[nodiscard]] std::optional<std::uint16_t> version_in(
     std::span<const std::byte, kPreambleBytes> preamble) noexcept;
 
-/// The TCP connection between two peers. Move-only; one thread at a time. Errors carry
-/// Stage::connect and the peer's name: Errc::peer_failed when it went away, Errc::protocol when it
-/// speaks something else, timed_out, cancelled.
+/// The TCP connection between two peers. Move-only; not thread-safe. Errors have Stage::connect and
+/// the peer's name. They are Errc::peer_failed if the peer disconnected, Errc::protocol if it
+/// speaks another protocol, timed_out, and cancelled.
 class ControlChannel {
  public:
-  /// Resolves `host` (name, IPv4, IPv6), tries each of its addresses, and exchanges preambles.
+  /// Resolves `host` (a name, IPv4 or IPv6), tries each of its addresses, and exchanges preambles.
   static Result<ControlChannel> connect(const std::string& host, std::uint16_t port,
                                         const Wait& wait);
 
-  /// The server's side of a socket that ControlListener::accept() gave: takes the peer's preamble.
+  /// The server's side, for a socket from ControlListener::accept(): reads the peer's preamble.
   static Result<ControlChannel> accept(Fd socket, std::string peer, const Wait& wait);
 
   ControlChannel(ControlChannel&&) noexcept = default;
@@ -50,11 +50,11 @@ class ControlChannel {
 
   Result<void> send(const Message& message, const Wait& wait);
 
-  /// The next message. An Abort of the peer is returned like any other.
+  /// The next message. An Abort from the peer is returned like any other message.
   Result<Message> receive(const Wait& wait);
 
-  /// The next message, which must be a `T`: an Abort becomes Errc::peer_failed with its text in
-  /// abort_text(), anything else Errc::protocol.
+  /// The next message, which must be a `T`. An Abort becomes Errc::peer_failed, with its text in
+  /// abort_text(). Any other message is Errc::protocol.
   template <class T>
   Result<T> expect(const Wait& wait) {
     auto message = receive(wait);
@@ -63,7 +63,7 @@ class ControlChannel {
     return tl::make_unexpected(unexpected(*message));
   }
 
-  /// The peer's reason, printable; empty when it gave none.
+  /// The peer's reason, made printable; empty if it sent none.
   [[nodiscard]] const std::string& abort_text() const noexcept { return abort_text_; }
 
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }

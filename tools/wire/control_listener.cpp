@@ -23,24 +23,25 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A connection that says nothing for this long is closed; it keeps nobody waiting meanwhile.
+// A connection that sends nothing for this long is closed. It does not delay other connections.
 constexpr auto kSilence = 5s;
-// More silent connections than this at once, and the oldest goes.
+// The most silent connections at a time. One more closes the oldest.
 constexpr std::size_t kMaxPending = 64;
 constexpr auto kDescriptorPause = 50ms;
-// A peer that is refused has said what it wants within this time.
+// The time in which a refused peer must have sent its first message.
 constexpr auto kParting = 200ms;
 
-/// poll(2) reports a socket as readable from so many bytes on, or at its end.
+/// Makes poll(2) report a socket as readable only after so many bytes, or at its end.
 void wake_at(int fd, int bytes) {
-  // Where that fails the first byte wakes, and the peer's deadline ends the wait for the rest.
+  // If this fails, the first byte wakes the server, and the peer's deadline limits the wait for the
+  // rest.
   ::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
 }
 
-/// Whether a connection that poll(2) reports is worth its server's time. One that has greeted, and
-/// said no more, is reported again when a message has begun.
+/// Whether the server should handle a connection that poll(2) reports. A connection that has sent
+/// only its preamble is reported again when a message has begun.
 bool has_begun(int fd, short events) {
-  if ((events & ~POLLIN) != 0) return true;  // an end or an error, which reading will tell
+  if ((events & ~POLLIN) != 0) return true;  // an end or an error, which reading reports
   std::array<std::byte, kPreambleBytes + kFrameHeaderBytes> bytes{};
   const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), MSG_PEEK | MSG_DONTWAIT);
   if (got < 0) return errno != EAGAIN && errno != EINTR;
@@ -58,15 +59,15 @@ Result<ControlListener> ControlListener::listen(const std::string& address, std:
   return ControlListener(std::move(listener));
 }
 
-/// Once for each cause.
+/// Logs each cause once.
 void ControlListener::tell(const Error& shortage) {
   const bool is_new = !told_ || told_->number != shortage.number;
   told_ = shortage;
   if (is_new) log_line(LogLevel::warn, describe(shortage));
 }
 
-/// Reads what the peer wants before it answers: a close(2) with unread bytes would take the answer
-/// back.
+/// Reads the peer's first message before it answers: with unread bytes, close(2) would discard the
+/// answer.
 void ControlListener::refuse(Fd socket, std::string peer, const Error& why) {
   const Wait wait{kParting};
   auto channel = ControlChannel::accept(std::move(socket), std::move(peer), wait);
@@ -77,7 +78,8 @@ void ControlListener::refuse(Fd socket, std::string peer, const Error& why) {
 Result<void> ControlListener::take_connection() {
   HBMWIRE_TRY_ASSIGN(tcp::Accepted accepted, listener_.accept());
   if (accepted.socket) {
-    // The socket's buffer is empty: a preamble fits. A peer that has gone shows when it is read.
+    // The preamble fits, because the socket's buffer is empty. If the peer has disconnected,
+    // reading reports it.
     const auto greeting = preamble();
     static_cast<void>(
         ::send(accepted.socket.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL));
@@ -87,7 +89,7 @@ Result<void> ControlListener::take_connection() {
     if (accepted.socket) {
       refuse(std::move(accepted.socket), std::move(accepted.peer), *accepted.shortage);
     } else if (pending_.empty()) {
-      // The connection stays in the queue and poll(2) reports it again at once.
+      // The connection stays in the queue, and poll(2) would report it again at once.
       std::this_thread::sleep_for(kDescriptorPause);
     } else {
       pending_.erase(pending_.begin());

@@ -17,22 +17,22 @@ namespace hbmwire::tools::wire {
 /// A listening TCP socket.
 class ControlListener {
  public:
-  /// `address`: "" for every address, IPv4 and IPv6. Port 0 takes a free one. Errors:
+  /// `address`: "" means every address, IPv4 and IPv6. Port 0 means a free port. Errors:
   /// Stage::connect (port in use).
   static Result<ControlListener> listen(const std::string& address, std::uint16_t port);
 
   [[nodiscard]] std::uint16_t port() const noexcept { return listener_.port(); }
 
-  /// A peer that has connected, got this side's preamble, and begun to say what it wants; or one
-  /// that speaks another protocol or version, or has left, as ControlChannel::accept() then tells.
-  /// Connections that say less are closed after 5 s, with a warning in the log, and keep no other
-  /// one waiting.
+  /// A peer that has connected, received this side's preamble, and begun to send its first message.
+  /// It may also speak another protocol or version, or have disconnected, which
+  /// ControlChannel::accept() then reports. Connections that send less are closed after 5 s, with a
+  /// warning in the log, and do not delay others.
   struct Accepted {
     Fd socket;
     std::string peer;  ///< "192.0.2.1:4711"
   };
 
-  /// Out of descriptors, peers are refused with that reason, which is logged as well.
+  /// Without free descriptors, refuses peers with that reason, which is logged as well.
   Result<Accepted> accept(const Wait& wait);
 
  private:
@@ -49,7 +49,8 @@ class ControlListener {
   static void refuse(Fd socket, std::string peer, const Error& why);
 
   tcp::Listener listener_;
-  std::optional<Error> told_;  // why no connection can be taken, until one is
+  // The reason why no connection can be accepted; empty after the next success.
+  std::optional<Error> told_;
   std::vector<Pending> pending_;
 };
 

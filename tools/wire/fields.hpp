@@ -9,7 +9,7 @@
 
 #include "tools/wire/codec.hpp"
 
-// Fields that messages have in common. `codec` is a Writer or a Reader, and each function serves
+// Fields that several messages share. `codec` is a Writer or a Reader; each function works with
 // both.
 namespace hbmwire::tools::wire {
 

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxFileNameBytes = 255;  // of a file name (NAME_MAX)
 constexpr std::size_t kMaxMemoryBytes = 64;     // of a memory's or operation's name
 
-// A message's number on the wire is its place in the variant, from 1 on: append only.
+// The number of a message on the wire is its place in the variant, counted from 1. Append only.
 constexpr std::uint16_t kFirstMessage = 1;
 
 void fields(auto& codec, Of<Hello> auto& m) {
@@ -66,7 +66,7 @@ tl::unexpected<Error> refuse(const char* why) {
       make_error(Errc::protocol, Stage::connect, why, {}, Hint::other_version));
 }
 
-/// Decodes the alternative of the variant whose number is `type`.
+/// Decodes the alternative of the variant with the number `type`.
 template <std::size_t Index = 0>
 Result<Message> decode_alternative(std::uint16_t type, Reader& in) {
   if constexpr (Index < std::variant_size_v<Message>) {

@@ -67,7 +67,7 @@ TEST_P(SendQueueDrain, IsNotAnnouncedUnasked) {
   nic.expect_no_event(IBV_EVENT_SQ_DRAINED);
 }
 
-TEST_P(SendQueueDrain, HoldsWhatIsPostedUntilRts) {
+TEST_P(SendQueueDrain, HoldsRequestsUntilRts) {
   source("IBTA vol. 1, chapter 10, SQD: work requests may be posted, and are not processed");
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(All, ReceivesDuringDrain,
                          testing::Values(Transport::rc, Transport::uc, Transport::ud),
                          transport_name);
 
-TEST_F(AsynchronousEvents, OfADrainWaitForWhatIsUnderWay) {
+TEST_F(AsynchronousEvents, TheEventOfADrainWaitsForRequestsInFlight) {
   source("IBTA vol. 1, chapter 10, SQD: the event comes when outstanding requests are complete");
   Link link(nic, Transport::rc);
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), 0, 8), 0);  // waits for a receive
@@ -151,7 +151,7 @@ TEST_F(AsynchronousEvents, MustBeAcknowledgedBeforeTheirQpGoes) {
   destroyer.join();
 }
 
-TEST_F(AsynchronousEvents, OfADestroyedQpAreWithdrawn) {
+TEST_F(AsynchronousEvents, ADestroyedQpWithdrawsItsEvents) {
   source(
       "man ibv_destroy_qp; Linux uverbs_main.c: undelivered events of a QP are released with it");
   Link link(nic, Transport::rc);

@@ -104,7 +104,7 @@ TEST_F(CompletionEvents, DoNotComeForUnsolicitedEntriesWhenOnlySolicitedAreWante
   EXPECT_EQ(next_event(), link.b.recv_cq.get());
 }
 
-TEST_F(CompletionEvents, OfSolicitedWritesWithImmediate) {
+TEST_F(CompletionEvents, SolicitedWritesWithImmediateRaiseThem) {
   source("man ibv_post_send: IBV_SEND_SOLICITED, valid for Send and RDMA Write with immediate");
   ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 1), 0);
   ASSERT_EQ(link.receive(2, 0, 64), 0);
@@ -114,7 +114,7 @@ TEST_F(CompletionEvents, OfSolicitedWritesWithImmediate) {
   EXPECT_EQ(next_event(), link.b.recv_cq.get());
 }
 
-TEST_F(CompletionEvents, OfSuccessfulSendsAreUnsolicited) {
+TEST_F(CompletionEvents, SuccessfulSendsAreUnsolicited) {
   source("man ibv_req_notify_cq: any successful send completion is unsolicited");
   ASSERT_EQ(ibv_req_notify_cq(link.a.send_cq.get(), 1), 0);
   send(1, IBV_SEND_SOLICITED);
@@ -122,7 +122,7 @@ TEST_F(CompletionEvents, OfSuccessfulSendsAreUnsolicited) {
   expect_no_event();
 }
 
-TEST_F(CompletionEvents, OfErrorsAreSolicited) {
+TEST_F(CompletionEvents, ErrorsAreSolicited) {
   source("man ibv_req_notify_cq: solicited if the status is not successful");
   ASSERT_EQ(ibv_req_notify_cq(link.a.send_cq.get(), 1), 0);
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 1);
@@ -166,7 +166,7 @@ TEST_F(CompletionEvents, AreNotWaitedForWhenTheChannelDoesNotBlock) {
   EXPECT_EQ(next_event(), link.b.recv_cq.get());
 }
 
-TEST_F(CompletionEvents, WakeWhoWaits) {
+TEST_F(CompletionEvents, WakeAWaitingThread) {
   source("man ibv_get_cq_event: waits for the next completion event");
   ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 0), 0);
   std::atomic<ibv_cq*> woken{nullptr};
@@ -204,7 +204,7 @@ TEST_F(CompletionEvents, MustBeAcknowledgedBeforeTheirCqGoes) {
   destroyer.join();
 }
 
-TEST_F(CompletionEvents, OfADestroyedCqAreWithdrawn) {
+TEST_F(CompletionEvents, ADestroyedCqWithdrawsItsEvents) {
   source(
       "man ibv_destroy_cq; Linux uverbs_main.c: undelivered events of a CQ are released with it");
   ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 0), 0);

@@ -33,7 +33,7 @@ class ErrorNumbers : public Conformance {
   }
 };
 
-TEST_F(ErrorNumbers, OfObjectsInUse) {
+TEST_F(ErrorNumbers, ObjectsInUse) {
   Pd pd = nic.make_pd();
   Side side(nic, {.bytes = 64, .with_srq = nic.lacks_srq().empty(), .pd = pd.get()});
   expect_both("ibv_dealloc_pd", [&] { return ibv_dealloc_pd(pd.get()); });
@@ -43,23 +43,23 @@ TEST_F(ErrorNumbers, OfObjectsInUse) {
   }
 }
 
-TEST_F(ErrorNumbers, OfAnXrcDomainInUse) {
+TEST_F(ErrorNumbers, AnXrcDomainInUse) {
   HBMWIRE_NEED(nic.lacks(IBV_QPT_XRC_RECV));
   const Side side(nic, {.type = IBV_QPT_XRC_RECV, .bytes = 64});
   expect_both("ibv_close_xrcd", [&] { return ibv_close_xrcd(side.xrcd.get()); });
 }
 
-TEST_F(ErrorNumbers, OfAMoveBetweenStates) {
+TEST_F(ErrorNumbers, AMoveBetweenStates) {
   Side side(nic, {.bytes = 64});
   expect_both("ibv_modify_qp", [&] { return side.to(IBV_QPS_RTS); });
 }
 
-TEST_F(ErrorNumbers, OfAPortThatIsNotThere) {
+TEST_F(ErrorNumbers, AMissingPort) {
   ibv_port_attr port{};
   expect_both("ibv_query_port", [&] { return ibv_query_port(nic.context(), 200, &port); });
 }
 
-TEST_F(ErrorNumbers, OfSharedReceiveQueues) {
+TEST_F(ErrorNumbers, SharedReceiveQueues) {
   HBMWIRE_NEED(nic.lacks_srq());
   const Side side(nic, {.bytes = 64, .with_srq = true});
   ibv_srq_attr attributes{};
@@ -68,14 +68,14 @@ TEST_F(ErrorNumbers, OfSharedReceiveQueues) {
               [&] { return ibv_modify_srq(side.srq.get(), &attributes, IBV_SRQ_LIMIT); });
 }
 
-TEST_F(ErrorNumbers, OfCompletionQueues) {
+TEST_F(ErrorNumbers, CompletionQueues) {
   const Cq cq = nic.make_cq();
   const int status = ibv_resize_cq(cq.get(), nic.limits().max_cqe + 1);
   if (status == ENOSYS || status == EOPNOTSUPP) GTEST_SKIP() << "the device resizes no CQs";
   expect_both("ibv_resize_cq", [&] { return ibv_resize_cq(cq.get(), nic.limits().max_cqe + 1); });
 }
 
-TEST_F(ErrorNumbers, OfMulticast) {
+TEST_F(ErrorNumbers, Multicast) {
   HBMWIRE_NEED(nic.lacks_multicast());
   ibv_gid group{};
   group.raw[0] = 0xff;
@@ -91,7 +91,7 @@ TEST_F(ErrorNumbers, OfMulticast) {
   ASSERT_EQ(ibv_detach_mcast(datagrams.qp.get(), &group, 0xc001), 0);
 }
 
-TEST_F(ErrorNumbers, OfABindThatIsRefused) {
+TEST_F(ErrorNumbers, ARefusedBind) {
   HBMWIRE_NEED(nic.lacks_windows(IBV_MW_TYPE_1));
   const Side side(nic, {.mr_access = kAllAccess | IBV_ACCESS_MW_BIND, .bytes = 64});
   const Mw mw(need(ibv_alloc_mw(nic.pd(), IBV_MW_TYPE_1), "ibv_alloc_mw"));

@@ -25,7 +25,7 @@ TEST_P(Flush, OutstandingReceives) {
   link.b.expect_silence(link.b.recv_cq);
 }
 
-TEST_P(Flush, WhatIsPostedInError) {
+TEST_P(Flush, RequestsPostedInError) {
   source(kFlushSource);
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());
@@ -81,7 +81,7 @@ TEST_P(FlushReliable, EverythingAfterAnErrorInOrder) {
   link.a.expect_silence(link.a.send_cq);
 }
 
-TEST_P(FlushReliable, WhatWaitsWhenTheQpIsMovedToError) {
+TEST_P(FlushReliable, WaitingRequestsWhenTheQpMovesToError) {
   source(kFlushSource);
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());
@@ -94,7 +94,7 @@ TEST_P(FlushReliable, WhatWaitsWhenTheQpIsMovedToError) {
   for (std::uint64_t id = 1; id <= 4; ++id) link.a.expect_sent(id, IBV_WC_WR_FLUSH_ERR);
 }
 
-TEST_P(FlushReliable, ResetForgetsWhatWasPosted) {
+TEST_P(FlushReliable, ResetForgetsPostedRequests) {
   source("IBTA vol. 1, chapter 10, Reset state: work requests are removed without completions");
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());

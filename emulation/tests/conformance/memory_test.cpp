@@ -99,7 +99,7 @@ TEST_F(Regions, LengthThatWrapsAroundIsRefused) {
   expect_no_region(memory.data(), ~std::size_t{0} - 16, IBV_ACCESS_LOCAL_WRITE);
 }
 
-TEST_F(Regions, OfNoLengthOnAPageAreRefused) {
+TEST_F(Regions, AlignedEmptyOnesAreRefused) {
   source("Linux drivers/infiniband/core/umem.c, ib_umem_get: no page to pin, EINVAL");
   void* area = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(area, MAP_FAILED);
@@ -107,7 +107,7 @@ TEST_F(Regions, OfNoLengthOnAPageAreRefused) {
   ::munmap(area, 4096);
 }
 
-TEST_F(Regions, OfNoLengthOffAPageAreMadeAndAllowNothing) {
+TEST_F(Regions, UnalignedEmptyOnesAllowNothing) {
   source("Linux drivers/infiniband/core/umem.c, ib_umem_num_pages: one page is pinned");
   Link link(nic, Transport::rc);
   unsigned char* const address = link.b.buffer.data() + 1;  // not aligned, as allocations are
@@ -267,13 +267,13 @@ class RegionBounds : public ConformanceOf<BoundsRow> {
   }
 };
 
-TEST_P(RegionBounds, OfAWrite) {
+TEST_P(RegionBounds, LimitAWrite) {
   run(IBV_WR_RDMA_WRITE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 
-TEST_P(RegionBounds, OfARead) { run(IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ); }
+TEST_P(RegionBounds, LimitARead) { run(IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_READ); }
 
-TEST_P(RegionBounds, OfALocalElement) {
+TEST_P(RegionBounds, LimitALocalElement) {
   source(kAccessSource);
   const BoundsRow& row = GetParam();
   Link link(nic, Transport::rc);
@@ -304,7 +304,7 @@ struct AccessRow {
 
 class RegionAccess : public ConformanceOf<AccessRow> {};
 
-TEST_P(RegionAccess, DecidesWhatAPeerMayDo) {
+TEST_P(RegionAccess, LimitsAPeer) {
   source(kAccessSource);
   const AccessRow& row = GetParam();
   const bool atomic = row.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;

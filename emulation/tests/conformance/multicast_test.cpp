@@ -88,7 +88,7 @@ TEST_F(Multicast, EveryMemberGetsACopy) {
   for (const auto& member : members) EXPECT_EQ(detach(*member), 0);
 }
 
-TEST_F(Multicast, WhoIsNotAttachedGetsNothing) {
+TEST_F(Multicast, AnUnattachedQpGetsNothing) {
   source(kAttachSource);
   const auto member = make();
   const auto stranger = make();
@@ -101,7 +101,7 @@ TEST_F(Multicast, WhoIsNotAttachedGetsNothing) {
   EXPECT_EQ(detach(*member), 0);
 }
 
-TEST_F(Multicast, WhoIsDetachedGetsNothingMore) {
+TEST_F(Multicast, ADetachedQpGetsNothingMore) {
   source(kAttachSource);
   const auto member = make();
   ASSERT_EQ(attach(*member), 0);
@@ -179,7 +179,7 @@ TEST_F(Multicast, GroupMustBeAMulticastGid) {
   EXPECT_EQ(ibv_attach_mcast(member->qp.get(), &nic.gid(), kLid), EINVAL);
 }
 
-TEST_F(Multicast, WhoIsNoMemberCanNotLeave) {
+TEST_F(Multicast, OnlyMembersCanLeave) {
   source("man ibv_detach_mcast; Linux rxe_mcast_detach: EINVAL");
   const auto member = make();
   EXPECT_EQ(detach(*member), EINVAL);

@@ -209,7 +209,7 @@ TEST_F(Objects, CompletionChannelGoesAfterItsCqs) {
   EXPECT_EQ(ibv_destroy_comp_channel(channel.release()), 0);
 }
 
-TEST_F(Objects, HandlesSayWhatTheyWereMadeOf) {
+TEST_F(Objects, HandlesNameTheirParents) {
   source("man ibv_create_cq: cq_context; man ibv_create_qp: qp_context; verbs.h: struct ibv_qp");
   int cookie = 0;
   const Cq cq = nic.make_cq(4, nullptr, &cookie);

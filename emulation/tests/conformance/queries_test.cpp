@@ -137,7 +137,7 @@ TEST_F(Queries, PortAttributesAgreeWithEachOther) {
               port.link_layer == IBV_LINK_LAYER_INFINIBAND);
 }
 
-TEST_F(Queries, PortsThatDoNotExistAreRefused) {
+TEST_F(Queries, MissingPortsAreRefused) {
   source("man ibv_query_port; Linux drivers/infiniband/core/device.c, ib_query_port: EINVAL");
   ibv_port_attr port{};
   EXPECT_EQ(ibv_query_port(nic.context(), 0, &port), EINVAL);

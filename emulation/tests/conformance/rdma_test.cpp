@@ -83,7 +83,7 @@ TEST_P(Rdma, InlineWriteArrives) {
   EXPECT_EQ(link.b.buffer[64], 0);
 }
 
-TEST_P(Rdma, WriteOfNothingNeedsNoKey) {
+TEST_P(Rdma, AnEmptyWriteNeedsNoKey) {
   source("IBTA vol. 1, chapter 9, C9-88: the R_Key of a zero-length RDMA request is not checked");
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());
@@ -170,7 +170,7 @@ TEST_P(Reliable, FetchAndAddWrapsAround) {
   EXPECT_EQ(*link.b.word(0), 2U);
 }
 
-TEST_P(Reliable, CompareAndSwapSwapsWhatIsEqual) {
+TEST_P(Reliable, CompareAndSwapReplacesAnEqualValue) {
   source("man ibv_post_send: IBV_WR_ATOMIC_CMP_AND_SWP; IBTA vol. 1, chapter 9, ATOMIC");
   HBMWIRE_NEED(lacking());
   HBMWIRE_NEED(nic.lacks_atomics());
@@ -185,7 +185,7 @@ TEST_P(Reliable, CompareAndSwapSwapsWhatIsEqual) {
   EXPECT_EQ(*link.b.word(8), 7U);
 }
 
-TEST_P(Reliable, CompareAndSwapLeavesWhatIsNot) {
+TEST_P(Reliable, CompareAndSwapLeavesADifferentValue) {
   source("man ibv_post_send: IBV_WR_ATOMIC_CMP_AND_SWP; IBTA vol. 1, chapter 9, ATOMIC");
   HBMWIRE_NEED(lacking());
   HBMWIRE_NEED(nic.lacks_atomics());
@@ -200,7 +200,7 @@ TEST_P(Reliable, CompareAndSwapLeavesWhatIsNot) {
   EXPECT_EQ(*link.b.word(8), 5U);
 }
 
-TEST_P(Reliable, FenceKeepsReadsBeforeWhatFollows) {
+TEST_P(Reliable, FenceKeepsReadsBeforeLaterRequests) {
   source("man ibv_post_send: IBV_SEND_FENCE; IBTA vol. 1, chapter 10, fence indicator");
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());

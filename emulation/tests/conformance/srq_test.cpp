@@ -211,7 +211,7 @@ TEST_F(SrqOfRc, EmptyMeansReceiverNotReady) {
   EXPECT_EQ(link.b.state(), IBV_QPS_RTS);
 }
 
-TEST_F(SrqOfRc, PostWakesWhoWaits) {
+TEST_F(SrqOfRc, PostWakesAWaitingSender) {
   source("IBTA vol. 1, chapter 9, RNR NAK: the requester tries again");
   Link link(nic, Transport::rc, {.b = {.with_srq = true}});
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), 0, 8), 0);

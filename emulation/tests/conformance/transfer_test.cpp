@@ -50,7 +50,7 @@ TEST_P(Transfer, SendCarriesItsImmediate) {
   EXPECT_EQ(received.byte_len, 100 + link.headroom());
 }
 
-TEST_P(Transfer, SendOfNothingTakesAReceive) {
+TEST_P(Transfer, AnEmptySendTakesAReceive) {
   source("IBTA vol. 1, chapter 9, message size: from zero; man ibv_post_send: num_sge may be 0");
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());

@@ -231,7 +231,7 @@ TEST_F(AddressHandles, NeedAnEntryOfTheGidTable) {
   EXPECT_NE(create(path), 0);
 }
 
-TEST_F(AddressHandles, KeepWhatTheyWereMadeOf) {
+TEST_F(AddressHandles, KeepTheirAttributes) {
   source("man ibv_create_ah: an AH is associated with a protection domain");
   const Pd pd = nic.make_pd();
   ibv_ah_attr path = nic.path();
@@ -240,7 +240,7 @@ TEST_F(AddressHandles, KeepWhatTheyWereMadeOf) {
   EXPECT_EQ(ah->context, nic.context());
 }
 
-TEST_F(AddressHandles, AreMadeFromWhatArrived) {
+TEST_F(AddressHandles, AreMadeFromACompletion) {
   source("man ibv_create_ah_from_wc, ibv_init_ah_from_wc");
   Link link(nic, Transport::ud);
   ASSERT_EQ(link.receive(2, 0, 64), 0);

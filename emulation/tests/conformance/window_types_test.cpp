@@ -25,7 +25,7 @@ TEST_P(WindowsType1, MoveWithANewBind) {
   link->a.expect_sent(2, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_P(WindowsType1, AreInvalidatedByABindOfNothing) {
+TEST_P(WindowsType1, AreInvalidatedByAnEmptyBind) {
   source("man ibv_alloc_mw: invalidated by ibv_bind_mw with zero length for type 1");
   bind(place(0, 100));
   const std::uint32_t old_key = mw->rkey;

@@ -9,7 +9,7 @@
 namespace hbmwire::conformance {
 namespace {
 
-TEST_P(Windows, HandlesSayWhatTheyAre) {
+TEST_P(Windows, HandlesReportTheirType) {
   EXPECT_EQ(mw->type, GetParam());
   EXPECT_EQ(mw->pd, nic.pd());
   EXPECT_EQ(mw->context, nic.context());
@@ -42,13 +42,13 @@ TEST_P(Windows, GiveNoMoreThanTheirAccess) {
   expect_access(IBV_WR_RDMA_WRITE, 0, 8, false);
 }
 
-TEST_P(Windows, OfWritesRefuseReads) {
+TEST_P(Windows, WindowsForWritesRefuseReads) {
   bind(place(0, 100, IBV_ACCESS_REMOTE_WRITE));
   expect_access(IBV_WR_RDMA_WRITE, 0, 8, true);
   expect_access(IBV_WR_RDMA_READ, 0, 8, false);
 }
 
-TEST_P(Windows, OfAtomicsTakeAtomics) {
+TEST_P(Windows, WindowsForAtomicsTakeAtomics) {
   HBMWIRE_NEED(nic.lacks_atomics());
   bind(place(0, 64, IBV_ACCESS_REMOTE_ATOMIC));
   *link->b.word(8) = 5;
@@ -60,7 +60,7 @@ TEST_P(Windows, OfAtomicsTakeAtomics) {
   EXPECT_EQ(*link->b.word(8), 11U);
 }
 
-TEST_P(Windows, MayGiveWhatTheRegionDoesNot) {
+TEST_P(Windows, MayAllowMoreThanTheRegion) {
   source(
       "man ibv_bind_mw: remote write requires local write access to the MR, no more; IBTA vol. "
       "1, chapter 10: a window's remote rights are its own");
@@ -81,7 +81,7 @@ TEST_P(Windows, NeedARegionThatMayBeBound) {
   expect_no_bind(where);
 }
 
-TEST_P(Windows, OfWritesNeedLocalWrite) {
+TEST_P(Windows, WindowsForWritesNeedLocalWrite) {
   source("man ibv_bind_mw: IBV_ACCESS_REMOTE_WRITE requires local write access to the MR");
   const Mr mr = nic.make_mr(nic.pd(), link->b.buffer.data(), 4096,
                             IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND);

@@ -87,7 +87,7 @@ TEST_F(WindowBuilders, SendWithInvalidate) {
 
 class SendOperations : public EachTransport {};
 
-TEST_P(SendOperations, OfAnotherTypeAreRefusedAtCreation) {
+TEST_P(SendOperations, OperationsOfAnotherTypeAreRefusedAtCreation) {
   source(
       "man ibv_wr_post: if the QP does not support all the requested work request types then QP "
       "creation will fail");

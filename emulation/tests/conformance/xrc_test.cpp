@@ -143,7 +143,7 @@ TEST_F(Xrc, TargetIsOpenedAgainByItsNumber) {
   EXPECT_EQ(attributes.qp_state, IBV_QPS_RTS);
 }
 
-TEST_F(Xrc, TargetLivesAsLongAsSomebodyHasItOpen) {
+TEST_F(Xrc, TargetLivesAsLongAsItIsOpen) {
   source(
       "man ibv_open_qp: ibv_destroy_qp closes the opened QP and destroys the underlying QP if it "
       "has no other references");

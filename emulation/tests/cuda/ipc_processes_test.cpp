@@ -12,7 +12,7 @@ namespace {
 
 class CudaIpcProcesses : public CudaIpc {};
 
-TEST_F(CudaIpcProcesses, FreedMemoryStaysForWhoeverHasItOpen) {
+TEST_F(CudaIpcProcesses, FreedMemoryStaysOpenInOtherProcesses) {
   const std::uint64_t before = free_bytes();
   const std::string handle = other_.tell("offer 4194304 kept");
   const CUdeviceptr address = opened(handle);
@@ -31,7 +31,7 @@ TEST_F(CudaIpcProcesses, FreedMemoryStaysForWhoeverHasItOpen) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-TEST_F(CudaIpcProcesses, SoDoesAPartOfABlock) {
+TEST_F(CudaIpcProcesses, FreedPartsOfABlockStayOpen) {
   const std::uint64_t before = free_bytes();
   EXPECT_EQ(other_.tell("offer 600 stays").size(), 128U);
   const CUdeviceptr address = opened(other_.tell("offer 600 kept"));

@@ -38,7 +38,7 @@ TEST_F(CudaIpc, AHandleIsOfTheWholeAllocation) {
   EXPECT_EQ(cuMemFree_v2(neighbour), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, OnlyWhatCuMemAllocMadeHasOne) {
+TEST_F(CudaIpc, OnlyCuMemAllocMakesMemoryWithOne) {
   const CUdeviceptr address = allocate(kIpcPage);
   CUdeviceptr managed = 0;
   void* host = nullptr;
@@ -124,7 +124,7 @@ TEST_F(CudaIpc, OpeningAgainIsCounted) {
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(CudaIpc, OneContextOfEachGpuMayOpenWhatAProcessOffers) {
+TEST_F(CudaIpc, OneContextOfEachGpuMayOpenAHandle) {
   const std::string handle = other_.tell("offer 100 text");
   const std::string next = other_.tell("offer 100 next");
   const CUdeviceptr address = opened(handle);
@@ -148,7 +148,7 @@ TEST_F(CudaIpc, OneContextOfEachGpuMayOpenWhatAProcessOffers) {
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, ItsPointerSaysWhatItIs) {
+TEST_F(CudaIpc, ItsPointerReportsItsType) {
   const CUdeviceptr address = opened(other_.tell("offer 3000 text"));
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
@@ -170,7 +170,7 @@ TEST_F(CudaIpc, ItsPointerSaysWhatItIs) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(CudaIpc, ItsPointerIsNobodysToFreeOrToPassOn) {
+TEST_F(CudaIpc, ItsPointerCannotBeFreedOrPassedOn) {
   const CUdeviceptr address = opened(other_.tell("offer 2097152 text"));
   const CUdeviceptr own = allocate(kIpcPage);
   int fd = -1;
@@ -215,7 +215,7 @@ TEST_F(CudaIpc, ClosingWaitsForTheWorkThatUsesIt) {
   EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, BytesThatNobodyMadeOpenNothing) {
+TEST_F(CudaIpc, ForgedBytesOpenNothing) {
   const std::string good = other_.tell("offer 100 text");
   CUdeviceptr address = 7;
   std::mt19937 random(20261123);

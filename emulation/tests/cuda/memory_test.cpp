@@ -80,7 +80,7 @@ TEST_F(CudaMemory, ABufferIdIsNeverUsedTwice) {
   EXPECT_LT(addresses.size(), 20U) << "no address came again, so that nothing was tested";
 }
 
-TEST_F(CudaMemory, PointersTellWhatTheyAre) {
+TEST_F(CudaMemory, PointersReportTheirType) {
   const CUdeviceptr address = allocate(1000);
   EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address + 5), CU_MEMORYTYPE_DEVICE);
   EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address), 0);

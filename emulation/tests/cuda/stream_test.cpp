@@ -101,7 +101,7 @@ TEST_F(CudaStream, EventsAndHostFunctionsAreInOrder) {
   EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
 }
 
-TEST_F(CudaStream, FreeingWaitsForWhatUsesTheMemory) {
+TEST_F(CudaStream, FreeingWaitsForUsersOfTheMemory) {
   const CUdeviceptr other = allocate(100);
   ASSERT_EQ(cuMemcpyHtoDAsync_v2(other, pinned_, 6, stream_), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(other), CUDA_SUCCESS);

@@ -109,7 +109,7 @@ TEST_F(NetworkNamespace, IsShownByIbvDevinfo) {
   EXPECT_EQ(seen.out.find("GID[ 12]"), std::string::npos) << seen.out;
 }
 
-TEST_F(NetworkNamespace, OfTheMakerIsTheNodes) {
+TEST_F(NetworkNamespace, TheMakersIsTheNodes) {
   // A second run of the node sees the same table, even from an empty namespace.
   const auto seen = run(in_namespace(
       kNetwork + emulate_here("--name x",

@@ -72,7 +72,7 @@ TEST(Behaviours, AreOfTheNicsThatThereAreAlone) {
   EXPECT_EQ(hardware.behaviour[2], Behaviour{});
 }
 
-TEST(Behaviours, WhatIsNotOfTheirFormIsRefused) {
+TEST(Behaviours, MalformedTextIsRefused) {
   const auto sentence = [](const BehaviourArguments& arguments) {
     Hardware hardware = two_nics();
     const auto applied = apply(arguments, hardware);
@@ -107,7 +107,7 @@ TEST(Behaviours, LinkLayersAreOfAllNicsOrOfOne) {
   EXPECT_EQ(in_words(hardware), ", emu1 of InfiniBand");
 }
 
-TEST(Behaviours, WhatIsNotSaidStays) {
+TEST(Behaviours, OmittedOnesStayUnchanged) {
   Hardware hardware;
   ASSERT_TRUE(apply({.async = "1us", .seed = 7}, hardware));
   ASSERT_TRUE(apply({.latency = {"1us"}}, hardware));

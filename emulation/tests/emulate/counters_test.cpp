@@ -8,7 +8,7 @@
 namespace hbmwire::emulate_test {
 namespace {
 
-TEST_F(ViewedWorld, CountsWhatPerftestTransfers) {
+TEST_F(ViewedWorld, CountsTheTransfersOfPerftest) {
   // 1000 writes of 64 KiB, 16 packets each.
   const auto seen = shell({"--nics", "2", "--gaudi", "0"}, R"(
     run="ib_write_bw -x 3 -m 4096 -s 65536 -n 1000 -F"

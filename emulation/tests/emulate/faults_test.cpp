@@ -88,7 +88,7 @@ TEST(FaultPlanParser, KnowsEveryAction) {
   EXPECT_EQ(parsed("limit,object=mr,count=100,node=b"), std::vector{limit});
 }
 
-TEST(FaultPlanParser, KnowsWhatChoosesMatches) {
+TEST(FaultPlanParser, KnowsEveryCondition) {
   FaultRule rule = rule_of(Action::drop, Point::operation, "");
   rule.nth = 3;
   rule.every = 4;
@@ -109,7 +109,7 @@ TEST(FaultPlanParser, AllowsBlanksAndEmptyRules) {
   EXPECT_EQ(parsed(" flip , op = read ;\n fail,call=x ; ").size(), 2U);
 }
 
-TEST(FaultPlanParser, SaysWhichPartIsWrong) {
+TEST(FaultPlanParser, NamesTheWrongPart) {
   EXPECT_THAT(refusal("flip;flop"),
               HasSubstr("rule 2 ('flop'): action 'flop' is not fail, flip, drop"));
   EXPECT_THAT(refusal("flip,nth=0"), HasSubstr("'nth=0' is not a number from 1"));
@@ -162,7 +162,7 @@ TEST(FaultPlanParser, SaysWhichPartIsWrong) {
 
 // For pieces of the grammar in any order, and for any bytes, it returns either rules or a sentence,
 // never both.
-TEST(FaultPlanParser, AcceptsOrExplainsWhateverItIsGiven) {
+TEST(FaultPlanParser, AcceptsOrExplainsAnyText) {
   constexpr const char* kPieces[] = {
       "flip",      "fail", "drop", "late",  "kill",  "limit", "p",      "0.5",
       "at",        "post", "seed", "every", "count", "ms",    "object", "mr",
@@ -298,7 +298,7 @@ TEST_F(FaultPlanOfAProcess, TakesEachKthFromTheNth) {
 }
 
 // The same in every run and in all processes; only the seed changes it.
-TEST_F(FaultPlanOfAProcess, RepeatsWhatHappensByChance) {
+TEST_F(FaultPlanOfAProcess, RepeatsRandomFaults) {
   constexpr int kSends = 400;
   const auto run = [&](const std::string& plan) {
     std::filesystem::remove(fabric_ / "faults");
@@ -327,7 +327,7 @@ TEST_F(FaultPlanOfAProcess, RepeatsWhatHappensByChance) {
   EXPECT_EQ(std::ranges::count(few, 'x'), 3);
 }
 
-TEST_F(FaultPlanOfAProcess, SaysWhatHappensToAnOperation) {
+TEST_F(FaultPlanOfAProcess, DecidesTheResultOfAnOperation) {
   EXPECT_EQ(in_process("delay,op=read,ms=2;delay,us=5;late,op=read,us=9;drop,op=read;"
                        "revoke,op=read;link,op=read,for=3",
                        "a",
@@ -349,7 +349,7 @@ TEST_F(FaultPlanOfAProcess, SaysWhatHappensToAnOperation) {
             0);
 }
 
-TEST_F(FaultPlanOfAProcess, SaysWhatHappensToACall) {
+TEST_F(FaultPlanOfAProcess, DecidesTheResultOfACall) {
   EXPECT_EQ(in_process("fail,call=f,errno=12;link,call=f;revoke,call=ibv_reg_mr", "a",
                        [](FaultPlan& plan) {
                          const CallFaults f = plan.on_call("f");

@@ -95,7 +95,7 @@ TEST_F(HostNodes, AreSweptByTheNextRunWhenTheJanitorIsKilledToo) {
   EXPECT_EQ(shell({}, "true").exit_code, 0);
 }
 
-TEST_F(HostNodes, LeaveAloneWhatWasThere) {
+TEST_F(HostNodes, LeaveExistingNodesAlone) {
   ASSERT_EQ(::mkdir("/dev/infiniband", 0755), 0);
   ASSERT_EQ(::mknod("/dev/infiniband/uverbs0", S_IFCHR | 0666, makedev(1, 3)), 0);
   EXPECT_EQ(shell({"--no-namespaces", "--nics", "2"}, "ls /dev/infiniband").out,

@@ -32,7 +32,7 @@ class Join : public ::testing::Test {
 /// Runs that end remove the base when it is empty, here again and again. A process that joins at
 /// that moment once found it gone at its second look. The pauses differ, because at an even pace
 /// both sides can run in step, with each removal right after its creation.
-TEST_F(Join, IsNotDisturbedByThoseWhoLeave) {
+TEST_F(Join, IsNotDisturbedByLeavingPrograms) {
   const std::filesystem::path base = base_directory(options_.parent);
   const std::jthread leaving([&](const std::stop_token& stop) {
     std::minstd_rand random;

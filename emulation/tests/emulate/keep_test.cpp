@@ -143,7 +143,7 @@ TEST_F(Keep, IsRefusedTogetherWithEmulatedOnes) {
   EXPECT_THAT(said({"--keep", "cuda", "--cuda", "0"}), HasSubstr("emulated: "));
 }
 
-TEST_F(Keep, IsTheNodesForThoseWhoJoinIt) {
+TEST_F(Keep, IsThatOfTheNodeForJoiningPrograms) {
   Process first(emulate({"--name", "x", "--keep", "cuda"}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(first.wait_for_output("ready"));
   EXPECT_EQ(loaded({"--name", "x"}, "libcuda.so.1").out, "libcuda.so.1 real\n");

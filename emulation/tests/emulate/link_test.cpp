@@ -77,7 +77,7 @@ TEST_F(Link, ChangesAllOrNothing) {
   first.finish();
 }
 
-TEST_F(Link, OfANodeThatIsGoneIsNotItsSuccessors) {
+TEST_F(Link, AnEndedNodesLinkIsNotItsSuccessors) {
   Process other(emulate({"--fabric", "f", "--name", "other"}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(other.wait_for_output("ready"));
   constexpr const char* kShow =

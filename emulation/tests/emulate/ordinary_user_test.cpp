@@ -72,7 +72,7 @@ void forbid_namespaces() {
   if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) ::_exit(122);
 }
 
-TEST_F(OrdinaryUser, SaysInOneSentenceWhatIsMissing) {
+TEST_F(OrdinaryUser, NamesMissingThingsInOneSentence) {
   ASSERT_EQ(make_own_dev(), "");
   const auto refused = shell({}, "true", {.as_nobody = true, .in_child = forbid_namespaces});
   EXPECT_EQ(refused.exit_code, 125);

@@ -42,7 +42,7 @@ class SysfsTree : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(SysfsTree, HasWhatLibibverbsLooksFor) {
+TEST_F(SysfsTree, HasTheFilesForLibibverbs) {
   write({.nics = 2, .gaudi = 0});
   EXPECT_EQ(read("class/infiniband_verbs/abi_version"), "6");
   EXPECT_EQ(read("class/infiniband_verbs/uverbs1/ibdev"), "emu1");
@@ -84,7 +84,7 @@ TEST_F(SysfsTree, HasPortsOfInfiniBand) {
   EXPECT_FALSE(fs::exists(root_ / "class/infiniband/emu0/device/net"));
 }
 
-TEST_F(SysfsTree, HasWhatIsReadOfCards) {
+TEST_F(SysfsTree, HasTheFilesOfCards) {
   write({.nics = 0, .gaudi = 2, .gaudi_kind = CardKind::gaudi3});
   EXPECT_EQ(read("class/accel/accel1/device/device_type"), "GAUDI3");
   EXPECT_EQ(read("class/accel/accel1/device/status"), "Operational");
@@ -98,7 +98,7 @@ TEST_F(SysfsTree, HasWhatIsReadOfCards) {
   EXPECT_TRUE(fs::exists(root_ / "class/accel/accel_controlD1/dev"));
 }
 
-TEST_F(SysfsTree, HasWhatIsReadOfGpus) {
+TEST_F(SysfsTree, HasTheFilesOfGpus) {
   write({.nics = 0, .gaudi = 0, .cuda = 2, .rocm = 1});
   std::map<std::string, fs::path> gpus;
   for (const auto& entry : fs::directory_iterator(root_ / "bus/pci/devices")) {
@@ -238,7 +238,7 @@ TEST_F(SysfsTree, GivesEveryPortOfAFabricItsOwnAddress) {
   EXPECT_FALSE(addresses.contains("127.0.0.1"));
 }
 
-TEST_F(SysfsTree, SaysWhatItCouldNotWrite) {
+TEST_F(SysfsTree, ReportsFilesThatItCouldNotWrite) {
   std::ofstream(root_ / "class").put('x');
   const auto written = write_sysfs_tree(root_, {}, kTwoNumaNodes, 20, 1);
   ASSERT_FALSE(written);

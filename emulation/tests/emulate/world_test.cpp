@@ -49,7 +49,7 @@ TEST_F(World, HasGpusWhereAskedFor) {
             "85899411456\n");
 }
 
-TEST_F(World, KeepsWhatTheVariablesHeld) {
+TEST_F(World, KeepsTheValuesOfVariables) {
   const auto seen =
       run({"env", "LD_LIBRARY_PATH=/x", "IBV_DRIVERS=/y", program(), "--dir", directory().string(),
            "--", "sh", "-c", "echo $LD_LIBRARY_PATH $IBV_DRIVERS"});

@@ -126,7 +126,7 @@ TEST(Libraries, FindThreadLocalVariablesWithoutACall) {
 }
 
 // Programs of this folder, with their own declarations, linked by -lhl-thunk, -lcuda, ...
-TEST(LinkedPrograms, RunAndAreToldWhatIsNotSupported) {
+TEST(LinkedPrograms, RunAndGetErrorsForUnsupportedCalls) {
   EXPECT_EQ(output_of(HBMWIRE_LINKED_GAUDI), "count 1, idle 1, bytes 102273908736, power -95\n");
   EXPECT_EQ(output_of(HBMWIRE_LINKED_CUDA), "driver 12080, capability 9.0, module 801\n");
   EXPECT_EQ(output_of(HBMWIRE_LINKED_HIP),

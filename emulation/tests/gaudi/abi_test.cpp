@@ -166,7 +166,7 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   EXPECT_EQ(close(fd), 0);
 }
 
-TEST_F(GaudiAbi, RefusesWhatIsNotModelled) {
+TEST_F(GaudiAbi, RefusesUnsupportedCalls) {
   auto* const power = hl_thunk<int(int, void*)>("hlthunk_get_power_info");
   auto* const notifier = hl_thunk<int(int)>("hlthunk_notifier_create");
   auto* const table = hl_thunk<void*()>("hlthunk_hash_create");

@@ -94,7 +94,7 @@ TEST_F(GaudiExport, TheOlderCallIgnoresItsFlags) {
   EXPECT_EQ(hlthunk_device_memory_export_dmabuf_fd(fd(), base() + 4096, 4096, 0), -EINVAL);
 }
 
-TEST_F(GaudiExport, NoCpuGetsAtTheMemory) {
+TEST_F(GaudiExport, TheCpuCannotAccessTheMemory) {
   const Fd dmabuf(export_range(fd(), base(), 4096));
   char byte = 0;
   EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, dmabuf.get(), 0), MAP_FAILED);

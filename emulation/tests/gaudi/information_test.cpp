@@ -13,7 +13,7 @@ namespace {
 
 class GaudiInformation : public GaudiTest {};
 
-TEST_F(GaudiInformation, SaysWhatMonitorsAskFor) {
+TEST_F(GaudiInformation, AnswersTheQuestionsOfMonitors) {
   const OpenCard card(open_first_card());
   EXPECT_TRUE(hlthunk_is_device_idle(card.fd()));
   EXPECT_FALSE(hlthunk_is_device_idle(-1));

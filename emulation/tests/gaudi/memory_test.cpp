@@ -93,7 +93,7 @@ TEST_F(GaudiMemory, RefusesWrongSizesAndHandles) {
   EXPECT_EQ(hlthunk_memory_unmap(fd(), kFirstAddress2), -EINVAL);
 }
 
-TEST_F(GaudiMemory, RefusesToFreeWhatIsMappedAndToUnmapTwice) {
+TEST_F(GaudiMemory, RefusesToFreeMappedMemoryAndToUnmapTwice) {
   const std::uint64_t handle = hlthunk_device_memory_alloc(fd(), kPage2, 0, false, false);
   const std::uint64_t address = hlthunk_device_memory_map(fd(), handle, 0);
   const std::uint64_t again = hlthunk_device_memory_map(fd(), handle, 0);
@@ -141,7 +141,7 @@ TEST_F(GaudiMemory, MapsHostMemoryIntoItsOwnRange) {
   EXPECT_EQ(hlthunk_memory_unmap(fd(), address), 0);
 }
 
-TEST_F(GaudiMemory, RefusesHostMemoryThatIsNotThere) {
+TEST_F(GaudiMemory, RefusesMissingHostMemory) {
   void* hole = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ::munmap(hole, 8192);
   errno = 0;

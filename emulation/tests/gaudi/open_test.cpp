@@ -42,7 +42,7 @@ TEST_F(GaudiOpen, TakesTheFirstFreeCardAndSaysBusyAfterTheLast) {
   EXPECT_EQ(errno, EBUSY);
 }
 
-TEST_F(GaudiOpen, AnOwnerThatGaveTheCardBackAndLivesOnIsInNobodysWay) {
+TEST_F(GaudiOpen, AFormerOwnerThatLivesOnDoesNotBlockTheCard) {
   const auto open_and_close = [] {
     ::alarm(10);
     const OpenCard card(open_first_card());

@@ -137,7 +137,7 @@ int count_early(unsigned flags) {
   return early;
 }
 
-TEST(Async, AnAnswerComesAfterWhatWasSentBehindItsRequest) { EXPECT_GT(count_early(0), 0); }
+TEST(Async, AnAnswerMayComeAfterLaterRequests) { EXPECT_GT(count_early(0), 0); }
 
 TEST(Async, AFenceWaitsForTheAnswer) { EXPECT_EQ(count_early(IBV_SEND_FENCE), 0); }
 
@@ -176,7 +176,7 @@ TEST(Async, AnErrorFlushesWhatIsOnItsWay) {
 }
 
 /// The first failure is reported, even if requests after it were executed before it is known.
-TEST(Async, WhatIsBehindAFailureIsFlushed) {
+TEST(Async, RequestsAfterAFailureAreFlushed) {
   Pair pair;
   Address wrong = pair.b.address();
   wrong.rkey ^= 0xff;
@@ -286,7 +286,7 @@ TEST(Async, AReceiverThatIsNeverReadyIsAnError) {
 
 /// An unreliable requester is not told of the arrival. It may reuse its buffer once the message has
 /// left.
-TEST(Async, WhatAnUnreliableRequestCompletedIsInTheNetwork) {
+TEST(Async, ACompletedUnreliableRequestIsInTheNetwork) {
   Endpoint::Options options;
   options.type = IBV_QPT_UC;
   Pair pair(options, options);
@@ -303,7 +303,7 @@ TEST(Async, WhatAnUnreliableRequestCompletedIsInTheNetwork) {
   }
 }
 
-TEST(Async, WhatHasLeftArrivesThoughItsProcessEnds) {
+TEST(Async, ASentRequestArrivesThoughItsProcessEnds) {
   constexpr std::uint32_t kMessages = 8;
   const Endpoint::Options options{.type = IBV_QPT_UC};
   Child child([&options](const Line& line) {

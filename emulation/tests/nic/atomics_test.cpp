@@ -96,14 +96,14 @@ void finish(const std::vector<std::unique_ptr<Child>>& children) {
   }
 }
 
-TEST(Atomics, OfSeveralProcessesLoseNoAddition) {
+TEST(Atomics, SeveralProcessesLoseNoAddition) {
   const auto children = fork_children(add_ones);
   const Word word(children);
   finish(children);
   EXPECT_EQ(word.value, kChildren * kRounds);
 }
 
-TEST(Atomics, OfSeveralProcessesLoseNoAdditionInMappedMemory) {
+TEST(Atomics, SeveralProcessesLoseNoAdditionInMappedMemory) {
   const auto children = fork_children(add_ones);
   const Fd memfd(::memfd_create("atomics", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memfd.get(), 4096), 0);
@@ -115,7 +115,7 @@ TEST(Atomics, OfSeveralProcessesLoseNoAdditionInMappedMemory) {
 }
 
 /// Adds by compare-and-swap: a swap that did not find its expected value changes nothing.
-TEST(Atomics, CompareAndSwapSwapsOnlyWhatItFound) {
+TEST(Atomics, CompareAndSwapReplacesOnlyAnEqualValue) {
   const auto children = fork_children([](Endpoint& self, const Address& peer) {
     std::uint64_t guess = 0;
     for (std::uint64_t done = 0; done < kRounds / 3;) {

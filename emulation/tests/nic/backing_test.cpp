@@ -65,7 +65,7 @@ TEST(RegisterDmabufAgain, TouchesNoPageForTheFirstTime) {
   EXPECT_LT(faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes), first / 2);
 }
 
-TEST(RegisterDmabufAgain, OfAFileThatGrewReachesItsEnd) {
+TEST(RegisterDmabufAgain, AFileThatGrewIsReachedToItsEnd) {
   Pair pair({.bytes = kMiB}, {});
   const Fd memfd = make_memfd(kMiB);
   ASSERT_NE(register_all(pair.b, memfd, kMiB), nullptr);

@@ -45,7 +45,7 @@ TEST(CompletionChannel, WakesOncePerArming) {
 
 // Mellanox HCAs do so, according to Linux' commit of IB_CQ_REPORT_MISSED_EVENTS. UCX polls, arms
 // and sleeps without polling again.
-TEST(CompletionChannel, ArmingTellsOfWhatCameUnseen) {
+TEST(CompletionChannel, ArmingReportsEarlierCompletions) {
   Pair pair({.with_channel = true});
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);
   ASSERT_EQ(ibv_req_notify_cq(pair.a.cq.get(), 0), 0);
@@ -182,7 +182,7 @@ TEST(CompletionQueue, KeepsTheOrderOfOwnCompletionsAndPeers) {
 }
 
 /// Its ring reuses the memory of the last one.
-TEST(CompletionQueue, IsEmptyWhateverAnotherLeftInItsPlace) {
+TEST(CompletionQueue, IsEmptyInReusedMemory) {
   for (int round = 0; round < 3; ++round) {
     Pair pair({.depth = 16, .cq_depth = 300});
     ibv_wc completion{};
@@ -196,7 +196,7 @@ TEST(CompletionQueue, IsEmptyWhateverAnotherLeftInItsPlace) {
   }
 }
 
-TEST(AsyncEvents, OfADestroyedQpAreForgotten) {
+TEST(AsyncEvents, ADestroyedQpTakesItsEventsAlong) {
   Pair pair;
   Address wrong = pair.b.address();
   wrong.rkey ^= 1;

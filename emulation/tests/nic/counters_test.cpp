@@ -80,7 +80,7 @@ TEST(Counters, AreThoseOfAnHca) {
   EXPECT_EQ(counts.at("lifespan"), 50U);
 }
 
-TEST(Counters, OfWhatIsSent) {
+TEST(Counters, SentBytes) {
   const Watches watches;
   {
     Pair pair(kHere, kThere);
@@ -104,7 +104,7 @@ TEST(Counters, OfWhatIsSent) {
   EXPECT_EQ(watches.other_there.changes(), Counts{});
 }
 
-TEST(Counters, OfWhatIsFetched) {
+TEST(Counters, FetchedBytes) {
   const Watches watches;
   {
     Pair pair(kHere, kThere);
@@ -133,7 +133,7 @@ TEST(Counters, OfWhatIsFetched) {
                                              {"rx_atomic_requests", 1}}));
 }
 
-TEST(Counters, OfAnUnreliableConnection) {
+TEST(Counters, AnUnreliableConnection) {
   const Watches watches;
   {
     Endpoint::Options here = kHere;
@@ -189,7 +189,7 @@ struct Datagrams : Endpoint {
   std::uint8_t port;
 };
 
-TEST(Counters, OfDatagrams) {
+TEST(Counters, Datagrams) {
   const Watches watches;
   {
     Datagrams a(kHere);
@@ -210,7 +210,7 @@ TEST(Counters, OfDatagrams) {
                                              {"unicast_rcv_packets", 2}}));
 }
 
-TEST(Counters, OfMulticast) {
+TEST(Counters, Multicast) {
   ibv_gid group{};
   ASSERT_EQ(::inet_pton(AF_INET6, "ff0e::ffff:e001:0203", group.raw), 1);
   const Watches watches;
@@ -252,7 +252,7 @@ TEST(Counters, AreWrittenWhileAProgramRuns) {
   }
 }
 
-TEST(Counters, OfRemoteAccessErrorsAndFlushes) {
+TEST(Counters, RemoteAccessErrorsAndFlushes) {
   const Watches watches;
   {
     Pair pair(kHere, kThere);
@@ -272,7 +272,7 @@ TEST(Counters, OfRemoteAccessErrorsAndFlushes) {
                                              {"rx_write_requests", 1}}));
 }
 
-TEST(Counters, OfReceivesThatAreTooSmall) {
+TEST(Counters, ReceivesThatAreTooSmall) {
   const Watches watches;
   {
     Pair pair(kHere, kThere);
@@ -286,7 +286,7 @@ TEST(Counters, OfReceivesThatAreTooSmall) {
             (Counts{{"resp_cqe_error", 1}, {"resp_local_length_error", 1}}));
 }
 
-TEST(Counters, OfReceiversThatAreNotReady) {
+TEST(Counters, ReceiversThatAreNotReady) {
   const Watches watches;
   {
     Pair pair(kHere, kThere, {.rnr_retry = 3});
@@ -297,7 +297,7 @@ TEST(Counters, OfReceiversThatAreNotReady) {
   EXPECT_EQ(watches.there.changes(), (Counts{{"out_of_buffer", 4}}));
 }
 
-TEST(Counters, OfAReceiverThatBecomesReady) {
+TEST(Counters, AReceiverThatBecomesReady) {
   const Watches watches;
   {
     Pair pair(kHere, kThere, {.rnr_retry = 7});
@@ -312,7 +312,7 @@ TEST(Counters, OfAReceiverThatBecomesReady) {
                                              {"unicast_rcv_packets", 1}}));
 }
 
-TEST(Counters, OfPeersThatDoNotAnswer) {
+TEST(Counters, PeersThatDoNotAnswer) {
   const Watches watches;
   {
     Pair pair(kHere, kThere, {.timeout = 8, .retry_count = 3});
@@ -341,7 +341,7 @@ TEST(Counters, AreExactWhenAProgramHasEnded) {
   EXPECT_EQ(watches.here.changes()["port_xmit_packets"], 5U);
 }
 
-TEST(Counters, OfAProgramThatWasKilledAreNotLost) {
+TEST(Counters, AKilledProgramLosesNone) {
   const Watches watches;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -361,7 +361,7 @@ TEST(Counters, OfAProgramThatWasKilledAreNotLost) {
   EXPECT_EQ(watches.here.changes()["port_xmit_packets"], 5U);
 }
 
-TEST(Counters, OfManyThreadsAndProcessesAddUp) {
+TEST(Counters, ThreadsAndProcessesAddUp) {
   constexpr unsigned kProcesses = 3;
   constexpr unsigned kThreads = 2;
   constexpr unsigned kRequests = 2000;

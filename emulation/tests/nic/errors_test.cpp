@@ -290,7 +290,7 @@ TEST(Flush, EverythingAfterAnErrorInOrder) {
   EXPECT_EQ(receives, (std::vector<std::uint64_t>{10, 11}));
 }
 
-TEST(Flush, WhatIsPostedInError) {
+TEST(Flush, RequestsPostedInError) {
   Pair pair;
   ASSERT_EQ(pair.a.to(IBV_QPS_ERR), 0);
   ASSERT_EQ(pair.a.send(1, 0, 8, /*unsignaled*/ 0), 0);

@@ -71,7 +71,7 @@ TEST(ExtendedCq, TakesEveryStandardFlagAndTheTimes) {
   }
 }
 
-TEST(ExtendedCq, RefusesWhatIsNotModelled) {
+TEST(ExtendedCq, RefusesUnsupportedFeatures) {
   Endpoint at;
   ibv_cq_init_attr_ex attributes = attributes_of(IBV_WC_STANDARD_FLAGS);
   attributes.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
@@ -91,7 +91,7 @@ TEST(ExtendedCq, RefusesWhatIsNotModelled) {
   EXPECT_EQ(ibv_modify_cq(at.cq.get(), &moderation), EOPNOTSUPP);
 }
 
-TEST(ExtendedCq, ReadsWhatAReceiveCameWith) {
+TEST(ExtendedCq, ReadsTheFieldsOfAReceive) {
   ExtendedCqPair pair;
   ASSERT_EQ(pair.b.post_recv(31, 0, 64), 0);
   ibv_send_wr request{};

@@ -79,7 +79,7 @@ TEST(Refusal, EndsAChainInItsMiddle) {
   for (std::uint64_t id = 1; id <= 3; ++id) expect_completion(pair.a, id);
 }
 
-TEST(Refusal, OfOneIsOfAllThatAreCompletedTogether) {
+TEST(Refusal, ARefusalFailsAllThatCompleteTogether) {
   if (!under_plan("fail,op=write,nth=2,errno=12")) return;
   Extended a(IBV_QPT_RC);
   Endpoint b;
@@ -230,7 +230,7 @@ TEST(LinkFault, ComesUpWithoutTheProcessThatTookItDown) {
   EXPECT_EQ(port_state(here), IBV_PORT_ACTIVE);
 }
 
-TEST(KillFault, HitsWhoPostsTheNthOperation) {
+TEST(KillFault, HitsTheProcessWithTheNthOperation) {
   if (!under_plan("kill,op=write,nth=2")) return;
   Endpoint here;
   Child child([](const Line& line) {
@@ -250,7 +250,7 @@ TEST(KillFault, HitsWhoPostsTheNthOperation) {
   EXPECT_EQ(here.buffer[64], 0);
 }
 
-TEST(KillFault, HitsWhoMakesTheNthCall) {
+TEST(KillFault, HitsTheProcessWithTheNthCall) {
   const std::string plan = "kill,call=ibv_alloc_pd,nth=3";
   if (!is_under_plan(plan)) {
     EXPECT_EQ(status_of(start_under(plan)), SIGKILL);
@@ -369,7 +369,7 @@ TEST(StopFault, LastsForItsTimeAndLeavesNothing) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-TEST(StopFault, LastsUntilSomebodyContinuesIt) {
+TEST(StopFault, LastsUntilItIsContinued) {
   const std::string plan = "stop,at=responder_locked";
   if (is_under_plan(plan)) return live_a_full_life();
   const pid_t child = start_under(plan);

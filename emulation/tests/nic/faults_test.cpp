@@ -106,7 +106,7 @@ void expect_limit(std::size_t limit, const std::function<Object()>& make) {
   EXPECT_NE(make(), nullptr);
 }
 
-TEST(FaultPlan, LimitsWhatLivesAtATime) {
+TEST(FaultPlan, LimitsTheNumberOfLivingObjects) {
   if (!under_plan("limit,object=pd,count=2;limit,object=mr,count=3;limit,object=mw,count=1;"
                   "limit,object=cq,count=4;limit,object=srq,count=2;limit,object=qp,count=2;"
                   "limit,object=ah,count=1;limit,object=ah,count=5;limit,node=another,object=cq,"

@@ -58,7 +58,7 @@ class FavouredLockTest : public ::testing::Test {
   FavouredLock& lock_ = fabric_->lock;
 };
 
-TEST_F(FavouredLockTest, FavoursWhoTakesItAgainAndAgain) {
+TEST_F(FavouredLockTest, FavoursAThreadThatTakesItRepeatedly) {
   in_a_thread([&] {
     EXPECT_FALSE(is_favourite(lock_));
     take_often(lock_, 10);
@@ -69,7 +69,7 @@ TEST_F(FavouredLockTest, FavoursWhoTakesItAgainAndAgain) {
   });
 }
 
-TEST_F(FavouredLockTest, FavoursNobodyWhereTwoTakeTurns) {
+TEST_F(FavouredLockTest, FavoursNoneOfTwoThatAlternate) {
   std::atomic<unsigned> turn{0};
   const auto take_turns = [&](unsigned mine) {
     for (unsigned i = 0; i < kOften; ++i) {
@@ -83,7 +83,7 @@ TEST_F(FavouredLockTest, FavoursNobodyWhereTwoTakeTurns) {
   std::jthread two(take_turns, 1U);
 }
 
-TEST_F(FavouredLockTest, FavoursTheSameBehindWhoPasses) {
+TEST_F(FavouredLockTest, KeepsItsFavouriteAfterAPassingThread) {
   in_a_thread([&] {
     take_often(lock_);
     in_a_thread([&] {
@@ -95,7 +95,7 @@ TEST_F(FavouredLockTest, FavoursTheSameBehindWhoPasses) {
   });
 }
 
-TEST_F(FavouredLockTest, FavoursNobodyBehindWhoPassesWhereItFavouredNobody) {
+TEST_F(FavouredLockTest, APassingThreadGetsNoFavourIfThereWasNone) {
   in_a_thread([&] {
     take_often(lock_, 10);
     in_a_thread([&] { EXPECT_TRUE(PassingHold(lock_, Place::responder).held()); });
@@ -103,7 +103,7 @@ TEST_F(FavouredLockTest, FavoursNobodyBehindWhoPassesWhereItFavouredNobody) {
   });
 }
 
-TEST_F(FavouredLockTest, IsNotHadByWhoPassesWhileItsFavouriteIsInside) {
+TEST_F(FavouredLockTest, IsNotTakenByAPassingThreadWhileItsFavouriteIsInside) {
   in_a_thread([&] {
     take_often(lock_);
     {
@@ -116,7 +116,7 @@ TEST_F(FavouredLockTest, IsNotHadByWhoPassesWhileItsFavouriteIsInside) {
   });
 }
 
-TEST_F(FavouredLockTest, FavoursWhoWaitedWhileSomebodyPassed) {
+TEST_F(FavouredLockTest, FavoursAThreadThatWaitedForAPassingOne) {
   in_a_thread([&] {
     take_often(lock_);
     const std::uint64_t token = lock_.favourite();
@@ -128,7 +128,7 @@ TEST_F(FavouredLockTest, FavoursWhoWaitedWhileSomebodyPassed) {
   });
 }
 
-TEST_F(FavouredLockTest, IsHadByOneAtATimeThoughSomebodyPasses) {
+TEST_F(FavouredLockTest, IsHeldByOneAtATimeDespitePassingThreads) {
   std::atomic<bool> over{false};
   std::jthread often([&] {
     for (unsigned i = 0; i < 200 * kOften; ++i) {
@@ -152,7 +152,7 @@ TEST_F(FavouredLockTest, IsHadByOneAtATimeThoughSomebodyPasses) {
   EXPECT_EQ(fabric_->guarded, 200 * kOften + seldom);
 }
 
-TEST_F(FavouredLockTest, IsHadOnceAtATime) {
+TEST_F(FavouredLockTest, IsHeldOnceAtATime) {
   in_a_thread([&] {
     take_often(lock_);
     const FavouredHold hold(lock_, Place::responder);
@@ -161,7 +161,7 @@ TEST_F(FavouredLockTest, IsHadOnceAtATime) {
   });
 }
 
-TEST_F(FavouredLockTest, IsNotHadByAnotherWhileItsFavouriteIsInside) {
+TEST_F(FavouredLockTest, IsNotTakenByAnotherWhileItsFavouriteIsInside) {
   in_a_thread([&] {
     take_often(lock_);
     {

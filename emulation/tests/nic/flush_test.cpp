@@ -52,7 +52,7 @@ TEST_F(Flush, AWriteIsSeenByTheEnginesAfterARead) {
   EXPECT_EQ(card_.engines_see(110), 'o');
 }
 
-TEST_F(Flush, AReadOfWhatIsUnderWayGetsIt) {
+TEST_F(Flush, AReadSeesBytesInFlight) {
   write(0, 100);
   read(50, 50);
   EXPECT_EQ(far_.buffer[4096], 'n');
@@ -137,7 +137,7 @@ TEST_F(Flush, AnotherNicsReadFindsTheBytesAndPushesNothing) {
   EXPECT_EQ(card_.engines_see(0), 'o');
 }
 
-TEST_F(Flush, WhatAnotherNicOverwritesHasArrived) {
+TEST_F(Flush, BytesThatAnotherNicOverwritesHaveArrived) {
   Pair other{{.device = "emu0"}, {.device = "emu1"}};
   const Mr through_other = card_.register_at(other.b);
   write(0, 8);
@@ -165,7 +165,7 @@ TEST_F(Flush, AQueuePairsEndLosesNothing) {
 }
 
 /// These mappings are as large as the card: a process has room for only some hundreds.
-TEST_F(Flush, RegionsAndQueuePairsShareWhatIsMapped) {
+TEST_F(Flush, RegionsAndQueuePairsShareTheMapping) {
   std::vector<Mr> regions;
   for (int i = 0; i < 20; ++i) regions.push_back(card_.register_at(near_));
   for (const Mr& region : regions) {
@@ -230,7 +230,7 @@ TEST(FlushPeers, AKilledWriterLosesNothing) {
   EXPECT_EQ(card.engines_see(10), 'n');
 }
 
-TEST(FlushPeers, WhatWasWrittenForAKilledProcessArrives) {
+TEST(FlushPeers, WritesForAKilledProcessArrive) {
   const EmulatedCard card;
   Child child([&](const Line& line) {
     Endpoint self;

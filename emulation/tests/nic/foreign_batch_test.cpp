@@ -83,7 +83,7 @@ class ForeignBatch : public ::testing::Test {
   std::array<unsigned char, 256> there_{};
 };
 
-TEST_F(ForeignBatch, WhatAdjoinsThereIsOneRange) {
+TEST_F(ForeignBatch, AdjacentBytesAreOneRange) {
   ASSERT_EQ(move_bytes(list({there(8, 100)}), list({here(0, 48), here(60, 8)})), 0);
   EXPECT_EQ(ranges_there, (std::vector<std::size_t>{1}));
   EXPECT_TRUE(std::equal(&there_[8], &there_[56], &here_[0]));
@@ -91,7 +91,7 @@ TEST_F(ForeignBatch, WhatAdjoinsThereIsOneRange) {
   EXPECT_EQ(there_[64], 0);
 }
 
-TEST_F(ForeignBatch, WhatIsReadFromOnePlaceIsOneRange) {
+TEST_F(ForeignBatch, BytesFromOnePlaceAreOneRange) {
   for (std::size_t i = 0; i < there_.size(); ++i) there_[i] = static_cast<unsigned char>(~i);
   ASSERT_EQ(move_bytes(list({here(0, 10), here(20, 10)}), list({there(100, 20)})), 0);
   EXPECT_EQ(ranges_there, (std::vector<std::size_t>{1}));
@@ -100,7 +100,7 @@ TEST_F(ForeignBatch, WhatIsReadFromOnePlaceIsOneRange) {
   EXPECT_TRUE(std::equal(&here_[20], &here_[30], &there_[110]));
 }
 
-TEST_F(ForeignBatch, WhatLiesApartIsSeveral) {
+TEST_F(ForeignBatch, SeparateBytesAreSeveralRanges) {
   ASSERT_EQ(move_bytes(list({there(0, 10), there(11, 10)}), list({here(30, 20)})), 0);
   EXPECT_EQ(ranges_there, (std::vector<std::size_t>{2}));
   EXPECT_TRUE(std::equal(&there_[0], &there_[10], &here_[30]));

@@ -51,7 +51,7 @@ TEST(HeldUp, ADroppedRequestWithoutARetryIsAnError) {
   EXPECT_EQ(pair.b.buffer[0], 0);
 }
 
-TEST(HeldUp, ADroppedRequestWithoutATimeoutWaitsForEver) {
+TEST(HeldUp, ADroppedRequestWithoutATimeoutWaitsForever) {
   if (!under_plan("drop,op=write,nth=1")) return;
   Timing timing = retries(7);
   timing.timeout = 0;

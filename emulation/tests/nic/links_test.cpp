@@ -162,7 +162,7 @@ TEST_F(Links, ThatAreDownLetNothingThrough) {
   }
 }
 
-TEST_F(Links, ThatAreDownDropWhatNobodyWaitsFor) {
+TEST_F(Links, LinksThatAreDownDropUnawaitedMessages) {
   const Endpoint::Options here{.type = IBV_QPT_UC};
   const Endpoint::Options there{.device = "emu1", .type = IBV_QPT_UC, .port = 2};
   const Context context = open_device();
@@ -186,7 +186,7 @@ TEST_F(Links, ThatAreDownDropWhatNobodyWaitsFor) {
   }
 }
 
-TEST_F(Links, OfOtherPortsDoNotMatter) {
+TEST_F(Links, OtherPortsDoNotMatter) {
   Pair pair({.device = "emu0", .port = 1}, {.device = "emu1", .port = 2});
   ASSERT_TRUE(change_link("emu0/2=down"));
   ASSERT_TRUE(change_link("emu1/1=down"));
@@ -205,7 +205,7 @@ TEST_F(Links, ThatComeUpInTimeLetRequestsGoOn) {
   for (const std::uint64_t id : {1U, 2U, 3U}) expect_completion(pair.a, id);
 }
 
-TEST_F(Links, ThatComeUpWakeWhoSleeps) {
+TEST_F(Links, LinksThatComeUpWakeSleepers) {
   // No thread polls, so the helper thread must make the completion channel readable.
   Pair pair({.with_channel = true}, {}, {.timeout = 0});  // 0: it waits for ever
   ASSERT_EQ(ibv_req_notify_cq(pair.a.cq.get(), 0), 0);
@@ -218,7 +218,7 @@ TEST_F(Links, ThatComeUpWakeWhoSleeps) {
   expect_completion(pair.a, 1);
 }
 
-TEST_F(Links, ToThatWhichIsNotThereAreRefused) {
+TEST_F(Links, LinksToMissingTargetsAreRefused) {
   EXPECT_FALSE(change_link("emu2=down"));
   EXPECT_FALSE(change_link("emu0/3=down"));
   EXPECT_FALSE(change_link("emu0/0=down"));

@@ -132,7 +132,7 @@ void all_ready(const Child& a, const Child& b) {
   b.line().receive<bool>();
 }
 
-TEST(ManyQueuePairs, OfKilledProcessesAreReaped) {
+TEST(ManyQueuePairs, KilledProcessesAreReaped) {
   Child a(connect_many);
   Child b(connect_many);
   introduce(a, b);

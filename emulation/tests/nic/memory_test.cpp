@@ -53,7 +53,7 @@ void expect_refused(const Mr& mr, int error) {
   EXPECT_EQ(errno, error) << std::strerror(errno);
 }
 
-TEST(RegisterMemory, RefusesWhatTheKernelRefuses) {
+TEST(RegisterMemory, RefusesTheSameAsTheKernel) {
   Endpoint a;
   char byte = 0;
   expect_refused(Mr((ibv_reg_mr)(a.pd.get(), &byte, 1, IBV_ACCESS_REMOTE_WRITE)), EINVAL);
@@ -66,7 +66,7 @@ TEST(RegisterMemory, RefusesWhatTheKernelRefuses) {
 }
 
 /// The kernel counts pages from that of the address to that of the end.
-TEST(RegisterMemory, OfNoBytesNeedsAnAddressOffAPage) {
+TEST(RegisterMemory, AnEmptyRegionNeedsAnUnalignedAddress) {
   Pair pair;
   unsigned char* const page = pair.b.buffer.data() + 4096 - pair.b.address().buffer % 4096;
   expect_refused(Mr((ibv_reg_mr)(pair.b.pd.get(), page, 0, 0)), EINVAL);
@@ -96,7 +96,7 @@ TEST(RegisterMemory, MayHaveAnotherAddressOnTheWire) {
   EXPECT_EQ(pair.b.buffer[10], 0x77);
 }
 
-TEST(RegisterDmabuf, RefusesWhatTheKernelRefuses) {
+TEST(RegisterDmabuf, RefusesTheSameAsTheKernel) {
   Endpoint a;
   const Fd memfd = make_memfd(16384);
   expect_refused(register_dmabuf(a, 0, 4096, 0, -1), EBADF);
@@ -121,7 +121,7 @@ TEST(RegisterDmabuf, RefusesWhatTheKernelRefuses) {
   EXPECT_EQ(live_objects("mr"), 1U) << "that of the endpoint";
 }
 
-TEST(RegisterDmabuf, OfAMemfdTakesWritesAndReads) {
+TEST(RegisterDmabuf, AMemfdTakesWritesAndReads) {
   Pair pair;
   Fd memfd = make_memfd(1 << 20);
   const Mr mr = register_dmabuf(pair.b, 4096 + 16, 8192, kIova + 16, memfd.get());
@@ -142,7 +142,7 @@ TEST(RegisterDmabuf, OfAMemfdTakesWritesAndReads) {
   EXPECT_STREQ(reinterpret_cast<const char*>(pair.a.buffer.data()) + 200, "hello");
 }
 
-TEST(RegisterDmabuf, OfAnExportDescriptorReachesTheCardsMemory) {
+TEST(RegisterDmabuf, AnExportDescriptorReachesTheCardsMemory) {
   Pair pair;
   const Fd card = make_memfd(1 << 20);
   Fd dmabuf = make_export(card, 65536, 16384);

@@ -58,7 +58,7 @@ TEST(NicLimits, AreReported) {
   EXPECT_EQ(others.max_srq, 65535);
 }
 
-TEST(NicLimits, OfQueuePairsAreKeptByAllProcessesTogether) {
+TEST(NicLimits, AllProcessesShareTheLimitOfQueuePairs) {
   Endpoint end({.device = "emu1"});  // has one
   auto all = make_all([&] { return make_qp(end); });
   EXPECT_EQ(all.size(), 3U);
@@ -77,7 +77,7 @@ TEST(NicLimits, OfQueuePairsAreKeptByAllProcessesTogether) {
   EXPECT_NE(make_qp(end), nullptr);
 }
 
-TEST(NicLimits, DoNotCountWhatTheDeadLeft) {
+TEST(NicLimits, DoNotCountObjectsOfDeadProcesses) {
   Child dies([](const Line& line) {
     Endpoint end({.device = "emu1"});
     const auto all = make_all([&] { return make_qp(end); });
@@ -92,7 +92,7 @@ TEST(NicLimits, DoNotCountWhatTheDeadLeft) {
   EXPECT_EQ(make_all([&] { return make_qp(end); }).size(), 3U);
 }
 
-TEST(NicLimits, OfCompletionQueues) {
+TEST(NicLimits, LimitCompletionQueues) {
   const Endpoint end({.device = "emu1"});  // has one
   const auto make = [&] { return Cq(ibv_create_cq(end.context.get(), 64, nullptr, nullptr, 0)); };
   EXPECT_EQ(make_all(make).size(), 2U);
@@ -103,7 +103,7 @@ TEST(NicLimits, OfCompletionQueues) {
   EXPECT_EQ(ibv_resize_cq(end.cq.get(), 64), 0);
 }
 
-TEST(NicLimits, OfMemoryRegions) {
+TEST(NicLimits, LimitMemoryRegions) {
   const Endpoint end({.device = "emu1"});  // has one
   std::array<char, 64> memory{};
   const auto make = [&] {
@@ -118,7 +118,7 @@ TEST(NicLimits, OfMemoryRegions) {
   EXPECT_NE(make(), nullptr);
 }
 
-TEST(NicLimits, OfNoSharedReceiveQueueMeanThatThereAreNone) {
+TEST(NicLimits, ALimitOfZeroMeansNoSharedReceiveQueues) {
   const Endpoint end({.device = "emu1"});
   EXPECT_EQ(make_srq(end), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);

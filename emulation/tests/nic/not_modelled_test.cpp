@@ -74,7 +74,7 @@ TEST(NotModelled, RawPacketsAndFlows) {
   expect_unsupported(ibv_create_counters(a.context.get(), &counters), "ibv_create_counters");
 }
 
-TEST(NotModelled, WhatHardwareOffloads) {
+TEST(NotModelled, HardwareOffloads) {
   Endpoint a;
   ibv_srq_init_attr_ex matching{};
   matching.comp_mask =
@@ -116,7 +116,7 @@ TEST(NotModelled, EnhancedConnectionEstablishment) {
   expect_lacking([&] { return ibv_set_ece(a.qp.get(), &options); }, "ibv_set_ece");
 }
 
-TEST(NotModelled, ObjectsOfOtherProcesses) {
+TEST(NotModelled, ForeignProcessesObjects) {
   Endpoint a;
   expect_unsupported(ibv_import_pd(a.context.get(), a.pd->handle), "ibv_import_pd");
   expect_unsupported(ibv_import_mr(a.pd.get(), a.mr->handle), "ibv_import_mr");

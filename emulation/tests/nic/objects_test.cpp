@@ -122,7 +122,7 @@ TEST(Objects, AreCounted) {
   EXPECT_EQ(live_objects("context"), 0U);
 }
 
-TEST(Objects, ADescriptorThatIsSomebodyElsesNowIsLeftToHim) {
+TEST(Objects, AReusedDescriptorIsLeftAlone) {
   // libibverbs closes a channel's descriptor itself, and another thread may get the same number at
   // once. Nothing orders that thread's open() before our next look at the number.
   const Context context = open_device();

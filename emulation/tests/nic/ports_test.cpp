@@ -73,7 +73,7 @@ TEST(Ports, HaveAddressesOfTheirOwn) {
   }
 }
 
-TEST(Ports, OfAQpIsSetByInit) {
+TEST(Ports, InitSetsThePortOfAQp) {
   Endpoint b;
   const Endpoint::Options second_port{.port = 2};
   Endpoint a(second_port);
@@ -152,7 +152,7 @@ TEST(Gids, AreTheSameHoweverTheyAreAskedFor) {
   }
 }
 
-TEST(Gids, OfEmptyEntriesHaveNoAttributes) {
+TEST(Gids, EmptyEntriesHaveNoAttributes) {
   const Context context = open_device();
   for (const char* attribute : {"types", "ndevs"}) {
     const std::string path = std::string(context->device->ibdev_path) + "/ports/1/gid_attrs/" +
@@ -217,7 +217,7 @@ TEST(Gids, AreTheAddressesOfTheMachine) {
   }
 }
 
-TEST(Gids, OfTheMachineReachTheirPort) {
+TEST(Gids, GidsOfTheMachineReachTheirPort) {
   // Uses the last GID of each port.
   for (const char* nic : kNics) {
     for (const std::uint8_t port : kPortNumbers) {

@@ -50,7 +50,7 @@ TEST(QpStates, WantEveryRequiredAttribute) {
   EXPECT_EQ(ibv_modify_qp(a.qp.get(), &values, all), 0);
 }
 
-TEST(QpStates, RefuseWhatThePortDoesNotHave) {
+TEST(QpStates, RefuseValuesThatThePortLacks) {
   Endpoint a;
   ibv_qp_attr values{};
   values.qp_state = IBV_QPS_INIT;
@@ -97,7 +97,7 @@ TEST(QpStates, PostingFollowsThem) {
   EXPECT_EQ(a.send(1, 0, 8), EINVAL);
 }
 
-TEST(QpStates, QueryShowsWhatWasSet) {
+TEST(QpStates, QueryReturnsTheSetValues) {
   Pair pair({}, {}, {.timeout = 12, .retry_count = 3, .rnr_retry = 5, .min_rnr_timer = 9});
   ibv_qp_attr values{};
   ibv_qp_init_attr init{};
@@ -117,7 +117,7 @@ TEST(QpStates, QueryShowsWhatWasSet) {
   EXPECT_EQ(init.send_cq, pair.a.cq.get());
 }
 
-TEST(QpStates, ResetForgetsWhatWasPosted) {
+TEST(QpStates, ResetForgetsPostedRequests) {
   Pair pair;
   ASSERT_EQ(pair.a.post_recv(1, 0, 8), 0);
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 2, 0, 8, pair.b.address()), 0);

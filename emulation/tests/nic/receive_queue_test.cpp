@@ -15,7 +15,7 @@ constexpr std::uint32_t kDepth = 32;
 
 /// Each posted receive completes once and in order, if it was posted before, during or after the
 /// move to ERR.
-TEST(BothEnds, CompletesWhatIsPostedWhileTheQpFails) {
+TEST(BothEnds, CompletesRequestsPostedWhileTheQpFails) {
   constexpr int kRounds = 300;
   constexpr std::uint64_t kReceives = kDepth + 8;  // the last have room after the failure
   Pair pair({}, {.depth = kDepth});

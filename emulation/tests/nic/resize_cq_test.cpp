@@ -25,7 +25,7 @@ void expect_ids(Pair& pair, std::uint64_t first, std::uint64_t count) {
   for (std::uint64_t id = first; id < first + count; ++id) expect_completion(pair.a, id);
 }
 
-TEST(ResizeCq, GrowsWithWhatIsInIt) {
+TEST(ResizeCq, GrowsWithItsEntries) {
   Pair pair({.depth = 64, .cq_depth = 4});
   complete(pair, 0, 3);
   expect_ids(pair, 0, 3);
@@ -36,7 +36,7 @@ TEST(ResizeCq, GrowsWithWhatIsInIt) {
   expect_ids(pair, 3, 32);
 }
 
-TEST(ResizeCq, ShrinksToWhatIsInIt) {
+TEST(ResizeCq, ShrinksToItsEntries) {
   Pair pair({.depth = 64, .cq_depth = 1000});
   complete(pair, 0, 5);
   EXPECT_EQ(ibv_resize_cq(pair.a.cq.get(), 4), EINVAL);
@@ -114,7 +114,7 @@ TEST(ResizeCq, KeepsOrderWhereverEntriesLie) {
   }
 }
 
-TEST(ResizeCq, IsNoHindranceToThoseWhoCompleteAndPoll) {
+TEST(ResizeCq, DoesNotDisturbCompletingAndPolling) {
   constexpr std::uint64_t kCount = 20000;
   Pair pair({.depth = 64, .cq_depth = 64});
   std::atomic<bool> done{false};

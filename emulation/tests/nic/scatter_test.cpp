@@ -118,7 +118,7 @@ TEST_F(Scatter, ExtendedQueuesToo) {
 }
 
 /// READs and atomics of a queue pair whose requests are all signaled.
-TEST_F(Scatter, WhatIsFetchedToo) {
+TEST_F(Scatter, FetchedBytesToo) {
   for (const bool all_signaled : {true, false}) {
     Pair pair{{.signal_all = all_signaled}, {}};
     fill(pair.b);
@@ -156,7 +156,7 @@ TEST_F(Scatter, TheEnvironmentSwitchesItOff) {
 }
 
 /// Completions that are not polled are dropped with their queue pair, and their messages too.
-TEST_F(Scatter, QueuePairsGiveBackWhatWasNotPolled) {
+TEST_F(Scatter, QueuePairsReturnUnpolledEntries) {
   Endpoint b({.depth = 256, .cq_depth = 1024});
   for (int round = 0; round < 100; ++round) {
     Endpoint a({.bytes = 4096});

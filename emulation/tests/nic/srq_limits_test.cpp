@@ -138,7 +138,7 @@ TEST(SrqLimit, EventThatDidNotFitComesLater) {
   EXPECT_TRUE(came);
 }
 
-TEST(SrqResize, KeepsWhatIsPosted) {
+TEST(SrqResize, KeepsPostedReceives) {
   Pair pair({}, kWithSrq);
   for (unsigned id = 0; id < 3; ++id) ASSERT_EQ(pair.b.post_srq_recv(id, 0, 8), 0);
   for (unsigned id = 0; id < 3; ++id) ASSERT_EQ(pair.a.send(id, 0, 8, 0), 0);

@@ -145,7 +145,7 @@ TEST(SrqPeers, ForkedChildCanNotUseIt) {
   EXPECT_EQ(self.post_srq_recv(1, 0, 8), 0);
 }
 
-TEST(SrqUnreliable, UcDropsWhatFindsItEmpty) {
+TEST(SrqUnreliable, UcDropsMessagesWhenItIsEmpty) {
   Pair pair({.type = IBV_QPT_UC}, {.type = IBV_QPT_UC, .srq_depth = 8});
   ASSERT_EQ(pair.a.send(1, 0, 8), 0);
   expect_completion(pair.a, 1);
@@ -155,7 +155,7 @@ TEST(SrqUnreliable, UcDropsWhatFindsItEmpty) {
   expect_completion(pair.b, 2);
 }
 
-TEST(SrqUnreliable, UdDropsWhatFindsItEmpty) {
+TEST(SrqUnreliable, UdDropsMessagesWhenItIsEmpty) {
   Endpoint a({.type = IBV_QPT_UD});
   Endpoint b({.type = IBV_QPT_UD, .srq_depth = 8});
   for (Endpoint* end : {&a, &b}) end->connect({});

@@ -33,7 +33,7 @@ TEST(Srq, ItsQpsHaveNoReceiveQueue) {
   EXPECT_EQ(pair.b.post_recv(1, 0, 8), EINVAL);
 }
 
-TEST(Srq, RefusesWhatDoesNotFit) {
+TEST(Srq, RefusesReceivesThatDoNotFit) {
   Endpoint a(kWithSrq);
   std::vector<ibv_sge> elements(5, a.element(0, 8));
   ibv_recv_wr requests[2]{};
@@ -105,7 +105,7 @@ TEST(Srq, EndsTheirPatience) {
   EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);
 }
 
-TEST(Srq, OfAnotherPdNamesThatPdsMemory) {
+TEST(Srq, AnSrqOfAnotherPdUsesThatPdsMemory) {
   Endpoint receiver;
   const Pd pd(ibv_alloc_pd(receiver.context.get()));
   std::vector<char> memory(64);

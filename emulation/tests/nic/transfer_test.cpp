@@ -68,7 +68,7 @@ TEST(Send, CarriesImmediateInNetworkOrder) {
   EXPECT_EQ(received.imm_data, 0x04030201U);
 }
 
-TEST(Send, OfNothingConsumesAReceive) {
+TEST(Send, AnEmptyOneConsumesAReceive) {
   Pair pair;
   ASSERT_EQ(pair.b.post_recv(1, 0, 0), 0);
   ibv_send_wr request{};
@@ -187,7 +187,7 @@ TEST(Write, WithImmediateConsumesAReceive) {
   EXPECT_TRUE(same(pair.a, 0, pair.b, 64, 5000));
 }
 
-TEST(Write, OfNothingNeedsNoKey) {
+TEST(Write, AnEmptyOneNeedsNoKey) {
   Pair pair;
   Address nowhere = pair.b.address();
   nowhere.rkey = 0;
@@ -242,7 +242,7 @@ TEST(Loopback, AQpMayBeItsOwnPeer) {
   EXPECT_TRUE(same(self, 0, self, 1000, 100));
 }
 
-TEST(Devices, OfOneMachineReachEachOther) {
+TEST(Devices, DevicesOfOneMachineReachEachOther) {
   Pair pair({.device = "emu0"}, {.device = "emu1"});
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 100, pair.b.address()), 0);
   expect_completion(pair.a, 1);

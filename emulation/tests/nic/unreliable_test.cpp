@@ -41,7 +41,7 @@ TEST(UnreliableConnection, HasNoReadAndNoAtomic) {
   EXPECT_EQ(pair.a.state(), IBV_QPS_RTS);
 }
 
-TEST(UnreliableConnection, DropsWhatNobodyWaitsFor) {
+TEST(UnreliableConnection, DropsMessagesWithoutAReceive) {
   Pair pair(kUc, kUc);
   pair.a.buffer[0] = 1;
   ASSERT_EQ(pair.a.send(1, 0, 16), 0);
@@ -64,7 +64,7 @@ TEST(UnreliableConnection, DropsAWriteThatIsNotAllowed) {
 }
 
 /// The receive takes the next message.
-TEST(UnreliableConnection, DropsWhatIsLongerThanItsReceive) {
+TEST(UnreliableConnection, DropsMessagesLongerThanTheirReceive) {
   Pair pair(kUc, kUc);
   ASSERT_EQ(pair.b.post_recv(1, 0, 8), 0);
   ASSERT_EQ(pair.a.send(2, 0, 16), 0);

@@ -91,7 +91,7 @@ TEST(WindowType2, ServesTheQueuePairThatItWasBoundOn) {
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, rkey, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(WindowType2, OfAnotherDomainThanTheQueuePairsIsNotBound) {
+TEST(WindowType2, IsNotBoundInAnotherDomain) {
   WindowPair pair;
   const Pd pd(ibv_alloc_pd(pair.b.context.get()));
   const Mr mr((ibv_reg_mr)(pd.get(), pair.b.buffer.data(), 64, kBindable));

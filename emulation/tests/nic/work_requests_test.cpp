@@ -15,7 +15,7 @@ namespace {
 
 class WorkRequests : public ::testing::TestWithParam<ibv_qp_type> {};
 
-TEST_P(WorkRequests, OfATypeAreThoseOfTheManual) {
+TEST_P(WorkRequests, EachTypeHasThoseOfTheManual) {
   Endpoint at;
   for (std::uint64_t op = 1; op <= IBV_QP_EX_WITH_TSO; op <<= 1U) {
     ibv_qp_init_attr_ex attributes = attributes_of(at, GetParam());
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(QueuePairs, WorkRequests,
                                                                              : "Ud");
                          });
 
-TEST(ExtendedQueuePair, RefusesWhatIsNotModelled) {
+TEST(ExtendedQueuePair, RefusesUnsupportedFeatures) {
   Endpoint at;
   for (const std::uint32_t unknown :
        {IBV_QP_INIT_ATTR_MAX_TSO_HEADER, IBV_QP_INIT_ATTR_IND_TABLE, IBV_QP_INIT_ATTR_RX_HASH}) {

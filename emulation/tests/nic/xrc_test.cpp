@@ -61,7 +61,7 @@ TEST(Xrcd, IsOfOneNic) {
   EXPECT_EQ(errno, EAGAIN);
 }
 
-TEST(Xrcd, RefusesWhatIsNoFile) {
+TEST(Xrcd, RefusesOtherDescriptors) {
   const Context context = open_device();
   EXPECT_EQ(open_domain(context, 9999, O_CREAT), nullptr);
   EXPECT_EQ(errno, EBADF);
@@ -75,7 +75,7 @@ TEST(Xrcd, RefusesWhatIsNoFile) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-TEST(Xrcd, IsKeptByWhatItHolds) {
+TEST(Xrcd, IsKeptByItsObjects) {
   const unsigned domains = live_objects("xrcd");
   const int descriptors = open_descriptors();
   {
@@ -96,7 +96,7 @@ TEST(Xrcd, IsKeptByWhatItHolds) {
   EXPECT_LE(open_descriptors(), descriptors + 2) << "the state of the fabric, and its slot";
 }
 
-TEST(XrcObjects, NeedWhatTheyAreMadeOf) {
+TEST(XrcObjects, NeedTheirParents) {
   XrcReceiver receiver;
   Endpoint other;
   ibv_device_attr limits{};
@@ -265,7 +265,7 @@ TEST(Xrc, RefusesAnSrqOfAnotherDomain) {
   EXPECT_FALSE(stranger.wait(std::chrono::milliseconds(20)).has_value());
 }
 
-TEST(Xrc, RefusesWhatWaitsForAnSrqThatIsDestroyed) {
+TEST(Xrc, RefusesRequestsThatWaitForADestroyedSrq) {
   Connected both({.rnr_retry = 7});
   ASSERT_EQ(both.sender.send(1, number_of(both.receiver.srq)), 0);
   EXPECT_FALSE(both.sender.base.wait(std::chrono::milliseconds(20)).has_value());

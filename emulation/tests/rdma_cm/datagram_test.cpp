@@ -75,7 +75,7 @@ TEST(Datagram, RejectIsUnreachable) {
   EXPECT_EQ(event.data[0], 9);
 }
 
-TEST(Datagram, NobodyListening) {
+TEST(Datagram, ADatagramWithoutAListener) {
   EventChannel channel;
   const Id active = resolved_id(channel, nic_address(0, 5), RDMA_PS_UDP);
   Parameters parameters;

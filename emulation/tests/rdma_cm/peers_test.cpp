@@ -156,7 +156,7 @@ TEST(Peers, ClientThatDiesDisconnectsItsServer) {
   EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, kDeathMs).id, passive.get());
 }
 
-TEST(Peers, ListenerThatDiesRejectsWhatWaits) {
+TEST(Peers, ListenerThatDiesRejectsWaitingRequests) {
   Child child([](const Line& line) { listen(line, RDMA_PS_TCP, false); });
   EventChannel channel;
   const Id active = resolved_id(channel, nic_address(0, child.line().receive()));
@@ -346,7 +346,7 @@ void reap_until_step(const Line& line) {
   const EventChannel channel;
 }
 
-TEST(Peers, DeathIsToldByTheNextWhereWhoToldItDiedToo) {
+TEST(Peers, DeathIsReportedByTheNextProcessIfTheReporterDies) {
   Child reaper(reap_until_step);
   Child client([](const Line& line) { connect(line, nic_address(0, line.receive())); });
   Listener listener;
@@ -360,7 +360,7 @@ TEST(Peers, DeathIsToldByTheNextWhereWhoToldItDiedToo) {
   EXPECT_EQ(listener.channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, kDeathMs).id, passive.get());
 }
 
-TEST(Peers, DeathOfAListenerIsToldByTheNextWhereWhoToldItDiedToo) {
+TEST(Peers, AListenersDeathIsReportedByTheNextProcessIfTheReporterDies) {
   Child reaper(reap_until_step);
   Child child([](const Line& line) { listen(line, RDMA_PS_TCP, false); });
   EventChannel channel;

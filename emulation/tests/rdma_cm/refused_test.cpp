@@ -58,7 +58,7 @@ TEST(Refused, RejectingTheReplyReachesTheListener) {
 }
 
 // cm.c, cm_req_handler: no id listens on this service id.
-TEST(Refused, NobodyListening) {
+TEST(Refused, ConnectingWithoutAListener) {
   EventChannel channel;
   const Id active = resolved_id(channel, nic_address(0, 4));
   Parameters parameters;
@@ -76,7 +76,7 @@ TEST(Refused, AnotherPortSpaceIsAnotherPort) {
 }
 
 // cm.c, cm_destroy_id: requests end with the listener.
-TEST(Refused, ListenerThatGoesRejectsWhatWaits) {
+TEST(Refused, DestroyedListenerRejectsWaitingRequests) {
   EventChannel channel;
   Id active;
   {

@@ -78,7 +78,7 @@ TEST(Resolve, Ipv6WildcardTakesIpv4) {
 }
 
 // rdma_resolve_addr(3): no node answers for the address within the time.
-TEST(Resolve, AddressOfNobodyTimesOut) {
+TEST(Resolve, AnUnusedAddressTimesOut) {
   EventChannel channel;
   Address address = nic_address();
   auto& form = reinterpret_cast<sockaddr_in&>(address.storage);

@@ -60,7 +60,7 @@ TEST_F(RocmCopies, LocksAreCounted) {
   EXPECT_EQ(info_of(bytes.data()).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
-TEST_F(RocmCopies, WhatAGpuCannotSeeFailsTheCopy) {
+TEST_F(RocmCopies, MemoryThatAGpuCannotSeeFailsTheCopy) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   std::vector<char> unlocked(4096);
   EXPECT_LT(copy(memory.get(), gpus_[0], unlocked.data(), host_, 4096), 0);

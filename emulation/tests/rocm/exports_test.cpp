@@ -56,7 +56,7 @@ TEST_F(RocmExports, TheNewerCallDoesTheSame) {
   }
 }
 
-TEST_F(RocmExports, RefuseWhatRocrRefuses) {
+TEST_F(RocmExports, RefuseTheSameAsRocr) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   const PoolMemory pinned(host_pool_, 4096);
   int fd = -1;

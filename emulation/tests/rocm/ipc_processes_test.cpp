@@ -11,7 +11,7 @@ namespace {
 
 class RocmIpcProcesses : public RocmIpc {};
 
-TEST_F(RocmIpcProcesses, FreedMemoryStaysForWhoeverHasItAttached) {
+TEST_F(RocmIpcProcesses, FreedMemoryStaysAttachedInOtherProcesses) {
   const std::uint64_t before = free_bytes();
   char* const address = attached(other_.tell("offer 4194304 kept"), 4194304);
   EXPECT_EQ(other_.tell("free"), "0");
@@ -27,7 +27,7 @@ TEST_F(RocmIpcProcesses, FreedMemoryStaysForWhoeverHasItAttached) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-TEST_F(RocmIpcProcesses, SoDoesAPartOfABlock) {
+TEST_F(RocmIpcProcesses, FreedPartsOfABlockStayAttached) {
   const std::uint64_t before = free_bytes();
   EXPECT_EQ(other_.tell("offer 4096 stays").size(), 64U);
   char* const address = attached(other_.tell("offer 4096 kept"), 4096);

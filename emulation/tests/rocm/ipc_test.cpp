@@ -46,7 +46,7 @@ TEST_F(RocmIpc, BothHaveTheSameMemory) {
   EXPECT_EQ(other_.tell("read 200 7"), "changed") << "theirs as before";
 }
 
-TEST_F(RocmIpc, ItsPointerSaysWhatItIs) {
+TEST_F(RocmIpc, ItsPointerReportsItsType) {
   char* const address = attached(other_.tell("offer 5000 text"), 5000);
   const hsa_amd_pointer_info_t info = info_of(address + 4999);
   EXPECT_EQ(info.type, HSA_EXT_POINTER_TYPE_IPC);
@@ -63,7 +63,7 @@ TEST_F(RocmIpc, ItsPointerSaysWhatItIs) {
   EXPECT_EQ(info_of(address).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
-TEST_F(RocmIpc, ItsPointerIsNobodysToFreeOrToPassOn) {
+TEST_F(RocmIpc, ItsPointerCannotBeFreedOrPassedOn) {
   char* const address = attached(other_.tell("offer 4096 text"), 4096);
   const PoolMemory own(gpu_pools_[0], 4096);
   int fd = -1;
@@ -145,7 +145,7 @@ TEST_F(RocmIpc, HipTakesItsPointerForADevices) {
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
 }
 
-TEST_F(RocmIpc, BytesThatNobodyMadeAttachNothing) {
+TEST_F(RocmIpc, ForgedBytesAttachNothing) {
   const std::string good = other_.tell("offer 100 text");
   char mark = 0;
   char* address = &mark;

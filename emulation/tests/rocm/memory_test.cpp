@@ -28,7 +28,7 @@ TEST_F(RocmMemory, SmallAllocationsShareABlock) {
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 2U);
 }
 
-TEST_F(RocmMemory, WhatIsFreedCanBeHadAgain) {
+TEST_F(RocmMemory, FreedMemoryCanBeAllocatedAgain) {
   const auto take_all = [&] {
     void* pointer = nullptr;
     EXPECT_EQ(hsa_amd_memory_pool_allocate(gpu_pools_[0], 190ULL << 30, 0, &pointer),
@@ -42,7 +42,7 @@ TEST_F(RocmMemory, WhatIsFreedCanBeHadAgain) {
   take_all();
 }
 
-TEST_F(RocmMemory, RefusesWhatRocrRefuses) {
+TEST_F(RocmMemory, RefusesTheSameAsRocr) {
   void* pointer = nullptr;
   EXPECT_EQ(hsa_amd_memory_pool_allocate(gpu_pools_[0], 0, 0, &pointer),
             HSA_STATUS_ERROR_INVALID_ARGUMENT);
@@ -102,7 +102,7 @@ TEST_F(RocmMemory, AccessIsGivenToOtherGpus) {
 
 // With a large BAR, as the pool says. The memory shares a block of 2 MiB with allocations that the
 // CPU may not access.
-TEST_F(RocmMemory, TheCpuTouchesWhatItIsLetInto) {
+TEST_F(RocmMemory, TheCpuAccessesMemoryThatItIsAllowed) {
   const PoolMemory before(gpu_pools_[0], 4096);
   const PoolMemory memory(gpu_pools_[0], 8192);
   const std::array agents{host_, gpus_[0]};
@@ -155,7 +155,7 @@ void note_freed(void* address, void* data) {
   EXPECT_EQ(info_of(address).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
-TEST_F(RocmMemory, WhoWantsToKnowIsToldOfTheEnd) {
+TEST_F(RocmMemory, ObserversAreNotifiedOfTheEnd) {
   Freed freed;
   PoolMemory memory(gpu_pools_[0], 4096);
   char* const inside = memory.get() + 10;
@@ -168,7 +168,7 @@ TEST_F(RocmMemory, WhoWantsToKnowIsToldOfTheEnd) {
             HSA_STATUS_ERROR_INVALID_ALLOCATION);
 }
 
-TEST_F(RocmMemory, WhoNoLongerWantsToKnowIsNotTold) {
+TEST_F(RocmMemory, ARemovedObserverIsNotNotified) {
   Freed freed;
   PoolMemory memory(gpu_pools_[0], 4096);
   EXPECT_EQ(hsa_amd_deregister_deallocation_callback(memory.get(), &note_freed),
@@ -192,7 +192,7 @@ void allocate_at_once(void* /*address*/, void* data) {
 }
 
 // A cache that is indexed by address can drop its entry before the address is reused.
-TEST_F(RocmMemory, AnAddressIsNobodyElsesUntilAllHaveBeenTold) {
+TEST_F(RocmMemory, AnAddressIsNotReusedBeforeAllWereNotified) {
   NextTenant next{.pool = gpu_pools_[0]};
   PoolMemory memory(gpu_pools_[0], 4096);
   const void* const freed = memory.get();

@@ -86,7 +86,7 @@ class Target {
 
 class FavouredWriter : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(FavouredWriter, IsKilledAndLeavesItsPeerSound) {
+TEST_P(FavouredWriter, AKilledOneLeavesItsPeerIntact) {
   Target target;
   Pair others;
   target.give(GetParam(), SIGKILL);
@@ -101,7 +101,7 @@ TEST_P(FavouredWriter, IsKilledAndLeavesItsPeerSound) {
   expect_completion(others.a, 1);
 }
 
-TEST_P(FavouredWriter, IsStoppedAndHoldsUpNobodyButItsPeer) {
+TEST_P(FavouredWriter, AStoppedOneDelaysOnlyItsPeer) {
   const std::string step = GetParam();
   Target target;
   Pair others;
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, FavouredWriter,
 
 /// Another thread changes the state of the target queue pair at full speed. It gets the lock that
 /// favours the writer, and later WRITEs see its changes.
-TEST(Favoured, SeesWhatTheResponderBecame) {
+TEST(Favoured, SeesChangesOfTheResponder) {
   const Watchdog watchdog;
   Target target;
   target.give("", 0);
@@ -157,7 +157,7 @@ void modify(Endpoint& endpoint, ibv_qp_attr values, int mask) {
 }
 
 /// The thread that the responder's lock favours is itself the one that changes the responder.
-TEST(Favoured, SeesWhatItMadeOfTheResponderItself) {
+TEST(Favoured, SeesItsOwnChangesOfTheResponder) {
   Pair pair;
   write_often(pair.a, pair.b.address());
   ibv_qp_attr values{};
@@ -167,7 +167,7 @@ TEST(Favoured, SeesWhatItMadeOfTheResponderItself) {
   expect_completion(pair.a, 7, IBV_WC_REM_INV_REQ_ERR);
 }
 
-TEST(Favoured, ReachesNobodyWhoTurnedToAnother) {
+TEST(Favoured, DoesNotReachAPeerConnectedToAnother) {
   Pair pair;
   Endpoint another;
   write_often(pair.a, pair.b.address());
@@ -177,7 +177,7 @@ TEST(Favoured, ReachesNobodyWhoTurnedToAnother) {
   expect_completion(pair.a, 7, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(Favoured, IsRefusedWhatIsDeregistered) {
+TEST(Favoured, IsRefusedADeregisteredRegion) {
   Pair pair;
   write_often(pair.a, pair.b.address());
   const Address gone = pair.b.address();
@@ -196,7 +196,7 @@ TEST(Favoured, StaysWithinTheRegion) {
 }
 
 /// No other process of the fabric existed when it died, so the next one that joins must reap it.
-TEST(Favoured, IsReapedByWhoJoins) {
+TEST(Favoured, IsReapedByAJoiningProcess) {
   const auto write = [](const Line& line) {
     Pair pair;
     write_often(pair.a, pair.b.address());
@@ -212,7 +212,7 @@ TEST(Favoured, IsReapedByWhoJoins) {
 
 void read_often(Endpoint& self, const Address& peer) { rdma_often(self, IBV_WR_RDMA_READ, peer); }
 
-TEST(FavouredRead, BringsWhatIsThere) {
+TEST(FavouredRead, BringsTheCurrentBytes) {
   Pair pair;
   read_often(pair.a, pair.b.address());
   for (unsigned i = 0; i < 64; ++i) pair.b.buffer[i] = static_cast<unsigned char>(200 - i);
@@ -307,7 +307,7 @@ TEST(FavouredMessage, WaitsForAReceive) {
   expect_completion(pair.a, 8, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
-TEST(FavouredMessage, IsRefusedByAReceiveOfWhatIsDeregistered) {
+TEST(FavouredMessage, IsRefusedByAReceiveInADeregisteredRegion) {
   Pair pair;
   send_often(pair.a, pair.b);
   ASSERT_EQ(pair.b.post_recv(7, 0, 64), 0);
@@ -317,7 +317,7 @@ TEST(FavouredMessage, IsRefusedByAReceiveOfWhatIsDeregistered) {
   expect_completion(pair.b, 7, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(FavouredMessage, OverrunsAQueueThatNobodyPolls) {
+TEST(FavouredMessage, OverrunsAQueueThatIsNotPolled) {
   Endpoint::Options shallow;
   shallow.cq_depth = 4;
   Pair pair({}, shallow);

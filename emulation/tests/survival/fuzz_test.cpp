@@ -256,7 +256,7 @@ class Fuzz {
   unsigned refused_ = 0;
 };
 
-TEST(Fuzz, NoByteChangesThatNobodyGranted) {
+TEST(Fuzz, NoByteChangesWithoutAccess) {
   Fuzz fuzz(seed_of_run());
   for (unsigned i = 0; i < kFuzzRounds && !::testing::Test::HasFatalFailure(); ++i) fuzz.round();
   fuzz.end();

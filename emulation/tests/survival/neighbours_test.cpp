@@ -73,7 +73,7 @@ TEST(Forked, WritesOfAnotherProcessDoToo) {
 }
 
 /// Destroying inherited objects works and does not affect the parent's.
-TEST(Forked, ChildMayDropWhatItInherited) {
+TEST(Forked, ChildMayDropInheritedObjects) {
   Pair pair;
   Child child([&](const Line& line) {
     line.receive<bool>();

@@ -165,7 +165,7 @@ Made use_everything(Party& party) {
 
 class Stopped : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Stopped, HangsNobodyAndGoesOn) {
+TEST_P(Stopped, AStoppedProcessHangsNoOtherAndGoesOn) {
   Party party;
   party.give(GetParam(), SIGSTOP);
   party.wait_until_stopped();
@@ -242,7 +242,7 @@ TEST(StoppedInACompletion, HidesItUntilItGoesOn) {
   EXPECT_EQ(party.child.join(), 0);
 }
 
-TEST(StoppedInItsOwnCompletion, GetsWhatCameMeanwhile) {
+TEST(StoppedInItsOwnCompletion, GetsCompletionsThatCameMeanwhile) {
   Party party;
   party.give("own_completing", SIGSTOP);
   party.child.line().send(party.self.address());
@@ -384,13 +384,13 @@ class FullReceiveQueue : public ::testing::Test {
   File file;
 };
 
-TEST_F(FullReceiveQueue, HasRoomBehindWhoWasKilled) {
+TEST_F(FullReceiveQueue, HasRoomAfterAKilledSender) {
   complete_and(SIGKILL);
   EXPECT_EQ(child.join(), -SIGKILL);
   EXPECT_EQ(bounded("post_recv", [&] { return post_recv(self, file, 2); }), 0);
 }
 
-TEST_F(FullReceiveQueue, WaitsForNobodyWhoWasStopped) {
+TEST_F(FullReceiveQueue, DoesNotWaitForAStoppedSender) {
   complete_and(SIGSTOP);
   int status = 0;
   ASSERT_EQ(::waitpid(child.pid(), &status, WUNTRACED), child.pid());
@@ -403,7 +403,7 @@ TEST_F(FullReceiveQueue, WaitsForNobodyWhoWasStopped) {
 }
 
 /// The queue pair belongs to the domain, and the receive's completion to the SRQ.
-TEST(KilledOverASharedReceive, OfAnXrcDomainHasItFlushed) {
+TEST(KilledOverASharedReceive, AnXrcDomainsReceiveIsFlushed) {
   const Watchdog watchdog;
   for (const char* step : {"receive_taken", "moved"}) {
     Child child([step](const Line& line) {
@@ -478,7 +478,7 @@ TEST(KilledOverAnEvent, LetsTheQueueBeDestroyed) {
 }
 
 /// As above, with a shared receive queue: the receive that was taken from it is not lost.
-TEST(KilledOverASharedReceive, HasItFlushed) {
+TEST(KilledOverASharedReceive, TheReceiveIsFlushed) {
   const Watchdog watchdog;
   for (const char* step :
        {"receive_taken", "half_moved", "moved", "completing", "published", "peer_completing"}) {

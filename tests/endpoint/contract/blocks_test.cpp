@@ -6,7 +6,7 @@
 
 #include "contract.hpp"
 
-// Endpoint::put_blocks() and get_blocks() by every way (docs/endpoint.md, "Many blocks").
+// Endpoint::put_blocks() and get_blocks() over every way (docs/endpoint.md, "Many blocks").
 namespace hbmwire::test {
 namespace {
 
@@ -24,11 +24,12 @@ constexpr std::uint32_t kMostPairs = 1'000'000;
 class BlockContract : public Contract {
  protected:
   void TearDown() override {
-    here_.reset();  // it keeps its regions
+    here_.reset();  // it needs its regions
     Contract::TearDown();
   }
 
-  /// Two areas each, in another order at the other end, neither at the beginning of the memory.
+  /// Cuts two areas on each side. They are in a different order at the other end, and none is at
+  /// the beginning of the memory.
   void cut() {
     const std::uint64_t area = kAreaBlocks * kBlock;
     const std::vector<Slice> here_areas{here(100, area), here(kHalf, area)};
@@ -47,18 +48,18 @@ class BlockContract : public Contract {
 
   using Numbers = std::vector<std::uint32_t>;
 
-  /// Both tables, and pairs of all blocks, some of them side by side.
+  /// Shuffles both tables, and pairs all blocks. Some pairs are adjacent.
   void shuffle() {
     cut();
     from_.resize(2 * kAreaBlocks);
     std::iota(from_.begin(), from_.end(), 0U);
     to_ = from_;
-    std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): the same pairs each time
+    std::mt19937 random(7);  // NOLINT(cert-msc51-cpp): a fixed seed gives the same pairs
     std::shuffle(to_.begin() + 40, to_.end(), random);
     std::shuffle(from_.begin() + 90, from_.end(), random);
   }
 
-  /// The peer's memory, once blocks of pattern `mine` have come to it.
+  /// The contents of the peer's memory after blocks of pattern `mine` have arrived.
   static std::vector<std::byte> with_blocks(std::vector<std::byte> theirs, const Numbers& from,
                                             const Numbers& to, unsigned mine) {
     for (std::size_t i = 0; i < from.size(); ++i)
@@ -82,7 +83,7 @@ TEST_P(BlockContract, EachBlockArrivesAtItsPlaceAndNowhereElse) {
   EXPECT_EQ(put.bytes(), from_.size() * kBlock);
   EXPECT_TRUE(same_bytes(peers_contents(), with_blocks(pattern(kBytes, 2), from_, to_, 1)));
 
-  // And back, by numbers of 64 bits, into half of the blocks.
+  // Half of the blocks come back, numbered by 64-bit integers.
   const std::vector<std::uint64_t> into(from_.begin(), from_.begin() + kAreaBlocks);
   const std::vector<std::uint64_t> source(to_.begin() + kAreaBlocks, to_.end());
   fill(3);
@@ -106,7 +107,7 @@ TEST_P(BlockContract, OneImmediateComesBehindAllOfThem) {
   EXPECT_TRUE(same_bytes(seen.bytes, with_blocks(pattern(kBytes, 6), from_, to_, 5)));
 }
 
-TEST_P(BlockContract, WhatIsStartedBehindThemArrivesBehind) {
+TEST_P(BlockContract, LaterTransfersArriveAfterThem) {
   begin({.send_depth = 4});
   shuffle();
   for (int round = 0; round < 3; ++round) {
@@ -128,7 +129,7 @@ TEST_P(BlockContract, FencesHoldBeforeAndBehindThem) {
   shuffle();
   fill(1);
   fill_peer(2);
-  // A put behind them and the fence sends what they have brought.
+  // A put after them, with a fence, sends the bytes that they brought.
   Transfer got = value(endpoint_->get_blocks(*here_, from_, *there_, to_));
   good(endpoint_->fence());
   Transfer sent = put(here_at(from_.back()), there_at(to_[0]), 8);
@@ -211,7 +212,8 @@ TEST_P(BlockContract, NoneOrOneOrTheSameTwiceAreRight) {
 
 TEST_P(BlockContract, AMillionPairsGoAsOneTransfer) {
   constexpr std::uint64_t kSmall = 4;
-  // Where each pair is a transfer of its own, a million take a minute, and under a sanitizer, too.
+  // If each pair is a separate transfer, a million pairs take a minute or longer, above all with a
+  // sanitizer.
   const bool by_lane = way().lists && way().path != Path::ipc && way().path != Path::copy &&
                        (way().shared || way().path != Path::shared_memory);
   const std::uint32_t many = by_lane ? kMostPairs : 300;

@@ -20,19 +20,19 @@
 
 namespace hbmwire::test {
 
-/// More than the pieces that a staged transfer has at a time (8 of 512 KiB), and no multiple of
-/// any of them.
+/// More than the pieces of a staged transfer in flight (8 of 512 KiB), and no multiple of a piece.
 inline constexpr std::uint64_t kBytes = (5U << 20U) + 4321;
 inline constexpr std::uint64_t kHalf = kBytes / 2;
 
-/// Whether the first `bytes` of both are the same.
+/// Whether the first `bytes` of both are equal.
 inline bool begin_alike(const std::vector<std::byte>& one, const std::vector<std::byte>& other,
                         std::uint64_t bytes) {
   if (std::min(one.size(), other.size()) < bytes) return false;
   return same_bytes(std::span(one).first(bytes), std::span(other).first(bytes));
 }
 
-/// This process' end of a way, and its peer: tests of what every way keeps (docs/endpoint.md).
+/// This process' end of a way, and its peer. The base of all tests of the common contract
+/// (docs/endpoint.md).
 class Contract : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
@@ -78,7 +78,8 @@ class Contract : public ::testing::TestWithParam<Way> {
     good(memory_->domain().copy_in(memory_->address(), pattern(kBytes, seed), within(20s)));
   }
 
-  /// By this end's own engine, which does not see what a NIC has not made visible.
+  /// Reads with this end's own engine, which sees bytes from a NIC only after they were made
+  /// visible.
   [[nodiscard]] std::vector<std::byte> contents() const {
     std::vector<std::byte> bytes(kBytes);
     good(memory_->domain().copy_out(memory_->address(), bytes, within(20s)));
@@ -116,14 +117,14 @@ class Contract : public ::testing::TestWithParam<Way> {
 
   static void finish(Transfer& transfer) { good(transfer.wait(within(20s))); }
 
-  /// It ends in time, well or not; the error, or none.
+  /// Expects that the transfer ends in time. Returns its error, if any.
   static std::optional<Error> how_it_ends(Transfer& transfer) {
     const auto ended = transfer.wait(within(20s));
     EXPECT_TRUE(ended || ended.error().code != Errc::timed_out) << describe(ended.error());
     return ended ? std::nullopt : std::optional(ended.error());
   }
 
-  /// Another connection does what the one before did.
+  /// Expects that a new connection can do the same as the one before.
   void expect_works_again() {
     connect();
     fill(91);

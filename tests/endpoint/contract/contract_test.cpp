@@ -12,14 +12,15 @@
 #include "tests/endpoint/internals.hpp"
 
 /// The contract of docs/endpoint.md that every way of moving bytes keeps: sizes, order, fence,
-/// levels, refusals, cancelling, failure in the middle, and teardown in any order.
+/// levels, refusals, cancelling, failure in the middle, and destruction in any order.
 namespace hbmwire::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Ask = Peer::Ask;
 
-/// The transfer's own error, another one's that broke the connection, or the peer's, which a NIC
+/// Whether the error is that of the transfer itself, of another transfer that broke the connection,
+/// or of the peer if a NIC reported that first.
 /// told first.
 bool is_end_of_key(Errc code) {
   return code == Errc::permission_denied || code == Errc::cancelled || code == Errc::peer_failed;
@@ -88,7 +89,7 @@ TEST_P(Contract, AGetSeesThePutsBeforeIt) {
   }
 }
 
-TEST_P(Contract, AFlushIsOverWhenAllBeforeItHasArrived) {
+TEST_P(Contract, AFlushEndsWhenAllEarlierTransfersHaveArrived) {
   fill(1);
   fill_peer(2);
   std::vector<Transfer> puts;
@@ -101,11 +102,11 @@ TEST_P(Contract, AFlushIsOverWhenAllBeforeItHasArrived) {
 
 TEST_P(Contract, AFlushIsOverWhenTheListsBeforeItHaveArrived) {
   if (!way().lists) return;
-  begin({.send_depth = 4});  // the list waits for room
+  begin({.send_depth = 4});  // the list must wait for room
   fill(1);
   std::vector<TransferPart> parts;
   for (std::uint64_t i = 0; i < 100; ++i) parts.push_back({here(i * 64, 64), there(i * 64, 64)});
-  // Seen by the peer's engine, which looks at the bytes here.
+  // The peer's engine must see the bytes, because the test reads them with it.
   PreparedTransfer list = value(endpoint_->prepare_put(parts, {.level = CompletionLevel::visible}));
   Transfer listed = value(list.post());
   Transfer flush = value(endpoint_->flush());
@@ -306,7 +307,7 @@ TEST_P(Contract, AtomicsChangeThePeersMemoryOrAreRefused) {
   EXPECT_EQ(missed.value(), 1234U);
 }
 
-// --- the end of what is under way
+// --- the end of transfers in flight
 
 TEST_P(Contract, AfterACancelNothingMoves) {
   fill(1);
@@ -344,12 +345,12 @@ TEST_P(Contract, ACancelledGetLeavesThisEndsMemoryAlone) {
       for (const auto end = Clock::now() + time; Clock::now() < end;) worker_->progress();
     };
     go_on_for(under_way);
-    static_cast<void>(transfer.cancel());  // it may have been over before
+    static_cast<void>(transfer.cancel());  // it may already have ended
     EXPECT_TRUE(transfer.done());
     fill(3);
     go_on_for(50ms);
     EXPECT_TRUE(same_bytes(contents(), pattern(kBytes, 3))) << "bytes moved after the report";
-    // Bytes that NICs wrote may wait on their way into the device until the next flush.
+    // Bytes from NICs may become visible in the device only after the next flush.
     auto flushed = value(worker_->flush(here(0, kBytes)));
     finish(flushed);
     EXPECT_TRUE(same_bytes(contents(), pattern(kBytes, 3))) << "the flush brought old bytes";
@@ -376,7 +377,7 @@ TEST_P(Contract, AKeyThatIsTakenBackEndsTransfersInTime) {
   std::vector<Transfer> all;
   for (int i = 0; i < 6; ++i) all.push_back(put(0, 0, kBytes));
   peer_->ask(Ask::revoke, 0, drive());
-  // Each ends well or not; what begins from here on may not change a byte.
+  // Each may succeed or fail. No transfer may change a byte from here on.
   for (Transfer& transfer : all) {
     if (const auto error = how_it_ends(transfer)) {
       EXPECT_TRUE(is_end_of_key(error->code)) << describe(*error);

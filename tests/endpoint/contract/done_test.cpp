@@ -5,14 +5,14 @@
 
 #include "contract.hpp"
 
-/// How a program learns that transfers are over, by every way of moving bytes (docs/endpoint.md,
-/// "How to learn that it is over").
+/// How a program learns that transfers have ended, over every way of moving bytes
+/// (docs/endpoint.md, "How to learn that it is over").
 namespace hbmwire::test {
 namespace {
 
 class Over : public Contract {
  protected:
-  /// next_done() until it told of so many.
+  /// Calls next_done() until it has reported `count` transfers.
   std::map<std::uint64_t, Done> tell(std::size_t count) {
     std::map<std::uint64_t, Done> told;
     const Deadline end = Deadline::after(20s);
@@ -38,7 +38,7 @@ TEST_P(Over, NextDoneTellsOfEachTransferOnce) {
     const std::uint64_t bytes = i % 3 == 0 ? 8 : i % 3 == 1 ? 70000 : (1U << 20U) + 1;
     all.push_back(i % 5 == 4 ? get(kHalf, 0, bytes) : put(0, i, bytes));
     all.back().notify(100 + i);
-    if (i % 2 == 0) all.back().reset();  // told of all the same
+    if (i % 2 == 0) all.back().reset();  // reported even without its handle
   }
   for (const auto& [cookie, done] : tell(30)) {
     EXPECT_TRUE(done.result) << describe(done.result.error());
@@ -64,7 +64,7 @@ TEST_P(Over, NextDoneTellsOfThoseThatWereCancelledOrFailed) {
     EXPECT_EQ(done.result.error().code, Errc::cancelled) << describe(done.result.error());
     EXPECT_TRUE(done.settled);
   }
-  // They end in their order, so that none before it failed where it was over when it was cancelled.
+  // Transfers end in order. If this one had ended before it was cancelled, none before it failed.
   if (told.at(2).result) {
     EXPECT_TRUE(told.at(0).result && told.at(1).result);
   }
@@ -103,7 +103,7 @@ TEST_P(Over, PollUntilLeavesATransferUnderWay) {
 TEST_P(Over, WaitAnyAndWaitAllLeaveTheOthersUnderWay) {
   fill(1);
   fill_peer(2);
-  std::vector<Transfer> all(1);  // of nothing: left out
+  std::vector<Transfer> all(1);  // an empty handle, which is ignored
   for (int i = 0; i < 5; ++i) all.push_back(put(0, 0, kBytes, {.level = CompletionLevel::visible}));
   if (const auto first = value(worker_->wait_any(all, within(0ns)))) {
     EXPECT_TRUE(all[*first].done());

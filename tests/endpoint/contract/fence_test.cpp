@@ -4,13 +4,13 @@
 
 #include "contract.hpp"
 
-/// Operations behind a fence send what the gets before it bring, over every way.
+/// Operations with a fence send the bytes that earlier gets bring, over every way.
 namespace hbmwire::test {
 namespace {
 
 using Ask = Peer::Ask;
 
-/// An operation that sends the first bytes of this end's memory to the peer's.
+/// An operation that sends the first bytes of this end's memory to the peer.
 struct Follower {
   const char* name;
   std::uint64_t bytes;
@@ -34,10 +34,10 @@ const std::vector<Follower>& followers() {
   return all;
 }
 
-/// A fenced operation sends the bytes that the get before it brings, wherever they are read.
+/// An operation with a fence sends the bytes that the get before it brings, wherever they are read.
 class Fence : public Contract {
  protected:
-  /// Whether the peer then has the bytes that the get brought.
+  /// Expects that the peer receives the bytes that the get brought.
   void expect_sends_what_the_get_brings(const Follower& follower) {
     SCOPED_TRACE(follower.name);
     std::optional<PreparedTransfer> list;
@@ -54,7 +54,7 @@ class Fence : public Contract {
     const auto received = follower.message ? peer_->hear(drive()) : Peer::Answer{};
     finish(sends);
     finish(brings);
-    // The peer's engine sees what came before a put that is visible.
+    // After a put that is visible, the peer's engine sees all earlier bytes.
     Transfer shows = put(kBytes - 1, kBytes - 1, 1, {.level = CompletionLevel::visible});
     finish(shows);
     const auto bytes = follower.message ? received.bytes : peers_contents();
@@ -74,7 +74,7 @@ TEST_P(Fence, TheNextOperationBeginsWhenTheGetBeforeItIsOver) {
   }
 }
 
-TEST_P(Fence, AllThatFollowsBeginsWhenTheGetBeforeItIsOver) {
+TEST_P(Fence, AllLaterOperationsWaitForTheGetBeforeIt) {
   if (!way().lists) return;
   const TransferPart part{here(0, kHalf), there(kHalf, kHalf)};
   PreparedTransfer brings = value(endpoint_->prepare_get(std::span(&part, 1)));

@@ -35,7 +35,7 @@ struct AnswerHeader {
   bool failed = false;
 };
 
-/// The work of a peer, in a thread or in a process.
+/// The work of a peer, in a thread or a process.
 class Body {
  public:
   Body(const Way& way, std::uint64_t bytes, int socket)
@@ -120,7 +120,7 @@ class Body {
     answer.bytes = contents();
   }
 
-  /// By its own engine, which does not see what a NIC has not made visible.
+  /// Reads with its own engine, which sees bytes from a NIC only after they were made visible.
   [[nodiscard]] std::vector<std::byte> contents() const {
     std::vector<std::byte> bytes(region_.size_bytes());
     good(memory_.domain().copy_out(memory_.address(), bytes, within(20s)));
@@ -137,14 +137,14 @@ class Body {
   bool paused_ = false;
 };
 
-/// The peer that a process becomes: of ways()[way].
+/// The parameters of a peer's process; it uses ways()[way].
 struct Order {
   std::size_t way = 0;
   std::uint64_t bytes = 0;
 };
 
-/// Makes peers in processes of their own: forked before this one has opened anything, of which a
-/// child by fork(2) would have no use.
+/// Starts peers in processes of their own. It is forked before this process opens anything, because
+/// a child by fork(2) cannot use opened devices.
 class Nursery {
  public:
   Nursery() {
@@ -159,12 +159,12 @@ class Nursery {
     socket_ = Fd{pair[0]};
   }
 
-  /// One that gets its order by that socket.
+  /// Starts a peer that gets its order through that socket.
   void make(int peers_socket) const { send_fd(socket_.get(), peers_socket); }
 
  private:
   [[noreturn]] static void serve(int socket) {
-    ::signal(SIGCHLD, SIG_IGN);  // no child waits to be asked how it ended
+    ::signal(SIGCHLD, SIG_IGN);  // children need no wait(2)
     for (;;) {
       Fd peers_socket = receive_fd(socket);
       if (!peers_socket) ::_exit(0);
@@ -185,7 +185,7 @@ class Nursery {
 
 std::optional<Nursery> nursery;
 
-/// Before the first test, when nothing is open.
+/// Forks before the first test, when nothing is open.
 class MakesNursery : public ::testing::Environment {
   void SetUp() override { nursery.emplace(); }
 
@@ -223,7 +223,8 @@ Peer::Peer(const Way& way, std::uint64_t bytes) {
 }
 
 Peer::~Peer() {
-  // Its next look at the socket finds the end. A process is gone when nothing of its end is left.
+  // The peer finds the closed socket the next time it looks. For a process, this also waits until
+  // all its resources are released.
   ::shutdown(socket_.get(), SHUT_WR);
   char byte = 0;
   while (::recv(socket_.get(), &byte, 1, 0) > 0) {

@@ -15,10 +15,10 @@
 
 namespace hbmwire::test {
 
-/// The other end of a contract test: a listener with memory "target", which accepts whoever
-/// connects and makes progress all the time, in a thread of this process or in a process of its
-/// own. Its memory is read and written by its device's own engine, so that bytes that a NIC has not
-/// made visible are not seen.
+/// The other end of a contract test: a listener with memory "target", which accepts every
+/// connection and makes progress all the time, in a thread of this process or in a process of its
+/// own. The device's own engine reads and writes its memory, so that bytes from a NIC are seen only
+/// after they were made visible.
 class Peer {
  public:
   explicit Peer(const Way& way, std::uint64_t bytes);
@@ -29,23 +29,24 @@ class Peer {
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
   enum class Ask : std::uint8_t {
-    fill,               ///< its memory with the pattern of a seed
-    contents,           ///< of its memory
-    receive,            ///< a message of so many bytes at most into its memory; then contents
-    receive_immediate,  ///< an immediate for its memory; then contents
-    pause,              ///< makes no progress until it is told to go on
+    fill,               ///< fills its memory with the pattern of a seed
+    contents,           ///< returns the contents of its memory
+    receive,            ///< receives a message of at most so many bytes into its memory; then
+                        ///< returns the contents
+    receive_immediate,  ///< receives an immediate for its memory; then returns the contents
+    pause,              ///< makes no progress until go_on
     go_on,
-    revoke,          ///< takes back the key of "target"
-    drop_endpoints,  ///< destroys its ends, whatever is under way
+    revoke,          ///< revokes the key of "target"
+    drop_endpoints,  ///< destroys its ends, even with transfers in flight
   };
 
   struct Answer {
-    std::uint64_t value = 0;  ///< of a receive: its length, or the immediate
+    std::uint64_t value = 0;  ///< for a receive: its length, or the immediate
     std::vector<std::byte> bytes;
     bool failed = false;
   };
 
-  /// Asks, and calls `meanwhile` until the answer has come.
+  /// Sends a request, and calls `meanwhile` until the answer has arrived.
   Answer ask(Ask what, std::uint64_t number, const std::function<void()>& meanwhile) const;
 
   Answer ask(Ask what, std::uint64_t number = 0) const {

@@ -7,11 +7,11 @@ namespace hbmwire::test {
 
 namespace {
 
-/// Between memories of one process an engine comes first, unless it is left out.
+/// Between memories of one process an engine comes first, unless the policy leaves it out.
 const PathPolicy kNoEngine{
     .require = {},
     .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::tcp}};
-/// The peer's engine comes first where a policy names it.
+/// The peer's engine comes first if a policy names it.
 const PathPolicy kPeersEngine{
     .require = {},
     .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::tcp, Path::ipc}};

@@ -16,7 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// Receives of a kind that are posted at a time: few, so that messages come before theirs, too.
+// Receives of each kind posted at a time. They are few, so that some messages arrive before their
+// receive.
 constexpr std::uint64_t kAhead = 4;
 
 }  // namespace
@@ -40,8 +41,8 @@ bool Counterpart::post(Kind kind) {
 }
 
 void Counterpart::go_on() {
-  // All of them before one is looked at: that makes progress, by which an earlier one and a later
-  // one may be over, too.
+  // Polls all of them before it looks at one: polling makes progress, which may end an earlier and
+  // a later one.
   const auto first_over = std::stable_partition(
       posted_.begin(), posted_.end(), [](const Posted& each) { return !each.transfer.done(); });
   std::vector<Posted> over;
@@ -56,7 +57,7 @@ void Counterpart::go_on() {
 
 void Counterpart::take(const Posted& posted) {
   if (posted.kind != Kind::echo) ++over_.at(static_cast<std::size_t>(posted.kind));
-  // Finished transfers are only looked at.
+  // The transfer has ended, so that poll() changes nothing.
   const auto over = const_cast<Transfer&>(posted.transfer).poll();
   if (!over) {
     if (describe(over.error()).empty()) complain("an outcome without a name");
@@ -77,7 +78,7 @@ void Counterpart::take_immediate(const Transfer& transfer) {
              std::to_string(at_least_ - 1));
   }
   at_least_ = number + 1;
-  // A list's is of its last part.
+  // An immediate of a list belongs to its last part.
   const auto slot = shared_.target.subspan((1 + number % (kSlots - 1)) * kSlotBytes, kSlotBytes);
   if (transfer.bytes() > kSlotBytes) return complain("an immediate of more than was put");
   if (transfer.bytes() != 0 && slot.front() != content_of(number, 0))

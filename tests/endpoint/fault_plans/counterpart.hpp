@@ -12,8 +12,8 @@
 
 namespace hbmwire::test {
 
-/// The peer's part in messages and immediates: it takes them into Shared::inbox, sends the tagged
-/// ones back, and looks at what it was told of.
+/// The peer's part in messages and immediates: receives messages into Shared::inbox, returns the
+/// tagged ones, and checks the bytes that an immediate reports.
 class Counterpart {
  public:
   Counterpart(Endpoint endpoint, const Region& inbox, const Shared& shared)
@@ -22,7 +22,7 @@ class Counterpart {
   /// Never waits.
   void go_on();
 
-  /// All that is under way ends, within `bound`.
+  /// Waits at most `bound` until all transfers have ended.
   void end(std::chrono::nanoseconds bound);
 
   [[nodiscard]] int complaints() const noexcept { return complaints_; }
@@ -45,9 +45,10 @@ class Counterpart {
   const Region& inbox_;
   const Shared& shared_;
   std::vector<Posted> posted_;
-  std::array<std::uint64_t, 3> next_{};  // ordinals of the receives of each kind
+  std::array<std::uint64_t, 3> next_{};  // index of the next receive of each kind
   std::array<std::uint64_t, 3> over_{};
-  std::uint64_t at_least_ = 0;  // the next immediate: they come in order
+  // The next immediate must have at least this number, because they arrive in order.
+  std::uint64_t at_least_ = 0;
   int complaints_ = 0;
 };
 

@@ -15,18 +15,18 @@
 
 #include "subject.hpp"
 
-// Random plans of what goes wrong with an endpoint, under `hbmwire emulate`:
+// Random plans of failures of an endpoint, under `hbmwire emulate`:
 //
 //     endpoint_fault_plans [--plans N] [--seed S]
 //
-// The peer is a process of this program (`--peer`, which subject.hpp describes), or of the one that
-// HBMWIRE_TEST_PEER names.
+// The peer is a process of this program (`--peer`, which subject.hpp describes), or of the program
+// in HBMWIRE_TEST_PEER.
 //
-// Host memory goes by the NIC. With HBMWIRE_NICS=emu0,emu1 (`emulate --nics 2`) transfers go by
-// both, and either of their links goes down. With HBMWIRE_PATHS=host,shared_memory puts, gets and
-// messages go by shared memory, and the NIC has lists, atomics and the control lane. Plan i has the
-// seed S + i, from which all of it follows. One that fails prints it: the same with
-// `--plans 1 --seed <it>` replays it.
+// The NIC moves host memory. With HBMWIRE_NICS=emu0,emu1 (`emulate --nics 2`) both NICs carry
+// transfers, and either link goes down. With HBMWIRE_PATHS=host,shared_memory, puts, gets and
+// messages use shared memory, and the NIC carries lists, atomics and the control lane. Plan i uses
+// the seed S + i, which determines all of it. A plan that fails prints its seed; `--plans 1 --seed
+// <it>` replays it.
 namespace {
 
 using namespace std::chrono_literals;
@@ -34,9 +34,9 @@ using hbmwire::test::kGuardBytes;
 using hbmwire::test::kSlotBytes;
 using hbmwire::test::kSlots;
 
-constexpr auto kLongest = 60s;  // of a plan; the bounds within it are its own to check
+constexpr auto kLongest = 60s;  // for a plan; the plan checks its own shorter limits
 
-/// Maps a memfd that has the right size, or is to get it.
+/// Maps a memfd, which already has the right size, or gets it.
 hbmwire::test::Shared map_shared(int file) {
   const std::uint64_t target = kSlots * kSlotBytes;
   const std::uint64_t inbox = hbmwire::test::kInboxSlots * kSlotBytes;
@@ -71,7 +71,7 @@ int run_as_peer(char** arguments) {
   return hbmwire::test::run_peer(plan, map_shared(memory), commands);
 }
 
-/// In a process of its own, which reads the plan of the emulated NIC when it opens it.
+/// Runs in a process of its own, because the emulated NIC reads its plan when it is opened.
 [[noreturn]] void run_plan(std::uint64_t seed) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -101,7 +101,7 @@ bool passes(std::uint64_t seed) {
     return false;
   }
   if (WIFSIGNALED(status)) std::fprintf(stderr, "  signal %d\n", WTERMSIG(status));
-  ::kill(-process, SIGKILL);  // a peer that it left
+  ::kill(-process, SIGKILL);  // a peer that it left behind
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

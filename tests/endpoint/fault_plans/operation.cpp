@@ -19,7 +19,7 @@ constexpr std::array<Kind, 20> kChoices{
     Kind::put_immediate, Kind::list_put, Kind::list_put, Kind::list_get, Kind::plain,
     Kind::plain,         Kind::plain,    Kind::tagged,   Kind::tagged,   Kind::echo};
 
-/// The blocks of lists by numbers are small, so that there are many.
+/// Small blocks, so that lists by numbers have many.
 constexpr std::uint64_t kBlockBytes = 48;
 
 }  // namespace
@@ -46,7 +46,7 @@ Result<Operation> Starter::start(Endpoint& endpoint, std::uint64_t number) {
   HBMWIRE_TRY_ASSIGN(operation.transfer, post(endpoint, operation));
   if (operation.kind == Kind::plain) ++plain_;
   if (operation.kind == Kind::tagged) ++tagged_;
-  // To let go of it while it is under way ends nothing.
+  // Destroying the handle of a list in flight ends nothing.
   if (scenario_.below(2) == 0) operation.prepared.reset();
   return operation;
 }
@@ -85,7 +85,7 @@ Result<Transfer> Starter::post(Endpoint& endpoint, Operation& operation) {
                     : endpoint.send(local, options);
     }
     case Kind::echo:
-      // An immediate that was sent, or will be, or not.
+      // The number of a tagged message that was sent, will be sent, or will never be sent.
       operation.ordinal = scenario_.below(tagged_ + 2);
       return endpoint.receive(region_.slice(at, kSlotBytes), TagMatch{operation.ordinal});
   }
@@ -108,7 +108,7 @@ Result<Transfer> Starter::post_list(Endpoint& endpoint, Operation& operation,
   return operation.prepared->post();
 }
 
-/// All blocks of the slot that are whole, in a random order.
+/// All whole blocks of the slot, in random order.
 Result<Transfer> Starter::post_blocks(Endpoint& endpoint, Operation& operation,
                                       const PutOptions& options) {
   const std::uint64_t at = operation.slot * kSlotBytes;

@@ -21,7 +21,7 @@ struct BlockList {
   std::vector<std::uint32_t> numbers;
 };
 
-/// The operations that the plan's process asks for, as often as the plan says.
+/// An operation of the plan's process; the plan says how many there are.
 struct Operation {
   enum class Kind : std::uint8_t {
     put,
@@ -31,16 +31,16 @@ struct Operation {
     put_immediate,
     list_put,
     list_get,
-    plain,   ///< a message
-    tagged,  ///< one that the peer sends back
-    echo,    ///< the receive for that
+    plain,   ///< a message that the peer keeps
+    tagged,  ///< a message that the peer sends back
+    echo,    ///< the receive for a returned message
   };
 
   [[nodiscard]] bool writes_target() const noexcept {
     return kind == Kind::put || kind == Kind::put_immediate || kind == Kind::list_put;
   }
 
-  /// A put or get, and no list.
+  /// Whether it is a put or get, but no list.
   [[nodiscard]] bool is_single() const noexcept {
     return kind == Kind::put || kind == Kind::put_immediate || kind == Kind::get;
   }
@@ -51,12 +51,13 @@ struct Operation {
 
   Kind kind = Kind::put;
   std::uint64_t number = 0;
-  std::uint64_t slot = 0;  ///< of its own in both memories
+  std::uint64_t slot = 0;  ///< its own slot in both memories
   std::uint64_t bytes = 0;
-  std::uint64_t ordinal = 0;  ///< of a message: the how manieth of its kind, from 0
-  bool taken = true;          ///< over no earlier than its bytes are there
+  std::uint64_t ordinal = 0;  ///< index of the message among those of its kind, from 0
+  bool taken = true;          ///< does not end before its bytes have arrived
   std::optional<PreparedTransfer> prepared = {};
-  std::unique_ptr<BlockList> blocks = {};  ///< in place of that; stays until it is over
+  std::unique_ptr<BlockList> blocks = {};  ///< used instead of `prepared`; lives until the transfer
+                                           ///< ends
   Transfer transfer = {};
 };
 
@@ -81,7 +82,7 @@ class Starter {
   const Region& region_;
   const RemoteRegion& target_;
   std::uint64_t plain_ = 0;   // messages so far
-  std::uint64_t tagged_ = 0;  // the same
+  std::uint64_t tagged_ = 0;  // tagged messages so far
 };
 
 }  // namespace hbmwire::test

@@ -23,10 +23,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Where this end's memory is.
+/// The memory of this end.
 struct Places {
   Shared shared;
-  std::vector<Allocation> own;  // in place of the file's target and inbox; none: those
+  std::vector<Allocation> own;  // replaces target and inbox of the file; empty: those are used
 
   Result<void> make_own(const Context& context) {
     for (std::span<std::byte>* const place : {&shared.target, &shared.inbox}) {
@@ -45,7 +45,7 @@ struct Places {
     return context.register_memory(place.data(), place.size(), access);
   }
 
-  /// The port, and by which descriptors what is its own is found.
+  /// Sends the port, and the descriptors by which its own memory is found.
   [[nodiscard]] bool tell(int commands, std::uint16_t port) const {
     bool told = ::write(commands, &port, sizeof port) == sizeof port;
     for (const Allocation& memory : own) {

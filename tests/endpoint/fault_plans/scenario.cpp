@@ -17,7 +17,7 @@ bool shares_memory() {
 }
 
 Scenario::Scenario(std::uint64_t seed) : random(seed) {
-  for (int i = 0; i < 8; ++i) random();  // neighbouring seeds begin alike
+  for (int i = 0; i < 8; ++i) random();  // neighbouring seeds begin with similar numbers
   fault = static_cast<Fault>(below(kFaultNames.size()));
   operations = 1 + static_cast<unsigned>(below(60));
   at = static_cast<unsigned>(below(operations));
@@ -29,7 +29,7 @@ Scenario::Scenario(std::uint64_t seed) : random(seed) {
   peer_timeout_ms = 100 + static_cast<unsigned>(below(300));
   constexpr std::array<std::string_view, 3> kOps{"write", "read", "send"};
   const std::string which(kOps.at(below(kOps.size())));
-  // The first messages are those that ask for the target.
+  // The first messages request the target, and are not to fail.
   const std::string nth = std::to_string((which == "send" ? 3 : 1) + below(operations));
   if (fault == Fault::revoke_region) rules = "revoke,op=" + which + ",nth=" + nth;
   if (fault == Fault::drop_message) rules = "drop,op=" + which + ",nth=" + nth + ",count=20";

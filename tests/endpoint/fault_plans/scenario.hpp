@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-/// The faults of one plan, all of them from a seed.
+/// The failures of one plan, all derived from a seed.
 namespace hbmwire::test {
 
 enum class Fault : std::uint8_t {
@@ -40,10 +40,10 @@ inline constexpr std::array<std::string_view, 20> kFaultNames{
     "failing_poll",  "overrun",      "cancel",          "close",
     "drop_endpoint", "drop_worker",  "bad_handshake",   "truncated_handshake"};
 
-/// Whether the endpoints of this run have further NICs (docs/paths.md, Rails).
+/// Whether the endpoints of this run have more than one NIC (docs/paths.md, Rails).
 [[nodiscard]] bool has_rails();
 
-/// Whether host memory goes by shared memory in this run, and not by the NIC.
+/// Whether this run moves host memory by shared memory instead of the NIC.
 [[nodiscard]] bool shares_memory();
 
 struct Scenario {
@@ -57,13 +57,13 @@ struct Scenario {
 
   std::mt19937_64 random;
   Fault fault = Fault::none;
-  std::string rules;         ///< of the emulated NIC, `hbmwire emulate --faults`
-  std::string nic = "emu0";  ///< whose link goes down
+  std::string rules;         ///< faults of the emulated NIC, `hbmwire emulate --faults`
+  std::string nic = "emu0";  ///< the NIC whose link goes down
   unsigned operations = 0;
-  unsigned at = 0;  ///< before which operation it happens
+  unsigned at = 0;  ///< number of the operation before which it happens
   unsigned peer_timeout_ms = 0;
-  unsigned late_ms = 0;  ///< how long something may still be on its way
-  /// Where shares_memory(): whether each end's memory can be mapped by the other.
+  unsigned late_ms = 0;  ///< longest delay of something in flight
+  /// With shares_memory(): whether each end can map the other's memory.
   bool is_shared_here = false;
   bool is_shared_there = false;
 };

@@ -39,10 +39,9 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kPieceBytes = 64U << 10U;  // the smallest that a NIC is given
+constexpr std::uint64_t kPieceBytes = 64U << 10U;  // the smallest piece that a NIC gets
 
-/// A fault by which no transfer fails. A further NIC is taken out, and the others carry what it
-/// had.
+/// Whether no transfer may fail. A NIC that fails is taken out, and the others carry its transfers.
 bool is_harmless(const Scenario& scenario) {
   const bool of_link = scenario.fault == Fault::link_down || scenario.fault == Fault::link_down_up;
   return scenario.fault == Fault::none || scenario.fault == Fault::bad_handshake ||
@@ -85,7 +84,7 @@ class Subject {
   int commands_ = -1;
   std::uint16_t port_ = 0;
   int complaints_ = 0;
-  std::vector<bool> succeeded_;  // operations, by their number
+  std::vector<bool> succeeded_;  // by the number of the operation
   bool all_settled_ = true;
   bool struck_ = false;
   bool link_is_down_ = false;
@@ -94,7 +93,7 @@ class Subject {
 };
 
 void Subject::become_peer(int commands) {
-  Scenario scenario = scenario_;  // whose next number is the peer's
+  Scenario scenario = scenario_;  // a copy, whose next number the peer will draw, too
   const bool inbox_is_open = scenario.below(2) == 0;
   const std::array<std::string, 5> arguments{
       std::to_string(commands), std::to_string(shared_.file),
@@ -126,7 +125,7 @@ void Subject::start_peer() {
   map_peers(shared_.inbox);
 }
 
-/// This process, too, sees there what is the peer's own, also when the peer has gone.
+/// Maps the peer's own memory, so that this process can read it even after the peer has ended.
 void Subject::map_peers(std::span<std::byte> place) const {
   int number = -1;
   if (::read(commands_, &number, sizeof number) != sizeof number) std::abort();
@@ -137,10 +136,10 @@ void Subject::map_peers(std::span<std::byte> place) const {
     std::abort();
 }
 
-/// Every second operation is told of by Worker::next_done() as well.
+/// Every second operation is also reported by Worker::next_done().
 bool is_told(std::uint64_t number) { return number % 2 == 0; }
 
-/// Without those of the emulated hardware.
+/// Leaves out descriptors of the emulated hardware.
 int descriptors_of_the_program() { return open_descriptors("/hbmwire-"); }
 
 char Subject::ask(char command) {
@@ -149,7 +148,7 @@ char Subject::ask(char command) {
 }
 
 void Subject::link(const char* how) {
-  // A process that is at work in the NIC may be in its way for a moment.
+  // Another process that works in the NIC may hold a lock for a moment.
   for (int i = 0; i < 20; ++i) {
     if (change_link(scenario_.nic + "=" + how)) {
       link_is_down_ = how == std::string("down");
@@ -160,7 +159,7 @@ void Subject::link(const char* how) {
   complain("the link can't be changed");
 }
 
-/// Bytes that are no handshake, or the beginning of one, and then nothing or the end.
+/// Sends bytes that are no handshake, or the beginning of one, and then nothing or the end.
 void Subject::greet_badly() const {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
@@ -241,14 +240,14 @@ void Subject::end(Operation& operation) {
   outcome_ = std::string(to_string(over.error().code));
   if (describe(over.error()).empty()) complain("an outcome without a name");
   if (!operation.transfer.settled()) all_settled_ = false;
-  // A transfer that failed by itself says why: a plan without faults has no cause for it.
+  // In a plan without faults, no transfer may fail by itself.
   if (is_harmless(scenario_)) {
     if (over.error().code != Errc::timed_out && over.error().code != Errc::cancelled)
       complain("without a fault: " + describe(over.error()));
   }
 }
 
-/// Each that was to be told of was, once, and as what it was.
+/// Each operation that requested a notification was reported once, with the right result.
 void Subject::check_told(Worker& worker) {
   std::vector<bool> told(succeeded_.size());
   while (const auto done = worker.next_done()) {
@@ -274,7 +273,7 @@ bool holds(std::span<const std::byte> memory, const Operation& operation) {
   return true;
 }
 
-/// Where the bytes of what was put or sent belong.
+/// The place where the bytes of a put or a message belong.
 std::span<std::byte> place_of(const Shared& shared, const Operation& operation) {
   if (operation.writes_target())
     return shared.target.subspan(operation.slot * kSlotBytes, kSlotBytes);
@@ -285,7 +284,7 @@ std::span<std::byte> place_of(const Shared& shared, const Operation& operation) 
 
 }  // namespace
 
-/// A failed operation may have been carried out all the same, but none twice.
+/// A failed operation may have been executed, but none twice.
 void Subject::check_sum(const std::vector<Operation>& operations) {
   std::uint64_t sum = 0;
   std::memcpy(&sum, shared_.target.data(), sizeof sum);
@@ -299,13 +298,13 @@ void Subject::check_sum(const std::vector<Operation>& operations) {
   if (sum < succeeded || sum > all) complain("an atomic was carried out twice, or not at all");
 }
 
-/// Memory that no operation wrote is as it was.
+/// Bytes that no operation wrote are unchanged.
 void Subject::check_foreign_bytes(const std::vector<Operation>& operations) {
   std::vector<std::byte> rest(shared_.all.begin(), shared_.all.end());
   const auto forget = [&](std::span<const std::byte> bytes) {
     std::fill_n(rest.begin() + (bytes.data() - shared_.all.data()), bytes.size(), std::byte{0});
   };
-  forget(shared_.target.first(kSlotBytes));  // of the atomics
+  forget(shared_.target.first(kSlotBytes));  // the atomics' slot
   for (const Operation& operation : operations) {
     if (operation.writes_target() || operation.is_message())
       forget(place_of(shared_, operation).first(operation.bytes));
@@ -335,12 +334,12 @@ void Subject::check_bytes(const std::vector<Operation>& operations, const Region
   }
 }
 
-/// A reported and settled transfer stays as it is.
+/// Bytes of reported and settled operations do not change any more.
 void Subject::check_rest(const std::vector<Operation>& operations) {
   std::vector<std::byte> reported(shared_.all.begin(), shared_.all.end());
   std::this_thread::sleep_for(std::chrono::milliseconds(20 + scenario_.late_ms));
   for (const Operation& operation : operations) {
-    // The peer may look at these when it likes.
+    // The peer may read these at any time.
     if (operation.taken || !succeeded_.at(operation.number)) continue;
     const auto place = place_of(shared_, operation);
     std::ranges::copy(place, reported.begin() + (place.data() - shared_.all.data()));
@@ -368,7 +367,7 @@ Result<void> Subject::work() {
   HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory, open));
   EndpointOptions options;
   options.send_depth = static_cast<std::uint32_t>(2 + scenario_.below(64));
-  options.eager_bytes = 1024;  // so that there are messages of all protocols
+  options.eager_bytes = 1024;  // small, so that messages use all protocols
   options.receive_depth = static_cast<std::uint32_t>(4 + scenario_.below(64));
   options.peer_timeout = std::chrono::milliseconds(scenario_.peer_timeout_ms);
   HBMWIRE_TRY_ASSIGN(Endpoint connected,
@@ -428,7 +427,7 @@ Result<void> Subject::work() {
 
 int Subject::run() {
   start_peer();
-  // The libraries are loaded, and what they keep is there.
+  // By now all libraries are loaded and have made their permanent objects.
   if (scenario_.rules.empty()) {
     for (int i = 0; i < 2; ++i) {
       if (auto context = Context::create()) static_cast<void>(context->open_nics());
@@ -446,9 +445,9 @@ int Subject::run() {
     }
   }
   if (link_is_down_) link("up");
-  // No hardware is held up by another machine's process; the emulated NIC is, by one that was
-  // stopped within a step of its (emulation/docs/adr/0011), and refuses to destroy what it is
-  // about.
+  // On real hardware, a process of another machine cannot hold up a NIC. An emulated NIC can be
+  // held up by a process that was stopped within one of its steps (emulation/docs/adr/0011), and
+  // then refuses to destroy the objects involved.
   const bool held_up = stopped_ && nic_locks_not_had() != 0;
   if (!live_nic_objects().empty() && !held_up) complain("leaked " + live_nic_objects());
   if (scenario_.rules.empty() && descriptors_of_the_program() != descriptors)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A user's program that communicates: a Gaudi's memory into a GPU's, by way of an
+// A program of a user that communicates: it moves memory of a Gaudi into a GPU's memory through an
 // endpoint.
 #include <cstdio>
 #include <string>

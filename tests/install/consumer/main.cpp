@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A user's program, built against the installed library only.
+// A program of a user, built only against the installed library.
 #include <cerrno>
 #include <cstdio>
 #include <string>

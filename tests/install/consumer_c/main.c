@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program in C, built against what is installed: memory of a Gaudi card, registered, written and
-// read.
+// A C program, built against the installed library: it registers, writes and reads memory of a
+// Gaudi card.
 #include <hbmwire.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The memory limit of a cgroup of version 2: of one above the process, as a container's is. Host memory above it is refused by
-# name; a process that the kernel kills for it below `hbmwire emulate` is explained.
+# The memory limit of a version 2 cgroup above the process, as in a container. Host memory above the limit is refused by name.
+# If the kernel kills a process for it below `hbmwire emulate`, the message explains that.
 . /lib.sh
 rxe_alone
 mkdir -p /sys/fs/cgroup
@@ -9,7 +9,7 @@ echo +memory >/sys/fs/cgroup/cgroup.subtree_control || fail "no memory controlle
 mkdir -p /sys/fs/cgroup/pod/container || fail "no cgroup"
 echo 100M >/sys/fs/cgroup/pod/memory.max || fail "no limit"
 
-# inside COMMAND...: in the cgroup; what it says goes to /tmp/said.
+# inside COMMAND...: runs it in the cgroup; its output goes to /tmp/said.
 inside() {
   sh -c 'echo $$ >/sys/fs/cgroup/pod/container/cgroup.procs && exec "$@"' sh "$@" >/tmp/said 2>&1
 }
@@ -20,7 +20,7 @@ cat /tmp/said
 [ $code = 1 ] || fail "the client above the limit gave $code"
 grep -q 'memory limit of the container or its cgroup' /tmp/said || fail "the limit is not named"
 
-# It fits, and what is wrong is that there is no server.
+# It fits; the only error is that there is no server.
 inside $hbmwire client 127.0.0.1 -p 1 -d rxe0 -m host -s 1M
 code=$?
 cat /tmp/said

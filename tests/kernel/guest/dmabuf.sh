@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-# dma-bufs of the kernel's own exporters through the domain `dmabuf`. Arguments: those that this kernel has.
+# dma-bufs of the kernel's own exporters through the domain `dmabuf`. Arguments: the exporters of this kernel.
 . /lib.sh
 rxe_alone
 for exporter in "$@"; do
   $BUILD/tests/kernel_dmabuf_test --gtest_color=no --gtest_filter="*/$exporter-*EmulatedNic*" || fail "$exporter"
-  # The emulated NIC reaches no memory of a real exporter.
+  # The emulated NIC cannot access memory of a real exporter.
   $hbmwire emulate --quiet --gaudi 0 -- $BUILD/tests/kernel_dmabuf_test --gtest_color=no \
     --gtest_filter="*EmulatedNic*/$exporter" || fail "$exporter, emulated NIC"
 done
-# The tool says beforehand what a registration would.
+# The tool predicts the result of a registration.
 $hbmwire info -d | tee /tmp/info
 grep -q 'rxe0 .*its driver imports no dma-bufs' /tmp/info || fail "info -d does not say that rxe imports none"

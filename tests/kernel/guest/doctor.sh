@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# The doctor beside a stock kernel's rxe, which imports no dma-bufs: host memory is tried and verified, and the facts are
-# the kernel's.
+# The doctor with an unmodified kernel's rxe, which imports no dma-bufs. It tries and verifies host memory, and the facts come
+# from the real kernel.
 . /lib.sh
 rxe_alone
 $hbmwire doctor --timeout 60 >/tmp/report 2>/tmp/progress
 code=$?
 cat /tmp/progress /tmp/report
-# 4: a NIC that the CPU plays is slow.
+# 4: the CPU acts as the NIC, which is slow.
 [ $code = 0 ] || [ $code = 4 ] || fail "the doctor gave $code"
 $hbmwire doctor --quick --json >/tmp/facts || [ $? = 4 ] || fail "--quick gave $?"
 echo FACTS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# `hbmwire emulate` where there is a real RDMA device: a command below it sees the emulated ones, and those alone.
+# `hbmwire emulate` on a machine with a real RDMA device: a command below it sees only the emulated ones.
 . /lib.sh
 rxe_alone
 ibv_devices | grep -q rxe0 || fail "no rxe0 outside"
@@ -11,7 +11,7 @@ $hbmwire emulate --quiet --nics 1 --gaudi 1 -- $hbmwire info -d >/tmp/info || fa
 cat /tmp/info
 grep -q 'emu0 .*imports dma-bufs' /tmp/info || fail "info does not find the emulated NIC"
 
-# Gaudi to Gaudi there, while rxe0 is up.
+# From Gaudi to Gaudi there, while rxe0 is up.
 start /tmp/server $hbmwire emulate --quiet --fabric lab --gaudi 1 --name a -- $hbmwire server -p 7000 --bind 127.0.0.1 \
   -m gaudi -s 64K
 listens 40 /tmp/server
@@ -19,7 +19,7 @@ $hbmwire emulate --quiet --fabric lab --gaudi 1 --name b -- $hbmwire client 127.
   { cat /tmp/server; fail "the client gave $?"; }
 wait $server || { cat /tmp/server; fail "the server gave $?"; }
 
-# Outside all is as it was.
+# Outside, everything is unchanged.
 ibv_devices | grep -q rxe0 || fail "rxe0 went away"
 ibv_devices | grep -q emu && fail "an emulated device is seen outside"
 exit 0

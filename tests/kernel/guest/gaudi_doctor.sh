@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The doctor with the virtual Gaudi and a NIC that imports dma-bufs: zero-copy, and then no way from the NIC to the card.
+# The doctor with the virtual Gaudi and a NIC that imports dma-bufs: first zero-copy, then without a path from the NIC to the
+# card.
 . /lib.sh
 . /gaudi_lib.sh
 rxe_alone

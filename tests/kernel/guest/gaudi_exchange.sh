@@ -11,7 +11,7 @@ wait $server || fail "the server gave $?"
 used 0
 used 1
 
-# By verbs and by the endpoint API: what waits for bytes in a card, and what has the receiver's NIC read them.
+# With verbs and with the endpoint API: tests that wait for bytes in a card, and tests in which the receiver's NIC reads them.
 for line in 'write_bw -s 4096' 'read_lat -s 64' 'send_bw -s 4096' 'put_bw -s 4096' 'get_lat -s 64' 'tag_bw -s 16384'; do
   measure $line --memory gaudi:0,gaudi:1
   grep -q 'Path there .*zero-copy dma-buf' /tmp/client || fail "$line: not by the dma-buf"
@@ -19,16 +19,16 @@ done
 used 0
 used 1
 
-# A card has one owner, whoever asks.
+# A card has only one owner at a time.
 serve server 7001 --bind 127.0.0.1 --card 1 -s 64K
 $hbmwire client 127.0.0.1 -p 7001 -d rxe0 -m gaudi --card 1 -s 64K >/tmp/client 2>&1 && fail "a card has two owners"
 grep -q 'EBUSY' /tmp/client || { cat /tmp/client; fail "the client does not say that the card is taken"; }
-# A server that is killed in the middle leaves nothing, and its card is free again.
+# A killed server leaves nothing behind, and its card is free again.
 kill -9 $server
 wait $server
 used 1
 
-# Where there is no way from the NIC to the card, both say so.
+# Without a path from the NIC to the card, both sides say so.
 echo 1 >/sys/module/virtual_gaudi/parameters/no_p2p
 $hbmwire server -p 7002 -d rxe0 -m gaudi -s 64K >/tmp/server 2>&1 && fail "registered without a way"
 cat /tmp/server

@@ -2,10 +2,10 @@
 # Shared by scripts of the second tier: rxe that imports dma-bufs, and the virtual Gaudi. Sourced.
 export LD_PRELOAD=$BUILD/tests/libreg_dmabuf_mr.so
 
-# counter INDEX NAME: of card INDEX.
+# counter INDEX NAME: a counter of card INDEX.
 counter() { sed -n "s/^$2 //p" "/sys/class/accel/accel$1/device/counters"; }
 
-# Whether all that was exported was released, and all that was mapped unmapped.
+# Whether all exports were released, and all mappings unmapped.
 is_even() {
   for card in /sys/class/accel/accel[0-9]*; do
     index=${card##*accel}
@@ -16,13 +16,13 @@ is_even() {
   done
 }
 
-# used INDEX: a card was exported and mapped at all, and nothing of it is left.
+# used INDEX: the card had exports and mappings, and none of them is left.
 used() {
   wait_until 20 is_even || { cat /sys/class/accel/accel*/device/counters; fail "something of a card is left"; }
   [ "$(counter "$1" maps)" -gt 0 ] || fail "nobody has mapped card $1"
 }
 
-# serve NAME PORT OPTION...: a server in the background, its words in /tmp/NAME; `server` is its number.
+# serve NAME PORT OPTION...: starts a server in the background, with its output in /tmp/NAME; `server` is its process id.
 serve() {
   name=$1 port=$2
   shift 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Gaudi to Gaudi between two guests. Arguments: listen or connect. The host compares the cards' memory afterwards.
+# From Gaudi to Gaudi between two guests. Arguments: listen or connect. The host compares the cards' memory afterwards.
 . /lib.sh
 . /gaudi_lib.sh
 role=$1
@@ -14,7 +14,8 @@ if [ "$role" = listen ]; then
   mkdir /tmp/in
   $BUILD/tests/kernel_gaudi_peer listen $ours || fail "the peer gave $?"
   used 0
-  # Tells that all is ready, twice, and later hears that the other is done. One after the other: a card has one owner.
+  # Signals twice that everything is ready, and later waits until the other guest is done. The steps run one after the other,
+  # because a card has one owner.
   serve files 7000 -s 256K --save /tmp/in
   nc -l -p 7100 </dev/null >/dev/null
   wait $server || { cat /tmp/files; fail "the server for files gave $?"; }
@@ -27,7 +28,7 @@ if [ "$role" = listen ]; then
   cmp /weights.bin /tmp/in/weights.bin || fail "the file arrived otherwise"
   grep -q 'Zero-copy RDMA using Gaudi DMA-buf' /tmp/server || fail "it was not zero copy"
 else
-  # It goes on when the other listens, which takes a while.
+  # Continues when the other guest listens, which takes a while.
   attempts=0
   until $BUILD/tests/kernel_gaudi_peer connect 10.9.0.1; do
     attempts=$((attempts + 1))

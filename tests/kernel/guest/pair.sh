@@ -14,7 +14,7 @@ if [ "$role" = listen ]; then
   $hbmwire server -p 7000 -d rxe0 -m host -s 256K >/tmp/server 2>&1 &
   server=$!
   listens 30 /tmp/server
-  # Tells that all is ready, and later hears that the other is done.
+  # Signals that everything is ready, and later waits until the other guest is done.
   nc -l -p 7100 </dev/null >/dev/null
   nc -l -p 7101 >/tmp/done </dev/null
   cat /tmp/server
@@ -22,7 +22,7 @@ if [ "$role" = listen ]; then
   wait $rping
   rping_well $? /tmp/rping 3 || fail "rping's server"
   wait $server || fail "the server gave $?"
-  # The bytes came through this NIC: 256 KiB each way, in packets of at most 1 KiB.
+  # The bytes went through this NIC: 256 KiB each way, in packets of at most 1 KiB.
   cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts
   [ "$(cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts)" -gt 256 ] || fail "rxe0 has counted no packets"
 else

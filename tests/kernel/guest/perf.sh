@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-# hbmwire perf over rxe, with host memory. Arguments: a test with its options, each.
+# hbmwire perf over rxe, with host memory. Each argument is a test with its options.
 . /lib.sh
 rxe_alone
 
-# Whether a process has ended, waited for or not.
+# Whether a process has ended, even if wait was not called.
 is_over() { case $(cut -d" " -f3 "/proc/$1/stat" 2>/dev/null) in Z | "") true ;; *) false ;; esac; }
 
 for line; do
   measure $line
 done
 
-# A peer that is killed in the middle: the other side says so, and soon.
+# A peer is killed during the test: the other side soon reports that.
 for test in write_bw put_bw tag_lat; do
   serve_measurement $test
   $hbmwire perf $test 127.0.0.1 -p $measure_port -d rxe0 -D 60 >/tmp/client 2>&1 &

@@ -6,7 +6,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// Memory of an application that has never heard of hbmwire.
+/// Memory of an application that does not know hbmwire.
 ApplicationMemory allocate(const Context& /*context*/, std::uint64_t size_bytes) {
   auto application = std::make_shared<CudaApplication>(0);
   const std::uint64_t address = application->allocate(size_bytes);

@@ -14,11 +14,11 @@
 namespace hbmwire::test {
 namespace {
 
-/// Where in a dma-buf memory of this size begins: anywhere, whole pages in or not.
+/// The offset in the dma-buf where memory of this size begins: any number, aligned to pages or not.
 std::uint64_t lead_of(std::uint64_t variant) { return (variant * 7919) % 20'000; }
 
-/// A part of a buffer that the CPU can map. The descriptor of it that is imported is closed at
-/// once: the library keeps its own.
+/// A part of a buffer that the CPU can map. The imported descriptor is closed at once, because the
+/// library keeps its own.
 Result<Allocation> part_of_memfd(const Context& context, std::uint64_t size_bytes,
                                  std::uint64_t variant) {
   const std::uint64_t lead = lead_of(variant);
@@ -38,20 +38,20 @@ MemorySubject mappable() {
           .libraries = {"nic"}};
 }
 
-/// A large piece of a card's memory, exported once, of which each import gets another part. It is
-/// given back when a test ends, after all imports have gone: the driver wants that order.
+/// A large piece of a card's memory, exported once. Each import gets another part. It is released
+/// at the end of a test, after all imports, because the driver requires that order.
 class Exporter : public testing::EmptyTestEventListener {
  public:
   static Exporter& instance() {
     static auto* const exporter = [] {
-      auto* const made = new Exporter;  // GoogleTest's, from here on
+      auto* const made = new Exporter;  // GoogleTest owns it from here on
       testing::UnitTest::GetInstance()->listeners().Append(made);
       return made;
     }();
     return *exporter;
   }
 
-  /// Parts of imports that are alive do not overlap: the buffer is larger than all of a test's.
+  /// Parts of existing imports do not overlap: the buffer is larger than all imports of a test.
   Result<DmabufRange> next_part(std::uint64_t size_bytes) {
     const std::scoped_lock lock(mutex_);
     if (!memory_) {
@@ -81,7 +81,7 @@ class Exporter : public testing::EmptyTestEventListener {
   std::uint64_t used_ = 0;
 };
 
-/// Memory that the CPU can't map, as any accelerator's.
+/// Memory that the CPU cannot map, like that of an accelerator.
 Result<Allocation> part_of_card(const Context& context, std::uint64_t size_bytes,
                                 std::uint64_t /*variant*/) {
   HBMWIRE_TRY_ASSIGN(const DmabufRange range, Exporter::instance().next_part(size_bytes));

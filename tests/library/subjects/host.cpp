@@ -10,7 +10,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// Not page-aligned: as the application's memory is.
+/// Not page-aligned, like memory of an application.
 ApplicationMemory from_heap(const Context& /*context*/, std::uint64_t size_bytes) {
   auto bytes = std::make_shared<std::vector<std::byte>>(size_bytes + 1);
   return {.address = std::bit_cast<std::uint64_t>(bytes->data() + 1), .owner = bytes};

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""The calling side of hbmwire.nixl and hbmwire.mooncake, as vLLM, LMCache and SGLang play it."""
+"""Imitates the calls of vLLM, LMCache and SGLang to hbmwire.nixl and hbmwire.mooncake."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A KV cache as vLLM has it: a region for each layer, each of blocks of one length."""
+"""A KV cache like vLLM's: a region for each layer, with blocks of one length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hbmwire
 
 
 class Caches:
-    """`layers` regions of `blocks` blocks of `block_bytes`, in memory of a kind."""
+    """`layers` regions with `blocks` blocks of `block_bytes`, in one kind of memory."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Caches:
         self.blocks = blocks
         self.block_bytes = block_bytes
         self.device_id = 0
-        # The memory is the application's; the agent has a context of its own.
+        # The memory belongs to the application; the agent has its own context.
         self._context = hbmwire.Context()
         device = {} if kind == "host" else {"device": str(card)}
         self.layers = [
@@ -42,7 +42,7 @@ class Caches:
         return [layer.address for layer in self.layers]
 
     def regions(self) -> list[tuple[int, int, int, str]]:
-        """For get_reg_descs()."""
+        """The argument of get_reg_descs()."""
         return [(layer.address, layer.nbytes, self.device_id, "") for layer in self.layers]
 
     def descriptors(self) -> list[tuple[int, int, int]]:
@@ -67,7 +67,7 @@ class Caches:
 def block_descriptors(
     base_addresses: list[int], blocks: int, block_bytes: int, device_id: int
 ) -> list[tuple[int, int, int]]:
-    """Descriptor layer * blocks + block is that block of that layer."""
+    """Descriptor number layer * blocks + block is that block of that layer."""
     return [
         (base + block * block_bytes, block_bytes, device_id)
         for base in base_addresses
@@ -76,7 +76,7 @@ def block_descriptors(
 
 
 def descriptor_ids(layers: int, blocks: int, block_ids: list[int]) -> list[int]:
-    """The numbers of these blocks of every layer."""
+    """The descriptor numbers of these blocks in every layer."""
     return [layer * blocks + block for layer in range(layers) for block in block_ids]
 
 

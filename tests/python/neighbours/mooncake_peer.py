@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A transfer engine in a process of its own, with the calls of SGLang's decode side in their order.
 
-SGLang initializes the engine, registers its caches in one call, and tells the prefill side its
-session and the addresses of its caches. The prefill side writes to them.
+SGLang initializes the engine, registers its caches in one call, and sends its session and the
+addresses of its caches to the prefill side, which writes to them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Peer:
         return self.engine.send_probe(session)
 
     def quiet(self, until: str) -> str:
-        """The engine computes, and calls nothing, until there is such a file."""
+        """Imitates an engine that computes and makes no calls, until this file exists."""
         while not pathlib.Path(until).exists():
             time.sleep(0.01)
         return "quiet"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """An agent in a process of its own, with the calls of vLLM's prefill side in their order.
 
-vLLM registers its caches, prepares its own descriptors, takes the metadata for the handshake, and
-asks for notifications in each step of its engine. As a pushing side (vLLM's push mode, LMCache) it
-writes to another agent.
+vLLM registers its caches, prepares its own descriptors, sends the metadata for the handshake,
+and asks for notifications in each step of its engine. As a pushing side (vLLM's push mode,
+LMCache) it writes to another agent.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Peer:
         return base64.b64encode(self.caches.block(layer, block)).decode()
 
     def quiet(self, until: str) -> str:
-        """The engine computes, and calls nothing, until there is such a file."""
+        """Imitates an engine that computes and makes no calls, until this file exists."""
         while not pathlib.Path(until).exists():
             time.sleep(0.01)
         return "quiet"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A peer in a process of its own, on this emulated node or on another one of its fabric.
 
-The peer's program reads a line of JSON for each request, and writes one for each answer.
+The peer's program reads one line of JSON for each request, and writes one for each answer.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from typing import Any
 import hbmwire
 
 HERE = pathlib.Path(__file__).parent
-# More than a peer takes to start on a busy machine that runs sanitizers.
+# More than a peer needs to start on a busy machine with sanitizers.
 ANSWER_SECONDS = 40.0
 
 
 def tool() -> str | None:
-    """The hbmwire program: of the build that the module is of, or that is installed."""
+    """The hbmwire program: of the build that contains the module, or the installed one."""
     built = pathlib.Path(hbmwire.__file__).resolve().parents[2] / "bin" / "hbmwire"
     return str(built) if built.exists() else shutil.which("hbmwire")
 
 
 class PeerProcess:
-    """neighbours/`program`.py; `node`: the name of the emulated node, with its own devices."""
+    """Runs neighbours/`program`.py; `node`: the name of the emulated node, which has its own
+    devices.
+    """
 
     def __init__(self, program: str, node: str | None = None, **arguments: Any) -> None:
         command = [sys.executable, "-B", str(HERE / f"{program}.py"), json.dumps(arguments)]
@@ -69,11 +71,12 @@ class PeerProcess:
         return self._next()
 
     def signal(self, number: int) -> None:
-        """To the peer itself: on another node it is a child of the program that made the node."""
+        """Signals the peer itself: on another node it is a child of the program that made the node.
+        """
         os.kill(self._pid, number)
 
     def stop(self) -> None:
-        """Stops all of its threads, and waits until they are."""
+        """Stops all of its threads, and waits until they have stopped."""
         self.signal(signal.SIGSTOP)
         tasks = pathlib.Path(f"/proc/{self._pid}/task")
         while any(" T " not in (task / "stat").read_text() for task in tasks.iterdir()):
@@ -87,7 +90,7 @@ class PeerProcess:
         self._process.wait(ANSWER_SECONDS)
 
     def end(self) -> None:
-        """Lets the peer end by itself, as it does when there are no more requests."""
+        """Lets the peer end by itself, which it does when there are no more requests."""
         if self._process.poll() is None:
             self.go_on()
             assert self._process.stdin is not None
@@ -114,7 +117,8 @@ class PeerProcess:
 def on_node(
     node: str, command: list[str], environment: dict[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The command on another node of this fabric, which has the same kinds of devices."""
+    """Wraps the command to run on another node of this fabric, which has the same kinds of devices.
+    """
     program = tool()
     assert program is not None, "there is no hbmwire program to make a node with"
     fabric = os.path.basename(environment["HBMWIRE_EMULATION_FABRIC"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stands in for PyTorch tensors on Gaudi cards: their memory is a region of an emulated card."""
+"""Replaces PyTorch tensors on Gaudi cards: their memory is a region of an emulated card."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class HpuTensor:
-    """A tensor of float32. `storage` is a region of the card; None: nothing was computed yet."""
+    """A tensor of float32. `storage` is a region of the card; None if nothing was computed yet."""
 
     device = Device()
     layout = "torch.strided"
@@ -40,7 +40,7 @@ class HpuTensor:
         self.is_view = is_view
 
     def data_ptr(self) -> int:
-        """A number that is no address of the card, as on hardware."""
+        """A number that is no address of the card, as on real hardware."""
         return 0x7000_0000_0000 + 4 * self.offset
 
     def element_size(self) -> int:

@@ -2,7 +2,7 @@
 """A peer in a process of its own. usage: peer.py [NBYTES]
 
 It prints its port, advertises "memory" of NBYTES, echoes messages, and obeys lines of standard
-input: "sum" gives the sum of its bytes, "exit" ends it.
+input: "sum" prints the sum of its bytes, "exit" ends it.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ constexpr Concerns kCards{.cards = true};
 constexpr Concerns kBoth{.nics = true, .cards = true};
 constexpr Concerns kPlaces{.nics = true, .cards = true, .places = true};
 
-// For checks of this kernel and its drivers, which emulated hardware does without.
+// For checks of this kernel and its drivers: emulated hardware uses neither.
 constexpr Concerns real(Concerns concerns) {
   concerns.real_hardware = true;
   return concerns;

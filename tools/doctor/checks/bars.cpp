@@ -11,7 +11,8 @@
 namespace hbmwire::tools::doctor::rules {
 namespace {
 
-// The sizes of the six windows of a PCI function: a line "first last flags" each.
+// The sizes of the six windows of a PCI function. The file has one line "first last flags" for
+// each.
 std::vector<std::uint64_t> windows_in(std::string_view resource) {
   constexpr std::size_t kWindows = 6;
   std::vector<std::uint64_t> sizes;
@@ -61,7 +62,8 @@ Finding judge_bars(const Answer& resource, const Card& card) {
     finding.verdict = Verdict::good;
     return finding;
   }
-  // A Gaudi's driver exports what is in its window alone; a GPU's has less to give out at a time.
+  // The driver of a Gaudi can export only memory within its window, so that a small one is a fault.
+  // A GPU only has less memory to export at a time.
   finding.verdict = is_gaudi ? Verdict::bad : Verdict::slow;
   finding.remedy = remedy;
   return finding;

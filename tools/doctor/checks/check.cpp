@@ -9,7 +9,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// Passes questions on, and notes those that stay open.
+/// Passes questions on, and notes those without an answer.
 class Watched final : public Evidence {
  public:
   explicit Watched(Evidence& machine) : machine_(machine) {}
@@ -42,14 +42,14 @@ class Watched final : public Evidence {
   std::vector<Gap> gaps_;
 };
 
-// The part of the hardware that the check concerns and that can't be seen.
+// The kind of hardware that the check concerns and that could not be seen.
 std::optional<Gap> gap_for(const Concerns& concerns, const Hardware& hardware) {
   if (concerns.nics && hardware.nics_gap) return hardware.nics_gap;
   if (concerns.cards && hardware.cards_gap) return hardware.cards_gap;
   return concerns.places ? hardware.places_gap : std::nullopt;
 }
 
-// The first question that the rule itself had, beside those about the hardware.
+// The first open question of the rule itself. Questions about the hardware do not count.
 std::optional<Gap> first_own(const std::vector<Gap>& all, const std::vector<Gap>& of_hardware) {
   for (const Gap& gap : all) {
     if (std::ranges::find(of_hardware, gap.source, &Gap::source) == of_hardware.end()) return gap;

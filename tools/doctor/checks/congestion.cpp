@@ -12,21 +12,22 @@
 namespace hbmwire::tools::doctor::rules {
 namespace {
 
-// Counters of packets that did not arrive the first time.
+// Counters of packets that arrived late, damaged or not at all.
 constexpr std::array kLossCounters{"out_of_sequence", "packet_seq_err", "local_ack_timeout_err",
                                    "rnr_nak_retry_err"};
 constexpr std::string_view kDiscards = "rx_discards_phy";
 
-// After a lost packet a NIC sends a window anew: one in so many costs a per cent or more.
+// After a lost packet a NIC sends a window again. One loss in this many packets costs a per cent of
+// the rate or more.
 constexpr std::uint64_t kPacketsALoss = 100'000;
-// Where the traffic is not known.
+// The limit if the number of packets is not known.
 constexpr std::uint64_t kMostLosses = 1000;
 
 struct Losses {
-  bool has_counters = false;  // any of them is there
-  bool readable = false;      // any of them could be read
-  int error = 0;              // of the first one that could not be read
-  std::string source;         // that one
+  bool has_counters = false;  // at least one counter exists
+  bool readable = false;      // at least one could be read
+  int error = 0;              // errno of the first one that could not be read
+  std::string source;         // the file of that one
   std::uint64_t total = 0;
   std::string words;
 };
@@ -44,7 +45,8 @@ void add_loss(Losses& losses, std::string_view name, std::uint64_t count) {
     losses.words += fmt::format("{}{} {}", losses.words.empty() ? "" : ", ", name, count);
 }
 
-// mlx5 refuses some counters with EINVAL, and a virtual function has fewer: each stands by itself.
+// mlx5 refuses some counters with EINVAL, and a virtual function has fewer of them. One missing
+// counter therefore says nothing about the others.
 Losses losses_of(Evidence& machine, const Port& port) {
   Losses losses;
   for (const char* name : kLossCounters) {
@@ -63,7 +65,7 @@ Losses losses_of(Evidence& machine, const Port& port) {
   return losses;
 }
 
-// The counters of the port's interface; nothing of a port that has none.
+// The counters of the port's network interface; empty if the port has none.
 Told statistics_of(Evidence& machine, const Port& port, Losses& losses) {
   if (!port.ethernet) return {.error = ENODEV, .value = nullptr};
   const Interface interface = interface_of(machine, port);
@@ -76,7 +78,7 @@ Told statistics_of(Evidence& machine, const Port& port, Losses& losses) {
   return told;
 }
 
-// The priorities for which the switch or this NIC has paused: with flow control by priority.
+// The priorities for which the switch or this NIC sent pauses (priority flow control).
 std::string paused_priorities(const Json& statistics) {
   constexpr int kPriorities = 8;
   std::string priorities;

@@ -14,13 +14,14 @@
 namespace hbmwire::tools::doctor::rules {
 namespace {
 
-// Until 6.2 a mapping was exported by its handle, from 6.3 on by its address, as hbmwire does it.
+// Up to Linux 6.2 the driver exported a mapping by its handle. From 6.3 on it exports it by its
+// address, and hbmwire uses only this way.
 constexpr ShortVersion kExportByAddress{6, 3};
-// Until 6.6 the offset of an export was checked and then forgotten. hbmwire exports allocations
-// from their beginning; other programs get wrong memory.
+// Up to Linux 6.6 the driver checked the offset of an export and then ignored it. hbmwire exports
+// allocations from their beginning; other programs get the wrong memory.
 constexpr ShortVersion kOffsetsRight{6, 7};
 
-// Modules whose version has to fit that of another module or of a library.
+// Modules whose version must match that of another module or of a library.
 constexpr std::array kModules{"nvidia",  "nvidia_peermem", "amdgpu",    "habanalabs",
                               "ib_core", "ib_uverbs",      "mlx5_core", "mlx5_ib",
                               "irdma",   "bnxt_re",        "efa"};
@@ -93,7 +94,7 @@ Finding judge_gaudi(Evidence& machine, const Card& card) {
   return finding;
 }
 
-// What identifies a module's build: of its two versions the one that both answers have.
+// Compares the builds of a loaded and an installed module by a version that both answers contain.
 std::optional<Finding> judge_module(Evidence& machine, const std::string& module) {
   const std::string folder = "/sys/module/" + module;
   const int error_of_folder = machine.folder(folder).error;

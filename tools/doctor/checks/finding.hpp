@@ -12,10 +12,11 @@
 namespace hbmwire::tools::doctor {
 
 enum class Verdict {
-  good,     ///< was seen to be as wanted
-  slow,     ///< works, and costs speed
+  good,     ///< the check saw the wanted state
+  slow,     ///< works, but slower than it could
   bad,      ///< does not work
-  unknown,  ///< could not be found out: no right to read it, or this machine does not tell
+  unknown,  ///< could not be determined: this user has no right to read it, or the machine does not
+            ///< report it
 };
 
 /// "good", "slow", "bad", "unknown".
@@ -24,20 +25,21 @@ enum class Verdict {
 /// The result of one check for one thing.
 struct Finding {
   std::string check;    ///< the check's name: "acs"
-  std::string subject;  ///< what it concerns: "0000:3a:00.0", "mlx5_0 port 1"; empty: the machine
+  std::string subject;  ///< the thing: "0000:3a:00.0", "mlx5_0 port 1"; empty for the machine
   Verdict verdict = Verdict::unknown;
-  std::string source;  ///< the file or call that told: "/sys/class/infiniband/mlx5_0/ports/1/state"
-  std::string found;   ///< what it said: "1: DOWN"
-  std::string wanted;  ///< "4: ACTIVE"; of an unknown finding what would tell
-  std::string remedy;  ///< the command or the step that mends it; empty where nothing is to be done
+  std::string source;  ///< the file or call that was read:
+                       ///< "/sys/class/infiniband/mlx5_0/ports/1/state"
+  std::string found;   ///< its contents: "1: DOWN"
+  std::string wanted;  ///< "4: ACTIVE"; for an unknown finding, the thing that would answer it
+  std::string remedy;  ///< the command or step that mends it; empty if there is nothing to do
 };
 
 /// The hardware that a check depends on.
 struct Concerns {
   bool nics = false;
   bool cards = false;
-  bool places = false;         ///< where NICs and cards are on PCI
-  bool real_hardware = false;  ///< it says nothing of emulated hardware
+  bool places = false;         ///< the check needs the places of NICs and cards on PCI
+  bool real_hardware = false;  ///< the check does not apply to emulated hardware
 };
 
 /// A rule about machines.
@@ -47,20 +49,20 @@ struct Check {
   std::vector<Finding> (*rule)(Evidence& machine);
   Concerns concerns = {};
 
-  /// The findings of the rule. A check that does not apply (no such hardware) gives no finding. But
-  /// where some of the hardware that it concerns could not be seen, or the rule finds nothing and
-  /// could not read all, there is an unknown finding that says so.
+  /// Runs the rule. A check for hardware that the machine does not have gives no findings. If part
+  /// of the hardware could not be seen, or if the rule finds nothing and could not read everything,
+  /// the result contains an unknown finding.
   [[nodiscard]] std::vector<Finding> run(Evidence& machine) const;
 };
 
-/// All checks, in the order in which causes come: what the kernel can, what the hardware is set to,
-/// what the user may, what costs speed.
+/// All checks. Causes come before effects: abilities of the kernel, settings of the hardware,
+/// rights of the user, and last the causes of low speed.
 [[nodiscard]] std::span<const Check> all_checks() noexcept;
 
-/// The findings of all of them, in their order.
+/// The findings of all checks, in the order of all_checks().
 [[nodiscard]] std::vector<Finding> run_checks(Evidence& machine);
 
-/// How many accelerators the checks see.
+/// The number of accelerators that the checks see.
 [[nodiscard]] std::size_t cards_seen(Evidence& machine);
 
 }  // namespace hbmwire::tools::doctor

@@ -8,14 +8,14 @@
 
 namespace hbmwire::tools::doctor {
 
-/// NVIDIA's kernel driver, as /proc/driver/nvidia/version tells of it.
+/// NVIDIA's kernel driver, as /proc/driver/nvidia/version describes it.
 struct NvidiaDriver {
-  int error = 0;              ///< errno of reading that file; ENOENT: not loaded
-  bool open = false;          ///< the open kernel modules, which alone export dma-bufs
+  int error = 0;              ///< errno of reading that file; ENOENT if the driver is not loaded
+  bool open = false;          ///< the open kernel modules: the closed ones export no dma-bufs
   std::uint64_t release = 0;  ///< 535; 0: not found in the text
-  std::string text;           ///< the line that tells it
+  std::string text;           ///< the line of the file that names the version
 
-  /// The open modules do so since release 515.
+  /// The open modules export dma-bufs since release 515.
   [[nodiscard]] bool exports_dmabufs() const noexcept { return open && release >= kFirstOpen; }
 
   static constexpr std::uint64_t kFirstOpen = 515;
@@ -23,9 +23,9 @@ struct NvidiaDriver {
 
 [[nodiscard]] NvidiaDriver nvidia_driver_of(Evidence& machine);
 
-/// The module that gives NICs NVIDIA's memory by its address.
+/// The kernel module that lets NICs register NVIDIA's memory by its address, without a dma-buf.
 struct PeerModule {
-  bool hidden = false;  ///< whether one is loaded can't be seen
+  bool hidden = false;  ///< the list of modules could not be read
   std::string name;     ///< "nvidia_peermem"; empty: none, or hidden
 
   [[nodiscard]] bool is_loaded() const noexcept { return !name.empty(); }

@@ -14,13 +14,13 @@ namespace {
 constexpr std::string_view kPciDevices = "/sys/bus/pci/devices/";
 constexpr std::string_view kHabana = "0x1da3";
 
-// An archive may claim any number of devices, and checks compare each with each. 8 NICs with all
-// their virtual functions are some 1000 RDMA devices.
+// An archive may claim any number of devices, and checks compare each device with each other one. 8
+// NICs with all their virtual functions are some 1000 RDMA devices.
 constexpr std::size_t kMostNics = 1024;
 constexpr std::size_t kMostCards = 256;
 
-/// PCI functions that are accelerators: a vendor, and the classes of those of its devices that are.
-/// AMD's display controllers (0x0300) are left out: most are part of a CPU.
+/// A kind of accelerator: the PCI vendor, and the PCI classes of its accelerators. AMD's display
+/// controllers (0x0300) are left out, because most of them are part of a CPU.
 struct CardKind {
   std::string_view vendor;
   std::string_view type;
@@ -89,7 +89,7 @@ void add_cards_on_pci(Evidence& machine, Hardware& hardware) {
   }
 }
 
-// A Gaudi's scale-up NICs carry no dma-bufs, and are not hbmwire's to use.
+// hbmwire cannot use a Gaudi's own scale-up NICs: they do not import dma-bufs.
 bool is_scale_up(Evidence& machine, Hardware& hardware, const std::string& pci_address) {
   return !pci_address.empty() &&
          noted_line(machine, hardware.nics_gap, pci_path(pci_address, "vendor")) == kHabana;
@@ -152,7 +152,7 @@ void add_driver(Evidence& machine, Hardware& hardware, Nic& nic) {
 
 void note_failed_info(Hardware& hardware, const Told& info) {
   if (info.error == 0) return;
-  // The library's own sentence names the setting or the limit.
+  // The text of the vendor's library names the setting or the limit.
   const std::string why = text_at(info.failure, "text");
   hardware.nics_gap = Gap{.source = "hbmwire info",
                           .error = info.error,

@@ -13,7 +13,7 @@
 namespace hbmwire::tools::doctor::rules {
 namespace {
 
-// With these the events of shared memory are told, too (docs/registration.md).
+// From this kernel on, the library also sees events of shared memory (docs/registration.md).
 constexpr ShortVersion kWatches{5, 19};
 constexpr ShortVersion kWatchesOnArm{6, 10};
 
@@ -57,7 +57,7 @@ Finding judge_card_node(Evidence& machine, const Hardware& hardware, const Card&
   return finding;
 }
 
-// Whether this process may run near the devices that it drives.
+// Judges whether this process may run on the CPUs near its devices.
 std::optional<Finding> judge_affinity(Evidence& machine, const Hardware& hardware) {
   std::vector<std::uint64_t> near;
   std::optional<std::uint64_t> node;
@@ -105,7 +105,7 @@ Findings numa(Evidence& machine) {
   if (!has_nic) return {};
   const std::string source = "/sys/devices/system/node";
   const Names names = machine.folder(source);
-  // A kernel without NUMA has no such folder; its CPUs are beside it.
+  // A kernel without NUMA has no such folder. Its folder of CPUs then shows that sysfs is there.
   const int error = error_below(machine, "/sys/devices/system/cpu", names.error);
   if (is_unread(error))
     return {unknown_for("numa", "", source, error, "how many NUMA nodes there are")};
@@ -143,7 +143,7 @@ Findings cpu(Evidence& machine) {
   const std::string source = folder + "/cpu*/cpufreq/scaling_governor";
   const std::string wanted = "performance";
   if (total == 0) {
-    // The clock is the hypervisor's.
+    // The hypervisor sets the clock of a guest.
     if (!is_unread(error) && is_guest(machine).value_or(false)) return {};
     return {unknown_for("cpu", "", source, error == 0 ? ENOENT : error, wanted)};
   }
@@ -188,8 +188,8 @@ Findings huge_pages(Evidence& machine) {
            .remedy = good ? "" : "echo madvise > " + source}};
 }
 
-// Programs watch with UFFD_USER_MODE_ONLY: vm.unprivileged_userfaultfd=0 forbids nothing of that.
-// Its file tells that the kernel was built with userfaultfd.
+// The library opens its userfaultfd with UFFD_USER_MODE_ONLY, which vm.unprivileged_userfaultfd=0
+// allows. The file of that setting shows that the kernel was built with userfaultfd.
 Findings userfaultfd(Evidence& machine) {
   const auto version = kernel_version(machine);
   const bool arm = text_at(ask(machine, "uname").value, "machine") == "aarch64";
@@ -214,7 +214,7 @@ Findings userfaultfd(Evidence& machine) {
     finding.remedy = "install " + finding.wanted.substr(0, finding.wanted.find(','));
     return {finding};
   }
-  // A profile of a container's engine may forbid the call, and only calling it would tell.
+  // The profile of a container's engine may forbid the call, which only a call would show.
   const Answer status = machine.file("/proc/self/status");
   const auto seccomp = value_of_key(status.value, "Seccomp:");
   if (status.error != 0 && machine.access("/dev/userfaultfd").error != 0)

@@ -10,15 +10,16 @@
 namespace hbmwire::tools::doctor::rules {
 namespace {
 
-constexpr ShortVersion kDmabufRegions{5, 12};    // ib_umem_dmabuf_get()
-constexpr ShortVersion kAlwaysMoveNotify{7, 0};  // DMABUF_MOVE_NOTIFY is no option any more
+constexpr ShortVersion kDmabufRegions{5, 12};  // ib_umem_dmabuf_get()
+// From here on DMABUF_MOVE_NOTIFY is no longer an option.
+constexpr ShortVersion kAlwaysMoveNotify{7, 0};
 constexpr std::string_view kConfigWanted = "a configuration of the running kernel that can be read";
 
-// An option that the kernel needs for some of this machine's hardware.
+// An option that the kernel needs for hardware of this machine.
 struct NeededOption {
   std::string name;
   std::string why;
-  std::optional<bool> applies;  // nothing: the file that would tell could not be read
+  std::optional<bool> applies;  // empty: the file that shows it could not be read
   std::string source = {};      // that file
 };
 
@@ -35,7 +36,7 @@ std::vector<NeededOption> needed_options(Evidence& machine, const Hardware& hard
       {"PCI_P2PDMA", "habanalabs and amdgpu refuse NICs without it",
        hardware.has("gaudi") || hardware.has("rocm")},
       {"DMABUF_MOVE_NOTIFY", "amdgpu moves memory to the host without it", hardware.has("rocm")},
-      // A driver from elsewhere than the kernel has its own option.
+      // A driver that does not come with the kernel has an option of its own.
       {"HSA_AMD_P2P", "amdgpu lets no other device reach its memory without it", amd_of_kernel,
        amd},
       {"DRM_ACCEL_HABANALABS", "the driver of Gaudi cards",
@@ -99,12 +100,12 @@ Findings kernel(Evidence& machine) {
                   .wanted = wanted,
                   .remedy = {}};
   if (*version >= kDmabufRegions) return {finding};
-  // Enterprise distributions and NVIDIA's OFED bring the function to older kernels.
+  // Enterprise distributions and NVIDIA's OFED backport the function to older kernels.
   if (has_symbol(machine, "ib_umem_dmabuf_get").value_or(false)) {
     finding.found += ", with ib_umem_dmabuf_get of a newer one";
     return {finding};
   }
-  // A list without any function of RDMA or dma-bufs is that of a kernel without them.
+  // If the list has no function of RDMA or dma-bufs, the kernel supports neither.
   if (const int error = machine.file("/proc/kallsyms").error; error != 0)
     return {unknown_for("kernel", "", "/proc/kallsyms", error, wanted)};
   finding.verdict = Verdict::bad;
@@ -121,7 +122,7 @@ Findings kernel_options(Evidence& machine) {
   return findings;
 }
 
-// dma_buf_move_notify is not asked for: the function is there with and without its option.
+// dma_buf_move_notify is not checked: the function exists with and without its option.
 Findings kernel_symbols(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   if (hardware.nics.empty()) return {};
@@ -148,7 +149,8 @@ Findings kernel_symbols(Evidence& machine) {
   return {finding};
 }
 
-// On-demand paging itself is optional; mlx5_ib_reg_user_mr_dmabuf() is EOPNOTSUPP without it.
+// On-demand paging itself is optional, but without it mlx5_ib_reg_user_mr_dmabuf() fails with
+// EOPNOTSUPP.
 Findings odp(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   Findings findings;

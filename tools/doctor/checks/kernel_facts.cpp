@@ -12,7 +12,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// Where distributions keep a kernel's configuration.
+// The paths where distributions keep a kernel's configuration.
 std::vector<std::string> config_files(const std::string& release) {
   std::vector<std::string> files{"/proc/config.gz"};
   if (release.empty()) return files;
@@ -24,7 +24,7 @@ std::vector<std::string> config_files(const std::string& release) {
   return files;
 }
 
-// The value of "CONFIG_X=y", and "n" of "# CONFIG_X is not set".
+// Returns the value of "CONFIG_X=y", and "n" for "# CONFIG_X is not set".
 std::string value_in(std::string_view config, const std::string& name) {
   if (const auto value = value_of_key(config, "CONFIG_" + name + "=")) return *value;
   return value_of_key(config, "# CONFIG_" + name + " is not set") ? "n" : std::string();
@@ -46,7 +46,8 @@ KernelOption kernel_option(Evidence& machine, const std::string& name) {
 
 std::optional<bool> has_symbol(Evidence& machine, const std::string& name) {
   const Answer symbols = machine.file("/proc/kallsyms");
-  // Each kernel with dma-bufs has some of the functions that are looked for: none is no list.
+  // Each kernel with dma-bufs has at least one of the wanted functions. An empty result means that
+  // the list itself is missing.
   if (symbols.error != 0 || symbols.value.empty()) return std::nullopt;
   constexpr std::size_t kName = 2;  // "0000000000000000 T ib_umem_dmabuf_get\t[ib_uverbs]"
   return std::ranges::any_of(lines_in(symbols.value), [&](std::string_view line) {

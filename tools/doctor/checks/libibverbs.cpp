@@ -9,7 +9,8 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// Debian's folder for libraries of the machine's architecture, and where others have them.
+// The folder of Debian for libraries of the machine's architecture, and those of other
+// distributions.
 std::vector<std::string> library_folders(Evidence& machine) {
   const std::string architecture = text_at(ask(machine, "uname").value, "machine");
   return {"/usr/lib/" + architecture + "-linux-gnu", "/lib/" + architecture + "-linux-gnu",

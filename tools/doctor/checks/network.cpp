@@ -14,7 +14,7 @@ namespace hbmwire::tools::doctor::rules {
 namespace {
 
 constexpr std::uint64_t kFullMtu = 4096;
-// With RoCE's headers a packet of 4096 bytes takes so many.
+// Bytes of a packet with a payload of 4096 bytes and the headers of RoCE.
 constexpr std::uint64_t kFullInterfaceMtu = 4200;
 
 std::string interface_words(Evidence& machine, const Port& port) {
@@ -22,11 +22,11 @@ std::string interface_words(Evidence& machine, const Port& port) {
   return name.empty() ? "INTERFACE" : name;
 }
 
-// Ports of like NICs have one rate: the PCI device's id tells which are alike.
+// The rate of a port. Ports of NICs of the same model (PCI device id) should have the same rate.
 struct Speed {
-  int error = 0;           // of the first file that could not be read
+  int error = 0;           // errno of the first file that could not be read
   std::string source;      // that file
-  std::string model;       // empty: not on PCI
+  std::string model;       // empty if not on PCI
   std::uint64_t rate = 0;  // Gb/s
 };
 
@@ -47,7 +47,7 @@ Speed speed_of(Evidence& machine, const Port& port) {
   return speed;
 }
 
-// The best rate of the ports of like NICs.
+// The best rate among the ports of NICs of the same model.
 Speed best_of_like(Evidence& machine, const Speed& own, const std::vector<Port>& ports) {
   Speed best = own;
   for (const Port& other : ports) {
@@ -68,21 +68,22 @@ Speed best_of_like(Evidence& machine, const Speed& own, const std::vector<Port>&
 }
 
 std::string inactive_remedy(Evidence& machine, const Port& port, const std::string& physical) {
-  // Its link is a file of the emulation's, and its interface is the machine's loopback.
+  // The emulation gives each link a file, and uses the machine's loopback as interface: neither can
+  // be judged.
   if (hardware_of(machine).emulated)
     return fmt::format("hbmwire emulate --link {}/{}=up", port.nic->name, port.number);
   if (port.ethernet)
     return fmt::format("ip link set dev {} up, and check cable and switch",
                        interface_words(machine, port));
   if (is_unread(port.link_layer.error)) return "check cable and switch";
-  // The cable is in, and no subnet manager has configured the port.
+  // The cable is connected, but no subnet manager has configured the port.
   return physical.starts_with("5:") ? "start a subnet manager (opensm) on this subnet"
                                     : "check cable and switch (ibstat, iblinkinfo)";
 }
 
 const std::string kActive = "4: ACTIVE, 5: LinkUp";
 
-// All ports, and findings about NICs whose ports can't be listed.
+// All ports, and findings about NICs whose ports cannot be listed.
 struct AllPorts {
   std::vector<Port> ports;
   Findings hidden;
@@ -93,7 +94,7 @@ Finding judge_inactive(Evidence& machine, const Port& port, const AllPorts& all,
   const auto is_hidden = [](const Port& other) { return is_unread(other.state.error); };
   const bool others = std::ranges::any_of(all.ports, &Port::active);
   const bool all_seen = all.hidden.empty() && std::ranges::none_of(all.ports, is_hidden);
-  // A port that can't be seen may be the one that works.
+  // A port that cannot be seen may be the one that works.
   const bool is_bad = !others && all_seen;
   return {.check = "port",
           .subject = port.subject,
@@ -177,7 +178,7 @@ Finding judge_gids(Evidence& machine, const Port& port) {
     if (is_v2 || finding.found == "no GID")
       finding.found = is_v2 ? "RoCE v2 of a link-local address only" : "RoCE v1 only";
   }
-  // The address that is wanted may be among those that could not be read.
+  // The wanted address may be among those that could not be read.
   if (error != 0)
     return unknown_for(finding.check, finding.subject, finding.source, error, finding.wanted);
   finding.remedy = port.ethernet ? fmt::format("ip addr add ADDRESS/PREFIX dev {}",
@@ -241,7 +242,7 @@ Findings mtu(Evidence& machine) {
   return findings;
 }
 
-// The folders are there where an administrator made them; else the kernel's default is RoCE v2.
+// An administrator creates these folders. Without them RDMA-CM uses the kernel's default, RoCE v2.
 Findings rdma_cm(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   Findings findings;

@@ -15,11 +15,11 @@ namespace {
 
 struct Node {
   std::string path;
-  std::string subject;  // the device that it is of
-  std::string group;    // that usually may open it
+  std::string subject;  // the device that the node belongs to
+  std::string group;    // the group that usually may open it
 };
 
-// The nodes that a user needs, and what could not be read of them.
+// The device nodes that a user needs, and the errors of those that could not be read.
 class Nodes {
  public:
   explicit Nodes(Evidence& machine) : machine_(machine) {}
@@ -34,7 +34,7 @@ class Nodes {
       if (std::ranges::find(hardware.nics, device.value, &Nic::name) != hardware.nics.end())
         add("/dev/infiniband/" + name, device.value, "rdma");
     }
-    // Only where its module is loaded: connections by RDMA-CM are an option.
+    // Judged only if the module is loaded, because connections by RDMA-CM are optional.
     const std::string manager = "/sys/class/misc/rdma_cm";
     const int error = machine_.folder(manager).error;
     note("RDMA-CM", manager, error);
@@ -105,7 +105,8 @@ Finding judge_node(Evidence& machine, const Node& node) {
   if (error == 0) {
     finding.verdict = Verdict::good;
   } else if (is_forbidden(error) && ask(machine, "identity").error != 0) {
-    // A dump of another program tells of no user: there EPERM stands for all that it lacks.
+    // A dump of another program tells nothing about a user. EPERM there stands for everything that
+    // the dump lacks.
     return unknown_for(finding.check, node.subject, finding.source, error, finding.wanted);
   } else if (error == EPERM) {
     finding.verdict = Verdict::bad;
@@ -126,8 +127,8 @@ Finding judge_node(Evidence& machine, const Node& node) {
   return finding;
 }
 
-// A container's root is a file system of layers, or its engine has left a mark. `hidden` is what
-// could not be read, where no mark was found.
+// The sign that this is a container: the root is an overlay file system, or the engine left a mark.
+// If there is no mark, `hidden` tells what could not be read.
 std::optional<std::string> container_mark(Evidence& machine, Gap& hidden) {
   const auto note = [&](const std::string& source, int error) {
     if (hidden.error == 0 && is_unread(error)) hidden = {.source = source, .error = error};
@@ -156,7 +157,8 @@ std::optional<std::string> container_mark(Evidence& machine, Gap& hidden) {
   return std::nullopt;
 }
 
-// What a container of this machine's devices lacks: folders and nodes by their names.
+// The names of the folders and nodes that a container needs for this machine's devices and does not
+// have.
 std::vector<std::string> lacking(Evidence& machine, const Hardware& hardware, Gap& hidden) {
   std::vector<std::string> missing;
   const auto want_folder = [&](const char* path) {

@@ -13,7 +13,8 @@
 namespace hbmwire::tools::doctor::rules {
 namespace {
 
-// Device control register, PCI Express base specification 7.5.3.4: sizes are 128 << n.
+// Device control register, PCI Express base specification 7.5.3.4. Sizes in it are coded as 128 <<
+// n.
 constexpr std::size_t kDeviceControl = 8;
 constexpr unsigned kPayloadShift = 5;
 constexpr unsigned kReadRequestShift = 12;
@@ -24,11 +25,11 @@ constexpr unsigned kLargestSize = 4096;
 struct LinkEnd {
   int error = 0;
   std::string source;
-  double gigatransfers = 0;  // 0: no link
+  double gigatransfers = 0;  // 0: there is no link
   std::uint64_t lanes = 0;
 };
 
-// "16.0 GT/s PCIe": digits, a point, and a digit.
+// The number in "16.0 GT/s PCIe": digits, a point, and a digit.
 double speed_in(const std::string& text) {
   const auto version = version_in(text);
   constexpr double kTenth = 0.1;
@@ -38,7 +39,7 @@ double speed_in(const std::string& text) {
 }
 
 LinkEnd link_end(Evidence& machine, const std::string& address, std::string_view which) {
-  constexpr std::uint64_t kMostLanes = 32;  // 255 stands for no link
+  constexpr std::uint64_t kMostLanes = 32;  // a width of 255 means that there is no link
   LinkEnd end{.source = pci_path(address, fmt::format("{}_link_speed", which))};
   const Answer speed = read_line(machine, end.source);
   const Answer width = read_line(machine, pci_path(address, fmt::format("{}_link_width", which)));
@@ -56,7 +57,7 @@ std::string link_words(const LinkEnd& end) {
   return fmt::format("{:.1f} GT/s x{}", end.gigatransfers, end.lanes);
 }
 
-// GPUs lower their link's speed while they rest.
+// GPUs lower the speed of their link when they are idle.
 bool may_rest(Evidence& machine, const std::string& address) {
   const Answer vendor = read_line(machine, pci_path(address, "vendor"));
   return is_unread(vendor.error) || vendor.value == "0x10de" || vendor.value == "0x1002";
@@ -70,14 +71,15 @@ std::string link_remedy(Evidence& machine, const std::string& address) {
       address, saves_power ? "; pcie_aspm=off on the kernel's command line" : "");
 }
 
-// The link of a device to the bridge above it, which both have to be able to.
+// Compares a device's link with the best that the device and the bridge above it both support.
 std::optional<Finding> judge_link(Evidence& machine, const std::string& address,
                                   const std::string& above, bool emulated) {
   const LinkEnd now = link_end(machine, address, "current");
   LinkEnd can = link_end(machine, address, "max");
   const std::string wanted = "the speed and width that both ends are capable of";
   const int error = now.error != 0 ? now.error : can.error;
-  if (emulated && error != 0 && !is_unread(error)) return std::nullopt;  // it has no link
+  // An emulated device has no link.
+  if (emulated && error != 0 && !is_unread(error)) return std::nullopt;
   if (error != 0)
     return unknown_for("link", address, now.error != 0 ? now.source : can.source, error, wanted);
   LinkEnd parent;
@@ -89,7 +91,7 @@ std::optional<Finding> judge_link(Evidence& machine, const std::string& address,
     }
   }
   if (now.lanes == 0 || can.lanes == 0)
-    return std::nullopt;  // a virtual function, or inside a chip
+    return std::nullopt;  // a virtual function, or a link inside a chip
   Finding finding{.check = "link",
                   .subject = address,
                   .verdict = Verdict::good,
@@ -98,7 +100,7 @@ std::optional<Finding> judge_link(Evidence& machine, const std::string& address,
                   .wanted = link_words(can),
                   .remedy = {}};
   if (now.lanes >= can.lanes && now.gigatransfers >= can.gigatransfers) return finding;
-  // Less than the device is capable of may be all that its slot is.
+  // The slot may support less than the device.
   if (is_unread(parent.error))
     return unknown_for("link", address, parent.source, parent.error, wanted);
   finding.verdict = Verdict::slow;
@@ -126,7 +128,7 @@ std::optional<Sizes> sizes_of(const PciConfig& config) {
                .read_request = kSmallestSize << ((*control >> kReadRequestShift) & kSizeMask)};
 }
 
-// A bridge drops packets that are larger than its own size.
+// A bridge drops packets that are larger than its own maximum payload.
 Finding judge_payload(Evidence& machine, const std::string& address, bool is_nic) {
   const std::string source = pci_path(address, "config");
   Finding finding{.check = "payload",
@@ -181,8 +183,8 @@ Findings link(Evidence& machine) {
     const auto place = place_of(machine, address);
     if (!place) continue;
     const auto& devices = place->devices;
-    // Root port, switch's upper port, its lower port, ..., device: between a switch's own ports
-    // there is no link.
+    // The chain is root port, upstream port of a switch, its downstream port, ..., device. There is
+    // no link between the ports of one switch.
     for (std::size_t i = 0; i < devices.size(); ++i) {
       const bool is_lower_end = i + 1 == devices.size() || i % 2 == 1;
       if (!is_lower_end || !judged.insert(devices[i]).second) continue;
@@ -197,11 +199,11 @@ Findings link(Evidence& machine) {
 Findings payload(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   Findings findings;
-  // A hypervisor sets them, and shows others.
+  // A hypervisor sets these sizes, and shows other values to its guest.
   const auto guest = is_guest(machine);
   if (guest.value_or(false)) return findings;
   for (const std::string& address : pci_addresses(hardware)) {
-    // The sizes of a virtual function are those of the physical one.
+    // A virtual function has the sizes of its physical function.
     const int error = machine.link(pci_path(address, "physfn")).error;
     if (error == 0) continue;
     if (is_unread(error) || !guest) {

@@ -32,7 +32,7 @@ std::string acs_words(std::uint16_t control) {
   return on.empty() ? "all off" : fmt::format("{} on", fmt::join(on, ", "));
 }
 
-// The kernel shows a capability to CAP_SYS_ADMIN alone.
+// The kernel shows this capability only to processes with CAP_SYS_ADMIN.
 Finding hidden(std::string check, const std::string& address, const PciConfig& config,
                std::string wanted) {
   Finding finding = unknown_for(std::move(check), address, pci_path(address, "config"),
@@ -42,13 +42,13 @@ Finding hidden(std::string check, const std::string& address, const PciConfig& c
   return finding;
 }
 
-// An ACS control register; nothing where the bridge has none, or it is hidden.
+// The ACS control register; empty if the bridge has none or it is hidden.
 std::optional<std::uint16_t> acs_control(const PciConfig& config) {
   const PciCapability acs = config.find_extended(kAcsExtended);
   return acs.is_found() ? config.u16(acs.offset + kAcsControl) : std::nullopt;
 }
 
-// Nothing where that can't be seen.
+// Whether the machine serves virtual machines; empty if that cannot be seen.
 std::optional<bool> serves_guests(Evidence& machine) {
   const auto guest = is_guest(machine);
   const auto host = is_virtualisation_host(machine);
@@ -86,7 +86,7 @@ Finding judge_acs(Evidence& machine, const std::string& bridge, std::optional<bo
   if (!serves_guests && (*control & kDirectTranslated) != 0)
     return unknown_for("acs", bridge, "/proc/cpuinfo, /sys/bus/pci/drivers/vfio-pci", EACCES,
                        "whether redirection keeps virtual machines apart");
-  // Virtual machines are kept apart by it: it stays on there.
+  // ACS isolates virtual machines from each other, and must stay on for them.
   if (for_guests) {
     if ((*control & kDirectTranslated) != 0) return finding;
     finding.remedy = fmt::format("setpci -s {} ECAP_ACS+0x6.w=0040:0040, on the host", bridge);
@@ -100,21 +100,23 @@ Finding judge_acs(Evidence& machine, const std::string& bridge, std::optional<bo
   return finding;
 }
 
-// The type of a device's IOMMU group; ENOENT: it has none.
+// The type of a device's IOMMU group; ENOENT if it has no group.
 Answer iommu_type(Evidence& machine, const std::string& address, std::string& source) {
   source = pci_path(address, "iommu_group");
   const Answer group = machine.link(source);
   if (group.error != 0) return group;
   source = "/sys/kernel/iommu_groups/" + base_name(group.value) + "/type";
   Answer type = read_line(machine, source);
-  // A group without a type: the kernel is older than the file. That is unknown, not without IOMMU.
+  // A group without a type means a kernel older than this file. The state is then unknown, rather
+  // than "no IOMMU".
   if (type.error == ENOENT) type.error = ENODATA;
   return type;
 }
 
 bool translates(const Answer& type) { return type.error == 0 && type.value.starts_with("DMA"); }
 
-// Whether bridges between cards and NICs redirect, and have to; nothing where that can't be seen.
+// Whether bridges between cards and NICs redirect traffic, although no guest needs that; empty if
+// that cannot be seen.
 std::optional<bool> is_redirected(Evidence& machine, const Hardware& hardware) {
   const auto bridges = bridges_between(machine, hardware);
   const auto for_guests = serves_guests(machine);
@@ -199,7 +201,7 @@ Findings iommu(Evidence& machine) {
          .wanted = wanted,
          .remedy = slow ? "iommu=pt on the kernel's command line, and a reboot" : ""});
   }
-  // Devices without a group: there is no unit, or it is off.
+  // No device has a group: there is no IOMMU, or it is off.
   if (findings.empty()) {
     if (auto off = judge_units(machine, wanted)) findings.push_back(std::move(*off));
   }

@@ -11,18 +11,20 @@ namespace {
 
 constexpr std::string_view kEmptyGid = "0000:0000:0000:0000:0000:0000:0000:0000";
 
-// A port's number is a byte, and so is an index of a GID table.
+// The number of a port is one byte, and so is an index of a GID table.
 constexpr std::uint64_t kMostIndices = 256;
-// The most of one machine: an archive may claim any number, and checks compare each with each.
+// The most ports of one machine. An archive may claim any number, and checks compare each port with
+// each other one.
 constexpr std::size_t kMostPorts = 1024;
 
-// "10" after "9".
+// Sorts by number, so that "10" comes after "9".
 std::vector<std::string> indices_in(Names names) {
   std::erase_if(names.values, [](const std::string& name) {
     return leading_number(name).value_or(kMostIndices) >= kMostIndices;
   });
   std::ranges::sort(names.values, {}, [](const std::string& name) { return leading_number(name); });
-  if (names.values.size() > kMostIndices) names.values.resize(kMostIndices);  // "1a", "1b", ...
+  // Names such as "1a", "1b" can be more.
+  if (names.values.size() > kMostIndices) names.values.resize(kMostIndices);
   return names.values;
 }
 

@@ -24,34 +24,34 @@ struct Port {
 struct Gid {
   std::string index;
   std::string address;
-  std::string type;       ///< "RoCE v2", "IB/RoCE v1"; empty: could not be read
-  std::string interface;  ///< "eth0"; empty: could not be read
+  std::string type;       ///< "RoCE v2", "IB/RoCE v1"; empty if it could not be read
+  std::string interface;  ///< "eth0"; empty if it could not be read
 };
 
-/// `hardware` must outlive the result. For each NIC whose ports can't be listed, there is an
-/// unknown finding of `check` in `findings`.
+/// The ports of all NICs. Adds an unknown finding of `check` to `findings` for each NIC whose ports
+/// cannot be listed. `hardware` must outlive the result.
 [[nodiscard]] std::vector<Port> ports_of(Evidence& machine, const Hardware& hardware,
                                          const std::string& check, std::vector<Finding>& findings);
 
-/// Those that are active. Also of a port whose state or kind of link can't be read there is an
-/// unknown finding.
+/// The ports that are active. Also adds an unknown finding for each port whose state or link layer
+/// cannot be read.
 [[nodiscard]] std::vector<Port> active_ports(Evidence& machine, const Hardware& hardware,
                                              const std::string& check,
                                              std::vector<Finding>& findings);
 
-/// The GID table, by its indices; `error` is that of the first entry that could not be read.
+/// The GID table, ordered by index; `error` is the errno of the first entry that could not be read.
 [[nodiscard]] std::vector<Gid> gids_of(Evidence& machine, const Port& port, int& error);
 
 /// The network interface of a port.
 struct Interface {
-  int error = 0;     ///< errno: a file that would tell could not be read
-  std::string name;  ///< "eth0"; empty: there is none, or it can't be told
+  int error = 0;     ///< errno if a file that shows it could not be read
+  std::string name;  ///< "eth0"; empty if there is none or it cannot be determined
 };
 
-/// A name that is none (is_device_name()) is left out.
+/// Leaves out invalid names (see is_device_name()).
 [[nodiscard]] Interface interface_of(Evidence& machine, const Port& port);
 
-/// A port as `hbmwire info --json` has it; null where it does not.
+/// A port as in `hbmwire info --json`; null if it is not there.
 [[nodiscard]] const Json& told_of(const Port& port);
 
 }  // namespace hbmwire::tools::doctor

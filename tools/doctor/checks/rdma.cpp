@@ -74,7 +74,7 @@ Findings rdma_core(Evidence& machine) {
   const std::string verbs = "/sys/class/infiniband_verbs";
   for (const Nic& nic : hardware.nics) {
     if (nic.listed) continue;
-    // libibverbs looks for its devices there.
+    // libibverbs searches this folder for its devices.
     if (const int error = machine.folder(verbs).error; is_unread(error)) {
       findings.push_back(
           unknown_for("rdma-core", nic.name, verbs, error, "a provider of libibverbs for it"));
@@ -94,7 +94,7 @@ Findings rdma_core(Evidence& machine) {
 Findings nic_imports(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   if (hardware.cards.empty()) return {};
-  // Cards that all have another way need no dma-bufs.
+  // If all cards have another way, dma-bufs are not needed.
   const PeerModule module = nvidia_peer_module(machine);
   const bool all_nvidia =
       std::ranges::all_of(hardware.cards, [](const Card& card) { return card.type == "cuda"; });

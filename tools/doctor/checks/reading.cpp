@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 
-// More CPUs than any machine has: a list from an archive may ask for 2^64 of them.
+// More CPUs than any machine has: a list in an archive may claim 2^64 of them.
 constexpr std::size_t kMostListedCpus = 8192;
 
 std::string_view trimmed(std::string_view text) {

@@ -5,8 +5,8 @@
 
 #include "tools/doctor/checks/finding.hpp"
 
-/// The functions of all_checks(), by the files that they are in. What each judges, and how, is in
-/// docs/doctor-checks.md.
+/// The functions of all_checks(), by the files that they are in. docs/doctor-checks.md describes
+/// what each of them judges, and how.
 namespace hbmwire::tools::doctor::rules {
 
 using Findings = std::vector<Finding>;

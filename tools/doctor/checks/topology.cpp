@@ -15,7 +15,7 @@ struct Nearest {
   std::string nic;
 };
 
-// Where the firmware does not say which node a device is near, "-1" stands there.
+// The file holds "-1" if the firmware does not say which node a device is near.
 std::optional<std::uint64_t> numa_node_of(Evidence& machine, const std::string& address) {
   return leading_number(read_line(machine, pci_path(address, "numa_node")).value);
 }
@@ -62,7 +62,7 @@ Finding judge_place(const Card& card, const Nearest& nearest, std::optional<bool
       finding.remedy = {};
       break;
   }
-  // A hypervisor shows switches of its own making.
+  // A hypervisor shows switches that it made up.
   if (guest.value_or(true)) {
     finding.verdict = Verdict::unknown;
     finding.found += guest ? ", as the hypervisor shows it" : ", or as a hypervisor shows it";
@@ -86,7 +86,7 @@ Findings topology(Evidence& machine) {
       all_seen = all_seen && how != Nearness::unknown;
       if (!nearest || how < nearest->how) nearest = Nearest{.how = how, .nic = nic.name};
     }
-    // A NIC that can't be placed may be nearer than all others.
+    // A NIC without a known place may be nearer than all others.
     if (nearest && nearest->how != Nearness::pix && !all_seen) nearest->how = Nearness::unknown;
     if (nearest) findings.push_back(judge_place(card, *nearest, guest));
   }

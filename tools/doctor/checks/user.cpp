@@ -15,10 +15,11 @@ namespace {
 
 constexpr unsigned kIpcLock = 14;  // CAP_IPC_LOCK
 
-// A descriptor for each dma-buf that a program keeps; the usual limit is enough for most.
+// A program needs a descriptor for each dma-buf that it keeps. The usual limit is enough for most.
 constexpr std::uint64_t kFewFiles = 1024;
 
-// The needs of one process with one endpoint: a protection domain, queues, and a few regions.
+// The objects that one process with one endpoint needs: a protection domain, queues, and a few
+// regions.
 constexpr std::uint64_t kFewObjects = 64;
 
 bool is_unlimited(const Json& limit, std::string_view kind) {
@@ -37,8 +38,8 @@ bool is_limit(const Json& limit) {
   return is_unlimited(limit, "soft") || number_at(limit, "soft").has_value();
 }
 
-// The kernel asks for CAP_IPC_LOCK in the first user namespace (capable(9)), where a capability of
-// another one counts for nothing. Nothing where that can't be seen.
+// Whether this is the first user namespace; empty if that cannot be seen. The kernel checks
+// CAP_IPC_LOCK there (capable(9)), and ignores a capability of another user namespace.
 std::optional<bool> in_initial_user_namespace(Evidence& machine) {
   const Answer link = machine.link("/proc/self/ns/user");
   const int error = error_below(machine, "/proc/self", link.error);
@@ -86,7 +87,7 @@ Finding judge_open_files(const Json& limit) {
           .remedy = good ? "" : "ulimit -n 65536"};
 }
 
-// The folders of the cgroups that this process is in, the innermost first, as far as the root.
+// The folders of the cgroups of this process, from the innermost up to the root.
 std::vector<std::string> rdma_cgroups(std::string_view membership) {
   std::vector<std::string> folders;
   for (const std::string_view line : lines_in(membership)) {
@@ -104,7 +105,7 @@ std::vector<std::string> rdma_cgroups(std::string_view membership) {
   return folders;
 }
 
-// Whether a path can stand in a command as it is.
+// Whether a path can be written in a command without quotes.
 bool is_plain_path(std::string_view path) {
   while (!path.empty()) {
     const std::size_t end = std::min(path.find('/', 1), path.size());
@@ -114,7 +115,8 @@ bool is_plain_path(std::string_view path) {
   return true;
 }
 
-// Of "mlx5_0 hca_handle=2 hca_object=max" the finding for that device; nothing for other devices.
+// Judges the quota of one device, given a line such as "mlx5_0 hca_handle=2 hca_object=max". Empty
+// for devices that the hardware does not have.
 std::optional<Finding> judge_quota(const Hardware& hardware, const std::string& source,
                                    std::string_view line) {
   const auto words = words_in(line);
@@ -209,7 +211,7 @@ Findings rdma_namespace(Evidence& machine) {
 
 Findings fork(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  // (An emulated NIC is no device of the kernel's, which libibverbs asks.)
+  // An emulated NIC is no device of the kernel, and libibverbs asks the kernel.
   if (hardware.nics.empty()) return {};
   const std::string source = "ibv_is_fork_initialized(3)";
   const Told told = ask(machine, "fork");
@@ -227,8 +229,8 @@ Findings fork(Evidence& machine) {
            .remedy = good ? "" : "export RDMAV_FORK_SAFE=1"}};
 }
 
-// With device memory the provider would copy small reads to the device's address by memcpy. The
-// library sets the variable to 0 where it is not set.
+// This feature makes the provider copy small reads to their target by memcpy, which fails for
+// device memory. The library sets the variable to 0 if it is not set.
 Findings scatter_to_cqe(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   const bool applies =

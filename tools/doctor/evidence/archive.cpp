@@ -7,7 +7,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// A missing path implies no name.
+// Only paths that exist imply names in their folders.
 template <class T>
 void add_names_below(const std::map<std::string, T>& paths, const std::string& folder,
                      std::set<std::string>& names) {

@@ -8,8 +8,9 @@
 
 namespace hbmwire::tools::doctor {
 
-/// A machine as a record has it. A folder that the record does not list is made of the names that
-/// its other paths imply, unless the record is partial. A call that it lacks is ENOSYS.
+/// A machine as a record describes it. If the record does not list a folder, its names are taken
+/// from the record's other paths, unless the record is partial. A call that the record lacks gives
+/// ENOSYS.
 class Archive final : public Evidence {
  public:
   explicit Archive(Record record) : record_(std::move(record)) {}

@@ -18,17 +18,19 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// An mlx5 port with 128 channels has some 6,000.
+// The most statistics of an interface. An mlx5 port with 128 channels has some 6,000.
 constexpr std::uint32_t kMostStatistics = 65536;
 
-/// Requests of SIOCETHTOOL about one interface; see linux/ethtool.h. None of them needs a right.
+/// Requests of SIOCETHTOOL about one interface; see linux/ethtool.h. None of them needs a
+/// privilege.
 class EthtoolRequests {
  public:
   EthtoolRequests(int socket, const std::string& name) : socket_(socket) {
     name.copy(request_.ifr_name, IFNAMSIZ - 1);
   }
 
-  /// errno, or 0. `command` begins with its number, and is filled in.
+  /// Makes a request; returns errno, or 0. `command` begins with the number of the request, and
+  /// receives the answer.
   int ask(void* command) {
     request_.ifr_data = static_cast<char*>(command);
     return ::ioctl(socket_, SIOCETHTOOL, &request_) == 0 ? 0 : errno;
@@ -39,7 +41,7 @@ class EthtoolRequests {
   ifreq request_{};
 };
 
-/// A request of fixed fields with room for `bytes` behind them, aligned for numbers of 64 bits.
+/// A request with fixed fields, and room for `bytes` after them, aligned for numbers of 64 bits.
 template <class Head>
 std::vector<std::uint64_t> request_with_room(const Head& head, std::size_t bytes) {
   std::vector<std::uint64_t> room((sizeof head + bytes + 7) / 8);
@@ -73,8 +75,8 @@ Json interface_statistics(const std::string& name) {
   EthtoolRequests interface(socket.get(), name);
   std::uint32_t count = 0;
   if (const int error = ask_count(interface, count); error != 0) return {{"error", error}};
-  // The driver writes as many as it has by then, however many were asked for: room for more, should
-  // queues be added meanwhile.
+  // The driver writes all its statistics, however many were asked for. The buffer has room for
+  // twice as many, in case queues are added meanwhile.
   const std::size_t room = std::size_t{count} * 2;
   ethtool_gstrings strings{};
   strings.cmd = ETHTOOL_GSTRINGS;
@@ -87,11 +89,12 @@ Json interface_statistics(const std::string& name) {
   numbers.n_stats = count;
   auto values = request_with_room(numbers, room * sizeof(std::uint64_t));
   if (const int error = interface.ask(values.data()); error != 0) return {{"error", error}};
-  // The two belong together only if none was added or removed between them.
+  // Names and values match only if no statistic was added or removed between the two requests.
   if (head_of<ethtool_gstrings>(names).len != count ||
       head_of<ethtool_stats>(values).n_stats != count)
     return {{"error", EAGAIN}};
-  std::map<std::string, std::uint64_t> statistics;  // a JSON object would search each name
+  // Faster than a JSON object, which searches for each name.
+  std::map<std::string, std::uint64_t> statistics;
   const char* const first_name =
       reinterpret_cast<const char*>(names.data()) + sizeof(ethtool_gstrings);
   const std::uint64_t* const first_value = values.data() + sizeof(ethtool_stats) / 8;

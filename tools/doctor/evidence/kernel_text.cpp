@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kSymbols = "/proc/kallsyms";
 constexpr std::string_view kPackedConfig = "/proc/config.gz";
 constexpr std::size_t kMostConfigText = std::size_t{4} << 20U;
-// The largest kernels have a fifth of it.
+// The largest kernels have a fifth of this.
 constexpr std::size_t kMostKernelText = std::size_t{128} << 20U;
 
 constexpr std::string_view kSymbolBeginnings[] = {
@@ -40,7 +40,7 @@ bool is_config(std::string_view path) {
          (path.starts_with("/usr/src/") && path.ends_with("/.config"));
 }
 
-/// "CONFIG_X=y", "# CONFIG_X is not set".
+/// Keeps "CONFIG_X=y" and "# CONFIG_X is not set".
 std::optional<std::string> config_line(std::string_view line) {
   const bool matters = std::ranges::any_of(
       kOptionParts, [&](auto part) { return line.find(part) != std::string_view::npos; });
@@ -48,7 +48,7 @@ std::optional<std::string> config_line(std::string_view line) {
   return std::string(line);
 }
 
-/// "ffffffff81000000 T name", with a tab and "[module]" behind it.
+/// Keeps "ffffffff81000000 T name", also with a tab and "[module]" after it.
 std::optional<std::string> symbol_line(std::string_view line) {
   const std::size_t type = line.find(' ');
   if (type == std::string_view::npos || type + 3 > line.size()) return std::nullopt;
@@ -60,7 +60,7 @@ std::optional<std::string> symbol_line(std::string_view line) {
 
 using LineFilter = std::optional<std::string> (*)(std::string_view line);
 
-/// Takes text in pieces, and keeps the lines that the filter returns.
+/// Takes text piece by piece, and keeps the lines that the filter returns.
 class KeptLines {
  public:
   explicit KeptLines(LineFilter filter) : filter_(filter) {}
@@ -92,7 +92,7 @@ class KeptLines {
   std::string kept_;
 };
 
-/// Calls `use` with each piece of the file; errno, or 0.
+/// Calls `use` with each piece of the file; returns errno, or 0.
 template <class Use>
 int read_pieces(int fd, std::size_t most_bytes, Use use) {
   std::array<char, 65536> piece{};

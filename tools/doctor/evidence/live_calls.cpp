@@ -50,7 +50,7 @@ Json process_limits() {
   return value_of(std::move(value));
 }
 
-/// The field of /proc/self/status; empty without one.
+/// A field of /proc/self/status; empty if there is none.
 std::string status_field(std::string_view name) {
   std::ifstream status("/proc/self/status");
   std::string line;
@@ -76,7 +76,7 @@ Json process_identity() {
 }
 
 Json process_affinity() {
-  // The kernel refuses a set that is smaller than its own, which has 8192 CPUs at most.
+  // The kernel refuses a set that is smaller than its own, which has at most 8192 CPUs.
   constexpr std::size_t kCpusOfTheKernel = 8192;
   std::vector<cpu_set_t> sets(kCpusOfTheKernel / CPU_SETSIZE);
   const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
@@ -88,7 +88,7 @@ Json process_affinity() {
   return value_of({{"cpus", cpus}});
 }
 
-/// Variables that change what libibverbs, the vendors' libraries and hbmwire do.
+/// Selects variables that change the behaviour of libibverbs, the vendors' libraries or hbmwire.
 bool matters(std::string_view variable) {
   constexpr std::string_view kBeginnings[] = {"HBMWIRE_", "RDMAV_", "IBV_",  "MLX4_",
                                               "MLX5_",    "BNXT_",  "HWLOC_"};
@@ -111,7 +111,7 @@ Json process_environment() {
   return value_of(std::move(variables));
 }
 
-/// As `hbmwire info --json` has it, made of the same parts.
+/// The object of `hbmwire info --json`, made by the same functions.
 Json machine_info() {
   const auto machine = look_at_machine();
   if (!machine) {

@@ -22,11 +22,11 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// Of one folder; a machine with many virtual functions has some thousand PCI devices.
+// The most names in a folder. A machine with many virtual functions has some thousand PCI devices.
 constexpr std::size_t kMostFolderNames = 16384;
 
-// With SYSFS_PATH the machine's own devices in these are not there: libibverbs and the library do
-// not see them either.
+// If SYSFS_PATH is set, the machine's own devices in these folders are hidden: libibverbs and the
+// library do not see them either.
 constexpr const char* kDeviceFolders[] = {"/sys/bus/pci/devices", "/sys/class/accel",
                                           "/sys/class/habanalabs", "/sys/class/infiniband",
                                           "/sys/class/infiniband_verbs"};
@@ -44,13 +44,13 @@ struct CloseFolder {
 };
 
 std::string without_links(const std::string& path) {
-  // With no buffer given it takes one, realpath(3).
+  // Without a buffer realpath(3) allocates one.
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr),
                                                          &std::free);
   return real ? real.get() : "";
 }
 
-/// Fills `to` up to its bound.
+/// Appends to `to` until it has `most_bytes`.
 int read_up_to(int fd, std::size_t most_bytes, std::string& to) {
   to.resize(most_bytes);
   std::size_t have = 0;
@@ -66,7 +66,7 @@ int read_up_to(int fd, std::size_t most_bytes, std::string& to) {
   return error;
 }
 
-// Opening a device or a FIFO may have effects, and may wait.
+// Opens only regular files: opening a device or a FIFO may have effects, and may block.
 int open_regular(const std::string& place, Fd& fd) {
   struct stat status {};
 
@@ -84,7 +84,7 @@ LiveMachine::LiveMachine() : calls_(standard_calls()) {
   const char* const variable = std::getenv("SYSFS_PATH");  // NOLINT(concurrency-mt-unsafe)
   if (variable == nullptr || *variable == '\0') return;
   sysfs_ = without_links(variable);
-  if (sysfs_.empty()) sysfs_ = variable;  // not there: nothing is, below it
+  if (sysfs_.empty()) sysfs_ = variable;  // the path does not exist, and nothing below it either
   if (sysfs_ == "/sys") sysfs_.clear();
 }
 

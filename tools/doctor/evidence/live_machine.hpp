@@ -9,14 +9,14 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The machine that runs. Opens no device: only regular files are read.
+/// The running machine. Reads only regular files, and opens no device.
 ///
-/// Where libibverbs' variable SYSFS_PATH is set, "/sys" is that tree first, as for libibverbs and
-/// the library; emulated hardware is shown so. Paths that the tree lacks are those of the machine,
-/// but for the folders of devices: there the tree hides the machine's own.
+/// If SYSFS_PATH, a variable of libibverbs, is set, "/sys" means that tree first, as for libibverbs
+/// and the library. Emulated hardware appears this way. Paths that the tree lacks are read from the
+/// machine, except in the folders of devices: there the tree hides the machine's own devices.
 class LiveMachine final : public Evidence {
  public:
-  /// Gives {"value": ...} or {"error": ERRNO}.
+  /// Returns {"value": ...} or {"error": ERRNO}.
   using Provider = std::function<Json()>;
 
   LiveMachine();

@@ -15,8 +15,8 @@ using Topology = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destro
 
 Json hwloc_failed() { return {{"error", errno != 0 ? errno : EIO}}; }
 
-/// CPUs, NUMA nodes, PCI devices and bridges. Devices of the operating system would add addresses,
-/// and their plugins would start the vendors' libraries.
+/// Finds CPUs, NUMA nodes, PCI devices and bridges. Leaves out devices of the operating system:
+/// they would add network addresses, and their plugins would start the vendors' libraries.
 Topology load_topology() {
   hwloc_topology_t raw = nullptr;
   errno = 0;
@@ -26,7 +26,7 @@ Topology load_topology() {
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_ALL);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_type_filter(raw, HWLOC_OBJ_MISC, HWLOC_TYPE_FILTER_KEEP_NONE);
-  // Both take long and tell nothing that is needed here: see PciTree::discover().
+  // Both components take long and find nothing that is needed here; see PciTree::discover().
   for (const char* component : {"pci", "x86"})
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
@@ -40,7 +40,7 @@ Json hwloc_xml() {
   const Topology topology = load_topology();
   if (!topology) return hwloc_failed();
   char* text = nullptr;
-  int bytes = 0;  // with the final zero byte
+  int bytes = 0;  // includes the final zero byte
   if (hwloc_topology_export_xmlbuffer(topology.get(), &text, &bytes, 0) != 0) return hwloc_failed();
   Json answer{{"value", std::string(text, bytes > 0 ? static_cast<std::size_t>(bytes) - 1 : 0)}};
   hwloc_free_xmlbuffer(topology.get(), text);

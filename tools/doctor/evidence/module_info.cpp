@@ -25,7 +25,7 @@ constexpr auto kModinfoTime = std::chrono::seconds(2);
 // Drivers of GPUs list some thousand devices, one in each line.
 constexpr std::size_t kMostModinfoBytes = std::size_t{1} << 20U;
 
-/// kmod's program; a user's PATH often lacks its folder.
+/// Finds modinfo of kmod. The PATH of a user often lacks its folder.
 const char* find_modinfo() {
   for (const char* path :
        {"/usr/sbin/modinfo", "/sbin/modinfo", "/usr/bin/modinfo", "/bin/modinfo"}) {
@@ -43,7 +43,7 @@ bool is_module_name(std::string_view name) {
          });
 }
 
-/// Ends the program and takes its exit status with its scope, at the latest.
+/// A running modinfo. The destructor ends the program and reaps it.
 class Modinfo {
  public:
   Modinfo(pid_t pid, Fd output) : pid_(pid), output_(std::move(output)) {}
@@ -57,7 +57,7 @@ class Modinfo {
     static_cast<void>(wait());
   }
 
-  /// All that it writes; the rest of too long an output is left out. False: its time is over.
+  /// Reads the output; leaves out the rest if it is too long. Returns false if the time is over.
   bool read(std::string& text) {
     const auto end = Clock::now() + kModinfoTime;
     std::array<char, 4096> piece{};
@@ -75,10 +75,10 @@ class Modinfo {
     return true;
   }
 
-  /// Its exit code; -1: a signal ended it.
+  /// The exit code; -1 if a signal ended it.
   int wait() {
     int status = 0;
-    output_ = Fd();  // a program that still writes is ended by SIGPIPE
+    output_ = Fd();  // SIGPIPE ends a program that still writes
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;
@@ -90,7 +90,7 @@ class Modinfo {
   Fd output_;
 };
 
-/// posix_spawn(3): errno, or 0.
+/// Starts modinfo by posix_spawn(3). Returns errno, or 0.
 int start_modinfo(const char* program, const std::string& name, int output, pid_t& pid) {
   std::string module = name;
   std::string first = "modinfo";
@@ -108,7 +108,7 @@ int start_modinfo(const char* program, const std::string& name, int output, pid_
   return error;
 }
 
-/// The value of a line "version:        1.2.3"; null without one.
+/// The value of a line such as "version:        1.2.3"; null if there is none.
 Json field_of(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -134,7 +134,7 @@ Json module_info(const std::string& name) {
   pid_t pid = -1;
   if (const int error = start_modinfo(program, name, to_us.get(), pid); error != 0)
     return {{"error", error}};
-  to_us = Fd();  // else its end would never be read
+  to_us = Fd();  // otherwise this process would never read the end of the output
   Modinfo modinfo(pid, std::move(from_program));
   std::string text;
   if (!modinfo.read(text)) return {{"error", ETIMEDOUT}};

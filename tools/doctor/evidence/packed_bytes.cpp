@@ -13,16 +13,16 @@ namespace {
 
 constexpr int kBase64 = sodium_base64_VARIANT_ORIGINAL;
 
-// zlib only reads what `next_in` points to, and takes no pointer to const without ZLIB_CONST.
+// zlib only reads through `next_in`, but without ZLIB_CONST it takes no pointer to const.
 Bytef* as_input(std::string_view bytes) {
   return const_cast<Bytef*>(reinterpret_cast<const Bytef*>(bytes.data()));
 }
 
-/// Ends a stream of inflateInit2() with its scope.
+/// Calls inflateEnd() when it is destroyed.
 class InflateStream {
  public:
   InflateStream() {
-    constexpr int kZlibOrGzip = MAX_WBITS + 32;  // told apart by the header, zlib.h
+    constexpr int kZlibOrGzip = MAX_WBITS + 32;  // the header decides which of the two, zlib.h
     good_ = ::inflateInit2(&stream_, kZlibOrGzip) == Z_OK;
   }
 
@@ -40,7 +40,7 @@ class InflateStream {
     stream_.avail_in = static_cast<uInt>(packed.size());
   }
 
-  /// Unpacks into `room`; how much of it was filled is in `filled`.
+  /// Unpacks into `room`, and sets `filled` to the number of bytes there.
   int unpack(std::span<char> room, std::size_t& filled) {
     stream_.next_out = reinterpret_cast<Bytef*>(room.data());
     stream_.avail_out = static_cast<uInt>(room.size());
@@ -57,7 +57,7 @@ class InflateStream {
 }  // namespace
 
 std::string to_base64(std::string_view bytes) {
-  // Room for the final zero byte is in the length.
+  // The length includes the final zero byte.
   std::string text(sodium_base64_ENCODED_LEN(bytes.size(), kBase64), '\0');
   ::sodium_bin2base64(text.data(), text.size(),
                       reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), kBase64);
@@ -78,7 +78,7 @@ std::optional<std::string> from_base64(std::string_view text) {
 std::string deflated(std::string_view bytes) {
   uLongf size = ::compressBound(bytes.size());
   std::string packed(size, '\0');
-  // It fails without memory alone, since there is room enough.
+  // It fails only if memory runs out, because there is enough room.
   const int status =
       ::compress(reinterpret_cast<Bytef*>(packed.data()), &size, as_input(bytes), bytes.size());
   packed.resize(status == Z_OK ? size : 0);
@@ -92,7 +92,8 @@ Inflated inflated(std::string_view packed, std::size_t most_bytes) {
   if (!stream.is_good() || packed.size() > std::numeric_limits<uInt>::max()) return result;
   stream.feed(packed);
   while (true) {
-    // One byte more than allowed: whether the stream ends with the last one shows only then.
+    // One byte more than allowed: only then does it show whether the stream ends with the last
+    // allowed byte.
     const std::size_t have = result.bytes.size();
     const std::size_t piece = std::min(kPieceBytes, most_bytes + 1 - have);
     result.bytes.resize(have + piece);
@@ -108,7 +109,8 @@ Inflated inflated(std::string_view packed, std::size_t most_bytes) {
       result.state = Inflation::whole;
       return result;
     }
-    // Z_BUF_ERROR: the input ended early. Without progress the next round would be like this one.
+    // Z_BUF_ERROR means that the input ended early. No progress means that the next round would not
+    // get further.
     if (status != Z_OK || filled == 0) return result;
   }
 }

@@ -8,8 +8,8 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// Looks at each value before any is stored; the parser stops where a member returns false. Names
-/// of the members are those of nlohmann::json_sax.
+/// Checks each value before any is stored. The parser stops when a member function returns false.
+/// The names of the functions are those of nlohmann::json_sax.
 class LimitCheck final : public nlohmann::json_sax<SortedJson> {
  public:
   [[nodiscard]] const std::string& problem() const noexcept { return problem_; }
@@ -79,7 +79,7 @@ class LimitCheck final : public nlohmann::json_sax<SortedJson> {
 }  // namespace
 
 Foreign<SortedJson> parse_bounded(std::string_view text) {
-  // The parser takes one for the end of the text.
+  // The parser takes a zero byte for the end of the text.
   if (text.find('\0') != std::string_view::npos)
     return tl::make_unexpected(std::string("it has a byte 0, and is no text"));
   LimitCheck limits;

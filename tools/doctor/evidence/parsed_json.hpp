@@ -9,10 +9,10 @@
 
 namespace hbmwire::tools::doctor {
 
-/// With std::map for objects: a foreign object of many keys takes no quadratic time.
+/// Keeps objects in a std::map, so that a foreign object with many keys takes no quadratic time.
 using SortedJson = nlohmann::json;
 
-/// The fault of a foreign text, without a final stop: "it is no JSON".
+/// A value, or the fault of a foreign text without a final stop: "it is no JSON".
 template <class T>
 using Foreign = tl::expected<T, std::string>;
 

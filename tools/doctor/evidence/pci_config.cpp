@@ -6,16 +6,16 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// The header of every function, PCI local bus specification 3.0, 6.1.
+// The header that every function has, PCI local bus specification 3.0, 6.1.
 constexpr std::size_t kPciStatus = 0x06;
 constexpr std::uint16_t kHasCapabilities = 0x10;
 constexpr std::size_t kPciHeaderType = 0x0e;
 constexpr std::size_t kFirstPointer = 0x34;
 constexpr std::size_t kFirstPointerOfCardBus = 0x14;
-constexpr std::size_t kHeaderBytes = 0x40;  // capabilities lie behind it
+constexpr std::size_t kHeaderBytes = 0x40;  // capabilities follow the header
 constexpr std::size_t kConventionalBytes = 256;
 constexpr std::size_t kConfigBytes = 4096;
-// A list of more has a loop: a capability takes four bytes at least, an extended one eight.
+// A longer list must have a loop: a capability takes at least four bytes, an extended one eight.
 constexpr int kMostCapabilities = (kConventionalBytes - kHeaderBytes) / 4;
 constexpr int kMostExtended = (kConfigBytes - kConventionalBytes) / 8;
 
@@ -81,8 +81,8 @@ PciCapability PciConfig::find_capability(std::uint8_t id) const noexcept {
 PciCapability PciConfig::find_extended(std::uint16_t id) const noexcept {
   if (!answers()) return kNotKnown;
   if (bytes_.size() <= kConventionalBytes) {
-    // Functions of PCI Express alone have more. Of one that is, or may be, the kernel did not show
-    // it.
+    // Only functions of PCI Express have extended capabilities. If this is one, or may be one, the
+    // kernel did not show them.
     const auto express = find_capability(kPciExpressCapability);
     return express.state == PciCapability::State::absent ? kNotThere : kNotKnown;
   }

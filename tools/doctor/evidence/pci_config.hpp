@@ -11,16 +11,16 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Whether a PCI function has a capability, and where.
+/// Whether a PCI function has a capability, and its offset.
 struct PciCapability {
   enum class State {
     found,
     absent,
-    unknown,  ///< the bytes that would tell could not be read
+    unknown,  ///< the bytes that show it could not be read
   };
 
   State state = State::unknown;
-  std::size_t offset = 0;  ///< of its header, where it was found
+  std::size_t offset = 0;  ///< offset of its header, if found
 
   [[nodiscard]] bool is_found() const noexcept { return state == State::found; }
 
@@ -33,23 +33,23 @@ inline constexpr std::uint16_t kSerialNumberExtended = 0x0003;
 inline constexpr std::uint16_t kAcsExtended = 0x000d;
 inline constexpr std::uint16_t kAtsExtended = 0x000f;
 
-/// The configuration space of a PCI function as the kernel shows it: 4096 bytes of a PCI Express
-/// function, 256 of an older one, and only 64 to a process without the capability SYS_ADMIN
-/// (drivers/pci/pci-sysfs.c, pci_read_config()). What lies behind them is unknown, and never
+/// The configuration space of a PCI function as the kernel shows it: 4096 bytes for PCI Express,
+/// 256 for an older function, but only 64 to a process without the capability SYS_ADMIN
+/// (drivers/pci/pci-sysfs.c, pci_read_config()). Whatever lies beyond these bytes is unknown, never
 /// absent.
 class PciConfig {
  public:
-  /// Of the function at `address` ("0000:3a:00.0").
+  /// Reads that of the function at `address` ("0000:3a:00.0").
   [[nodiscard]] static PciConfig read(Evidence& machine, const std::string& address);
 
   explicit PciConfig(std::string bytes) : bytes_(std::move(bytes)) {}
 
-  /// Why nothing was read: errno, or 0.
+  /// The errno if nothing could be read, or 0.
   [[nodiscard]] int error() const noexcept { return error_; }
 
   [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
 
-  // Little endian; nothing where the bytes were not read.
+  // Little endian; empty if these bytes could not be read.
   [[nodiscard]] std::optional<std::uint8_t> u8(std::size_t offset) const noexcept;
   [[nodiscard]] std::optional<std::uint16_t> u16(std::size_t offset) const noexcept;
   [[nodiscard]] std::optional<std::uint32_t> u32(std::size_t offset) const noexcept;
@@ -58,7 +58,7 @@ class PciConfig {
   [[nodiscard]] PciCapability find_extended(std::uint16_t id) const noexcept;
 
  private:
-  // A function that fell off its bus answers all ones.
+  // False if all bytes are ones: the function has fallen off its bus.
   [[nodiscard]] bool answers() const noexcept;
 
   std::string bytes_;

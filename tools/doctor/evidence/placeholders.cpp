@@ -14,12 +14,15 @@ namespace hbmwire::tools::doctor {
 namespace {
 
 constexpr std::size_t kUuidBytes = 36;
-constexpr std::size_t kPlainDigits = 32;  // of a UUID in machine-id(5), and of IPv6 in /proc/net
+// Digits of a UUID in machine-id(5), and of an IPv6 address in /proc/net.
+constexpr std::size_t kPlainDigits = 32;
 constexpr std::size_t kMacPairs = 6;
 constexpr std::size_t kEuiPairs = 8;
-constexpr std::size_t kInfinibandPairs = 20;  // of an IPoIB interface: queue pair number and GID
+// Bytes in the address of an IPoIB interface: a queue pair's number and a GID.
+constexpr std::size_t kInfinibandPairs = 20;
 constexpr std::size_t kLongestPairs = 3 * kInfinibandPairs - 1;
-constexpr std::string_view kPersistentName = "enx";  // and a MAC: systemd.net-naming-scheme(7)
+// A MAC follows this prefix: systemd.net-naming-scheme(7).
+constexpr std::string_view kPersistentName = "enx";
 
 using Ipv6 = std::array<unsigned char, 16>;
 using Ipv4 = std::array<unsigned char, 4>;
@@ -44,7 +47,7 @@ bool are_hex_groups(const std::vector<std::string_view>& groups, std::size_t dig
   });
 }
 
-/// Hexadecimal digits alone, small.
+/// The hexadecimal digits of the text, in lower case.
 std::string digits_of(std::string_view text) {
   std::string digits;
   for (const char c : text) {
@@ -53,7 +56,7 @@ std::string digits_of(std::string_view text) {
   return digits;
 }
 
-// The same on every machine: all bits zero, or all one.
+// Whether all bits are zero, or all are one: such values identify no machine.
 bool is_void(std::string_view text) {
   const std::string digits = digits_of(text);
   return digits.find_first_not_of('0') == std::string::npos ||
@@ -62,7 +65,7 @@ bool is_void(std::string_view text) {
 
 bool has_pairs(std::string_view text, char separator) {
   const auto groups = split(text, separator);
-  // PXE puts the type of the hardware before a MAC: BOOTIF=01-...
+  // PXE writes the type of the hardware before a MAC: BOOTIF=01-...
   const bool counts = groups.size() == kMacPairs || groups.size() == kEuiPairs ||
                       groups.size() == kInfinibandPairs ||
                       (separator == '-' && groups.size() == kMacPairs + 1);
@@ -79,14 +82,14 @@ bool begins_with_uuid(std::string_view text) {
   });
 }
 
-/// The longest beginning that consists of characters which `belongs` takes.
+/// The longest beginning of which all characters satisfy `belongs`.
 template <class Belongs>
 std::string_view run_of(std::string_view text, Belongs belongs) {
   const auto end = std::ranges::find_if_not(text, belongs);
   return text.substr(0, static_cast<std::size_t>(end - text.begin()));
 }
 
-/// A run of digits, colons and dots, without the word that begins in its end.
+/// A run of digits, colons and dots. If a word begins at its end, that part is left out.
 std::string_view number_run(std::string_view text) {
   std::string_view run = run_of(text, [](char c) { return is_hex(c) || c == ':' || c == '.'; });
   const bool cuts_word = run.size() < text.size() && is_word(text[run.size()]);
@@ -139,7 +142,7 @@ bool is_ipv4_mapped(const Ipv6& bytes) {
   return std::equal(bytes.begin(), bytes.begin() + 12, kPrefix.begin());
 }
 
-/// Zero, loopback, multicast.
+/// Whether this is zero, loopback or multicast.
 bool is_same_everywhere(const Ipv6& bytes) {
   const bool only_last =
       std::all_of(bytes.begin(), bytes.end() - 1, [](unsigned char byte) { return byte == 0; });
@@ -147,7 +150,8 @@ bool is_same_everywhere(const Ipv6& bytes) {
 }
 
 bool is_same_everywhere(const Ipv4& bytes) {
-  constexpr unsigned kFirstMulticast = 224;  // and behind it reserved ones, netmasks, broadcast
+  // Multicast; above it reserved addresses, netmasks, broadcast.
+  constexpr unsigned kFirstMulticast = 224;
   return bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= kFirstMulticast;
 }
 
@@ -186,7 +190,8 @@ std::string Placeholders::take(std::string_view& rest, bool has_versions) {
   return std::string(kPersistentName) + mac(digits, "");
 }
 
-/// A run may be an address, or have some in it: "10.0.0.1:4711", "10.0.0.1::10.0.0.254:".
+/// Replaces addresses in a run, which may be an address or contain some: "10.0.0.1:4711",
+/// "10.0.0.1::10.0.0.254:".
 std::string Placeholders::numbers(std::string_view run, bool has_versions) {
   if (std::string replaced = address(run); !replaced.empty()) return replaced;
   const std::size_t end = run.find_last_not_of(".:") + 1;
@@ -195,7 +200,7 @@ std::string Placeholders::numbers(std::string_view run, bool has_versions) {
   return has_versions ? std::string(run) : dotted_quads(run);
 }
 
-/// Empty: it is none, or none of those with colons.
+/// Empty if the text is no address, or none of a kind with colons.
 std::string Placeholders::address(std::string_view text) {
   constexpr std::size_t kGuidDigits = 4;
   if (text.find(':') == std::string_view::npos) return "";
@@ -222,7 +227,7 @@ std::string Placeholders::pairs(std::string_view text, char separator) {
 
 std::string Placeholders::mac(std::string_view digits, std::string_view separator) {
   if (is_void(digits)) return grouped(digits, 2, separator);
-  // 02: locally administered, so no maker's.
+  // 02: a locally administered address, which no manufacturer assigns.
   return grouped(fmt::format("02{:010x}", number(macs_, std::string(digits))), 2, separator);
 }
 

@@ -8,9 +8,9 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Replaces addresses and identifiers in texts. The same one always gets the same placeholder, and
-/// a placeholder is of the same family, so that an archive still tells which things are equal,
-/// which addresses share a subnet (/24 of IPv4, /64 of IPv6), and which are link-local:
+/// Replaces addresses and identifiers in texts. Equal ones get equal placeholders, of the same
+/// family as the original. An archive therefore still shows which things are equal, which addresses
+/// share a subnet (/24 of IPv4, /64 of IPv6), and which are link-local:
 ///
 ///   IPv4              10.0.1.H: subnets are counted, H stays; 169.254.1.H for link-local ones
 ///   IPv6 and GIDs     2001:db8:0:1::1: subnets and interfaces are counted; fd00:0:0:1::1 for local
@@ -23,14 +23,14 @@ namespace hbmwire::tools::doctor {
 /// Addresses that are the same everywhere stay: zero, loopback, broadcast, multicast, netmasks.
 class Placeholders {
  public:
-  /// With `has_versions` four numbers with dots between them are a version, and stay.
+  /// With `has_versions`, four numbers with dots between them are a version, and stay.
   std::string text(std::string_view original, bool has_versions);
 
  private:
   using Counters = std::map<std::string, std::uint64_t>;
 
   static std::uint64_t number(Counters& counters, std::string key);
-  /// The replacement of the first word or address of `rest`, which is taken from it.
+  /// Removes the first word or address from `rest`, and returns its replacement.
   std::string take(std::string_view& rest, bool has_versions);
   std::string numbers(std::string_view run, bool has_versions);
   std::string address(std::string_view text);

@@ -19,10 +19,10 @@ namespace {
 constexpr std::size_t kMostFunctions = 8192;
 constexpr std::size_t kMostNames = 1024;  // in one subsystem of one function
 constexpr std::size_t kMostConfigBytes = 4096;
-constexpr std::size_t kMostVpdBytes = 32768;  // its address has 15 bits, PCI 3.0 appendix I
+constexpr std::size_t kMostVpdBytes = 32768;  // a VPD address has 15 bits, PCI 3.0 appendix I
 constexpr std::string_view kFunctionsFolder = "/sys/bus/pci/devices";
 
-/// "dddd:bb:dd.f": a domain of four digits or more, all in small hexadecimal digits.
+/// Whether this is "dddd:bb:dd.f": a domain of four digits or more, all in lower-case hexadecimal.
 bool is_pci_address(std::string_view text) {
   constexpr std::string_view kShape = "xx:xx.x";
   const std::size_t colon = text.find(':');
@@ -35,8 +35,7 @@ bool is_pci_address(std::string_view text) {
          });
 }
 
-/// The kernel's words for a link's speed, pci_speed_string(); empty for one that it has no words
-/// for.
+/// The kernel's text for a link's speed, as in pci_speed_string(); empty if it has none.
 std::string_view speed_text(unsigned code) {
   constexpr std::array<std::string_view, 7> kSpeeds = {"",
                                                        "2.5 GT/s PCIe",
@@ -48,7 +47,7 @@ std::string_view speed_text(unsigned code) {
   return code < kSpeeds.size() ? kSpeeds[code] : "";
 }
 
-/// Makes a record of a dump, one function after the other.
+/// Converts a dump into a record, function by function.
 class TopoImport {
  public:
   Foreign<Record> run(const SortedJson& dump) {
@@ -96,7 +95,7 @@ class TopoImport {
            real_.find('\0') == std::string::npos;
   }
 
-  // Base64 of zlib's format.
+  // Unpacks base64 of zlib's format.
   std::optional<std::string> unpack(const SortedJson& function, const char* key,
                                     std::size_t most_bytes) {
     const SortedJson* const coded = find(function, key);
@@ -121,7 +120,7 @@ class TopoImport {
     return true;
   }
 
-  /// The files that the kernel makes of the header.
+  /// Adds the files that the kernel derives from the header.
   void add_identity(const PciConfig& config) {
     const auto put = [&](const char* name, std::optional<std::uint16_t> value) {
       if (value) put_file(name, fmt::format("0x{:04x}\n", *value));
@@ -136,7 +135,7 @@ class TopoImport {
     put("subsystem_device", config.u16(0x2e));
   }
 
-  /// Those of the link: PCI Express base specification 7.5.3.6 and 7.5.3.8.
+  /// Adds the files about the link: PCI Express base specification 7.5.3.6 and 7.5.3.8.
   void add_link(const PciConfig& config) {
     const auto express = config.find_capability(kPciExpressCapability);
     if (!express.is_found()) return;
@@ -206,7 +205,7 @@ class TopoImport {
     const SortedJson& subsystems = given != nullptr ? *given : kNone;
     if (!subsystems.is_object())
       return refuse(fmt::format("the \"subsystems\" of {} are no object", address_));
-    // It looks for these four, so that one which is missing is not there.
+    // rdma_topo looks for these four, so that a missing one does not exist.
     for (const char* subsystem : {"drm", "infiniband", "net", "nvme"}) {
       std::set<std::string> names;
       const SortedJson* const list = find(subsystems, subsystem);
@@ -237,7 +236,7 @@ class TopoImport {
            name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
   }
 
-  /// The device in its class's folder.
+  /// Adds the device to the folder of its class.
   void add_device(std::string_view subsystem, const std::string& name) {
     const std::string in_class = fmt::format("/sys/class/{}/{}", subsystem, name);
     const std::string own = fmt::format("{}/{}/{}", real_, subsystem, name);
@@ -248,7 +247,7 @@ class TopoImport {
     if (subsystem == "infiniband") rdma_devices_.insert(name);
   }
 
-  // "../../../": from the function's folder to /sys.
+  // "../../../": the path from the function's folder to /sys.
   [[nodiscard]] std::string way_to_sys() const {
     std::string way;
     for (auto i = std::ranges::count(real_, '/') - 1; i > 0; --i) way += "../";
@@ -259,7 +258,7 @@ class TopoImport {
     record_.files[pci_path(address_, name)] = {.error = 0, .value = std::move(bytes)};
   }
 
-  /// `name` empty: of the function itself.
+  /// An empty `name` means the function itself.
   void put_target(std::map<std::string, Answer>& to, std::string_view name, std::string target) {
     const std::string path =
         name.empty() ? fmt::format("{}/{}", kFunctionsFolder, address_) : pci_path(address_, name);
@@ -276,8 +275,8 @@ class TopoImport {
 
   Record record_;
   std::string problem_;
-  std::string real_;     ///< of the function that is read now
-  std::string address_;  ///< likewise
+  std::string real_;     ///< real path of the function that is read now
+  std::string address_;  ///< its address
   std::set<std::string> addresses_;
   std::set<std::string> rdma_devices_;
 };

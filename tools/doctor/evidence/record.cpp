@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kArchiveVersion = 1;
 
-// As it is, people can read it in the archive; other bytes JSON could not hold.
+// Plain text stays readable in the archive. JSON cannot hold other bytes.
 bool is_plain_text(std::string_view bytes) {
   return std::ranges::all_of(
       bytes, [](char c) { return c == '\n' || c == '\t' || (c >= ' ' && c <= '~'); });
@@ -67,7 +67,7 @@ Json sorted(const Json& value) {
 std::string archive_text(const Record& record) {
   SortedJson calls = SortedJson::object();
   for (const auto& [name, answer] : record.calls) calls[name] = SortedJson(answer);
-  // The format comes before the contents.
+  // The format comes first in the file.
   Json json{{"format", "hbmwire doctor"},
             {"version", kArchiveVersion},
             {"hbmwire", record.version},
@@ -79,7 +79,7 @@ std::string archive_text(const Record& record) {
   json["real_paths"] = Json(targets_json(record.real_paths));
   json["folders"] = Json(folders_json(record.folders));
   json["access"] = Json(access_json(record.access));
-  // Names of files may hold any byte; JSON is UTF-8.
+  // Names of files may hold any byte, but JSON is UTF-8.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -11,21 +11,21 @@
 
 namespace hbmwire::tools::doctor {
 
-// Limits of an archive. A machine with 8 NICs and 8 cards has some 20,000 entries and 4 MiB.
+// Limits of an archive. A machine with 8 NICs and 8 cards needs some 20,000 entries and 4 MiB.
 inline constexpr std::size_t kMaxArchiveBytes = std::size_t{32} << 20U;
 inline constexpr std::size_t kMaxEntries = 100'000;  ///< paths, calls and names in folders
 inline constexpr std::size_t kMaxPathBytes = 4096;   ///< PATH_MAX
-/// One text; hwloc's XML of a machine with 256 cores has some 600 KiB.
+/// Limit of one text; hwloc's XML of a machine with 256 cores has some 600 KiB.
 inline constexpr std::size_t kMaxTextBytes = std::size_t{4} << 20U;
 inline constexpr std::size_t kMaxDepth = 32;
 inline constexpr std::size_t kMaxValues = 500'000;
 
-/// Questions about a machine and their answers: what an archive holds.
+/// Questions about a machine and their answers: the contents of an archive.
 struct Record {
-  std::string version;    ///< of the hbmwire that wrote it; empty: another program did
-  bool emulated = false;  ///< the machine's hardware
-  /// It holds no more than what was asked. Other questions are answered with EPERM, as what this
-  /// user may not know; in a record that is all of a machine, with ENOENT.
+  std::string version;    ///< of the hbmwire that wrote it; empty if another program wrote it
+  bool emulated = false;  ///< the machine's hardware is emulated
+  /// The record holds only what was asked. Other questions get EPERM, because the answer is
+  /// unknown. A record of the whole machine answers them with ENOENT.
   bool partial = false;
   std::map<std::string, Answer> files;
   std::map<std::string, Answer> links;
@@ -37,18 +37,18 @@ struct Record {
   bool operator==(const Record&) const = default;
 };
 
-/// The same value with the keys of its objects sorted: the order in which an archive returns them,
-/// so that a report of a machine and of its archive are the same.
+/// The same value with the keys of its objects sorted. An archive returns them in this order, so
+/// that the report of a machine equals the report of its archive.
 [[nodiscard]] Json sorted(const Json& value);
 
 /// The archive's text, a JSON object as docs/doctor.md specifies it.
 [[nodiscard]] std::string archive_text(const Record& record);
 
-/// Reads an archive, or a dump of `rdma_topo dump`. `name` is the file's, for the sentence that
-/// says why it is none. The text is foreign: its size, depth and count are bounded.
+/// Reads an archive, or a dump of `rdma_topo dump`. `name` is the name of the file, for error
+/// messages. The text is foreign: its size, depth and number of entries are bounded.
 [[nodiscard]] Outcome<Record> record_of(std::string_view text, const std::string& name);
 
-/// The same of a file of at most kMaxArchiveBytes.
+/// Reads a file of at most kMaxArchiveBytes.
 [[nodiscard]] Outcome<Record> read_record(const std::string& path);
 
 }  // namespace hbmwire::tools::doctor

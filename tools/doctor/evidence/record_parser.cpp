@@ -14,10 +14,10 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-constexpr int kMaxErrno = 4095;  // of the kernel's calls, include/linux/err.h
+constexpr int kMaxErrno = 4095;  // the kernel's highest errno, include/linux/err.h
 constexpr int kNewestVersion = 1;
 
-/// Fills a record from an archive's JSON, and remembers the first thing that can't be.
+/// Fills a record from an archive's JSON, and remembers the first fault.
 class RecordParser {
  public:
   explicit RecordParser(const SortedJson& json) : json_(json) {}
@@ -68,7 +68,7 @@ class RecordParser {
     return value != nullptr && value->is_boolean() && value->get<bool>();
   }
 
-  /// The object of that name; an empty one where there is none.
+  /// The object with that name; an empty one if there is none.
   const SortedJson& section(const char* name) {
     static const SortedJson kEmpty = SortedJson::object();
     const SortedJson* const object = find(json_, name);
@@ -91,7 +91,7 @@ class RecordParser {
     return good;
   }
 
-  /// The errno of an entry that has one; nothing for an entry that has a value instead.
+  /// The errno of an entry; empty if the entry has a value instead.
   std::optional<int> error_of(const SortedJson& entry, const char* key) {
     const SortedJson* const error = find(entry, key);
     if (error == nullptr) return std::nullopt;
@@ -207,7 +207,7 @@ class RecordParser {
 }  // namespace
 
 Outcome<Record> record_of(std::string_view text, const std::string& name) {
-  // A name in the file may be as long as the file: its begin, and what is wrong with it.
+  // A name in the file may be as long as the file. The message shows its beginning and the fault.
   constexpr std::size_t kBegin = 120;
   constexpr std::size_t kEnd = 80;
   const auto refuse = [&](const std::string& reason) {

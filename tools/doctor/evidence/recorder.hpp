@@ -7,11 +7,11 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Passes questions on to another Evidence, and keeps them with their answers. A question that was
-/// asked before gets the same answer again, as it will from the archive.
+/// Passes questions on to another Evidence, and keeps them with their answers. A repeated question
+/// gets the first answer again, as it will from the archive.
 class Recorder final : public Evidence {
  public:
-  /// `machine` must outlive it.
+  /// `machine` must outlive this object.
   explicit Recorder(Evidence& machine);
 
   Answer file(const std::string& path) override;
@@ -21,7 +21,8 @@ class Recorder final : public Evidence {
   Answer access(const std::string& path) override;
   Json call(const std::string& name) override;
 
-  /// All that was asked, as read: addresses and names are in it. See scrubbed() in scrub.hpp.
+  /// All questions and their answers, with addresses and names in them. See scrubbed() in
+  /// scrub.hpp.
   [[nodiscard]] const Record& record() const noexcept { return record_; }
 
  private:

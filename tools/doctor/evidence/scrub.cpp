@@ -31,7 +31,7 @@ bool has_any(std::string_view text, const std::string_view (&parts)[kCount]) {
                              [&](auto part) { return small.find(part) != std::string::npos; });
 }
 
-// In names of files, keys of JSON, and attributes of hwloc's XML.
+// For names of files, keys of JSON, and attributes of hwloc's XML.
 bool names_identity(std::string_view name) {
   constexpr std::string_view kParts[] = {"asset_tag", "assettag",   "boot_id", "guid",
                                          "hostname",  "machine-id", "serial",  "uuid",
@@ -51,7 +51,7 @@ bool is_name_part(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
 }
 
-/// Whole words alone: the name may be part of another one.
+/// Replaces only whole words, because the name may be part of another word.
 std::string with_words_replaced(std::string_view text, std::string_view name,
                                 std::string_view with) {
   std::string result;
@@ -70,7 +70,7 @@ std::string with_words_replaced(std::string_view text, std::string_view name,
   return result;
 }
 
-/// The name of a folder in /home becomes "user".
+/// Replaces the name of a folder in /home by "user".
 void replace_homes(std::string& text) {
   constexpr std::string_view kHome = "/home/";
   constexpr std::string_view kUser = "user";
@@ -83,9 +83,10 @@ void replace_homes(std::string& text) {
   }
 }
 
-/// "Serial Number: 123" to "Serial Number: (left out)", line by line.
+/// Turns "Serial Number: 123" into "Serial Number: (left out)", line by line.
 std::string without_serials(std::string_view text) {
-  constexpr std::string_view kOption = "CONFIG_";  // of the kernel: names no one's serial number
+  // Options of the kernel: their values are no serial numbers.
+  constexpr std::string_view kOption = "CONFIG_";
   std::string result;
   while (!text.empty()) {
     const std::size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
@@ -104,7 +105,7 @@ std::string without_serials(std::string_view text) {
   return result;
 }
 
-/// `<info name="DMIProductSerial" value="123"/>` of hwloc's XML to one with an empty value.
+/// Empties the value of `<info name="DMIProductSerial" value="123"/>` in hwloc's XML.
 void blank_attributes(std::string& xml) {
   constexpr std::string_view kName = "name=\"";
   constexpr std::string_view kValue = "\" value=\"";
@@ -121,7 +122,7 @@ void blank_attributes(std::string& xml) {
   }
 }
 
-/// The device serial number is made of a MAC.
+/// Blanks the device serial number, because it contains a MAC.
 std::string without_device_serial(std::string bytes) {
   constexpr std::size_t kHeadBytes = 4;
   constexpr std::size_t kNumberBytes = 8;
@@ -133,8 +134,8 @@ std::string without_device_serial(std::string bytes) {
   return bytes;
 }
 
-/// Words that the program itself uses: a machine that is named so stays recognisable by them, and
-/// the archive readable.
+/// Words that the program itself uses are not replaced, although a machine may have such a name:
+/// the archive would become unreadable, and the places of the name would show.
 bool is_common_word(std::string_view name) {
   constexpr std::size_t kShortest = 3;
   constexpr std::string_view kCommon[] = {
@@ -165,8 +166,8 @@ class Scrub {
   }
 
  private:
-  // Paths and names of devices lead to each other: host and user names stay in them, since a word
-  // of a path may be one.
+  // Paths and device names refer to each other, and a word of a path may happen to be a host or
+  // user name. Such names therefore stay in them.
   std::string place(const std::string& path) { return placeholders_.text(path, true); }
 
   std::map<std::string, Answer> targets(const std::map<std::string, Answer>& original) {
@@ -189,11 +190,12 @@ class Scrub {
     if (name == "vpd") return {.error = EPERM, .value = {}};
     std::string value =
         names_identity(name) ? identity(original.value) : text(original.value, names_version(name));
-    value.resize(std::min(value.size(), kMaxFileBytes));  // placeholders may be longer
+    // Placeholders may be longer than the originals.
+    value.resize(std::min(value.size(), kMaxFileBytes));
     return {.error = 0, .value = std::move(value)};
   }
 
-  /// A placeholder, where it is of a family that has one.
+  /// Replaces an identity by a placeholder, if its kind has one.
   std::string identity(const std::string& original) {
     std::string replaced = placeholders_.text(original, false);
     if (replaced != original || original.find_first_not_of("0:-x\n") == std::string::npos)
@@ -214,7 +216,7 @@ class Scrub {
     return result;
   }
 
-  /// The value at `key` of its object.
+  /// Scrubs the value at `key` of its object.
   Json json(const Json& original, std::string_view key) {
     if (original.is_string()) {
       const auto& value = original.get_ref<const std::string&>();

@@ -8,18 +8,18 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Names that tell whose machine it is.
+/// Names that identify the owner of a machine.
 struct PrivateNames {
   std::vector<std::string> hosts;
   std::vector<std::string> users;
 };
 
-/// Those of the machine and of the user that run.
+/// The names of the running machine and of the current user.
 [[nodiscard]] PrivateNames names_of_this_machine();
 
-/// The record without what identifies a machine, so that it can be shown to others. Addresses,
-/// GUIDs and UUIDs are replaced as placeholders.hpp says; host names become "host", user names
-/// "user"; serial numbers, also those in PCI configuration spaces, and vital product data are left
+/// The record without identifying data, so that it can be shown to others. Addresses, GUIDs and
+/// UUIDs become placeholders (placeholders.hpp), host names become "host", user names become
+/// "user". Serial numbers, also those in PCI configuration spaces, and vital product data are left
 /// out. PCI addresses, names of devices, and versions stay.
 [[nodiscard]] Record scrubbed(const Record& record, const PrivateNames& names);
 

@@ -1,7 +1,8 @@
-# Makes the C++ source of troubleshooting_manual() (manual.hpp) out of a manual in Markdown.
+# Generates the C++ source of troubleshooting_manual() (manual.hpp) from a manual in Markdown.
 # usage: cmake -DMANUAL=docs/troubleshooting.md -DSOURCE=manual.cpp -P embed_manual.cmake
 #
-# Each heading begins an element of an array, and what stands below it is a raw string: nothing in the text needs an escape.
+# Each heading begins an element of an array. The text below it becomes a raw string, so that it
+# needs no escapes.
 # Plain CMake, so that a build needs no other program.
 file(READ "${MANUAL}" text)
 string(FIND "${text}" ")hbmwire\"" end_of_raw_string)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kItem = "* ";
 
-/// "See also" of "* See also: [info.md](info.md)": letters and blanks up to a colon.
+/// Extracts "See also" from "* See also: [info.md](info.md)": letters and blanks up to a colon.
 std::string_view label_of(std::string_view line) {
   if (!line.starts_with(kItem)) return {};
   line.remove_prefix(kItem.size());
@@ -24,7 +24,7 @@ std::string_view label_of(std::string_view line) {
   return std::ranges::all_of(label, may_be_in_it) ? label : std::string_view{};
 }
 
-/// The blocks of a list item are indented below it.
+/// Removes the indentation that blocks of a list item have.
 std::string_view dedented(std::string_view line) {
   const std::size_t blanks = std::min(line.find_first_not_of(' '), line.size());
   return line.substr(std::min(blanks, kItem.size()));

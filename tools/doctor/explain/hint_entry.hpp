@@ -35,11 +35,11 @@ struct HintEntry {
   std::string summary;  ///< one short sentence
   std::vector<Part> parts;
 
-  /// Empty where the entry has no such part.
+  /// Empty if the entry has no such part.
   [[nodiscard]] std::string_view part(std::string_view label) const noexcept;
 };
 
-/// The entries of a manual, in its order. Headings that are no names of hints are left out.
+/// The entries of a manual, in its order. Leaves out headings that do not name a hint.
 [[nodiscard]] std::vector<HintEntry> hint_entries(std::span<const ManualPart> manual);
 
 }  // namespace hbmwire::tools::doctor

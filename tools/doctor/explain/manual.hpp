@@ -9,12 +9,13 @@ namespace hbmwire::tools::doctor {
 
 /// A heading and the text below it, up to the next heading.
 struct ManualPart {
-  std::string_view mark;   ///< "##" of a chapter, "###" of an entry; "" of the text before all
-  std::string_view title;  ///< of an entry about a hint the hint's name
+  std::string_view mark;   ///< "##" for a chapter, "###" for an entry, "" for the text before the
+                           ///< first heading
+  std::string_view title;  ///< for an entry about a hint, the hint's name
   std::string_view text;   ///< Markdown
 };
 
-/// The whole manual. Its definition is made by embed_manual.cmake.
+/// The whole manual. embed_manual.cmake generates its definition.
 [[nodiscard]] std::span<const ManualPart> troubleshooting_manual() noexcept;
 
 }  // namespace hbmwire::tools::doctor

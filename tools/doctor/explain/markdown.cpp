@@ -8,7 +8,8 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-constexpr std::string_view kManualFolder = "docs";  // from which the manual's links start
+// The manual's links are relative to this folder.
+constexpr std::string_view kManualFolder = "docs";
 
 std::string_view without_blanks(std::string_view text) {
   const std::size_t first = text.find_first_not_of(' ');
@@ -16,7 +17,7 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-/// "1." of "1. text", "*" of "* text".
+/// Returns "1." for "1. text", and "*" for "* text".
 std::string_view mark_of(std::string_view line) {
   const std::string_view mark = line.substr(0, line.find(' '));
   if (mark.size() == line.size()) return {};
@@ -29,10 +30,10 @@ std::string_view mark_of(std::string_view line) {
 struct Link {
   std::string words;
   std::string target;    ///< a path in the tree, or an address
-  std::size_t size = 0;  ///< of its Markdown
+  std::size_t size = 0;  ///< length of its Markdown in bytes
 };
 
-/// "info.md#options" to "docs/info.md".
+/// Turns "info.md#options" into "docs/info.md".
 std::string target_of(std::string_view url) {
   if (url.find("://") != std::string_view::npos) return std::string(url);
   if (url.starts_with('#')) url = {};
@@ -42,7 +43,7 @@ std::string target_of(std::string_view url) {
       .string();
 }
 
-/// The link with which `text` begins.
+/// The link at the beginning of `text`.
 std::optional<Link> link_at(std::string_view text) {
   if (!text.starts_with('[')) return std::nullopt;
   const std::size_t middle = text.find("](");
@@ -55,7 +56,7 @@ std::optional<Link> link_at(std::string_view text) {
               .size = end + 1};
 }
 
-/// The size of the `code` with which `text` begins; 0 where there is none.
+/// The length of the `code` at the beginning of `text`; 0 if there is none.
 std::size_t code_at(std::string_view text) {
   const std::size_t end = text.starts_with('`') ? text.find('`', 1) : std::string_view::npos;
   return end == std::string_view::npos ? 0 : end + 1;
@@ -66,13 +67,13 @@ bool is_escape(std::string_view text) {
   return text.size() > 1 && text[0] == '\\' && kEscaped.find(text[1]) != std::string_view::npos;
 }
 
-/// Columns of UTF-8: bytes that continue a character have none.
+/// The columns of UTF-8 text: bytes that continue a character take none.
 std::size_t columns_of(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U; }));
 }
 
-/// Words, with `code` of at most so many columns as one of them.
+/// Splits into words; short `code` is one word.
 std::vector<std::string> words_in(std::string_view text) {
   constexpr std::size_t kLongestCode = 50;
   std::vector<std::string> words;
@@ -93,7 +94,7 @@ std::vector<std::string> words_in(std::string_view text) {
   return words;
 }
 
-/// `first` begins the first line, as many blanks the others.
+/// The first line begins with `first`, the others with as many blanks.
 std::string wrapped(std::string_view text, const std::string& first) {
   std::string lines = first;
   std::size_t column = columns_of(first);
@@ -130,7 +131,7 @@ std::vector<Block> blocks_of(std::string_view markdown) {
   constexpr std::string_view kCodeIndent = "    ";
   using enum Block::Kind;
   std::vector<Block> blocks;
-  bool open = false;  // the last block goes on
+  bool open = false;  // the next line may continue the last block
   while (!markdown.empty()) {
     const std::size_t end = std::min(markdown.find('\n'), markdown.size());
     const std::string_view line = markdown.substr(0, end);

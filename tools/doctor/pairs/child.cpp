@@ -24,10 +24,12 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// Closes the parent's sockets: a child that hangs in a driver would keep a port taken, and a peer
-/// waiting, after its parent has ended. Other descriptors stay: emulated hardware has some.
+/// Closes the parent's sockets. Otherwise a child that hangs in a driver would keep a port taken
+/// and a peer waiting after its parent has ended. Other descriptors stay, because emulated hardware
+/// uses some.
 void close_sockets_but(int own) noexcept {
-  constexpr int kMost = 1024;  // a doctor has some hundred, and the kernel gives the lowest numbers
+  // The kernel assigns the lowest free numbers, and a doctor has some hundred.
+  constexpr int kMost = 1024;
   for (int fd = STDERR_FILENO + 1; fd < kMost; ++fd) {
     struct stat what {};
 
@@ -35,16 +37,16 @@ void close_sockets_but(int own) noexcept {
   }
 }
 
-/// The whole life of the child.
+/// Runs the child until it exits.
 [[noreturn]] void live(const Child::Body& body, Fd fd, pid_t parent,
                        const HeldSignals& held) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) std::_Exit(0);  // it has gone before that
+  if (::getppid() != parent) std::_Exit(0);  // the parent has already ended
   close_sockets_but(fd.get());
-  // Vendors' libraries print, and standard output is the report's.
+  // Vendors' libraries print to standard output, which belongs to the report.
   const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (null >= 0) ::dup2(null, STDOUT_FILENO);
-  // Its failures are told as data. A user who asks for the log gets it.
+  // The child reports failures as data. The log is on only if the user asks for it.
   if (std::getenv("HBMWIRE_LOG_LEVEL") == nullptr)  // NOLINT(concurrency-mt-unsafe): one thread
     set_log_level(LogLevel::off);
   int code = 1;
@@ -59,13 +61,14 @@ void close_sockets_but(int own) noexcept {
       voice.say({{"done", true}});
       code = 0;
     }
-  } catch (...) {  // no memory: the parent sees that it ended
+  } catch (...) {  // out of memory: the parent sees that the child ended
   }
-  // Neither the parent's buffers nor what libraries registered with atexit(3).
+  // Must not flush the parent's buffers, nor call functions that libraries registered with
+  // atexit(3).
   std::_Exit(code);
 }
 
-/// Whether it has ended by then.
+/// Whether the process has ended by the deadline.
 bool reap(pid_t pid, const Deadline& deadline, int& status) {
   constexpr auto kPause = std::chrono::milliseconds(2);
   while (true) {
@@ -105,8 +108,8 @@ Outcome<Child> Child::start(const Body& body) {
   Fd ours(ends[0]);
   Fd theirs(ends[1]);
   const pid_t parent = ::getpid();
-  // A child that gets a signal before it has an Interrupt of its own would write to its parent's,
-  // whose descriptor it has: the parent would take the signal for its own.
+  // Signals are held, because the child shares the descriptor of the parent's Interrupt until it
+  // makes its own. A signal to the child would be taken for one to the parent.
   const HeldSignals held;
   const pid_t pid = ::fork();
   if (pid < 0) {
@@ -128,7 +131,7 @@ Child::Child(Child&& other) noexcept
 Child::~Child() { end(); }
 
 void Child::ask_to_end() noexcept {
-  // For drivers: a card that is closed in order is free at once, one that is not is reset first.
+  // Gives drivers time: a card that is closed in order is free at once, another one is reset first.
   constexpr auto kInOrder = std::chrono::milliseconds(1500);
   if (pid_ < 0 || patience_) return;
   ::kill(pid_, SIGTERM);
@@ -149,7 +152,8 @@ std::string Child::end() {
   const pid_t pid = std::exchange(pid_, -1);
   if (reap(pid, *patience_, status)) return {};
   ::kill(pid, SIGKILL);
-  // One that hangs in the kernel ends when the driver lets go of it. It can't be waited for.
+  // A process that hangs in the kernel ends only when the driver releases it. This does not wait
+  // for that.
   reap(pid, Deadline::after(kByForce), status);
   return {};
 }

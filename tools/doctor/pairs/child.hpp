@@ -17,42 +17,42 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The way from a child to its parent, and back: {"done": true} is the last value.
+/// A child's connection to its parent, both ways. The last value is {"done": true}.
 class Voice {
  public:
   explicit Voice(Fd fd) noexcept : lines_(std::move(fd)) {}
 
   void say(const Json& value) { lines_.say(value); }
 
-  /// "This is going on now", which renews the parent's patience.
+  /// Reports the current step, which also extends the parent's patience.
   void step(const std::string& by, const char* what);
 
-  /// The next value of the parent's (Child::tell()).
+  /// The parent's next value (Child::tell()).
   Heard listen(const Deadline& until, int cancel_fd) { return lines_.listen(until, cancel_fd); }
 
  private:
   JsonLines lines_;
 };
 
-/// {"failure": ...}: what ends a child before it has begun.
+/// {"failure": ...}: the reason why a child ended before it began its work.
 [[nodiscard]] Json failure_json(const Failure& failure);
 
-/// The failure of what Ctrl-C or SIGTERM ended.
+/// The failure of a run that Ctrl-C or SIGTERM ended.
 [[nodiscard]] Failure interrupted_failure();
 
-/// A process that does what may hang, crash, or leave a device open: drivers and vendors' libraries
-/// work there alone. The kernel gives back whatever it held, however it ended. It dies with its
+/// A process for work that may hang, crash, or leave a device open: drivers and vendors' libraries
+/// are used only there. However it ends, the kernel releases all that it held. It dies with its
 /// parent.
 ///
-/// The process that forks must have opened no accelerator: CUDA does not work in a child of one
-/// that has. Its sockets are closed in the child, which would keep them open when the parent has
-/// ended.
+/// The parent must have opened no accelerator, because CUDA does not work in a child of a process
+/// that has. The child closes the parent's sockets, since it would keep them open after the parent
+/// has ended.
 class Child {
  public:
-  /// `cancel_fd` becomes readable when the child shall end (Wait::cancel_fd).
+  /// `cancel_fd` becomes readable when the child must end (Wait::cancel_fd).
   using Body = std::function<void(Voice& voice, int cancel_fd)>;
 
-  /// Errors: no process, or no descriptor.
+  /// Errors: a process or a descriptor could not be created.
   static Outcome<Child> start(const Body& body);
 
   Child(Child&& other) noexcept;
@@ -60,25 +60,26 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// end(), if that was not called.
+  /// Calls end() if that was not done.
   ~Child();
 
-  /// A value for the child's Voice::listen(), without waiting. False: the child does not read.
+  /// Sends a value to the child's Voice::listen() without waiting. Returns false if the child does
+  /// not read.
   bool tell(const Json& value) { return lines_.try_say(value); }
 
-  /// The next value, or why there is none.
+  /// The next value, or the reason why there is none.
   Heard listen(const Deadline& until, int cancel_fd) { return lines_.listen(until, cancel_fd); }
 
-  /// JsonLines::look() and fd(), for one that listens to others besides.
+  /// JsonLines::look() and fd(), for a caller that waits for several processes.
   std::optional<Heard> look() { return lines_.look(); }
 
   [[nodiscard]] int fd() const noexcept { return lines_.fd(); }
 
-  /// Asks it to end, and does not wait for that: where several end, all are asked first.
+  /// Asks the child to end, without waiting. To end several children, ask all of them first.
   void ask_to_end() noexcept;
 
-  /// Asks it to end, after a moment forces it to, and gives how it ended: empty, or "killed by
-  /// signal 11 (Segmentation fault)".
+  /// Asks the child to end, and kills it after a moment. Returns how it ended: "" for an exit, or
+  /// "killed by signal 11 (Segmentation fault)".
   std::string end();
 
  private:
@@ -86,7 +87,7 @@ class Child {
 
   pid_t pid_ = -1;
   JsonLines lines_;
-  std::optional<Deadline> patience_;  // until it is forced to end
+  std::optional<Deadline> patience_;  // when it is killed
 };
 
 }  // namespace hbmwire::tools::doctor

@@ -12,8 +12,8 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Fills memory and compares it, by whatever copies between it and the host. A window holds
-/// kWindowBytes from `offset_bytes` on.
+/// Fills and compares memory, by the copy that this memory needs. A window is kWindowBytes long and
+/// begins at `offset_bytes`.
 class Contents {
  public:
   using Write =
@@ -24,7 +24,7 @@ class Contents {
 
   Result<void> fill(std::uint64_t offset_bytes, const Pattern& pattern);
 
-  /// Bytes none of which is the pattern's, so that one that never arrives is seen.
+  /// Writes bytes that all differ from the pattern, so that bytes which never arrive are found.
   Result<void> poison(std::uint64_t offset_bytes, const Pattern& pattern);
 
   Result<Comparison> compare_with(std::uint64_t offset_bytes, const Pattern& pattern);

@@ -27,7 +27,7 @@ Result<EngineMemory> open_engine(const Context& context, const PlanMemory& memor
   return EngineMemory{std::move(domain), std::move(allocation)};
 }
 
-/// Bytes a second of `round`, which moves a window, again and again for that time.
+/// Calls `round`, which moves a window, repeatedly for that time. Returns bytes per second.
 Result<double> rate_of(std::chrono::milliseconds time, const std::function<Result<void>()>& round) {
   const Deadline end = Deadline::after(time);
   const Stopwatch stopwatch;
@@ -152,7 +152,7 @@ Result<void> EngineRun::by_engine(EngineMemory& target, Pair& pair) {
 
 std::vector<PlanMemory> engine_targets(const PlanMemory& memory, const Plan& plan) {
   std::vector<PlanMemory> targets;
-  // A process has one Gaudi by SynapseAI, and no engine copies between two of them.
+  // SynapseAI gives a process only one Gaudi, and no engine copies between two of them.
   if (memory.type == MemoryType::gaudi) return targets;
   std::ranges::copy_if(plan.memories, std::back_inserter(targets), [&](const PlanMemory& other) {
     return other.type == memory.type && other.label != memory.label;

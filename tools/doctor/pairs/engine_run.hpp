@@ -10,11 +10,11 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The devices between whose memories and that of `memory` an engine may copy: those of its type.
+/// The devices whose engine may copy to or from `memory`: those of its type.
 [[nodiscard]] std::vector<PlanMemory> engine_targets(const PlanMemory& memory, const Plan& plan);
 
-/// One memory on a machine without a NIC, in a process of its own: to it from the host and back,
-/// and to itself and other devices by its engine. Says what NicRuns says.
+/// Tests one memory on a machine without a NIC, in a process of its own: copies from the host and
+/// back, to itself, and to other devices by their engine. Sends the same values as NicRuns.
 struct EngineRuns {
   PlanMemory memory;
   std::vector<PlanMemory> targets;  ///< engine_targets()

@@ -11,7 +11,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// One value: a machine's archive (kMaxArchiveBytes of record.hpp), or far less.
+// A value is at most a machine's archive (kMaxArchiveBytes of record.hpp).
 constexpr std::size_t kLongestLine = std::size_t{33} << 20;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
@@ -27,7 +27,7 @@ void JsonLines::say(const Json& value) {
   while (!rest.empty()) {
     const ssize_t written = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return;  // it has gone
+    if (written < 0) return;  // the other side has closed
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -47,7 +47,7 @@ std::optional<Heard> JsonLines::whole_line() {
   return Heard{.kind = Heard::Kind::value, .value = std::move(value)};
 }
 
-/// Whether there was something to read. Never blocks.
+/// Returns whether there was something to read. Never blocks.
 bool JsonLines::read_more() {
   std::array<char, kReadBytes> more;  // NOLINT(cppcoreguidelines-pro-type-member-init): is filled
   const ssize_t got = ::recv(fd_.get(), more.data(), more.size(), MSG_DONTWAIT);

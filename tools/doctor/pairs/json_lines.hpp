@@ -12,7 +12,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// A value from the other side, or why none came.
+/// A value from the other side, or the reason why none came.
 struct Heard {
   enum class Kind { value, ended, silent, interrupted };
 
@@ -20,31 +20,33 @@ struct Heard {
   Json value = {};
 };
 
-/// One end of a stream socket between two processes of this machine: one JSON value a line, both
-/// ways. Owns its descriptor.
+/// One end of a stream socket between two processes of this machine. Carries one JSON value per
+/// line, both ways. Owns its descriptor.
 class JsonLines {
  public:
   explicit JsonLines(Fd fd) noexcept : fd_(std::move(fd)) {}
 
-  /// A value for the other side; lost where that has gone, which listening tells.
+  /// Sends a value. It is lost if the other side has closed, which listen() then reports.
   void say(const Json& value);
 
-  /// The same without waiting. False: the other side does not read, and nothing more can be said.
+  /// Like say(), but never waits. Returns false if the other side does not read; this end can then
+  /// send nothing more.
   bool try_say(const Json& value);
 
-  /// The next value; silent at the deadline, interrupted when `cancel_fd` becomes readable.
+  /// The next value; "silent" at the deadline, "interrupted" when `cancel_fd` becomes readable.
   Heard listen(const Deadline& until, int cancel_fd);
 
-  /// The next value that is here, or the end, without waiting; nothing otherwise.
+  /// The next value that has arrived, or the end; empty if there is neither. Never waits.
   std::optional<Heard> look();
 
-  /// Readable when look() has something, poll(2); look() must have had nothing before.
+  /// Readable (poll(2)) when look() will return something. Valid only after look() has returned
+  /// empty.
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
-  /// The other side gets no more.
+  /// Closes the connection: the other side gets no more values.
   void close() noexcept { fd_ = Fd(); }
 
-  /// Whether the other side was heard to end.
+  /// Whether the other side has closed the connection.
   [[nodiscard]] bool ended() const noexcept { return ended_; }
 
  private:
@@ -52,8 +54,8 @@ class JsonLines {
   bool read_more();
 
   Fd fd_;
-  std::string text_;        // heard, and not a whole line yet
-  std::size_t looked_ = 0;  // so much of it has no line end
+  std::string text_;        // received, but not a whole line yet
+  std::size_t looked_ = 0;  // so many bytes at its beginning have no line end
   bool ended_ = false;
 };
 

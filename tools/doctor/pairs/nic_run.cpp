@@ -15,7 +15,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// One NIC with the memory.
+/// Tests one NIC with the memory.
 class NicRun {
  public:
   NicRun(const NicRuns& runs, const OpenMemory& memory, const PlanNic& nic, Voice& voice, int fd)
@@ -60,8 +60,8 @@ class NicRun {
 
 Result<void> NicRun::go() {
   step("open");
-  // One a NIC, and none of the device's, which is open: registered as endpoints do, with the
-  // settings and the policy of this user.
+  // One context for each NIC, separate from the open device. It registers memory as endpoints do,
+  // with this user's settings and policy.
   HBMWIRE_TRY_ASSIGN(const Context context,
                      Context::create({.memory = {MemoryType::host}, .nics = {nic_.name}}));
   HBMWIRE_TRY_ASSIGN(const auto nics, context.open_nics());
@@ -84,7 +84,7 @@ Result<void> NicRun::go() {
   HBMWIRE_TRY(move_and_compare(traffic, contents));
   if (pair_.error) return {};
   HBMWIRE_TRY(measure(traffic));
-  // The last pass alone: those before it were written over.
+  // Compares only the last pass, because each pass overwrites the one before.
   HBMWIRE_TRY_ASSIGN(const Comparison last,
                      contents.compare_with(kWindowBytes, {.seed = 1, .tag = Tag::read}));
   pair_.verified_bytes += last.bytes;
@@ -102,7 +102,7 @@ void NicRun::stage(const Region& region) {
   pair_.error = refusal_of(region);
 }
 
-/// By a write, then by a read; each byte of the target once, poisoned before.
+/// Tests a write, then a read. Poisons the target first, and covers each byte of it once.
 Result<void> NicRun::move_and_compare(Traffic& traffic, Contents& contents) {
   for (const bool write : {true, false}) {
     HBMWIRE_TRY_ASSIGN(const bool right, one_way(write, traffic, contents));

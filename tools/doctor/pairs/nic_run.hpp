@@ -8,15 +8,15 @@
 
 namespace hbmwire::tools::doctor {
 
-/// One memory with each of these NICs, in a process of its own: allocated once; registered, written
-/// and read in loopback, compared, and timed by each NIC. Says {"pair": ...} for each of them, in
-/// their order, until the budget is used up, and {"memory_error": ...} where the memory itself
-/// can't be had.
+/// Tests one memory with each of these NICs, in a process of its own. Allocates the memory once;
+/// for each NIC it registers the memory, writes and reads it in loopback, compares the bytes, and
+/// measures the time. Sends {"pair": ...} for each NIC, in their order, until the time budget is
+/// used up, or {"memory_error": ...} if the memory cannot be opened.
 struct NicRuns {
   PlanMemory memory;
   std::vector<PlanNic> nics;
   Timing timing;
-  double memcpy_bytes_per_second = 0;  ///< Plan's
+  double memcpy_bytes_per_second = 0;  ///< as in Plan
 
   void operator()(Voice& voice, int cancel_fd) const;
 };

@@ -17,7 +17,7 @@ constexpr std::array kOutcomes{
 
 // 32 devices of each family and 16 NICs of two ports are 3,104 pairs.
 constexpr std::size_t kMostPairs = 4096;
-constexpr std::size_t kLongestText = 2048;  // a sentence with its remedy has some 500 bytes
+constexpr std::size_t kLongestText = 2048;  // bytes; a sentence with its remedy has some 500
 
 }  // namespace
 
@@ -129,14 +129,14 @@ Json to_json(const Pairs& pairs) {
 
 namespace {
 
-/// Reads the members of one object, and remembers the first one that is not as it should be.
+/// Reads the members of one object, and remembers the first fault.
 class Members {
  public:
   explicit Members(const Json& json) : json_(json) {
     if (!json.is_object()) wrong_ = "the object";
   }
 
-  /// A terminal must not be driven by what a file says.
+  /// Rejects control characters: a file must not be able to control a terminal.
   void text(const char* name, std::string& value) {
     const Json* const found = find(name);
     if (found == nullptr) return;

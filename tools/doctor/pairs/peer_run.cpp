@@ -18,7 +18,8 @@ namespace {
 constexpr Access kPeerAccess = Access::local_write | Access::remote_write | Access::remote_read;
 constexpr const char* kName = "doctor";
 
-/// Two windows of a memory, and what endpoints need. Members go in reverse order.
+/// A memory with two windows, and the objects that an endpoint needs. Members are destroyed in
+/// reverse order.
 struct PeerMemory {
   Context context;
   std::shared_ptr<MemoryDomain> domain;
@@ -26,20 +27,20 @@ struct PeerMemory {
   Worker worker;
 };
 
-/// The host's memory is both processes' CPU's.
+/// Host memory takes Path::shared_memory, because the CPUs of both processes reach it.
 Path path_between(MemoryType type, Path path) noexcept {
   return path == Path::ipc && type == MemoryType::host ? Path::shared_memory : path;
 }
 
 Result<PeerMemory> open_peer_memory(const PlanMemory& memory, Path path) {
-  // Without a NIC an endpoint's own messages go by TCP.
+  // Without a NIC, an endpoint's own messages use TCP.
   const PathPolicy policy{.allow = path == Path::tcp
                                        ? std::vector{path}
                                        : std::vector{path_between(memory.type, path), Path::tcp}};
   ContextOptions options{.memory = {MemoryType::host}, .nics = {"none"}, .paths = policy};
   if (memory.type != MemoryType::host) options.memory.push_back(memory.type);
   MemoryOptions which{.device = memory.device};
-  // The other process maps host memory by its descriptor.
+  // The other process maps host memory through its descriptor.
   if (memory.type == MemoryType::host && path == Path::ipc) which.host.shared = true;
   HBMWIRE_TRY_ASSIGN(Context context, Context::create(options));
   HBMWIRE_TRY_ASSIGN(auto domain, context.open(memory.type, which));
@@ -104,8 +105,8 @@ Result<void> put_and_get(const PeerClient& client, const PeerMemory& memory, End
       make_error(Errc::data_mismatch, Stage::verify, "wrong bytes came back", client.memory.name));
 }
 
-/// By IPC with memory of the same device, whose engine reads and writes both; else with host
-/// memory.
+/// Exchanges bytes with memory of the same device by IPC, whose engine reads and writes both
+/// memories; otherwise with host memory.
 Result<void> exchange_with(const PeerClient& client, Voice& voice, int cancel_fd, Pair& pair) {
   const Wait wait(client.timing.step, cancel_fd);
   const bool same = client.path == Path::ipc;

@@ -12,28 +12,28 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The two processes of a transfer without a NIC, by endpoints. One serves its memory until the
-/// other one has put a pattern there and got it back.
+/// A transfer between two processes without a NIC, by endpoints. The server offers its memory until
+/// the client has written a pattern there and read it back.
 struct PeerServer {
   PlanMemory memory;
-  Path path = Path::tcp;  ///< ipc or tcp: no other is allowed
+  Path path = Path::tcp;  ///< ipc or tcp; only this path is allowed
   Timing timing;
 
-  /// Says {"port": N}, or {"memory_error": ...}.
+  /// Sends {"port": N}, or {"memory_error": ...}.
   void operator()(Voice& voice, int cancel_fd) const;
 };
 
 struct PeerClient {
-  PlanMemory memory;  ///< the server's
+  PlanMemory memory;  ///< the server's memory
   Path path = Path::tcp;
   Timing timing;
   std::uint16_t port = 0;
 
-  /// Says what NicRuns says, of one pair.
+  /// Sends the same values as NicRuns, for one pair.
   void operator()(Voice& voice, int cancel_fd) const;
 };
 
-/// Whether processes share memory of this type.
+/// Whether processes can share memory of this type.
 [[nodiscard]] bool is_shared_by_ipc(MemoryType type) noexcept;
 
 }  // namespace hbmwire::tools::doctor

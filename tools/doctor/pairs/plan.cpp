@@ -15,10 +15,10 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-constexpr std::size_t kMostOfAKind = 256;  // NICs, or memories, of one machine
-constexpr std::size_t kLongestName = 128;  // of one of them
+constexpr std::size_t kMostOfAKind = 256;  // the most NICs, or memories, of one machine
+constexpr std::size_t kLongestName = 128;  // the longest name of one of them
 
-/// The ports that can be tried; of a NIC without one its first port, and why.
+/// Adds the ports that can be tried. If a NIC has none, adds its first port with the reason.
 void add_ports(const NicDevice& nic, std::vector<PlanNic>& nics) {
   const auto add = [&](const NicPort* port, const std::optional<Error>& refusal) {
     PlanNic& added = nics.emplace_back();
@@ -36,13 +36,14 @@ void add_ports(const NicDevice& nic, std::vector<PlanNic>& nics) {
   }
 }
 
-/// A NIC by its name as Nic::open() takes it; also one of a port that is down.
+/// Adds a NIC by its name, as for Nic::open(), even if its port is down.
 Outcome<void> add_named(const std::string& name, const std::vector<NicDevice>& all,
                         std::vector<PlanNic>& nics) {
   const std::string device = name.substr(0, name.find(':'));
   const auto found = std::ranges::find(all, device, &NicDevice::name);
   const auto opened = Nic::open(name);
-  // A port that the NIC lacks is no failure of a pair, and neither is a text that names none.
+  // A port that the NIC does not have is an error of the user, not the failure of a pair. So is a
+  // text that names no port.
   if (!opened && (found == all.end() || opened.error().hint == Hint::no_such_rdma_device))
     return tl::make_unexpected(opened.error());
   PlanNic& added = nics.emplace_back();
@@ -91,7 +92,7 @@ void add_device(const DeviceInfo& device, std::size_t index, Plan& plan) {
        .address = device.pci_address});
 }
 
-/// A choice that names no device is a mistake, and not an empty report.
+/// Fails if a choice names no device: an empty report would hide the mistake.
 Outcome<void> check_choice(const MemoryProbe& probe, const MemoryChoice& choice) {
   for (std::size_t i = 0; i < probe.devices.size(); ++i) {
     if (is_chosen(choice, probe.devices[i], i)) return {};
@@ -121,7 +122,7 @@ Outcome<void> add_memories(const Context& context, const Selection& selection, P
   return {};
 }
 
-/// By PCI; of host memory, and where nothing tells of distances, the first one.
+/// The nearest NIC on PCI. For host memory, or if no distance is known, the first one.
 std::string nearest_of(const Context& context, const PlanMemory& memory, const Plan& plan) {
   const auto usable = [](const PlanNic& nic) { return !nic.refusal; };
   const auto all = context.nics().value_or(std::vector<NicDevice>());

@@ -17,10 +17,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A wait within the child ends first, and says more.
+// A timeout within the child should come first, because its message says more.
 constexpr auto kSlack = milliseconds(1000);
 
-/// All that a child said, and how it ended.
+/// The values that a child sent, and how the child ended.
 struct Talk {
   enum class End { done, broke_off, silent, interrupted };
 
@@ -30,7 +30,7 @@ struct Talk {
   std::optional<Plan> plan;
   std::optional<Failure> failure;
   std::uint16_t port = 0;
-  std::string by;  // in work when it ended; empty: the memory
+  std::string by;  // the NIC that it worked on when it ended; empty: the memory itself
   std::string step = "open";
   std::string how_it_ended;
 };
@@ -75,7 +75,7 @@ class Runner {
   Output& output_;
   Plan plan_;
   Pairs pairs_;
-  std::map<std::string, unsigned> hangs_;  // of NICs
+  std::map<std::string, unsigned> hangs_;  // number of hangs for each NIC
   std::optional<Progress> progress_;
   Deadline budget_ = Deadline::after(kRunBudget);
 };
@@ -109,7 +109,7 @@ void Runner::take(const Json& value, const std::string& label, Talk& talk) {
   }
 }
 
-/// Until it ends, or has said its port. Errors: interrupted.
+/// Listens until the child ends or has sent its port. Errors: interrupted.
 Outcome<Talk> Runner::talk(Child& child, const std::string& label, bool until_port) {
   Talk talk;
   while (!until_port || talk.port == 0) {
@@ -175,7 +175,7 @@ Outcome<void> Runner::run_nics(const PlanMemory& memory, std::vector<PlanNic> ni
     for (std::size_t i = 0; i < done; ++i) add(std::move(heard.pairs[i]));
     nics.erase(nics.begin(), nics.begin() + static_cast<std::ptrdiff_t>(done));
     if (nics.empty()) break;
-    if (heard.end == Talk::End::done && !heard.memory_error) {  // no time is left
+    if (heard.end == Talk::End::done && !heard.memory_error) {  // the time budget is used up
       for (const PlanNic& nic : nics) leave_out(memory, nic);
       break;
     }
@@ -189,7 +189,7 @@ Outcome<void> Runner::run_nics(const PlanMemory& memory, std::vector<PlanNic> ni
     Pair pair = pair_of(memory, nics.front().name, nics.front().address);
     pair.error = error;
     add(std::move(pair));
-    nics.erase(nics.begin());  // the others, in another process
+    nics.erase(nics.begin());  // another process takes the NICs that remain
   }
   return {};
 }
@@ -238,7 +238,7 @@ std::optional<PairError> Runner::why_left_out(const PlanNic& nic) {
           nic.name)};
 }
 
-/// Whether there is a reason to, which the pair then tells.
+/// Skips a NIC if there is a reason, which the pair then shows. Returns whether it was skipped.
 bool Runner::leave_out(const PlanMemory& memory, const PlanNic& nic) {
   const auto reason = why_left_out(nic);
   if (!reason) return false;
@@ -249,12 +249,12 @@ bool Runner::leave_out(const PlanMemory& memory, const PlanNic& nic) {
   return true;
 }
 
-/// Without a NIC.
+/// Runs the pairs without a NIC.
 Outcome<void> Runner::run_others(const PlanMemory& memory) {
   HBMWIRE_TRY(run_engines(memory));
   if (pairs_.pairs.empty()) return {};
   const Pair& last = pairs_.pairs.back();
-  if (last.error && last.by == "host") return {};  // the memory can't be had
+  if (last.error && last.by == "host") return {};  // the memory cannot be opened
   if (is_shared_by_ipc(memory.type)) HBMWIRE_TRY(run_peers(memory, Path::ipc));
   return run_peers(memory, Path::tcp);
 }
@@ -267,7 +267,7 @@ Outcome<void> Runner::run_memory(const PlanMemory& memory) {
     if (!leave_out(memory, nic)) nics.push_back(nic);
   }
   HBMWIRE_TRY(run_nics(memory, std::move(nics)));
-  // In the order of the NICs, whatever was tried first.
+  // The report lists the pairs in the order of the NICs, not in that of the runs.
   const auto place = [this](const Pair& pair) {
     return std::ranges::find(plan_.nics, pair.by, &PlanNic::name) - plan_.nics.begin();
   };

@@ -10,31 +10,34 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Bytes that a pair writes and reads, each of which is compared: enough for a bandwidth, and small
-/// enough that card memory fits a container's /dev/shm of 64 MiB where the card is emulated.
+/// Bytes that a pair writes and reads, and compares. They suffice to measure a bandwidth, and an
+/// emulated card's memory still fits into the 64 MiB of a container's /dev/shm.
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{4} << 20;
 
-/// One request.
+/// Bytes of one request.
 inline constexpr std::uint64_t kPieceBytes = std::uint64_t{512} << 10;
 
-/// Requests under way: 4 MiB are more than any NIC of today has on its wire.
+/// Requests in flight. Together they have 4 MiB, more than the wire of any NIC of today holds.
 inline constexpr std::uint32_t kDepth = 8;
 
-/// The whole run ends within a minute; what is under way then takes its time.
+/// No pair begins later than this, so that the whole run ends within a minute. Only the pair in
+/// progress may take longer.
 inline constexpr std::chrono::seconds kRunBudget{45};
 
-/// A NIC, or a memory, that hung so often is left alone: each time costs the patience for a step.
+/// After this many hangs a NIC, or a memory, is skipped, because each hang costs the full timeout
+/// of a step.
 inline constexpr unsigned kMostHangs = 2;
 
-/// How long things may take.
+/// Limits of time.
 struct Timing {
-  std::chrono::milliseconds step{10'000};  ///< a step, and the process that it goes on in
-  std::chrono::milliseconds measure{300};  ///< the timed part of a pair, at most
-  Deadline budget = Deadline::never();     ///< no pair is begun after it
+  std::chrono::milliseconds step{10'000};  ///< the limit of a step, after which its process is
+                                           ///< ended
+  std::chrono::milliseconds measure{300};  ///< the longest measurement of a pair
+  Deadline budget = Deadline::never();     ///< no pair begins after this
 };
 
-/// The timed part for so many pairs, 15 s in all: comparing the bytes, opening cards and making
-/// connections take twice as long, and 72 pairs are to be done within a minute.
+/// The time to measure each of so many pairs, 15 s in total. Comparing bytes, opening cards and
+/// connecting take twice as long, and 72 pairs must be done within a minute.
 [[nodiscard]] constexpr std::chrono::milliseconds measured_time(std::size_t pairs) noexcept {
   constexpr std::size_t kAllMs = 15'000;
   const std::size_t each = kAllMs / std::max<std::size_t>(pairs, 1);

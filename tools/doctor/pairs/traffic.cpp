@@ -55,7 +55,7 @@ Result<double> Traffic::bytes_per_second(bool write, std::chrono::milliseconds t
   const Stopwatch stopwatch;
   std::uint64_t posted = 0;
   std::uint64_t done = 0;
-  // One window at least: its bytes are compared afterwards.
+  // Moves at least one whole window, because its bytes are compared afterwards.
   while (done < posted || posted < kPieces) {
     const bool goes_on = posted < kPieces || (posted < kMostTimed && !end.passed());
     if (goes_on && posted - done < kDepth) {
@@ -87,7 +87,8 @@ Result<double> Traffic::latency_ns(std::chrono::milliseconds time) {
   return *middle;
 }
 
-/// The better one of two rounds each: what else the machine does meanwhile is not the pair's.
+/// Takes the better of two rounds for each figure, since other work of the machine may disturb one
+/// of them.
 Result<Figures> Traffic::measure(std::chrono::milliseconds time) {
   const auto each = time / 5;
   Figures figures;

@@ -7,7 +7,8 @@
 namespace hbmwire::tools::doctor {
 
 Outcome<void> LocalAgent::tell(const Json& command) {
-  // One that does not read will not answer either.
+  // A failure is ignored here: an agent that does not read will not answer either, which listening
+  // reports.
   (void)child_.tell(command);
   return {};
 }
@@ -22,7 +23,7 @@ std::string LocalAgent::end() {
 }
 
 Outcome<void> RemoteAgent::say(const Json& message) {
-  // The other doctor takes messages whatever its agents do.
+  // The other doctor reads messages even if its agents hang.
   return conversation_.say(message, std::chrono::seconds(10));
 }
 
@@ -45,7 +46,7 @@ Outcome<Heard> RemoteAgent::hear(const Deadline& until, int cancel_fd) {
       return fail(fmt::format("complete: the doctor of {} ends this: {}", conversation_.peer(),
                               wire::printable(over)));
     }
-    if (number_at(heard.value, "from") != number_) continue;  // of one that was ended before
+    if (number_at(heard.value, "from") != number_) continue;  // from an agent that was ended before
     const Json& said = member(heard.value, "said");
     if (!said.is_null()) return Heard{.kind = Heard::Kind::value, .value = said};
     over_ = true;

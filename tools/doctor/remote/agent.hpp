@@ -12,10 +12,11 @@
 
 namespace hbmwire::tools::doctor {
 
-/// An agent's own waits end first, and say more; its answer travels, besides.
+/// Added to timeouts. The agent's own timeouts should come first, because their messages say more,
+/// and its answer also needs time on the network.
 inline constexpr std::chrono::seconds kAnswerSlack{2};
 
-/// The way to an AgentProcess, here or on the other machine.
+/// The connection to an AgentProcess, on this machine or the other one.
 class Agent {
  public:
   Agent() = default;
@@ -26,13 +27,13 @@ class Agent {
   /// Errors: the conversation has ended.
   virtual Outcome<void> tell(const Json& command) = 0;
 
-  /// The answer, or why there is none. Errors: the conversation has ended.
+  /// The answer, or the reason why there is none. Errors: the conversation has ended.
   virtual Outcome<Heard> hear(const Deadline& until, int cancel_fd) = 0;
 
-  /// Whether the process has ended, or was made to.
+  /// Whether the process has ended or was ended.
   [[nodiscard]] virtual bool is_over() const noexcept = 0;
 
-  /// Ends the process, and gives how it ended: empty, or "killed by signal 11 (...)".
+  /// Ends the process, and returns how it ended: "" for an exit, or "killed by signal 11 (...)".
   virtual std::string end() = 0;
 };
 
@@ -52,14 +53,15 @@ class LocalAgent final : public Agent {
   bool over_ = false;
 };
 
-/// Speaks with the agent that a `doctor --serve` has started by that number. The conversation must
+/// Talks to an agent that a `doctor --serve` has started under this number. The conversation must
 /// outlive it.
 class RemoteAgent final : public Agent {
  public:
   RemoteAgent(Conversation& conversation, unsigned number) noexcept
       : conversation_(conversation), number_(number) {}
 
-  /// Starts it: "job", "plan"; or "memory", a label. Errors: the conversation has ended.
+  /// Starts a process: "job" with "plan" or "machine"; or "memory" with a label. Errors: the
+  /// conversation has ended.
   Outcome<void> start(const char* what, const std::string& name);
 
   Outcome<void> tell(const Json& command) override;

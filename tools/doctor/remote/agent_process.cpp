@@ -20,13 +20,13 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// How a queue pair and its memory are reached, as text for the other end.
+/// Encodes the address of a queue pair and its memory as text for the other end.
 std::string text_of(const wire::Address& address) {
   const auto frame = wire::encode(address);
   return to_base64({reinterpret_cast<const char*>(frame.data()), frame.size()});
 }
 
-/// Nothing for what is none.
+/// Empty if the text is no address.
 std::optional<wire::Address> address_in(const std::string& text) {
   const auto frame = from_base64(text);
   if (!frame || frame->size() < wire::kFrameHeaderBytes) return std::nullopt;
@@ -43,14 +43,14 @@ tl::unexpected<Error> not_in_turn(const char* what) {
   return tl::make_unexpected(make_error(Errc::protocol, Stage::connect, what));
 }
 
-/// The queue pair with one NIC. Members go in reverse order.
+/// The queue pair of one NIC. Members are destroyed in reverse order.
 struct QueuePair {
   Context context;
   Nic nic;
   Region region;
   Buffer buffer;
-  std::optional<Connection> connection;  // until connected
-  std::optional<Traffic> traffic;        // from then on
+  std::optional<Connection> connection;  // until it is connected
+  std::optional<Traffic> traffic;        // after it was connected
 };
 
 class AgentState {
@@ -80,12 +80,12 @@ class AgentState {
   std::optional<QueuePair> pair_;
 };
 
-// The timed part of a pair, at most.
+// The longest measurement of a pair, in milliseconds.
 constexpr std::uint64_t kMostMs = 300;
 
 const Json kDone{{"done", true}};
 
-/// 0 where it is missing, and for what is no number of 32 bits.
+/// 0 if the member is missing or is no number of 32 bits.
 std::uint32_t small_number_at(const Json& command, const char* key) {
   const std::uint64_t number = number_at(command, key).value_or(0);
   return number <= 0xffffffffU ? static_cast<std::uint32_t>(number) : 0;

@@ -10,10 +10,10 @@
 
 namespace hbmwire::tools::doctor {
 
-/// One memory of one of two machines, in a process of its own, which obeys whoever goes through the
-/// pairs: on its own machine, or on the other one by way of `doctor --serve`. Commands are foreign
-/// there. Says {"open": true} or {"error": ...}, and then one answer to each command: {"error":
-/// ...} where it fails.
+/// One memory of one of two machines, in a process of its own. It executes the commands of the
+/// doctor that runs the pairs, on the same machine or, through `doctor --serve`, on the other one.
+/// In the latter case the commands are foreign. Sends {"open": true} or {"error": ...} first, and
+/// then one answer to each command, which is {"error": ...} if it fails.
 ///
 /// | command                                      | answer                                        |
 /// |----------------------------------------------|-----------------------------------------------|
@@ -29,9 +29,9 @@ namespace hbmwire::tools::doctor {
 /// | {"do": "drop"}                               | {"done": true}: queue pair and registration   |
 struct AgentProcess {
   PlanMemory memory;
-  std::vector<std::string> nics;           ///< that may be named
+  std::vector<std::string> nics;           ///< the NICs that commands may name
   std::chrono::milliseconds step{10'000};  ///< a call that waits longer has failed
-  double memcpy_bytes_per_second = 0;      ///< Plan's
+  double memcpy_bytes_per_second = 0;      ///< as in Plan
 
   void operator()(Voice& voice, int cancel_fd) const;
 };

@@ -11,17 +11,17 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// Both ends say this in the handshake. The number is the version of the messages.
+/// Both ends send this in the handshake. The number is the version of the messages.
 constexpr std::string_view kHello = "hbmwire doctor 1";
 
-// Pieces of a message, which each go at once (WorkerOptions::eager_bytes).
+// Bytes of a piece of a message, small enough for an eager send (WorkerOptions::eager_bytes).
 constexpr std::size_t kChunkBytes = 8192;
-constexpr std::uint64_t kMore = 1;  // the tag of each but the last one
+constexpr std::uint64_t kMore = 1;  // the tag of each piece but the last
 constexpr std::uint64_t kLast = 2;
 
 constexpr auto kGoodbye = std::chrono::milliseconds(500);
 
-// An archive, and what is around it.
+// The largest message: an archive, and the JSON around it.
 constexpr std::size_t kMostBytes = kMaxArchiveBytes + (std::size_t{64} << 10);
 
 std::span<const std::byte> bytes_of(std::string_view text) {
@@ -53,7 +53,7 @@ EndpointOptions ConversationContext::options() {
   const auto hello = bytes_of(kHello);
   EndpointOptions options;
   options.eager_bytes = kChunkBytes;
-  // Ways that lose large packets are what a doctor is asked about.
+  // The small MTU gets through networks that lose large packets, which users ask the doctor about.
   options.link.mtu_bytes = 1024;
   options.messages = MessageMode::handed_out;
   options.hello.assign(hello.begin(), hello.end());
@@ -89,10 +89,10 @@ Outcome<void> Conversation::say(const Json& message, const Wait& wait) {
   return {};
 }
 
-/// The next whole message among those that are here.
+/// The next whole message among the pieces that have arrived.
 std::optional<Heard> Conversation::take_message() {
   while (const auto piece = context_->worker.next_message()) {
-    if (piece->endpoint_id() != endpoint_.id()) continue;  // another caller's
+    if (piece->endpoint_id() != endpoint_.id()) continue;  // from another caller
     text_ += text_of(piece->bytes());
     foreign_ = foreign_ || !piece->is_here() || text_.size() > kMostBytes;
     if (foreign_) text_.clear();
@@ -135,7 +135,8 @@ Failure Conversation::why_ended() const {
 }
 
 void Conversation::close() {
-  // The peer may be busy with a pair; nothing depends on its goodbye.
+  // A failure does not matter: the peer may be busy with a pair, and nothing depends on its
+  // goodbye.
   (void)endpoint_.close(kGoodbye);
 }
 

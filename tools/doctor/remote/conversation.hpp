@@ -16,50 +16,50 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The means of conversations on each side: endpoints of TCP alone, so that it works where
-/// RDMA does not, and opens no NIC and no accelerator. Members go in reverse order.
+/// The objects for conversations on each side. The endpoints use only TCP, so that they work if
+/// RDMA does not, and no NIC or accelerator is opened. Members are destroyed in reverse order.
 struct ConversationContext {
   Context context;
   Worker worker;
-  Region chunk;  ///< a piece of a message on its way
+  Region chunk;  ///< holds a piece of a message that is being sent
 
   static Outcome<ConversationContext> create();
 
-  /// For connect() and listeners: the user's pre-shared key (HBMWIRE_PRE_SHARED_KEY_FILE) counts,
-  /// as for any endpoint.
+  /// Options for connect() and listeners. The user's pre-shared key (HBMWIRE_PRE_SHARED_KEY_FILE)
+  /// applies as for any endpoint.
   [[nodiscard]] static EndpointOptions options();
 };
 
-/// JSON messages between the doctors of two machines, over an endpoint. What comes is foreign: it
-/// is parsed within the bounds of an archive (record.hpp). One thread, which must listen or look
-/// now and then. `context` must outlive it.
+/// JSON messages between the doctors of two machines, over an endpoint. Received messages are
+/// foreign, and are parsed within the limits of an archive (record.hpp). Not thread-safe; the
+/// caller must listen or look from time to time. `context` must outlive it.
 class Conversation {
  public:
-  /// Calls a `doctor --serve`. Errors: as Endpoint::connect(); another program of hbmwire listens
-  /// there.
+  /// Calls a `doctor --serve`. Errors: those of Endpoint::connect(); another hbmwire program
+  /// listens there.
   static Outcome<Conversation> connect(ConversationContext& context, const std::string& place,
                                        const Wait& wait);
 
-  /// With an endpoint that a listener of the context's worker has accepted. Errors: the peer is
-  /// no doctor.
+  /// Takes over an endpoint that a listener of the context's worker has accepted. Errors: the peer
+  /// is no doctor.
   static Outcome<Conversation> with(ConversationContext& context, Endpoint endpoint);
 
   Outcome<void> say(const Json& message, const Wait& wait);
 
-  /// The next message, or why there is none; as JsonLines::listen().
+  /// The next message, or the reason why there is none; as in JsonLines::listen().
   Heard listen(const Deadline& until, int cancel_fd);
 
-  /// The next message that is here, or the end, without waiting.
+  /// The next message that has arrived, or the end. Never waits.
   std::optional<Heard> look();
 
-  /// Why it ended; after Heard::Kind::ended.
+  /// The reason why it ended; valid after Heard::Kind::ended.
   [[nodiscard]] Failure why_ended() const;
 
-  /// Waits a moment until the peer has taken what was said, and ends.
+  /// Waits a moment until the peer has received all messages, and closes.
   void close();
 
-  /// The same without waiting: the transfer is over when it has. Errors: as
-  /// Endpoint::start_close().
+  /// Like close(), but does not wait: the transfer ends when the peer has received them. Errors:
+  /// those of Endpoint::start_close().
   Outcome<Transfer> start_close();
 
   [[nodiscard]] const std::string& peer() const noexcept { return endpoint_.peer(); }
@@ -72,8 +72,8 @@ class Conversation {
 
   ConversationContext* context_;
   Endpoint endpoint_;
-  std::string text_;      // of a message that is not all here
-  bool foreign_ = false;  // it sent what is no message
+  std::string text_;      // of a message that has not arrived completely
+  bool foreign_ = false;  // the peer sent something that is no message
 };
 
 }  // namespace hbmwire::tools::doctor

@@ -30,14 +30,15 @@ void set_option(int fd, int level, int name) {
   ::setsockopt(fd, level, name, &on, sizeof on);
 }
 
-/// A socket on all addresses of the family. `port`: 0 for a free one, which is then set.
+/// Binds a socket to all addresses of the family. A `port` of 0 means a free one, which is then
+/// stored there.
 Result<Fd> bind_echo(int family, std::uint16_t& port) {
   Fd fd{::socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
   if (!fd) return tl::make_unexpected(system_error(Stage::connect, "socket", errno, "UDP"));
-  // Large datagrams of many addresses come at once. The kernel gives what net.core.rmem_max allows.
+  // Large datagrams to many addresses arrive at once. The kernel limits this to net.core.rmem_max.
   const int room_bytes = 1 << 20;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUF, &room_bytes, sizeof room_bytes);
-  sockaddr_in6 any{};  // the port lies at the same place in sockaddr_in, and zeros are any address
+  sockaddr_in6 any{};  // the port has the same place in sockaddr_in, and zeros mean any address
   any.sin6_family = static_cast<sa_family_t>(family);
   any.sin6_port = htons(port);
   auto* address = reinterpret_cast<sockaddr*>(&any);
@@ -64,7 +65,7 @@ bool is_without_family(const Error& error) {
          (error.number == EAFNOSUPPORT || error.number == EADDRNOTAVAIL);
 }
 
-/// A received message, and room for what recvmsg(2) and sendmsg(2) say beside it.
+/// A received message, and room for the control data of recvmsg(2) and sendmsg(2).
 struct EchoMessage {
   sockaddr_storage peer{};
   std::array<std::uint8_t, ProbeHeader::kBytes> bytes{};
@@ -82,8 +83,9 @@ struct EchoMessage {
   }
 };
 
-/// Lets the answer leave from the address that was asked: another one of this machine's would not
-/// reach the peer's connected socket. The index of the interface that received it; 0: not known.
+/// Makes the answer leave from the address that the datagram was sent to: the peer's connected
+/// socket drops answers from another address. Returns the index of the interface that received the
+/// datagram; 0 if unknown.
 unsigned answer_from_asked(EchoMessage& received) {
   for (cmsghdr* each = CMSG_FIRSTHDR(&received.message); each != nullptr;
        each = CMSG_NXTHDR(&received.message, each)) {
@@ -91,7 +93,7 @@ unsigned answer_from_asked(EchoMessage& received) {
       in_pktinfo info{};
       std::memcpy(&info, CMSG_DATA(each), sizeof info);
       const auto index = static_cast<unsigned>(info.ipi_ifindex);
-      info.ipi_ifindex = 0;  // the answer goes by the routes
+      info.ipi_ifindex = 0;  // the routing table chooses the answer's interface
       std::memcpy(CMSG_DATA(each), &info, sizeof info);
       return index;
     }
@@ -140,7 +142,7 @@ std::optional<ProbeAnswer> decode_answer(std::span<const std::uint8_t> bytes) {
 }
 
 Result<DatagramEcho> DatagramEcho::create(std::uint16_t port, const Nonce& nonce) {
-  // A port that the kernel chose for IPv4 may be taken for IPv6.
+  // A port that the kernel chose for IPv4 may be in use for IPv6.
   for (int tries = port == 0 ? 8 : 1;; --tries) {
     std::uint16_t chosen = port;
     auto v4 = bind_echo(AF_INET, chosen);
@@ -154,7 +156,7 @@ Result<DatagramEcho> DatagramEcho::create(std::uint16_t port, const Nonce& nonce
 }
 
 std::uint32_t DatagramEcho::answer() {
-  constexpr std::uint32_t kMostInACall = 128;  // of each family
+  constexpr std::uint32_t kMostInACall = 128;  // for each family
   return answer_on(v4_.get(), kMostInACall) + answer_on(v6_.get(), kMostInACall);
 }
 
@@ -169,7 +171,8 @@ std::uint32_t DatagramEcho::answer_on(int fd, std::uint32_t most) {
 
 bool DatagramEcho::answer_one(int fd, bool& empty) {
   EchoMessage received;
-  // MSG_TRUNC: the datagram's whole size, of which only the beginning is copied.
+  // With MSG_TRUNC the call returns the whole size of the datagram, although it copies only its
+  // beginning.
   const ssize_t got = ::recvmsg(fd, &received.message, MSG_DONTWAIT | MSG_TRUNC);
   empty = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   if (got < static_cast<ssize_t>(kSmallestProbe)) return false;

@@ -11,7 +11,8 @@ namespace {
 
 using UnreachableCause = Unreachable::Cause;
 
-// GRH or IP header 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4: what the kernel leaves free.
+// Bytes that the kernel reserves for headers: GRH or IP 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC
+// 4.
 constexpr std::uint32_t kRoceHeaders = 96;
 constexpr std::uint32_t kLargestRoceMtu = 4096;
 
@@ -35,8 +36,9 @@ std::string loss_words(const DatagramWay& way) {
   return "no answer to UDP datagrams";
 }
 
-/// Unknown at worst: a firewall on the server stops the kernel's UDP, and not the packets of a NIC
-/// in hardware; one in between may let port 4791 pass alone. The pairs show whether RoCE works.
+/// The verdict is "unknown" at worst. A firewall on the server blocks the kernel's UDP, but not the
+/// packets of a NIC in hardware; one in between may pass only port 4791. The pairs show whether
+/// RoCE works.
 Finding udp_finding(const DatagramWay& way) {
   Finding finding{.check = "way-udp",
                   .subject = way.address.host,
@@ -64,7 +66,7 @@ std::string size_words(const DatagramWay& way) {
   return words;
 }
 
-/// The interfaces of both ends differ, which RoCE and TCP take into account when they connect.
+/// The MTUs of both interfaces differ. RoCE and TCP allow for that when they connect.
 void judge_ends(const DatagramWay& way, Finding& finding) {
   const std::uint32_t here = way.interface.mtu_bytes;
   const std::uint32_t there = way.far_mtu_bytes;
@@ -77,7 +79,7 @@ void judge_ends(const DatagramWay& way, Finding& finding) {
                        : fmt::format("ip link set dev INTERFACE mtu {}, on that machine", here);
 }
 
-/// Something in between takes less than both ends.
+/// A part of the network has a smaller MTU than both ends.
 void judge_between(const DatagramWay& way, Finding& finding) {
   std::uint32_t ends = way.interface.mtu_bytes;
   if (way.far_mtu_bytes != 0) ends = std::min(ends, way.far_mtu_bytes);
@@ -87,7 +89,7 @@ void judge_between(const DatagramWay& way, Finding& finding) {
     finding.found += fmt::format("; the router {} says that its next link takes {}", way.told->by,
                                  way.told->mtu_bytes);
   finding.wanted = fmt::format("packets of {} bytes arrive", std::min(ends, kLargestPacket));
-  // RoCE's own packets may be small enough. TCP's are as large as the MTU.
+  // The packets of RoCE may still be small enough, but those of TCP are as large as the MTU.
   const bool roce_fits = way.arrived_bytes >= roce_mtu_bytes(ends) + kRoceHeaders;
   finding.verdict = roce_fits ? Verdict::slow : Verdict::bad;
   finding.remedy = fmt::format(
@@ -128,7 +130,7 @@ std::uint32_t roce_mtu_bytes(std::uint32_t interface_mtu_bytes) noexcept {
 
 std::vector<Finding> findings_of(const DatagramWay& way) {
   std::vector<Finding> findings{udp_finding(way)};
-  // Without the interface there was nothing to compare with.
+  // If the interface is unknown there is no MTU to compare with.
   if (way.works() && way.interface.mtu_bytes != 0) findings.push_back(mtu_finding(way));
   return findings;
 }

@@ -25,8 +25,8 @@ std::uint32_t header_bytes(const IpAddress& address) {
   return (address.is_ipv6() ? 40U : 20U) + kUdp;
 }
 
-/// No packet is fragmented, on the way or here, and an MTU that the kernel has learnt of the way is
-/// not heeded (ip(7), ipv6(7)).
+/// Prevents fragmentation here and in the network, and ignores an MTU that the kernel has learned
+/// for this destination (ip(7), ipv6(7)).
 void forbid_fragments(int fd, const IpAddress& address) {
   const int probe_v4 = IP_PMTUDISC_PROBE;
   const int probe_v6 = IPV6_PMTUDISC_PROBE;
@@ -44,15 +44,15 @@ class DatagramProbe {
  public:
   static Outcome<DatagramProbe> begin(IpAddress address, const Nonce& nonce);
 
-  [[nodiscard]] int fd() const noexcept { return fd_.get(); }  // -1: it is over
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }  // -1 after the end
 
   [[nodiscard]] const Deadline& next() const noexcept { return next_; }
 
-  /// Takes answers and errors that are waiting.
+  /// Reads the answers and errors that are waiting.
   void take();
-  /// Sends again what is not answered in time, or goes on to the next sizes.
+  /// Repeats datagrams that were not answered in time, or begins the next sizes.
   void go_on();
-  /// Time is over.
+  /// Ends the probe because its time is over.
   DatagramWay end() &&;
 
  private:
@@ -69,7 +69,7 @@ class DatagramProbe {
   SizeSearch search_;
   Fd fd_;
   std::string own_;
-  unsigned sent_ = 0;  // times, of this round
+  unsigned sent_ = 0;  // how often the datagrams of this round were sent
   std::uint32_t number_ = 0;
   Deadline next_ = Deadline::after(std::chrono::seconds(0));
 };
@@ -101,15 +101,16 @@ bool DatagramProbe::connect() {
   return connected;
 }
 
-/// The address is not tried any more: this machine does not send to it.
+/// Gives up the address, because this machine cannot send to it.
 void DatagramProbe::refuse(int error) {
   way_.error = error;
   fd_.reset();
 }
 
 void DatagramProbe::take() {
-  std::array<std::uint8_t, ProbeAnswer::kBytes + 1> bytes{};  // one more shows a longer datagram
-  // An ICMP message fails one call, whatever that is, and may have answers behind it.
+  // One byte more than an answer, to notice longer datagrams.
+  std::array<std::uint8_t, ProbeAnswer::kBytes + 1> bytes{};
+  // An ICMP message makes the next call fail, whichever that is. Answers may wait behind it.
   for (unsigned errors = 0; errors < 16;) {
     const ssize_t got = ::recv(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
@@ -151,7 +152,7 @@ void DatagramProbe::send_one(std::uint32_t packet_bytes) {
   std::ranges::copy(encode_header({.nonce = nonce_, .number = number_++}), bytes.begin());
   const std::size_t size =
       std::min<std::size_t>(packet_bytes - header_bytes(way_.address), bytes.size());
-  // A pending ICMP message fails the first call without sending.
+  // A pending ICMP message makes the first call fail without sending.
   for (unsigned tries = 0; tries < 3; ++tries) {
     if (::send(fd(), bytes.data(), size, MSG_DONTWAIT) >= 0) return;
     if (errno == EPERM || errno == EACCES || errno == ENETUNREACH || errno == EINVAL) {
@@ -169,7 +170,7 @@ DatagramWay DatagramProbe::end() && {
   return std::move(way_);
 }
 
-/// Waits for answers of all, or for the next repetition. Errors: interrupted.
+/// Waits for answers to any probe, or until the next repetition is due. Errors: interrupted.
 Outcome<void> wait_for_answers(std::vector<DatagramProbe>& probes, const Deadline& until,
                                int cancel_fd) {
   std::vector<pollfd> polled;

@@ -14,20 +14,20 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// How much of a foreign text is shown. A kernel's release has up to 64 characters.
+// The most characters shown of a foreign text. A kernel's release has up to 64.
 constexpr std::size_t kMostOfValue = 64;
 constexpr std::size_t kMostOfName = 32;
 constexpr std::size_t kMostOfWhat = 120;
 constexpr std::size_t kMostOfSource = 120;
 
-constexpr std::size_t kValuesNamed = 3;  // of one end
-constexpr std::size_t kNamesNamed = 3;   // of one value
-constexpr std::size_t kMostOfFact = 16;  // differences of one fact, a group each
+constexpr std::size_t kValuesNamed = 3;  // values named for one end
+constexpr std::size_t kNamesNamed = 3;   // names listed for one value
+constexpr std::size_t kMostOfFact = 16;  // differences of one fact, one for each group
 
-/// The ends that have a value.
+/// The things of one end that have a value.
 struct Holders {
   std::vector<std::string> subjects;
-  std::string source;  ///< of the first one
+  std::string source;  ///< the source of the first one
 };
 
 /// The readings of one end for one fact, or for one group of it.
@@ -38,7 +38,7 @@ struct Values {
   [[nodiscard]] bool is_uniform() const noexcept { return holders_of.size() == 1; }
 };
 
-/// Groups in the order in which they were read.
+/// The groups, in the order in which they were read.
 using Groups = std::vector<std::pair<std::string, Values>>;
 
 Groups groups_of(const Readings& readings) {
@@ -56,7 +56,7 @@ Groups groups_of(const Readings& readings) {
   return groups;
 }
 
-/// Where a value is told that `other` does not have; nothing where it has all.
+/// The source of a value that `other` does not have; empty if it has all of them.
 std::optional<std::string> source_of_own(const Values& values, const Values& other) {
   for (const auto& [value, holders] : values.holders_of) {
     if (!other.holders_of.contains(value)) return holders.source;
@@ -64,7 +64,7 @@ std::optional<std::string> source_of_own(const Values& values, const Values& oth
   return std::nullopt;
 }
 
-/// "mlx5_0, mlx5_1, mlx5_2 and 5 more".
+/// Joins names: "mlx5_0, mlx5_1, mlx5_2 and 5 more".
 std::string names_text(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kNamesNamed); ++i)
@@ -90,7 +90,7 @@ std::string values_text(const Values& values, const Values& other) {
   return text;
 }
 
-/// "path MTU of mlx5_0 and mlx5_2" where each end has one of them, else "path MTU".
+/// Returns "path MTU of mlx5_0 and mlx5_2" if each end has one port, else "path MTU".
 std::string name_of_fact(const Fact& fact, const std::string& group, const Values& here,
                          const Values& there) {
   std::string name(fact.what);
@@ -104,7 +104,7 @@ std::string name_of_fact(const Fact& fact, const std::string& group, const Value
   return fmt::format("{} of {}", name, one == other ? one : one + " and " + other);
 }
 
-/// Groups that differ in the same way become one: the modules of one driver package.
+/// Merges groups that differ in the same way, such as the modules of one driver package.
 void add_difference(std::vector<Difference>& found, Difference difference,
                     const std::string& group) {
   const auto same = std::ranges::find_if(found, [&](const Difference& other) {

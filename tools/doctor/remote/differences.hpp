@@ -12,20 +12,20 @@
 
 namespace hbmwire::tools::doctor {
 
-/// A fact of two machines that should be the same at both ends of an RDMA connection. Its texts
-/// are fit for a terminal: printable, and cut.
+/// A fact that should be the same on both machines of an RDMA connection, and is not. Its texts are
+/// safe for a terminal: printable, and cut.
 struct Difference {
   enum class Matter : std::uint8_t {
-    note,   ///< worth knowing where something works one way and not the other
-    fault,  ///< can make transfers fail, or slow
+    note,   ///< useful to know if something works in one direction only
+    fault,  ///< can make transfers fail or slow
   };
 
   std::string what;    ///< "kernel", "path MTU of mlx5_0 and mlx5_2"
   std::string here;    ///< "6.8.0-45-generic", "4096 on all"
   std::string there;   ///< "4096 on mlx5_0; 1024 on mlx5_1"
-  std::string source;  ///< the file or call that told a value which one end alone has
+  std::string source;  ///< the file or call with a value that only one end has
   Matter matter = Matter::note;
-  std::string remedy;  ///< why it matters, or what mends it
+  std::string remedy;  ///< the reason why it matters, or the remedy
 
   bool operator==(const Difference&) const = default;
 };
@@ -33,28 +33,29 @@ struct Difference {
 /// "note", "fault".
 [[nodiscard]] std::string_view to_string(Difference::Matter matter) noexcept;
 
-/// The versions of the hbmwire that wrote the machines' archives (Record::version). They count
-/// where a machine does not tell its own.
+/// The versions of the hbmwire that wrote the machines' archives (Record::version). Used if a
+/// machine does not report its own.
 struct ArchiveVersions {
   std::string here;
   std::string there;
 };
 
-/// The differences in an order of its own. NICs and ports are compared as sets: how many there are
-/// is no difference, and neither is which of them has a value. What one machine does not tell is
-/// none either. Both machines may be a stranger's archive.
+/// The differences, in a fixed order. NICs and ports are compared as sets: their number, and which
+/// of them has a value, make no difference. A fact that one machine does not report makes none
+/// either. Both machines may be foreign archives.
 [[nodiscard]] std::vector<Difference> differences(Evidence& here, Evidence& there,
                                                   const ArchiveVersions& versions = {});
 
-/// Asks `machine` all that differences() asks. A partial archive answers no other questions: who
-/// records a machine for another one's differences() calls this on the Recorder.
+/// Asks `machine` everything that differences() asks. A partial archive can answer only recorded
+/// questions. Before recording a machine for another one's differences(), call this on the
+/// Recorder.
 void ask_for_differences(Evidence& machine);
 
 /// A list of objects: `what here there source matter remedy`.
 [[nodiscard]] Json to_json(const std::vector<Difference>& differences);
 
-/// A foreign text for a terminal: printable ASCII, and of at most `most` characters, 3 or more.
-/// A text that is cut ends in "...".
+/// Makes a foreign text safe for a terminal: printable ASCII, at most `most` characters (3 or
+/// more). A text that is cut ends in "...".
 [[nodiscard]] std::string shown(std::string_view foreign, std::size_t most);
 
 }  // namespace hbmwire::tools::doctor

@@ -13,10 +13,10 @@
 #include "tools/doctor/evidence/evidence.hpp"
 #include "tools/doctor/remote/differences.hpp"
 
-/// The facts of a machine that the two ends of an RDMA connection should have in common.
+/// The facts that should be the same on the two machines of an RDMA connection.
 namespace hbmwire::tools::doctor {
 
-/// A machine with up to this many active ports is compared; an archive may claim any number.
+/// Machines with more active ports are not compared, because an archive may claim any number.
 inline constexpr std::size_t kMostPortsCompared = 256;
 
 /// One of the two machines. `ports` refers to `hardware`.
@@ -28,26 +28,26 @@ struct End {
   ~End() = default;
 
   Evidence& machine;
-  std::string archive_version;  ///< counts where `info` tells none
-  Json info;                    ///< the value of the call; null: not known
+  std::string archive_version;  ///< used if `info` has no version
+  Json info;                    ///< the value of the call; null if unknown
   Hardware hardware;
-  std::vector<Port> ports;  ///< those that are active
+  std::vector<Port> ports;  ///< the active ports
 };
 
-/// The answer of one machine for one fact. A fact that it does not tell has no reading.
+/// The value of a fact on one machine. A fact that the machine does not report has no reading.
 struct Reading {
-  /// Readings of one group are compared with each other alone: a setting, a module, a kind of NIC.
-  /// Empty: the fact has no groups.
+  /// Only readings of the same group are compared: a setting, a module, a kind of NIC. Empty if the
+  /// fact has no groups.
   std::string group;
-  std::string subject;  ///< "mlx5_0", "mlx5_0:2"; empty: the machine
-  std::string value;    ///< as it is compared
+  std::string subject;  ///< "mlx5_0", "mlx5_0:2"; empty for the machine
+  std::string value;    ///< the compared text
   std::string source;   ///< the file or call
 };
 
 using Readings = std::vector<Reading>;
 
 struct Fact {
-  std::string_view what;  ///< "path MTU"; empty: the group is the name
+  std::string_view what;  ///< "path MTU"; if empty, the group's name is used
   Difference::Matter matter = Difference::Matter::note;
   std::string_view remedy;
   Readings (*read)(End& end) = nullptr;
@@ -55,11 +55,11 @@ struct Fact {
 
 /// Facts of machines: versions, settings, drivers and firmware.
 [[nodiscard]] std::span<const Fact> machine_facts() noexcept;
-/// Facts of ports that are active.
+/// Facts of the active ports.
 [[nodiscard]] std::span<const Fact> port_facts() noexcept;
 
-/// A setting of hbmwire: "" where it has no value; nothing where neither "info" nor "environment"
-/// tells.
+/// A setting of hbmwire: "" if it has no value; empty if neither "info" nor "environment" reports
+/// it.
 [[nodiscard]] std::optional<std::string> setting_of(End& end, std::string_view name);
 
 }  // namespace hbmwire::tools::doctor

@@ -55,12 +55,12 @@ RouteRequest route_request(const IpAddress& address) {
   return request;
 }
 
-/// The bytes behind the header; NLMSG_DATA() has an old-style cast.
+/// The bytes after the header. NLMSG_DATA() contains an old-style cast.
 const std::byte* payload_of(const nlmsghdr& header) {
   return reinterpret_cast<const std::byte*>(&header) + NLMSG_HDRLEN;
 }
 
-/// The index of the interface in the kernel's answer, or 0 and the errno.
+/// The index of the interface in the kernel's answer; 0 and the errno if it has none.
 unsigned index_in(const nlmsghdr& header, std::size_t size, int& error) {
   error = EPROTO;
   if (!NLMSG_OK(&header, size)) return 0;
@@ -99,7 +99,7 @@ Result<LocalInterface> interface_towards(const IpAddress& address) {
   const RouteRequest request = route_request(address);
   if (::send(netlink.get(), &request, request.header.nlmsg_len, 0) < 0)
     return tl::make_unexpected(system_error(Stage::probe, "RTM_GETROUTE", errno, address.host));
-  // The kernel has answered when send(2) returns.
+  // The kernel writes its answer before send(2) returns.
   alignas(nlmsghdr) std::array<std::byte, 4096> answer{};
   const ssize_t got = ::recv(netlink.get(), answer.data(), answer.size(), MSG_DONTWAIT);
   if (got < 0)

@@ -18,12 +18,12 @@ struct LocalInterface {
   bool operator==(const LocalInterface&) const = default;
 };
 
-/// By its index, as IP_PKTINFO gives it (ip(7)). Errors: none has it.
+/// The interface with this index, as in IP_PKTINFO (ip(7)). Errors: there is no such interface.
 Result<LocalInterface> interface_of_index(unsigned index);
 
-/// The one by which the kernel sends to an address. The source address would not tell: in fabrics
-/// with routing to the host it is the loopback device's. Errors: no route; no netlink. Source:
-/// rtnetlink(7), RTM_GETROUTE.
+/// The interface through which the kernel sends to an address. The source address does not identify
+/// it: in fabrics with routing on the host that address belongs to the loopback device. Errors: no
+/// route; no netlink. Source: rtnetlink(7), RTM_GETROUTE.
 Result<LocalInterface> interface_towards(const IpAddress& address);
 
 }  // namespace hbmwire::tools::doctor

@@ -20,10 +20,10 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-// "[", an IPv6 address, "%", an interface's name, "]:65535".
+// Bytes of "[", an IPv6 address, "%", an interface's name, and "]:65535".
 constexpr std::size_t kLongestAddress = 64 + IF_NAMESIZE;
 
-/// `status`: getaddrinfo(3)'s.
+/// Sets `status` to the result of getaddrinfo(3).
 AddressList ask_for_addresses(const std::string& host, std::uint16_t port, int flags, int& status) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -39,7 +39,7 @@ void add_once(std::vector<IpAddress>& addresses, IpAddress&& address) {
     addresses.push_back(std::move(address));
 }
 
-/// The body of the child: {"host": ...} for each address, or {"why_not": ...}.
+/// The body of the child: sends {"host": ...} for each address, or {"why_not": ...}.
 void tell_addresses(const std::string& host, std::uint16_t port, Voice& voice) {
   int status = 0;
   const AddressList list = ask_for_addresses(host, port, 0, status);
@@ -78,7 +78,7 @@ const sockaddr* IpAddress::get() const noexcept {
 
 void IpAddress::set_port(std::uint16_t number) noexcept {
   port = number;
-  // The ports of sockaddr_in and sockaddr_in6 lie at the same place.
+  // The ports of sockaddr_in and sockaddr_in6 have the same place.
   reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(number);
 }
 

@@ -13,7 +13,8 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-/// The first value that the agent says with this member. Errors: it fails, hangs, or ends without.
+/// The first value from the agent that has this member. Errors: the agent fails, hangs, or ends
+/// without such a value.
 Outcome<Json> told(Agent& agent, const char* what, const Patience& patience) {
   const Deadline until = Deadline::after(patience.step + kAnswerSlack);
   while (true) {
@@ -44,7 +45,7 @@ Child::Body machine_job(bool scrub) {
   return [scrub](Voice& voice, int) {
     LiveMachine machine;
     Recorder recorder(machine);
-    (void)run_checks(recorder);  // asks all that they judge
+    (void)run_checks(recorder);  // asks everything that the checks judge
     ask_for_differences(recorder);
     const Record& record = recorder.record();
     const Record told = scrub ? scrubbed(record, names_of_this_machine()) : record;

@@ -10,29 +10,29 @@
 #include "tools/doctor/pairs/plan.hpp"
 #include "tools/doctor/remote/agent.hpp"
 
-/// The work of processes for a doctor that speaks with another one, besides AgentProcess, and its
-/// results. Both sides are asked in the same way.
+/// The jobs, besides AgentProcess, that a doctor runs for itself and for the doctor of another
+/// machine, and their results. Both sides get the same questions.
 namespace hbmwire::tools::doctor {
 
-/// Looks for memories and NICs, and says {"plan": ...} or {"failure": ...}.
+/// Lists memories and NICs. Sends {"plan": ...} or {"failure": ...}.
 [[nodiscard]] Child::Body plan_job(const Selection& selection);
 
-/// Reads all that checks and differences() ask, and says {"machine": ARCHIVE}. `scrub`: without
-/// what identifies the machine.
+/// Reads everything that the checks and differences() ask. Sends {"machine": ARCHIVE}. With
+/// `scrub`, without identifying data.
 [[nodiscard]] Child::Body machine_job(bool scrub);
 
-/// Whom a job is done for, and how long to wait for its answer.
+/// The machine that does a job, and the time to wait for its answer.
 struct Patience {
   std::string whose;  ///< "here", or the name of the other machine: errors begin with it
   std::chrono::milliseconds step{10'000};
   int cancel_fd = -1;
 };
 
-/// The plan that comes of plan_job(), which may be a stranger's. Errors: the job's own;
-/// interrupted; the process hangs or ended; the conversation has ended.
+/// The result of plan_job(), which may be foreign. Errors: those of the job; interrupted; the
+/// process hangs or has ended; the conversation has ended.
 Outcome<Plan> plan_of(Agent& agent, const Patience& patience);
 
-/// The machine that comes of machine_job(). Errors: as plan_of().
+/// The result of machine_job(). Errors: as for plan_of().
 Outcome<Record> machine_of(Agent& agent, const Patience& patience);
 
 }  // namespace hbmwire::tools::doctor

@@ -20,7 +20,7 @@ Json to_json(const LinkRate& rate) {
   return {{"by_write_bytes_per_second", rate.by_write}, {"by_read_bytes_per_second", rate.by_read}};
 }
 
-/// The part that both views of a pair have in common.
+/// The values that both views of a pair share.
 Pair figures_of(const LinkPair& pair) {
   Pair figures;
   figures.outcome = pair.outcome;

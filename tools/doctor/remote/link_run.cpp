@@ -12,11 +12,11 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// The sizes that are tried where packets of the ports' MTU do not arrive; any Ethernet has the
-// least one.
+// The path MTUs to try if packets of the ports' MTU do not arrive. Any Ethernet passes the
+// smallest.
 constexpr std::uint32_t kSmallerMtus[] = {1024, 256};
 
-// Between a memory and its own engine: the other side has no part in it.
+// A copy between a memory and its own engine, in which the other side has no part.
 constexpr const char* kCopyStep = "copy";
 
 double rate_at(const Json& json, const char* name) {
@@ -25,7 +25,7 @@ double rate_at(const Json& json, const char* name) {
   return rate > 0 && rate < 1e18 ? rate : 0;
 }
 
-/// Ends the steps of a pair whose error is noted.
+/// Ends the steps of a pair whose error is already stored.
 tl::unexpected<Failure> pair_failed() { return fail(std::string()); }
 
 bool is_before_work(std::string_view step) {
@@ -44,7 +44,7 @@ class LinkRun {
   Outcome<void> run(std::uint32_t mtu_bytes) {
     const auto done = go(mtu_bytes);
     if (!done && !pair_.error) return done;
-    if (lost_) return {};  // an agent that does not answer any more
+    if (lost_) return {};  // an agent no longer answers
     const LinkPair result = pair_;
     for (const Side side : {Side::here, Side::there}) {
       pair_.error.reset();
@@ -81,7 +81,7 @@ class LinkRun {
   Agent& there_;
   const LinkRunOptions& options_;
   std::string step_;
-  unsigned our_seed_ = 0;  // of what this side's window to read from was filled with last
+  unsigned our_seed_ = 0;  // the seed that last filled this side's source window
   unsigned their_seed_ = 0;
   bool lost_ = false;
 };
@@ -101,7 +101,7 @@ tl::unexpected<Failure> LinkRun::note(const Json& error, Side side) {
                   : early                                    ? PairOutcome::refused
                                                              : PairOutcome::failed;
   pair_.noticed_by = side;
-  // A failure on the wire is noticed at one end, and may be the other one's fault.
+  // One end notices a failure on the wire, but the other end may be its cause.
   if (early || step_ == kCopyStep) pair_.side = side;
   return pair_failed();
 }
@@ -116,7 +116,7 @@ tl::unexpected<Failure> LinkRun::lose(Side side, bool hung, const std::string& h
   return pair_failed();
 }
 
-/// An answer that is no error.
+/// Returns an answer that is no error.
 Outcome<Json> LinkRun::ask(Side side, const Json& command) {
   HBMWIRE_TRY(agent(side).tell(command));
   HBMWIRE_TRY_ASSIGN(
@@ -137,7 +137,7 @@ Outcome<Json> LinkRun::ask(Side side, const Json& command) {
   return heard.value;
 }
 
-/// The address of its queue pair.
+/// Makes the queue pair of that side, and returns its address.
 Outcome<std::string> LinkRun::take_nic(Side side, std::uint32_t mtu_bytes) {
   HBMWIRE_TRY_ASSIGN(const Json answer,
                      ask(side, {{"do", "nic"}, {"nic", pair_.end(side).nic}, {"mtu", mtu_bytes}}));
@@ -177,7 +177,7 @@ Outcome<void> LinkRun::go(std::uint32_t mtu_bytes) {
   return {};
 }
 
-/// A window from that side to the other one, by a write of its own, or by a read of the other one.
+/// Moves a window away from that side, by writes of its own or by reads of the other side.
 Outcome<void> LinkRun::move(Side from, bool write) {
   const Side to = opposite(from);
   const unsigned seed = 1 + (write ? 1U : 0U) + (from == Side::here ? 2U : 0U);
@@ -190,7 +190,7 @@ Outcome<void> LinkRun::move(Side from, bool write) {
   return compare(to, write ? "write" : "read");
 }
 
-/// Whether that side has what the other one was last filled with.
+/// Compares that side's window with the last contents of the other side's.
 Outcome<void> LinkRun::compare(Side side, const char* what) {
   step("verify");
   const unsigned seed = side == Side::here ? their_seed_ : our_seed_;
@@ -205,7 +205,7 @@ Outcome<void> LinkRun::compare(Side side, const char* what) {
   return {};
 }
 
-/// The last pass is compared, too: those before it were written over.
+/// Also compares the last pass, because each pass overwrites the one before.
 Outcome<void> LinkRun::measure() {
   step("time");
   const Json command{{"do", "time"}, {"ms", options_.measure.count()}};
@@ -222,7 +222,7 @@ Outcome<void> LinkRun::measure() {
   return {};
 }
 
-/// The path of the end whose memory is a device's.
+/// The path of the end that has device memory.
 Path path_of(const LinkPair& pair) {
   for (const Path path : {Path::peer_memory, Path::zero_copy}) {
     if (pair.here.path == to_string(path) || pair.there.path == to_string(path)) return path;
@@ -237,7 +237,7 @@ void LinkRun::judge() {
                              pair_.possible_bytes_per_second, options_.emulated);
 }
 
-/// Whether the failure is one of packets that do not arrive.
+/// Whether the failure may come from packets that do not arrive.
 bool is_lost_on_the_way(const LinkPair& pair) {
   return pair.error && !pair.side && pair.error->hint == to_string(Hint::peer_unreachable) &&
          pair.mtu_bytes > kSmallerMtus[0];

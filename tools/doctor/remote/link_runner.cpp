@@ -32,7 +32,7 @@ PairError error_about(const char* step, Errc code, std::string text) {
       .step = step, .code = std::string(to_string(code)), .hint = "none", .text = std::move(text)};
 }
 
-/// The nearest NIC, or one that can't be tried, whose reason the pair then tells.
+/// The nearest NIC; or one that cannot be tried, whose reason the pair then shows.
 std::string near_nic(const Plan& plan, const PlanMemory& memory) {
   return memory.near.empty() ? plan.nics.front().name : memory.near;
 }
@@ -134,8 +134,8 @@ Outcome<LinkPair> LinkRunner::run_by_agents(LinkPair pair, const PlanMemory& our
   return pair;
 }
 
-/// It is started again for the next pair. A memory is to blame only if it was lost with several
-/// NICs.
+/// The agent starts again for the next pair. The memory is blamed only if its agent was lost with
+/// several NICs.
 void LinkRunner::note_lost(Side side, const LinkPair& pair) {
   const LinkEnd& end = pair.end(side);
   Memory& memory = memories_[{side, end.memory}];

@@ -20,23 +20,23 @@
 
 namespace hbmwire::tools::doctor {
 
-/// A machine, as the one that goes through the pairs sees it.
+/// A machine as the doctor that runs the pairs sees it.
 struct PairSide {
   Plan plan;
   /// Starts an agent for a memory of the plan.
   std::function<Outcome<std::unique_ptr<Agent>>(const PlanMemory& memory)> start;
 };
 
-/// Goes through all pairs of two machines: each NIC of one with each of the other by one memory of
-/// each, and then each memory with each by the NICs that are nearest to them. A memory is opened
-/// once, in a process of its own, and given back at the end. What hangs or ends is a failure of its
-/// pair, and left alone the second time.
+/// Runs all pairs of two machines: first each NIC of one with each NIC of the other, with one
+/// memory of each machine; then each memory with each other one, by their nearest NICs. Each memory
+/// is opened once, in a process of its own, and released at the end. An agent that hangs or ends
+/// makes its pair fail; the second time it is skipped.
 class LinkRunner {
  public:
   /// `progress` may be null.
   LinkRunner(PairSide& here, PairSide& there, LinkRunOptions options, Progress* progress);
 
-  /// Errors: interrupted; the conversation has ended. pairs() has those before.
+  /// Errors: interrupted; the conversation has ended. pairs() then has the results so far.
   Outcome<void> run();
 
   [[nodiscard]] LinkPairs& pairs() noexcept { return pairs_; }
@@ -44,8 +44,8 @@ class LinkRunner {
  private:
   struct Memory {
     std::unique_ptr<Agent> agent;
-    std::optional<PairError> refusal;  // why it can't be had
-    std::set<std::string> lost_with;   // NICs with which its process hung or ended
+    std::optional<PairError> refusal;  // the reason why it cannot be opened
+    std::set<std::string> lost_with;   // the NICs with which its process hung or ended
   };
 
   Outcome<LinkPair> run_one(const PlanMemory& ours, const std::string& our_nic,
@@ -63,7 +63,7 @@ class LinkRunner {
   LinkRunOptions options_;
   Progress* progress_;
   std::map<std::pair<Side, std::string>, Memory> memories_;
-  std::map<std::pair<Side, std::string>, unsigned> hangs_;  // of NICs
+  std::map<std::pair<Side, std::string>, unsigned> hangs_;  // number of hangs for each NIC
   LinkPairs pairs_;
   std::size_t done_ = 0;
   Deadline budget_;

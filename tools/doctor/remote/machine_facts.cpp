@@ -16,13 +16,14 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// Modules between an RDMA connection and its memory. Only those that both ends have are compared.
+// Kernel modules between an RDMA connection and its memory. A module is compared only if both ends
+// have it.
 constexpr std::array kModulesCompared{
     "ib_core", "ib_uverbs",      "mlx5_core",  "mlx5_ib",       "irdma",        "bnxt_re", "efa",
     "mana_ib", "ionic",          "ionic_rdma", "erdma",         "rdma_rxe",     "siw",     "nvidia",
     "amdgpu",  "nvidia_peermem", "habanalabs", "habanalabs_ib", "habanalabs_cn"};
 
-// Settings by which the two ends of one connection may differ without anybody's wish.
+// Settings in which the two ends of a connection may differ by accident.
 constexpr std::array kSettingsOfPriority{"HBMWIRE_LINK_SERVICE_LEVEL",
                                          "HBMWIRE_LINK_TRAFFIC_CLASS"};
 constexpr std::array kOtherSettings{"HBMWIRE_GID_INDEX",
@@ -36,7 +37,7 @@ constexpr std::array kOtherSettings{"HBMWIRE_GID_INDEX",
 
 constexpr std::string_view kInfoSource = "hbmwire info --json";
 
-/// Nothing for an empty value: it is not known.
+/// Empty for an empty value, which means that it is unknown.
 Readings one_reading(std::string value, std::string_view source) {
   if (value.empty()) return {};
   return {{.group = {}, .subject = {}, .value = std::move(value), .source = std::string(source)}};
@@ -79,8 +80,8 @@ Readings read_rdma_core(End& end) {
   return one_reading(library->release.empty() ? library->file : library->release, library->path);
 }
 
-/// The loaded modules that are compared: name and the answer for their version. Below `hbmwire
-/// emulate` no driver of the kernel's is on the way.
+/// The loaded modules to compare: each one's name, and the answer for its version. Empty below
+/// `hbmwire emulate`, where no kernel driver is involved.
 std::vector<std::pair<std::string, Answer>> versions_of_modules(End& end) {
   std::vector<std::pair<std::string, Answer>> versions;
   if (end.hardware.emulated) return versions;
@@ -104,8 +105,8 @@ Readings read_modules(End& end) {
   return readings;
 }
 
-/// Modules of a kernel that have no version of their own. They differ between kernels, which says
-/// no more than that the kernels differ: those of one release alone are compared.
+/// Reads the builds of modules without a version. They always differ between different kernels,
+/// which says nothing more. Therefore only those of the same kernel release are compared.
 Readings read_builds(End& end) {
   const std::string release = kernel_release(end.machine);
   Readings readings;
@@ -128,7 +129,7 @@ Readings read_nvidia_kind(End& end) {
   return one_reading(driver.open ? "open" : "closed", "/proc/driver/nvidia/version");
 }
 
-/// The kind of a NIC: vendor and device of PCI.
+/// The group is the model of a NIC: its PCI vendor and device.
 Readings read_firmware(End& end) {
   Readings readings;
   for (const Nic& nic : end.hardware.nics) {
@@ -203,7 +204,7 @@ End::End(Evidence& evidence, std::string wrote)
       archive_version(std::move(wrote)),
       info(ask(evidence, "info").value),
       hardware(hardware_of(evidence)) {
-  std::vector<Finding> unread;  // no difference
+  std::vector<Finding> unread;  // unread files are no difference
   ports = active_ports(machine, hardware, {}, unread);
   if (ports.size() > kMostPortsCompared) ports.resize(kMostPortsCompared);
 }
@@ -217,7 +218,7 @@ std::optional<std::string> setting_of(End& end, std::string_view name) {
     for (const Json& setting : settings) {
       if (text_at(setting, "name") == name) return text_at(setting, "value");
     }
-    return std::nullopt;  // a version that does not have it
+    return std::nullopt;  // this version does not have the setting
   }
   const Told environment = ask(end.machine, "environment");
   if (!environment.value.is_object()) return std::nullopt;

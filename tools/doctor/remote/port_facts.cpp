@@ -18,12 +18,13 @@ using RawGid = std::array<std::uint8_t, 16>;
 
 constexpr const char* kNotSet = "not set";
 
-/// "mlx5_0", "mlx5_0:2".
+/// Returns "mlx5_0" or "mlx5_0:2".
 std::string short_name(const Port& port) {
   return port.number == "1" ? port.nic->name : port.nic->name + ":" + port.number;
 }
 
-/// One reading a port; `read` gives a value and its source, or an empty value for no reading.
+/// One reading for each port. `read` returns a value and its source; an empty value means no
+/// reading.
 template <class Read>
 Readings of_each_port(const End& end, Read read) {
   Readings readings;
@@ -65,7 +66,7 @@ Readings read_interface_mtus(End& end) {
 
 Readings read_rates(End& end) {
   return of_each_port(end, [&](const Port& port) -> ValueAndSource {
-    // "200 Gb/sec (4X HDR)": lanes are no difference where the rate is none.
+    // "200 Gb/sec (4X HDR)": only the rate counts, not the lanes.
     const std::string source = port.folder + "/rate";
     const std::string rate = read_line(end.machine, source).value;
     return {rate.substr(0, rate.find(" (")), source};
@@ -83,7 +84,8 @@ bool is_ipv4_gid(const RawGid& gid) {
   return std::equal(kMapped.begin(), kMapped.end(), gid.begin());
 }
 
-/// "RoCE v2 (IPv4)". Of RoCE v1 the address is never routed, and its family does not matter.
+/// Returns "RoCE v2 (IPv4)". For RoCE v1 the family does not matter, because its address is never
+/// routed.
 std::string kind_of(const Gid& gid) {
   RawGid raw{};
   if (gid.type != "RoCE v2" || !parse_gid(gid.address, raw)) return "RoCE v1";
@@ -92,8 +94,8 @@ std::string kind_of(const Gid& gid) {
                              : "RoCE v2 (IPv6)";
 }
 
-/// The library's order (src/verbs/port.cpp): RoCE v2 first, then IPv4, then what is no link-local
-/// address.
+/// The order in which the library chooses (src/verbs/port.cpp): RoCE v2 first, then IPv4, then
+/// addresses that are not link-local.
 int rank_of(const Gid& gid) {
   RawGid raw{};
   const int of_type = gid.type == "RoCE v2" ? 100 : 0;
@@ -101,7 +103,7 @@ int rank_of(const Gid& gid) {
   return of_type + (is_ipv4_gid(raw) ? 20 : is_local_gid(raw) ? 0 : 10);
 }
 
-/// The entries whose type is known: by sysfs, or where that can't be read by "info".
+/// The entries with a known type, from sysfs or, if that cannot be read, from "info".
 std::vector<Gid> typed_gids(Evidence& machine, const Port& port) {
   int error = 0;
   std::vector<Gid> gids = gids_of(machine, port, error);
@@ -119,7 +121,7 @@ std::vector<Gid> typed_gids(Evidence& machine, const Port& port) {
   return gids;
 }
 
-/// The GID that hbmwire uses: the one that "info" names, else the one that it would choose.
+/// The GID that hbmwire uses: the one in "info", or the one that it would choose.
 std::optional<Gid> used_gid(Evidence& machine, const Port& port) {
   const std::vector<Gid> gids = typed_gids(machine, port);
   if (!port.ethernet || gids.empty()) return std::nullopt;
@@ -145,8 +147,8 @@ Readings read_gid_indices(End& end) {
   });
 }
 
-/// The value in a file that only some drivers, or an administrator, make. Nothing where this user
-/// may not know.
+/// The value of a file that only some drivers, or an administrator, create. Empty if this user may
+/// not read it.
 ValueAndSource optional_file(Evidence& machine, std::string path, const char* by_default) {
   const Answer answer = machine.file(path);
   if (answer.error != 0 && answer.error != ENOENT) return {};
@@ -154,7 +156,8 @@ ValueAndSource optional_file(Evidence& machine, std::string path, const char* by
   return {value.empty() ? by_default : value, std::move(path)};
 }
 
-/// MLNX_OFED's driver has that of all packets here. Empty: queue pairs keep their own.
+/// The driver of MLNX_OFED keeps the class of all packets here. Empty means that queue pairs have
+/// their own.
 Readings read_forced_classes(End& end) {
   return of_each_port(end, [&](const Port& port) {
     return optional_file(
@@ -183,7 +186,7 @@ Readings read_rdma_cm_tos(End& end) {
       end, [&](const Port& port) { return rdma_cm_file(end, port, "default_roce_tos", "0"); });
 }
 
-/// On Ethernet each port has the one key 0xffff.
+/// On Ethernet each port has only the key 0xffff.
 Readings read_partitions(End& end) {
   const auto setting = setting_of(end, "HBMWIRE_LINK_PKEY_INDEX");
   const auto index = leading_number(setting.value_or("")).value_or(0);

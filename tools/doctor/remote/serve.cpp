@@ -23,30 +23,30 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// A run over 145 pairs takes a minute; what hangs then takes its time.
+// A run of 145 pairs takes a minute. Pairs that hang take longer.
 constexpr auto kMostOfARun = std::chrono::minutes(3);
 constexpr auto kSayWithin = std::chrono::seconds(5);
 constexpr std::size_t kMostAgents = 300;
-// A command is some hundred bytes: an address, and words.
+// A command has some hundred bytes: an address, and words.
 constexpr std::size_t kLongestCommand = 4096;
-// Without a process at work, another doctor gives way after this time in silence.
+// A silent doctor without a running process must make room for another one after this time.
 constexpr auto kIdle = std::chrono::seconds(20);
-// Doctors that were turned away, and have not heard it yet.
+// The most doctors that were turned away and have not received the answer yet.
 constexpr std::size_t kMostLeaving = 8;
 
-/// One doctor of another machine. It is told by messages:
+/// Serves one doctor of another machine, by these messages:
 ///
 /// | from the other doctor                        |                                               |
 /// |----------------------------------------------|-----------------------------------------------|
-/// | {"start": N, "job": "plan" or "machine"}     | a process with one of jobs.hpp                |
-/// | {"start": N, "memory": LABEL}                | one with an AgentProcess                      |
-/// | {"to": N, "tell": COMMAND}                   | goes to that process                          |
-/// | {"stop": N}                                  | ends it                                       |
+/// | {"start": N, "job": "plan" or "machine"}     | starts process N with a job of jobs.hpp       |
+/// | {"start": N, "memory": LABEL}                | starts process N with an AgentProcess         |
+/// | {"to": N, "tell": COMMAND}                   | passes the command to process N               |
+/// | {"stop": N}                                  | ends process N                                |
 /// | {"echo": true}                               | begins to answer datagrams: DatagramEcho      |
 /// | {"bye": true}                                |                                               |
 ///
-/// The values that a process says go back as {"from": N, "said": VALUE}, its end as {"from": N,
-/// "ended": HOW}.
+/// Values that a process sends go back as {"from": N, "said": VALUE}. Its end is reported as
+/// {"from": N, "ended": HOW}.
 class Client {
  public:
   Client(const ServeOptions& options, Plan plan, const Listener& listener,
@@ -59,12 +59,12 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// All are asked to end before one is waited for.
+  /// Asks all processes to end before it waits for the first one.
   ~Client() {
     for (auto& [number, child] : children_) child.ask_to_end();
   }
 
-  /// Takes what has come, from either side. False: it is over.
+  /// Handles messages from the other doctor and from the processes. Returns false after the end.
   Outcome<bool> look();
 
   void add_fds(std::vector<pollfd>& fds) const;
@@ -107,7 +107,7 @@ void Client::add_fds(std::vector<pollfd>& fds) const {
   for (const auto& [number, child] : children_)
     fds.push_back({.fd = child.fd(), .events = POLLIN, .revents = 0});
   if (!echo_) return;
-  for (const int fd : echo_->fds())  // -1 is ignored
+  for (const int fd : echo_->fds())  // poll(2) ignores -1
     fds.push_back({.fd = fd, .events = POLLIN, .revents = 0});
 }
 
@@ -120,7 +120,7 @@ Outcome<bool> Client::obey(const Json& message) {
   if (const auto which = number("to")) {
     const auto child = children_.find(*which);
     const Json& command = member(message, "tell");
-    // One that does not read is ended: it will answer no more.
+    // A process that does not read is ended: it will answer no more.
     const bool told = child == children_.end() ||
                       (command.dump().size() <= kLongestCommand && child->second.tell(command));
     if (!told) {
@@ -133,7 +133,7 @@ Outcome<bool> Client::obey(const Json& message) {
   return member(message, "bye").is_null();
 }
 
-/// The work of the process; nothing where this machine has no such memory.
+/// The body of the process; empty if this machine has no such memory.
 std::optional<Child::Body> Client::body_of(const Json& message) const {
   const std::string job = text_at(message, "job");
   if (job == "plan") return plan_job(options_.selection);
@@ -179,7 +179,7 @@ Outcome<void> Client::relay(unsigned number, Child& child) {
       children_.erase(number);
       return say({{"from", number}, {"ended", how}});
     }
-    // For the memories that are asked for then: ports may have come up since the server's start.
+    // Memories are found by this newer plan, since ports may have come up after the server started.
     if (const Json& plan = member(heard->value, "plan"); !plan.is_null())
       plan_ = plan_from_json(plan).value_or(plan_);
     HBMWIRE_TRY(say({{"from", number}, {"said", heard->value}}));
@@ -187,7 +187,7 @@ Outcome<void> Client::relay(unsigned number, Child& child) {
   return {};
 }
 
-/// Another doctor that was turned away.
+/// A doctor that was turned away.
 struct Leaving {
   Conversation conversation;
   Transfer closed;
@@ -272,7 +272,7 @@ Outcome<void> Server::attend(Client& client) {
   }
 }
 
-/// It may come again when this one is done. Nothing here waits for it.
+/// The other doctor may come again later. Nothing here waits for it.
 void Server::turn_one_away() {
   std::erase_if(leaving_, [](Leaving& each) { return each.closed.done(); });
   if (leaving_.size() >= kMostLeaving) return;
@@ -297,8 +297,8 @@ Outcome<void> Server::sleep(const Client& client, const Deadline& until) {
   return {};
 }
 
-/// The NICs and memories of this machine, looked for once. Errors: a NIC or device of the selection
-/// is not there.
+/// The NICs and memories of this machine, listed once. Errors: a NIC or device of the selection
+/// does not exist.
 Outcome<Plan> plan_here(const ServeOptions& options, const Interrupt& interrupt) {
   HBMWIRE_TRY_ASSIGN(Child child, Child::start(plan_job(options.selection)));
   LocalAgent agent(std::move(child));

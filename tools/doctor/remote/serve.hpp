@@ -11,20 +11,21 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The port of `doctor --serve` where none is given; the one after the seeds', which `server` has.
+/// The default port of `doctor --serve`. The port before it is the default of `server`.
 inline constexpr std::uint16_t kServePort = 20001;
 
 struct ServeOptions {
-  std::string bind;                        ///< empty: all addresses
-  std::uint16_t port = kServePort;         ///< 0: a free one
-  std::chrono::minutes time{60};           ///< it ends by itself after that
-  Selection selection;                     ///< of this machine
-  std::chrono::milliseconds step{10'000};  ///< a step that takes longer has failed
+  std::string bind;                        ///< empty means all addresses
+  std::uint16_t port = kServePort;         ///< 0 means a free port
+  std::chrono::minutes time{60};           ///< the server ends after this time
+  Selection selection;                     ///< the devices of this machine to offer
+  std::chrono::milliseconds step{10'000};  ///< a step that takes longer counts as failed
 };
 
-/// Answers doctors of other machines, one at a time and each for some minutes at most: what this
-/// machine is, without serial numbers and addresses, and what its NICs and memories do with theirs.
-/// Those that come meanwhile are told so. Returns the exit code, and prints what ends it.
+/// Serves doctors of other machines, one at a time, each for some minutes at most. Gives them the
+/// facts of this machine, without serial numbers and addresses, and runs its NICs and memories with
+/// theirs. Tells other doctors meanwhile that it is busy. Prints the reason of its end, and returns
+/// the exit code.
 int serve(const ServeOptions& options, const Interrupt& interrupt, Output& output);
 
 }  // namespace hbmwire::tools::doctor

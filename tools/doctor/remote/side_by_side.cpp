@@ -89,7 +89,7 @@ void add_rows(std::vector<std::string>& lines, const std::vector<CheckAtBothEnds
   }
 }
 
-/// Checks that are good at one end and say nothing at the other.
+/// Adds the checks that are good at one end and do not apply at the other.
 void add_one_sided(std::vector<std::string>& lines, const std::vector<CheckAtBothEnds>& checks,
                    bool good_here, unsigned columns) {
   std::vector<std::string_view> names;

@@ -7,9 +7,10 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// IPv6's least, Ethernet's usual one, the least for RoCE's path MTU of 4096 bytes, and below 9000.
+// The minimum of IPv6, the usual MTU of Ethernet, the minimum for RoCE's path MTU of 4096 bytes,
+// and a value below 9000.
 constexpr std::array<std::uint32_t, 4> kUsualSizes{1280, 1500, 4200, 8192};
-// More at once would overflow the receive buffer of a server that is slow to read.
+// More at once would overflow the receive buffer of a slow server.
 constexpr std::uint32_t kSizesAtOnce = 4;
 
 }  // namespace
@@ -21,7 +22,7 @@ SizeSearch::SizeSearch(std::uint32_t smallest, std::uint32_t largest)
       round_{smallest} {}
 
 unsigned SizeSearch::tries() const noexcept {
-  constexpr unsigned kAtTheEnds = 3;  // these two decide the verdict
+  constexpr unsigned kAtTheEnds = 3;  // the smallest and largest size decide the verdict
   constexpr unsigned kInBetween = 2;
   return rounds_ < 2 ? kAtTheEnds : kInBetween;
 }
@@ -38,7 +39,7 @@ void SizeSearch::end_round() {
   for (const std::uint32_t size : round_) {
     if (size > arrived_) lost_ = std::min(lost_, size);
   }
-  // One that arrived after it was given up.
+  // A packet arrived after it was given up.
   if (lost_ <= arrived_) lost_ = arrived_ + 1;
   ++rounds_;
   choose();

@@ -6,33 +6,35 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Finds the largest packet that arrives, in rounds of sizes that are sent at once: a size that
-/// does not arrive costs the time of its repetitions, and a bisection would pay that size by size.
+/// Finds the largest packet that arrives, in rounds of sizes that are sent at once. A lost size
+/// costs the time of its repetitions, and a bisection would pay that for one size after the other.
 ///
-/// The first round is the smallest size, the second one the largest. Only if that is lost come
-/// sizes that networks often have, and then sizes in between. A round always has the size after the
+/// The first round is the smallest size, the second one the largest. Only if the largest is lost,
+/// the common sizes of networks follow, and then sizes in between. A round always contains the size
+/// right after the largest that arrived, so that the search ends at once if a common size is the
+/// limit.
 /// largest that arrived, so that the search ends at once when a usual size is the limit.
 class SizeSearch {
  public:
-  /// `smallest` < `largest`; equal ones are one round.
+  /// `smallest` must not exceed `largest`; equal ones are one round.
   SizeSearch(std::uint32_t smallest, std::uint32_t largest);
 
-  /// The sizes to be sent now, increasing; empty: the search is over.
+  /// The sizes to send now, increasing; empty at the end of the search.
   [[nodiscard]] const std::vector<std::uint32_t>& round() const noexcept { return round_; }
 
-  /// How many times a size that is not answered is sent before it counts as lost.
+  /// How often an unanswered size is sent before it counts as lost.
   [[nodiscard]] unsigned tries() const noexcept;
 
-  /// A packet of that size arrived; sizes of earlier rounds are taken, too.
+  /// A packet of that size arrived. Sizes of earlier rounds count, too.
   void arrived(std::uint32_t size);
 
-  /// Sizes of this round that did not arrive are lost; the next round begins.
+  /// Ends the round: its sizes that did not arrive are lost.
   void end_round();
 
-  /// Whether no size of the round is waited for.
+  /// Whether all sizes of the round have arrived.
   [[nodiscard]] bool is_round_answered() const noexcept;
 
-  /// The largest size that arrived; 0: none.
+  /// The largest size that arrived; 0 if none did.
   [[nodiscard]] std::uint32_t arrived_bytes() const noexcept { return arrived_; }
 
  private:

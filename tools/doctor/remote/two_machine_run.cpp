@@ -23,7 +23,7 @@ constexpr auto kConnectWithin = std::chrono::seconds(10);
 
 constexpr auto kWayWithin = std::chrono::seconds(6);
 
-/// Where the other doctor answers datagrams.
+/// The addresses where the other doctor answers datagrams.
 struct Echo {
   Nonce nonce{};
   std::uint16_t port = 0;
@@ -83,9 +83,9 @@ class TwoMachineRun {
   const Interrupt& interrupt_;
   Output& output_;
   TwoMachines machines_;
-  IpAddress address_;  // of the other machine, that is reached
+  IpAddress address_;  // the reached address of the other machine
   std::optional<Progress> progress_;
-  unsigned next_ = 1;  // of the other doctor's agents
+  unsigned next_ = 1;  // number for the next agent of the other doctor
 };
 
 Outcome<TwoMachines> TwoMachineRun::run() {
@@ -109,7 +109,7 @@ Outcome<TwoMachines> TwoMachineRun::run() {
   return std::move(machines_);
 }
 
-/// Whether TCP reaches an address.
+/// Whether TCP reaches one of the addresses.
 Outcome<bool> TwoMachineRun::try_way() {
   step("the way there");
   HBMWIRE_TRY_ASSIGN(const TcpWay way,
@@ -143,7 +143,7 @@ Outcome<void> TwoMachineRun::talk(Conversation& conversation) {
   machines_.there.emplace(Machine{.facts = std::nullopt, .no_nics = theirs.no_nics});
   auto done = try_between(conversation, std::move(ours), std::move(theirs));
   if (!done && done.error().interrupted) return done;
-  // All that is known by then is reported.
+  // The report still shows everything learned until then.
   if (!done) machines_.lost = done.error().text;
   step("checks");
   HBMWIRE_TRY_ASSIGN(const auto our_facts, start_here(machine_job(false)));
@@ -167,7 +167,7 @@ Outcome<void> TwoMachineRun::try_between(Conversation& conversation, Plan ours, 
   return try_pairs(conversation, std::move(ours), std::move(theirs));
 }
 
-/// Nothing where it can't answer datagrams.
+/// Empty if the other doctor cannot answer datagrams.
 Outcome<std::optional<Echo>> TwoMachineRun::ask_for_echo(Conversation& conversation) {
   HBMWIRE_TRY(conversation.say({{"echo", true}}, kConnectWithin));
   const Deadline until = Deadline::after(kConnectWithin);
@@ -176,13 +176,13 @@ Outcome<std::optional<Echo>> TwoMachineRun::ask_for_echo(Conversation& conversat
     if (heard.kind == Heard::Kind::interrupted) return tl::make_unexpected(interrupted_failure());
     if (heard.kind == Heard::Kind::ended) return tl::make_unexpected(conversation.why_ended());
     if (heard.kind == Heard::Kind::silent) return std::optional<Echo>();
-    // Before it may come the end of a process that has done its work.
+    // A message about the end of a finished process may come first.
     const Json& answer = member(heard.value, "echo");
     if (!answer.is_null()) return echo_in(answer);
   }
 }
 
-/// Tries all addresses of the other machine with datagrams as large as RoCE's packets.
+/// Probes all addresses of the other machine with datagrams as large as RoCE's packets.
 Outcome<void> TwoMachineRun::try_sizes(Conversation& conversation) {
   HBMWIRE_TRY_ASSIGN(const auto echo, ask_for_echo(conversation));
   if (!echo) {

@@ -12,10 +12,11 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Finds out how this machine and the one of a `doctor --serve` reach each other: the way by IP,
-/// both machines' checks, and every pair of their NICs and memories. `place`: where that listens.
-/// The calling process opens no accelerator, and must have opened none. Errors: interrupted; the
-/// other doctor refuses, or ends; a NIC or device that was asked for is not there.
+/// Tests how this machine and that of a `doctor --serve` reach each other: the connection by IP,
+/// the checks of both machines, and every pair of their NICs and memories. `place`: the address of
+/// that server. The calling process opens no accelerator, and must not have opened one. Errors:
+/// interrupted; the other doctor refuses or ends; a NIC or device that the user asked for does not
+/// exist.
 Outcome<TwoMachines> run_two_machines(const HostPort& place, const PairOptions& options,
                                       const Interrupt& interrupt, Output& output);
 

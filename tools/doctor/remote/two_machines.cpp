@@ -19,9 +19,9 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-constexpr std::size_t kLongestPeer = 40;  // of its name, in sentences
+constexpr std::size_t kLongestPeer = 40;  // characters of its name in sentences
 
-/// All pairs. One that is in both tables counts once.
+/// All pairs, without the duplicates of pairs that are in both tables.
 std::vector<LinkPair> each_once(const LinkPairs& pairs) {
   std::vector<LinkPair> all = pairs.nics;
   for (const LinkPair& memory : pairs.memories) {
@@ -31,7 +31,7 @@ std::vector<LinkPair> each_once(const LinkPairs& pairs) {
   return all;
 }
 
-/// The pairs as one side sees them: those that failed at the other side's doing are left out.
+/// The pairs as one side sees them, without those that failed because of the other side.
 Pairs seen_from(const TwoReport& report, Side side) {
   Pairs seen{.emulated = report.emulated};
   for (const LinkPair& pair : each_once(report.pairs)) {
@@ -41,14 +41,14 @@ Pairs seen_from(const TwoReport& report, Side side) {
   return seen;
 }
 
-/// The table of NICs, or the one of memories.
+/// The pairs of the table of NICs, or of memories.
 Pairs cells_of(const std::vector<LinkPair>& pairs, bool by_nics, bool emulated) {
   Pairs cells{.emulated = emulated, .nics = pairs.size(), .accelerators = pairs.size()};
   for (const LinkPair& pair : pairs) cells.pairs.push_back(cell_of(pair, by_nics));
   return cells;
 }
 
-/// With whose it is before it.
+/// Prefixes the cause with the name of its machine.
 Cause named(Cause cause, const std::string& whose) {
   if (cause.finding) {
     std::string& subject = cause.finding->subject;
@@ -62,8 +62,8 @@ bool has_error(const std::vector<Cause>& causes, const Cause& cause) {
          std::ranges::any_of(causes, [&](const Cause& each) { return each.error == cause.error; });
 }
 
-/// Findings of the way come first: what does not arrive there does not by any NIC. Where all pairs
-/// work, they are advice.
+/// Findings about the network come first, because a packet that it loses does not arrive by any
+/// NIC. If all pairs work, they are advice.
 std::vector<Cause> causes_of(const TwoReport& report, bool all_work) {
   std::vector<Cause> causes;
   for (const Finding& finding : report.way) {
@@ -75,7 +75,7 @@ std::vector<Cause> causes_of(const TwoReport& report, bool all_work) {
   const std::vector<Cause> here = rank(seen_from(report, Side::here), report.here);
   for (const Cause& cause : here) causes.push_back(named(cause, "here"));
   for (const Cause& cause : rank(seen_from(report, Side::there), report.there)) {
-    // Failures between the two, and slow pairs, were told of already.
+    // Failures between the two machines and slow pairs are already in the list.
     const bool slow = cause.error && cause.error->code == kSlowStep;
     if (!slow && !has_error(here, cause)) causes.push_back(named(cause, report.peer));
   }
@@ -97,7 +97,7 @@ Faults faults_of(const TwoReport& report, bool all_work) {
   return faults;
 }
 
-/// Why there are no pairs, or not all of them; empty where there are.
+/// The reason why pairs are missing; empty if none is.
 std::string why_no_pairs(const TwoReport& report) {
   if (!report.lost.empty())
     return fmt::format("the doctor of {} was lost before all was tried", report.peer);
@@ -107,7 +107,8 @@ std::string why_no_pairs(const TwoReport& report) {
   return {};
 }
 
-/// That bytes went from host memory, or to it, alone; empty where both have accelerators.
+/// Says that bytes came only from host memory, or went only there; empty if both machines have
+/// accelerators.
 std::string why_no_devices(const TwoReport& report) {
   const auto lacks = [&](LinkEnd LinkPair::*end) {
     return std::ranges::all_of(report.pairs.memories,
@@ -120,7 +121,7 @@ std::string why_no_devices(const TwoReport& report) {
   return there ? fmt::format("; {} has no accelerator", report.peer) : std::string();
 }
 
-/// The NICs of the table of memories: "here: host by mlx5_0, gaudi 0 by mlx5_1".
+/// The NICs in the table of memories: "here: host by mlx5_0, gaudi 0 by mlx5_1".
 std::string nearest_nics(const LinkPairs& pairs, LinkEnd LinkPair::*end, const std::string& whose) {
   std::vector<std::string> names;
   for (const LinkPair& pair : pairs.memories) {

@@ -17,21 +17,22 @@
 
 namespace hbmwire::tools::doctor {
 
-/// One of two machines: its facts, and why it has no NIC to try.
+/// One of two machines: its facts, and the reason if it has no NIC to try.
 struct Machine {
-  std::optional<Record> facts;  ///< none: it was lost before
+  std::optional<Record> facts;  ///< empty if the connection was lost before
   std::optional<PairError> no_nics;
 };
 
-/// All that was found of two machines and the way between them.
+/// All results about two machines and the network between them.
 struct TwoMachines {
-  std::string peer = {};          ///< the other one's name, as the user gave it
-  std::vector<Finding> way = {};  ///< of way.hpp and datagrams.hpp
-  /// None of both: the other machine was not reached.
+  std::string peer = {};          ///< the name of the other machine as the user typed it
+  std::vector<Finding> way = {};  ///< findings of way.hpp and datagrams.hpp
+  /// Both are empty if the other machine was not reached.
   std::optional<Machine> here = {};
   std::optional<Machine> there = {};
   LinkPairs pairs = {};
-  std::string lost = {};  ///< why the other doctor was lost before all was done; empty: it was not
+  std::string lost = {};  ///< why the connection to the other doctor was lost early; empty if it
+                          ///< was not
 };
 
 /// The report of the doctor on two machines.
@@ -48,18 +49,19 @@ struct TwoReport {
   std::vector<Difference> differences = {};
   std::string lost = {};
   Conclusion conclusion = {};
-  std::vector<Cause> causes = {};  ///< of the way, of this machine, and of the other one
-  Json machine_here = {};          ///< the call "info"; null: it can't be had
+  std::vector<Cause> causes = {};  ///< of the network, of this machine, and of the other one
+  Json machine_here = {};          ///< the call "info"; null if unknown
   Json machine_there = {};
 };
 
 [[nodiscard]] TwoReport report_on(TwoMachines machines);
 
-/// As of one machine: verdict, matrices, causes, differences, and the checks side by side.
+/// Like the report on one machine: verdict, matrices, causes, differences, and the checks side by
+/// side.
 [[nodiscard]] std::vector<std::string> report_lines(const TwoReport& report,
                                                     const ReportStyle& style);
 
-/// docs/doctor.md has its members.
+/// docs/doctor.md lists the members.
 [[nodiscard]] Json to_json(const TwoReport& report);
 
 }  // namespace hbmwire::tools::doctor

@@ -37,7 +37,7 @@ std::optional<UnreachableCause> cause_of_v4(std::uint8_t type, std::uint8_t code
 }
 
 std::optional<UnreachableCause> cause_of_v6(std::uint8_t type, std::uint8_t code) {
-  // RFC 4443 section 3.1. The C library's header has no names for the last two.
+  // RFC 4443 section 3.1. The C library's header does not name the last two.
   constexpr std::uint8_t kFailedPolicy = 5;
   constexpr std::uint8_t kRejectRoute = 6;
   if (type == ICMP6_PACKET_TOO_BIG) return UnreachableCause::too_big;

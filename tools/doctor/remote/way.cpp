@@ -16,23 +16,23 @@ using Clock = Deadline::Clock;
 using Reach = TcpAttempt::Reach;
 using std::chrono::milliseconds;
 
-// glibc asks a second name server after 5 s: one that answers late is told from none.
+// glibc asks a second name server after 5 s. This waits longer, to tell a late answer from none.
 constexpr milliseconds kLookUpTime(6000);
-// A SYN that was lost is sent again after 1 s.
+// Allows for one lost SYN, which TCP repeats after 1 s.
 constexpr milliseconds kConnectTime(2000);
-// Linux asks three times, a second apart, who has an address (arp(7), mcast_solicit).
+// Linux sends three ARP requests, one second apart (arp(7), mcast_solicit).
 constexpr milliseconds kNeighborTime(3500);
 
 Deadline earlier(const Deadline& one, const Deadline& other) {
   return one.when() < other.when() ? one : other;
 }
 
-/// All connections of a TcpWay at once.
+/// All connections of a TcpWay, made at the same time.
 class Connects {
  public:
   Outcome<void> begin(std::vector<IpAddress> addresses);
 
-  /// Until each has ended, or the time is over. Errors: interrupted.
+  /// Waits until all have ended, or the time is over. Errors: interrupted.
   Outcome<void> finish(const Wait& wait);
 
   std::vector<TcpAttempt> take() { return std::move(attempts_); }
@@ -48,8 +48,8 @@ class Connects {
 
   Clock::time_point began_ = Clock::now();
   std::vector<TcpAttempt> attempts_;
-  std::vector<Fd> fds_;             // of those under way
-  std::vector<std::string> owned_;  // own_host(), which a socket that failed does not tell
+  std::vector<Fd> fds_;             // sockets of connections in progress
+  std::vector<std::string> owned_;  // own_host() of each, which a failed socket no longer reports
 };
 
 Outcome<void> Connects::begin(std::vector<IpAddress> addresses) {
@@ -57,7 +57,7 @@ Outcome<void> Connects::begin(std::vector<IpAddress> addresses) {
     const int family = address.storage.ss_family;
     Fd fd{::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
     const int error = fd ? 0 : errno;
-    // Without descriptors nothing is learnt of the way. Without IPv6 in the kernel a lot is.
+    // Without descriptors the probe learns nothing. A kernel without IPv6 still allows IPv4.
     if (error != 0 && error != EAFNOSUPPORT)
       return tl::make_unexpected(Failure(system_error(Stage::connect, "socket", error)));
     TcpAttempt attempt;
@@ -82,7 +82,7 @@ void Connects::settle(std::size_t index, int error, bool local) {
   TcpAttempt& attempt = attempts_[index];
   attempt.took = std::chrono::duration_cast<milliseconds>(Clock::now() - began_);
   attempt.error = error;
-  // A refusal by the loopback device comes before connect(2) returns.
+  // The loopback device refuses before connect(2) returns, which is no local failure.
   attempt.local = local && error != ECONNREFUSED;
   if (fds_[index]) attempt.told = take_unreachable(fds_[index].get(), owned_[index]);
   fds_[index].reset();

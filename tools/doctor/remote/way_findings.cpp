@@ -14,7 +14,7 @@ namespace {
 using Reach = TcpAttempt::Reach;
 using UnreachableCause = Unreachable::Cause;
 
-/// The event, and the step that mends it.
+/// The event, and its remedy.
 struct WayWords {
   std::string found;
   std::string remedy;
@@ -34,7 +34,7 @@ bool lacks_scope(const IpAddress& address) {
   return address.host.starts_with("fe80:") && address.host.find('%') == std::string::npos;
 }
 
-/// connect(2) failed at once: this machine has no way for the first packet.
+/// connect(2) failed at once: this machine has no route for the first packet.
 WayWords local_words(const TcpAttempt& attempt) {
   const IpAddress& address = attempt.address;
   const std::string errno_words = error_words(attempt.error);
@@ -114,7 +114,7 @@ WayWords words_of(const TcpAttempt& attempt) {
   return {"unreachable: " + error_words(attempt.error), ask_route(address)};
 }
 
-/// A refusal by a NIC's address is an answer of that machine all the same.
+/// A refusal from a NIC's address is still an answer of that machine.
 bool is_answered(const TcpWay& way, const TcpAttempt& attempt) {
   return attempt.reach == Reach::reached ||
          (attempt.reach == Reach::refused && way.addresses == TcpWay::Addresses::of_nics);
@@ -145,7 +145,7 @@ Finding finding_of_attempt(const TcpWay& way, const TcpAttempt& attempt, bool an
   return finding;
 }
 
-/// For names alone: an address in numbers takes no time.
+/// Only for names: an address in numbers needs no look-up.
 std::vector<Finding> name_findings(const TcpWay& way) {
   constexpr std::chrono::milliseconds kSlow(1500);
   const bool found = way.look_up.why_not.empty();

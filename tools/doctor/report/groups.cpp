@@ -15,7 +15,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// In the order of a buffer's life; a step that none of these is comes last.
+// The steps in the order of a buffer's life. A step that is not listed comes last.
 constexpr std::array<std::string_view, 15> kSteps{
     "configure", "probe", "open", "allocate", "export", "register", "connect", "post",
     "copy",      "write", "read", "complete", "verify", "time",     kSlowStep};
@@ -24,7 +24,7 @@ std::size_t place_of_step(std::string_view step) {
   return static_cast<std::size_t>(std::ranges::find(kSteps, step) - kSteps.begin());
 }
 
-/// Whether all that were timed of the pairs for which `same` holds are slow.
+/// Whether all measured pairs for which `same` holds are slow.
 template <class Same>
 bool all_slow(const Pairs& pairs, Same same) {
   return std::ranges::all_of(pairs.pairs, [&](const Pair& pair) {
@@ -32,8 +32,8 @@ bool all_slow(const Pairs& pairs, Same same) {
   });
 }
 
-/// The culprit of a slow pair: its NIC where that is slow with all memories, its memory where that
-/// is with all NICs, or the pair alone.
+/// The part that makes a pair slow: its NIC if that is slow with all memories, its memory if that
+/// is slow with all NICs, else the pair itself.
 std::string slow_subject(const Pair& pair, const Pairs& pairs) {
   if (all_slow(pairs, [&](const Pair& other) { return other.by == pair.by; })) return pair.by;
   if (all_slow(pairs, [&](const Pair& other) { return other.memory == pair.memory; }))
@@ -52,7 +52,7 @@ PairError slow_error(const Pair& pair, const std::string& subject) {
                               pair.possible_bytes_per_second / 1e9, pair.limit)};
 }
 
-/// Those that are slow for one reason are told of by their slowest one.
+/// The group of pairs that are slow for the same reason. The slowest pair represents it.
 Group& slow_group(std::vector<Group>& groups, const Pair& pair, const Pairs& pairs) {
   const std::string subject = slow_subject(pair, pairs);
   auto found =
@@ -76,7 +76,7 @@ Group& failed_group(std::vector<Group>& groups, const Pair& pair) {
   return groups.emplace_back(Group{.error = *pair.error, .slow = staged});
 }
 
-/// The pair of host memory and the same NIC where that is slow or fails; else null.
+/// The pair of the same NIC with host memory if that is slow or fails; else null.
 const Pair* troubled_nic_of(const Pair& pair, const Pairs& pairs) {
   const auto found = std::ranges::find_if(pairs.pairs, [&](const Pair& other) {
     return other.memory == "host" && other.by == pair.by &&
@@ -85,8 +85,8 @@ const Pair* troubled_nic_of(const Pair& pair, const Pairs& pairs) {
   return found == pairs.pairs.end() || &*found == &pair ? nullptr : &*found;
 }
 
-/// Before a device copies, the NIC flushes what it wrote by a read in loopback (Buffer): a copy
-/// that takes too long, with a NIC that is no better with host memory, is late by that NIC.
+/// Before a device copies, the NIC flushes its earlier writes by a read in loopback (Buffer). If
+/// the copy takes too long, and the NIC is also bad with host memory, the NIC causes the delay.
 const Pair* late_by_nic(const Group& group, const Pairs& pairs) {
   if (group.error.step != "copy" || group.error.code != to_string(Errc::timed_out)) return nullptr;
   const Pair* culprit = nullptr;
@@ -97,7 +97,7 @@ const Pair* late_by_nic(const Group& group, const Pairs& pairs) {
   return culprit;
 }
 
-/// Puts such a copy behind the failure of the NIC itself.
+/// Moves such a copy after the failure of the NIC itself.
 void blame_nics(std::vector<Group>& groups, const Pairs& pairs) {
   for (Group& group : groups) {
     const Pair* const host = late_by_nic(group, pairs);
@@ -116,7 +116,7 @@ std::vector<Group> groups_of(const Pairs& pairs) {
     const bool slow = pair.outcome == PairOutcome::slow;
     if (!slow && !pair.error) continue;
     Group& group = slow ? slow_group(groups, pair, pairs) : failed_group(groups, pair);
-    // The slowest one first.
+    // The slowest pair comes first.
     const bool first = slow && !group.pairs.empty() && pair.share() < group.pairs.front()->share();
     group.pairs.insert(first ? group.pairs.begin() : group.pairs.end(), &pair);
   }

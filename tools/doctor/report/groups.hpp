@@ -11,15 +11,15 @@ namespace hbmwire::tools::doctor {
 
 /// Pairs that ended in the same way.
 struct Group {
-  std::string subject = {};  ///< of what is slow
+  std::string subject = {};  ///< the part that is slow
   PairError error = {};
   std::vector<const Pair*> pairs = {};
   bool slow = false;
-  std::size_t follows = 0;  ///< comes behind the failures before this step
+  std::size_t follows = 0;  ///< number of groups of earlier steps that come before this one
 };
 
-/// The pairs that fail or are slow; those that fail first, and of them the ones at the earliest
-/// step. `pairs` must outlive the result.
+/// The pairs that fail or are slow. Failures come first, those of the earliest step before others.
+/// `pairs` must outlive the result.
 [[nodiscard]] std::vector<Group> groups_of(const Pairs& pairs);
 
 }  // namespace hbmwire::tools::doctor

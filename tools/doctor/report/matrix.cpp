@@ -21,7 +21,8 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
 
-/// NICs in their order. Without them: to the host, within the device, to others, by processes.
+/// The order of columns: NICs as listed. Without NICs: host, the device itself, other devices,
+/// other processes.
 std::size_t place_of(const std::string& by) {
   if (by == "host") return 0;
   if (by == "itself") return 1;
@@ -49,16 +50,16 @@ std::string figures(const Pair& pair) {
                                                                            : "";
   const int decimals = rate < 0.095 ? 2 : rate < 9.95 ? 1 : 0;
   std::string share;
-  // The limit may be a measurement, too, and be passed by a little.
+  // The limit may itself be a measurement, which the rate can exceed a little.
   if (pair.possible_bytes_per_second > 0)
     share = fmt::format(" {:.0f}%", std::min(100.0, std::floor(pair.share() * 100)));
   const std::string text = fmt::format("{:.{}f}{}{}", rate, decimals, share, mark);
   if (text.size() <= kCellColumns) return text;
-  // ".03 10%!" rather than "0 10%!".
+  // Shows ".03 10%!" rather than "0 10%!".
   return rate < 0.995 ? text.substr(1) : fmt::format("{:.0f}{}{}", rate, share, mark);
 }
 
-/// How columns are named: as they are, or by numbers where a name is too long.
+/// The heads of columns: the names, or numbers if a name is too long.
 class Heads {
  public:
   explicit Heads(const std::vector<std::string>& names)
@@ -103,7 +104,7 @@ std::vector<std::string> legend_lines(const Pairs& pairs) {
   if (pairs.emulated && by_nic)
     lines.emplace_back(
         "emulated NICs move bytes by the CPU: their figures tell nothing of hardware");
-  // A slow pair has its path, too.
+  // A slow pair also has a path.
   const auto zero_copy = to_string(Path::zero_copy);
   if (std::ranges::any_of(pairs.pairs,
                           [&](const Pair& pair) { return pair.path == zero_copy && pair.works(); }))

@@ -8,18 +8,18 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The pairs as a table of memories and NICs, in lines of at most `columns` columns, with what the
-/// words and marks in it mean. Eight NICs fit 80 columns; more are a second table below. Nothing
-/// for no pairs.
+/// The pairs as a table of memories and NICs, in lines of at most `columns` columns, followed by
+/// the meanings of its words and marks. Eight NICs fit into 80 columns; more go into a second table
+/// below. Empty without pairs.
 [[nodiscard]] std::vector<std::string> matrix_lines(const Pairs& pairs, unsigned columns,
                                                     bool coloured);
 
-/// The two parts of it: the table, and the meanings.
+/// The two parts: the table, and the meanings.
 [[nodiscard]] std::vector<std::string> table_lines(const Pairs& pairs, unsigned columns,
                                                    bool coloured);
 [[nodiscard]] std::vector<std::string> legend_lines(const Pairs& pairs);
 
-/// "12 98%", "staged", "FAILED": at most 8 columns.
+/// The text of a cell: "12 98%", "staged", "FAILED"; at most 8 columns.
 [[nodiscard]] std::string cell_text(const Pair& pair);
 
 }  // namespace hbmwire::tools::doctor

@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::size_t kMostChecks = 8;
 
-/// Which checks explain a step, a hint, or both; an empty word stands for any.
+/// The checks that may explain a step, a hint, or both. An empty word matches any.
 struct Row {
   std::string_view step;
   std::string_view hint;
-  std::array<std::string_view, kMostChecks> checks;  // the likeliest first
+  std::array<std::string_view, kMostChecks> checks;  // the most likely first
 };
 
-// Hints before steps: they say more. A step alone stands for whatever failed there.
+// Hints come before steps, because they say more. A step alone matches all its failures.
 constexpr Row kRows[] = {
     {"", "no_rdma_device", {"nodes", "container", "rdma-namespace", "rdma-core"}},
     {"", "nic_permission", {"nodes", "container"}},
@@ -62,7 +62,8 @@ constexpr Row kRows[] = {
     {kSlowStep, "", {"ats", "congestion", "cpu", "bars", "peer-memory"}},
 };
 
-/// Whether a text has a name as a word of its own: "emu1 port 1" has "emu1", "emu10" has not.
+/// Whether a text contains a name as a whole word: "emu1 port 1" contains "emu1", but "emu10" does
+/// not.
 bool has_word(std::string_view text, std::string_view word) {
   if (word.empty()) return false;
   const auto is_part = [&](std::size_t at) {
@@ -83,8 +84,8 @@ bool names_end_of(std::string_view subject, const Pair& pair) {
          has_word(subject, pair.device_address);
 }
 
-/// A finding that names a NIC or a device is about the pairs of that; any other, of a bridge or of
-/// the whole machine, may be about each.
+/// A finding that names a NIC or a device concerns only its pairs. Any other finding, of a bridge
+/// or of the whole machine, may concern each pair.
 bool is_about(const Finding& finding, const Pair& pair, const Pairs& all) {
   if (names_end_of(finding.subject, pair)) return true;
   return std::ranges::none_of(
@@ -93,10 +94,10 @@ bool is_about(const Finding& finding, const Pair& pair, const Pairs& all) {
 
 constexpr std::string_view kNicImports = "nic-imports";
 
-// Faults that show between two machines only, or in programs that do what the doctor does not.
+// Faults that appear only between two machines, or only in programs that do more than the doctor.
 constexpr std::array<std::string_view, 4> kNotTried{"fork", "rdma-cm", "gids", "mtu"};
 
-/// Whether it blames a device that works well with some NIC.
+/// Whether the finding blames a device that works well with another NIC.
 bool works_elsewhere(const Finding& finding, const Pairs& pairs) {
   return std::ranges::any_of(pairs.pairs, [&](const Pair& pair) {
     return has_word(finding.subject, pair.device_address) && pair.outcome < PairOutcome::slow;
@@ -107,7 +108,7 @@ bool has(std::span<const std::string_view> checks, std::string_view check) {
   return std::ranges::find(checks, check) != checks.end();
 }
 
-/// A hint that is about one of the things that a check looks at.
+/// A hint about something that a check examines.
 struct HintSubject {
   std::string_view hint;
   std::string_view check;
@@ -119,7 +120,7 @@ constexpr HintSubject kHintSubjects[] = {
     {"descriptor_limit", "limits", "open files"},
 };
 
-/// Whether the finding is not about another thing than the hint.
+/// Whether finding and hint are not about different things.
 bool fits_hint(const Finding& finding, std::string_view hint) {
   return std::ranges::none_of(kHintSubjects, [&](const HintSubject& each) {
     return each.hint == hint && each.check == finding.check && each.subject != finding.subject;
@@ -130,7 +131,7 @@ bool may_explain(const Finding& finding, const PairError& error) {
   return has(checks_of(error.step, error.hint), finding.check) && fits_hint(finding, error.hint);
 }
 
-/// Whether the failure's hint is about what the check looks at.
+/// Whether the failure's hint is about something that the check examines.
 bool is_named(const PairError& error, std::string_view check) {
   return has(checks_of({}, error.hint), check);
 }
@@ -155,7 +156,7 @@ class Ranking {
         if (findings_[i].verdict == verdict && !used_[i]) add(i, {}, verdict == Verdict::slow);
       }
     }
-    // Those that explain nothing come behind what fails, and before what is slow.
+    // Findings that explain nothing come after failures, and before slow pairs.
     std::ranges::stable_sort(
         causes_, {}, [](const Cause& cause) { return std::pair(cause.refuted, cause.slow); });
     return std::move(causes_);
@@ -175,8 +176,8 @@ class Ranking {
     for (const std::string_view check : checks_of(group.error.step, group.error.hint)) {
       for (std::size_t i = 0; i < findings_.size(); ++i) {
         const Finding& finding = findings_[i];
-        // A finding that only costs the machine speed makes nothing fail, unless it is what the
-        // failure names: one of several ports that is down.
+        // A finding of mere slowness explains no failure, unless the failure names its subject,
+        // such as one of several ports that is down.
         const bool explains =
             finding.verdict == Verdict::bad ||
             (finding.verdict == Verdict::slow && (group.slow || is_named(group.error, check)));
@@ -233,13 +234,13 @@ bool is_refuted(const Finding& finding, const Pairs& pairs) {
   const bool is_tried = has(ranked_checks(), finding.check) && !has(kNotTried, finding.check);
   if (!is_tried && !pairs.emulated) return false;
   if (works_elsewhere(finding, pairs)) return true;
-  // Host memory proves nothing of device memory.
+  // A success with host memory proves nothing about device memory.
   const bool of_devices = finding.check == kNicImports;
   bool any = pairs.emulated && !of_devices && !pairs.pairs.empty();
   for (const Pair& pair : pairs.pairs) {
     if (!is_about(finding, pair, pairs) || (of_devices && pair.device_address.empty())) continue;
     const bool works = pair.works() || pair.outcome == PairOutcome::staged;
-    // A pair that fails for another reason tells nothing of this one.
+    // A pair that fails for another reason proves nothing about this finding.
     const bool by_it = !pair.error || may_explain(finding, *pair.error);
     if (!works && pair.outcome != PairOutcome::untried && by_it) return false;
     any = any || works;

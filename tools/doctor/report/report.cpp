@@ -17,11 +17,11 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-constexpr std::size_t kPairsNamed = 4;     // of a cause
-constexpr std::size_t kSubjectsNamed = 3;  // of a fault that many devices have
+constexpr std::size_t kPairsNamed = 4;     // pairs named for a cause
+constexpr std::size_t kSubjectsNamed = 3;  // devices named for a fault that many have
 
-/// A look at the hardware that the library gave up, with its sentence. That a saved machine lacks
-/// the call is no such failure.
+/// The error, with its text, if the library failed to list the hardware. A saved machine that
+/// merely lacks the call is no failure.
 std::optional<PairError> failed_look(const Told& info) {
   std::string text = text_at(info.failure, "text");
   if (text.empty()) return std::nullopt;
@@ -77,15 +77,15 @@ void add_cause(std::vector<std::string>& lines, std::size_t number, const Cause&
   lines.insert(lines.end(), own.begin(), own.end());
 }
 
-/// Whether the two say the same of two subjects.
+/// Whether two causes are the same fault of two devices.
 bool is_same_fault(const Cause& one, const Cause& other) {
   return one.finding && other.finding && one.finding->check == other.finding->check &&
          one.finding->found == other.finding->found &&
          one.finding->remedy == other.finding->remedy && one.refuted == other.refuted;
 }
 
-/// Findings that are equal but for the device become one entry. Their sources differ; the first one
-/// shows where to look.
+/// Merges findings that differ only in the device. Their sources differ, too; the first one shows
+/// where to look.
 std::vector<Cause> joined(const std::vector<Cause>& causes) {
   std::vector<Cause> all;
   std::vector<std::size_t> subjects;
@@ -113,19 +113,19 @@ std::vector<std::string> cause_lines(const std::vector<Cause>& causes, Health he
                                      unsigned columns) {
   std::vector<std::string> lines;
   if (causes.empty()) return lines;
-  // Findings beside pairs that work are advice.
+  // Findings about pairs that work are advice.
   lines.emplace_back();
   lines.emplace_back(health == Health::well ? "Advice:" : "Faults, first cause first:");
   std::size_t number = 0;
   for (const Cause& cause : joined(causes)) add_cause(lines, ++number, cause, columns);
-  // They may quote a saved machine, or another one: nothing of that may drive the terminal.
+  // Texts may come from a saved machine or another one, and must not control the terminal.
   std::ranges::transform(lines, lines.begin(), wire::printable);
   return lines;
 }
 
 namespace {
 
-/// Checks by what would tell, a line each.
+/// Adds the unknown checks, one line for each source that would answer them.
 void add_unknown(std::vector<std::string>& lines, const Report& report, unsigned columns) {
   std::vector<std::pair<std::string, std::vector<std::string>>> by_remedy;
   for (const Finding& finding : report.findings) {
@@ -146,7 +146,7 @@ void add_unknown(std::vector<std::string>& lines, const Report& report, unsigned
   }
 }
 
-/// The text below the table; printable, as cause_lines().
+/// The text below the table; printable, as in cause_lines().
 std::vector<std::string> text_below(const Report& report, unsigned columns) {
   std::vector<std::string> lines;
   if (report.pairs && report.pairs->no_nics) {
@@ -193,7 +193,7 @@ Outcome<Report> make_report(Evidence& machine, bool emulated) {
     report.pairs->no_look = failed;
   }
   report.conclusion = conclude(report.pairs, report.findings, emulated, cards_seen(machine));
-  // A wrong setting, as without --quick.
+  // The exit code of a wrong setting, as without --quick.
   if (failed_look(info) && info.error == EINVAL) report.conclusion.exit_code = kExitUsage;
   report.causes = rank(report.pairs.value_or(Pairs()), report.findings);
   return report;

@@ -39,11 +39,11 @@ std::string number_of(std::size_t count, std::string_view thing) {
   return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
-/// "2 of 6 pairs of memory and NIC".
+/// Returns "2 of 6 pairs of memory and NIC".
 std::string pairs_text(const Pairs& pairs, std::size_t some, std::string_view kind) {
   const std::string_view all = pairs.nics != 0 ? kind : "ways to move bytes";
   if (pairs.pairs.size() == 1) {
-    // "the one pair of ...": without the plural's s.
+    // "the one pair of ...": removes the s of the plural.
     const std::size_t end = std::min(all.find('s'), all.size() - 1);
     return fmt::format("the one {}{}", all.substr(0, end), all.substr(end + 1));
   }
@@ -53,7 +53,7 @@ std::string pairs_text(const Pairs& pairs, std::size_t some, std::string_view ki
 
 Health health_of(const Pairs* pairs, const Counts& counts) {
   if (counts.broken != 0 || counts.faults.bad != 0) return Health::broken;
-  // Settings that cost speed cost nothing there, whether or not other ways are tried.
+  // Without hardware, settings that only cost speed do not count.
   if (pairs == nullptr && counts.faults.no_hardware) return Health::untried;
   if (pairs == nullptr) return counts.faults.costs != 0 ? Health::slow : Health::well;
   if (pairs->no_look) return Health::broken;
@@ -144,7 +144,7 @@ std::string_view to_string(Health health) noexcept {
 }
 
 bool is_absence(const Finding& finding) {
-  // A NIC that is on PCI, and that the kernel does not show, is the subject of its finding.
+  // If a NIC is on PCI but the kernel does not show it, the finding names the NIC.
   return finding.check == "nics" && finding.verdict == Verdict::bad && finding.subject.empty();
 }
 

@@ -9,8 +9,8 @@
 
 namespace hbmwire::tools::perf {
 
-/// For -e: sleeps until the worker has something to do, or a moment is over, after which the peer
-/// is looked at again.
+/// For -e: sleeps until the worker has something to do, or for a moment, after which the caller
+/// checks the peer again.
 inline Outcome<void> doze(Worker& worker) {
   constexpr std::chrono::milliseconds kMoment{20};
   const auto woken = worker.wait(kMoment);

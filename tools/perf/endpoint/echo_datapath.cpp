@@ -11,7 +11,7 @@ namespace hbmwire::tools::perf {
 namespace {
 
 constexpr TagMatch kEchoTag{.tag = 9};
-/// How often a busy wait looks at the clock: rarely beside what it waits for.
+/// A busy wait looks at the clock after so many polls, so that the clock costs little.
 constexpr unsigned kLooksAtATime = 4096;
 
 Result<Transfer> expect_one(Link& link, const Region& region, const Echo& echo) {
@@ -24,8 +24,8 @@ bool is_received(Echo::Kind kind) {
   return kind == Echo::Kind::message || kind == Echo::Kind::immediate;
 }
 
-/// A pass of round trips: the loop of both sides. Times are kept raw and worked on between
-/// stretches, so that nothing but the message is timed.
+/// A pass of round trips: the loop of both sides. Times are stored raw and processed between
+/// stretches, so that only the messages are timed.
 template <Echo::Kind kKind>
 class EchoLoop {
  public:
@@ -39,7 +39,7 @@ class EchoLoop {
 
   Outcome<PassResult> run() {
     const std::uint64_t begin = ticks();
-    // Who answers ends when the other side says so.
+    // The answering side ends when the other side says so.
     if (echo_.rounds == 0 && echo_.starts) stop_at_ = begin + watch_.rate().in(echo_.duration);
     while (!over_ && rounds_left() != 0 && ticks() < stop_at_) {
       HBMWIRE_TRY(stretch(std::min<std::uint64_t>(rounds_left(), stamps_.size() - 1)));
@@ -127,7 +127,7 @@ class EchoLoop {
     }
   }
 
-  /// What has come, and a receive for the next one.
+  /// Takes the message that arrived, and posts a receive for the next one.
   bool take() {
     Transfer& received = link_.received.front();
     ++result_.arrivals;
@@ -139,7 +139,7 @@ class EchoLoop {
     return true;
   }
 
-  /// Between two looks. False: it is over.
+  /// Called between two polls. Returns false if the pass is over.
   bool wait_on(unsigned spins) {
     if (echo_.events && kKind != Echo::Kind::memory) {
       if (const auto slept = doze(worker_); !slept) return fail_by(slept.error());
@@ -147,7 +147,7 @@ class EchoLoop {
     }
     if (spins % kLooksAtATime != 0 || !watch_.due(ticks())) [[likely]]
       return true;
-    // Who looks at memory alone still answers the peer's questions.
+    // A side that only polls memory must still answer the peer's control messages.
     worker_.progress();
     return look();
   }

@@ -31,7 +31,7 @@ class EndpointEngine final : public Engine {
   [[nodiscard]] std::optional<std::uint64_t> moved_bytes() const override { return moved_bytes_; }
 
  private:
-  /// Whether this side's memory is read, and whether it is written, by a pass.
+  /// Whether a pass reads this side's memory, and whether a pass writes it.
   [[nodiscard]] bool gives() const noexcept {
     return verb_ == Verb::get ? work_.is_passive() : work_.is_active();
   }
@@ -40,7 +40,7 @@ class EndpointEngine final : public Engine {
     return verb_ == Verb::get ? work_.is_active() : work_.is_passive();
   }
 
-  /// The put_lat of memory that the CPU can't look at.
+  /// put_lat on memory that the CPU cannot read.
   [[nodiscard]] bool by_immediate() const noexcept {
     return request_.one_by_immediate || work_.side.on_device() || work_.peer.on_device;
   }
@@ -50,7 +50,7 @@ class EndpointEngine final : public Engine {
   [[nodiscard]] Flow make_flow(std::uint64_t messages) const;
   Outcome<PassResult> move(const Flow& flow);
 
-  /// Row::moved_bytes.
+  /// Counts for Row::moved_bytes.
   void note_moved(std::uint64_t messages) noexcept { moved_bytes_ += messages * slots_.size_bytes; }
 
   [[nodiscard]] Echo make_echo() const;
@@ -63,7 +63,7 @@ class EndpointEngine final : public Engine {
   Contents contents_;
   Watch watch_;
   std::optional<Links> links_;
-  Slots slots_;  // where messages are taken from, and in the other half arrive
+  Slots slots_;  // the source slots; messages arrive at the same places of the other half
   std::uint64_t moved_bytes_ = 0;
 };
 
@@ -88,7 +88,7 @@ Outcome<void> EndpointEngine::prepare(std::uint64_t size_bytes) {
   return work_.meet();
 }
 
-/// What is to be moved, and poison where it is to arrive.
+/// Fills the source with the pattern, and poisons the target.
 Outcome<void> EndpointEngine::lay_out(std::uint32_t pass) {
   const std::uint64_t span_bytes = slots_.span_bytes(work_.side.layout);
   set_pattern(contents_, work_, true, pass);
@@ -98,8 +98,8 @@ Outcome<void> EndpointEngine::lay_out(std::uint32_t pass) {
   return {};
 }
 
-/// Messages of an endpoint are matched in the order in which they were sent, so that each is where
-/// it was taken from, in the other half.
+/// An endpoint matches messages in the order in which they were sent. Each message therefore
+/// arrives in the other half at the place that it came from.
 Outcome<void> EndpointEngine::look_up(std::uint32_t pass, Verification& found) {
   if (!takes()) return {};
   set_pattern(contents_, work_, false, pass);
@@ -117,7 +117,7 @@ Flow EndpointEngine::make_flow(std::uint64_t messages) const {
           .slots = &slots_};
 }
 
-/// A pass, from ready to complete on this side.
+/// One pass, from the point where both sides are ready until it is complete on this side.
 Outcome<PassResult> EndpointEngine::move(const Flow& flow) {
   HBMWIRE_TRY(start_receives(*links_, flow));
   HBMWIRE_TRY(work_.meet());
@@ -193,7 +193,7 @@ Echo EndpointEngine::make_echo() const {
 Outcome<Measured> EndpointEngine::run_latency() {
   const Echo echo = make_echo();
   const bool one_sided = echo.kind == Echo::Kind::get;
-  if (echo.last.ping != nullptr) *echo.last.ping = 0;  // counts begin with 1
+  if (echo.last.ping != nullptr) *echo.last.ping = 0;  // counts begin at 1
   HBMWIRE_TRY(start_receives(*links_, echo));
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());

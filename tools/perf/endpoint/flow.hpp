@@ -12,47 +12,48 @@
 
 namespace hbmwire::tools::perf {
 
-/// Many transfers under way, in one direction or both.
+/// Many transfers in flight, in one direction or both.
 struct Flow {
   Verb verb = Verb::put;
-  bool starts = false;  ///< transfers, and
-  bool takes = false;   ///< messages of the peer's
+  bool starts = false;  ///< this side starts transfers
+  bool takes = false;   ///< this side receives messages
   bool events = false;
-  std::uint64_t messages = 0;           ///< to start, of each link; 0: by time
-  std::chrono::nanoseconds duration{};  ///< then
+  std::uint64_t messages = 0;           ///< messages to start on each link; 0: for `duration`
+  std::chrono::nanoseconds duration{};  ///< used if `messages` is 0
   Pace pace;
   const Slots* slots = nullptr;
-  Marks* posts = nullptr;  ///< where the times of posts and completions go; null: nowhere
+  Marks* posts = nullptr;  ///< receives the times of posts; null: not recorded
   Marks* completions = nullptr;
 };
 
-/// Has receives ready, before the peer may send.
+/// Posts receives before the peer may send.
 Outcome<void> start_receives(Links& links, const Flow& flow);
 
-/// One pass.
+/// Runs one pass.
 Outcome<PassResult> run_flow(Links& links, const Flow& flow, Watch& watch);
 
-/// One transfer at a time.
+/// Transfers one after the other.
 struct Echo {
   enum class Kind : std::uint8_t {
-    memory,     ///< a put to and one fro, seen by the CPU in host memory
-    immediate,  ///< the same, seen by their immediates
-    message,    ///< a tagged message to and one fro
-    get,        ///< over when complete
+    memory,     ///< a put each way, which the CPU sees in host memory
+    immediate,  ///< a put each way, reported by its immediate value
+    message,    ///< a tagged message each way
+    get,        ///< a get until its completion
   } kind = Kind::memory;
-  bool starts = false;  ///< this side's is the first
+  bool starts = false;  ///< this side sends first
   bool events = false;
-  std::uint64_t rounds = 0;  ///< 0: by time
+  std::uint64_t rounds = 0;  ///< 0: for `duration`
   std::chrono::nanoseconds duration{};
   std::uint64_t size_bytes = 0;
-  std::uint64_t offset_bytes = 0;  ///< of the slot
-  LastBytes last;                  ///< Kind::memory
+  std::uint64_t offset_bytes = 0;  ///< offset of the slot
+  LastBytes last;                  ///< for Kind::memory
 };
 
-/// Has the first receive ready, before the peer may begin.
+/// Posts the first receive before the peer may begin.
 Outcome<void> start_receives(Links& links, const Echo& echo);
 
-/// The round trips of a pass, on the first link. `samples`: in ticks, of the side that starts.
+/// Runs the round trips of a pass on the first link. `samples`: times in ticks, on the side that
+/// sends first.
 Outcome<PassResult> run_echo(Links& links, const Echo& echo, Watch& watch, LatencySamples& samples);
 
 }  // namespace hbmwire::tools::perf

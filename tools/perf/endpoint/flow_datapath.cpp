@@ -14,7 +14,7 @@ constexpr std::uint64_t kWithoutEnd = std::numeric_limits<std::uint64_t>::max();
 
 Result<Transfer> start_one(Link& link, const Region& region, Verb verb, std::uint64_t slot,
                            std::uint64_t bytes) {
-  // What is got lies in the peer's half to send from, and comes into this side's other one.
+  // A get reads the peer's source half, and writes this side's target half.
   if (verb == Verb::get)
     return link.endpoint.get(region.slice(link.target + slot, bytes),
                              link.remote.slice(link.source + slot, bytes));
@@ -23,7 +23,7 @@ Result<Transfer> start_one(Link& link, const Region& region, Verb verb, std::uin
   return link.endpoint.put(from, link.remote.slice(link.target + slot, bytes));
 }
 
-/// The oldest of a ring, if it is over. Errors: why it failed.
+/// Whether the oldest transfer of a ring is over. Errors: those of the transfer.
 Result<bool> is_over(Transfer& transfer) {
   if (!transfer.done()) return false;
   return transfer.poll();
@@ -40,8 +40,8 @@ Result<void> expect_one(Link& link, const Region& region, const Slots& slots) {
   return {};
 }
 
-/// Receives that there is room for, and no more than messages will come: what is left of them would
-/// take those of the next pass.
+/// Posts as many receives as there is room for, but no more than messages will come: excess
+/// receives would take messages of the next pass.
 Result<void> expect_more(Link& link, const Region& region, const Flow& flow) {
   const std::uint64_t all = flow.messages == 0 ? kWithoutEnd : flow.messages;
   while (link.expected < all && link.expected - link.taken < link.received.size())
@@ -49,7 +49,7 @@ Result<void> expect_more(Link& link, const Region& region, const Flow& flow) {
   return {};
 }
 
-/// A pass of traffic: the loop of both sides.
+/// One pass of traffic: the loop of both sides.
 class FlowLoop {
  public:
   FlowLoop(Links& links, const Flow& flow, Watch& watch)
@@ -88,7 +88,7 @@ class FlowLoop {
     return !timed() && result_.arrivals >= flow_.messages * links_.links.size();
   }
 
-  /// A look at every link. True: something was over.
+  /// Polls every link once. Returns true if a transfer ended.
   Outcome<bool> round() {
     const std::uint64_t before = result_.messages + result_.arrivals;
     for (Link& link : links_.links) {
@@ -153,7 +153,8 @@ class FlowLoop {
     if (now < next_burst_) return;
     budget_ = flow_.pace.burst;
     next_burst_ += flow_.pace.gap_ticks;
-    // What could not be sent in time is not made up for later: the rate is a limit.
+    // Messages that could not be sent in time are not made up for later, because the rate is a
+    // limit.
     if (next_burst_ < now) next_burst_ = now;
   }
 
@@ -170,7 +171,7 @@ class FlowLoop {
     return {};
   }
 
-  /// Of a run by time nobody knew how many would come.
+  /// In a run by time the number of messages was not known in advance.
   Result<void> withdraw_receives() {
     for (Link& link : links_.links) {
       for (; link.taken != link.expected; ++link.taken) {

@@ -14,7 +14,8 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr std::size_t kKeyRoom = 2048;  // a buffer has pages; a key with some NICs is a few hundred
+// Bytes; a buffer has pages, and a key with several NICs a few hundred bytes.
+constexpr std::size_t kKeyRoom = 2048;
 
 Outcome<std::uint32_t> most_transfers(const PerfRequest& request) {
   constexpr std::uint64_t kBeside = 64;
@@ -29,11 +30,11 @@ Outcome<std::uint32_t> most_transfers(const PerfRequest& request) {
       kExitUsage);
 }
 
-/// No secret, since it travels in clear: it keeps apart runs that go on at a time.
+/// Not secret, since it travels in clear text. It separates runs that take place at the same time.
 EndpointOptions options_of(const Work& work) {
   EndpointOptions options;
   options.send_depth = work.request.tx_depth;
-  // The target of puts makes no progress meanwhile.
+  // The target of puts makes no progress during a pass.
   options.paths.allow = {Path::host, Path::zero_copy, Path::peer_memory,  Path::staged,
                          Path::copy, Path::tcp,       Path::shared_memory};
   options.link = {.service_level = work.request.service_level,
@@ -46,13 +47,14 @@ EndpointOptions options_of(const Work& work) {
   return options;
 }
 
-/// The library's options have other names here.
+/// Replaces the library's names of options by those of perf.
 Failure not_linked(const Error& error) {
   switch (error.hint) {
     case Hint::retries_outlast:
       return {error, "choose a smaller -u or --retry_count"};
     case Hint::link_options:
-      // The MTU is meant; perf has no option for the other one, a pkey index, which is a setting's.
+      // Only the MTU can be meant: perf has no option for the other cause, a pkey index, which is a
+      // setting.
       if (error.code != Errc::not_supported) return error;
       return {error, "choose a smaller -m, or leave it out; `hbmwire info` lists the ports' MTU"};
     default:
@@ -60,7 +62,7 @@ Failure not_linked(const Error& error) {
   }
 }
 
-/// Its key, and where it waits.
+/// This side's key, and the port on which it listens.
 Outcome<wire::PerfQueues> describe(const Work& work, std::uint16_t port) {
   wire::PerfQueues mine;
   mine.first.max_message_bytes = work.side.nic.info().max_message_bytes;
@@ -70,7 +72,8 @@ Outcome<wire::PerfQueues> describe(const Work& work, std::uint16_t port) {
   return mine;
 }
 
-/// The next endpoint; meanwhile the control connection tells whether the client gives up.
+/// Accepts the next endpoint. Also watches the control connection, to notice if the client gives
+/// up.
 Outcome<Endpoint> accept_one(const Work& work, Listener& listener) {
   constexpr std::chrono::milliseconds kBetweenLooks{50};
   const Wait whole = work.session.wait();
@@ -113,8 +116,8 @@ Outcome<std::vector<Endpoint>> connect_all(const Work& work, const Worker& worke
   return endpoints;
 }
 
-/// The peer's key, for ours: by messages, through the beginning of the buffer, which holds nothing
-/// yet.
+/// Exchanges keys with the peer by messages. They pass through the beginning of the buffer, which
+/// is still empty.
 Outcome<RemoteKey> exchange_keys(const Work& work, Endpoint& endpoint, const MemoryKey& key) {
   Buffer& buffer = work.side.buffer;
   const Region& region = buffer.region();

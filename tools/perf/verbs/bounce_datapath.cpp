@@ -8,11 +8,11 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-/// How often a busy wait looks at the clock: rarely beside what it waits for.
+/// A busy wait looks at the clock after so many polls, so that the clock costs little.
 constexpr unsigned kPollsAtATime = 4096;
 
-/// A pass of round trips on the first lane: the loop of both sides. Times are kept raw and worked
-/// on between stretches, so that nothing but the message is timed.
+/// A pass of round trips on the first lane: the loop of both sides. Times are stored raw and
+/// processed between stretches, so that only the messages are timed.
 template <Bounce::Kind kKind>
 class BounceLoop {
  public:
@@ -28,7 +28,7 @@ class BounceLoop {
 
   Outcome<PassResult> run() {
     const std::uint64_t begin = ticks();
-    // Who answers ends when the other side says so.
+    // The answering side ends when the other side says so.
     if (bounce_.rounds == 0 && bounce_.starts)
       stop_at_ = begin + watch_.rate().in(bounce_.duration);
     while (!over_ && rounds_left() != 0 && ticks() < stop_at_) {
@@ -90,7 +90,7 @@ class BounceLoop {
     return complete();
   }
 
-  /// Until the message that was posted is complete.
+  /// Waits until the posted message completes.
   bool complete() noexcept {
     ibv_wc done;  // NOLINT: filled by the call
     for (unsigned spins = 1;; ++spins) {
@@ -119,7 +119,7 @@ class BounceLoop {
     }
   }
 
-  /// Between two looks. False: it is over.
+  /// Called between two polls. Returns false if the pass is over.
   bool wait_on(unsigned spins) noexcept {
     if (bounce_.events && kKind != Bounce::Kind::memory) return doze();
     if (spins % kPollsAtATime != 0 || !watch_.due(ticks())) [[likely]]

@@ -17,7 +17,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-/// Tests straight on verbs.
+/// Tests that use verbs directly.
 class VerbsEngine final : public Engine {
  public:
   explicit VerbsEngine(Work& work)
@@ -38,7 +38,7 @@ class VerbsEngine final : public Engine {
  private:
   [[nodiscard]] bool has_arrivals() const noexcept { return verb_ == Verb::send; }
 
-  /// The write_lat of memory that the CPU can't look at.
+  /// write_lat on memory that the CPU cannot read.
   [[nodiscard]] bool by_immediate() const noexcept {
     return verb_ == Verb::write && work_.is_latency() &&
            (request_.one_by_immediate || work_.side.on_device() || work_.peer.on_device);
@@ -60,14 +60,14 @@ class VerbsEngine final : public Engine {
   Contents contents_;
   Watch watch_;
   CmConnector cm_;
-  Lanes lanes_;  // goes before its connections do
+  Lanes lanes_;  // destroyed before its connections
   wire::PerfQueues peer_;
-  Slots sent_;      // where messages are sent from
-  Slots received_;  // and where they arrive: the same, but for datagrams
+  Slots sent_;      // source of messages
+  Slots received_;  // their target: the same places, except for datagrams
   bool prepared_ = false;
   std::uint8_t pass_ = 0;
   std::vector<std::vector<std::uint64_t>> landed_;
-  std::uint64_t pass_messages_ = 0;  // of a lane, in the pass that is verified
+  std::uint64_t pass_messages_ = 0;  // messages of a lane in the verified pass
 };
 
 Outcome<void> VerbsEngine::connect() {
@@ -105,7 +105,7 @@ Outcome<void> VerbsEngine::prepare(std::uint64_t size_bytes) {
   const bool datagrams = request_.connection == PerfConnection::ud;
   sent_ = Slots::of(work_.side.layout, size_bytes);
   received_ = Slots::of(work_.side.layout, size_bytes, datagrams ? kGrhBytes : 0);
-  // Receives of another size would be left in the queues.
+  // Receives for another size would otherwise stay in the queues.
   const bool receives = has_arrivals() || by_immediate();
   if (prepared_ && receives) HBMWIRE_TRY(renew_lanes(work_, lanes_));
   prepared_ = true;
@@ -136,7 +136,7 @@ Traffic VerbsEngine::make_traffic(std::uint64_t messages) {
 
 Receiving VerbsEngine::make_receiving() {
   Receiving receiving;
-  // Who only sends receives credits alone.
+  // A side that only sends still receives credits.
   receiving.depth = kCreditRoom / 2;
   if (has_arrivals() && work_.is_passive()) {
     receiving.depth = request_.rx_depth + (work_.is_active() ? kCreditRoom / 2 : 0);
@@ -150,7 +150,7 @@ Receiving VerbsEngine::make_receiving() {
   return receiving;
 }
 
-/// A pass, from ready to complete on both sides.
+/// One pass, from the point where both sides are ready until it is complete on both.
 Outcome<PassResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
   if (has_arrivals()) HBMWIRE_TRY(start_receives(lanes_, receiver));
   HBMWIRE_TRY(work_.meet());
@@ -159,7 +159,7 @@ Outcome<PassResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
   return result;
 }
 
-/// What is to be moved, and poison where it is to arrive.
+/// Fills the source with the pattern, and poisons the target.
 Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
   const bool active = work_.is_active();
   const bool passive = work_.is_passive();
@@ -179,7 +179,7 @@ Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
   return {};
 }
 
-/// Where messages landed, and from which slot each was sent: they come in order.
+/// The places where messages landed, and the source slot of each. Messages arrive in order.
 std::vector<Expected> VerbsEngine::landed_places() const {
   std::vector<Expected> places;
   for (std::uint32_t lane = 0; lane < landed_.size(); ++lane) {
@@ -284,7 +284,7 @@ Outcome<Measured> VerbsEngine::run_latency() {
   receiving.credit_grain = 0;
   Receiver receiver(lanes_, receiving);
   if (bounce.kind == Bounce::Kind::completion) HBMWIRE_TRY(start_receives(lanes_, receiver));
-  if (bounce.last.ping != nullptr) *bounce.last.ping = 0;  // counts begin with 1
+  if (bounce.last.ping != nullptr) *bounce.last.ping = 0;  // counts begin at 1
   single_out(request_, lanes_.lanes.front(), sent_, by_immediate());
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());

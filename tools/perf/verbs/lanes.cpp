@@ -16,7 +16,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr std::uint8_t kHopLimit = 64;  // as perftest: across routers, too
+constexpr std::uint8_t kHopLimit = 64;  // as in perftest, to allow routers
 
 tl::unexpected<Failure> failed(const Work& work, Stage stage, const char* call) {
   return tl::make_unexpected(
@@ -198,7 +198,8 @@ ReadDepths reads_of(const Nic& nic) {
   ibv_device_attr device{};
   if (ibv_query_device(native::context(nic), &device) != 0) return {};
   const auto bounded = [](int depth) {
-    return static_cast<std::uint32_t>(std::clamp(depth, 1, 255));  // a byte in ibv_qp_attr
+    // Ibv_qp_attr has one byte for it.
+    return static_cast<std::uint32_t>(std::clamp(depth, 1, 255));
   };
   return {bounded(device.max_qp_rd_atom), bounded(device.max_qp_init_rd_atom)};
 }
@@ -217,7 +218,7 @@ Outcome<Lanes> create_lanes(const Work& work) {
   lanes.route_mtu = mtu_from_bytes(lanes.mtu_bytes);
   lanes.reads_out = reads_out_of(work);
   lanes.reads_in = static_cast<std::uint8_t>(reads_of(work.side.nic).in);
-  // The CPU would have to read what it can't.
+  // Inline data would make the CPU read device memory, which it cannot.
   lanes.inline_bytes = work.side.on_device() ? 0 : work.request.inline_bytes;
   HBMWIRE_TRY(create_queues(work, lanes));
   std::random_device random;
@@ -242,7 +243,7 @@ Outcome<wire::PerfQueues> describe_lanes(const Work& work, const Lanes& lanes) {
   queues.first.mtu_bytes = nic.mtu_bytes;
   queues.first.ethernet = nic.ethernet;
   queues.first.max_message_bytes = nic.max_message_bytes;
-  queues.first.incarnation = 1;  // memory keys have one; these queue pairs have none
+  queues.first.incarnation = 1;  // a memory key needs an incarnation; these queue pairs have none
   queues.memory = work.side.buffer.region().remote();
   for (const Lane& lane : lanes.lanes)
     queues.queues.push_back({lane.qp->qp_num, lane.packet_sequence});
@@ -257,7 +258,8 @@ Outcome<void> renew_lanes(const Work& work, Lanes& lanes) {
     lane.posted = lane.completed = lane.receives_posted = lane.receives_taken = 0;
     lane.credits_posted = lane.credits_done = 0;
   }
-  // To RESET takes completions along, of the queue pair's own driver; not all have done it.
+  // The change to RESET should also remove the queue pair's completions, but not all drivers do
+  // that.
   ibv_wc left{};
   for (ibv_cq* const cq : {lanes.send_cq.get(), lanes.receive_cq.get()}) {
     while (ibv_poll_cq(cq, 1, &left) > 0) {

@@ -11,7 +11,8 @@ template <auto kDestroy>
 struct Destroyer {
   template <class T>
   void operator()(T* object) const noexcept {
-    // What can't be destroyed goes with the process, which ends soon.
+    // If an object cannot be destroyed, the kernel releases it when the process ends, which is
+    // soon.
     static_cast<void>(kDestroy(object));
   }
 };

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kResolveMs = 2000;
 
-/// The address that a RoCE GID is: IPv4 where it is mapped, else IPv6.
+/// The address in a RoCE GID: IPv4 if it is mapped, else IPv6.
 sockaddr_storage address_of(const std::array<std::uint8_t, 16>& gid, std::uint16_t port) {
   constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   sockaddr_storage storage{};
@@ -39,8 +39,8 @@ sockaddr_storage address_of(const std::array<std::uint8_t, 16>& gid, std::uint16
   return storage;
 }
 
-/// A request's private data: which of the client's queue pairs it is for, and the run's own number,
-/// by which another program's request is told apart.
+/// The private data of a request: the number of the client's queue pair, and the number of the run,
+/// which identifies requests of other programs.
 struct Greeting {
   std::uint32_t lane = ~std::uint32_t{0};
   std::uint32_t seed = 0;
@@ -149,7 +149,7 @@ Outcome<void> CmConnector::wire_up(const Lanes& lanes, Lane& lane, rdma_cm_id* i
   return to_ready(*work_, lane.qp.get(), lane.route);
 }
 
-/// The next event, which must be this one.
+/// Waits for the next event, which must be of this type.
 Outcome<CmConnector::Event> CmConnector::expect(rdma_cm_event_type type) {
   const Wait wait = work_->session.wait();
   std::array<pollfd, 3> fds{pollfd{channel_->fd, POLLIN, 0},
@@ -162,7 +162,7 @@ Outcome<CmConnector::Event> CmConnector::expect(rdma_cm_event_type type) {
       HBMWIRE_TRY_ASSIGN(const auto event, take(type));
       if (event) return *event;
     } else if (ready > 0) {
-      // A signal, the peer's last word, or a sign of life.
+      // A signal, the peer's last message, or a sign of life.
       HBMWIRE_TRY(work_->session.tick());
       HBMWIRE_TRY(work_->session.look());
       if (work_->session.has_mail()) fds[1].fd = -1;
@@ -174,7 +174,7 @@ Outcome<CmConnector::Event> CmConnector::expect(rdma_cm_event_type type) {
   }
 }
 
-/// Nothing: it was a stranger's request, which is refused.
+/// Empty if the request came from a stranger, and was refused.
 Outcome<std::optional<CmConnector::Event>> CmConnector::take(rdma_cm_event_type type) {
   rdma_cm_event* event = nullptr;
   HBMWIRE_TRY(check(rdma_get_cm_event(channel_.get(), &event), "rdma_get_cm_event"));

@@ -12,17 +12,17 @@
 
 namespace hbmwire::tools::perf {
 
-/// -R: the RDMA connection manager wires the queue pairs up, one after the other. They are those
-/// that are there, on the device and the memory that the library opened: rdma_init_qp_attr(3) tells
-/// the attributes of each state. Where the server waits it says over the control channel.
+/// -R: the RDMA connection manager connects the queue pairs, one after the other. It uses the
+/// existing queue pairs, on the device and the memory that the library opened: rdma_init_qp_attr(3)
+/// returns the attributes of each state. The server sends its port over the control channel.
 class CmConnector {
  public:
   explicit CmConnector(const Work& work) : work_(&work) {}
 
-  /// The server's: waits on the NIC's own address from now on. The port.
+  /// For the server: listens on the NIC's own address from now on. Returns the port.
   Outcome<std::uint16_t> listen(const wire::PerfQueues& mine);
 
-  /// Both sides at once. The connections last as long as this object.
+  /// To be called by both sides at the same time. The connections last as long as this object.
   Outcome<void> connect(Lanes& lanes, const wire::PerfQueues& peer);
 
  private:
@@ -32,7 +32,7 @@ class CmConnector {
     }
 
     void operator()(rdma_cm_id* id) const noexcept {
-      // Waits only for events that were not acknowledged, and there are none.
+      // This waits only for events that were not acknowledged, and there are none.
       static_cast<void>(rdma_destroy_id(id));
     }
   };
@@ -41,7 +41,7 @@ class CmConnector {
 
   struct Event {
     rdma_cm_id* id = nullptr;
-    std::uint32_t lane = 0;  ///< of a request: what its private data says
+    std::uint32_t lane = 0;  ///< for a request: the number in its private data
   };
 
   Outcome<void> open();

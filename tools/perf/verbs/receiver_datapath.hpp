@@ -11,28 +11,31 @@
 
 namespace hbmwire::tools::perf {
 
-/// What a pass of receiving is like.
+/// The parameters of receiving in a pass.
 struct Receiving {
-  std::uint32_t depth = 1;          ///< receives posted, of each lane
-  std::uint32_t grain = 1;          ///< as many are posted anew by one call; 0: by refill()
-  std::uint32_t credit_grain = 0;   ///< as many are credited at once; 0: the sender needs none
-  std::uint32_t message_bytes = 0;  ///< of each arrival, its header included
+  std::uint32_t depth = 1;          ///< receives posted on each lane
+  std::uint32_t grain = 1;          ///< receives that one call posts again; 0: refill() posts them
+  std::uint32_t credit_grain = 0;   ///< arrivals that one credit reports; 0: the sender needs no
+                                    ///< credits
+  std::uint32_t message_bytes = 0;  ///< of each arrival, including its header
   const std::uint64_t* offsets = nullptr;
   std::size_t slots = 1;
-  std::uint8_t pass = 0;  ///< told with credits, since late ones of an earlier pass mean nothing
-  /// Of each lane, which message landed in which slot; null: nobody wants to know.
+  std::uint8_t pass = 0;  ///< sent with credits, because late credits of an earlier pass must be
+                          ///< ignored
+  /// For each lane, the message that landed in each slot; null if not wanted.
   std::vector<std::vector<std::uint64_t>>* landed = nullptr;
 };
 
-/// Takes messages on all lanes, posts receives anew, and tells the sender how many it may send
-/// (credits: messages without data, so that device memory needs no copy for them).
+/// Receives messages on all lanes, posts receives again, and sends credits: they tell the sender
+/// how many messages it may send. Credits carry no data, so that they need no copy from device
+/// memory.
 class Receiver {
  public:
   static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
 
   Receiver(Lanes& lanes, const Receiving& receiving) : lanes_(lanes), with_(receiving) {}
 
-  /// So that `depth` receives are posted on each lane, and what arrives is counted from 0.
+  /// Posts `depth` receives on each lane, and restarts the count of arrivals at 0.
   bool start() noexcept {
     for (Lane& lane : lanes_.lanes) {
       lane.arrived = lane.returned = 0;
@@ -49,7 +52,7 @@ class Receiver {
     return true;
   }
 
-  /// One poll. True: something had come.
+  /// Polls once. Returns true if something had arrived.
   bool step() noexcept {
     std::array<ibv_wc, kPollBatch> done;  // NOLINT: filled by the call
     const int count = ibv_poll_cq(lanes_.receive_cq.get(), kPollBatch, done.data());
@@ -61,7 +64,7 @@ class Receiver {
     return count > 0;
   }
 
-  /// Whether a credit waits for room in a send queue: for completions, that is.
+  /// Whether a credit waits for room in a send queue, that is, for completions.
   [[nodiscard]] bool owes() const noexcept { return owes_; }
 
   bool pay() noexcept {
@@ -74,7 +77,7 @@ class Receiver {
 
   [[nodiscard]] std::uint64_t arrived() const noexcept { return arrived_; }
 
-  /// Arrivals that had not as many bytes as the messages.
+  /// Arrivals with a size other than that of the messages.
   [[nodiscard]] std::uint64_t wrong_sizes() const noexcept { return wrong_sizes_; }
 
   [[nodiscard]] const Fault& fault() const noexcept { return fault_; }
@@ -99,19 +102,19 @@ class Receiver {
     return !due || give_credit(lane);
   }
 
-  // Eight bits of a credit are the pass, the others the low half of how many messages of it have
-  // been taken; the sender is never ahead by as many.
+  // Eight bits of a credit are the number of the pass. The others are the low bits of the number of
+  // messages received in it; the sender is never ahead by more than they can count.
   void take_credit(Lane& lane, std::uint32_t credit) const noexcept {
     if (credit >> kCountBits != with_.pass) return;
     const auto known = static_cast<std::uint32_t>(lane.credited - lane.credit_base);
     const std::uint32_t more = (credit - known) & kCountMask;
-    if (more <= kCountMask / 2) lane.credited += more;  // else it is older than what is known
+    if (more <= kCountMask / 2) lane.credited += more;  // otherwise an older credit
   }
 
   bool give_credit(Lane& lane) noexcept {
     lane.owes_credit = lane.credits_posted - lane.credits_done >= kCreditRoom;
     if (lane.owes_credit) {
-      owes_ = true;  // the next one says it, too
+      owes_ = true;  // the next credit includes this one
       return true;
     }
     ibv_send_wr credit{};
@@ -140,7 +143,7 @@ class Receiver {
     if (one.byte_len != with_.message_bytes) ++wrong_sizes_;
   }
 
-  /// A list, whose requests are chained for good; a shorter one ends where it must.
+  /// Posts a list of requests, which are chained permanently. A shorter list is cut at its end.
   bool post(Lane& lane, std::uint32_t count) noexcept {
     for (std::uint32_t i = 0; i < count; ++i) {
       lane.receive_elements[i].addr = lane.receive_base + with_.offsets[lane.next_receive_slot];

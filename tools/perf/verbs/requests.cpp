@@ -12,7 +12,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// perftest's operands.
+// The operands of perftest.
 constexpr std::uint64_t kAdd = 1;
 constexpr std::uint64_t kSwap = 1;
 constexpr std::uint64_t kCompare = 0;
@@ -47,7 +47,7 @@ void set_remote(const PerfRequest& request, const Lane& lane, std::uint64_t addr
   }
 }
 
-/// What a lane's requests have in common.
+/// The values that all requests of a lane share.
 struct Common {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   unsigned flags = 0;
@@ -85,14 +85,14 @@ void build_receives(Lane& lane, std::uint32_t count, const ibv_sge& element) {
   }
 }
 
-/// The word at a slot before a pass. To compare and swap, every other one has what is compared
-/// with.
+/// The word at a slot before a pass. For compare-and-swap, every other word is equal to the
+/// compared value.
 std::uint64_t before(const PerfRequest& request, const Contents& contents, std::uint64_t from,
                      std::size_t slot) {
   return request.compare_swap && slot % 2 == 0 ? kCompare : contents.word_of_pattern(from);
 }
 
-/// An atomic word that is not what it should be.
+/// Records a wrong result of an atomic operation.
 void note_word(const char* what, std::uint64_t at, std::uint64_t expected, std::uint64_t got,
                Verification& found) {
   ++found.slots;
@@ -104,7 +104,7 @@ void note_word(const char* what, std::uint64_t at, std::uint64_t expected, std::
       fmt::format("verify: {} at {:#x}: expected {:#x}, got {:#x}", what, at, expected, got);
 }
 
-/// A word after `times` operations on it.
+/// The word after `times` operations on it.
 std::uint64_t after(const PerfRequest& request, std::uint64_t word, std::uint64_t times) {
   if (!request.compare_swap) return word + times * kAdd;
   return times != 0 && word == kCompare ? kSwap : word;
@@ -113,13 +113,13 @@ std::uint64_t after(const PerfRequest& request, std::uint64_t word, std::uint64_
 }  // namespace
 
 std::uint32_t receive_grain(const PerfRequest& request) noexcept {
-  // One call for some; few enough that nobody waits for a queue that is being filled.
+  // One call posts some; few enough that the lane does not idle while the call fills the queue.
   constexpr std::uint32_t kMost = 16;
   return std::clamp(request.rx_depth / 4, 1U, kMost);
 }
 
 std::uint32_t credit_grain(const PerfRequest& request) noexcept {
-  // Often enough that the sender never waits, as long as the link does not.
+  // Often enough that only the link can make the sender wait.
   return std::max(1U, request.rx_depth / 4);
 }
 
@@ -137,7 +137,7 @@ Outcome<void> build_requests(const Work& work, Lanes& lanes, const wire::PerfQue
   const ibv_sge into{0, static_cast<std::uint32_t>(received.size_bytes + received.header_bytes),
                      common.local_key};
   for (Lane& lane : lanes.lanes) {
-    // A READ brings the peer's source; everything else changes the peer's target.
+    // A READ brings the peer's source here; all other operations change the peer's target.
     const bool read = verb == Verb::read;
     lane.local_base =
         region.address() + (read ? layout.target(lane.number) : layout.source(lane.number));

@@ -14,10 +14,10 @@
 
 namespace hbmwire::tools::perf {
 
-/// Completions that are taken by one call, as perftest does.
+/// The most completions taken by one call, as in perftest.
 inline constexpr int kPollBatch = 16;
 
-/// What goes wrong between two calls of the library, for who can make a sentence of it.
+/// A failure between two calls of the library, from which explain() makes a message.
 struct Fault {
   int post_errno = 0;
   bool poll_failed = false;
@@ -28,28 +28,29 @@ struct Fault {
   }
 };
 
-/// What a pass of sending is like.
+/// The parameters of sending in a pass.
 struct Sending {
-  std::uint32_t depth = 1;       ///< requests under way, of each lane
-  std::uint32_t list = 1;        ///< requests of one call
-  std::uint32_t moderation = 1;  ///< one completion for so many
+  std::uint32_t depth = 1;       ///< requests in flight on each lane
+  std::uint32_t list = 1;        ///< requests posted by one call
+  std::uint32_t moderation = 1;  ///< requests per completion
   std::uint32_t window = 0;  ///< messages that may be ahead of the peer's receives; 0: no credits
   const std::uint64_t* offsets = nullptr;  ///< of the slots
   std::size_t slots = 1;
-  Marks* posts = nullptr;  ///< where the times of posts and completions go; null: nowhere
+  Marks* posts = nullptr;  ///< receives the times of posts; null: not recorded
   Marks* completions = nullptr;
 };
 
-/// Which address of a request names the remote place; the part of a union that is.
+/// The member of the request's union that holds the remote address.
 enum class Remote : std::uint8_t { none, rdma, atomic };
 
-/// Posts lists of requests on all lanes, as deep as allowed, and takes their completions. The work
-/// request is ibv_post_send()'s own, kept from message to message: only what changes is written.
+/// Posts lists of requests on all lanes, up to the depth, and takes their completions. The work
+/// request is that of ibv_post_send(), and is reused for all messages: only the parts that change
+/// are written.
 class Sender {
  public:
   Sender(Lanes& lanes, const Sending& sending) : lanes_(lanes), with_(sending) {}
 
-  /// From here on `messages` more of each lane, beginning with the first slot.
+  /// From here on sends `messages` more on each lane, beginning with the first slot.
   void start(std::uint64_t messages) noexcept {
     for (Lane& lane : lanes_.lanes) {
       lane.limit = lane.posted + messages;
@@ -60,7 +61,7 @@ class Sender {
     goal_ = messages * lanes_.lanes.size();
   }
 
-  /// A round over all lanes, and one poll. True: something was complete.
+  /// Handles all lanes once, and polls once. Returns true if something completed.
   template <Remote kRemote>
   bool step() noexcept {
     for (Lane& lane : lanes_.lanes) {
@@ -74,18 +75,18 @@ class Sender {
     return poll();
   }
 
-  /// Takes completions, at most kPollBatch. True: there were some.
+  /// Takes at most kPollBatch completions. Returns true if there were some.
   bool poll() noexcept;
 
-  /// How many may be posted until it is called again.
+  /// The number of messages that may be posted until the next call.
   void set_budget(std::uint64_t messages) noexcept { budget_ = messages; }
 
   [[nodiscard]] bool has_budget() const noexcept { return budget_ >= with_.list; }
 
-  /// Whether all that was to be posted is complete.
+  /// Whether everything that was to be posted is complete.
   [[nodiscard]] bool is_done() const noexcept { return completed_ == goal_; }
 
-  /// No more lists than needed for a last completion.
+  /// Stops posting, except for the lists needed to get a last completion.
   void stop() noexcept {
     goal_ = 0;
     for (Lane& lane : lanes_.lanes) {
@@ -97,7 +98,8 @@ class Sender {
     goal_ += posted_;
   }
 
-  /// Credits that were lost with the messages that they were for: unreliable queue pairs only.
+  /// Gives back credits that were lost together with their messages, which happens only on
+  /// unreliable queue pairs.
   void forgive() noexcept {
     for (Lane& lane : lanes_.lanes) lane.credited = lane.posted;
   }
@@ -150,8 +152,8 @@ class Sender {
 
   Lanes& lanes_;
   const Sending with_;
-  std::uint64_t posted_ = 0;     // in this pass
-  std::uint64_t completed_ = 0;  // of these
+  std::uint64_t posted_ = 0;     // messages posted in this pass
+  std::uint64_t completed_ = 0;  // messages completed in this pass
   std::uint64_t goal_ = 0;
   std::uint64_t budget_ = ~std::uint64_t{0};
   Fault fault_;

@@ -10,7 +10,7 @@
 namespace hbmwire::tools::perf {
 
 Sleeper::~Sleeper() {
-  // ibv_destroy_cq() waits for ever for events that were not acknowledged.
+  // Without this, ibv_destroy_cq() would wait forever for unacknowledged events.
   if (send_events_ != 0) ibv_ack_cq_events(lanes_->send_cq.get(), send_events_);
   if (receive_events_ != 0) ibv_ack_cq_events(lanes_->receive_cq.get(), receive_events_);
 }
@@ -27,7 +27,7 @@ Outcome<bool> Sleeper::arm() {
 }
 
 Outcome<void> Sleeper::sleep() {
-  constexpr int kMomentMs = 20;  // then whoever waits looks after the peer
+  constexpr int kMomentMs = 20;  // afterwards the caller checks the peer
   std::array<pollfd, 2> fds{pollfd{lanes_->channel->fd, POLLIN, 0}, pollfd{control_fd_, POLLIN, 0}};
   const int ready = ::poll(fds.data(), fds.size(), kMomentMs);
   if (ready < 0 && errno != EINTR)
@@ -43,7 +43,7 @@ Outcome<void> Sleeper::take_event() {
     return tl::make_unexpected(
         system_error(Stage::complete, "ibv_get_cq_event", errno != 0 ? errno : EIO, lanes_->nic));
   }
-  // Acknowledging takes a mutex; once in a while is enough (ibv_get_cq_event(3)).
+  // Acknowledging takes a mutex, so that it is not done for each event (ibv_get_cq_event(3)).
   constexpr unsigned kAcknowledgeEvery = 64;
   unsigned& events = cq == lanes_->send_cq.get() ? send_events_ : receive_events_;
   if (++events == kAcknowledgeEvery) {

@@ -5,8 +5,8 @@
 
 namespace hbmwire::tools::perf {
 
-/// Sleeps until a completion queue has something, or the peer says something, or a moment is over:
-/// for -e. ibv_req_notify_cq(3), ibv_get_cq_event(3).
+/// For -e: sleeps until a completion arrives, the peer sends a message, or a moment has passed. See
+/// ibv_req_notify_cq(3) and ibv_get_cq_event(3).
 class Sleeper {
  public:
   Sleeper(Lanes& lanes, int control_fd) : lanes_(&lanes), control_fd_(control_fd) {}
@@ -15,8 +15,9 @@ class Sleeper {
   Sleeper& operator=(const Sleeper&) = delete;
   ~Sleeper();
 
-  /// Asks for an event with the next completion. Then the queues have to be polled once more before
-  /// sleep(): what came in between raises none. True: it had been asked for already.
+  /// Requests an event for the next completion. Afterwards the queues must be polled once more
+  /// before sleep(), because completions that arrived in between raise no event. Returns true if an
+  /// event was already requested.
   Outcome<bool> arm();
 
   Outcome<void> sleep();

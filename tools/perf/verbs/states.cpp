@@ -6,8 +6,9 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr std::uint8_t kMinRnrTimer = 12;     // 0.64 ms between receiver-not-ready retries
-constexpr std::uint8_t kReceiverRetries = 7;  // without end: the peer's death shows elsewhere
+constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms between receiver-not-ready retries
+// No limit: the death of the peer is noticed elsewhere.
+constexpr std::uint8_t kReceiverRetries = 7;
 
 Outcome<void> modify(const Work& work, ibv_qp* qp, ibv_qp_attr& attributes, int mask,
                      const char* call) {

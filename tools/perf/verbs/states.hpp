@@ -5,11 +5,11 @@
 
 #include "tools/perf/verbs/lanes.hpp"
 
-/// A test's queue pairs through their states, ibv_modify_qp(3): RC, UC and UD, with perftest's
-/// parameters, which the library's own connections do not have.
+/// Takes a test's queue pairs through their states with ibv_modify_qp(3): RC, UC and UD with
+/// perftest's parameters, which the library's own connections do not support.
 namespace hbmwire::tools::perf {
 
-/// Every datagram's sender says it, every receiver wants it. Any value will do.
+/// Every sender of datagrams puts it into them, and every receiver requires it. Any value is fine.
 inline constexpr std::uint32_t kQueueKey = 0x11111111;
 
 [[nodiscard]] ibv_qp_type type_of(PerfConnection connection) noexcept;

@@ -15,47 +15,47 @@
 
 namespace hbmwire::tools::perf {
 
-/// Many messages under way, in one direction or both.
+/// Many messages in flight, in one direction or both.
 struct Traffic {
   Remote remote = Remote::none;
   bool sends = false;
-  bool receives = false;    ///< messages of the peer's
+  bool receives = false;    ///< this side receives messages
   bool unreliable = false;  ///< messages may get lost
   bool events = false;
-  std::uint64_t messages = 0;           ///< to send, of each lane; 0: by time
-  std::chrono::nanoseconds duration{};  ///< then
-  std::uint64_t expected = 0;           ///< arrivals of all lanes; 0: until the peer is done
+  std::uint64_t messages = 0;           ///< messages to send on each lane; 0: for `duration`
+  std::chrono::nanoseconds duration{};  ///< used if `messages` is 0
+  std::uint64_t expected = 0;           ///< arrivals on all lanes; 0: until the peer has finished
   Sending sending;
   Receiving receiving;
   Pace pace;
 };
 
-/// Prepares the receives of a pass; before the peer may send.
+/// Posts the receives of a pass. To be called before the peer may send.
 Outcome<void> start_receives(Lanes& lanes, Receiver& receiver);
 
-/// One pass.
+/// Runs one pass.
 Outcome<PassResult> run_traffic(Lanes& lanes, const Traffic& traffic, Receiver& receiver,
                                 Watch& watch);
 
-/// One message at a time.
+/// One message after the other.
 struct Bounce {
   enum class Kind : std::uint8_t {
-    memory,      ///< a WRITE to and one fro, seen by the CPU in host memory
-    completion,  ///< a message to and one fro, each seen by its completion
-    one_sided,   ///< READ or atomic: over when complete
+    memory,      ///< a WRITE each way, which the CPU sees in host memory
+    completion,  ///< a message each way, reported by its completion
+    one_sided,   ///< a READ or atomic until its completion
   } kind = Kind::memory;
-  bool starts = false;  ///< this side's message is the first
+  bool starts = false;  ///< this side sends first
   bool events = false;
-  std::uint64_t rounds = 0;  ///< 0: by time
+  std::uint64_t rounds = 0;  ///< 0: for `duration`
   std::chrono::nanoseconds duration{};
-  LastBytes last;  ///< Kind::memory
+  LastBytes last;  ///< for Kind::memory
 };
 
-/// The round trips of a pass, if this side times them. `samples`: in ticks.
+/// Runs the round trips of a pass. `samples`: times in ticks, on the side that measures.
 Outcome<PassResult> run_bounce(Lanes& lanes, const Bounce& bounce, Receiver& receiver, Watch& watch,
                                LatencySamples& samples);
 
-/// The failure that a fault is.
+/// The failure that describes this fault.
 [[nodiscard]] Failure explain(const Lanes& lanes, const Fault& fault);
 
 }  // namespace hbmwire::tools::perf

@@ -9,7 +9,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-/// A pass of traffic: the loop of both sides.
+/// One pass of traffic: the loop of both sides.
 class TrafficLoop {
  public:
   TrafficLoop(Lanes& lanes, const Traffic& traffic, Receiver& receiver, Watch& watch)
@@ -50,7 +50,7 @@ class TrafficLoop {
   [[nodiscard]] bool timed() const noexcept { return traffic_.messages == 0; }
 
   [[nodiscard]] std::uint64_t messages() const noexcept {
-    // Without end, as far as counts go that a wr_id has to hold.
+    // Practically unlimited, but the count must fit into a wr_id.
     return timed() ? wire::kMaxPerfIterations : traffic_.messages;
   }
 
@@ -64,7 +64,7 @@ class TrafficLoop {
   bool round() noexcept {
     bool moved = false;
     if (traffic_.sends) moved = sender_.template step<kRemote>();
-    // Credits are looked for when nothing else is to be done.
+    // Looks for credits only when nothing else moves.
     if (traffic_.receives || (!moved && traffic_.sending.window != 0)) {
       moved = receiver_.step() || moved;
       if (receiver_.owes()) {
@@ -79,7 +79,8 @@ class TrafficLoop {
     if (now < next_burst_) return;
     sender_.set_budget(traffic_.pace.burst);
     next_burst_ += traffic_.pace.gap_ticks;
-    // What could not be sent in time is not made up for later: the rate is a limit.
+    // Messages that could not be sent in time are not made up for later, because the rate is a
+    // limit.
     if (next_burst_ < now) next_burst_ = now;
   }
 
@@ -99,7 +100,8 @@ class TrafficLoop {
 
   Outcome<void> doze() {
     HBMWIRE_TRY_ASSIGN(const bool armed, sleeper_.arm());
-    // With messages to post, or a pause to keep, there may be no completion to wake up by.
+    // With messages to post, or a gap to keep, there may be no completion that would wake this
+    // side.
     if (!armed || (traffic_.pace.gap_ticks != 0 && !sender_.is_done())) return {};
     return sleeper_.sleep();
   }

@@ -17,7 +17,7 @@ static struct card *of_device(struct device *dev)
 	return to_card(dev_get_drvdata(dev));
 }
 
-/* As habanalabs names them, in the PCI device's folder. */
+/* The names of habanalabs in the PCI device's folder. */
 static ssize_t pci_addr_show(struct device *dev, struct device_attribute *attr, char *text)
 {
 	return sysfs_emit(text, "%s\n", dev_name(dev));
@@ -36,7 +36,7 @@ static ssize_t device_type_show(struct device *dev, struct device_attribute *att
 }
 static DEVICE_ATTR_RO(device_type);
 
-/* Two for tests, which no real card has. */
+/* Two files for tests, which no real card has. */
 static ssize_t counters_show(struct device *dev, struct device_attribute *attr, char *text)
 {
 	struct counters *count = &of_device(dev)->count;
@@ -49,7 +49,7 @@ static ssize_t counters_show(struct device *dev, struct device_attribute *attr, 
 }
 static DEVICE_ATTR_RO(counters);
 
-/* A line a page: device address, and where in the BAR it lies. */
+/* One line for each page: its device address, and its place in the BAR. */
 static ssize_t mappings_show(struct device *dev, struct device_attribute *attr, char *text)
 {
 	struct card *card = of_device(dev);
@@ -75,7 +75,7 @@ static struct attribute *card_attributes[] = {
 };
 static const struct attribute_group card_group = {.attrs = card_attributes};
 
-/* One owner: another open is refused until the last dma-buf of the first has gone, too. */
+/* One owner: another open is refused until the last dma-buf of the first owner is released, too. */
 static int compute_open(struct drm_device *drm, struct drm_file *file)
 {
 	struct card *card = to_card(drm);
@@ -130,7 +130,7 @@ static const struct drm_driver compute_driver = {
 	.num_ioctls = ARRAY_SIZE(compute_calls),
 };
 
-/* The control node: any number of openers, and information alone. */
+/* The control node: any number of openers, but only for information. */
 static long control_ioctl(struct file *file, unsigned int command, unsigned long argument)
 {
 	struct card *card = container_of(file->private_data, struct card, control);
@@ -162,7 +162,8 @@ static int add_control(struct card *card)
 	return misc_register(&card->control);
 }
 
-/* Pages for the BAR, since a NIC in software needs some; importers are not told of them. */
+/* Makes page structures for the BAR, since a software NIC needs some. Importers do not learn of
+ * them. */
 static int take_bar(struct card *card)
 {
 	struct pci_dev *pdev = card->pdev;
@@ -225,7 +226,7 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = show(card);
 	if (err)
 		return err;
-	/* Sysfs shows these from now on. The device's own configuration space stays ivshmem's. */
+	/* Values that sysfs shows from now on. The configuration space remains that of ivshmem. */
 	pdev->vendor = CARD_VENDOR;
 	pdev->device = CARD_DEVICE;
 	return 0;
@@ -233,7 +234,7 @@ static int probe(struct pci_dev *pdev, const struct pci_device_id *id)
 
 static const struct pci_device_id ivshmem[] = {{PCI_DEVICE(0x1af4, 0x1110)}, {}};
 
-/* There is no taking it out again: a guest that ends is all the removal there is. */
+/* There is no removal: the module lives until the guest ends. */
 static struct pci_driver card_driver = {
 	.name = "habanalabs",
 	.id_table = ivshmem,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory as dma-bufs: no mmap, no vmap, nothing for the CPU, and a scatter list of DMA
- * addresses without a page, whose orig_nents is 0 as habanalabs leaves it.
+ * Device memory as dma-bufs without access by the CPU (no mmap, no vmap). The scatter list has DMA
+ * addresses but no pages; its orig_nents is 0, as with habanalabs.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -13,7 +13,7 @@
 struct exported {
 	struct card *card;
 	struct mapping *mapping;
-	struct file *owner; /* so that the card is closed after the last of its dma-bufs */
+	struct file *owner; /* closes the card only after the last of its dma-bufs */
 	u64 offset;
 	u64 size;
 };
@@ -35,8 +35,8 @@ static void detach(struct dma_buf *dmabuf, struct dma_buf_attachment *attachment
 	atomic_inc(&exported->card->count.detaches);
 }
 
-/* The next piece from `at` bytes of the mapping on: as much as is contiguous in the BAR and short
- * enough for the importer.
+/* The next piece after `at` bytes of the mapping: contiguous in the BAR, and no longer than the
+ * importer accepts.
  */
 static u64 next_piece(const struct exported *exported, u64 at, u64 longest, phys_addr_t *where)
 {
@@ -187,7 +187,7 @@ static int export_it(struct exported *exported, u32 flags)
 	return fd;
 }
 
-/* The flags are hl-thunk's condition; the driver itself passes on whatever it is given. */
+/* hl-thunk requires these flags; the driver itself passes any flags on. */
 int card_export(struct card *card, struct drm_file *file, u64 address, u64 size, u64 offset,
 		u32 flags)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The card's answers about itself. */
+/* The information that the card reports. */
 #include <linux/uaccess.h>
 
 #include "virtual_gaudi.h"
@@ -60,7 +60,7 @@ static int open_stats(struct card *card, const struct hl_info_args *args)
 	return answer(args, &stats, sizeof(stats));
 }
 
-/* By a compute node, or (file: NULL) by a control node. */
+/* Through a compute node, or (file: NULL) through a control node. */
 int card_info(struct card *card, struct drm_file *file, struct hl_info_args *args)
 {
 	if (args->pad)

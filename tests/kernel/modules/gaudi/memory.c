@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Allocations and mappings of the one process that has the card. */
+/* Allocations and mappings of the process that owns the card. */
 #include <linux/bitmap.h>
 #include <linux/slab.h>
 
@@ -65,8 +65,8 @@ struct mapping *card_mapping(struct card *card, u64 address)
 	return NULL;
 }
 
-/* Unless they are to be contiguous, an allocation's pages come from the BAR's end downwards, so
- * that no two of them follow each other there as they do in device addresses.
+/* Pages of an allocation that need not be contiguous come from the BAR's end downwards, so that
+ * neighbours in device addresses are never neighbours in the BAR.
  */
 static int take_pages(struct card *card, struct allocation *memory, bool contiguous)
 {
@@ -128,8 +128,8 @@ static int release(struct card *card, const struct hl_mem_in *in)
 	return 0;
 }
 
-/* The lowest address from `base` on where `size` bytes have room; `before`: the mapping that
- * follows. */
+/* The lowest address from `base` on with room for `size` bytes; `before`: the mapping after it.
+ */
 static u64 room_for(struct card *card, u64 base, u64 size, struct list_head **before)
 {
 	struct mapping *mapping;
@@ -146,8 +146,8 @@ static u64 room_for(struct card *card, u64 base, u64 size, struct list_head **be
 	return base;
 }
 
-/* The hint is one: the driver need not follow it. Host memory has an address and no more, since
- * there is no engine that would reach it.
+/* The driver need not follow the hint. Host memory only gets an address, since this card has no
+ * engine that would access it.
  */
 static int map(struct card *card, const struct hl_mem_in *in, u64 *address)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A card that looks like a Gaudi2 to programs: its memory is BAR 2 of QEMU's ivshmem device, which
- * a file of the host backs. It refuses the calls that drivers/accel/habanalabs of Linux 6.12
- * refuses, unless it says otherwise. It has no engines: nothing but DMA through a dma-buf reaches
- * its memory.
+ * a file of the host backs. It refuses the same calls as drivers/accel/habanalabs of Linux 6.12,
+ * except where a comment says otherwise. It has no engines: only DMA through a dma-buf reaches its
+ * memory.
  */
 #ifndef VIRTUAL_GAUDI_H
 #define VIRTUAL_GAUDI_H
@@ -18,28 +18,28 @@
 #include <linux/sizes.h>
 #include <uapi/drm/habanalabs_accel.h>
 
-/* Gaudi2's are 768 MiB: too much for a guest. */
+/* Gaudi2 has pages of 768 MiB, which is too much for a guest. */
 #define CARD_PAGE SZ_2M
-/* Where Gaudi2's device addresses begin: right above its 96 GiB of physical ones. */
+/* The first device address of Gaudi2: right above its 96 GiB of physical ones. */
 #define CARD_DEVICE_BASE 0x1001001800000000ULL
 #define CARD_HOST_BASE 0xFFF0000000000000ULL
 #define CARD_VENDOR 0x1da3
 #define CARD_DEVICE 0x1020
 
-/* Device memory that was allocated: pages of the BAR, in any order. */
+/* Allocated device memory: pages of the BAR, in any order. */
 struct allocation {
 	u32 handle;
 	u32 pages;
 	u32 mappings;
-	u32 page[]; /* numbers in the BAR */
+	u32 page[]; /* numbers of pages in the BAR */
 };
 
 struct mapping {
-	struct list_head entry; /* by address */
+	struct list_head entry; /* sorted by address */
 	u64 address;
 	u64 size;
 	u32 exports;
-	struct allocation *memory; /* NULL: host memory */
+	struct allocation *memory; /* NULL for host memory */
 };
 
 struct counters {
@@ -54,10 +54,10 @@ struct card {
 	phys_addr_t bar;
 	u32 pages;
 
-	struct mutex lock; /* of what follows */
+	struct mutex lock; /* guards the members below */
 	struct drm_file *owner;
 	u64 opened;
-	unsigned long *taken; /* pages, a bit each */
+	unsigned long *taken; /* one bit for each page */
 	u64 used;
 	struct idr allocations;
 	struct list_head mappings;
@@ -70,8 +70,8 @@ static inline struct card *to_card(struct drm_device *drm)
 	return container_of(drm, struct card, drm);
 }
 
-/* Whether an importer is told that it can't reach the card (a kernel without CONFIG_PCI_P2PDMA, or
- * a topology without a way): parameter no_p2p.
+/* Parameter no_p2p: importers are told that they cannot reach the card, as with a kernel without
+ * CONFIG_PCI_P2PDMA, or a topology without a path.
  */
 extern bool card_no_p2p;
 
@@ -80,12 +80,12 @@ int card_info_ioctl(struct drm_device *drm, void *data, struct drm_file *file);
 int card_memory_ioctl(struct drm_device *drm, void *data, struct drm_file *file);
 
 int card_memory_init(struct card *card);
-/* Frees the memory of an owner that has gone. With the lock held. */
+/* Releases the memory of an owner that has ended. Called with the lock held. */
 void card_memory_drop(struct card *card);
 void card_memory_fini(struct card *card);
 struct mapping *card_mapping(struct card *card, u64 address);
 
-/* A descriptor, or a negative error. */
+/* Returns a descriptor, or a negative error. */
 int card_export(struct card *card, struct drm_file *file, u64 address, u64 size, u64 offset,
 		u32 flags);
 

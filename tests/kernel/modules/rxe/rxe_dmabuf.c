@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Lets rxe import dma-bufs, as drivers of RDMA NICs do: the import is by DMA addresses alone, so
- * that an exporter whose scatter list has no pages (accelerators' memory) is served like any other.
+ * Lets rxe import dma-bufs, like the drivers of RDMA NICs. The import uses only DMA addresses, so
+ * that it works with exporters whose scatter lists have no pages (memory of accelerators).
  */
 #include <linux/dma-mapping.h>
 #include <rdma/ib_umem.h>
@@ -12,8 +12,8 @@
 #include "rxe.h"
 #include "rxe_loc.h"
 
-/* rxe copies by the CPU. Without an IOMMU a DMA address is the physical address, and
- * its memory must have a struct page: RAM, or a BAR whose driver has made pages for it.
+/* rxe copies with the CPU. Without an IOMMU, a DMA address is a physical address. The memory there
+ * must have a struct page: RAM, or a BAR for which its driver has made pages.
  */
 static int rxe_fill_from_dma(struct rxe_mr *mr, struct ib_umem *umem)
 {
@@ -58,7 +58,7 @@ static int rxe_import_dmabuf(struct rxe_dev *rxe, struct rxe_mr *mr, u64 offset,
 	struct ib_umem_dmabuf *dmabuf;
 	int err;
 
-	/* rxe has no device that does DMA; its own stands in for one that reaches all memory. */
+	/* rxe has no device for DMA; this one stands for a device that reaches all memory. */
 	err = dma_coerce_mask_and_coherent(dev, DMA_BIT_MASK(64));
 	if (err)
 		return err;
@@ -84,7 +84,7 @@ struct ib_mr *rxe_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
 
 	if (access & ~RXE_ACCESS_SUPPORTED_MR)
 		return ERR_PTR(-EOPNOTSUPP);
-	/* A page of the memory is a page of addresses, as it is for a NIC's own page table. */
+	/* A page of the memory must be a page of addresses, as in the page table of a real NIC. */
 	if (!length || offset_in_page(offset) != offset_in_page(iova))
 		return ERR_PTR(-EINVAL);
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Stands in for Intel Gaudi's PyTorch bridge, of which hbmwire calls one function."""
+"""Replaces Intel Gaudi's PyTorch bridge, of which hbmwire calls one function."""

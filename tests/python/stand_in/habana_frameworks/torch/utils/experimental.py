@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The address of an hpu tensor, as the module of this name of the bridge gives it."""
+"""The address of an hpu tensor, like the bridge's module of this name."""
 
 from hpu_tensor import HpuTensor
 
-# In lazy mode a view that is no tensor of its own has no address; in eager mode each tensor has
-# that of its storage, also one that begins elsewhere in it.
+# In lazy mode, a view that is not a separate tensor has no address. In eager mode, each tensor has
+# the address of its storage, even if it begins elsewhere in it.
 lazy = False
 
 
@@ -14,5 +14,5 @@ def _data_ptr(tensor: HpuTensor) -> int:
         return 0
     if lazy and tensor.is_view:
         raise RuntimeError("GetLazyTensorDataPtr doesn't have tensor with HBM storage")
-    # The bridge gives a signed number.
+    # The bridge returns a signed number.
     return storage.address - (1 << 64) if storage.address >= 1 << 63 else storage.address
