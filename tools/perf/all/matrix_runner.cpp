@@ -65,8 +65,12 @@ Wait MatrixRunner::wait() const { return {Deadline::after(options_.patience), ca
 
 Outcome<MatrixRunner::Told> MatrixRunner::exchange(const Bytes& mine,
                                                    std::chrono::nanoseconds patience) {
-  HBMWIRE_TRY_ASSIGN(
-      Told told, group_.exchange_among_present(mine, Wait{Deadline::after(patience), cancel_fd_}));
+  auto given = group_.exchange_among_present(mine, Wait{Deadline::after(patience), cancel_fd_});
+  if (!given && given.error().hint == Hint::group_rank_gone) {
+    return tl::make_unexpected(
+        Failure(given.error(), "look at the output of that rank, and start the run again"));
+  }
+  HBMWIRE_TRY_ASSIGN(Told told, std::move(given));
   for (std::uint32_t rank = 0; rank < told.size(); ++rank) {
     if (!told[rank])
       note_broken(rank, fmt::format("it ended, or did not answer in time, while {}", doing_));
@@ -225,6 +229,10 @@ std::vector<CellReport> MatrixRunner::connect_sources(const PlanStep& step, std:
       refuse(CellState::unreachable, opened_[of.source].problem);
     } else if (!opened_[of.target].problem.empty()) {
       refuse(CellState::unreachable, opened_[of.target].problem);
+    } else if (const Cell& pair = pair_cell(run_, of.source, of.target);
+               pair.state == CellState::unreachable) {
+      // Another attempt would hold up all ranks.
+      refuse(CellState::unreachable, pair.problem);
     } else if (const auto connected = source->connect(of.target, opened_[of.target].remote, wait());
                !connected) {
       refuse(CellState::unreachable, connected.error().text);

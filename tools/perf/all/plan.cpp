@@ -114,6 +114,11 @@ std::vector<PlanStep> make_plan(MatrixRun& run) {
   return steps;
 }
 
+const Cell& pair_cell(const MatrixRun& run, std::size_t source, std::size_t target) {
+  const auto ends = [](const Cell& cell) { return std::pair(cell.source, cell.target); };
+  return *std::ranges::lower_bound(run.pairs, std::pair(source, target), {}, ends);
+}
+
 std::size_t slot_of(const MatrixRun& run, const PlanStep& step, std::size_t cell) {
   const auto& cells = cells_of(run, step.phase);
   std::size_t slot = 0;

@@ -29,6 +29,9 @@ struct PlanStep {
 /// each of them once. A step of Phase::pairs has one cell of each pair of a round.
 [[nodiscard]] std::vector<PlanStep> make_plan(MatrixRun& run);
 
+/// The cell of Phase::pairs between two ends of different ranks.
+[[nodiscard]] const Cell& pair_cell(const MatrixRun& run, std::size_t source, std::size_t target);
+
 /// The place of a cell among those of its step that have the same target: each source writes to a
 /// slot of its own.
 [[nodiscard]] std::size_t slot_of(const MatrixRun& run, const PlanStep& step, std::size_t cell);
