@@ -219,7 +219,7 @@ Result<Offers> exchange_offers(GroupState& group, const wire::BroadcastOffer& mi
                  rank_text(others), Hint::group_no_agreement));
 }
 
-/// What all ranks said of the end: the error that all of them give.
+/// Judges the ends that all ranks reported. Every rank returns the same error.
 Result<void> judge(const std::vector<std::optional<std::vector<std::byte>>>& given,
                    std::uint32_t root) {
   using Ranks = std::vector<std::uint32_t>;

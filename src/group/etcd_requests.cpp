@@ -60,7 +60,7 @@ std::optional<std::int64_t> number_of(const Json& value) {
   return number;
 }
 
-/// Of an answer's body; null where it is no JSON.
+/// The JSON of an answer's body; null where it is none.
 Json json_of(const std::string& body) {
   Json answer = Json::parse(body, nullptr, false);
   return answer.is_object() ? answer : Json();
@@ -93,7 +93,7 @@ Result<bool> EtcdRequests::renew_lease(std::int64_t lease, const Wait& wait) {
   const Json body = json_of(answer.body);
   const Json& result = member_of(body, "result");
   if (number_of(member_of(result, "ID")) != lease) return not_etcd();
-  // Of a lease that has run out the time is 0, which the gateway leaves out.
+  // An expired lease has 0 seconds left, a value that the gateway leaves out.
   return number_of(member_of(result, "TTL")).value_or(0) > 0;
 }
 

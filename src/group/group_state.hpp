@@ -25,8 +25,8 @@ struct GroupState {
   /// Meets under a new epoch. Errors: as Group::create().
   Result<void> meet(const Wait& wait);
 
-  /// What all ranks give; of ranks that have gone nothing. Errors: as Group::exchange() and
-  /// exchange_among_present().
+  /// The bytes that all ranks give; nothing for ranks that have gone. Errors: as
+  /// Group::exchange() and exchange_among_present().
   Result<std::vector<std::optional<std::vector<std::byte>>>> exchange(
       std::span<const std::byte> mine, bool among_present, const Wait& wait);
 

@@ -68,7 +68,7 @@ class LateAnswer {
     return wire::wait_for(given_.get(), POLLIN, wait, what, subject);
   }
 
-  /// Of one that is given.
+  /// The status of an answer that is given.
   [[nodiscard]] int status() const noexcept { return status_; }
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }

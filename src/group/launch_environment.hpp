@@ -16,7 +16,7 @@ namespace hbmwire::detail {
 /// A variable of the environment; one that is set to nothing is not set.
 using Variables = std::function<std::optional<std::string>(const char* name)>;
 
-/// What PMIx says of this process.
+/// This process' place in its job, as PMIx tells it.
 struct PmixJob {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
@@ -25,7 +25,7 @@ struct PmixJob {
 /// Asks PMIx. Errc::not_found: this machine, or this build, has no library of it.
 using AskPmix = std::function<Result<PmixJob>()>;
 
-/// What was found out of this process, before a place is made of it.
+/// Facts about this process, before a meeting place is made of them.
 struct LaunchFacts {
   std::optional<std::uint32_t> rank;
   std::optional<std::uint32_t> size;

@@ -14,8 +14,8 @@ constexpr std::size_t kMaxLeftBytes = 16384;
 /// The bytes with which each text of left_text() begins, and no other program's: "hbmwire group".
 constexpr std::size_t kLeftNameBytes = 13;
 
-/// What rank 0 leaves at a place: a line that says what it is, a line for each address, and a line
-/// by which a reader sees that it has all.
+/// The text that rank 0 leaves at a place: a line that names its kind, a line for each address, and
+/// a last line by which a reader knows that it has all.
 [[nodiscard]] std::string left_text(const std::vector<std::string>& addresses);
 
 /// The addresses of such a text; empty where it is none, or a part of one. The text may come from

@@ -15,8 +15,8 @@
 namespace hbmwire::detail {
 
 /// A place where rank 0 leaves the addresses of its meeting point, and where the others find them:
-/// an address that all know, PMIx, a file, etcd. Used by one thread at a time. What it is told to
-/// hold goes with it.
+/// an address that all know, PMIx, a file, etcd. Used by one thread at a time. The
+/// addresses that it holds go with it.
 class MeetingPlace {
  public:
   MeetingPlace() = default;
@@ -39,7 +39,8 @@ class MeetingPlace {
   /// earlier one has left.
   virtual Result<void> leave(const std::vector<std::string>& addresses, const Wait& wait) = 0;
 
-  /// What was left, as of now; empty: nothing yet. Waits no longer than it takes to ask.
+  /// The addresses that were left, as of now; empty: none yet. Waits no longer than it takes to
+  /// ask.
   virtual Result<std::vector<std::string>> look(const Wait& wait) = 0;
 
   /// How often keep() is to be called after leave(), so that what was left stays; none: never.
@@ -51,7 +52,7 @@ class MeetingPlace {
   virtual Result<void> keep() { return {}; }
 };
 
-/// What options, settings and the launcher say of this process.
+/// This process' part in its group, by options, settings and the launcher.
 struct Launch {
   std::optional<std::uint32_t> rank;  // none: given by the meeting point
   std::uint32_t size = 1;

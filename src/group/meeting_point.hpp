@@ -44,7 +44,7 @@ class MeetingPoint {
   using Clock = std::chrono::steady_clock;
   using Ranks = std::vector<std::uint32_t>;
 
-  /// What is known of a rank.
+  /// A rank, as far as it is known.
   struct Seat {
     std::unique_ptr<Channel> channel;  // null: no process has the rank
     bool in_epoch = false;             // it has heard Joined, and has not gone since

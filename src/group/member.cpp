@@ -185,7 +185,7 @@ Error Member::gone_error(Stage stage, const Ranks& ranks) {
                     Hint::group_rank_gone);
 }
 
-/// Of a wait that has ended because of `why`: names the ranks that did not come.
+/// The error of a wait that ended because of `why`. It names the ranks that did not come.
 Error Member::late(Stage stage, const Error& why) const {
   if (why.code != Errc::timed_out) {
     Error error = why;
@@ -244,9 +244,9 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
   }
 }
 
-/// Of the one that is cut off. Rank 0 is not there any more. Where it has ended in good order,
-/// because its own deadline has passed, the ranks that it missed have not come. Where it broke off
-/// they may have come since.
+/// The error of a rank that is cut off. Rank 0 is not there any more. Where it has ended in good
+/// order, because its own deadline has passed, the ranks that it missed have not come. Where it
+/// broke off they may have come since.
 void Member::forget_meeting_point() {
   if (!channel_->has_said_goodbye()) missing_.clear();
   if (!missing_.empty() && missing_.front() != 0) missing_.insert(missing_.begin(), 0);

@@ -52,7 +52,7 @@ void Peers::begin(const wire::Joined& joined) {
   epoch_ = joined;
 }
 
-/// Of a hello of this epoch.
+/// The key in a hello of this epoch.
 std::optional<Peers::Key> Peers::key_of(std::span<const std::byte> hello) const noexcept {
   const auto peer = wire::decode_peer_hello(hello);
   const bool ours = peer && peer->group == epoch_.group && peer->rank < epoch_.members.size() &&

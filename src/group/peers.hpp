@@ -18,8 +18,8 @@
 
 namespace hbmwire::detail {
 
-/// What an endpoint between two ranks is for: each use has one of its own, so that the library's
-/// messages and the program's never meet.
+/// The use of an endpoint between two ranks. Each use has an endpoint of its own, so that the
+/// library's messages and the program's never meet.
 enum class PeerUse : std::uint8_t {
   program = 0,  ///< Group::endpoint()
   chain = 1,    ///< Group::broadcast()

@@ -23,8 +23,8 @@ struct PmixLibrary;
 /// takes one that ends without it for a failure. Calls of the library that block run in a thread of
 /// their own, so that a server of PMIx' that hangs holds no caller beyond its deadline.
 ///
-/// What rank 0 leaves has a number, and another key each time: a value once got stays in the other
-/// processes' caches.
+/// Rank 0 leaves its value under a numbered key, another one each time, because a value once read
+/// stays in the other processes' caches.
 class PmixClient {
  public:
   /// Opens the library and initialises it, when first called. Errors: Errc::not_found: no library,

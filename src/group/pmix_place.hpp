@@ -7,7 +7,7 @@
 
 namespace hbmwire::detail {
 
-/// What PMIx says of this process. Errors: as PmixClient::get().
+/// This process' place in its job. Errors: as PmixClient::get().
 Result<PmixJob> pmix_job(const Wait& wait);
 
 /// PMIx' store of keys: rank 0 puts its addresses there, and each other process gets them from the

@@ -12,7 +12,7 @@ namespace hbmwire::wire {
 
 namespace {
 
-// What both kinds of hello begin with: "hbmg" and "hbmp" in ASCII.
+// Both kinds of hello begin with these: "hbmg" and "hbmp" in ASCII.
 constexpr std::uint32_t kGroupMagic = 0x68626d67;
 constexpr std::uint32_t kPeerMagic = 0x68626d70;
 

@@ -13,8 +13,8 @@
 #include "hbmwire/error.hpp"
 #include "hbmwire/group.hpp"
 
-/// What the ranks of a group and its meeting point say to each other, one message a send, and what
-/// they say of themselves in the handshakes of endpoints (EndpointOptions::hello).
+/// Messages between the ranks of a group and its meeting point, one for each send, and the hellos
+/// by which ranks name themselves in the handshakes of endpoints (EndpointOptions::hello).
 namespace hbmwire::wire {
 
 inline constexpr std::uint16_t kGroupVersion = 1;
@@ -67,7 +67,7 @@ struct Give {
   bool operator==(const Give&) const = default;
 };
 
-/// What all have given.
+/// The bytes that all ranks have given.
 struct Given {
   std::uint32_t call = 0;
   std::vector<std::optional<std::vector<std::byte>>> bytes;

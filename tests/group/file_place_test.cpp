@@ -44,7 +44,7 @@ class FilePlaces : public ::testing::Test {
     return found.value_or(Addresses());
   }
 
-  /// What a call gives that must fail, and leave the file as it is.
+  /// The call must fail with this code, and leave the file as it is.
   void expect_refused(Errc code) const {
     const auto claimed = place()->claim(1s);
     ASSERT_FALSE(claimed);

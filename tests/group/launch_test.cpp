@@ -17,7 +17,7 @@ Result<PmixJob> no_pmix_library() {
                                         Hint::group_launcher));
 }
 
-/// What a process is given, and what is found out of it.
+/// The variables that a process is given, and the facts that are found in them.
 struct Start {
   using Names = std::map<std::string, std::string>;
 

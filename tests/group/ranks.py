@@ -22,7 +22,7 @@ from harness import Skipped, check, emulate_command, every_emulate, world  # noq
 from slurm import Slurm  # noqa: E402
 
 KEY = "a key of sixteen bytes or more"
-# Of the ranks that a case kills one of: those that never met wait for so long.
+# Where a case kills a rank before all have met, the others wait for so many seconds.
 SECONDS_TO_MEET = 15
 
 
@@ -91,7 +91,7 @@ class Ranks:
             time.sleep(0.01)
 
     def finish(self, seconds=60):
-        """What each rank printed last, by its number; those that ended without a word are not in it."""
+        """The last report of each rank, by its number; those that ended without a word are not in it."""
         deadline = time.monotonic() + seconds
         ends = {}
         for process in self.processes:

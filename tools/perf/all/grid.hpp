@@ -25,7 +25,7 @@ struct Grid {
   std::vector<std::string> lines = {};
 };
 
-/// What the marks in place of figures mean.
+/// The meaning of the marks in place of figures.
 inline constexpr const char* kMarks =
     "x: unreachable, !: broken, #: corrupt, ?: not measured, -: the same rank";
 

@@ -46,7 +46,7 @@ struct EndLayout {
   [[nodiscard]] std::uint64_t total_bytes() const noexcept { return set_up_offset() + kSetUpBytes; }
 };
 
-/// What one cell gave.
+/// The result of one cell.
 struct Moved {
   std::uint64_t bytes = 0;
   double seconds = 0;
@@ -65,7 +65,7 @@ class LocalEnd {
   LocalEnd& operator=(const LocalEnd&) = delete;
   ~LocalEnd();
 
-  /// What other processes need to reach it.
+  /// The facts that other processes need to reach it.
   [[nodiscard]] Outcome<RemoteEnd> remote() const;
 
   /// How the NIC reaches the memory, as to_string(Path) has it.
@@ -75,7 +75,7 @@ class LocalEnd {
   /// names the end in later calls. Errors: it is not reachable.
   Outcome<void> connect(std::size_t id, const RemoteEnd& remote, const Wait& wait);
 
-  /// What put_for() sends.
+  /// Fills the bytes that put_for() sends.
   Outcome<void> fill_source(const Pattern& pattern, const Wait& wait);
 
   /// Fills a slot with bytes that are not the pattern's.

@@ -27,7 +27,7 @@ struct End {
       {};  ///< doctor's findings about this NIC or device, a sentence each
 };
 
-/// What became of one cell.
+/// The outcome of one cell.
 enum class CellState : std::uint8_t {
   not_measured,  ///< the run ended before, or the rank of one end had gone
   measured,

@@ -45,7 +45,7 @@ class MatrixRunner {
   Outcome<MatrixRun> run();
 
  private:
-  /// What each rank told; nothing of ranks that have ended.
+  /// The words of each rank; none for ranks that have ended.
   using Told = std::vector<std::optional<Bytes>>;
 
   Outcome<Told> exchange(const Bytes& mine, std::chrono::nanoseconds patience);

@@ -12,7 +12,7 @@
 
 namespace hbmwire::tools::perf::all {
 
-/// What a user restricts a run to; empty: everything.
+/// The hardware that a user restricts a run to; empty: everything.
 struct EndChoice {
   std::vector<std::string> nics;  ///< "mlx5_0", "mlx5_0:2"
   std::vector<MemoryChoice> memories;

@@ -52,7 +52,7 @@ struct TargetSum {
 /// The sums of the targets that all of their sources reached.
 [[nodiscard]] std::vector<double> whole_sums(const std::vector<TargetSum>& sums);
 
-/// Of all phases.
+/// The sum over all phases.
 [[nodiscard]] std::uint64_t verified_bytes(const MatrixRun& run);
 
 }  // namespace hbmwire::tools::perf::all

@@ -17,7 +17,7 @@ Bytes bytes_of(const Json& json) {
   return {first, first + text.size()};
 }
 
-/// What `read` makes of the fields of an object; nothing if one of them is missing or can't be.
+/// Calls `read` with the fields of an object. Nothing if a field is missing or can't be.
 template <class Read>
 auto read_object(std::span<const std::byte> bytes, Read read)
     -> std::optional<decltype(read(std::declval<JsonFields&>()))> {

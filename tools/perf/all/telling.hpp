@@ -11,8 +11,8 @@
 #include "tools/perf/all/local_end.hpp"
 #include "tools/perf/all/matrix.hpp"
 
-/// What the ranks of a run tell each other, as JSON in the bytes of Group::exchange(). All that is
-/// read may come from another version of the program, or from a stranger.
+/// Messages between the ranks of a run, as JSON in the bytes of Group::exchange(). They may come
+/// from another version of the program, or from a stranger.
 namespace hbmwire::tools::perf::all {
 
 using Bytes = std::vector<std::byte>;
