@@ -128,7 +128,9 @@ Bytes encode(const std::vector<OpenedEnd>& ends) {
 std::optional<std::vector<OpenedEnd>> decode_opened(std::span<const std::byte> bytes) {
   return read_items<OpenedEnd>(bytes, [](JsonFields& fields) {
     OpenedEnd end;
-    end.remote = {.addresses = fields.texts("addresses"), .key = bytes_of_hex(fields.text("key"))};
+    const std::string key = fields.text("key");
+    end.remote = {.addresses = fields.texts("addresses"), .key = bytes_of_hex(key)};
+    if (end.remote.key.empty() != key.empty()) fields.refuse("key", "no hexadecimal text");
     end.path = fields.text("path");
     end.problem = fields.text("problem");
     return end;
