@@ -118,7 +118,10 @@ std::string figure_text(double value, std::size_t width) {
   if (width >= kWideWidth && value < 999.995) return fmt::format("{:.2f}", value);
   if (value < 0.095) return fmt::format("{:.2f}", value).substr(1);
   if (value < 9.95) return fmt::format("{:.1f}", value);
-  return value < 999.5 ? fmt::format("{:.0f}", value) : fmt::format("{:.0f}k", value / 1e3);
+  if (value < 999.5) return fmt::format("{:.0f}", value);
+  // Never wider than three characters: the thousands of the unit, then its millions.
+  if (value < 99.5e3) return fmt::format("{:.0f}k", value / 1e3);
+  return value < 99.5e6 ? fmt::format("{:.0f}M", value / 1e6) : ">M";
 }
 
 // Tenths of the typical rate, "9" for all from 0.9 up.

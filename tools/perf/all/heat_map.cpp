@@ -93,7 +93,7 @@ class HeatMap {
     begin();
     draw_labels();
     for (const Cell& cell : run_.pairs) draw_cell(cell);
-    draw_scale();
+    if (most_ > 0) draw_scale();
     draw_states();
     return out_ + "</svg>\n";
   }

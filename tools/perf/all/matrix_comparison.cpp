@@ -37,6 +37,10 @@ std::string key_text(const EndKey& key) {
 
 std::string number_text(double number) { return fmt::format("{:.4g}", number); }
 
+std::string known_link_text(double bytes_per_second) {
+  return bytes_per_second > 0 ? link_text(bytes_per_second) : "not known";
+}
+
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
 /// Finds how two runs differ.
@@ -99,8 +103,8 @@ class Comparing {
       const End& before = before_.ends[i];
       const End& now = now_.ends[*place_now_[i]];
       const std::string name = key_text(keys_before_[i]);
-      differ("link of " + name, link_text(before.link_bytes_per_second),
-             link_text(now.link_bytes_per_second));
+      differ("link of " + name, known_link_text(before.link_bytes_per_second),
+             known_link_text(now.link_bytes_per_second));
       differ("device of " + name, before.device, now.device);
       differ("path of " + name, before.path, now.path);
       differ("distance of " + name, before.distance, now.distance);

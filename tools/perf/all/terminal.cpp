@@ -71,7 +71,7 @@ std::string grid_title(const Grid& grid, const RateUnit& unit, double typical) {
       rows, typical_text);
 }
 
-Lines legend_of_ends(const MatrixRun& run) {
+Lines legend_as_table(const MatrixRun& run) {
   Columns columns({"", "rank", "host", "NIC", "memory", "link", "distance", "path"},
                   {0, 2, 3, 4, 6, 7});
   for (std::size_t i = 0; i < run.ends.size(); ++i) {
@@ -85,6 +85,23 @@ Lines legend_of_ends(const MatrixRun& run) {
                  wire::printable(end.path)});
   }
   return columns.lines();
+}
+
+// A table, or a wrapped sentence for each end where names are too long for one.
+Lines legend_of_ends(const MatrixRun& run, unsigned columns) {
+  Lines lines = legend_as_table(run);
+  if (std::ranges::all_of(lines, [&](const auto& line) { return line.size() <= columns; }))
+    return lines;
+  lines.clear();
+  for (std::size_t i = 0; i < run.ends.size(); ++i) {
+    const End& end = run.ends[i];
+    std::string text = end_text(end);
+    if (end.link_bytes_per_second > 0) text += ", link " + link_text(end.link_bytes_per_second);
+    if (!end.distance.empty()) text += ", distance " + end.distance;
+    if (!end.path.empty()) text += ", " + end.path;
+    add_labelled(lines, fmt::format("#{}", i), text, columns);
+  }
+  return lines;
 }
 
 Lines legend_of_ranks(const MatrixRun& run, unsigned columns) {
@@ -147,7 +164,7 @@ class Report {
     append(lines_, grid.lines);
     if (grid.has_failures) add_wrapped(lines_, kMarks, 1, style_.columns);
     lines_.emplace_back();
-    append(lines_, grid.kind == GridKind::ends ? legend_of_ends(run_)
+    append(lines_, grid.kind == GridKind::ends ? legend_of_ends(run_, style_.columns)
                                                : legend_of_ranks(run_, style_.columns));
     lines_.emplace_back();
     if (grid.kind != GridKind::ends) add_worst_cells();
@@ -200,16 +217,18 @@ class Report {
                            spread_text(*spread), speed(total)));
     }
     if (whole.size() != sums.size()) {
-      fact("", fmt::format("{} targets have no sum, since some of their sources did not reach them",
-                           sums.size() - whole.size()));
+      fact("",
+           fmt::format("targets without a sum: {}, since some of their sources did not reach them",
+                       sums.size() - whole.size()));
     }
   }
 
-  // Each target of many-to-one, where they are few.
+  // Each target of many-to-one that something reached, where they are few.
   void add_targets() {
     const auto sums = target_sums(run_.many_to_one);
     if (sums.size() > kMostTargets) return;
     for (const TargetSum& sum : sums) {
+      if (sum.measured == 0) continue;
       const End& target = run_.ends[sum.target];
       std::string text = fmt::format("{} to {}", speed(sum.bytes_per_second), end_text(target));
       text += fmt::format(" from {} of {}", sum.measured, sum.measured + sum.failed);
@@ -245,7 +264,7 @@ class Report {
   }
 
   void add_list(const std::string& label, const std::vector<std::string>& texts, std::size_t most,
-                const char* more) {
+                const std::string& more) {
     for (std::size_t i = 0; i < std::min(most, texts.size()); ++i)
       fact(i == 0 ? label : "", texts[i]);
     if (texts.size() > most) fact("", fmt::format("and {} {}", texts.size() - most, more));
@@ -274,7 +293,10 @@ class Report {
     std::vector<std::string> texts;
     for (const BrokenRank& broken : run_.broken)
       texts.push_back(fmt::format("{}: {}", rank_text(broken.rank, broken.host), broken.problem));
-    add_list("broken ranks", texts, kMostOutliers, "more broken ranks");
+    std::string more = "more broken ranks:";
+    for (std::size_t i = kMostOutliers; i < run_.broken.size(); ++i)
+      more += fmt::format("{} {}", i == kMostOutliers ? "" : ",", run_.broken[i].rank);
+    add_list("broken ranks", texts, kMostOutliers, more);
   }
 
   void add_verification() {
@@ -283,7 +305,8 @@ class Report {
       corrupt += static_cast<std::size_t>(
           std::ranges::count(cells_of(run_, phase), CellState::corrupt, &Cell::state));
     const std::string wrong =
-        corrupt == 0 ? "no cell corrupt" : fmt::format("{} cells CORRUPT", corrupt);
+        corrupt == 0 ? "no cell corrupt"
+                     : fmt::format("{} {} CORRUPT", corrupt, corrupt == 1 ? "cell" : "cells");
     fact("verification",
          run_.verified
              ? fmt::format("{} compared at the targets, {}", size_text(verified_bytes(run_)), wrong)
