@@ -126,6 +126,17 @@ TEST(PerfMatrixTerminal, ShowsManyRanksByTheirSlowestNic) {
   EXPECT_THAT(unwrapped(lines), HasSubstr("slowest cells : 2.00 GB/s: rank 0 (n0 mlx5_1:1"));
 }
 
+TEST(PerfMatrixTerminal, ShowsTenthsOfTheTypicalRateWhereFiguresDoNotFit) {
+  MatrixRun run = equal_run(30);
+  pair_of(run, 0, 1).bytes_per_second = 0.55 * kRate;
+  pair_of(run, 0, 2).bytes_per_second = 2 * kRate;
+  fail_cell(pair_of(run, 0, 3), CellState::broken, "put: the peer is gone");
+  const auto lines = matrix_lines(run, {}, false);
+  EXPECT_THAT(lines, Contains("    0         10        20"));
+  EXPECT_THAT(lines, Contains("  0 -59!" + std::string(26, '9')));
+  EXPECT_THAT(lines, Contains(" 29 " + std::string(29, '9') + "-"));
+}
+
 TEST(PerfMatrixTerminal, NamesEveryBrokenRankAndProblem) {
   for (const std::uint32_t ranks : {4U, 12U, 30U, 70U}) {
     MatrixRun run = equal_run(ranks);
