@@ -60,6 +60,15 @@ TEST(PerfHeatMap, ShowsFigureOrProblemAsATooltip) {
   EXPECT_THAT(svg, HasSubstr(": corrupt: verify: 3 of 8 bytes differ</title>"));
 }
 
+TEST(PerfHeatMap, HasAScaleFrom0ToTheFastestCell) {
+  MatrixRun run = equal_run(3);
+  pair_of(run, 0, 1).bytes_per_second = 2 * kRate;
+  const std::string svg = heat_map_svg(run, false);
+  for (const char* mark : {"0", "5.00 GB/s", "10.00 GB/s", "15.00 GB/s", "20.00 GB/s"})
+    EXPECT_THAT(svg, HasSubstr(fmt::format("font-size=\"11\">{}</text>", mark)));
+  EXPECT_EQ(count_of(svg, "fill=\"#f8e43c\""), 1U);  // the brightest colour is the fastest cell's
+}
+
 TEST(PerfHeatMap, SaysThatNothingWasMeasured) {
   const std::string svg = heat_map_svg(planned_run(3, 1), false);
   EXPECT_EQ(XmlCheck(svg).problem(), "");

@@ -122,7 +122,8 @@ TEST(PerfMatrixJson, ShowsWhateverItAccepts) {
   Json json = to_json(good);
   json.erase("summary");
   std::vector<std::string> places;
-  for (const auto& [place, value] : json.flatten().items()) places.push_back(place);
+  const Json flat = json.flatten();
+  for (const auto& [place, value] : flat.items()) places.push_back(place);
   int accepted = 0;
   for (int round = 0; round < 1000; ++round) {
     // One change of an accepted document after another, so that they add up.

@@ -138,6 +138,15 @@ TEST(PerfMatrixOutliers, DoNotNameAnUnreachableRank) {
   EXPECT_TRUE(outliers.pairs.empty());
 }
 
+TEST(PerfMatrixOutliers, SpeakOfMostOthersOnlyWhereTheyAreMost) {
+  MatrixRun run = equal_run(2);
+  pair_of(run, 0, 1).bytes_per_second *= 0.5;
+  pair_of(run, 0, 1).path = "RDMA write, bounced";
+  run.ends[0].path = "bounce buffer";
+  run.ends[0].distance = "SYS";
+  EXPECT_THAT(outliers_of(run).pairs.at(0).reason, HasSubstr("neither end explains it"));
+}
+
 TEST(PerfMatrixOutliers, GiveTheLinkPathAndFactsAsReasons) {
   MatrixRun run = equal_run(4);
   slow_down(run, 2, 0.1);

@@ -164,7 +164,7 @@ class Drawing {
   }
 
   [[nodiscard]] std::vector<std::string> digits() const {
-    std::vector<std::string> lines;
+    std::vector<std::string> lines{ruler()};
     for (std::size_t row = 0; row < axis_.names.size(); ++row) {
       std::string line = fmt::format(" {:>{}} ", axis_.names[row], label_);
       for (std::size_t column = 0; column < axis_.names.size(); ++column) {
@@ -181,6 +181,19 @@ class Drawing {
  private:
   [[nodiscard]] const GridCell& at(std::size_t row, std::size_t column) const {
     return cells_[row * axis_.names.size() + column];
+  }
+
+  // The name of each tenth column, from its place on.
+  [[nodiscard]] std::string ruler() const {
+    const std::size_t before = label_ + 2;
+    std::string line(before, ' ');
+    for (std::size_t column = 0; column < axis_.names.size(); column += 10) {
+      const std::string& name = axis_.names[column];
+      if (column + name.size() > axis_.names.size()) break;
+      line.resize(before + column, ' ');
+      line += name;
+    }
+    return line;
   }
 
   [[nodiscard]] std::string painted(const std::string& text, const GridCell& cell) const {

@@ -182,7 +182,8 @@ class HeatMap {
         x, top_, kKeyHeight);
     for (int i = 0; i <= kMarks; ++i) {
       const double share = static_cast<double>(i) / kMarks;
-      text(x + 22, top_ + (1 - share) * kKeyHeight + 4, 11, speed_text(share * most_, style_));
+      text(x + 22, top_ + (1 - share) * kKeyHeight + 4, 11,
+           i == 0 ? "0" : speed_text(share * most_, style_));
     }
   }
 

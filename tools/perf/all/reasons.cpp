@@ -13,10 +13,15 @@ namespace {
 
 using Counts = std::map<std::string, std::size_t>;
 
-std::string most_frequent(const Counts& counts) {
-  const auto most = std::ranges::max_element(
-      counts, {}, [](const Counts::value_type& count) { return count.second; });
-  return most == counts.end() ? "" : most->first;
+// The value that more than half of all have; empty where there is none, since "most others" would
+// be wrong then.
+std::string value_of_most(const Counts& counts) {
+  std::size_t all = 0;
+  for (const auto& [value, count] : counts) all += count;
+  for (const auto& [value, count] : counts) {
+    if (2 * count > all) return value;
+  }
+  return "";
 }
 
 std::map<std::string, std::string> usual(const MatrixRun& run, std::string End::*field) {
@@ -25,7 +30,7 @@ std::map<std::string, std::string> usual(const MatrixRun& run, std::string End::
     if (!(end.*field).empty()) ++counts[end.memory][end.*field];
   }
   std::map<std::string, std::string> names;
-  for (const auto& [memory, values] : counts) names[memory] = most_frequent(values);
+  for (const auto& [memory, values] : counts) names[memory] = value_of_most(values);
   return names;
 }
 
@@ -34,7 +39,7 @@ std::string usual_transfer(const MatrixRun& run) {
   for (const Cell& cell : run.pairs) {
     if (cell.state == CellState::measured && !cell.path.empty()) ++counts[cell.path];
   }
-  return most_frequent(counts);
+  return value_of_most(counts);
 }
 
 double median_link(const MatrixRun& run) {
@@ -48,7 +53,7 @@ double median_link(const MatrixRun& run) {
 bool differs(const std::map<std::string, std::string>& usual, const std::string& memory,
              const std::string& value) {
   const auto found = usual.find(memory);
-  return found != usual.end() && !value.empty() && value != found->second;
+  return found != usual.end() && !found->second.empty() && !value.empty() && value != found->second;
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -105,7 +110,7 @@ std::string Reasons::of_pair(const Cell& cell) const {
   const End& source = run_.ends[cell.source];
   const End& target = run_.ends[cell.target];
   std::vector<std::string> parts;
-  if (!cell.path.empty() && cell.path != usual_transfer_) {
+  if (!cell.path.empty() && !usual_transfer_.empty() && cell.path != usual_transfer_) {
     parts.push_back(
         fmt::format("its transfers went by {}, most others by {}", cell.path, usual_transfer_));
   }

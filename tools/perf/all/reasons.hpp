@@ -10,8 +10,8 @@
 namespace hbmwire::tools::perf::all {
 
 /// Why an end or a pair may be slow: how it differs from the others of its run, and the doctor's
-/// findings about it. Links are held against the median link, paths and distances against the most
-/// frequent one of the same kind of memory. The run outlives this.
+/// findings about it. Links are held against the median link, paths and distances against those
+/// that more than half of the ends with the same kind of memory have. The run outlives this.
 class Reasons {
  public:
   explicit Reasons(const MatrixRun& run);
