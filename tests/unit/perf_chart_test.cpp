@@ -22,99 +22,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// Checks the rules of XML 1.0 for a document without a DTD: elements close in order, attributes are
-// quoted and unique, there is no bare '<' or '&', and only one root. Empty if all hold.
-class XmlCheck {
- public:
-  explicit XmlCheck(std::string_view text) : text_(text) {}
-
-  std::string problem() {
-    if (text_.starts_with("<?xml")) at_ = text_.find("?>") + 2;
-    while (at_ < text_.size() && problem_.empty()) text_[at_] == '<' ? tag() : character();
-    if (problem_.empty() && (!open_.empty() || roots_ != 1)) problem_ = "no single, closed root";
-    return problem_;
-  }
-
- private:
-  void fail(const std::string& what) {
-    problem_ = what + " at " + std::string(text_.substr(at_, 40));
-  }
-
-  void character() {
-    if (text_[at_] == '&') return entity();
-    const bool blank = std::isspace(static_cast<unsigned char>(text_[at_])) != 0;
-    if (!blank && open_.empty()) return fail("text outside of the root");
-    if (static_cast<unsigned char>(text_[at_]) < 0x20 && !blank) return fail("a control character");
-    ++at_;
-  }
-
-  void entity() {
-    for (const std::string_view known : {"&amp;", "&lt;", "&gt;", "&quot;"}) {
-      if (!text_.substr(at_).starts_with(known)) continue;
-      at_ += known.size();
-      return;
-    }
-    fail("a bare &");
-  }
-
-  std::string_view name() {
-    const std::size_t from = at_;
-    while (at_ < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '-'))
-      ++at_;
-    return text_.substr(from, at_ - from);
-  }
-
-  void tag() {
-    ++at_;
-    if (text_[at_] == '/') {
-      ++at_;
-      const auto closed = name();
-      if (open_.empty() || open_.back() != closed || text_[at_] != '>') return fail("a wrong end");
-      open_.pop_back();
-      ++at_;
-      return;
-    }
-    const auto element = name();
-    if (element.empty()) return fail("a bare <");
-    if (open_.empty()) ++roots_;
-    attributes();
-    if (!problem_.empty()) return;
-    if (text_.substr(at_).starts_with("/>")) {
-      at_ += 2;
-    } else if (text_[at_] == '>') {
-      open_.push_back(element);
-      ++at_;
-    } else {
-      fail("a tag without an end");
-    }
-  }
-
-  void attributes() {
-    std::vector<std::string_view> seen;
-    while (at_ < text_.size() && text_[at_] == ' ') {
-      ++at_;
-      const auto key = name();
-      if (key.empty() || !text_.substr(at_).starts_with("=\"")) return fail("a bad attribute");
-      if (std::find(seen.begin(), seen.end(), key) != seen.end()) return fail("one twice");
-      seen.push_back(key);
-      at_ += 2;
-      while (at_ < text_.size() && text_[at_] != '"' && problem_.empty()) {
-        if (text_[at_] == '<') return fail("< in an attribute");
-        text_[at_] == '&' ? entity() : static_cast<void>(++at_);
-      }
-      ++at_;
-    }
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-  unsigned roots_ = 0;
-  std::vector<std::string_view> open_;
-  std::string problem_;
-};
-
-TEST(XmlCheck, FindsMalformedDocuments) {
+TEST(XmlCheck, FindsWhatIsNotWellFormed) {
   EXPECT_EQ(XmlCheck("<a x=\"1\"><b/>&amp;</a>").problem(), "");
   for (const char* bad : {"", "<a>", "<a></b>", "<a>&</a>", "<a x=1/>", "<a x=\"<\"/>", "<a/><a/>",
                           "x<a/>", "<a x=\"1\" x=\"2\"/>", "<a"}) {
@@ -145,7 +53,7 @@ TEST(PerfChart, ShowsLatencyByItsLogarithm) {
   EXPECT_THAT(chart.series[0].points, ElementsAre(Point{2, 0.83}, Point{65536, 9.123}));
 }
 
-TEST(PerfChart, LeavesOutRowsThatDidNotArrive) {
+TEST(PerfChart, LeavesOutWhatDidNotArrive) {
   RunResult run = write_bw_run();
   run.rows.push_back(bandwidth_row(8192, 7e9));
   run.rows[0].verification.wrong_bytes = 1;
@@ -179,7 +87,7 @@ TEST(PerfAxis, LeavesFarLimitsOutOfSight) {
   EXPECT_THAT(svg_of(chart), HasSubstr("points=\"\""));
 }
 
-TEST(PerfAxis, TheAxisOfSizesIsLogarithmic) {
+TEST(PerfAxis, OfSizesIsLogarithmic) {
   const Axis axis = size_axis(chart_of(sweep_run(), {}));
   EXPECT_EQ(axis.place(2), 0);
   EXPECT_EQ(axis.place(8 << 20), 1);
@@ -207,7 +115,7 @@ TEST(PerfSvg, IsWellFormedWithAxesAndUnits) {
   EXPECT_THAT(svg_of(chart_of(sweep, {})), HasSubstr(">8M</text>"));
 }
 
-TEST(PerfSvg, MarksEmulatedAndUnverifiedRuns) {
+TEST(PerfSvg, TellsWhatIsEmulatedAndUnverified) {
   RunResult run = judged(sweep_run());
   run.emulated = true;
   run.verified = false;
@@ -246,13 +154,13 @@ TEST(PerfTerminalPlot, RisesFromLeftToRight) {
       stars.push_back(at);
   }
   ASSERT_EQ(stars.size(), 3U);
-  EXPECT_GT(stars[0], stars[1]);  // the top line comes first
+  EXPECT_GT(stars[0], stars[1]);  // the uppermost line comes first
   EXPECT_GT(stars[1], stars[2]);
   EXPECT_THAT(lines, Contains(HasSubstr("bandwidth [GB/s]")));
   EXPECT_THAT(lines, Contains(HasSubstr("4K")));
 }
 
-TEST(PerfTerminalPlot, IsEmptyWithoutRows) {
+TEST(PerfTerminalPlot, IsNothingOfNothing) {
   EXPECT_THAT(terminal_plot(chart_of(RunResult{}, {}), 80), IsEmpty());
   EXPECT_FALSE(terminal_plot(chart_of(write_bw_run(), {}), 80).empty());
 }

@@ -13,41 +13,41 @@ namespace hbmwire::tools {
 
 using Json = nlohmann::ordered_json;
 
-/// Prints `text` unchanged. A failure is remembered for written_stdout().
+/// Prints `text` as it is. That it could not be printed is remembered: written_stdout().
 void write_stdout(std::string_view text);
 
-/// Whether all output so far was written. Errors: exit code 1.
+/// Whether all that was printed has been written. Errors: exit code 1.
 Outcome<void> written_stdout();
 
-/// The output of a tool. Each line is flushed, even into a pipe, so that a reader sees each step
-/// when it happens.
+/// What a tool says. Lines leave at once, also into a pipe: whoever reads along sees each step when
+/// it happens.
 class Output {
  public:
   enum class Mode { text, quiet, json };
 
   Output(std::string program, Mode mode) : program_(std::move(program)), mode_(mode) {}
 
-  /// Prints a line for people on standard output, unless the user asked for JSON or silence.
+  /// A line for people, on standard output; nowhere when they asked for JSON or for silence.
   template <class... Arguments>
   void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     if (mode_ != Mode::text) return;
     write_stdout(fmt::format(format, std::forward<Arguments>(arguments)...) + "\n");
   }
 
-  /// Prints a line that scripts wait for. With --json it goes to standard error.
+  /// A line that scripts wait for: with JSON it goes to standard error.
   void notice(const std::string& text);
 
-  /// Prints "hbmwire server: text" on standard error.
+  /// "hbmwire server: text" on standard error.
   void error(const std::string& text);
 
-  /// Prints the only object of --json; without --json, nothing.
+  /// The one object of --json; nothing without it.
   void json(const Json& object);
 
-  /// Prints one of several objects of --json on a line of its own; without --json, nothing.
+  /// One of many of --json, in a line of its own; nothing without it.
   void json_line(const Json& object);
 
-  /// To be called before long work: checks that all output so far was written, and that more can
-  /// be. A full disk shows only when something is written. Errors: exit code 1.
+  /// Before long work: whether all could be written so far, and more could be now. A full disk
+  /// shows only when it is written to. Errors: exit code 1.
   [[nodiscard]] Outcome<void> check() const;
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
@@ -59,14 +59,18 @@ class Output {
   Mode mode_;
 };
 
-/// True below `hbmwire emulate`, which sets an environment variable. The first line of output and
-/// the JSON mention it.
+/// True below `hbmwire emulate`, which says so in the environment: the first line and the JSON tell
+/// it.
 bool is_emulated();
 
-/// Whether a descriptor is a terminal that supports colours and clearing a line (not TERM=dumb).
+/// Whether a descriptor is a terminal that has colours, and can clear a line: not TERM=dumb.
 bool is_capable_terminal(int fd);
 
-/// Prints the headline of the seeds: a title and its underline.
+/// Whether text there may have colours: a capable terminal, and NO_COLOR is not set
+/// (https://no-color.org).
+bool has_colours(int fd);
+
+/// The headline of the seeds: title and underline.
 void print_headline(Output& output, const std::string& title);
 
 }  // namespace hbmwire::tools

@@ -32,7 +32,7 @@ std::string_view name_of(Limit::Kind kind) {
   return "?";
 }
 
-// Turns "Mtu [B]" into "Mtu", and "TX depth" into "TX_depth", as in perftest's keys.
+// "Mtu [B]" to "Mtu", "TX depth" to "TX_depth", as perftest's keys are.
 std::string underscored(const std::string& label) {
   std::string text = label.substr(0, label.find(" ["));
   std::ranges::replace(text, ' ', '_');
@@ -46,7 +46,7 @@ Json test_info(const RunResult& run) {
   return info;
 }
 
-// The units of perftest: MiB or Gb, millions of messages, microseconds.
+// perftest's units: MiB or Gb, millions of messages, microseconds.
 Json results(const Row& row, const Style& style) {
   Json json{{"MsgSize", row.size_bytes}, {"n_iterations", row.iterations}};
   const double unit = style.gigabits ? 1e9 / 8 : 1 << 20;
@@ -148,90 +148,7 @@ Json to_json(const Verdict& verdict) {
           {"share", verdict.share}};
 }
 
-/// Takes values out of an object, and remembers the first one that is missing or invalid.
-class Fields {
- public:
-  Fields(const Json& object, std::string where, std::string& problem)
-      : object_(object), where_(std::move(where)), problem_(problem) {
-    if (!object_.is_object()) fail("is no object");
-  }
-
-  [[nodiscard]] std::string text(const char* key) {
-    const Json* const value = find(key);
-    if (value != nullptr && value->is_string()) return value->get<std::string>();
-    return wrong<std::string>(key, "no text");
-  }
-
-  [[nodiscard]] bool truth(const char* key) {
-    const Json* const value = find(key);
-    return value != nullptr && value->is_boolean() ? value->get<bool>()
-                                                   : wrong<bool>(key, "neither true nor false");
-  }
-
-  [[nodiscard]] std::uint64_t count(const char* key) {
-    const Json* const value = find(key);
-    const bool good = value != nullptr && value->is_number_integer() &&
-                      (value->is_number_unsigned() || value->get<std::int64_t>() >= 0);
-    return good ? value->get<std::uint64_t>() : wrong<std::uint64_t>(key, "no count");
-  }
-
-  // JSON has only finite numbers. The largest ones are refused, so that sums cannot overflow.
-  [[nodiscard]] double amount(const char* key) {
-    constexpr double kMost = 1e30;
-    const Json* const value = find(key);
-    if (value == nullptr || !value->is_number()) return wrong<double>(key, "no number");
-    const auto number = value->get<double>();
-    return number >= 0 && number <= kMost ? number : wrong<double>(key, "out of range");
-  }
-
-  [[nodiscard]] bool is_null(const char* key) const {
-    return object_.is_object() && object_.contains(key) && object_[key].is_null();
-  }
-
-  [[nodiscard]] Fields object(const char* key) {
-    const Json* const value = find(key);
-    return {value != nullptr ? *value : nothing(), path_of(key), problem_};
-  }
-
-  [[nodiscard]] const Json& list(const char* key) {
-    const Json* const value = find(key);
-    if (value != nullptr && value->is_array()) return *value;
-    static_cast<void>(wrong<bool>(key, "no list"));
-    return nothing();
-  }
-
- private:
-  static const Json& nothing() {
-    static const Json null;
-    return null;
-  }
-
-  [[nodiscard]] const Json* find(const char* key) const {
-    return object_.is_object() && object_.contains(key) ? &object_[key] : nullptr;
-  }
-
-  [[nodiscard]] std::string path_of(const char* key) const {
-    return where_.empty() ? key : where_ + "." + key;
-  }
-
-  template <class T>
-  T wrong(const char* key, const char* what) {
-    const bool there = find(key) != nullptr;
-    if (problem_.empty())
-      problem_ = path_of(key) + (there ? std::string(" is ") + what : " is missing");
-    return T{};
-  }
-
-  void fail(const char* what) {
-    if (problem_.empty()) problem_ = (where_.empty() ? "it" : where_) + " " + what;
-  }
-
-  const Json& object_;
-  std::string where_;
-  std::string& problem_;
-};
-
-Bandwidth read_bandwidth(Fields fields) {
+Bandwidth read_bandwidth(JsonFields fields) {
   return {.peak_bytes_per_second = fields.amount("peak_bytes_per_second"),
           .average_bytes_per_second = fields.amount("average_bytes_per_second"),
           .messages_per_second = fields.amount("messages_per_second"),
@@ -255,7 +172,8 @@ Row read_row(JsonFields fields) {
   row.iterations = fields.count("iterations");
   if (!fields.is_null("bandwidth")) row.bandwidth = read_bandwidth(fields.object("bandwidth"));
   if (!fields.is_null("latency")) row.latency = read_latency(fields.object("latency"));
-  row.verification.wanted = false;  // the file contains figures only for rows that were trusted
+  row.verification.wanted =
+      false;  // whatever was found then, its figures are those that may be shown
   return row;
 }
 
@@ -268,7 +186,7 @@ Side read_side(JsonFields fields) {
   return side;
 }
 
-// Reads values without checking them: a comparison shows those that differ.
+// Values as they are: what a comparison shows where they differ.
 std::vector<Parameter> read_parameters(const Json& object, std::string& problem) {
   std::vector<Parameter> parameters;
   if (!object.is_object()) {

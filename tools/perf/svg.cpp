@@ -15,7 +15,7 @@ constexpr double kHeight = 520;
 constexpr double kLeft = 80;
 constexpr double kRight = 20;
 constexpr double kTop = 64;
-constexpr double kBottom = 92;  // room for sizes, their label, and the key below
+constexpr double kBottom = 92;  // sizes, their label, and the key below
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
 
@@ -37,26 +37,6 @@ Look look_of(Series::Role role) {
       return {"#888888", "2 3", true};
   }
   return {};
-}
-
-// Escapes the characters that XML reserves, and replaces those that it forbids.
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '>') {
-      safe += "&gt;";
-    } else if (c == '"') {
-      safe += "&quot;";
-    } else {
-      safe += byte < 0x20 || byte > 0x7e ? '?' : c;
-    }
-  }
-  return safe;
 }
 
 struct Text {
@@ -163,7 +143,7 @@ class Svg {
 
   void draw_key() {
     constexpr double kSample = 28;
-    constexpr double kCharacter = 6.6;  // approximate width at 12 pixels
+    constexpr double kCharacter = 6.6;  // of 12 pixels, about
     const double y = kHeight - 18;
     double x = kLeft;
     for (const Series& series : chart_.series) {
