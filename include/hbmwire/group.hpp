@@ -80,6 +80,8 @@ struct BroadcastOptions {
 /// worker. In a child by fork(2) each call is refused (Errc::not_supported).
 class HBMWIRE_API Group {
  public:
+  using PresentBytes = std::vector<std::optional<std::vector<std::byte>>>;
+
   /// Meets the other ranks: waits until all `size` are there. A process that replaces one that has
   /// ended joins by the same call, when the others call rejoin(). Errors: Stage::configure:
   /// Errc::not_found: nothing says where to meet, or which rank this is (Hint::group_launcher);
@@ -130,8 +132,7 @@ class HBMWIRE_API Group {
   /// that has not come when `wait` ends at rank 0 is given up, as if it had ended. Errors: rank 0
   /// has ended (Errc::peer_failed), or does not answer (Errc::timed_out, a second after the
   /// deadline); this rank was given up (Errc::peer_failed).
-  Result<std::vector<std::optional<std::vector<std::byte>>>> exchange_among_present(
-      std::span<const std::byte> mine, const Wait& wait);
+  Result<PresentBytes> exchange_among_present(std::span<const std::byte> mine, const Wait& wait);
 
   /// exchange() of nothing.
   Result<void> barrier(const Wait& wait);

@@ -149,10 +149,9 @@ Result<std::vector<std::vector<std::byte>>> Group::exchange(std::span<const std:
   });
 }
 
-Result<std::vector<std::optional<std::vector<std::byte>>>> Group::exchange_among_present(
-    std::span<const std::byte> mine, const Wait& wait) {
-  using All = std::vector<std::optional<std::vector<std::byte>>>;
-  return guarded(Stage::complete, [&]() -> Result<All> {
+Result<Group::PresentBytes> Group::exchange_among_present(std::span<const std::byte> mine,
+                                                          const Wait& wait) {
+  return guarded(Stage::complete, [&]() -> Result<PresentBytes> {
     HBMWIRE_TRY(state_->check_process());
     return state_->exchange(mine, true, wait);
   });
