@@ -138,7 +138,7 @@ def port_down(program):
 
 
 def few_descriptors(program):
-    """Whatever the limit prevents, a pair or the message on standard error names the limit."""
+    """Under each limit, a pair or the message on standard error names the limit."""
     prefix = ORDINARY if os.geteuid() == 0 else ()
     with world(program) as w:
         w.base.chmod(0o777)

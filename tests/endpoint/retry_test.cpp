@@ -114,8 +114,7 @@ TEST(Retry, PausesForLongerEachTimeAndNeverForLong) {
   }
 }
 
-/// Of a hundred that begin at the same moment, only few try again within the same tenth of the
-/// time.
+/// A hundred begin at the same moment. Only few try again within the same tenth of the time.
 TEST(Retry, SpreadsThoseWhoReconnectAtTheSameMoment) {
   std::array<int, 10> tenths{};
   for (int i = 0; i < 1000; ++i) {

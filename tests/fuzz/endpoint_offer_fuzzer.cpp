@@ -6,8 +6,8 @@
 
 #include "wire/invitation.hpp"
 
-/// Input: an even byte and an offer, or an odd one and an invitation. Whatever decodes must encode
-/// to the same bytes.
+/// Input: an even byte and an offer, or an odd one and an invitation. A decoded input must
+/// encode to the same bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;
   if (size < 1) return 0;

@@ -9,7 +9,7 @@
 
 namespace {
 
-// Whatever decodes has values allowed in a key, and encodes to the same bytes.
+// A decoded key has values that a key may have, and encodes to the same bytes.
 void check(std::span<const std::byte> bytes) {
   namespace wire = hbmwire::wire;
   const auto key = wire::decode_memory_key(bytes);

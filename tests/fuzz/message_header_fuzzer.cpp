@@ -7,7 +7,7 @@
 
 #include "wire/message_header.hpp"
 
-/// Input: all bytes that a receive of the data lane got. Whatever decodes encodes to the same
+/// Input: all bytes that a receive of the data lane got. A decoded header encodes to the same
 /// bytes, and does not claim more bytes than arrived.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::wire;

@@ -131,7 +131,7 @@ def too_large(program):
 
 
 def foreign(*payloads):
-    """Whatever strangers send, the server reports it, continues, and serves the next client."""
+    """Strangers send anything: the server reports it, continues, and serves the next client."""
     def run(program):
         with world(program) as w:
             server = w.server("-m", "host", "-s", "4096")

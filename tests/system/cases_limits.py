@@ -73,7 +73,7 @@ class Sweep:
         command = self.tool_command(value, "client", "127.0.0.1", "-p", server.port, "-m", self.memory, "-s", "64K",
                                     "--timeout", "5")
         code = check_clean(w.emulated(command, "b", emulate=HARDWARE), what, client_of=server, limit=self.limit)
-        # Whatever happened to its client, it continues, and ends when it is told to.
+        # The server continues after each end of its client, and ends when it is told to.
         check(server.stop() in (0, 143), what, server.text)
         return code
 

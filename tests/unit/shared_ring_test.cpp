@@ -720,7 +720,7 @@ TEST_F(SharedRing, AReaderThatTakesTooMuchBreaksIt) {
   }
 }
 
-/// Whatever the reader claims to have taken, and whatever happens to the cells meanwhile.
+/// The reader claims anything to be taken, and the cells change meanwhile.
 TEST(RingOfAnEnemy, IsWrittenToWithinItsMemory) {
   std::mt19937_64 random(9);
   const auto bytes = pattern(kMost, 1);

@@ -183,6 +183,31 @@ CLI::Validator is_port() {
   return CLI::Validator(check, "");
 }
 
+std::string memory_types() {
+  std::vector<std::string_view> types;
+  for (const MemoryType type : kAllocatedTypes) types.push_back(to_string(type));
+  return fmt::format("{}", fmt::join(types, "|"));
+}
+
+void add_memory_option(CLI::App& app, std::vector<MemoryChoice>& memories) {
+  const auto add = [&memories](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      const auto choice = parse_memory(text);
+      if (!choice) {
+        throw CLI::ValidationError(
+            "--memory", "give gaudi, cuda, rocm or host, with :DEVICE behind it if wanted");
+      }
+      memories.push_back(*choice);
+    }
+  };
+  app.add_option_function<std::vector<std::string>>(
+         "--memory", add,
+         "Only this memory, or device of it (an index or a PCI address); may be given more than "
+         "once")
+      ->allow_extra_args(false)
+      ->option_text(memory_types() + "[:DEVICE]");
+}
+
 std::optional<int> parse_command_line(CLI::App& app, const std::string& program, int argc,
                                       char** argv) {
   const auto mistaken = [&](const std::string& mistake) {

@@ -5,10 +5,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hbmwire/host_port.hpp"
 
 #include "tools/common/failure.hpp"
+#include "tools/common/memory_choice.hpp"
 #include "tools/common/output.hpp"
 #include <CLI/CLI.hpp>
 
@@ -25,6 +27,12 @@ template <class Names>
 std::string alternatives(const Names& names, const std::string& usual) {
   return fmt::format("{} [{}]", fmt::join(names, "|"), usual);
 }
+
+/// "gaudi|cuda|rocm|host": the types of memory that --memory takes.
+std::string memory_types();
+
+/// --memory of tools that try all memories if it is not given.
+void add_memory_option(CLI::App& app, std::vector<MemoryChoice>& memories);
 
 /// Parses the command line. Returns nothing if the tool should run, and the exit code after showing
 /// help or reporting a mistake. With --json on the command line, the mistake is also an object.

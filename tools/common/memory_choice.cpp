@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/common/memory_choice.hpp"
 
+#include <algorithm>
+
 namespace hbmwire::tools {
 
 std::optional<MemoryChoice> parse_memory(std::string_view text) {
@@ -18,6 +20,18 @@ std::optional<MemoryChoice> parse_memory(std::string_view text) {
     return choice;
   }
   return std::nullopt;
+}
+
+bool is_chosen(const MemoryChoice& choice, const DeviceInfo& device, std::size_t index) {
+  if (choice.type != device.type) return false;
+  return choice.device.empty() || choice.device == device.pci_address ||
+         choice.device == std::to_string(index);
+}
+
+bool Selection::has(const DeviceInfo& device, std::size_t index) const {
+  return memories.empty() || std::ranges::any_of(memories, [&](const MemoryChoice& choice) {
+           return is_chosen(choice, device, index);
+         });
 }
 
 }  // namespace hbmwire::tools

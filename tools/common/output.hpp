@@ -19,8 +19,8 @@ void write_stdout(std::string_view text);
 /// Whether all that was printed has been written. Errors: exit code 1.
 Outcome<void> written_stdout();
 
-/// What a tool says. Lines leave at once, also into a pipe: whoever reads along sees each step when
-/// it happens.
+/// The output of a tool. Lines leave at once, also into a pipe, so that a reader sees each step
+/// when it happens.
 class Output {
  public:
   enum class Mode { text, quiet, json };

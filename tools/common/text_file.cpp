@@ -110,6 +110,13 @@ Outcome<TextFile> TextFile::open(const std::string& path) {
 
 /// Full devices refuse even an empty write. A full disk refuses to reserve room for the output of a
 /// usual run.
+Outcome<void> TextFile::open(const std::string& path, std::optional<TextFile>& file) {
+  if (path.empty()) return {};
+  HBMWIRE_TRY_ASSIGN(TextFile opened, open(path));
+  file.emplace(std::move(opened));
+  return {};
+}
+
 Outcome<void> TextFile::reserve() {
   struct stat status {};
 

@@ -26,6 +26,9 @@ class TextFile {
  public:
   static Outcome<TextFile> open(const std::string& path);
 
+  /// The same into `file`, for a file that a user may have named; nothing for an empty path.
+  static Outcome<void> open(const std::string& path, std::optional<TextFile>& file);
+
   TextFile(TextFile&&) noexcept = default;
   TextFile& operator=(TextFile&&) = delete;
   TextFile(const TextFile&) = delete;

@@ -89,28 +89,11 @@ struct DoctorLine {
 
 void add_choice_options(CLI::App& app, DoctorLine& line) {
   DoctorOptions& options = line.options;
-  std::vector<std::string_view> types;
-  for (const MemoryType type : kAllocatedTypes) types.push_back(to_string(type));
   app.add_option("-d,--nic", options.pairs.selection.nics,
                  "Only this RDMA NIC, or port of one (NAME:PORT); may be given more than once")
       ->allow_extra_args(false)
       ->option_text("NAME");
-  const auto add = [&options](const std::vector<std::string>& texts) {
-    for (const std::string& text : texts) {
-      const auto choice = parse_memory(text);
-      if (!choice) {
-        throw CLI::ValidationError(
-            "--memory", "give gaudi, cuda, rocm or host, with :DEVICE behind it if wanted");
-      }
-      options.pairs.selection.memories.push_back(*choice);
-    }
-  };
-  app.add_option_function<std::vector<std::string>>(
-         "--memory", add,
-         "Only this memory, or device of it (an index or a PCI address); may be given more than "
-         "once")
-      ->allow_extra_args(false)
-      ->option_text(fmt::format("{}[:DEVICE]", fmt::join(types, "|")));
+  add_memory_option(app, options.pairs.selection.memories);
   app.add_option_function<std::uint32_t>(
          "--timeout",
          [&line](const std::uint32_t& seconds) {
@@ -245,11 +228,8 @@ int look(const DoctorOptions& options, Output& output) {
   const auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());
   std::optional<TextFile> file;
-  if (!options.save_file.empty()) {
-    auto opened = TextFile::open(options.save_file);
-    if (!opened) return finish(output, opened.error(), Json::object());
-    file.emplace(std::move(*opened));
-  }
+  if (const auto opened = TextFile::open(options.save_file, file); !opened)
+    return finish(output, opened.error(), Json::object());
   doctor::LiveMachine machine;
   if (!options.quick) {
     // Runs before any other examination, because its processes must start without open devices.

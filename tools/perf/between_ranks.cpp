@@ -22,25 +22,21 @@ namespace {
 // Runs of -D may take a week.
 constexpr std::chrono::hours kLongest{24 * 8};
 
-/// Where the server listens, told to all ranks.
+/// Where the server listens, as it tells all ranks.
 Outcome<std::string> tell_server(Group& group, std::uint32_t server,
                                  const std::optional<wire::ControlListener>& listener,
                                  const Wait& wait) {
-  const std::string port = listener ? std::to_string(listener->port()) : std::string();
-  HBMWIRE_TRY_ASSIGN(const auto told, group.exchange(std::as_bytes(std::span(port)), wait));
-  const auto& bytes = told[server];
-  const std::string theirs(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const auto& addresses = group.members()[server].addresses;
-  if (addresses.empty()) {
-    return fail(
-        fmt::format("connect: rank {} has told no address that others reach; give it one "
-                    "with --bind",
-                    server));
+  std::string mine;
+  const auto& addresses = group.members()[group.rank()].addresses;
+  if (listener && !addresses.empty()) {
+    HBMWIRE_TRY_ASSIGN(const HostPort at, split_host_port(addresses.front()));
+    mine = join_host_port(at.host, listener->port());
   }
-  HBMWIRE_TRY_ASSIGN(const HostPort at, split_host_port(addresses.front()));
-  return fmt::format(
-      "{}:{}", at.host.find(':') == std::string::npos ? at.host : fmt::format("[{}]", at.host),
-      theirs);
+  HBMWIRE_TRY_ASSIGN(const auto told, group.exchange(std::as_bytes(std::span(mine)), wait));
+  const auto& bytes = told[server];
+  if (!bytes.empty()) return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return fail(fmt::format(
+      "connect: rank {} has told no address that others reach; give it one with --bind", server));
 }
 
 /// Rank A, which has a HOST now.

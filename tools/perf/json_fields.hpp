@@ -70,6 +70,14 @@ class JsonFields {
     return all;
   }
 
+  /// The saved document is of this kind and version.
+  void expect_format(const char* format, std::uint64_t version) {
+    if (problem_.empty() && text("format") != format && problem_.empty())
+      problem_ = "its format is another one";
+    if (problem_.empty() && count("version") != version && problem_.empty())
+      problem_ = "its version is another one";
+  }
+
   /// Remembers that a value, which has its type, is none of those that there are.
   void refuse(const char* key, const char* what) { static_cast<void>(wrong<bool>(key, what)); }
 

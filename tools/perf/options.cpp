@@ -178,12 +178,10 @@ void add_load(CLI::App& app, Options& options, Words& words) {
 }
 
 void add_memory(CLI::App& app, Options& options, Words& words) {
-  std::vector<std::string_view> types;
-  for (const MemoryType type : kAllocatedTypes) types.push_back(to_string(type));
   app.add_option("--memory", words.memory,
                  "Where the buffers lie, with :DEVICE behind the type if wanted (an index or a PCI "
                  "address). A client's word is both sides', or A,B: its own, the server's")
-      ->option_text(fmt::format("{}[:DEVICE][,TYPE[:DEVICE]] [host]", fmt::join(types, "|")));
+      ->option_text(memory_types() + "[:DEVICE][,TYPE[:DEVICE]] [host]");
   app.add_flag(
       "--private", options.side.keeps_private,
       "put_*, get_*, tag_*: this side's host memory is such as other processes of its node "

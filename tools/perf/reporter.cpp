@@ -39,14 +39,8 @@ Outcome<void> Reporter::prepare() {
   if (!options_.compare_file.empty()) {
     HBMWIRE_TRY_ASSIGN(saved_, read_run(options_.compare_file));
   }
-  const auto open = [](const std::string& path, std::optional<TextFile>& file) -> Outcome<void> {
-    if (path.empty()) return {};
-    HBMWIRE_TRY_ASSIGN(auto opened, TextFile::open(path));
-    file.emplace(std::move(opened));
-    return {};
-  };
-  HBMWIRE_TRY(open(options_.json_file, json_file_));
-  return open(options_.plot_file, plot_file_);
+  HBMWIRE_TRY(TextFile::open(options_.json_file, json_file_));
+  return TextFile::open(options_.plot_file, plot_file_);
 }
 
 Outcome<void> Reporter::begins(const RunResult& run) {

@@ -236,10 +236,7 @@ Json to_json(const RunResult& run, const Style& style) {
 tl::expected<RunResult, std::string> run_from_json(const Json& json) {
   std::string problem;
   JsonFields fields(json, "", problem);
-  if (problem.empty() && fields.text("format") != kFormat && problem.empty())
-    problem = "its format is another one";
-  if (problem.empty() && fields.count("version") != kVersion && problem.empty())
-    problem = "its version is another one";
+  fields.expect_format(kFormat, kVersion);
   if (!problem.empty()) return tl::make_unexpected(problem);
   RunResult run;
   run.test = fields.text("test");

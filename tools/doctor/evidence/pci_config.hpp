@@ -35,7 +35,7 @@ inline constexpr std::uint16_t kAtsExtended = 0x000f;
 
 /// The configuration space of a PCI function as the kernel shows it: 4096 bytes for PCI Express,
 /// 256 for an older function, but only 64 to a process without the capability SYS_ADMIN
-/// (drivers/pci/pci-sysfs.c, pci_read_config()). Whatever lies beyond these bytes is unknown, never
+/// (drivers/pci/pci-sysfs.c, pci_read_config()). Data beyond these bytes are unknown, never
 /// absent.
 class PciConfig {
  public:

@@ -73,12 +73,6 @@ Outcome<void> add_nics(const Context& context, const Selection& selection, Plan&
   return {};
 }
 
-bool is_chosen(const MemoryChoice& choice, const DeviceInfo& device, std::size_t index) {
-  if (choice.type != device.type) return false;
-  return choice.device.empty() || choice.device == device.pci_address ||
-         choice.device == std::to_string(index);
-}
-
 void add_device(const DeviceInfo& device, std::size_t index, Plan& plan) {
   const bool on_host = device.type == MemoryType::host;
   const std::string number = std::to_string(index);
@@ -112,11 +106,7 @@ Outcome<void> add_memories(const Context& context, const Selection& selection, P
       if (choice.type == probe.type) HBMWIRE_TRY(check_choice(probe, choice));
     }
     for (std::size_t i = 0; i < probe.devices.size(); ++i) {
-      const auto chosen = [&](const MemoryChoice& choice) {
-        return is_chosen(choice, probe.devices[i], i);
-      };
-      if (choices.empty() || std::ranges::any_of(choices, chosen))
-        add_device(probe.devices[i], i, plan);
+      if (selection.has(probe.devices[i], i)) add_device(probe.devices[i], i, plan);
     }
   }
   return {};

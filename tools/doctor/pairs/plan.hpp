@@ -14,12 +14,6 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The pairs that the user asked for.
-struct Selection {
-  std::vector<std::string> nics;       ///< "mlx5_0", "mlx5_0:2"; empty means all
-  std::vector<MemoryChoice> memories;  ///< empty means all
-};
-
 /// A port of a NIC.
 struct PlanNic {
   std::string name;                       ///< as for Nic::open(): "mlx5_0", or "mlx5_0:2"

@@ -31,9 +31,9 @@ class MatrixReport {
     if (!options_.compare_file.empty()) {
       HBMWIRE_TRY_ASSIGN(before_, read_matrix(options_.compare_file));
     }
-    HBMWIRE_TRY(open(options_.json_file, json_file_));
-    HBMWIRE_TRY(open(options_.csv_file, csv_file_));
-    return open(options_.plot_file, plot_file_);
+    HBMWIRE_TRY(TextFile::open(options_.json_file, json_file_));
+    HBMWIRE_TRY(TextFile::open(options_.csv_file, csv_file_));
+    return TextFile::open(options_.plot_file, plot_file_);
   }
 
   /// After the run. Errors: a file can't be written; the runs can't be compared; a cell or a rank
@@ -52,13 +52,6 @@ class MatrixReport {
   [[nodiscard]] const Json& json() const noexcept { return json_; }
 
  private:
-  static Outcome<void> open(const std::string& path, std::optional<TextFile>& file) {
-    if (path.empty()) return {};
-    HBMWIRE_TRY_ASSIGN(auto opened, TextFile::open(path));
-    file.emplace(std::move(opened));
-    return {};
-  }
-
   Outcome<void> compare(const MatrixRun& run, const MatrixStyle& style) {
     HBMWIRE_TRY_ASSIGN(const auto comparison, compare_matrices(*before_, run));
     output_.line("Compared with {}:", options_.compare_file);
@@ -79,8 +72,10 @@ class MatrixReport {
   }
 
   static Outcome<void> check(const MatrixRun& run) {
-    for (const BrokenRank& broken : run.broken)
+    if (!run.broken.empty()) {
+      const BrokenRank& broken = run.broken.front();
       return fail(fmt::format("rank {} ({}): {}", broken.rank, broken.host, broken.problem));
+    }
     std::size_t bad = 0;
     for (const Phase phase : kPhases) {
       bad += static_cast<std::size_t>(std::ranges::count_if(

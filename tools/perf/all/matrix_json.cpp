@@ -195,10 +195,7 @@ tl::unexpected<Failure> refuse(const std::string& which, const std::string& why)
 Outcome<MatrixRun> read_matrix_of(const Json& json, const std::string& which) {
   std::string problem;
   JsonFields fields(json, "", problem);
-  if (problem.empty() && fields.text("format") != kFormat && problem.empty())
-    problem = "its format is another one";
-  if (problem.empty() && fields.count("version") != kVersion && problem.empty())
-    problem = "its version is another one";
+  fields.expect_format(kFormat, kVersion);
   if (!problem.empty()) return refuse(which, problem);
   MatrixRun run = read_run_of(fields, problem);
   if (!problem.empty()) return refuse(which, problem);

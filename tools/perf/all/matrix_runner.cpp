@@ -90,11 +90,14 @@ bool MatrixRunner::is_broken(std::uint32_t rank) const {
 // --- what there is
 
 Outcome<void> MatrixRunner::take_stock() {
-  auto found = find_ends(options_.choice);
+  auto found = find_ends(options_.selection);
   Inventory mine;
   if (found) {
     found_ = std::move(*found);
-    for (const FoundEnd& end : found_) mine.ends.push_back(end.end);
+    for (FoundEnd& end : found_) {
+      end.end.host = group_.members()[group_.rank()].host;
+      mine.ends.push_back(end.end);
+    }
   } else {
     mine.problem = found.error().text;
   }
@@ -154,34 +157,28 @@ Outcome<void> MatrixRunner::open_ends() {
   doing_ = "the NICs were opened";
   // Opening a card can take seconds.
   HBMWIRE_TRY_ASSIGN(const Told told, exchange(encode(mine), 4 * options_.patience));
-  opened_.resize(run_.ends.size());
-  for (std::size_t end = 0; end < opened_.size(); ++end) {
-    const std::uint32_t rank = rank_of(end);
-    const auto first = std::ranges::find(run_.ends, rank, &End::rank) - run_.ends.begin();
-    const auto place = end - static_cast<std::size_t>(first);
-    const auto of_rank = told[rank] ? decode_opened(*told[rank]) : std::nullopt;
-    if (!of_rank || place >= of_rank->size()) {
-      opened_[end].problem = "its rank told nothing of it";
-      continue;
+  for (std::uint32_t rank = 0; rank < told.size(); ++rank) {
+    auto theirs = told[rank] ? decode_opened(*told[rank]) : std::nullopt;
+    const std::span<End> ends = ends_of(rank);
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      OpenedEnd& opened = opened_.emplace_back();
+      if (theirs && i < theirs->size()) {
+        opened = std::move((*theirs)[i]);
+        ends[i].path = opened.path;
+      } else {
+        opened.problem = "its rank told nothing of it";
+      }
     }
-    opened_[end] = (*of_rank)[place];
-    run_.ends[end].path = opened_[end].path;
   }
   return {};
 }
 
 // --- measuring
 
-std::vector<Cell>& MatrixRunner::cells(Phase phase) {
-  switch (phase) {
-    case Phase::pairs:
-      return run_.pairs;
-    case Phase::all_at_once:
-      return run_.all_at_once;
-    case Phase::many_to_one:
-      return run_.many_to_one;
-  }
-  return run_.pairs;
+/// A rank's ends lie beside each other.
+std::span<End> MatrixRunner::ends_of(std::uint32_t rank) {
+  const auto ends = std::ranges::equal_range(run_.ends, rank, {}, &End::rank);
+  return {ends.begin(), ends.end()};
 }
 
 LocalEnd* MatrixRunner::local(std::size_t end) const {
@@ -197,17 +194,17 @@ Outcome<void> MatrixRunner::measure(const PlanStep& step, std::uint32_t number) 
   HBMWIRE_TRY(prepared);
   const auto results = put(step, std::move(refused));
   HBMWIRE_TRY_ASSIGN(Told told, exchange(encode(results), options_.time + 2 * options_.patience));
-  take_results(step, told);
+  take_results(step.phase, told);
   if (!options_.verify) return {};
   HBMWIRE_TRY_ASSIGN(told, exchange(encode(verify(step, number)), 2 * options_.patience));
-  take_verdicts(step, told);
+  take_verdicts(step.phase, told);
   return {};
 }
 
 Outcome<void> MatrixRunner::poison(const PlanStep& step, std::uint32_t number) {
   if (!options_.verify) return {};
   for (const std::size_t cell : step.cells) {
-    const Cell& of = cells(step.phase)[cell];
+    const Cell& of = cells_of(run_, step.phase)[cell];
     if (LocalEnd* const end = local(of.target))
       HBMWIRE_TRY(
           end->poison_slot(slot_of(run_, step, cell), pattern_of(of.source, number), wait()));
@@ -219,7 +216,7 @@ Outcome<void> MatrixRunner::poison(const PlanStep& step, std::uint32_t number) {
 std::vector<CellReport> MatrixRunner::connect_sources(const PlanStep& step, std::uint32_t number) {
   std::vector<CellReport> refused;
   for (const std::size_t cell : step.cells) {
-    const Cell& of = cells(step.phase)[cell];
+    const Cell& of = cells_of(run_, step.phase)[cell];
     if (rank_of(of.source) != group_.rank() || is_broken(rank_of(of.target))) continue;
     const auto refuse = [&](CellState state, const std::string& problem) {
       refused.push_back({.cell = cell, .state = state, .problem = problem});
@@ -249,7 +246,7 @@ std::vector<CellReport> MatrixRunner::connect_sources(const PlanStep& step, std:
 std::vector<CellReport> MatrixRunner::put(const PlanStep& step, std::vector<CellReport> refused) {
   std::vector<std::pair<std::size_t, std::future<Outcome<Moved>>>> running;
   for (const std::size_t cell : step.cells) {
-    const Cell& of = cells(step.phase)[cell];
+    const Cell& of = cells_of(run_, step.phase)[cell];
     LocalEnd* const source = local(of.source);
     if (source == nullptr || is_broken(rank_of(of.target)) ||
         std::ranges::find(refused, cell, &CellReport::cell) != refused.end())
@@ -277,7 +274,7 @@ std::vector<CellReport> MatrixRunner::put(const PlanStep& step, std::vector<Cell
 std::vector<CellReport> MatrixRunner::verify(const PlanStep& step, std::uint32_t number) {
   std::vector<CellReport> verdicts;
   for (const std::size_t cell : step.cells) {
-    const Cell& of = cells(step.phase)[cell];
+    const Cell& of = cells_of(run_, step.phase)[cell];
     LocalEnd* const target = local(of.target);
     if (target == nullptr || of.state != CellState::measured) continue;
     const auto found =
@@ -298,44 +295,49 @@ std::vector<CellReport> MatrixRunner::verify(const PlanStep& step, std::uint32_t
   return verdicts;
 }
 
-/// A rank speaks of its own cells alone.
-void MatrixRunner::take_results(const PlanStep& step, const Told& told) {
-  auto& all = cells(step.phase);
+namespace {
+
+/// Calls `take` with each report of a rank about a cell whose end, source or target, is its own.
+/// Words about cells of other ranks are left out.
+template <class Take>
+void take_reports(MatrixRun& run, Phase phase, std::span<const std::optional<Bytes>> told,
+                  std::size_t Cell::*own, Take take) {
+  auto& cells = cells_of(run, phase);
   for (std::uint32_t rank = 0; rank < told.size(); ++rank) {
     const auto reports = told[rank] ? decode_reports(*told[rank]) : std::nullopt;
     if (!reports) continue;
     for (const CellReport& report : *reports) {
-      if (report.cell >= all.size() || rank_of(all[report.cell].source) != rank) continue;
-      Cell& cell = all[report.cell];
-      cell.state = report.state;
-      cell.bytes_per_second = report.bytes_per_second;
-      cell.path = report.path;
-      cell.problem = report.problem;
+      if (report.cell < cells.size() && run.ends[cells[report.cell].*own].rank == rank)
+        take(cells[report.cell], report);
     }
   }
 }
 
-void MatrixRunner::take_verdicts(const PlanStep& step, const Told& told) {
-  auto& all = cells(step.phase);
-  for (std::uint32_t rank = 0; rank < told.size(); ++rank) {
-    const auto reports = told[rank] ? decode_reports(*told[rank]) : std::nullopt;
-    if (!reports) continue;
-    for (const CellReport& report : *reports) {
-      if (report.cell >= all.size() || rank_of(all[report.cell].target) != rank) continue;
-      Cell& cell = all[report.cell];
-      cell.verified_bytes = report.verified_bytes;
-      if (report.state == CellState::measured) continue;
-      cell.state = report.state;
-      cell.problem = report.problem;
-      cell.bytes_per_second = 0;
-    }
-  }
+}  // namespace
+
+void MatrixRunner::take_results(Phase phase, const Told& told) {
+  take_reports(run_, phase, told, &Cell::source, [](Cell& cell, const CellReport& report) {
+    cell.state = report.state;
+    cell.bytes_per_second = report.bytes_per_second;
+    cell.path = report.path;
+    cell.problem = report.problem;
+  });
+}
+
+void MatrixRunner::take_verdicts(Phase phase, const Told& told) {
+  take_reports(run_, phase, told, &Cell::target, [](Cell& cell, const CellReport& report) {
+    cell.verified_bytes = report.verified_bytes;
+    if (report.state == CellState::measured) return;
+    cell.state = report.state;
+    cell.problem = report.problem;
+    cell.bytes_per_second = 0;
+  });
 }
 
 /// Says why cells of ranks that have ended have no figure.
 void MatrixRunner::finish_cells() {
   for (const Phase phase : kPhases) {
-    for (Cell& cell : cells(phase)) {
+    for (Cell& cell : cells_of(run_, phase)) {
       if (cell.state != CellState::not_measured) continue;
       const std::uint32_t source = rank_of(cell.source);
       const std::uint32_t rank = is_broken(source) ? source : rank_of(cell.target);
@@ -362,11 +364,11 @@ Outcome<void> MatrixRunner::find_reasons() {
       mine[i] = doctor_facts(found_[i].end.nic, found_[i].pci_address);
   }
   HBMWIRE_TRY_ASSIGN(const Told told, exchange(encode(mine), kDoctorPatience));
-  std::vector<std::size_t> place(run_.ranks, 0);
-  for (End& end : run_.ends) {
-    const std::size_t at = place[end.rank]++;
-    const auto facts = told[end.rank] ? decode_facts(*told[end.rank]) : std::nullopt;
-    if (facts && at < facts->size()) end.facts = (*facts)[at];
+  for (std::uint32_t rank = 0; rank < told.size(); ++rank) {
+    auto facts = told[rank] ? decode_facts(*told[rank]) : std::nullopt;
+    const std::span<End> ends = ends_of(rank);
+    for (std::size_t i = 0; facts && i < std::min(ends.size(), facts->size()); ++i)
+      ends[i].facts = std::move((*facts)[i]);
   }
   return {};
 }

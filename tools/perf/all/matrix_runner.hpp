@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ inline constexpr std::uint64_t kMostMessageBytes = std::uint64_t{1} << 30U;
 
 /// How the cells are measured. Message, time and verification are rank 0's for all ranks.
 struct MatrixOptions {
-  EndChoice choice;
+  Selection selection;
   std::uint64_t message_bytes = 1 << 20;
   std::chrono::milliseconds time{300};  ///< of one cell
   bool verify = true;
@@ -60,16 +61,16 @@ class MatrixRunner {
   [[nodiscard]] std::vector<CellReport> put(const PlanStep& step, std::vector<CellReport> refused);
   [[nodiscard]] std::vector<CellReport> verify(const PlanStep& step, std::uint32_t number);
   Outcome<void> poison(const PlanStep& step, std::uint32_t number);
-  void take_results(const PlanStep& step, const Told& told);
-  void take_verdicts(const PlanStep& step, const Told& told);
+  void take_results(Phase phase, const Told& told);
+  void take_verdicts(Phase phase, const Told& told);
 
   void note_broken(std::uint32_t rank, const std::string& problem);
   [[nodiscard]] bool is_broken(std::uint32_t rank) const;
 
   [[nodiscard]] std::uint32_t rank_of(std::size_t end) const { return run_.ends[end].rank; }
 
+  [[nodiscard]] std::span<End> ends_of(std::uint32_t rank);
   [[nodiscard]] LocalEnd* local(std::size_t end) const;
-  [[nodiscard]] std::vector<Cell>& cells(Phase phase);
   [[nodiscard]] Wait wait() const;
 
   Group& group_;

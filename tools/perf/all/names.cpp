@@ -48,7 +48,7 @@ std::string_view name_of(CellState state) noexcept {
   return "?";
 }
 
-const std::vector<Cell>& cells_of(const MatrixRun& run, Phase phase) noexcept {
+std::vector<Cell>& cells_of(MatrixRun& run, Phase phase) noexcept {
   switch (phase) {
     case Phase::all_at_once:
       return run.all_at_once;
@@ -57,6 +57,10 @@ const std::vector<Cell>& cells_of(const MatrixRun& run, Phase phase) noexcept {
     default:
       return run.pairs;
   }
+}
+
+const std::vector<Cell>& cells_of(const MatrixRun& run, Phase phase) noexcept {
+  return cells_of(const_cast<MatrixRun&>(run), phase);
 }
 
 }  // namespace hbmwire::tools::perf::all

@@ -2,10 +2,8 @@
 #include "tools/perf/all/near_memory.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "hbmwire/memory_domain.hpp"
 #include "hbmwire/nic.hpp"
@@ -16,11 +14,6 @@
 namespace hbmwire::tools::perf::all {
 namespace {
 
-std::string node_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
-
 struct Port {
   const NicDevice* nic;
   const NicPort* port;
@@ -30,7 +23,7 @@ struct Port {
   }
 };
 
-std::vector<Port> usable_ports(const std::vector<NicDevice>& nics, const EndChoice& choice) {
+std::vector<Port> usable_ports(const std::vector<NicDevice>& nics, const Selection& selection) {
   std::vector<Port> ports;
   for (const NicDevice& nic : nics) {
     if (nic.scale_up || nic.refusal) continue;
@@ -39,7 +32,8 @@ std::vector<Port> usable_ports(const std::vector<NicDevice>& nics, const EndChoi
       const auto is_meant = [&](const std::string& name) {
         return name == nic.name || name == found.name();
       };
-      if (port.refusal || (!choice.nics.empty() && std::ranges::none_of(choice.nics, is_meant)))
+      if (port.refusal ||
+          (!selection.nics.empty() && std::ranges::none_of(selection.nics, is_meant)))
         continue;
       ports.push_back(found);
     }
@@ -47,23 +41,14 @@ std::vector<Port> usable_ports(const std::vector<NicDevice>& nics, const EndChoi
   return ports;
 }
 
-bool is_chosen(const EndChoice& choice, const DeviceInfo& device, std::size_t index) {
-  if (choice.memories.empty()) return true;
-  return std::ranges::any_of(choice.memories, [&](const MemoryChoice& memory) {
-    return memory.type == device.type &&
-           (memory.device.empty() || memory.device == device.pci_address ||
-            memory.device == std::to_string(index));
-  });
-}
-
-std::vector<DeviceInfo> chosen_devices(const Context& context, const EndChoice& choice) {
+std::vector<DeviceInfo> chosen_devices(const Context& context, const Selection& selection) {
   std::vector<DeviceInfo> devices;
   for (const MemoryProbe& probe : context.memory()) {
     if (probe.type == MemoryType::host ||
         std::ranges::find(kAllocatedTypes, probe.type) == kAllocatedTypes.end())
       continue;
     for (std::size_t i = 0; i < probe.devices.size(); ++i) {
-      if (is_chosen(choice, probe.devices[i], i)) devices.push_back(probe.devices[i]);
+      if (selection.has(probe.devices[i], i)) devices.push_back(probe.devices[i]);
     }
   }
   return devices;
@@ -75,7 +60,6 @@ FoundEnd end_of(const Context& context, const std::vector<NicDevice>& nics, cons
   FoundEnd found;
   found.type = device.type;
   found.pci_address = device.pci_address;
-  found.end.host = node_name();
   found.end.nic = port.name();
   found.end.memory = to_string(device.type);
   found.end.device = device.type == MemoryType::host ? "" : device.name;
@@ -99,28 +83,29 @@ std::size_t nearest_port(const Context& context, const std::vector<NicDevice>& n
 
 }  // namespace
 
-Outcome<std::vector<FoundEnd>> find_ends(const EndChoice& choice) {
+Outcome<std::vector<FoundEnd>> find_ends(const Selection& selection) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(const auto nics, context.nics());
-  const std::vector<Port> ports = usable_ports(nics, choice);
+  const std::vector<Port> ports = usable_ports(nics, selection);
   if (ports.empty()) {
-    return fail(choice.nics.empty()
+    return fail(selection.nics.empty()
                     ? "probe: no RDMA NIC has a port that is up; see `hbmwire doctor`"
                     : "probe: no NIC of -d has a port that is up; `hbmwire info` lists the NICs",
                 kExitUnavailable);
   }
   std::vector<std::vector<DeviceInfo>> near(ports.size());
-  for (const DeviceInfo& device : chosen_devices(context, choice))
+  for (const DeviceInfo& device : chosen_devices(context, selection))
     near[nearest_port(context, nics, ports, device)].push_back(device);
   const auto is_host = [](const MemoryChoice& memory) { return memory.type == MemoryType::host; };
-  const bool with_host = choice.memories.empty() || std::ranges::any_of(choice.memories, is_host);
+  const bool with_host =
+      selection.memories.empty() || std::ranges::any_of(selection.memories, is_host);
   DeviceInfo host;
   host.type = MemoryType::host;
   std::vector<FoundEnd> ends;
   for (std::size_t i = 0; i < ports.size(); ++i) {
     for (const DeviceInfo& device : near[i])
       ends.push_back(end_of(context, nics, ports[i], device));
-    const bool alone = near[i].empty() || !choice.memories.empty();
+    const bool alone = near[i].empty() || !selection.memories.empty();
     if (with_host && alone) ends.push_back(end_of(context, nics, ports[i], host));
   }
   if (!ends.empty()) return ends;

@@ -12,22 +12,16 @@
 
 namespace hbmwire::tools::perf::all {
 
-/// The hardware that a user restricts a run to; empty: everything.
-struct EndChoice {
-  std::vector<std::string> nics;  ///< "mlx5_0", "mlx5_0:2"
-  std::vector<MemoryChoice> memories;
-};
-
 /// One NIC with one memory, before either is opened.
 struct FoundEnd {
-  End end;  ///< `rank` and `path` are not known yet
+  End end;  ///< `rank`, `host` and `path` are not known yet
   MemoryType type = MemoryType::host;
   std::string pci_address;  ///< of the device; empty for host memory
 };
 
 /// Each accelerator with the NIC that is nearest to it, and each NIC that has none with host
 /// memory, in the NICs' order. Opens no device. Errors: no NIC has a usable port, or no hardware
-/// fits `choice`; the failure's exit code is kExitUnavailable.
-Outcome<std::vector<FoundEnd>> find_ends(const EndChoice& choice);
+/// fits `selection`; the failure's exit code is kExitUnavailable.
+Outcome<std::vector<FoundEnd>> find_ends(const Selection& selection);
 
 }  // namespace hbmwire::tools::perf::all

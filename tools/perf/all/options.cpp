@@ -39,30 +39,12 @@ Examples
 )";
 
 void add_choice(CLI::App& app, Options& options) {
-  EndChoice& choice = options.matrix.choice;
-  app.add_option("-d,--ib-dev", choice.nics,
+  app.add_option("-d,--ib-dev", options.matrix.selection.nics,
                  "Only this RDMA NIC, or port of one (NAME:PORT), of each rank; may be given more "
                  "than once")
       ->allow_extra_args(false)
       ->option_text("DEVICE");
-  std::vector<std::string_view> types;
-  for (const MemoryType type : kAllocatedTypes) types.push_back(to_string(type));
-  app.add_option_function<std::vector<std::string>>(
-         "--memory",
-         [&choice](const std::vector<std::string>& texts) {
-           for (const std::string& text : texts) {
-             const auto memory = parse_memory(text);
-             if (!memory) {
-               throw CLI::ValidationError(
-                   "--memory", "give gaudi, cuda, rocm or host, with :DEVICE behind it if wanted");
-             }
-             choice.memories.push_back(*memory);
-           }
-         },
-         "Only this memory, or device of it (an index or a PCI address); may be given more than "
-         "once")
-      ->allow_extra_args(false)
-      ->option_text(fmt::format("{}[:DEVICE]", fmt::join(types, "|")));
+  add_memory_option(app, options.matrix.selection.memories);
   app.add_option("--bind", options.bind,
                  "The address of this machine that the other ranks connect to; all if not given")
       ->option_text("ADDRESS");

@@ -36,6 +36,7 @@ inline constexpr std::array kPhases{Phase::pairs, Phase::all_at_once, Phase::man
 [[nodiscard]] std::string_view name_of(CellState state) noexcept;
 
 [[nodiscard]] const std::vector<Cell>& cells_of(const MatrixRun& run, Phase phase) noexcept;
+[[nodiscard]] std::vector<Cell>& cells_of(MatrixRun& run, Phase phase) noexcept;
 
 /// Lines without an end. The matrix, a row for each source, a column for each target, in GB/s or
 /// Gb/s: by ends, or by ranks where the ends do not fit, each cell the slowest of the two ranks. A

@@ -24,7 +24,7 @@ struct MatrixParameters {
   bool verify = true;
 };
 
-/// Before anything is opened: what a rank has.
+/// The hardware of a rank, before anything is opened.
 struct Inventory {
   MatrixParameters parameters = {};
   std::vector<End> ends = {};
