@@ -97,6 +97,8 @@ void MeetingPoint::turn() {
   take_messages();
   for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) hear(rank);
   give_up_late();
+  tell_gone();
+  complete();
   const auto now = Clock::now();
   if (now >= tell_next_) tell_missing();
   let_part(now);
@@ -230,6 +232,7 @@ void MeetingPoint::begin_epoch() {
     joined.members.back().rank = rank;
   }
   gone_.clear();
+  has_news_ = false;
   patience_.reset();
   for (Seat& seat : seats_) {
     seat.join.reset();
@@ -245,15 +248,10 @@ void MeetingPoint::begin_epoch() {
 void MeetingPoint::give(std::uint32_t rank, wire::Give message) {
   Seat& seat = seats_[rank];
   if (!seat.in_epoch || seat.join) return;
-  if (!message.among_present && !gone_.empty()) {
-    static_cast<void>(seat.channel->say(wire::Gone{Ranks(gone_.begin(), gone_.end())}));
-    return;
-  }
   if (rank == 0 && message.among_present)
     patience_ = Clock::now() + std::chrono::milliseconds(message.patience_ms);
   seat.give = std::move(message);
   seat.told_missing.clear();
-  complete();
 }
 
 /// Answers a call that all ranks are in, but for those that have gone.
@@ -304,17 +302,22 @@ void MeetingPoint::lose(std::uint32_t rank) {
   seat.give.reset();
   if (!std::exchange(seat.in_epoch, false)) return;
   gone_.insert(rank);
-  tell_gone();
-  complete();
+  has_news_ = true;
 }
 
+/// Once a turn: where a rank ends because another one has, the others hear of both together.
 void MeetingPoint::tell_gone() {
+  // Ranks in a call that all have to be in are answered by this.
+  const auto is_answered = [](const Seat& seat) { return seat.give && !seat.give->among_present; };
+  if (gone_.empty() || (!has_news_ && std::ranges::none_of(seats_, is_answered))) return;
   const auto packed = control_.pack(wire::Gone{Ranks(gone_.begin(), gone_.end())});
   for (Seat& seat : seats_) {
-    // Ranks in a call that all have to be in are answered by this.
-    if (seat.give && !seat.give->among_present) seat.give.reset();
-    if (seat.channel && seat.in_epoch && packed) static_cast<void>(seat.channel->say(*packed));
+    const bool wants_it = has_news_ || is_answered(seat);
+    if (is_answered(seat)) seat.give.reset();
+    if (seat.channel && seat.in_epoch && packed && wants_it)
+      static_cast<void>(seat.channel->say(*packed));
   }
+  has_news_ = false;
 }
 
 /// Ranks that have not come to the call in the time that rank 0 gave.
@@ -325,13 +328,12 @@ void MeetingPoint::give_up_late() {
     Seat& seat = seats_[rank];
     if (!seat.in_epoch || seat.give) continue;
     gone_.insert(rank);
+    has_news_ = true;
     // It hears that it was given up, if it goes on.
     static_cast<void>(seat.channel->say(wire::Gone{{rank}}));
     seat.in_epoch = false;
     part(std::move(seat.channel));
   }
-  tell_gone();
-  complete();
 }
 
 MeetingPoint::Ranks MeetingPoint::missing() const {

@@ -94,6 +94,7 @@ class MeetingPoint {
   std::vector<Parting> parting_;
   std::uint32_t epoch_ = 0;
   std::set<std::uint32_t> gone_;               // of this epoch
+  bool has_news_ = false;                      // gone_ has ranks that the others were not told of
   std::optional<Clock::time_point> patience_;  // of rank 0, in the call that it is in
   Clock::time_point tell_next_{};
   Clock::time_point keep_next_{};

@@ -146,7 +146,11 @@ Result<void> work(Rank& rank) {
     // A put that fails has a cause, which is the rank's that ended: the exchange names it.
     const auto put = blocks.put(rank, rank.next(), round);
     HBMWIRE_TRY(rank.group.barrier(20s));
-    HBMWIRE_TRY(put);
+    if (!put) {
+      // The peer ended after it had come to the barrier: the next call of the group names it.
+      HBMWIRE_TRY(rank.group.barrier(20s));
+      return put;
+    }
     HBMWIRE_TRY(blocks.check(rank, before, round));
     HBMWIRE_TRY(rank.group.barrier(20s));
   }
