@@ -13,7 +13,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// The entry of a hint in the manual:
+/// The entry of a hint in the manual, which may lack Cause, Steps and See also:
 ///     ### no_rdma_device
 ///
 ///     No RDMA NIC was found.

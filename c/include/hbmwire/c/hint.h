@@ -5,8 +5,8 @@
 
 #include "hbmwire/c/error.h"
 
-/// The hints of this version: hbmwire_error::hint. docs/troubleshooting.md has the causes and steps
-/// for each, under its name: the constant's in lower case.
+/// The hints of this version: hbmwire_error::hint. docs/troubleshooting.md has symptom and remedy
+/// of each, under its name: the constant's in lower case.
 enum {
   HBMWIRE_HINT_NONE = 0,
   HBMWIRE_HINT_NO_RDMA_DEVICE = 1,
