@@ -52,8 +52,8 @@ class Evidence {
   virtual Answer access(const std::string& path) = 0;
 
   /// The answer of a call, for facts that are in no file: {"error": ERRNO}, some with a "text", or
-  /// {"value": ...}. Keys of objects are sorted. An unknown name gives ENOSYS. docs/doctor.md
-  /// describes the names and the format of their values:
+  /// {"value": ...}. Keys of objects are sorted. An unknown name gives ENOSYS. The names and the
+  /// format of their values:
   ///   uname         {"release", "machine"}
   ///   limits        {"memlock": {"soft", "hard"}, "nofile": {...}}: numbers, or "unlimited"
   ///   identity      {"uid", "groups": [...], "capabilities": "000001ffffffffff" (CapEff)}

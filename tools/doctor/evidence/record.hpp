@@ -41,7 +41,19 @@ struct Record {
 /// that the report of a machine equals the report of its archive.
 [[nodiscard]] Json sorted(const Json& value);
 
-/// The archive's text, a JSON object as docs/doctor.md specifies it.
+/// The archive's text, the file of `hbmwire doctor --save`. It is one JSON object:
+///     {"format": "hbmwire doctor", "version": 1,
+///      "hbmwire": "0.1.1", "emulated": false, "partial": false,
+///      "files":      {"/proc/cmdline": {"text": "..."}},
+///      "links":      {"/sys/...": {"target": "../.."}},
+///      "real_paths": {"/sys/...": {"target": "/sys/devices/..."}},
+///      "folders":    {"/sys/class/infiniband": {"names": ["mlx5_0"]}},
+///      "access":     {"/dev/infiniband/uverbs0": {"errno": 13}},
+///      "calls":      {"uname": {"value": {...}}}}
+/// The bytes of a file are "text", "base64", or "zlib" (base64 of compressed bytes). An entry that
+/// could not be read is {"errno": N}, a call that failed {"error": N}; a failed call "info" also
+/// has "text", "hint" and "emulated". A path in no entry does not exist, or is unknown if the
+/// archive is partial. Evidence::call() describes the calls.
 [[nodiscard]] std::string archive_text(const Record& record);
 
 /// Reads an archive, or a dump of `rdma_topo dump`. `name` is the name of the file, for error
