@@ -221,7 +221,7 @@ class HBMWIRE_API PreparedTransfer {
 /// The phase of an endpoint. The phase moves down this list; only Endpoint::reconnect() leads back
 /// (docs/endpoint-states.md).
 enum class EndpointPhase : std::uint8_t {
-  ready,   ///< failure or cancel(); waits, for a bounded time, until both sides are closed
+  ready,   ///< connected; operations may be started
   ending,  ///< something failed or was cancelled; waits, for a bounded time, until both sides are
            ///< closed
   failed,  ///< every failure is reported; error() says why; reconnect() may help
