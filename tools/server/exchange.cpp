@@ -6,8 +6,7 @@
 namespace hbmwire::tools {
 namespace {
 
-// docs/server-client.md describes the order of the steps, and which side waits for the other ("What
-// they say to each other").
+// docs/server-client.md names the parts of a run.
 class ServerExchange {
  public:
   ServerExchange(Job& job, const wire::Hello& hello)
