@@ -136,16 +136,19 @@ Hint dmabuf_hint(int error_number) noexcept {
   }
 }
 
+// mlx5 reads the variable when a queue pair is made. Otherwise it would put small receives into the
+// completion and let the CPU copy them, which cannot write device memory. Set when the library is
+// loaded, because a thread that reads the environment must not meet setenv(3). If the user has set
+// the variable, it stays.
+[[gnu::constructor]] void keep_small_receives_out_of_completions() {
+  ::setenv("MLX5_SCATTER_TO_CQE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
+}
+
 }  // namespace
 
 Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device,
                                                    std::optional<std::uint8_t> gid_index) {
   HBMWIRE_TRY_ASSIGN(const Wanted wanted, parse_device(device));
-  // Otherwise mlx5 would put small receives into the completion and let the CPU copy them, which
-  // cannot write device memory. mlx5 reads the variable when a queue pair is made. If the user has
-  // set it, it stays.
-  ::setenv("MLX5_SCATTER_TO_CQE", "0", 0);
-
   const auto list = DeviceList::get();
   if (!list) {
     Error failed = list.error();

@@ -192,7 +192,8 @@ TEST(CGroup, ARankThatHasEndedIsNamed) {
 TEST(CGroup, RanksThatDoNotComeAreNamedAtTheDeadline) {
   const Place place;
   std::string who;
-  join(place, 0, 4, kSecond / 2, HBMWIRE_TIMED_OUT, &who);
+  // Rank 0 itself has to come in time, on a busy machine, too.
+  join(place, 0, 4, 3 * kSecond, HBMWIRE_TIMED_OUT, &who);
   EXPECT_EQ(who, "ranks 1-3");
 }
 

@@ -155,16 +155,24 @@ Result<void> receive_small_message() {
 }
 
 TEST(SmallMessages, GoIntoDeviceMemory) {
-  ::unsetenv("MLX5_SCATTER_TO_CQE");
   const auto done = receive_small_message();
   EXPECT_TRUE(done) << describe(done.error());
 }
 
-/// The reason why Nic::open sets the variable if the user did not.
+/// The reason why the library sets the variable if the user did not.
 TEST(SmallMessages, AreFatalThereIfTheCpuIsToPlaceThem) {
   ::setenv("MLX5_SCATTER_TO_CQE", "1", 1);
   EXPECT_DEATH((void)receive_small_message(), "");
+  ::setenv("MLX5_SCATTER_TO_CQE", "0", 1);
+}
+
+// Another thread may read it at that moment.
+TEST(SmallMessages, OpeningANicLeavesTheEnvironmentAlone) {
+  EXPECT_STREQ(std::getenv("MLX5_SCATTER_TO_CQE"), "0");
   ::unsetenv("MLX5_SCATTER_TO_CQE");
+  EXPECT_TRUE(Nic::open());
+  EXPECT_EQ(std::getenv("MLX5_SCATTER_TO_CQE"), nullptr);
+  ::setenv("MLX5_SCATTER_TO_CQE", "0", 1);
 }
 
 }  // namespace
