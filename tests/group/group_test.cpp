@@ -63,7 +63,7 @@ TEST(Group, RanksThatDoNotComeAreNamedAtTheDeadline) {
   std::vector<std::jthread> threads;
   for (const std::uint32_t number : {0U, 2U}) {
     threads.emplace_back([&, number] {
-      const auto rank = join(options_of(place, number, 8), 1s);
+      const auto rank = join(options_of(place, number, 8), 3s);
       ASSERT_FALSE(rank);
       EXPECT_EQ(rank.error().code, Errc::timed_out);
       EXPECT_EQ(subject(rank.error()), "ranks 1, 3-7") << describe(rank.error());
@@ -201,7 +201,7 @@ TEST(Group, ARankThatDoesNotComeToACallIsNamed) {
   std::latch both(3);
   at_all_ranks(3, [&](Rank& rank) {
     if (rank.number() == 2) return both.arrive_and_wait();
-    const auto late = rank.group.barrier(400ms);
+    const auto late = rank.group.barrier(2s);
     ASSERT_FALSE(late);
     EXPECT_EQ(late.error().code, Errc::timed_out);
     EXPECT_EQ(subject(late.error()), "rank 2");
