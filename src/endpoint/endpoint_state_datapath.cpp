@@ -29,7 +29,7 @@ const RegionState* region_of(const Slice& slice) noexcept {
 
 Result<void> check_visible(const RemoteRegionState& to, std::string_view peer) {
   if (has(to.access, Access::remote_read)) return {};
-  return refuse("a put that becomes visible reads what it wrote, which the key does not allow",
+  return refuse("a put of level visible reads back its last byte, and the peer's key does not allow reads",
                 peer, Errc::permission_denied, Hint::memory_key_access);
 }
 
@@ -254,7 +254,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   HBMWIRE_TRY(checks.find_remote(operation, to, Access::remote_write));
   const RemoteRegionState& there = RemoteRegionState::of(*to.region);
   if (from.length_bytes != to.length_bytes) [[unlikely]]
-    return refuse("the two slices differ in length", peer);
+    return refuse("the two slices differ in length: take a part of the longer one", peer);
   Way way;
   if (!checks.is_plain(operation, from, there)) [[unlikely]] {
     if (!put_options.immediate &&
@@ -299,7 +299,7 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   const RemoteRegionState& there = RemoteRegionState::of(*from.region);
   HBMWIRE_TRY(check_writable(into, peer));
   if (from.length_bytes != into.length_bytes) [[unlikely]]
-    return refuse("the two slices differ in length", peer);
+    return refuse("the two slices differ in length: take a part of the longer one", peer);
   Way way;
   if (!checks.is_plain(operation, into, there)) [[unlikely]] {
     if (movers.shared.is_at_once(state_of(*into.region), there, operation.length))

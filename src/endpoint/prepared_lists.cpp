@@ -100,7 +100,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
     if (!put) HBMWIRE_TRY(check_writable(part.local, endpoint_.peer));
     operation.opcode = opcode;
     if (part.local.length_bytes != part.remote.length_bytes)
-      return refuse("the two slices differ in length");
+      return refuse("the two slices differ in length: take a part of the longer one");
     set_worst(*request, part);
     if (operation.length == 0) continue;
     const RegionState& region = state_of(*part.local.region);

@@ -37,7 +37,8 @@ constexpr const char* kDoctorDescription =
     "machines\n"
     "with each other, and compares the two.\n\n"
     "commands:\n"
-    "  explain  tell more about an error, by the name at the end of its sentence";
+    "  explain  tell more about an error, by the name that the tools print in brackets after\n"
+    "           its sentence; in a program it is Error::hint";
 
 constexpr const char* kDoctorFooter = R"(
 The report

@@ -115,7 +115,7 @@ std::vector<std::string> legend_lines(const Pairs& pairs) {
     lines.push_back(fmt::format("!       slow: less than {:.0f} % of what is possible",
                                 slow_share(pairs.emulated) * 100));
   if (any(pairs, PairOutcome::staged))
-    lines.emplace_back("staged  the NIC refuses the memory: bytes would stop in host memory");
+    lines.emplace_back("staged  the NIC refuses the memory: bytes go through host memory");
   return lines;
 }
 
