@@ -29,8 +29,9 @@ const RegionState* region_of(const Slice& slice) noexcept {
 
 Result<void> check_visible(const RemoteRegionState& to, std::string_view peer) {
   if (has(to.access, Access::remote_read)) return {};
-  return refuse("a put of level visible reads back its last byte, and the peer's key does not allow reads",
-                peer, Errc::permission_denied, Hint::memory_key_access);
+  return refuse(
+      "a put of level visible reads back its last byte, and the peer's key does not allow reads",
+      peer, Errc::permission_denied, Hint::memory_key_access);
 }
 
 Result<void> flush_after(Operation& put, const RemoteRegionState& to, std::string_view peer) {

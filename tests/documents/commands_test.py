@@ -7,9 +7,9 @@ usage: commands_test.py SOURCE BUILD [PART]
 SOURCE is the tree and BUILD its build. PART is how the path of a document begins: "docs/" stands for all documents there, and
 nothing for all of the tree.
 
-Each code block runs in a folder, a network and a process namespace of its own. Where
-its commands do not start the emulation themselves, the whole block runs in it. recipes.py has the differences from a reader's
-machine, and the commands that do not run here, with the reasons.
+Each code block runs in a folder, a network and a process namespace of its own. A block whose commands do not start the
+emulation themselves runs in it as a whole. recipes.py has the differences from a reader's machine, and the commands that do not
+run here, with the reasons.
 """
 import os
 import pathlib
@@ -53,7 +53,7 @@ class Runner:
         return set(re.findall(r"^ *Test +#\d+: (\S+)", listed, re.M))
 
     def script_of(self, block, recipe):
-        """What a shell of this machine runs for the block."""
+        """The commands of the block as a shell of this machine runs them."""
         lines = []
         for number, line in enumerate(block.commands):
             for pattern, replacement in [*REPLACE, *recipe.replace]:

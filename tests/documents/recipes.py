@@ -45,7 +45,7 @@ LISTENS_BY_RDMA_CM = Recipe(background=(0,), ready="sleep 3")
 DOCTOR = Recipe(background=(0,), nodes=True, replace=((r"^(hbmwire doctor localhost.*)", r"\1 || [ $? = 4 ]"),), says=("Works",))
 PERF_SERVER = "hbmwire perf put_bw >/dev/null & listening"
 MOVES_BYTES = "HBMWIRE_STATS=yes HBMWIRE_TRACE=t.json ./program >/dev/null"
-# Of each size, on a machine that runs other tests.
+# A sweep of all sizes, on a machine that runs other tests.
 FEWER = (r" -a\b", " -a -n 100")
 # A second measurement on a busy machine may be slower, which the exit code says.
 COMPARE = (r"(--compare \w+\.json)", r"\1 || [ $? = 3 ]")

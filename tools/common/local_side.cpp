@@ -102,9 +102,10 @@ void print_buffer(const LocalSide& side, Output& output) {
   const Region& region = side.buffer.region();
   if (region.path() == Path::zero_copy) {
     output.line("DMA-buf created successfully (fd={})", region.dmabuf_fd());
-    output.line("DMA-buf mmap {}", can_map_dmabuf(region.dmabuf_fd())
-                                       ? "succeeded - CPU access available, but not used"
-                                       : "is refused, as is normal: the card's engine reads and writes it");
+    output.line("DMA-buf mmap {}",
+                can_map_dmabuf(region.dmabuf_fd())
+                    ? "succeeded - CPU access available, but not used"
+                    : "is refused, as is normal: the card's engine reads and writes it");
     output.line("✓ {} DMA-buf allocated (fd={}, va={:#x})", side.brand(), region.dmabuf_fd(),
                 region.address());
     output.line("DMA-buf registered successfully with IB");

@@ -84,8 +84,8 @@ std::string slow_text(const Pairs* pairs, const Counts& counts, const std::strin
   }
   std::string text = fmt::format("Works slowly{}: ", where);
   if (counts.staged != 0)
-    text +=
-        fmt::format("{} would be staged through host memory", pairs_text(*pairs, counts.staged, counts.kind));
+    text += fmt::format("{} would be staged through host memory",
+                        pairs_text(*pairs, counts.staged, counts.kind));
   if (counts.slow == 0) return text;
   if (counts.staged != 0) text += fmt::format(", and {} more", counts.slow);
   if (counts.staged == 0) text += pairs_text(*pairs, counts.slow, counts.kind);
