@@ -22,6 +22,7 @@ struct Pair {
   double ours = 0;
   double theirs = 0;
 
+  /// As Row says: how much longer ours takes in ns, the ratio of speeds, or the ratio of times.
   [[nodiscard]] double compared_for(const Row& row) const {
     if (row.difference) return ours - theirs;
     return row.better == Better::higher ? theirs / ours : ours / theirs;
@@ -80,9 +81,8 @@ std::vector<Attempt> measure_apart(const Row& row, const Effort& effort, const R
       attempts.push_back(measure(*contest, sampler, number % 2 != 0));
       if (attempts.back().states.is_steady()) ++kept;
     }
-    for (const Attempt& attempt : attempts)
-      line.send(attempt);  // the reader needs a CPU to
-                           // receive them
+    // Sent only after the last pair, since the reader needs a CPU to receive them.
+    for (const Attempt& attempt : attempts) line.send(attempt);
   });
   std::vector<Attempt> attempts;
   for (Attempt attempt; process.line().next(attempt);) attempts.push_back(attempt);
@@ -94,6 +94,7 @@ std::vector<Attempt> measure_apart(const Row& row, const Effort& effort, const R
 
 Result run(const Row& row, const Effort& effort) {
   constexpr unsigned kPairsOfRound = 3;
+  // Drops at most three of four pairs, so a machine that is never steady does not measure for ever.
   const unsigned most = effort.quick ? effort.pairs : effort.pairs * 4;
   std::vector<double> ours;
   std::vector<double> theirs;

@@ -24,10 +24,12 @@ StateSampler::StateSampler(const Cpus& cpus)
         std::uint32_t rounds = 0;
         while (line.next(rounds)) {
           line.send(true);
+          // The sampler makes the round odd, and this side the next even number.
           for (std::uint32_t i = 0; i < rounds; ++i) {
             spin_until([&] { return ball_->round.load(std::memory_order_acquire) == 2 * i + 1; });
             ball_->round.store(2 * i + 2, std::memory_order_release);
           }
+          // Sets the ball back for the next sample.
           ball_->round.store(0, std::memory_order_release);
           line.send(true);
         }
@@ -35,6 +37,7 @@ StateSampler::StateSampler(const Cpus& cpus)
 
 double StateSampler::hop_ns() {
   partner_.line().send(kRounds);
+  // The partner is awake now.
   partner_.line().receive<bool>();
   std::uint32_t round = 0;
   const double round_trip = median_ns(kRounds, [&] {
@@ -42,6 +45,7 @@ double StateSampler::hop_ns() {
     round += 2;
     spin_until([&] {
       const std::uint32_t now = ball_->round.load(std::memory_order_acquire);
+      // 0: the partner has answered the last round, and set the ball back.
       return now == round || now == 0;
     });
   });

@@ -35,13 +35,15 @@ struct Range {
   }
 
   [[nodiscard]] bool is_steady() const {
+    // How much slower the slowest state may be than the fastest one.
     constexpr double kWork = 1.2;
     constexpr double kHop = 1.5;
     return most.work_ns <= kWork * least.work_ns && most.hop_ns <= kHop * least.hop_ns;
   }
 };
 
-/// Takes such samples; each takes about 0.3 ms. Its partner on the other CPU sleeps in between.
+/// Samples the state of the machine, in about 0.3 ms. Its partner on the other CPU sleeps in
+/// between.
 class StateSampler {
  public:
   explicit StateSampler(const Cpus& cpus);
@@ -50,6 +52,7 @@ class StateSampler {
 
  private:
   struct Ball {
+    // On a cache line of its own, which then moves between the CPUs.
     alignas(64) std::atomic<std::uint32_t> round;
   };
 

@@ -60,9 +60,10 @@ pid_t start(int cpu, const Variables& variables, std::vector<std::string> comman
 /// Whether a program listens on a TCP port. Looks at /proc, since connecting would use the program
 /// up.
 bool is_listening(unsigned port) {
-  constexpr unsigned kListen = 0x0a;
+  constexpr unsigned kListen = 0x0a;  // TCP_LISTEN in the table's column "st"
   std::ifstream table("/proc/self/net/tcp");
   std::string line;
+  // The headline.
   std::getline(table, line);
   while (std::getline(table, line)) {
     std::istringstream fields(line);
@@ -90,7 +91,7 @@ class Running {
 
   ~Running() {
     if (!has_ended()) ::kill(pid_, SIGTERM);  // it would wait for the other program for ever
-    succeeds();
+    succeeds();                               // waits for its end
   }
 
   [[nodiscard]] bool has_ended() {
@@ -140,6 +141,7 @@ std::string run_pair(const ProgramPair& pair) {
   const double deadline = now_ns() + kPatienceNs;
   while (!is_listening(pair.port) && !server.has_ended() && now_ns() < deadline) ::usleep(1000);
   Running client(start(cpus.first, pair.variables, pair.client, pipe[1]));
+  // The client has the only writing end now, so read_all() ends with the client.
   ::close(pipe[1]);
   std::string output = read_all(pipe[0]);
   ::close(pipe[0]);

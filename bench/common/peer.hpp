@@ -37,7 +37,8 @@ class OnCpu {
   ~OnCpu() { pin(Cpus::allowed().first); }
 };
 
-/// Puts a device's engine on the CPU that the waiting program does not use.
+/// An OnCpu for the threads of a device's engine: they stay on the CPU that the waiting program
+/// does not use.
 class OnSecondCpu : public OnCpu {
  public:
   OnSecondCpu() : OnCpu(Cpus::allowed().second) {}
@@ -52,7 +53,7 @@ void* shared_pages(std::size_t bytes);
 /// Spins, for 20 s at most. Yields the CPU now and then, for machines with only one.
 template <typename Condition>
 void spin_until(Condition condition) {
-  constexpr unsigned kPatience = 20'000;
+  constexpr unsigned kPatience = 20'000;  // spins between two looks at the clock
   constexpr double kDeadlineNs = 20e9;
   double deadline = 0;
   for (unsigned spins = 1; !condition(); ++spins) {
@@ -88,6 +89,7 @@ class Line {
   /// Whether the other end has written, or closed.
   [[nodiscard]] bool is_readable() const;
 
+  /// Reads a value. Throws if the other end is closed.
   template <typename T>
   T receive() {
     T value{};
@@ -102,8 +104,8 @@ class Line {
   int fd_;
 };
 
-/// A child process on a CPU of its own. It ends when its body returns, which sees the line closed,
-/// or with this process.
+/// A child process on a CPU of its own. It ends when its body returns, or with this process. The
+/// body sees the line closed when this object is destroyed.
 class Peer {
  public:
   Peer(int cpu, const std::function<void(Line&)>& body);

@@ -13,7 +13,7 @@ namespace hbmwire::bench {
 std::vector<Row> joined(std::initializer_list<std::vector<Row>> kinds);
 
 /// The main() of a benchmark: reads the command line, measures the chosen rows, and prints them.
-/// `rows` is called after the processes that must be forked first have been.
+/// `rows` is called once, before anything is measured: some rows fork their peer process then.
 int run_program(int argc, char** argv, const char* about,
                 const std::function<std::vector<Row>()>& rows);
 

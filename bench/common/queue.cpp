@@ -26,6 +26,7 @@ T* need(T* object, const char* call) {
 /// The last GID in the table: RoCE v2 over IPv4, for a NIC with an address.
 int last_gid(ibv_context* context, ibv_gid& gid) {
   int index = -1;
+  // RoCE tables have few entries; a NIC without the entry fails with an error.
   for (int i = 0; i < 16; ++i) {
     ibv_gid_entry entry{};
     if (ibv_query_gid_ex(context, kPort, static_cast<std::uint32_t>(i), &entry, 0) != 0) continue;
@@ -114,7 +115,7 @@ void connect(ibv_qp& qp, const Address& peer) {
   attributes.path_mtu = IBV_MTU_4096;
   attributes.dest_qp_num = peer.qpn;
   attributes.max_dest_rd_atomic = 16;
-  attributes.min_rnr_timer = 12;
+  attributes.min_rnr_timer = 12;  // 0.64 ms
   attributes.ah_attr.is_global = 1;
   attributes.ah_attr.port_num = kPort;
   attributes.ah_attr.grh.dgid = peer.gid;
@@ -127,9 +128,9 @@ void connect(ibv_qp& qp, const Address& peer) {
         "ibv_modify_qp to RTR");
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
-  attributes.timeout = 14;
+  attributes.timeout = 14;  // 67 ms
   attributes.retry_cnt = 7;
-  attributes.rnr_retry = 7;
+  attributes.rnr_retry = 7;  // without end
   attributes.max_rd_atomic = 16;
   check(ibv_modify_qp(&qp, &attributes,
                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |

@@ -111,6 +111,7 @@ class Queue {
   /// Takes at most 16 completions of sends; returns how many.
   unsigned poll_sends() { return poll(send_cq_.get()); }
 
+  /// Takes at most 16 completions of receives; returns how many.
   unsigned poll_receives() { return poll(receive_cq_.get()); }
 
   /// Takes completions of sends until there were `count`.
@@ -118,6 +119,7 @@ class Queue {
     while (count != 0) count -= poll_sends();
   }
 
+  /// Makes the completion of the next receive wake sleep().
   void arm();
 
   /// Sleeps until the completion channel tells of a received message.

@@ -32,6 +32,7 @@ const char* verdict(const Row& row, const Result& result) {
   return row.aim && result.meets(row, *row.aim) ? "met, aim too" : "met";
 }
 
+/// The value behind `key` in the first line that begins with it, as in /proc/cpuinfo.
 std::string first_value(const char* file, const std::string& key) {
   std::ifstream lines(file);
   std::string line;
@@ -43,6 +44,7 @@ std::string first_value(const char* file, const std::string& key) {
   return "unknown";
 }
 
+/// The load average of the last minute.
 std::string load() {
   std::ifstream file("/proc/loadavg");
   std::string one;

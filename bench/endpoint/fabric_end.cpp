@@ -12,6 +12,7 @@
 namespace hbmwire::bench {
 namespace {
 
+// The tag of meet()'s messages; FabricEnd's own tags are 1 and 2.
 constexpr std::uint64_t kGreeting = 3;
 
 /// Facts for the other side: libfabric's address, and the memory.
@@ -86,7 +87,8 @@ FabricEnd::FabricEnd(const Place& place) : bytes_(place.bytes), in_(place.in()),
   meet(place.line);
 }
 
-/// Lets both sides make progress until the connection below exists, which the first message causes.
+/// Sends the first message each way. It makes libfabric connect, for which both sides must make
+/// progress.
 void FabricEnd::meet(Line& line) {
   std::byte* const page = bytes_.data() + in_;
   unsigned over = 0;
@@ -108,9 +110,10 @@ void FabricEnd::meet(Line& line) {
     if (sent != -FI_EAGAIN) fail_with("fi_tsend", sent);
     drive();
   }
-  while (over < 2) drive();
+  while (over < 2) drive();  // the receive and the send
   line.send(true);
   line.receive<bool>();
+  // The greeting came into the word that wait_for_word() reads.
   bytes_.word(in_).store(0, std::memory_order_relaxed);
 }
 
@@ -118,6 +121,7 @@ void FabricEnd::read_completions() {
   std::array<fi_cq_entry, 16> entries;
   const ssize_t count = fi_cq_read(completions_.get(), entries.data(), entries.size());
   if (count < 0 && count != -FI_EAGAIN) fail_with("fi_cq_read", count);
+  // Receives have the address of received_ as their context, writes and sends have none.
   for (ssize_t i = 0; i < count; ++i)
     ++*(entries[static_cast<std::size_t>(i)].op_context == &received_ ? &received_ : &ended_);
   outstanding_ -= std::exchange(ended_, 0);

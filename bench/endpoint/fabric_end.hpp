@@ -23,7 +23,8 @@ struct CloseFabric {
 template <class T>
 using FabricHandle = std::unique_ptr<T, CloseFabric<T>>;
 
-/// The same end with libfabric's verbs provider (verbs;ofi_rxm, which has tagged messages, too).
+/// An end that does what OurEnd does, with libfabric's verbs provider (verbs;ofi_rxm, which has
+/// tagged messages, too).
 /// Small operations that are not waited for are injected; up to kWindow are under way; completions
 /// are read 16 at a time.
 class FabricEnd {

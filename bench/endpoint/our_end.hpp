@@ -82,12 +82,14 @@ class OurEnd {
     }
   }
 
-  /// The same puts, but Worker::next_done() tells of their end, and not their handles.
+  /// Starts `count` puts as run() does, but learns of their end from Worker::next_done(), not from
+  /// handles.
   void run_told(std::size_t bytes, unsigned count) {
     const Slice from = region_.slice(Bytes::kBulk, bytes);
     const RemoteSlice to = remote_.slice(Bytes::kBulk, bytes);
     for (; count != 0; --count) {
       while (told_ == kWindow) take_told();
+      // The value with which next_done() names the put is not used: take_told() only counts.
       need(endpoint_.put(from, to)).notify(count);
       ++told_;
     }

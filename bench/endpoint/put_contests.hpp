@@ -19,13 +19,13 @@ class PutLatency final : public TwoProcesses<OurEnd, Theirs, AnswerWords> {
   PutLatency(Kind kind, unsigned chunks, std::shared_ptr<Peer> peer = nullptr)
       : TwoProcesses<OurEnd, Theirs, AnswerWords>(kind, kWord, std::move(peer)), chunks_(chunks) {}
 
-  double ours() override { return of(this->our_end()); }
+  double ours() override { return call_and_time(this->our_end()); }
 
-  double theirs() override { return of(this->their_end()); }
+  double theirs() override { return call_and_time(this->their_end()); }
 
  private:
   template <class End>
-  double of(End& end) {
+  double call_and_time(End& end) {
     this->call(end, std::uint64_t{chunks_} * kRoundsOfChunk);
     return word_ns(end, chunks_);
   }

@@ -50,7 +50,9 @@ class RawEnd {
   }
 
  private:
+  /// Prepares the chains at the first call.
   void make_list();
+  /// Posts the chain that begins at request `first`, when at most one other chain is under way.
   void post_list(std::size_t first, unsigned& chains);
 
   const Bytes& bytes_;

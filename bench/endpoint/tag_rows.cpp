@@ -10,6 +10,7 @@
 namespace hbmwire::bench {
 namespace {
 
+/// `usual` messages; for a quick run a fiftieth of them, and enough to have kMessages under way.
 unsigned part_of(const Effort& effort, unsigned usual) {
   return effort.quick ? usual / 50 + kMessages : usual;
 }
@@ -24,19 +25,19 @@ class Latency : public TwoProcesses<OurEnd, Theirs, AnswerMessages> {
         chunks_(effort.chunks * 2),
         iterations_(part_of(effort, 20'000)) {}
 
-  double ours() override { return of(this->our_end()); }
+  double ours() override { return call_and_time(this->our_end()); }
 
   double theirs() override {
     if constexpr (std::is_same_v<Theirs, NoEnd>) {
       return ucx_perftest({"tag_lat", iterations_, kTransport}).median_ns;
     } else {
-      return of(this->their_end());
+      return call_and_time(this->their_end());
     }
   }
 
  private:
   template <class End>
-  double of(End& end) {
+  double call_and_time(End& end) {
     this->call(end, std::uint64_t{chunks_} * kRoundsOfChunk);
     return message_ns(end, chunks_);
   }
@@ -55,19 +56,19 @@ class Bandwidth : public TwoProcesses<OurEnd, Theirs, TakeMessages<kBytes>> {
                                                            std::move(peer)),
         count_(part_of(effort, kBytes < k1m ? 4000 : 400)) {}
 
-  double ours() override { return of(this->our_end()); }
+  double ours() override { return call_and_time(this->our_end()); }
 
   double theirs() override {
     if constexpr (std::is_same_v<Theirs, NoEnd>) {
       return ucx_perftest({"tag_bw", count_, kTransport, kBytes, kMessages}).average_ns;
     } else {
-      return of(this->their_end());
+      return call_and_time(this->their_end());
     }
   }
 
  private:
   template <class End>
-  double of(End& end) {
+  double call_and_time(End& end) {
     // A warm-up, as ucx_perftest makes one just before it counts.
     stream(end, std::min(kUcxWarmUp, count_));
     return stream(end, count_);
@@ -82,6 +83,7 @@ class Bandwidth : public TwoProcesses<OurEnd, Theirs, TakeMessages<kBytes>> {
   unsigned count_;
 };
 
+/// `bytes`: 0 for a row that shows latency; otherwise it shows bandwidth.
 template <class Measured>
 Row tag_row(const char* name, const char* ours, const char* theirs, std::size_t bytes) {
   Row row{.name = name, .ours = ours, .theirs = theirs};

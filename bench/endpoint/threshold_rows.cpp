@@ -29,13 +29,13 @@ class Threshold final : public TwoProcesses<EagerEnd, RendezvousEnd, TakeMessage
       : TwoProcesses<EagerEnd, RendezvousEnd, TakeMessages<kBytes>>(Kind::private_pages, kBytes),
         count_(effort.quick ? 2 * kMessages : 1000) {}
 
-  double ours() override { return of(this->our_end()); }
+  double ours() override { return call_and_time(this->our_end()); }
 
-  double theirs() override { return of(this->their_end()); }
+  double theirs() override { return call_and_time(this->their_end()); }
 
  private:
   template <class End>
-  double of(End& end) {
+  double call_and_time(End& end) {
     this->call(end, count_);
     return stream_ns(end, kBytes, count_);
   }

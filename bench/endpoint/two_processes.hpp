@@ -49,6 +49,7 @@ class TwoProcesses : public Contest {
 
   Theirs& their_end() { return theirs_; }
 
+  /// Has the peer do `Answer` with its end of the same library, `times` times.
   void call(const Ours& /*end*/, std::uint64_t times) { peer_->line().send(Call{0, times}); }
 
   void call(const Theirs& /*end*/, std::uint64_t times) { peer_->line().send(Call{1, times}); }
@@ -73,6 +74,8 @@ class TwoProcesses : public Contest {
     }
   }
 
+  /// Lets the peer process go on to serve(). Its result only makes it usable as an initialiser,
+  /// which must run before the ends connect.
   static bool begin(Line& line) {
     line.send(true);
     return true;
@@ -172,7 +175,8 @@ double request_ns(End& end, std::size_t bytes, unsigned chunks) {
   return chunk / count;
 }
 
-/// The same, averaged over all requests, as programs do that print an average.
+/// The time for one of many requests, averaged over all of them, as programs do that print an
+/// average.
 template <class End>
 double average_request_ns(End& end, std::size_t bytes, unsigned count) {
   const double before = now_ns();

@@ -57,6 +57,7 @@ void add_host(Memory& memory) {
   if (mapped != MAP_FAILED)
     memory.kinds.push_back(
         {"host: mapped", some_of(std::bit_cast<std::uint64_t>(mapped), kHostBytes)});
+  // The code of libc stands for memory that a program has from its start.
   memory.kinds.push_back(
       {"host: static", some_of(std::bit_cast<std::uint64_t>(&std::fputs), 4096)});
 }
@@ -167,6 +168,7 @@ int measure(const Options& options) {
     const Memory memory = make_memory(*context, owner);
     benchmark::ClearRegisteredBenchmarks();
     for (const Kind& kind : memory.kinds) {
+      // Only Gaudi's memory depends on the owner; all else was measured in the first round.
       if (again && !kind.name.starts_with("gaudi")) continue;
       benchmark::RegisterBenchmark(
           kind.name.c_str(),
@@ -189,6 +191,7 @@ int run_program(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
+  // Google Benchmark reads no arguments: all of them are ours, and are read already.
   int no_arguments = 1;
   benchmark::Initialize(&no_arguments, argv);
   return measure(options);

@@ -16,6 +16,8 @@ namespace hbmwire::bench {
 namespace {
 
 constexpr MemoryType kDevice = MemoryType::gaudi;
+// The memory of one end: on kNic, which reaches the device; on kPlainNic, which does not; without a
+// NIC ("none").
 constexpr Holding kReached{kNic, kDevice};
 constexpr Holding kStaged{kPlainNic, kDevice};
 constexpr Holding kHost{kNic, MemoryType::host};
@@ -57,6 +59,7 @@ class Engine {
 
   ~Engine() { memory_.domain().unpin_host(host_); }
 
+  /// Lets the engine's threads begin, and so stay, on the second CPU.
   void begin() {
     const OnSecondCpu engine;
     copy_ns();
@@ -87,6 +90,7 @@ class Staging final : public TwoProcesses<End<kStaged, kHost>, NoEnd, Sleep> {
     return each_ns([&] { return our_end().put_ns(Path::staged); });
   }
 
+  // Staging overlaps both, so it can be as fast as the slower one.
   double theirs() override {
     return std::max(each_ns([&] { return engine_.copy_ns(); }),
                     each_ns([&] { return our_end().host_put_ns(); }));

@@ -70,7 +70,7 @@ class MemoryEnd {
   /// Puts all of the memory by `path`. Returns the time until the put is over.
   double put_ns(Path path) { return put_ns(region_, path); }
 
-  /// The same with as much host memory, by the same NIC.
+  /// Puts as much host memory by the same NIC. Returns the time until the put is over.
   double host_put_ns() {
     if (!host_) host_ = register_all(allocate(MemoryType::host));
     return put_ns(*host_, Path::host);
@@ -93,8 +93,7 @@ class MemoryEnd {
     const double before = now_ns();
     Transfer put = need(endpoint_.put(region.slice(0, kLarge), remote_.slice(0, kLarge)));
     // A sleeping wait leaves the CPU to the peer, whose process copies if it has no real engine.
-    if (path == Path::ipc || path == Path::tcp)
-      need(put.wait({Deadline::after(std::chrono::seconds(20)), -1}));
+    if (path == Path::ipc || path == Path::tcp) need(put.wait(std::chrono::seconds(20)));
     while (!need(put.poll())) continue;
     const double took = now_ns() - before;
     if (put.path() != path)

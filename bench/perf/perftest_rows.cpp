@@ -38,7 +38,7 @@ double perftest_ns(const Test& test, unsigned iterations) {
   const std::size_t headline = output.find("#bytes");
   std::istringstream lines(headline == std::string::npos ? "" : output.substr(headline));
   std::string line;
-  std::getline(lines, line);
+  std::getline(lines, line);  // the headline itself
   double size = 0;
   double count = 0;
   double third = 0;   // peak bandwidth, or t_min

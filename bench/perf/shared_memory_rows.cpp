@@ -90,7 +90,7 @@ Row shared_memory_row(const Case& what) {
   row.better = latency ? Better::lower : Better::higher;
   row.bytes = latency || what.bytes == 8 ? 0 : what.bytes;
   if (what.bytes == 8) row.better = Better::lower;  // shown in ns
-  row.difference = what.limit > 1;
+  row.difference = what.limit > 1;                  // such a limit is in ns
   if (what.limit != 0) row.limit = what.limit;
   row.make = [what](const Effort& effort) { return std::make_unique<Programs>(what, effort); };
   return row;

@@ -22,6 +22,7 @@ CppEnd::CppEnd(const Place& place)
     here_.push_back(i);
     there_.push_back(kPages - 1 - i);
   }
+  // Tells by which path puts go.
   Transfer put =
       need(endpoint_.put(region_.slice(out_, sizeof round_), remote_.slice(in_, sizeof round_)));
   need(put.wait(kPatience));
@@ -82,6 +83,7 @@ void CppEnd::receive_all(std::size_t bytes, unsigned count) {
   for (; count != 0; --count) {
     for (std::size_t i = 0; i < kReceives; ++i)
       need(endpoint_.receive(region_.slice(Bytes::kBulk + i * bytes, bytes))).notify(i);
+    // Tells the peer that all receives are under way.
     bytes_.word(out_).store(++round_, std::memory_order_relaxed);
     need(need(endpoint_.put(region_.slice(out_, sizeof round_), remote_.slice(in_, sizeof round_)))
              .wait(kPatience));
@@ -101,6 +103,7 @@ void CppEnd::send_all(std::uint64_t times) {
   };
   for (; times != 0; --times) {
     ++round_;
+    // The peer's receives are under way.
     bytes_.wait_for(in_, round_);
     for (std::size_t i = 0; i < kReceives; ++i) {
       Transfer& transfer = window[i % kWindow];

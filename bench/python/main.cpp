@@ -55,6 +55,7 @@ class Languages final : public TwoProcesses<PythonEnd, CppEnd, SendAll> {
   }
 
  private:
+  /// The time for one operation.
   [[nodiscard]] double one_of(double chunk) const { return chunk / work_.count / work_.operations; }
 
   Work work_;
@@ -84,6 +85,7 @@ Row faster(Row row, std::size_t bytes, std::optional<double> limit) {
   return row;
 }
 
+/// A row that shows how many times as long ours takes.
 Row slower(Row row, std::optional<double> limit) {
   row.limit = limit;
   return row;

@@ -28,6 +28,7 @@ PAGES = 100_000
 RECEIVES = 1000
 
 PATIENCE = 20.0  # seconds
+# As Command in bench/python/python_end.cpp, and KeyBytes in bench/endpoint/our_end.hpp.
 COMMAND = struct.Struct("=16sQQQ")  # work, bytes, chunks, count
 KEY = struct.Struct("=I1024s")
 FIGURE = struct.Struct("=d")
@@ -110,7 +111,7 @@ class Side:
         return run
 
     def parts(self, nbytes: int, second: int) -> Run:
-        """The same blocks by offsets and lengths. Every second one has `second` bytes."""
+        """The blocks of blocks(), by offsets and lengths. Every second one has `second` bytes."""
         parts = np.empty((PAGES, 3), np.uint64)
         parts[:, :2] = BULK + pages() * nbytes
         parts[::2, 2] = nbytes
@@ -144,7 +145,7 @@ class Side:
         async def receive_all(count: int) -> None:
             for _ in range(count):
                 receives = [receive(slice_) for slice_ in into]
-                word[0] += 1
+                word[0] += 1  # the peer sends when it sees the next number
                 await self.endpoint.put(here, there)
                 await asyncio.gather(*receives)
 

@@ -15,8 +15,8 @@
 namespace hbmwire::bench {
 
 /// The Python side: puts.py in a process of its own, run by the interpreter that users have, on the
-/// CPU of this process, with its memory and connected to its peer. It sleeps until it is asked. At
-/// the peer's place it is a CppEnd.
+/// CPU of this process, with its memory and connected to its peer. It sleeps until it is asked. For
+/// the peer, whose Place listens, it is a CppEnd.
 class PythonEnd {
  public:
   explicit PythonEnd(const Place& place);
@@ -34,6 +34,7 @@ class PythonEnd {
   void send_all(std::uint64_t times) { peer_->send_all(times); }
 
  private:
+  /// Starts puts.py, and passes the keys of both sides on.
   void start(const Place& place);
 
   std::optional<CppEnd> peer_;

@@ -107,7 +107,7 @@ OurCache::OurCache(const Context& context, std::size_t max_regions, Watch watch)
     : cache_(take(RegistrationCache::create(context, {take(Nic::open())},
                                             options_of(max_regions, watch)))) {}
 
-void OurCache::refuse(const Error& error) { throw std::runtime_error(describe(error)); }
+void OurCache::fail_with(const Error& error) { throw std::runtime_error(describe(error)); }
 
 UcxCache::UcxCache(std::size_t max_regions, RawNic* nic) {
   ucs_rcache_params_t params{};

@@ -50,18 +50,18 @@ class OurCache {
   /// Looks up the registration at `address`, and releases it.
   void use(std::uint64_t address, std::size_t bytes) const {
     const auto lease = cache_.get(address, bytes, kEveryAccess);
-    if (!lease) refuse(lease.error());
+    if (!lease) fail_with(lease.error());
   }
 
   void use(const DmabufMemory& memory) const {
     const auto lease = cache_.get(memory, kEveryAccess);
-    if (!lease) refuse(lease.error());
+    if (!lease) fail_with(lease.error());
   }
 
   [[nodiscard]] RegistrationStatistics statistics() const { return cache_.statistics(); }
 
  private:
-  [[noreturn]] static void refuse(const Error& error);
+  [[noreturn]] static void fail_with(const Error& error);
 
   RegistrationCache cache_;
 };

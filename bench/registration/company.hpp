@@ -35,15 +35,16 @@ class Company {
 
   ~Company() {
     thread_.request_stop();
-    wake();
+    wake();  // so that it sees the request
   }
 
-  /// Returns when the other thread is at work, or has stopped.
+  /// Returns when the other thread is at work.
   void start() {
     wake();
     spin_until([this] { return at_work_.load(std::memory_order_acquire); });
   }
 
+  /// Returns when the other thread has done its last piece of work.
   void stop() {
     wanted_.store(false, std::memory_order_release);
     spin_until([this] { return !at_work_.load(std::memory_order_acquire); });

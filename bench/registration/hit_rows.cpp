@@ -34,6 +34,7 @@ class SameRegion final : public Contest {
   double theirs() override { return measure(theirs_); }
 
  private:
+  /// All hits are on one piece; it does not matter which.
   template <class Cache>
   double measure(const Cache& cache) const {
     return median_ns(chunks_, [&] { use_one(cache, pieces_, 3); }) / kHitsInAChunk;

@@ -18,6 +18,7 @@ class Steps {
   Steps(std::size_t count, std::uint32_t seed) : count_(count), state_(seed) {}
 
   std::size_t next() {
+    // A linear congruential generator with the constants of "Numerical Recipes".
     state_ = state_ * 1664525U + 1013904223U;
     return static_cast<std::size_t>((static_cast<std::uint64_t>(state_) * count_) >> 32U);
   }
@@ -40,6 +41,7 @@ void use_any(const Cache& cache, const Pieces& pieces, Steps& steps) {
     cache.use(pieces.address(steps.next()), pieces.piece_bytes());
 }
 
+/// Registers all pieces.
 template <class Cache>
 void fill(const Cache& cache, const Pieces& pieces) {
   for (std::size_t i = 0; i < pieces.count(); ++i)

@@ -85,6 +85,7 @@ class DmabufMiss : public Contest {
     });
   }
 
+  // The iova of the dma-buf's beginning. No memory needs to be mapped there.
   static constexpr std::uint64_t kAddress = std::uint64_t{1} << 40U;
 
   unsigned chunks_;

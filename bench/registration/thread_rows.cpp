@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t kThreadBytes = 4096;
 constexpr std::size_t kThreadPieces = 64;
-constexpr std::size_t kOurs = 3;  // index of the region of the timed thread
+constexpr std::size_t kOurs = 3;       // index of the region of the timed thread
+constexpr std::size_t kCompanys = 40;  // index of a region that only the other thread uses
 
 enum class Told : std::uint8_t {
   time,      // the time of a hit while the other thread works
@@ -68,9 +69,9 @@ std::vector<Row> thread_rows(const Context& context) {
   std::vector<Row> rows;
   for (const Kind& kind :
        {Kind{"two-same", "hit, two threads, same region", kOurs, Told::time},
-        Kind{"two-own", "hit, two threads, own regions", 40, Told::time},
+        Kind{"two-own", "hit, two threads, own regions", kCompanys, Told::time},
         Kind{"scale-same", "slower by company, same region", kOurs, Told::slowdown},
-        Kind{"scale-own", "slower by company, own regions", 40, Told::slowdown}}) {
+        Kind{"scale-own", "slower by company, own regions", kCompanys, Told::slowdown}}) {
     Row row;
     row.name = kind.name;
     row.ours = kind.what;

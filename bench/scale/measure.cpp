@@ -39,7 +39,7 @@ void serve(const Library& library, Line& line, Shared& shared) {
       shared.resident_bytes = resident_bytes();
       ++shared.answered;
     }
-    if (turn % 256 == 0) ::sched_yield();
+    if (turn % 256 == 0) ::sched_yield();  // for machines with one CPU
   }
 }
 
@@ -102,6 +102,7 @@ Figures measure_with(const Library& library, Line& line, Shared& shared, std::si
     }
     times.push_back(took_ms([&] { side->connect(); }));
   }
+  // All but the first; a single connection counts as one.
   const std::size_t counted = std::max<std::size_t>(connections, 2) - 1;
   spin_until([&] {
     side->progress();

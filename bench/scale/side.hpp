@@ -56,12 +56,12 @@ class Server {
   /// The number of its connections.
   [[nodiscard]] virtual std::size_t connections() const = 0;
 
-  /// The value of connections() for a library that does not tell its server.
+  /// The value of connections() for a library that does not tell its server: more than the number
+  /// that measure() waits for.
   static constexpr std::size_t kEach = ~std::size_t{0};
 };
 
-/// A library, by name, and how both processes make it. `line` leads to the other process, until
-/// measure() sends a word by it.
+/// A library, by name, and how both processes make it. `line` leads to the other process.
 struct Library {
   std::string name;
   std::function<std::unique_ptr<Server>(Line& line)> serve;

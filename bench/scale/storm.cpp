@@ -39,6 +39,7 @@ void listen_for_all(Line& line) {
 /// closes.
 void connect_all(Line& line, unsigned clients) {
   const Context context = need(Context::create());
+  // This thread takes part, too.
   std::latch prepared(clients + 1);
   std::latch begun(1);
   std::latch tried(clients + 1);
@@ -64,6 +65,7 @@ void connect_all(Line& line, unsigned clients) {
   begun.count_down();
   tried.arrive_and_wait();
   line.send(connected.load());
+  // The other end closes the line when all clients are counted. The endpoints live until then.
   bool more = false;
   static_cast<void>(line.next(more));
   over.count_down();

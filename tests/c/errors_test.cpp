@@ -127,7 +127,7 @@ TEST(COptions, EarlierOnesHaveDefaultsForTheRest) {
   const Context context = make_context();
   auto options = HBMWIRE_MADE(hbmwire_worker_options);
   options.struct_size = offsetof(hbmwire_worker_options, max_transfers);
-  options.max_transfers = 0;  // this value is not checked
+  options.max_transfers = 0;  // behind the structure's end, so it is not read
   options.threads = 99;
   const Worker worker = make_worker(context, &options);
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{1} << 20U}) {
@@ -298,6 +298,7 @@ TEST(CHostPort, IsSplitAndJoined) {
       return hbmwire_split_host_port("node2", otherwise, host, sizeof host, &port, error);
     });
   }
+  // The host's buffer has no room for the terminating 0.
   refused(HBMWIRE_INVALID_ARGUMENT, [&](auto* error) {
     return hbmwire_split_host_port("node2:1", HBMWIRE_UNSET, host, 5, &port, error);
   });

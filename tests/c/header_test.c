@@ -229,7 +229,7 @@ SAME(HBMWIRE_THREADS_ONE, 0);
 SAME(HBMWIRE_THREADS_ANY, 1);
 SAME(HBMWIRE_THREADS_PROGRESS, 2);
 
-// With -Wpadded, the size of a structure is the sum of its members' sizes.
+// compiles.sh finds holes by -Wpadded.
 #define SIZED(type) _Static_assert(offsetof(type, struct_size) == 0, #type)
 
 SIZED(hbmwire_attached);
@@ -335,8 +335,9 @@ int main(void) {
   const hbmwire_attach_address attach_address = {0};
   const hbmwire_slice slice = {0};
   expect(attach_address.socket[0] == 0 && slice.region == NULL && remote_slice.region == NULL,
-         "empty");
-  expect(part.local.region == NULL && block_numbers.count == 0, "empty");
+         "a structure without a size can be empty");
+  expect(part.local.region == NULL && block_numbers.count == 0,
+         "a structure without a size can be empty");
 
   hbmwire_endpoint_options endpoint;
   hbmwire_endpoint_options_init(&endpoint, sizeof endpoint);
@@ -354,8 +355,10 @@ int main(void) {
   hbmwire_context_options options;
   hbmwire_context_options_init(&options, sizeof options);
   options.require_path = 99;
-  expect(hbmwire_context_create(&options, &context, &error) == HBMWIRE_INVALID_ARGUMENT, "refused");
-  expect(context == NULL && error.code == HBMWIRE_INVALID_ARGUMENT, "and why");
+  expect(hbmwire_context_create(&options, &context, &error) == HBMWIRE_INVALID_ARGUMENT,
+         "a wrong path is refused");
+  expect(context == NULL && error.code == HBMWIRE_INVALID_ARGUMENT,
+         "a refused context stays NULL, and the error says why");
   if (!failed) printf("C11\n");
   return failed;
 }

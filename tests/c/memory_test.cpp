@@ -369,7 +369,7 @@ TEST(CAttach, AnotherContextAttachesToAGaudisMemory) {
   EXPECT_EQ(attached.type, HBMWIRE_MEMORY_GAUDI);
   EXPECT_EQ(attached.writable, 1);
   EXPECT_EQ(hbmwire_allocation_size_bytes(memory.get()), kBytes);
-  std::memset(address.socket, 'x', sizeof address.socket);
+  std::memset(address.socket, 'x', sizeof address.socket);  // no terminating 0
   hbmwire_allocation* none = nullptr;
   refused(HBMWIRE_INVALID_ARGUMENT, [&](auto* error) {
     return hbmwire_attach(context.get(), &address, kSecond, HBMWIRE_NO_FD, nullptr, &none, error);
@@ -399,7 +399,7 @@ TEST(CRegistrationCache, FindsMemoryAgain) {
     EXPECT_EQ(slice.length_bytes, 64U);
     EXPECT_EQ(slice.region, hbmwire_registration_lease_region(lease.get()));
     EXPECT_EQ(info_of(slice.region).path, HBMWIRE_PATH_ZERO_COPY);
-    // It belongs to the lease, so that this does nothing.
+    // It belongs to the lease, so this does nothing.
     hbmwire_region_free(const_cast<hbmwire_region*>(slice.region));
     EXPECT_EQ(info_of(slice.region).path, HBMWIRE_PATH_ZERO_COPY);
   }

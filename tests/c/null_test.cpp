@@ -8,12 +8,13 @@
 namespace hbmwire::c_test {
 namespace {
 
+/// Calls a function with NULL and 0 for each of its arguments.
 template <class... Argument>
 hbmwire_status with_nothing(hbmwire_status (*function)(Argument...)) {
   return function(Argument{}...);
 }
 
-/// The same for a function that returns no status.
+/// with_nothing() for a function that returns no status.
 template <class Answer, class... Argument>
 Answer answer_to_nothing(Answer (*function)(Argument...)) {
   return function(Argument{}...);

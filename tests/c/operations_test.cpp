@@ -162,7 +162,7 @@ TEST_P(COperations, BlocksGoToTheirNumbers) {
     return hbmwire_endpoint_get_blocks(ends_.a.get(), here.get(), &from_blocks, there.get(),
                                        &to_blocks, made, error);
   }));
-  const hbmwire_block_numbers odd{from.data(), from.size(), 16, 0};
+  const hbmwire_block_numbers odd{from.data(), from.size(), 16, 0};  // no width of numbers
   hbmwire_transfer* none = nullptr;
   refused(HBMWIRE_INVALID_ARGUMENT, [&](auto* error) {
     return hbmwire_endpoint_put_blocks(ends_.a.get(), here.get(), &odd, there.get(), &to_blocks,

@@ -62,7 +62,7 @@ class Life {
 
   hbmwire_status connect() {
     auto endpoint = HBMWIRE_MADE(hbmwire_endpoint_options);
-    endpoint.peer_timeout_ns = kSecond / 20;
+    endpoint.peer_timeout_ns = kSecond / 20;  // a life that fails ends soon
     auto options = HBMWIRE_MADE(hbmwire_listener_options);
     options.address = "127.0.0.1";
     options.endpoint = &endpoint;
@@ -160,6 +160,7 @@ void hush() {
 TEST(CSweep, EachAllocationThatFailsIsAnErrorAndLeavesNothing) {
   hush();
   std::string why;
+  // The process makes some objects in the first lives, and keeps them.
   for (int i = 0; i < 3; ++i) ASSERT_EQ(live(why), HBMWIRE_OK) << why;
   const int descriptors = test::open_descriptors();
   // The text of `why`, and a few objects that the process makes once when it first fails. The limit
@@ -196,6 +197,7 @@ TEST(CSweep, EachAllocationThatFailsIsAnErrorAndLeavesNothing) {
 TEST(CSweep, EachCallOfLibibverbsThatFailsIsAnErrorAndLeavesNothing) {
   hush();
   std::string why;
+  // The process makes some objects in the first lives, and keeps them.
   for (int i = 0; i < 3; ++i) ASSERT_EQ(live(why), HBMWIRE_OK) << why;
   ASSERT_EQ(test::live_nic_objects(), "");
   const int descriptors = test::open_descriptors();

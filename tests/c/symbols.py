@@ -16,6 +16,7 @@ def without_comments(text):
 
 
 def declared(tree):
+    """The functions that the headers declare. Also puts declarations without a comment into `uncommented`."""
     found = set()
     for path in sorted((tree / "c/include/hbmwire/c").glob("*.h")):
         text = path.read_text(encoding="utf-8")
@@ -36,6 +37,7 @@ def mapped(tree):
 
 def exported(library):
     said = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
+    # " A ": the names of versions.
     return {line.split()[2].partition("@")[0] for line in said.splitlines() if " A " not in line}
 
 

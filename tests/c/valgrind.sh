@@ -12,7 +12,7 @@ fi
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# valgrind runs threads one at a time, so that a polling thread must yield. A Gaudi's memory does not fit into the address
+# valgrind runs threads one at a time, so a polling thread must yield. A Gaudi's memory does not fit into the address
 # space that it leaves.
 printf '#!/bin/sh\nexec "%s" --gaudi 0 "$@"\n' "$1" >"$work/emulate"
 # Leaks are not checked: that would read all mapped memory, and the emulated NICs have mapped gigabytes. AddressSanitizer

@@ -11,6 +11,7 @@ import termios
 import time
 
 PROMPT = "<ready> "
+# Ctrl-E and Ctrl-U delete the whole line, Ctrl-T calls show(), Ctrl-B and Ctrl-F move the cursor.
 CLEAR, SHOW, TAB, LEFT, RIGHT = "\x05\x15", "\x14", "\t", "\x02", "\x06"
 SECONDS = 20
 # Wide and high, so that nothing is wrapped or cut, and the shell does not ask before it prints a list.
@@ -69,7 +70,7 @@ class Shell:
             out.write(set_up)
         self._send(f". {file}\n")
         self._read_until(re.compile(re.escape(PROMPT)))
-        self.complete("", tabs=0)
+        self.complete("", tabs=0)  # returns when the shell reads lines
 
     def close(self):
         os.close(self.terminal)

@@ -21,6 +21,7 @@ void look_for_capabilities(const PciConfig& config) {
   }
 }
 
+// Asks for all that an archive can answer.
 void ask(Archive machine) {
   for (const auto& [path, answer] : machine.record().files) {
     if (machine.file(path) != answer) std::abort();

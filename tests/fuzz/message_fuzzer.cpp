@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto message = decode(type, payload);
   if (!message) return 0;
   const auto frame = encode(*message);
-  const auto body = std::span(frame).subspan(6);
+  const auto body = std::span(frame).subspan(kFrameHeaderBytes);
   if (body.size() != payload.size()) std::abort();
   for (std::size_t i = 0; i < body.size(); ++i) {
     if (body[i] != payload[i]) std::abort();

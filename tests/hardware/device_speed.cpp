@@ -116,6 +116,7 @@ struct Question {
 
 /// The other process, whose memory this one writes and reads.
 void serve(const Line& line, const Options& options, const Way& way) {
+  // The parent begins the paths one after the other.
   if (bool begins = false; !line.next(begins)) return;
   End end(options, way, options.there, true);
   Listener listener =
@@ -153,6 +154,7 @@ void require(bool right, std::string_view what) {
   if (!right) throw std::runtime_error(fmt::format("{}: wrong bytes arrived", what));
 }
 
+/// Compares the bytes of a put and of a get with the peer, and then measures both.
 void measure_way(const Options& options, const Way& way, const Line& line) {
   line.send(true);
   End end(options, way, options.here, false);
@@ -212,6 +214,7 @@ class PinnedHost {
   Result<void> pinned_;
 };
 
+/// Measures the engine's copies into the device, out of it and within it.
 void measure_engine(const Options& options) {
   const Context context = need(Context::create({.memory = {}, .nics = {"none"}}));
   const Allocation memory =

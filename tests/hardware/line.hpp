@@ -60,7 +60,8 @@ class Line {
     return bytes;
   }
 
-  /// The other process notices, even if children that were forked meanwhile hold this end, too.
+  /// Ends the connection. The other process notices it, even if children that were forked meanwhile
+  /// hold this end, too.
   void end() const { ::shutdown(fd_.get(), SHUT_RDWR); }
 
  private:

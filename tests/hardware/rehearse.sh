@@ -41,10 +41,12 @@ assert sorted(steps) == sorted(wanted), steps.keys()
 for step in report["steps"]:
     assert step["result"] in ("passed", "failed", "timed out", "not run", "not in this version"), step
     assert re.search(rf"^{step['name']} +{step['result']}", text, re.MULTILINE), f"report.txt lacks {step}"
+    # A step that was not run has a reason.
     assert (step["result"] == "not run") <= bool(step["reason"]), f"not run, and no reason: {step}"
 assert report["failed_steps"] == sum(step["result"] in ("failed", "timed out") for step in report["steps"])
 assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?|v?[0-9.].*|unknown", report["commit"]), report["commit"]
 for secret in (socket.gethostname(), "127.0.0.1:", "fe80", "::ffff", "/tmp/"):
+    # A short host name may occur by chance.
     assert len(secret) < 4 or secret not in text + raw, f"the report has {secret}"
 print(text)
 END

@@ -25,7 +25,7 @@ without() {
   done
 }
 
-# build NAME SOURCE_FOLDER OPTION...
+# build NAME SOURCE_FOLDER OPTION...: configures and builds a project in $work/NAME.
 build() {
   local name=$1 source=$2
   shift 2

@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE=yes
 emulated() { "$program" emulate --quiet --nics 1 --gaudi 1 -- "$@"; }
 emulated "$python" "$here/put.py"
 
-# Other files in that folder are shared by these.
+# The folder's other files are modules that the programs share.
 mapfile -t found < <(grep -l '__name__ == "__main__"' "$examples"/*.py)
 if ((${#found[@]} == 0)); then
   echo "FAILED: there are no programs in $examples" >&2

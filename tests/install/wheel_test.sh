@@ -20,7 +20,7 @@ fail() {
   printf 'FAILED: %s\n' "$*" >&2
   exit 1
 }
-# make_wheel FOLDER PIP_OPTION...
+# make_wheel FOLDER PIP_OPTION...: makes the tree's wheel in the folder.
 make_wheel() {
   "$work/maker/bin/pip" wheel --no-deps --wheel-dir "$@" "$tree" >"$work/log" 2>&1
 }

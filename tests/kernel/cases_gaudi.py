@@ -17,7 +17,7 @@ def pattern(size, seed, start=0):
 
 
 def card(lab, name, contents):
-    """A card's memory: a file that a guest sees as a BAR, and that this process can read."""
+    """Writes a card's memory: a file that a guest sees as a BAR, and that this process can read. Returns its path."""
     path = lab.folder / f"{name}.hbm"
     path.write_bytes(contents)
     return path

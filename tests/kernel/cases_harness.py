@@ -37,7 +37,7 @@ def killed(lab):
 
 
 def panic(lab):
-    """QEMU ends with status 0, so that only the kernel's messages show it."""
+    """QEMU ends with status 0, so only the kernel's messages show it."""
     text = failure_of(lab.start("echo before\necho c >/proc/sysrq-trigger\nexit 0\n", bare=True))
     check("panicked" in text and "before" in text and "sysrq triggered crash" in text, text)
 
@@ -72,6 +72,7 @@ def forged_result(lab):
 def kernel_complaint(lab):
     """A script passes only if the kernel logs no complaint."""
     code, output = run(lab, "echo 'WARNING: made up by a test' >/dev/kmsg\nexit 0\n")
+    # guest/init: the kernel complained.
     check(code == 91 and "made up by a test" in output, f"code {code}", output)
 
 

@@ -118,7 +118,7 @@ TEST_F(VirtualGaudi, KeepsMappedAndExportedMemory) {
   EXPECT_EQ(card_->unmap(memory.address), EINVAL) << "it is exported once more";
   another.reset();
   EXPECT_EQ(card_->unmap(memory.address), 0);
-  EXPECT_EQ(card_->unmap(memory.address), EINVAL) << "there is nothing now";
+  EXPECT_EQ(card_->unmap(memory.address), EINVAL) << "it is not mapped any more";
   EXPECT_EQ(card_->free(memory.handle), 0);
   EXPECT_EQ(card_->free(memory.handle), EINVAL);
   EXPECT_EQ(counted("exports"), 2);
@@ -130,6 +130,9 @@ TEST_F(VirtualGaudi, ExportsWholePagesFromTheBaseOfAMappingAlone) {
   std::array<char, 1> byte{};
   ASSERT_EQ(card_->map_host(byte.data(), kHostPage, host), 0);
   Fd dmabuf;
+  // From within a page, from the second page, no bytes, no whole host page, from an offset that is
+  // no page, beyond the end, from an offset at the end, a length that wraps around, and the address
+  // of host memory.
   const std::array<RawGaudi::Range, 9> refused{{{base + kHostPage, kHostPage},
                                                 {base + kCardPage, kHostPage},
                                                 {base, 0},
@@ -228,7 +231,7 @@ TEST_F(VirtualGaudi, RefusesToBeRegisteredBeyondItsDmabuf) {
   EXPECT_EQ(verbs.import(dmabuf.get(), 0, 3 * kHostPage, base), nullptr);
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(verbs.import(dmabuf.get(), 100, kHostPage, base), nullptr)
-      << "within a page it is elsewhere";
+      << "offset and address are at different places of a page";
   EXPECT_EQ(verbs.import(-1, 0, kHostPage, base), nullptr);
   EXPECT_EQ(errno, EBADF);
   EXPECT_EQ(counted("maps"), counted("unmaps"));

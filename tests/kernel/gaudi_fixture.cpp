@@ -32,7 +32,7 @@ void OnGaudi::TearDown() {
   EXPECT_EQ(counted("exports"), counted("releases"));
   EXPECT_EQ(counted("attaches"), counted("detaches"));
   EXPECT_EQ(counted("maps"), counted("unmaps"));
-  EXPECT_EQ(RawGaudi().open_error(), 0) << "somebody has the card";
+  EXPECT_EQ(RawGaudi().open_error(), 0) << "another process has the card";
   const std::scoped_lock lock(mutex_);
   for (const std::string& warning : warnings_) ADD_FAILURE() << "the library says: " << warning;
 }

@@ -21,9 +21,9 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint64_t kSome = 64 << 10;  // of a page: everything is slow in a guest
-constexpr unsigned kHostsSeed =
-    77;  // seed of the bytes that the host put into the BAR: tests/kernel/cases_gaudi.py
+constexpr std::uint64_t kSome = 64 << 10;  // only a part of a page: a guest is slow
+// The seed of the bytes that the host puts into the BAR: tests/kernel/cases_gaudi.py.
+constexpr unsigned kHostsSeed = 77;
 
 class KernelGaudi : public OnGaudi {
  protected:
@@ -68,7 +68,7 @@ TEST_F(KernelGaudi, ReadsBytesThatTheHostPutIntoItsMemory) {
   }
 }
 
-/// Its pages are not contiguous in the BAR, so that writes across their borders must be split. The
+/// Its pages are not contiguous in the BAR, so writes across their borders must be split. The
 /// host compares the bytes that it finds.
 TEST_F(KernelGaudi, WritesBytesThatTheHostSees) {
   constexpr std::uint64_t kBegin = kCardPage - 1234;
@@ -146,9 +146,9 @@ TEST_F(KernelGaudi, NamesTheObstacle) {
   const auto too_much = (*domain)->allocate(1ULL << 40U);
   ASSERT_FALSE(too_much);
   EXPECT_EQ(too_much.error().hint, Hint::device_memory_exhausted);
-  const auto somebody = Context::create()->open(MemoryType::gaudi, {.device = "0"});
-  ASSERT_FALSE(somebody);
-  EXPECT_EQ(somebody.error().hint, Hint::gaudi_busy);
+  const auto second_owner = Context::create()->open(MemoryType::gaudi, {.device = "0"});
+  ASSERT_FALSE(second_owner);
+  EXPECT_EQ(second_owner.error().hint, Hint::gaudi_busy);
 }
 
 /// The other process: imports the received dma-buf, and reads it with its own NIC. Returns its exit

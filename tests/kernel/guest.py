@@ -16,7 +16,7 @@ from package import Unavailable
 
 HERE = pathlib.Path(__file__).resolve().parent
 QEMU = "qemu-system-x86_64"
-# A panic ends QEMU at once, with exit status 0, so that only the mark counts. An oops is a panic, too. no_timer_check: on a
+# A panic ends QEMU at once, with exit status 0, so only the mark counts. An oops is a panic, too. no_timer_check: on a
 # busy machine, late interrupts of the emulated timer fail a check at boot, which panics.
 COMMAND_LINE = "console=ttyS0 loglevel=4 panic=-1 oops=panic nokaslr mitigations=off no_timer_check"
 # An idle machine needs 3 to 20 s. A machine that runs other tests needs many times that.
@@ -58,7 +58,7 @@ class Guest:
         return path.read_bytes().decode(errors="replace").replace("\r", "")
 
     def finish(self):
-        """(exit code of the script, its output). If the script does not exit in time, raises a Failure with all output."""
+        """Returns (exit code, output) of the script. If it does not exit in time, raises a Failure with all output."""
         try:
             status = self.process.wait(max(self.deadline - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
@@ -149,11 +149,11 @@ class Lab:
                 "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:00:00:{address},romfile="]
 
     def run(self, script, *arguments, **options):
-        """Runs a guest to its end: (exit code, output)."""
+        """Runs a guest to its end. Returns (exit code, output)."""
         return self.start(script, *arguments, **options).finish()
 
     def run_well(self, script, *arguments, **options):
-        """Its output; any exit code except 0 is a Failure."""
+        """Runs a guest to its end, and returns its output. Any exit code except 0 is a Failure."""
         guest = self.start(script, *arguments, **options)
         return finish_well(guest)
 

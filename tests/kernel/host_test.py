@@ -30,7 +30,7 @@ class HostTests(unittest.TestCase):
         for name in ("env", "sh", "cat", "grep", "rm", "setpriv"):
             (self.path / name).symlink_to(shutil.which(name))
 
-    def program(self, name, text):
+    def add_program(self, name, text):
         (self.path / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         (self.path / name).chmod(0o755)
 
@@ -49,34 +49,34 @@ class HostTests(unittest.TestCase):
         self.assertRegex(shown, r"Skipped\nno kernel guest: no qemu-system-x86_64 here")
 
     def test_without_apt_it_is_skipped_with_the_reason(self):
-        self.program("qemu-system-x86_64", "exit 1")
+        self.add_program("qemu-system-x86_64", "exit 1")
         status, shown = self.run_case()
         self.assertEqual(status, 77, shown)
         self.assertRegex(shown, r"Skipped\nno kernel guest: no apt-get here")
 
     def test_without_an_archive_it_is_skipped_with_the_reason(self):
-        self.program("qemu-system-x86_64", "exit 1")
-        self.program("dpkg-deb", "exit 1")
-        self.program("apt-cache", "echo linux-image-6.12.9+deb12-amd64")
-        self.program("apt-get", 'case "$*" in *indextargets*) printf "%s\\t%s\\t%s\\t%s\\n" http://localhost/debian '
+        self.add_program("qemu-system-x86_64", "exit 1")
+        self.add_program("dpkg-deb", "exit 1")
+        self.add_program("apt-cache", "echo linux-image-6.12.9+deb12-amd64")
+        self.add_program("apt-get", 'case "$*" in *indextargets*) printf "%s\\t%s\\t%s\\t%s\\n" http://localhost/debian '
                      'bookworm main /key;; *) exit 100;; esac')
         with open("/etc/os-release", encoding="utf-8") as file:
             if "VERSION_CODENAME=bookworm" not in file.read():
-                self.program("apt-get", "exit 100")
+                self.add_program("apt-get", "exit 100")
         status, shown = self.run_case()
         self.assertEqual(status, 77, shown)
         self.assertRegex(shown, r"Skipped\nno kernel guest: apt")
 
     def test_a_package_that_is_broken_is_a_failure(self):
-        self.program("qemu-system-x86_64", "exit 1")
-        self.program("dpkg-deb", "echo no archive")
-        self.program("apt-cache", "echo linux-image-6.12.9+deb12-amd64")
-        self.program("apt-get", 'case "$*" in *download*) echo x >linux-image-6.12.9+deb12-amd64_6.12.9-1_amd64.deb;; esac')
+        self.add_program("qemu-system-x86_64", "exit 1")
+        self.add_program("dpkg-deb", "echo no archive")
+        self.add_program("apt-cache", "echo linux-image-6.12.9+deb12-amd64")
+        self.add_program("apt-get", 'case "$*" in *download*) echo x >linux-image-6.12.9+deb12-amd64_6.12.9-1_amd64.deb;; esac')
         status, shown = self.run_case()
         self.assertEqual(status, 1, shown)
 
     def test_the_newest_plain_image_is_taken(self):
-        self.program("apt-cache", "printf '%s\\n' linux-image-6.12-amd64 linux-image-6.12.9+deb12-amd64 "
+        self.add_program("apt-cache", "printf '%s\\n' linux-image-6.12-amd64 linux-image-6.12.9+deb12-amd64 "
                      "linux-image-6.12.107+deb12-amd64 linux-image-6.12.110+deb12-amd64-dbg "
                      "linux-image-6.12.111+deb12-rt-amd64 linux-image-6.12.99-amd64")
         with mock.patch.dict(os.environ, self.environment()):
@@ -129,7 +129,7 @@ class HostTests(unittest.TestCase):
         kernel = self.kernel()
         self.assertEqual(modules.compiler(kernel), "x86_64-linux-gnu-gcc-14")
         for name in modules.PROGRAMS:
-            self.program(name, "exit 1")
+            self.add_program(name, "exit 1")
         with mock.patch.dict(os.environ, self.environment()):
             with self.assertRaisesRegex(package.Unavailable, "no x86_64-linux-gnu-gcc-14 here"):
                 modules.own_modules(kernel)
@@ -137,8 +137,8 @@ class HostTests(unittest.TestCase):
     def test_without_sources_modules_are_not_to_be_had(self):
         kernel = self.kernel()
         for name in (*modules.PROGRAMS, modules.compiler(kernel)):
-            self.program(name, "exit 1")
-        self.program("apt-get", 'case "$*" in *indextargets*) printf "%s\\t%s\\t%s\\t%s\\n" http://localhost/debian '
+            self.add_program(name, "exit 1")
+        self.add_program("apt-get", 'case "$*" in *indextargets*) printf "%s\\t%s\\t%s\\t%s\\n" http://localhost/debian '
                      'bookworm main /key;; *) exit 100;; esac')
         with open("/etc/os-release", encoding="utf-8") as file:
             is_known = "VERSION_CODENAME=bookworm" in file.read()

@@ -18,7 +18,7 @@ timeout kill ps env test true false od cmp dd nproc ln rm cp mv seq stty ping nc
 PROVIDER = "rxe"
 # The place of the built tree in a guest.
 BUILT = pathlib.PurePosixPath("/built")
-# pthread_exit loads it by dlopen, so that ldd does not name it.
+# pthread_exit loads it by dlopen, so ldd does not name it.
 UNNAMED_LIBRARIES = ("libgcc_s.so.1",)
 
 
@@ -32,12 +32,14 @@ class Archive:
 
     def _entry(self, name, mode, data=b""):
         self.entries += 1
+        # Inode, mode, user, group, links, time, size, the file's two device numbers, two of the
+        # node, length of the name, checksum.
         fields = (self.entries, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
         header = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
         self.file.write(header + b"\0" * (-len(header) % 4) + data + b"\0" * (-len(data) % 4))
 
     def folder(self, path):
-        """Adds the folders that contain it, too."""
+        """Adds a folder, and the folders that contain it."""
         for parent in [*reversed(pathlib.PurePosixPath(path).parents), pathlib.PurePosixPath(path)]:
             name = str(parent).strip("/")
             if name and name != "." and name not in self.folders:

@@ -111,7 +111,7 @@ def build_tree(kernel):
     return tree
 
 
-def sources_of(name, tree, folder):
+def copy_sources(name, tree, folder):
     """Copies the sources of a module, ready to build."""
     if name != "rdma_rxe":
         shutil.copytree(parts()[name], folder)
@@ -125,7 +125,7 @@ def build(kernel, tree, into):
     headers = tree / "usr" / "src" / f"linux-headers-{kernel.release}"
     for name in parts():
         folder = into / name
-        sources_of(name, tree, folder)
+        copy_sources(name, tree, folder)
         # Without type information for BPF, because that needs a program which Debian's headers do not contain.
         run(["make", "-s", "-j2", "-C", str(headers), f"M={folder}", "CONFIG_DEBUG_INFO_BTF_MODULES=", "modules"], folder,
             f"{name} is not built")

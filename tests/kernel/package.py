@@ -112,6 +112,7 @@ def decompressed_kernel(image):
     seconds."""
     if image[0x202:0x206] != b"HdrS":
         raise Unavailable("the kernel package holds no bzImage")
+    # setup_sects (0 means 4); payload_offset and payload_length.
     sectors = image[0x1F1] or 4
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (sectors + 1) * 512 + offset

@@ -18,7 +18,7 @@ namespace abi = memory::gaudi::abi;
 namespace {
 
 constexpr std::uint64_t kPage = 2 << 20;  // of the virtual card
-constexpr std::uint32_t kUserMemory = 4;
+constexpr std::uint32_t kUserMemory = 4;  // HL_MEM_USERPTR
 
 }  // namespace
 

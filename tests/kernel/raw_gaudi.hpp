@@ -19,7 +19,7 @@ class RawGaudi {
  public:
   RawGaudi();
 
-  /// 0 if open.
+  /// The errno of opening the card; 0 if it is open.
   [[nodiscard]] int open_error() const { return open_error_; }
 
   /// Closes its descriptor.
@@ -62,7 +62,7 @@ std::map<std::string, long> gaudi_counters();
 /// The place of a device address's page in the BAR; -1 if it is not mapped.
 std::int64_t bar_offset(std::uint64_t address);
 
-/// Whether importers are told from now on that they cannot reach the card.
+/// Decides whether importers are told from now on that they cannot reach the card.
 void forbid_peer_to_peer(bool forbidden);
 
 }  // namespace hbmwire::test

@@ -50,6 +50,7 @@ std::int64_t contents_of(Buffer& buffer) {
   return same ? std::to_integer<std::int64_t>(got.front()) : -1;
 }
 
+/// Obeys one command of Exporter, which attach_exporter.hpp lists. Returns the answer.
 std::int64_t obey(char command, std::optional<Published>& published) {
   if (command == 'w') published->publication.reset();
   if (command == 'f') published.reset();
@@ -91,7 +92,7 @@ Result<void> run(const Exporter::Make& make, int socket) {
   return serve(listener, published, socket);
 }
 
-/// `memory` of run() would keep it alive; this passes it on.
+/// Allocates with a domain that only the memory keeps alive.
 Exporter::Make allocate(MemoryType type) {
   return [type](const Context& context) -> Result<Allocation> {
     HBMWIRE_TRY_ASSIGN(const auto domain, context.open(type));

@@ -163,7 +163,7 @@ TEST_F(AttachClient, AnotherUserGetsNoDescriptor) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const pid_t child = ::fork();
   if (child == 0) {
-    if (::setresuid(12'345, 12'345, 12'345) != 0) ::_exit(77);
+    if (::setresuid(12'345, 12'345, 12'345) != 0) ::_exit(77);  // a skip
     const Answer answer = ask(request_);
     const Bytes refusal = wire::encode(AttachReply{.status = AttachReply::Status::other_user});
     ::_exit(answer.fds == 0 && answer.bytes == refusal ? 0 : 1);
@@ -180,7 +180,7 @@ TEST_F(AttachClient, ASilentOneDelaysNoOtherAndIsDropped) {
   const Fd slow = connect();
   send_fds(slow.get(), {request_.begin(), request_.begin() + 20}, 0, -1);
   for (int i = 0; i < 10; ++i) expect_that_it_serves();
-  EXPECT_EQ(exporter_.descriptors(), theirs_ + 2);
+  EXPECT_EQ(exporter_.descriptors(), theirs_ + 2);  // both connections
   // Only its own timer wakes the exporter.
   EXPECT_TRUE(answer_from(silent.get()).bytes.empty());
   EXPECT_TRUE(answer_from(slow.get()).bytes.empty());
@@ -191,7 +191,7 @@ TEST_F(AttachClient, OneMoreSilentClientReplacesTheOldest) {
   std::vector<Fd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect());
   expect_that_it_serves();
-  EXPECT_LE(exporter_.descriptors(), theirs_ + 64);
+  EXPECT_LE(exporter_.descriptors(), theirs_ + 64);  // the connections that it keeps
   EXPECT_TRUE(answer_from(silent.front().get()).bytes.empty());
   send_fds(silent.back().get(), request_, 0, -1);
   EXPECT_EQ(answer_from(silent.back().get()).fds, 1U);

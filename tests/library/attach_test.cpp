@@ -79,7 +79,7 @@ TEST_P(AttachToMemory, TheOtherProcessSeesRdmaWrites) {
   auto buffer = Buffer::create(attached->memory, *nic, Access::remote_write);
   ASSERT_TRUE(buffer) << describe(buffer.error());
   EXPECT_EQ(buffer->region().path(), Path::zero_copy);
-  EXPECT_EQ(buffer->copy_path(), "NIC loopback") << "no CPU can";
+  EXPECT_EQ(buffer->copy_path(), "NIC loopback") << "no CPU reaches the memory";
   std::vector<std::byte> got(kAttachedBytes);
   ASSERT_TRUE(buffer->read(0, got, soon()));
   EXPECT_EQ(got, filled(kAttachedBytes, 1));
@@ -117,10 +117,11 @@ TEST(Attach, WithdrawnMemoryIsGivenToNoOtherProcess) {
   auto buffer = Buffer::create(before->memory, *Nic::open(), Access::remote_write);
   ASSERT_TRUE(buffer) << describe(buffer.error());
   ASSERT_TRUE(buffer->write(0, filled(kAttachedBytes, 3), soon()));
-  EXPECT_EQ(exporter.contents(), 3) << "who had it has it still";
+  EXPECT_EQ(exporter.contents(), 3) << "a process that has attached keeps the memory";
 }
 
-/// The exporter learns that its unmap was refused. The memory stays for the process that attached.
+/// The memory stays for the process that attached, when its registration there goes, and when the
+/// exporter ends.
 TEST(Attach, TheMemoryOutlivesItsExporter) {
   Exporter exporter(MemoryType::gaudi);
   const Context context = *Context::create();
@@ -183,7 +184,7 @@ TEST(Attach, AnExporterThatIsStoppedIsNotWaitedForLongerThanAsked) {
   const auto cancelled = attach(context, exporter.address(), {Deadline::after(60s), cancel.get()});
   ASSERT_FALSE(cancelled);
   EXPECT_EQ(cancelled.error().code, Errc::cancelled) << describe(cancelled.error());
-  EXPECT_EQ(test::open_descriptors(), descriptors + 1) << "cancel";
+  EXPECT_EQ(test::open_descriptors(), descriptors + 1) << "the eventfd, and nothing else";
 
   ASSERT_EQ(::kill(exporter.pid(), SIGCONT), 0);
   const auto later = attach(context, exporter.address(), soon());
@@ -207,7 +208,7 @@ TEST(Attach, AnotherUserIsRefused) {
   const Exporter exporter(MemoryType::gaudi);
   const pid_t child = ::fork();
   if (child == 0) {
-    if (::setresuid(12'345, 12'345, 12'345) != 0) ::_exit(77);
+    if (::setresuid(12'345, 12'345, 12'345) != 0) ::_exit(77);  // a skip
     const auto attached = attach(*Context::create(), exporter.address(), soon());
     if (attached) ::_exit(1);
     ::_exit(attached.error().code == Errc::permission_denied &&
@@ -243,7 +244,7 @@ TEST(Attach, ThousandsLeaveNothingBehind) {
   for (int i = 0; i < 3000 && !testing::Test::HasFatalFailure(); ++i) once(i % 10 == 0);
   EXPECT_EQ(test::open_descriptors(), ours);
   EXPECT_EQ(exporter.descriptors(), theirs);
-  EXPECT_LE(test::file_mappings(), mappings + 2);
+  EXPECT_LE(test::file_mappings(), mappings + 2);  // the allocator may map a little
   EXPECT_EQ(test::live_nic_objects(), objects);
 }
 
@@ -429,13 +430,13 @@ TEST(AttachSweep, EachDescriptorThatIsNotThereIsAnError) {
               return {};
             }),
             2)
-      << "the socket and what comes, then that and our copy of it";
+      << "the socket and the received dma-buf, then the dma-buf and our copy of it";
   EXPECT_EQ(sweep_descriptors([]() -> Result<void> {
               HBMWIRE_TRY(AttachListener::create());
               return {};
             }),
             4)
-      << "the set, the timer, the socket, and the reserve";
+      << "the epoll set, the timer, the socket, and one in reserve";
 }
 
 Result<void> life_of_an_attachment(const Context& context) {

@@ -80,7 +80,7 @@ std::uint64_t CudaApplication::allocate(std::size_t bytes) {
 
 std::uint64_t CudaApplication::allocate_managed(std::size_t bytes) {
   Address address = 0;
-  must_call("cuMemAllocManaged", &address, bytes, 1U);
+  must_call("cuMemAllocManaged", &address, bytes, 1U);  // CU_MEM_ATTACH_GLOBAL
   allocations_.push_back(address);
   return address;
 }

@@ -69,7 +69,7 @@ TEST(CudaProvider, ProbesWithoutMakingAContext) {
   EXPECT_FALSE(CudaApplication::has_context(0));
   const auto second = take(context.open(MemoryType::cuda, {.device = "1"}));
   EXPECT_EQ(second->device().pci_address, probe.devices[1].pci_address);
-  EXPECT_FALSE(CudaApplication::has_context(0)) << "nobody named it";
+  EXPECT_FALSE(CudaApplication::has_context(0)) << "only the second GPU was opened";
   EXPECT_TRUE(CudaApplication::has_context(1));
   const auto none = context.open(MemoryType::cuda, {.device = "2"});
   ASSERT_FALSE(none);
@@ -130,7 +130,7 @@ TEST(CudaDomain, MemoryAtTheSameAddressIsNotTheSame) {
     application.free(address);
     EXPECT_EQ(take(context.find(address)).device->type, MemoryType::host);
   }
-  EXPECT_LT(addresses.size(), 4U) << "no address came again, so that nothing was tested";
+  EXPECT_LT(addresses.size(), 4U) << "no address came again, so nothing was tested";
   EXPECT_EQ(generations.size(), 4U);
 }
 

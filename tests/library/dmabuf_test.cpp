@@ -51,7 +51,7 @@ class DmabufImport : public testing::Test {
         {.fd = fd, .offset_bytes = offset, .length_bytes = length, .mapping = mapping});
   }
 
-  /// The error of such an import.
+  /// The error of an import that must be refused.
   [[nodiscard]] Error refused(int fd, std::uint64_t offset = 0,
                               std::uint64_t length = kSize) const {
     const auto memory = import(fd, offset, length);
@@ -176,7 +176,7 @@ TEST_F(DmabufImport, HasTheAddressesOfTheApplicationsMapping) {
     EXPECT_EQ(context_.find(memory->address(), 1)->device->type, MemoryType::dmabuf);
 
     const auto twice = import(file.get(), 5500, 1000, bytes + 5500);
-    ASSERT_FALSE(twice) << "an address is of one import";
+    ASSERT_FALSE(twice) << "an address belongs to one import";
     EXPECT_EQ(twice.error().code, Errc::invalid_argument);
     const auto shifted = import(file.get(), 6001, 1000, bytes + 6000);
     ASSERT_FALSE(shifted);
@@ -240,6 +240,7 @@ TEST_F(DmabufImport, OpenSaysThatItIsImported) {
     std::vector<std::byte> got(kSize);
     HBMWIRE_TRY(buffer.read(0, got, soon()));
     auto expected = filled(kSize, 1);
+    // The other process wrote at 1000 in its import, which begins at 4000.
     std::fill_n(expected.begin() + 5000, 3000, std::byte{2});
     return got == expected ? 0 : 1;
   };
@@ -266,7 +267,7 @@ TEST(DmabufOfAnotherProcess, IsWrittenByRdma) {
     const auto memory =
         context.import_dmabuf({.fd = dmabuf.get(), .offset_bytes = 4000, .length_bytes = 10'000});
     ASSERT_TRUE(memory) << describe(memory.error());
-    EXPECT_EQ(memory->domain().copy_engine(), "") << "an accelerator's can't be mapped";
+    EXPECT_EQ(memory->domain().copy_engine(), "") << "the CPU can't map an accelerator's memory";
     const auto nic = Nic::open();
     ASSERT_TRUE(nic) << describe(nic.error());
     auto buffer = Buffer::create(*memory, *nic, Access::remote_write);

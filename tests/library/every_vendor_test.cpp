@@ -80,7 +80,7 @@ TEST(EveryVendor, AnAddressTellsItsDevice) {
     EXPECT_EQ(found->path, device.type == MemoryType::host ? Path::host : Path::zero_copy);
     EXPECT_FALSE(found->refusal);
   }
-  // Memory of two Gaudi cards begins at the same address, so that the address alone does not
+  // Memory of two Gaudi cards begins at the same address, so the address alone does not
   // identify the card.
   ASSERT_EQ(memory[0].address(), memory[1].address());
   const auto ambiguous = context.find(memory[0].address());

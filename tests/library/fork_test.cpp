@@ -27,8 +27,8 @@ using test::kAll;
 using test::soon;
 
 constexpr std::uint64_t kSize = 1 << 20;
-// More than half a page of a Gaudi, so that it gets its own block, which is returned to the driver
-// with it.
+// More than half a page of a Gaudi: such memory has a block of its own, which goes back to the
+// driver with it.
 constexpr std::uint64_t kBlockSize = std::uint64_t{600} << 20U;
 
 /// Whether `work` passed in a child, and the library logged nothing there.

@@ -196,7 +196,7 @@ TEST_F(GaudiAdopt, MemoryThatCannotBeAGaudisIsRefused) {
   EXPECT_FALSE(context_.adopt({application.fd(), base, 0}));
   EXPECT_FALSE(context_.adopt({application.fd(), base, ~0ULL}));
   const auto wrong_base = context_.adopt({application.fd(), base + 4096, 4096});
-  ASSERT_TRUE(wrong_base) << "only an export tells";
+  ASSERT_TRUE(wrong_base) << "only an export shows that the base is wrong";
   const auto nic = Nic::open();
   const auto region = nic->register_memory(*wrong_base, Access::remote_write);
   ASSERT_FALSE(region);
@@ -280,7 +280,7 @@ TEST_F(GaudiAdopt, AnyFailedCallLeavesNothingBehind) {
     failures += result ? 0 : 1;
     if (counted > n) continue;
     EXPECT_TRUE(result) << describe(result.error());
-    EXPECT_GE(failures, 3) << "who the card is, and the export, can fail";
+    EXPECT_GE(failures, 3) << "to identify the card, and to export, can fail";
     return;
   }
   FAIL() << "the sweep did not end";
@@ -327,7 +327,7 @@ TEST_F(GaudiBorrow, OneCachedDmabufServesAllOfThePool) {
     EXPECT_EQ(region->dmabuf_fd(), region_of_other->dmabuf_fd());
     EXPECT_EQ(region_of_other->remote().address, second + 1);
   }
-  EXPECT_TRUE(application.has_card()) << "what was borrowed is not released";
+  EXPECT_TRUE(application.has_card()) << "a borrowed card is not released";
 }
 
 TEST_F(GaudiBorrow, ContentsGoThroughTheApplicationsEngine) {
@@ -378,7 +378,7 @@ Result<void> life_of_borrowed_memory(std::uint64_t address) {
   HBMWIRE_TRY_ASSIGN(const AddressInfo info, context.find(address, 1000));
   if (info.device->type == MemoryType::host) {
     return tl::make_unexpected(
-        make_error(Errc::not_found, Stage::configure, "what can't be asked is nobody's"));
+        make_error(Errc::not_found, Stage::configure, "the memory was taken for the host's"));
   }
   HBMWIRE_TRY_ASSIGN(const Allocation borrowed, context.borrow(address, 1000));
   HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(borrowed, nic, Access::none));

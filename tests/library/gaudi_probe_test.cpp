@@ -51,17 +51,17 @@ class GaudiSysfs : public testing::Test {
     fs::remove_all(root_);
   }
 
-  void file(const fs::path& path, const std::string& text) const {
+  void write_file(const fs::path& path, const std::string& text) const {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text << '\n';
   }
 
-  void pci(const std::string& address, const char* vendor, const char* device,
-           const char* node = "-1") const {
+  void add_pci(const std::string& address, const char* vendor, const char* device,
+               const char* node = "-1") const {
     const fs::path at = fs::path("bus/pci/devices") / address;
-    file(at / "vendor", vendor);
-    file(at / "device", device);
-    file(at / "numa_node", node);
+    write_file(at / "vendor", vendor);
+    write_file(at / "device", device);
+    write_file(at / "numa_node", node);
   }
 
  private:
@@ -70,10 +70,10 @@ class GaudiSysfs : public testing::Test {
 };
 
 TEST_F(GaudiSysfs, CardsAreFoundInTheLayoutOfKernels6_7AndNewer) {
-  pci("0000:4d:00.0", "0x1da3", "0x1020", "1");
-  file("class/accel/accel2/device/pci_addr", "0000:4d:00.0");
-  file("class/accel/accel2/device/status", "in reset");
-  file("class/accel/accel_controlD2/device/pci_addr", "0000:4d:00.0");
+  add_pci("0000:4d:00.0", "0x1da3", "0x1020", "1");
+  write_file("class/accel/accel2/device/pci_addr", "0000:4d:00.0");
+  write_file("class/accel/accel2/device/status", "in reset");
+  write_file("class/accel/accel_controlD2/device/pci_addr", "0000:4d:00.0");
   const auto cards = find_cards();
   ASSERT_EQ(cards.size(), 1U);
   EXPECT_EQ(cards[0].pci_address, "0000:4d:00.0");
@@ -84,9 +84,9 @@ TEST_F(GaudiSysfs, CardsAreFoundInTheLayoutOfKernels6_7AndNewer) {
 }
 
 TEST_F(GaudiSysfs, CardsAreFoundInTheLayoutOfKernels6_3To6_6) {
-  pci("0000:4d:00.0", "0x1da3", "0x1060");
-  file("class/accel/accel0/pci_addr", "0000:4d:00.0");
-  file("class/accel/accel0/status", "Operational");
+  add_pci("0000:4d:00.0", "0x1da3", "0x1060");
+  write_file("class/accel/accel0/pci_addr", "0000:4d:00.0");
+  write_file("class/accel/accel0/status", "Operational");
   const auto cards = find_cards();
   ASSERT_EQ(cards.size(), 1U);
   EXPECT_EQ(cards[0].status, "Operational");
@@ -94,34 +94,34 @@ TEST_F(GaudiSysfs, CardsAreFoundInTheLayoutOfKernels6_3To6_6) {
 }
 
 TEST_F(GaudiSysfs, CardsOfOlderKernelsAreFoundInTheirOwnClass) {
-  pci("0000:4d:00.0", "0x1da3", "0x1000");
-  file("class/habanalabs/hl1/pci_addr", "0000:4d:00.0");
-  file("class/habanalabs/hl_controlD1/pci_addr", "0000:4d:00.0");
+  add_pci("0000:4d:00.0", "0x1da3", "0x1000");
+  write_file("class/habanalabs/hl1/pci_addr", "0000:4d:00.0");
+  write_file("class/habanalabs/hl_controlD1/pci_addr", "0000:4d:00.0");
   const auto cards = find_cards();
   ASSERT_EQ(cards.size(), 1U);
   EXPECT_EQ(cards[0].index, 1);
 }
 
 TEST_F(GaudiSysfs, OtherVendorsAcceleratorsAreLeftOut) {
-  pci("0000:00:0b.0", "0x8086", "0x7d1d");
-  file("class/accel/accel0/device/vendor", "0x8086");
-  pci("0000:10:00.0", "0x17cb", "0xa100");
-  file("class/accel/accel1/device/pci_addr", "0000:10:00.0");
-  pci("0000:20:00.0", "0x1da3", "0x0001");  // a Goya card
-  file("class/accel/accel2/device/pci_addr", "0000:20:00.0");
-  pci("0000:4d:00.0", "0x1da3", "0x1020");
-  file("class/accel/accel3/device/pci_addr", "0000:4d:00.0");
+  add_pci("0000:00:0b.0", "0x8086", "0x7d1d");
+  write_file("class/accel/accel0/device/vendor", "0x8086");
+  add_pci("0000:10:00.0", "0x17cb", "0xa100");
+  write_file("class/accel/accel1/device/pci_addr", "0000:10:00.0");
+  add_pci("0000:20:00.0", "0x1da3", "0x0001");  // a Goya card
+  write_file("class/accel/accel2/device/pci_addr", "0000:20:00.0");
+  add_pci("0000:4d:00.0", "0x1da3", "0x1020");
+  write_file("class/accel/accel3/device/pci_addr", "0000:4d:00.0");
   const auto cards = find_cards();
   ASSERT_EQ(cards.size(), 1U);
   EXPECT_EQ(cards[0].index, 3);
 }
 
 TEST_F(GaudiSysfs, CardsComeInTheOrderOfTheirNodesAndThoseWithoutOneLast) {
-  pci("0000:01:00.0", "0x1da3", "0x1020");
+  add_pci("0000:01:00.0", "0x1da3", "0x1020");
   for (const int index : {10, 2}) {
     const std::string address = "0000:4" + std::to_string(index % 10) + ":00.0";
-    pci(address, "0x1da3", "0x1020");
-    file("class/accel/accel" + std::to_string(index) + "/device/pci_addr", address);
+    add_pci(address, "0x1da3", "0x1020");
+    write_file("class/accel/accel" + std::to_string(index) + "/device/pci_addr", address);
   }
   const auto cards = find_cards();
   ASSERT_EQ(cards.size(), 3U);
@@ -134,7 +134,7 @@ TEST_F(GaudiSysfs, TheReasonForNoCardIsGiven) {
   const auto nothing = Context::create();
   ASSERT_TRUE(gaudi_probe(*nothing).missing);
   EXPECT_EQ(gaudi_probe(*nothing).missing->hint, Hint::no_gaudi_device);
-  pci("0000:01:00.0", "0x1da3", "0x1020");
+  add_pci("0000:01:00.0", "0x1da3", "0x1020");
   const auto undriven = Context::create();
   const MemoryProbe& probe = gaudi_probe(*undriven);
   ASSERT_EQ(probe.devices.size(), 1U);
@@ -225,8 +225,9 @@ TEST(GaudiOpen, OpeningTwiceGivesTheSameDomainByAnyName) {
 }
 
 TEST(GaudiOpen, TakesTheFirstCardThatIsFree) {
-  const auto somebody = Context::create();
-  const auto taken = somebody->open(MemoryType::gaudi, {.device = "0", .owner = Owner::hl_thunk});
+  const auto other_context = Context::create();
+  const auto taken =
+      other_context->open(MemoryType::gaudi, {.device = "0", .owner = Owner::hl_thunk});
   ASSERT_TRUE(taken);
   const auto context = Context::create();
   const auto free = context->open(MemoryType::gaudi, {.device = {}, .owner = Owner::hl_thunk});
@@ -248,6 +249,8 @@ TEST(GaudiOpen, OneProcessHasSeveralCards) {
   EXPECT_EQ(context->find(other->address(), 1, "0")->device->driven_by, "hl-thunk");
 }
 
+/// Owns the card, writes a byte to `ready`, and waits until `go` is closed. Returns 0, or the
+/// failed step.
 int use_card(const char* device, int ready, int go) {
   ::alarm(30);
   const auto context = Context::create();

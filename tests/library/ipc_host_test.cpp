@@ -228,8 +228,8 @@ TEST(HostIpcCopies, MoveTheirRangeAndNoMore) {
   EXPECT_TRUE(same_bytes(contents(opened.owners), contents(opened.memory)));
 }
 
-/// Makes the pages of the memory unavailable, so that a touch would end the process (SIGBUS). The
-/// file itself loses them.
+/// Maps an empty file over the memory's pages: a touch would end the process (SIGBUS), as if the
+/// memory's own file had lost them.
 void take_pages(const Allocation& memory) {
   const Fd empty(::memfd_create("empty", MFD_CLOEXEC));
   ASSERT_NE(::mmap(std::bit_cast<void*>(memory.address()), 1U << 20U, PROT_READ | PROT_WRITE,

@@ -28,7 +28,7 @@ class KeyHolder {
 
   [[nodiscard]] Link connect(const Nic& exporter) const;
 
-  /// By RDMA, to or from the exporter's memory, through its NIC. Empty on success.
+  /// Write to the exporter's memory, or read it, by RDMA through its NIC. Empty on success.
   std::optional<Error> write(const Nic& exporter, const RemoteMemory& to,
                              std::span<const std::byte> bytes);
   std::optional<Error> read(const Nic& exporter, const RemoteMemory& from,

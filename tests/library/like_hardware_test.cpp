@@ -159,7 +159,7 @@ TEST(SmallMessages, GoIntoDeviceMemory) {
   EXPECT_TRUE(done) << describe(done.error());
 }
 
-/// The reason why the library sets the variable if the user did not.
+/// For this reason the library sets MLX5_SCATTER_TO_CQE if the user did not.
 TEST(SmallMessages, AreFatalThereIfTheCpuIsToPlaceThem) {
   ::setenv("MLX5_SCATTER_TO_CQE", "1", 1);
   EXPECT_DEATH((void)receive_small_message(), "");

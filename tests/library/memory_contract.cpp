@@ -151,7 +151,7 @@ TEST_P(MemoryContract, FindsRangesInAnAllocation) {
     EXPECT_FALSE(info->otherwise) << "no setting says \"try\"";
   }
   const auto asked = take(context_.find(base, kSize));
-  EXPECT_EQ(asked.lifetime, GetParam().lifetime) << "whoever is asked";
+  EXPECT_EQ(asked.lifetime, GetParam().lifetime) << "the context and the domain agree";
 }
 
 TEST_P(MemoryContract, TellsObserversOnceThatMemoryHasGone) {
@@ -168,7 +168,7 @@ TEST_P(MemoryContract, TellsObserversOnceThatMemoryHasGone) {
     const Allocation copy = *memory;
     const Allocation part = Allocation::borrowed(domain, base + 100, 10);
     memory.reset();
-    EXPECT_TRUE(early->told.empty()) << "somebody has it still";
+    EXPECT_TRUE(early->told.empty()) << "a copy and a borrowed part still hold it";
   }
   const std::vector<Told> once{{base, 10'000}};
   EXPECT_EQ(early->told, once);
@@ -339,7 +339,7 @@ TEST_P(MemoryContract, IsBorrowedInParts) {
   }
   auto expected = pattern(10'000, 1);
   std::ranges::copy(pattern(1'000, 2), expected.begin() + 5'000);
-  EXPECT_EQ(read(memory, 0, 10'000), expected) << "who lent it still has it";
+  EXPECT_EQ(read(memory, 0, 10'000), expected) << "the lender's memory has the written bytes";
   EXPECT_FALSE(context_.borrow(memory.address() + 5'000, 5'001));
 }
 

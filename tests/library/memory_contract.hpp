@@ -91,7 +91,7 @@ class MemoryContract : public MemoryTest {};
 /// Memory that the application allocated, for subjects that can recognise it.
 class ApplicationMemoryContract : public MemoryTest {};
 
-/// The same, together with a NIC.
+/// Memory that the application allocated, together with a NIC.
 class ApplicationMemoryTransfer : public MemoryTest {};
 
 /// Tests of a domain together with NICs.

@@ -102,7 +102,7 @@ TEST_P(MemoryContract, CopiesWithinItsDeviceAsItSays) {
         take(domain.start_copy_from(from.domain(), from.address(), to.address(), kLarge));
   }
   EXPECT_TRUE(same_bytes(read(to, 0, kLarge), pattern(kLarge, 1)))
-      << "what is left waits for its end";
+      << "a dropped copy ends before the next one begins";
 }
 
 namespace {

@@ -20,7 +20,7 @@ struct Order {
     guess,   ///< try remote keys that might belong to others
     hammer,  ///< write everything that the key allows, repeatedly, until it is refused
     dead,    ///< try what the key allowed before it ended
-    end,
+    end,     ///< end the program
   };
   Kind kind = Kind::end;
   std::uint32_t regions_own_key = 0;  ///< a likely guess

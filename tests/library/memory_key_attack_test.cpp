@@ -189,8 +189,8 @@ class MemoryKeyAttack : public testing::TestWithParam<MemoryType> {
 
 TEST_P(MemoryKeyAttack, GetsNoMoreThanTheKeyAllows) {
   attack(Order::Kind::attack, pack({.access = kBoth}));
-  EXPECT_EQ(allowed_, 2 * 2 * 5) << "two NICs, both ways";
-  EXPECT_GT(refused_, 2 * 2 * 11);
+  EXPECT_EQ(allowed_, 2 * 2 * 5) << "two NICs, both ways, five ranges within the key";
+  EXPECT_GT(refused_, 2 * 2 * 11) << "eleven ranges outside of the key, and atomics";
   attack(Order::Kind::attack, pack({.access = Access::remote_write}));
   attack(Order::Kind::attack, pack({.access = Access::remote_read}));
   EXPECT_EQ(allowed_, 2 * 2 * 5 + 2 * 2 * 5);
@@ -214,7 +214,7 @@ TEST_P(MemoryKeyAttack, GetsNothingAfterTheKeyWasRevoked) {
   EXPECT_GT(before, 0);
   must(key.revoke());
   attack(Order::Kind::dead, key);
-  EXPECT_EQ(refused_, 8);
+  EXPECT_EQ(refused_, 8) << "two NICs, both ways, two ranges";
   EXPECT_EQ(end_attacker(), 0);
 }
 
@@ -232,7 +232,7 @@ TEST_P(MemoryKeyAttack, ChangesNothingOnceRevokeHasReturned) {
     EXPECT_TRUE(std::equal(after.begin(), after.begin() + kOffset, model().begin()));
     EXPECT_TRUE(std::equal(after.begin() + kOffset + kLength, after.end(),
                            model().begin() + kOffset + kLength));
-    EXPECT_FALSE(after == model()) << "it wrote before";
+    EXPECT_FALSE(after == model()) << "the attacker has written before";
   }
   EXPECT_EQ(end_attacker(), 0);
 }

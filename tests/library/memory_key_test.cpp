@@ -195,6 +195,7 @@ TEST(MemoryKeyToken, EndsWithItsKey) {
   std::this_thread::sleep_for(50ms);
   EXPECT_FALSE(is_found(expiring, Access::remote_read));
 
+  // With the region's own registration, and with one that only the key has.
   for (const bool own : {false, true}) {
     auto key = std::make_optional(take(MemoryKey::pack(region, {.revocable = own})));
     const MemoryKeyInfo info = key->info();
@@ -209,6 +210,7 @@ TEST(MemoryKeyToken, EndsWithItsKey) {
 
 TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
   const Region region = take(region_of(MemoryType::host, kBoth));
+  // With the region's own registration, and with one that only the key has.
   for (const bool own : {false, true}) {
     auto key = std::make_optional(take(MemoryKey::pack(region, {.revocable = own})));
     const MemoryKeyInfo info = key->info();
@@ -234,7 +236,7 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
   }
 }
 
-/// Only the key keeps the memory alive, so that its end is visible.
+/// Only the key keeps the memory alive, so its end is visible.
 TEST(MemoryKeyToken, ItsExpiryWaitsForUsersOfItsMemory) {
   std::optional region = take(region_of(MemoryType::gaudi, kBoth));
   const std::uint64_t address = region->address();
@@ -277,7 +279,7 @@ TEST(RemoteKey, IsForTheConnectionsThatItsExporterMeant) {
   const auto another = remote.on(restarted);
   ASSERT_FALSE(another);
   EXPECT_EQ(another.error().hint, Hint::memory_key_other_process) << describe(another.error());
-  EXPECT_TRUE(remote.on(restarted.gid)) << "who asks by GID is not told";
+  EXPECT_TRUE(remote.on(restarted.gid)) << "a GID does not tell one process from another";
 }
 
 /// The whole life of a key, with its own NICs and memory.

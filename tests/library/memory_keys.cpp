@@ -196,6 +196,7 @@ TEST_P(MemoryKeys, AKeyKeepsItsMemoryUntilItsEnd) {
   { const KeyedMemory first(make(kSize, 6), kBoth); }
   const std::string nothing = live_objects();
   const auto expected = pattern(kSize, 1);
+  // With the region's own registration, and with one that only the key has.
   for (const bool own : {false, true}) {
     std::optional<MemoryKey> key;
     {

@@ -40,7 +40,7 @@ std::uint64_t any_size() {
   return pages * 4096 + rest;
 }
 
-/// Two connected queue pairs: a source in host memory, and the path to a target.
+/// A source in host memory, and a connection to itself by which the NIC writes to a target.
 struct Writer {
   Buffer source;
   Connection connection;

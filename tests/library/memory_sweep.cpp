@@ -46,7 +46,7 @@ Result<void> life_of_a_buffer(const MemorySubject& subject) {
   return {};
 }
 
-/// The number of failures until no call fails.
+/// Lets each call of the library fail in turn. Returns the number of lives that failed.
 int sweep(const MemorySubject& subject, const std::string& library) {
   const int descriptors = open_descriptors();
   const int mappings = file_mappings();

@@ -133,7 +133,7 @@ TEST_P(Pitfall, AddressAndOffsetAgreeInTheirPage) {
     EXPECT_EQ(range->offset_bytes % kPage, range->address() % kPage);
     const auto wrong = verbs::register_dmabuf(state_of(nic_), range->fd->get(), range->offset_bytes,
                                               10, range->address() + 1, kAll);
-    ASSERT_FALSE(wrong) << "this NIC does not insist, so that the test shows nothing";
+    ASSERT_FALSE(wrong) << "this NIC does not insist, so the test shows nothing";
   }
 }
 
@@ -163,7 +163,7 @@ TEST_P(Pitfall, RegistrationsLoseNoDescriptor) {
 }
 
 /// One descriptor can be registered with any number of NICs, which saves BAR space
-/// (kvcache-ai/Mooncake#2523). Each region has its own key, so that a peer with several NICs needs
+/// (kvcache-ai/Mooncake#2523). Each region has its own key, so a peer with several NICs needs
 /// several keys.
 TEST_P(Pitfall, OneExportServesNicsThatHaveKeysOfTheirOwn) {
   const auto other = Nic::open("emu1");
@@ -182,8 +182,7 @@ TEST_P(Pitfall, OneExportServesNicsThatHaveKeysOfTheirOwn) {
   EXPECT_EQ(read(memory, *other), filled(kPage, 2));
 }
 
-/// The same as one region with both NICs: each has its own key, and a connection uses that of its
-/// own NIC.
+/// One region with both NICs: each has its own key, and a connection uses that of its own NIC.
 TEST_P(Pitfall, ARegionWithTwoNicsHasAKeyForEach) {
   const auto other = Nic::open("emu1");
   ASSERT_TRUE(other) << describe(other.error());
@@ -227,7 +226,7 @@ TEST_P(Pitfall, ASliceOfAnotherNicsRegionIsNotPosted) {
             std::string::npos)
       << describe(posted.error());
   EXPECT_FALSE(connection->post_receive(2, {&*region, 0, 10}));
-  EXPECT_TRUE(connection->post_receive(3, {&*region, 0, 0})) << "nothing needs no key";
+  EXPECT_TRUE(connection->post_receive(3, {&*region, 0, 0})) << "an empty slice needs no key";
 }
 
 /// 524 is the kernel's own ENOTSUPP. strerror() calls it "Unknown error 524", and users mistook it

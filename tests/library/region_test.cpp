@@ -179,7 +179,7 @@ TEST_F(RegionTest, TryTakesTheOtherPathWithEveryNicAndSaysWhy) {
   }
   const auto region = Nic::register_memory(nics_, memory, kAll);
   ASSERT_TRUE(region) << describe(region.error());
-  EXPECT_EQ(region->path(), Path::zero_copy) << "where nothing fails";
+  EXPECT_EQ(region->path(), Path::zero_copy) << "no call fails here";
 }
 
 TEST_F(RegionTest, TryTriesTheOtherPathWhereTheExportFails) {
@@ -211,7 +211,7 @@ TEST_F(RegionTest, YesMakesTheFailureOfADmabufAnError) {
     ASSERT_FALSE(region);
     EXPECT_EQ(std::string(region.error().call), "ibv_reg_dmabuf_mr");
     EXPECT_EQ(region.error().code, Errc::not_supported);
-    EXPECT_EQ(test::live_objects(), before) << "the NIC before it has forgotten it, too";
+    EXPECT_EQ(test::live_objects(), before) << "the first NIC has deregistered it, too";
   }
 }
 

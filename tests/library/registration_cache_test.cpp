@@ -159,7 +159,7 @@ TEST_F(RegistrationCacheTest, AllOfAnAllocationIsRegisteredForItsParts) {
 }
 
 TEST_F(RegistrationCacheTest, EvictsTheLeastRecentlyUsed) {
-  const auto cache = make_cache({.max_regions = 3 * 2});
+  const auto cache = make_cache({.max_regions = 3 * 2});  // three ranges with two NICs
   std::vector<Allocation> memory;
   for (int i = 0; i < 4; ++i) memory.push_back(allocate(MemoryType::host, kPage));
   const auto use = [&](std::size_t i) {
@@ -181,7 +181,7 @@ TEST_F(RegistrationCacheTest, EvictsTheLeastRecentlyUsed) {
 
 // Hits set a mark, and have no order among themselves.
 TEST_F(RegistrationCacheTest, EvictsTheOldestWhereAllWereUsedSince) {
-  const auto cache = make_cache({.max_regions = 3 * 2});
+  const auto cache = make_cache({.max_regions = 3 * 2});  // three ranges with two NICs
   std::vector<Allocation> memory;
   for (int i = 0; i < 6; ++i) memory.push_back(allocate(MemoryType::host, kPage));
   const auto is_hit = [&](std::size_t i) {
@@ -216,7 +216,7 @@ TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfBytes) {
   EXPECT_EQ(cache.statistics().bytes, 4 * kPage);
   {
     const auto lease = take(cache.get(large.address(), 9 * kPage, kWrite));
-    EXPECT_EQ(cache.statistics().not_kept, 1U) << "it would not fit, and evicts nobody";
+    EXPECT_EQ(cache.statistics().not_kept, 1U) << "it does not fit, and evicts no other";
   }
   EXPECT_EQ(cache.statistics().bytes, 4 * kPage);
   EXPECT_EQ(cache.statistics().evictions, 1U);
@@ -286,7 +286,7 @@ TEST_F(RegistrationCacheTest, MemoryGoesWithItsLastLease) {
   EXPECT_EQ(cache.statistics().regions, 0U);
 }
 
-/// The driver refuses to unmap exported memory, so that nothing may be kept after the last use.
+/// The driver refuses to unmap exported memory, so nothing may be kept after the last use.
 TEST_F(RegistrationCacheTest, AdoptedMemoryIsTheOwnersRightAfterItsUse) {
   const auto cache = make_cache();
   ApplicationCard application;

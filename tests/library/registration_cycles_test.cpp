@@ -19,13 +19,13 @@
 namespace hbmwire::test {
 namespace {
 
-// A sanitizer makes each of them ten times slower, but finds leaks at once.
+// A sanitizer makes each cycle more than ten times slower, but finds leaks at once.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kCycles = HBMWIRE_CYCLES / 20;
 #else
 constexpr int kCycles = HBMWIRE_CYCLES;
 #endif
-// Each of them also includes an export, which takes the longest.
+// Cycles with an export take the longest.
 constexpr int kExports = kCycles / 5;
 constexpr int kWarmUp = 1000;
 

@@ -59,6 +59,7 @@ void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
 }
 
+/// Throws if a system call has failed.
 void must_be(bool right) {
   if (!right) throw std::runtime_error("a system call fails");
 }
@@ -82,6 +83,7 @@ class Memory {
   static constexpr unsigned kWays = 3;
   static constexpr unsigned kWaysWithDiscards = 4;
 
+  /// Replaces the pages in one of these ways.
   void change(unsigned way) {
     switch (way) {
       case 0:
@@ -260,7 +262,7 @@ class RegistrationStress : public testing::TestWithParam<bool> {
     }
   }
 
-  /// The same in many threads.
+  /// Runs in kThreads threads. Returns the number of faults.
   [[nodiscard]] int run(const RegistrationCache& cache, unsigned ways = Memory::kWays) const {
     std::atomic<int> wrong{0};
     std::vector<std::jthread> threads;

@@ -91,6 +91,7 @@ TEST_F(RegistrationThreads, AllOperationsAgree) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 3000;
   constexpr std::size_t kPieces = 24;
+  // Room for 16 ranges with two NICs.
   const auto cache = make_cache({.whole = RegistrationOptions::Whole::off, .max_regions = 2 * 16});
   std::array<std::mutex, kPieces> locks;
   std::array<std::optional<Allocation>, kPieces> pieces;

@@ -245,7 +245,8 @@ TEST(RocmMemory, MemoryOfTheApplicationIsFoundByItsAddress) {
     EXPECT_FALSE(info->refusal) << describe(*info->refusal);
     EXPECT_NE(info->generation, 0U);
     rocm.hip_free(pointer);
-    EXPECT_EQ(context.find(address)->device->type, MemoryType::host) << "it is nobody's now";
+    EXPECT_EQ(context.find(address)->device->type, MemoryType::host)
+        << "the address has no owner now";
   }
 }
 
@@ -414,11 +415,11 @@ TEST(RocmPath, NamesThePeerMemoryClientForWhereTheDmabufFails) {
     const auto memory = gpu->allocate(4096);
     return *gpu->find(memory->address(), 1);
   };
-  EXPECT_FALSE(info_under("try").otherwise) << "it is not there";
+  EXPECT_FALSE(info_under("try").otherwise) << "there is no peer-memory client";
   const PeerMemoryClient client;
   EXPECT_EQ(info_under("try").path, Path::zero_copy);
   EXPECT_EQ(info_under("try").otherwise, Path::peer_memory);
-  EXPECT_FALSE(info_under("yes").otherwise) << "nobody allowed it";
+  EXPECT_FALSE(info_under("yes").otherwise) << "\"yes\" allows no other path";
   const AddressInfo without = info_under("no");
   EXPECT_EQ(without.path, Path::peer_memory);
   EXPECT_FALSE(without.otherwise);
@@ -434,7 +435,7 @@ TEST(RocmCopies, GoOnByThemselvesInTheirOrder) {
   const auto twos = filled(kSize, 2);
   std::vector<std::byte> between(kSize);
   std::vector<std::byte> last(kSize);
-  // Copies in and out use different engines, so that only signals keep their order.
+  // Copies in and out use different engines, so only signals keep their order.
   auto first = gpu->start_copy_in(memory->address(), ones);
   auto second = gpu->start_copy_out(memory->address(), between);
   auto third = gpu->start_copy_in(memory->address(), twos);
@@ -442,7 +443,7 @@ TEST(RocmCopies, GoOnByThemselvesInTheirOrder) {
   ASSERT_TRUE(first && second && third && fourth);
   ASSERT_TRUE(fourth->wait(soon()));
   EXPECT_EQ(last, twos);
-  EXPECT_EQ(between, ones) << "though nobody has asked for it yet";
+  EXPECT_EQ(between, ones) << "a copy ends without being polled";
   for (auto* copy : {&*first, &*second, &*third}) EXPECT_TRUE(copy->wait(soon()));
 }
 

@@ -54,7 +54,7 @@ class CountTests(unittest.TestCase):
         self.report.write_text(REPORT, encoding="utf-8")
 
     def run_with(self, expected, *options):
-        """(exit status, output) with a file of these lines."""
+        """Returns (exit status, output) with these lines in the file of expected counts."""
         if expected is not None:
             self.expected.write_text(expected, encoding="utf-8")
         shown = io.StringIO()

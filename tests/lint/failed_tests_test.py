@@ -28,7 +28,7 @@ class FailedTests(unittest.TestCase):
         self.report = pathlib.Path(folder.name) / "tests.xml"
 
     def run_on(self, text, *options, result=0):
-        """Its output; with `result` None also its exit."""
+        """Runs the script with a report of this text. Returns its output; with `result` None, (exit status, output)."""
         if text is not None:
             self.report.write_text(text, encoding="utf-8")
         shown = io.StringIO()

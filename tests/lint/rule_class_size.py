@@ -102,6 +102,7 @@ def check(tree):
             if key not in sizes or functions > sizes[key][2]:
                 sizes[key] = (path, line, functions, members)
                 files.setdefault(key, set()).add(path)
+        # Definitions of member functions, such as "Type Class::name(".
         for name in set(re.findall(r"^(?=\S)[\w:<>,&*\[\]. ]*?\b([A-Z]\w+)::~?\w+\s*\(", text, re.M)):
             if path.suffix == ".cpp" and path.parts[0] == "src":
                 files.setdefault(("src", name), set()).add(path)

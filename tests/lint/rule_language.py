@@ -63,6 +63,7 @@ def markdown(prose, lines):
     fence = None
     for number, line in lines:
         if match := FENCE.match(line):
+            # Only an equal fence ends one.
             fence = None if fence == match[1] else fence or match[1]
             prose.end()
         elif not fence:
@@ -113,6 +114,7 @@ def python(prose, lines, messages):
             prose.add(number, token.string.lstrip("#!"))
             last = number
         elif name in ("STRING", "FSTRING_MIDDLE"):
+            # A string that is a statement is a docstring.
             statement = before in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.NL, tokenize.ENCODING)
             if messages or statement:
                 prose.end()

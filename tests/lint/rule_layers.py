@@ -89,14 +89,14 @@ def refuse_own(path, target):
 
 
 def refuse_c(folder, other):
-    """The same for a file of the C interface, which has its own headers and an implementation over the public C++ API."""
+    """refuse_own() for a file of the C interface, which has its own headers and an implementation over the public C++ API."""
     if "/".join(other[:2]) == "c/include" or folder == "c/src" and (other[0] == "include" or "/".join(other[:2]) == "c/src"):
         return None
     return "the C interface is made of include/ alone, and its headers and examples see only its own headers"
 
 
 def refuse_emulation(folder, other):
-    """The same for a file below emulation/<folder>, which builds without the product."""
+    """refuse_own() for a file below emulation/<folder>, which builds without the product."""
     shared = {"emulation/tests": "tests/support", "emulation/bench": "bench/common"}.get(folder)
     if other[0] == "emulation" or "/".join(other[:2]) == shared:
         return None
@@ -104,7 +104,7 @@ def refuse_emulation(folder, other):
 
 
 def refuse_tests(folder, other):
-    """The same for a file below tests/<folder> or bench/<folder>."""
+    """refuse_own() for a file below tests/<folder> or bench/<folder>."""
     if folder in SHARED and "/".join(other[:2]) != folder:
         return f"{folder} serves the product and emulation/: it sees only itself"
     if other[0] == "emulation" and folder not in EMULATION_TESTERS:
@@ -113,7 +113,7 @@ def refuse_tests(folder, other):
 
 
 def refuse_layer(own, other):
-    """The same for two files of src/, by their paths below it."""
+    """refuse_own() for two files of src/, by their paths below it."""
     layer, target = own[0], other[0]
     if layer not in SEES:
         return f"src/{layer} is no layer that tests/lint/rule_layers.py knows"

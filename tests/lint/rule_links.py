@@ -33,6 +33,7 @@ def anchors(tree, path):
     found, seen, fence = set(), {}, None
     for _, line in tree.lines(path):
         if match := FENCE.match(line):
+            # Only an equal fence ends one.
             fence = None if fence == match[1] else fence or match[1]
         elif not fence and (match := HEADING.match(line)):
             name = slug(match[1])

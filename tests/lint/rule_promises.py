@@ -21,7 +21,7 @@ def cases(tree):
 
 
 def registered(tree):
-    """All words of the files that define the names of ctest's tests. These files assemble the names, so that only words can be
+    """All words of the files that define the names of ctest's tests. These files assemble the names, so only words can be
     checked."""
     found = set()
     for path in tree.files():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shell scripts pass shellcheck, stop at the first error, and are executable. Completions are sourced, so that only shellcheck
+"""Shell scripts pass shellcheck, stop at the first error, and are executable. Completions are sourced, so only shellcheck
 checks them."""
 import os
 import shutil

@@ -20,6 +20,7 @@ class Tree:
         for folder in folders or FOLDERS:
             found += [p for p in (self.root / folder).rglob("*") if p.is_file() and not CACHES.intersection(p.parts)]
         if not folders:
+            # A link into a build, and the file .git of a work tree.
             found += [p for p in self.root.iterdir() if p.is_file() and p.name not in ("compile_commands.json", ".git")]
         return sorted(p.relative_to(self.root) for p in found)
 

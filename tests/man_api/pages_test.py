@@ -73,6 +73,7 @@ class Scan:
             return
         name = next(one for one in found.groups()[1:] if one)
         if found[1]:
+            # Two blanks: a type within a class.
             if len(found[1]) == 2 and self.outer and self.public:
                 self.types.append(f"{self.outer}::{name}")
         else:

@@ -543,7 +543,7 @@ def test_a_worker_that_has_no_object_of_python_is_driven_by_one_loop(
 def test_an_event_loop_is_used_by_many_workers_one_after_another(
     context: hbmwire.Context, peer: Peer
 ) -> None:
-    """Both descriptors have the same number."""
+    """The next worker's descriptor gets the number of the one before it."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -461,7 +461,7 @@ def test_a_dropped_endpoint_ends_its_transfers_and_lets_their_buffers_go(slow: P
         slow.there.wait_closed(10)
 
 
-def test_a_transfer_keeps_its_context_and_its_endpoint(deaf: str) -> None:
+def test_a_transfer_keeps_its_context_and_its_endpoint() -> None:
     def begin() -> tuple[hbmwire.Transfer, weakref.ref[Owner], Any]:
         context = hbmwire.Context()
         pair = Pair(context, MANY_BYTES)
@@ -480,7 +480,7 @@ def test_a_transfer_keeps_its_context_and_its_endpoint(deaf: str) -> None:
     assert owner() is None
 
 
-def test_a_context_that_is_dropped_with_all_of_its_handles_is_over_soon(deaf: str) -> None:
+def test_a_context_that_is_dropped_with_all_of_its_handles_is_over_soon() -> None:
     context = hbmwire.Context()
     pair = Pair(context, MANY_BYTES)
     owner = Owner(MANY_BYTES)
@@ -663,6 +663,7 @@ def run(program: str, seconds: float = 20) -> subprocess.CompletedProcess[str]:
 
 
 def check_quiet(done: subprocess.CompletedProcess[str]) -> None:
+    # The library warns that its peers are not authenticated.
     complaints = [line for line in done.stderr.splitlines() if "not authenticated" not in line]
     assert complaints == []
 

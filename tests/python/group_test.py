@@ -115,6 +115,7 @@ def test_a_meeting_point_can_give_the_ranks(place: str) -> None:
     found: set[int] = set()
     ranks = Ranks(place, 3)
     for _ in range(3):
+        # barrier() returns None, as the work of a rank must.
         ranks.begin(None, lambda _context, group: (found.add(group.rank), group.barrier())[1])
     ranks.end()
     assert found == {0, 1, 2}
@@ -160,7 +161,7 @@ def test_a_replacement_joins_under_a_new_epoch(place: str) -> None:
 
     ranks.begin(0, stay)
     ranks.begin(1, stay)
-    ranks.begin(2, lambda _context, _group: None).join(30)
+    ranks.begin(2, lambda _context, _group: None).join(30)  # a rank that ends at once
     epochs: list[int] = []
     ranks.begin(2, lambda _context, group: (epochs.append(group.epoch), group.barrier(20))[1])
     ranks.end()
@@ -454,8 +455,8 @@ def test_an_awaited_call_raises_its_error(alone: hbmwire.Group) -> None:
 
 
 def free_port() -> int:
-    """A port for torchrun's own store, whose successor the meeting point takes; the kernel gives
-    neither of them to anyone by itself."""
+    """A port for torchrun's own store; the meeting point takes the next one. The kernel itself
+    gives no program a port below 32,768."""
     while True:
         port = random.randrange(20_000, 30_000)
         try:

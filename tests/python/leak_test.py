@@ -221,7 +221,7 @@ def test_tensors_by_dlpack_leak_nothing(context: hbmwire.Context) -> None:
     def cycle() -> None:
         array = numpy.from_dlpack(region)
         context.register(array).close()
-        memoryview(region).release()  # type: ignore[arg-type]  # of mypy before 1.4
+        memoryview(region).release()  # type: ignore[arg-type]  # for mypy before 1.4
         numpy.frombuffer(region, dtype=numpy.uint8)
 
     leaks_nothing(cycle, CYCLES // 10)

@@ -31,6 +31,7 @@ import hpu_tensor  # noqa: E402  (of STAND_IN)
 
 experimental = importlib.import_module("habana_frameworks.torch.utils.experimental")
 
+# DLPack's numbers of devices.
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, ONEAPI = 1, 2, 3, 10, 11, 14
 PATTERN = bytes(range(1, 97))
 # The access for memory that a peer only reads, and which may be read-only.
@@ -149,7 +150,7 @@ def test_read_only_memory_is_registered_for_reading_alone(
     context: hbmwire.Context, kind: str
 ) -> None:
     memory = READ_ONLY[kind]()
-    assert describe(memory)[4]
+    assert describe(memory)[4]  # whether it is read-only
     region = context.register(memory)
     assert region.access <= {"remote_read"}
 
@@ -787,7 +788,7 @@ def test_strides_of_one_element_alone_do_not_count() -> None:
 
 def test_impossible_shapes_are_refused() -> None:
     memory = host_bytes()
-    for shape in ((-1,), (1 << 62, 1 << 62), (1 << 63 - 1, 3)):
+    for shape in ((-1,), (1 << 62, 1 << 62), (1 << 62, 3)):
         producer = Producer(memory.ctypes.data, shape)
         assert "shape" in message_of(lambda: describe(producer))
         assert producer.deleted == 0

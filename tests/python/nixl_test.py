@@ -414,18 +414,18 @@ def test_a_gaudi_tensor_is_registered_by_its_address_on_the_card() -> None:
 
 
 def test_lists_of_descriptors_read_as_nixls_do() -> None:
-    agent_free = nixl.nixlXferDList("cuda", [(1, 2, 3), (4, 5, 6)])
-    assert agent_free.getType() == nixl.VRAM_SEG
-    assert agent_free.descCount() == len(agent_free) == 2
-    assert agent_free[1] == (4, 5, 6) and agent_free[-1] == (4, 5, 6)
-    assert list(agent_free) == [(1, 2, 3), (4, 5, 6)]
-    agent_free.append((7, 8, 9))
-    assert agent_free[2] == (7, 8, 9)
-    assert agent_free != nixl.nixlRegDList("cuda", list(agent_free))
+    descs = nixl.nixlXferDList("cuda", [(1, 2, 3), (4, 5, 6)])
+    assert descs.getType() == nixl.VRAM_SEG
+    assert descs.descCount() == len(descs) == 2
+    assert descs[1] == (4, 5, 6) and descs[-1] == (4, 5, 6)
+    assert list(descs) == [(1, 2, 3), (4, 5, 6)]
+    descs.append((7, 8, 9))
+    assert descs[2] == (7, 8, 9)
+    assert descs != nixl.nixlRegDList("cuda", list(descs))
     with pytest.raises(IndexError):
-        agent_free[3]
-    agent_free.clear()
-    assert agent_free.isEmpty()
+        descs[3]
+    descs.clear()
+    assert descs.isEmpty()
 
 
 @pytest.mark.parametrize(
@@ -786,6 +786,7 @@ print("end")
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert (ran.returncode, ran.stdout) == (0, "end\n"), ran.stderr
+    # Error and error.
     assert "Traceback" not in ran.stderr and "rror" not in ran.stderr
 
 

@@ -21,7 +21,7 @@ import hbmwire
 
 
 def in_child(body: Callable[[], object], seconds: float = 10.0) -> int:
-    """Calls `body` in a child of fork(), which then exits like a program. Returns its exit status.
+    """Calls `body` in a child of fork(), which then ends by os._exit(). Returns its exit status.
     """
     child = os.fork()
     if child == 0:

@@ -80,7 +80,7 @@ def test_tensors_without_plain_bytes_are_refused(context: hbmwire.Context) -> No
 
 
 def test_a_tensor_on_a_gpu_is_found_by_its_address(context: hbmwire.Context) -> None:
-    # Debian's torch supports no GPU, so that only the tensor's claim about its device is replaced.
+    # Debian's torch supports no GPU, so only the tensor's claim about its device is replaced.
     memory = context.allocate("cuda", 96)
 
     class OnGpu:
@@ -128,6 +128,7 @@ def test_a_region_keeps_the_memory_of_a_tensor_that_was_dropped(context: hbmwire
     region = context.register(tensor)
     del tensor
     gc.collect()
+    # These would overwrite freed memory.
     others = [torch.zeros(1000) for _ in range(100)]
     assert region.read() == wanted
     assert len(others) == 100
@@ -205,6 +206,7 @@ def test_torchs_dlpack_keeps_the_memory_until_the_region_is_closed(
 ) -> None:
     region = context.register(Wrapped(torch.arange(1000.0)))
     gc.collect()
+    # These would overwrite freed memory.
     others = [torch.zeros(1000) for _ in range(100)]
     assert region.read() == torch.arange(1000.0).numpy().tobytes()
     assert len(others) == 100

@@ -21,7 +21,7 @@ from conftest import Pair, Peer, eventually
 import hbmwire
 
 Value = TypeVar("Value")
-# Seconds. A worker checks by itself from time to time, so that a wait which misses its event lasts
+# Seconds. A worker checks by itself from time to time, so a wait which misses its event lasts
 # about 0.75 s, or forever. A wait that is woken takes less than a millisecond, on a busy machine
 # more.
 ASLEEP_S = 0.3
@@ -232,6 +232,7 @@ def test_a_put_that_is_not_awaited_goes_on(peer: Peer, type: Any, path: str) -> 
                 times.append(time.monotonic() - begin)
             return times
 
+    # A busy machine may delay many of them. If the loop were not woken, all would take longer.
     assert sorted(run(main()))[2] < CLOCK_S
 
 

@@ -39,7 +39,8 @@ constexpr bool kChildrenMayStartThreads = true;
 #endif
 
 /// Runs `body` in a child by fork(2). Returns its exit code, 0 for success; -1 if it had to be
-/// killed. It cannot report more, since its gtest belongs to the parent.
+/// killed, -2 if another signal ended it. It cannot report more, since its gtest belongs to the
+/// parent.
 int in_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());
@@ -66,7 +67,8 @@ int try_out(AddressWatch& watch) {
   return 13;
 }
 
-/// The same for an object that the child makes.
+/// try_out() with an object that this process makes; 10 if there is none. 0 in builds whose
+/// children may not start threads.
 int try_own() {
   if (!kChildrenMayStartThreads) return 0;
   const auto watch = AddressWatch::get();
@@ -75,6 +77,7 @@ int try_own() {
 
 int count_userfaultfds() {
   int count = 0;
+  // More descriptors than this program opens.
   for (int fd = 0; fd != 200; ++fd) {
     std::array<char, 64> target{};
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
@@ -112,20 +115,21 @@ TEST_F(AddressWatchFork, LeavesTheChildAnObjectThatSaysSo) {
               return 0;
             }),
             0);
-  EXPECT_TRUE(is_watched(pages.address())) << "the parent's is";
+  EXPECT_TRUE(is_watched(pages.address())) << "the parent's pages stay watched";
   EXPECT_EQ(try_out(*watch_), 0);
   watch_->unwatch(pages.part(0, 1));
 }
 
 TEST_F(AddressWatchFork, LetsTheChildHaveItsOwn) {
-  EXPECT_EQ(in_child([&] { return try_own(); }), 0) << "beside the parent's";
+  EXPECT_EQ(in_child([&] { return try_own(); }), 0) << "its own object beside the parent's";
   EXPECT_EQ(in_child([&] {
               watch_.reset();
               return try_own();
             }),
             0)
-      << "after the parent's";
-  EXPECT_EQ(in_child([&] { return in_child([&] { return try_own(); }); }), 0) << "a grandchild";
+      << "its own object after the parent's";
+  EXPECT_EQ(in_child([&] { return in_child([&] { return try_own(); }); }), 0)
+      << "an object of a grandchild";
   EXPECT_EQ(try_out(*watch_), 0);
 }
 
@@ -143,7 +147,7 @@ TEST_F(AddressWatchFork, LetsTheParentEndWhileTheChildLives) {
   }
   watch_.reset();
   EXPECT_FALSE(is_watched(pages.address()));
-  EXPECT_EQ(unmap(pages.all()), 0) << "and does not wait";
+  EXPECT_EQ(unmap(pages.all()), 0) << "munmap(2) must not wait for a reader";
   ::close(pipe[1]);
   int status = -1;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
@@ -209,6 +213,7 @@ bool forbid_userfaultfd(unsigned error_number, bool device_too) {
   constexpr auto kNumber = static_cast<unsigned>(offsetof(seccomp_data, nr));
   constexpr auto kSecond = static_cast<unsigned>(offsetof(seccomp_data, args[1]));
   const auto load = [](unsigned from) { return sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, from}; };
+  // A jump: over `yes` instructions if the loaded number equals `what`, else over `no`.
   const auto equal = [](unsigned what, unsigned char yes, unsigned char no) {
     return sock_filter{BPF_JMP | BPF_JEQ | BPF_K, yes, no, what};
   };
@@ -218,7 +223,7 @@ bool forbid_userfaultfd(unsigned error_number, bool device_too) {
                                     equal(SYS_userfaultfd, 3, 0),
                                     equal(SYS_ioctl, 0, 3),
                                     load(kSecond),
-                                    equal(device, 0, 1),
+                                    equal(device, 0, 1),  // the ioctl of /dev/userfaultfd, or none
                                     answer(SECCOMP_RET_ERRNO | error_number),
                                     answer(SECCOMP_RET_ALLOW)};
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
@@ -247,6 +252,7 @@ TEST(AddressWatchRefused, SaysWhatTheKernelLacksAndWhatToDo) {
 
 // As in a container with a seccomp profile that forbids the call, but with access to the device.
 TEST(AddressWatchRefused, TakesTheDeviceWhereTheCallIsForbidden) {
+  // try_own() succeeds at once in builds whose children may not start threads.
   const bool may_open = !kChildrenMayStartThreads || ::access("/dev/userfaultfd", R_OK | W_OK) == 0;
   EXPECT_EQ(in_child([&] {
               if (!forbid_userfaultfd(EPERM, false)) return 1;

@@ -36,7 +36,7 @@ class AddressWatchTest : public testing::Test {
     begin();
   }
 
-  /// From here on, changes are expected.
+  /// From here on, changes are expected: told() and has_risen() leave out earlier ones.
   void begin() {
     cursor_ = watch_->now();
     before_ = watch_->changed();
@@ -60,7 +60,7 @@ TEST_F(AddressWatchTest, ReportsUnmappedPages) {
     EXPECT_TRUE(has_risen());
     EXPECT_THAT(told(), ElementsAre(pages.all()));
     EXPECT_EQ(watch_->changed(), cursor_.settled);
-    EXPECT_THAT(told(), IsEmpty()) << "once";
+    EXPECT_THAT(told(), IsEmpty()) << "a change is reported once";
     watch_->unwatch(pages.all());
   }
 }
@@ -86,7 +86,7 @@ TEST_F(AddressWatchTest, TellsWhichPagesOfARangeWereUnmapped) {
   begin();
   ASSERT_EQ(unmap(pages.part(2, 1)), 0);
   EXPECT_THAT(told(), ElementsAre(pages.part(2, 1)));
-  ASSERT_EQ(unmap(pages.all()), 0) << "over the hole";
+  ASSERT_EQ(unmap(pages.all()), 0) << "the range includes the hole";
   EXPECT_THAT(told(), Contains(pages.all()));
   watch_->unwatch(pages.all());
 }
@@ -139,7 +139,7 @@ TEST_F(AddressWatchTest, ReportsMovedPagesAndDoesNotFollowThem) {
     const MappedPages target(3, kind);
     pages.fill(1);
     ASSERT_TRUE(watch_->watch(pages.all()));
-    ASSERT_TRUE(watch_->watch(target.part(2, 1))) << "beside the target, and stays";
+    ASSERT_TRUE(watch_->watch(target.part(2, 1))) << "beside the target; must stay watched";
     begin();
     ASSERT_NE(::mremap(pointer(pages.address()), 2 * kPage, 2 * kPage,
                        MREMAP_MAYMOVE | MREMAP_FIXED, pointer(target.address())),
@@ -170,6 +170,7 @@ TEST_F(AddressWatchTest, ReportsAMappingThatGrowsAndMoves) {
   const MappedPages pages(2);
   MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in the way of the mapping
   const AddressRange first = pages.part(0, 1);
+  // Another protection keeps the kernel from joining the two mappings.
   ASSERT_EQ(::mprotect(pointer(pages.part(1, 1).begin), kPage, PROT_READ), 0);
   ASSERT_TRUE(watch_->watch(first));
   begin();
@@ -226,7 +227,7 @@ TEST_F(AddressWatchTest, TellsOfTheHeapsEndWhenItShrinks) {
   ASSERT_NE(::sbrk(kBytes), pointer(~std::uint64_t{0}));
   ASSERT_TRUE(watch_->watch(range));
   begin();
-  ASSERT_EQ(::sbrk(0), pointer(range.end)) << "nobody else has moved it";
+  ASSERT_EQ(::sbrk(0), pointer(range.end)) << "the heap's end has moved meanwhile";
   ASSERT_EQ(::brk(end), 0);
   EXPECT_TRUE(has_risen());
   ASSERT_FALSE(told().empty());
@@ -240,8 +241,8 @@ TEST_F(AddressWatchTest, IgnoresCallsThatKeepThePages) {
   pages.fill(1);
   ASSERT_EQ(::mprotect(pointer(pages.address()), 4 * kPage, PROT_READ), 0);
   ASSERT_EQ(advise(pages.all(), MADV_WILLNEED), 0);
-  ASSERT_EQ(unmap(pages.part(0, 1)), 0) << "beside it";
-  ASSERT_EQ(advise(pages.part(3, 1), MADV_DONTNEED), 0) << "beside it";
+  ASSERT_EQ(unmap(pages.part(0, 1)), 0) << "a page beside the watched ones";
+  ASSERT_EQ(advise(pages.part(3, 1), MADV_DONTNEED), 0) << "a page beside the watched ones";
   EXPECT_FALSE(has_risen());
   watch_->unwatch(pages.part(1, 2));
 }
@@ -283,7 +284,7 @@ TEST_F(AddressWatchTest, WatchesNewPagesAtAnAddressThatIsWatched) {
   EXPECT_FALSE(is_watched(pages.address()));
   ASSERT_TRUE(watch_->watch(pages.all()));
   watch_->unwatch(pages.all());
-  EXPECT_TRUE(is_watched(pages.address())) << "one of two";
+  EXPECT_TRUE(is_watched(pages.address())) << "watched twice, given back once";
   watch_->unwatch(pages.all());
   EXPECT_FALSE(is_watched(pages.address()));
 }
@@ -317,7 +318,7 @@ TEST_F(AddressWatchTest, RefusesARangeWithAHoleAndWatchesNoneOfIt) {
   EXPECT_FALSE(watch_->watch(pages.part(1, 1)));
   EXPECT_FALSE(is_watched(pages.address()));
   EXPECT_FALSE(is_watched(pages.part(2, 1).begin));
-  EXPECT_TRUE(is_watched(pages.part(3, 1).begin)) << "it was before";
+  EXPECT_TRUE(is_watched(pages.part(3, 1).begin)) << "it was watched before the refused calls";
   watch_->unwatch(pages.part(3, 1));
 }
 
@@ -354,10 +355,12 @@ TEST_F(AddressWatchTest, KeepsTheOtherPagesWhenAnotherMappingLiesBetween) {
 // The pool may be empty, because no page of it is touched.
 TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
   constexpr std::uint64_t kHuge = std::uint64_t{2} << 20U;
+  // 21 << 26 is MAP_HUGE_2MB.
   const std::uint64_t address =
       MappedPages::map(0, 2 * kHuge / kPage, kPrivate | MAP_HUGETLB | MAP_NORESERVE | (21 << 26));
   ASSERT_NE(address, 0U) << "errno " << errno;
   const AddressRange part{address + 100 * kPage, address + 200 * kPage};
+  // One byte of the second huge page.
   const AddressRange other{address + 150 * kPage, address + kHuge + 1};
   ASSERT_TRUE(watch_->watch(part));
   ASSERT_TRUE(watch_->watch(other));
@@ -377,12 +380,14 @@ TEST_F(AddressWatchTest, ReportsAnOverflow) {
   const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
+  // More changes than the ring keeps.
   for (int i = 0; i != 5000; ++i) ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
   EXPECT_THAT(told(), ElementsAre(kAllAddresses));
   ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
   EXPECT_THAT(told(), ElementsAre(pages.all()));
   const MappedPages others(1);
-  EXPECT_TRUE(watch_->being_discarded(others.all())) << "nobody remembers of which pages";
+  EXPECT_TRUE(watch_->being_discarded(others.all()))
+      << "the overflow has lost which pages they were";
   watch_->unwatch(pages.all());
 }
 
@@ -393,7 +398,7 @@ TEST_F(AddressWatchTest, TellsEachCursor) {
   ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
   EXPECT_THAT(taken(*watch_, one), ElementsAre(pages.all()));
   AddressWatch::Cursor two = watch_->now();
-  EXPECT_THAT(taken(*watch_, two), IsEmpty()) << "it was before";
+  EXPECT_THAT(taken(*watch_, two), IsEmpty()) << "the change was before this cursor";
   ASSERT_EQ(advise(pages.all(), MADV_DONTNEED), 0);
   EXPECT_THAT(taken(*watch_, two), ElementsAre(pages.all()));
   EXPECT_THAT(taken(*watch_, one), ElementsAre(pages.all()));
@@ -429,7 +434,7 @@ TEST(AddressWatchOfTheProcess, IsOneAndGoesWithItsLastHolder) {
     ASSERT_TRUE((*one)->watch(pages.all()));
     one = tl::make_unexpected(Error{});
     two = tl::make_unexpected(Error{});
-    EXPECT_FALSE(is_watched(pages.address())) << "though nobody took it back";
+    EXPECT_FALSE(is_watched(pages.address())) << "though unwatch() was not called";
     EXPECT_EQ(count("/proc/self/fd"), descriptors);
     // A joined thread may be listed for a moment.
     EXPECT_TRUE(comes_true([&] { return count("/proc/self/task") == threads; }));
@@ -444,13 +449,14 @@ TEST(AddressWatchOfTheProcess, SaysThatAllIsGoneWhenItsDescriptorIsClosed) {
   const MappedPages pages(1);
   ASSERT_TRUE(watch.watch(pages.all()));
   AddressWatch::Cursor cursor = watch.now();
+  // Closes the watch's descriptor behind its back.
   for (int fd = 3; fd != 100; ++fd) {
     std::error_code none;
     const auto target =
         std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), none).string();
     if (target == "anon_inode:[userfaultfd]") ::close(fd);
   }
-  ASSERT_EQ(unmap(pages.all()), 0) << "which wakes the reader";
+  ASSERT_EQ(unmap(pages.all()), 0) << "the call must wake the reader, and not wait";
   EXPECT_TRUE(comes_true([&] { return watch.changed() != cursor.settled; }));
   EXPECT_THAT(taken(watch, cursor), Contains(kAllAddresses));
   EXPECT_FALSE(watch.watch(pages.all()));

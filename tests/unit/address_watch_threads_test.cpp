@@ -160,6 +160,7 @@ TEST(AddressWatchThreads, NeverWaitForMallocWhoseMemoryIsWatched) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   std::atomic<std::uint64_t> watched{0};
+  // malloc(3) maps a block of this size, and free(3) unmaps it.
   const auto subscription = watch->subscribe([] { const std::vector<char> some(300000); });
   in_threads(kThreads, [&](int thread) {
     std::minstd_rand random(static_cast<unsigned>(thread) + 1);
@@ -190,10 +191,10 @@ TEST(AddressWatchStrict, SeesAnUnmappingBeforeItsEventIsRead) {
   ASSERT_EQ(userfaultfd->watch(pages.all()), 0);
   EXPECT_FALSE(userfaultfd->change_under_way());
   std::jthread unmapping([&] { unmap(pages.all()); });
-  // As soon as other threads can map the address.
+  // True as soon as other threads can map the address.
   EXPECT_TRUE(comes_true(
       [&] { return MappedPages::map(pages.address(), 1, kPrivate | MAP_FIXED_NOREPLACE); }));
-  EXPECT_TRUE(userfaultfd->change_under_way()) << "nobody has read its event";
+  EXPECT_TRUE(userfaultfd->change_under_way()) << "its event is not read yet";
   EXPECT_TRUE(
       comes_true([&] { return userfaultfd->read().kind == Userfaultfd::Event::Kind::gone; }));
   unmapping.join();
@@ -250,7 +251,7 @@ TEST(AddressWatchSubscription, IsCalledSoonButNotForEachChange) {
   auto later = watch->subscribe([&] { calls += 1000000; });
   advise(pages.all(), MADV_DONTNEED);
   EXPECT_TRUE(comes_true([&] { return calls >= 1000000; }));
-  EXPECT_EQ(calls % 1000000, at_end) << "who has left is not called";
+  EXPECT_EQ(calls % 1000000, at_end) << "an ended subscription is not called";
   watch->unwatch(pages.all());
 }
 

@@ -66,7 +66,7 @@ TEST(Alarm, RingsInAThreadThatTakesNoSignals) {
   const auto alarm = Alarm::set(Clock::now(), [&] { blocked.set_value(blocks_sigterm()); });
   ASSERT_TRUE(alarm) << describe(alarm.error());
   EXPECT_TRUE(blocked.get_future().get());
-  EXPECT_FALSE(blocks_sigterm()) << "who set it is as it was";
+  EXPECT_FALSE(blocks_sigterm()) << "the thread that set the alarm keeps its signal mask";
 }
 
 TEST(Alarm, RingsInTheOrderOfTimesWhateverTheOrderOfCalls) {
@@ -148,6 +148,7 @@ TEST(Alarm, ManyThreadsSetAndResetThem) {
       setters.emplace_back([&, seed] {
         std::mt19937 random(seed);
         for (int i = 0; i < 500; ++i) {
+          // Set after the reset: an alarm that rings later sees it.
           auto destroyed = std::make_unique<std::atomic<bool>>(false);
           {
             const auto alarm = Alarm::set(Clock::now() + std::chrono::microseconds(random() % 200),

@@ -53,7 +53,7 @@ TEST(AttachMessages, AreNotMistakenForEachOther) {
 
 TEST(AttachMessages, AnotherVersionIsToldByTheHeaderAlone) {
   auto bytes = encode(kReply);
-  bytes.at(9) = std::byte{2};
+  bytes.at(9) = std::byte{2};  // the version's low byte
   bytes.resize(kAttachHeaderBytes);
   const Error error = assemble<AttachReply>(bytes, 3).error();
   EXPECT_EQ(error.hint, Hint::other_version);

@@ -32,6 +32,7 @@ TEST(Reader, TakesNoMoreCountedBytesThanItsLimit) {
     EXPECT_EQ(in.counted(limit), std::vector<std::byte>(limit < 5 ? 0 : 5, std::byte{7}));
     EXPECT_EQ(in.complete(), limit >= 5);
   }
+  // The length, and two of the five bytes.
   Reader cut(std::span<const std::byte>(bytes).first(6));
   EXPECT_TRUE(cut.counted(1024).empty());
   EXPECT_FALSE(cut.complete());

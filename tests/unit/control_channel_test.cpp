@@ -115,6 +115,7 @@ TEST_F(ControlChannelTest, RefusesAnotherProtocol) {
 
 TEST_F(ControlChannelTest, RefusesAnotherVersion) {
   const Fd peer = raw();
+  // The greeting with version 0x63.
   const std::string_view preamble("hbmwire\n\x00\x63\0\0\0\0\0\0", 16);
   ASSERT_EQ(::send(peer.get(), preamble.data(), preamble.size(), 0), 16);
   const auto channel = serve();
@@ -128,6 +129,7 @@ TEST_F(ControlChannelTest, RefusesAnotherVersion) {
 
 TEST_F(ControlChannelTest, RefusesAnOversizedFrameBeforeReadingIt) {
   const Fd peer = raw();
+  // A greeting, and a frame of 4 GiB.
   const std::string_view bytes("hbmwire\n\x00\x02\0\0\0\0\0\0\xff\xff\xff\xff\x00\x01", 22);
   ASSERT_EQ(::send(peer.get(), bytes.data(), bytes.size(), 0), 22);
   auto channel = serve();

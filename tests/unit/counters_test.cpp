@@ -150,7 +150,7 @@ TEST(CounterStore, TellsOthersThatCountsMove) {
   TrafficBlock& block = store.take_traffic({.context = 1, .worker = 1, .endpoint = 1}, "n", "p");
   const std::uint64_t before = changes_of(store.copy());
   store.end_endpoint(block);
-  EXPECT_EQ(before % 2, 0U);
+  EXPECT_EQ(before % 2, 0U);  // odd while counts move
   EXPECT_EQ(changes_of(store.copy()), before + 2);
 }
 
@@ -225,13 +225,13 @@ TEST(TrafficCells, AreFoundByTheirKey) {
   for (int i = 0; i < 5; ++i) {
     tally(block, 11, 100, labels_of(kPut));
     tally(block, 22, 1, labels_of(kGet));
-    // Another key with the same labels.
+    // Another key with the same labels. It gets no cell, so its labels are asked for each time.
     tally(block, 33, 1, labels_of(kGet));
   }
   EXPECT_EQ(block.cells[0].bytes.value(), 500U);
   EXPECT_EQ(block.cells[1].bytes.value(), 10U);
   EXPECT_EQ(block.cells[2].labels.value(), 0U);
-  EXPECT_EQ(asked, 7) << "labels are asked for once for each key that has a cell of its own";
+  EXPECT_EQ(asked, 7) << "once for each of two keys with a cell, and five times for the third";
 }
 
 TEST(TimesBlocks, HaveBucketsOfPowersOfTwo) {
@@ -283,6 +283,7 @@ TEST(TimesBlocks, BlocksOfEndedWorkersAreJoined) {
   }
   EXPECT_EQ(timed, 400U);
   EXPECT_EQ(sum, 400'000ns);
+  // Puts from each type of memory, gets, and sends.
   EXPECT_EQ(counters.times.size(), 2 + kMemoryTypes.size());
   EXPECT_LE(store.copy().size(), 64 * kBlockBytes);
 }
@@ -368,7 +369,7 @@ TEST_F(CounterBytes, HaveTimesThatADurationHolds) {
   block.series[0].labels.set(PackedLabels(kPut).word());
   block.series[0].sum_ns.set(std::numeric_limits<std::uint64_t>::max());
   put(1, block);
-  put(2, block);
+  put(2, block);  // the sum of both exceeds a duration
   put_first(offsetof(ProcessBlock, since_ns), std::numeric_limits<std::int64_t>::min());
   const auto read = read_counters(bytes);
   ASSERT_TRUE(read);

@@ -69,7 +69,7 @@ TEST_F(CreditsTest, AreDueAtOnceWhereThePeerHasNone) {
   EXPECT_TRUE(credits_.are_due());
 }
 
-/// There is only one receive for such a message.
+/// The peer has only one receive for messages that tell of credits and nothing else.
 TEST_F(CreditsTest, AreToldAloneOnceThePeerHasSeenTheLastOnes) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(credits_.take());
   for (int i = 0; i < 3; ++i) credits_.free_place();

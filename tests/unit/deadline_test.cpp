@@ -13,6 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = Deadline::Clock;
 
+// poll_timeout_ms() returns at most this.
 constexpr int kHourMs = 3'600'000;
 
 // The least and the greatest value of each unit. Most of them exceed the clock's range.

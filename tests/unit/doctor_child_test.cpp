@@ -57,6 +57,7 @@ TEST(DoctorChild, ThatDoesNotReadDelaysNoOther) {
   ASSERT_TRUE(child);
   const Json much{{"much", std::string(60'000, 'x')}};
   int told = 0;
+  // tell() must fail when the child's socket is full, not wait.
   while (told < 1000 && child->tell(much)) ++told;
   EXPECT_LT(told, 1000);
 }

@@ -83,6 +83,8 @@ class Served {
   std::thread thread_;
 };
 
+/// A way between interfaces with the MTUs `here` and `there`, by which packets of `arrived` bytes
+/// are the longest that arrive.
 DatagramWay way_with(std::uint32_t here, std::uint32_t arrived, std::uint32_t there) {
   DatagramWay way;
   way.address = ip_address("192.0.2.1", 7700).value();
@@ -283,7 +285,7 @@ TEST(DoctorDatagrams, ThatRoceNeedsAndLosesAreBad) {
 TEST(DoctorDatagrams, LargerThanRoceNeedsCostSpeedOnly) {
   EXPECT_EQ(mtu_finding_of(way_with(9000, 4200, 9000)).verdict, Verdict::slow);
   EXPECT_EQ(mtu_finding_of(way_with(9000, 4191, 9000)).verdict, Verdict::bad);
-  // An interface MTU of 1500 gives RoCE a path MTU of 1024, so that the 1450 bytes of a tunnel
+  // An interface MTU of 1500 gives RoCE a path MTU of 1024, so the 1450 bytes of a tunnel
   // suffice.
   EXPECT_EQ(mtu_finding_of(way_with(1500, 1450, 1500)).verdict, Verdict::slow);
 }

@@ -87,7 +87,7 @@ TEST(Link, IsVerifiedAndTimedInBothDirections) {
   ASSERT_TRUE(pair);
   EXPECT_FALSE(pair->error);
   EXPECT_EQ(pair->outcome, PairOutcome::host);
-  EXPECT_EQ(pair->verified_bytes, 24U << 20U);
+  EXPECT_EQ(pair->verified_bytes, 24U << 20U);  // six comparisons of 4 MiB
   EXPECT_EQ(pair->out.by_write, 11e9);
   EXPECT_EQ(pair->back.by_read, 10e9);
   EXPECT_EQ(here.commands.back(), Json({{"do", "drop"}}));
@@ -119,6 +119,7 @@ void expect_each_odd_answer(const Heard& odd, bool is_over) {
       FakeAgent there = ours ? FakeAgent(always) : FakeAgent(sometimes);
       const auto pair = run_link(unknown_pair(), here, there, options());
       ASSERT_TRUE(pair) << nth;
+      // The run has at most `nth` answers, so each of them was replaced once.
       if (count <= nth) break;
       EXPECT_EQ(here.over || there.over, is_over) << nth;
       const bool at_the_end = (ours ? here : there).commands.back() == Json({{"do", "drop"}});
@@ -288,7 +289,7 @@ TEST(Links, LeaveAloneANicThatHasHungTwice) {
   const LinkPairs pairs = run(here, there);
   ASSERT_EQ(pairs.nics.size(), 9U);
   for (const LinkPair& pair : pairs.nics) {
-    // A NIC that hangs is no fault of the memory, so that the other NICs are tried.
+    // A NIC that hangs is no fault of the memory, so the other NICs are tried.
     EXPECT_EQ(pair.works(), pair.here.nic != "x") << pair.here.nic << " " << pair.there.nic;
   }
   EXPECT_EQ(pairs.nics[1].error->code, "timed out");

@@ -63,7 +63,7 @@ class DoctorLiveMachine : public testing::Test {
   }
 
   fs::path folder_;
-  const std::string before_ = variable();
+  const std::string before_ = variable();  // restored after the test
 };
 
 TEST_F(DoctorLiveMachine, ReadsFilesUpToTheirBound) {

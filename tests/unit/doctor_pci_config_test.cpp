@@ -13,8 +13,8 @@ namespace {
 class ConfigBytes {
  public:
   explicit ConfigBytes(std::size_t size) : bytes_(size, '\0') {
-    put(0x00, 0x15b3, 2);
-    put(0x02, 0x1021, 2);
+    put(0x00, 0x15b3, 2);  // the vendor
+    put(0x02, 0x1021, 2);  // the device
   }
 
   ConfigBytes& put(std::size_t offset, std::uint64_t value, std::size_t size) {
@@ -23,10 +23,12 @@ class ConfigBytes {
     return *this;
   }
 
+  /// Sets the status bit that a list exists, and the place of its first capability.
   ConfigBytes& list_capabilities(std::uint8_t first) {
     return put(0x06, 0x10, 2).put(0x34, first, 1);
   }
 
+  /// An extended capability: its id, version 1, and the place of the next one.
   ConfigBytes& extended(std::size_t offset, std::uint32_t id, std::uint32_t next) {
     return put(offset, id | 1U << 16U | next << 20U, 4);
   }
@@ -94,12 +96,17 @@ TEST(DoctorPciConfig, DoesNotBelieveAFunctionThatFellOffItsBus) {
 }
 
 TEST(DoctorPciConfig, LoopsAndWildPointersEnd) {
+  // A capability that is its own successor.
   EXPECT_EQ(ConfigBytes(256).list_capabilities(0x40).put(0x40, 0x4001, 2).made().find_capability(9),
             (PciCapability{kUnknown, 0}));
+  // A capability within the header.
   EXPECT_EQ(ConfigBytes(256).list_capabilities(0x04).made().find_capability(9).state, kUnknown);
+  // The same for extended capabilities.
   EXPECT_EQ(express(4096).extended(0x100, 1, 0x100).made().find_extended(9).state, kUnknown);
   EXPECT_EQ(express(4096).extended(0x100, 1, 0x010).made().find_extended(9).state, kUnknown);
+  // The successor lies at the end, where zeros end the list.
   EXPECT_EQ(express(4096).extended(0x100, 1, 0xffc).made().find_extended(9).state, kAbsent);
+  // The successor lies behind the bytes that could be read.
   EXPECT_EQ(express(1024).extended(0x100, 1, 0x800).made().find_extended(9).state, kUnknown);
 }
 

@@ -220,7 +220,7 @@ TEST(DoctorWay, IsRefusedWhereNoProgramListens) {
 }
 
 TEST(DoctorWay, EndsWhenItIsInterrupted) {
-  // The backlog is full, so that the kernel answers no more SYNs.
+  // The backlog is full, so the kernel answers no more SYNs.
   Fd listener{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   const auto host = ip_address("127.0.0.1", 0).value();
   ASSERT_EQ(::bind(listener.get(), host.get(), host.length), 0);

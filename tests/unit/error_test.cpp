@@ -99,8 +99,6 @@ std::string without_commands(std::string_view text) {
   return rest;
 }
 
-// The reader has a program that uses the library, with its own options. `hbmwire info` and `hbmwire
-// emulate` are available to the users of every program.
 TEST(HintName, LeadsBackToItsHint) {
   int hints = 0;
   for (; !to_string(static_cast<Hint>(hints)).empty(); ++hints) {
@@ -119,6 +117,8 @@ TEST(HintName, IsOneOfTheList) {
   EXPECT_TRUE(hint_text(static_cast<Hint>(255)).empty());
 }
 
+// The reader has a program that uses the library, with its own options. `hbmwire info` and `hbmwire
+// emulate` are available to the users of every program.
 TEST(Error, NoRemedyNamesAToolOrItsOptions) {
   const std::regex option(R"((^|[ (=])--?[A-Za-z])");
   const std::regex tool(R"(hbmwire (?!info\b|emulate --)[a-z]+)");

@@ -77,6 +77,7 @@ class SlowCopy final : public PendingCopy::Work {
   int looks_;
 };
 
+// More looks than any test takes.
 constexpr int kWhenTold = 1 << 30;
 
 PendingCopy slow_copy(SlowCopy::Told& told, int looks) {
@@ -290,6 +291,7 @@ TEST(Exports, NoByteChangesAfterAnEnd) {
     Export exported = export_of(memory);
     token = exported.token();
     const std::uint64_t before = writes;
+    // A write must get through in some lives, and two threads end the same key in others.
     if (life % 16 == 0) {
       while (writes == before) std::this_thread::yield();
     }
@@ -297,7 +299,7 @@ TEST(Exports, NoByteChangesAfterAnEnd) {
     if (life % 8 == 0) another = std::thread([&] { exported.end(); });
     exported.end();
     std::array<std::uint64_t, 2> seen{};
-    // A data race if a thread still writes.
+    // ThreadSanitizer finds a data race here if a thread still writes.
     for (std::size_t i = 0; i < 2; ++i) seen.at(i) = bytes[i];
     std::this_thread::yield();
     for (std::size_t i = 0; i < 2; ++i) ASSERT_EQ(bytes[i], seen.at(i)) << "in life " << life;

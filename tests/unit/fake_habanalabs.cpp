@@ -94,7 +94,7 @@ int FakeHabanalabs::execute(abi::MemoryArgs& args) {
   switch (in.op) {
     case abi::kMemoryAlloc: {
       if (in.word[0] == 0) return EINVAL;
-      if (!has_device_memory) return 0;
+      if (!has_device_memory) return 0;  // with the handle 0
       const std::uint64_t bytes = round_up(in.word[0], kPage);
       if (bytes > kDramBytes - used) return ENOMEM;
       allocations[next_handle_] = bytes;

@@ -40,7 +40,7 @@ class FakeHabanalabs final : public DeviceCalls {
     fail_with_ = error_number;
   }
 
-  /// Whether that call was not made yet.
+  /// Whether the call that fail_nth() chose was not made yet.
   [[nodiscard]] bool is_failure_to_come() const { return fail_in_ >= 0; }
 
   std::set<int> open_fds;

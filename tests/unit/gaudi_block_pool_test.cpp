@@ -22,7 +22,7 @@ constexpr std::uint64_t kPage = 32 << 10;
 constexpr std::uint64_t kFirstAddress = 0x1001'0018'0000'0000;
 constexpr std::uint64_t kCardPages = 24;
 
-/// 0 if the descriptor is closed.
+/// The inode of the descriptor's file; 0 if the descriptor is closed.
 ino_t inode_of(int fd) {
   struct stat status {};
 
@@ -62,7 +62,7 @@ class SmallCard final : public BlockSource {
     return fd;
   }
 
-  /// The number of a descriptor may belong to another file by now.
+  /// Compares inodes, since the number of the descriptor may belong to another file by now.
   [[nodiscard]] bool is_exported(const DriverBlock& block) const {
     const auto found = exports.find(block.address);
     return found != exports.end() && inode_of(found->second.first) == found->second.second;
@@ -124,7 +124,7 @@ TEST_F(GaudiBlockPool, AllocationsAboveHalfAPageHaveTheirOwnBlock) {
   EXPECT_EQ(card_.taken_pages(), 2U);
   EXPECT_EQ(pool_.find(more, 1)->size_bytes, kPage / 2 + 1);
   pool_.free(more);
-  EXPECT_EQ(card_.taken_pages(), 1U) << "a block of one's own goes back at once";
+  EXPECT_EQ(card_.taken_pages(), 1U) << "the block of one large allocation goes back at once";
   pool_.free(half);
   pool_.free(other_half);
 }
@@ -172,7 +172,7 @@ TEST_F(GaudiBlockPool, AnEmptyBlocksDmabufIsClosed) {
 TEST_F(GaudiBlockPool, RefusesRangesThatLeaveTheirAllocation) {
   const auto first = allocate(5000);
   const auto second = allocate(5000);
-  EXPECT_EQ(second, first + 8192);
+  EXPECT_EQ(second, first + 8192);  // 5000 bytes take two pages of 4096
   EXPECT_TRUE(pool_.export_range(first, 5000));
   EXPECT_FALSE(pool_.export_range(first, 5001)) << "a neighbour lies behind";
   EXPECT_FALSE(pool_.export_range(first + 5000, 1));
@@ -207,6 +207,7 @@ TEST(GaudiBlockPoolProperty, HandsOutDisjointRangesAndUsesFreedSpaceAgain) {
         live.erase(victim);
         continue;
       }
+      // Sizes around the limit for a shared block, and any size.
       const auto size = *rc::gen::oneOf(rc::gen::inRange<std::uint64_t>(1, kPage / 2 + 2),
                                         rc::gen::inRange<std::uint64_t>(1, 3 * kPage));
       const auto address = pool.allocate(size);
@@ -234,7 +235,7 @@ TEST(GaudiBlockPoolProperty, HandsOutDisjointRangesAndUsesFreedSpaceAgain) {
     for (const auto& [address, size] : live) pool.free(address);
     RC_ASSERT(card.taken_pages() <= 1U);
     RC_ASSERT(pool.allocate(kCardPages * kPage).has_value());
-    pool.free(kFirstAddress);
+    pool.free(kFirstAddress);  // the allocation of the whole card
   });
   EXPECT_TRUE(held);
 }

@@ -43,7 +43,7 @@ class GaudiKernelDriver : public testing::Test {
     add_card(0, kOne);
     add_card(1, kOther);
 
-    // Every node of the fake driver is /dev/null.
+    // Every node of the fake driver is /dev/null, so the card is found by that device's number.
     struct stat node {};
 
     ::stat("/dev/null", &node);

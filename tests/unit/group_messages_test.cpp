@@ -103,9 +103,10 @@ TEST(GroupMessages, CountsBeyondTheLimitsAreRefused) {
     expect_refused(joined(bytes_of({kind, 0x10, 0x01}), Bytes(4097 * 4)), "4097 ranks");
     expect_refused(joined(bytes_of({kind, 0xff, 0xff}), nothing), "65535 ranks");
   }
-  // Members of a group; parts of an exchange, none of which is there.
+  // Members of a group, behind its number, epoch and rank.
   expect_refused(joined(joined(bytes_of({2}), Bytes(16)), joined(bytes_of({0x10, 0x01}), nothing)),
                  "4097 members");
+  // Parts of an exchange, none of which is there, behind the number of its call.
   const Bytes begin = bytes_of({5, 0, 0, 0, 1});
   EXPECT_TRUE(decode_group(joined(begin, joined(bytes_of({0x10, 0x00}), Bytes(4096)))));
   expect_refused(joined(begin, joined(bytes_of({0x10, 0x01}), Bytes(4097))), "4097 parts");
@@ -223,7 +224,7 @@ TEST(BroadcastMessages, OthersAreRefused) {
   }
   EXPECT_TRUE(refused(&decode_broadcast_offer, joined(offered, bytes_of({0}))));
   Bytes flag = offered;
-  flag.at(20) = std::byte{2};
+  flag.at(20) = std::byte{2};  // "verify"
   EXPECT_TRUE(refused(&decode_broadcast_offer, flag));
   offer.key.resize(60'000);
   EXPECT_TRUE(refused(&decode_broadcast_offer, encode(offer)));

@@ -34,7 +34,7 @@ TEST(RankText, RanksThatDoNotFitAreCounted) {
   EXPECT_EQ(text, "ranks 1000, 1002, 1004, 1006 and 1544 more");
 }
 
-// The subject of an error cuts longer text, so that a rank would be named that is another one.
+// The subject of an error cuts longer text, and would then name another rank.
 TEST(RankText, EveryTextFitsTheSubjectOfAnError) {
   for (std::uint32_t step = 1; step < 5; ++step) {
     for (std::uint32_t first : {0U, 8U, 95U, 990U, 3000U}) {

@@ -51,6 +51,7 @@ int copies_what_is_there_and_reports_what_is_not() {
       const std::span before(ours.data(), from);
       if (!copy_from_application(before, theirs.data())) return __LINE__;
       if (!copy_to_application(theirs.data(), before)) return __LINE__;
+      // can_write() tries the four bytes of a word.
       if (!can_read(theirs.data() + from - 1) || !can_write(theirs.data() + from - 4))
         return __LINE__;
     }
@@ -64,7 +65,7 @@ int copies_what_is_there_and_reports_what_is_not() {
 }
 
 TEST(GuardedCopy, CopiesPresentMemoryAndReportsMissingMemory) {
-  EXPECT_EQ(copies_what_is_there_and_reports_what_is_not(), 0) << "the line";
+  EXPECT_EQ(copies_what_is_there_and_reports_what_is_not(), 0) << "the line of the first mistake";
 }
 
 TEST(GuardedCopy, AskingWhetherMemoryCanBeWrittenChangesNothing) {
@@ -100,7 +101,7 @@ TEST(GuardedCopy, DoesTheSameWhereTheProcessMayNotMakeTheCall) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
-  EXPECT_EQ(WEXITSTATUS(status), 0) << "the line";
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the line of the first mistake";
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ TEST(HostMemory, CountsUntouchedAllocations) {
   }
   EXPECT_LE(parts.size(), 4U);
   parts.clear();
-  EXPECT_TRUE((*host)->allocate(room.bytes / 4)) << "what is given back counts no more";
+  EXPECT_TRUE((*host)->allocate(room.bytes / 4)) << "memory that was given back counts no more";
 }
 
 /// The number of resident pages in [address, address + length).
@@ -140,7 +140,7 @@ TEST(HostMemory, KindsAreDomainsOfTheirOwn) {
   EXPECT_NE(ordinary, shared);
   const auto memory = shared->allocate(100);
   ASSERT_TRUE(memory);
-  EXPECT_FALSE(ordinary->find(memory->address(), 1)) << "it is the other's";
+  EXPECT_FALSE(ordinary->find(memory->address(), 1)) << "the memory belongs to the other domain";
   const auto info = context->find(memory->address(), 100);
   ASSERT_TRUE(info);
   EXPECT_EQ(info->device->name, "host (shared)");
@@ -176,7 +176,7 @@ TEST(HostMemory, IsBoundToItsNode) {
   const auto memory = (*host)->allocate(8192);
   ASSERT_TRUE(memory) << describe(memory.error());
   int mode = -1;
-  std::array<unsigned long, 16> mask{};
+  std::array<unsigned long, 16> mask{};  // 1024 bits
   ASSERT_EQ(
       ::syscall(SYS_get_mempolicy, &mode, mask.data(), 1024UL, memory->address(), MPOL_F_ADDR), 0);
   EXPECT_EQ(mode, MPOL_BIND);
@@ -203,7 +203,7 @@ TEST(HostMemory, IsNoDeviceOfAnotherName) {
   const int local = 0;
   const auto address = std::bit_cast<std::uint64_t>(&local);
   EXPECT_TRUE(context->find(address, 1, "host"));
-  EXPECT_FALSE(context->find(address, 1, "0000:33:00.0")) << "the device was named, and has it not";
+  EXPECT_FALSE(context->find(address, 1, "0000:33:00.0")) << "the named device does not have it";
 }
 
 TEST(HostMemory, TwoContextsGiveNoGenerationTwice) {

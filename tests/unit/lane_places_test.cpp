@@ -9,6 +9,8 @@
 namespace hbmwire::detail {
 namespace {
 
+// lane_places(UP, PEERS): the NICs of an endpoint's lanes, by whether each NIC is up, and by the
+// NICs of the peer's lanes.
 using Places = std::vector<std::uint8_t>;
 
 TEST(LanePlaces, AreThoseOfTheNicsThatAreUpInTheirOrder) {

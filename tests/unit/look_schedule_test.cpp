@@ -28,7 +28,7 @@ TEST(LookSchedule, TheFirstOneThatIsDueComesFirst) {
   schedule.add(early);
   schedule.look_at(*late, at(20));
   schedule.look_at(*early, at(10));
-  EXPECT_EQ(schedule.due(at(10)), nullptr) << "at that moment, and not before it";
+  EXPECT_EQ(schedule.due(at(10)), nullptr) << "due after its moment, and not at it";
   EXPECT_EQ(schedule.due(at(11)), early.get());
   schedule.look_at(*early, at(30));
   EXPECT_EQ(schedule.due(at(25)), late.get());
@@ -36,7 +36,7 @@ TEST(LookSchedule, TheFirstOneThatIsDueComesFirst) {
   schedule.look_earlier(*late, at(1));  // it was already removed
   EXPECT_EQ(schedule.next(), at(30));
   schedule.look_earlier(*early, at(40));
-  EXPECT_EQ(schedule.next(), at(30)) << "never later than it was to be";
+  EXPECT_EQ(schedule.next(), at(30)) << "look_earlier() makes no look later";
   schedule.look_at_all();
   EXPECT_EQ(schedule.due(at(1)), early.get());
 }
@@ -64,6 +64,7 @@ TEST(LookSchedule, OnesThatGoWithItMayStillSpeak) {
 
 // The loss of a completion queue is reported to all endpoints, each of which then asks for a look.
 TEST(LookSchedule, AllHaveTheirTurnWhileEachMovesForward) {
+  // In the first round look_earlier() changes nothing, in the second it moves each entry forward.
   for (int first = 0; first < 2; ++first) {
     Schedule schedule;
     for (int i = 0; i < 100; ++i) schedule.add(std::make_shared<Looked>());

@@ -27,6 +27,7 @@ AddressRange range_of(const void* memory, std::size_t bytes) {
   return {begin, begin + bytes};
 }
 
+/// Has all of the memory checked.
 Result<void> look(const LentMemory& memory, bool writes) {
   return check_pages(range_of(memory.data(), memory.size_bytes()), writes, "host");
 }
@@ -86,8 +87,8 @@ TEST(MappedPages, AFileThatEndsBeforeItsMappingIsFound) {
   }
 }
 
-/// Sanitizers leave no room for much more.
 TEST(MappedPages, UntouchedMemoryStaysUntouched) {
+  // Sanitizers leave no room for much more.
   constexpr std::size_t kMuch = std::size_t{64} << 30U;
   void* const memory = ::mmap(nullptr, kMuch, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -131,7 +132,7 @@ TEST(MappedPages, WithoutProcTheEndsAndHolesAreFound) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
   if (WEXITSTATUS(status) == kNoNamespace) GTEST_SKIP() << "no mount namespace of one's own";
-  EXPECT_EQ(WEXITSTATUS(status), 0) << "the line";
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the line of the first mistake";
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ TEST_F(MatchingTest, HandsOutAllMessagesWhenItEnds) {
 }
 
 TEST_F(MatchingTest, SharesThePoolAndGivesItBack) {
-  constexpr std::uint32_t kBlock = 1024;
+  constexpr std::uint32_t kBlock = 1024;  // units with which the pool begins
   Matching other(kPlaces, 2 * kBlock * UnexpectedUnits::kUnitBytes);
   other.set_pool(pool_);
   std::uint32_t taken = 0;
@@ -277,7 +277,7 @@ TEST(UnexpectedUnits, AreGivenToOneMessageAtATime) {
   UnexpectedUnits pool(kUnits);
   std::mt19937 random(1);
   std::map<std::uint32_t, std::uint32_t> taken;
-  std::uint32_t refused = 0;
+  std::uint32_t given_back = 0;
   for (int i = 0; i < 20000; ++i) {
     const auto units = static_cast<std::uint32_t>(1 + random() % 9);
     const std::uint32_t at = random() % 2 == 0 ? pool.take(units) : UnexpectedUnits::kNone;
@@ -291,7 +291,7 @@ TEST(UnexpectedUnits, AreGivenToOneMessageAtATime) {
       }
       taken.emplace(at, units);
     } else if (!taken.empty()) {
-      ++refused;
+      ++given_back;
       const auto some =
           std::next(taken.begin(), static_cast<std::ptrdiff_t>(random() % taken.size()));
       pool.give_back(some->first, some->second);
@@ -299,7 +299,7 @@ TEST(UnexpectedUnits, AreGivenToOneMessageAtATime) {
     }
   }
   for (const auto& [at, units] : taken) pool.give_back(at, units);
-  EXPECT_GT(refused, 0U);
+  EXPECT_GT(given_back, 0U);
   EXPECT_TRUE(pool.all_free());
   EXPECT_EQ(pool.take(kUnits + 1), UnexpectedUnits::kNone);
   EXPECT_EQ(pool.take(kUnits), 0U);

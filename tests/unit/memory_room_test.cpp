@@ -27,31 +27,33 @@ class MadeUpMachine : public testing::Test {
     std::string name = fs::temp_directory_path() / "memory-room-XXXXXX";
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     root_ = name;
-    file("proc/meminfo",
-         "MemTotal:        8388608 kB\nMemFree:          100 kB\nMemAvailable:    6291456 kB\n"
-         "SwapTotal:             0 kB\nSwapFree:              0 kB\n");
+    write_file(
+        "proc/meminfo",
+        "MemTotal:        8388608 kB\nMemFree:          100 kB\nMemAvailable:    6291456 kB\n"
+        "SwapTotal:             0 kB\nSwapFree:              0 kB\n");
   }
 
   void TearDown() override { fs::remove_all(root_); }
 
-  void file(const std::string& path, const std::string& content) const {
+  void write_file(const std::string& path, const std::string& content) const {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << content;
   }
 
-  void version_2(const std::string& folder, const std::string& limit, std::uint64_t used,
-                 std::uint64_t cache = 0) const {
+  /// Writes the files of a cgroup of version 2.
+  void write_cgroup_2(const std::string& folder, const std::string& limit, std::uint64_t used,
+                      std::uint64_t cache = 0) const {
     const std::string at = "sys/fs/cgroup" + folder;
-    file(at + "/memory.max", limit + "\n");
-    file(at + "/memory.current", std::to_string(used) + "\n");
-    file(at + "/memory.stat",
-         "anon 4096\ninactive_file " + std::to_string(cache) + "\nactive_file 0\n");
+    write_file(at + "/memory.max", limit + "\n");
+    write_file(at + "/memory.current", std::to_string(used) + "\n");
+    write_file(at + "/memory.stat",
+               "anon 4096\ninactive_file " + std::to_string(cache) + "\nactive_file 0\n");
   }
 
-  void mount_version_2(const std::string& root_of_mount = "/") const {
-    file("proc/self/mountinfo",
-         "24 1 0:22 / /proc rw - proc proc rw\n35 24 0:30 " + root_of_mount +
-             " /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n");
+  void mount_cgroup_2(const std::string& root_of_mount = "/") const {
+    write_file("proc/self/mountinfo",
+               "24 1 0:22 / /proc rw - proc proc rw\n35 24 0:30 " + root_of_mount +
+                   " /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n");
   }
 
   fs::path root_;
@@ -65,9 +67,9 @@ TEST_F(MadeUpMachine, HasAllFreeMemoryWithoutALimit) {
 }
 
 TEST_F(MadeUpMachine, TheCgroupOfVersion2LimitsIt) {
-  mount_version_2();
-  file("proc/self/cgroup", "0::/user.slice/job\n");
-  version_2("/user.slice/job", std::to_string(300 * kMiB), 50 * kMiB);
+  mount_cgroup_2();
+  write_file("proc/self/cgroup", "0::/user.slice/job\n");
+  write_cgroup_2("/user.slice/job", std::to_string(300 * kMiB), 50 * kMiB);
   const MemoryRoom room = memory_room(root_);
   EXPECT_EQ(room.bytes, 250 * kMiB);
   EXPECT_EQ(room.limit_bytes, 300 * kMiB);
@@ -75,45 +77,45 @@ TEST_F(MadeUpMachine, TheCgroupOfVersion2LimitsIt) {
 }
 
 TEST_F(MadeUpMachine, ACgroupAboveLimitsItToo) {
-  mount_version_2();
-  file("proc/self/cgroup", "0::/user.slice/job/step\n");
-  version_2("/user.slice", std::to_string(4096 * kMiB), 1024 * kMiB);
-  version_2("/user.slice/job", std::to_string(500 * kMiB), 400 * kMiB);
-  version_2("/user.slice/job/step", "max", 10 * kMiB);
+  mount_cgroup_2();
+  write_file("proc/self/cgroup", "0::/user.slice/job/step\n");
+  write_cgroup_2("/user.slice", std::to_string(4096 * kMiB), 1024 * kMiB);
+  write_cgroup_2("/user.slice/job", std::to_string(500 * kMiB), 400 * kMiB);
+  write_cgroup_2("/user.slice/job/step", "max", 10 * kMiB);
   EXPECT_EQ(memory_room(root_).bytes, 100 * kMiB);
-  version_2("/user.slice", std::to_string(1024 * kMiB), 1000 * kMiB);
+  write_cgroup_2("/user.slice", std::to_string(1024 * kMiB), 1000 * kMiB);
   EXPECT_EQ(memory_room(root_).bytes, 24 * kMiB);
 }
 
 TEST_F(MadeUpMachine, AContainerSeesItsCgroupAsTheRoot) {
-  mount_version_2();
-  file("proc/self/cgroup", "0::/\n");
-  version_2("", std::to_string(200 * kMiB), 100 * kMiB);
+  mount_cgroup_2();
+  write_file("proc/self/cgroup", "0::/\n");
+  write_cgroup_2("", std::to_string(200 * kMiB), 100 * kMiB);
   EXPECT_EQ(memory_room(root_).bytes, 100 * kMiB);
   // Without a namespace of cgroups, the path is the one outside, and the mount is a part of the
   // tree.
-  mount_version_2("/docker/4711");
-  file("proc/self/cgroup", "0::/docker/4711\n");
+  mount_cgroup_2("/docker/4711");
+  write_file("proc/self/cgroup", "0::/docker/4711\n");
   EXPECT_EQ(memory_room(root_).bytes, 100 * kMiB);
 }
 
 TEST_F(MadeUpMachine, PageCacheGivesWay) {
-  mount_version_2();
-  file("proc/self/cgroup", "0::/job\n");
-  version_2("/job", std::to_string(300 * kMiB), 290 * kMiB, 240 * kMiB);
+  mount_cgroup_2();
+  write_file("proc/self/cgroup", "0::/job\n");
+  write_cgroup_2("/job", std::to_string(300 * kMiB), 290 * kMiB, 240 * kMiB);
   EXPECT_EQ(memory_room(root_).bytes, 250 * kMiB);
 }
 
 TEST_F(MadeUpMachine, TheCgroupOfVersion1LimitsIt) {
-  file("proc/self/mountinfo",
-       "30 24 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
-       "31 24 0:27 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory\n");
-  file("proc/self/cgroup", "5:cpu:/elsewhere\n4:memory:/job\n0::/\n");
-  file("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "314572800\n");
-  file("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "104857600\n");
-  file("sys/fs/cgroup/memory/job/memory.stat",
-       "inactive_file 1\ntotal_inactive_file 20971520\ntotal_active_file 0\n");
+  write_file("proc/self/mountinfo",
+             "30 24 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+             "31 24 0:27 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory\n");
+  write_file("proc/self/cgroup", "5:cpu:/elsewhere\n4:memory:/job\n0::/\n");
+  write_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write_file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "314572800\n");
+  write_file("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "104857600\n");
+  write_file("sys/fs/cgroup/memory/job/memory.stat",
+             "inactive_file 1\ntotal_inactive_file 20971520\ntotal_active_file 0\n");
   const MemoryRoom room = memory_room(root_);
   EXPECT_EQ(room.bytes, 220 * kMiB);
   EXPECT_EQ(room.limit, Hint::cgroup_memory_limit);
@@ -130,11 +132,11 @@ TEST_F(MadeUpMachine, UnreadableFilesLimitNothing) {
 
 TEST_F(MadeUpMachine, BrokenFilesLimitNothing) {
   for (const char* text : {"", "\n", "0::\n", "x", ":::", "0::/no/such/folder\n"}) {
-    mount_version_2();
-    file("proc/self/cgroup", text);
+    mount_cgroup_2();
+    write_file("proc/self/cgroup", text);
     EXPECT_EQ(memory_room(root_).bytes, 6144 * kMiB) << text;
   }
-  file("proc/self/mountinfo", "24\n- cgroup2\n1 2 3 / - cgroup2 x rw\n");
+  write_file("proc/self/mountinfo", "24\n- cgroup2\n1 2 3 / - cgroup2 x rw\n");
   EXPECT_EQ(memory_room(root_).bytes, 6144 * kMiB);
 }
 

@@ -82,18 +82,20 @@ class Exporter {
     memory = *host->allocate(kBytes);
   }
 
+  /// Adds a key to exported(). Returns its number.
   std::uint32_t add(std::uint64_t token = kToken, Access access = kBoth) const {
     const std::uint32_t number = keys->add(token, exported(access));
     EXPECT_NE(number, 0U);
     return number;
   }
 
-  /// All of it except the first and last page.
+  /// All of the memory except the first and last page.
   [[nodiscard]] ExportedMemory exported(Access access = kBoth) const {
     return {
         .allocation = *memory, .address = address(), .length_bytes = length(), .access = access};
   }
 
+  /// Where exported() begins, and how long it is.
   [[nodiscard]] std::uint64_t address() const { return memory->address() + 4096; }
 
   static constexpr std::uint64_t length() { return kBytes - 2 * 4096; }
@@ -173,7 +175,7 @@ TEST_P(Neighbours, CopyBothWays) {
     EXPECT_FALSE(neighbour->no_private());
     const auto key = neighbour->find(kToken);
     ASSERT_TRUE(key) << describe(key.error());
-    EXPECT_EQ(*neighbour->find(kToken), *key) << "it is known";
+    EXPECT_EQ(*neighbour->find(kToken), *key) << "a known key is found again";
     const LentMemory lent(Neighbour::kMostBytes + 4096);
     std::vector<std::byte> own(lent.size_bytes());
     for (const Step& step : steps()) {
@@ -370,9 +372,10 @@ TEST_P(Neighbours, ChangeNoByteAfterAnEnd) {
   for (std::uint64_t life = 1; life <= kLives; ++life) {
     const std::uint32_t number = exporter.add(life);
     current = life;
-    // Waits sometimes, so that a copy is certainly in progress.
+    // In every fourth life a copy is certainly in progress.
     const auto until = std::chrono::steady_clock::now() + 20s;
     while (life % 4 == 0 && stamped() != life) ASSERT_LT(std::chrono::steady_clock::now(), until);
+    // The key ends at another moment of a copy in each life.
     std::this_thread::sleep_for(std::chrono::microseconds(life * 37 % 700));
     ASSERT_TRUE(exporter.keys->remove(number, life, std::nullopt, 20s));
     const std::vector<std::byte> now(exporter.all().begin(), exporter.all().end());
@@ -425,6 +428,7 @@ TEST_P(Neighbours, WriteTheLastWordLast) {
       std::this_thread::yield();
       ASSERT_LT(std::chrono::steady_clock::now(), until);
     }
+    // Looks at every second run of eight words, so as not to be much slower than the writer.
     for (std::uint64_t i = 0; i < count; i += i % 8 == 7 ? 9U : 1U)
       ASSERT_EQ(load(i), round) << i << " of " << count;
     ASSERT_EQ(load(0), round);
@@ -461,7 +465,8 @@ TEST_P(Neighbours, SeeThatTheirOwnMemoryIsGone) {
   EXPECT_TRUE(same_bytes(exporter.all(), pattern(kBytes, 1)));
 }
 
-/// Its file of keys still exists, and so does memory that both had mapped.
+/// After a process was killed its file of keys still exists, and so does memory that both had
+/// mapped.
 TEST_P(Neighbours, AKilledProcessIsRefusedOrWrittenInVain) {
   OtherProcess other([&](const Talk& parent) {
     Exporter theirs(shared());
@@ -474,7 +479,8 @@ TEST_P(Neighbours, AKilledProcessIsRefusedOrWrittenInVain) {
                                .descriptor = static_cast<std::uint32_t>(other.talk().hear()),
                                .mark = {}};
   const std::uint64_t address = other.talk().hear();
-  // The mark contains its incarnation, which a peer learns.
+  // The mark contains the process' incarnation, which a peer learns. Here it is read from the
+  // file's name: "hbmwire " and 32 hexadecimal digits.
   const std::string link =
       "/proc/" + std::to_string(unknown.process) + "/fd/" + std::to_string(unknown.descriptor);
   std::array<char, 200> target{};
@@ -549,6 +555,7 @@ TEST(NeighbourHolds, AreTakenOverFromProcessesThatHaveEnded) {
   OtherProcess ended([](const Talk&) {});
   const auto id = static_cast<std::uint32_t>(ended.id());
   ended.expect_good();
+  // The 3 is an incarnation: any will do.
   for (SharedHold& hold : exporter.keys->holds().holds) hold.owner = SharedHold::owner_of(id, 3);
   exporter.keys->holds().used = detail::kSharedHolds;
   OtherProcess child([&](const Talk&) {
@@ -644,6 +651,7 @@ TEST(NeighbourOfAStranger, IsNoOtherFile) {
     wrong.process = static_cast<std::uint32_t>(::getpid());
     // Here fork(2) left a copy of the descriptor, which refers to the same file.
     EXPECT_TRUE(Neighbour::open(wrong, "own", test::host_memory(false)));
+    // Descriptors 0 and 1 are no files of keys.
     expect_refused(exporter.keys->holds().used == 0 ? SharedFileName{name.process, 0, name.mark}
                                                     : SharedFileName{name.process, 1, name.mark},
                    Errc::permission_denied);
@@ -667,6 +675,7 @@ class ForgedKeys {
 
   [[nodiscard]] const SharedFileName& name() const { return file_.name; }
 
+  /// The entry where a key with this token is looked for. The token must be small.
   SharedKeyEntry& entry(std::uint64_t token) const { return (*keys)->keys[token]; }
 
   /// Adds a key that would be valid.
@@ -729,21 +738,25 @@ TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
     return memory.domain().ipc_handle(memory.address(), length).value();
   };
   const auto shared = *test::host_memory(true)->allocate(8192);
+  // One key for each token.
   forged.add(1, 8, 100);         // memory that does not exist
   forged.add(2, kMax - 4, 100);  // an address range that wraps around
   forged.add(3, 0, kMax);        // the whole address space
   forged.add(4, address, 0);
   forged.add(5, address, 4096).access = ~0U;
   forged.add(6, address, 4096).is_shared = 1;  // with a handle of zeros
+  // A handle of less memory than the key names.
   SharedKeyEntry& longer = forged.add(7, shared.address(), 8192);
   longer.is_shared = 1;
   longer.set_handle(handle_of(shared, 4096));
+  // A handle whose range is not within the memory.
   SharedKeyEntry& beyond = forged.add(8, shared.address(), kMax / 2);
   beyond.is_shared = 1;
   IpcHandle handle = handle_of(shared, 8192);
   handle.offset_bytes = kMax / 2 + 2;
   handle.length_bytes = kMax / 2;
   beyond.set_handle(handle);
+  // A handle of another type of memory.
   SharedKeyEntry& of_device = forged.add(9, shared.address(), 8192);
   of_device.is_shared = 1;
   handle = handle_of(shared, 8192);
@@ -808,7 +821,7 @@ TEST(NeighbourOfAStranger, ChangesKeysWhileTheyAreRead) {
     parent.tell(found);
   });
   std::uint64_t state = 0;
-  for (std::uint64_t i = 0; !test::is_readable(0, 0ms) && i < 2'000'000; ++i) {
+  for (std::uint64_t i = 0; !child.talk().can_hear() && i < 2'000'000; ++i) {
     SharedKeyEntry& entry = forged.entry(1);
     entry.state = ++state;
     entry.address = i % 3 == 0 ? 8 : shared.address();

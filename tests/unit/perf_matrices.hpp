@@ -80,7 +80,7 @@ inline void lose_rank(MatrixRun& run, std::uint32_t rank, CellState state,
   }
 }
 
-/// Cells from and to the end have this share of their rate.
+/// Pairs from and to the end have this share of their rate.
 inline void slow_down(MatrixRun& run, std::size_t end, double share) {
   for (Cell& cell : run.pairs) {
     if (cell.source == end || cell.target == end) cell.bytes_per_second *= share;

@@ -102,6 +102,7 @@ TEST(PerfMatrixPlan, SendsAllAtOnceToTheNextRankAndManyToOneEnd) {
     EXPECT_EQ(cell.target, (cell.source + 2) % 6);  // the same NIC of the next rank
   ASSERT_EQ(run.many_to_one.size(), 12U);
   for (std::size_t i = 0; i < 12; ++i) {
+    // Four sources for each target, which is the first end of its rank.
     EXPECT_EQ(run.many_to_one[i].target, i / 4 * 2);
     EXPECT_NE(run.ends[run.many_to_one[i].source].rank, i / 4);
   }

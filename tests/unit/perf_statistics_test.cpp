@@ -12,7 +12,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-Latency of(const std::vector<std::uint64_t>& samples, double ns_per_tick = 1) {
+Latency latency_of(const std::vector<std::uint64_t>& samples, double ns_per_tick = 1) {
   LatencySamples all;
   for (const auto sample : samples) all.add(sample);
   return all.summary(ns_per_tick);
@@ -28,7 +28,7 @@ TEST(PerfLatency, IsZeroWithoutSamples) {
 TEST(PerfLatency, KnowsAHundredSamples) {
   std::vector<std::uint64_t> samples(100);
   std::iota(samples.rbegin(), samples.rend(), 1U);  // 100, 99, ... 1
-  const Latency latency = of(samples);
+  const Latency latency = latency_of(samples);
   EXPECT_EQ(latency.min_ns, 1);
   EXPECT_EQ(latency.max_ns, 100);
   EXPECT_DOUBLE_EQ(latency.typical_ns, 50.5);
@@ -39,7 +39,7 @@ TEST(PerfLatency, KnowsAHundredSamples) {
 }
 
 TEST(PerfLatency, ChangesUnitsAndHalvesRoundTrips) {
-  const Latency latency = of({8, 2, 4}, 0.5 / 2);
+  const Latency latency = latency_of({8, 2, 4}, 0.5 / 2);  // ticks of 0.5 ns, both ways
   EXPECT_DOUBLE_EQ(latency.min_ns, 0.5);
   EXPECT_DOUBLE_EQ(latency.typical_ns, 1);
   EXPECT_DOUBLE_EQ(latency.max_ns, 2);
@@ -48,13 +48,13 @@ TEST(PerfLatency, ChangesUnitsAndHalvesRoundTrips) {
 
 TEST(PerfLatency, KeepsADeviationBesideGreatNumbers) {
   const std::uint64_t base = std::uint64_t{1} << 52;
-  EXPECT_NEAR(of({base + 1, base - 1, base + 1, base - 1}).stdev_ns, 1, 1e-6);
+  EXPECT_NEAR(latency_of({base + 1, base - 1, base + 1, base - 1}).stdev_ns, 1, 1e-6);
 }
 
 TEST(PerfLatency, AnOutlierMovesTheAverageAndNotTheTypical) {
   std::vector<std::uint64_t> samples(1000, 10);
   samples[17] = 1'000'000;
-  const Latency latency = of(samples);
+  const Latency latency = latency_of(samples);
   EXPECT_EQ(latency.typical_ns, 10);
   EXPECT_EQ(latency.percentile_99_ns, 10);
   EXPECT_EQ(latency.max_ns, 1'000'000);

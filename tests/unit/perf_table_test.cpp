@@ -185,7 +185,7 @@ TEST(PerfVerdict, EmulatedHardwareUsesTheLimitOfTheCopy) {
   EXPECT_FALSE(judge(run).verdict);
 }
 
-// More than 100 % of a limit is impossible, so that the presumed limit is none.
+// More than 100 % of a limit is impossible, so the presumed limit is no limit.
 TEST(PerfVerdict, IsNotGivenWhereMoreWasReachedThanTheLimit) {
   RunResult run = write_bw_run();
   run.emulated = true;

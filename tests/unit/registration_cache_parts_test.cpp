@@ -154,7 +154,9 @@ TEST_F(MemoTest, KeepsOneAddressWithEachAccess) {
 std::uint64_t address_of(std::uint64_t hash) {
   constexpr std::uint64_t kMultiplier = 0xd6e8feb86659fd93;
   std::uint64_t inverse = kMultiplier;
+  // Newton's iteration: each step doubles the number of right bits.
   for (int i = 0; i < 6; ++i) inverse *= 2 - kMultiplier * inverse;
+  // The hash mixes and multiplies twice.
   for (int i = 0; i < 2; ++i) {
     hash *= inverse;
     hash ^= hash >> 32U;
@@ -351,8 +353,8 @@ TEST(PinArenaTest, APinIsFoundByItsNumberAndItsRegionByThePin) {
 // For all bits of a caller's access, including those that no access has.
 TEST(PinTest, IsOpenOnlyWithoutChecksOrMarks) {
   RegistrationReference reference;
-  for (unsigned of = 0; of <= static_cast<unsigned>(kAllAccess); ++of) {
-    const auto access = static_cast<Access>(of);
+  for (unsigned bits = 0; bits <= static_cast<unsigned>(kAllAccess); ++bits) {
+    const auto access = static_cast<Access>(bits);
     for (std::uint32_t marks = 0; marks < 8; ++marks) {
       reference.state = RegistrationReference::state_of(access, 4096, marks);
       EXPECT_EQ(reference.access(), access);
@@ -364,8 +366,8 @@ TEST(PinTest, IsOpenOnlyWithoutChecksOrMarks) {
         EXPECT_EQ(reference.has(mark), (marks & mark) != 0);
       for (unsigned other = 0; other < 256; ++other) {
         EXPECT_EQ(reference.is_open(static_cast<Access>(other)),
-                  other == of && marks == RegistrationReference::kUsed)
-            << of << " with " << marks << ", asked for " << other;
+                  other == bits && marks == RegistrationReference::kUsed)
+            << bits << " with " << marks << ", asked for " << other;
       }
     }
   }

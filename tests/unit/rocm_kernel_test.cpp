@@ -30,7 +30,7 @@ class Folder {
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
 
-  [[nodiscard]] fs::path file(const fs::path& name, std::string_view content) const {
+  [[nodiscard]] fs::path write_file(const fs::path& name, std::string_view content) const {
     fs::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << content;
     return path_ / name;
@@ -55,7 +55,7 @@ TEST(RocmKernelOption, IsReadFromItsLine) {
 TEST(RocmKernel, ReadsItsConfiguration) {
   const Folder folder;
   const Kernel both(
-      folder.file("config", "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n")
+      folder.write_file("config", "CONFIG_PCI_P2PDMA=y\n# CONFIG_DMABUF_MOVE_NOTIFY is not set\n")
           .string());
   EXPECT_EQ(both.p2pdma(), Known::yes);
   EXPECT_EQ(both.move_notify(), Known::no);
@@ -63,7 +63,7 @@ TEST(RocmKernel, ReadsItsConfiguration) {
 
 TEST(RocmKernel, DoesNotTakeTheUnknownForNo) {
   const Folder folder;
-  const Kernel empty(folder.file("config", "CONFIG_PCI=y\n").string());
+  const Kernel empty(folder.write_file("config", "CONFIG_PCI=y\n").string());
   EXPECT_EQ(empty.p2pdma(), Known::unknown);
   EXPECT_EQ(empty.move_notify(), Known::unknown);
   const Kernel none("/nowhere/config");
@@ -78,17 +78,18 @@ TEST(RocmKernel, ReadsGzip) {
       0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x73, 0xf6, 0xf7, 0x73,
       0xf3, 0x74, 0x8f, 0x0f, 0x70, 0xf6, 0x8c, 0x0f, 0x30, 0x0a, 0x70, 0xf1, 0x75, 0xb4,
       0xad, 0xe4, 0x02, 0x00, 0x2d, 0xad, 0x3a, 0x09, 0x14, 0x00, 0x00, 0x00};
-  const Kernel kernel(folder
-                          .file("config.gz", {reinterpret_cast<const char*>(kCompressed.data()),
-                                              kCompressed.size()})
-                          .string());
+  const Kernel kernel(
+      folder
+          .write_file("config.gz",
+                      {reinterpret_cast<const char*>(kCompressed.data()), kCompressed.size()})
+          .string());
   EXPECT_EQ(kernel.p2pdma(), Known::yes);
 }
 
 TEST(RocmLargeBar, IsAWindowAsLargeAsTheMemory) {
   const Folder folder;
   const auto show = [&](std::string_view lines) {
-    static_cast<void>(folder.file("bus/pci/devices/0000:c1:00.0/resource", lines));
+    static_cast<void>(folder.write_file("bus/pci/devices/0000:c1:00.0/resource", lines));
     return large_bar("0000:c1:00.0", 16ULL << 30);
   };
   EXPECT_EQ(show("0x0000003800000000 0x0000003bffffffff 0x000000000014220c\n"), Known::yes);
@@ -104,7 +105,7 @@ TEST(RocmPeerMemory, IsFoundWhereverItsClientShows) {
                             "kernel/memory_peers/amdkfd/version", "memory_peers/amdkfd/version"}) {
     const Folder folder;
     EXPECT_FALSE(peer_memory_client());
-    const fs::path file = folder.file(where, "1.0\n");
+    const fs::path file = folder.write_file(where, "1.0\n");
     EXPECT_EQ(peer_memory_client(), file.string());
   }
 }

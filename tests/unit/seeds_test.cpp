@@ -22,6 +22,7 @@ std::set<std::string> accepted_seeds() {
     std::ifstream in(file.path(), std::ios::binary);
     const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
     const auto said = std::as_bytes(std::span(bytes)).subspan(1);
+    // The first byte chooses the decoder, as in the fuzzer.
     const bool taken = bytes.front() % 2 == 0 ? decode_offer(said).has_value()
                                               : decode_invitation(said, {}).has_value();
     if (taken) accepted.insert(file.path().filename());

@@ -260,7 +260,7 @@ TEST_F(SettingsTest, AFileThatCannotBeReadIsNamed) {
                                         HasSubstr("HBMWIRE_CONFIG")));
   set(kSettingsFileVariable, folder_);
   EXPECT_THAT(refusal(), HasSubstr("regular file"));
-  // The FIFO has no writer, so that reading it would block forever.
+  // The FIFO has no writer, so reading it would block forever.
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   set(kSettingsFileVariable, folder_ / "fifo");
   EXPECT_THAT(refusal(), HasSubstr("regular file"));

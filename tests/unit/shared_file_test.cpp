@@ -156,7 +156,8 @@ TEST(SharedFile, ASealedFileOfAnotherNameIsNotOpened) {
   ASSERT_GE(::inotify_add_watch(watch.get(), path.c_str(), IN_OPEN), 0);
   expect_refused(SharedFile::open(named(other), kBytes), Errc::permission_denied);
   std::array<char, 4096> event{};
-  EXPECT_EQ(::read(watch.get(), event.data(), event.size()), -1) << "not for a moment either";
+  EXPECT_EQ(::read(watch.get(), event.data(), event.size()), -1)
+      << "the file must not be opened for a moment either";
 }
 
 TEST(SharedFile, AReplacementIsNotOpened) {

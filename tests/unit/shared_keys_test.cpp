@@ -38,6 +38,7 @@ constexpr auto kPatience = 300ms;
 // Extra time for a busy machine.
 constexpr auto kSlack = 2s;
 
+/// The work of a child that does nothing until it is killed.
 void sleeps(const Talk& /*talk*/) {
   for (;;) ::pause();
 }
@@ -67,6 +68,7 @@ class SharedKeysOfThis : public ::testing::Test {
     keys->holds().used = std::max(keys->holds().used.load(), place + 1);
   }
 
+  /// For a process, with any incarnation.
   void hold(std::uint32_t number, const OtherProcess& by, std::uint32_t place = 0) const {
     hold(number, SharedHold::owner_of(static_cast<std::uint32_t>(by.id()), 5), place);
   }
@@ -294,7 +296,7 @@ TEST_F(SharedKeysOfThis, KeepMemoryOfAStoppedProcessThatIsKilledNoLonger) {
   EXPECT_EQ(keys->add(5, memory_of()), number) << "its place is free again";
   keys->look();
   EXPECT_EQ(mappings_of(kItsBytes), 0U);
-  EXPECT_TRUE(is_there(5)) << "and the next one's";
+  EXPECT_TRUE(is_there(5)) << "the end of the first key must not end the next one";
 }
 
 TEST_F(SharedKeysOfThis, MayBeRemovedAgainWhereTheFirstTimeWasTooShort) {
@@ -323,7 +325,7 @@ TEST_F(SharedKeysOfThis, KeepTheirMemoryInWhateverOrderTwoRemoveThem) {
   std::this_thread::sleep_for(50ms);
   expect_timed_out(remove(number, std::exchange(memory, std::nullopt)));
   first.join();
-  EXPECT_EQ(mappings_of(kItsBytes), 1U) << "somebody is at it";
+  EXPECT_EQ(mappings_of(kItsBytes), 1U) << "a process still holds the key";
   let_go();
   expect_at_once(remove(number, std::nullopt));
   EXPECT_EQ(mappings_of(kItsBytes), 0U);
@@ -351,7 +353,7 @@ TEST_F(SharedKeysOfThis, AreEndedByManyThreadsEachByItself) {
   for (std::uint64_t token = 0; token < 4000; token += 37) EXPECT_FALSE(is_there(token));
 }
 
-TEST_F(SharedKeysOfThis, TakeNoHoldForMoreThanATime) {
+TEST_F(SharedKeysOfThis, EndInSpiteOfGarbageInTheHolds) {
   // The holds contain garbage: the number of no key, an owner that is no process, a count larger
   // than the number of holds.
   const std::uint32_t number = keys->add(5, memory_of());
@@ -363,7 +365,7 @@ TEST_F(SharedKeysOfThis, TakeNoHoldForMoreThanATime) {
   expect_at_once(remove(number, std::nullopt));
   // A hold of a living process counts like one of a stopped process.
   const std::uint32_t next = keys->add(6, memory_of());
-  hold(next, 1, kSharedHolds - 1);
+  hold(next, 1, kSharedHolds - 1);  // of process 1
   expect_timed_out(remove(next, std::nullopt, kPatience, 6));
 }
 
@@ -561,6 +563,7 @@ TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
   hold(place_of(first), another);
   const MemoryKey second = *MemoryKey::pack(region, {.expires_after = 150ms});
   EXPECT_NE(place_of(second), 0U);
+  // The end of the first key still waits: share_exports() allows it 2 s.
   std::this_thread::sleep_for(800ms);
   EXPECT_FALSE(second.valid());
   EXPECT_EQ(place_of(second), 0U) << "others find it still";

@@ -114,6 +114,7 @@ TEST(SlicedCopy, MapsNoMorePagesThanItsSliceTakes) {
   SlicedCopy copy(from.bytes().subspan(kPage - 1, 6 * kSlice),
                   to.bytes().subspan(3 * kPage, 6 * kSlice), {.from = true, .to = true});
   ASSERT_TRUE(copy.poll());
+  // The slice begins with the last byte of a page.
   EXPECT_EQ(from.pages(), kSlice / kPage + 1);
   EXPECT_EQ(to.pages(), kSlice / kPage);
 }

@@ -24,13 +24,14 @@ TEST(SpinPolicy, PollsFirst) {
   EXPECT_EQ(polls_of(spin_policy, 100), 100U);
 }
 
+// After 256 short sleeps in a row it sleeps at once, and polls only in each 64th wait.
 TEST(SpinPolicy, SleepsAtOnceWherePollingIsInVainAgainAndAgain) {
   SpinPolicy spin_policy;
   sleep_briefly(spin_policy, 255);
-  EXPECT_TRUE(spin_policy.polls()) << "by chance";
+  EXPECT_TRUE(spin_policy.polls()) << "255 sleeps may be chance";
   sleep_briefly(spin_policy, 1);
   EXPECT_EQ(polls_of(spin_policy, 63), 0U);
-  EXPECT_TRUE(spin_policy.polls()) << "to find out whether it is so still";
+  EXPECT_TRUE(spin_policy.polls()) << "to find out whether polling is still in vain";
   EXPECT_EQ(polls_of(spin_policy, 640), 10U);
 }
 

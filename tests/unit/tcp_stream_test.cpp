@@ -95,17 +95,17 @@ class Ends final : public FrameUser {
     came.push_back({frame, std::exchange(memory_of, {}), nullptr});
   }
 
-  std::deque<Item> going;
+  std::deque<Item> going;  // all that were pushed
   std::size_t taken_for_sending = 0;
-  std::vector<std::uint64_t> marks;
-  std::vector<std::uint64_t> lost;
-  unsigned refused = 0;
-  const test::LentMemory* gone = nullptr;
-  Place how = Place::here;
-  std::size_t most = ~std::size_t{0};
-  bool placed = false;
-  std::vector<std::byte> memory_of;
-  std::vector<Item> came;
+  std::vector<std::uint64_t> marks;        // of frames that were sent
+  std::vector<std::uint64_t> lost;         // of frames whose memory could not be read
+  unsigned refused = 0;                    // frames whose memory could not be written
+  const test::LentMemory* gone = nullptr;  // memory for Place::application
+  Place how = Place::here;                 // the answer of place()
+  std::size_t most = ~std::size_t{0};      // bytes that place() offers at once
+  bool placed = false;                     // between place() and taken()
+  std::vector<std::byte> memory_of;        // of the frame that is arriving
+  std::vector<Item> came;                  // whole frames
 };
 
 Fd listen_here(sockaddr_in& address) {
@@ -141,7 +141,7 @@ struct Pair {
     receiver.emplace(std::move(other), into, "here");
   }
 
-  /// Until so many frames have arrived, or nothing moves any more.
+  /// Sends and receives until `count` frames have arrived in all, for 10 s at most.
   void exchange(std::size_t count) {
     const auto until = std::chrono::steady_clock::now() + 10s;
     while (into.came.size() < count && std::chrono::steady_clock::now() < until) {
@@ -201,7 +201,7 @@ TEST(TcpStream, BringsFramesIntoTheReceiversPlaces) {
   }
 }
 
-/// The bytes of all frames of many() on the wire.
+/// The bytes of these frames on the wire.
 std::vector<std::byte> raw(const std::vector<Ends::Item>& items) {
   std::vector<std::byte> bytes;
   for (const auto& item : items) {
@@ -470,7 +470,7 @@ TEST(TcpStream, IsNotSilentAfterALongPauseWithoutPolls) {
   pair.from.push({{.kind = Kind::idle}, {}});
   pair.exchange(1);
   const auto say_something = [&] {
-    // Delays the acknowledgement, so that it takes some 40 ms.
+    // Delays the acknowledgement by some 40 ms.
     const int off = 0;
     ::setsockopt(pair.receiver->fd(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
     pair.from.push({{.kind = Kind::idle}, {}});

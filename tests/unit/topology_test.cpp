@@ -20,7 +20,7 @@ class MachineXml {
  public:
   explicit MachineXml(unsigned numa_nodes) : all_((1U << numa_nodes) - 1) {}
 
-  // Adds a child with the text `inside`.
+  // Each of these returns the text of an element. `inside` is the text of its children.
   std::string device(const char* address) {
     return fmt::format(R"(<object type="PCIDev" gp_index="{}" pci_busid="{}" )"
                        R"(pci_type="1200 [1da3:1020] [1da3:1020] 01" pci_link_speed="0.0"/>)",
@@ -43,7 +43,7 @@ class MachineXml {
 
   std::string package(unsigned number, const std::string& inside) {
     const std::string sets = sets_of(1U << number);
-    index_ += 3;
+    index_ += 3;  // for the package, its node, and its CPU
     return fmt::format(
         R"(<object type="Package" os_index="{0}" {1} gp_index="{2}">)"
         R"(<object type="NUMANode" os_index="{0}" {1} gp_index="{3}" local_memory="1024"/>)"

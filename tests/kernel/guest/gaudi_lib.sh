@@ -19,7 +19,7 @@ is_even() {
 # used INDEX: the card had exports and mappings, and none of them is left.
 used() {
   wait_until 20 is_even || { cat /sys/class/accel/accel*/device/counters; fail "something of a card is left"; }
-  [ "$(counter "$1" maps)" -gt 0 ] || fail "nobody has mapped card $1"
+  [ "$(counter "$1" maps)" -gt 0 ] || fail "no NIC has mapped card $1"
 }
 
 # serve NAME PORT OPTION...: starts a server in the background, with its output in /tmp/NAME; `server` is its process id.

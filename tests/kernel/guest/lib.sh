@@ -3,6 +3,7 @@
 hbmwire=$BUILD/bin/hbmwire
 ip() { /usr/bin/ip "$@"; }
 
+# now: prints the seconds since the kernel's start.
 now() { cut -d' ' -f1 /proc/uptime; }
 
 # fail WORD...: prints the reason, and ends the test.

@@ -23,6 +23,7 @@ Result<Allocation> part_of_memfd(const Context& context, std::uint64_t size_byte
                                  std::uint64_t variant) {
   const std::uint64_t lead = lead_of(variant);
   const Fd file(::memfd_create("subject", MFD_CLOEXEC));
+  // The buffer ends one byte after the part.
   if (!file || ::ftruncate(file.get(), static_cast<off_t>(lead + size_bytes + 1)) != 0)
     return tl::make_unexpected(system_error(Stage::allocate, "memfd_create", errno));
   return context.import_dmabuf(

@@ -184,6 +184,7 @@ static int take_bar(struct card *card)
 	return PTR_ERR_OR_ZERO(devm_memremap_pages(&pdev->dev, map));
 }
 
+/* Makes the card's nodes and files; on an error, none is left. */
 static int show(struct card *card)
 {
 	int err = card_memory_init(card);

@@ -118,6 +118,7 @@ static struct sg_table *map(struct dma_buf_attachment *attachment,
 	err = map_pieces(exported, attachment->dev, table, direction);
 	if (err)
 		goto free_list;
+	/* No entry has a page. */
 	table->orig_nents = 0;
 	atomic_inc(&exported->card->count.maps);
 	return table;
@@ -135,6 +136,7 @@ static void unmap(struct dma_buf_attachment *attachment, struct sg_table *table,
 	struct exported *exported = attachment->dmabuf->priv;
 
 	unmap_pieces(attachment->dev, table, table->nents, direction);
+	/* sg_free_table() frees orig_nents entries. */
 	table->orig_nents = table->nents;
 	sg_free_table(table);
 	kfree(table);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Lets rxe import dma-bufs, like the drivers of RDMA NICs. The import uses only DMA addresses, so
- * that it works with exporters whose scatter lists have no pages (memory of accelerators).
+ * it works with exporters whose scatter lists have no pages (memory of accelerators).
  */
 #include <linux/dma-mapping.h>
 #include <rdma/ib_umem.h>
