@@ -160,8 +160,8 @@ void AttachService::take_connections() {
       const Error shortage = call_failed("accept4");
       if (shortage_.is_new(shortage)) log_line(LogLevel::warn, describe(shortage));
       if (!clients_.empty()) {
-        clients_.erase(
-            clients_.begin());  // the next round accepts with the oldest one's descriptor
+        // The next round accepts with the descriptor of the oldest one.
+        clients_.erase(clients_.begin());
       } else if (!refuse_one()) {
         return let_the_queue_wait();
       }

@@ -264,6 +264,8 @@ void MeetingPoint::complete() {
   if (any && std::ranges::all_of(seats_, is_in)) answer_call();
 }
 
+/// Gives each rank the bytes of all. Refuses if their calls differ in number or kind, or if the
+/// bytes are too many.
 void MeetingPoint::answer_call() {
   patience_.reset();
   std::optional<std::pair<std::uint32_t, bool>> call;
