@@ -16,9 +16,9 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::uint64_t kAdds = 100;
-constexpr std::uint64_t kOwner = 4711;
+constexpr std::uint64_t kOwner = 4711;  // this end as the lock's owner: any number but 0
 
-/// Two 64-bit numbers: the counter, and the owner of the lock.
+/// Counts, and takes the lock. "numbers" are two of 64 bits: the counter, and the lock's owner.
 Result<bool> use(Endpoint& peer) {
   HBMWIRE_TRY_ASSIGN(const auto numbers, peer.remote("numbers", 10s));
   for (std::uint64_t i = 0; i < kAdds; ++i) {

@@ -66,7 +66,7 @@ Result<bool> serve(Worker& worker, Listener& listener, const Region& memory) {
       if (!sent) continue;  // the client has gone
       sent->notify(free.back());
       free.pop_back();
-    }  // the request's place is free for the next one
+    }  // `request` ends here, which frees its place for another message
     while (const auto done = worker.next_done()) {
       HBMWIRE_TRY(done->result);
       free.push_back(done->cookie);

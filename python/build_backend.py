@@ -103,7 +103,7 @@ def write_wheel(path: pathlib.Path, files: dict[str, bytes], record: str) -> Non
 
         def add(name: str, data: bytes) -> None:
             entry = zipfile.ZipInfo(name)  # its date is 1980, so that equal files make equal wheels
-            entry.external_attr = 0o100644 << 16
+            entry.external_attr = 0o100644 << 16  # a regular file that all may read
             wheel.writestr(entry, data, zipfile.ZIP_DEFLATED)
 
         for name, data in files.items():

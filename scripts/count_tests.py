@@ -56,7 +56,7 @@ def read_cases(output):
 
 
 def read_pytest(output):
-    """The same for pytest's cases, as `pytest -rs` prints them."""
+    """read_cases() for pytest's cases, as `pytest -rs` prints them."""
     total = None
     skipped = {}
     for line in output.splitlines():

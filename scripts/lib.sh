@@ -44,14 +44,15 @@ tree_files() {
   done
 }
 
-# Copies the files of tree_files into a folder.
+# unpack_files FOLDER: copies files of the tree into a folder. Reads their names from its standard input, as tree_files writes
+# them.
 unpack_files() {
   tar -C "$root" --null --verbatim-files-from --files-from - --create --file - |
     tar -C "$1" --no-same-owner --extract --file -
 }
 
-# "VERSION COMMIT" of the newest version with a commit in CHANGELOG.md, which is the one before this tree's. Empty if there is
-# none.
+# "VERSION COMMIT" of the last release, or nothing: the first heading of CHANGELOG.md that names a commit. The heading of this
+# tree's own version names none.
 version_before() { sed -nE 's/^## ([0-9.]+) \(commit ([0-9a-f]+)\)$/\1 \2/p' "$root/CHANGELOG.md" | head -n 1; }
 
 # configure PRESET [OPTION...]: the options are for cmake, which keeps those of an earlier call.

@@ -5,7 +5,7 @@
     $ torchrun --nproc-per-node 4 broadcast_weights.py
     $ mpirun -n 4 broadcast_weights.py --size 4G --memory gaudi
 
-Each rank hands on what has come to the next one, so that it takes the time of one transfer.
+Each rank hands on what has come to the next one, so it takes the time of one transfer.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def verify(cache: Cache, request: int, blocks: Sequence[int]) -> None:
 
 
 def contents_of(request: int, layer: int, index: int) -> bytes:
-    return bytes((request, layer, index % 251, 7)) * (BLOCK_BYTES // 4)
+    return bytes((request, layer, index % 251, 7)) * (BLOCK_BYTES // 4)  # each must fit a byte
 
 
 def pairs_of(here: Sequence[int], there: Sequence[int]) -> Any:

@@ -24,7 +24,7 @@ DONE = 7
 
 def send(options: ends.Options) -> None:
     tensor = make_tensor(range(COUNT))
-    # The ten lines.
+    # All that a put takes.
     with hbmwire.Context() as context, context.connect(options.connect, timeout=5) as peer:
         region = place(context, tensor, options.memory)
         theirs = peer.remote("tensor", timeout=5)

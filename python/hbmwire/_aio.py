@@ -73,9 +73,10 @@ class _Driver:
         os.close(self._fd)
         # The tasks check again, and learn that it is closed.
         for future in list(self._watched):
-            _set(future)
+            _resolve(future)
 
     def _in_loop(self, call: Callable[[], object]) -> None:
+        """Calls `call` in the loop's thread: now, or soon if this is another thread."""
         if self.loop.is_closed():
             return  # the worker is used without asyncio
         if threading.get_ident() == self._thread:
@@ -85,12 +86,13 @@ class _Driver:
             self.loop.call_soon_threadsafe(call)
 
     def _turn(self) -> None:
+        """Lets the worker handle what has happened, and arranges the next turn."""
         self._soon = False
-        after = self._pump.turn(bool(self._watched))
+        after = self._pump.turn(bool(self._watched))  # seconds; below 0: the worker is closed
         if self._watched:
             for future, ready in list(self._watched.items()):
-                if after < 0 or _is(ready):
-                    _set(future)
+                if after < 0 or _is_ready(ready):
+                    _resolve(future)
         if after == 0:
             self._turn_soon()
         elif after > 0:
@@ -122,7 +124,7 @@ class _Driver:
         future: asyncio.Future[None] = self.loop.create_future()
 
         def on_end() -> None:
-            self._in_loop(lambda: _set(future))
+            self._in_loop(lambda: _resolve(future))
 
         if not what._notify(on_end):
             return
@@ -142,14 +144,14 @@ class _Driver:
             self._watched.pop(future, None)
 
 
-def _is(ready: Callable[[], bool]) -> bool:
+def _is_ready(ready: Callable[[], bool]) -> bool:
     try:
         return ready()
     except Error:
-        return True  # the waiting task calls it again, and raises the same
+        return True  # the waiting task calls ready() again, which raises the error there
 
 
-def _set(future: asyncio.Future[None]) -> None:
+def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
@@ -221,7 +223,7 @@ async def _until(
     try:
         await asyncio.wait_for(wait(), timeout)
     except asyncio.TimeoutError as error:
-        if isinstance(error, Error):
+        if isinstance(error, Error):  # TimedOut, which ready() has raised
             raise
         raise make("timed_out", cause, stage=stage) from None
 
@@ -362,7 +364,7 @@ async def of_group(begin: Callable[..., _core._GroupCall], *given: Any, **option
 async def _readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, _set, future)
+    loop.add_reader(fd, _resolve, future)
     try:
         await future
     finally:

@@ -66,8 +66,8 @@ class Inbox:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         if threads:
-            for work in (self._accept_always, self._receive_always):
-                self._start(work, f"{name} {work.__name__.split('_')[1]}")
+            self._start(self._accept_always, f"{name} accept")
+            self._start(self._receive_always, f"{name} receive")
 
     def add(self, endpoint: Endpoint) -> None:
         """Hands out the messages of an endpoint that this end has connected, too."""
@@ -142,6 +142,7 @@ class Inbox:
     # --- peers
 
     def _accept_one(self, timeout: float) -> bool:
+        """Accepts a peer, and hands out what it has sent already. False: none came in time."""
         try:
             endpoint = self._listener.accept(timeout)
         except errors.TimedOut:
@@ -191,6 +192,7 @@ class Inbox:
             self._hand_out(endpoint, entry)
 
     def _entry(self, message: Message) -> _Entry | None:
+        """Begins to receive a message if it is not here. None: it can't be received."""
         if message.is_here:
             return message.data
         if len(message) > self._most_bytes:
@@ -206,6 +208,7 @@ class Inbox:
             return None
 
     def _hand_out(self, endpoint: Endpoint, entry: _Entry) -> None:
+        """Gives a message to received(), or queues it behind one that is not here yet."""
         with self._lock:
             late = self._late.get(endpoint.id)
             if late is not None or not isinstance(entry, bytes):

@@ -235,7 +235,7 @@ def _dlpack_device(memory: Any) -> int | None:
     ask = getattr(memory, "__dlpack_device__", None)
     try:
         return None if ask is None else int(ask()[0])
-    except BufferError:  # for example on several devices; __dlpack__() raises the same
+    except BufferError:  # for example on several devices; __dlpack__() raises it, too
         return None
 
 

@@ -151,7 +151,8 @@ def deserialize(data: bytes) -> nixlXferDList | nixlRegDList:
     if len(data) < _DESCRIPTORS.size:
         raise bad
     magic, word, registration, count = _DESCRIPTORS.unpack_from(data)
-    if magic != _DESCRIPTORS_MAGIC or len(data) != _DESCRIPTORS.size + 24 * count:
+    row_bytes = 3 * 8  # address, length and device
+    if magic != _DESCRIPTORS_MAGIC or len(data) != _DESCRIPTORS.size + row_bytes * count:
         raise bad
     mem_type = word.rstrip(b"\0").decode("ascii", "replace")
     if mem_type not in (DRAM_SEG, VRAM_SEG) or registration > 1:

@@ -226,6 +226,7 @@ class Peer:
         timeout = self._options.connect_timeout
         end = None if timeout is None else time.monotonic() + timeout
         error = errors.make("not_found", "the agent has no address", subject=self.name)
+        # `left`: how many addresses there are from this one on.
         for left, address in zip(range(len(self._addresses), 0, -1), self._addresses):
             share = None if end is None else max(end - time.monotonic(), 0.0) / left
             try:

@@ -213,6 +213,7 @@ def _places(table: Any, pieces: Sequence[Piece], subject: str) -> tuple[Any, Any
 def _fill(
     piece_of: Any, offsets: Any, table: Any, members: Any, index: int, pieces: Sequence[Piece]
 ) -> None:
+    """Notes the place of each member that lies in this piece."""
     piece = pieces[index]
     base, nbytes = numpy.uint64(piece.address), numpy.uint64(piece.nbytes)
     addresses, lengths = table[members, 0], table[members, 1]
@@ -240,7 +241,10 @@ def _groups(
 
 
 def _runs(chosen: Any, piece_of: Any, offsets: Any, length: int) -> tuple[Any, Any]:
-    """Joins neighbours in the list that are neighbours in memory into areas: where each begins."""
+    """Joins blocks that follow each other in the list and in memory into areas.
+
+    Returns where each area begins in `chosen`, and its offset and length.
+    """
     places = offsets[chosen]
     apart = places[1:] != places[:-1] + numpy.uint64(length)
     apart |= piece_of[chosen[1:]] != piece_of[chosen[:-1]]
@@ -258,9 +262,9 @@ def _split_by_numpy(local: Blocks, here: Any, remote: Blocks, there: Any) -> lis
     zeros = numpy.zeros(len(here), dtype=numpy.int64)
     group_here = zeros if local.group_of is None else local.group_of[here].astype(numpy.int64)
     group_there = zeros if remote.group_of is None else remote.group_of[there].astype(numpy.int64)
-    both = group_here * len(remote.groups) + group_there
+    both = group_here * len(remote.groups) + group_there  # one number for each pair of groups
     order = numpy.argsort(both, kind="stable")
-    starts = numpy.flatnonzero(numpy.diff(both[order], prepend=-1))
+    starts = numpy.flatnonzero(numpy.diff(both[order], prepend=-1))  # of each pair's blocks
     pairs = []
     for members in numpy.split(order, starts[1:]):
         one, other = divmod(int(both[members[0]]), len(remote.groups))

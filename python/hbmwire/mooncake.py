@@ -313,7 +313,8 @@ class TransferEngine:
         lengths: Sequence[int],
         transport_hint: str = "",
     ) -> int:
-        """The same for several ranges, in no order. After a failure some may have arrived."""
+        """transfer_sync_write() for several ranges, in no order. After a failure some may have
+        arrived."""
         return self._try(
             lambda: self._move(True, target_hostname, buffers, peer_buffer_addresses, lengths)
         )
@@ -349,7 +350,7 @@ class TransferEngine:
         lengths: Sequence[int],
         transport_hint: str = "",
     ) -> int:
-        """The same for several ranges."""
+        """transfer_sync_read() for several ranges, in no order."""
         return self._try(
             lambda: self._move(False, target_hostname, buffers, peer_buffer_addresses, lengths)
         )

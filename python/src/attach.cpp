@@ -21,6 +21,7 @@ const AttachAddress& PublicationObject::address() const {
 
 namespace {
 
+/// The secret, and behind it the socket's name.
 py::bytes address_bytes(const AttachAddress& address) {
   std::string bytes(address.secret.begin(), address.secret.end());
   return bytes + address.socket;
@@ -29,7 +30,7 @@ py::bytes address_bytes(const AttachAddress& address) {
 AttachAddress address_of(const py::object& data) {
   const std::vector<std::byte> bytes = bytes_of(data, "data");
   AttachAddress address;
-  constexpr std::size_t kLongestName = 100;
+  constexpr std::size_t kLongestName = 100;  // an abstract socket's has 107 bytes at most (unix(7))
   if (bytes.size() <= address.secret.size() ||
       bytes.size() > address.secret.size() + kLongestName) {
     refuse("these are no bytes of an AttachAddress");

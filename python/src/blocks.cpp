@@ -68,7 +68,8 @@ std::vector<std::uint64_t> copy_column(const char* first, Py_ssize_t stride, Py_
 
 using Numbers = std::vector<std::vector<std::uint64_t>>;
 
-Columns held(Numbers numbers) {
+/// The columns, which keep the numbers themselves.
+Columns columns_with(Numbers numbers) {
   const auto keep = std::make_shared<const Numbers>(std::move(numbers));
   Columns columns{{}, keep};
   for (const auto& column : *keep) columns.columns.emplace_back(column);
@@ -90,6 +91,7 @@ std::optional<Numbers> copy_array(py::handle array, std::size_t count) {
         static_cast<const char*>(view.buf) + static_cast<Py_ssize_t>(column) * view.strides[1];
     const bool is_signed =
         std::string_view("ilq").find(format_of(view).back()) != std::string_view::npos;
+    // 64 bits are copied as they are, signed or not.
     const auto copy = view.itemsize == 8 ? &copy_column<std::uint64_t>
                       : is_signed        ? &copy_column<std::int32_t>
                                          : &copy_column<std::uint32_t>;
@@ -127,8 +129,8 @@ BlockNumbers numbers_of(const HeldBuffer& held) {
 }  // namespace
 
 Columns columns_of(py::handle array, std::size_t count) {
-  if (auto columns = copy_array(array, count)) return held(std::move(*columns));
-  return held(copy_rows(array, count));
+  if (auto columns = copy_array(array, count)) return columns_with(std::move(*columns));
+  return columns_with(copy_rows(array, count));
 }
 
 Columns pairs_of(py::handle pairs) {

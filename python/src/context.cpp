@@ -112,6 +112,7 @@ bool writes(Access access) noexcept {
 RegionObject register_memory(ContextObject& self, const py::object& memory,
                              const py::object& access, const py::object& device) {
   const Context& context = self.open();
+  // (kind, address, length, device, read-only, owner)
   const auto described = py::module_::import("hbmwire._memory")
                              .attr("describe")(memory, device_of(device))
                              .cast<py::tuple>();
@@ -124,7 +125,7 @@ RegionObject register_memory(ContextObject& self, const py::object& memory,
                      "the object gives its memory read-only; access='remote_read' or ()"));
   }
   if (kind == "address") {
-    const DropsOwners drops;  // for a failure below
+    const DropsOwners drops;  // if the registration fails, the owner goes with `owned`
     const OwnedMemory owned(owner);
     auto region = register_address(context, described[1].cast<std::uint64_t>(),
                                    described[2].cast<std::uint64_t>(),
@@ -185,7 +186,7 @@ memory: only these types are looked for.
 require: device memory by this path alone, as "zero_copy"; allow: only these paths. Memory or a
 connection that can't keep to it is refused, with the reason.
 gid_index: the entry of the ports' GID tables.
-default_device: the device that is meant where several have the same address.
+default_device: the device that is meant if several have the same address.
 max_transfers, progress_thread, eager_bytes, receive_pool_bytes, unexpected_bytes, times: of its
 worker.
 Missing hardware is no error: `memory` says what is missing. Raises InvalidArgument.)";
@@ -214,7 +215,7 @@ void bind_context(py::module_& module) {
       .def(
           "nics", [](const ContextObject& self) { return value(self.open().nics()); },
           "Every RDMA device of this machine, as it is now: a list of NicDevice. Raises NotFound "
-          "where there is none.")
+          "if there is none.")
       .def("nics_near", &nics_near, py::arg("pci_address"),
            "The names of the NICs that can carry the memory of a device, the nearest first.")
       .def(
@@ -225,7 +226,7 @@ void bind_context(py::module_& module) {
                                           number_of(length, "length"), device_of(device)));
           },
           py::arg("address"), py::arg("length") = 1, py::arg("device") = "",
-          "To which device an address belongs: an AddressInfo. Raises InvalidArgument where "
+          "To which device an address belongs: an AddressInfo. Raises InvalidArgument if "
           "several devices have it and none is named.")
       .def("register", &register_memory, py::arg("memory"), py::kw_only(),
            py::arg("access") = py::none(), py::arg("device") = "",
@@ -243,7 +244,7 @@ path that the policy excludes), NotSupported, Exhausted.)")
            py::arg("access") = py::none(),
            R"(Allocates memory and registers it: a Region.
 
-type: 'host', 'gaudi', 'cuda' or 'rocm'. access: as of register().
+type: 'host', 'gaudi', 'cuda' or 'rocm'. access: as for register().
 device: a PCI address or an index; without it the first that is free.
 owner: of Gaudi, 'automatic', 'synapse' or 'hl_thunk'.
 pages: of the host, 'normal', 'huge_2m' or 'huge_1g'; shared: a memfd; numa_node: bound to it.

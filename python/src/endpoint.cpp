@@ -49,7 +49,7 @@ Transfer& ConnectingObject::transfer() {
 }
 
 Endpoint ConnectingObject::take() {
-  static_cast<void>(transfer());
+  static_cast<void>(transfer());  // raises if it has ended
   return value(pending_->take());
 }
 
@@ -59,7 +59,7 @@ Transfer& AskingObject::transfer() {
 }
 
 RemoteObject AskingObject::take() {
-  static_cast<void>(transfer());
+  static_cast<void>(transfer());  // raises if it has ended
   return {std::make_shared<const RemoteRegion>(value(pending_->take()))};
 }
 
@@ -128,7 +128,7 @@ NewTransfer move_blocks(EndpointObject& self, const BlockTableObject& local,
                         const RemoteBlockTableObject& remote, const Columns& pairs,
                         const Putting& putting);
 
-/// The same for arguments of a program.
+/// Converts the tables that a program gave, and moves their blocks.
 NewTransfer move_blocks(EndpointObject& self, const py::object& local, const py::object& remote,
                         const Columns& pairs, const Putting& putting) {
   return move_blocks(self, object_of<BlockTableObject>(local, "local", "a BlockTable"),
@@ -239,13 +239,13 @@ std::optional<std::vector<std::uint64_t>> divided(const BlockNumbers& offsets,
   const bool is_power = std::has_single_bit(length);
   const int shift = std::countr_zero(length);
   std::vector<std::uint64_t> numbers(offsets.size);
-  std::uint64_t left = 0;
+  std::uint64_t remainders = 0;  // all of them, by "or"
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::uint64_t offset = offsets[i];
     numbers[i] = is_power ? offset >> shift : offset / length;
-    left |= offset - numbers[i] * length;
+    remainders |= offset - numbers[i] * length;
   }
-  if (left != 0) return std::nullopt;
+  if (remainders != 0) return std::nullopt;
   return numbers;
 }
 
@@ -372,6 +372,7 @@ NewTransfer atomic(EndpointObject& self, const py::object& at, const Operation& 
 
 // --- the peer's memory
 
+/// The peer's memory by a key; nothing for a name, about which the peer has to be asked.
 std::optional<RemoteObject> remote_by_key(EndpointObject& self, const py::object& what) {
   if (PyUnicode_Check(what.ptr())) return std::nullopt;
   if (is_local(what)) throw wrong_type(what, "what", "a name, or a key of the peer's, is needed");
@@ -398,6 +399,7 @@ RemoteObject remote(EndpointObject& self, const py::object& what, const py::obje
 
 // --- its end
 
+/// Whether the endpoint has ended. Raises why if it failed.
 bool is_over(EndpointObject& self) {
   const EndpointPhase phase = self.open().phase();
   if (phase == EndpointPhase::failed) {
@@ -426,6 +428,7 @@ void reconnect(EndpointObject& self, const py::object& timeout) {
   self.replace(connecting->take());
 }
 
+/// The end of a `with` block: says goodbye unless an exception has ended the block.
 void leave(EndpointObject& self, const py::args& exception) {
   if (!self.is_open()) return;
   if (py::object(exception[0]).is_none()) {
@@ -474,7 +477,7 @@ Raises as put(), and InvalidArgument for numbers that the tables do not have.)")
             return move_blocks(self, local, remote, pairs_of(pairs), std::nullopt);
           },
           py::arg("local"), py::arg("remote"), py::arg("pairs"),
-          "Gets many blocks as one Transfer. `pairs` as of put_blocks().")
+          "Gets many blocks as one Transfer. `pairs` as for put_blocks().")
       .def(
           "put_list",
           [](EndpointObject& self, const py::object& local, const py::object& remote,
@@ -499,7 +502,7 @@ Raises as put(). Parts of different lengths go by a NIC alone: else NotSupported
           },
           py::arg("local"), py::arg("remote"), py::arg("parts"), py::kw_only(),
           py::arg("length") = py::none(),
-          "Gets many parts of a region as one Transfer. `parts` and `length` as of put_list().")
+          "Gets many parts of a region as one Transfer. `parts` and `length` as for put_list().")
       .def(
           "prepare_put",
           [](EndpointObject& self, const py::object& parts, const py::object& immediate,
@@ -509,7 +512,7 @@ Raises as put(). Parts of different lengths go by a NIC alone: else NotSupported
           py::arg("parts"), py::kw_only(), py::arg("immediate") = py::none(),
           py::arg("level") = arrived,
           "Prepares many puts, as pairs (local, remote) of slices, which PreparedTransfer.start() "
-          "starts as one Transfer, again and again. Raises NotSupported where a NIC does not reach "
+          "starts as one Transfer, again and again. Raises NotSupported if a NIC does not reach "
           "the memory of both ends.")
       .def(
           "prepare_get",
@@ -521,7 +524,7 @@ Raises as put(). Parts of different lengths go by a NIC alone: else NotSupported
            py::arg("level") = sent,
            R"(Sends a message: a Transfer.
 
-message: a Slice or a Region; or bytes, which are copied, so that they may change at once.
+message: a Slice or a Region; or bytes, which are copied, so they may change at once.
 tag: a number of 64 bits; without one the message goes to the first receive without a tag.
 level: 'sent', or 'arrived', when a receive of the peer's has taken it.)")
       .def(

@@ -13,7 +13,8 @@
 
 namespace hbmwire::python {
 
-/// hbmwire.Endpoint: of its own, or that of a group, which ends this object before its endpoint.
+/// hbmwire.Endpoint. It holds an endpoint, or stands for one that a group holds; the group ends
+/// this object before that endpoint.
 class EndpointObject : public Part {
  public:
   EndpointObject(SharedWorker worker, Endpoint endpoint)

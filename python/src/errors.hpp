@@ -28,7 +28,7 @@ namespace py = pybind11;
 /// Raises Errc::invalid_argument of Stage::configure. `why` is a static string.
 [[noreturn]] void refuse(const char* why, std::string_view subject = {});
 
-/// The same with a sentence that is made at run time.
+/// refuse() with a sentence that is made at run time.
 [[noreturn]] void refuse_text(const std::string& why);
 
 /// Text of the library, the system or a peer as a str. It may be cut within a character.
@@ -45,7 +45,7 @@ inline void value(const Result<void>& result) {
   if (!result) raise(result.error());
 }
 
-/// The same for a call during which other threads of Python run.
+/// value() of the result of `call()`, during which other threads of Python run.
 template <class Call>
 auto value_without_gil(const Call& call) {
   auto result = [&] {

@@ -190,7 +190,7 @@ py::tuple take(const py::object& capsule) {
                                        read_only, is_contiguous(tensor), py::none());
   auto held = std::make_unique<HeldTensor>(managed);
   if (PyCapsule_SetName(capsule.ptr(), Managed::kUsedName) != 0) throw py::error_already_set();
-  described[6] = py::cast(std::move(held));
+  described[6] = py::cast(std::move(held));  // in place of None
   return described;
 }
 

@@ -55,9 +55,10 @@ bool is_cancelled(const Wait& wait) noexcept {
   return ::poll(&asked, 1, 0) > 0;
 }
 
-/// Calls `body(group)` when no other call uses the group. Errors: the group is closed; as waits.
+/// Calls `body(group)` when no other call uses the group. Errors: the group is closed;
+/// Errc::timed_out, Errc::cancelled.
 template <class Body>
-Result<Finish> alone(GroupHold& hold, const Wait& wait, const Body& body) {
+Result<Finish> call_alone(GroupHold& hold, const Wait& wait, const Body& body) {
   constexpr auto kLook = 10ms;
   std::unique_lock lock(hold.mutex, std::defer_lock);
   while (!lock.try_lock_for(kLook)) {
@@ -112,11 +113,11 @@ class GroupObject : public Part {
     const std::shared_ptr<GroupHold> hold = open();
     return std::make_unique<GroupCall>(
         worker(), hold, deadline_of(timeout), [hold, body](const Wait& wait) {
-          return alone(*hold, wait, [&](Group& group) { return body(group, wait); });
+          return call_alone(*hold, wait, [&](Group& group) { return body(group, wait); });
         });
   }
 
-  /// As of the last look, while another thread is in a call.
+  /// The ranks that have gone; while another thread is in a call, as of the last look.
   [[nodiscard]] const std::vector<std::uint32_t>& failed() {
     const std::shared_ptr<GroupHold> hold = open();
     const std::unique_lock lock(hold->mutex, std::try_to_lock);
@@ -124,8 +125,9 @@ class GroupObject : public Part {
     return failed_;
   }
 
-  /// The same object for the same endpoint. Within a call, which holds the group. Raises
-  /// InvalidArgument: the group was closed meanwhile.
+  /// The object that stands for the group's endpoint to this rank; made if there is none. Call it
+  /// within a call of the group, which holds the lock. Raises InvalidArgument: the group was closed
+  /// meanwhile.
   [[nodiscard]] py::object endpoint(std::uint32_t rank, Endpoint* of_group) {
     static_cast<void>(open());
     py::object& known = endpoints_[rank];
@@ -135,7 +137,7 @@ class GroupObject : public Part {
     return known;
   }
 
-  /// Within a call, before the group ends its endpoints, which other threads may use.
+  /// Call it before the group ends its endpoints, which other threads may use.
   void end_endpoints() noexcept {
     for (const auto& [rank, endpoint] : std::exchange(endpoints_, {}))
       endpoint.cast<EndpointObject&>().end();
@@ -302,6 +304,8 @@ NewGroupCall start_rejoin(const py::object& self, const py::object& timeout) {
                                              self.cast<GroupObject&>().end_endpoints();
                                            }
                                            HBMWIRE_TRY(group.rejoin(wait));
+                                           // By reference to this body's copy: to copy it once more
+                                           // needs the GIL.
                                            return [&self, facts = std::make_shared<Facts>(group)] {
                                              self.cast<GroupObject&>().learn(std::move(*facts));
                                              return nothing();
@@ -315,7 +319,7 @@ std::string show_group(const GroupObject& self) {
          (self.is_open() ? ", epoch " + std::to_string(facts.epoch) + ">" : ", closed>");
 }
 
-/// The same call for asyncio: begins it when it is awaited.
+/// A call of the group for asyncio: `begin(given...)` is called when the result is awaited.
 template <class... Given>
 py::object await_call(const py::object& begin, Given&&... given) {
   return in_aio("of_group", begin, std::forward<Given>(given)...);
@@ -329,7 +333,7 @@ worker: a Worker, or a Context, of which its own is taken.
 meeting: "tcp://host:port" (rank 0 listens there), "pmix", "file:///path", "etcd://host:port/name"
 or "env"; without it the setting's, or the launcher's. rank, size: likewise.
 address: of this machine, for the other ranks; empty: all.
-All else as of Worker.connect(), for the endpoints between ranks, without hello and retry_connect.
+All else as for Worker.connect(), for the endpoints between ranks, without hello and retry_connect.
 A process that replaces one that has ended joins by the same call, when the others call rejoin().
 Raises NotFound (nothing says where to meet, or which rank this is), TimedOut (its `subject` names
 the ranks that did not come), PermissionDenied (the pre-shared keys differ), Busy (another process

@@ -21,7 +21,7 @@ namespace hbmwire::python {
 
 class GroupCall;
 
-/// The library's group, of which one call at a time uses it.
+/// The library's group, which one call at a time uses.
 struct GroupHold {
   std::timed_mutex mutex;
   std::optional<Group> group = {};  // under the mutex; none: closed
@@ -39,7 +39,7 @@ class GroupCall : public Part {
   /// Runs without the GIL. Its captures are destroyed with the GIL.
   using Body = std::function<Result<Finish>(const Wait&)>;
 
-  /// Begins. `hold`: of the group that the call is of; null for one that makes a group. Raises
+  /// Begins. `hold`: of the group that is called; null for a call that makes a group. Raises
   /// Exhausted, SystemFailure.
   GroupCall(SharedWorker worker, std::shared_ptr<GroupHold> hold, const Deadline& deadline,
             Body body);
@@ -62,7 +62,8 @@ class GroupCall : public Part {
   /// The result, once it is over; waits for that. Raises its error.
   [[nodiscard]] py::object take();
 
-  /// The same for a thread that waits for it. A signal's exception cancels it.
+  /// take() for a thread that waits: Python handles signals meanwhile. If one raises an exception,
+  /// the caller drops this object, which cancels the call.
   [[nodiscard]] py::object wait();
 
  private:
@@ -72,7 +73,7 @@ class GroupCall : public Part {
     Body body;
     Fd cancel;
     Fd over;
-    std::optional<Result<Finish>> result = {};  // the thread's, until it is over
+    std::optional<Result<Finish>> result = {};  // only the thread uses it until `over`
     bool is_taken = false;
     bool is_closed = false;
 

@@ -30,7 +30,7 @@ class HeldBuffer {
 
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return writable_bytes(); }
 
-  /// The same for a view that was asked for with PyBUF_WRITABLE.
+  /// bytes() of a view that was asked for with PyBUF_WRITABLE.
   [[nodiscard]] std::span<std::byte> writable_bytes() const noexcept {
     return {static_cast<std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
   }

@@ -55,13 +55,8 @@ void bind_devices(py::module_& module) {
       .def_readonly("devices", &MemoryProbe::devices, "Its Devices, by index.")
       .def_property_readonly(
           "missing", [](const MemoryProbe& self) { return why(self.missing); },
-          "Why there is no device that could be used; empty where there is one.");
+          "Why there is no device that could be used; empty if there is one.");
   py::class_<AddressInfo>(module, "AddressInfo", "The facts that are known of an address.")
-      .def("__repr__",
-           [](const AddressInfo& self) {
-             return "<hbmwire.AddressInfo " + self.device->name + ", " +
-                    std::string(word_of(self.path)) + ">";
-           })
       .def("__repr__",
            [](const AddressInfo& self) {
              return "<hbmwire.AddressInfo " + self.device->name + ", " +
@@ -96,7 +91,7 @@ void bind_nics(py::module_& module) {
                     "The link's rate; 0: unknown.")
       .def_property_readonly(
           "refusal", [](const NicPort& self) { return why(self.refusal); },
-          "Why it can't be used; empty where it can.");
+          "Why it can't be used; empty if it can.");
   py::class_<NicDevice>(module, "NicDevice", "An RDMA device of this machine, as it is now.")
       .def("__repr__",
            [](const NicDevice& self) { return "<hbmwire.NicDevice " + self.name + ">"; })
@@ -111,7 +106,7 @@ void bind_nics(py::module_& module) {
       .def_readonly("ports", &NicDevice::ports, "Its NicPorts.")
       .def_property_readonly(
           "refusal", [](const NicDevice& self) { return why(self.refusal); },
-          "Why it can't be opened; empty where it can.");
+          "Why it can't be opened; empty if it can.");
 }
 
 }  // namespace

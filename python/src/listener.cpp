@@ -39,7 +39,7 @@ class ListenerObject : public Part {
 
   [[nodiscard]] bool is_open() const noexcept { return listener_.has_value(); }
 
-  /// Whether try_accept() has an endpoint.
+  /// Whether try_accept() has an endpoint, which this takes from the library.
   bool is_ready() {
     if (!next_) next_ = open().try_accept();
     return next_.has_value();
@@ -66,13 +66,13 @@ class ListenerObject : public Part {
     const SharedRegion hold = object_of<RegionObject>(region, "region", "a Region").open();
     const MemoryKeyOptions wanted = all_key_options(options, "advertise");
     const WorkerObject::Use used(worker());
-    Listener shared = open();
+    Listener shared = open();  // another thread may end this object meanwhile
     value_without_gil([&] { return shared.advertise(name, hold->region, wanted); });
   }
 
   void withdraw(const std::string& name) {
     const WorkerObject::Use used(worker());
-    Listener shared = open();
+    Listener shared = open();  // as in advertise()
     value_without_gil([&] { return shared.withdraw(name); });
   }
 
@@ -112,7 +112,7 @@ class InvitationObject : public Part {
     theirs_ = std::move(bytes);
   }
 
-  /// Whether take() has an endpoint.
+  /// Goes on with the connection. Returns whether take() has an endpoint. Raises why it failed.
   bool is_ready() {
     if (!next_) next_ = value(open().poll());
     return next_.has_value();
@@ -133,8 +133,8 @@ class InvitationObject : public Part {
 
  private:
   std::optional<EndpointInvitation> invitation_;
-  std::optional<Endpoint> next_;
-  std::vector<std::byte> theirs_;
+  std::optional<Endpoint> next_;   // connected, but not taken yet
+  std::vector<std::byte> theirs_;  // the peer's bytes with which start() has begun
 };
 
 // --- operations that a worker begins, or a context with its own worker
@@ -202,7 +202,7 @@ constexpr const char* kConnect = R"(Connects to a Listener at "host:port".
 timeout: seconds; None: for ever.
 hello: up to 1,024 bytes for the peer's Endpoint.peer_hello.
 pre_shared_key: both ends prove to each other that they know it.
-require, allow: paths, as of Context.
+require, allow: paths, as for Context.
 retry_connect: tries again until the deadline where the peer refuses for a reason that may pass.
 peer_timeout: seconds until a peer that is gone is noticed (2).
 operation_timeout: seconds after which an operation fails, and the endpoint with it (30).
@@ -218,7 +218,7 @@ constexpr const char* kListen = R"(Listens for peers.
 port: 0 takes a free one. address: one of this machine's; empty: all, IPv4 and IPv6.
 rdma_cm: by the RDMA connection manager instead of TCP.
 handshake_timeout: seconds that a handshake may take (5). max_handshakes: peers at a time (64).
-All else as of connect(), for each endpoint that is accepted.
+All else as for connect(), for each endpoint that is accepted.
 Raises Busy or PermissionDenied (the port), InvalidArgument.)";
 
 }  // namespace
@@ -229,7 +229,7 @@ void bind_connecting(py::class_<WorkerObject, SharedWorker>& worker) {
            "connect() for asyncio: `await` it, or `async with` it.")
       .def("listen", &listen, py::arg("port") = 0, py::arg("address") = "", kListen)
       .def("invite", &invite,
-           "Makes an Invitation: a connection without a listener. Arguments as of connect().")
+           "Makes an Invitation: a connection without a listener. Arguments as for connect().")
       .def("_start_connect", &start_connect);
 }
 
@@ -275,10 +275,10 @@ void bind_listener(py::module_& module) {
           },
           py::arg("timeout") = py::none(), "accept() for asyncio; `async for` takes one by one.")
       .def("advertise", &ListenerObject::advertise, py::arg("name"), py::arg("region"),
-           "Lets peers ask for this memory by name (Endpoint.remote()). Options as of "
+           "Lets peers ask for this memory by name (Endpoint.remote()). Options as for "
            "Region.pack_key(). Raises Busy (the name is taken).")
       .def("withdraw", &ListenerObject::withdraw, py::arg("name"),
-           "Takes the name back, and the key where it is revocable. Raises NotFound.")
+           "Takes the name back, and the key if it is revocable. Raises NotFound.")
       .def("close", &ListenerObject::end, "Ends it; endpoints that were accepted go on.");
   py::class_<InvitationObject>(module, "Invitation",
                                "A connection without a listener: bytes(invitation) go to the peer, "

@@ -262,7 +262,7 @@ void bind_copies(Class& memory) {
           },
           py::arg("data"), py::arg("offset") = 0, py::kw_only(), py::arg("timeout") = kCopyTimeout,
           "Copies bytes from the host to `offset` of the memory, whatever its type. Raises "
-          "InvalidArgument where they leave it, TimedOut after `timeout` seconds.")
+          "InvalidArgument if they leave it, TimedOut after `timeout` seconds.")
       .def(
           "read",
           [](const py::object& self, const py::object& offset, const py::object& length,

@@ -89,7 +89,7 @@ template <class Object>
   return caster.load(object, false) ? static_cast<Object*>(caster.value) : nullptr;
 }
 
-/// The same, but raises TypeError, in which `needed` names the class.
+/// The object that object_in() finds. Raises TypeError if there is none; `needed` names the class.
 template <class Object>
 [[nodiscard]] Object& object_of(py::handle object, const char* name, const char* needed) {
   if (auto* const found = object_in<Object>(object)) return *found;

@@ -60,7 +60,7 @@ It keeps one of the places that the peer's messages have: take what it has and l
           "Endpoint.id of the endpoint that it came by.")
       .def_property_readonly(
           "tag", [](MessageObject& self) { return self.tag(); },
-          "Its tag; None where it was sent without one.")
+          "Its tag; None if it was sent without one.")
       .def_property_readonly(
           "is_here", [](MessageObject& self) { return self.open().is_here(); },
           "Whether `data` has it. Else its sender has it still: it has more than eager_bytes, or "

@@ -83,10 +83,10 @@ void bind_report(py::module_& module) {
           "The type of this end's memory.")
       .def_property_readonly(
           "remote_type", [](const TransferReport& self) { return word_of(self.remote_type); },
-          "The type of the peer's memory; None where this end does not learn it.")
+          "The type of the peer's memory; None if this end does not learn it.")
       .def_property_readonly(
           "remote_path", [](const TransferReport& self) { return word_of(self.remote_path); },
-          "The path of the peer's memory; None where this end does not learn it.")
+          "The path of the peer's memory; None if this end does not learn it.")
       .def_property_readonly("refusals", &refusals,
                              "For each better path of this end's memory, why it was not taken.")
       .def_property_readonly(
@@ -124,6 +124,7 @@ void cancel(TransferObject& self) {
   value(transfer.request_cancel());
   wait_in_steps(
       Deadline::never(),
+      // After an error it is over, too.
       [&](const Wait& step) -> Result<bool> { return transfer.poll_until(step).value_or(true); },
       [] {});
   self.worker()->settle_some();

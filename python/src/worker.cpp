@@ -193,9 +193,9 @@ void WorkerObject::collect_messages() {
 }
 
 SharedRegion WorkerObject::message_memory(std::uint64_t length) {
-  constexpr std::uint64_t kShortest = 4096;
+  constexpr std::uint64_t kShortest = 4096;  // a page
   constexpr std::uint64_t kLongestKept = 1 << 20;
-  constexpr std::size_t kMostKept = 64;
+  constexpr std::size_t kMostKept = 64;  // of each length
   // Lengths are rounded up to powers of two, so that memory can be used again. Memory that will not
   // be kept has the exact length.
   const std::uint64_t size =
@@ -289,6 +289,7 @@ class Pump {
       if (!worker->is_open()) return -1;
       worker->collect_messages();
       if (!value(shared->arm())) continue;
+      // The descriptor does not show the watched events then: looks for them often enough.
       const auto after = watched && worker->has_thread()
                              ? std::min(shared->wake_after(), std::chrono::milliseconds(20))
                              : shared->wake_after();
@@ -361,7 +362,7 @@ void wait_all(const SharedWorker& worker, const Transfers& given, const Deadline
           deadline,
           [&](const Wait& step) -> Result<bool> {
             const auto polled = one->transfer().poll_until(step);
-            return polled.value_or(true);
+            return polled.value_or(true);  // after an error it is over, too
           },
           [] {});
       if (!over) raise(out_of_time());
@@ -479,7 +480,7 @@ void bind_event_loop(WorkerClass& worker) {
           "Whether close() was called.")
       .def("close", &WorkerObject::close,
            "Ends its endpoints, without waiting for their peers, and its listeners. Transfers that "
-           "are under way fail. It may take a few seconds where a peer is gone.");
+           "are under way fail. It may take a few seconds if a peer is gone.");
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
   /// Releases everything that finished transfers used, and calls their functions.
   void settle();
 
-  /// The same, if any transfer is followed.
+  /// settle(), if any transfer is followed.
   void settle_some() {
     if (!followed_.empty()) [[unlikely]]
       settle();
@@ -129,6 +129,7 @@ class WorkerObject : public std::enable_shared_from_this<WorkerObject> {
     look_again();
   }
 
+  /// The event loop is awake: the next begun() has to wake it again.
   void look_again() noexcept { wakes_loop_ = static_cast<bool>(on_begin_); }
 
   /// How many transfers are followed.

@@ -51,7 +51,8 @@ Result<void> check_status(wire::AttachReply::Status status) {
   }
 }
 
-/// A grant must come with exactly one readable descriptor, a refusal with none.
+/// The grant, or the error that a refusal stands for. A grant must come with exactly one
+/// descriptor.
 Result<Grant> check(const wire::AttachReply& reply, wire::ReceivedFds& received) {
   HBMWIRE_TRY(check_status(reply.status));
   if (received.count == 1) return Grant{reply, std::move(received.fds.front())};
@@ -86,7 +87,7 @@ Result<Grant> ask(const AttachAddress& from, const Wait& wait) {
   // same user.
   HBMWIRE_TRY_ASSIGN(const uid_t user, wire::peer_user(socket.get()));
   if (user != ::geteuid()) {
-    HBMWIRE_TRY(check_status(wire::AttachReply::Status::other_user));
+    HBMWIRE_TRY(check_status(wire::AttachReply::Status::other_user));  // always its error
   }
   const auto request = wire::encode(wire::AttachRequest{.secret = from.secret});
   HBMWIRE_TRY_ASSIGN(const bool sent, wire::send_with_fd(socket.get(), request, -1));

@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kSubject = "attach";
-// How long a client may take to send its request. Clients send it right after connect(2), so that
+// How long a client may take to send its request. Clients send it right after connect(2), so
 // only a process that was stopped in between needs more than an instant.
 constexpr auto kSilence = 5s;
 // One more client replaces the oldest, so that clients that send nothing cannot fill the table.
@@ -144,6 +144,7 @@ Result<void> AttachService::progress() {
     } else if (const auto client = clients_.find(id); client != clients_.end()) {
       serve(client);
     }
+    // kTimer only makes the set readable: each progress() does what the timer is for.
   }
   drop_the_silent();
   set_timer();
@@ -159,6 +160,7 @@ void AttachService::take_connections() {
       const Error shortage = call_failed("accept4");
       if (shortage_.is_new(shortage)) log_line(LogLevel::warn, describe(shortage));
       if (!clients_.empty()) {
+        // The next round accepts with the descriptor of the oldest one.
         clients_.erase(clients_.begin());
       } else if (!refuse_one()) {
         return let_the_queue_wait();
@@ -211,8 +213,8 @@ void AttachService::watch_the_queue(bool now) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event);
 }
 
-/// Never waits: the client's next bytes cause another event. Closing a socket removes it from the
-/// epoll set.
+/// Reads a client's request, answers it, and erases the client. Never waits: if the request is not
+/// complete, its next bytes cause another event. Closing a socket removes it from the epoll set.
 void AttachService::serve(Clients::iterator client) {
   auto& [socket, deadline, request] = client->second;
   for (;;) {

@@ -73,8 +73,10 @@ class AttachService {
   void take_connection(Fd socket);
   bool refuse_one();
   void let_the_queue_wait();
+  /// Whether the epoll set reports waiting connections from now on.
   void watch_the_queue(bool now);
   void serve(Clients::iterator client);
+  /// Sets `fd` to the descriptor that has to go with a grant; leaves it alone for a refusal.
   [[nodiscard]] wire::AttachReply reply_to(const wire::AttachRequest& request, int& fd) const;
   void drop_the_silent();
   void set_timer();

@@ -117,7 +117,8 @@ void Alarms::remove(const Alarm& alarm) {
       serving_ = false;
       last = std::move(joinable_);
     }
-    // If other alarms exist, the thread wakes up, finds that this one is gone, and sleeps on.
+    // Without a due alarm the thread must end. If others are due, it need not be woken now: it
+    // wakes at this one's time, finds it gone, and sleeps on.
     if (due_.empty()) changed_.notify_all();
   }
   if (last.joinable()) last.join();

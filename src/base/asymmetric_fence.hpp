@@ -9,12 +9,12 @@ namespace hbmwire {
 
 /// A pair of fences, of which the frequent one costs nothing. One thread stores, calls
 /// light_fence() and loads. Another thread stores, calls heavy_fence() and loads. At least one of
-/// the two loads then sees the other thread's store. Where the kernel has no membarrier(2), both
+/// the two loads then sees the other thread's store. If the kernel has no membarrier(2), both
 /// are full fences.
 namespace asymmetric {
 
 namespace detail {
-/// Whether heavy_fence() interrupts the other threads, so that light_fence() may be a mere fence of
+/// Whether heavy_fence() interrupts the other threads. If so, light_fence() may be a mere fence of
 /// the compiler.
 extern const bool kReachesOthers;
 

@@ -18,7 +18,7 @@ struct StatisticsSettings {
 
 /// HBMWIRE_GROUP, HBMWIRE_GROUP_RANK and HBMWIRE_GROUP_SIZE: what GroupOptions leave open.
 struct GroupSettings {
-  std::string meeting;  // as GroupOptions::meeting; empty: the launcher's
+  std::string meeting;  // as GroupOptions::meeting; empty: the launcher says where
   std::optional<std::uint32_t> rank;
   std::optional<std::uint32_t> size;
 };

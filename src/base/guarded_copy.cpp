@@ -40,7 +40,7 @@ using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsig
 /// forbidden.
 ///
 /// The application's memory is passed as the local side of the call. The kernel accesses that side
-/// as the CPU does, so that it may be a mapping of a device, whose pages cannot be pinned.
+/// as the CPU does, so it may be a mapping of a device, whose pages cannot be pinned.
 ssize_t copy_by(Call call, const std::byte* theirs, const std::byte* ours,
                 std::size_t bytes) noexcept {
   const iovec here = to_iovec(theirs, bytes);
@@ -71,7 +71,8 @@ bool copy_by_pipe(std::byte* to, const std::byte* from, std::size_t bytes) noexc
   return true;
 }
 
-/// Copies in either direction.
+/// Copies out of the application's memory (`is_out`), by process_vm_writev(2), which reads the
+/// local side, or into it, by process_vm_readv(2), which writes that side.
 bool copy_guarded(Call call, std::byte* to, const std::byte* from, std::size_t bytes,
                   bool is_out) noexcept {
   while (bytes != 0 && !is_forbidden().load(std::memory_order_relaxed)) {

@@ -16,7 +16,7 @@
 /// KiB. That is too much for small messages by a NIC, whose registration pins the pages
 /// (docs/registration.md).
 ///
-/// Where the process may not make that call (a seccomp profile, a kernel without
+/// If the process may not make that call (a seccomp profile, a kernel without
 /// CONFIG_CROSS_MEMORY_ATTACH), the bytes go through a pipe, which is as safe but slower.
 namespace hbmwire {
 

@@ -16,7 +16,7 @@ namespace hbmwire {
 [[nodiscard]] bool log_wanted(LogLevel level) noexcept;
 
 /// Logs the line that `make()` returns, if the level is logged. Without memory for the line,
-/// nothing is logged: this is called for failures that cannot be returned, so that it must not
+/// nothing is logged: this is called for failures that cannot be returned, so it must not
 /// throw.
 template <std::invocable Make>
 void log_line(LogLevel level, const Make& make) noexcept {

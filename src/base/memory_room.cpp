@@ -53,6 +53,7 @@ std::uint64_t field_of(const std::vector<std::string>& lines, std::string_view n
   return 0;
 }
 
+/// Replaces `room` if this limit leaves less.
 void narrow(MemoryRoom& room, std::uint64_t limit, std::uint64_t used, Hint hint) {
   const std::uint64_t left = limit - std::min(limit, used);
   if (left < room.bytes) room = {.bytes = left, .limit_bytes = limit, .limit = hint};
@@ -150,8 +151,9 @@ void narrow_by_cgroup(MemoryRoom& room, const fs::path& folder, bool unified) {
   const auto limit = number_of_file(folder / (unified ? "memory.max" : "memory.limit_in_bytes"));
   if (!limit) return;
   const auto used = number_of_file(folder / (unified ? "memory.current" : "memory.usage_in_bytes"));
+  // Pages of files count as free: the kernel drops them before it refuses memory.
   const auto stat = lines_of(folder / "memory.stat");
-  const std::string all = unified ? "" : "total_";
+  const std::string all = unified ? "" : "total_";  // with all child cgroups, as the usage is
   const std::uint64_t cache =
       field_of(stat, all + "inactive_file") + field_of(stat, all + "active_file");
   narrow(room, *limit, used.value_or(0) - std::min(used.value_or(0), cache),
@@ -162,8 +164,8 @@ void narrow_by_cgroups(MemoryRoom& room, const fs::path& root) {
   const auto lines = lines_of(root / "proc/self/cgroup");
   for (const Hierarchy& hierarchy : hierarchies(root)) {
     fs::path folder = folder_of(hierarchy, path_in(hierarchy, lines));
-    // In version 1 "no limit" is a number larger than any memory, so that it needs no case of its
-    // own.
+    // The limits of all cgroups above hold, too. In version 1 "no limit" is a number larger than
+    // any memory, so it needs no case of its own.
     while (true) {
       narrow_by_cgroup(room, folder, hierarchy.unified);
       if (folder == hierarchy.mount || !folder.has_relative_path()) break;
@@ -196,6 +198,7 @@ Hint memory_hint(Memory kind, std::uint64_t bytes) noexcept {
   try {
     const MemoryRoom room = memory_room();
     if (room.bytes < bytes) return room.limit;
+    // Every limit leaves room: from here on a guess, as the declaration says.
     if (kind == Memory::locked ? locks_are_limited() : bytes != kUnknownNeed) return otherwise;
     MemoryRoom of_process;
     narrow_by_process(of_process, "/");

@@ -12,8 +12,8 @@ namespace hbmwire {
 /// The kind of memory that a call needs. Pages that a NIC uses are locked.
 enum class Memory : std::uint8_t { any, locked };
 
-/// host_memory_room(). `root` is the folder above /proc and the mounts that it names. A file that
-/// cannot be read sets no limit.
+/// Implements host_memory_room(). `root` is the folder above /proc and the mounts that it names;
+/// tests give their own. A file that cannot be read sets no limit.
 [[nodiscard]] MemoryRoom memory_room(const std::filesystem::path& root = "/");
 
 /// Bytes, for a call whose need is unknown: a process with less room counts as being out of memory.

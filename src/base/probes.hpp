@@ -3,7 +3,7 @@
 
 // Probes for tools of the system (bpftrace, perf, gdb: docs/tracing.md). Each is one nop, and a
 // note in the library's file that says where its arguments lie. Callers pass only values that they
-// have anyway, so that a probe costs nothing else. HBMWIRE_PROBES is defined if the build has
+// have anyway, so a probe costs nothing else. HBMWIRE_PROBES is defined if the build has
 // <sys/sdt.h>.
 //
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): the place of a probe is the place of its macro.

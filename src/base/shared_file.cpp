@@ -23,7 +23,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 /// The name of the file in memfd_create(2). It holds the mark, because a name can be read before
 /// the file is opened, and takes no byte of the memory. The name is as secret as the contents: the
 /// same permission guards both (proc(5)).
-std::string called(const SharedFileName& name) {
+std::string memfd_name(const SharedFileName& name) {
   std::array<char, 64> text{};
   const int length = std::snprintf(text.data(), text.size(), "hbmwire %016llx%016llx",
                                    static_cast<unsigned long long>(name.mark[0]),
@@ -54,7 +54,7 @@ Result<void> check_name(const std::string& link, const SharedFileName& name,
   const ssize_t length = ::readlink(link.c_str(), text.data(), text.size());
   if (length < 0) return tl::make_unexpected(failed(Stage::open, "readlink"));
   if (std::string_view(text.data(), static_cast<std::size_t>(length)) !=
-      "/memfd:" + called(name) + " (deleted)")
+      "/memfd:" + memfd_name(name) + " (deleted)")
     return refuse("it is not the memory that was named", where);
   return {};
 }
@@ -67,12 +67,13 @@ Result<SharedFile> SharedFile::create(std::uint64_t size_bytes, const SharedFile
   made.name.mark = options.mark;
   if (made.name.mark == decltype(made.name.mark){})
     made.name.mark = {random_number(), random_number()};
-  made.fd = Fd(
-      ::memfd_create(called(made.name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | options.flags));
+  made.fd = Fd(::memfd_create(memfd_name(made.name).c_str(),
+                              MFD_CLOEXEC | MFD_ALLOW_SEALING | options.flags));
   if (!made.fd) return tl::make_unexpected(failed(Stage::allocate, "memfd_create"));
   made.name.descriptor = static_cast<std::uint32_t>(made.fd.get());
   if (::ftruncate(made.fd.get(), static_cast<off_t>(size_bytes)) != 0)
     return tl::make_unexpected(failed(Stage::allocate, "ftruncate"));
+  // F_SEAL_SEAL would forbid the seal that let_others_read_alone() adds.
   const int seals = options.to_be_read_only ? kSeals : kSeals | F_SEAL_SEAL;
   if (::fcntl(made.fd.get(), F_ADD_SEALS, seals) != 0)
     return tl::make_unexpected(failed(Stage::allocate, "fcntl(F_ADD_SEALS)"));

@@ -36,7 +36,7 @@ Result<void> check_before(const Allocation& memory, const PathPolicy& policy) {
   return tl::make_unexpected(detail::record_of(*info->device, info->path, refused).excluded);
 }
 
-/// Registers the memory with the NICs. Where that is impossible and the policy admits it, a
+/// Registers the memory with the NICs. If that is impossible and the policy admits it, a
 /// device's engine copies instead: through pieces of host memory (staged), within this process
 /// (copy), or to processes of this node (ipc).
 Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& memory, Access access,
@@ -46,7 +46,7 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
   const bool has_engine = transport::has_engine(domain);
   const bool may_copy = has_engine && policy.admits(type, Path::copy);
   const bool may_share = has_engine && has_ipc(type) && policy.admits(type, Path::ipc);
-  // An endpoint with several NICs may have one that reaches the memory, so that only a single NIC
+  // An endpoint with several NICs may have one that reaches the memory, so only a single NIC
   // falls back to staging.
   const bool one_nic = nics.size() == 1;
   const bool may_stage = type != MemoryType::host && one_nic && policy.admits(type, Path::staged);
@@ -64,6 +64,7 @@ Result<Region> register_or_stage(std::span<const Nic> nics, const Allocation& me
     return handle_of<Region>(std::move(region));
   };
   const auto info = domain.find(memory.address(), memory.size_bytes());
+  // A path that the policy excludes is not even tried.
   if (info && !info->refusal && !policy.admits(type, info->path) && !domain.copy_engine().empty()) {
     return staged(
         info->path,
@@ -202,6 +203,7 @@ Result<Region> Context::register_memory(const Allocation& memory, Access access)
     const std::vector<Nic>& nics = *opened;
     const MemoryType type = memory.domain().device().type;
     constexpr std::array kWithoutNic{Path::staged, Path::copy, Path::ipc};
+    // Registered or not, the CPU reaches this memory for a peer of the node.
     const bool by_cpu =
         type == MemoryType::host && paths().admits(MemoryType::host, Path::shared_memory);
     const bool needs_nic = !by_cpu && std::ranges::none_of(kWithoutNic, [&](Path path) {

@@ -36,7 +36,7 @@ struct ContextState {
                                               "no NIC is wanted (nics: none)", {},
                                               Hint::no_rdma_device));
       }
-      if (names.empty()) names.emplace_back();
+      if (names.empty()) names.emplace_back();  // empty: the first NIC with an active port
       for (const std::string& name : names) {
         HBMWIRE_TRY_ASSIGN(Nic nic, Nic::open(name, options.gid_index));
         nics.push_back(std::move(nic));

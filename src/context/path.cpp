@@ -27,11 +27,12 @@ bool leaves(const PathPolicy& policy, Path path) noexcept {
 
 bool PathPolicy::admits(MemoryType type, Path path) const noexcept {
   if (path == Path::nic_loopback) path = Path::zero_copy;
-  const bool by_itself = type == MemoryType::host || path == Path::host;
-  const bool excluded_by_other = path == Path::shared_memory ? require != Path::ipc
-                                 : path == Path::host        ? require == Path::shared_memory
-                                                             : !by_itself;
-  if (require && path != *require && excluded_by_other) return false;
+  // A required path excludes all others of device memory. Host memory keeps its paths, but for
+  // Path::shared_memory and Path::host, which have a rule each (PathPolicy).
+  const bool is_excluded = path == Path::shared_memory ? require != Path::ipc
+                           : path == Path::host        ? require == Path::shared_memory
+                                                       : type != MemoryType::host;
+  if (require && path != *require && is_excluded) return false;
   return allow.empty() || std::ranges::find(allow, path) != allow.end();
 }
 
@@ -82,9 +83,9 @@ Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_contex
         "too",
         to_string(*there));
   }
-  const bool something = std::ranges::any_of(
+  const bool one_is_left = std::ranges::any_of(
       kPaths, [&](Path path) { return leaves(of_endpoint, path) && leaves(of_context, path); });
-  if (something) return {};
+  if (one_is_left) return {};
   return refuse_path("the path policies of endpoint and context leave no path: let both allow one",
                      {});
 }

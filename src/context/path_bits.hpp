@@ -24,8 +24,7 @@ static_assert(Path::host < Path::zero_copy && Path::zero_copy < Path::peer_memor
               Path::peer_memory < Path::staged && Path::staged < Path::copy &&
               Path::copy < Path::tcp && Path::tcp < Path::ipc && Path::ipc < Path::shared_memory);
 
-/// Whether a NIC reads and writes the peer's memory on this path, so that the peer need not take
-/// part.
+/// Whether a NIC reads and writes the peer's memory on this path: the peer need not take part then.
 [[nodiscard]] constexpr bool is_by_nic(Path path) noexcept { return path < Path::staged; }
 
 }  // namespace hbmwire::detail

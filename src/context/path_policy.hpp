@@ -22,8 +22,8 @@ inline constexpr std::array kPaths{Path::host,   Path::zero_copy,    Path::peer_
 /// does not exist.
 Result<void> validate(const PathPolicy& policy);
 
-/// Whether both policies can hold at once. Errors as above, and: the two require different paths,
-/// one requires a path that the other excludes, or no path is left.
+/// Whether both policies can hold at once. Errors: those of each policy alone; the two require
+/// different paths, one requires a path that the other excludes, or no path is left.
 Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_context);
 
 /// Whether all memory may go by TCP. Host memory needs the policy's permission for that, too.

@@ -39,7 +39,7 @@ class LiveRegistration {
     if (!bytes_ || made_.is_inherited()) return;
     ProcessBlock& process = Store::get().process();
     process.deregistrations.add_shared(1);
-    process.live_bytes.add_shared(std::uint64_t{0} - *bytes_);
+    process.live_bytes.add_shared(std::uint64_t{0} - *bytes_);  // subtracts: the sum wraps
   }
 
  private:

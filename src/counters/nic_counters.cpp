@@ -20,7 +20,8 @@ std::vector<NicCounter> nic_counters(std::string_view nic) {
   const fs::path ports = sysfs_root() / "class/infiniband" / nic / "ports";
   for (const auto& port : fs::directory_iterator(ports, failure)) {
     std::uint64_t number = 0;
-    if (!parse_up_to(port.path().filename().native(), 255, number)) continue;
+    constexpr std::uint64_t kMostPort = 255;  // NicCounter::port has 8 bits
+    if (!parse_up_to(port.path().filename().native(), kMostPort, number)) continue;
     for (const char* const folder : {"counters", "hw_counters"}) {
       std::error_code none;
       for (const auto& file : fs::directory_iterator(port.path() / folder, none)) {

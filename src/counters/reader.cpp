@@ -39,7 +39,7 @@ std::string text_of(const Text<N>& text) {
   return found;
 }
 
-/// Stops at the largest duration.
+/// The sum of both times; the largest duration if they do not fit one.
 std::chrono::nanoseconds sum_of(std::chrono::nanoseconds time, std::uint64_t more_ns) noexcept {
   const auto left = static_cast<std::uint64_t>((std::chrono::nanoseconds::max() - time).count());
   return time + std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(more_ns, left)));
@@ -49,7 +49,7 @@ std::chrono::nanoseconds sum_of(std::chrono::nanoseconds time, std::uint64_t mor
 template <class Series, class Labels>
 class Sums {
  public:
-  /// The series with these labels, added if there is none.
+  /// The series with these labels; if there is none, adds `otherwise`.
   Series& of(const Labels& labels, const Series& otherwise) {
     const auto [at, is_new] = places_.try_emplace(labels, all_.size());
     if (is_new) all_.push_back(otherwise);

@@ -119,6 +119,7 @@ Result<void> Store::publish() {
       return failed("pwrite");
     offset += static_cast<off_t>(segment.size());
   }
+  // The file takes the place of the segments: blocks keep their addresses.
   offset = 0;
   for (const std::span<std::byte> segment : segments_) {
     if (::mmap(segment.data(), segment.size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
@@ -191,7 +192,7 @@ Result<std::uint32_t> Store::begin_context(const StatisticsSettings& settings) {
   });
 }
 
-bool Store::is_counted_alone(std::string_view peer) {
+bool Store::claim_series(std::string_view peer) {
   const std::size_t hash = std::hash<std::string_view>{}(peer);
   if (std::ranges::find(peers_, hash) != peers_.end()) return true;
   if (peers_.size() >= most_peers_) return false;
@@ -205,7 +206,7 @@ std::uint32_t Store::next_worker() noexcept {
 
 TrafficBlock& Store::take_traffic(const Owner& owner, std::string_view nic, std::string_view peer) {
   const std::scoped_lock lock(mutex_);
-  if (!peer.empty() && !is_counted_alone(peer)) peer = kOtherPeers;
+  if (!peer.empty() && !claim_series(peer)) peer = kOtherPeers;
   auto& block = take<TrafficBlock>(owner);
   set_text(block.nic, nic);
   set_text(block.peer, peer);
@@ -233,7 +234,8 @@ void Store::keep(TrafficBlock& block) noexcept {
   give_back(block);
 }
 
-/// The same for each series; a series without a counterpart stays where it is.
+/// Merges each series into that of another block with the same owner and labels; a series without a
+/// counterpart stays where it is.
 void Store::keep(TimesBlock& block) noexcept {
   bool is_empty = true;
   for (TimesBlock::Series& series : block.series) {

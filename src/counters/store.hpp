@@ -87,8 +87,8 @@ class Store {
   /// Writes the sum of all sources into the process's block.
   void put_look_ups() noexcept;
 
-  /// The same for readers in other processes: at most a few times a second, and only if the
-  /// counters are published.
+  /// Calls put_look_ups() for readers in other processes: at most a few times a second, and only if
+  /// the counters are published.
   void put_look_ups(std::chrono::steady_clock::time_point now) noexcept;
 
   /// A copy of all blocks as they are now. May throw std::bad_alloc.
@@ -100,10 +100,12 @@ class Store {
   Block& take(const Owner& owner);
   template <class Block>
   void give_back(Block& block) noexcept;
+  // The owner of the block's counts has changed: merges them into those of other blocks.
   void keep(TrafficBlock& block) noexcept;
   void keep(TimesBlock& block) noexcept;
   void keep_all(std::uint32_t Owner::*of, std::uint32_t number) noexcept;
-  [[nodiscard]] bool is_counted_alone(std::string_view peer);
+  /// Whether the peer has series of its own. Gives it some if there is room for one more peer.
+  [[nodiscard]] bool claim_series(std::string_view peer);
   void grow();
   Result<void> publish();
 

@@ -39,7 +39,8 @@ void merge(TrafficBlock& into, const TrafficBlock& from) noexcept {
 
 void tally_time(std::span<TimesBlock* const> blocks, PackedLabels labels,
                 std::uint64_t elapsed_ns) noexcept {
-  // The first bucket holds times up to 2^7 ns, the second one those up to 2^8 ns.
+  // The first bucket holds times up to 2^7 ns, the second one those up to 2^8 ns. `power`: that of
+  // the least power of two that is not below the time.
   const auto power = static_cast<std::size_t>(std::bit_width(elapsed_ns == 0 ? 0 : elapsed_ns - 1));
   const std::size_t bucket = power <= 7 ? 0 : std::min(power - 7, kTimeBuckets - 1);
   for (TimesBlock* const block : blocks) {

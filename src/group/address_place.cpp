@@ -7,7 +7,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// Others of this machine alone reach it.
+/// Whether only processes of this machine reach the host.
 bool is_loopback_text(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
@@ -23,8 +23,7 @@ HostPort AddressPlace::listen_at() const {
 
 Result<bool> AddressPlace::claim(const Wait& /*wait*/) {
   return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure,
-                                        "an address gives no ranks, so that each process needs its "
-                                        "own",
+                                        "an address gives no ranks, so each process needs its own",
                                         meeting_.text, Hint::group_launcher));
 }
 

@@ -24,10 +24,11 @@ using State = wire::BroadcastEnd::State;
 
 // Pieces that a rank hands on at a time: one under way and one behind it keep a NIC busy.
 constexpr std::size_t kMostPuts = 4;
+// Bounds of BroadcastOptions::piece_bytes.
 constexpr std::uint64_t kLeastPiece = 4096;
 constexpr std::uint64_t kMostPiece = std::uint64_t{1} << 30U;
 
-// Left of the deadline when the chain stops, so that the ranks can say how it went.
+// The chain stops this long before the deadline, so that the ranks can still say how it went.
 constexpr std::chrono::nanoseconds kForTheEnd = 1s;
 
 /// BLAKE2b over a slice, piece by piece, as its device sees the bytes.
@@ -53,6 +54,7 @@ class SliceDigest {
     return {};
   }
 
+  /// The digest of all that was added. Nothing may be added afterwards.
   [[nodiscard]] auto finish() noexcept {
     decltype(wire::BroadcastEnd::digest) digest{};
     ::crypto_generichash_final(&state_, digest.data(), digest.size());
@@ -75,8 +77,8 @@ class SliceDigest {
   crypto_generichash_state state_{};
 };
 
-/// One rank's part in a chain: pieces come from the rank before it, in their order, and go to the
-/// one behind it as soon as they are there.
+/// One rank's part in a chain: pieces arrive from the rank before it, in their order, and are
+/// handed on to the rank behind it as soon as they are there.
 class PieceChain {
  public:
   PieceChain(const Slice& memory, const BroadcastOptions& options) noexcept
@@ -86,55 +88,57 @@ class PieceChain {
     return (memory_.length_bytes + piece_bytes_ - 1) / piece_bytes_;
   }
 
-  void come_from(Endpoint& before) noexcept {
+  void set_before(Endpoint& before) noexcept {
     before_ = &before;
-    come_ = 0;
+    arrived_ = 0;
   }
 
-  /// The root has all pieces from the start.
-  void is_root() noexcept { come_ = pieces(); }
+  /// Makes this rank the root, which has all pieces from the start.
+  void set_root() noexcept { arrived_ = pieces(); }
 
-  void go_to(Endpoint& behind, RemoteRegion remote) noexcept {
+  void set_behind(Endpoint& behind, RemoteRegion remote) noexcept {
     behind_ = &behind;
     remote_ = remote;
   }
 
-  void check(SliceDigest& digest) noexcept { digest_ = &digest; }
+  void set_digest(SliceDigest& digest) noexcept { digest_ = &digest; }
 
-  /// Does what can be done now. True: all is done. Errors: a piece does not come
-  /// (State::not_reached), or does not go on.
+  /// Does what can be done now. True: all is done. Errors: a piece does not arrive
+  /// (lacks_pieces()), or can't be handed on.
   Result<bool> advance(const Wait& wait) {
     HBMWIRE_TRY(receive());
     HBMWIRE_TRY(hand_on());
-    if (digest_ != nullptr && checked_ < come_) {
+    if (digest_ != nullptr && checked_ < arrived_) {
       HBMWIRE_TRY(digest_->add(offset_of(checked_), length_of(checked_), wait));
       ++checked_;
     }
     return is_over();
   }
 
+  /// Whether advance() would do something now: tell that all is done, digest a piece, put one, take
+  /// one that has arrived, end a put, or post the receive of the next piece.
   [[nodiscard]] bool has_work() const noexcept {
-    return is_over() || (digest_ != nullptr && checked_ < come_) ||
-           (behind_ != nullptr && gone_ < come_ && puts_.size() < kMostPuts) ||
-           (coming_ && coming_.done()) || (!puts_.empty() && puts_.front().done()) ||
-           (before_ != nullptr && !coming_ && come_ < pieces());
+    return is_over() || (digest_ != nullptr && checked_ < arrived_) ||
+           (behind_ != nullptr && handed_on_ < arrived_ && puts_.size() < kMostPuts) ||
+           (incoming_ && incoming_.done()) || (!puts_.empty() && puts_.front().done()) ||
+           (before_ != nullptr && !incoming_ && arrived_ < pieces());
   }
 
-  /// No byte moves by it any more.
+  /// Cancels all transfers: no byte moves by this chain afterwards.
   void stop() noexcept {
     for (Transfer& put : puts_) static_cast<void>(put.cancel());
-    if (coming_) static_cast<void>(coming_.cancel());
+    if (incoming_) static_cast<void>(incoming_.cancel());
     puts_.clear();
-    coming_.reset();
+    incoming_.reset();
   }
 
-  /// Whether the last error was of what comes.
+  /// Whether advance() failed because a piece does not arrive from the rank before.
   [[nodiscard]] bool lacks_pieces() const noexcept { return lacks_pieces_; }
 
  private:
   [[nodiscard]] bool is_over() const noexcept {
-    return come_ == pieces() && (digest_ == nullptr || checked_ == come_) &&
-           (behind_ == nullptr || (gone_ == come_ && puts_.empty()));
+    return arrived_ == pieces() && (digest_ == nullptr || checked_ == arrived_) &&
+           (behind_ == nullptr || (handed_on_ == arrived_ && puts_.empty()));
   }
 
   [[nodiscard]] std::uint64_t offset_of(std::uint64_t piece) const noexcept {
@@ -150,19 +154,20 @@ class PieceChain {
   }
 
   Result<void> receive() {
-    lacks_pieces_ = true;
-    while (before_ != nullptr && come_ < pieces()) {
-      if (!coming_) {
-        HBMWIRE_TRY_ASSIGN(coming_, before_->receive_immediate(slice_of(come_)));
+    lacks_pieces_ = true;  // stays so if an error ends this function
+    while (before_ != nullptr && arrived_ < pieces()) {
+      if (!incoming_) {
+        HBMWIRE_TRY_ASSIGN(incoming_, before_->receive_immediate(slice_of(arrived_)));
       }
-      if (!coming_.done()) break;
-      HBMWIRE_TRY(coming_.poll());
-      if (coming_.value() != static_cast<std::uint32_t>(come_)) {
+      if (!incoming_.done()) break;
+      HBMWIRE_TRY(incoming_.poll());
+      // The immediate of a put is the number of its piece (hand_on()).
+      if (incoming_.value() != static_cast<std::uint32_t>(arrived_)) {
         return tl::make_unexpected(
             make_error(Errc::protocol, Stage::complete, "another piece came than the next one"));
       }
-      coming_.reset();
-      ++come_;
+      incoming_.reset();
+      ++arrived_;
     }
     lacks_pieces_ = false;
     return {};
@@ -173,13 +178,13 @@ class PieceChain {
       HBMWIRE_TRY(puts_.front().poll());
       puts_.pop_front();
     }
-    while (behind_ != nullptr && gone_ < come_ && puts_.size() < kMostPuts) {
-      HBMWIRE_TRY_ASSIGN(
-          Transfer put,
-          behind_->put(slice_of(gone_), remote_.slice(offset_of(gone_), length_of(gone_)),
-                       {.immediate = static_cast<std::uint32_t>(gone_)}));
+    while (behind_ != nullptr && handed_on_ < arrived_ && puts_.size() < kMostPuts) {
+      HBMWIRE_TRY_ASSIGN(Transfer put,
+                         behind_->put(slice_of(handed_on_),
+                                      remote_.slice(offset_of(handed_on_), length_of(handed_on_)),
+                                      {.immediate = static_cast<std::uint32_t>(handed_on_)}));
       puts_.push_back(std::move(put));
-      ++gone_;
+      ++handed_on_;
     }
     return {};
   }
@@ -190,10 +195,10 @@ class PieceChain {
   Endpoint* behind_ = nullptr;  // null: the last rank of the chain
   RemoteRegion remote_;
   SliceDigest* digest_ = nullptr;
-  std::uint64_t come_ = 0;     // pieces that are here
-  std::uint64_t gone_ = 0;     // pieces that were handed on
-  std::uint64_t checked_ = 0;  // pieces that the digest has
-  Transfer coming_;
+  std::uint64_t arrived_ = 0;    // pieces that are here
+  std::uint64_t handed_on_ = 0;  // pieces that were handed on
+  std::uint64_t checked_ = 0;    // pieces that the digest has
+  Transfer incoming_;
   std::deque<Transfer> puts_;
   bool lacks_pieces_ = false;
 };
@@ -206,6 +211,7 @@ Result<Offers> exchange_offers(GroupState& group, const wire::BroadcastOffer& mi
   Offers offers;
   std::vector<std::uint32_t> others;
   for (std::uint32_t rank = 0; rank < given.size(); ++rank) {
+    // Not among the present alone: each rank has given bytes.
     HBMWIRE_TRY_ASSIGN(wire::BroadcastOffer offer, wire::decode_broadcast_offer(*given[rank]));
     const bool same = offer.length_bytes == mine.length_bytes && offer.root == mine.root &&
                       offer.piece_bytes == mine.piece_bytes && offer.verify == mine.verify;
@@ -237,6 +243,7 @@ Result<void> judge(const std::vector<std::optional<std::vector<std::byte>>>& giv
     if (ends[rank].state == State::not_reached) not_reached.push_back(rank);
   }
   if (!absent.empty()) return tl::make_unexpected(Member::gone_error(Stage::complete, absent));
+  // Ranks behind one that failed are not reached because of it, and not to blame.
   const Ranks& blamed = failed.empty() ? not_reached : failed;
   if (!blamed.empty()) {
     return tl::make_unexpected(make_error(Errc::peer_failed, Stage::complete,
@@ -276,8 +283,8 @@ class Broadcast {
         verify_(options.verify),
         chain_(memory, options) {}
 
-  /// Moves the bytes. Gives what this rank tells the others of its end, and closes the connections
-  /// of the chain when it failed, so that the ranks before and behind stop, too.
+  /// Moves the bytes. Returns this rank's report to the others. On failure, also closes the
+  /// connections of the chain, so that the ranks before and behind stop, too.
   wire::BroadcastEnd move(const Offers& offers, const Wait& wait) {
     moved_ = guarded(Stage::complete, [&]() -> Result<void> {
       HBMWIRE_TRY(connect(offers, wait));
@@ -298,7 +305,7 @@ class Broadcast {
     return end;
   }
 
-  /// Why move() stopped early.
+  /// How move() ended.
   [[nodiscard]] const Result<void>& moved() const noexcept { return moved_; }
 
  private:
@@ -317,18 +324,18 @@ class Broadcast {
   Result<void> connect(const Offers& offers, const Wait& wait) {
     if (verify_) {
       HBMWIRE_TRY_ASSIGN(digest_, SliceDigest::create(memory_));
-      chain_.check(*digest_);
+      chain_.set_digest(*digest_);
     }
     if (rank() == root_) {
-      chain_.is_root();
+      chain_.set_root();
     } else {
       HBMWIRE_TRY_ASSIGN(Endpoint* const from, endpoint(before(), wait));
-      chain_.come_from(*from);
+      chain_.set_before(*from);
     }
-    if (behind() == root_) return {};
+    if (behind() == root_) return {};  // the last rank of the chain
     HBMWIRE_TRY_ASSIGN(Endpoint* const to, endpoint(behind(), wait));
     HBMWIRE_TRY_ASSIGN(RemoteRegion remote, to->remote(offers[behind()].key));
-    chain_.go_to(*to, remote);
+    chain_.set_behind(*to, remote);
     return {};
   }
 
@@ -364,6 +371,7 @@ Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t roo
                             .root = root,
                             .verify = options.verify,
                             .key = {}};
+  // By the key the rank before this one puts pieces here; no rank writes to the root.
   if (group.joined.rank != root && memory.length_bytes != 0) {
     HBMWIRE_TRY_ASSIGN(key, MemoryKey::pack(*memory.region, {.offset_bytes = memory.offset_bytes,
                                                              .length_bytes = memory.length_bytes,
@@ -374,12 +382,14 @@ Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t roo
   HBMWIRE_TRY_ASSIGN(const Offers offers, exchange_offers(group, mine, wait));
   if (memory.length_bytes == 0) return {};
 
+  // A short deadline leaves a tenth of its time for the end.
   const auto left = wait.deadline.when() - Deadline::Clock::now();
   const Wait chain_wait{Deadline(wait.deadline.when() - std::min(kForTheEnd, left / 10)),
                         wait.cancel_fd};
   Broadcast chain(group, memory, root, options);
   const wire::BroadcastEnd end = chain.move(offers, chain_wait);
-  key.reset();
+  key.reset();  // revoked: no late put may change the memory after this call
+  // A cancelled rank still tells the others, by a wait without the descriptor that cancelled it.
   const bool cancelled = !chain.moved() && chain.moved().error().code == Errc::cancelled;
   const auto given = group.exchange(wire::encode(end), true, cancelled ? Wait{kForTheEnd} : wait);
   if (cancelled) return chain.moved();

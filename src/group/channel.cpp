@@ -14,7 +14,7 @@ namespace {
 // Most messages are shorter, and go at once; longer ones by rendezvous.
 constexpr std::uint32_t kEagerBytes = 4096;
 
-// A rank that computes does not take its messages for as long as it likes; few wait for it.
+// A rank that computes takes no messages meanwhile, but no more than a few wait for it then.
 constexpr std::uint32_t kReceiveDepth = 16;
 
 // A meeting point has up to 4,096 channels, each with some messages under way.
@@ -59,19 +59,19 @@ Channel::Channel(GroupControl& control, Endpoint endpoint, std::size_t most_byte
 
 Channel::~Channel() {
   endpoint_.reset();
-  for (InUse& each : sent_) leave(each);
+  for (InUse& each : sent_) leave_to_control(each);
   for (Coming& each : coming_) {
-    if (each.by_rendezvous) leave(*each.by_rendezvous);
+    if (each.by_rendezvous) leave_to_control(*each.by_rendezvous);
   }
 }
 
-void Channel::leave(InUse& memory) noexcept {
+void Channel::leave_to_control(InUse& memory) noexcept {
   if (memory.transfer.done()) return;
   const auto kept = guarded(Stage::complete, [&]() -> Result<void> {
     control_->left.push_back(std::move(memory));
     return {};
   });
-  // The transfer's end can't be waited for here: its memory is never given back.
+  // The transfer's end can't be waited for here: a region that is never deleted keeps the memory.
   if (!kept) static_cast<void>(new (std::nothrow) Region(memory.memory));
 }
 

@@ -66,16 +66,16 @@ class Channel {
   Result<void> say(const Region& packed);
   Result<void> say(const wire::GroupMessage& message);
 
-  /// A message of this channel, as the worker gave it.
+  /// Takes over a message that the worker has handed out for this channel's endpoint.
   void take(IncomingMessage message);
 
   /// The next whole message. A malformed one ends the channel.
   std::optional<wire::GroupMessage> hear();
 
-  /// Whether all messages that were queued have been taken by the peer.
+  /// Frees the messages that the peer has taken. Returns whether it has taken all.
   [[nodiscard]] bool all_taken() noexcept;
 
-  /// Whether nothing comes any more, but for what hear() still has.
+  /// Whether no further message comes; hear() may still have earlier ones.
   [[nodiscard]] bool over() const noexcept;
 
   /// Whether the peer has ended it in good order, rather than broken off.
@@ -93,7 +93,8 @@ class Channel {
 
   [[nodiscard]] Result<Coming> begin_receive(IncomingMessage& message) const;
 
-  void leave(InUse& memory) noexcept;
+  /// Leaves memory whose transfer still runs to GroupControl::tidy().
+  void leave_to_control(InUse& memory) noexcept;
 
   GroupControl* control_;
   std::size_t most_bytes_;

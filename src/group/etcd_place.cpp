@@ -41,7 +41,7 @@ EtcdPlace::~EtcdPlace() {
   const auto ended = guarded(Stage::connect, [&] {
     return requests_.revoke_lease(*lease_, Deadline::after(kEndPatience));
   });
-  // Where the server has gone, the lease runs out by itself.
+  // If the server has gone, the lease runs out by itself.
   if (!ended) log_line(LogLevel::info, [&] { return "etcd: " + describe(ended.error()); });
 }
 
@@ -51,13 +51,14 @@ Result<bool> EtcdPlace::make_key(const Wait& wait) {
     HBMWIRE_TRY_ASSIGN(lease_, requests_.grant_lease(wait));
   }
   auto made = requests_.make_key(*lease_, text_, wait);
-  // It may have come true though its answer was lost: then the key hangs on this lease.
+  // An earlier attempt may have made the key though its answer was lost: it hangs on this lease
+  // then.
   if (made && !*made) made = requests_.change_key(*lease_, text_, wait);
   if (made && *made) {
     has_key_ = true;
     return true;
   }
-  // The next attempt needs one that has not run out by then.
+  // The next attempt takes a new lease: this one may run out before.
   const auto ended = requests_.revoke_lease(*std::exchange(lease_, std::nullopt), wait);
   if (!made) return tl::make_unexpected(made.error());
   HBMWIRE_TRY(ended);
@@ -81,7 +82,7 @@ Result<void> EtcdPlace::leave(const std::vector<std::string>& addresses, const W
   }
   HBMWIRE_TRY_ASSIGN(const bool is_changed, requests_.change_key(*lease_, text_, wait));
   if (is_changed) return {};
-  // Claimed long ago, and not kept since.
+  // The lease has run out: the place was claimed long ago, and not kept since.
   has_key_ = false;
   return tl::make_unexpected(make_error(Errc::peer_failed, Stage::connect,
                                         "the lease of this process' key has run out", meeting_.text,

@@ -14,7 +14,7 @@
 
 namespace hbmwire::detail {
 
-/// A key of etcd's: it hangs on a lease of ten seconds, so that nothing is left of a process that
+/// A key of etcd, which hangs on a lease of ten seconds, so nothing is left of a process that
 /// is killed. The process that has made the key has the meeting point.
 class EtcdPlace final : public MeetingPlace {
  public:
@@ -31,16 +31,16 @@ class EtcdPlace final : public MeetingPlace {
 
   Result<bool> claim(const Wait& wait) override;
 
-  /// Claims the place first, where that was not done. Errors: Errc::busy: another process has it,
-  /// and keeps it for longer than a killed one's lease lasts.
+  /// Claims the place first, if that was not done. Errors: Errc::busy: another process has it, and
+  /// keeps it for longer than the lease of a killed process lasts.
   Result<void> leave(const std::vector<std::string>& addresses, const Wait& wait) override;
 
   Result<std::vector<std::string>> look(const Wait& wait) override;
 
   [[nodiscard]] std::optional<std::chrono::milliseconds> keep_every() const noexcept override;
 
-  /// Takes no longer than half a second where the server does not answer. Makes the key anew,
-  /// within two seconds, where its lease has run out.
+  /// Takes no longer than half a second if the server does not answer. If the lease has run out,
+  /// makes the key anew, within two seconds.
   Result<void> keep() override;
 
  private:

@@ -31,7 +31,7 @@ std::string to_base64(std::string_view bytes) {
 }
 
 std::optional<std::string> from_base64(std::string_view text) {
-  std::string bytes(text.size() / 4 * 3 + 3, '\0');
+  std::string bytes(text.size() / 4 * 3 + 3, '\0');  // three for four letters, rounded up
   std::size_t size = 0;
   if (sodium_base642bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(), text.data(),
                         text.size(), nullptr, &size, nullptr, kBase64) != 0)
@@ -40,7 +40,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-/// The member of an object; null where there is none.
+/// The member of an object; null if there is none.
 const Json& member_of(const Json& object, const char* name) {
   static const auto& none = *new Json();
   if (!object.is_object()) return none;
@@ -60,7 +60,7 @@ std::optional<std::int64_t> number_of(const Json& value) {
   return number;
 }
 
-/// The JSON of an answer's body; null where it is none.
+/// The JSON object in an answer's body; null if the body is none.
 Json json_of(const std::string& body) {
   Json answer = Json::parse(body, nullptr, false);
   return answer.is_object() ? answer : Json();
@@ -107,6 +107,7 @@ Result<void> EtcdRequests::revoke_lease(std::int64_t lease, const Wait& wait) {
 
 Result<bool> EtcdRequests::make_key(std::int64_t lease, const std::string& value,
                                     const Wait& wait) {
+  // The creation revision of a key that does not exist is 0.
   const Json compare = {
       {"key", key_}, {"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", "0"}};
   return put_if(compare.dump(), lease, value, wait);
@@ -125,7 +126,7 @@ Result<bool> EtcdRequests::put_if(const std::string& compare, std::int64_t lease
       {"request_put",
        {{"key", key_}, {"value", to_base64(value)}, {"lease", std::to_string(lease)}}}};
   Json body;
-  body["compare"] = Json::array({Json::parse(compare, nullptr, false)});
+  body["compare"] = Json::array({Json::parse(compare, nullptr, false)});  // false: never throws
   body["success"] = Json::array({put});
   HBMWIRE_TRY_ASSIGN(const HttpAnswer answer, ask("kv/txn", body.dump(), wait));
   if (answer.status != kHttpOk) return refused(answer);

@@ -16,20 +16,21 @@ class EtcdRequests {
  public:
   EtcdRequests(std::unique_ptr<HttpClient> http, const MeetingName& meeting);
 
-  /// The lease's number. Errors here and below: as HttpClient::post(); Errc::protocol: the answer
-  /// is none of etcd's; Errc::permission_denied: etcd wants a user; Errc::peer_failed: it refuses.
+  /// The lease's number. Errors here and below: as HttpClient::post(); Errc::protocol: another
+  /// server than etcd answers; Errc::permission_denied: etcd wants a user; Errc::peer_failed: etcd
+  /// refuses.
   Result<std::int64_t> grant_lease(const Wait& wait);
 
   /// False: there is no such lease any more.
   Result<bool> renew_lease(std::int64_t lease, const Wait& wait);
 
-  /// Its keys go with it.
+  /// Its keys go with it. No error if the lease has ended already.
   Result<void> revoke_lease(std::int64_t lease, const Wait& wait);
 
   /// Makes the key, for as long as the lease is renewed; false: it is there.
   Result<bool> make_key(std::int64_t lease, const std::string& value, const Wait& wait);
 
-  /// Changes the key's value, where it hangs on this lease; false: it does not.
+  /// Changes the key's value if the key hangs on this lease; false: it does not.
   Result<bool> change_key(std::int64_t lease, const std::string& value, const Wait& wait);
 
   /// The key's value; empty: there is no key, or nothing in it.

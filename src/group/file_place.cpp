@@ -70,7 +70,7 @@ Result<std::unique_ptr<MeetingPlace>> FilePlace::create(MeetingName meeting) {
 FilePlace::FilePlace(MeetingName meeting) : meeting_(std::move(meeting)) {}
 
 FilePlace::~FilePlace() {
-  // A child by fork(2) has the same lock, and must not remove what is its parent's.
+  // A child by fork(2) has the same lock, and must not remove its parent's file.
   if (!held_ || made_.is_inherited()) return;
   // Still locked, so that no other process takes it over before it is removed.
   const auto is_ours = is_at_path(held_);
@@ -125,11 +125,12 @@ Result<void> FilePlace::leave(const std::vector<std::string>& addresses, const W
 Result<std::vector<std::string>> FilePlace::look(const Wait& /*wait*/) {
   HBMWIRE_TRY_ASSIGN(const Fd file, open_file(O_RDONLY));
   if (!file) return {};
+  // Asks for a lock that would conflict with a write lock; takes none.
   struct flock lock = one_byte(F_WRLCK, kTextByte);
   if (::fcntl(file.get(), F_OFD_GETLK, &lock) != 0)
     return tl::make_unexpected(file_failed("fcntl(F_OFD_GETLK)", errno));
-  if (lock.l_type == F_UNLCK) return {};  // that of a process that has ended, or not yet written
-  std::string text(kMaxLeftBytes + 1, '\0');
+  if (lock.l_type == F_UNLCK) return {};  // left by a process that has ended, or not yet written
+  std::string text(kMaxLeftBytes + 1, '\0');  // one more, so that addresses_in() refuses the excess
   std::size_t size = 0;
   while (size < text.size()) {
     const ssize_t got =
@@ -166,7 +167,7 @@ Result<void> FilePlace::check_is_ours_to_write(const Fd& file) const {
   std::string found(begin.size(), '\0');
   const ssize_t got = ::pread(file.get(), found.data(), found.size(), 0);
   if (got < 0) return tl::make_unexpected(file_failed("read", errno));
-  // One that was killed may have written less.
+  // A process that was killed may have written less.
   if (begin.starts_with(std::string_view(found).substr(0, static_cast<std::size_t>(got))))
     return {};
   return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::connect,

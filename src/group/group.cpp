@@ -39,7 +39,7 @@ Result<void> check(const GroupOptions& options) {
 }  // namespace
 
 Result<void> GroupState::check_process() const {
-  if (!made.is_inherited()) return {};
+  if (!made.is_inherited()) return {};  // not a child by fork(2) of the process that made it
   return tl::make_unexpected(make_error(Errc::not_supported, Stage::complete,
                                         "the group belongs to the parent of this process", {},
                                         Hint::forked_nic));
@@ -51,7 +51,7 @@ Result<std::vector<std::optional<std::vector<std::byte>>>> GroupState::exchange(
   if (mine.size() > most)
     return refuse_options("a rank gives 1 MiB at most, all ranks 256 MiB", "exchange");
   HBMWIRE_TRY_ASSIGN(auto given, member->exchange(mine, among_present, wait));
-  // The meeting point is another program's process.
+  // The meeting point is another process, perhaps of another program: its answer is checked.
   const bool whole = given.bytes.size() == hello.size &&
                      (among_present || std::ranges::all_of(given.bytes, [](const auto& bytes) {
                         return bytes.has_value();
@@ -59,18 +59,19 @@ Result<std::vector<std::optional<std::vector<std::byte>>>> GroupState::exchange(
   if (whole) return std::move(given.bytes);
   return tl::make_unexpected(
       make_error(Errc::protocol, Stage::complete,
-                 "the meeting point answered with other ranks than there are"));
+                 "the meeting point's answer lacks the bytes of a rank, or has too many"));
 }
 
 Result<void> GroupState::meet(const Wait& wait) {
   HBMWIRE_TRY_ASSIGN(const auto addresses, peers->addresses());
   wire::Join join{.epoch = joined.epoch, .member = {}};
+  // The rank here does not count: the meeting point knows each rank by its connection.
   join.member = {.rank = 0, .host = host_name(), .addresses = addresses};
-  const auto look = [&](const Wait& one_look) -> Result<std::vector<std::string>> {
+  const auto find_point = [&](const Wait& attempt_wait) -> Result<std::vector<std::string>> {
     if (point) return std::vector{point->address()};
-    return place->look(one_look);
+    return place->look(attempt_wait);
   };
-  HBMWIRE_TRY_ASSIGN(joined, member->meet(hello, join, look, wait));
+  HBMWIRE_TRY_ASSIGN(joined, member->meet(hello, join, find_point, wait));
   hello.rank = joined.rank;
   peers->begin(joined);
   return {};
@@ -91,7 +92,8 @@ Group& Group::operator=(Group&& other) noexcept {
 }
 
 Group::~Group() {
-  // A child by fork(2) lacks the meeting point's thread, and its endpoints are the parent's.
+  // A child by fork(2) lacks the meeting point's thread, and its endpoints are the parent's: it
+  // destroys nothing.
   if (state_ && state_->made.is_inherited()) static_cast<void>(state_.release());
 }
 
@@ -105,6 +107,7 @@ Result<Group> Group::create(const Worker& worker, const Wait& wait, const GroupO
     state->launcher = std::move(launch.launcher);
     state->hello = {.size = launch.size, .rank = launch.rank};
     bool has_point = launch.rank == 0U;
+    // Without a rank, the process that claims the place becomes rank 0.
     if (!launch.rank) {
       HBMWIRE_TRY_ASSIGN(has_point, launch.place->claim(wait));
       if (has_point) state->hello.rank = 0;

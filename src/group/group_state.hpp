@@ -19,8 +19,8 @@
 
 namespace hbmwire::detail {
 
-/// A rank of a group. Members go in reverse order: endpoints, then the channel to the meeting
-/// point, then the meeting point itself, where this rank has it.
+/// A rank of a group. Its members are destroyed in reverse order: endpoints, then the channel to
+/// the meeting point, then the meeting point itself, if this rank has it.
 struct GroupState {
   /// Meets under a new epoch. Errors: as Group::create().
   Result<void> meet(const Wait& wait);
@@ -36,19 +36,19 @@ struct GroupState {
   MadeHere made;
   std::string launcher;
   wire::GroupHello hello;               // its rank is none until the meeting point has given one
-  std::unique_ptr<MeetingPoint> point;  // rank 0's
-  std::unique_ptr<MeetingPlace> place;  // of the other ranks
+  std::unique_ptr<MeetingPoint> point;  // in rank 0 alone
+  std::unique_ptr<MeetingPlace> place;  // in the other ranks; the meeting point has rank 0's
   std::unique_ptr<Member> member;
   std::unique_ptr<Peers> peers;
   wire::Joined joined;
 };
 
-/// The error of options or arguments that can't be.
+/// The error of impossible options or arguments.
 inline tl::unexpected<Error> refuse_options(const char* why, std::string_view which) {
   return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::configure, why, which));
 }
 
-/// Group::broadcast(). Errors: as that.
+/// Implements Group::broadcast(), with its errors.
 Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t root, const Wait& wait,
                        const BroadcastOptions& options);
 

@@ -60,7 +60,8 @@ struct Curl {
                                           Hint::group_launcher));
   }
 
-  /// The process', opened once and never closed: its TLS library has handlers at exit.
+  /// The library of this process, opened once and never closed: its TLS library has handlers at
+  /// exit.
   static Result<const Curl*> get() {
     static auto& curl = *new Curl;
     static const auto& opened = *new Result<void>(curl.open());
@@ -76,7 +77,7 @@ struct Body {
   bool is_out_of_memory = false;
 };
 
-/// CURLOPT_WRITEFUNCTION: another number than it was given ends the transfer.
+/// CURLOPT_WRITEFUNCTION: the transfer ends if this returns another number than size * count.
 std::size_t take_body(char* data, std::size_t size, std::size_t count, void* user) noexcept {
   auto& body = *static_cast<Body*>(user);
   const std::size_t bytes = size * count;
@@ -181,10 +182,10 @@ class CurlClient final : public HttpClient {
     set(easy, CURLOPT_WRITEDATA, &got);
     set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     set(easy, CURLOPT_HTTP09_ALLOWED, 0L);
-    set(easy, CURLOPT_NOSIGNAL, 1L);  // it would change handlers of the program's
+    set(easy, CURLOPT_NOSIGNAL, 1L);  // its signal handlers would replace the program's own
     set(easy, CURLOPT_PROXY, "");     // as http_proxy of the environment would name one
     set(easy, CURLOPT_FOLLOWLOCATION, 0L);
-#if LIBCURL_VERSION_NUM >= 0x075700
+#if LIBCURL_VERSION_NUM >= 0x075700  // 7.87
     // A name server that does not answer must not hold the caller when it gives up.
     set(easy, CURLOPT_QUICK_EXIT, 1L);
 #endif
@@ -210,7 +211,7 @@ class CurlClient final : public HttpClient {
       const int timeout_ms = std::min(wait.deadline.poll_timeout_ms(), kLongestPollMs);
       if (curl_.poll(multi_, &cancel, cancels, timeout_ms, nullptr) != CURLM_OK)
         return tl::make_unexpected(no_memory(subject));
-      pollfd asked{wait.cancel_fd, POLLIN, 0};
+      pollfd asked{wait.cancel_fd, POLLIN, 0};  // poll(2) ignores a descriptor of -1
       if (::poll(&asked, 1, 0) > 0) {
         return tl::make_unexpected(make_error(Errc::cancelled, Stage::connect,
                                               "waiting for the server's answer", subject));

@@ -31,10 +31,10 @@ class HttpClient {
   HttpClient& operator=(const HttpClient&) = delete;
   virtual ~HttpClient() = default;
 
-  /// POSTs JSON. `subject` is the errors'. Follows no redirection, and asks no proxy. Errors, of
+  /// POSTs JSON. `subject`: for errors. Follows no redirection, and asks no proxy. Errors, of
   /// Stage::connect: Errc::not_found: no such host; Errc::peer_failed: it refuses, or breaks off;
-  /// Errc::protocol: it speaks no HTTP, or too much of it; Errc::permission_denied: its
-  /// certificate; timed_out, cancelled.
+  /// Errc::protocol: it speaks no HTTP, or its answer is longer than kMaxAnswerBytes;
+  /// Errc::permission_denied: its certificate; timed_out, cancelled.
   virtual Result<HttpAnswer> post(const std::string& url, const std::string& body, const Wait& wait,
                                   std::string_view subject) = 0;
 };

@@ -25,8 +25,8 @@
 
 namespace hbmwire::detail {
 
-/// The answer of a library that calls back, or that blocks for as long as it likes, from a thread
-/// that is not the one which waits. Held by both: it outlives a waiter that has given up.
+/// The answer of a library that calls back, or blocks, in another thread than the one that waits.
+/// Both threads hold it: it outlives a waiter that has given up.
 class LateAnswer {
  public:
   /// Errors: Stage::connect: there is no descriptor for it.
@@ -74,9 +74,9 @@ class LateAnswer {
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
 
  private:
-  Fd given_;  // an eventfd, readable from then on
+  Fd given_;  // an eventfd, readable once the answer is given
   std::atomic<bool> is_given_{false};
-  int status_ = 0;
+  int status_ = 0;  // with text_: constant once is_given_ is true
   std::string text_;
 };
 

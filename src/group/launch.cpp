@@ -16,7 +16,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// The variables of launchers; the library's own are the settings'.
+/// Reads the variables of launchers; every_setting() reads the library's own.
 std::optional<std::string> launcher_variable(const char* name) {
   const char* const text = std::getenv(name);
   if (text == nullptr || *text == '\0') return std::nullopt;
@@ -34,7 +34,7 @@ tl::unexpected<Error> no_such_group(const char* why, std::string_view subject) {
 }
 
 Result<void> check_numbers(const LaunchFacts& facts) {
-  constexpr std::uint32_t kMost = 4096;
+  constexpr std::uint32_t kMost = 4096;  // GroupOptions::size
   if (!facts.size)
     return no_launcher("nothing says how many processes there are", "HBMWIRE_GROUP_SIZE");
   if (*facts.size == 0 || *facts.size > kMost)

@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "hbmwire/host_port.hpp"
+
 #include "base/setting_numbers.hpp"
 #include "group/slurm_nodes.hpp"
 
@@ -36,6 +38,7 @@ Error refuse_variable(std::string_view subject, const char* why) {
   return make_error(Errc::invalid_argument, Stage::configure, why, subject, Hint::group_launcher);
 }
 
+/// Collects the facts: for each, the first source that has it counts.
 class FactFinder {
  public:
   FactFinder(const GroupOptions& options, const GroupSettings& settings, const Variables& variables)
@@ -65,6 +68,7 @@ class FactFinder {
   }
 
  private:
+  /// Notes a rank that a source gives, unless an earlier source gave one; take_size() likewise.
   void take_rank(std::optional<std::uint32_t> rank, const char* source) noexcept {
     if (rank_ || !rank) return;
     rank_ = rank;
@@ -96,30 +100,30 @@ class FactFinder {
   }
 
   Result<void> look_at_pmix(const AskPmix& ask_pmix) {
-    const bool is_meeting = meeting_ == "pmix";
+    const bool meets_by_pmix = meeting_ == "pmix";
     const bool has_launcher = variables_("PMIX_RANK").has_value();
-    if (is_meeting && !has_launcher) {
+    if (meets_by_pmix && !has_launcher) {
       return tl::make_unexpected(make_error(Errc::not_found, Stage::configure,
                                             "no launcher with PMIx has started this process",
                                             "PMIX_RANK", Hint::group_launcher));
     }
     // torchrun's processes inherit the variables of an srun or mpirun that started torchrun, once a
     // machine: PMIx does not know them.
-    const bool is_inherited = variables_("TORCHELASTIC_RUN_ID").has_value() && !is_meeting;
-    const bool is_needed = !rank_ || !size_ || meeting_.empty() || is_meeting;
+    const bool is_inherited = variables_("TORCHELASTIC_RUN_ID").has_value() && !meets_by_pmix;
+    const bool is_needed = !rank_ || !size_ || meeting_.empty() || meets_by_pmix;
     if (is_without_pmix_ || !has_launcher || is_inherited || !is_needed) return {};
     const auto job = ask_pmix();
     if (!job) {
-      if (is_meeting || job.error().code != Errc::not_found)
+      if (meets_by_pmix || job.error().code != Errc::not_found)
         return tl::make_unexpected(job.error());
       no_pmix_ = job.error();
       return {};
     }
     take_rank(job->rank, "PMIx");
     take_size(job->size, "PMIx");
-    // Rank 0's address is found by its number.
+    // PMIx finds rank 0 by its own numbers: they must be the group's, too.
     if (meeting_.empty() && rank_ == job->rank) meeting_ = "pmix";
-    if (is_meeting && rank_ != job->rank) {
+    if (meets_by_pmix && rank_ != job->rank) {
       return tl::make_unexpected(refuse_variable(
           "rank " + std::to_string(*rank_), "where processes meet by PMIx, ranks are its own"));
     }
@@ -132,7 +136,7 @@ class FactFinder {
                                                "the variable is no number from 0 to 4095"));
     HBMWIRE_TRY_ASSIGN(const auto size,
                        number(each.size, 1, kMaxRanks, "the variable is no number from 1 to 4096"));
-    // One that is known already needs no companion.
+    // If rank or size is known already, the other variable need not be set.
     if (!rank_ && !size_ && each.size != nullptr && rank.has_value() != size.has_value()) {
       return tl::make_unexpected(refuse_variable(rank ? each.size : each.rank, kMissingCompanion));
     }
@@ -146,15 +150,15 @@ class FactFinder {
     if (!has_host && !variables_("MASTER_PORT")) return {};
     HBMWIRE_TRY_ASSIGN(const std::string host, companion("MASTER_ADDR"));
     HBMWIRE_TRY(companion("MASTER_PORT"));
+    // torch's own store has that port; the next one is the group's.
     HBMWIRE_TRY_ASSIGN(const auto port, number("MASTER_PORT", 1, 65534,
                                                "the variable is no number from 1 to 65534"));
-    // torch's own store has that port.
     meeting_ = "tcp://" + join_host_port(host, static_cast<std::uint16_t>(*port + 1));
     return {};
   }
 
   Result<void> look_at_slurm() {
-    // A job's variables alone are in the shell of salloc, too.
+    // In the shell of salloc, the job's variables alone are set, which is enough.
     if (!variables_("SLURM_JOB_ID") && !variables_("SLURM_PROCID")) return {};
     HBMWIRE_TRY(companion("SLURM_JOB_ID"));
     // An mpirun within the job starts its processes in steps that differ by machine.
@@ -168,8 +172,8 @@ class FactFinder {
     HBMWIRE_TRY_ASSIGN(const auto job, number("SLURM_JOB_ID", 0, kAny, kNoId));
     HBMWIRE_TRY_ASSIGN(const auto step,
                        number(is_task ? "SLURM_STEP_ID" : nullptr, 0, kAny, kNoId));
-    // Jobs and steps of a machine at the same time have numbers near each other: 997, a prime, has
-    // those of one job's steps far from the next jobs'.
+    // Jobs and steps that run on a machine at one time have close numbers: 997, a prime, keeps the
+    // ports of a job's steps away from those of the next jobs.
     constexpr std::uint64_t kFirstPort = 20000;
     constexpr std::uint64_t kPorts = 10000;
     const std::uint64_t port = kFirstPort + (*job + std::uint64_t{997} * step.value_or(0)) % kPorts;
@@ -179,7 +183,7 @@ class FactFinder {
 
   const Variables& variables_;
   std::string meeting_;
-  bool is_without_pmix_;
+  bool is_without_pmix_;  // "env": the launchers' variables alone count
   std::optional<std::uint32_t> rank_;
   std::optional<std::uint32_t> size_;
   const char* rank_source_ = nullptr;

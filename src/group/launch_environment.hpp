@@ -30,7 +30,7 @@ struct LaunchFacts {
   std::optional<std::uint32_t> rank;
   std::optional<std::uint32_t> size;
   std::string meeting;   // as GroupOptions::meeting, never "env"; empty: not found
-  std::string launcher;  // who said the rank, else who said the rest
+  std::string launcher;  // the source of the rank; if no source gave it, of the size
 };
 
 /// Looks in the options, the settings, PMIx and the launchers' variables, in this order, for each

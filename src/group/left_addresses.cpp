@@ -40,7 +40,8 @@ std::string left_text(const std::vector<std::string>& addresses) {
   text += '\n';
   // A reader takes no more, and the first ones are the most useful.
   for (std::size_t i = 0; i < std::min(addresses.size(), kMaxAddresses); ++i) {
-    if (text.size() + addresses[i].size() + kLastLine.size() + 2 > kMaxLeftBytes) break;
+    constexpr std::size_t kLineEnds = 2;  // of this address and of the last line
+    if (text.size() + addresses[i].size() + kLastLine.size() + kLineEnds > kMaxLeftBytes) break;
     text += addresses[i] + '\n';
   }
   text += kLastLine;
@@ -54,7 +55,7 @@ std::vector<std::string> addresses_in(std::string_view text) {
   for (auto line = next_line(text); line && *line != kLastLine; line = next_line(text)) {
     if (addresses.size() == kMaxAddresses || !looks_like_address(*line)) return {};
     addresses.emplace_back(*line);
-    if (text.empty()) return {};
+    if (text.empty()) return {};  // without the last line it is a part of a text
   }
   return text.empty() ? addresses : std::vector<std::string>();
 }

@@ -8,7 +8,7 @@
 
 namespace hbmwire::detail {
 
-/// The longest text that left_text() gives of what addresses_in() takes.
+/// The longest text that left_text() gives, and that addresses_in() takes.
 constexpr std::size_t kMaxLeftBytes = 16384;
 
 /// The bytes with which each text of left_text() begins, and no other program's: "hbmwire group".
@@ -18,8 +18,8 @@ constexpr std::size_t kLeftNameBytes = 13;
 /// a last line by which a reader knows that it has all.
 [[nodiscard]] std::string left_text(const std::vector<std::string>& addresses);
 
-/// The addresses of such a text; empty where it is none, or a part of one. The text may come from
-/// anyone who can write at the place, so that each address has to look like one.
+/// The addresses in a text of left_text(); empty if it is none, or a part of one. The text may come
+/// from anyone who can write at the place, so each address has to look like one.
 [[nodiscard]] std::vector<std::string> addresses_in(std::string_view text);
 
 }  // namespace hbmwire::detail

@@ -10,7 +10,7 @@
 
 namespace hbmwire::detail {
 
-/// A meeting as GroupOptions::meeting spells it, but for "env", which is none of its own.
+/// A meeting as GroupOptions::meeting spells it, except "env", which names no place.
 struct MeetingName {
   enum class Kind : std::uint8_t { address, pmix, file, etcd };
 

@@ -15,8 +15,8 @@
 namespace hbmwire::detail {
 
 /// A place where rank 0 leaves the addresses of its meeting point, and where the others find them:
-/// an address that all know, PMIx, a file, etcd. Used by one thread at a time. The
-/// addresses that it holds go with it.
+/// an address that all know, PMIx, a file, etcd. Used by one thread at a time. Addresses that it
+/// has left in a file or in etcd go when it is destroyed.
 class MeetingPlace {
  public:
   MeetingPlace() = default;
@@ -30,9 +30,9 @@ class MeetingPlace {
   /// Where the meeting point is to listen; port 0: any.
   [[nodiscard]] virtual HostPort listen_at() const { return {}; }
 
-  /// Whether this process has the meeting point, where no rank was given: the first one that asks
-  /// has, until its object goes. A place that can't tell gives an error
-  /// (Errc::invalid_argument, Hint::group_launcher). Does not wait for others.
+  /// Claims the meeting point for a process that was given no rank. True: this process has it, as
+  /// the first one that asked, until this object goes; false: another one has. A place that can't
+  /// tell gives an error (Errc::invalid_argument, Hint::group_launcher). Does not wait for others.
   virtual Result<bool> claim(const Wait& wait) = 0;
 
   /// Leaves the addresses of the meeting point, the most useful first, instead of those that an
@@ -48,7 +48,7 @@ class MeetingPlace {
     return {};
   }
 
-  /// Renews what was left. Errors: it can't be now; it is called again.
+  /// Renews what was left. Errors: that is impossible now; the caller tries again later.
   virtual Result<void> keep() { return {}; }
 };
 

@@ -52,9 +52,10 @@ Result<std::unique_ptr<MeetingPoint>> MeetingPoint::start(std::uint32_t size,
   listen.address = at.host.empty() ? options.address : at.host;
   listen.port = at.port;
   listen.endpoint = point->control_.options;
-  // All ranks come at once.
+  // All ranks come at once. Not below the default of 64.
   listen.max_handshakes = std::max<std::uint32_t>(64, size);
   HBMWIRE_TRY_ASSIGN(point->listener_, Listener::create(point->control_.worker, listen));
+  // An empty address stands for all, of which rank 0 itself takes the loopback one.
   const std::string host = listen.address.empty() ? "127.0.0.1" : listen.address;
   point->address_ = join_host_port(host, point->listener_->port());
   HBMWIRE_TRY_ASSIGN(const auto addresses, point->listener_->addresses());
@@ -115,7 +116,7 @@ void MeetingPoint::finish() noexcept {
            })) {
       static_cast<void>(
           control_.worker.wait({Deadline(std::min(until, Clock::now() + kBetweenMissing)), -1}));
-      while (control_.worker.next_message()) continue;
+      while (control_.worker.next_message()) continue;  // dropped: no call is answered any more
     }
   };
   wait_until(last, [](Channel& channel) { return channel.all_taken(); });
@@ -144,7 +145,7 @@ void MeetingPoint::seat(std::unique_ptr<Channel> channel) {
   Seat& seat = seats_[*rank];
   if (seat.channel) {
     if (!seat.channel->over()) return refuse(std::move(channel), Why::rank_taken);
-    lose(*rank);
+    lose(*rank);  // the rank's process before this one
   }
   seat.channel = std::move(channel);
 }
@@ -203,7 +204,7 @@ void MeetingPoint::hear(std::uint32_t rank) {
     handle(rank, std::move(*message));
   }
   if (!seat.channel) return;
-  static_cast<void>(seat.channel->all_taken());
+  static_cast<void>(seat.channel->all_taken());  // for its effect: frees messages
   if (seat.channel->over()) lose(rank);
 }
 
@@ -225,6 +226,7 @@ void MeetingPoint::join(std::uint32_t rank, wire::Join message) {
 }
 
 void MeetingPoint::begin_epoch() {
+  // A meeting point that replaces an earlier one goes on from the ranks' last epoch.
   for (const Seat& seat : seats_) epoch_ = std::max(epoch_, seat.join->epoch);
   wire::Joined joined{.group = random_number(), .epoch = ++epoch_, .rank = 0, .members = {}};
   for (std::uint32_t rank = 0; rank < seats_.size(); ++rank) {
@@ -247,7 +249,7 @@ void MeetingPoint::begin_epoch() {
 
 void MeetingPoint::give(std::uint32_t rank, wire::Give message) {
   Seat& seat = seats_[rank];
-  if (!seat.in_epoch || seat.join) return;
+  if (!seat.in_epoch || seat.join) return;  // a rank out of the epoch has no call to be in
   if (rank == 0 && message.among_present)
     patience_ = Clock::now() + std::chrono::milliseconds(message.patience_ms);
   seat.give = std::move(message);
@@ -262,6 +264,8 @@ void MeetingPoint::complete() {
   if (any && std::ranges::all_of(seats_, is_in)) answer_call();
 }
 
+/// Gives each rank the bytes of all. Refuses if their calls differ in number or kind, or if the
+/// bytes are too many.
 void MeetingPoint::answer_call() {
   patience_.reset();
   std::optional<std::pair<std::uint32_t, bool>> call;
@@ -305,7 +309,7 @@ void MeetingPoint::lose(std::uint32_t rank) {
   has_news_ = true;
 }
 
-/// Once a turn: where a rank ends because another one has, the others hear of both together.
+/// Called once a turn: if a rank ends because another one has, the others hear of both together.
 void MeetingPoint::tell_gone() {
   // Ranks in a call that all have to be in are answered by this.
   const auto is_answered = [](const Seat& seat) { return seat.give && !seat.give->among_present; };
@@ -320,7 +324,7 @@ void MeetingPoint::tell_gone() {
   has_news_ = false;
 }
 
-/// Ranks that have not come to the call in the time that rank 0 gave.
+/// Leaves out the ranks that have not come to the call in the time that rank 0 gave.
 void MeetingPoint::give_up_late() {
   if (!patience_ || Clock::now() < *patience_) return;
   patience_.reset();
@@ -329,7 +333,7 @@ void MeetingPoint::give_up_late() {
     if (!seat.in_epoch || seat.give) continue;
     gone_.insert(rank);
     has_news_ = true;
-    // It hears that it was given up, if it goes on.
+    // If its process goes on, it hears that it was given up.
     static_cast<void>(seat.channel->say(wire::Gone{{rank}}));
     seat.in_epoch = false;
     part(std::move(seat.channel));

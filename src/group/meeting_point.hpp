@@ -20,9 +20,9 @@
 
 namespace hbmwire::detail {
 
-/// Where the ranks of a group meet, and pass all that they exchange: rank 0's process has it, with
-/// a thread of its own, so that ranks meet, and learn of those that have gone, while rank 0
-/// computes. Each rank, rank 0 as well, has a channel to it.
+/// The place where the ranks of a group meet, and through which they exchange bytes. It is in rank
+/// 0's process, and has a thread of its own, so that ranks meet, and learn of those that have gone,
+/// while rank 0 computes. Each rank has a channel to it, rank 0 as well.
 class MeetingPoint {
  public:
   /// Listens, leaves its addresses at `place`, and starts the thread. Errors: as Group::create().
@@ -49,8 +49,8 @@ class MeetingPoint {
     std::unique_ptr<Channel> channel;  // null: no process has the rank
     bool in_epoch = false;             // it has heard Joined, and has not gone since
     std::optional<wire::Join> join;    // it waits for all others
-    std::optional<wire::Give> give;    // likewise, in a call
-    Ranks told_missing;                // last, since it waits
+    std::optional<wire::Give> give;    // it waits for all others in a call
+    Ranks told_missing;                // by the last Missing since it began to wait
   };
 
   /// A channel that is to be closed when all that was said on it has been taken.
@@ -62,12 +62,16 @@ class MeetingPoint {
   MeetingPoint(std::uint32_t size, GroupControl control, std::unique_ptr<MeetingPlace> place);
 
   void run() noexcept;
+  /// Does all that can be done now, without waiting.
   void turn();
+  /// The end: lets ranks take their last messages, and says goodbye.
   void finish() noexcept;
   void accept();
+  /// Gives a new channel the seat of its rank, or refuses it.
   void seat(std::unique_ptr<Channel> channel);
   [[nodiscard]] std::optional<std::uint32_t> free_rank() const noexcept;
   void take_messages();
+  /// Handles the messages of a rank; loses it if its channel is over.
   void hear(std::uint32_t rank);
   void handle(std::uint32_t rank, wire::GroupMessage message);
   void join(std::uint32_t rank, wire::Join message);
@@ -76,14 +80,18 @@ class MeetingPoint {
   void complete();
   void answer_call();
   void give_up_late();
+  /// The rank has gone: empties its seat, and has the others told.
   void lose(std::uint32_t rank);
   void tell_gone();
   void tell_missing();
   void refuse(std::unique_ptr<Channel> channel, wire::Refused::Why why);
+  /// Has let_part() close the channel when the peer has taken all that was said on it.
   void part(std::unique_ptr<Channel> channel);
   void let_part(Clock::time_point now);
   void keep_place(Clock::time_point now);
+  /// The ranks for which others wait, in a meeting or a call.
   [[nodiscard]] Ranks missing() const;
+  /// When turn() has to be called next, if no message comes before.
   [[nodiscard]] Clock::time_point due() const noexcept;
 
   GroupControl control_;
@@ -95,10 +103,10 @@ class MeetingPoint {
   std::uint32_t epoch_ = 0;
   std::set<std::uint32_t> gone_;               // of this epoch
   bool has_news_ = false;                      // gone_ has ranks that the others were not told of
-  std::optional<Clock::time_point> patience_;  // of rank 0, in the call that it is in
+  std::optional<Clock::time_point> patience_;  // until when rank 0 waits for others in its call
   Clock::time_point tell_next_{};
   Clock::time_point keep_next_{};
-  bool place_failed_ = false;  // when it was last to be kept
+  bool place_failed_ = false;  // the last keep_place() failed, and that was logged
   Fd stop_;
   std::thread thread_;
 };

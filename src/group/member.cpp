@@ -26,7 +26,8 @@ constexpr auto kPause = 50ms;
 constexpr auto kOneLook = 2s;
 // At the end, until the meeting point has been told.
 constexpr auto kLeave = 200ms;
-// The meeting point answers when rank 0's deadline has passed, which is about this one's.
+// The meeting point answers when rank 0's deadline has passed. This rank's own is about the same,
+// so it waits for the answer a little longer.
 constexpr auto kAnswer = 1s;
 
 Wait at_most(const Wait& wait, std::chrono::milliseconds time) {
@@ -34,6 +35,7 @@ Wait at_most(const Wait& wait, std::chrono::milliseconds time) {
           wait.cancel_fd};
 }
 
+/// Milliseconds from now on, rounded up; the largest number for a deadline that never passes.
 std::uint32_t left_ms(const Deadline& deadline) noexcept {
   constexpr std::int64_t kMost = ~std::uint32_t{0};
   const auto now = Deadline::Clock::now();
@@ -144,7 +146,7 @@ void Member::listen() {
   }
   control_.tidy();
   if (!channel_) return;
-  static_cast<void>(channel_->all_taken());
+  static_cast<void>(channel_->all_taken());  // for its effect: frees messages
   while (auto message = channel_->hear()) hear(std::move(*message));
 }
 
@@ -157,7 +159,7 @@ void Member::hear(wire::GroupMessage message) {
   } else if (auto* const missing = std::get_if<wire::Missing>(&message)) {
     missing_ = std::move(missing->ranks);
   } else if (auto* const given = std::get_if<wire::Given>(&message)) {
-    if (given->call == call_) given_ = std::move(*given);
+    if (given->call == call_) given_ = std::move(*given);  // else of a call that was given up
   } else if (auto* const gone = std::get_if<wire::Gone>(&message)) {
     gone_ = std::move(gone->ranks);
     given_up_ = is_gone(rank_);
@@ -174,6 +176,7 @@ bool Member::is_gone(std::uint32_t rank) const noexcept {
 
 const Member::Ranks& Member::gone() {
   listen();
+  // The meeting point is in rank 0's process.
   if (is_cut_off() && !is_gone(0)) gone_.insert(gone_.begin(), 0);
   return gone_;
 }
@@ -231,10 +234,11 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
     if (is_cut_off()) HBMWIRE_TRY(dial(hello, look, wait));
     HBMWIRE_TRY(join_once(join, wait));
     if (joined_) return std::move(*joined_);
-    // The process before, in this rank, may not be known to have ended yet.
+    // The meeting point may not know yet that the process before, in this rank, has ended.
     if (refused_ && refused_->why != wire::Refused::Why::rank_taken)
       return tl::make_unexpected(refusal(Stage::connect));
     forget_meeting_point();
+    // Never over: it ends by the pause's or the caller's time, or is cancelled.
     const auto paused = drive(at_most(wait, kPause), [] { return false; });
     if (paused.error().code == Errc::cancelled) return tl::make_unexpected(paused.error());
     if (wait.deadline.passed()) {
@@ -244,9 +248,9 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
   }
 }
 
-/// The error of a rank that is cut off. Rank 0 is not there any more. Where it has ended in good
-/// order, because its own deadline has passed, the ranks that it missed have not come. Where it
-/// broke off they may have come since.
+/// Drops the channel of a rank that is cut off, and leaves in missing_ the ranks for late() to
+/// name: rank 0, which is not there any more, and those that it missed. If rank 0 broke off instead
+/// of ending because its deadline had passed, those may have come since, and are not named.
 void Member::forget_meeting_point() {
   if (!channel_->has_said_goodbye()) missing_.clear();
   if (!missing_.empty() && missing_.front() != 0) missing_.insert(missing_.begin(), 0);
@@ -255,7 +259,7 @@ void Member::forget_meeting_point() {
 
 /// Waits until all have joined, this rank was refused, or the channel has ended.
 Result<void> Member::join_once(const wire::Join& join, const Wait& wait) {
-  if (const auto said = channel_->say(join); !said) return {};
+  if (const auto said = channel_->say(join); !said) return {};  // the channel has ended
   const auto driven = drive(wait, [&] { return joined_ || refused_ || is_cut_off(); });
   if (!driven) return tl::make_unexpected(late(Stage::connect, driven.error()));
   return {};
@@ -272,7 +276,7 @@ Result<void> Member::dial(const wire::GroupHello& hello, const Look& look, const
       addresses = std::vector<std::string>{};
     }
     for (const std::string& address : *addresses) {
-      const bool only = addresses->size() == 1;
+      const bool only = addresses->size() == 1;  // gets all the time
       HBMWIRE_TRY_ASSIGN(const bool connected,
                          dial_one(address, hello, only ? wait : at_most(wait, kOneAddress)));
       if (connected) return {};
@@ -316,6 +320,8 @@ Result<wire::Given> Member::exchange(std::span<const std::byte> mine, bool among
   given_.reset();
   refused_.reset();
   missing_.clear();
+  // An exchange goes on without ranks that have gone only if the caller allows it, if this rank is
+  // still in, and as long as rank 0 has the meeting point.
   const Ranks known = given_up_ ? Ranks{rank_} : gone();
   const bool can_go_on = among_present && !given_up_ && !is_gone(0);
   if (!known.empty() && !can_go_on) return tl::make_unexpected(gone_error(kStage, known));
@@ -327,8 +333,9 @@ Result<wire::Given> Member::exchange(std::span<const std::byte> mine, bool among
   HBMWIRE_TRY(channel_->say(give));
   const Deadline last(among_present ? Deadline::later(wait.deadline.when(), kAnswer)
                                     : wait.deadline.when());
-  const Wait answered{last, wait.cancel_fd};
-  const auto driven = drive(answered, [&] {
+  const Wait answer_wait{last, wait.cancel_fd};
+  // Until there is an answer, or none can come any more.
+  const auto driven = drive(answer_wait, [&] {
     return given_ || refused_ || given_up_ || (!among_present && !gone_.empty()) || is_cut_off();
   });
   if (given_) return std::move(*given_);

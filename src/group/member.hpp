@@ -26,13 +26,13 @@ class Member {
  public:
   using Ranks = std::vector<std::uint32_t>;
 
-  /// Where the meeting point is, as of now: as MeetingPlace::look().
+  /// Finds the meeting point, as MeetingPlace::look() does: its addresses now; empty: none yet.
   using Look = std::function<Result<std::vector<std::string>>(const Wait&)>;
 
   /// How long one of several addresses has to answer.
   static constexpr std::chrono::seconds kOneAddress{1};
 
-  /// Whether a connection that was refused for that may be taken later.
+  /// Whether a later attempt may succeed where a connection failed because of `why`.
   [[nodiscard]] static bool may_pass(const Error& why) noexcept;
 
   /// `options`: of the endpoints between ranks. Errors: as GroupControl::create().
@@ -54,7 +54,7 @@ class Member {
   Result<wire::Given> exchange(std::span<const std::byte> mine, bool among_present,
                                const Wait& wait);
 
-  /// Ranks that are known to have gone, in their order; looks for news before.
+  /// Takes what the meeting point has said, then returns the ranks that have gone, in their order.
   const Ranks& gone();
 
   [[nodiscard]] bool is_gone(std::uint32_t rank) const noexcept;
@@ -71,9 +71,11 @@ class Member {
 
   Member(Worker worker, GroupControl control);
 
+  /// Takes all messages of the meeting point that have come, by hear().
   void listen();
   void hear(wire::GroupMessage message);
   [[nodiscard]] bool is_cut_off() const noexcept;
+  /// Connects to the meeting point; tries until the deadline.
   Result<void> dial(const wire::GroupHello& hello, const Look& look, const Wait& wait);
   Result<bool> dial_one(const std::string& address, const wire::GroupHello& hello,
                         const Wait& wait);
@@ -87,10 +89,10 @@ class Member {
   Fd wakes_;  // epoll(7): what ends a sleep of the application's worker
   std::unique_ptr<Channel> channel_;
   std::uint32_t rank_ = kNoRank;
-  std::uint32_t call_ = 0;
+  std::uint32_t call_ = 0;  // the number of this rank's last call in the epoch
   Ranks gone_;
-  bool given_up_ = false;
-  Ranks missing_;  // in the call that this rank is in
+  bool given_up_ = false;  // the others went on without this rank, which was late
+  Ranks missing_;          // in the call that this rank is in
   std::optional<wire::Joined> joined_;
   std::optional<wire::Given> given_;
   std::optional<wire::Refused> refused_;

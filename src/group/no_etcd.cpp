@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// In place of etcd, where the build found no header of libcurl.
+// In place of etcd, if the build found no header of libcurl.
 #include "group/etcd_place.hpp"
 
 namespace hbmwire::detail {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// In place of PMIx, where the build found no header of it.
+// In place of PMIx, if the build found no header of it.
 #include "group/pmix_place.hpp"
 
 namespace hbmwire::detail {

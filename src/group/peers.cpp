@@ -27,7 +27,8 @@ Result<std::unique_ptr<Peers>> Peers::create(const Worker& worker, EndpointOptio
   ListenerOptions listen;
   listen.address = address;
   listen.endpoint = options;
-  // Each other rank may connect for each use before the program next asks for an endpoint.
+  // Each other rank may connect for both uses before the program next asks for an endpoint. Not
+  // below the default of 64.
   listen.max_handshakes = std::max<std::uint32_t>(64, 2 * size);
   HBMWIRE_TRY_ASSIGN(Listener listener, Listener::create(worker, listen));
   std::unique_ptr<Peers> peers(new Peers(worker, std::move(listener), std::move(options)));
@@ -67,6 +68,7 @@ bool Peers::admits(std::span<const std::byte> hello) const noexcept {
   if (!key) return false;
   const auto known = peers_.find(*key);
   if (known == peers_.end()) return true;
+  // If two ranks dial each other, the lower one's dial wins.
   return !known->second.is_ready() && !(known->second.dialing && epoch_.rank < key->first);
 }
 
@@ -86,7 +88,7 @@ Result<Endpoint*> Peers::get(std::uint32_t rank, PeerUse use, const Wait& wait, 
                                           "rank " + std::to_string(rank)));
   }
   const Key key{rank, use};
-  const std::vector<std::byte> theirs = wire::encode(
+  const std::vector<std::byte> hello_of_peer = wire::encode(
       wire::PeerHello{.group = epoch_.group, .rank = rank, .use = static_cast<std::uint8_t>(use)});
   const auto has_come = [&] {
     take_accepted();
@@ -95,7 +97,7 @@ Result<Endpoint*> Peers::get(std::uint32_t rank, PeerUse use, const Wait& wait, 
   };
   const auto is_shaking_hands = [&] {
     const WorkerLock lock(state_of(worker_));
-    return state_of(listener_).is_shaking_hands(theirs);
+    return state_of(listener_).is_shaking_hands(hello_of_peer);
   };
   while (!has_come()) {
     if (member.is_gone(rank))
@@ -110,7 +112,8 @@ Result<Endpoint*> Peers::get(std::uint32_t rank, PeerUse use, const Wait& wait, 
   return peers_[key].endpoint.get();
 }
 
-/// Until there is an endpoint, by either rank's dial, or one address after the other has refused.
+/// Tries each address of the rank once. Returns when there is an endpoint, by either rank's dial,
+/// when the rank has gone, or after a pause when all addresses have refused.
 Result<void> Peers::dial(Key key, Peer& peer, const Wait& wait, Member& member) {
   EndpointOptions options = options_;
   options.retry_connect = true;

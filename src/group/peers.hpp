@@ -49,6 +49,7 @@ class Peers {
   /// Errors: as Group::endpoint().
   Result<Endpoint*> get(std::uint32_t rank, PeerUse use, const Wait& wait, Member& member);
 
+  /// Closes the endpoint of this use, and all failed ones before it.
   void drop(std::uint32_t rank, PeerUse use) noexcept;
 
  private:
@@ -56,7 +57,7 @@ class Peers {
 
   struct Peer {
     std::unique_ptr<Endpoint> endpoint;
-    std::vector<std::unique_ptr<Endpoint>> before;  // that have failed; the program may use them
+    std::vector<std::unique_ptr<Endpoint>> before;  // failed ones, which the program may still use
     bool dialing = false;
 
     [[nodiscard]] bool is_ready() const noexcept {
@@ -71,8 +72,10 @@ class Peers {
 
   Peers(Worker worker, Listener listener, EndpointOptions options);
 
+  /// Whether the listener takes a rank that dials with this hello.
   [[nodiscard]] bool admits(std::span<const std::byte> hello) const noexcept;
   [[nodiscard]] std::optional<Key> key_of(std::span<const std::byte> hello) const noexcept;
+  /// Gives each endpoint that the listener has accepted to its peer.
   void take_accepted();
   Result<void> dial(Key key, Peer& peer, const Wait& wait, Member& member);
   [[nodiscard]] Error about(std::uint32_t rank, Error error) const;

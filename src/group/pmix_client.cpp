@@ -118,6 +118,7 @@ Result<PmixClient*> PmixClient::get(const Wait& wait) {
 }
 
 void PmixClient::finalize() noexcept {
+  // Waits for nothing: this is called only if PMIx_Init() has succeeded.
   const auto client = get(Deadline::after(std::chrono::seconds(0)));
   if (client) (*client)->library_->finalize(nullptr, 0);
 }
@@ -134,7 +135,7 @@ Result<void> PmixClient::start(const Wait& wait) {
       HBMWIRE_TRY(library_->open());
       HBMWIRE_TRY_ASSIGN(started_, LateAnswer::of([this] {
                            const int status = library_->start();
-                           // Without it there is no more than mpirun's complaint.
+                           // If that fails, mpirun complains at the end, and no more.
                            if (status == PMIX_SUCCESS && std::atexit(finalize) != 0)
                              log_warning("atexit", "cannot finalize PMIx", 0);
                            return status;

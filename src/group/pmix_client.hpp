@@ -19,9 +19,10 @@ namespace hbmwire::detail {
 struct PmixLibrary;
 
 /// This process as a client of PMIx: there is one, initialised once, since PMIx (4.2) does not bear
-/// a second PMIx_Init() behind a PMIx_Finalize(). That is called when the process exits: mpirun
-/// takes one that ends without it for a failure. Calls of the library that block run in a thread of
-/// their own, so that a server of PMIx' that hangs holds no caller beyond its deadline.
+/// a second PMIx_Init() after a PMIx_Finalize(). PMIx_Finalize() is called when the process exits,
+/// because mpirun takes a process that ends without it for a failed one. Calls of the library that
+/// block run in a thread of their own, so that a server of PMIx that hangs holds no caller beyond
+/// its deadline.
 ///
 /// Rank 0 leaves its value under a numbered key, another one each time, because a value once read
 /// stays in the other processes' caches.
@@ -54,8 +55,8 @@ class PmixClient {
   MadeHere made_;
   std::unique_ptr<PmixLibrary> library_;
   std::shared_ptr<LateAnswer> started_;
-  std::mutex mutex_;  // of all below
-  std::uint64_t left_ = 0;
+  std::mutex mutex_;        // of all below
+  std::uint64_t left_ = 0;  // how many texts this process has left
   std::uint64_t next_ = 1;  // the number of the text that is asked for
   std::shared_ptr<LateAnswer> asked_;
   std::string newest_;

@@ -16,7 +16,7 @@ Result<std::unique_ptr<MeetingPlace>> PmixPlace::create(const Wait& wait) {
 }
 
 Result<bool> PmixPlace::claim(const Wait& /*wait*/) {
-  // PMIx numbers the processes, so that none has to ask.
+  // PMIx numbers the processes, so none has to ask.
   return client_->job().rank == 0;
 }
 

@@ -6,6 +6,7 @@
 namespace hbmwire::detail {
 
 std::string rank_text(std::span<const std::uint32_t> ranks) {
+  // The longest text that still has room for the rest in Error::subject.
   constexpr std::size_t kMost = sizeof(Error::subject) - sizeof " and 4096 more";
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranks.size();) {

@@ -39,13 +39,13 @@ std::string padded(std::uint64_t number, std::size_t digits) {
   return text;
 }
 
-/// One part of the list, between commas that stand in no bracket. False: it is none.
+/// One part of the list, between commas that stand in no bracket.
 class HostPart {
  public:
   HostPart(std::vector<std::string>& names, std::size_t most) : names_(names), most_(most) {}
 
-  /// Adds the names that begin with `begin` and go on as `rest` says. A bracket may follow another
-  /// one, so that there are as many levels as brackets: the later ones run faster.
+  /// Adds the names that begin with `begin` and go on as `rest` says; false: `rest` is malformed. A
+  /// bracket may follow another one: the numbers of the last one count fastest.
   // NOLINTNEXTLINE(misc-no-recursion): its depth is bounded by kMaxHostBytes
   bool expand(const std::string& begin, std::string_view rest) {
     const std::size_t bracket = rest.find_first_of("[]");

@@ -101,7 +101,7 @@ void BouncePipeline::drive() {
     if (others_under_way(*job)) return;
     start_pieces(job);
     if (!job->error && !job->complete()) return;
-    job->given_up = true;
+    job->given_up = true;  // after an error, pieces may still be under way: they bring no bytes
     jobs_.pop_front();
   }
 }

@@ -33,7 +33,8 @@ void append_us(std::string& text, std::int64_t ns) {
   text += static_cast<char>('0' + rest % 10);
 }
 
-/// The length of the UTF-8 sequence at the beginning of `words`; 0 if it is invalid.
+/// The length of the UTF-8 sequence at the beginning of `words` (RFC 3629, section 4); 0 if it is
+/// invalid.
 std::size_t sequence_at(std::string_view words) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(words[i]); };
   const unsigned char first = byte(0);
@@ -53,7 +54,7 @@ std::size_t sequence_at(std::string_view words) {
   return wrong ? 0 : length;
 }
 
-/// Appends a JSON string. Names of peers come from the application, so that they may hold any byte.
+/// Appends a JSON string. Names of peers come from the application, so they may hold any byte.
 void append_string(std::string& text, std::string_view words) {
   constexpr std::string_view kHex = "0123456789abcdef";
   text += '"';
@@ -99,7 +100,8 @@ std::string_view word_of(WaitedFor cause) noexcept {
   return "?";
 }
 
-constexpr bool is_by_nic(Path path) noexcept {
+/// Whether the endpoint's connection carries a transfer of this path, by a NIC or by TCP.
+constexpr bool is_by_connection(Path path) noexcept {
   return path != Path::copy && path != Path::ipc && path != Path::shared_memory;
 }
 
@@ -254,7 +256,7 @@ void TraceEvents::add(std::string& text, const TraceRecord& record, std::uint32_
     text += record.by;
     text += '"';
   }
-  if (is_by_nic(record.path)) text += tracks.nic;
+  if (is_by_connection(record.path)) text += tracks.nic;
   text += tracks.who;
   if (record.path_record != 0) {
     text += R"(,"local":")";

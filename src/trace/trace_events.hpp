@@ -57,7 +57,7 @@ class TraceEvents {
   struct Tracks {
     std::string name;
     std::string who;  // JSON members of each event
-    std::string nic;  // the same, if a NIC carries it
+    std::string nic;  // one more member, for transfers that the connection carries
     std::uint64_t sort = 0;
     std::uint32_t count = 0;
     std::multimap<std::int64_t, std::uint32_t> free;  // the time since when, and the track's number

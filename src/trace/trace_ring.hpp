@@ -80,7 +80,7 @@ class TraceRing {
   }
 
  private:
-  static_assert((kRecords & (kRecords - 1)) == 0, "places are counted beyond 2^64");
+  static_assert((kRecords & (kRecords - 1)) == 0, "head_ and tail_ wrap at 2^64");
 
   std::vector<TraceSlot> slots_;
   std::vector<TraceRecord> records_;

@@ -156,9 +156,9 @@ void Tracer::stop_at_exit() noexcept {
 // --- workers and endpoints
 
 void Tracer::attach(TraceSource& source) {
-  // Drops records that came too late for an earlier trace.
   if (!source.owned_)
     source.owned_ = std::make_shared<TraceRing>(source.transfers_, source.number_);
+  // Drops records that came too late for an earlier trace.
   source.owned_->begin_anew(now_ns<std::chrono::steady_clock>());
   rings_.push_back(source.owned_);
   source.ring_.store(source.owned_.get());

@@ -54,7 +54,7 @@ class Tracer {
   Result<std::pair<std::uint64_t, std::string>> start(const TraceOptions& options);
 
   /// Starts the trace of the settings, once in a process. Does nothing if they name no file.
-  /// Errors: the same.
+  /// Errors: those of Trace::start().
   Result<void> start_as_set(const TraceOptions& options);
 
   /// Ends the trace with this number. Errors: those of Trace::stop().
@@ -79,7 +79,9 @@ class Tracer {
   Result<void> begin(const TraceOptions& options);
   Result<void> start_thread();
   void tell_of_other_name(std::unique_lock<std::mutex>& lock) const;
+  /// Gives the worker a ring for the records of this trace.
   void attach(TraceSource& source);
+  /// Takes the rings from all workers: they record no more.
   void detach_all() noexcept;
   void run() noexcept;
   void write_round(std::unique_lock<std::mutex>& lock) noexcept;

@@ -119,7 +119,7 @@ Result<void> extend(const Driver& driver, const Answers& first, std::uint64_t en
     known.rdma_capable = known.rdma_capable && answers.rdma_capable != 0;
     hash = mix(mix(hash, segment.base), answers.buffer_id);
   }
-  known.generation = hash | 1U;
+  known.generation = hash | 1U;  // never 0
   return {};
 }
 

@@ -13,7 +13,7 @@ void Blocks::insert(const Block& block) {
 
 Block Blocks::take(std::uint64_t address) {
   const std::unique_lock lock(mutex_);
-  const auto found = std::prev(blocks_.upper_bound(address));
+  const auto found = std::prev(blocks_.upper_bound(address));  // Block::raw is not above `address`
   const Block block = found->second;
   blocks_.erase(found);
   return block;

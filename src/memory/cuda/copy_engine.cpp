@@ -24,6 +24,7 @@ struct Move {
 
 void run_move(void* data) {
   auto& move = *static_cast<Move*>(data);
+  // Either side may be the application's: the call fails for both alike.
   move.failed = !copy_to_application(static_cast<std::byte*>(move.to),
                                      {static_cast<const std::byte*>(move.from), move.bytes});
 }

@@ -59,6 +59,7 @@ class CopyEngine {
   template <class Post>
   Result<PendingCopy> start_straight(const char* call, Post post);
 
+  /// A copy in pieces through the pinned buffer; `post(work, offset, bytes)` posts one of them.
   template <class Post>
   Result<PendingCopy> start_by_bounce(std::size_t bytes, Post post);
 

@@ -65,11 +65,21 @@ int CudaDomain::free_raw(std::uint64_t address) const noexcept {
 Result<Block> CudaDomain::allocate_aligned(std::uint64_t size_bytes) {
   const std::uint64_t exact = round_up(size_bytes, kAlignment);
   HBMWIRE_TRY_ASSIGN(const std::uint64_t first, allocate_raw(exact));
-  if (first % kAlignment == 0) return Block{first, exact, first, size_bytes, 0};
+  if (first % kAlignment == 0) {
+    return Block{.raw = first,
+                 .raw_bytes = exact,
+                 .address = first,
+                 .size_bytes = size_bytes,
+                 .generation = 0};
+  }
   const auto padded = allocate_raw(exact + kAlignment);
   destroy_or_log_cuda("cuMemFree", [&] { return free_raw(first); });
   if (!padded) return tl::make_unexpected(padded.error());
-  return Block{*padded, exact + kAlignment, round_up(*padded, kAlignment), size_bytes, 0};
+  return Block{.raw = *padded,
+               .raw_bytes = exact + kAlignment,
+               .address = round_up(*padded, kAlignment),
+               .size_bytes = size_bytes,
+               .generation = 0};
 }
 
 Result<Allocation> CudaDomain::allocate(std::uint64_t size_bytes) {
@@ -219,7 +229,7 @@ Result<void> CudaDomain::pin_host(std::span<std::byte> memory) {
   });
 }
 
-/// All GPUs of a process share one address space, so that their engines copy between them. On an
+/// All GPUs of a process share one address space, so their engines copy between them. On an
 /// integrated GPU the CPU copies.
 bool CudaDomain::copies_from(const MemoryDomain& source) const noexcept {
   const auto* const other = dynamic_cast<const CudaDomain*>(&source);

@@ -105,7 +105,7 @@ Error cuda_error(Stage stage, const char* call, int result, std::string_view sub
   if (result == kNoDevice) error.code = Errc::not_found;
   if (result == kNotSupported) error.code = Errc::not_supported;
   if (result == kInvalidValue) error.code = Errc::invalid_argument;
-  // The library calls cuInit first of all, so that only a child by fork(2) sees this.
+  // The library calls cuInit first of all, so only a child by fork(2) sees this.
   if (result == kNotInitialized) error.hint = Hint::cuda_after_fork;
   error.number_kind = NumberKind::cuda_result;
   error.number = result;

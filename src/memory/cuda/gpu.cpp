@@ -104,6 +104,7 @@ Result<const Gpu*> choose_gpu(const std::vector<Gpu>& gpus, const std::string& n
 std::string describe_library(const Driver& driver) {
   int version = 0;
   if (driver.driver_get_version(&version) != kSuccess) return "libcuda.so.1";
+  // 12080 is 12.8.
   return "libcuda.so.1, driver API " + std::to_string(version / 1000) + "." +
          std::to_string(version % 1000 / 10);
 }

@@ -36,6 +36,7 @@ struct Machine {
     info.base_address = known.base;
     info.size_bytes = known.bytes;
     info.generation = known.generation;
+    // Managed memory counts as capable here: its own refusal below says more.
     const Reach reach = reach_of(*gpu, settings, known.rdma_capable || known.managed);
     info.path = reach.path;
     info.otherwise = reach.otherwise;

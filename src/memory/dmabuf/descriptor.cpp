@@ -63,7 +63,7 @@ Result<Descriptor> Descriptors::duplicate(int fd) {
 
 Result<std::shared_ptr<const Fd>> Descriptors::own(int fd, const Identity& identity) {
   const std::scoped_lock lock(mutex_);
-  // An open descriptor keeps its inode alive, so that a known inode is still the same buffer.
+  // An open descriptor keeps its inode alive, so a known inode is still the same buffer.
   if (const auto found = open_.find(identity); found != open_.end()) {
     if (auto known = found->second.lock()) return known;
   }

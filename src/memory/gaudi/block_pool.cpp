@@ -12,7 +12,7 @@
 namespace hbmwire::memory::gaudi {
 
 BlockPool::~BlockPool() {
-  // An allocation holds its domain, so that none is left here. The driver refuses to unmap blocks
+  // An allocation holds its domain, so none is left here. The driver refuses to unmap blocks
   // that are still exported, and the log says so.
   for (auto& [address, block] : blocks_) {
     block.dmabuf.reset();

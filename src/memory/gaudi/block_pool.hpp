@@ -34,9 +34,9 @@ class BlockSource {
   virtual Result<Fd> export_block(const DriverBlock& block) = 0;
 };
 
-/// Puts many allocations into few allocations of the driver, for two reasons. Each of the driver's
-/// takes whole pages of the card (768 MiB on Gaudi2). Each export costs a descriptor and a mapping
-/// in the NIC's IOMMU (docs/adr/0014). Thread-safe.
+/// Puts many allocations into few allocations of the driver, for two reasons. An allocation of the
+/// driver takes whole pages of the card (768 MiB on Gaudi2). Each export costs a descriptor and a
+/// mapping in the NIC's IOMMU (docs/adr/0014). Thread-safe.
 ///
 /// An allocation of up to half a page shares a block of one page with others. A larger one has its
 /// own block, so that rounding never loses more than half of a block. A block has one dma-buf,
@@ -87,8 +87,10 @@ class BlockPool {
   using LiveAllocations = std::map<std::uint64_t, Live>;
 
   // Call these with the lock held.
+  /// Puts an allocation into the block, and returns its address; no value if there is no room.
   std::optional<std::uint64_t> place(Block& block, std::uint64_t size_bytes);
   Result<Block*> add_block(std::uint64_t size_bytes, bool shared);
+  /// All but `kept` empty shared blocks, and all others that are empty.
   void give_empty_blocks_back(unsigned kept) noexcept;
   [[nodiscard]] LiveAllocations::const_iterator holder_of(std::uint64_t address,
                                                           std::uint64_t length_bytes) const;

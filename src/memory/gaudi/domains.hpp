@@ -64,8 +64,8 @@ struct ApplicationPool {
   std::uint64_t size_bytes = 0;
 };
 
-/// The places where the pool may be of a card that the application drives with SynapseAI in this
-/// process. Empty if there is no such card. Neither opens nor initializes anything.
+/// For a card that the application drives with SynapseAI in this process: the places where its pool
+/// may be. Empty if there is no such card. Neither opens nor initializes anything.
 [[nodiscard]] std::vector<ApplicationPool> application_pools(const Vendor& vendor,
                                                              const Synapse& synapse);
 

@@ -11,7 +11,7 @@ std::optional<std::uint64_t> FreeRanges::take(std::uint64_t length) {
   const auto found =
       std::ranges::find_if(free_, [&](const auto& range) { return range.second >= length; });
   if (found == free_.end()) return std::nullopt;
-  returns_.emplace(0, 0);
+  returns_.emplace(0, 0);  // the node that give_back() will use
   const auto [offset, available] = *found;
   auto place = free_.extract(found);
   if (available > length) {

@@ -40,7 +40,7 @@ static_assert(offsetof(HwIpInfo, dram_page_size) == 224 &&
 /// enum hlthunk_device_name: any card.
 inline constexpr int kDontCare = 4;
 
-/// The version of libhl-thunk.so. The library has no versioned symbols, so that missing functions
+/// The version of libhl-thunk.so. The library has no versioned symbols, so missing functions
 /// tell.
 enum class ThunkAbi : std::uint8_t {
   /// Before 5.20: hlthunk_device_memory_alloc() has no page size argument, and memory cannot be

@@ -38,6 +38,7 @@ int call_once(DeviceCalls& calls, int fd, unsigned long request, Args& args) noe
   return 0;
 }
 
+/// Returns 0 or -errno. Tries the numbers of both kinds of driver.
 template <class Args>
 int call(DeviceCalls& calls, int fd, const abi::Request& request, Args& args) noexcept {
   const Args asked = args;

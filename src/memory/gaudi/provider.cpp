@@ -54,7 +54,7 @@ struct KnownDomain {
   std::uint64_t adopted_address = 0;   // 0: opened, not adopted
 };
 
-/// The same, with the domain kept alive.
+/// A KnownDomain whose domain is kept alive.
 struct Held {
   std::shared_ptr<MemoryDomain> domain;
   KnownDomain known;
@@ -99,9 +99,11 @@ class GaudiProvider final : public AdoptingProvider {
   Result<std::optional<AddressInfo>> find_known(std::uint64_t address, std::uint64_t length_bytes,
                                                 std::string_view device);
   [[nodiscard]] std::vector<Claim> claims_on(std::uint64_t address, std::uint64_t length_bytes);
+  /// The claim of a card that the application drives by SynapseAI.
   [[nodiscard]] std::optional<Claim> applications_claim(std::uint64_t address,
                                                         std::uint64_t length_bytes);
   [[nodiscard]] std::vector<Held> held();
+  /// A copy of the description that lives as long as this object: one for each card and library.
   [[nodiscard]] const DeviceInfo* lasting(const DeviceInfo& device);
   void remember(const std::shared_ptr<MemoryDomain>& domain, bool as_any,
                 std::uint64_t adopted_address);
@@ -116,7 +118,7 @@ class GaudiProvider final : public AdoptingProvider {
   std::mutex opening_;  // one thread opens at a time; look-ups never wait for it
   std::mutex mutex_;    // guards the members below; not held during a vendor's call
   std::vector<KnownDomain> known_;
-  std::list<DeviceInfo> devices_;  // AddressInfo::device points here, so that none is removed
+  std::list<DeviceInfo> devices_;  // AddressInfo::device points here, so none is removed
 };
 
 GaudiProvider::GaudiProvider(const Settings& settings) : owner_(settings.gaudi.owner) {
@@ -272,6 +274,7 @@ Result<std::shared_ptr<MemoryDomain>> GaudiProvider::opened_before(const std::st
 
 Result<std::shared_ptr<MemoryDomain>> GaudiProvider::open(const MemoryOptions& options) {
   auto card = resolve(options.device);
+  // With a driver but no usable card, a name that no card has is the better reason.
   if (probe_.missing && (card || !(has_thunk_ || is_usable())))
     return tl::make_unexpected(*probe_.missing);
   if (!card) return tl::make_unexpected(card.error());
@@ -309,7 +312,7 @@ std::vector<Claim> GaudiProvider::claims_on(std::uint64_t address, std::uint64_t
   std::vector<Claim> claims;
   bool synapse_asked = false;
   for (const auto& [domain, known] : held()) {
-    // SynapseAI has one card in a process, so that no other card can be the application's.
+    // SynapseAI has one card in a process, so no other card can be the application's.
     synapse_asked = synapse_asked || known.device->driven_by == kBySynapse;
     auto info = domain->find(address, length_bytes);
     const bool holds_all = info.has_value();

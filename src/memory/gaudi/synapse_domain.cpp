@@ -108,6 +108,7 @@ Result<std::shared_ptr<MemoryDomain>> SynapseDomain::open(const Vendor& vendor,
   HBMWIRE_TRY(domain->acquire(pci_address));
   const int fd = static_cast<int>(domain->info_.fd);
   HBMWIRE_TRY_ASSIGN(domain->device_, describe_card(*vendor.driver, fd, "SynapseAI"));
+  // A first-generation Gaudi tells no page size, as it has no device virtual memory.
   if (domain->device_.page_bytes == 0) domain->device_.page_bytes = kExportPage;
   domain->refusal_ = vendor.refusal(domain->device_.name);
   domain->pool_bytes_ = pool_bytes(*domain->synapse_, domain->info_);
@@ -137,6 +138,7 @@ Result<void> SynapseDomain::acquire(const std::string& pci_address) {
                                           "SynapseAI drives another card in this process already",
                                           pci_address, Hint::synapse_one_card));
   }
+  // Without users the card is the application's, which releases it itself.
   counted_ = synapse_->card_users != 0;
   if (counted_) ++synapse_->card_users;
   return {};
@@ -152,7 +154,7 @@ Result<void> SynapseDomain::acquire_new(const std::string& pci_address) {
   const int status =
       synapse_->device_acquire(&id, pci_address.empty() ? nullptr : pci_address.c_str());
   if (status != kSynSuccess) {
-    // Cards exist, so that the requested one, or all of them, must be taken.
+    // Cards exist, so the requested one, or all of them, must be taken.
     Error error = synapse_error(Stage::open, "synDeviceAcquire", status,
                                 pci_address.empty() ? "gaudi" : pci_address, Hint::gaudi_busy);
     error.code = Errc::busy;

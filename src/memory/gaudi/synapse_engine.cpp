@@ -182,7 +182,7 @@ Result<bool> SynapseEngine::poll(unsigned slot) {
   return tl::make_unexpected(synapse_error(Stage::copy, "synStreamQuery", status, name_));
 }
 
-// A stream on which a job has failed executes no later job, so that the next piece gets a new one.
+// A stream on which a job has failed executes no later job, so the next piece gets a new one.
 // A stream that is still working cannot be destroyed.
 bool SynapseEngine::settle(unsigned slot) noexcept {
   if (synapse_->stream_destroy(streams_.at(slot)) != kSynSuccess) return false;

@@ -181,6 +181,7 @@ void AddressWatch::Impl::stop() noexcept {
 
 Result<void> AddressWatch::watch(AddressRange range) {
   if (!impl_->is_ours() || impl_->reader.lost()) return tl::make_unexpected(not_watching());
+  // Programs have the lower half of all addresses; rounding those up to huge pages cannot wrap.
   if (range.begin >= range.end || range.end > kAllAddresses.end / 2)
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::register_memory,
                                           "such a range of addresses can't be watched"));
@@ -204,8 +205,8 @@ Result<void> AddressWatch::Impl::watch(AddressRange range) {
   return {};
 }
 
-/// Always asks the kernel, even if the range is counted already: the address may belong to another
-/// mapping now.
+/// Returns 0 or an errno, and sets `pages` to what was asked for. Always asks the kernel, even if
+/// the range is counted already: the address may belong to another mapping now.
 int AddressWatch::Impl::watch_pages(AddressRange range, AddressRange& pages) const noexcept {
   pages = whole_pages(range, normal_page_bytes());
   int error = reader.userfaultfd().watch(pages);

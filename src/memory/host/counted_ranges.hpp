@@ -41,6 +41,7 @@ class CountedRanges {
   using Steps = std::map<std::uint64_t, Step>;
 
   Steps::iterator step_at(std::uint64_t address);
+  /// A range no longer begins or ends here: erases the step after its last one.
   void leave(Steps::iterator step) noexcept;
 
   Steps steps_;
@@ -55,6 +56,7 @@ void CountedRanges::remove(AddressRange range, Use uncovered) noexcept {
   for (auto step = begin; step != end; ++step) {
     if (step->second.count == 0) continue;  // part of a range that was never added
     if (--step->second.count != 0) continue;
+    // Steps that touch make one part.
     if (part.end != step->first) {
       if (part.begin != part.end) uncovered(part);
       part.begin = step->first;
@@ -69,7 +71,7 @@ void CountedRanges::remove(AddressRange range, Use uncovered) noexcept {
 template <class Use>
 void CountedRanges::find_uncovered(AddressRange range, Use uncovered) const {
   auto step = steps_.upper_bound(range.begin);
-  std::uint64_t count = step == steps_.begin() ? 0 : std::prev(step)->second.count;
+  std::uint64_t count = step == steps_.begin() ? 0 : std::prev(step)->second.count;  // at `at`
   for (std::uint64_t at = range.begin; at < range.end;) {
     const std::uint64_t next = step == steps_.end() ? range.end : std::min(step->first, range.end);
     if (count == 0 && at < next) uncovered(AddressRange{at, next});

@@ -16,9 +16,10 @@ namespace hbmwire::memory::host {
 
 namespace {
 
-// Descriptors that a child by fork(2) must close, each plus one. A copy in a child would keep the
-// userfaultfd alive: after the parent has closed its own descriptor, the parent's munmap(2) would
-// wait for a reader for ever. There is room for an object that ends and one that begins.
+// Descriptors that a child by fork(2) must close, each plus one; 0 is a free place. A copy in a
+// child would keep the userfaultfd alive: after the parent has closed its own descriptor, the
+// parent's munmap(2) would wait for a reader for ever. There is room for an object that ends and
+// one that begins, of two descriptors each.
 std::array<std::atomic<int>, 4> not_for_children;
 
 void keep_from_children(int fd) noexcept {
@@ -61,7 +62,7 @@ void EventReader::stop() noexcept {
   if (thread_.runs()) {
     stopping_.store(true, std::memory_order_release);
     const std::uint64_t one = 1;
-    (void)!::write(stop_.get(), &one, sizeof(one));
+    (void)!::write(stop_.get(), &one, sizeof(one));  // "!": GCC heeds no cast to void alone
     thread_.join();
   }
   if (userfaultfd_) {  // still there: no thread ran, or it was lost

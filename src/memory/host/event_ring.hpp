@@ -25,7 +25,7 @@ class EventRing {
   /// For one thread.
   void push(const Event& event) noexcept {
     const std::uint64_t index = end_.load(std::memory_order_relaxed);
-    // Stored before the slot is written. Each store to the slot releases it, so that a thread that
+    // Stored before the slot is written. Each store to the slot releases it, so a thread that
     // reads any new word of the slot also sees in begun_ that the slot was reused.
     begun_.store(index + 1, std::memory_order_relaxed);
     Slot& slot = slots_[index % kSlots];
@@ -45,6 +45,7 @@ class EventRing {
     const Event event{
         {slot.begin.load(std::memory_order_acquire), slot.end.load(std::memory_order_acquire)},
         slot.detail.load(std::memory_order_acquire)};
+    // Read after the slot: whether the push that reuses the slot had begun.
     if (begun_.load(std::memory_order_relaxed) - index > kSlots) return std::nullopt;
     return event;
   }

@@ -127,11 +127,12 @@ Result<PendingCopy> HostDomain::start_copy_from(MemoryDomain& source, std::uint6
   return guarded(Stage::copy, [&]() -> Result<PendingCopy> {
     auto* const other = dynamic_cast<HostDomain*>(&source);
     if (other == nullptr) return MemoryDomain::start_copy_from(source, from, to, length_bytes);
+    const bool is_guarded = !other->is_ours(from) || !is_ours(to);
     return PendingCopy(std::make_unique<SlicedCopy>(
         std::span(std::bit_cast<const std::byte*>(from), length_bytes),
         std::span(std::bit_cast<std::byte*>(to), length_bytes),
         SlicedCopy::Foreign{.from = other->opened_.holds(from), .to = opened_.holds(to)},
-        !other->is_ours(from) || !is_ours(to)));
+        is_guarded));
   });
 }
 

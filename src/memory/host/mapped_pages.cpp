@@ -78,6 +78,7 @@ Result<void> check_pages(AddressRange range, bool writes, std::string_view subje
   Result<void> verdict;
   const bool told = for_each_mapping([&](const Mapping& mapping) {
     const AddressRange part = common(mapping.range, {next, range.end});
+    // No part of it is left to check: goes on if this mapping lies before it, ends behind it.
     if (part.begin == part.end) return mapping.range.begin < range.end;
     if (part.begin != next) {
       verdict = refuse_hole(subject);

@@ -40,7 +40,7 @@ bool list_has(std::string_view list, int number) {
 }  // namespace
 
 Result<void> check_node(int node) {
-  if (node == -1) return {};
+  if (node == -1) return {};  // any node
   std::string nodes;
   // If sysfs does not tell, mbind(2) finds out later.
   std::getline(std::ifstream("/sys/devices/system/node/has_memory"), nodes);

@@ -64,7 +64,7 @@ Result<SharedFile> make_file(std::uint64_t size_bytes, const HostMemoryOptions& 
 }
 
 // Bytes that Pages::map() has mapped, except huge pages. The kernel counts a page as used only when
-// it is touched, so that untouched ones must be counted here.
+// it is touched, so untouched ones must be counted here.
 std::atomic<std::uint64_t> promised_bytes{0};
 
 std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20U) + " MiB"; }

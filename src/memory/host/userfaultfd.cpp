@@ -97,7 +97,7 @@ Userfaultfd::Event Userfaultfd::read() const noexcept {
   if (got != sizeof(message))
     return {got < 0 && (errno == EAGAIN || errno == EINTR) ? none : lost, kAllAddresses, 0};
   switch (message.event) {
-    case UFFD_EVENT_UNMAP:
+    case UFFD_EVENT_UNMAP:  // also described by arg.remove
       return {gone, {message.arg.remove.start, message.arg.remove.end}, 0};
     case UFFD_EVENT_REMOVE:
       return {discarded, {message.arg.remove.start, message.arg.remove.end}, 0};

@@ -20,6 +20,7 @@ void* pinned_by_others(const Machine& machine, std::span<const std::byte> bytes)
   PointerInfo info;
   if (machine.hsa().pointer_info(bytes.data(), &info, nullptr, nullptr, nullptr) != kHsaSuccess)
     return nullptr;
+  // Locks of this library's own copies do not count: they end with those copies.
   const bool locked = info.type == kPointerLocked && !machine.host_locks().has(info.host_base);
   if (info.type != kPointerHsa && !locked) return nullptr;
   const auto offset =

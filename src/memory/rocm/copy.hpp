@@ -30,7 +30,8 @@ class Signal {
 
   [[nodiscard]] SignalHandle handle() const noexcept { return handle_; }
 
-  /// Whether the copy has ended.
+  /// Whether the copy has ended. If it has failed, notes that for failed(), and sets the signal to
+  /// 0.
   bool settle() noexcept;
 
   /// Sleeps until the copy may have ended.

@@ -15,7 +15,7 @@
 namespace hbmwire::memory::rocm {
 
 /// The host memory that this process's copies have locked. ROCr unlocks by the first address alone.
-/// If two locks began at one address, it might remove the wrong one, so that there is never a
+/// If two locks began at one address, it might remove the wrong one, so there is never a
 /// second. Thread-safe.
 class HostLocks {
  public:

@@ -19,7 +19,7 @@ Errc classify(int status) noexcept {
       return Errc::exhausted;
     case 46:  // resource busy
       return Errc::busy;
-    case 47:
+    case 47:  // not supported
       return Errc::not_supported;
     default:
       return Errc::system;

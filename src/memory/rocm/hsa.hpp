@@ -100,7 +100,7 @@ inline constexpr std::uint64_t kDmabufByPcie = 1;
 inline constexpr int kConditionLess = 2;
 inline constexpr int kWaitBlocked = 0;
 
-/// libhsa-runtime64.so.1, initialized. ROCr counts its initializations, so that the application's
+/// libhsa-runtime64.so.1, initialized. ROCr counts its initializations, so the application's
 /// and the library's are independent.
 class Hsa {
  public:

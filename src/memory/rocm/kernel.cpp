@@ -124,7 +124,7 @@ void Kernel::read_config(const std::filesystem::path& file) {
 
 // Every kernel with CONFIG_PCI_P2PDMA has the function that amdgpu calls, and all users can read
 // its name, even where addresses are hidden. (dma_buf_move_notify exists with and without the other
-// option, so that it proves nothing.) If a list lacks even printk, it is incomplete and proves
+// option, so it proves nothing.) If a list lacks even printk, it is incomplete and proves
 // nothing.
 void Kernel::read_symbols() {
   bool complete = false;

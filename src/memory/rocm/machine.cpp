@@ -76,6 +76,7 @@ std::string pci_address_of(const Hsa& hsa, Agent agent) {
   if (hsa.agent_get_info(agent, kAgentBdfId, &bdf) != kHsaSuccess) return {};
   // Releases without the second query support only one domain.
   if (hsa.agent_get_info(agent, kAgentDomain, &domain) != kHsaSuccess) domain = 0;
+  // The bus, then 5 bits of the device and 3 of the function.
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%04x:%02x:%02x.%x", domain, (bdf >> 8U) & 0xffU,
                 (bdf >> 3U) & 0x1fU, bdf & 7U);
@@ -185,6 +186,7 @@ Result<std::optional<Place>> Machine::place_of(std::uint64_t address) const {
   if (const int status = hsa().pointer_info(pointer, &info, nullptr, nullptr, nullptr);
       status != kHsaSuccess)
     return tl::make_unexpected(hsa_error(Stage::probe, "hsa_amd_pointer_info", status, "rocm"));
+  // 0: an address that ROCr does not know.
   if (info.type == 0 || info.type == kPointerLocked) return std::nullopt;
   for (const Gpu& gpu : gpus_) {
     if (gpu.agent != info.owner) continue;

@@ -14,7 +14,7 @@ namespace hbmwire::memory::rocm {
 
 namespace {
 
-/// One GPU. ROCr knows all allocations, including the application's, so that they are not stored
+/// One GPU. ROCr knows all allocations, including the application's, so they are not stored
 /// here.
 class RocmDomain final : public MemoryDomain {
  public:
