@@ -193,6 +193,7 @@ int migrate(const CommandCall& call) {
   const CmLock lock(call.cm.process);
   if (!lock.held()) return EAGAIN;
   int error = 0;
+  // The id must belong to the channel that the command names.
   const CommandCall there{call.cm, from, call.find_channel, call.in, call.out_bytes};
   CmId* id = id_of_call(there, command.id, error);
   if (id == nullptr) return error;

@@ -31,6 +31,7 @@ void append(CmTables& tables, CmChannel& channel, std::uint32_t event) {
   ++channel.events;
 }
 
+/// Queues an event in the channel of `owner`. Returns false if the table of events is full.
 bool queue(Process& process, CmId& owner, const rdma_ucm_event_resp& body, std::uint32_t multicast,
            const CmReference& request) {
   CmTables& tables = tables_of(process);
@@ -114,8 +115,8 @@ void release_event(CmTables& tables, std::uint32_t event) {
 }
 
 void drop_multicast_events(CmTables& tables, std::uint32_t channel, std::uint32_t multicast) {
-  const auto is_of_it = [&](const CmEvent& event) { return event.multicast == multicast; };
-  while (const std::uint32_t index = take_first(tables, tables.channels[channel], is_of_it)) {
+  const auto wanted = [&](const CmEvent& event) { return event.multicast == multicast; };
+  while (const std::uint32_t index = take_first(tables, tables.channels[channel], wanted)) {
     release_event(tables, index);
   }
 }
