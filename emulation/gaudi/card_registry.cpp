@@ -79,8 +79,8 @@ void after_fork_in_child() {
 }  // namespace
 
 std::mutex& process_mutex() {
-  static auto* mutex =
-      new std::mutex;  // never destroyed, because threads may still run while the process ends
+  // Never destroyed, because threads may still run while the process ends.
+  static auto* mutex = new std::mutex;
   return *mutex;
 }
 
@@ -93,7 +93,7 @@ CardRegistry& CardRegistry::instance() {
   return *registry;
 }
 
-Card* CardRegistry::known(const CardIdentity& identity) {
+Card* CardRegistry::find_or_add(const CardIdentity& identity) {
   for (const auto& card : known_) {
     if (card->identity() == identity) return card.get();
   }
@@ -105,7 +105,7 @@ std::vector<Card*> CardRegistry::cards() {
   const std::lock_guard lock(process_mutex());
   std::vector<Card*> result;
   result.reserve(identities.size());
-  for (const auto& identity : identities) result.push_back(known(identity));
+  for (const auto& identity : identities) result.push_back(find_or_add(identity));
   return result;
 }
 
@@ -117,8 +117,11 @@ Card* CardRegistry::by_index(unsigned index) {
 }
 
 Card* CardRegistry::by_pci_address(std::string_view address) {
-  const std::string full =
-      address.size() == 7 ? "0000:" + std::string(address) : std::string(address.substr(0, 12));
+  constexpr std::size_t kWithoutDomain = 7;  // "bb:dd.f"
+  constexpr std::size_t kWithDomain = 12;    // "dddd:bb:dd.f"
+  const std::string full = address.size() == kWithoutDomain
+                               ? "0000:" + std::string(address)
+                               : std::string(address.substr(0, kWithDomain));
   for (Card* card : cards()) {
     if (card->identity().pci_address == full) return card;
   }
