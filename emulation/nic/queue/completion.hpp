@@ -165,6 +165,7 @@ struct SendSlots {
   std::uint64_t index = 0;
 };
 
+/// Lets the QP's owner post into these slots again.
 inline void release(const Process& process, const SendSlots& slots) {
   if (slots.qpn == 0) return;
   QpRecord& qp = process.shared().qps[qp_index(slots.qpn)];
@@ -184,6 +185,7 @@ int take(const Process& process, CqRecord& cq, int count, Use use) {
     const Cqe& entry = place.entry;
     use(entry, taken++);
     if (entry.send_index == 0) return;
+    // One store for all consecutive entries of a QP.
     if (entry.qpn != released.qpn) release(process, released);
     released = {entry.qpn, entry.send_index};
   };

@@ -181,11 +181,12 @@ bool Sender::execute_flights(std::uint64_t now) {
 bool Sender::execute_flight(Flight& flight, std::uint64_t now) {
   const Request& request = flight.request;
   const bool waited = waiting_for_ != Wait::none;
-  if (flight.lost && !flight.astray && !request.faults->drop) {
+  const bool is_late = flight.lost && !request.faults->drop;
+  if (is_late && !flight.astray) {
     go_astray(flight);
     return false;
   }
-  if (flight.retries != 0 && !waited)
+  if (flight.retries != 0 && !waited)  // at the first try only
     count(process_, record_.port, PortCounter::local_ack_timeout_err, flight.retries);
   if (flight.lost) {
     flight.outcome = Outcome::done(IBV_WC_RETRY_EXC_ERR);
@@ -215,8 +216,9 @@ bool Sender::act(Flight& flight) {
     request.flags |= IBV_SEND_INLINE;
   }
   retries_used_ = flight.retries;
-  completes_later_ = answers || flight.answer_ns != 0 || &flight != &flights_.front();
-  const bool done = executed(request, flight.outcome);
+  const bool is_oldest = &flight == &flights_.front();  // requests complete in order
+  completes_later_ = answers || flight.answer_ns != 0 || !is_oldest;
+  const bool done = try_execute(request, flight.outcome);
   completes_later_ = false;
   retries_used_ = 0;
   flight.completed = completed_now_;
@@ -332,9 +334,8 @@ bool Sender::complete_flights(std::uint64_t now) {
 /// what later requests have written.
 void Sender::bring_answer(Flight& flight) {
   --fetching_;
-  if (flight.outcome.status != IBV_WC_SUCCESS || flight.data.empty())
-    return;  // the answer is in
-             // place already
+  // Without data the answer is in its place already.
+  if (flight.outcome.status != IBV_WC_SUCCESS || flight.data.empty()) return;
   Request request = flight.request;
   std::vector<std::byte> repeated;
   if (request.opcode == IBV_WR_RDMA_READ) {
@@ -348,7 +349,7 @@ void Sender::bring_answer(Flight& flight) {
     if (outcome.wait == Wait::none && outcome.status == IBV_WC_SUCCESS) flight.data = repeated;
   }
   const Activity activity(process_);
-  flight.outcome = place(process_, *this, flight.request, flight.data);
+  flight.outcome = store_answer(process_, *this, flight.request, flight.data);
 }
 
 }  // namespace hbmwire::emulation::nic

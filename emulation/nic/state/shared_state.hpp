@@ -35,8 +35,8 @@ namespace hbmwire::emulation::nic {
 struct RingHeap {
   static constexpr unsigned kSmallestClass = 12;  // 4 KiB
   static constexpr unsigned kLargestClass = 27;
-  static constexpr std::uint64_t kBytes =
-      32ULL << 30U;  // virtual; far below what sanitizers leave unmapped
+  // Virtual. Far below what sanitizers leave unmapped.
+  static constexpr std::uint64_t kBytes = 32ULL << 30U;
   static constexpr std::uint32_t kPages = kBytes >> kSmallestClass;
 
   /// The free blocks of one kind. The last one freed is on top.
@@ -50,7 +50,9 @@ struct RingHeap {
 
   std::uint64_t first_unused;  // offset in the file
   Free free[kKinds];
-  std::uint32_t pages[3 * kPages];  // the first page of each free block, ordered by kind
+  // The first page of each free block, ordered by kind. Kinds 0 and 1 may have kPages blocks each,
+  // every further kind half as many as the one before: together less than 3 * kPages.
+  std::uint32_t pages[3 * kPages];
 };
 
 /// The state of the fabric itself. A new file gets its `magic` last.
@@ -163,8 +165,8 @@ struct QpRecord {
   std::atomic<std::uint32_t> qpn;  // 0: free, or almost
   std::atomic<std::uint32_t> owner;
   std::uint32_t type;
-  std::atomic<std::uint32_t>
-      sender_waits;  // the peer has parked a request; wake it when something changes here
+  // The peer has parked a request: wake it when something changes here.
+  std::atomic<std::uint32_t> sender_waits;
   std::uint64_t pd;
   std::uint32_t send_cq, recv_cq;
   EventSource events;
@@ -239,7 +241,7 @@ struct Cqe {
   std::uint64_t wr_id;
   std::uint32_t status, opcode;
   std::uint16_t source_lid;  // of a datagram on InfiniBand; else 0
-  std::uint16_t beside;      // index of the ScatteredRecord with its message; or a datagram's
+  std::uint16_t extra;       // index of the ScatteredRecord with its message; or a datagram's
                              // service level, with kIsServiceLevel; or 0. A datagram is never
                              // scattered
   std::uint32_t byte_len;
@@ -251,11 +253,11 @@ struct Cqe {
   static constexpr std::uint16_t kIsServiceLevel = 1U << 15U;
 
   [[nodiscard]] std::uint32_t scattered() const {
-    return (beside & kIsServiceLevel) != 0 ? 0 : beside;
+    return (extra & kIsServiceLevel) != 0 ? 0 : extra;
   }
 
   [[nodiscard]] std::uint8_t service_level() const {
-    return static_cast<std::uint8_t>((beside & kIsServiceLevel) != 0 ? beside : 0);
+    return static_cast<std::uint8_t>((extra & kIsServiceLevel) != 0 ? extra : 0);
   }
 };
 
