@@ -176,6 +176,7 @@ bool push_or_owe(Process& process, std::uint32_t index, QpRecord* qp, const Cqe&
     if (guard.held()) return append(process, cq, qp, entry, solicited) != Appended::overran;
     process.owe(owed_entry(process, index, entry, solicited), cq.serial);
   }
+  // The entry that was put off completes the receive without it.
   if (qp != nullptr && is_there(*qp)) consume_receive(*qp);
   return true;
 }

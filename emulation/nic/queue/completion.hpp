@@ -114,7 +114,8 @@ using WordPair [[gnu::vector_size(16)]] = std::uint64_t;
 [[gnu::always_inline]] inline CqPlace& next_place(const Process& process, CqRecord& cq,
                                                   std::uint64_t tail) {
   constexpr std::uint64_t kFew = 8;
-  const bool asks = holds(cq.front, tail - 1) || (tail & (kFew - 1)) == 0;
+  const bool was_empty = holds(cq.front, tail - 1);  // when the last entry was added
+  const bool asks = was_empty || (tail & (kFew - 1)) == 0;
   if (asks && cq.head.load(std::memory_order_acquire) == tail)  // pairs with the release in take()
     return cq.front;
   return place_at(process, cq.in, tail);

@@ -113,12 +113,15 @@ class Sender final : public Parkable {
 
  private:
   // The express lane, for requests that complete at once (queue/sender_express.cpp).
+
   /// The mark and the token of the calling thread.
   struct Own {
     ThreadMark* mark;
     std::uint64_t token;
   };
 
+  /// `no`: the general path has to take the request. `unknown`: the lane lacks a fact, which
+  /// learn() may find out.
   enum class Delivered : std::uint8_t { yes, no, unknown };
 
   int post_generally(ibv_send_wr* first, ibv_send_wr** bad);
@@ -217,10 +220,10 @@ class Sender final : public Parkable {
   Wait waiting_for_ = Wait::none;
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t wait_ends_ns_ = 0;
-  std::uint64_t due_ns_ = 0;  // 0: never
-  bool completed_now_ = false;
-  bool notify_drained_ = false;
-  bool closed_ = false;
+  std::uint64_t due_ns_ = 0;     // 0: never
+  bool completed_now_ = false;   // the request in execution has its completion already
+  bool notify_drained_ = false;  // once no request is in execution
+  bool closed_ = false;          // the record may be another QP's
   std::weak_ptr<Sender> self_;
 
  public:

@@ -164,6 +164,7 @@ template <ExpressLane::Use kHere, typename Act>
   return act(here, responder);
 }
 
+/// Advances the PSNs of both sides by the message's packets. Returns their number.
 [[gnu::always_inline]] inline std::uint32_t Sender::count_packets(QpRecord& responder,
                                                                   std::uint32_t bytes) noexcept {
   const std::uint32_t mtu_shift = connection.path_mtu + 7U;  // IBV_MTU_256 is 1, and 2^8 is 256

@@ -116,7 +116,7 @@ void Sender::begin(Flight& flight, std::uint64_t begin_ns) {
     SharedState& shared = process_.shared();
     const Route route = route_of(request);
     const Behaviour& behaviour = shared.ports[record_.port].behaviour;
-    const std::uint64_t longest_ns = behaviour.async_ns / 2;
+    const std::uint64_t longest_ns = behaviour.async_ns / 2;  // for each of arrival and completion
     const auto chance = [&](Chance purpose, std::uint64_t most) {
       return by_chance(behaviour, record_, request.index, purpose, most);
     };
@@ -130,6 +130,7 @@ void Sender::begin(Flight& flight, std::uint64_t begin_ns) {
     if (held_up(request)) [[unlikely]]
       hold_up(flight);
     if (!is_reliable()) {
+      // Complete when it has left. depart() sends the message on.
       flight.lands_ns = flight.arrives_ns;
       flight.arrives_ns = flight.left_ns;
       flight.answer_ns = chance(Chance::completion, longest_ns);
@@ -148,6 +149,7 @@ void Sender::hold_up(Flight& flight) {
   const bool for_ever = connection.timeout == 0;
   const std::uint64_t timeout_ns = connection.ack_timeout_ns();
   if (faults.drop) {
+    // After the timeout the requester tries again, or gives the request up.
     flight.lost = !for_ever && connection.retry_count == 0;
     flight.retries = for_ever || flight.lost ? 0 : 1;
     flight.arrives_ns = for_ever ? kNever : flight.arrives_ns + timeout_ns;
@@ -283,6 +285,7 @@ void Sender::go_astray(Flight& flight) {
     message.arrives_ns = flight.arrives_ns + request.faults->late_ns;
     std::make_shared<Wire>(process_, *this)->carry(std::move(message));
   }
+  // The requester gives the request up when its last try has timed out.
   flight.astray = true;
   flight.retries = connection.retry_count;
   flight.arrives_ns = flight.left_ns + connection.ack_timeout_ns() * (connection.retry_count + 1);
@@ -296,7 +299,7 @@ bool Sender::execute_swapped(std::uint64_t now) {
   if (arrived_ + 1 >= begun_) return true;
   Flight& second = flights_[arrived_ + 1];
   if (!is_plain_write(first) || !is_plain_write(second) || waiting_for_ != Wait::none) return true;
-  if (second.arrives_ns > now) {
+  if (second.arrives_ns > now) {  // the first waits for it
     first.arrives_ns = second.arrives_ns;
     first.may_swap = true;
     return false;

@@ -56,6 +56,7 @@ class FavouredLock {
 
   /// As lock(), without waiting.
   [[nodiscard]] Taken try_lock(Place place) noexcept;
+
   /// Unlocks after lock() or try_lock(). A thread that has held the lock kStreak times in a row
   /// becomes its favourite.
   void unlock() noexcept;

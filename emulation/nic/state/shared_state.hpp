@@ -67,17 +67,17 @@ struct Header {
   std::uint32_t state_bytes;  // sizeof(SharedState): different builds must not share a fabric
   RobustMutex allocation;     // guards claims and releases of records, and the heap
   RobustMutex atomics;        // read-modify-write of memory that is not mapped here
-  std::atomic<std::uint64_t> next_id;  // PDs, event channels, MR serials: never reused
-  std::uint32_t next_multicast;        // one more than the last index that was ever attached
-  std::atomic<std::uint32_t> marks;    // Marks: whether threads have ThreadMarks here
-  RobustMutex grace;                   // one wait_for_activity() at a time
-  std::atomic<std::uint32_t> phase;
-  std::atomic<std::uint32_t> takes_time;     // some NIC's requests take time
-  std::atomic<std::uint32_t> conditions;     // counts the links' changes and those of `takes_time`
-  std::uint32_t next_context;                // one more than the last index that was ever claimed
+  std::atomic<std::uint64_t> next_id;     // PDs, event channels, MR serials: never reused
+  std::uint32_t next_multicast;           // one more than the last index that was ever attached
+  std::atomic<std::uint32_t> marks;       // Marks: whether threads have ThreadMarks here
+  RobustMutex grace;                      // one wait_for_activity() at a time
+  std::atomic<std::uint32_t> phase;       // odd or even: the ProcessRecord::active that counts now
+  std::atomic<std::uint32_t> takes_time;  // some NIC's requests take time
+  std::atomic<std::uint32_t> conditions;  // counts the links' changes and those of `takes_time`
+  std::uint32_t next_context;             // one more than the last index that was ever claimed
   std::atomic<std::uint32_t> processes_end;  // one more than the last claimed slot
   LinkTimer link_timers[kLinkTimers];
-  std::atomic<std::uint32_t> next_scattered;
+  std::atomic<std::uint32_t> next_scattered;  // where the next search for a free record begins
 };
 
 /// A process that has opened a NIC. It is alive as long as it holds the OFD lock on byte `slot` of
