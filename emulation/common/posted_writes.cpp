@@ -135,8 +135,8 @@ std::byte* PostedWrites::earlier(std::uint64_t offset) const {
 void PostedWrites::keep_earlier(std::uint32_t nic, const Range& range) {
   const std::uint64_t end = range.offset + range.bytes;
   for (std::uint64_t at = range.offset; at < end;) {
-    std::uint64_t covered = at;
-    std::uint64_t next = end;
+    std::uint64_t covered = at;  // the NIC has posted the bytes from `at` to here
+    std::uint64_t next = end;    // the first byte behind `at` that it has posted
     for (const Slot& slot : table_->slots) {
       if (slot.nic != nic || slot.end <= at) continue;
       if (slot.begin <= at) {
