@@ -144,6 +144,7 @@ synStatus synDeviceAcquire(synDeviceId* pDeviceId, const char* pciBus) {
     return acquire("synDeviceAcquire", pDeviceId, synNoDeviceFound,
                    [] { return hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr); });
   }
+  // With an address, hlthunk_open() does not look at the name.
   const bool exists = hlthunk_get_device_index_from_pci_bus_id(pciBus) >= 0;
   return acquire("synDeviceAcquire", pDeviceId, exists ? synFail : synNoDeviceFound,
                  [&] { return hlthunk_open(HLTHUNK_DEVICE_INVALID, pciBus); });
