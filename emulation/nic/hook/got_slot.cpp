@@ -107,7 +107,7 @@ void patch(const Tables& tables, std::uintptr_t load_address, const Range& relro
 const ElfW(Sym) * look_up(const std::uint32_t* hashes, const Tables& tables, const char* symbol) {
   constexpr std::size_t kWordsOfHeader = 4;
   constexpr std::size_t kWordsOfBloomEntry = sizeof(ElfW(Addr)) / sizeof(std::uint32_t);
-  std::uint32_t hash = 5381;
+  std::uint32_t hash = 5381;  // the table's hash function
   for (const char* at = symbol; *at != 0; ++at) hash = hash * 33 + static_cast<unsigned char>(*at);
   const std::uint32_t bucket_count = hashes[0];
   const std::uint32_t first_symbol = hashes[1];

@@ -76,7 +76,7 @@ template <std::size_t kLines>
   std::byte* const end = to + bytes;
   if (const std::size_t lead = -reinterpret_cast<std::uintptr_t>(to) % kLine;
       lead != 0 && bytes >= kLine) {
-    // Stores a whole line up to and beyond the next line's start; the runs store the rest again.
+    // One unaligned line, which ends beyond the next line's start. The runs begin at that start.
     _mm512_storeu_si512(to, _mm512_loadu_si512(from));
     to += lead;
     from += lead;

@@ -141,10 +141,10 @@ void settle_fifo(Process& process, std::uint32_t channel, int fd) {
   if (tokens == 0 && record.events != 0) write_token(process, record);
   if (tokens <= static_cast<int>(record.events)) return;
   // Another thread may take a byte meanwhile, so a blocking read could keep the lock for ever.
-  const bool ready = (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
-  const int end = ready ? fd
-                        : ::open(process.fifos().path(record.owner, record.fifo).c_str(),
-                                 O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const bool may_block = (::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+  const int end = may_block ? ::open(process.fifos().path(record.owner, record.fifo).c_str(),
+                                     O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+                            : fd;
   std::array<std::byte, 256> waste{};
   while (tokens > static_cast<int>(record.events)) {
     const auto excess = static_cast<std::size_t>(tokens - static_cast<int>(record.events));

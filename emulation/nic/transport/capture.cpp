@@ -17,7 +17,7 @@ SegmentList list_of(std::span<std::byte> bytes) {
 
 ibv_wc_status capture(Process& process, Sender& sender, const Request& request,
                       std::vector<std::byte>& payload) {
-  Attempt own(process, sender, request, sender.record(), 0);
+  Attempt own(process, sender, request, sender.record(), 0);  // only gathers: no responder is used
   if (const ibv_wc_status status = own.gather(); status != IBV_WC_SUCCESS) return status;
   payload.resize(own.bytes());
   return move_bytes(list_of(payload), own.local()) == 0 ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;

@@ -22,6 +22,7 @@ void refuse(Qp& qp, int error) {
 Request& stage(ibv_qp_ex* handle, ibv_wr_opcode opcode) {
   Request& request = qp_of(handle).staged.emplace_back().request;
   request.wr_id = handle->wr_id;
+  // Only the setters of inline data make a request inline.
   request.flags = handle->wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);
   request.opcode = opcode;
   return request;
