@@ -55,13 +55,8 @@ struct FaultRule {
     kill,    ///< SIGKILL to the process
     stop,    ///< SIGSTOP to the process, for `time_ns` (0: until it is continued)
   };
-  enum class Point : std::uint8_t {
-    operation,
-    call,
-    step,
-    creation
-  };  ///< the things that a rule
-      ///< can count
+  /// The things that a rule can count.
+  enum class Point : std::uint8_t { operation, call, step, creation };
 
   static constexpr std::uint64_t kCertain = 1'000'000'000;
 

@@ -120,7 +120,8 @@ bool FaultPlan::acts(std::size_t index) noexcept {
          counter.acts.fetch_add(1, std::memory_order_relaxed) < rule.most_acts();
 }
 
-/// Kills and stops come last, so that every rule has counted the match.
+/// Counts the match for each rule that it is for, and calls `perform` with the rules that act on
+/// it. Kills and stops come last, when every rule has counted the match.
 template <typename Do>
 void FaultPlan::act(FaultRule::Point point, std::string_view subject, Do&& perform) noexcept {
   const FaultRule* signal = nullptr;
@@ -142,7 +143,7 @@ void FaultPlan::act(FaultRule::Point point, std::string_view subject, Do&& perfo
 OperationFaults FaultPlan::on_operation(std::string_view op) noexcept {
   OperationFaults faults;
   act(FaultRule::Point::operation, op, [&](const FaultRule& rule) { add(faults, rule); });
-  if (faults.error_number == 0) faults.error_number = refused();
+  if (faults.error_number == 0) faults.error_number = planned_refusal();
   return faults;
 }
 
@@ -174,8 +175,8 @@ int FaultPlan::planned_by_sweep(std::string_view call, int otherwise) noexcept {
   sweep_calls_.fetch_add(1, std::memory_order_relaxed);
   const char* const failing = failing_call_.load();
   if (failing != nullptr && call == failing) return failing_with_.load();
-  auto left =
-      sweep_countdown_.load(std::memory_order_acquire);  // pairs with the store in fail_nth_call
+  // Pairs with the store in fail_nth_call().
+  auto left = sweep_countdown_.load(std::memory_order_acquire);
   while (left >= 0 &&
          !sweep_countdown_.compare_exchange_weak(left, left - 1, std::memory_order_acquire)) {
   }
@@ -195,15 +196,15 @@ void FaultPlan::refuse_operations(std::uint64_t n, std::uint64_t count, int erro
   planned_points_.fetch_or(bit_of(FaultRule::Point::operation), std::memory_order_relaxed);
 }
 
-int FaultPlan::refused() noexcept {
+int FaultPlan::planned_refusal() noexcept {
   const std::uint64_t n = operations_.fetch_add(1);
   return n >= refused_from_.load() && n < refused_until_.load() ? refused_with_.load() : 0;
 }
 
 std::int64_t FaultPlan::fail_nth_call(std::int64_t n, int error_number) noexcept {
   sweep_error_.store(error_number, std::memory_order_relaxed);
-  sweep_countdown_.store(n < 0 ? -1 : n,
-                         std::memory_order_release);  // pairs with the load in planned_by_sweep
+  // Pairs with the load in planned_by_sweep().
+  sweep_countdown_.store(n < 0 ? -1 : n, std::memory_order_release);
   return sweep_calls_.exchange(0, std::memory_order_relaxed);
 }
 

@@ -112,8 +112,11 @@ class FaultPlan {
   template <typename Do>
   void act(FaultRule::Point point, std::string_view subject, Do&& perform) noexcept;
 
+  /// Counts a call for fail_nth_call(). Returns the errno that fail_nth_call() or fail_calls() has
+  /// for it, or `otherwise`.
   int planned_by_sweep(std::string_view call, int otherwise) noexcept;
-  int refused() noexcept;
+  /// Counts an operation for refuse_operations(). Returns the errno that refuses it, or 0.
+  int planned_refusal() noexcept;
 
   static std::atomic<unsigned> planned_points_;
 

@@ -118,11 +118,14 @@ class GpuMemory {
   bool map(const std::filesystem::path& directory);
   [[nodiscard]] ProcessId self() const;
   void sweep();
-  bool attached(const Range& range);
+  bool is_attached_locked(const Range& range);
   template <typename Slots>
   std::uint64_t count_own(Slots slots);  // called with the state's lock held
+  /// Gives back the slots of this process's dma-bufs that are gone.
   void note_gone_exports();
+  /// Frees the ranges that were given back and that no export or attachment keeps.
   void free_unused();
+  /// Gives a range's memory back to the system.
   void punch(const Range& range) const;
   int record_export(int watch, int memfd, std::span<const Range> ranges);
 

@@ -47,13 +47,13 @@ bool GpuMemory::unshare(const ShareKey& key) {
     if (slot.live == 0 || slot.owner != self() || slot.key != key) continue;
     const Range range = slot.range;
     give_back(slot);
-    return !lock.held() || attached(range);
+    return !lock.held() || is_attached_locked(range);
   }
   return false;
 }
 
 /// The state's lock is held.
-bool GpuMemory::attached(const Range& range) {
+bool GpuMemory::is_attached_locked(const Range& range) {
   const auto attachments = used(state_->attachments, state_->attachment_end);
   Lives lives;
   give_back_of_dead(attachments, self(), lives);
@@ -65,7 +65,7 @@ bool GpuMemory::attached(const Range& range) {
 bool GpuMemory::is_attached(const Range& range) {
   const std::lock_guard guard(mutex_);
   const Hold lock(state_->mutex);
-  return !lock.held() || attached(range);
+  return !lock.held() || is_attached_locked(range);
 }
 
 // Shares of a dead process are gone, though processes that have attached them keep the bytes.

@@ -25,7 +25,7 @@ struct ProcessId {
 /// An allocated range of the GPU's memory.
 struct RangeSlot {
   std::uint32_t live;
-  std::uint32_t given_back;  // its owner has freed it; only exports keep it
+  std::uint32_t given_back;  // its owner has freed it; only exports and attachments keep it
   ProcessId owner;
   ExportSegment range;
 };

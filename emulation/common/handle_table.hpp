@@ -17,7 +17,7 @@ class HandleTable {
  public:
   Handle add(std::shared_ptr<Object> object) {
     const std::lock_guard lock(mutex_);
-    next_ += 16;
+    next_ += 16;  // aligned, as a pointer to an object would be
     objects_.emplace(next_, std::move(object));
     return std::bit_cast<Handle>(next_);
   }

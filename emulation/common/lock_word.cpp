@@ -50,7 +50,7 @@ std::uint64_t LockWord::ask_for_this_thread() noexcept {
 
 LockWord::Taken LockWord::inherit() noexcept {
   std::uint64_t from = holder_.load(std::memory_order_relaxed);
-  if (from == 0) return try_free() ? Taken::yes : Taken::no;
+  if (from == 0) return take_if_free() ? Taken::yes : Taken::no;
   if (!is_dead(from)) return Taken::no;
   const bool taken = holder_.compare_exchange_strong(from, this_thread(), std::memory_order_acquire,
                                                      std::memory_order_relaxed);
@@ -66,7 +66,7 @@ LockWord::Taken LockWord::lock_for(std::uint64_t patience_ns) noexcept {
   constexpr std::uint64_t kNapNs = 20'000;
   constexpr std::uint64_t kLongestNapNs = 1'000'000;
   const auto try_idle = [this] {  // reads first, which does not take the line from another CPU
-    return holder_.load(std::memory_order_relaxed) == 0 && try_free();
+    return holder_.load(std::memory_order_relaxed) == 0 && take_if_free();
   };
   for (int i = 0; i < kSpins; ++i) {
     if (try_idle()) return Taken::yes;

@@ -18,7 +18,7 @@ class LockWord {
   enum class Taken : std::uint8_t { no, yes, inherited };
 
   /// Takes the lock if it is free.
-  [[nodiscard]] bool try_free() noexcept {
+  [[nodiscard]] bool take_if_free() noexcept {
     std::uint64_t free = 0;
     return holder_.compare_exchange_strong(free, this_thread(), std::memory_order_acquire,
                                            std::memory_order_relaxed);
@@ -26,7 +26,7 @@ class LockWord {
 
   /// Takes the lock without waiting. If it is held, asks the kernel about the holder, and takes
   /// over the lock of a dead thread (`inherited`).
-  [[nodiscard]] Taken try_lock() noexcept { return try_free() ? Taken::yes : inherit(); }
+  [[nodiscard]] Taken try_lock() noexcept { return take_if_free() ? Taken::yes : inherit(); }
 
   /// Waits for a living holder for about `patience_ns`.
   [[nodiscard]] Taken lock_for(std::uint64_t patience_ns) noexcept;

@@ -25,7 +25,7 @@ void* exported_function(const void* anchor, const char* name) noexcept;
 
 // Weak, so that a function which the library models replaces it. The types of the vendor's
 // arguments are not known here. Only the first argument is used, which the ABI passes in a
-// register.
+// register. Each library has a refuse() that calls say_not_modelled().
 #define HBMWIRE_NOT_MODELLED(function)                                         \
   extern "C" [[gnu::weak, gnu::visibility("default")]] std::intptr_t function( \
       std::intptr_t first);                                                    \

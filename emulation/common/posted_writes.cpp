@@ -135,8 +135,8 @@ std::byte* PostedWrites::earlier(std::uint64_t offset) const {
 void PostedWrites::keep_earlier(std::uint32_t nic, const Range& range) {
   const std::uint64_t end = range.offset + range.bytes;
   for (std::uint64_t at = range.offset; at < end;) {
-    std::uint64_t covered = at;
-    std::uint64_t next = end;
+    std::uint64_t covered = at;  // the NIC has posted the bytes from `at` to here
+    std::uint64_t next = end;    // the first byte behind `at` that it has posted
     for (const Slot& slot : table_->slots) {
       if (slot.nic != nic || slot.end <= at) continue;
       if (slot.begin <= at) {
@@ -167,10 +167,11 @@ void PostedWrites::post(std::uint32_t nic, const Range& range) {
   const auto free = [](const Slot& slot) { return slot.end == 0; };
   auto own = std::find_if(table_->slots.begin(), table_->slots.end(), free);
   if (own == table_->slots.end()) {
-    for (Slot& slot : table_->slots) slot.end = 0;
+    for (Slot& slot : table_->slots) slot.end = 0;  // all earlier writes arrive
     own = table_->slots.begin();
   }
   keep_earlier(nic, range);
+  // The slot takes over the NIC's ranges that overlap or adjoin this one.
   for (const Slot& slot : table_->slots) {
     const bool touches = slot.end != 0 && slot.nic == nic && slot.begin <= end && begin <= slot.end;
     if (!touches) continue;

@@ -19,7 +19,7 @@ class RobustMutex {
   using Taken = LockWord::Taken;
 
   /// Waits for a holder that runs. `no`: the holder was stopped, or has not moved for 10 s.
-  [[nodiscard]] Taken lock() noexcept { return word_.try_free() ? Taken::yes : lock_slowly(); }
+  [[nodiscard]] Taken lock() noexcept { return word_.take_if_free() ? Taken::yes : lock_slowly(); }
 
   /// As lock(), without waiting.
   [[nodiscard]] Taken try_lock() noexcept { return word_.try_lock(); }

@@ -22,8 +22,8 @@ void sleep_for(std::uint64_t ns) {
 /// The code of the child. It makes only bare system calls, because other threads of the copied
 /// process may have held any lock, including those of a sanitizer's wrappers.
 [[noreturn]] void continue_later(pid_t stopped, std::uint64_t for_ns) {
-  ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0UL, 0UL,
-            0UL);  // when the thread that made it ends; that one is stopped here too
+  // Kills the child when the thread that made it ends. That thread is stopped with all others.
+  ::syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0UL, 0UL, 0UL);
   const auto is_child = [stopped] { return ::syscall(SYS_getppid) == stopped; };
   if (!is_child()) ::syscall(SYS_exit_group, 0);
   // A descriptor may have a meaning (for example that the process is alive), so the child must not

@@ -13,9 +13,14 @@
 namespace hbmwire::emulation {
 
 ThreadStatus thread_status(std::int32_t thread) noexcept {
-  std::array<char, 32> path{"/proc/"};
-  char* end = std::to_chars(path.data() + 6, path.data() + path.size() - 6, thread).ptr;
-  std::memcpy(end, "/stat", 6);
+  constexpr std::string_view kFolder = "/proc/";
+  constexpr char kFile[] = "/stat";
+  std::array<char, 32> path{};
+  kFolder.copy(path.data(), kFolder.size());
+  char* const end =
+      std::to_chars(path.data() + kFolder.size(), path.data() + path.size() - sizeof kFile, thread)
+          .ptr;
+  std::memcpy(end, kFile, sizeof kFile);
   ThreadStatus status;
   const int fd = ::open(path.data(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {

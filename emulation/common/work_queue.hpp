@@ -16,6 +16,7 @@ class QueueProgress {
  public:
   /// Counts a posted job and returns its number.
   std::uint64_t post();
+  /// Counts a job as complete, with its status.
   void complete(int status);
 
   void wait(std::uint64_t job);

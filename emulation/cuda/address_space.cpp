@@ -25,6 +25,7 @@ typename Map::iterator holder(Map& map, std::uint64_t address) {
   return address - after->first < after->second.bytes ? after : map.end();
 }
 
+/// The first address in the block with room for `bytes`; 0: there is none.
 std::uint64_t first_fit(const Region& block, std::uint64_t bytes) {
   std::uint64_t at = block.address;
   std::map<std::uint64_t, std::uint64_t> taken = block.withdrawn;
@@ -94,9 +95,9 @@ void AddressSpace::record(const AllocationRequest& request, Region& region, std:
   region.taken.emplace(address, request.bytes);
 }
 
-/// Makes memory with a region of its own.
-CUresult AddressSpace::own_region(const AllocationRequest& request, Origin origin, bool in_gpu,
-                                  std::uint64_t& address) {
+/// Allocates memory with a region of its own.
+CUresult AddressSpace::allocate_region(const AllocationRequest& request, Origin origin, bool in_gpu,
+                                       std::uint64_t& address) {
   Region region;
   region.origin = origin;
   region.context = request.context;
@@ -130,24 +131,24 @@ CUresult AddressSpace::place_in_block(const AllocationRequest& request, std::uin
     record(request, block, address);
     return CUDA_SUCCESS;
   }
-  return own_region(request, Origin::alloc, true, address);
+  return allocate_region(request, Origin::alloc, true, address);
 }
 
 CUresult AddressSpace::allocate(const AllocationRequest& request, std::uint64_t& address) {
   const std::unique_lock lock(mutex_);
   if (request.bytes <= kSmall) return place_in_block(request, address);
-  return own_region(request, Origin::alloc, true, address);
+  return allocate_region(request, Origin::alloc, true, address);
 }
 
 CUresult AddressSpace::allocate_managed(const AllocationRequest& request, std::uint64_t& address) {
   const std::unique_lock lock(mutex_);
-  return own_region(request, Origin::managed, false, address);
+  return allocate_region(request, Origin::managed, false, address);
 }
 
 CUresult AddressSpace::allocate_host(const AllocationRequest& request, bool in_gpu,
                                      std::uint64_t& address) {
   const std::unique_lock lock(mutex_);
-  return own_region(request, Origin::host, in_gpu, address);
+  return allocate_region(request, Origin::host, in_gpu, address);
 }
 
 void AddressSpace::drop(Regions::iterator region) {
@@ -326,10 +327,11 @@ bool AddressSpace::resolve(std::uint64_t address, std::uint64_t bytes, std::vect
     const Allocation* allocation = allocation_at(address);
     if (allocation == nullptr) {
       const auto after = regions_.lower_bound(address);
-      const bool ours = region_at(address) != nullptr ||
-                        (after != regions_.end() && after->first - address < bytes);
-      if (!ours) pieces.push_back({nullptr, address, bytes});
-      return !ours;
+      // Reserved addresses without an allocation have no memory.
+      const bool meets_region = region_at(address) != nullptr ||
+                                (after != regions_.end() && after->first - address < bytes);
+      if (!meets_region) pieces.push_back({nullptr, address, bytes});
+      return !meets_region;
     }
     if (!allocation->accessible) return false;
     const std::uint64_t from = address - allocation->address;

@@ -48,8 +48,8 @@ class Physical {
   }
 
   bool rdma_capable = true;  ///< as requested from cuMemCreate
-  std::atomic<unsigned> handles{
-      0};  ///< cuMemCreate and cuMemRetainAllocationHandle calls minus cuMemRelease calls
+  /// Calls of cuMemCreate and cuMemRetainAllocationHandle, minus those of cuMemRelease.
+  std::atomic<unsigned> handles{0};
 
  private:
   Physical(GpuMemory& memory, int device, const GpuMemory::Range& range);
@@ -131,6 +131,7 @@ class AddressSpace {
   /// Allocates host memory. With `in_gpu` it is an integrated GPU's memory, which is also the
   /// host's.
   CUresult allocate_host(const AllocationRequest& request, bool in_gpu, std::uint64_t& address);
+  /// Frees host memory if `host` is set, and else only memory that is not the host's.
   CUresult free(std::uint64_t address, bool host);
 
   /// Pins host memory of the program, so that engines reach it (cuMemHostRegister).
@@ -147,6 +148,7 @@ class AddressSpace {
 
   /// Lets other processes open the allocation that contains the address, until it is freed.
   CUresult offer(std::uint64_t address, ShareKey& key, int& device);
+  /// Opens memory that another process offers. Only the last close() of it takes the memory away.
   CUresult open(const OpenRequest& request, std::uint64_t& address);
   CUresult close(std::uint64_t address);
 
@@ -177,14 +179,17 @@ class AddressSpace {
   Allocation* allocation_at(std::uint64_t address);
   Region* region_at(std::uint64_t address);
   CUresult place_in_block(const AllocationRequest& request, std::uint64_t& address);
-  CUresult own_region(const AllocationRequest& request, Origin origin, bool in_gpu,
-                      std::uint64_t& address);
+  CUresult allocate_region(const AllocationRequest& request, Origin origin, bool in_gpu,
+                           std::uint64_t& address);
+  /// Enters an allocation at `address` of the region.
   void record(const AllocationRequest& request, Region& region, std::uint64_t address);
+  /// Removes an allocation, and its region if that is not a reservation and has no other.
   void erase(Allocations::iterator allocation);
   void drop(Regions::iterator region);
   Allocation* opened_by(const OpenRequest& request);
   bool another_context_has(const OpenRequest& request, const Physical& physical);
   static void withdraw(const Allocation& allocation, Region& region);
+  /// Lets the block reuse memory that was withdrawn and that no process has open any more.
   static void take_back_closed(Region& block);
   bool next_mapping(std::uint64_t at, std::uint64_t end, Allocation*& mapping);
 

@@ -79,11 +79,11 @@ CUresult AddressSpace::open(const OpenRequest& request, std::uint64_t& address) 
   region.address = reserve_addresses(region.bytes, kGranule);
   if (region.address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   address = region.address;
-  const AllocationRequest as{request.memory, request.device, request.context,
-                             physical->range().length_bytes};
+  const AllocationRequest attached{request.memory, request.device, request.context,
+                                   physical->range().length_bytes};
   region.physical = std::move(physical);
   Region& kept = regions_.emplace(address, std::move(region)).first->second;
-  record(as, kept, address);
+  record(attached, kept, address);
   Allocation& made = allocations_.at(address);
   made.shared_as = request.key;
   made.opener = request.opener;

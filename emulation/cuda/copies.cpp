@@ -17,6 +17,7 @@ constexpr std::uint64_t kStagedBytes = 64ULL << 10U;
 // The unit in which an engine fills.
 constexpr std::uint64_t kChunk = 1ULL << 20U;
 
+/// The memory at an end of a copy.
 struct Place {
   std::vector<Piece> pieces;
   bool of_gpu = false;
@@ -66,6 +67,7 @@ void move(const std::vector<Piece>& to, const std::vector<Piece>& from) {
   }
 }
 
+/// Returns false if an engine cannot reach all of the memory.
 bool find_place(Runtime& runtime, const Context& context, std::uint64_t address,
                 std::uint64_t bytes, Place& place) {
   if (!runtime.addresses().resolve(address, bytes, place.pieces)) return false;
@@ -81,6 +83,7 @@ struct Copy {
   Place from;
 };
 
+/// Finds the memory at both ends and checks that it is of the kind that the call requires.
 CUresult prepare(Runtime& runtime, const Context& context, const CopyRequest& request,
                  Between between, Copy& copy) {
   if (!find_place(runtime, context, request.to, request.bytes, copy.to) ||

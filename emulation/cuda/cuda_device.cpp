@@ -42,6 +42,7 @@ CUresult put_text(const std::string& text, char* to, int length) {
   return CUDA_SUCCESS;
 }
 
+// A number in the PCI address, "dddd:bb:dd.f".
 int hex_at(const Device& device, std::size_t from, std::size_t digits) {
   return static_cast<int>(
       std::strtol(device.gpu.pci_address.substr(from, digits).c_str(), nullptr, 16));

@@ -27,8 +27,8 @@ bool rdma_capable(const Allocation& allocation) {
 }
 
 /// Attributes of reserved addresses, even if nothing is mapped there.
-CUresult of_range(const Region& region, const Allocation* allocation, CUpointer_attribute attribute,
-                  void* data) {
+CUresult answer_for_range(const Region& region, const Allocation* allocation,
+                          CUpointer_attribute attribute, void* data) {
   const bool reserved = region.origin == Origin::mapped;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -42,8 +42,8 @@ CUresult of_range(const Region& region, const Allocation* allocation, CUpointer_
   }
 }
 
-CUresult of_allocation(const Allocation& allocation, CUdeviceptr address,
-                       CUpointer_attribute attribute, void* data) {
+CUresult answer_for_allocation(const Allocation& allocation, CUdeviceptr address,
+                               CUpointer_attribute attribute, void* data) {
   const bool for_cpu = allocation.origin == Origin::host || allocation.origin == Origin::managed;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -95,12 +95,12 @@ struct Known {
 
   CUresult answer(Runtime& runtime, CUpointer_attribute attribute, void* data) const {
     if (!is_of_range(attribute))
-      return mapped ? of_allocation(allocation, address, attribute, data)
+      return mapped ? answer_for_allocation(allocation, address, attribute, data)
                     : CUDA_ERROR_INVALID_VALUE;
     Region region;
     const bool reserved = runtime.addresses().find_region(address, region) &&
                           (mapped || region.origin == Origin::mapped);
-    return reserved ? of_range(region, mapped ? &allocation : nullptr, attribute, data)
+    return reserved ? answer_for_range(region, mapped ? &allocation : nullptr, attribute, data)
                     : CUDA_ERROR_INVALID_VALUE;
   }
 

@@ -12,7 +12,7 @@ using namespace hbmwire::emulation::cuda;
 namespace {
 
 template <typename Count>
-unsigned long of_memory(Device& device, Count count) {
+unsigned long count_in_memory(Device& device, Count count) {
   const std::lock_guard lock(device.mutex);
   return device.memory ? count(*device.memory) : 0;
 }
@@ -26,7 +26,7 @@ unsigned long count_contexts(Runtime& runtime, int device, bool streams) {
   return sum;
 }
 
-unsigned long of_process(Runtime& runtime, std::string_view kind) {
+unsigned long count_in_process(Runtime& runtime, std::string_view kind) {
   if (kind == "host_mapping") return runtime.addresses().count_pinned();
   if (kind == "reservation") return runtime.addresses().count_reservations();
   if (kind == "event") return runtime.events().all().size();
@@ -52,13 +52,14 @@ unsigned long hbmwire_cuda_live_objects(unsigned device, const char* kind) {
   if (wanted == "managed") return addresses.count(Origin::managed, ordinal);
   if (wanted == "mapping") return addresses.count(Origin::mapped, ordinal);
   if (wanted == "physical")
-    return of_memory(*found, [](auto& memory) { return memory.own_ranges(); });
+    return count_in_memory(*found, [](auto& memory) { return memory.own_ranges(); });
   if (wanted == "export")
-    return of_memory(*found, [](auto& memory) { return memory.own_exports(); });
-  if (wanted == "share") return of_memory(*found, [](auto& memory) { return memory.own_shares(); });
+    return count_in_memory(*found, [](auto& memory) { return memory.own_exports(); });
+  if (wanted == "share")
+    return count_in_memory(*found, [](auto& memory) { return memory.own_shares(); });
   if (wanted == "ipc")
-    return of_memory(*found, [](auto& memory) { return memory.own_attachments(); });
+    return count_in_memory(*found, [](auto& memory) { return memory.own_attachments(); });
   if (wanted == "context") return count_contexts(runtime, ordinal, false);
   if (wanted == "stream") return count_contexts(runtime, ordinal, true);
-  return device == 0 ? of_process(runtime, wanted) : 0;
+  return device == 0 ? count_in_process(runtime, wanted) : 0;
 }

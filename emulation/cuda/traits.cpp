@@ -11,6 +11,7 @@
 namespace hbmwire::emulation::cuda {
 namespace {
 
+// In the order of Trait.
 constexpr std::array<std::string_view, 4> kNames{"integrated", "closed_modules", "no_host_flush",
                                                  "old_driver"};
 

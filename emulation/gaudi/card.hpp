@@ -80,8 +80,10 @@ class Card {
   [[nodiscard]] hl_device_status status() const;
 
   // card.cpp: ownership of the card
+  /// Opens the node of the card's one owner. Returns an fd or -errno.
   int open_primary();
   int open_control();
+  /// Closes an fd of either node. Releases the card if that was the owner's last fd.
   int close(int fd);
   /// Called in a forked child, which has the keeper's fd but not its thread.
   void after_fork_in_child();
@@ -94,6 +96,8 @@ class Card {
                std::uint64_t& address);
   int unmap(std::uint64_t address);
   int usage(MemoryUsage& usage);
+  /// Finds the memory of the mapping that begins at `address`; on a card without an MMU, the memory
+  /// from `address` on.
   int find_backing(std::uint64_t address, Backing& backing);
 
   // exports.cpp
@@ -110,6 +114,7 @@ class Card {
   int take_ownership();
   int check_backing_file() const;
   void release_if_unowned();
+  /// Removes all allocations, mappings and exports, and the contents of the HBM.
   void wipe(StateContent& content);
   int keep_busy(int fd);
   void wait_for_exports();

@@ -69,8 +69,8 @@ constexpr CardKind kGaudi3{
 }  // namespace
 
 const CardKind* find_card_kind(std::string_view device_type) {
-  for (const CardKind* kind :
-       {&kGaudi3, &kGaudi2, &kGaudi}) {  // longer names first, because "GAUDI" is a prefix of all
+  // Longer names first, because "GAUDI" is a prefix of all.
+  for (const CardKind* kind : {&kGaudi3, &kGaudi2, &kGaudi}) {
     if (device_type.starts_with(kind->name)) return kind;
   }
   return nullptr;

@@ -12,9 +12,8 @@ namespace hbmwire::emulation::gaudi {
 inline constexpr std::uint64_t kKiB = 1024;
 inline constexpr std::uint64_t kMiB = 1024 * kKiB;
 inline constexpr std::uint64_t kGiB = 1024 * kMiB;
-inline constexpr std::uint64_t kHostPage = 4 * kKiB;  ///< the MMU's regular page of host memory
-inline constexpr std::uint64_t kHostHugePage =
-    2 * kMiB;  ///< the alignment that the driver prefers for host mappings
+inline constexpr std::uint64_t kHostPage = 4 * kKiB;      ///< the MMU's regular page of host memory
+inline constexpr std::uint64_t kHostHugePage = 2 * kMiB;  ///< the driver prefers to map these
 
 /// The differences between the generations of cards. The values are from the driver's headers, as
 /// noted in card_kind.cpp.
@@ -25,8 +24,8 @@ struct CardKind {
   std::string_view card_name;
   bool has_dram_mmu = true;  ///< false: HBM is addressed physically and the driver allocates none
   std::uint64_t hbm_bytes = 0;  ///< of the whole HBM, and of the backing file
-  std::uint64_t user_begin =
-      0;  ///< first byte of the backing file for the user; the driver keeps those before it
+  /// The first byte of the backing file for the user. The driver keeps the bytes before it.
+  std::uint64_t user_begin = 0;
   std::uint64_t page_bytes = 0;  ///< default page size of device memory
   std::uint64_t page_sizes = 0;  ///< mask of selectable page sizes; 0: only the default
   AddressRange dram;             ///< device addresses of HBM: virtual, or physical without an MMU

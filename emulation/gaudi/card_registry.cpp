@@ -18,7 +18,7 @@
 namespace hbmwire::emulation::gaudi {
 namespace {
 
-std::optional<std::uint32_t> number(std::string_view text, int base) {
+std::optional<std::uint32_t> parse_number(std::string_view text, int base) {
   if (base == 16 && text.starts_with("0x")) text.remove_prefix(2);
   std::uint32_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value, base);
@@ -32,7 +32,7 @@ std::optional<CardIdentity> read_card(const World& world, const std::filesystem:
   constexpr std::string_view kPrefix = "accel";
   const std::string name = entry.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  const auto index = number(std::string_view(name).substr(kPrefix.size()), 10);
+  const auto index = parse_number(std::string_view(name).substr(kPrefix.size()), 10);
   if (!index) return std::nullopt;  // accel_controlDN
 
   CardIdentity card;
@@ -41,9 +41,9 @@ std::optional<CardIdentity> read_card(const World& world, const std::filesystem:
   card.kind = find_card_kind(first_line(card.sysfs / "device_type"));
   if (card.kind == nullptr) return std::nullopt;
   card.pci_address = first_line(card.sysfs / "pci_addr");
-  card.module_id = number(first_line(card.sysfs / "module_id"), 10).value_or(card.index);
+  card.module_id = parse_number(first_line(card.sysfs / "module_id"), 10).value_or(card.index);
   card.pci_device_id =
-      number(first_line(card.sysfs / "device"), 16).value_or(card.kind->pci_device_id);
+      parse_number(first_line(card.sysfs / "device"), 16).value_or(card.kind->pci_device_id);
   card.directory = world.card("gaudi", card.index);
 
   struct stat device {};
@@ -79,8 +79,8 @@ void after_fork_in_child() {
 }  // namespace
 
 std::mutex& process_mutex() {
-  static auto* mutex =
-      new std::mutex;  // never destroyed, because threads may still run while the process ends
+  // Never destroyed, because threads may still run while the process ends.
+  static auto* mutex = new std::mutex;
   return *mutex;
 }
 
@@ -93,7 +93,7 @@ CardRegistry& CardRegistry::instance() {
   return *registry;
 }
 
-Card* CardRegistry::known(const CardIdentity& identity) {
+Card* CardRegistry::find_or_add(const CardIdentity& identity) {
   for (const auto& card : known_) {
     if (card->identity() == identity) return card.get();
   }
@@ -105,7 +105,7 @@ std::vector<Card*> CardRegistry::cards() {
   const std::lock_guard lock(process_mutex());
   std::vector<Card*> result;
   result.reserve(identities.size());
-  for (const auto& identity : identities) result.push_back(known(identity));
+  for (const auto& identity : identities) result.push_back(find_or_add(identity));
   return result;
 }
 
@@ -117,8 +117,11 @@ Card* CardRegistry::by_index(unsigned index) {
 }
 
 Card* CardRegistry::by_pci_address(std::string_view address) {
-  const std::string full =
-      address.size() == 7 ? "0000:" + std::string(address) : std::string(address.substr(0, 12));
+  constexpr std::size_t kWithoutDomain = 7;  // "bb:dd.f"
+  constexpr std::size_t kWithDomain = 12;    // "dddd:bb:dd.f"
+  const std::string full = address.size() == kWithoutDomain
+                               ? "0000:" + std::string(address)
+                               : std::string(address.substr(0, kWithDomain));
   for (Card* card : cards()) {
     if (card->identity().pci_address == full) return card;
   }

@@ -37,7 +37,8 @@ class CardRegistry {
 
  private:
   CardRegistry();
-  Card* known(const CardIdentity& identity);
+  /// The process' lock is held.
+  Card* find_or_add(const CardIdentity& identity);
 
   std::vector<std::unique_ptr<Card>> known_;
 };

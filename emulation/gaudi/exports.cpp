@@ -14,8 +14,8 @@
 namespace hbmwire::emulation::gaudi {
 namespace {
 
-constexpr std::uint64_t kExportGranule =
-    4 * kKiB;  // the CPU's page: the driver requires multiples of it
+// The CPU's page: the driver requires multiples of it.
+constexpr std::uint64_t kExportGranule = 4 * kKiB;
 
 bool on_page(std::uint64_t value) { return value % kExportGranule == 0; }
 

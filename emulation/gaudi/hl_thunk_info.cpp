@@ -64,8 +64,8 @@ hl_info_hw_ip_info hw_ip_of(const Card& card) {
   info.dram_enabled = 1;
   constexpr std::string_view kFirmware = "hbmwire emulation";
   std::memcpy(info.cpucp_version, kFirmware.data(), kFirmware.size());
-  std::memcpy(info.card_name, kind.card_name.data(),
-              std::min<std::size_t>(kind.card_name.size(), 15));
+  constexpr std::size_t kLongestName = HL_INFO_CARD_NAME_MAX_LEN - 1;
+  std::memcpy(info.card_name, kind.card_name.data(), std::min(kind.card_name.size(), kLongestName));
   info.dram_page_size = kind.page_bytes;
   info.device_mem_alloc_default_page_size = kind.page_bytes;
   info.reserved_dram_size = kind.user_begin;

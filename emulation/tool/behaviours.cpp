@@ -69,7 +69,7 @@ std::span<Behaviour> nics_of(Hardware& hardware) {
 
 /// Removes "emuN=" from the front of a text. Returns the NICs that the rest applies to; none if
 /// there is no such NIC.
-std::span<Behaviour> scope(std::string_view& text, Hardware& hardware) {
+std::span<Behaviour> take_scope(std::string_view& text, Hardware& hardware) {
   const auto all = nics_of(hardware);
   const auto equals = text.find('=');
   if (equals == std::string_view::npos || !text.starts_with("emu")) return all;
@@ -84,11 +84,11 @@ std::span<Behaviour> scope(std::string_view& text, Hardware& hardware) {
 /// Calls `take(nics, text)` for each "[emuN=]TEXT". `take` returns an empty string, or a
 /// description of the right form if TEXT does not have it.
 template <class Take>
-Status each(std::string_view option, const std::vector<std::string>& arguments, Hardware& hardware,
-            Take take) {
+Status apply_each(std::string_view option, const std::vector<std::string>& arguments,
+                  Hardware& hardware, Take take) {
   for (const std::string& argument : arguments) {
     std::string_view text = argument;
-    const auto nics = scope(text, hardware);
+    const auto nics = take_scope(text, hardware);
     if (nics.empty()) return problem(fmt::format("{} {}: there is no such NIC", option, argument));
     const std::string_view form = take(nics, text);
     if (!form.empty()) return problem(fmt::format("{} {} is not {}", option, argument, form));
@@ -96,19 +96,21 @@ Status each(std::string_view option, const std::vector<std::string>& arguments, 
   return {};
 }
 
+/// Sets a rate or a time.
 Status set(const std::vector<std::string>& arguments, Hardware& hardware, std::string_view option,
            std::uint64_t Behaviour::*member) {
   const bool is_rate = member == &Behaviour::rate_bits_per_s;
-  return each(option, arguments, hardware, [&](std::span<Behaviour> nics, std::string_view text) {
-    const auto value =
-        is_rate ? measure(text, kRates, kFastest) : measure(text, kTimes, kLongestNs);
-    if (value) {
-      for (Behaviour& behaviour : nics) behaviour.*member = *value;
-      return "";
-    }
-    return is_rate ? "a rate in bits a second, as 400M, 25G or emu1=25G"
-                   : "a time up to 60s, as 800ns, 5us, 1ms or emu1=5us";
-  });
+  return apply_each(
+      option, arguments, hardware, [&](std::span<Behaviour> nics, std::string_view text) {
+        const auto value =
+            is_rate ? measure(text, kRates, kFastest) : measure(text, kTimes, kLongestNs);
+        if (value) {
+          for (Behaviour& behaviour : nics) behaviour.*member = *value;
+          return "";
+        }
+        return is_rate ? "a rate in bits a second, as 400M, 25G or emu1=25G"
+                       : "a time up to 60s, as 800ns, 5us, 1ms or emu1=5us";
+      });
 }
 
 Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) {
@@ -118,7 +120,7 @@ Status take_away(const std::vector<std::string>& arguments, Hardware& hardware) 
     for (Behaviour& behaviour : nics) behaviour.*(feature->member) = false;
     return "";
   };
-  return each("--without", arguments, hardware, take);
+  return apply_each("--without", arguments, hardware, take);
 }
 
 struct LimitName {
@@ -145,7 +147,7 @@ bool set_limit(std::span<Behaviour> nics, std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + equals + 1, end, value);
   if (error != std::errc{} || rest != end || value > NicLimits{}.*(named->member)) return false;
-  if (value == 0 && named->name == "cqe") return false;
+  if (value == 0 && named->name == "cqe") return false;  // a completion queue has an entry
   for (Behaviour& behaviour : nics) behaviour.limits.*(named->member) = value;
   return true;
 }
@@ -162,7 +164,7 @@ Status set_limits(const std::vector<std::string>& arguments, Hardware& hardware)
       text.remove_prefix(comma + 1);
     }
   };
-  return each("--limits", arguments, hardware, take);
+  return apply_each("--limits", arguments, hardware, take);
 }
 
 Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hardware) {
@@ -173,7 +175,7 @@ Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hard
       hardware.infiniband[nic] = text == kInfiniband;
     return "";
   };
-  return each("--link-layer", arguments, hardware, take);
+  return apply_each("--link-layer", arguments, hardware, take);
 }
 
 /// ", InfiniBand", or the list of NICs that are.

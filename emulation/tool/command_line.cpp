@@ -39,6 +39,7 @@ std::string unknown_option(const CLI::App& app, const std::string& word) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string known = option->get_name();
     const std::size_t letters = letters_between(name, known);
+    // A short name that differs in over a third of its letters is another one.
     if (letters >= least || letters * 3 > known.size()) continue;
     nearest = known;
     least = letters;

@@ -178,8 +178,8 @@ Result<Fd> keep_host_nodes(const Stage& stage, const Hardware& hardware) {
 void register_processes(const std::filesystem::path& fabric,
                         std::initializer_list<pid_t> processes) {
   for (const pid_t process : processes) {
-    // A later process that finds none gets a user namespace of its own. Its only loss is that it
-    // cannot reach other nodes' memory by process_vm_readv.
+    // If no process is registered, a later one gets a user namespace of its own. Its only loss is
+    // that it cannot reach other nodes' memory by process_vm_readv.
     if (process > 0) (void)register_user_namespace(fabric, process);
   }
 }
@@ -220,6 +220,7 @@ Result<int> run_inside(const Options& options, const HeldSignals& held, Stage& s
   // The hardware is the cause, so the exit code is that of a hardware failure.
   if (const auto why = cause.explain(exit_code); !why.empty()) exit_code = failed(why);
 
+  // This process removes the world itself. If others still use it, a new janitor waits for them.
   stop_janitor(janitor);
   member.users.reset();
   host_nodes->reset();

@@ -13,8 +13,8 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-// When this is called, COMMAND's own files are gone, but those of its cards are not. So a file
-// system that was full then is still nearly full.
+// When the cause is looked for, COMMAND's own files are gone, but those of its cards are not. So a
+// file system that was full then is still nearly full: it has at most this much free, or an eighth.
 constexpr std::uint64_t kNearlyNothing = 16ULL << 20U;
 
 constexpr const char* kRemedy = "ask for less card memory, or choose a place on a disk with --dir";

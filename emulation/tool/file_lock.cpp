@@ -58,7 +58,8 @@ int high_fd_number() {
 
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 3;
   constexpr rlim_t kHigh = 960;
-  return limit.rlim_cur > kHigh + 32 ? static_cast<int>(kHigh) : 3;
+  constexpr rlim_t kLocks = 32;  // more than a process holds, from kHigh on
+  return limit.rlim_cur > kHigh + kLocks ? static_cast<int>(kHigh) : 3;
 }
 
 }  // namespace

@@ -33,18 +33,20 @@ Fd lock_dev() {
   return dev;
 }
 
+// Makes nodes, and records each of them in the registry.
 class Maker {
  public:
   Maker() = default;
 
   explicit Maker(Fd users) : users_(std::move(users)) {}
 
-  Status node(const DeviceNode& node);
+  Status make_node(const DeviceNode& node);
 
-  [[nodiscard]] Fd users() { return std::move(users_); }
+  // The shared lock on the registry; empty if none was needed.
+  [[nodiscard]] Fd take_users() { return std::move(users_); }
 
  private:
-  Status directory(const fs::path& path);
+  Status make_directory(const fs::path& path);
   Status remember(const fs::path& path);
 
   Fd users_;
@@ -64,7 +66,7 @@ Status Maker::remember(const fs::path& path) {
   return {};
 }
 
-Status Maker::directory(const fs::path& path) {
+Status Maker::make_directory(const fs::path& path) {
   struct stat info {};
 
   if (::stat(path.c_str(), &info) == 0) return {};
@@ -73,7 +75,7 @@ Status Maker::directory(const fs::path& path) {
   return {};
 }
 
-Status Maker::node(const DeviceNode& node) {
+Status Maker::make_node(const DeviceNode& node) {
   const auto path = fs::path("/dev") / node.name;
 
   struct stat info {};
@@ -82,7 +84,7 @@ Status Maker::node(const DeviceNode& node) {
     if (S_ISCHR(info.st_mode) && info.st_rdev == kNullDevice) return {};
     return problem(fmt::format("{} belongs to a real device", path.string()));
   }
-  if (auto made = directory(path.parent_path()); !made) return made;
+  if (auto made = make_directory(path.parent_path()); !made) return made;
   if (auto noted = remember(path); !noted) return noted;
   const auto mask = ::umask(0);
   const int made = ::mknod(path.c_str(), S_IFCHR | 0666, kNullDevice);
@@ -104,14 +106,14 @@ Result<Fd> make_host_nodes(const Hardware& hardware) {
     maker = Maker(std::move(*users));
   }
   for (const auto& node : device_nodes(hardware)) {
-    const auto made = maker.node(node);
+    const auto made = maker.make_node(node);
     if (!made && node.required) {
       // Releases the lock on the registry, so that the nodes made so far are removed.
       maker = Maker();
       return tl::unexpected(made.error());
     }
   }
-  return maker.users();
+  return maker.take_users();
 }
 
 bool remove_host_nodes_if_unused() {

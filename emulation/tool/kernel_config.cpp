@@ -91,7 +91,7 @@ std::string machine_kernel_config(const std::string& release) {
 
 bool write_gzip(const std::filesystem::path& path, const std::string& text) {
   if (!zlib().complete()) return false;
-  void* const file = zlib().open(path.c_str(), "w1");
+  void* const file = zlib().open(path.c_str(), "w1");  // 1: the fastest compression
   if (file == nullptr) return false;
   const bool written = zlib().write(file, text.data(), static_cast<unsigned>(text.size())) > 0;
   return zlib().close(file) == 0 && written;

@@ -82,6 +82,7 @@ Status change_links(const emulation::World& world, const std::vector<LinkChange>
   for (const LinkChange& change : changes) {
     for (unsigned port = 1; port <= hardware.ports; ++port) {
       if (change.port != 0 && change.port != port) continue;
+      // fabric_port() does not need the fabric's number.
       const PortAddress address{0, config->number, static_cast<std::uint8_t>(change.nic + 1),
                                 static_cast<std::uint8_t>(port)};
       if (auto changed = change_port(world, address, change.up); !changed) return changed;

@@ -35,7 +35,7 @@ unsigned free_pci_domain() {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/devices", ignored)) {
     const auto name = entry.path().filename().string();
-    if (name.starts_with("pci")) used.insert(name.substr(3, 4));
+    if (name.starts_with("pci")) used.insert(name.substr(3, 4));  // pci<domain>:<bus>
   }
   unsigned domain = 0;
   while (used.contains(fmt::format("{:04x}", domain))) ++domain;

@@ -30,6 +30,7 @@ constexpr unsigned kArchitecture = AUDIT_ARCH_AARCH64;
 static_assert(std::endian::native == std::endian::little,
               "low_word() takes the first half of an argument");
 
+// The offset of the lower half of a system call's argument.
 constexpr unsigned low_word(unsigned argument) {
   return static_cast<unsigned>(offsetof(seccomp_data, args) + argument * sizeof(__u64));
 }
@@ -48,6 +49,7 @@ bool kernel_has_rdma_netlink() {
 }
 
 Status block_netlink(int protocol) {
+  // The arguments of socket() are the domain (0), the type (1) and the protocol (2).
   std::array program = {
       load(offsetof(seccomp_data, arch)),
       unless_equal_skip(kArchitecture, 7),
@@ -62,6 +64,7 @@ Status block_netlink(int protocol) {
   };
   const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
   if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0) return {};
+  // Without CAP_SYS_ADMIN the kernel takes a filter only after this.
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
       ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0) {
     return {};

@@ -30,7 +30,8 @@ Status create_sparse_file(const std::filesystem::path& path, std::uint64_t size_
   return {};
 }
 
-/// A random id, as the kernel makes one at each boot. Each node is a machine of its own.
+/// A random id (a UUID of version 4), as the kernel makes one at each boot. Each node is a machine
+/// of its own.
 std::string new_boot_id() {
   std::random_device random;
   const auto word = [&] { return random(); };

@@ -324,12 +324,13 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
         "--nics 0 has no NIC, and --ports, --link and what NICs do are about one; leave either "
         "out");
   }
-  if (options.kind_given && options.cards_given[0] && options.hardware.gaudi == 0)
+  const bool gaudi_given = options.cards_given.at(static_cast<std::size_t>(CardFamily::gaudi));
+  if (options.kind_given && gaudi_given && options.hardware.gaudi == 0)
     return usage_error("--gaudi 0 has no card of the kind of --gaudi-kind; leave either out");
   // Checks the form only. The number of NICs may be known only to the node.
-  Hardware any;
-  any.nics = options.nics_given ? options.hardware.nics : kMaxNics;
-  if (const auto good = apply(behaviours, any); !good) return usage_error(good.error());
+  Hardware tried;
+  tried.nics = options.nics_given ? options.hardware.nics : kMaxNics;
+  if (const auto good = apply(behaviours, tried); !good) return usage_error(good.error());
   options.parent = parent;
   options.namespaces = !no_namespaces;
   options.command = has_command ? dashes + 1 : nullptr;

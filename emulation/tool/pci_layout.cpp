@@ -9,8 +9,9 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
-// The root buses of the two halves. A group uses six buses (the switch, its inside, a NIC and a
-// card of each family); a half has at most kMaxCards / 2 groups.
+// The root buses of the two root complexes, one for each half of the switches. A group, which is a
+// switch with its devices, uses six buses: one to the switch, one inside it, and one each to a NIC
+// and to a card of each family. A half has at most kMaxCards / 2 groups.
 constexpr std::array<unsigned, 2> kRootBus = {0x10, 0x90};
 constexpr unsigned kBusesPerGroup = 3 + kCardFamilies.size();
 static_assert(kMaxNics <= kMaxCards);
@@ -19,8 +20,8 @@ static_assert(kRootBus[1] + 1 + kBusesPerGroup * (kMaxCards / 2) <= 256);
 
 constexpr PciIdentity kBridge = {0xfffe, 0x0100, 0x060400, "pcieport"};
 
-// The first 64 bytes of a function's configuration. hwloc and lspci read a bridge's buses from
-// them.
+// A function's configuration of 256 bytes; only the header, the first 64, is filled in. hwloc and
+// lspci read a bridge's buses from it.
 std::string config_space(const PciIdentity& identity, bool is_bridge,
                          std::array<unsigned, 3> buses) {
   std::array<unsigned char, 256> bytes{};
@@ -44,10 +45,13 @@ std::string config_space(const PciIdentity& identity, bool is_bridge,
   return {bytes.begin(), bytes.end()};
 }
 
-// Base addresses, expansion ROM and bridge windows, all unused: start, end and flags of each.
+// The start, end and flags of each resource, all unused. As in Linux, a function has 6 base
+// addresses, an expansion ROM and 6 resources of SR-IOV; a bridge has 4 windows too.
 std::string no_resources(bool is_bridge) {
+  constexpr int kResources = 6 + 1 + 6;
+  constexpr int kWindows = 4;
   std::string text;
-  for (int i = 0; i < (is_bridge ? 17 : 13); ++i) {
+  for (int i = 0; i < kResources + (is_bridge ? kWindows : 0); ++i) {
     text += "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
   }
   return text;
@@ -62,28 +66,28 @@ PciLayout::PciLayout(SysfsWriter& writer, const Hardware& hardware, const Machin
   for (unsigned group = 0; group < groups; ++group) write_group(hardware, group, groups);
 }
 
-void PciLayout::write_group(const Hardware& hardware, unsigned number, unsigned of) {
-  const unsigned first_half = (of + 1) / 2;
-  const std::size_t half = number < first_half ? 0 : 1;
-  const unsigned place_in_half = half == 0 ? number : number - first_half;
+void PciLayout::write_group(const Hardware& hardware, unsigned number, unsigned group_count) {
+  const unsigned groups_in_first_half = (group_count + 1) / 2;
+  const std::size_t half = number < groups_in_first_half ? 0 : 1;
+  const unsigned place_in_half = half == 0 ? number : number - groups_in_first_half;
   const unsigned root_bus = kRootBus[half];
   const unsigned bus = root_bus + 1 + kBusesPerGroup * place_in_half;
   const unsigned last = bus + kBusesPerGroup - 1;
 
   const PciPlace root{"", fmt::format("devices/pci{:04x}:{:02x}", machine_.pci_domain, root_bus),
                       &machine_.numa[half % machine_.numa.size()]};
-  const auto port = bridge(root, place_in_half, {root_bus, bus, last});
-  const auto switch_up = bridge(port, 0, {bus, bus + 1, last});
-  const auto below = [&](unsigned device) {
+  const auto root_port = write_bridge(root, place_in_half, {root_bus, bus, last});
+  const auto upstream_port = write_bridge(root_port, 0, {bus, bus + 1, last});
+  const auto add_device = [&](unsigned device) {
     const unsigned own_bus = bus + 2 + device;
-    const auto to_device = bridge(switch_up, device, {bus + 1, own_bus, own_bus});
+    const auto downstream_port = write_bridge(upstream_port, device, {bus + 1, own_bus, own_bus});
     const auto bdf = address(own_bus, 0);
-    return PciPlace{bdf, to_device.path / bdf, root.numa};
+    return PciPlace{bdf, downstream_port.path / bdf, root.numa};
   };
-  if (number < hardware.nics) nics_.push_back(below(0));
+  if (number < hardware.nics) nics_.push_back(add_device(0));
   for (const auto family : kCardFamilies) {
     const auto index = static_cast<unsigned>(family);
-    if (number < hardware.cards(family)) cards_.at(index).push_back(below(1 + index));
+    if (number < hardware.cards(family)) cards_.at(index).push_back(add_device(1 + index));
   }
 }
 
@@ -91,7 +95,7 @@ std::string PciLayout::address(unsigned bus, unsigned device) const {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", machine_.pci_domain, bus, device);
 }
 
-PciPlace PciLayout::bridge(const PciPlace& above, unsigned device, const Buses& buses) {
+PciPlace PciLayout::write_bridge(const PciPlace& above, unsigned device, const Buses& buses) {
   const auto bdf = address(buses.primary, device);
   PciPlace place{bdf, above.path / bdf, above.numa};
   write_common(place, kBridge, &buses);

@@ -42,8 +42,10 @@ class PciLayout {
     unsigned subordinate = 0;
   };
 
-  void write_group(const Hardware& hardware, unsigned number, unsigned of);
-  PciPlace bridge(const PciPlace& above, unsigned device, const Buses& buses);
+  /// Writes group `number` of `group_count`: the switch, and the devices below it.
+  void write_group(const Hardware& hardware, unsigned number, unsigned group_count);
+  /// Writes a bridge at `device` of its primary bus, which is below `above`.
+  PciPlace write_bridge(const PciPlace& above, unsigned device, const Buses& buses);
   void write_common(const PciPlace& place, const PciIdentity& identity, const Buses* buses);
   [[nodiscard]] std::string address(unsigned bus, unsigned device) const;
 

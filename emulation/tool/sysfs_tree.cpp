@@ -143,6 +143,7 @@ void NodeTree::write_card(CardFamily family, unsigned index) {
 
 }  // namespace
 
+// Linux numbers render nodes from 128 on.
 std::string render_node(unsigned index) { return fmt::format("renderD{}", 128 + index); }
 
 std::string eight_groups(const GidBytes& gid) {

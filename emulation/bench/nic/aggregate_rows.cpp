@@ -123,7 +123,7 @@ class ManyProcesses final : public Contest {
 
  private:
   [[nodiscard]] double alone(Peer& worker) const {
-    worker.line().send(writes_ * 4);
+    worker.line().send(writes_ * 4);  // the other processes don't run, so there is time for more
     return worker.line().receive<double>();
   }
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1U << 20U;
 
+/// The operation that a row's own is compared with.
 enum class Against : std::uint8_t { memcpy, process_vm_writev, write };
 
 struct Plan {
@@ -116,7 +117,7 @@ class Copy final : public Contest {
   unsigned chunks_;
   std::uint64_t offset_ = 0;
   SharedMemory source_;
-  SharedMemory target_;
+  SharedMemory target_;  // unused, and only a page, if the target is private to the peer
   Peer peer_;
   Node node_;
   MrHandle mr_;

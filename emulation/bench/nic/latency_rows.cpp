@@ -93,8 +93,8 @@ class Side {
   unsigned arrived_ = 0;
 };
 
-/// Both sides of a latency_row between two processes. `echo` answers in the other process, as often
-/// as it is told.
+/// Both sides of a row that compares the latency between two processes. `echo` answers in the other
+/// process, as often as let_answer() allows.
 class TwoSides : public Contest {
  protected:
   using Echo = void (*)(Side& side, std::uint64_t round);
@@ -124,6 +124,7 @@ class TwoSides : public Contest {
     peer_.line().send(promised_);
   }
 
+  /// More than in other rows, because a chunk of small messages takes only microseconds.
   [[nodiscard]] unsigned chunks() const { return effort_.chunks * 5; }
 
   [[nodiscard]] const Effort& effort() const { return effort_; }

@@ -18,7 +18,7 @@ constexpr unsigned kFirstPsn = 1;
 
 enum class Stage : std::uint8_t { create, connect, write, destroy };
 
-/// The ns that each stage takes for a queue pair.
+/// The CPU time in ns that each stage takes for one queue pair.
 struct StageTimes {
   double create = 0;
   double connect = 0;
@@ -38,15 +38,15 @@ class Crowd {
 
   StageTimes measure(unsigned count) {
     StageTimes times;
-    times.create = each(count, [&] {
+    times.create = ns_of_one(count, [&] {
       for (unsigned i = 0; i < count; ++i) create();
     });
-    times.connect = each(count, [&] {
+    times.connect = ns_of_one(count, [&] {
       for (unsigned i = 0; i < count; ++i) connect(i);
     });
     write_round(count);  // the first WRITE of a connection looks up what it needs
-    times.write = each(count, [&] { write_round(count); });
-    times.destroy = each(count, [&] {
+    times.write = ns_of_one(count, [&] { write_round(count); });
+    times.destroy = ns_of_one(count, [&] {
       qps_.clear();
       cqs_.clear();
     });
@@ -54,8 +54,9 @@ class Crowd {
   }
 
  private:
+  /// The CPU time of `act`, which handles `count` queue pairs, divided by their number.
   template <typename Act>
-  static double each(unsigned count, Act act) {
+  static double ns_of_one(unsigned count, Act act) {
     const double before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     act();
     return (clock_ns(CLOCK_THREAD_CPUTIME_ID) - before) / count;
@@ -84,7 +85,7 @@ class Crowd {
          "ibv_modify_qp to INIT");
     values.qp_state = IBV_QPS_RTR;
     values.path_mtu = IBV_MTU_4096;
-    values.dest_qp_num = qps_[index ^ 1U]->qp_num;
+    values.dest_qp_num = qps_[index ^ 1U]->qp_num;  // 0 with 1, 2 with 3, and so on
     values.rq_psn = values.sq_psn = kFirstPsn;
     values.ah_attr.is_global = 1;
     values.ah_attr.port_num = 1;
@@ -95,7 +96,7 @@ class Crowd {
                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
          "ibv_modify_qp to RTR");
     values.qp_state = IBV_QPS_RTS;
-    values.timeout = 14;
+    values.timeout = 14;  // 67 ms
     values.retry_cnt = values.rnr_retry = 7;
     must(ibv_modify_qp(qp, &values,
                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
@@ -137,17 +138,17 @@ class Many final : public Contest {
     return median_of(count_, kCycles);
   }
 
-  /// As many in total as in one cycle of ours.
+  /// Measures as many queue pairs in total as one cycle of ours.
   double theirs() override { return median_of(few_, count_ / few_); }
 
  private:
   double median_of(unsigned count, unsigned cycles) {
     std::vector<double> all;
-    for (unsigned i = 0; i < cycles; ++i) all.push_back(of(crowd_.measure(count)));
+    for (unsigned i = 0; i < cycles; ++i) all.push_back(of_stage(crowd_.measure(count)));
     return median(all);
   }
 
-  [[nodiscard]] double of(const StageTimes& times) const {
+  [[nodiscard]] double of_stage(const StageTimes& times) const {
     switch (stage_) {
       case Stage::create:
         return times.create;
@@ -183,7 +184,7 @@ Row many_row(const char* stage_name, Numbers numbers, Stage stage, const char* w
 
 }  // namespace
 
-/// A hundred of them fit into the cache next to a core; a thousand do not.
+/// A hundred queue pairs fit into the cache next to a core; a thousand do not.
 std::vector<Row> many_rows() {
   constexpr Numbers kBeyondCaches{1000, kFew};
   constexpr Numbers kMost{5000, 1000};

@@ -16,7 +16,7 @@ constexpr std::size_t kRegisteredBytes = 4U << 20U;
 class Registration final : public Contest {
  public:
   explicit Registration(const Effort& effort)
-      : chunks_(effort.quick ? effort.chunks : effort.chunks / 4),
+      : chunks_(effort.quick ? effort.chunks : effort.chunks / 4),  // a chunk touches 8 MiB
         source_(kRegisteredBytes),
         target_(kRegisteredBytes),
         locked_(kRegisteredBytes),

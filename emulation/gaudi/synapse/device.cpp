@@ -35,6 +35,7 @@ std::uint32_t delay_from_environment() {
   return text == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
 }
 
+// In release 1.18 the member of synDeviceInfoV2 that holds the pool's base is only reserved, and 0.
 bool release_reserves_pool_base() {
   const char* release = std::getenv("HBMWIRE_EMULATION_SYNAPSE_RELEASE");
   return release != nullptr && std::string_view(release) == "1.18";
@@ -46,8 +47,8 @@ void fill(const FillRequest& request, char* destination) {
     return;
   }
   std::array<char, sizeof(request.value)> element;
-  std::memcpy(element.data(), &request.value,
-              sizeof(request.value));  // little endian: the low bytes come first
+  // Little endian: an element of 2 bytes is the first two of the value.
+  std::memcpy(element.data(), &request.value, sizeof(request.value));
   for (std::uint64_t i = 0; i < request.elements; ++i) {
     std::memcpy(destination + i * request.element_bytes, element.data(), request.element_bytes);
   }
@@ -139,7 +140,7 @@ synDeviceInfoV2 Device::info() const {
   info.deviceId = hw_ip_.device_id;
   info.fd = static_cast<std::uint32_t>(fd_);
   info.deviceType = device_type_of(fd_);
-  std::array<char, 13> bus_id{};
+  std::array<char, sizeof("0000:00:00.0")> bus_id{};
   if (hlthunk_get_pci_bus_id_from_fd(fd_, bus_id.data(), static_cast<int>(bus_id.size())) == 0) {
     info.deviceIndex =
         static_cast<std::uint8_t>(hlthunk_get_device_index_from_pci_bus_id(bus_id.data()));
@@ -231,7 +232,7 @@ bool Device::accepts(const FillRequest& request) {
 synStatus Device::run(const CopyRequest& request) {
   const std::shared_lock lock(mutex_);
   if (!valid(request)) return synFail;
-  if (posted_) return run_beside_posted(request);
+  if (posted_) return run_among_posted(request);
   switch (request.direction) {
     case HOST_TO_DRAM:
       store_by_engine(device_pointer(request.destination),
@@ -255,7 +256,7 @@ PostedWrites::Range Device::range_of(std::uint64_t address, std::uint64_t bytes)
           reinterpret_cast<std::byte*>(device_pointer(address))};
 }
 
-synStatus Device::run_beside_posted(const CopyRequest& request) {
+synStatus Device::run_among_posted(const CopyRequest& request) {
   switch (request.direction) {
     case HOST_TO_DRAM:
       posted_->engine_writes(range_of(request.destination, request.bytes),

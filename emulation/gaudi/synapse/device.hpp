@@ -53,7 +53,7 @@ class Device {
   synStatus host_map(std::uint64_t bytes, const void* buffer);
   synStatus host_unmap(const void* buffer);
 
-  /// Whether the job's addresses are allocated and mapped. Checked when the job is posted.
+  /// Returns whether the job's addresses are allocated and mapped. Called when the job is posted.
   bool accepts(const CopyRequest& request);
   bool accepts(const FillRequest& request);
   /// Does the work of the DMA engine. Returns synFail if an address is not allocated or mapped any
@@ -64,6 +64,7 @@ class Device {
  private:
   Device(int fd, const hlthunk_hw_ip_info& hw_ip);
   synStatus map_pool();
+  /// As accepts(), but the caller holds the lock.
   [[nodiscard]] bool valid(const CopyRequest& request) const;
   [[nodiscard]] bool valid(const FillRequest& request) const;
 
@@ -72,7 +73,8 @@ class Device {
   }
 
   [[nodiscard]] PostedWrites::Range range_of(std::uint64_t address, std::uint64_t bytes) const;
-  synStatus run_beside_posted(const CopyRequest& request);
+  /// Does the work of run() on memory to which NICs' writes may not be visible yet.
+  synStatus run_among_posted(const CopyRequest& request);
 
   /// Frees an allocation; the lock is held. Returns whether the address was allocated.
   bool give_back(std::uint64_t address);
@@ -80,8 +82,8 @@ class Device {
   int fd_;
   hlthunk_hw_ip_info hw_ip_;
   std::uint32_t delay_us_ = 0;
-  std::uint64_t handle_ =
-      0;  // of the pool's allocation; 0 on Gaudi1, which addresses HBM physically
+  // The pool's allocation. 0 on Gaudi1, which addresses HBM physically.
+  std::uint64_t handle_ = 0;
   std::uint64_t pool_base_ = 0;
   std::uint64_t pool_bytes_ = 0;
   std::string file_;                      // the card's backing file

@@ -10,8 +10,8 @@
 namespace hbmwire::emulation::gaudi {
 
 Runtime& Runtime::instance() {
-  static auto* runtime =
-      new Runtime;  // never destroyed: the kernel takes the card back when the process ends
+  // Never destroyed: the kernel takes the card back when the process ends.
+  static auto* runtime = new Runtime;
   return *runtime;
 }
 
@@ -55,6 +55,7 @@ synStatus Runtime::release() {
     device = std::exchange(device_, nullptr);
   }
   if (!device) return synNoDeviceFound;
+  // The streams and events that take_all() returns are destroyed at once.
   streams_.take_all();
   events_.take_all();
   return synSuccess;

@@ -38,7 +38,7 @@ hlthunk_device_name name_of(synDeviceType type) {
       return HLTHUNK_DEVICE_GAUDI2;
     case synDeviceGaudi3:
       return HLTHUNK_DEVICE_GAUDI3;
-    case synDeviceTypeInvalid:
+    case synDeviceTypeInvalid:  // asks for a card of any generation
       return HLTHUNK_DEVICE_DONT_CARE;
     default:
       return HLTHUNK_DEVICE_INVALID;
@@ -67,7 +67,7 @@ synStatus acquire(const char* call, synDeviceId* id, synStatus when_not_opened, 
 }
 
 std::string pci_address_of(int fd) {
-  std::array<char, 13> address{};
+  std::array<char, sizeof("0000:00:00.0")> address{};
   hlthunk_get_pci_bus_id_from_fd(fd, address.data(), static_cast<int>(address.size()));
   return address.data();
 }
@@ -144,6 +144,7 @@ synStatus synDeviceAcquire(synDeviceId* pDeviceId, const char* pciBus) {
     return acquire("synDeviceAcquire", pDeviceId, synNoDeviceFound,
                    [] { return hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr); });
   }
+  // With an address, hlthunk_open() does not look at the name.
   const bool exists = hlthunk_get_device_index_from_pci_bus_id(pciBus) >= 0;
   return acquire("synDeviceAcquire", pDeviceId, exists ? synFail : synNoDeviceFound,
                  [&] { return hlthunk_open(HLTHUNK_DEVICE_INVALID, pciBus); });
@@ -193,8 +194,8 @@ synStatus synDeviceGetInfo(const synDeviceId /*deviceId*/, synDeviceInfo* pDevic
     if (pDeviceInfo == nullptr) return synInvalidArgument;
     const synDeviceInfoV2 info = device->info();
     static_assert(offsetof(synDeviceInfoV2, deviceType) == offsetof(synDeviceInfo, deviceType));
-    std::memcpy(pDeviceInfo, &info,
-                sizeof(*pDeviceInfo));  // the second version only appends members to the first
+    // The second version only appends members to the first.
+    std::memcpy(pDeviceInfo, &info, sizeof(*pDeviceInfo));
     return synSuccess;
   });
 }

@@ -25,8 +25,16 @@ void uninit_device(abi::Device* device) { std::free(device); }
 const abi::Match kMatches[] = {{nullptr, {"rdma_device:*Nemu*"}, 0, 0, abi::kMatchModalias},
                                {nullptr, {nullptr}, 0, 0, abi::kMatchEnd}};
 
-const abi::Driver kDriver = {"hbmwire_nic", 0,       100,          kMatches,     nullptr, nullptr,
-                             open_context,  nullptr, alloc_device, uninit_device};
+const abi::Driver kDriver = {.name = "hbmwire_nic",
+                             .lowest_abi_version = 0,
+                             .highest_abi_version = 100,  // any: the sysfs tree says 1
+                             .match_table = kMatches,
+                             .static_providers = nullptr,
+                             .match_device = nullptr,
+                             .alloc_context = open_context,
+                             .import_context = nullptr,
+                             .alloc_device = alloc_device,
+                             .uninit_device = uninit_device};
 
 /// libibverbs loads a provider, whose constructors must register it.
 [[gnu::constructor]] void register_driver() {

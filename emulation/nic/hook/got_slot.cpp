@@ -25,6 +25,7 @@ constexpr std::uint32_t kGlobalData = R_AARCH64_GLOB_DAT;
 #error "the relocation types of this architecture are not known here"
 #endif
 
+/// A call of replace_import().
 struct Search {
   std::uintptr_t inside;
   const char* symbol;
@@ -106,7 +107,7 @@ void patch(const Tables& tables, std::uintptr_t load_address, const Range& relro
 const ElfW(Sym) * look_up(const std::uint32_t* hashes, const Tables& tables, const char* symbol) {
   constexpr std::size_t kWordsOfHeader = 4;
   constexpr std::size_t kWordsOfBloomEntry = sizeof(ElfW(Addr)) / sizeof(std::uint32_t);
-  std::uint32_t hash = 5381;
+  std::uint32_t hash = 5381;  // the table's hash function
   for (const char* at = symbol; *at != 0; ++at) hash = hash * 33 + static_cast<unsigned char>(*at);
   const std::uint32_t bucket_count = hashes[0];
   const std::uint32_t first_symbol = hashes[1];
@@ -118,6 +119,7 @@ const ElfW(Sym) * look_up(const std::uint32_t* hashes, const Tables& tables, con
   for (;; ++index) {
     const std::uint32_t entry = chains[index - first_symbol];
     const ElfW(Sym)& candidate = tables.symbols[index];
+    // The lowest bit of an entry marks the end of its bucket and does not belong to the hash.
     const bool equal =
         ((entry ^ hash) >> 1U) == 0 && std::strcmp(tables.names + candidate.st_name, symbol) == 0;
     if (equal && candidate.st_shndx != SHN_UNDEF) return &candidate;
@@ -152,19 +154,20 @@ int visit_exporter(dl_phdr_info* object, std::size_t /*size*/, void* data) {
   return 0;
 }
 
+/// Patches the object if it is the one that the search is for. Returns 1 then, which ends the walk.
 int visit(dl_phdr_info* object, std::size_t /*size*/, void* data) {
   auto& search = *static_cast<Search*>(data);
   const std::span segments{object->dlpi_phdr, object->dlpi_phnum};
-  bool is_it = false;
+  bool is_wanted = false;
   Range relro;
   const ElfW(Dyn)* dynamic = nullptr;
   for (const ElfW(Phdr) & segment : segments) {
     const Range range = range_of(*object, segment);
-    if (segment.p_type == PT_LOAD && range.contains(search.inside)) is_it = true;
+    if (segment.p_type == PT_LOAD && range.contains(search.inside)) is_wanted = true;
     if (segment.p_type == PT_GNU_RELRO) relro = range;
     if (segment.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(range.start);
   }
-  if (!is_it) return 0;
+  if (!is_wanted) return 0;
   if (dynamic != nullptr) patch(read_tables(dynamic), object->dlpi_addr, relro, search);
   return 1;
 }

@@ -137,7 +137,7 @@ int open_for_librdmacm(const char* path, int flags, ...) {
 int fstat_for_librdmacm(int fd, struct stat* status) {
   const int result = ::fstat(fd, status);
   if (result != 0 || find_channel(fd).channel == 0) return result;
-  // librdmacm checks that the file is a character device.
+  // librdmacm checks that the file is a character device. These are the numbers of /dev/null.
   status->st_mode = S_IFCHR | 0666;
   status->st_rdev = makedev(1, 3);
   return 0;

@@ -49,7 +49,7 @@ class Retired {
     }
     held_bytes_ += entry.held_bytes;
     std::swap(entries_[next_], entry);
-    drop(entry);
+    drop(entry);  // the oldest one, which had this place
     for (std::size_t i = 1; held_bytes_ > kMostBytes; ++i)
       drop(entries_[(next_ + i) % entries_.size()]);
     next_ = (next_ + 1) % entries_.size();
@@ -121,6 +121,9 @@ std::byte* map_file(int fd, std::uint64_t size, bool writable) {
   return static_cast<std::byte*>(mapping);
 }
 
+/// Copies of descriptors leave the numbers of the standard streams free.
+constexpr int kFirstOwnFd = 3;
+
 std::string proc_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
@@ -131,7 +134,8 @@ std::uint64_t file_system_of(int fd) {
   return ::fstatfs(fd, &filesystem) == 0 ? static_cast<std::uint64_t>(filesystem.f_type) : 0;
 }
 
-/// Returns false if it is not an export descriptor, or not one of `size` bytes.
+/// Returns false if it is not an export descriptor, or has more than `size` bytes of memory. Its
+/// paths must end within their arrays.
 bool read_descriptor(int fd, std::uint64_t size, ExportDescriptor& descriptor) {
   const ssize_t got = ::pread(fd, &descriptor, sizeof descriptor, 0);
   return got == static_cast<ssize_t>(sizeof descriptor) &&
@@ -296,7 +300,7 @@ std::shared_ptr<Reference> Reference::to(int fd) {
   const std::lock_guard guard(all.mutex);
   auto& known = all.references[{status.st_dev, status.st_ino}];
   if (auto reference = known.lock()) return reference;
-  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstOwnFd);
   if (copy < 0) return nullptr;
   std::shared_ptr<Reference> reference(new Reference(copy));
   known = reference;
@@ -321,7 +325,7 @@ int import_dmabuf(int fd, bool writable, Import& import) {
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if ((flags & O_PATH) != 0) return import_export_descriptor(fd, writable, size, import);
   if (writable && (flags & O_ACCMODE) != O_RDWR) return EACCES;
-  const int file = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  const int file = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstOwnFd);
   if (file < 0) return errno;
   import.backing = Backing::of_fd(file, writable);
   if (!import.backing) return errno;

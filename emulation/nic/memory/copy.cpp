@@ -76,6 +76,7 @@ template <std::size_t kLines>
   std::byte* const end = to + bytes;
   if (const std::size_t lead = -reinterpret_cast<std::uintptr_t>(to) % kLine;
       lead != 0 && bytes >= kLine) {
+    // One unaligned line, which ends beyond the next line's start. The runs begin at that start.
     _mm512_storeu_si512(to, _mm512_loadu_si512(from));
     to += lead;
     from += lead;

@@ -24,7 +24,7 @@ constexpr std::uint64_t kLarge = 256ULL << 10U;
 void copy_body(std::uint64_t to, std::uint64_t from, std::uint64_t length, RecentTargets* recent) {
   if (length < kLarge || recent == nullptr || !are_apart(to, from, length)) {
     std::memmove(pointer(to), pointer(from), length);
-  } else if (recent->are_cached(to, length)) {
+  } else if (recent->note_write(to, length)) {
     copy_through_caches(pointer(to), pointer(from), length);
   } else {
     copy_past_caches(pointer(to), pointer(from), length);
@@ -81,8 +81,8 @@ class ForeignBatch {
   int add(const Segment& to, const Segment& from, std::uint64_t length) {
     const bool writes = to.foreign_pid != 0;
     const pid_t pid = writes ? to.foreign_pid : from.foreign_pid;
-    const bool other = here_.count() != 0 && (pid != pid_ || writes != writes_);
-    if (other || here_.is_full() || there_.is_full()) {
+    const bool differs = here_.count() != 0 && (pid != pid_ || writes != writes_);
+    if (differs || here_.is_full() || there_.is_full()) {
       if (const int error = flush(); error != 0) return error;
     }
     pid_ = pid;
@@ -116,7 +116,7 @@ class ForeignBatch {
 
 }  // namespace
 
-bool RecentTargets::are_cached(std::uint64_t address, std::uint64_t length) {
+bool RecentTargets::note_write(std::uint64_t address, std::uint64_t length) {
   if (entries_ == nullptr) entries_.reset(new (std::nothrow) std::array<Entry, 64>{});
   if (entries_ == nullptr) return true;
   // If the addresses of large buffers differ, they differ in these bits.

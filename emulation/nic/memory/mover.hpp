@@ -66,10 +66,10 @@ class SegmentList {
 /// it is written again, stores should bypass the caches: they need not read the line first.
 class RecentTargets {
  public:
-  /// Notes that `length` bytes from `address` on are written. Returns whether they are probably in
+  /// Notes that `length` bytes from `address` on are written. Returns true if they are probably in
   /// the caches: they were written before and little was written since, or little was written at
-  /// all. Returns false for targets that should bypass the caches.
-  bool are_cached(std::uint64_t address, std::uint64_t length);
+  /// all. If it returns false, the stores should bypass the caches.
+  bool note_write(std::uint64_t address, std::uint64_t length);
 
  private:
   /// Targets and sources together take twice as much, which fits into the caches next to a core.
@@ -129,8 +129,8 @@ void copy_in_order(std::uint64_t to, std::uint64_t from, std::uint64_t length,
     std::uint64_t word = 0;
     std::memcpy(&word, source, kWord);
     std::memcpy(target, &word, kWord);
-  } else if (length - kWord <= kSmall - kWord && are_apart(to, from, length) &&
-             !FaultPlan::plans(FaultRule::Point::step)) {
+  } else if (length - kWord <= kSmall - kWord &&  // from kWord to kSmall: below kWord it wraps
+             are_apart(to, from, length) && !FaultPlan::plans(FaultRule::Point::step)) {
     copy_small(target, source, length);
   } else {
     copy_in_order(to, from, length, recent);

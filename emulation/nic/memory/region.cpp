@@ -125,7 +125,7 @@ void revoke_region(Process& process, const Party& party, std::uint32_t key) {
   if (index < kMaxMrs) {
     mr->key.compare_exchange_strong(key, 0);
   } else {
-    mr->key.store(0);
+    mr->key.store(0);  // `key` is the window's, so it is not compared
   }
 }
 

@@ -34,14 +34,14 @@ std::vector<std::uint64_t> blocks_in_any_order(std::uint64_t bytes, std::uint64_
   for (std::uint64_t offset = 0; offset < bytes; offset += block) order.push_back(offset);
   std::mt19937_64 random(seed);
   std::shuffle(order.begin(), order.end(), random);
-  if (random() % 2 == 0)
+  if (random() % 2 == 0)  // a program that polls the last bytes sees them first half of the time
     std::iter_swap(order.begin(), std::max_element(order.begin(), order.end()));
   return order;
 }
 
 }  // namespace
 
-int scatter_bytes(const SegmentList& to, const SegmentList& from, std::uint64_t seed) {
+int move_bytes_in_any_order(const SegmentList& to, const SegmentList& from, std::uint64_t seed) {
   const std::uint64_t bytes = std::min(to.bytes(), from.bytes());
   const std::uint64_t lines = (bytes + kLineBytes - 1) / kLineBytes;
   const std::uint64_t block = (lines + kBlocks - 1) / kBlocks * kLineBytes;

@@ -61,7 +61,7 @@ bool move_to_ring(Process& process, CqRecord& cq, std::uint64_t ring, std::uint3
   return true;
 }
 
-/// Raises the event for the entries up to `tail`.
+/// Disarms the CQ and raises the event for the entries up to `tail`.
 void tell(Process& process, CqRecord& cq, std::uint32_t owner, std::uint64_t tail) {
   cq.in.care &= ~kArmed;
   cq.told_tail.store(tail, std::memory_order_release);  // pairs with the acquire in ibv_poll_cq
@@ -130,7 +130,8 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
     cq.completing.qp = static_cast<std::uint32_t>(qp - process.shared().qps);
   }
   // The event comes before the entry. If this process is killed in between, the owner has been
-  // woken and does not sleep beside the entry.
+  // woken and does not sleep beside the entry. An arming for any entry, the larger number, also
+  // covers solicited ones.
   if ((cq.in.care & kArmed) >= (counts_as_solicited ? kArmedForSolicited : kArmedForAny))
     tell(process, cq, cq.owner.load(std::memory_order_relaxed), tail + 1);
   fault_step("completing");
@@ -164,8 +165,10 @@ Owed::Task owed_entry(Process& process, std::uint32_t index, const Cqe& entry, b
   };
 }
 
-bool push_of(Process& process, std::uint32_t index, QpRecord* qp, const Cqe& entry,
-             bool solicited) {
+/// As append(), but puts the entry off if a stopped process holds the CQ's lock, or if earlier work
+/// for the CQ was put off. Returns false if the CQ overran.
+bool push_or_owe(Process& process, std::uint32_t index, QpRecord* qp, const Cqe& entry,
+                 bool solicited) {
   CqRecord& cq = process.shared().cqs[index];
   if (!process.owes() ||
       !process.owe_behind(cq.serial, owed_entry(process, index, entry, solicited))) {
@@ -173,6 +176,7 @@ bool push_of(Process& process, std::uint32_t index, QpRecord* qp, const Cqe& ent
     if (guard.held()) return append(process, cq, qp, entry, solicited) != Appended::overran;
     process.owe(owed_entry(process, index, entry, solicited), cq.serial);
   }
+  // The entry that was put off completes the receive without it.
   if (qp != nullptr && is_there(*qp)) consume_receive(*qp);
   return true;
 }
@@ -189,6 +193,7 @@ void repair(Process& process, CqRecord& cq) {
     if (is_there(qp) && position_of_receive(qp) == cq.completing.position) consume_receive(qp);
   }
   cq.completing.qp = 0;
+  // The dead holder may have raised the event for an entry that it did not add.
   cq.told_tail.store(std::min(cq.told_tail.load(), tail));
 }
 
@@ -281,12 +286,12 @@ void release_cq(Process& process, std::uint32_t index) {
 }
 
 bool push(Process& process, std::uint32_t index, const Cqe& entry, bool solicited) {
-  return push_of(process, index, nullptr, entry, solicited);
+  return push_or_owe(process, index, nullptr, entry, solicited);
 }
 
 bool push_receive(Process& process, std::uint32_t index, QpRecord& qp, const Cqe& entry,
                   bool solicited) {
-  return push_of(process, index, &qp, entry, solicited);
+  return push_or_owe(process, index, &qp, entry, solicited);
 }
 
 #ifndef __SANITIZE_THREAD__
@@ -336,6 +341,7 @@ namespace {
 bool arm_now(Process& process, CqRecord& cq, CqCare armed) {
   const CqHold guard(process, cq);
   if (!guard.held()) return false;
+  // An arming for any entry stays, even if this one is for solicited entries only.
   cq.in.care = (cq.in.care & ~kArmed) | std::max(cq.in.care & kArmed, std::uint32_t{armed});
   // As on an HCA, arming raises the event for an entry that came before, if no event was raised for
   // it yet. Programs that poll, arm and sleep without polling again (UCX) would otherwise sleep for

@@ -114,7 +114,8 @@ using WordPair [[gnu::vector_size(16)]] = std::uint64_t;
 [[gnu::always_inline]] inline CqPlace& next_place(const Process& process, CqRecord& cq,
                                                   std::uint64_t tail) {
   constexpr std::uint64_t kFew = 8;
-  const bool asks = holds(cq.front, tail - 1) || (tail & (kFew - 1)) == 0;
+  const bool was_empty = holds(cq.front, tail - 1);  // when the last entry was added
+  const bool asks = was_empty || (tail & (kFew - 1)) == 0;
   if (asks && cq.head.load(std::memory_order_acquire) == tail)  // pairs with the release in take()
     return cq.front;
   return place_at(process, cq.in, tail);
@@ -165,6 +166,7 @@ struct SendSlots {
   std::uint64_t index = 0;
 };
 
+/// Lets the QP's owner post into these slots again.
 inline void release(const Process& process, const SendSlots& slots) {
   if (slots.qpn == 0) return;
   QpRecord& qp = process.shared().qps[qp_index(slots.qpn)];
@@ -184,6 +186,7 @@ int take(const Process& process, CqRecord& cq, int count, Use use) {
     const Cqe& entry = place.entry;
     use(entry, taken++);
     if (entry.send_index == 0) return;
+    // One store for all consecutive entries of a QP.
     if (entry.qpn != released.qpn) release(process, released);
     released = {entry.qpn, entry.send_index};
   };

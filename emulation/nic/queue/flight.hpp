@@ -32,7 +32,7 @@ struct Flight {
   std::vector<ibv_sge> elements;
   std::vector<std::byte> data;  // inline data; for READs and atomics the responder's answer
   Stage stage = Stage::queued;
-  bool lost = false;       // the requester gives it up
+  bool lost = false;       // the requester gives it up, without an answer
   bool astray = false;     // given up, but still in the network
   bool completed = false;  // its completion was written when it arrived
   bool may_swap = false;   // may land after the next WRITE
@@ -61,13 +61,14 @@ Passage pass(SharedState& shared, Route route, std::uint64_t begin_ns, std::uint
 /// The longer latency of the two NICs.
 std::uint64_t latency_of(const SharedState& shared, Route route);
 
-/// A pseudorandom number from 0 to `most`. It depends only on the seed, the queue pair, the
-/// request's index and the purpose, so that runs can be repeated.
-enum class Chance : std::uint8_t { arrival, completion, swap, scatter };
+/// The purpose of a random number.
+enum class Chance : std::uint8_t { arrival, completion, swap, write_order };
+/// A pseudorandom number from 0 to `most`, which is below the largest 64-bit number. It depends
+/// only on the seed, the queue pair, the request's index and the purpose, so runs can be repeated.
 std::uint64_t by_chance(const Behaviour& behaviour, const QpRecord& qp, std::uint64_t index,
                         Chance purpose, std::uint64_t most);
 
-/// Whether the fault plan decides when the request arrives, or whether it does.
+/// Whether the fault plan drops or delays the request.
 inline bool held_up(const Request& request) {
   return request.faults != nullptr &&
          (request.faults->drop || request.faults->delay_ns != 0 || request.faults->late_ns != 0);

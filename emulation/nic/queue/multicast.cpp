@@ -9,7 +9,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-bool is_of(const MulticastRecord& record, const Destination& group) {
+bool is_attached_to(const MulticastRecord& record, const Destination& group) {
   return record.lid == group.lid && record.group == group.gid;
 }
 
@@ -17,7 +17,7 @@ bool is_of(const MulticastRecord& record, const Destination& group) {
 MulticastRecord* find(SharedState& shared, std::uint32_t qpn, const Destination& group) {
   const auto records = touched(shared.multicasts, shared.header.next_multicast);
   const auto found = std::find_if(records.begin(), records.end(), [&](const MulticastRecord& one) {
-    return one.qpn.load() == qpn && is_of(one, group);
+    return one.qpn.load() == qpn && is_attached_to(one, group);
   });
   return found == records.end() ? nullptr : &*found;
 }
@@ -74,7 +74,8 @@ std::vector<std::uint32_t> multicast_members(Process& process, const Destination
   std::vector<std::uint32_t> members;
   if (!guard.held()) return members;
   for (const MulticastRecord& record : touched(shared.multicasts, shared.header.next_multicast)) {
-    if (is_of(record, group) && !is_free(shared, record)) members.push_back(record.qpn.load());
+    if (is_attached_to(record, group) && !is_free(shared, record))
+      members.push_back(record.qpn.load());
   }
   return members;
 }

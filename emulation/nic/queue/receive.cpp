@@ -64,7 +64,8 @@ bool posted_or_wait(QpRecord& qp) {
 
 }  // namespace
 
-void QueueHold::look_back(Process& process, const QpRecord& qp) {
+void QueueHold::finish_consumption(Process& process, const QpRecord& qp) {
+  // A CqHold finishes what a dead holder of the CQ's lock left half done.
   const CqHold repairs(process, process.shared().cqs[qp.recv_cq]);
 }
 
@@ -134,7 +135,8 @@ Taking take_receive(Process& process, const ReceiveSource& source, ReceiveEntry&
 
 ReceiveCompletion::ReceiveCompletion(Process& process, const ReceiveSource& source)
     : process_(process), source_(source) {
-  // The lock keeps the SRQ, and with it the SRQ's CQ.
+  // For XRC, the SRQ's lock keeps the SRQ, and with it the SRQ's CQ. A receive of another SRQ
+  // belongs to the QP already and needs no lock.
   if (source.srq_number != 0) {
     hold_.emplace(process.shared().srqs[source.srq].mutex);
   } else if (source.srq == 0) {

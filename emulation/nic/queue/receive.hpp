@@ -25,15 +25,15 @@ struct ReceiveSource {
 class [[nodiscard]] QueueHold : public Hold {
  public:
   QueueHold(Process& process, QpRecord& qp) : Hold(qp.queue) {
-    if (inherited()) look_back(process, qp);
+    if (inherited()) finish_consumption(process, qp);
   }
 
   QueueHold(Process& process, QpRecord& qp, WithoutWaiting no) : Hold(qp.queue, no) {
-    if (inherited()) look_back(process, qp);
+    if (inherited()) finish_consumption(process, qp);
   }
 
  private:
-  static void look_back(Process& process, const QpRecord& qp);
+  static void finish_consumption(Process& process, const QpRecord& qp);
 };
 
 /// The receive queue of a QP: its own, or the SRQ that it was created with.
@@ -57,8 +57,8 @@ Taking look_for_receive(Process& process, const ReceiveSource& source);
 /// QpRecord::responder is held.
 Taking take_receive(Process& process, const ReceiveSource& source, ReceiveEntry& entry);
 
-/// Completes the receive that take_receive() returned. It holds the lock that guards the queue;
-/// only locks of CQs may be taken meanwhile.
+/// Completes the receive that take_receive() returned. Holds the lock that guards the queue, if the
+/// receive is still in a queue; only locks of CQs may be taken meanwhile.
 class ReceiveCompletion {
  public:
   ReceiveCompletion(Process& process, const ReceiveSource& source);

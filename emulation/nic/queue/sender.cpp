@@ -85,11 +85,12 @@ int Sender::post_all(std::span<const Request> requests) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const int error = ask_fault_plan(requests[i], posted_ + i);
       if (error == 0) continue;
+      // None of the requests is posted, so their faults are forgotten.
       faults_.erase(faults_.lower_bound(posted_), faults_.end());
       return error;
     }
   }
-  for (Request request : requests) enlist(request);
+  for (Request request : requests) accept(request);
   return 0;
 }
 
@@ -99,11 +100,11 @@ int Sender::submit(Request& request) {
   if (FaultPlan::plans(FaultRule::Point::operation)) [[unlikely]] {
     if (const int error = ask_fault_plan(request, posted_); error != 0) return error;
   }
-  enlist(request);
+  accept(request);
   return 0;
 }
 
-void Sender::enlist(Request& request) {
+void Sender::accept(Request& request) {
   request.index = posted_++;
   if (!faults_.empty()) [[unlikely]] {
     const auto planned = faults_.find(request.index);
@@ -154,7 +155,7 @@ bool Sender::attempt(const Request& request) {
   // In SQD only requests that have begun are finished; the others wait for RTS.
   if (state != IBV_QPS_RTS) return false;
   Outcome outcome;
-  if (!executed(request, outcome)) return false;
+  if (!try_execute(request, outcome)) return false;
   if (!completed_now_) finish(request, outcome.status, outcome.bytes, outcome.scattered);
   completed_now_ = false;
   forget_faults(request);
@@ -163,10 +164,10 @@ bool Sender::attempt(const Request& request) {
 }
 
 /// Returns false if the request has to wait. Otherwise `outcome` has a status.
-bool Sender::executed(const Request& request, Outcome& outcome) {
+bool Sender::try_execute(const Request& request, Outcome& outcome) {
   outcome = run(request);
   const Wait wait = outcome.wait;
-  if (wait != Wait::none && !expired(outcome, outcome.status)) return false;
+  if (wait != Wait::none && !note_wait(outcome, outcome.status)) return false;
   if (waiting_for_ != Wait::none) {
     count_wait_end(process_, *this, waiting_for_, now_ns() - waiting_since_ns_, wait != Wait::none);
   }
@@ -196,8 +197,10 @@ void Sender::notify_drained_locked() {
   if (record_.state.load() == IBV_QPS_SQD) raise_on_qp(process_, record_, IBV_EVENT_SQ_DRAINED);
 }
 
-/// man ibv_modify_qp: a timeout of 0 and an rnr_retry of 7 mean for ever.
-bool Sender::expired(const Outcome& outcome, ibv_wc_status& status) {
+/// Notes that the request in execution has to wait, and until when at most. Returns true, with its
+/// `status`, if that time has come. man ibv_modify_qp: a timeout of 0 and an rnr_retry of 7 mean
+/// for ever.
+bool Sender::note_wait(const Outcome& outcome, ibv_wc_status& status) {
   constexpr std::uint32_t kForever = 7;
   const std::uint64_t now = now_ns();
   if (waiting_for_ != outcome.wait) {
@@ -232,7 +235,7 @@ void Sender::park(const Request& request) {
   if (flights_.size() == 1) {
     process_.add_parked(shared());
   } else if (waiting_for_ != Wait::none) {
-    return;
+    return;  // an earlier request waits, so this one cannot begin
   }
   // The event that the request waits for may have come before the helper knew of the request.
   progress_locked();
@@ -250,7 +253,7 @@ bool Sender::tell(const Request& request, ibv_wc_status status, std::uint64_t by
     entry.byte_len = static_cast<std::uint32_t>(bytes);
     entry.qpn = record_.qpn.load();
     entry.send_index = request.index + 1;
-    entry.beside = static_cast<std::uint16_t>(scattered);
+    entry.extra = static_cast<std::uint16_t>(scattered);
     return push(process_, record_.send_cq, entry, false);
   }
   return true;

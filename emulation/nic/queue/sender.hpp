@@ -113,11 +113,15 @@ class Sender final : public Parkable {
 
  private:
   // The express lane, for requests that complete at once (queue/sender_express.cpp).
+
+  /// The mark and the token of the calling thread.
   struct Own {
     ThreadMark* mark;
     std::uint64_t token;
   };
 
+  /// `no`: the general path has to take the request. `unknown`: the lane lacks a fact, which
+  /// learn() may find out.
   enum class Delivered : std::uint8_t { yes, no, unknown };
 
   int post_generally(ibv_send_wr* first, ibv_send_wr** bad);
@@ -150,19 +154,19 @@ class Sender final : public Parkable {
   }
 
   int submit(Request& request);
-  void enlist(Request& request);  // gives the request its index
+  void accept(Request& request);  // gives the request its index, then executes or parks it
   int ask_fault_plan(const Request& request, std::uint64_t index);
   [[nodiscard]] bool takes_time(const Request& request) const;
   void park(const Request& request);
   bool attempt(const Request& request);
-  bool executed(const Request& request, Outcome& outcome);
+  bool try_execute(const Request& request, Outcome& outcome);
   void forget_faults(const Request& request);
   void stop_sending();
   bool tell(const Request& request, ibv_wc_status status, std::uint64_t bytes,
             std::uint32_t scattered = 0);
   void finish(const Request& request, ibv_wc_status status, std::uint64_t bytes,
               std::uint32_t scattered = 0);
-  bool expired(const Outcome& outcome, ibv_wc_status& status);
+  bool note_wait(const Outcome& outcome, ibv_wc_status& status);
 
   // Requests that wait or take time (queue/sender_flights.cpp).
   [[nodiscard]] Route route_of(const Request& request) const;
@@ -216,10 +220,10 @@ class Sender final : public Parkable {
   Wait waiting_for_ = Wait::none;
   std::uint64_t waiting_since_ns_ = 0;
   std::uint64_t wait_ends_ns_ = 0;
-  std::uint64_t due_ns_ = 0;  // 0: never
-  bool completed_now_ = false;
-  bool notify_drained_ = false;
-  bool closed_ = false;
+  std::uint64_t due_ns_ = 0;     // 0: never
+  bool completed_now_ = false;   // the request in execution has its completion already
+  bool notify_drained_ = false;  // once no request is in execution
+  bool closed_ = false;          // the record may be another QP's
   std::weak_ptr<Sender> self_;
 
  public:

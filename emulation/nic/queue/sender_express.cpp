@@ -134,11 +134,13 @@ bool Sender::find_there(const ibv_send_wr& wr, QpRecord& responder) noexcept {
       IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
   const std::uint32_t most =
       (wr.send_flags & IBV_SEND_INLINE) != 0 ? limits_.max_inline_bytes : kMaxMessageBytes;
+  // A length of 0 wraps around and is refused as well.
   return wr.num_sge == 1 && (wr.send_flags & ~kFlags) == 0 && wr.sg_list->length - 1U < most &&
          record_.state.load() == IBV_QPS_RTS && has_room(1);
 }
 
-/// Calls `act` in an Activity and with the responder's lock held, if all facts still hold.
+/// Calls `act` in an Activity and with the responder's lock held, if all facts still hold. kHere is
+/// the use of the request's own memory.
 template <ExpressLane::Use kHere, typename Act>
 [[gnu::always_inline]] inline Sender::Delivered Sender::at_responder(const ibv_send_wr& wr, Own own,
                                                                      Act act) {
@@ -162,9 +164,10 @@ template <ExpressLane::Use kHere, typename Act>
   return act(here, responder);
 }
 
+/// Advances the PSNs of both sides by the message's packets. Returns their number.
 [[gnu::always_inline]] inline std::uint32_t Sender::count_packets(QpRecord& responder,
                                                                   std::uint32_t bytes) noexcept {
-  const std::uint32_t mtu_shift = connection.path_mtu + 7U;
+  const std::uint32_t mtu_shift = connection.path_mtu + 7U;  // IBV_MTU_256 is 1, and 2^8 is 256
   const std::uint32_t packets = (bytes + (1U << mtu_shift) - 1) >> mtu_shift;
   connection.next_psn = responder.expected_psn = (connection.next_psn + packets) & 0xffffffU;
   return packets;

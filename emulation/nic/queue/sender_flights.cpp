@@ -116,7 +116,7 @@ void Sender::begin(Flight& flight, std::uint64_t begin_ns) {
     SharedState& shared = process_.shared();
     const Route route = route_of(request);
     const Behaviour& behaviour = shared.ports[record_.port].behaviour;
-    const std::uint64_t longest_ns = behaviour.async_ns / 2;
+    const std::uint64_t longest_ns = behaviour.async_ns / 2;  // for each of arrival and completion
     const auto chance = [&](Chance purpose, std::uint64_t most) {
       return by_chance(behaviour, record_, request.index, purpose, most);
     };
@@ -130,6 +130,7 @@ void Sender::begin(Flight& flight, std::uint64_t begin_ns) {
     if (held_up(request)) [[unlikely]]
       hold_up(flight);
     if (!is_reliable()) {
+      // Complete when it has left. depart() sends the message on.
       flight.lands_ns = flight.arrives_ns;
       flight.arrives_ns = flight.left_ns;
       flight.answer_ns = chance(Chance::completion, longest_ns);
@@ -148,6 +149,7 @@ void Sender::hold_up(Flight& flight) {
   const bool for_ever = connection.timeout == 0;
   const std::uint64_t timeout_ns = connection.ack_timeout_ns();
   if (faults.drop) {
+    // After the timeout the requester tries again, or gives the request up.
     flight.lost = !for_ever && connection.retry_count == 0;
     flight.retries = for_ever || flight.lost ? 0 : 1;
     flight.arrives_ns = for_ever ? kNever : flight.arrives_ns + timeout_ns;
@@ -181,11 +183,12 @@ bool Sender::execute_flights(std::uint64_t now) {
 bool Sender::execute_flight(Flight& flight, std::uint64_t now) {
   const Request& request = flight.request;
   const bool waited = waiting_for_ != Wait::none;
-  if (flight.lost && !flight.astray && !request.faults->drop) {
+  const bool is_late = flight.lost && !request.faults->drop;
+  if (is_late && !flight.astray) {
     go_astray(flight);
     return false;
   }
-  if (flight.retries != 0 && !waited)
+  if (flight.retries != 0 && !waited)  // at the first try only
     count(process_, record_.port, PortCounter::local_ack_timeout_err, flight.retries);
   if (flight.lost) {
     flight.outcome = Outcome::done(IBV_WC_RETRY_EXC_ERR);
@@ -215,8 +218,9 @@ bool Sender::act(Flight& flight) {
     request.flags |= IBV_SEND_INLINE;
   }
   retries_used_ = flight.retries;
-  completes_later_ = answers || flight.answer_ns != 0 || &flight != &flights_.front();
-  const bool done = executed(request, flight.outcome);
+  const bool is_oldest = &flight == &flights_.front();  // requests complete in order
+  completes_later_ = answers || flight.answer_ns != 0 || !is_oldest;
+  const bool done = try_execute(request, flight.outcome);
   completes_later_ = false;
   retries_used_ = 0;
   flight.completed = completed_now_;
@@ -281,6 +285,7 @@ void Sender::go_astray(Flight& flight) {
     message.arrives_ns = flight.arrives_ns + request.faults->late_ns;
     std::make_shared<Wire>(process_, *this)->carry(std::move(message));
   }
+  // The requester gives the request up when its last try has timed out.
   flight.astray = true;
   flight.retries = connection.retry_count;
   flight.arrives_ns = flight.left_ns + connection.ack_timeout_ns() * (connection.retry_count + 1);
@@ -294,7 +299,7 @@ bool Sender::execute_swapped(std::uint64_t now) {
   if (arrived_ + 1 >= begun_) return true;
   Flight& second = flights_[arrived_ + 1];
   if (!is_plain_write(first) || !is_plain_write(second) || waiting_for_ != Wait::none) return true;
-  if (second.arrives_ns > now) {
+  if (second.arrives_ns > now) {  // the first waits for it
     first.arrives_ns = second.arrives_ns;
     first.may_swap = true;
     return false;
@@ -332,9 +337,8 @@ bool Sender::complete_flights(std::uint64_t now) {
 /// what later requests have written.
 void Sender::bring_answer(Flight& flight) {
   --fetching_;
-  if (flight.outcome.status != IBV_WC_SUCCESS || flight.data.empty())
-    return;  // the answer is in
-             // place already
+  // Without data the answer is in its place already.
+  if (flight.outcome.status != IBV_WC_SUCCESS || flight.data.empty()) return;
   Request request = flight.request;
   std::vector<std::byte> repeated;
   if (request.opcode == IBV_WR_RDMA_READ) {
@@ -348,7 +352,7 @@ void Sender::bring_answer(Flight& flight) {
     if (outcome.wait == Wait::none && outcome.status == IBV_WC_SUCCESS) flight.data = repeated;
   }
   const Activity activity(process_);
-  flight.outcome = place(process_, *this, flight.request, flight.data);
+  flight.outcome = store_answer(process_, *this, flight.request, flight.data);
 }
 
 }  // namespace hbmwire::emulation::nic

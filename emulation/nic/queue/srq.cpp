@@ -12,6 +12,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
+/// Wakes the processes whose requests wait for a receive, once.
 void wake_waiting(Process& process, SrqRecord& srq) {
   std::uint32_t first = 0;
   for (auto& word : srq.waiting) {

@@ -34,7 +34,7 @@ class Wire final : public Parkable, public std::enable_shared_from_this<Wire> {
   Sender sender_;
   std::deque<Flight> messages_;
   std::deque<OperationFaults> faults_;  // the faults of each message
-  std::uint64_t last_ns_ = 0;
+  std::uint64_t last_ns_ = 0;           // when the newest message arrives
 };
 
 }  // namespace hbmwire::emulation::nic

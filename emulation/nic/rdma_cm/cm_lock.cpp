@@ -69,6 +69,7 @@ void repair(Process& process) {
     const auto index = index_in(tables.events, event);
     if (!queued[index]) release_event(tables, index);
   }
+  // A step that has ended may still owe the FIFO its event's byte.
   if (!undoes && queued[tables.step.event]) announce(process, tables.step.event);
   set(tables.step.event, 0);
   set(tables.step.under_way, 0);
@@ -138,6 +139,7 @@ void set_channel(CmTables& tables, CmId& id, std::uint32_t channel) {
 }
 
 void set_listening(CmTables& tables, std::uint32_t index, bool listens) {
+  // In an order that keeps the set a superset of the ids that listen.
   if (listens) tables.listening.add(index);
   tables.keys[index].listening = listens ? 1 : 0;
   if (!listens) tables.listening.remove(index);

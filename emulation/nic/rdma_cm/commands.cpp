@@ -193,6 +193,7 @@ int migrate(const CommandCall& call) {
   const CmLock lock(call.cm.process);
   if (!lock.held()) return EAGAIN;
   int error = 0;
+  // The id must belong to the channel that the command names.
   const CommandCall there{call.cm, from, call.find_channel, call.in, call.out_bytes};
   CmId* id = id_of_call(there, command.id, error);
   if (id == nullptr) return error;
@@ -234,7 +235,8 @@ constexpr std::array<Command, 23> kCommands{{
     {"rdma_get_option", nullptr, 0},
     {"rdma_set_option", set_id_option, sizeof(rdma_ucm_set_option)},
     {"rdma_notify", notify_id, sizeof(rdma_ucm_notify)},
-    {"rdma_join_multicast", join_ip, offsetof(rdma_ucm_join_ip_mcast, id) + 4},
+    {"rdma_join_multicast", join_ip,
+     offsetof(rdma_ucm_join_ip_mcast, id) + sizeof(rdma_ucm_join_ip_mcast::id)},
     {"rdma_leave_multicast", leave, offsetof(rdma_ucm_destroy_id, reserved)},
     {"rdma_migrate_id", migrate, sizeof(rdma_ucm_migrate_id)},
     {"rdma_query", query, sizeof(rdma_ucm_query)},

@@ -116,6 +116,7 @@ int connect(Cm& cm, CmId& id, const rdma_ucm_conn_param& parameters, const rdma_
   id.ece = ece;
   id.local_qpn = parameters.qp_num;
   id.srq = parameters.srq;
+  // 24 bits that other ids, and earlier uses of this id, do not have.
   id.psn = (index_of(cm.tables(), id) * 0x61c886U + id.generation) & 0xffffffU;
   id.responder_resources = parameters.responder_resources;
   id.initiator_depth = parameters.initiator_depth;

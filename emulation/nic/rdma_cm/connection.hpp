@@ -25,15 +25,20 @@ inline constexpr std::uint32_t kMostRetries = 7;
 
 inline constexpr std::uint32_t kDefaultQkey = 0x01234567;  // RDMA_UDP_QKEY
 
+/// Sends the request (REQ or SIDR REQ).
 int connect(Cm& cm, CmId& id, const rdma_ucm_conn_param& parameters, const rdma_ucm_ece& ece);
 
-/// With `parameters` null the active side accepts the reply (RTU).
+/// Sends the reply (REP or SIDR REP). With `parameters` null the active side accepts the reply
+/// (RTU).
 int accept(Process& process, CmId& id, const rdma_ucm_conn_param* parameters,
            const rdma_ucm_ece& ece);
 
+/// Sends a REJ, or a SIDR REP that refuses, with `size` bytes of private data.
 int reject(Process& process, CmId& id, std::uint16_t reason, const std::uint8_t* data,
            std::uint8_t size);
+/// Sends a DREQ, or the DREP that answers the peer's DREQ.
 int disconnect(Process& process, CmId& id);
+/// rdma_notify: the application has got the asynchronous `event` of the id's queue pair.
 int notify(Process& process, CmId& id, std::uint32_t event);
 
 /// Sends a request again that was lost because the backlog was full or a link was down.

@@ -31,6 +31,7 @@ void append(CmTables& tables, CmChannel& channel, std::uint32_t event) {
   ++channel.events;
 }
 
+/// Queues an event in the channel of `owner`. Returns false if the table of events is full.
 bool queue(Process& process, CmId& owner, const rdma_ucm_event_resp& body, std::uint32_t multicast,
            const CmReference& request) {
   CmTables& tables = tables_of(process);
@@ -114,8 +115,8 @@ void release_event(CmTables& tables, std::uint32_t event) {
 }
 
 void drop_multicast_events(CmTables& tables, std::uint32_t channel, std::uint32_t multicast) {
-  const auto is_of_it = [&](const CmEvent& event) { return event.multicast == multicast; };
-  while (const std::uint32_t index = take_first(tables, tables.channels[channel], is_of_it)) {
+  const auto wanted = [&](const CmEvent& event) { return event.multicast == multicast; };
+  while (const std::uint32_t index = take_first(tables, tables.channels[channel], wanted)) {
     release_event(tables, index);
   }
 }
@@ -140,10 +141,10 @@ void settle_fifo(Process& process, std::uint32_t channel, int fd) {
   if (tokens == 0 && record.events != 0) write_token(process, record);
   if (tokens <= static_cast<int>(record.events)) return;
   // Another thread may take a byte meanwhile, so a blocking read could keep the lock for ever.
-  const bool ready = (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
-  const int end = ready ? fd
-                        : ::open(process.fifos().path(record.owner, record.fifo).c_str(),
-                                 O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const bool may_block = (::fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+  const int end = may_block ? ::open(process.fifos().path(record.owner, record.fifo).c_str(),
+                                     O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+                            : fd;
   std::array<std::byte, 256> waste{};
   while (tokens > static_cast<int>(record.events)) {
     const auto excess = static_cast<std::size_t>(tokens - static_cast<int>(record.events));

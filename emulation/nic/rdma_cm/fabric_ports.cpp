@@ -87,14 +87,14 @@ std::optional<CmPort> FabricPorts::find_in(const Port& port, const Gid& gid) {
   return found;
 }
 
-template <typename Look>
-auto FabricPorts::find(Look look) {
+template <typename Search>
+auto FabricPorts::find(Search search) {
   const std::lock_guard guard(mutex_);
   refresh(kTrustNs);
-  auto found = look();
+  auto found = search();
   if (!found) {
     refresh(kDoubtNs);
-    found = look();
+    found = search();
   }
   return found;
 }
@@ -110,13 +110,13 @@ std::optional<CmPort> FabricPorts::port_with(std::uint64_t node, const Gid& gid)
 }
 
 const Gid* FabricPorts::gid_for(const Port& port, std::uint16_t family) {
-  const Gid* other = nullptr;
+  const Gid* first = nullptr;
   for (const Gid& gid : port.gids) {
     if (gid == Gid{}) continue;
     if (is_ipv4_mapped(gid) == (family != AF_INET6)) return &gid;
-    if (other == nullptr) other = &gid;
+    if (first == nullptr) first = &gid;
   }
-  return other;
+  return first;
 }
 
 std::optional<CmPort> FabricPorts::loopback_port(std::uint64_t node, std::uint16_t family) {

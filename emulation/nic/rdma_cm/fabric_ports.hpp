@@ -47,10 +47,10 @@ class FabricPorts {
   /// Reads the trees again if the last read is older than `trust_ns`.
   void refresh(std::uint64_t trust_ns);
 
-  /// Returns the result of `look`. If that finds nothing, reads the trees again and calls `look`
-  /// once more, because the trees may have changed.
-  template <typename Look>
-  auto find(Look look);
+  /// Returns the result of `search`. If that finds nothing, reads the trees again and calls
+  /// `search` once more, because the trees may have changed.
+  template <typename Search>
+  auto find(Search search);
 
   void read_node(const std::filesystem::path& node);
   void read_port(const std::filesystem::path& directory, Port port);

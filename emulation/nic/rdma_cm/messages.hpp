@@ -12,7 +12,7 @@ namespace hbmwire::emulation::nic {
 /// path.
 inline constexpr std::uint64_t kTimewaitNs = 1'024'000'000;
 
-/// 4096 ms for each of 16 tries.
+/// How long a peer may take to answer: 4096 ms for each of 16 tries.
 inline constexpr std::uint64_t kResponseTimeoutMs = 65536;
 
 std::uint64_t response_deadline(const CmTables& tables);

@@ -47,6 +47,7 @@ int set_path(Cm& cm, CmId& id, const void* value, std::size_t size) {
   if (size % sizeof record != 0) return EINVAL;
   for (std::size_t at = 0; at < size; at += sizeof record) {
     std::memcpy(&record, static_cast<const std::byte*>(value) + at, sizeof record);
+    // As in the kernel, the first path with these flags counts.
     if (record.flags == (IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL)) {
       return resolve_route(cm, id);
     }

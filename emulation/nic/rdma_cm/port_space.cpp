@@ -76,10 +76,13 @@ int first_conflict(const CmTables& tables, const CmId& id, std::uint32_t space, 
   return 0;
 }
 
+/// Whether the id may have a port that it asks for by number. Returns 0 or the errno of a conflict.
 int check_port(const CmTables& tables, const CmId& id, std::uint32_t space, std::uint16_t port,
                bool may_share) {
   return first_conflict(tables, id, space, port, [&](const CmId& other, const CmKey& key) {
+    // Both share the port by RDMA_OPTION_ID_REUSEADDR.
     if (key.listening == 0 && may_share && other.reuse_address != 0) return 0;
+    // Each serves only its own family.
     if (id.family_only != 0 && other.family_only != 0 &&
         family_of(id.source) != family_of(other.source)) {
       return 0;
@@ -89,12 +92,13 @@ int check_port(const CmTables& tables, const CmId& id, std::uint32_t space, std:
   });
 }
 
-/// Two ids may have the same ephemeral port if their connections cannot be confused.
+/// Two ids may have the same ephemeral port if their connections cannot be confused: if the ports
+/// of their peers differ, their own addresses, or the addresses of their peers.
 int check_ephemeral(const CmTables& tables, const CmId& id, std::uint32_t space,
                     std::uint16_t port) {
   return first_conflict(tables, id, space, port, [&](const CmId& other, const CmKey&) {
-    const std::uint16_t theirs = port_of(other.destination);
-    if (theirs != 0 && theirs != port_of(id.destination)) return 0;
+    const std::uint16_t peer_port = port_of(other.destination);
+    if (peer_port != 0 && peer_port != port_of(id.destination)) return 0;
     if (!is_any(id.source) && !is_any(other.source) && !same_address(id.source, other.source)) {
       return 0;
     }
@@ -103,6 +107,7 @@ int check_ephemeral(const CmTables& tables, const CmId& id, std::uint32_t space,
   });
 }
 
+/// Gives the id the port, instead of the one that it has.
 void hold(CmTables& tables, CmId& id, std::uint32_t space, std::uint16_t port) {
   set_port(id.source, port);
   CmKey& key = tables.keys[index_of(tables, id)];
@@ -115,6 +120,7 @@ void hold(CmTables& tables, CmId& id, std::uint32_t space, std::uint16_t port) {
 int take_any_port(CmTables& tables, CmId& id, std::uint32_t space) {
   const PortRange range = ephemeral_ports();
   const std::uint32_t count = range.last - range.first + 1;
+  // The walk begins at a different port each time.
   const auto start = static_cast<std::uint32_t>(now_ns() / 1000 % count);
   // Free ports first, because they need no walk over the ids that hold the port.
   for (const bool shared : {false, true}) {

@@ -165,8 +165,8 @@ ib_path_rec_data packed_path_of(const CmId& id) {
   std::memcpy(&wire[24], id.port.gid.data(), 16);
   wire[47] = kHopLimit;
   wire[48] = static_cast<std::uint8_t>(id.service_type);
-  wire[49] = 0x80 | 1;  // reversible, one path
-  wire[50] = wire[51] = 0xff;
+  wire[49] = 0x80 | 1;         // reversible, one path
+  wire[50] = wire[51] = 0xff;  // kDefaultPkey
   wire[54] = kExactly << 6 | kPathMtu;
   wire[55] = kExactly << 6 | kRate;
   wire[56] = kExactly << 6 | kPacketLifeTime;

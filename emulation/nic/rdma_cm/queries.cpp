@@ -102,7 +102,7 @@ int hand_over(const CommandCall& call, std::uint64_t to, bool& is_request) {
     request.known = 1;
     set_channel(tables, request, call.file.channel);
     event.body.id = event.request.index;
-    ++tables.ids[event.id].backlog;
+    ++tables.ids[event.id].backlog;  // the listener has room for another request
     is_request = true;
   }
   const int error = call.write(to, event.body, offsetof(rdma_ucm_event_resp, reserved));

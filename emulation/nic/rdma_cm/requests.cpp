@@ -106,7 +106,8 @@ std::uint32_t make_request_id(CmTables& tables, const CmId& id, const Match& mat
   made.peer = refer_to(tables, id);
   made.remote_qpn = id.local_qpn;
   made.remote_psn = id.psn;
-  made.psn = index * 0x9e3779U & 0xffffffU;
+  made.psn = index * 0x9e3779U & 0xffffffU;  // 24 bits that other ids do not have
+  // Each side serves the READs and atomics that the other may have outstanding.
   made.responder_resources = id.initiator_depth;
   made.initiator_depth = id.responder_resources;
   made.retry_count = id.retry_count;

@@ -48,7 +48,7 @@ enum class CmaState : std::uint32_t {
   listen
 };
 
-/// The state of its communication, as in the kernel's cm.c. `none`: there is none yet.
+/// The state of an id's communication, as in the kernel's cm.c. `none`: there is none yet.
 enum class CmState : std::uint32_t {
   none,
   idle,
@@ -141,7 +141,7 @@ struct CmId {
   std::uint32_t family_only_set;
   std::uint32_t service_type;
   std::uint32_t acknowledge_timeout;  // the value + 1; 0: not set
-  std::uint32_t backlog;
+  std::uint32_t backlog;              // of a listener: the requests that it still has room for
   std::uint32_t events_reported;
 
   CmReference peer;

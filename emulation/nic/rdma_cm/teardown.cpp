@@ -14,10 +14,10 @@ namespace {
 void leave_peer(Process& process, CmId& id) {
   CmId* peer = find(tables_of(process), id.peer);
   const CmWholeStep step(process, id, peer);
-  const CmState left = id.cm;
+  const CmState before = id.cm;
   id.cm = CmState::idle;
   if (peer == nullptr) return;
-  switch (left) {
+  switch (before) {
     case CmState::req_sent:
       receive_reject(process, *peer, kRejTimeout, nullptr, 0);
       break;

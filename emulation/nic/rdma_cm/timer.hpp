@@ -34,7 +34,7 @@ class CmTimer {
   Cm& cm_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t watched_ = 0;
+  std::uint64_t watched_ = 0;  // counts the calls of watch()
   bool started_ = false;
 };
 

@@ -13,7 +13,7 @@ namespace {
 /// Waits while `busy` says that the process in `slot` uses keys.
 template <typename Busy>
 bool wait_for_process(Process& process, std::uint32_t slot, Busy busy) {
-  constexpr std::uint64_t kLookNs = 1'000'000;  // between looks whether it is stopped (/proc)
+  constexpr std::uint64_t kLookNs = 1'000'000;          // between looks into /proc: is it stopped?
   constexpr std::uint64_t kLongestNs = 30'000'000'000;  // much longer than any copy takes
   if (!busy()) return true;
   const ProcessRecord& record = process.shared().processes[slot];
@@ -25,8 +25,8 @@ bool wait_for_process(Process& process, std::uint32_t slot, Busy busy) {
     const std::uint64_t now = now_ns();
     if (now - looked < kLookNs) continue;
     looked = now;
-    const bool stands = slot != process.slot() && is_stopped(record.pid.load());
-    if (stands || now - start > kLongestNs) return false;
+    const bool stopped = slot != process.slot() && is_stopped(record.pid.load());
+    if (stopped || now - start > kLongestNs) return false;
   }
   return true;
 }
@@ -42,7 +42,8 @@ bool wait_for_marks(Process& process) {
     for (const ThreadMark& mark : std::span(shared.marks[slot]).first(record.marks_end.load())) {
       const std::uint64_t begun = mark.working.load(std::memory_order_acquire);
       const auto busy = [&] { return mark.working.load(std::memory_order_acquire) == begun; };
-      if (begun % 2 != 0 && !wait_for_process(process, slot, busy)) return false;
+      const bool in_activity = begun % 2 != 0;
+      if (in_activity && !wait_for_process(process, slot, busy)) return false;
     }
   }
   return true;

@@ -37,6 +37,7 @@ class Activity {
   }
 
  private:
+  /// Begins an Activity of a thread that has not asked for its mark, or gets none.
   void count(Process& process) noexcept;
 
   ThreadMark* mark_;

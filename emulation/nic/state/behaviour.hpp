@@ -14,7 +14,7 @@ namespace hbmwire::emulation::nic {
 /// fabric's tables.
 struct NicLimits {
   std::uint64_t qp = kMaxQps - 3;  // two are management QPs, one number is the multicast QP's
-  std::uint64_t cq = kMaxCqs - 1;
+  std::uint64_t cq = kMaxCqs - 1;  // no table gives out its index 0
   std::uint64_t cqe = kMaxCqe;
   std::uint64_t mr = kMaxMrs - 1;
   std::uint64_t srq = kMaxSrqs - 1;  ///< 0: no SRQs; creating one fails as not supported

@@ -38,6 +38,7 @@ std::uint64_t unicast(const PortRecord& port) {
   return counted(port, kAll) - multicast;
 }
 
+/// The link is up at first and changes alternately, so every odd change takes it down.
 std::uint64_t link_downs(const PortRecord& port) {
   return (std::uint64_t{port.link_changes.load()} + 1) / 2;
 }

@@ -43,7 +43,7 @@ class Ousted {
                : Favourite::inside;
   }
 
-  [[nodiscard]] bool stands() const {
+  [[nodiscard]] bool stopped() const {
     return is_stopped(static_cast<std::int32_t>(mark_.thread.load()));
   }
 
@@ -76,7 +76,7 @@ Favourite wait_until_outside(const Ousted& ousted) {
   long ns = kNapNs;
   for (int i = 0; i < kLooks && where == Favourite::inside; ++i) {
     where = ousted.ask();
-    if (where != Favourite::inside || ousted.stands()) break;
+    if (where != Favourite::inside || ousted.stopped()) break;
     const timespec nap{0, ns};
     ::nanosleep(&nap, nullptr);
     ns = std::min(2 * ns, kLongestNapNs);
@@ -103,7 +103,8 @@ FavouredLock::Taken FavouredLock::oust(Place place, Taken taken, bool waits) noe
   if (whose == 0) return taken;
   if (favours(OwnMark::token()) && entered(place) == nullptr) {
     // A PassingHold has made this thread the favourite while the thread waited for `word_`. It
-    // holds the lock by `word_` until unlock(), which makes it the favourite.
+    // holds the lock by `word_` until unlock(), which counts the last hold of its streak and makes
+    // it the favourite.
     recent_ = streak_of(whose) | (kStreak - 1);
     favoured_.store(0, std::memory_order_release);
     return taken;
@@ -123,7 +124,7 @@ FavouredLock::Taken FavouredLock::oust(Place place, Taken taken, bool waits) noe
 }
 
 void FavouredLock::unlock() noexcept {
-  OwnMark::ask();
+  OwnMark::ask();  // only a thread with a mark can become the favourite
   const std::uint64_t token = OwnMark::token();
   const std::uint32_t me = streak_of(token);
   if (recent_ >> kStreakBits != me >> kStreakBits) {

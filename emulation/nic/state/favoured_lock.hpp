@@ -57,6 +57,8 @@ class FavouredLock {
   /// As lock(), without waiting.
   [[nodiscard]] Taken try_lock(Place place) noexcept;
 
+  /// Unlocks after lock() or try_lock(). A thread that has held the lock kStreak times in a row
+  /// becomes its favourite.
   void unlock() noexcept;
 
   /// The favourite's token. 0: there is no favourite, or another thread is taking the lock from it.

@@ -46,6 +46,7 @@ int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, boo
   if (fabric_port == 0 || fabric_port >= kMaxFabricPorts) return EINVAL;
   Visit visit(fabric);
   if (visit.error() != 0) return visit.error();
+  // A planned rise of the link is void now.
   for (LinkTimer& timer : visit.shared().header.link_timers) {
     if (timer.port.load() == fabric_port) timer.due_ns.store(LinkTimer::kFree);
   }
@@ -56,6 +57,7 @@ int change_link(const LinkState& state, std::uint32_t fabric_port, bool up) {
   SharedState& shared = state.shared;
   PortRecord& port = shared.ports[fabric_port];
   std::uint32_t changes = port.link_changes.load();
+  // An even number of changes: the link is up.
   while ((changes % 2 == 0) != up &&
          !port.link_changes.compare_exchange_weak(changes, changes + 1)) {
   }
@@ -107,7 +109,7 @@ std::uint64_t raise_due_links(const LinkState& state, std::uint64_t now_ns) {
 
 int renew_ports(const std::filesystem::path& fabric, std::uint32_t first, std::uint32_t count) {
   std::error_code ignored;
-  if (!std::filesystem::exists(fabric / "nic.shm", ignored)) return 0;
+  if (!std::filesystem::exists(fabric / "nic.shm", ignored)) return 0;  // no NIC was opened yet
   const Visit visit(fabric);
   if (visit.error() != 0) return visit.error();
   for (std::uint32_t port = first; port < first + count && port < kMaxFabricPorts; ++port) {
@@ -140,6 +142,7 @@ void tell_of_links(const SharedState& shared, Fifos& fifos, ContextRecord& conte
 void poke_process(SharedState& shared, Fifos& fifos, std::uint32_t slot) {
   ProcessRecord& record = shared.processes[slot];
   const std::uint64_t channel = record.wake_channel.load();
+  // One byte in the FIFO is enough: no second one while `poked` is set.
   if (channel == 0 || record.poked.exchange(1) != 0) return;
   constexpr std::byte kAnything{1};
   fifos.write(slot, channel, std::span(&kAnything, 1));

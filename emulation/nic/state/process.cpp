@@ -198,10 +198,11 @@ bool Process::lock_is_held(std::uint32_t slot) const noexcept {
 
 bool Process::asked_alive(std::uint32_t slot) noexcept {
   constexpr std::uint64_t kTrustMs = 10;
+  constexpr std::uint64_t kTimeMask = 0x7fff'ffff'ffff;  // liveness_ has 47 bits for the time
   const std::uint64_t generation = shared_->processes[slot].generation.load() & 0xffffU;
-  const std::uint64_t now = coarse_ms() & 0x7fff'ffff'ffffU;
+  const std::uint64_t now = coarse_ms() & kTimeMask;
   const std::uint64_t cached = liveness_[slot].load(std::memory_order_relaxed);
-  if (cached >> 48U == generation && now - ((cached >> 1U) & 0x7fff'ffff'ffffU) < kTrustMs) {
+  if (cached >> 48U == generation && now - ((cached >> 1U) & kTimeMask) < kTrustMs) {
     return (cached & 1U) != 0;
   }
   const bool is_alive = shared_->processes[slot].claimed.load() != 0 && lock_is_held(slot);

@@ -83,6 +83,7 @@ class Process {
   /// A number that is used only once in the life of the fabric.
   std::uint64_t new_id() noexcept { return shared_->header.next_id.fetch_add(1) + 1; }
 
+  /// Gives the memory of a range of the state file back to the system. The range reads as zeros.
   void punch_hole(std::uint64_t offset, std::uint64_t bytes) noexcept;
 
   [[nodiscard]] std::filesystem::path directory_of(std::uint32_t slot) const;
@@ -178,12 +179,12 @@ class Process {
   World world_;
   std::byte* base_ = nullptr;
   SharedState* shared_ = nullptr;
-  int state_fd_ =
-      -1;  // holds the OFD lock; closed in a forked child, so that the lock ends with this process
+  // Holds the OFD lock. Closed in a forked child, so the lock ends with this process.
+  int state_fd_ = -1;
   std::uint32_t slot_ = 0;
   std::atomic<bool> abandoned_{false};
-  std::array<std::atomic<std::uint64_t>, kMaxProcesses>
-      liveness_{};  // generation | time in ms | alive
+  // For each slot the kernel's last answer: 16 bits of generation, 47 of time in ms, 1 of "alive".
+  std::array<std::atomic<std::uint64_t>, kMaxProcesses> liveness_{};
   Fifos fifos_;
   PortFiles port_files_;
   std::uint64_t wake_channel_ = 0;

@@ -37,6 +37,7 @@ void push_posted(const std::filesystem::path& fabric, std::span<const std::uint3
   std::error_code error;
   for (std::filesystem::recursive_directory_iterator at(fabric / "nodes", error), end; at != end;
        at.increment(error)) {
+    // The files are nodes/<node>/<card>/posted; a node's sysfs tree is large and has none.
     if (at.depth() == 1 && at->path().filename() == "sys") at.disable_recursion_pending();
     if (at.depth() != 2 || at->path().filename() != "posted") continue;
     const auto posted = PostedWrites::open(at->path());

@@ -69,6 +69,7 @@ int append_receive(Process& process, ReceiveRing& receives, const ibv_recv_wr& r
     std::memcpy(entry->sge, request.sg_list,
                 static_cast<std::size_t>(request.num_sge) * sizeof(ibv_sge));
   }
+  // A full barrier: the poster looks for waiting senders only after this store (posted_or_wait).
   std::atomic_ref(receives.tail).exchange(receives.tail + 1);
   return 0;
 }

@@ -25,6 +25,7 @@ struct Block {
   std::uint64_t offset, size;
 };
 
+/// Adds the block at `offset`, unless that is 0.
 void keep(std::vector<Block>& blocks, std::uint64_t offset, std::uint64_t bytes) {
   if (offset != 0) blocks.push_back({offset, size_of_class(class_of(bytes))});
 }
@@ -34,8 +35,8 @@ void keep(std::vector<Block>& blocks, const ReceiveRing& receives) {
 }
 
 /// Reserves memory for the whole ring in the file. It cannot be done later, because the processes
-/// that write entries could not report the failure.
-bool has_room(Process& process, std::uint64_t block, std::uint64_t bytes) {
+/// that write entries could not report the failure. Returns false if there is not enough memory.
+bool reserve_memory(Process& process, std::uint64_t block, std::uint64_t bytes) {
   return reserve(process.world().fabric.c_str(), process.at<std::byte>(block), bytes, true) == 0;
 }
 
@@ -75,6 +76,7 @@ std::uint64_t size_of_kind(unsigned kind) { return kPageBytes << (kind == 0 ? 0 
 std::uint32_t* names_of(RingHeap& heap, unsigned kind) {
   if (kind == 0) return heap.pages;
   constexpr std::uint64_t kAll = RingHeap::kPages;
+  // Between kind 0's list and this one lie kAll + kAll / 2 + kAll / 4 + ... entries.
   return heap.pages + kAll + (2 * kAll - (2 * kAll >> (kind - 1)));
 }
 
@@ -86,8 +88,9 @@ std::uint32_t page_at(std::uint64_t offset) {
   return static_cast<std::uint32_t>((offset - kHeapStart) >> RingHeap::kSmallestClass);
 }
 
-/// The block counts as free only after it is in the list. If this process dies before, the block is
-/// lost until the heap is rebuilt.
+/// Adds a free block. `empty`: it holds zeros and takes no memory. The block counts as free only
+/// after it is in the list. If this process dies before, the block is lost until the heap is
+/// rebuilt.
 void push(RingHeap& heap, unsigned kind, std::uint64_t offset, bool empty) {
   RingHeap::Free& free = heap.free[kind];
   names_of(heap, kind)[free.count] = page_at(offset);
@@ -119,6 +122,7 @@ bool extend(RingHeap& heap, unsigned kind) {
   const std::uint64_t first = heap.first_unused;
   if (kFileBytes - first < count * size) return false;
   heap.first_unused = first + count * size;
+  // The last one first, because the last one pushed is taken first.
   for (std::uint64_t i = count; i != 0; --i) push(heap, kind, first + (i - 1) * size, true);
   return true;
 }
@@ -133,7 +137,7 @@ std::uint64_t allocate_ring(Process& process, std::uint64_t bytes, Holds wanted)
   RingHeap::Free& free = heap.free[kind];
   if (free.count == 0 && !extend(heap, kind)) return 0;
   const std::uint64_t block = offset_of(names_of(heap, kind)[free.count - 1]);
-  if (!has_room(process, block, bytes)) return 0;
+  if (!reserve_memory(process, block, bytes)) return 0;
   // One store takes the block. If this process dies here, only a block is lost.
   const bool empty = free.empty == free.count;
   if (empty) --free.empty;

@@ -48,9 +48,8 @@ void release_scattered(Process& process, std::uint32_t index) {
 
 void place_scattered_message(Process& process, const Cqe& entry) {
   const ScatteredRecord& record = process.shared().scattered[entry.scattered()];
-  if (record.qpn != entry.qpn)
-    return;  // its queue pair is gone, but its entries could not be
-             // purged
+  // The QP of the entry is gone, but the entry could not be purged.
+  if (record.qpn != entry.qpn) return;
   const std::byte* from = record.message;
   std::uint64_t left = record.bytes;
   for (const ibv_sge& element : std::span(record.sge, record.num_sge)) {

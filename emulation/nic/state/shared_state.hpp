@@ -35,8 +35,8 @@ namespace hbmwire::emulation::nic {
 struct RingHeap {
   static constexpr unsigned kSmallestClass = 12;  // 4 KiB
   static constexpr unsigned kLargestClass = 27;
-  static constexpr std::uint64_t kBytes =
-      32ULL << 30U;  // virtual; far below what sanitizers leave unmapped
+  // Virtual. Far below what sanitizers leave unmapped.
+  static constexpr std::uint64_t kBytes = 32ULL << 30U;
   static constexpr std::uint32_t kPages = kBytes >> kSmallestClass;
 
   /// The free blocks of one kind. The last one freed is on top.
@@ -50,7 +50,9 @@ struct RingHeap {
 
   std::uint64_t first_unused;  // offset in the file
   Free free[kKinds];
-  std::uint32_t pages[3 * kPages];  // the first page of each free block, ordered by kind
+  // The first page of each free block, ordered by kind. Kinds 0 and 1 may have kPages blocks each,
+  // every further kind half as many as the one before: together less than 3 * kPages.
+  std::uint32_t pages[3 * kPages];
 };
 
 /// The state of the fabric itself. A new file gets its `magic` last.
@@ -65,17 +67,17 @@ struct Header {
   std::uint32_t state_bytes;  // sizeof(SharedState): different builds must not share a fabric
   RobustMutex allocation;     // guards claims and releases of records, and the heap
   RobustMutex atomics;        // read-modify-write of memory that is not mapped here
-  std::atomic<std::uint64_t> next_id;  // PDs, event channels, MR serials: never reused
-  std::uint32_t next_multicast;        // one more than the last index that was ever attached
-  std::atomic<std::uint32_t> marks;    // Marks: whether threads have ThreadMarks here
-  RobustMutex grace;                   // one wait_for_activity() at a time
-  std::atomic<std::uint32_t> phase;
-  std::atomic<std::uint32_t> takes_time;     // some NIC's requests take time
-  std::atomic<std::uint32_t> conditions;     // counts the links' changes and those of `takes_time`
-  std::uint32_t next_context;                // one more than the last index that was ever claimed
+  std::atomic<std::uint64_t> next_id;     // PDs, event channels, MR serials: never reused
+  std::uint32_t next_multicast;           // one more than the last index that was ever attached
+  std::atomic<std::uint32_t> marks;       // Marks: whether threads have ThreadMarks here
+  RobustMutex grace;                      // one wait_for_activity() at a time
+  std::atomic<std::uint32_t> phase;       // odd or even: the ProcessRecord::active that counts now
+  std::atomic<std::uint32_t> takes_time;  // some NIC's requests take time
+  std::atomic<std::uint32_t> conditions;  // counts the links' changes and those of `takes_time`
+  std::uint32_t next_context;             // one more than the last index that was ever claimed
   std::atomic<std::uint32_t> processes_end;  // one more than the last claimed slot
   LinkTimer link_timers[kLinkTimers];
-  std::atomic<std::uint32_t> next_scattered;
+  std::atomic<std::uint32_t> next_scattered;  // where the next search for a free record begins
 };
 
 /// A process that has opened a NIC. It is alive as long as it holds the OFD lock on byte `slot` of
@@ -163,8 +165,8 @@ struct QpRecord {
   std::atomic<std::uint32_t> qpn;  // 0: free, or almost
   std::atomic<std::uint32_t> owner;
   std::uint32_t type;
-  std::atomic<std::uint32_t>
-      sender_waits;  // the peer has parked a request; wake it when something changes here
+  // The peer has parked a request: wake it when something changes here.
+  std::atomic<std::uint32_t> sender_waits;
   std::uint64_t pd;
   std::uint32_t send_cq, recv_cq;
   EventSource events;
@@ -239,7 +241,7 @@ struct Cqe {
   std::uint64_t wr_id;
   std::uint32_t status, opcode;
   std::uint16_t source_lid;  // of a datagram on InfiniBand; else 0
-  std::uint16_t beside;      // index of the ScatteredRecord with its message; or a datagram's
+  std::uint16_t extra;       // index of the ScatteredRecord with its message; or a datagram's
                              // service level, with kIsServiceLevel; or 0. A datagram is never
                              // scattered
   std::uint32_t byte_len;
@@ -251,11 +253,11 @@ struct Cqe {
   static constexpr std::uint16_t kIsServiceLevel = 1U << 15U;
 
   [[nodiscard]] std::uint32_t scattered() const {
-    return (beside & kIsServiceLevel) != 0 ? 0 : beside;
+    return (extra & kIsServiceLevel) != 0 ? 0 : extra;
   }
 
   [[nodiscard]] std::uint8_t service_level() const {
-    return static_cast<std::uint8_t>((beside & kIsServiceLevel) != 0 ? beside : 0);
+    return static_cast<std::uint8_t>((extra & kIsServiceLevel) != 0 ? extra : 0);
   }
 };
 

@@ -95,6 +95,7 @@ class ThreadMarks {
   /// Whether the kernel supports fence_all_threads().
   static bool are_possible() noexcept;
 
+  /// The mark that a token names.
   static ThreadMark& of(std::uint64_t token) noexcept {
     return (*(tables_ + token / kMarksOfProcess % kTables)).at(token % kMarksOfProcess);
   }
@@ -107,6 +108,7 @@ class ThreadMarks {
  private:
   friend class OwnMark;
   static constexpr std::uint64_t kTables = kMaxProcesses;
+  // A token is a multiple of kTokenUnit plus the mark's index among all marks, for of().
   static constexpr std::uint64_t kTokenUnit = kTables * kMarksOfProcess;
 
   static Table* tables_;

@@ -50,7 +50,7 @@ ibv_wc_status Attempt::gather() {
         !resolve(process_, sender_.cache, self,
                  {element.lkey, element.addr, element.length, traits_.local_access}, segment)) {
       if (!traits_.fetches()) return IBV_WC_LOC_PROT_ERR;
-      loses_answer_ = true;
+      loses_answer_ = true;  // the request is still sent; the error shows when the answer comes
     }
     local_.add(segment);
   }
@@ -74,47 +74,48 @@ bool Attempt::reachable() const {
 bool Attempt::linked() const {
   const SharedState& shared = process_.shared();
   const QpRecord& requester = sender_.record();
-  return (requester.lid == 0) == (responder_.lid == 0) && link_is_up(shared, requester.port) &&
-         link_is_up(shared, responder_.port);
+  // Only an Ethernet port has no LID.
+  const bool same_kind = (requester.lid == 0) == (responder_.lid == 0);
+  return same_kind && link_is_up(shared, requester.port) && link_is_up(shared, responder_.port);
 }
 
 Outcome Attempt::run(const ReceiveSource& source) {
   note_arrival(process_, responder_);
   const Outcome not_ready{Wait::receiver_not_ready, IBV_WC_SUCCESS, 0,
                           rnr_timer_ns(responder_.min_rnr_timer)};
-  const auto waits = [&](Taking taking) {
+  const auto outcome_without_receive = [&](Taking taking) {
     return taking == Taking::none ? not_ready : Outcome{Wait::unreachable};
   };
   ReceiveEntry receive;
   if (traits_.sends_payload) {
     const Taking taking = take_receive(process_, source, receive);
-    return taking == Taking::taken ? send(source, receive, {}) : waits(taking);
+    return taking == Taking::taken ? send(source, receive, {}) : outcome_without_receive(taking);
   }
   if (traits_.consumes_receive) {
     if (const Taking seen = look_for_receive(process_, source); seen != Taking::taken)
-      return waits(seen);
+      return outcome_without_receive(seen);
   }
   const Outcome outcome = access_remote(source);
   if (!traits_.consumes_receive || outcome.wait != Wait::none || outcome.status != IBV_WC_SUCCESS)
     return outcome;
   // If another QP has taken the SRQ's last receive meanwhile, the bytes are written again later.
   const Taking taking = take_receive(process_, source, receive);
-  if (taking != Taking::taken) return waits(taking);
-  const bool told =
+  if (taking != Taking::taken) return outcome_without_receive(taking);
+  const bool reported =
       report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM, local_.bytes());
-  return told ? outcome : Outcome{Wait::unreachable};
+  return reported ? outcome : Outcome{Wait::unreachable};
 }
 
 Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
-                      const SegmentList& head) {
+                      const SegmentList& header) {
   const std::span<const ibv_sge> elements{receive.sge, receive.num_sge};
-  const std::uint64_t bytes = head.bytes() + local_.bytes();
+  const std::uint64_t bytes = header.bytes() + local_.bytes();
   if (bytes_of(elements) < bytes) return refuse_length(source, receive);
   SegmentList target;
   for (const ibv_sge& element : elements) {
     // Elements that the message does not reach are not checked.
     if (element.length == 0 || target.bytes() >= bytes) continue;
-    if (revokes()) [[unlikely]]
+    if (plans_revocation()) [[unlikely]]
       revoke_region(process_, source.party, element.lkey);
     Segment segment{};
     if (!resolve(process_, sender_.cache, source.party,
@@ -124,13 +125,14 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
     target.add(segment);
   }
   SegmentList message;
-  if (head.bytes() != 0) {
-    message = head;
+  if (header.bytes() != 0) {
+    message = header;
     for (const Segment& segment : local_.view()) message.add(segment);
   }
-  if (responder_.scatters != 0 && stays_in_completion(responder_, bytes, elements))
+  if (responder_.scatters != 0 && claim_record(responder_, bytes, elements))
     target = scattered_message();
-  if (const int error = move(target, head.bytes() != 0 ? message : local_); error == ESRCH)
+  // ESRCH: a process that has some of the memory is gone.
+  if (const int error = move(target, header.bytes() != 0 ? message : local_); error == ESRCH)
     return {Wait::unreachable};
   else if (error != 0)
     return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
@@ -154,7 +156,7 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
     return fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
   }
   if (local_.bytes() == 0) return Outcome::done(IBV_WC_SUCCESS);  // without bytes no key is needed
-  if (revokes()) [[unlikely]]
+  if (plans_revocation()) [[unlikely]]
     revoke_region(process_, party_of_keys(source), request_.rkey);
   Segment segment{};
   if (!resolve(process_, sender_.cache, party_of_keys(source),
@@ -171,6 +173,7 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
     remote.add(segment);
     error = move(remote, local_);
   }
+  // ESRCH: the responder's process is gone. EBUSY: a stopped process holds the lock of atomics.
   if (error == ESRCH || error == EBUSY) return {Wait::unreachable};
   if (error != 0) return fail_responder(IBV_EVENT_QP_ACCESS_ERR, IBV_WC_REM_OP_ERR);
   if (loses_answer_) [[unlikely]]
@@ -180,18 +183,17 @@ Outcome Attempt::access_remote(const ReceiveSource& source) {
   return outcome;
 }
 
-/// Whether an answer stays in its completion, as with mlx5. Not for an answer that is kept until
-/// the request completes: bring() handles that.
-bool Attempt::answer_stays_in_completion() {
+/// Claims the record of an answer that stays in its completion, as with mlx5. Returns false if the
+/// answer goes elsewhere. The answer of a request that takes time is first fetched to a buffer, by
+/// an inlined copy of the request; store_answer() then claims the record for the request itself.
+bool Attempt::claim_record_for_answer() {
   const QpRecord& requester = sender_.record();
   return requester.scatters != 0 && requester.type == IBV_QPT_RC && !request_.inlined() &&
-         sender_.limits().signal_all &&
-         stays_in_completion(requester, local_.bytes(), request_.elements);
+         sender_.limits().signal_all && claim_record(requester, local_.bytes(), request_.elements);
 }
 
-Outcome Attempt::bring(const SegmentList& answer) {
-  const SegmentList in_completion =
-      answer_stays_in_completion() ? scattered_message() : SegmentList();
+Outcome Attempt::store_answer(const SegmentList& answer) {
+  const SegmentList in_completion = claim_record_for_answer() ? scattered_message() : SegmentList();
   if (land(scattered_ != 0 ? in_completion : local_, answer) != 0)
     return Outcome::done(IBV_WC_LOC_PROT_ERR);
   Outcome outcome = Outcome::done(IBV_WC_SUCCESS, local_.bytes());
@@ -204,14 +206,13 @@ Outcome Attempt::bring(const SegmentList& answer) {
 int Attempt::fetch(const Segment& from, bool atomic) {
   if (loses_answer_) [[unlikely]]
     return atomic ? change_word(from) : 0;
-  const SegmentList in_completion =
-      answer_stays_in_completion() ? scattered_message() : SegmentList();
+  const SegmentList in_completion = claim_record_for_answer() ? scattered_message() : SegmentList();
   const SegmentList& to = scattered_ != 0 ? in_completion : local_;
   SegmentList remote;
   remote.add(from);
   if (!atomic) return move(to, remote);
   if (remote.posted() || to.posted()) {
-    cross_pcie(remote, remote, remote.bytes());
+    cross_pcie(remote, remote, remote.bytes());  // an atomic reads the word and writes it
     post_writes(process_, sender_.cache, to, to.bytes());
   }
   return remote_atomic(process_, request_, from, to);
@@ -224,12 +225,12 @@ int Attempt::change_word(const Segment& word) {
   answer.add(plain_segment(reinterpret_cast<std::uint64_t>(&old), sizeof old));
   SegmentList remote;
   remote.add(word);
-  if (remote.posted()) cross_pcie(remote, remote, remote.bytes());
+  if (remote.posted()) cross_pcie(remote, remote, remote.bytes());  // reads the word and writes it
   return remote_atomic(process_, request_, word, answer);
 }
 
-bool Attempt::stays_in_completion(const QpRecord& qp, std::uint64_t bytes,
-                                  std::span<const ibv_sge> elements) {
+bool Attempt::claim_record(const QpRecord& qp, std::uint64_t bytes,
+                           std::span<const ibv_sge> elements) {
   if (bytes == 0 || bytes > kScatteredBytes) return false;
   scattered_ = claim_scattered(process_, {qp.owner.load(), qp.qpn.load()}, bytes, elements);
   return scattered_ != 0;
@@ -249,15 +250,16 @@ void Attempt::cross_pcie(const SegmentList& to, const SegmentList& from, std::ui
   post_writes(process_, sender_.cache, to, bytes);
 }
 
-std::uint64_t Attempt::scatter_seed() const {
+std::uint64_t Attempt::write_order_seed() const {
   const QpRecord& qp = sender_.record();
-  return by_chance(process_.shared().ports[qp.port].behaviour, qp, request_.index, Chance::scatter,
-                   kNever - 1);
+  constexpr std::uint64_t kMost = ~std::uint64_t{0} - 1;  // by_chance() adds 1 to its bound
+  return by_chance(process_.shared().ports[qp.port].behaviour, qp, request_.index,
+                   Chance::write_order, kMost);
 }
 
 int Attempt::land(const SegmentList& to, const SegmentList& from) {
   if (to.posted() || from.posted()) cross_pcie(to, from, std::min(to.bytes(), from.bytes()));
-  return to.relaxed() ? scatter_bytes(to, from, scatter_seed())
+  return to.relaxed() ? move_bytes_in_any_order(to, from, write_order_seed())
                       : move_bytes(to, from, &sender_.recent_targets);
 }
 
@@ -284,7 +286,7 @@ bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
   if (responder_.type == IBV_QPT_UD) {
     if (request_.address.to.global) entry.flags |= IBV_WC_GRH;
     entry.source_lid = static_cast<std::uint16_t>(sender_.record().lid);
-    entry.beside = Cqe::kIsServiceLevel | service_level_of(request_.address);
+    entry.extra = Cqe::kIsServiceLevel | service_level_of(request_.address);
   }
   if (traits_.has_immediate) {
     entry.immediate = request_.immediate;
@@ -299,9 +301,9 @@ bool Attempt::report(const ReceiveSource& source, const ReceiveEntry& receive, i
   // receive comes first, as on the wire.
   const bool acknowledged = status == IBV_WC_SUCCESS && responder_.type != IBV_QPT_UD;
   ReceiveCompletion completion(process_, source);
-  if (!completion.may_be_had()) return false;
+  if (!completion.may_be_had()) return false;  // a stopped process holds a lock
   if (status == IBV_WC_SUCCESS && scattered_ != 0)
-    entry.beside = static_cast<std::uint16_t>(std::exchange(scattered_, 0));
+    entry.extra = static_cast<std::uint16_t>(std::exchange(scattered_, 0));
   bool fits = true;
   if (acknowledged && source.cq != sender_.record().send_cq)
     fits = sender_.complete_now(request_, local_.bytes());
@@ -346,6 +348,7 @@ Outcome Attempt::refuse_access(const ReceiveSource& source) {
 /// Only the responder of an acknowledged transport stops when it refuses a request. Others drop the
 /// request (IBTA vol. 1, 9.9.3, error classes C and D).
 Outcome Attempt::fail_responder(ibv_event_type event, ibv_wc_status here) {
+  // A READ that is repeated was judged when it was executed first.
   if (responder_.type != IBV_QPT_UC && !request_.repeats)
     enter_error(process_, responder_, responder_qpn_, event);
   return Outcome::done(here);

@@ -53,8 +53,8 @@ class Attempt {
   /// the connection stops working, as it should.
   void count_packets();
 
-  /// Copies `head` (a datagram's header, or nothing) and the payload to a receive.
-  Outcome send(const ReceiveSource& source, const ReceiveEntry& receive, const SegmentList& head);
+  /// Copies `header` (of a datagram; else empty) and the payload to a receive.
+  Outcome send(const ReceiveSource& source, const ReceiveEntry& receive, const SegmentList& header);
 
   /// Refuses the request as the responder: raises `event` and moves the responder to ERR, if its
   /// transport does that.
@@ -65,26 +65,31 @@ class Attempt {
   [[nodiscard]] const SegmentList& local() const { return local_; }
 
   /// Stores the responder's answer to the requester's elements, or to the completion.
-  Outcome bring(const SegmentList& answer);
+  Outcome store_answer(const SegmentList& answer);
 
   [[nodiscard]] const OpcodeTraits& traits() const { return traits_; }
 
  private:
   Outcome access_remote(const ReceiveSource& source);
 
-  [[nodiscard]] bool revokes() const {
+  /// Whether the fault plan revokes the region that the request uses at the responder.
+  [[nodiscard]] bool plans_revocation() const {
     return request_.faults != nullptr && request_.faults->revoke && !request_.repeats;
   }
 
-  bool stays_in_completion(const QpRecord& qp, std::uint64_t bytes,
-                           std::span<const ibv_sge> elements);
-  bool answer_stays_in_completion();
+  /// Claims the record in which a small message stays until `qp`'s completion is polled. Returns
+  /// false if the message goes to memory instead.
+  bool claim_record(const QpRecord& qp, std::uint64_t bytes, std::span<const ibv_sge> elements);
+  bool claim_record_for_answer();
+  /// The message's bytes in the claimed record.
   [[nodiscard]] SegmentList scattered_message() const;
   int fetch(const Segment& from, bool atomic);
   int change_word(const Segment& word);
   void cross_pcie(const SegmentList& to, const SegmentList& from, std::uint64_t bytes);
-  [[nodiscard]] std::uint64_t scatter_seed() const;
+  [[nodiscard]] std::uint64_t write_order_seed() const;
+  /// Copies bytes as a NIC's writes land. Returns 0 or an errno, as move_bytes() does.
   int land(const SegmentList& to, const SegmentList& from);
+  /// As land(), with the fault that the plan has for the bytes.
   int move(const SegmentList& to, const SegmentList& from);
   /// Completes both sides. Returns false, with nothing completed, if a stopped process holds a lock
   /// of the receive queue.

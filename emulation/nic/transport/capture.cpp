@@ -17,17 +17,17 @@ SegmentList list_of(std::span<std::byte> bytes) {
 
 ibv_wc_status capture(Process& process, Sender& sender, const Request& request,
                       std::vector<std::byte>& payload) {
-  Attempt own(process, sender, request, sender.record(), 0);
+  Attempt own(process, sender, request, sender.record(), 0);  // only gathers: no responder is used
   if (const ibv_wc_status status = own.gather(); status != IBV_WC_SUCCESS) return status;
   payload.resize(own.bytes());
   return move_bytes(list_of(payload), own.local()) == 0 ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }
 
-Outcome place(Process& process, Sender& sender, const Request& request,
-              std::span<std::byte> answer) {
+Outcome store_answer(Process& process, Sender& sender, const Request& request,
+                     std::span<std::byte> answer) {
   Attempt own(process, sender, request, sender.record(), 0);
   const ibv_wc_status status = own.gather();
-  return status != IBV_WC_SUCCESS ? Outcome::done(status) : own.bring(list_of(answer));
+  return status != IBV_WC_SUCCESS ? Outcome::done(status) : own.store_answer(list_of(answer));
 }
 
 bool lands_relaxed(Process& process, Sender& sender, const Request& request) {

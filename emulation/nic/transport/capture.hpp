@@ -19,8 +19,8 @@ ibv_wc_status capture(Process& process, Sender& sender, const Request& request,
                       std::vector<std::byte>& payload);
 
 /// Stores the responder's answer to the requester's elements, or to its completion.
-Outcome place(Process& process, Sender& sender, const Request& request,
-              std::span<std::byte> answer);
+Outcome store_answer(Process& process, Sender& sender, const Request& request,
+                     std::span<std::byte> answer);
 
 /// Whether a WRITE of an RC QP would be accepted now, and goes to memory where writes land in any
 /// order.

@@ -15,7 +15,8 @@ void count_naks(Process& process, const Sender& sender, std::uint64_t naks) {
   count(process, sender.record().port, PortCounter::rnr_nak_retry_err, naks);
 }
 
-/// The counters of the requester's queue pair, in its own cache lines, for the data path.
+/// The counters of the requester's queue pair, in its own cache lines, for the data path. Traffic
+/// with another peer port is added to the ports first, and the counters are marked as used.
 Traffic& traffic_of(Process& process, Sender& sender, std::uint32_t peer_port) {
   QpRecord& record = sender.record();
   Traffic& traffic = record.traffic;

@@ -28,7 +28,7 @@ std::uint16_t internet_checksum(const std::uint8_t* bytes, std::size_t length) {
 
 void put_ipv4(DatagramHeader& header, const AddressVector& address, std::uint64_t payload_bytes) {
   std::uint8_t* ip = header.data() + kIpv4Start;
-  ip[0] = 0x45;
+  ip[0] = 0x45;  // version 4, a header of 5 words
   ip[1] = address.traffic_class;
   put16(ip + 2, 20 + kUdpBytes + kTransportBytes + payload_bytes);
   ip[6] = 0x40;  // don't fragment
@@ -36,9 +36,10 @@ void put_ipv4(DatagramHeader& header, const AddressVector& address, std::uint64_
   ip[9] = kUdp;
   std::copy_n(address.sgid.begin() + 12, 4, ip + 12);
   std::copy_n(address.to.gid.begin() + 12, 4, ip + 16);
-  put16(ip + 10, internet_checksum(ip, 20));
+  put16(ip + 10, internet_checksum(ip, 20));  // last: it covers the whole header
 }
 
+/// A GRH begins as an IPv6 header does: with the version 6.
 void put_grh(DatagramHeader& header, const AddressVector& address, std::uint64_t payload_bytes) {
   const std::uint32_t first = 6U << 28U | static_cast<std::uint32_t>(address.traffic_class) << 20U |
                               (address.flow_label & 0xfffffU);

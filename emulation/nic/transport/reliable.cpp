@@ -9,8 +9,8 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// Whether the QP still has that number and a living owner. An XRC_RECV QP of a dead owner passes
-/// to another process that has it open.
+/// Whether the QP still has that number and a living owner. Reaps a dead owner: an XRC_RECV QP then
+/// passes to another process that has it open.
 bool is_there(Process& process, const QpRecord& qp, std::uint32_t qpn) {
   if (qpn == 0 || qp.qpn.load() != qpn) return false;
   const std::uint32_t owner = qp.owner.load();
@@ -39,14 +39,14 @@ Outcome execute_reliable(Process& process, Sender& sender, const Request& reques
   const bool taken = responder.type == static_cast<std::uint32_t>(responder_type) &&
                      attempt.reachable() && responder.expected_psn == sender.connection.next_psn;
   if (!taken) {
-    responder.sender_waits.store(1);  // modify_qp looks at it with the lock held
+    responder.sender_waits.store(1);  // modify_qp takes the lock, sees this and wakes the sender
     return {Wait::unreachable};
   }
   const std::optional<ReceiveSource> source = source_of(process.shared(), responder, request);
   const Outcome outcome =
       source ? attempt.run(*source)
              : attempt.fail_responder(IBV_EVENT_QP_REQ_ERR, IBV_WC_REM_INV_REQ_ERR);
-  if (request.repeats) return outcome;
+  if (request.repeats) return outcome;  // it was counted the first time
   if (outcome.wait == Wait::none && outcome.status == IBV_WC_SUCCESS) attempt.count_packets();
   count_outcome(process, sender, responder.port, request, outcome);
   return outcome;

@@ -9,7 +9,8 @@ namespace hbmwire::emulation::nic {
 
 /// Executes a compare-and-swap or fetch-and-add of the 8 aligned bytes at `target`, and stores the
 /// old value to `result`. It is atomic with respect to all NICs of the fabric, but not to CPUs
-/// (IBV_ATOMIC_HCA). Returns 0 or an errno, as move_bytes() does.
+/// (IBV_ATOMIC_HCA). Returns 0 or an errno, as move_bytes() does. EBUSY: a stopped process holds
+/// the lock of atomics.
 int remote_atomic(Process& process, const Request& request, const Segment& target,
                   const SegmentList& result);
 

@@ -44,7 +44,7 @@ struct Request {
   const OperationFaults* faults = nullptr;  // null: none; the sender's, until the request is over
   std::span<const ibv_sge> elements;        // with IBV_SEND_INLINE plain addresses of this process
 
-  bool repeats = false;  // a READ that is executed a second time: it only fetches its answer
+  bool repeats = false;  // a READ that is executed a second time, only to fetch its answer
 
   [[nodiscard]] bool inlined() const { return (flags & IBV_SEND_INLINE) != 0; }
 };
@@ -55,9 +55,8 @@ inline std::uint64_t bytes_of(std::span<const ibv_sge> elements) {
   return bytes;
 }
 
-/// The value of wc.sl for a datagram. As with mlx5, on Ethernet it tells the packet's kind: 0xa for
-/// an IPv4 header, 0x9 for an IPv6 header, 0 for a GRH; UCX reads it. On InfiniBand it is the
-/// service level.
+/// The value of wc.sl for a datagram. On InfiniBand it is the service level. On Ethernet it tells
+/// the kind of header, as with mlx5, because UCX reads it: 0xa for IPv4, 0x9 for IPv6, 0 for a GRH.
 std::uint8_t service_level_of(const AddressVector& address);
 
 /// The queue pair types that may post an opcode, as bits (man ibv_post_send, the table of opcodes).

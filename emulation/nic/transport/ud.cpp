@@ -28,16 +28,17 @@ class DatagramDelivery {
   DatagramDelivery(Process& process, Sender& sender, const Request& request)
       : process_(process), sender_(sender), request_(request) {}
 
-  /// Delivers the message to a QP. Returns the port where it arrives; 0: it does not arrive.
-  std::uint32_t to(std::uint32_t qpn, bool by_address) {
+  /// Delivers the message to a QP; with `by_address` only if the QP is at the request's address.
+  /// Returns the port where the message arrives; 0: it does not arrive.
+  std::uint32_t deliver_to(std::uint32_t qpn, bool by_address) {
     QpRecord& responder = process_.shared().qps[qp_index(qpn)];
     if (qpn == 0 || responder.qpn.load() != qpn || !process_.alive(responder.owner.load()))
       return 0;
     Attempt attempt(process_, sender_, request_, responder, qpn);
-    attempt.gather();
-    DatagramHeader header = make_datagram_header(request_.address, attempt.bytes());
-    SegmentList head;
-    head.add(plain_segment(reinterpret_cast<std::uint64_t>(header.data()), header.size()));
+    attempt.gather();  // execute_ud() has checked the elements
+    DatagramHeader bytes = make_datagram_header(request_.address, attempt.bytes());
+    SegmentList header;
+    header.add(plain_segment(reinterpret_cast<std::uint64_t>(bytes.data()), bytes.size()));
     fault_step("located");
     const FavouredHold guard(responder.responder, Place::responder);
     fault_step("responder_locked");
@@ -49,7 +50,7 @@ class DatagramDelivery {
     const ReceiveSource source = receives_of(process_.shared(), responder);
     ReceiveEntry receive;
     if (take_receive(process_, source, receive) == Taking::taken) {
-      attempt.send(source, receive, head);
+      attempt.send(source, receive, header);
     } else {
       count(process_, responder.port, PortCounter::out_of_buffer);
     }
@@ -74,9 +75,10 @@ Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
   if (request.remote_qpn == kMulticastQpn) {
     count_multicast_sent(process, sender.record().port, own.bytes());
     for (const std::uint32_t qpn : multicast_members(process, request.address.to))
-      count_multicast_received(process, delivery.to(qpn, false), own.bytes());
+      count_multicast_received(process, delivery.deliver_to(qpn, false), own.bytes());
   } else {
-    count_unacknowledged(process, sender, delivery.to(request.remote_qpn, true), request, sent);
+    const std::uint32_t port = delivery.deliver_to(request.remote_qpn, true);
+    count_unacknowledged(process, sender, port, request, sent);
   }
   return sent;
 }

@@ -60,6 +60,7 @@ verbs_context* open_context(ibv_device* device, int cmd_fd, void* /*private_data
   if (const int error = planned_failure(*process, "ibv_open_device"); error != 0)
     return refuse(cmd_fd, error);
   if (!install_command_hook()) return refuse(cmd_fd, ENOSYS);
+  // libibverbs takes the offset in the form of a pointer.
   auto* context = static_cast<Context*>(abi::libibverbs().init_and_alloc_context(
       device, cmd_fd, sizeof(Context), reinterpret_cast<verbs_context*>(verbs_offset()), 0));
   if (context == nullptr) return nullptr;
@@ -185,6 +186,7 @@ void cq_event(ibv_cq* handle) {
   }
 }
 
+/// Called by ibv_get_async_event after its read: the FIFO has room again for pending events.
 void async_event(ibv_context* context, ibv_async_event* /*event*/) {
   ContextState& state = state_of(context);
   Process& process = state.process;

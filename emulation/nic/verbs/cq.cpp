@@ -35,7 +35,7 @@ void fill(const Cqe& entry, ibv_wc& completion) {
   std::memcpy(to, &entry, kSame);
   const std::uint64_t none = 0;
   std::memcpy(to + kSame, &none, sizeof(none));
-  if (entry.source_lid == 0 && entry.beside == 0) [[likely]]
+  if (entry.source_lid == 0 && entry.extra == 0) [[likely]]
     return;
   completion.vendor_err = 0;
   completion.slid = entry.source_lid;

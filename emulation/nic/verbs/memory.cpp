@@ -38,7 +38,7 @@ std::uint64_t first_address(std::uint64_t iova, int access) {
 }
 
 /// A NIC whose writes land in order ignores IBV_ACCESS_RELAXED_ORDERING.
-std::uint32_t heeded(const Pd& pd, std::uint32_t access) {
+std::uint32_t heeded_access(const Pd& pd, std::uint32_t access) {
   constexpr std::uint32_t kRelaxed = IBV_ACCESS_RELAXED_ORDERING;
   return pd.context->device.behaviour.relaxed ? access : access & ~kRelaxed;
 }
@@ -47,7 +47,7 @@ std::uint32_t heeded(const Pd& pd, std::uint32_t access) {
 ibv_mr* register_region(Pd& pd, abi::MrType type, RegionRequest request,
                         std::shared_ptr<Reference> reference) {
   request.pd = pd.id;
-  request.access = heeded(pd, request.access);
+  request.access = heeded_access(pd, request.access);
   request.room = pd.context->room(&NicLimits::mr);
   auto mr = std::make_unique<Mr>();
   mr->index = claim_region(*pd.process, request);
@@ -86,7 +86,8 @@ int check_reregistration(const Mr& mr, const Reregistration& wanted) {
   return start + wanted.length < start ? EINVAL : check_access(wanted.access);
 }
 
-RegionRequest apply(const Mr& mr, const Reregistration& wanted, const MrRecord& old) {
+/// The MR's properties after the change.
+RegionRequest changed_request(const Mr& mr, const Reregistration& wanted, const MrRecord& old) {
   RegionRequest request;
   request.pd = old.pd;
   request.room = mr.pd->context->room(&NicLimits::mr);
@@ -97,7 +98,7 @@ RegionRequest apply(const Mr& mr, const Reregistration& wanted, const MrRecord& 
   const bool moves = (wanted.flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_PD) != 0) request.pd = object_of<Pd>(wanted.pd).id;
   if ((wanted.flags & IBV_REREG_MR_CHANGE_ACCESS) != 0)
-    request.access = heeded(*mr.pd, static_cast<std::uint32_t>(wanted.access));
+    request.access = heeded_access(*mr.pd, static_cast<std::uint32_t>(wanted.access));
   if (moves) {
     request.address = reinterpret_cast<std::uint64_t>(wanted.address);
     request.length = wanted.length;
@@ -177,7 +178,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* handle, std::uint64_t offset, std::size_t length, 
   Pd& pd = object_of<Pd>(handle);
   const CallFaults planned = begin_registration(*pd.process, "ibv_reg_dmabuf_mr");
   if (planned.error_number != 0) return null_with(planned.error_number);
-  // As librxe answers, which lacks the operation.
+  // The provider librxe lacks the operation, and gives the same answer.
   if (!pd.context->device.behaviour.dmabuf) return null_with(EOPNOTSUPP);
   if (const int error = check_access(access); error != 0) return null_with(error);
   // man ibv_reg_dmabuf_mr: iova "must have the same page offset as offset".
@@ -224,7 +225,7 @@ int rereg_mr(abi::MemoryRegion* region, int flags, ibv_pd* pd, void* address, st
   int error = planned_failure(process, "ibv_rereg_mr");
   if (error == 0) error = check_reregistration(mr, wanted);
   if (error == 0) {
-    const RegionRequest request = apply(mr, wanted, record);
+    const RegionRequest request = changed_request(mr, wanted, record);
     error = populate(reinterpret_cast<const void*>(request.address), request.length,
                      (request.access & IBV_ACCESS_LOCAL_WRITE) != 0);
     const bool new_key = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;

@@ -180,9 +180,9 @@ struct Srq {
   std::size_t place;
 };
 
-/// Whether a CQ is empty. A real NIC works beside the CPUs; this one runs on them. So a program
-/// that spins on an empty CQ must let its peer run now and then: with fewer CPUs than pollers each
-/// round would otherwise take a time slice.
+/// Whether a CQ is empty. If it is, yields the CPU now and then. A real NIC works beside the CPUs;
+/// this one runs on them. So a program that spins on an empty CQ must let its peer run: with fewer
+/// CPUs than pollers each round would otherwise take a time slice.
 bool stays_empty(Cq& cq);
 
 /// Takes the oldest entries, `count` at most, and passes each to `use`. Returns their number.
@@ -315,9 +315,9 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* in
 int destroy_qp(ibv_qp* qp);
 /// Fills in a QP's handle, which libibverbs leaves empty, and counts the QP.
 void publish_qp(Qp& qp, ibv_context* context, const ibv_qp_init_attr& attributes);
-/// Waits until its events are acknowledged, and removes it from the lists.
+/// Waits until the QP's events are acknowledged, and removes the QP from its device's list.
 void withdraw_qp(Qp& qp);
-/// Removes its completions from its CQs.
+/// Removes the QP's completions from its CQs.
 void purge_completions(const Qp& qp);
 ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& attributes);
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attributes);
@@ -341,7 +341,7 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
 /// refuses it with.
 int check_address(const ibv_ah_attr& address, const DeviceInfo& device, std::uint8_t port_num);
 
-/// The destination of such a path.
+/// The destination of a path that check_address() accepts.
 Destination destination_of(const ibv_ah_attr& address, bool infiniband);
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
 int destroy_ah(ibv_ah* handle);

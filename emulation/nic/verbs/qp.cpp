@@ -78,7 +78,8 @@ QpRequest request_of(const Qp& qp, const ibv_qp_init_attr& attributes) {
   return request;
 }
 
-void count_users(const Qp& qp, int change) {
+/// Adds `change` to the numbers of users of the QP's PD, CQs and SRQ.
+void change_user_counts(const Qp& qp, int change) {
   const auto by = static_cast<unsigned>(change);
   qp.pd->users.fetch_add(by);
   qp.send_cq->users.fetch_add(by);
@@ -110,7 +111,7 @@ Qp* make_qp(Pd& pd, ibv_qp_init_attr& attributes) {
                           attributes.cap.max_inline_data, attributes.sq_sig_all != 0,
                           qp->context->device.behaviour.atomics};
   make_sender(qp, transport_of(attributes.qp_type), limits);
-  count_users(*qp, 1);
+  change_user_counts(*qp, 1);
   publish_qp(*qp, pd.handle.context, attributes);
   return hand_out(std::move(qp));
 }
@@ -197,10 +198,10 @@ int destroy_qp(ibv_qp* handle) {
   purge_completions(qp);
   withdraw_qp(qp);
   release_qp(process, qp.index);
-  count_users(qp, -1);
+  change_user_counts(qp, -1);
   process.count(ObjectKind::qp, -1);
   process.write_port_files();
-  const auto last = std::move(qp.self);
+  const auto last = std::move(qp.self);  // a thread that executes its requests may still keep it
   return 0;
 }
 

@@ -13,13 +13,16 @@ namespace {
 
 Qp& qp_of(ibv_qp_ex* handle) { return object_of<Qp>(handle); }
 
+/// Keeps the first error, for wr_complete.
 void refuse(Qp& qp, int error) {
   if (qp.staging_error == 0) qp.staging_error = error;
 }
 
+/// Adds a request to those that wr_complete posts.
 Request& stage(ibv_qp_ex* handle, ibv_wr_opcode opcode) {
   Request& request = qp_of(handle).staged.emplace_back().request;
   request.wr_id = handle->wr_id;
+  // Only the setters of inline data make a request inline.
   request.flags = handle->wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);
   request.opcode = opcode;
   return request;

@@ -60,7 +60,7 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   if (given(IBV_QP_PATH_MTU)) {
     kept.path_mtu = values.path_mtu;
     record.path_mtu = connection.path_mtu = static_cast<std::uint32_t>(values.path_mtu);
-    connection.path_mtu_bytes = 128U << static_cast<unsigned>(values.path_mtu);
+    connection.path_mtu_bytes = 128U << static_cast<unsigned>(values.path_mtu);  // IBV_MTU_256 is 1
   }
   if (given(IBV_QP_DEST_QPN)) {
     connection.dest_qpn = kept.dest_qp_num = values.dest_qp_num & k24Bits;
@@ -78,6 +78,8 @@ void apply(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask) {
   if (given(IBV_QP_RNR_RETRY)) connection.rnr_retry = kept.rnr_retry = values.rnr_retry;
 }
 
+/// Moves the QP to RESET and drops its requests, receives and attributes. Returns 0, or EBUSY, with
+/// nothing changed, if a stopped process holds a lock.
 int reset(Qp& qp, QpRecord& record) {
   const FavouredHold posting(record.posting, Place::posting);
   const Hold queue(record.queue);
@@ -86,6 +88,7 @@ int reset(Qp& qp, QpRecord& record) {
   qp.sender->connection = {};
   attributes_of(qp) = {};
   set_state(record, IBV_QPS_RESET);
+  // Both ends of the receive queue are at the tail: it is empty.
   record.receives.head = record.receives.tail = record.posted.head = record.posted.tail;
   record.taken.valid.store(0);
   record.established = 0;
@@ -118,7 +121,7 @@ int move(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask, const Mo
 
 /// Removes the attributes that Linux ignores for one half of an XRC connection because they belong
 /// to the other half (drivers/infiniband/core/uverbs_cmd.c, modify_qp_mask).
-int heeded(ibv_qp_type type, int mask) {
+int heeded_attributes(ibv_qp_type type, int mask) {
   if (type == IBV_QPT_XRC_SEND) return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (type == IBV_QPT_XRC_RECV)
     return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
@@ -147,7 +150,7 @@ Destination destination_of(const ibv_ah_attr& address, bool infiniband) {
 }
 
 int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
-  mask = heeded(handle->qp_type, mask);
+  mask = heeded_attributes(handle->qp_type, mask);
   Qp& qp = object_of<Qp>(handle);
   Process& process = *qp.process;
   if (const int error = planned_failure(process, "ibv_modify_qp"); error != 0) return error;
@@ -177,6 +180,7 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* values, int mask) {
     const FavouredHold responder(record.responder, Place::responder);
     if (!responder.held()) return EBUSY;
     if (const int error = move(qp, record, *values, mask, {from, to}); error != 0) return error;
+    // A QP in RESET takes no requests, so the peer need not try again.
     wake = record.sender_waits.load() != 0 && to != IBV_QPS_RESET;
   }
   if (to == IBV_QPS_RESET) purge_completions(qp);

@@ -14,6 +14,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
+/// The objects that an SRQ belongs to; the last two only for XRC.
 struct Owners {
   Pd* pd = nullptr;
   Cq* cq = nullptr;

@@ -71,7 +71,8 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attributes) {
   request.nic = state.device.ports.empty() ? 0 : state.device.ports.front().fabric_port;
   if (error == 0) error = identify(attributes->fd, attributes->oflags, request);
   if (error != 0) return null_with(error);
-  const int file = request.inode == 0 ? -1 : ::fcntl(attributes->fd, F_DUPFD_CLOEXEC, 3);
+  constexpr int kFirstOwnFd = 3;  // leaves the numbers of the standard streams free
+  const int file = request.inode == 0 ? -1 : ::fcntl(attributes->fd, F_DUPFD_CLOEXEC, kFirstOwnFd);
   if (request.inode != 0 && file < 0) return nullptr;
   const XrcdClaim claim = claim_xrcd(process, request);
   if (claim.error != 0) {
@@ -108,9 +109,9 @@ ibv_qp* create_xrc_receiver(ibv_context* context, const ibv_qp_init_attr_ex& att
   const bool has_domain = (attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 &&
                           attributes.xrcd != nullptr &&
                           object_of<Xrcd>(attributes.xrcd).context == &state_of(context);
-  const bool has_other_srq =
+  const bool has_basic_srq =
       attributes.srq != nullptr && object_of<Srq>(attributes.srq).xrcd == nullptr;
-  if (error == 0 && (!has_domain || has_other_srq)) error = EINVAL;
+  if (error == 0 && (!has_domain || has_basic_srq)) error = EINVAL;
   if (error != 0) return null_with(error);
   auto qp = new_receiver(object_of<Xrcd>(attributes.xrcd));
   QpRequest request;
@@ -171,7 +172,7 @@ int destroy_xrc_receiver(Qp& qp) {
   qp.xrcd->users.fetch_sub(1);
   process.count(ObjectKind::qp, -1);
   process.write_port_files();
-  const auto last = std::move(qp.self);
+  const auto last = std::move(qp.self);  // a thread that polls may still keep it
   return 0;
 }
 

@@ -41,10 +41,12 @@ hipError_t copy_and_wait(const End& to, const End& from, std::size_t bytes) {
   const hsa_status_t status = hsa_amd_memory_async_copy(to.address, to.agent, from.address,
                                                         from.agent, bytes, 0, nullptr, done);
   hsa_signal_value_t value = 0;
+  // The engine changes the signal from 1 to 0, or to -1 if the copy fails.
   if (status == HSA_STATUS_SUCCESS) {
     value = hsa_signal_wait_scacquire(done, HSA_SIGNAL_CONDITION_LT, 1, UINT64_MAX,
                                       HSA_WAIT_STATE_BLOCKED);
   }
+  // Twice, because a fault plan may make the first call fail.
   if (hsa_signal_destroy(done) != HSA_STATUS_SUCCESS) hsa_signal_destroy(done);
   if (status != HSA_STATUS_SUCCESS) return error_of(status);
   return value < 0 ? hipErrorUnknown : hipSuccess;

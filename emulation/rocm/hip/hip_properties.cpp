@@ -60,37 +60,37 @@ void put_text(char* to, std::size_t bytes, std::string_view text) {
 /// The members that both layouts share.
 template <typename Properties>
 Properties common_properties(const HipDevice& device) {
-  Properties is{};
-  put_text(is.name, sizeof is.name, device.name);
-  put_text(is.gcnArchName, sizeof is.gcnArchName, kArchitecture);
-  is.totalGlobalMem = device.memory_bytes;
-  is.sharedMemPerBlock = kSharedBytes;
-  is.maxSharedMemoryPerMultiProcessor = kSharedBytes;
-  is.regsPerBlock = kRegisters;
-  is.warpSize = kWarp;
-  is.memPitch = INT32_MAX;
-  is.maxThreadsPerBlock = kThreadsPerBlock;
-  std::ranges::fill(is.maxThreadsDim, kThreadsPerBlock);
-  std::ranges::fill(is.maxGridSize, INT32_MAX);
-  is.clockRate = kClockKhz;
-  is.memoryClockRate = kMemoryClockKhz;
-  is.memoryBusWidth = kMemoryBusBits;
-  is.totalConstMem = INT32_MAX;
-  is.major = kMajor;
-  is.minor = kMinor;
-  is.multiProcessorCount = kComputeUnits;
-  is.l2CacheSize = kL2Bytes;
-  is.maxThreadsPerMultiProcessor = kThreadsPerUnit;
-  is.clockInstructionRate = kTimerKhz;
-  is.concurrentKernels = 1;
-  is.ECCEnabled = 1;
-  is.pciDomainID = static_cast<int>(device.domain);
-  is.pciBusID = bus_of(device);
-  is.pciDeviceID = device_number_of(device);
-  is.canMapHostMemory = 1;
-  is.managedMemory = 1;
-  is.isLargeBar = device.large_bar ? 1 : 0;
-  return is;
+  Properties properties{};
+  put_text(properties.name, sizeof properties.name, device.name);
+  put_text(properties.gcnArchName, sizeof properties.gcnArchName, kArchitecture);
+  properties.totalGlobalMem = device.memory_bytes;
+  properties.sharedMemPerBlock = kSharedBytes;
+  properties.maxSharedMemoryPerMultiProcessor = kSharedBytes;
+  properties.regsPerBlock = kRegisters;
+  properties.warpSize = kWarp;
+  properties.memPitch = INT32_MAX;
+  properties.maxThreadsPerBlock = kThreadsPerBlock;
+  std::ranges::fill(properties.maxThreadsDim, kThreadsPerBlock);
+  std::ranges::fill(properties.maxGridSize, INT32_MAX);
+  properties.clockRate = kClockKhz;
+  properties.memoryClockRate = kMemoryClockKhz;
+  properties.memoryBusWidth = kMemoryBusBits;
+  properties.totalConstMem = INT32_MAX;
+  properties.major = kMajor;
+  properties.minor = kMinor;
+  properties.multiProcessorCount = kComputeUnits;
+  properties.l2CacheSize = kL2Bytes;
+  properties.maxThreadsPerMultiProcessor = kThreadsPerUnit;
+  properties.clockInstructionRate = kTimerKhz;
+  properties.concurrentKernels = 1;
+  properties.ECCEnabled = 1;
+  properties.pciDomainID = static_cast<int>(device.domain);
+  properties.pciBusID = bus_of(device);
+  properties.pciDeviceID = device_number_of(device);
+  properties.canMapHostMemory = 1;
+  properties.managedMemory = 1;
+  properties.isLargeBar = device.large_bar ? 1 : 0;
+  return properties;
 }
 
 hipUUID uuid_of(const HipDevice& device) {
@@ -111,75 +111,75 @@ hipError_t give_old_properties(const char* call, hipDeviceProp_tR0000* prop, int
 
 // NOLINTNEXTLINE(readability-function-size): a table.
 hipError_t attribute_of(const HipDevice& device, hipDeviceAttribute_t attribute, int& value) {
-  const auto is = common_properties<hipDeviceProp_tR0600>(device);
+  const auto properties = common_properties<hipDeviceProp_tR0600>(device);
   switch (attribute) {
     case hipDeviceAttributeEccEnabled:
-      value = is.ECCEnabled;
+      value = properties.ECCEnabled;
       return hipSuccess;
     case hipDeviceAttributeAsyncEngineCount:
       value = 2;
       return hipSuccess;
     case hipDeviceAttributeCanMapHostMemory:
-      value = is.canMapHostMemory;
+      value = properties.canMapHostMemory;
       return hipSuccess;
     case hipDeviceAttributeClockRate:
-      value = is.clockRate;
+      value = properties.clockRate;
       return hipSuccess;
     case hipDeviceAttributeConcurrentKernels:
-      value = is.concurrentKernels;
+      value = properties.concurrentKernels;
       return hipSuccess;
     case hipDeviceAttributeL2CacheSize:
-      value = is.l2CacheSize;
+      value = properties.l2CacheSize;
       return hipSuccess;
     case hipDeviceAttributeComputeCapabilityMajor:
-      value = is.major;
+      value = properties.major;
       return hipSuccess;
     case hipDeviceAttributeComputeCapabilityMinor:
-      value = is.minor;
+      value = properties.minor;
       return hipSuccess;
     case hipDeviceAttributeManagedMemory:
-      value = is.managedMemory;
+      value = properties.managedMemory;
       return hipSuccess;
     case hipDeviceAttributeMaxBlockDimX:
     case hipDeviceAttributeMaxBlockDimY:
     case hipDeviceAttributeMaxBlockDimZ:
     case hipDeviceAttributeMaxThreadsPerBlock:
-      value = is.maxThreadsPerBlock;
+      value = properties.maxThreadsPerBlock;
       return hipSuccess;
     case hipDeviceAttributeMaxGridDimX:
     case hipDeviceAttributeMaxGridDimY:
     case hipDeviceAttributeMaxGridDimZ:
-      value = is.maxGridSize[0];
+      value = properties.maxGridSize[0];
       return hipSuccess;
     case hipDeviceAttributeMaxThreadsPerMultiProcessor:
-      value = is.maxThreadsPerMultiProcessor;
+      value = properties.maxThreadsPerMultiProcessor;
       return hipSuccess;
     case hipDeviceAttributeMemoryBusWidth:
-      value = is.memoryBusWidth;
+      value = properties.memoryBusWidth;
       return hipSuccess;
     case hipDeviceAttributeMemoryClockRate:
-      value = is.memoryClockRate;
+      value = properties.memoryClockRate;
       return hipSuccess;
     case hipDeviceAttributeMultiprocessorCount:
-      value = is.multiProcessorCount;
+      value = properties.multiProcessorCount;
       return hipSuccess;
     case hipDeviceAttributePciBusId:
-      value = is.pciBusID;
+      value = properties.pciBusID;
       return hipSuccess;
     case hipDeviceAttributePciDeviceId:
-      value = is.pciDeviceID;
+      value = properties.pciDeviceID;
       return hipSuccess;
     case hipDeviceAttributePciDomainID:
-      value = is.pciDomainID;
+      value = properties.pciDomainID;
       return hipSuccess;
     case hipDeviceAttributeMaxRegistersPerBlock:
-      value = is.regsPerBlock;
+      value = properties.regsPerBlock;
       return hipSuccess;
     case hipDeviceAttributeMaxSharedMemoryPerBlock:
       value = kSharedBytes;
       return hipSuccess;
     case hipDeviceAttributeWarpSize:
-      value = is.warpSize;
+      value = properties.warpSize;
       return hipSuccess;
     case hipDeviceAttributeUnifiedAddressing:
     case hipDeviceAttributeHostRegisterSupported:
@@ -193,7 +193,7 @@ hipError_t attribute_of(const HipDevice& device, hipDeviceAttribute_t attribute,
       value = 0;
       return hipSuccess;
     case hipDeviceAttributeIsLargeBar:
-      value = is.isLargeBar;
+      value = properties.isLargeBar;
       return hipSuccess;
   }
   return hipErrorInvalidValue;

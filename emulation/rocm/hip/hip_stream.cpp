@@ -17,7 +17,9 @@ hipError_t stream_entry_point(const char* call, hipStream_t handle, Body body) {
   });
 }
 
-bool known(hipMemcpyKind kind) { return kind >= hipMemcpyHostToHost && kind <= hipMemcpyDefault; }
+bool is_known(hipMemcpyKind kind) {
+  return kind >= hipMemcpyHostToHost && kind <= hipMemcpyDefault;
+}
 
 hipError_t post_copy(const char* call, void* to, const void* from, std::size_t bytes,
                      hipStream_t handle) {
@@ -41,7 +43,7 @@ hipError_t copy_synchronously(const char* call, void* to, const void* from, std:
 }  // namespace
 
 hipError_t hipMemcpy(void* dst, const void* src, size_t sizeBytes, hipMemcpyKind kind) {
-  if (!known(kind)) return remember(hipErrorInvalidMemcpyDirection);
+  if (!is_known(kind)) return remember(hipErrorInvalidMemcpyDirection);
   return copy_synchronously("hipMemcpy", dst, src, sizeBytes);
 }
 
@@ -59,7 +61,7 @@ hipError_t hipMemcpyDtoD(hipDeviceptr_t dst, hipDeviceptr_t src, size_t sizeByte
 
 hipError_t hipMemcpyAsync(void* dst, const void* src, size_t sizeBytes, hipMemcpyKind kind,
                           hipStream_t stream) {
-  if (!known(kind)) return remember(hipErrorInvalidMemcpyDirection);
+  if (!is_known(kind)) return remember(hipErrorInvalidMemcpyDirection);
   return post_copy("hipMemcpyAsync", dst, src, sizeBytes, stream);
 }
 

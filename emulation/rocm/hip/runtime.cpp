@@ -15,13 +15,15 @@
 namespace hbmwire::emulation::rocm {
 namespace {
 
+/// A search for an agent's first pool that has a flag.
 struct PoolSearch {
   std::uint32_t wanted_flag = 0;
   hsa_amd_memory_pool_t found{};
   std::size_t bytes = 0;
 };
 
-hsa_status_t look_at_pool(hsa_amd_memory_pool_t pool, void* data) {
+/// Ends the search (INFO_BREAK) if the pool has the flag.
+hsa_status_t check_pool(hsa_amd_memory_pool_t pool, void* data) {
   auto& search = *static_cast<PoolSearch*>(data);
   std::uint32_t flags = 0;
   if (hsa_amd_memory_pool_get_info(pool, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, &flags) !=
@@ -82,7 +84,7 @@ bool HipRuntime::add_agent(hsa_agent_t agent) {
   const bool host = type == HSA_DEVICE_TYPE_CPU;
   PoolSearch search{.wanted_flag = host ? HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED
                                         : HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED};
-  if (hsa_amd_agent_iterate_memory_pools(agent, &look_at_pool, &search) != HSA_STATUS_INFO_BREAK)
+  if (hsa_amd_agent_iterate_memory_pools(agent, &check_pool, &search) != HSA_STATUS_INFO_BREAK)
     return false;
   if (host) {
     host_ = agent;

@@ -146,12 +146,11 @@ AllocationRecord* Allocations::find(std::uint64_t address) {
   return address - record.base < record.occupied_bytes ? &record : nullptr;
 }
 
-bool Allocations::visit(std::uint64_t address,
-                        const std::function<void(AllocationRecord&)>& visit) {
+bool Allocations::visit(std::uint64_t address, const std::function<void(AllocationRecord&)>& act) {
   const std::lock_guard lock(mutex_);
   AllocationRecord* const record = find(address);
   if (record == nullptr) return false;
-  visit(*record);
+  act(*record);
   return true;
 }
 

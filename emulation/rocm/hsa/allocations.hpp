@@ -88,17 +88,17 @@ class Allocations {
   /// false if there is none, or it belongs to another process.
   bool free(std::uint64_t base) { return remove(base, false); }
 
-  /// Calls `visit` with the allocation that contains `address`. Returns false if there is none.
-  bool visit(std::uint64_t address, const std::function<void(AllocationRecord&)>& visit);
+  /// Calls `act` with the allocation that contains `address`. Returns false if there is none.
+  bool visit(std::uint64_t address, const std::function<void(AllocationRecord&)>& act);
 
   /// As visit(), but concurrently with other lookups, because programs ask about each of their
   /// addresses.
-  template <typename Look>
-  bool look(std::uint64_t address, Look look) {
+  template <typename Read>
+  bool inspect(std::uint64_t address, Read read) {
     const std::shared_lock lock(mutex_);
     const AllocationRecord* const record = find(address);
     if (record == nullptr) return false;
-    look(*record);
+    read(*record);
     return true;
   }
 

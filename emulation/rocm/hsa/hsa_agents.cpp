@@ -92,7 +92,9 @@ hsa_status_t gpu_info(unsigned gpu, hsa_agent_info_t attribute, void* value) {
     case HSA_AMD_AGENT_INFO_DOMAIN:
       return answer(value, pci.domain);
     case HSA_AMD_AGENT_INFO_UUID: {
-      std::snprintf(static_cast<char*>(value), 21, "GPU-%016x", 0xe700U + gpu);
+      constexpr std::size_t kUuidBytes = 21;   // "GPU-", 16 digits and the NUL
+      constexpr unsigned kFirstUuid = 0xe700;  // any number: GPUs must only differ
+      std::snprintf(static_cast<char*>(value), kUuidBytes, "GPU-%016x", kFirstUuid + gpu);
       return HSA_STATUS_SUCCESS;
     }
     case HSA_AMD_AGENT_INFO_MEMORY_AVAIL:

@@ -92,6 +92,7 @@ hsa_status_t hsa_amd_memory_fill(void* ptr, uint32_t value, size_t count) {
     const std::uint64_t bytes = count * sizeof(value);
     const EngineView from{
         .memory = nullptr, .offset = 0, .host = reinterpret_cast<std::byte*>(pattern.data())};
+    // A fill has no source, so the target stands for it.
     const bool filled = session.allocations().with_views(
         address_of(ptr), address_of(ptr), bytes,
         [&](const EngineView& to, const EngineView&) { move_bytes(to, from, bytes); });

@@ -27,7 +27,7 @@ std::optional<unsigned> gpu_of_node(std::uint32_t index) {
 }
 
 /// Finds the agents that may use attached memory: the named ones, or all GPUs if none is named.
-hsa_status_t users(std::span<const hsa_agent_t> named, std::vector<hsa_agent_t>& agents) {
+hsa_status_t find_users(std::span<const hsa_agent_t> named, std::vector<hsa_agent_t>& agents) {
   for (const hsa_agent_t agent : named) {
     const auto owner = agent_owner(agent);
     if (!owner) return HSA_STATUS_ERROR_INVALID_AGENT;
@@ -47,7 +47,7 @@ hsa_status_t hsa_amd_ipc_memory_create(void* ptr, size_t len, hsa_amd_ipc_memory
     ShareHandle made{.family = ShareHandle::kRocm};
     const int error = session.allocations().share(address_of(ptr), len, made.key);
     if (error != 0) return status_of(error);
-    session.allocations().look(address_of(ptr), [&](const AllocationRecord& record) {
+    session.allocations().inspect(address_of(ptr), [&](const AllocationRecord& record) {
       made.gpu = devices()[record.owner]->gpu().index;
     });
     write_handle(made, std::as_writable_bytes(std::span(handle->handle)));
@@ -65,7 +65,7 @@ hsa_status_t hsa_amd_ipc_memory_attach(const hsa_amd_ipc_memory_t* handle, size_
       return HSA_STATUS_ERROR_INVALID_ARGUMENT;
     AllocationRecord record;
     record.global_flags = HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
-    const hsa_status_t known = users(std::span(mapping_agents, num_agents), record.accessible);
+    const hsa_status_t known = find_users(std::span(mapping_agents, num_agents), record.accessible);
     if (known != HSA_STATUS_SUCCESS) return known;
     const auto read = read_handle(std::as_bytes(std::span(handle->handle)), ShareHandle::kRocm);
     const auto gpu = read ? gpu_of_node(read->gpu) : std::nullopt;

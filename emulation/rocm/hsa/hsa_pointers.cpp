@@ -24,17 +24,18 @@ struct PointerFacts {
 
 PointerFacts facts_of(Session& session, std::uint64_t address) {
   PointerFacts facts;
-  const bool allocated = session.allocations().look(address, [&](const AllocationRecord& record) {
-    if (!holds(record.base, record.bytes, address, 1)) return;
-    facts.info.type = record.attached ? HSA_EXT_POINTER_TYPE_IPC : HSA_EXT_POINTER_TYPE_HSA;
-    facts.info.agentBaseAddress = std::bit_cast<void*>(record.base);
-    facts.info.hostBaseAddress = facts.info.agentBaseAddress;
-    facts.info.sizeInBytes = record.bytes;
-    facts.info.userData = record.user_data;
-    facts.info.agentOwner = agent_handle(record.owner);
-    facts.info.global_flags = record.global_flags;
-    facts.accessible = record.accessible;
-  });
+  const bool allocated =
+      session.allocations().inspect(address, [&](const AllocationRecord& record) {
+        if (!holds(record.base, record.bytes, address, 1)) return;
+        facts.info.type = record.attached ? HSA_EXT_POINTER_TYPE_IPC : HSA_EXT_POINTER_TYPE_HSA;
+        facts.info.agentBaseAddress = std::bit_cast<void*>(record.base);
+        facts.info.hostBaseAddress = facts.info.agentBaseAddress;
+        facts.info.sizeInBytes = record.bytes;
+        facts.info.userData = record.user_data;
+        facts.info.agentOwner = agent_handle(record.owner);
+        facts.info.global_flags = record.global_flags;
+        facts.accessible = record.accessible;
+      });
   if (allocated) return facts;
   if (const auto lock = session.allocations().find_lock(address)) {
     facts.info.type = HSA_EXT_POINTER_TYPE_LOCKED;
@@ -128,17 +129,18 @@ hsa_status_t hsa_amd_agents_allow_access(uint32_t num_agents, const hsa_agent_t*
   return entry_point("hsa_amd_agents_allow_access", [&](Session& session) {
     if (num_agents == 0 || agents == nullptr || flags != nullptr || ptr == nullptr)
       return HSA_STATUS_ERROR_INVALID_ARGUMENT;
-    bool host = false;
+    bool names_host = false;
     for (const hsa_agent_t agent : std::span(agents, num_agents)) {
       const auto owner = agent_owner(agent);
       if (!owner) return HSA_STATUS_ERROR_INVALID_AGENT;
-      host = host || *owner == kHost;
+      names_host = names_host || *owner == kHost;
     }
     hsa_status_t status = HSA_STATUS_ERROR_INVALID_ARGUMENT;
     session.allocations().visit(address_of(ptr), [&](AllocationRecord& record) {
       const bool of_gpu = record.owner != kHost;
-      const bool possible = !of_gpu || !host || devices()[record.owner]->gpu().large_bar;
-      const bool done = possible && (!of_gpu || show_to_cpu(record, host));
+      // The CPU reaches a GPU's memory only through a large BAR.
+      const bool possible = !of_gpu || !names_host || devices()[record.owner]->gpu().large_bar;
+      const bool done = possible && (!of_gpu || show_to_cpu(record, names_host));
       status = done ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_OUT_OF_RESOURCES;
       if (done) record.accessible.assign(agents, agents + num_agents);
     });

@@ -135,7 +135,7 @@ hsa_status_t hsa_amd_memory_pool_free(void* ptr) {
     const auto base = std::bit_cast<std::uint64_t>(ptr);
     if (session.allocations().free(base)) return HSA_STATUS_SUCCESS;
     bool attached = false;
-    session.allocations().look(base, [&](const AllocationRecord& record) {
+    session.allocations().inspect(base, [&](const AllocationRecord& record) {
       attached = record.attached && record.base == base;
     });
     return attached ? HSA_STATUS_ERROR_INVALID_ARGUMENT : HSA_STATUS_ERROR_INVALID_ALLOCATION;

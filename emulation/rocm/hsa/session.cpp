@@ -9,7 +9,7 @@
 namespace hbmwire::emulation::rocm {
 namespace {
 
-constexpr std::uint64_t kPoolsOfAgent = 4;
+constexpr std::uint64_t kPoolsOfAgent = 4;  // numbers for an agent's pools, at least one a kind
 
 /// The host is 0; the GPUs follow.
 std::uint64_t number_of(unsigned owner) { return owner == kHost ? 0 : owner + 1ULL; }
@@ -48,6 +48,7 @@ hsa_status_t Runtime::acquire() {
 }
 
 hsa_status_t Runtime::release() {
+  // Destroyed after the lock is released, because it waits for copies.
   std::shared_ptr<Session> last;
   const std::lock_guard lock(mutex_);
   if (count_ == 0) return HSA_STATUS_ERROR_NOT_INITIALIZED;
