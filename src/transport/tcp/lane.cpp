@@ -58,7 +58,7 @@ TcpLane::TcpLane(TcpLink& link, CompletionQueue& completions, bool control)
 }
 
 int TcpLane::post(const Operation& operation, std::uint64_t id) noexcept {
-  const int result = link_.post(operation, id, true);
+  const int result = link_.post(operation, id, /*signaled=*/true);
   link_.send();
   return result;
 }

@@ -83,7 +83,7 @@ TcpResponder::Place TcpResponder::place(const Frame& frame, std::uint32_t offset
                                         std::span<std::byte>& memory) noexcept {
   if (rejecting_) return Place::drop;
   if (frame.kind == Frame::Kind::message) {
-    // A message may announce earlier writes, so that it waits until they have arrived.
+    // A message may announce earlier writes, so it waits until they have arrived.
     if (!arriving_.empty()) return Place::later;
     return place_receive(link_, receives_, frame, offset, memory);
   }
@@ -188,6 +188,7 @@ void TcpResponder::on_write(const Frame& frame) noexcept {
     part.immediate = frame.value;
     part.bytes = std::exchange(written_bytes_, 0);
   }
+  // Bytes of host memory are in place. Only the end of the WRITE waits for earlier parts.
   if (part.piece == nullptr && arriving_.empty()) {
     if (part.last) end_write(part);
   } else if (part.piece != nullptr || part.last) {
@@ -202,6 +203,7 @@ bool TcpResponder::start_copy(const Frame& frame, Arriving& part) noexcept {
   auto target = target_of(frame, Access::remote_write);
   if (!target || !target->device) {
     link_.user.give_back(piece);
+    // A target without a device: the key names other memory by now.
     reject(frame, target ? Error{} : target.error());
     return false;
   }
@@ -416,7 +418,7 @@ void TcpResponder::advance_answers() noexcept {
     answer.failed = !done;
     if (!done) reject({.kind = Frame::Kind::read, .number = answer.number}, done.error());
   }
-  // Nothing is sent any more, so that all parts that no engine uses can go.
+  // Nothing is sent any more, so all parts that no engine uses can go.
   if (link_.data_open) return;
   while (!answers_.empty() && !answers_.front().hold) {
     let_go_of(answers_.front());

@@ -343,6 +343,7 @@ Stream::Step Stream::take_some(std::span<std::byte> memory, bool of_application)
   std::size_t got = 0;
   if (read_ == filled_)
     step = fill(memory.size() >= kDirect ? memory : std::span<std::byte>(), got);
+  // The bytes are in the buffer.
   if (step == Step::on && got == 0) {
     got = std::min(filled_ - read_, memory.size());
     const std::span<const std::byte> bytes = std::span(buffer_).subspan(read_, got);
