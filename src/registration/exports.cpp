@@ -31,6 +31,7 @@ struct ExportUse {
   bool finish() {
     const std::scoped_lock lock(mutex);
     if (!watches) return false;
+    // As long as it takes: the memory must not go before. wait() needs some deadline.
     Result<void> waited;
     do {
       waited = copy.wait({Deadline::after(std::chrono::hours(1)), -1});

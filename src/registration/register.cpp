@@ -75,8 +75,9 @@ Attempt by_address(std::span<const Nic> nics, RegionState& region) {
   return attempt;
 }
 
-/// Only for paths that the memory's domain has named. A device's address is registered by address
-/// only if the domain says that a peer-memory client translates it.
+/// Registers `region` by `path`. Only for paths that the memory's domain has named. A device's
+/// address is registered by address only if the domain says that a peer-memory client translates
+/// it.
 Attempt take(Path path, std::span<const Nic> nics, RegionState& region) {
   region.path = path;
   return path == Path::zero_copy ? by_dmabuf(nics, region) : by_address(nics, region);
