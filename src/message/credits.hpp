@@ -16,10 +16,10 @@ namespace hbmwire::detail {
 /// not yet told to the sender.
 ///
 /// A large message, and a message whose sender waits for an answer, keeps its credit until it is
-/// over, so that messages about it need none. Answers need no credit, either: their receiver has
+/// over, so messages about it need none. Answers need no credit, either: their receiver has
 /// places for them, and never has more messages under way that need an answer than such places. A
-/// message that only gives credits back needs none: at most one at a time has not been seen by the
-/// sender.
+/// message that only gives credits back needs none: at most one at a time has not been seen by its
+/// receiver.
 ///
 /// The number of places changes. It begins with a few, and each message adds one while there are
 /// free receives. When other lanes are short of receives, places are given back.

@@ -113,7 +113,7 @@ Result<Transfer> Inbox::receive_handed_out(UnexpectedMessage& message, const Sli
   transfer->protocol = Protocol::eager;
   transfer->tagged = header.tagged_kind();
   message.keeps_worker.reset();
-  if (--handed_out_ == 0) endpoint_.look_soon();
+  if (--handed_out_ == 0) endpoint_.look_soon();  // an ended endpoint may have waited for it
   Transfer handle = endpoint_.hand_out(*transfer);
   deliver(*transfer, header, nullptr, &message);
   go_on();
@@ -128,7 +128,7 @@ void Inbox::let_go(UnexpectedMessage& message) noexcept {
   if (endpoint_.phase == EndpointPhase::ready && header.id != 0) outbox_.answer_let_go(header);
   if (holds_place) outbox_.free_place();
   go_on();
-  if (handed_out_ == 0) endpoint_.look_soon();
+  if (handed_out_ == 0) endpoint_.look_soon();  // as in receive_handed_out()
 }
 
 void Inbox::drop_queued() noexcept {
@@ -175,6 +175,7 @@ void Inbox::on_received(ReceiveBuffer& buffer, const transport::Completion& comp
     post_again(buffer);
     on_immediate({completion.immediate, completion.bytes});
   } else {
+    // This library sends no SEND with an immediate.
     const bool is_message = completion.by == transport::Completion::By::message;
     on_message(is_message ? wire::decode_header({buffer.bytes, completion.bytes}) : std::nullopt,
                completion.bytes, buffer);
@@ -315,6 +316,7 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
   const bool fits = header.length <= transfer.operation.length;
   transfer.operation.length = header.length;
   if (header.large() && fits) {
+    // The place stays taken until the bytes are here (Rendezvous::end_reading(), on_written()).
     rendezvous_.pull(transfer, header);
     return give_back(buffer, record);
   }
@@ -323,8 +325,7 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
   if (fits && header.length != 0) {
     if (endpoint_.is_device(transfer) || endpoint_.is_staged(transfer))
       return carry_to_device(transfer, header, buffer, record);
-    if (buffer != nullptr ? buffer->passes : record->by_ring)
-      transfer.path = std::max(transfer.path, Path::shared_memory);
+    if (buffer != nullptr ? buffer->passes : record->by_ring) transfer.path = Path::shared_memory;
     const std::byte* const bytes =
         buffer != nullptr ? buffer->bytes + wire::kMessageHeaderBytes : record->bytes;
     auto* const into = std::bit_cast<std::byte*>(transfer.operation.local);

@@ -134,7 +134,7 @@ class ReceivePool {
   /// others. On failure returns `errno` of ibv_post_recv(3), and the receive is posted later.
   int post(ReceiveBuffer& buffer) noexcept;
 
-  /// The same, but the receive is posted later.
+  /// As post(), but the receive is posted by a later post() or post_all().
   void hold(ReceiveBuffer& buffer) noexcept { waiting_.push_back(&buffer); }
 
   /// Posts all receives that wait for it. Errors: Stage::post.

@@ -66,7 +66,8 @@ class Receives {
     return are_shared() ? 0 : result;
   }
 
-  /// The same, but post_held() posts it, since the lane is in ERROR. Not for shared receives.
+  /// As post(), but post_held() posts the receive, since the lane is in ERROR. Not for shared
+  /// receives.
   void hold(ReceiveBuffer& buffer) noexcept { pool_->hold(buffer); }
 
   /// Errors: Stage::post.

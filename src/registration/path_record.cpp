@@ -34,8 +34,7 @@ const char* why_not(Path path, Path taken) noexcept {
     case Path::staged:
       return taken == Path::copy || taken == Path::ipc ? "the path policy excludes it"
              : taken == Path::tcp                      ? "there is no NIC to carry staged bytes"
-                                  : "the NIC reaches the memory, so that nothing has to stop on "
-                                    "its way";
+                                  : "the NIC reaches the memory, so nothing has to stop on its way";
     case Path::copy:
     case Path::nic_loopback:
     case Path::tcp:

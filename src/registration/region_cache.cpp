@@ -171,7 +171,7 @@ RegistrationReference* RegionCache::find_current(AddressRange range, Access acce
     if (verdict == Verdict::current) return found;
     {
       const std::scoped_lock lock(mutex_);
-      --statistics_.hits;
+      --statistics_.hits;  // which find_cached() has counted
       if (verdict == Verdict::stale && !entry.forgotten) lists_.invalidate(entry);
     }
     release_reference(*found);

@@ -250,6 +250,7 @@ void Handshake::on_header() {
   Reader header(in_);
   const std::size_t length = header.integer<std::uint16_t>();
   const auto type = header.integer<std::uint16_t>();
+  // A refusal is a number. `ready` is no more than its proof, an offer comes before its proof.
   const auto due = static_cast<std::uint16_t>(theirs_ ? Frame::ready : Frame::offer);
   const bool refusal = type == static_cast<std::uint16_t>(Frame::refusal);
   const std::size_t least = refusal ? sizeof(std::uint16_t) : proof_bytes();

@@ -16,16 +16,16 @@ struct MessageHeader {
   enum class Kind : std::uint8_t {
     credit = 1,        ///< only `credits`, which every kind has
     plain = 2,         ///< `length` bytes follow; with an `id` the sender waits for `finished`
-    tagged = 3,        ///< the same, with a `tag`
+    tagged = 3,        ///< as `plain`, with a `tag`
     plain_large = 4,   ///< message `id`, of `length` bytes at `address`; see readable()
-    tagged_large = 5,  ///< the same, with a `tag`
+    tagged_large = 5,  ///< as `plain_large`, with a `tag`
     clear = 6,     ///< to the sender of large message `id`: write `length` bytes to `address`, then
                    ///< send `written` with the id in `tag`
     finished = 7,  ///< to the sender of `id`: its `outcome`; `length`: bytes taken
     written = 8,   ///< to the sender of `clear`: the `length` bytes of `id` are in place
     put = 9,   ///< to the exporter of token `tag`: read `length` bytes from `address`, write them
                ///< to the place in the 8 bytes after the header, send `finished` of `id`
-    get = 10,  ///< the same in the other direction
+    get = 10,  ///< as `put`, in the other direction
   };
 
   /// The result of a message at its receiver.

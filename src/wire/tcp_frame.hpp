@@ -34,7 +34,7 @@ struct TcpFrame {
                   ///< kLast, which asks for a confirmation, and may have kImmediate with `value`
     read,         ///< request `number`: asks for `value` bytes from `address` of `key`
     fetch_add,  ///< request `number`: 64 bits at `address` of `key`; follow: 8 bytes to add, 8 of 0
-    compare_swap,  ///< the same; follow: the expected value, the new value
+    compare_swap,  ///< as fetch_add; follow: the expected value, the new value
     data,          ///< bytes that `number` asked for; the last frame has kLast
     done,          ///< all requests up to `number` have ended
     failed,        ///< `number` is not executed, nor is any later request; `status` says why

@@ -273,8 +273,8 @@ Result<void> Neighbour::copy_guarded(const Key& key, const Copy& what) const noe
 bool Neighbour::has_ended() noexcept {
   if (!process_handle_) {
     Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process_), 0)));
-    // The number may have been reused before the handle was opened, so that the process must be
-    // checked again.
+    // The number may have been reused before the handle was opened, so the process is checked once
+    // more.
     const auto is_its = is_its_process();
     // No process has the number, or one without memory at that address.
     const bool is_gone =

@@ -190,10 +190,10 @@ void TcpRequester::on_failed(const Frame& frame) noexcept {
   if (link_.broken && !requests_.holds(frame.number)) return;
   // The peer may refuse a long request at its first frame, while the last ones are still to be
   // sent.
-  const std::uint32_t begun = next_ - requests_.first;
-  if (!requests_.holds(frame.number) ||
-      (frame.number - requests_.first >= begun && requests_[frame.number].begun_bytes == 0))
-    return link_.break_protocol("the peer refuses a request that it was not sent");
+  const std::uint32_t sent = next_ - requests_.first;
+  const bool is_begun = requests_.holds(frame.number) && (frame.number - requests_.first < sent ||
+                                                          requests_[frame.number].begun_bytes != 0);
+  if (!is_begun) return link_.break_protocol("the peer refuses a request that it was not sent");
   Request& request = requests_[frame.number];
   link_.broken = link_.broken || !request.sent;
   request.over = true;

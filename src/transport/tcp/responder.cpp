@@ -228,6 +228,7 @@ bool TcpResponder::start_copy(const Frame& frame, Arriving& part) noexcept {
 /// Ends a WRITE: all its bytes, and those of earlier requests, are in place.
 void TcpResponder::end_write(const Arriving& part) noexcept {
   if (!link_.data_open) return;
+  // Replaces a `done` that was not sent: this one is for all requests up to its number.
   answer_ = Frame{.kind = Frame::Kind::done, .number = part.number};
   if (!part.with_immediate) return;
   if (receives_.empty()) return link_.break_protocol("the peer sent more immediates than it may");

@@ -85,7 +85,7 @@ Result<void> Stream::send() noexcept {
     if (!alone) fill_batch();
     const std::uint64_t until = alone ? batch_sent_ + 1 : batch_;
     bool gathers = true;
-    std::array<iovec, 1 + 3 * kBatch> pieces;
+    std::array<iovec, 1 + 3 * kBatch> pieces;  // `rest_`; a header and two parts of each frame
     std::size_t count =
         append(pieces, 0, std::array{std::span<const std::byte>(rest_)}, rest_sent_);
     std::size_t skip = sent_of_first_;
