@@ -63,6 +63,8 @@ class RegionCache final : public MemoryObserver,
 
   void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
                    const std::shared_ptr<const void>& memory) noexcept override;
+
+  /// Forgets the regions that overlap the range, or all that are not in use.
   void drop(std::uint64_t address, std::uint64_t length_bytes);
   void drop_unused();
   /// Takes all changes of pages so far into account.

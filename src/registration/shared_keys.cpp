@@ -188,12 +188,12 @@ Result<void> SharedKeys::remove(std::uint32_t number, std::uint64_t token,
   std::vector<Kept> last;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
   const auto kept = std::ranges::find(kept_, token, &Kept::token);
-  if (kept == kept_.end()) return {};
+  if (kept == kept_.end()) return {};  // another thread that ended the key was faster
   if (held) {
     kept->is_awaited = false;
     return tl::make_unexpected(make_error(
         Errc::timed_out, Stage::register_memory,
-        "a process of this node is at the memory and does not go on: it is kept until then", {},
+        "a process of this node uses the memory and has stopped: the memory is kept meanwhile", {},
         Hint::peer_unsettled));
   }
   last.push_back(std::move(*kept));

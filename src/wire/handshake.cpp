@@ -193,6 +193,7 @@ void Handshake::take(std::span<const std::byte> bytes) {
     in_.insert(in_.end(), part.begin(), part.end());
     bytes = bytes.subspan(part.size());
     if (expected_ == Expected::greeting) on_byte_of_greeting();
+    // More than once if the next part is empty, such as the payload of `ready` without a key.
     while (step_ == Step::talking && in_.size() == whole()) {
       if (expected_ == Expected::greeting) {
         on_greeting();

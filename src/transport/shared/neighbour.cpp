@@ -137,8 +137,8 @@ Result<void> Neighbour::claim() {
       if ((owner == 0 || left) && claim(place, owner)) return {};
     }
   }
-  return tl::make_unexpected(make_error(
-      Errc::exhausted, Stage::open, "4096 endpoints of other processes are at its memory", peer_));
+  return tl::make_unexpected(make_error(Errc::exhausted, Stage::open,
+                                        "4096 endpoints of other processes use its memory", peer_));
 }
 
 void Neighbour::tell_of_ring(std::uint32_t endpoint, const SharedFileName& ring) noexcept {

@@ -88,6 +88,7 @@ TcpResponder::Place TcpResponder::place(const Frame& frame, std::uint32_t offset
     return place_receive(link_, receives_, frame, offset, memory);
   }
   if (frame.kind == Frame::Kind::write) return place_write(frame, offset, memory);
+  // An atomic. No other request has bytes behind it.
   memory = std::as_writable_bytes(std::span(&operands_, 1)).subspan(offset);
   return Place::here;
 }
