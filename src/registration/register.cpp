@@ -114,6 +114,7 @@ Result<void> check_memory(const Allocation& memory, std::uint64_t address,
                           std::uint64_t length_bytes, Access access) {
   MemoryDomain& domain = memory.domain();
   const DeviceInfo& device = domain.device();
+  // The export finds out whether the dma-buf is open read-only.
   if (device.type == MemoryType::dmabuf && writes(access)) HBMWIRE_TRY(export_for(memory, access));
   if (device.type != MemoryType::host) return {};
   const auto info = domain.find(address, length_bytes);
@@ -164,6 +165,7 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
                                                            const AddressInfo& info, Access access) {
   auto region = try_to_register(nics, memory, info, access);
   [[maybe_unused]] const MemoryType type = memory.domain().device().type;
+  // The last argument: the error's code, or -1.
   if (region) {
     HBMWIRE_PROBE5(register, memory.address(), memory.size_bytes(), type, (*region)->path, -1);
   } else {
