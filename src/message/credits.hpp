@@ -16,10 +16,10 @@ namespace hbmwire::detail {
 /// not yet told to the sender.
 ///
 /// A large message, and a message whose sender waits for an answer, keeps its credit until it is
-/// over, so that messages about it need none. Answers need no credit, either: their receiver has
+/// over, so messages about it need none. Answers need no credit, either: their receiver has
 /// places for them, and never has more messages under way that need an answer than such places. A
-/// message that only gives credits back needs none: at most one at a time has not been seen by the
-/// sender.
+/// message that only gives credits back needs none: at most one at a time has not been seen by its
+/// receiver.
 ///
 /// The number of places changes. It begins with a few, and each message adds one while there are
 /// free receives. When other lanes are short of receives, places are given back.
@@ -96,12 +96,16 @@ class Credits {
 
   /// The peer was told of `count` places. `alone`: in a message that carries nothing else.
   void told(std::uint16_t count, bool alone) noexcept {
+    // The peer has `peers_` credits without this message. When it has spent one more, it has seen
+    // it.
     if (alone) unseen_ = peers_ + 1;
     untold_ -= count;
     peers_ += count;
   }
 
  private:
+  /// A place is free: gives it back to the pool if lanes are short of receives and this one has
+  /// more than its share. If they are not short, adds another place.
   void adapt() noexcept {
     if (receives_.are_short()) {
       if (places_ <= kSure + receives_.fair_share()) return;
@@ -113,6 +117,7 @@ class Credits {
     }
   }
 
+  /// Adds a place, if this lane may have more and the pool has a receive.
   void grow() noexcept {
     if (places_ == places_most_ || !receives_.take()) return;
     ++places_;

@@ -85,7 +85,9 @@ class Inbox final : public Receiver {
   Result<TransferState*> new_receive(const Slice& into, TransferKind kind);
   void on_message(const std::optional<wire::MessageHeader>& header, std::uint64_t bytes,
                   ReceiveBuffer& buffer) noexcept;
-  void go_on_behind() noexcept;
+
+  /// Tells the peer, and posts, whatever a message has made due or possible.
+  void go_on_after_message() noexcept;
   void on_header(const wire::MessageHeader& header, ReceiveBuffer& buffer) noexcept;
   void on_immediate(const Immediate& immediate) noexcept;
   void take_immediate(TransferState& transfer, const Immediate& immediate) noexcept;
@@ -99,14 +101,20 @@ class Inbox final : public Receiver {
                UnexpectedMessage* record) noexcept;
   void carry_to_device(TransferState& transfer, const wire::MessageHeader& header,
                        ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept;
+
+  /// Frees `record`, if it is not null, and posts the receive again that held it, or `buffer`.
   void give_back(ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept;
   void post_again(ReceiveBuffer& buffer) noexcept;
+
+  /// No memory is left for a message: the error, and the end of the endpoint with it.
   [[nodiscard]] Error no_room() const noexcept;
   void fail_for_room() noexcept;
 
-  /// Posts whatever has become possible, if progress() did not call this.
+  /// Posts whatever has become possible. Only for calls of the program: progress() posts by itself.
   void go_on() noexcept;
-  void refuse(ReceiveBuffer& buffer, const char* why) noexcept;
+
+  /// Ends the endpoint: with the message in `buffer` the peer has broken the protocol.
+  void break_protocol(ReceiveBuffer& buffer, const char* why) noexcept;
 
   /// Whether one more message may stay in its receive although there is room elsewhere. Half of the
   /// places are reserved for messages that come.
@@ -131,7 +139,7 @@ class Inbox final : public Receiver {
   bool hands_out_;                  // EndpointOptions::messages
   bool guarded_ = false;            // no NIC has the application's pages, so they may be gone:
                                     // copies are guarded
-  bool copied_to_device_ = false;   // to be warned about
+  bool copied_to_device_ = false;   // warn_of_copies() must warn, unless it has warned
   bool warned_ = false;
 };
 

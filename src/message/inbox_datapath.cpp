@@ -54,7 +54,7 @@ Result<Transfer> Inbox::receive(const Slice& into, bool tagged, const TagMatch& 
   transfer->protocol = Protocol::eager;
   transfer->tagged = tagged;
   transfer->tag = match.tag;
-  transfer->mask = tagged ? match.mask : 0;
+  transfer->mask = tagged ? match.mask : 0;  // 0: takes any message
   UnexpectedMessage* const record = matching_.take_message(*transfer);
   // A closed endpoint can no longer get the bytes of a large message.
   if (!open && (record == nullptr || record->header.large())) [[unlikely]] {
@@ -86,11 +86,13 @@ void Inbox::be_given() noexcept {
 
 void Inbox::hand_out(UnexpectedMessage& message) noexcept {
   const MessageHeader header = message.header;
+  // The sender of a large message is answered when its bytes have been read.
   if (!header.carries() || header.id == 0) return;
   // The message has arrived: its sender waits to be told.
   message.header.id = 0;
   if (endpoint_.phase != EndpointPhase::ready) return;
   outbox_.answer_taken(header);
+  // keep() has kept its credit for this answer.
   if (!message.has_place()) outbox_.free_place();
   go_on();
 }
@@ -111,7 +113,7 @@ Result<Transfer> Inbox::receive_handed_out(UnexpectedMessage& message, const Sli
   transfer->protocol = Protocol::eager;
   transfer->tagged = header.tagged_kind();
   message.keeps_worker.reset();
-  if (--handed_out_ == 0) endpoint_.look_soon();
+  if (--handed_out_ == 0) endpoint_.look_soon();  // an ended endpoint may have waited for it
   Transfer handle = endpoint_.hand_out(*transfer);
   deliver(*transfer, header, nullptr, &message);
   go_on();
@@ -126,7 +128,7 @@ void Inbox::let_go(UnexpectedMessage& message) noexcept {
   if (endpoint_.phase == EndpointPhase::ready && header.id != 0) outbox_.answer_let_go(header);
   if (holds_place) outbox_.free_place();
   go_on();
-  if (handed_out_ == 0) endpoint_.look_soon();
+  if (handed_out_ == 0) endpoint_.look_soon();  // as in receive_handed_out()
 }
 
 void Inbox::drop_queued() noexcept {
@@ -173,22 +175,23 @@ void Inbox::on_received(ReceiveBuffer& buffer, const transport::Completion& comp
     post_again(buffer);
     on_immediate({completion.immediate, completion.bytes});
   } else {
+    // This library sends no SEND with an immediate.
     const bool is_message = completion.by == transport::Completion::By::message;
     on_message(is_message ? wire::decode_header({buffer.bytes, completion.bytes}) : std::nullopt,
                completion.bytes, buffer);
   }
-  go_on_behind();
+  go_on_after_message();
 }
 
 void Inbox::on_message(const std::optional<MessageHeader>& header, std::uint64_t bytes,
                        ReceiveBuffer& buffer) noexcept {
   if (!header) [[unlikely]]
-    return refuse(buffer, "the peer's message is malformed");
+    return break_protocol(buffer, "the peer's message is malformed");
   // A shared receive has the length for all endpoints of the worker; this endpoint may allow less.
   if (bytes > longest_) [[unlikely]]
-    return refuse(buffer, "the peer's message is too long");
+    return break_protocol(buffer, "the peer's message is too long");
   if (!credits_.add(header->credits)) [[unlikely]]
-    return refuse(buffer, "the peer gave more credits than it has places for");
+    return break_protocol(buffer, "the peer gave more credits than it has places for");
   on_header(*header, buffer);
 }
 
@@ -203,16 +206,15 @@ void Inbox::on_passing(std::span<std::byte> message) noexcept {
                           ? std::nullopt
                           : wire::decode_header(std::span(head), message.size());
   on_message(header, message.size(), passing);
-  go_on_behind();
+  go_on_after_message();
 }
 
 void Inbox::on_passing_immediate(std::uint32_t value, std::uint32_t bytes) noexcept {
   on_immediate({value, bytes});
-  go_on_behind();
+  go_on_after_message();
 }
 
-/// Tells the peer, and posts, whatever a message has made due or possible.
-void Inbox::go_on_behind() noexcept {
+void Inbox::go_on_after_message() noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   outbox_.tell_if_due();
   // A waiting send may need just the credits that the message brought.
@@ -226,7 +228,7 @@ void Inbox::on_header(const MessageHeader& header, ReceiveBuffer& buffer) noexce
     case MessageHeader::Kind::plain_large:
     case MessageHeader::Kind::tagged_large: {
       if (!credits_.take()) [[unlikely]]
-        return refuse(buffer, "the peer sent more messages than it may");
+        return break_protocol(buffer, "the peer sent more messages than it may");
       TransferState* const transfer = hands_out_ ? nullptr : matching_.take_receive(header);
       if (transfer == nullptr) return keep(header, buffer);
       return deliver(*transfer, header, &buffer, nullptr);
@@ -245,7 +247,7 @@ void Inbox::on_header(const MessageHeader& header, ReceiveBuffer& buffer) noexce
     case MessageHeader::Kind::put:
     case MessageHeader::Kind::get:
       if (!credits_.take()) [[unlikely]]
-        return refuse(buffer, "the peer asked for more than it may");
+        return break_protocol(buffer, "the peer asked for more than it may");
       endpoint_.movers.server.on_request(header, wire::decode_place(buffer.bytes));
       break;
   }
@@ -272,7 +274,7 @@ void Inbox::take_immediate(TransferState& transfer, const Immediate& immediate) 
   if (transfer.then == Then::over) {
     endpoint_.worker->succeed(transfer);
   } else {
-    endpoint_.worker_nic.mover->start(transfer, 0);
+    endpoint_.worker_nic.mover->start(transfer, 0);  // only a flush: no bytes, so no key
   }
 }
 
@@ -314,23 +316,23 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
   const bool fits = header.length <= transfer.operation.length;
   transfer.operation.length = header.length;
   if (header.large() && fits) {
+    // The place stays taken until the bytes are here (Rendezvous::end_reading(), on_written()).
     rendezvous_.pull(transfer, header);
     return give_back(buffer, record);
   }
   if ((header.flags & MessageHeader::kInlined) != 0) transfer.protocol = Protocol::inlined;
-  bool is_there = true;
+  bool copied = true;
   if (fits && header.length != 0) {
     if (endpoint_.is_device(transfer) || endpoint_.is_staged(transfer))
       return carry_to_device(transfer, header, buffer, record);
-    if (buffer != nullptr ? buffer->passes : record->by_ring)
-      transfer.path = std::max(transfer.path, Path::shared_memory);
+    if (buffer != nullptr ? buffer->passes : record->by_ring) transfer.path = Path::shared_memory;
     const std::byte* const bytes =
         buffer != nullptr ? buffer->bytes + wire::kMessageHeaderBytes : record->bytes;
     auto* const into = std::bit_cast<std::byte*>(transfer.operation.local);
     if (!guarded_) [[likely]] {
       std::memcpy(into, bytes, header.length);
     } else {
-      is_there = copy_to_application(into, {bytes, header.length});
+      copied = copy_to_application(into, {bytes, header.length});
     }
   }
   // The place became free when the message was copied into the pool, unless the sender waits for an
@@ -344,7 +346,7 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
                              "the message is longer than its receive", endpoint_.peer,
                              Hint::message_truncated));
   }
-  if (!is_there) [[unlikely]]
+  if (!copied) [[unlikely]]
     return refuse(transfer, header, Outcome::refused, memory_gone(Stage::complete, endpoint_.peer));
   if (header.id != 0) outbox_.answer_finished(transfer, Outcome::taken);
   endpoint_.worker->succeed(transfer);
@@ -364,7 +366,7 @@ void Inbox::carry_to_device(TransferState& transfer, const MessageHeader& header
       refuse(transfer, header, Outcome::refused, no_room());
       return outbox_.free_place();
     }
-    // As with every message that was copied before a receive took it.
+    // The message is copied, so its place is free, as in keep().
     if (header.id == 0 && !record->has_place()) outbox_.free_place();
   } else if (record == nullptr) {
     record = &Matching::hold(header, *buffer);
@@ -395,8 +397,7 @@ void Inbox::give_back(ReceiveBuffer* buffer, UnexpectedMessage* record) noexcept
   if (buffer != nullptr) post_again(*buffer);
 }
 
-/// Ends the endpoint: with the message in `buffer` the peer has broken the protocol.
-void Inbox::refuse(ReceiveBuffer& buffer, const char* why) noexcept {
+void Inbox::break_protocol(ReceiveBuffer& buffer, const char* why) noexcept {
   endpoint_.break_protocol(why);
   post_again(buffer);
 }

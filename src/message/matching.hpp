@@ -42,13 +42,16 @@ class Matching {
   /// Takes out the receive for a message with this header; null if there is none.
   TransferState* take_receive(const wire::MessageHeader& header) noexcept;
 
-  /// Stores an unexpected message. It stays in `buffer` if it carries no bytes, if it `may_stay`,
-  /// or if there is no room elsewhere; UnexpectedMessage::buffer tells. A message in passing memory
-  /// cannot stay: if there is no room, more memory is taken for it. Null: no memory is left.
+  /// Stores a message outside the lists, where take_message() does not find it: for a program that
+  /// takes it by itself, or for a receive that has taken it. It stays in `buffer` if it carries no
+  /// bytes, if it `may_stay`, or if there is no room elsewhere; UnexpectedMessage::buffer tells. A
+  /// message in passing memory (ReceiveBuffer::passes) cannot stay: if there is no room, more
+  /// memory is taken for it. Null: no memory is left.
   UnexpectedMessage* store(const wire::MessageHeader& header, ReceiveBuffer& buffer,
                            bool may_stay) noexcept;
 
-  /// The same, for a message that a receive is about to take.
+  /// Stores an unexpected message as store() does, and adds it to the list in which later receives
+  /// look for it.
   UnexpectedMessage* keep(const wire::MessageHeader& header, ReceiveBuffer& buffer,
                           bool may_stay) noexcept;
 
@@ -58,8 +61,7 @@ class Matching {
   /// Takes out any stored message; null if there is none. Call release() afterwards.
   UnexpectedMessage* take_any_message() noexcept;
 
-  /// Makes a record of a message that stays in `buffer` although a receive has taken it. Call
-  /// release() afterwards.
+  /// Makes a record of a message that stays in `buffer`. Call release() afterwards.
   static UnexpectedMessage& hold(const wire::MessageHeader& header, ReceiveBuffer& buffer) noexcept;
 
   /// The bytes of a message are not needed any more. Returns the buffer that held them, or null.

@@ -37,6 +37,7 @@ UnexpectedMessage* Matching::store(const MessageHeader& header, ReceiveBuffer& b
   const std::uint64_t length = header.carries() ? header.length : 0;
   UnexpectedMessage* record = nullptr;
   if (buffer.passes || (length != 0 && !may_stay)) {
+    // The record of a message without bytes needs a unit, too.
     const std::uint32_t units = std::max(UnexpectedUnits::units_for(length), 1U);
     if (units <= units_left_) record = pool_->take(units);
     const bool is_beyond = record == nullptr && buffer.passes;
@@ -91,7 +92,7 @@ void Matching::add_receive(TransferState& receive) noexcept {
 }
 
 bool Matching::cancel(const TransferState& receive) noexcept {
-  const auto same = [&](const TransferState& other) { return &other == &receive; };
+  const auto same = [&](const TransferState& waiting) { return &waiting == &receive; };
   return (receive.tagged ? tagged_receives_ : plain_receives_).take(same) != nullptr ||
          immediate_receives_.take(same) != nullptr;
 }

@@ -45,12 +45,14 @@ Result<void> Messages::make_receives(ReceivePool* pool, UnexpectedPool& unexpect
     rendezvous_.set_sure(most_asked(endpoint_.options));
     credits_.lend(depth);
   } else {
+    // Answers beyond the first take extra receives (Rendezvous::may_ask()).
     constexpr std::uint32_t kAnswer = 1;
     const std::uint32_t sure = std::min(depth, Credits::kSure);
     HBMWIRE_TRY(receives_.join(*pool, sure + kCredit + kAnswer));
     rendezvous_.set_sure(kAnswer);
     credits_.lend(sure + receives_.take_at_first(depth - sure));
   }
+  // A held send queue has no lane yet: take_lane() is called when it has.
   return endpoint_.sends.is_held() ? Result<void>() : take_lane();
 }
 

@@ -159,8 +159,8 @@ class Messages {
     return outbox_.may_send(wire::kPlaceBytes) && credits_.may_send() && rendezvous_.may_ask();
   }
 
-  /// Posts the immediate of a put by the ring; all bytes of the put have arrived. False: there is
-  /// no room or no credit yet.
+  /// Posts the immediate of a put by the ring, once all `bytes` of the put have arrived. False:
+  /// there is no room or no credit yet.
   bool tell_by_ring(std::uint32_t immediate, std::uint64_t bytes) noexcept;
 
   /// Posts `header`, by which `transfer` asks the peer's process to move bytes of its memory at

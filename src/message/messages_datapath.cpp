@@ -126,6 +126,7 @@ void Messages::on_moved(TransferState& transfer, MessageHeader::Outcome outcome)
   if (transfer.as<Message>() != nullptr) {
     inbox_.on_carried(transfer, outcome);
   } else if (transfer.protocol == Protocol::rendezvous_read && transfer.peer_id != 0) {
+    // Only the receive of a large message knows the peer's id and reads.
     rendezvous_.end_reading(transfer, outcome);
   }
 }

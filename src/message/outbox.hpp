@@ -23,7 +23,7 @@ struct TransferState;
 /// before operations that wait there.
 class Outbox {
  public:
-  /// Bytes for each header that does not fit into its request.
+  /// Bytes of registered memory for each header that does not fit into its request.
   static constexpr std::uint64_t kHeaderPlace = 64;
   /// Bytes of a message that fit behind its header there.
   static constexpr std::uint64_t kBesideHeader = kHeaderPlace - wire::kMessageHeaderBytes;
@@ -50,22 +50,23 @@ class Outbox {
   int post(wire::MessageHeader header, const transport::Operation* payload,
            TransferState* transfer) noexcept;
 
-  /// Sends `header` without a credit.
+  /// Queues `header`, an answer to the peer, which needs no credit. post_pressing() posts it.
   void answer(const wire::MessageHeader& header) noexcept;
 
-  /// Tells the sender of the message that `transfer` took how that ended here.
+  /// Tells the peer how its message, which `transfer` received, ended here.
   void answer_finished(const TransferState& transfer,
                        wire::MessageHeader::Outcome outcome) noexcept;
 
-  /// Tells the sender of a message with this header that it was handed out, or let go.
+  /// Tells the sender of a message with this header that the program has it (taken), or does not
+  /// want it (let go).
   void answer_taken(const wire::MessageHeader& message) noexcept;
   void answer_let_go(const wire::MessageHeader& message) noexcept;
 
-  /// Posts the READ or WRITE of TransferState::operation, with priority. A WRITE is followed by a
-  /// message that tells of it.
+  /// Queues the READ or WRITE of TransferState::operation, before operations that wait for the send
+  /// queue. post_pressing() posts it. A WRITE is followed by a message `written`.
   void go_urgently(TransferState& transfer) noexcept;
 
-  /// The same for a transfer that has its mover already.
+  /// As go_urgently(), for a transfer that has its mover already.
   void go_urgently_by_mover(TransferState& transfer) noexcept;
 
   /// A place for the peer's messages is free again.
@@ -83,7 +84,8 @@ class Outbox {
   /// The peer has asked for something that needs only room in the send queue.
   void press() noexcept { pressing_ = true; }
 
-  /// Posts as much of that as there is room for.
+  /// Posts queued transfers and answers, work of StagedServer for the peer, and free places that
+  /// are due, as far as there is room.
   void post_pressing() noexcept;
 
   [[nodiscard]] bool under_way() const noexcept { return pressing_ || !urgent_.empty(); }
@@ -109,12 +111,14 @@ class Outbox {
   int post_by_ring(const wire::MessageHeader& header, const transport::Operation* payload) noexcept;
 
   bool& pressing_;
-  bool guarded_ = false;  // no NIC has the application's pages: the kernel reads them later
+  bool guarded_ = false;  // by TCP: no NIC pins the application's pages, which may be unmapped.
+                          // Only the kernel may read them, which reports that
   EndpointState& endpoint_;
   Credits& credits_;
   Chain<TransferState> urgent_;
   Ring<wire::MessageHeader> answers_;
-  std::uint32_t written_place_ = 0;  // place in the send queue where the last `written` was pushed
+  std::uint32_t written_place_ = 0;  // SendQueue::head() when the last `written` was queued: its
+                                     // WRITE is before that place
   std::byte* headers_ = nullptr;     // kHeaderPlace bytes for each place of the send queue
   std::uint32_t headers_key_ = 0;
 };

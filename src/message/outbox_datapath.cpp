@@ -12,6 +12,14 @@ namespace hbmwire::detail {
 using transport::Operation;
 using wire::MessageHeader;
 
+namespace {
+
+/// The room that every post asks for: an operation may take two requests, itself and the READ that
+/// flushes it. A message takes one.
+constexpr std::uint32_t kRequests = 2;
+
+}  // namespace
+
 std::uint64_t Outbox::memory_bytes() const noexcept {
   return endpoint_.sends.size() * kHeaderPlace;
 }
@@ -24,7 +32,8 @@ void Outbox::set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
 
 bool Outbox::may_send(std::uint64_t bytes) noexcept {
   if (!endpoint_.movers.ring.is_on()) [[likely]]
-    return endpoint_.sends.has_room(2);
+    return endpoint_.sends.has_room(kRequests);
+  // A message by the ring would overtake earlier operations that are still with a NIC.
   return endpoint_.sends.outstanding() == 0 &&
          endpoint_.movers.ring.has_room(
              static_cast<std::uint32_t>(wire::kMessageHeaderBytes + bytes));
@@ -32,7 +41,9 @@ bool Outbox::may_send(std::uint64_t bytes) noexcept {
 
 bool Outbox::may_answer() noexcept {
   if (!endpoint_.movers.ring.is_on()) [[likely]]
-    return endpoint_.sends.has_room(2);
+    return endpoint_.sends.has_room(kRequests);
+  // Nor may `written` overtake the WRITE that it tells of. The place is that of the last `written`,
+  // which is late enough for an earlier one.
   const bool behind_bytes =
       !answers_.empty() && answers_.front().kind == MessageHeader::Kind::written;
   if (behind_bytes && !endpoint_.sends.is_over_before(written_place_)) return false;
@@ -58,6 +69,9 @@ int Outbox::post(MessageHeader header, const Operation* payload, TransferState* 
   }
   const std::uint64_t length = payload == nullptr ? 0 : payload->length;
   const std::uint64_t all = wire::kMessageHeaderBytes + length;
+  // The payload stays where it is if this CPU may not copy it: by TCP (`guarded_`), or while a get
+  // before the fence may still write it. Without carries() it is no memory of the application, but
+  // of the caller's stack (Messages::ask()), and is copied now.
   const bool is_read_later =
       length != 0 && (guarded_ || !endpoint_.sends.may_be_copied()) && header.carries();
   std::array<std::byte, 128> in_request;
@@ -65,15 +79,15 @@ int Outbox::post(MessageHeader header, const Operation* payload, TransferState* 
   message.inlined = !is_read_later && all <= endpoint_.sends.inline_bytes();
   // If the request cannot hold the header, the header must stay in memory until the request is
   // over.
-  const bool is_held = message.inlined && all <= in_request.size();
+  const bool fits_in_request = message.inlined && all <= in_request.size();
   std::byte* const bytes =
-      is_held ? in_request.data() : headers_ + endpoint_.sends.index() * kHeaderPlace;
+      fits_in_request ? in_request.data() : headers_ + endpoint_.sends.index() * kHeaderPlace;
   encode(header, bytes);
   message.header = {.address = reinterpret_cast<std::uint64_t>(bytes),
                     .length = wire::kMessageHeaderBytes,
                     .key = headers_key_};
   message.fenced = transfer != nullptr && transfer->operation.fenced;
-  if (is_read_later || (length > kBesideHeader && !is_held)) {
+  if (is_read_later || (length > kBesideHeader && !fits_in_request)) {
     message.payload = {.address = payload->local,
                        .length = static_cast<std::uint32_t>(length),
                        .key = payload->local_key};
@@ -119,11 +133,12 @@ void Outbox::answer_finished(std::uint32_t id, MessageHeader::Outcome outcome, s
   header.outcome = outcome;
   header.length = length;
   header.path = own_side;
-  header.shared_key = shared ? 1 : 0;
+  header.shared_key = shared ? 1 : 0;  // in `finished` a flag: the bytes went by shared memory
   answer(header);
 }
 
 void Outbox::go_urgently(TransferState& transfer) noexcept {
+  // Memory that this end's NIC does not reach goes by pieces of host memory.
   if (endpoint_.is_staged(transfer)) {
     transfer.move_by(*endpoint_.worker_nic.staged, Staged{});
   } else {
@@ -150,31 +165,33 @@ void Outbox::post_pressing() noexcept {
     if (result == 0) answers_.pop();
   }
   if (result == 0 && credits_.are_due() && may_answer())
-    result = post(MessageHeader{}, nullptr, nullptr);
+    result = post({.kind = MessageHeader::Kind::credit}, nullptr, nullptr);
   if (result != 0) return endpoint_.fail_post(result, nullptr);
   pressing_ = !answers_.empty() || !urgent_.empty() || credits_.are_due() ||
               endpoint_.movers.server.is_busy();
 }
 
-/// False if a failed post has ended the endpoint.
+/// Begins queued transfers. False if a failed post has ended the endpoint.
 bool Outbox::post_urgent() noexcept {
-  // Some transfers do not need the lane. Those that do ask for it when they are posted.
-  while (!urgent_.empty() && (endpoint_.sends.room() >= 2 || endpoint_.sends.is_held())) {
+  // A queue that is held, since it has no lane yet, stops no transfer that needs none. The others
+  // ask for the lane in advance() (SendQueue::has_room()).
+  while (!urgent_.empty() && (endpoint_.sends.room() >= kRequests || endpoint_.sends.is_held())) {
     TransferState& transfer = *urgent_.first;
     if (!transfer.mover->advance(transfer) || endpoint_.phase != EndpointPhase::ready)
       return endpoint_.phase == EndpointPhase::ready;
     urgent_.take_first();
     --transfer.parts;  // at least one piece is under way, or it is over
     const bool writes = transfer.operation.opcode == transport::Opcode::write;
+    // Built before finish(), which may end the transfer.
     MessageHeader header;
     header.kind = MessageHeader::Kind::written;
     header.id = transfer.peer_id;
     header.length = transfer.bytes;
     header.path = transfer.own_side();
-    if (!transfer.mover->finish(transfer)) continue;
+    const bool moved = transfer.mover->finish(transfer);
+    if (!moved || !writes) continue;
     // On the same queue pair this comes after the bytes. A ring is another way, so it waits until
     // they have arrived (may_answer()).
-    if (!writes) continue;
     answers_.push(header);
     written_place_ = endpoint_.sends.head();
   }

@@ -13,7 +13,7 @@ namespace hbmwire::detail {
 using namespace std::chrono_literals;
 
 std::uint64_t ReceivePool::memory_bytes(std::uint32_t receive_bytes) noexcept {
-  constexpr std::uint64_t kLine = 64;
+  constexpr std::uint64_t kLine = 64;  // each receive begins with a cache line
   return (receive_bytes + kLine - 1) / kLine * kLine;
 }
 
@@ -21,6 +21,7 @@ ReceivePool::ReceivePool(const Context& context, const WorkerNic& nic, const Opt
     : context_(context), nic_(nic), options_(options), budget_(options.budget) {}
 
 ReceivePool::~ReceivePool() {
+  // The places that grow() has taken.
   if (completions_ != nullptr) {
     for (const auto& block : blocks_)
       completions_->give_back(static_cast<int>(block->buffers.size()));
@@ -127,9 +128,11 @@ void ReceivePool::leave(std::uint32_t queue_pair, std::uint32_t sure, std::uint3
 
 std::uint32_t ReceivePool::take_at_first(std::uint32_t wish) noexcept {
   if (budget_ == nullptr || budget_->taken >= budget_->most / 2) return 0;
-  // A new lane gets only a small part: most of the budget is for lanes that turn out to need it.
+  // A new lane gets at most an eighth, rounded up, of what is left of half the budget: most of the
+  // budget is for lanes that turn out to need it.
   std::uint32_t count = std::min(wish, (budget_->most / 2 - budget_->taken + 7) / 8);
   const auto grown = guarded(Stage::allocate, [&] { return grow_for(promised_ + count); });
+  // If the pool cannot grow, the lane gets what there is, which may be nothing.
   if (!grown) count = std::min(count, std::max(count_, kBatch + promised_) - kBatch - promised_);
   promised_ += count;
   budget_->taken += count;
@@ -143,6 +146,7 @@ void ReceivePool::look_after(Time at) noexcept {
     constexpr auto kPause = 100ms;
     wants_ = false;
     enough_since_ = Time::max();
+    // One promise more than the pool has receives for makes it grow by one block.
     const auto grown = guarded(Stage::allocate, [&] { return grow_for(count_ + 1 - kBatch); });
     if (grown) return;
     grow_at_ = at + kPause;
@@ -170,6 +174,7 @@ void ReceivePool::retire(Time at) noexcept {
     retiring_ = nullptr;
     return;
   }
+  // Without one block, as many receives as in another one would still be free.
   const bool enough = blocks_.size() > 1 && promised_ + kBatch + 2 * options_.block <= count_;
   if (!enough) {
     enough_since_ = Time::max();

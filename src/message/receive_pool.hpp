@@ -34,7 +34,8 @@ struct ReceiveBuffer {
   std::byte* bytes = nullptr;
   std::uint32_t local_key = 0;
   std::uint32_t mover_key = 0;
-  bool passes = false;            // no receive: its bytes are gone when its receiver returns
+  bool passes = false;            // not in a receive, but in a ring: its bytes are gone when its
+                                  // receiver returns
   UnexpectedMessage record = {};  // of a message that stays here
 };
 
@@ -79,8 +80,8 @@ class ReceivePool {
   /// The memory that one receive takes.
   [[nodiscard]] static std::uint64_t memory_bytes(std::uint32_t receive_bytes) noexcept;
 
-  /// A pool of `count` receives for `lane` alone, which it posts as soon as the lane, once wired
-  /// up, takes receives. Errors: Stage::allocate, Stage::register_memory, Stage::post.
+  /// A pool of `count` receives for `lane` alone, all of which are posted at once. Errors:
+  /// Stage::allocate, Stage::register_memory, Stage::post.
   static Result<std::unique_ptr<ReceivePool>> of_lane(const Context& context, const WorkerNic& nic,
                                                       transport::Lane& lane, Receiver& receiver,
                                                       std::uint32_t receive_bytes,
@@ -133,7 +134,7 @@ class ReceivePool {
   /// others. On failure returns `errno` of ibv_post_recv(3), and the receive is posted later.
   int post(ReceiveBuffer& buffer) noexcept;
 
-  /// The same, but the receive is posted later.
+  /// As post(), but the receive is posted by a later post() or post_all().
   void hold(ReceiveBuffer& buffer) noexcept { waiting_.push_back(&buffer); }
 
   /// Posts all receives that wait for it. Errors: Stage::post.
@@ -159,9 +160,13 @@ class ReceivePool {
 
   Result<void> grow(std::uint32_t count);
   Result<void> grow_for(std::uint32_t promised);
+
+  /// Receives of all blocks, with those of the block that is being retired.
   [[nodiscard]] std::size_t all() const noexcept;
   int post_waiting() noexcept;
   void retire(Time at) noexcept;
+
+  /// Takes the block that is being retired back into use.
   void revive() noexcept;
 
   const Context& context_;
@@ -179,7 +184,7 @@ class ReceivePool {
   ReceiveBlock* retiring_ = nullptr;
   Time enough_since_ = Time::max();
   Time grow_at_ = Time::min();  // does not grow before
-  std::uint32_t count_ = 0;     // receives: this many may be promised, plus kBatch
+  std::uint32_t count_ = 0;     // receives that are not being retired; kBatch are never promised
   std::uint32_t promised_ = 0;
   std::uint32_t posted_ = 0;
   bool wants_ = false;  // a wish has failed since the pool was too small

@@ -32,6 +32,7 @@ int ReceivePool::post(ReceiveBuffer& buffer) noexcept {
 int ReceivePool::post_waiting() noexcept {
   std::array<transport::Receive, kBatch> receives;
   const std::size_t count = std::min<std::size_t>(kBatch, waiting_.size());
+  // From the end of the list, where resize() removes them.
   for (std::size_t i = 0; i < count; ++i) {
     ReceiveBuffer& buffer = *waiting_[waiting_.size() - 1 - i];
     receives[i] = {transport::to_id(&buffer, transport::Tag::received),

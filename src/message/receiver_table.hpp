@@ -35,9 +35,10 @@ class ReceiverTable {
 
   void put(const Entry& entry) noexcept;
 
-  std::vector<Entry> entries_ = std::vector<Entry>(16);  // at most half of them are taken
-  std::size_t mask_ = 15;
-  std::size_t count_ = 0;
+  std::vector<Entry> entries_ = std::vector<Entry>(16);  // at most half of them are taken,
+                                                         // so find() always ends
+  std::size_t mask_ = 15;                                // the size of `entries_` - 1
+  std::size_t count_ = 0;                                // taken entries
 };
 
 }  // namespace hbmwire::detail

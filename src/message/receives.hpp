@@ -54,7 +54,7 @@ class Receives {
   /// Whether lanes want more receives than there are.
   [[nodiscard]] bool are_short() const noexcept { return budget_ != nullptr && budget_->is_short; }
 
-  /// An equal share of the receives beyond the certain ones.
+  /// An equal share of the receives beyond the certain ones. Call it only if are_short().
   [[nodiscard]] std::uint32_t fair_share() const noexcept { return budget_->fair_share(); }
 
   // --- buffers
@@ -66,7 +66,8 @@ class Receives {
     return are_shared() ? 0 : result;
   }
 
-  /// The same, but post_held() posts it, since the lane is in ERROR. Not for shared receives.
+  /// As post(), but post_held() posts the receive, since the lane is in ERROR. Not for shared
+  /// receives.
   void hold(ReceiveBuffer& buffer) noexcept { pool_->hold(buffer); }
 
   /// Errors: Stage::post.
@@ -88,9 +89,9 @@ class Receives {
   void leave() noexcept;
 
   std::unique_ptr<ReceivePool> own_;
-  ReceivePool* pool_ = nullptr;
+  ReceivePool* pool_ = nullptr;  // `own_`, or the shared one
   const ReceivePool::Budget* budget_ = nullptr;
-  std::uint32_t queue_pair_ = 0;
+  std::uint32_t queue_pair_ = 0;  // that of set_lane(); 0: it was not called
   std::uint32_t sure_ = 0;
   std::uint32_t extra_ = 0;
   bool may_miss_one_ = false;

@@ -110,6 +110,7 @@ void Rendezvous::on_clear(const MessageHeader& header) noexcept {
       (transfer->protocol == Protocol::rendezvous_write ||
        (transfer->protocol == Protocol::rendezvous_read && endpoint_.movers.ring.is_on()));
   const bool asked = may_be_asked && header.length == transfer->bytes;
+  // The tag must hold the id that the receiver gave it, of 32 bits.
   if (!asked || header.tag == 0 || header.tag > ~std::uint32_t{0}) [[unlikely]]
     return endpoint_.break_protocol("the peer asked for a message that was not announced to it");
   end_asking(*transfer, header.id);
@@ -121,7 +122,7 @@ void Rendezvous::on_clear(const MessageHeader& header) noexcept {
   operation.fenced = false;  // the fence was on the header
   operation.remote = header.address;
   operation.remote_key = header.remote_key;
-  operation.in_window = true;
+  operation.in_window = true;  // the key is for this message only
   outbox_.go_urgently(*transfer);
 }
 

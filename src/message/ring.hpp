@@ -7,7 +7,8 @@
 
 namespace hbmwire::detail {
 
-/// A queue of a fixed size.
+/// A queue of a fixed size, a power of two. The caller sees to it that push() finds it not full,
+/// and front() and pop() not empty.
 template <class T>
 class Ring {
  public:

@@ -9,14 +9,16 @@ namespace hbmwire::detail {
 
 struct TransferState;
 
-/// Transfers that wait for an answer of the peer, by the id that the peer returns. An id is a place
-/// and how often that place was used, so that a late answer to an earlier transfer is recognised.
+/// Transfers that wait for an answer of the peer, by the id that the peer returns. The low 16 bits
+/// of an id are a place + 1, so that no id is 0. The high 16 bits are how often that place was
+/// used, so that a late answer to an earlier transfer is recognised.
 class Slots {
  public:
   explicit Slots(std::uint32_t count);
 
   [[nodiscard]] bool full() const noexcept { return free_ == kNone; }
 
+  /// Returns the new id of `transfer`. full() must be false.
   [[nodiscard]] std::uint32_t open(TransferState& transfer) noexcept {
     Slot& slot = slots_[free_];
     const std::uint32_t place = free_;
@@ -60,7 +62,7 @@ class Slots {
     for (std::uint32_t place = 0; place < slots_.size(); ++place) {
       TransferState* const transfer = slots_[place].transfer;
       if (transfer == nullptr) continue;
-      close(place + 1);
+      close(place + 1);  // close() looks only at the place in the id
       use(*transfer, place);
     }
   }
@@ -82,7 +84,7 @@ class Slots {
   };
 
   std::vector<Slot> slots_;
-  std::uint32_t free_ = kNone;
+  std::uint32_t free_ = kNone;  // the first free place; Slot::next leads to the others
 };
 
 }  // namespace hbmwire::detail

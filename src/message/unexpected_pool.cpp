@@ -35,7 +35,6 @@ UnexpectedMessage* UnexpectedPool::take_beyond(std::uint32_t units) noexcept {
 }
 
 Result<void> UnexpectedPool::add_block() {
-  blocks_.reserve(blocks_.size() + 1);
   auto block = std::make_unique<UnexpectedBlock>(block_units_);
   HBMWIRE_TRY_ASSIGN(block->memory,
                      NicMemory::make(context_, nic_, block_units_ * UnexpectedUnits::kUnitBytes));
@@ -57,6 +56,7 @@ void UnexpectedPool::look_after(Time at) noexcept {
     }
     return;
   }
+  // The first block stays: the pool begins with it.
   if (blocks_.size() <= 1 || !blocks_.back()->units.all_free()) {
     idle_since_ = Time::max();
   } else if (idle_since_ == Time::max()) {

@@ -40,7 +40,7 @@ class UnexpectedUnits {
   std::vector<std::uint8_t> taken_;  // one byte for each unit, so that a run is found without
                                      // shifting bits
   std::uint32_t from_ = 0;           // where the next search begins
-  std::uint32_t free_ = static_cast<std::uint32_t>(taken_.size());
+  std::uint32_t free_ = static_cast<std::uint32_t>(taken_.size());  // how many are free
 };
 
 /// Memory that UnexpectedPool allocates at a time.
@@ -69,12 +69,13 @@ class UnexpectedPool {
   /// Allocates the first block. Errors: Stage::allocate, Stage::register_memory.
   Result<void> begin() { return grow(); }
 
-  /// A record with `units` units of memory at `bytes`; null: there is no room now.
+  /// A record with `units` units of memory at `bytes`. Null: there is no room now, and look_after()
+  /// will make the pool grow.
   UnexpectedMessage* take(std::uint32_t units) noexcept;
   void give_back(UnexpectedMessage& message) noexcept;
 
-  /// The same with memory beyond the limit, for a message that cannot wait elsewhere; null: no
-  /// memory is left. Not on the data path.
+  /// As take(), but also with memory beyond the limit, for a message that cannot wait elsewhere.
+  /// Null: no memory is left. Not on the data path.
   UnexpectedMessage* take_beyond(std::uint32_t units) noexcept;
 
   /// Grows if the pool was too small, and frees blocks that have not been needed for long. Not on
@@ -82,17 +83,17 @@ class UnexpectedPool {
   void look_after(Time at) noexcept;
 
  private:
-  Result<void> grow();
-  Result<void> add_block();
+  Result<void> grow();       // up to the limit; then does nothing
+  Result<void> add_block();  // whatever the limit
 
   const Context& context_;
   const WorkerNic& nic_;
   std::uint32_t block_units_;
   std::size_t most_blocks_;
   std::vector<std::unique_ptr<UnexpectedBlock>> blocks_;
-  Time idle_since_ = Time::max();
-  bool wants_ = false;
-  ToldCause told_;
+  Time idle_since_ = Time::max();  // since when the last block is free; max(): it is not
+  bool wants_ = false;             // a message found no room
+  ToldCause told_;                 // why the pool does not grow
 };
 
 }  // namespace hbmwire::detail

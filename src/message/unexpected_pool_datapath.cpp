@@ -10,10 +10,10 @@ std::uint32_t UnexpectedUnits::take(std::uint32_t units) noexcept {
   const auto size = static_cast<std::uint32_t>(taken_.size());
   std::uint32_t run = 0;
   // Searches once around, from where the last search ended: memory that was taken first is mostly
-  // free first.
+  // free first. `+ units`: a run may begin before `from_` and end behind it.
   std::uint32_t at = from_;
   for (std::uint32_t looked = 0; looked < size + units; ++looked, ++at) {
-    if (at == size) at = run = 0;
+    if (at == size) at = run = 0;  // no run goes around the end
     run = taken_[at] != 0 ? 0 : run + 1;
     if (run != units) continue;
     const std::uint32_t begin = at + 1 - units;

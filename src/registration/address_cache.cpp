@@ -23,7 +23,7 @@ void AddressCache::remember(std::uint64_t address, const RegistrationReference& 
   if (unit >= ReferenceArena::kUnits) return;
   if (!put({.address = address, .unit = unit, .hash = hash_of(address, reference.access())}))
     away_ += kLossInAways;
-  // Counted from 0 after each rebuild. So the cost of a rebuild is shared by that many entries,
+  // `away_` counts from 0 after each rebuild, so a rebuild follows only after many new entries,
   // whatever the addresses are.
   if (away_ * kSlotsForOneAway <= slots() || count_ == kMostBuckets) return;
   try {
@@ -54,6 +54,8 @@ bool AddressCache::is_alive(std::uint32_t slot, std::uint64_t address) const noe
 }
 
 bool AddressCache::put_in(std::size_t bucket, const Entry& entry) {
+  // Takes the slot that has the tag, else a free or stale one. If a live slot of another address
+  // has the tag, there is no place: no two slots may have one tag.
   std::size_t free = kWays;
   for (std::size_t way = 0; way < kWays; ++way) {
     const std::uint32_t slot = buckets_[bucket].at(way);
@@ -100,6 +102,7 @@ bool AddressCache::put(const Entry& entry) {
   if (put_in(second, entry)) return true;
   if (make_way(first) && put_in(first, entry)) return true;
   if (make_way(second) && put_in(second, entry)) return true;
+  // No room: overwrites a slot of the first bucket, the one with this tag if there is one.
   std::size_t way = next_way_++ % kWays;
   for (std::size_t same = 0; same < kWays; ++same) {
     const std::uint32_t slot = buckets_[first].at(same);

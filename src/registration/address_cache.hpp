@@ -53,7 +53,8 @@ class AddressCache {
   static constexpr std::size_t kVectors = 2;
   static constexpr std::size_t kWays = kVectors * kLanes;
   static constexpr std::size_t kFirstBuckets = 32;
-  static constexpr std::size_t kMostBuckets = std::size_t{1} << 18U;  // 8 MiB, and 16 of addresses
+  static constexpr std::size_t kMostBuckets = std::size_t{1} << 18U;  // 8 MiB of slots,
+                                                                      // 16 MiB of addresses
 
   // A slot holds the tag, which is some bits of the hash, above the number of a reference; 0 is an
   // empty slot.
@@ -98,7 +99,8 @@ class AddressCache {
     return static_cast<std::uint32_t>(hash) & kTagMask;
   }
 
-  /// Uses the upper half of the hash, because the tag is taken from the lower half.
+  /// Scales the upper half of the hash to the number of buckets; the tag is taken from the lower
+  /// half.
   [[nodiscard]] std::size_t first_of(Hash hash) const noexcept {
     return ((hash >> 32U) * count_) >> 32U;
   }
@@ -107,6 +109,7 @@ class AddressCache {
     return first_of(hash * 0x9e3779b97f4a7c15);
   }
 
+  /// The reference for the address in this bucket; null if it is not there.
   [[nodiscard]] RegistrationReference* find_in(const Bucket& bucket, Hash hash,
                                                std::uint64_t address,
                                                std::uint64_t length_bytes) const noexcept {
@@ -129,6 +132,7 @@ class AddressCache {
     const auto fit = [tag](Lanes slots) {
       return std::bit_cast<Lanes>((slots & kTagMask) == tag) & slots;
     };
+    // At most one slot fits, and the others are 0 then.
     const Lanes all = fit(bucket.slots[0]) | fit(bucket.slots[1]);
     const Lanes two = all | __builtin_shufflevector(all, all, 2, 3, 0, 1);
     return (two | __builtin_shufflevector(two, two, 1, 0, 3, 2))[0] & ~kTagMask;

@@ -7,6 +7,7 @@ Result<std::shared_ptr<const Allocation>> DmabufImports::get(const DmabufMemory&
   HBMWIRE_TRY_ASSIGN(const auto identity, memory::dmabuf::identify(memory.fd));
   const Key key{identity, memory.offset_bytes, memory.length_bytes, memory.mapping,
                 memory.read_only};
+  // Held during the import, so that no other thread imports the same part meanwhile.
   const std::scoped_lock lock(mutex_);
   if (auto known = imports_[key].lock()) return known;
   HBMWIRE_TRY_ASSIGN(Allocation imported, catalog_->import_dmabuf(memory));

@@ -22,6 +22,8 @@ class DmabufImports {
   explicit DmabufImports(std::shared_ptr<const memory::Catalog> catalog) noexcept
       : catalog_(std::move(catalog)) {}
 
+  /// The import of this part, made now if there is none. Errors: those of identify() and
+  /// Catalog::import_dmabuf().
   Result<std::shared_ptr<const Allocation>> get(const DmabufMemory& memory);
 
  private:

@@ -27,10 +27,11 @@ struct ExportUse {
   }
 
   /// Waits until the engine has ended the copy; keeps an error for the holder. Returns false if the
-  /// CPU is using the memory, so that there is no copy to wait for.
+  /// CPU is using the memory, so there is no copy to wait for.
   bool finish() {
     const std::scoped_lock lock(mutex);
     if (!watches) return false;
+    // As long as it takes: the memory must not go before. wait() needs some deadline.
     Result<void> waited;
     do {
       waited = copy.wait({Deadline::after(std::chrono::hours(1)), -1});

@@ -49,6 +49,7 @@ Result<void> set_access(MemoryKeyInfo& key, const Region& region, const MemoryKe
   if (key.access == Access::none) return refuse("a key to nothing", Hint::memory_key_access);
   if (remote_part(key.access) != key.access)
     return refuse("a key can give remote access only", Hint::memory_key_access);
+  // A region that is not open to peers does not limit a key, which gets registrations of its own.
   if (open != Access::none && (key.access | open) != open)
     return refuse("a key can't give more access than its region", Hint::memory_key_access);
   const DmabufRange& dmabuf = state_of(region).dmabuf;
@@ -72,7 +73,8 @@ Result<void> set_nics(MemoryKeyInfo& key, const Region& region) {
   return refuse("a key names at most 64 NICs, each by a GID of its own");
 }
 
-Result<MemoryKeyInfo> what_is_asked_for(const Region& region, const MemoryKeyOptions& options) {
+/// Checks the options, and fills in all that the key tells except its registrations.
+Result<MemoryKeyInfo> checked_info(const Region& region, const MemoryKeyOptions& options) {
   MemoryKeyInfo key;
   key.type = region.allocation().domain().device().type;
   // A peer needs to know only whether NICs reach the memory. If they do not, the exporter's process
@@ -119,7 +121,7 @@ Result<MemoryKey> MemoryKey::pack(const Region& region, const MemoryKeyOptions& 
     const auto local_now = Alarm::Clock::now();
     const auto wall_now = std::chrono::system_clock::now();
     auto state = std::make_unique<detail::MemoryKeyState>();
-    HBMWIRE_TRY_ASSIGN(state->info, what_is_asked_for(region, options));
+    HBMWIRE_TRY_ASSIGN(state->info, checked_info(region, options));
     if (needs_own(state->info, region, options)) {
       HBMWIRE_TRY(state->register_own(state_of(region)));
     } else {

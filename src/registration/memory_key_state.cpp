@@ -56,10 +56,11 @@ Result<void> MemoryKeyState::register_own(const RegionState& region_of) {
                                            region_of.access | info.access));
   }
   memory = KeyMemory{region_of.allocation, region_of.dmabuf};
-  for (const Registration& theirs : region_of.registrations) {
-    HBMWIRE_TRY_ASSIGN(verbs::Mr mr, register_part(*theirs.nic, region_of, info));
+  // `info` names the NICs in the same order.
+  for (const Registration& whole : region_of.registrations) {
+    HBMWIRE_TRY_ASSIGN(verbs::Mr mr, register_part(*whole.nic, region_of, info));
     info.nics.at(registrations.size()).remote_key = mr.get()->rkey;
-    registrations.push_back({.nic = theirs.nic, .mr = std::move(mr)});
+    registrations.push_back({.nic = whole.nic, .mr = std::move(mr)});
   }
   return {};
 }
@@ -78,9 +79,9 @@ void MemoryKeyState::export_memory(const Allocation& allocation,
 Result<void> MemoryKeyState::end(bool waits) {
   // Checked before the lock is taken, which a thread of the parent may have held.
   if (made.is_inherited()) {
-    return tl::make_unexpected(make_error(Errc::not_supported, Stage::register_memory,
-                                          "the key is the parent process's, which can revoke it",
-                                          {}, Hint::forked_nic));
+    return tl::make_unexpected(make_error(
+        Errc::not_supported, Stage::register_memory,
+        "the key belongs to the parent process, which can revoke it", {}, Hint::forked_nic));
   }
   const auto settled = exported.end(waits);
   std::optional<KeyMemory> last;  // destroyed without the lock
@@ -95,7 +96,7 @@ Result<void> MemoryKeyState::end(bool waits) {
 void MemoryKeyState::expire() noexcept {
   // Does not wait for other processes, because other keys must expire meanwhile. Memory that
   // another process uses is kept.
-  const auto done = end(false);
+  const auto done = end(/*waits=*/false);
   if (!done && done.error().hint != Hint::peer_unsettled)
     log_line(LogLevel::error,
              [&] { return "a memory key outlives its expiry: " + describe(done.error()); });

@@ -16,7 +16,7 @@ using memory::host::AddressWatch;
 
 /// One registration cache's use of the process's AddressWatch. It begins with the first host memory
 /// that the cache registers, and remembers the last change that the cache has taken into account.
-/// The functions before stop() need no lock, those after it need the cache's lock.
+/// The functions up to stop() need no lock, those after it need the cache's lock.
 class PageChanges {
  public:
   /// Whether the cache has taken all changes into account. Each hit calls this.

@@ -34,8 +34,7 @@ const char* why_not(Path path, Path taken) noexcept {
     case Path::staged:
       return taken == Path::copy || taken == Path::ipc ? "the path policy excludes it"
              : taken == Path::tcp                      ? "there is no NIC to carry staged bytes"
-                                  : "the NIC reaches the memory, so that nothing has to stop on "
-                                    "its way";
+                                  : "the NIC reaches the memory, so nothing has to stop on its way";
     case Path::copy:
     case Path::nic_loopback:
     case Path::tcp:
@@ -126,8 +125,10 @@ const PathRecord& record_of(const DeviceInfo& device, Path path,
   made->path = path;
   made->device = device.name;
   for (const Path each : kPaths) made->tried.push_back(tried(each, path, refused, device.name));
+  // kPaths ends with staging.
   if (path > Path::staged)
     made->tried.push_back({.path = path, .taken = true, .nic = {}, .refusal = {}});
+  // note() has nothing to log for these.
   made->noted = device.type == MemoryType::host || path == Path::zero_copy || path == Path::host;
   Records& known = records();
   const std::scoped_lock lock(known.mutex);

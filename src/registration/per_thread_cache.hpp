@@ -54,9 +54,9 @@ void release_reference(RegistrationReference& reference) noexcept;
 /// A new number each time, never 0.
 [[nodiscard]] std::uint64_t next_cache_id() noexcept;
 
-/// The same for views. A view keeps its number when another thread takes it over. 64 bits last for
-/// centuries, so that no number is ever reused: a thread whose view went with its cache is never
-/// taken for the owner of a new view's references.
+/// A new number for a view each time, never 0. A view keeps its number when another thread takes it
+/// over. 64 bits last for centuries, so no number is ever reused: a thread whose view went with its
+/// cache is never taken for the owner of a new view's references.
 [[nodiscard]] std::uint64_t next_view_number() noexcept;
 
 /// This thread's view of the cache; makes it the current one. If the thread has none, takes over a

@@ -60,7 +60,8 @@ static_assert(sizeof(ReferenceBlock) == ReferenceBlock::kBytes);
   return *ReferenceBlock::of(reference).view;
 }
 
-/// Like RegistrationReference::covers(), but for regions of any size.
+/// Like RegistrationReference::covers(), but for regions of any size. An empty range, or one that
+/// wraps, is not covered.
 [[nodiscard]] inline bool covers_closely(const RegistrationReference& reference,
                                          std::uint64_t address,
                                          std::uint64_t length_bytes) noexcept {

@@ -23,7 +23,7 @@ std::uint64_t length_of(AddressRange range) noexcept { return range.end - range.
 
 Error inherited_error() noexcept {
   return make_error(Errc::not_supported, Stage::register_memory,
-                    "the cache and its NICs are the parent's of this process", {},
+                    "the cache and its NICs belong to the parent of this process", {},
                     Hint::forked_nic);
 }
 
@@ -70,13 +70,14 @@ RegistrationReference& RegionCache::reference(CachedRegion& entry, std::uint64_t
   const auto known = std::ranges::find_if(
       entry.references, [&](const RegistrationReference* one) { return &view_at(*one) == &view; });
   RegistrationReference* reference = known == entry.references.end() ? nullptr : *known;
-  // A region of Lifetime::generation must be asked about at each use, so that it is found with the
-  // lock only. Stale slots of the address cache may still lead to this reference: an empty range
+  // Each use of a region of Lifetime::generation must call ask(), so only look-ups with the lock
+  // may find it. Stale slots of the address cache may still lead to this reference: an empty range
   // makes them miss.
   const bool is_remembered = !entry.forgotten && entry.lifetime != Lifetime::generation;
   if (reference == nullptr) {
     entry.references.reserve(entry.references.size() + 1);
     if (view.free_references.empty()) {
+      // One more for the new reference, so that giving it back cannot fail.
       view.free_references.reserve(view.references.size() + 1);
       reference = &view.references.add();
     } else {
@@ -91,9 +92,10 @@ RegistrationReference& RegionCache::reference(CachedRegion& entry, std::uint64_t
     rest.given_back.store(0, std::memory_order_relaxed);
     reference->count.store(0, std::memory_order_relaxed);
     reference->begin = entry.range.begin;
-    const std::uint32_t marks =
-        (rest.strict || !asymmetric::is_light() ? RegistrationReference::kAsked : 0U) |
-        (entry.forgotten ? RegistrationReference::kForgotten : 0U);
+    // Each use must ask whether an unmapping is under way, or execute a fence that is not free.
+    const bool is_asked = rest.strict || !asymmetric::is_light();
+    const std::uint32_t marks = (is_asked ? RegistrationReference::kAsked : 0U) |
+                                (entry.forgotten ? RegistrationReference::kForgotten : 0U);
     reference->state.store(
         RegistrationReference::state_of(entry.access, rest.end - reference->begin, marks),
         std::memory_order_release);
@@ -119,9 +121,9 @@ RegistrationReference* RegionCache::find_cached(AddressRange range, Access acces
 bool RegionCache::keep(PerThreadCache& view, RegistrationReference& reference,
                        Access access) noexcept {
   if (reference.has(RegistrationReference::kAsked)) asymmetric::light_fence();
-  // The order matters. An unmapping that is under way does not count as a change yet, so that it is
-  // checked first. A change is settled only after its references were marked kForgotten, so that
-  // the mark is read last.
+  // The order matters. An unmapping that is under way does not count as a change yet, so it is
+  // checked first. A change is settled only after its references were marked kForgotten, so the
+  // mark is read last.
   const bool is_sure = !rest_of(reference).strict || !pages_.is_unmapping_under_way();
   if (is_sure && pages_.is_settled() && !reference.has(RegistrationReference::kForgotten) &&
       reference.access() == access) {
@@ -163,12 +165,13 @@ Result<RegistrationReference*> RegionCache::get(std::uint64_t address, std::uint
 RegistrationReference* RegionCache::find_current(AddressRange range, Access access) {
   while (RegistrationReference* const found = find_cached(range, access)) {
     CachedRegion& entry = *rest_of(*found).region;
+    // A domain that is asked may run out of memory: the lease ends then.
     const Verdict verdict =
         or_undo([&] { return ask(entry, range); }, [&] { release_reference(*found); });
     if (verdict == Verdict::current) return found;
     {
       const std::scoped_lock lock(mutex_);
-      --statistics_.hits;
+      --statistics_.hits;  // which find_cached() has counted
       if (verdict == Verdict::stale && !entry.forgotten) lists_.invalidate(entry);
     }
     release_reference(*found);
@@ -277,7 +280,7 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
   {
     const std::scoped_lock lock(mutex_);
     settle();
-    if (fresh.keep && wide) lists_.unite(entry);
+    if (fresh.keep && wide) lists_.widen(entry);
     fresh.flight = in_flight_.insert(in_flight_.end(), InFlight{.range = entry.range});
     fresh.keep =
         fresh.keep && lists_.make_room({.regions = nics_.size(),
@@ -285,7 +288,7 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
                                         .dmabufs = plan.info.path == Path::zero_copy ? 1U : 0U});
     lists_.collect(garbage);
   }
-  destroy(garbage);
+  destroy(garbage);  // now, since the registration below may need its room
   // Watched before it is registered, so that no change of its pages is missed.
   if (entry.lifetime == Lifetime::address_space && fresh.keep) {
     const auto watched =
@@ -295,7 +298,7 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
   return fresh;
 }
 
-bool RegionCache::end(Fresh& fresh) {
+bool RegionCache::end_flight(Fresh& fresh) {
   settle();
   const bool changed = fresh.flight->changed;
   in_flight_.erase(fresh.flight);
@@ -307,7 +310,7 @@ RegistrationReference* RegionCache::finish(Fresh& fresh, AddressRange range, boo
   Garbage garbage(*this);
   RegistrationReference* pinned = nullptr;
   const std::scoped_lock lock(mutex_);
-  const bool changed = end(fresh);
+  const bool changed = end_flight(fresh);
   if (changed && !last) return nullptr;
   const bool keep =
       fresh.keep && !changed && !(entry.watched && pages_.is_being_discarded(entry.range));
@@ -332,6 +335,7 @@ RegistrationReference& RegionCache::enter(Fresh& fresh, AddressRange range, bool
     ++statistics_.not_kept;
   }
   ++statistics_.misses;
+  // Without memory for a reference, a region that no look-up finds must go again.
   RegistrationReference& pinned = *or_undo([&] { return &reference(entry, range.begin); },
                                            [&] {
                                              if (!keep) lists_.abandon(entry);
@@ -364,7 +368,7 @@ Result<RegistrationReference*> RegionCache::add(AddressRange range, Access acces
     }
     {
       const std::scoped_lock lock(mutex_);
-      end(fresh);
+      end_flight(fresh);
     }
     if (fresh.regions.front().range != range) {
       wide = false;  // the part that was not asked for may be the one that cannot be registered
@@ -406,8 +410,9 @@ void RegionCache::give_back(const RegistrationReference& reference) noexcept {
   Garbage garbage(*this);
   const std::scoped_lock lock(mutex_);
   // A thread may have just found the forgotten region, with a lease that is not visible yet.
-  // collect() has the fence that makes it visible.
+  // collect() makes it visible by a fence, unless an earlier call has done so.
   lists_.collect(garbage);
+  // Null: it has been collected.
   CachedRegion* const entry = rest_of(reference).region;
   if (entry != nullptr) lists_.collect_if_unused(*entry, garbage);
 }

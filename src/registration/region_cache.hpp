@@ -37,7 +37,7 @@ class RegionCache final : public MemoryObserver,
   ~RegionCache() override;
 
   /// Deregisters everything. Returns false if leases are left. These may not outlive the cache, so
-  /// that the caller must leave it as it is.
+  /// the caller must leave it as it is.
   [[nodiscard]] bool close() noexcept;
 
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
@@ -63,6 +63,8 @@ class RegionCache final : public MemoryObserver,
 
   void memory_gone(std::uint64_t address, std::uint64_t size_bytes,
                    const std::shared_ptr<const void>& memory) noexcept override;
+
+  /// Forgets the regions that overlap the range, or all that are not in use.
   void drop(std::uint64_t address, std::uint64_t length_bytes);
   void drop_unused();
   /// Takes all changes of pages so far into account.
@@ -87,7 +89,7 @@ class RegionCache final : public MemoryObserver,
     bool keep = false;
   };
 
-  /// The answer for a region that must be asked about each time it is found.
+  /// The answer of ask() about a region that was found.
   enum class Verdict : std::uint8_t {
     current,
     stale,
@@ -95,7 +97,8 @@ class RegionCache final : public MemoryObserver,
   };
 
   /// Regions that are neither found nor used any more. They are taken out of the lists with the
-  /// lock, and destroyed without it.
+  /// lock, and destroyed without it, since deregistering takes long: so make it before taking the
+  /// lock.
   struct Garbage : CachedRegionChain {
     explicit Garbage(RegionCache& cache_of) noexcept : cache(cache_of) {}
 
@@ -116,22 +119,26 @@ class RegionCache final : public MemoryObserver,
 
   [[nodiscard]] bool inherited() const noexcept { return made_.is_inherited(); }
 
-  // Called without the lock, unless stated otherwise.
+  // Called without the lock, unless stated otherwise. A returned reference has a new lease.
   RegistrationReference* find_cached(AddressRange range, Access access);
+  /// As find_cached(), but forgets regions that ask() calls stale.
   RegistrationReference* find_current(AddressRange range, Access access);
   Verdict ask(const CachedRegion& entry, AddressRange range);
   [[nodiscard]] bool is_strict(const CachedRegion& entry) const noexcept;
   Result<RegistrationReference*> add(AddressRange range, Access access,
                                      const std::shared_ptr<const Allocation>& imported);
   [[nodiscard]] Result<Plan> plan(AddressRange range) const;
+  /// Whether to register the whole allocation, not just the range.
   [[nodiscard]] bool takes_whole(const AddressInfo& info) const noexcept;
+  /// Makes the entry for a registration that do_register() makes, room for it, and its watch.
   Fresh begin(const Plan& plan, bool wide, Access access,
               std::shared_ptr<const Allocation> imported);
   bool watch_pages(CachedRegion& entry);
   Result<void> do_register(const Plan& plan, CachedRegion& entry);
   /// Returns null if the memory changed meanwhile and this was not the `last` attempt.
   RegistrationReference* finish(Fresh& fresh, AddressRange range, bool last);
-  bool end(Fresh& fresh);                                                        // with the lock
+  /// Ends begin(). Returns whether the memory has changed since. With the lock.
+  bool end_flight(Fresh& fresh);
   RegistrationReference& enter(Fresh& fresh, AddressRange range, bool keep);     // with the lock
   RegistrationReference& reference(CachedRegion& entry, std::uint64_t address);  // with the lock
   Result<void> observe(MemoryDomain& domain);
@@ -164,7 +171,7 @@ inline bool RegionCache::take(PerThreadCache& view, RegistrationReference& refer
   reference.add();
   asymmetric::lightest_fence();
   // The order matters: a change is settled only after its references were marked as forgotten. A
-  // child by fork(2) has no current view, so that it never comes here.
+  // child by fork(2) has no current view, so it never comes here.
   if (!pages_.is_settled() || !reference.is_open(access)) [[unlikely]]
     return false;
   view.count_hit();

@@ -30,7 +30,7 @@ std::uint64_t length_of(const CachedRegion& entry) noexcept {
 
 }  // namespace
 
-void RegionLists::unite(CachedRegion& entry) {
+void RegionLists::widen(CachedRegion& entry) {
   AddressRange united = entry.range;
   table_.overlapping(entry.range, entry.access, [&](const CachedRegion& other) {
     if (other.lifetime != entry.lifetime || other.generation != entry.generation) return;
@@ -53,18 +53,18 @@ bool RegionLists::make_room(const Room& needed) {
   } catch (const std::bad_alloc&) {
     return false;  // it is registered for one use, which needs no more memory than this
   }
-  const auto leave = [&](const CachedRegion& leaving) {
+  const auto subtract = [&](const CachedRegion& leaving) {
     if (leaving.in_use()) return;
     regions -= nics_;
     bytes -= length_of(leaving);
     const auto fd = dmabufs.find(state_of(*leaving.region).dmabuf.fd.get());
     if (fd != dmabufs.end() && --fd->second == 0) dmabufs.erase(fd);
   };
-  forgotten_.for_each(leave);
+  forgotten_.for_each(subtract);
   while (regions > most_.regions - needed.regions || bytes > most_.bytes - needed.bytes ||
          dmabufs.size() > most_.dmabufs - needed.dmabufs) {
     if (!evict_one()) return false;
-    leave(forgotten_.front());
+    subtract(forgotten_.front());  // the one that evict_one() has forgotten
   }
   return true;
 }
@@ -94,7 +94,7 @@ bool RegionLists::evict_one() noexcept {
 void RegionLists::add_cached(CachedRegions& fresh) {
   CachedRegion& entry = fresh.front();
   entry.place = fresh.begin();
-  count_in(entry);
+  count_in(entry);  // first, since it may throw
   table_.overlapping(entry.range, entry.access, [&](CachedRegion& other) { forget(other); });
   or_undo([&] { table_.insert(entry); }, [&] { count_out(entry); });
   cached_.splice(cached_.begin(), fresh);

@@ -41,7 +41,7 @@ class RegionLists {
 
   /// Widens the range of a new region by all regions of the same kind that it overlaps. Otherwise
   /// two users of overlapping ranges would evict each other's region for ever.
-  void unite(CachedRegion& entry);
+  void widen(CachedRegion& entry);
 
   /// Forgets regions, the least recently used first, until there is room for `needed` within the
   /// budget. Returns false if that is impossible.

@@ -49,7 +49,7 @@ class RegionTable {
     }
   }
 
-  /// The same for all accesses.
+  /// Calls `use(entry)` for each entry of any access that overlaps `range`.
   template <class Use>
   void overlapping(AddressRange range, Use use) {
     for (std::size_t access = 0; access < tables_.size(); ++access)

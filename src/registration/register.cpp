@@ -75,8 +75,9 @@ Attempt by_address(std::span<const Nic> nics, RegionState& region) {
   return attempt;
 }
 
-/// Only for paths that the memory's domain has named. A device's address is registered by address
-/// only if the domain says that a peer-memory client translates it.
+/// Registers `region` by `path`. Only for paths that the memory's domain has named. A device's
+/// address is registered by address only if the domain says that a peer-memory client translates
+/// it.
 Attempt take(Path path, std::span<const Nic> nics, RegionState& region) {
   region.path = path;
   return path == Path::zero_copy ? by_dmabuf(nics, region) : by_address(nics, region);
@@ -113,6 +114,7 @@ Result<void> check_memory(const Allocation& memory, std::uint64_t address,
                           std::uint64_t length_bytes, Access access) {
   MemoryDomain& domain = memory.domain();
   const DeviceInfo& device = domain.device();
+  // The export finds out whether the dma-buf is open read-only.
   if (device.type == MemoryType::dmabuf && writes(access)) HBMWIRE_TRY(export_for(memory, access));
   if (device.type != MemoryType::host) return {};
   const auto info = domain.find(address, length_bytes);
@@ -163,6 +165,7 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
                                                            const AddressInfo& info, Access access) {
   auto region = try_to_register(nics, memory, info, access);
   [[maybe_unused]] const MemoryType type = memory.domain().device().type;
+  // The last argument: the error's code, or -1.
   if (region) {
     HBMWIRE_PROBE5(register, memory.address(), memory.size_bytes(), type, (*region)->path, -1);
   } else {

@@ -40,7 +40,7 @@ Result<std::shared_ptr<detail::RegionState>> register_with(std::span<const Nic> 
 
 /// A region without a registration, which only its device's engine reaches. `path` is the better
 /// path, which `nic` refused with `error`; an empty `nic` means that no NIC refused it. `instead`
-/// is the path to take: staged, or copy where the policy excludes that. If the region is open to
+/// is the path to take: staged, or copy if the policy excludes that. If the region is open to
 /// peers, this process moves the bytes for them. Errors: those of check_access().
 Result<std::shared_ptr<detail::RegionState>> stage(const Allocation& memory, Path path,
                                                    const Error& error, std::string_view nic,

@@ -19,7 +19,7 @@ namespace hbmwire::detail {
 /// are marked kAsked, and only uses of such references execute the fence.
 ///
 /// References are freed only with their cache. An address cache may therefore point to a reference
-/// that serves another region by now, so that a reference holds the range that it covers. Parts
+/// that serves another region by now, so a reference holds the range that it covers. Parts
 /// that few hits need are elsewhere (ReferenceRest): the smaller a reference is, the more of them
 /// fit in the CPU's caches.
 struct alignas(16) RegistrationReference {
@@ -53,7 +53,8 @@ struct alignas(16) RegistrationReference {
   /// Whether the region can be used at once: it has this access, is not forgotten, needs no
   /// question, and is already marked as used.
   [[nodiscard]] bool is_open(Access access) const noexcept {
-    // Bits that no Access has lie above the compared byte's access bits, and so make it unequal.
+    // The lowest byte holds the marks and the Access. An `access` with bits that no Access has does
+    // not fit in a byte, and so is unequal.
     return static_cast<std::uint8_t>(state.load(std::memory_order_acquire)) ==
            shifted(access) + kUsed;
   }

@@ -101,7 +101,7 @@ struct alignas(64) SharedHold {
   }
 };
 
-/// The file of holds. Any process that has it open may write anything, so that nothing in it is
+/// The file of holds. Any process that has it open may write anything, so nothing in it is
 /// trusted. False entries can only delay the end of a key, and that delay is bounded.
 struct SharedHoldFile {
   static constexpr std::size_t kWordBells = 64;

@@ -39,7 +39,7 @@ Result<File*> map(const SharedFile& file) {
 
 bool process_has_ended(std::uint32_t process) noexcept {
   const Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0)));
-  if (!handle) return errno == ESRCH || errno == EINVAL;
+  if (!handle) return errno == ESRCH || errno == EINVAL;  // EINVAL: no process has such a number
   pollfd end{handle.get(), POLLIN, 0};
   return ::poll(&end, 1, 0) > 0;
 }
@@ -83,6 +83,7 @@ void SharedKeys::publish(SharedKeyEntry& entry, std::uint64_t token,
 }
 
 std::uint64_t SharedKeys::token_for(std::uint64_t random) noexcept {
+  // The low bits of a token are the place at which add() begins to look.
   static_assert(std::has_single_bit(kSharedKeys));
   const std::scoped_lock lock(mutex_);
   while (first_free_ < kSharedKeys && states_[first_free_] % 2 != 0) ++first_free_;
@@ -187,12 +188,12 @@ Result<void> SharedKeys::remove(std::uint32_t number, std::uint64_t token,
   std::vector<Kept> last;  // destroyed without the lock
   const std::scoped_lock lock(mutex_);
   const auto kept = std::ranges::find(kept_, token, &Kept::token);
-  if (kept == kept_.end()) return {};
+  if (kept == kept_.end()) return {};  // another thread that ended the key was faster
   if (held) {
     kept->is_awaited = false;
     return tl::make_unexpected(make_error(
         Errc::timed_out, Stage::register_memory,
-        "a process of this node is at the memory and does not go on: it is kept until then", {},
+        "a process of this node uses the memory and has stopped: the memory is kept meanwhile", {},
         Hint::peer_unsettled));
   }
   last.push_back(std::move(*kept));

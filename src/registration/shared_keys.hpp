@@ -69,6 +69,7 @@ class SharedKeys {
 
   SharedKeys() = default;
 
+  /// Writes all members of `entry` but its state.
   void publish(SharedKeyEntry& entry, std::uint64_t token, const ExportedMemory& memory) noexcept;
   [[nodiscard]] bool is_held(std::uint32_t number) const noexcept;
   [[nodiscard]] bool is_taken(std::uint32_t place) const noexcept;

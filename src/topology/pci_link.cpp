@@ -75,8 +75,8 @@ std::optional<PciLink> link_of(const fs::path& device) {
 std::optional<PciLink> narrowest_link(const fs::path& root, std::string_view pci_address,
                                       std::string_view towards) {
   const auto way = way_down_to(root, pci_address);
-  const auto other = way_down_to(root, towards);
-  const auto branch = std::mismatch(way.begin(), way.end(), other.begin(), other.end()).first;
+  const auto target = way_down_to(root, towards);
+  const auto branch = std::mismatch(way.begin(), way.end(), target.begin(), target.end()).first;
   std::optional<PciLink> narrowest;
   // From the device upwards, so that among equal links the device's own is named.
   for (auto device = way.end(); device != branch;) {

@@ -20,8 +20,8 @@ struct Wiring;
 // or a TCP connection (transport/tcp).
 namespace hbmwire::transport {
 
-/// The numbers are those of enum ibv_wr_opcode (ibv_post_send(3)), so that no translation is
-/// needed.
+/// Operations on the peer's memory. The numbers are those of enum ibv_wr_opcode (ibv_post_send(3)),
+/// so that no translation is needed.
 enum class Opcode : std::uint8_t { write = 0, read = 4, compare_swap = 5, fetch_add = 6 };
 
 [[nodiscard]] constexpr bool is_atomic(Opcode opcode) noexcept {

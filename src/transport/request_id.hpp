@@ -10,7 +10,7 @@ namespace hbmwire::transport {
 enum class Tag : std::uint8_t {
   posted,    ///< Posted: the last request of an operation, or of one piece
   part,      ///< Posted: a request before the last; completes only if it fails
-  received,  ///< ReceiveBuffer, of either lane
+  received,  ///< ReceiveBuffer: a receive
   control,   ///< ControlBuffer: a message on the control lane
   rail,      ///< RailPiece: a request on a further NIC's lane
   moved,     ///< LoopbackMover: the last request of a job

@@ -53,6 +53,7 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device, std::u
   HBMWIRE_TRY(from_errno_result(ibv_query_device(context, &attributes), Stage::open,
                                 "ibv_query_device", name));
 
+  // Stays so if no port has the wanted number.
   Result<NicInfo> info =
       tl::make_unexpected(make_error(Errc::not_found, Stage::open, "the device has no such port",
                                      name, Hint::no_such_rdma_device));
@@ -129,8 +130,8 @@ Hint dmabuf_hint(int error_number) noexcept {
     case EOPNOTSUPP:
     case ENOSYS:
     case EPROTONOSUPPORT:
-    case 524:
-      return Hint::dmabuf_not_supported;  // ENOTSUPP, the kernel's own
+    case 524:  // the kernel's ENOTSUPP, which errno.h lacks
+      return Hint::dmabuf_not_supported;
     default:
       return Hint::dmabuf_rejected;
   }
@@ -179,8 +180,8 @@ Result<std::shared_ptr<detail::NicState>> open_nic(std::string_view device,
 bool NicInterfaces::has(std::uint32_t number,
                         std::span<const std::uint8_t> hardware) const noexcept {
   if (std::ranges::find(numbers, number) != numbers.end()) return true;
-  constexpr std::size_t kOfIpoib = 20;
-  return guid && hardware.size() == kOfIpoib &&
+  constexpr std::size_t kIpoibAddressBytes = 20;
+  return guid && hardware.size() == kIpoibAddressBytes &&
          std::equal(guid->rbegin(), guid->rend(), hardware.rbegin());
 }
 

@@ -29,6 +29,7 @@ Result<DeviceList> DeviceList::get() {
   int count = 0;
   errno = 0;
   list.list_.reset(ibv_get_device_list(&count));
+  // ENOSYS: the kernel has no RDMA, so there are no devices.
   if (list.list_ == nullptr && errno != 0 && errno != ENOSYS) {
     Error error = system_error(Stage::probe, "ibv_get_device_list", errno, "RDMA devices");
     if (!is_shortage(error)) error.hint = Hint::no_rdma_device;
@@ -43,7 +44,7 @@ Result<DeviceList> DeviceList::get() {
 
 std::string pci_address(const ibv_device* device) {
   std::string name = pci_directory(device).filename().string();
-  // The directory of a software device has another kind of name.
+  // "dddd:bb:dd.f". The directory of a software device has another kind of name.
   const bool looks_like_one =
       name.size() >= 12 && name[4] == ':' && name[7] == ':' && name[10] == '.';
   return looks_like_one ? name : std::string{};
@@ -52,7 +53,7 @@ std::string pci_address(const ibv_device* device) {
 bool is_accelerators_own(const ibv_device* device) {
   std::ifstream file(pci_directory(device) / "vendor");
   std::string vendor;
-  return std::getline(file, vendor) && vendor == "0x1da3";
+  return std::getline(file, vendor) && vendor == "0x1da3";  // Habana Labs
 }
 
 }  // namespace hbmwire::verbs

@@ -62,7 +62,8 @@ class Handle {
   MadeHere made_;
 };
 
-/// All of these destroy functions return an errno, or -1 with errno.
+/// All of these destroy functions return 0, a positive errno, or -1 with errno. destroy_or_log()
+/// takes only a negative number as a failure.
 template <class T, int (*Destroy)(T*), class Name>
 struct HandleTraits {
   using type = T*;

@@ -77,8 +77,8 @@ struct NicInterfaces {
 /// The error that the NIC belongs to the parent of this child by fork(2).
 Error inherited_error(const detail::NicState& nic, Stage stage) noexcept;
 
-/// Errors: Errc::not_supported (inherited_error()). Costs a load, so that it can be called before
-/// each post, too.
+/// Errors: Errc::not_supported (inherited_error()). Costs a load, so it can be called before each
+/// post, too.
 inline Result<void> check_process(const detail::NicState& nic, Stage stage) {
   if (!nic.context.is_inherited()) [[likely]]
     return {};

@@ -28,6 +28,7 @@ bool is_ipv4_mapped(const ibv_gid& gid) noexcept {
   return std::equal(kPrefix.begin(), kPrefix.end(), std::begin(gid.raw));
 }
 
+/// The order of choose_gid(): the type counts more than the address.
 int score(const GidEntry& entry) noexcept {
   int points = entry.type == GidEntry::Type::roce_v2 ? 100 : 0;
   if (is_ipv4_mapped(entry.gid)) {

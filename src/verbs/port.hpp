@@ -53,8 +53,10 @@ struct GidEntry {
 /// Whether the port's link is up now (ibv_query_port(3)); false if it cannot be queried.
 [[nodiscard]] bool is_active(ibv_context* context, std::uint8_t port) noexcept;
 
-/// Converts between enum ibv_mtu and bytes; 0 for an invalid value.
+/// The bytes of an enum ibv_mtu; 0 for an invalid value.
 [[nodiscard]] std::uint32_t mtu_bytes(ibv_mtu mtu) noexcept;
+
+/// The largest ibv_mtu of at most `bytes` bytes; 256 bytes if there is none.
 [[nodiscard]] ibv_mtu mtu_from_bytes(std::uint32_t bytes) noexcept;
 
 /// A GID as text, by inet_ntop.

@@ -37,19 +37,19 @@ struct Wiring {
   ConnectionAddress local;
   ConnectionAddress remote;
   /// A path that was found elsewhere. Without one, the remote GID and LID are used, with the two
-  /// marks below.
+  /// values below.
   std::optional<AddressPath> path = {};
   std::uint8_t traffic_class = 0;
   std::uint8_t service_level = 0;
   std::uint8_t reads_out = 1;  ///< READs and atomics that it asks for at a time
   std::uint8_t reads_in = 1;   ///< those that it answers at a time
   /// The peer counts as gone after `retries` + 1 timeouts of 4.096 us * 2^ack_timeout without an
-  /// acknowledgement. 14 is 67 ms, so that seven retries notice it in half a second (IBTA
+  /// acknowledgement. 14 is 67 ms, so seven retries notice it in half a second (IBTA
   /// 9.7.6.1.3).
   std::uint8_t ack_timeout = 14;
   std::uint8_t retries = 7;
   /// Retries for messages that found no receive; 7 means without end. Receives are posted before
-  /// the peer may send, so that more patience would only hide a mistake.
+  /// the peer may send, so more patience would only hide a mistake.
   std::uint8_t receiver_retries = 6;
   /// The time that the peer waits before such a retry: 12 is 0.64 ms, 28 is 164 ms
   /// (ibv_modify_qp(3), min_rnr_timer).

@@ -78,6 +78,7 @@ void get(Reader& in, AttachReply& reply) {
   reply.base_address = in.integer<std::uint64_t>();
   reply.generation = in.integer<std::uint64_t>();
   const bool granted = reply.status == AttachReply::Status::granted;
+  // A refusal carries nothing but its status.
   AttachReply refusal;
   refusal.status = reply.status;
   if (granted ? !is_sane(reply) : reply != refusal) in.fail();

@@ -33,7 +33,8 @@ using Proof = std::array<std::uint8_t, kProofBytes>;
 /// are.
 class Transcript {
  public:
-  /// Keeps no copy of the key, only a derived key. Call make_nonce() first.
+  /// Keeps no copy of the key, only a derived key. Call make_nonce() first, which initialises
+  /// libsodium.
   explicit Transcript(std::span<const std::byte> pre_shared_key) noexcept;
   Transcript(const Transcript&) = default;
   Transcript& operator=(const Transcript&) = default;

@@ -51,6 +51,7 @@ class Reader {
   template <std::unsigned_integral T>
   T integer() {
     T value = 0;
+    // A type of one byte must not be shifted by all its bits.
     for (const std::byte byte : take(sizeof(T))) {
       value = static_cast<T>(static_cast<T>(value << (sizeof(T) > 1 ? 8 : 0)) |
                              std::to_integer<T>(byte));

@@ -15,6 +15,8 @@ namespace {
 
 // The number of a message on the wire is its place in the variant, from 1 on: only append.
 constexpr std::uint8_t kFirstControl = 1;
+
+// 16: room for the fields of a message beside its longest one.
 static_assert(kMaxKeyBytes + 16 <= kMaxControlBytes && kMaxRegionName + 16 <= kMaxControlBytes &&
               kMaxShakeBytes + 16 <= kMaxControlBytes && kMaxOfferBytes + 16 <= kMaxControlBytes);
 
@@ -134,7 +136,7 @@ IpcCopied get_ipc_copied(Reader& in) {
   message.id = in.integer<std::uint32_t>();
   const auto outcome = in.integer<std::uint8_t>();
   if (outcome > static_cast<std::uint8_t>(Outcome::failed)) in.fail();
-  message.outcome = static_cast<Outcome>(outcome & 3U);
+  message.outcome = static_cast<Outcome>(outcome & 3U);  // an enumerator, even after fail()
   return message;
 }
 

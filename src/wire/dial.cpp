@@ -28,9 +28,8 @@ Error connect_error(int error_number, const std::string& peer) {
   return system_error(Stage::connect, "connect", error_number, peer, hint);
 }
 
-/// Whether the socket is connected to itself: where no program listens at a port of this machine,
-/// the kernel may give that very port to the socket which connects there (RFC 9293, simultaneous
-/// open).
+/// Whether the socket is connected to itself: if no program listens at a port of this machine, the
+/// kernel may give that very port to the socket that connects there (RFC 9293, simultaneous open).
 bool is_own_peer(int fd) noexcept {
   sockaddr_storage own{};
   sockaddr_storage peer{};

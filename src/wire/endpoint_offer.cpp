@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kMaxReceiveDepth = 65536;
 constexpr std::uint32_t kMaxEagerBytes = 1U << 20;
 
-// The control lane's messages are short, so that no reader uses the field for its longest message.
+// The control lane's messages are short, so no reader uses the field for its longest message.
 // An offer carries `shares` in that field, marked by this bit. Earlier builds write a NIC's limit
 // there, which is smaller, and ignore the field when they read.
 constexpr std::uint64_t kSharing = std::uint64_t{1} << 63U;
@@ -78,6 +78,7 @@ Result<EndpointOffer> decode_offer(std::span<const std::byte> bytes) {
   offer.data = get_connection_address(in);
   offer.control = get_connection_address(in);
   offer.shares = shares_of(offer.control.max_message_bytes);
+  // The field told `shares`, so the control lane's limit is unknown; no reader uses it.
   if (offer.shares) offer.control.max_message_bytes = offer.data.max_message_bytes;
   offer.reads_in = in.integer<std::uint8_t>();
   offer.receive_depth = in.integer<std::uint32_t>();

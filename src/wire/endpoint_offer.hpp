@@ -18,7 +18,7 @@ namespace hbmwire::wire {
 inline constexpr std::uint16_t kEndpointVersion = 8;
 inline constexpr const char* kOtherVersion = "the peer speaks another version of the protocol";
 inline constexpr std::size_t kMaxHelloBytes = 1024;
-inline constexpr std::size_t kMaxOfferBytes = 320 + kMaxHelloBytes;
+inline constexpr std::size_t kMaxOfferBytes = 320 + kMaxHelloBytes;  ///< 320: all but the hello
 
 /// Rails of an endpoint: the lane for its operations, and one lane on each further NIC.
 inline constexpr std::size_t kMostRails = 4;
@@ -54,12 +54,12 @@ struct EndpointOffer {
 
   std::optional<Shares> shares = {};  ///< no value: nothing is shared
 
-  /// Whether no NIC takes part. The numbers 0 and 1 say so, because no connection's queue pair has
-  /// them: they are a port's own, for management.
+  /// Whether no NIC takes part. `data` and `control` have the queue pair numbers 0 and 1 then. No
+  /// connection's queue pair has these: they are a port's own, for management.
   [[nodiscard]] bool over_tcp() const noexcept { return data.queue_pair == 0; }
 
-  /// Whether its queue pairs are made later (wire::QueuePairs): these numbers replace them until
-  /// then.
+  /// Whether its queue pairs are made later (wire::QueuePairs). Until then `data` and `control`
+  /// have the numbers 1 and 0.
   [[nodiscard]] bool is_late() const noexcept {
     return data.queue_pair == 1 && control.queue_pair == 0;
   }

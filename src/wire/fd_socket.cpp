@@ -157,7 +157,7 @@ Result<Arrival> receive_with_fd(int socket, std::span<std::byte> into, ReceivedF
   if (got < 0) return arrival(got);
   take_fds(message, received);
   // If several descriptors were sent, some may be missing. The first mistake is that there were
-  // several, so that it is reported first.
+  // several, so it is reported first.
   if (received.count > 1) {
     return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
                                           "the exporter sent more than one descriptor", kSubject));

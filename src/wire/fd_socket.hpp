@@ -35,8 +35,9 @@ Result<uid_t> peer_user(int socket);
 /// blocked.
 using Arrival = std::optional<std::size_t>;
 
-/// Receives where no descriptors are expected. The kernel closes descriptors that come anyway: they
-/// never belong to this process. Errors: Errc::protocol (some came), Errc::peer_failed.
+/// Receives bytes that no descriptors should come with. The kernel closes descriptors that come
+/// anyway: they never belong to this process. Errors: Errc::protocol (some came),
+/// Errc::peer_failed.
 Result<Arrival> receive_bytes(int socket, std::span<std::byte> into);
 
 /// The descriptors that came, owned.
@@ -45,9 +46,9 @@ struct ReceivedFds {
   std::size_t count = 0;
 };
 
-/// Receives where one descriptor is expected. Further errors: Errc::protocol (more than one came);
-/// Errc::exhausted (the process could not take all that were sent, because of its limit of open
-/// files). `received` owns those that came, even after an error.
+/// Receives bytes with which one descriptor may come. Further errors: Errc::protocol (more than one
+/// came); Errc::exhausted (the process could not take all that were sent, because of its limit of
+/// open files). `received` owns those that came, even after an error.
 Result<Arrival> receive_with_fd(int socket, std::span<std::byte> into, ReceivedFds& received);
 
 /// Sends all of `data`, which must be short, with a copy of `fd` (-1: none). Returns false if there

@@ -83,7 +83,7 @@ GroupMember get_member(Reader& in) {
   return member;
 }
 
-/// How many elements follow; 0 and failure where there are more than there can be ranks.
+/// How many elements follow; 0 and failure if there are more than there can be ranks.
 std::size_t get_count(Reader& in) {
   const std::size_t count = in.integer<std::uint16_t>();
   if (count <= kMostRanks) return count;

@@ -33,14 +33,14 @@ struct GroupHello {
 /// From one rank to another, in the handshake of their endpoint.
 struct PeerHello {
   std::uint64_t group = 0;  ///< Joined::group
-  std::uint32_t rank = 0;   ///< of who says it
+  std::uint32_t rank = 0;   ///< of the sender
   std::uint8_t use = 0;     ///< one endpoint for each use
   bool operator==(const PeerHello&) const = default;
 };
 
 /// A rank is there, and waits for all others.
 struct Join {
-  std::uint32_t epoch = 0;  ///< that it was in before; 0: none
+  std::uint32_t epoch = 0;  ///< the one that it was in before; 0: none
   GroupMember member;       ///< its rank does not count
 };
 
@@ -48,7 +48,7 @@ struct Join {
 struct Joined {
   std::uint64_t group = 0;  ///< a random number of this epoch
   std::uint32_t epoch = 0;  ///< 1: the first
-  std::uint32_t rank = 0;   ///< of who hears it
+  std::uint32_t rank = 0;   ///< of the receiver
   std::vector<GroupMember> members;
 };
 
@@ -85,7 +85,7 @@ struct Leave {
   bool operator==(const Leave&) const = default;
 };
 
-/// Why a rank has no part in the group; it is closed.
+/// Why a rank has no part in the group; its connection is closed.
 struct Refused {
   enum class Why : std::uint8_t {
     other_size = 1,   ///< the ranks do not agree on the size
@@ -106,7 +106,7 @@ struct BroadcastOffer {
   std::uint64_t piece_bytes = 0;
   std::uint32_t root = 0;
   bool verify = true;
-  std::vector<std::byte> key;  ///< a memory key's bytes; none: the root's
+  std::vector<std::byte> key;  ///< a memory key's bytes; empty: of the root, or no bytes
   bool operator==(const BroadcastOffer&) const = default;
 };
 
@@ -118,14 +118,15 @@ struct BroadcastEnd {
     not_reached = 3,  ///< the bytes stopped coming
   };
   State state = State::done;
-  std::array<std::uint8_t, 32> digest{};  ///< BLAKE2b of its memory; zeros where none was asked for
+  std::array<std::uint8_t, 32> digest{};  ///< BLAKE2b of its memory; zeros if none was asked for
   bool operator==(const BroadcastEnd&) const = default;
 };
 
-/// The longest message of a rank.
+/// The longest message of a rank. A GroupMember, or an exchange without its bytes, is shorter than
+/// 16384.
 inline constexpr std::size_t kMostToMeetingPoint = kMostRankBytes + 16384;
 
-/// The longest message to a rank.
+/// The longest message to a rank. A GroupMember is shorter than 8192 bytes.
 inline constexpr std::size_t kMostFromMeetingPoint =
     kMostGroupBytes + 8192 * std::size_t{kMostRanks};
 
@@ -140,7 +141,7 @@ inline constexpr std::size_t kMostFromMeetingPoint =
 [[nodiscard]] Result<BroadcastOffer> decode_broadcast_offer(std::span<const std::byte> bytes);
 [[nodiscard]] Result<BroadcastEnd> decode_broadcast_end(std::span<const std::byte> bytes);
 
-/// Empty: the bytes are none, or another version's.
+/// No value: the bytes are no such hello, or one of another version.
 [[nodiscard]] std::optional<GroupHello> decode_group_hello(std::span<const std::byte> bytes);
 [[nodiscard]] std::optional<PeerHello> decode_peer_hello(std::span<const std::byte> bytes);
 

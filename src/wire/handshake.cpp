@@ -14,7 +14,6 @@ namespace {
 // Eight bytes that no other protocol begins with, not even that of our own tools.
 constexpr std::array<std::uint8_t, 8> kHandshakeMagic{'h', 'b', 'm', 'w', '-', 'e', 'p', '\n'};
 constexpr std::size_t kGreetingBytes = 48;  // magic, version, flags, whereabouts, nonce
-constexpr std::size_t kHeaderBytes = 4;     // length u16, type u16
 constexpr std::uint16_t kKeyedFlag = 1;     // flag: this end has a pre-shared key
 
 constexpr const char* kProofOfConnectingOffer = "connecting offer";
@@ -86,6 +85,7 @@ Error refusal_error(Refusal why, std::string_view peer) {
 }  // namespace
 
 std::uint32_t whereabouts(const NodeId& node, std::uint64_t incarnation) noexcept {
+  // The lower bits are the process's. Bit 0 is set, so that the result is never 0.
   std::uint32_t folded = 0;
   for (std::size_t i = 0; i < node.size(); ++i)
     folded ^= std::uint32_t{node.at(i)} << (8U * (i % sizeof folded));
@@ -175,12 +175,12 @@ std::size_t Handshake::whole() const noexcept {
     case Expected::greeting:
       return kGreetingBytes;
     case Expected::header:
-      return kHeaderBytes;
+      return kFrameHeaderBytes;
     case Expected::payload:
       break;
   }
-  Reader header(std::span<const std::byte>(in_).first(kHeaderBytes));
-  return kHeaderBytes + header.integer<std::uint16_t>();
+  Reader header(std::span<const std::byte>(in_).first(kFrameHeaderBytes));
+  return kFrameHeaderBytes + header.integer<std::uint16_t>();
 }
 
 std::size_t Handshake::wanted() const noexcept {
@@ -193,6 +193,7 @@ void Handshake::take(std::span<const std::byte> bytes) {
     in_.insert(in_.end(), part.begin(), part.end());
     bytes = bytes.subspan(part.size());
     if (expected_ == Expected::greeting) on_byte_of_greeting();
+    // More than once if the next part is empty, such as the payload of `ready` without a key.
     while (step_ == Step::talking && in_.size() == whole()) {
       if (expected_ == Expected::greeting) {
         on_greeting();
@@ -242,7 +243,7 @@ void Handshake::on_greeting() {
          Hint::pre_shared_key);
   } else if (connecting()) {
     step_ = Step::has_greeting;
-    if (own_) offer(EndpointOffer(*own_));
+    if (own_) offer(EndpointOffer(*own_));  // a copy, since offer() assigns to own_
   }
 }
 
@@ -250,6 +251,7 @@ void Handshake::on_header() {
   Reader header(in_);
   const std::size_t length = header.integer<std::uint16_t>();
   const auto type = header.integer<std::uint16_t>();
+  // A refusal is a number. `ready` is no more than its proof, an offer comes before its proof.
   const auto due = static_cast<std::uint16_t>(theirs_ ? Frame::ready : Frame::offer);
   const bool refusal = type == static_cast<std::uint16_t>(Frame::refusal);
   const std::size_t least = refusal ? sizeof(std::uint16_t) : proof_bytes();
@@ -266,11 +268,11 @@ void Handshake::on_header() {
 
 void Handshake::on_frame() {
   const auto frame = std::span<const std::byte>(in_);
-  Reader header(frame.first(kHeaderBytes));
-  header.integer<std::uint16_t>();
+  Reader header(frame.first(kFrameHeaderBytes));
+  header.integer<std::uint16_t>();  // the length, which on_header() has checked
   const auto type = static_cast<Frame>(header.integer<std::uint16_t>());
   if (type == Frame::refusal) {
-    on_refusal(frame.subspan(kHeaderBytes));
+    on_refusal(frame.subspan(kFrameHeaderBytes));
     return;
   }
   const auto said = frame.first(frame.size() - proof_bytes());
@@ -285,7 +287,7 @@ void Handshake::on_frame() {
     return;
   }
   if (of_offer) {
-    on_offer(said.subspan(kHeaderBytes));
+    on_offer(said.subspan(kFrameHeaderBytes));
   } else {
     on_ready();
   }

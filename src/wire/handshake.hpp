@@ -39,8 +39,10 @@ inline constexpr std::uint16_t kLastRefusal = 11;
 /// processes.
 [[nodiscard]] std::uint32_t whereabouts(const NodeId& node, std::uint64_t incarnation) noexcept;
 
+inline constexpr std::size_t kFrameHeaderBytes = 4;  ///< length u16, type u16
+
 /// The most bytes that a side sends in one turn: an offer and its proof.
-inline constexpr std::size_t kMaxTurnBytes = 4 + kMaxOfferBytes + kProofBytes;
+inline constexpr std::size_t kMaxTurnBytes = kFrameHeaderBytes + kMaxOfferBytes + kProofBytes;
 
 /// One side of one handshake, without the connection that carries it. Received bytes go to take(),
 /// at most as many as wanted() says, in pieces of any size. Bytes to send come from to_send(). It
@@ -126,6 +128,7 @@ class Handshake {
 
   [[nodiscard]] std::size_t proof_bytes() const noexcept { return keyed_ ? kProofBytes : 0; }
 
+  /// The length of the expected part.
   [[nodiscard]] std::size_t whole() const noexcept;
   void fail(Refusal why, Errc code, const char* sentence, Hint hint);
 

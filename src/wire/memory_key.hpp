@@ -14,6 +14,7 @@ namespace hbmwire::wire {
 inline constexpr std::uint16_t kMemoryKeyVersion = 3;
 inline constexpr std::size_t kMaxKeyNics = 64;       // of one node: more than any has
 inline constexpr std::size_t kMaxSocketBytes = 100;  // AttachAddress::socket
+// The fields, the NICs, the attach socket with its length, its secret, and the checksum.
 inline constexpr std::size_t kMaxKeyBytes = 52 + kMaxKeyNics * 20 + 2 + kMaxSocketBytes + 16 + 4;
 
 /// Whether `info` may be in a key. Other values are never encoded nor decoded.

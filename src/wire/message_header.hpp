@@ -16,16 +16,16 @@ struct MessageHeader {
   enum class Kind : std::uint8_t {
     credit = 1,        ///< only `credits`, which every kind has
     plain = 2,         ///< `length` bytes follow; with an `id` the sender waits for `finished`
-    tagged = 3,        ///< the same, with a `tag`
+    tagged = 3,        ///< as `plain`, with a `tag`
     plain_large = 4,   ///< message `id`, of `length` bytes at `address`; see readable()
-    tagged_large = 5,  ///< the same, with a `tag`
+    tagged_large = 5,  ///< as `plain_large`, with a `tag`
     clear = 6,     ///< to the sender of large message `id`: write `length` bytes to `address`, then
                    ///< send `written` with the id in `tag`
     finished = 7,  ///< to the sender of `id`: its `outcome`; `length`: bytes taken
     written = 8,   ///< to the sender of `clear`: the `length` bytes of `id` are in place
     put = 9,   ///< to the exporter of token `tag`: read `length` bytes from `address`, write them
                ///< to the place in the 8 bytes after the header, send `finished` of `id`
-    get = 10,  ///< the same in the other direction
+    get = 10,  ///< as `put`, in the other direction
   };
 
   /// The result of a message at its receiver.
@@ -80,6 +80,8 @@ struct MessageHeader {
 
 inline constexpr std::size_t kMessageHeaderBytes = 40;
 inline constexpr std::size_t kPlaceBytes = 8;       // after the header of put and get
+inline constexpr std::uint8_t kLastKind = 10;       // MessageHeader::Kind::get
+inline constexpr std::uint8_t kLastOutcome = 4;     // MessageHeader::Outcome::let_go
 inline constexpr std::uint8_t kLastPath = 4;        // Path::staged
 inline constexpr std::uint8_t kNeverTold = 3;       // Path::nic_loopback: never sent
 inline constexpr std::uint8_t kLastMemoryType = 4;  // MemoryType::dmabuf
@@ -95,24 +97,25 @@ namespace message_header_detail {
 
 using Kind = MessageHeader::Kind;
 
-/// Whether length and id are possible for this kind.
-inline bool length_and_id_fit(const MessageHeader& header, bool large) noexcept {
+/// Whether length and id are possible for this kind. `needs_bytes`: whether 0 bytes are impossible.
+inline bool length_and_id_fit(const MessageHeader& header, bool needs_bytes) noexcept {
   if (header.kind == Kind::credit) {
     // A credit message needs no credit itself: if it gave none, it could be sent without end.
     return header.length == 0 && header.credits != 0 && header.id == 0;
   }
   // Flushing or opening memory needs at least one byte of it.
-  return (!large || header.length != 0) && (header.id != 0 || header.carries());
+  return (!needs_bytes || header.length != 0) && (header.id != 0 || header.carries());
 }
 
 /// Whether only fields that the kind names are set.
 inline bool fields_fit(const MessageHeader& header) noexcept {
   const bool answer = header.kind == Kind::finished || header.kind == Kind::written;
   const bool has_memory = header.large() || header.kind == Kind::clear || header.asks();
-  const bool large = has_memory || header.kind == Kind::written;
+  const bool needs_bytes = has_memory || header.kind == Kind::written;
   const bool may_share =
       header.large() || (header.kind == Kind::finished && header.shared_key == 1);
-  if ((header.shared_key != 0 && !may_share) || !length_and_id_fit(header, large)) return false;
+  if ((header.shared_key != 0 && !may_share) || !length_and_id_fit(header, needs_bytes))
+    return false;
   if (!has_memory && (header.address != 0 || header.remote_key != 0)) return false;
   const bool has_tag = header.tagged_kind() || header.kind == Kind::clear || header.asks();
   if (!has_tag && header.tag != 0) return false;
@@ -136,22 +139,24 @@ inline bool fields_fit(const MessageHeader& header) noexcept {
   constexpr std::size_t kPathAt = offsetof(MessageHeader, path);
   const auto kind = std::to_integer<std::uint8_t>(bytes[0]);
   // Checked before the numbers become enumerators.
-  if (kind < 1 || kind > 10 || std::to_integer<std::uint8_t>(bytes[kOutcomeAt]) > 4 ||
-      (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) > kLastPath ||
-      (std::to_integer<std::uint8_t>(bytes[kPathAt]) & 15U) == kNeverTold ||
-      std::to_integer<std::uint8_t>(bytes[kPathAt]) >> 4U > kLastMemoryType) {
+  const auto side = std::to_integer<std::uint8_t>(bytes[kPathAt]);
+  const unsigned path = side & 15U;
+  if (kind < 1 || kind > kLastKind ||
+      std::to_integer<std::uint8_t>(bytes[kOutcomeAt]) > kLastOutcome || path > kLastPath ||
+      path == kNeverTold || side >> 4U > kLastMemoryType) {
     return std::nullopt;
   }
   MessageHeader header;
   std::memcpy(static_cast<void*>(&header), bytes.data(), kMessageHeaderBytes);
   const std::uint64_t behind = header.carries() ? header.length : header.asks() ? kPlaceBytes : 0;
   if (whole_bytes - kMessageHeaderBytes != behind) return std::nullopt;
+  // The range must not wrap around.
   if (header.length > ~std::uint64_t{0} - header.address) return std::nullopt;
   if (!message_header_detail::fields_fit(header)) return std::nullopt;
   return header;
 }
 
-/// The same, for all that came.
+/// As above, if `bytes` are all that came.
 [[nodiscard]] inline std::optional<MessageHeader> decode_header(
     std::span<const std::byte> bytes) noexcept {
   if (bytes.size() < kMessageHeaderBytes) return std::nullopt;

@@ -50,6 +50,7 @@ std::string text_of(const IpBytes& address) {
   return text.data();
 }
 
+/// Adds an IP address, or notes the hardware address.
 void take(const sockaddr& address, OwnInterface& into) {
   IpBytes bytes{};
   if (address.sa_family == AF_INET) {

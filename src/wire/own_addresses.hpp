@@ -44,7 +44,8 @@ struct BoundTo {
 /// before others. Then IPv4 comes before IPv6, and global IPv6 addresses before unique local ones.
 /// Then the order of NICs and of interfaces counts. Link-local addresses are left out, because they
 /// mean nothing without the peer's own interface. If there is no other address, returns those of
-/// the loopback interface.
+/// the loopback interface. `ipv6`: whether peers may be told IPv6 addresses. `of_nics_alone`:
+/// leaves out interfaces without a NIC.
 [[nodiscard]] std::vector<std::string> hosts_for_peers(std::span<const OwnInterface> interfaces,
                                                        bool ipv6, bool of_nics_alone);
 

@@ -83,8 +83,8 @@ struct NameLookUp::State {
 NameLookUp::NameLookUp(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
 
 NameLookUp::~NameLookUp() {
-  // In a child by fork(2) there is no thread that would free the state, so that at least the
-  // descriptor is closed.
+  // In a child by fork(2) there is no thread that would free the state, so at least the descriptor
+  // is closed.
   if (state_ && made_.is_inherited()) state_->done.reset();
 }
 
@@ -99,6 +99,7 @@ NameLookUp NameLookUp::make(const std::string& host, std::uint16_t port, bool pa
   state->hints.ai_flags |= AI_NUMERICHOST;
   state->run();
   const bool is_ipv6 = host.find(':') != std::string::npos;
+  // EAI_NONAME: the text is a name, unless there is none, or it has a colon, as no name has.
   state->over = state->status != EAI_NONAME || host.empty() || is_ipv6;
   return NameLookUp(state);
 }

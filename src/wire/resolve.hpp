@@ -124,8 +124,8 @@ class NameLookUp {
   std::shared_ptr<State> state_;  // shared with the thread: the last of both frees it
 };
 
-/// The same with a deadline: a name server that does not answer must not keep the caller waiting
-/// for half a minute. `passive`: addresses to listen on.
+/// Looks a name up, and waits for at most `wait`: a name server that does not answer must not keep
+/// the caller waiting for half a minute. `passive`: addresses to listen on.
 Result<AddressList> resolve(const std::string& host, std::uint16_t port, bool passive,
                             const Wait& wait);
 

@@ -12,7 +12,8 @@
 
 namespace hbmwire::wire {
 
-/// Waits until `fd` is ready for `events` (poll(2)). Errors: Errc::timed_out, Errc::cancelled.
+/// Waits until `fd` is ready for `events` (poll(2)). `what`: the wait, as errors call it. Errors:
+/// Errc::timed_out, Errc::cancelled.
 Result<void> wait_for(int fd, short events, const Wait& wait, const char* what,
                       std::string_view peer);
 

@@ -17,8 +17,8 @@ inline constexpr std::size_t kTcpFrameBytes = 32;
 /// so that a control message never waits long, and so that little is left to send when a frame is
 /// cut short.
 inline constexpr std::uint32_t kMaxTcpPayload = 256U << 10U;
-/// The most bytes of a message: its header, and as much as may come without being asked for
-/// (EndpointOptions::eager_bytes).
+/// The most bytes of a message: as many as may come without being asked for
+/// (EndpointOptions::eager_bytes), and 64 in which its header fits.
 inline constexpr std::uint32_t kMaxTcpMessage = (1U << 20U) + 64;
 inline constexpr std::uint32_t kMaxTcpControl = 2048;
 /// The most bytes of one READ that an end answers.
@@ -34,7 +34,7 @@ struct TcpFrame {
                   ///< kLast, which asks for a confirmation, and may have kImmediate with `value`
     read,         ///< request `number`: asks for `value` bytes from `address` of `key`
     fetch_add,  ///< request `number`: 64 bits at `address` of `key`; follow: 8 bytes to add, 8 of 0
-    compare_swap,  ///< the same; follow: the expected value, the new value
+    compare_swap,  ///< as fetch_add; follow: the expected value, the new value
     data,          ///< bytes that `number` asked for; the last frame has kLast
     done,          ///< all requests up to `number` have ended
     failed,        ///< `number` is not executed, nor is any later request; `status` says why
@@ -78,6 +78,9 @@ struct TcpFrame {
   bool operator==(const TcpFrame&) const = default;
 };
 
+inline constexpr std::uint8_t kLastTcpKind = 10;   // TcpFrame::Kind::idle
+inline constexpr std::uint8_t kLastTcpStatus = 4;  // TcpFrame::Status::unwelcome
+
 static_assert(sizeof(TcpFrame) == kTcpFrameBytes && std::endian::native == std::endian::little);
 
 /// The bytes after fetch_add and compare_swap.
@@ -119,6 +122,7 @@ inline bool length_fits(const TcpFrame& frame) noexcept {
   return false;
 }
 
+/// The flags that frames of this kind may have.
 inline std::uint8_t flags_of(Kind kind) noexcept {
   if (kind == Kind::write) return TcpFrame::kLast | TcpFrame::kImmediate | TcpFrame::kWindow;
   return kind == Kind::data ? TcpFrame::kLast : 0;
@@ -145,14 +149,15 @@ inline bool fields_fit(const TcpFrame& frame) noexcept {
   const auto kind = std::to_integer<std::uint8_t>(bytes[offsetof(TcpFrame, kind)]);
   const auto status = std::to_integer<std::uint8_t>(bytes[offsetof(TcpFrame, status)]);
   // Checked before the numbers become enumerators.
-  if (std::to_integer<std::uint8_t>(bytes[0]) != kTcpFrameVersion || kind < 1 || kind > 10 ||
-      status > 4) {
+  if (std::to_integer<std::uint8_t>(bytes[0]) != kTcpFrameVersion || kind < 1 ||
+      kind > kLastTcpKind || status > kLastTcpStatus) {
     return std::nullopt;
   }
   TcpFrame frame;
   std::memcpy(static_cast<void*>(&frame), bytes.data(), kTcpFrameBytes);
   if (!tcp_frame_detail::length_fits(frame) || !tcp_frame_detail::fields_fit(frame))
     return std::nullopt;
+  // The range must not wrap around.
   const std::uint64_t touched = frame.kind == TcpFrame::Kind::read ? frame.value : frame.length;
   if (frame.address > ~std::uint64_t{0} - touched) return std::nullopt;
   return frame;

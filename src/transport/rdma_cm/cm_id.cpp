@@ -20,13 +20,15 @@ namespace hbmwire::transport {
 
 namespace {
 
-constexpr int kResolveMs = 2000;
-constexpr int kBacklog = 1024;  // the default limit (sysctl net.rdma_ucm.max_backlog)
+constexpr int kResolveMs = 2000;  // the bound of each step: librdmacm gives up then
+constexpr int kBacklog = 1024;    // the default limit (sysctl net.rdma_ucm.max_backlog)
 // A request of librdmacm carries at most 56 bytes besides its own 36 bytes: too few for the offers,
 // which therefore go by the control lane. These bytes only identify the program: "hbmw-ep\n" and a
 // version.
 constexpr std::array<std::uint8_t, 10> kGreeting{'h', 'b', 'm', 'w', '-', 'e', 'p', '\n', 0, 1};
 
+/// These counts only fill librdmacm's messages: each end wires its queue pair up by
+/// verbs::to_ready(), with counts of its own.
 rdma_conn_param parameters(std::uint32_t queue_pair) noexcept {
   rdma_conn_param with{};
   with.private_data = kGreeting.data();
@@ -131,9 +133,9 @@ std::optional<CmEvent> CmId::next() noexcept {
   rdma_cm_event* event = nullptr;
   if (rdma_get_cm_event(channel_.get(), &event) != 0) return std::nullopt;
   CmEvent copy{.type = event->event, .status = event->status, .id = event->id};
-  const rdma_conn_param& of = event->param.conn;
-  copy.ours = of.private_data != nullptr && of.private_data_len >= kGreeting.size() &&
-              std::memcmp(of.private_data, kGreeting.data(), kGreeting.size()) == 0;
+  const rdma_conn_param& with = event->param.conn;
+  copy.ours = with.private_data != nullptr && with.private_data_len >= kGreeting.size() &&
+              std::memcmp(with.private_data, kGreeting.data(), kGreeting.size()) == 0;
   rdma_ack_cm_event(event);
   return copy;
 }

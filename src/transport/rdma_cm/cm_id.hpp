@@ -57,6 +57,8 @@ class CmId {
   /// Takes over a request from the listening id to which it came.
   static Result<CmId> adopt(rdma_cm_id* request, std::string peer);
 
+  // These begin the calls of librdmacm with the same names. next() tells how they end.
+
   Result<void> listen(const sockaddr& address);
 
   /// Sets the traffic class of the route: RDMA_OPTION_ID_TOS of rdma_set_option(3). Call it before
@@ -72,10 +74,12 @@ class CmId {
   /// The next event; no value if there is none.
   std::optional<CmEvent> next() noexcept;
 
+  /// The path that the connection takes, once the request or its answer has come.
   [[nodiscard]] Result<CmPath> path() const;
 
   [[nodiscard]] int fd() const noexcept { return channel_->fd; }
 
+  /// The name of the device that the route uses; empty until the address is resolved.
   [[nodiscard]] std::string_view device() const noexcept;
 
   [[nodiscard]] std::uint8_t device_port() const noexcept { return id_->port_num; }
@@ -86,6 +90,7 @@ class CmId {
     return *rdma_get_local_addr(id_.get());
   }
 
+  /// The error of an event that ends the attempt to connect.
   [[nodiscard]] Error failed(const CmEvent& event) const noexcept;
   [[nodiscard]] static std::string name_of_peer(rdma_cm_id* request);
 

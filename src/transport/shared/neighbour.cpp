@@ -119,6 +119,7 @@ bool Neighbour::claim(std::uint32_t place, std::uint64_t owner) noexcept {
   if (!hold.owner.compare_exchange_strong(owner, own)) return false;
   hold.told.store(0);
   hold.key.store(0);
+  // The other process looks only at holds below `used`.
   std::uint32_t used = holds_->used.load();
   while (used <= place && !holds_->used.compare_exchange_weak(used, place + 1)) {
   }
@@ -136,8 +137,8 @@ Result<void> Neighbour::claim() {
       if ((owner == 0 || left) && claim(place, owner)) return {};
     }
   }
-  return tl::make_unexpected(make_error(
-      Errc::exhausted, Stage::open, "4096 endpoints of other processes are at its memory", peer_));
+  return tl::make_unexpected(make_error(Errc::exhausted, Stage::open,
+                                        "4096 endpoints of other processes use its memory", peer_));
 }
 
 void Neighbour::tell_of_ring(std::uint32_t endpoint, const SharedFileName& ring) noexcept {
@@ -149,10 +150,10 @@ void Neighbour::tell_of_ring(std::uint32_t endpoint, const SharedFileName& ring)
   hold_->told.store(SharedHold::kTold, std::memory_order_release);
 }
 
-/// Whether the process with this number is still the one that made these keys. Errors: those of the
-/// kernel.
+/// Whether the process with this number is still the one that made these keys: only that one has
+/// its incarnation at the address that the keys tell. Errors: those of the kernel.
 Result<bool> Neighbour::is_its_process() const noexcept {
-  std::uint64_t incarnation = 0;  // no other process has this value at that address
+  std::uint64_t incarnation = 0;
   HBMWIRE_TRY(copy_across(process_, {.local = reinterpret_cast<std::byte*>(&incarnation),
                                      .remote = keys_->address,
                                      .length_bytes = sizeof incarnation,
@@ -175,6 +176,7 @@ void Neighbour::probe_private() noexcept {
 const Neighbour::Entry* Neighbour::entry_of(std::uint64_t token) const noexcept {
   for (std::uint32_t i = 0; i < detail::kSharedKeyPlaces; ++i) {
     const Entry& entry = keys_->keys[(token + i) % detail::kSharedKeys];
+    // Odd: there is a key.
     if (entry.state.load(std::memory_order_acquire) % 2 != 0 && entry.token.load(kRelaxed) == token)
       return &entry;
   }
@@ -182,6 +184,8 @@ const Neighbour::Entry* Neighbour::entry_of(std::uint64_t token) const noexcept 
 }
 
 Result<Neighbour::Key> Neighbour::read(const Entry& entry, std::uint64_t token) const {
+  // SharedKeyEntry is a sequence lock: these reads count only if `state` is odd and the same
+  // afterwards.
   Key key{.entry = &entry, .token = token};
   key.state = entry.state.load(std::memory_order_acquire);
   key.address = entry.address.load(kRelaxed);
@@ -220,20 +224,20 @@ Result<std::uint32_t> Neighbour::find_at(std::uint32_t number, std::uint64_t& to
 
 Result<std::uint32_t> Neighbour::number_of(const Entry& entry, std::uint64_t token) {
   const auto is_there = [](const Key& key) { return key.entry->state.load(kRelaxed) == key.state; };
-  const auto place_of = [&](auto key) {
+  const auto number_at = [&](auto key) {
     return static_cast<std::uint32_t>(key - known_.begin()) + 1;
   };
   const auto known = std::ranges::find_if(known_, [&](const Key& key) {
     return key.entry == &entry && key.token == token && is_there(key);
   });
-  if (known != known_.end()) return place_of(known);
+  if (known != known_.end()) return number_at(known);
   HBMWIRE_TRY_ASSIGN(Key key, read(entry, token));
   // Reuses the number of a key that has ended. That is safe, because callers name a key by its
   // token, too.
   const auto ended = std::ranges::find_if_not(known_, is_there);
   if (ended != known_.end()) {
     *ended = std::move(key);
-    return place_of(ended);
+    return number_at(ended);
   }
   known_.push_back(std::move(key));
   return static_cast<std::uint32_t>(known_.size());
@@ -269,9 +273,10 @@ Result<void> Neighbour::copy_guarded(const Key& key, const Copy& what) const noe
 bool Neighbour::has_ended() noexcept {
   if (!process_handle_) {
     Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process_), 0)));
-    // The number may have been reused before the handle was opened, so that the process must be
-    // checked again.
+    // The number may have been reused before the handle was opened, so the process is checked once
+    // more.
     const auto is_its = is_its_process();
+    // No process has the number, or one without memory at that address.
     const bool is_gone =
         !is_its && (is_its.error().number == ESRCH || is_its.error().number == EFAULT);
     if (is_gone || (is_its && !*is_its)) return true;
@@ -313,6 +318,7 @@ Result<void> Neighbour::copy_held(const Copy& what) noexcept {
 }
 
 Result<void> Neighbour::copy(std::uint32_t number, std::uint64_t token, const Copy& what) noexcept {
+  // The usual copy first: a valid key of shared memory, which this CPU may touch unguarded.
   const Key& key = known_[number - 1];
   hold_->key.store(key.place);
   if (key.entry->state.load() == key.state && key.token == token && key.mapped != nullptr &&

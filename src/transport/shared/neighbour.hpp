@@ -42,7 +42,7 @@ class Neighbour {
   /// until the other process has opened it.
   void tell_of_ring(std::uint32_t endpoint, const SharedFileName& ring) noexcept;
 
-  /// Makes the other process look at that ring.
+  /// Makes the other process look at the ring of tell_of_ring().
   void ring_bell() noexcept {
     const std::uint32_t place = place_of_hold();
     const auto [word, bit] = detail::SharedHoldFile::bell_of(place);
@@ -55,7 +55,7 @@ class Neighbour {
   /// reach); those of MemoryDomain::open_ipc().
   Result<std::uint32_t> find(std::uint64_t token);
 
-  /// The same for the key at place `number` of its file, counted from 1; sets `token` to that of
+  /// As find(), for the key at place `number` of its file, counted from 1; sets `token` to that of
   /// the key.
   Result<std::uint32_t> find_at(std::uint32_t number, std::uint64_t& token);
 
@@ -95,7 +95,7 @@ class Neighbour {
   /// A key that was read from the other process's file, and the mapping of its memory.
   struct Key {
     const Entry* entry = nullptr;
-    std::uint64_t state = 0;
+    std::uint64_t state = 0;  // that of `entry` when it was read: if it differs, the key has ended
     std::uint64_t token = 0;
     std::uint64_t address = 0;
     std::uint64_t length_bytes = 0;
@@ -117,7 +117,7 @@ class Neighbour {
 
   Result<void> map(const SharedFileName& name);
   Result<void> claim();
-  bool claim(std::uint32_t place, std::uint64_t from) noexcept;
+  bool claim(std::uint32_t place, std::uint64_t owner) noexcept;
   [[nodiscard]] Result<bool> is_its_process() const noexcept;
   void probe_private() noexcept;
   [[nodiscard]] const Entry* entry_of(std::uint64_t token) const noexcept;

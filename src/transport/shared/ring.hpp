@@ -30,8 +30,9 @@ enum class Attention : std::uint32_t {
 /// the first word of each cell back to 0 when it is done with it. So a process that is killed
 /// leaves a complete frame, or none.
 struct SharedRingFile {
-  static constexpr std::size_t kFileBytes = 28672;
+  static constexpr std::size_t kFileBytes = 28672;  // 7 pages: more than two of the longest frames
   static constexpr std::size_t kCellBytes = 64;
+  // Two lines of the file hold `attention` and `taken`.
   static constexpr std::uint32_t kCells = (kFileBytes - 2 * kCellBytes) / kCellBytes;
 
   /// A cache line. `word` belongs to the frame that begins here. Inside a frame it holds bytes.
@@ -163,6 +164,8 @@ class RingReader {
 
   /// The next frame, valid until take(); no value if there is none, or if is_broken().
   [[nodiscard]] std::optional<Frame> peek() noexcept;
+
+  /// Frees the cells of the frame that peek() has found.
   void take() noexcept;
 
   /// Tells the writer which cells take() has freed.

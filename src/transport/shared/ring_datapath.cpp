@@ -37,7 +37,8 @@ constexpr std::uint64_t word_of(RingFrameKind kind, std::uint64_t length) noexce
 
 std::uint64_t RingWriter::taken() noexcept {
   const std::uint64_t told = ring_.taken.load(std::memory_order_acquire);
-  // An honest reader's count never decreases, and never exceeds the cells that were written.
+  // An honest reader's count never decreases, and never exceeds the cells that were written: the
+  // difference wraps then, and is larger.
   if (written_ - told > written_ - seen_taken_) {
     broken_ = true;
   } else {
@@ -100,6 +101,7 @@ Attention RingWriter::attention() const noexcept {
   // reader's new attention.
   full_fence();
   const std::uint32_t told = ring_.attention.load(std::memory_order_relaxed);
+  // The bell must ring for `none`, too. For an unknown number the reader is woken, to be sure.
   return told == static_cast<std::uint32_t>(Attention::looks)  ? Attention::looks
          : told <= static_cast<std::uint32_t>(Attention::bell) ? Attention::bell
                                                                : Attention::sleeps;

@@ -28,6 +28,7 @@ class PeerPieces {
   /// Translates the peer's [address, address + length_bytes); null if not all of it is in the pool.
   [[nodiscard]] std::byte* find(std::uint64_t address, std::uint64_t length_bytes) const noexcept;
 
+  /// As PinnedFor::pin_for().
   void pin_for(MemoryDomain& device) noexcept { pinned_.pin_for(device); }
 
  private:

@@ -24,7 +24,7 @@ Result<PiecePool> PiecePool::create(const Context& context, const Nic* nic, std:
                      context.allocate(MemoryType::host, pieces * kPieceBytes,
                                       {.device = {}, .host = {.shared = shared}}));
   if (nic == nullptr) {
-    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, access));
+    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, /*why=*/Error{}, access));
     return PiecePool(handle_of<Region>(std::move(kept)), nullptr, pieces);
   }
   HBMWIRE_TRY_ASSIGN(Region region, nic->register_memory(memory, access));

@@ -33,6 +33,7 @@ class PiecePool {
   PiecePool& operator=(PiecePool&&) = delete;
   ~PiecePool() = default;
 
+  /// As PinnedFor::pin_for().
   void pin_for(MemoryDomain& device) noexcept { pinned_.pin_for(device); }
 
   /// Null if all pieces are in use.
@@ -40,6 +41,7 @@ class PiecePool {
 
   void give_back(std::byte* piece) noexcept { free_.push_back(piece); }
 
+  /// The number of pieces that are not in use.
   [[nodiscard]] std::size_t free() const noexcept { return free_.size(); }
 
   [[nodiscard]] std::uint32_t local_key() const noexcept { return local_key_; }

@@ -16,6 +16,7 @@ PinnedFor::~PinnedFor() {
 
 void PinnedFor::pin_for(MemoryDomain& device) noexcept {
   std::erase_if(asked_, [](const auto& each) { return each.expired(); });
+  // Weak pointers belong to the same object if neither owner comes before the other.
   const auto ours = device.weak_from_this();
   const bool known = std::ranges::any_of(asked_, [&](const auto& each) {
     return !each.owner_before(ours) && !ours.owner_before(each);

@@ -10,7 +10,7 @@
 namespace hbmwire::transport {
 
 void TcpCompletionQueue::add(TcpLink& link, std::size_t completions, bool asks) {
-  links_.reserve(links_.size() + 1);
+  links_.reserve(links_.size() + 1);  // so that nothing throws after the first change
   // Forgotten completions keep their places until poll() reaches them.
   const auto waiting = static_cast<std::size_t>(end_ - first_);
   const std::size_t needed = waiting + most_ + completions;
@@ -43,7 +43,7 @@ int TcpCompletionQueue::poll(std::span<Completion> into) noexcept {
   // are read all the same: an endpoint that only sends must notice its peers' requests, too.
   if (first_ == end_ || ++told_unasked_ == kMostUnasked) {
     told_unasked_ = 0;
-    // By index, so that the loop does not rely on others never adding a link meanwhile.
+    // By index: an iterator would not survive a link that is added meanwhile.
     // NOLINTNEXTLINE(modernize-loop-convert)
     for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->progress();
   }

@@ -16,7 +16,7 @@ class TcpLink;
 /// data.
 class TcpCompletionQueue final : public CompletionQueue {
  public:
-  TcpCompletionQueue() noexcept : CompletionQueue(false) {}
+  TcpCompletionQueue() noexcept : CompletionQueue(/*by_nic=*/false) {}
 
   TcpCompletionQueue(const TcpCompletionQueue&) = delete;
   TcpCompletionQueue& operator=(const TcpCompletionQueue&) = delete;

@@ -51,14 +51,14 @@ class TcpChain final : public PreparedChain {
 }  // namespace
 
 TcpLane::TcpLane(TcpLink& link, CompletionQueue& completions, bool control)
-    : Lane(completions, false), link_(link), control_(control) {
+    : Lane(completions, /*by_nic=*/false), link_(link), control_(control) {
   local_.queue_pair = control ? 1 : 0;  // no queue pair: see EndpointOffer::over_tcp()
   local_.max_message_bytes = TcpLink::kMaxMessage;
   local_.incarnation = incarnation();
 }
 
 int TcpLane::post(const Operation& operation, std::uint64_t id) noexcept {
-  const int result = link_.post(operation, id, true);
+  const int result = link_.post(operation, id, /*signaled=*/true);
   link_.send();
   return result;
 }

@@ -109,7 +109,7 @@ void TcpLink::break_off(bool control) noexcept {
   }
   if (!std::exchange(state_.data_open, false)) return;
   if (stream_) stream_->cut_short();
-  next_word_ = words_.first;  // those that were taken to be sent, but were not
+  next_word_ = words_.first;  // cut_short() has forgotten these words: they are taken once more
   responder_.break_off();
   requester_.flush();
   responder_.flush();
@@ -211,7 +211,7 @@ void TcpLink::sent(std::uint64_t mark) noexcept {
 }
 
 void TcpLink::unreadable(std::uint64_t mark) noexcept {
-  next_word_ = words_.first;  // those behind it that were taken to be sent
+  next_word_ = words_.first;  // the stream has forgotten these words: they are taken once more
   requester_.lose(number_of(mark));
 }
 

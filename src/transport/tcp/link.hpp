@@ -53,6 +53,7 @@ class TcpLink final : private FrameUser {
   /// Call it after the handshake. Errors: Stage::connect.
   Result<void> start(Fd socket);
 
+  /// Receives and executes what has come, and sends what waits. Does not block.
   void progress() noexcept;
 
   /// Lets the socket wake a sleeping thread, also when there is room to send if frames wait for
@@ -109,8 +110,11 @@ class TcpLink final : private FrameUser {
   void unwritable(const Frame& frame) noexcept override;
   void arrived(const Frame& frame) noexcept override;
 
+  /// Answers the peer's requests, until none can be answered now.
   void serve() noexcept;
   void flush_control() noexcept;
+
+  /// Closes the connection.
   void shut() noexcept;
 
   std::optional<Stream> stream_;

@@ -10,7 +10,7 @@
 
 namespace hbmwire::transport {
 
-/// The kinds of frames, stored in a mark next to the request's number.
+/// The kinds of frames: the lowest two bits of OutFrame::mark, below the request's number.
 enum class TcpMark : std::uint8_t { nothing, word, end_of_request, answer };
 
 [[nodiscard]] inline std::uint64_t mark_of(TcpMark kind, std::uint32_t number = 0) noexcept {

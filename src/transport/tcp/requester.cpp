@@ -41,7 +41,7 @@ TcpRequester::Request TcpRequester::request_of(const Operation& from) const noex
       break;
   }
   request.operands = {from.compare_or_add, from.swap};
-  // No key has the token 0, so that the peer refuses it.
+  // No key has the token 0, so the peer refuses it.
   if (request.length != 0 && !request.window)
     request.key = request.key < tokens_.size() ? tokens_[request.key] : 0;
   return request;
@@ -178,6 +178,7 @@ void TcpRequester::on_done(const Frame& frame) noexcept {
   // it.
   if (!requests_.holds(frame.number) || !requests_[frame.number].sent)
     return link_.break_protocol("the peer says that a request is over which it was not sent");
+  // It is for this WRITE and those before it. A SEND ends in sent(), and a READ with its bytes.
   for (std::uint32_t number = requests_.first; number != frame.number + 1; ++number) {
     Request& request = requests_[number];
     if (request.kind == Frame::Kind::write) request.over = true;
@@ -189,10 +190,10 @@ void TcpRequester::on_failed(const Frame& frame) noexcept {
   if (link_.broken && !requests_.holds(frame.number)) return;
   // The peer may refuse a long request at its first frame, while the last ones are still to be
   // sent.
-  const std::uint32_t begun = next_ - requests_.first;
-  if (!requests_.holds(frame.number) ||
-      (frame.number - requests_.first >= begun && requests_[frame.number].begun_bytes == 0))
-    return link_.break_protocol("the peer refuses a request that it was not sent");
+  const std::uint32_t sent = next_ - requests_.first;
+  const bool is_begun = requests_.holds(frame.number) && (frame.number - requests_.first < sent ||
+                                                          requests_[frame.number].begun_bytes != 0);
+  if (!is_begun) return link_.break_protocol("the peer refuses a request that it was not sent");
   Request& request = requests_[frame.number];
   link_.broken = link_.broken || !request.sent;
   request.over = true;
@@ -204,14 +205,15 @@ void TcpRequester::on_failed(const Frame& frame) noexcept {
 FrameUser::Place TcpRequester::place(const Frame& frame, std::uint32_t offset,
                                      std::span<std::byte>& memory) noexcept {
   Request* const request = requests_.holds(frame.number) ? &requests_[frame.number] : nullptr;
-  const std::uint64_t come = request == nullptr ? 0 : request->begun_bytes + offset;
+  const std::uint64_t received = request == nullptr ? 0 : request->begun_bytes + offset;
   const bool asked = request != nullptr && request->sent && !request->over && request->reads;
-  if (!asked || frame.length - offset > request->length - come ||
-      frame.has(Frame::kLast) != (come + frame.length - offset == request->length)) {
+  // `kLast` must be on the frame that completes the request, and on no other.
+  if (!asked || frame.length - offset > request->length - received ||
+      frame.has(Frame::kLast) != (received + frame.length - offset == request->length)) {
     link_.break_protocol("the peer sent bytes that no request asked for");
     return FrameUser::Place::later;
   }
-  memory = request->parts[0].subspan(come, frame.length - offset);
+  memory = request->parts[0].subspan(received, frame.length - offset);
   return FrameUser::Place::application;
 }
 

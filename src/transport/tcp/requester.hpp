@@ -69,7 +69,7 @@ class TcpRequester {
     bool reads = false;  // or is an atomic: bytes come back
     bool signaled = false;
     bool fenced = false;
-    bool window = false;
+    bool window = false;  // `key` is that of a receive of the peer
     bool with_immediate = false;
     bool sent = false;  // the kernel has all of it
     bool over = false;

@@ -83,11 +83,12 @@ TcpResponder::Place TcpResponder::place(const Frame& frame, std::uint32_t offset
                                         std::span<std::byte>& memory) noexcept {
   if (rejecting_) return Place::drop;
   if (frame.kind == Frame::Kind::message) {
-    // A message may announce earlier writes, so that it waits until they have arrived.
+    // A message may announce earlier writes, so it waits until they have arrived.
     if (!arriving_.empty()) return Place::later;
     return place_receive(link_, receives_, frame, offset, memory);
   }
   if (frame.kind == Frame::Kind::write) return place_write(frame, offset, memory);
+  // An atomic. No other request has bytes behind it.
   memory = std::as_writable_bytes(std::span(&operands_, 1)).subspan(offset);
   return Place::here;
 }
@@ -188,6 +189,7 @@ void TcpResponder::on_write(const Frame& frame) noexcept {
     part.immediate = frame.value;
     part.bytes = std::exchange(written_bytes_, 0);
   }
+  // Bytes of host memory are in place. Only the end of the WRITE waits for earlier parts.
   if (part.piece == nullptr && arriving_.empty()) {
     if (part.last) end_write(part);
   } else if (part.piece != nullptr || part.last) {
@@ -202,6 +204,7 @@ bool TcpResponder::start_copy(const Frame& frame, Arriving& part) noexcept {
   auto target = target_of(frame, Access::remote_write);
   if (!target || !target->device) {
     link_.user.give_back(piece);
+    // A target without a device: the key names other memory by now.
     reject(frame, target ? Error{} : target.error());
     return false;
   }
@@ -226,6 +229,7 @@ bool TcpResponder::start_copy(const Frame& frame, Arriving& part) noexcept {
 /// Ends a WRITE: all its bytes, and those of earlier requests, are in place.
 void TcpResponder::end_write(const Arriving& part) noexcept {
   if (!link_.data_open) return;
+  // Replaces a `done` that was not sent: this one is for all requests up to its number.
   answer_ = Frame{.kind = Frame::Kind::done, .number = part.number};
   if (!part.with_immediate) return;
   if (receives_.empty()) return link_.break_protocol("the peer sent more immediates than it may");
@@ -416,7 +420,7 @@ void TcpResponder::advance_answers() noexcept {
     answer.failed = !done;
     if (!done) reject({.kind = Frame::Kind::read, .number = answer.number}, done.error());
   }
-  // Nothing is sent any more, so that all parts that no engine uses can go.
+  // Nothing is sent any more, so all parts that no engine uses can go.
   if (link_.data_open) return;
   while (!answers_.empty() && !answers_.front().hold) {
     let_go_of(answers_.front());

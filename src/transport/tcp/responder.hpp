@@ -49,7 +49,7 @@ class TcpResponder {
   /// The kernel has taken the first part of an answer.
   void sent() noexcept;
 
-  // --- frames
+  // --- frames: as in FrameUser
 
   FrameUser::Place place(const wire::TcpFrame& frame, std::uint32_t offset,
                          std::span<std::byte>& memory) noexcept;

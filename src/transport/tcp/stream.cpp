@@ -85,7 +85,7 @@ Result<void> Stream::send() noexcept {
     if (!alone) fill_batch();
     const std::uint64_t until = alone ? batch_sent_ + 1 : batch_;
     bool gathers = true;
-    std::array<iovec, 1 + 3 * kBatch> pieces;
+    std::array<iovec, 1 + 3 * kBatch> pieces;  // `rest_`; a header and two parts of each frame
     std::size_t count =
         append(pieces, 0, std::array{std::span<const std::byte>(rest_)}, rest_sent_);
     std::size_t skip = sent_of_first_;
@@ -343,6 +343,7 @@ Stream::Step Stream::take_some(std::span<std::byte> memory, bool of_application)
   std::size_t got = 0;
   if (read_ == filled_)
     step = fill(memory.size() >= kDirect ? memory : std::span<std::byte>(), got);
+  // The bytes are in the buffer.
   if (step == Step::on && got == 0) {
     got = std::min(filled_ - read_, memory.size());
     const std::span<const std::byte> bytes = std::span(buffer_).subspan(read_, got);

@@ -141,9 +141,14 @@ class Stream {
   void take_sent(std::size_t bytes) noexcept;
   void keep_rest(std::span<const std::byte> part) noexcept;
 
-  /// The result of a step of receive(): go on; nothing more to read; stop for now; the stream is
-  /// over; the application's memory cannot be written.
-  enum class Step : std::uint8_t { on, starved, later, over, unwritable };
+  /// The result of a step of receive().
+  enum class Step : std::uint8_t {
+    on,          ///< go on
+    starved,     ///< the socket has nothing more to read
+    later,       ///< stop, although there may be more to read
+    over,        ///< the stream has failed
+    unwritable,  ///< the application's memory cannot be written
+  };
 
   Step take_header() noexcept;
   Step begin_frame(std::span<const std::byte, wire::kTcpFrameBytes> header) noexcept;

@@ -47,7 +47,8 @@ class TcpUser {
 
   // --- memory
 
-  /// No value if `key` was never told to a peer, or if the receive has ended.
+  /// The memory of the receive with this key. No value if `key` was never told to a peer, or if the
+  /// receive has ended.
   [[nodiscard]] virtual std::optional<TcpWindow> window(std::uint64_t key) const noexcept = 0;
 
   /// A window's memory cannot be written any more: its receive fails with `why`.

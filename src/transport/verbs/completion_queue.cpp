@@ -71,13 +71,13 @@ Result<void> VerbsCompletionQueue::arm() {
 
 void VerbsCompletionQueue::take_events(ibv_comp_channel* channel) noexcept {
   ibv_cq* cq = nullptr;
-  void* of = nullptr;
-  while (ibv_get_cq_event(channel, &cq, &of) == 0)
-    static_cast<VerbsCompletionQueue*>(of)->took_event();
+  void* context = nullptr;  // ibv_cq::cq_context, which create() has set
+  while (ibv_get_cq_event(channel, &cq, &context) == 0)
+    static_cast<VerbsCompletionQueue*>(context)->took_event();
 }
 
 void VerbsCompletionQueue::took_event() noexcept {
-  // Acknowledging takes a mutex, so that it is done only every 64 events (ibv_get_cq_event(3)).
+  // Acknowledging takes a mutex, so it is done only every 64 events (ibv_get_cq_event(3)).
   constexpr unsigned kAcknowledgeEvery = 64;
   if (++unacknowledged_ == kAcknowledgeEvery) {
     ibv_ack_cq_events(cq_.get(), unacknowledged_);

@@ -82,7 +82,10 @@ class VerbsCompletionQueue final : public CompletionQueue {
 
  private:
   VerbsCompletionQueue(std::shared_ptr<detail::NicState> nic, verbs::Cq cq, int capacity) noexcept
-      : CompletionQueue(true), nic_(std::move(nic)), cq_(std::move(cq)), capacity_(capacity) {}
+      : CompletionQueue(/*by_nic=*/true),
+        nic_(std::move(nic)),
+        cq_(std::move(cq)),
+        capacity_(capacity) {}
 
   void took_event() noexcept;
 

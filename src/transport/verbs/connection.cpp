@@ -44,7 +44,7 @@ Result<void> Connection::connect(const ConnectionAddress& remote) {
   return guarded(Stage::connect, [&] { return state_->connect(remote); });
 }
 
-// Posting and polling never allocate.
+// Posting and polling never allocate, so they need no guarded().
 
 Result<void> Connection::post_receive(std::uint64_t id, const Slice& into) {
   constexpr const char* kCall = "ibv_post_recv";

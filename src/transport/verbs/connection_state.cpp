@@ -169,7 +169,7 @@ Result<void> ConnectionState::take_event() {
   void* event_context = nullptr;
   HBMWIRE_TRY(verbs::from_minus_one(ibv_get_cq_event(channel.get(), &event_cq, &event_context),
                                     Stage::complete, "ibv_get_cq_event", nic->info.name));
-  // Acknowledging takes a mutex, so that it is done only every 64 events (ibv_get_cq_event(3)).
+  // Acknowledging takes a mutex, so it is done only every 64 events (ibv_get_cq_event(3)).
   constexpr unsigned kAcknowledgeEvery = 64;
   if (++unacknowledged_events == kAcknowledgeEvery) {
     ibv_ack_cq_events(cq.get(), unacknowledged_events);
@@ -203,7 +203,7 @@ Result<bool> ConnectionState::sleep(const Wait& wait, int also_fd) const {
                                           Hint::peer_slow));
   }
   if (fds[0].revents != 0) return true;
-  if (fds[2].revents == 0) return false;
+  if (fds[2].revents == 0) return false;  // `also_fd` alone is readable
   return tl::make_unexpected(
       make_error(Errc::cancelled, Stage::complete, "waiting for a completion", nic->info.name));
 }

@@ -41,22 +41,23 @@ VerbsChain::VerbsChain(std::span<const Request> requests)
 
 void VerbsChain::close(std::uint32_t size, Opcode opcode, std::uint64_t part,
                        std::uint64_t last) noexcept {
-  ibv_send_wr& earlier = requests_[this->size() - 1];
-  if (this->size() != requests_.size()) earlier.next = &earlier + 1;
-  earlier.send_flags = 0;
+  // The request that was the last one so far becomes one in the middle again.
+  ibv_send_wr& old_last = requests_[this->size() - 1];
+  if (this->size() != requests_.size()) old_last.next = &old_last + 1;
+  old_last.send_flags = 0;
   if (const ibv_wr_opcode verb = to_verbs(opcode); requests_.front().opcode != verb) {
     for (ibv_send_wr& request : requests_) request.opcode = verb;
   }
   for (std::uint32_t i = 0; i < size; ++i) requests_[i].wr_id = part;
-  ibv_send_wr& now = requests_[size - 1];
-  now.wr_id = last;
-  now.next = nullptr;
-  now.send_flags = IBV_SEND_SIGNALED;
+  ibv_send_wr& new_last = requests_[size - 1];
+  new_last.wr_id = last;
+  new_last.next = nullptr;
+  new_last.send_flags = IBV_SEND_SIGNALED;
   set_size(size);
 }
 
 VerbsLane::VerbsLane(const Nic& nic, VerbsCompletionQueue& completions)
-    : Lane(completions, true),
+    : Lane(completions, /*by_nic=*/true),
       nic_(state_of(nic).shared_from_this()),
       queue_of_completions_(completions) {}
 
@@ -68,7 +69,7 @@ Result<std::unique_ptr<VerbsLane>> VerbsLane::create(const Nic& nic,
   detail::NicState& device = *lane->nic_;
   HBMWIRE_TRY_ASSIGN(lane->entries_, verbs::port_entries(device, options.link));
   ibv_qp_init_attr attributes{};
-  attributes.qp_context = &lane->shared_;
+  attributes.qp_context = &lane->shared_;  // verbs::take_async_events() writes there
   attributes.qp_type = IBV_QPT_RC;
   attributes.srq = options.receives != nullptr ? options.receives->get() : nullptr;
   attributes.send_cq = completions.get();
@@ -147,6 +148,7 @@ Result<void> VerbsLane::to_error() {
 }
 
 bool VerbsLane::took_last_receive() noexcept {
+  // Without connect(), a queue pair or a shared queue, it takes no shared receive.
   if (!was_ready_ || !qp_ || qp_.get()->srq == nullptr) return true;
   if (!shared_.took_last.load()) verbs::take_async_events(*nic_);
   return shared_.took_last.load();

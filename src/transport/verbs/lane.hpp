@@ -95,12 +95,12 @@ class VerbsLane final : public Lane {
   ibv_qp* queue_ = nullptr;  // the queue pair of `qp_`, until cut()
   std::shared_ptr<detail::NicState> nic_;
   VerbsCompletionQueue& queue_of_completions_;
-  int places_ = 0;          // reserved in that queue
-  bool was_ready_ = false;  // connect() was called
-  verbs::SharedReceiver shared_;
+  int places_ = 0;                // reserved in that queue
+  bool was_ready_ = false;        // connect() was called
+  verbs::SharedReceiver shared_;  // whether the device says that the last receive was taken
   verbs::Qp qp_;
   verbs::PortEntries entries_;
-  verbs::Wiring wiring_;  // the last one
+  verbs::Wiring wiring_;  // that of connect(), for connect_again()
 };
 
 }  // namespace hbmwire::transport

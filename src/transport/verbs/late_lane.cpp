@@ -10,7 +10,7 @@
 namespace hbmwire::transport {
 
 LateLane::LateLane(const Nic& nic, VerbsCompletionQueue& completions, int places)
-    : Lane(completions, false),
+    : Lane(completions, /*by_nic=*/false),  // posts by this class, not to a queue pair
       nic_(state_of(nic).shared_from_this()),
       queue_(completions),
       places_(places) {

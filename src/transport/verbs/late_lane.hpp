@@ -18,7 +18,8 @@ class LateLane final : public Lane {
   /// (EndpointOffer::is_late()).
   static constexpr std::uint32_t kNoQueuePair = 1;
 
-  /// Reserves `places` of `completions` for the queue pair. Errors: Stage::open, those of the port.
+  /// Reserves `places` of `completions` for the queue pair. Errors: those of
+  /// verbs::port_entries().
   static Result<std::unique_ptr<LateLane>> create(const Nic& nic, VerbsCompletionQueue& completions,
                                                   int places, const LinkOptions& link);
   LateLane(const LateLane&) = delete;

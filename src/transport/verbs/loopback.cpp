@@ -65,7 +65,8 @@ class NicMover final : public BouncePipeline::Mover {
     return std::exchange(moved_.at(slot), false);
   }
 
-  // Only the queue pair touches the bounce buffer, and the mover owns both.
+  // The bounce buffer may be touched later than this, but only by the queue pair, which goes before
+  // it.
   bool settle(unsigned /*slot*/) noexcept override { return true; }
 
  private:
