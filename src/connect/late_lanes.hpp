@@ -14,6 +14,7 @@
 
 namespace hbmwire {
 class RemoteKey;
+struct EndpointOptions;
 }  // namespace hbmwire
 
 namespace hbmwire::detail {
@@ -21,7 +22,7 @@ namespace hbmwire::detail {
 struct EndpointState;
 struct RemoteRegionState;
 struct WorkerNic;
-class WorkerState;
+struct WorkerState;
 
 /// The queue pairs of an endpoint that was connected without them. That is done if the peer is
 /// another process of this node, since most operations between two such ends need no queue pair.
