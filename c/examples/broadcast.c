@@ -48,7 +48,7 @@ static hbmwire_status run(struct rank* rank, hbmwire_error* error) {
   if (bytes[0] != 7 || memcmp(bytes, bytes + 1, BYTES - 1) != 0) return HBMWIRE_DATA_MISMATCH;
   printf("rank %u of %u, by %s: verified\n", hbmwire_group_rank(rank->group),
          hbmwire_group_size(rank->group), hbmwire_group_launcher(rank->group));
-  // A rank that leaves while others are in a call is one that has failed for them.
+  // Waits for the others: they would take a rank that leaves during their call for a failed one.
   return hbmwire_group_barrier(rank->group, 60 * SECOND, HBMWIRE_NO_FD, error);
 }
 

@@ -58,6 +58,7 @@ static hbmwire_status take(struct end* end, int answers, hbmwire_error* error) {
       memcpy(hbmwire_region_host_bytes(end->region), info.bytes, BYTES);
       status = say(end, info.tag, error);
     } else if (status == HBMWIRE_OK) {
+      // Answers come in the order of the questions, each with its question's tag.
       if (info.tag != end->answered) status = HBMWIRE_DATA_MISMATCH;
       if (memcmp(info.bytes, hbmwire_region_host_bytes(end->region), BYTES) != 0)
         status = HBMWIRE_DATA_MISMATCH;
@@ -77,6 +78,7 @@ static hbmwire_status take_done(struct end* end, int answers, hbmwire_error* err
     const hbmwire_status status = hbmwire_worker_next_done(end->worker, &done, &found, NULL, error);
     if (status != HBMWIRE_OK || !found) return status;
     if (done.status != HBMWIRE_OK) return done.status;
+    // An end that answers sends nothing but answers.
     if (answers) ++end->answered;
   }
 }

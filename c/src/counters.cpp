@@ -132,6 +132,7 @@ hbmwire_status hbmwire_counters_failures(const hbmwire_counters* counters, size_
 }
 
 int64_t hbmwire_time_bucket_bound_ns(size_t bucket) {
+  // The bound keeps time_bucket_bound() from overflowing.
   return c::number_of_ns(time_bucket_bound(std::min(bucket, kTimeBuckets)));
 }
 

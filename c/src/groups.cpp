@@ -14,7 +14,7 @@
 
 using namespace hbmwire;
 
-/// The handles of the group's endpoints are made on first use, and end with what they stand for.
+/// The handles of the group's endpoints are made on first use, and end with their endpoints.
 struct hbmwire_group : c::Held<Group> {
   std::map<std::uint32_t, std::unique_ptr<hbmwire_endpoint>> endpoints;
 };

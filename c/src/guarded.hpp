@@ -32,7 +32,7 @@ struct Argument {
 [[nodiscard]] Result<void> need(std::initializer_list<Argument> arguments) noexcept;
 
 /// Whether `struct_size` can be the size of a caller's structure: the structure has room for the
-/// size itself, and is no larger than in any version of the library.
+/// size itself, and is no larger than structures of the interface can be.
 [[nodiscard]] bool is_size(std::size_t struct_size) noexcept;
 
 /// Writes an error, or success if `failed` is null, into a structure of the caller, which may be
@@ -65,8 +65,8 @@ hbmwire_status run(hbmwire_error* error, std::initializer_list<Argument> argumen
   }
 }
 
-/// The same for a function that gives a handle to the result of `make()`. Allocates the handle
-/// first, so that nothing has begun if there is no memory for it.
+/// run() for a function that gives a handle to the result of `make()`. Allocates the handle first,
+/// so that nothing has begun if there is no memory for it.
 template <class Handle, class Make>
 hbmwire_status create(Handle** out, hbmwire_error* error, std::initializer_list<Argument> arguments,
                       const Make& make) noexcept {
@@ -82,7 +82,7 @@ hbmwire_status create(Handle** out, hbmwire_error* error, std::initializer_list<
   });
 }
 
-/// The same if there may be nothing to give: `make()` returns an optional, and `out` is NULL if
+/// create() if there may be nothing to give: `make()` returns an optional, and `out` is NULL if
 /// that is empty.
 template <class Handle, class Make>
 hbmwire_status create_any(Handle** out, hbmwire_error* error,
@@ -154,7 +154,8 @@ Result<void> need_answer(const T* answer, const char* name) noexcept {
   return {};
 }
 
-/// Writes as much of an answer as the caller's structure has room for. Call need_answer() before.
+/// Writes as much of an answer as the caller's structure has room for. Keeps the caller's
+/// `struct_size`, whatever `value` has there. Call need_answer() before.
 template <class T>
 void fill(T* answer, T value) noexcept {
   value.struct_size = answer->struct_size;

@@ -211,7 +211,7 @@ namespace hbmwire::c {
   return std::span(static_cast<const std::byte*>(bytes), size);
 }
 
-/// The same for an answer.
+/// A caller's room for bytes of an answer. Errors: as bytes_of().
 [[nodiscard]] inline Result<std::span<std::byte>> room_of(void* bytes, std::size_t size) noexcept {
   if (bytes == nullptr && size != 0) return refuse("bytes are NULL, and their size is not 0");
   return std::span(static_cast<std::byte*>(bytes), size);

@@ -139,6 +139,7 @@ void hbmwire_near_nics_free(hbmwire_near_nics* nics) { delete nics; }
 int32_t hbmwire_context_numa_node(const hbmwire_context* context, const char* pci_address) {
   if (context == nullptr || pci_address == nullptr) return -1;
   int32_t node = -1;
+  // run() lets no exception out; the function has no other way to tell of a failure than -1.
   c::run(nullptr, {}, [&]() -> Result<void> {
     node = context->value->numa_node(pci_address);
     return {};

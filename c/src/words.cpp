@@ -54,6 +54,7 @@ bool is_hint(hbmwire_hint hint) noexcept {
 
 hbmwire_error number_of(const Error& error) noexcept {
   hbmwire_error told{};
+  // HBMWIRE_OK is 0, so the library's codes follow by one more.
   told.code = static_cast<hbmwire_status>(error.code) + 1;
   told.stage = number_of(error.stage);
   told.hint = number_of(error.hint);
@@ -75,6 +76,7 @@ Error error_of(const hbmwire_error& error) noexcept {
   if (is_hint(error.hint)) made.hint = static_cast<Hint>(error.hint);
   made.number = error.number;
   if (error.call != nullptr) made.call = error.call;
+  // Keeps the NUL in the last byte, whatever the caller's structure has there.
   std::memcpy(made.subject, error.subject, sizeof made.subject - 1);
   return made;
 }
@@ -126,6 +128,7 @@ const char* hbmwire_hint_name(hbmwire_hint hint) {
 
 const char* hbmwire_hint_text(hbmwire_hint hint) {
   if (!c::is_hint(hint)) return "";
+  // The text of Hint::none is a view of nothing.
   const char* const text = hint_text(static_cast<Hint>(hint)).data();
   return text == nullptr ? "" : text;
 }

@@ -158,7 +158,7 @@ class HBMWIRE_API Context {
                                             const MemoryOptions& options = {}) const;
 
   /// New memory that is registered with the context's NICs: allocate() and register_memory() in
-  /// one. The region holds the memory. Errors: as those two.
+  /// one. The region holds the memory. Errors: as allocate() and register_memory().
   [[nodiscard]] Result<Region> allocate_region(MemoryType type, std::uint64_t size_bytes,
                                                Access access,
                                                const MemoryOptions& options = {}) const;
@@ -166,10 +166,10 @@ class HBMWIRE_API Context {
   /// Registers memory with the context's NICs, for endpoints: the application's own memory
   /// (borrow()), an allocation, or a dma-buf (import_dmabuf()). Device memory that the NIC does not
   /// reach is staged (docs/paths.md): this process then moves the bytes that peers put there or
-  /// get. The first registration of a device that is not zero_copy is logged. Errors: as those and
-  /// Nic::register_memory(). Without a NIC, Errc::invalid_argument: not all of the memory is
-  /// mapped, readable and within its file; Errc::permission_denied: not all of it is writable, for
-  /// an access that writes (docs/registration.md). With Stage::register_memory,
+  /// get. The first registration of a device that is not zero_copy is logged. Errors: as borrow(),
+  /// import_dmabuf() and Nic::register_memory(). Without a NIC, Errc::invalid_argument: not all of
+  /// the memory is mapped, readable and within its file; Errc::permission_denied: not all of it is
+  /// writable, for an access that writes (docs/registration.md). With Stage::register_memory,
   /// Errc::permission_denied: ContextOptions::paths excludes the path that the memory would take;
   /// the error says why no better path is available.
   [[nodiscard]] Result<Region> register_memory(std::uint64_t address, std::uint64_t length_bytes,

@@ -42,8 +42,8 @@ class Deadline {
   /// The point in time; Clock::time_point::max() for never().
   [[nodiscard]] Clock::time_point when() const noexcept { return when_; }
 
-  /// Milliseconds left, rounded up, never negative: poll(2)'s timeout. At most an hour, after which
-  /// the caller looks again: poll's int can't overflow.
+  /// Milliseconds left, rounded up, never negative: poll(2)'s timeout. At most an hour, so that
+  /// poll's int can't overflow: the caller then looks again.
   [[nodiscard]] int poll_timeout_ms() const noexcept {
     constexpr std::chrono::milliseconds kLongest = std::chrono::hours(1);
     const auto now = Clock::now();

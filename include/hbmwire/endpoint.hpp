@@ -62,9 +62,10 @@ struct EndpointOptions {
 
   /// Length of the longest message that is sent at once and copied at the receiver. Longer
   /// messages, and those of device memory, go by rendezvous. The smaller value of both ends counts.
-  /// If a message that was sent at once is for device memory, the NIC carries it there
-  /// (Path::staged), and the log has a warning. The value is 0 for an end whose policy has device
-  /// memory go by the NIC and excludes staging. At most WorkerOptions::eager_bytes.
+  /// A message that is sent at once comes into host memory. If its receive is for device memory,
+  /// the receiver's NIC then copies it there: its path is Path::staged, and the log has a warning.
+  /// An end whose policy lets the NIC carry device memory, but excludes Path::staged, always has 0
+  /// here. At most WorkerOptions::eager_bytes.
   std::uint32_t eager_bytes = 8192;
 
   /// Bytes for messages that come before their receives. When such messages take half of the places
@@ -75,17 +76,17 @@ struct EndpointOptions {
   /// How this end gets its messages. The peer chooses for its own end.
   MessageMode messages = MessageMode::matched;
 
-  /// How long it may take to notice that the peer is gone or cut off. From then on, a cancelled or
-  /// failed transfer waits as long, at most, for the peer's word that its side is closed. A peer
-  /// that is stopped or busy is not gone. At least 10 ms; nanoseconds::max(): for ever.
+  /// How long it may take to notice that the peer is gone or cut off. A cancelled or failed
+  /// transfer waits for as long, at most, for the peer's word that its side is closed. A peer that
+  /// is stopped or busy is not gone. At least 10 ms; nanoseconds::max(): for ever.
   std::chrono::nanoseconds peer_timeout = std::chrono::seconds(2);
 
   /// An operation that is under way for longer fails (Errc::timed_out), and the endpoint with it.
   /// The time runs from when the operation is handed to the NIC; until then it runs from when the
   /// operation began to wait for room (send_depth). A message that cannot be over before a receive
   /// has taken it (by rendezvous, or at CompletionLevel::arrived) is under way until then. A
-  /// receive that no message has matched is not under way. Noticed up to a quarter of the time
-  /// later. At least 10 ms; nanoseconds::max(): for ever.
+  /// receive that no message has matched is not under way. The library notices up to a quarter of
+  /// this time late. At least 10 ms; nanoseconds::max(): for ever.
   std::chrono::nanoseconds operation_timeout = std::chrono::seconds(30);
 
   /// A secret that both ends share; in the handshake they prove to each other that they know it.
@@ -190,7 +191,7 @@ struct TagMatch {
   std::uint64_t mask = ~std::uint64_t{0};  ///< the bits that count; 0: any tag
 };
 
-/// One of several parts of a request. Both slices have the same length.
+/// One of several parts of a transfer. Both slices have the same length.
 struct TransferPart {
   Slice local;         ///< this side's memory
   RemoteSlice remote;  ///< the peer's memory
@@ -266,12 +267,12 @@ class HBMWIRE_API Endpoint {
   static Result<Endpoint> connect(const Worker& worker, std::string_view peer, const Wait& wait,
                                   const EndpointOptions& options = {});
 
-  /// The same without waiting, not even for a name look-up. PendingEndpoint (pending.hpp) has the
-  /// endpoint when the connection is over, by `until` at the latest. A process has eight name
-  /// look-ups under way at a time. A worker begins a few connections each time it makes progress;
-  /// further ones follow. Errors: Stage::configure, as connect(); Errc::exhausted
-  /// (WorkerOptions::max_transfers); Errc::not_supported, a child by fork(2). All other errors are
-  /// those of its transfer.
+  /// connect() without waiting, not even for a name look-up. PendingEndpoint (pending.hpp) has the
+  /// endpoint, or the error, when the attempt is over: by `until` at the latest. A process has at
+  /// most eight name look-ups under way at a time. A worker begins only a few connections each time
+  /// it makes progress; the others wait. Errors: Stage::configure, as connect(); Errc::exhausted
+  /// (WorkerOptions::max_transfers); Errc::not_supported, a child by fork(2). connect()'s other
+  /// errors are those of PendingEndpoint::transfer().
   static Result<PendingEndpoint> start_connect(const Worker& worker, std::string_view peer,
                                                const Deadline& until,
                                                const EndpointOptions& options = {});
@@ -307,12 +308,13 @@ class HBMWIRE_API Endpoint {
   [[nodiscard]] Result<Counters> counters() const;
 
   /// Memory that the peer's listener advertises by this name. Asks the peer, which must make
-  /// progress to answer. Errors: Errc::not_found, and those of the wait.
+  /// progress to answer. Errors: Errc::not_found; Errc::invalid_argument, a name of 0 or more than
+  /// 255 bytes; Errc::timed_out, Errc::cancelled.
   Result<RemoteRegion> remote(std::string_view name, const Wait& wait);
 
-  /// The same without waiting. Several calls may be under way; the peer is asked for one region
+  /// remote() without waiting. Several calls may be under way; the peer is asked for one region
   /// after the other. Errors: as operations; Errc::invalid_argument, a name of 0 or more than 255
-  /// bytes. All other errors are those of its transfer.
+  /// bytes. remote()'s other errors are those of PendingRegion::transfer().
   Result<PendingRegion> start_remote(std::string_view name, const Deadline& until);
 
   /// Memory that the peer gave a key to. Errors: as RemoteKey::on(), and Errc::permission_denied:
@@ -328,14 +330,15 @@ class HBMWIRE_API Endpoint {
   /// between two processes of a node waits until the peer's process has made progress once.
   Result<Transfer> put(const Slice& from, const RemoteSlice& to, const PutOptions& options = {});
 
-  /// Reads the peer's memory. The peer's part is that of put(). The region here must be registered
-  /// for local writing (Access::local_write; remote_write and remote_atomic include it). Errors:
-  /// without local writing Errc::permission_denied, Hint::not_for_local_writing, on every path; the
-  /// endpoint stays ready.
+  /// Reads the peer's memory. The peer's process must make progress in the same cases as for put().
+  /// The region here must be registered for local writing (Access::local_write; remote_write and
+  /// remote_atomic include it). Errors: without local writing Errc::permission_denied,
+  /// Hint::not_for_local_writing, on every path; the endpoint stays ready.
   Result<Transfer> get(const Slice& into, const RemoteSlice& from);
 
-  /// All parts, as one transfer. Errors: Errc::not_supported: memory of either end is staged. For a
-  /// get, Errc::permission_denied as in get(), if it applies to any part.
+  /// Prepares parts that PreparedTransfer::post() puts or gets as one transfer. Errors:
+  /// Errc::not_supported: memory of either end is staged. For a get, Errc::permission_denied as in
+  /// get(), if it applies to any part.
   Result<PreparedTransfer> prepare_put(std::span<const TransferPart> parts,
                                        const PutOptions& options = {});
   Result<PreparedTransfer> prepare_get(std::span<const TransferPart> parts);
@@ -368,8 +371,8 @@ class HBMWIRE_API Endpoint {
   /// Messages. A tagged message goes to the first posted receive whose tag fits, a plain one to the
   /// first plain receive; tagged and plain ones never match each other. Messages are matched in the
   /// order in which they were sent. A send needs the peer's progress in three cases: the message
-  /// goes by rendezvous; the peer has as many messages that it has not looked at as it has places
-  /// (four, up to EndpointOptions::receive_depth); or SendOptions::level asks for it.
+  /// goes by rendezvous; messages that the peer has not looked at fill all of its places (it has at
+  /// least four, and up to EndpointOptions::receive_depth); or SendOptions::level asks for it.
   ///
   /// A message that is longer than its receive makes that receive fail (Errc::invalid_argument,
   /// Hint::message_truncated; Transfer::bytes() is the length of the message, and no byte is
@@ -378,10 +381,10 @@ class HBMWIRE_API Endpoint {
   Result<Transfer> send(const Slice& from, const SendOptions& options = {});
   Result<Transfer> send(const Slice& from, std::uint64_t tag, const SendOptions& options = {});
 
-  /// The memory must be registered for local writing, as in get(). A large message goes between
-  /// memory of which one end is open to the other: Access::remote_read at the sender, or
-  /// Access::remote_write here. Where neither is, it is registered for that message, at the cost of
-  /// a registration. Errors besides: Errc::invalid_argument: the endpoint hands its messages out.
+  /// Receives a message into memory that is registered for local writing, as in get(). A message by
+  /// rendezvous needs Access::remote_read at the sender, or Access::remote_write here: if the
+  /// memory has neither, this end registers its memory anew for that message, which takes time.
+  /// Errors besides: Errc::invalid_argument: the endpoint hands its messages out.
   Result<Transfer> receive(const Slice& into);
   Result<Transfer> receive(const Slice& into, const TagMatch& match);
 
@@ -391,10 +394,10 @@ class HBMWIRE_API Endpoint {
   /// to the device when this is over.
   Result<Transfer> receive_immediate(const Slice& written = {});
 
-  /// Its transfer is over when all puts, lists, and messages sent at once that were started before
-  /// it have arrived at the peer. It does not wait for a receive: the bytes of a message by
-  /// rendezvous may still lie here. Operations that wait for the peer delay it, as they delay
-  /// everything behind them.
+  /// Its transfer is over when all puts, prepared transfers, and messages sent at once that were
+  /// started before it have arrived at the peer. It does not wait for a receive: the bytes of a
+  /// message by rendezvous may still lie here. Operations that wait for the peer delay it, as they
+  /// delay everything behind them.
   Result<Transfer> flush();
 
   /// Operations that are started after it begin only when gets and atomics started before it are
@@ -403,13 +406,13 @@ class HBMWIRE_API Endpoint {
 
   /// Waits for operations under way, says goodbye, and waits for the peer's goodbye, so that both
   /// sides are closed. Needs the peer's progress. The endpoint is closed in every case. Operations
-  /// that are still under way at the deadline fail with that error, which may take
-  /// EndpointOptions::peer_timeout more. Errors: as wait; why the endpoint failed meanwhile;
-  /// Errc::peer_failed, no goodbye came. For an endpoint that has failed, or that the peer has
-  /// closed, it does nothing but let go of it.
+  /// that are still under way when `wait` ends fail with the same error as this call, which may
+  /// take EndpointOptions::peer_timeout more. Errors: Errc::timed_out, Errc::cancelled; why the
+  /// endpoint failed meanwhile; Errc::peer_failed, no goodbye came. For an endpoint that has
+  /// failed, or that the peer has closed, it does nothing but let go of it.
   Result<void> close(const Wait& wait);
 
-  /// The same without waiting. The transfer is over when the endpoint is closed, by `until` plus
+  /// close() without waiting. The transfer is over when the endpoint is closed, by `until` plus
   /// EndpointOptions::peer_timeout at the latest, and fails with close()'s errors. Cancelling it
   /// closes the endpoint at once. If the Endpoint is dropped, closed by close() or reconnected
   /// meanwhile, the transfer no longer waits for the peer's goodbye: it succeeds then, or fails
@@ -419,8 +422,8 @@ class HBMWIRE_API Endpoint {
   Result<Transfer> start_close(const Deadline& until);
 
   /// Waits until the peer has said goodbye, and drives the worker meanwhile. For a side that only
-  /// answers. At the deadline the endpoint goes on as before. Errors: as wait; why the endpoint
-  /// failed.
+  /// answers. When `wait` ends before that, the endpoint goes on as before. Errors:
+  /// Errc::timed_out, Errc::cancelled; why the endpoint failed.
   Result<void> wait_closed(const Wait& wait);
 
   /// Connects to the same peer again, as connect() did. The result is another connection, perhaps
@@ -429,11 +432,12 @@ class HBMWIRE_API Endpoint {
   /// RemoteKey of a process that has ended (Endpoint::remote()). A NIC whose port is down is left
   /// out if the context has others. No other thread may use this Endpoint meanwhile. Errors:
   /// Errc::not_supported, this side was accepted; Errc::busy, phase() is neither failed nor closed;
-  /// as connect(), and then the endpoint is as before.
+  /// those of connect(), after which the endpoint is as before.
   Result<void> reconnect(const Wait& wait);
 
-  /// The same without waiting. It gives another Endpoint; this one stays as it is. Errors: as
-  /// reconnect() before anything is done; all other errors are those of its transfer.
+  /// reconnect() without waiting. It gives another Endpoint; this one stays as it is. Errors:
+  /// Errc::not_supported and Errc::busy as reconnect(); those of start_connect(). Its other errors
+  /// are those of PendingEndpoint::transfer().
   Result<PendingEndpoint> start_reconnect(const Deadline& until) const;
 
  private:
@@ -479,7 +483,7 @@ class HBMWIRE_API EndpointInvitation {
   Result<std::optional<Endpoint>> poll();
 
   /// start(), then poll() until there is an endpoint; drives the worker meanwhile. Errors: as
-  /// those, Errc::timed_out (poll() may still be called), Errc::cancelled.
+  /// start() and poll(); Errc::timed_out (poll() may still be called), Errc::cancelled.
   Result<Endpoint> connect(std::span<const std::byte> theirs, const Wait& wait);
 
  private:
@@ -515,8 +519,8 @@ struct ListenerOptions {
 
 /// Where peers connect. Copies share it; used by its worker's thread. Many handshakes proceed at
 /// the same time while the worker makes progress. accept() only takes an endpoint that is ready, so
-/// that a slow, silent or hostile peer delays no other. The reason of a refusal is logged, and told
-/// to the peer.
+/// a slow, silent or hostile peer delays no other. The reason of a refusal is logged, and told to
+/// the peer.
 class HBMWIRE_API Listener {
  public:
   /// Errors: Stage::connect (the port is in use); Stage::configure, as Endpoint::connect().

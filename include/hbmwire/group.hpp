@@ -85,11 +85,11 @@ class HBMWIRE_API Group {
   /// Meets the other ranks: waits until all `size` are there. A process that replaces one that has
   /// ended joins by the same call, when the others call rejoin(). Errors: Stage::configure:
   /// Errc::not_found: nothing says where to meet, or which rank this is (Hint::group_launcher);
-  /// Errc::invalid_argument: options that can't be. Stage::connect: Errc::timed_out: the ranks that
-  /// did not come are the subject; errors of a meeting place that does not answer, with the place
-  /// as subject; Errc::permission_denied: the pre-shared keys differ; Errc::busy: another process
-  /// has this rank, or the meeting point's port; Errc::protocol: the ranks do not agree on the
-  /// size; Errc::cancelled; as Worker::create() and Listener::create().
+  /// Errc::invalid_argument: invalid options. Stage::connect: Errc::timed_out: the ranks that did
+  /// not come are the subject; errors of a meeting place that does not answer, with the place as
+  /// subject; Errc::permission_denied: the pre-shared keys differ; Errc::busy: another process has
+  /// this rank, or the meeting point's port; Errc::protocol: the ranks do not agree on the size;
+  /// Errc::cancelled; as Worker::create() and Listener::create().
   static Result<Group> create(const Worker& worker, const Wait& wait,
                               const GroupOptions& options = {});
 
@@ -99,7 +99,7 @@ class HBMWIRE_API Group {
   Group& operator=(const Group&) = delete;
 
   /// Leaves the group, and closes its endpoints. The other ranks take that for an end of this rank,
-  /// unless all of them leave after the same call.
+  /// unless all ranks leave after the same call.
   ~Group();
 
   /// The number of this process, 0 to size() - 1.
@@ -122,15 +122,16 @@ class HBMWIRE_API Group {
   [[nodiscard]] std::vector<std::uint32_t> failed();
 
   /// Gives each rank's bytes to all ranks: element r is what rank r gave, 0 to 1 MiB. Errors:
-  /// Errc::peer_failed (Hint::group_rank_gone): ranks that have ended are the subject; they stay
-  /// so until rejoin(). Errc::timed_out: those that did not come are; the call may not be repeated
-  /// before rejoin(). Errc::cancelled, likewise; Errc::invalid_argument: too many bytes.
+  /// Errc::peer_failed (Hint::group_rank_gone): ranks that have ended are the subject; they count
+  /// as ended until rejoin(). Errc::timed_out: the ranks that did not come are the subject; the
+  /// call must not be repeated before rejoin(). Errc::cancelled, likewise; Errc::invalid_argument:
+  /// too many bytes.
   Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine,
                                                        const Wait& wait);
 
-  /// The same among those that are there: the element of a rank that has ended is empty, and one
-  /// that has not come when `wait` ends at rank 0 is given up, as if it had ended. Errors: rank 0
-  /// has ended (Errc::peer_failed), or does not answer (Errc::timed_out, a second after the
+  /// exchange() among the ranks that are there: the element of a rank that has ended is empty. A
+  /// rank that has not come when rank 0's `wait` ends is given up, as if it had ended. Errors: rank
+  /// 0 has ended (Errc::peer_failed), or does not answer (Errc::timed_out, a second after the
   /// deadline); this rank was given up (Errc::peer_failed).
   Result<PresentBytes> exchange_among_present(std::span<const std::byte> mine, const Wait& wait);
 
@@ -138,7 +139,7 @@ class HBMWIRE_API Group {
   Result<void> barrier(const Wait& wait);
 
   /// The endpoint to another rank, which is made when either of both first asks, and is the same
-  /// connection for both. It needs the other one's progress alone, no call of its. Valid until the
+  /// connection for both. The other rank need only make progress, and call nothing. Valid until the
   /// group goes, rejoin(), or drop_endpoint(). Errors: as Endpoint::connect(), with the rank as
   /// subject; Errc::invalid_argument: no such rank, or this one.
   Result<Endpoint*> endpoint(std::uint32_t rank, const Wait& wait);
@@ -146,9 +147,9 @@ class HBMWIRE_API Group {
   /// Ends the endpoint to a rank, if there is one; the next endpoint() makes another.
   void drop_endpoint(std::uint32_t rank) noexcept;
 
-  /// Brings `root`'s bytes to all ranks: from each to the next one in a chain of pieces, so that
-  /// the time is that of one transfer and a few pieces. `memory` has the same length at all ranks,
-  /// and is registered for Access::remote_write, but for the root. Errors: as exchange(); a rank
+  /// Brings `root`'s bytes to all ranks. Each rank passes them to the next one piece by piece, so
+  /// it takes the time of one transfer and a few pieces. `memory` has the same length at all ranks,
+  /// and is registered for Access::remote_write, except at the root. Errors: as exchange(); a rank
   /// that failed, or whose bytes differ (Errc::data_mismatch), is the subject, at every rank.
   Result<void> broadcast(const Slice& memory, std::uint32_t root, const Wait& wait,
                          const BroadcastOptions& options = {});

@@ -61,8 +61,8 @@ class HBMWIRE_API IncomingMessage {
   /// The length of the message.
   [[nodiscard]] std::uint64_t length_bytes() const noexcept;
 
-  /// Whether bytes() has its bytes. If not, the sender still has them, and receive() brings them:
-  /// so for messages of more than EndpointOptions::eager_bytes, and for those of device memory.
+  /// Whether bytes() has its bytes. Those of messages of more than EndpointOptions::eager_bytes,
+  /// and of device memory, are still at the sender: receive() brings them.
   [[nodiscard]] bool is_here() const noexcept;
 
   /// All of its bytes, valid until the message is let go; empty if is_here() is false.

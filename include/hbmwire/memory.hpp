@@ -37,7 +37,7 @@ enum class Path : std::uint8_t {
                 ///< address
   /// Only for transfers: zero_copy between two ends of one node.
   nic_loopback,
-  staged,  ///< with a stop in host memory, if the NIC reaches no device (ContextOptions::paths)
+  staged,  ///< through host memory, if the NIC does not reach the device (ContextOptions::paths)
   /// A transfer within a process that a device's engine carried. A region has this path if the
   /// policy excludes every other.
   copy,

@@ -37,9 +37,10 @@ struct MemoryKeyOptions {
   std::uint64_t offset_bytes = 0;                  ///< from the region's address on
   std::optional<std::uint64_t> length_bytes = {};  ///< empty: all bytes behind the offset
 
-  /// Access::remote_write, remote_read, or both; empty: as the region. If the region itself is open
-  /// to peers, the key may allow no more than the region does. If it is not (Access::none,
-  /// local_write), the key may allow any access, and peers reach the memory by its keys alone.
+  /// Access::remote_write, remote_read, remote_atomic, or several; empty: as the region. If the
+  /// region itself is open to peers, the key may allow no more than the region does. If it is not
+  /// (Access::none, local_write), the key may allow any access, and peers reach the memory by its
+  /// keys alone.
   std::optional<Access> access = {};
 
   bool revocable = false;  ///< MemoryKey::revoke() will be called
@@ -116,12 +117,13 @@ class HBMWIRE_API MemoryKey {
 
   /// Takes the key back: when this returns, no NIC accepts it any more, and no byte moves by it.
   /// Waits for work with the key that NICs, engines of this process, and other processes of this
-  /// node have begun. A second call, or one after the expiry, does nothing. Errors:
-  /// Errc::not_supported (not revocable()). Errc::timed_out (Hint::peer_unsettled): a process of
-  /// this node was stopped in the middle of a copy by Path::shared_memory, and did not go on within
-  /// EndpointOptions::peer_timeout; the key has ended, but that process finishes its copy when it
-  /// goes on. Stage::register_memory with the errno of ibv_dereg_mr(3): the key may still be valid;
-  /// call again.
+  /// node have begun. Once it has succeeded, or the key has expired, a further call does nothing,
+  /// unless a process is still in the middle of a copy (see Errc::timed_out): then it waits again.
+  /// Errors: Errc::not_supported (not revocable()). Errc::timed_out (Hint::peer_unsettled): a
+  /// process of this node was stopped in the middle of a copy by Path::shared_memory, and did not
+  /// go on within EndpointOptions::peer_timeout; the key has ended, but that process finishes its
+  /// copy when it goes on. Stage::register_memory with the errno of ibv_dereg_mr(3): the key may
+  /// still be valid; call again.
   Result<void> revoke();
 
  private:

@@ -46,8 +46,8 @@ class HBMWIRE_API PendingEndpoint {
   std::unique_ptr<detail::PendingEndpointState> state_;
 };
 
-/// Memory that the peer is asked for by its name (Endpoint::start_remote()). Used as
-/// PendingEndpoint. It keeps the worker; until it is over, it also keeps the state of its
+/// Memory that the peer is asked for by its name (Endpoint::start_remote()). Move-only, and used by
+/// its worker's thread. It keeps the worker; until it is over, it also keeps the state of its
 /// connection.
 class HBMWIRE_API PendingRegion {
  public:

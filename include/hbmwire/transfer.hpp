@@ -158,7 +158,7 @@ class HBMWIRE_API Transfer {
   /// nothing in a child by fork(2).
   void notify(std::uint64_t cookie) noexcept;
 
-  /// The same for at most this long from now on.
+  /// wait(Wait) for at most this long from now on.
   template <class Rep, class Period>
   Result<void> wait(std::chrono::duration<Rep, Period> at_most) {
     if (has_ended_well()) [[likely]]
@@ -166,18 +166,19 @@ class HBMWIRE_API Transfer {
     return wait(Wait{Deadline::after(at_most), -1});
   }
 
-  /// Ends the operation, complete or not. A receive that no message has matched yet just goes. For
-  /// any other operation under way, the connection is broken on both sides, so that none of its
-  /// bytes can arrive later; all other operations on that connection fail (Errc::cancelled).
-  /// Errors: Errc::timed_out: the peer did not say within EndpointOptions::peer_timeout that its
-  /// side is broken, and settled() is false.
+  /// Ends the operation, complete or not. A receive that no message has matched yet is only
+  /// withdrawn. For any other operation under way, the connection is broken on both sides, so that
+  /// none of its bytes can arrive later; all other operations on that connection fail
+  /// (Errc::cancelled). Errors: Errc::timed_out: the peer did not say within
+  /// EndpointOptions::peer_timeout that its side is broken, and settled() is false.
   Result<void> cancel();
 
   /// cancel() without waiting. poll(), poll_until() and Worker::next_done() tell when the operation
   /// is over: it fails with the error that cancel() gives it, and settled() holds as after
   /// cancel(). It needs progress of the worker, and takes as long as cancel():
   /// EndpointOptions::peer_timeout, plus a second if this end's NIC gives back none of its
-  /// requests. The operation's memory stays in use until then. Errors: in a child by fork(2).
+  /// requests. The operation's memory stays in use until then. Errors: Errc::not_supported, in a
+  /// child by fork(2).
   Result<void> request_cancel();
 
   /// After a failure: whether the operation can no longer change the peer's memory. It can never
@@ -206,7 +207,7 @@ class HBMWIRE_API Transfer {
 
   void let_go() noexcept;
 
-  /// After one poll. A transfer that is over by then needs no clock read.
+  /// Polls once, and tells whether it has succeeded: such a transfer needs no clock read.
   [[nodiscard]] bool has_ended_well();
 
   detail::TransferState* state_ = nullptr;

@@ -96,8 +96,9 @@ class HBMWIRE_API Worker {
   [[nodiscard]] int fd() const noexcept;
 
   /// Call it before sleeping on fd(). False: do not sleep, call progress() again, since something
-  /// has happened, is staged, or waits for next_done() or next_message(). A program that sleeps
-  /// should wake up at least every wake_after(), since peers are watched. Errors: Stage::complete.
+  /// has happened, staged transfers are under way, or next_done() or next_message() have something
+  /// to give. A program that sleeps should wake up at least every wake_after(), since peers are
+  /// watched. Errors: Stage::complete.
   Result<bool> arm();
 
   /// How long a program may sleep, from now on, before it must call progress(). With
@@ -121,13 +122,14 @@ class HBMWIRE_API Worker {
   /// failed. Gives nothing if `wait` ends before, by its deadline or its descriptor; all of them go
   /// on then. Ignores empty handles. Polls each of them again and again: for many, next_done()
   /// costs less. Errors: Stage::complete: Errc::invalid_argument: there is none, or one is of
-  /// another worker; in a child by fork(2).
+  /// another worker; Errc::not_supported: in a child by fork(2).
   Result<std::optional<std::size_t>> wait_any(std::span<const Transfer> transfers,
                                               const Wait& wait);
 
   /// Waits until all of `transfers` are over. True if all succeeded. False if `wait` ends before;
   /// those that are not over go on then. Ignores empty handles. Errors: that of the first one that
-  /// failed; Errc::invalid_argument: one is of another worker; in a child by fork(2).
+  /// failed; Errc::invalid_argument: one is of another worker; Errc::not_supported: in a child by
+  /// fork(2).
   Result<bool> wait_all(std::span<const Transfer> transfers, const Wait& wait);
 
   /// Sleeps until there is work for progress(), which it then does, or something for next_done() or

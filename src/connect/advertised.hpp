@@ -14,6 +14,7 @@ namespace hbmwire::detail {
 
 /// Memory that peers may ask for by name. Thread-safe: endpoints of several workers may ask.
 struct AdvertisedRegions {
+  /// Errors: as Listener::advertise() and withdraw().
   Result<void> add(std::string_view name, const Region& region, const MemoryKeyOptions& options);
   Result<void> remove(std::string_view name);
 

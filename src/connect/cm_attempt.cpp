@@ -109,6 +109,7 @@ Result<void> CmAttempt::make_endpoint() {
                                         Hint::rdma_cm));
 }
 
+/// Wires up the control lane, by which the handshake goes from here on.
 Result<void> CmAttempt::wire_control() {
   HBMWIRE_TRY_ASSIGN(const transport::CmPath path, id_->path());
   HBMWIRE_TRY(endpoint_->wiring.wire_control(path));
@@ -167,6 +168,7 @@ void CmAttempt::on_socket() noexcept {
   }
 }
 
+/// Tries the next address, unless a peer has answered.
 void CmAttempt::fail(const Error& why) noexcept {
   // A peer answered, so the address is right.
   const bool answered = accepting_ || connected_ || why.code == Errc::protocol;
@@ -189,6 +191,7 @@ void CmAttempt::on_shake(std::span<const std::byte> bytes) noexcept {
   if (!taken) end(taken.error());
 }
 
+/// Does the steps of the handshake that are possible now.
 void CmAttempt::advance() {
   while (!over_) {
     if (const auto bytes = handshake_.to_send(); !bytes.empty()) {

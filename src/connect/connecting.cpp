@@ -98,6 +98,7 @@ Result<void> Connecting::look_up(WorkerState::Clock::time_point at) {
   return {};
 }
 
+/// Begins a handshake with one of the addresses that the look-up has found.
 Result<void> Connecting::dial() {
   const auto worker = weak_worker_.lock();
   if (!worker) {
@@ -138,6 +139,7 @@ void Connecting::look_after(WorkerState::Clock::time_point at) noexcept {
   if (!gone_on) give_up(gone_on.error());
 }
 
+/// Does the next step, if it is due; at the deadline gives up.
 void Connecting::go_on(WorkerState::Clock::time_point at) {
   const bool late = at >= until_.when();
   if (attempt_) {
@@ -145,8 +147,12 @@ void Connecting::go_on(WorkerState::Clock::time_point at) {
     if (attempt_->over()) return end(at);
   } else if (pauses_until_) {
     // A reconnect makes at least one attempt, even if its first pause took all the time.
-    if (!late || !last_refusal_) return at < *pauses_until_ ? void() : try_again(at);
+    if (!late || !last_refusal_) {
+      if (at >= *pauses_until_) try_again(at);
+      return;
+    }
   } else if (name_->over()) {
+    // The worker had begun enough others.
     if (!late) return try_again(at);
   } else if (!late && !name_watched_) {
     if (const auto begun = look_up(at); !begun) return refused(begun.error(), at);
@@ -164,6 +170,7 @@ void Connecting::try_again(WorkerState::Clock::time_point at) {
   if (!begun) refused(begun.error(), at);
 }
 
+/// The handshake is over.
 void Connecting::end(WorkerState::Clock::time_point at) {
   auto made = attempt_->take();
   attempt_.reset();
@@ -172,6 +179,7 @@ void Connecting::end(WorkerState::Clock::time_point at) {
   succeed();
 }
 
+/// An attempt has failed: pauses before another one, or fails for good.
 void Connecting::refused(const Error& why, WorkerState::Clock::time_point at) noexcept {
   forget_name();
   end_attempt();

@@ -11,6 +11,7 @@ namespace {
 
 using wire::Refusal;
 
+/// The refusal to send if this end lacks memory or descriptors.
 Refusal of_shortage(const Error& error) noexcept {
   const bool descriptors = error.number == EMFILE || error.number == ENFILE;
   return descriptors ? Refusal::no_descriptors : Refusal::no_room;
@@ -88,6 +89,7 @@ void ConnectionAttempt::on_offer() {
         raw_worker_->nic_for_tcp().map([](WorkerNic* nic) { return std::vector{nic}; });
     if (!make_endpoint(instead)) return;
   } else if (!endpoint_) {
+    // One for the data lane, and one for each rail.
     const auto places = std::span(theirs.nics).first(1 + theirs.rails.size());
     if (!make_endpoint(raw_worker_->nics_for_lanes(places))) return;
   }

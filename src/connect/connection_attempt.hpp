@@ -82,8 +82,8 @@ class ConnectionAttempt {
   /// unless it has one.
   void on_offer();
 
-  /// Makes the endpoint, or refuses the peer. Returns whether there is an endpoint. `nics`: as
-  /// EndpointState::create().
+  /// Makes the endpoint, or refuses the peer. Returns whether there is an endpoint. `nics`: the
+  /// first for the lanes, the others for rails.
   bool make_endpoint(const Result<std::vector<WorkerNic*>>& nics);
 
   std::weak_ptr<WorkerState> worker_;

@@ -118,6 +118,7 @@ Result<void> EndpointWiring::make_data_lane() {
   return endpoint_.messages.take_lane();
 }
 
+/// Makes the link of the handshake's socket, with the control lane. 0 requests: no data lane.
 void EndpointWiring::make_link(std::uint32_t data_requests, std::uint32_t data_receives) {
   tcp_user_ = std::make_unique<EndpointTcpUser>(*endpoint_.worker->tcp, endpoint_);
   endpoint_.link = tcp_user_->make_link({.data_requests = data_requests,
@@ -244,7 +245,7 @@ Result<void> EndpointWiring::connect(const wire::EndpointOffer& theirs) {
     HBMWIRE_TRY(verbs::check_link(*endpoint_.nic, endpoint_.sends.lane().local(), theirs.data));
     if (!late_.are_late()) HBMWIRE_TRY(wire_up(theirs));
   }
-  endpoint_.remote_regions.connect(theirs.data);
+  endpoint_.remote_regions.set_peer(theirs.data);
   peer_hello_ = theirs.hello;
   endpoint_.paths.set_placement(placement_of(theirs));
   endpoint_.movers.shared.connect(theirs);

@@ -18,6 +18,7 @@ namespace {
 
 /// Whether a queue pair is at the port of that address.
 bool is_at(ConnectionAddress queue_pair, const ConnectionAddress& port) noexcept {
+  // The address of a port has no queue pair: only the rest is compared.
   queue_pair.queue_pair = port.queue_pair;
   queue_pair.packet_sequence = port.packet_sequence;
   return queue_pair == port;
@@ -73,12 +74,14 @@ void LateLanes::expect_need() noexcept {
     make_or_fail();
 }
 
+/// Makes the queue pairs once; if that fails, the endpoint fails.
 void LateLanes::make_or_fail() noexcept {
   if (std::exchange(made_, true)) return;
   if (const auto made = guarded(Stage::connect, [&] { return make(); }); !made)
     endpoint_.fail(made.error(), nullptr);
 }
 
+/// Makes the queue pairs, and tells the peer of them.
 Result<void> LateLanes::make() {
   HBMWIRE_TRY(endpoint_.wiring.make_data_lane());
   HBMWIRE_TRY_ASSIGN(auto rails, RailMover::create(endpoint_, further_));
@@ -120,6 +123,7 @@ void LateLanes::on(const wire::QueuePairs& message) {
   if (peer_ready_) open();
 }
 
+/// Wires the queue pairs up with the peer's.
 Result<void> LateLanes::wire_up(const wire::EndpointOffer& theirs) {
   HBMWIRE_TRY(endpoint_.wiring.wire_data(theirs));
   // Transfers may wait for the rails, so the mover stays; rails that cannot be used are closed.
@@ -140,6 +144,7 @@ void LateLanes::on_ready() noexcept {
   if (wired_) open();
 }
 
+/// Both ends are wired up: posts what waits.
 void LateLanes::open() noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   endpoint_.sends.set_depth(endpoint_.options.send_depth);

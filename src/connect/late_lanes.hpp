@@ -14,6 +14,7 @@
 
 namespace hbmwire {
 class RemoteKey;
+struct EndpointOptions;
 }  // namespace hbmwire
 
 namespace hbmwire::detail {
@@ -21,7 +22,7 @@ namespace hbmwire::detail {
 struct EndpointState;
 struct RemoteRegionState;
 struct WorkerNic;
-class WorkerState;
+struct WorkerState;
 
 /// The queue pairs of an endpoint that was connected without them. That is done if the peer is
 /// another process of this node, since most operations between two such ends need no queue pair.
@@ -49,25 +50,27 @@ class LateLanes {
   /// Takes the peer's offer without queue pairs. May throw std::bad_alloc.
   void connect(const wire::EndpointOffer& theirs);
 
-  /// As RailMover::set_keys(), while there is no RailMover.
+  /// Notes the keys by which the further NICs reach the peer's memory, while there is no RailMover
+  /// to do that.
   void set_keys(RemoteRegionState& region, const RemoteKey& key) const;
 
   /// Asks for the queue pairs, since a request waits for them: makes them, unless that is done, and
   /// tells the peer. If they cannot be made, the endpoint fails.
   void need() noexcept;
 
-  /// The same, before a request waits for them.
+  /// need() before a request waits for them. Does nothing once the peer has said goodbye.
   void expect_need() noexcept;
 
   /// Whether a request waits for the peer's answer.
   [[nodiscard]] bool wait_for_peer() const noexcept { return needed_since_ && !is_open(); }
 
-  /// Whether it has waited for longer than `bound`.
+  /// Whether a request has waited for longer than `bound`.
   [[nodiscard]] bool wait_longer_than(std::chrono::nanoseconds bound,
                                       std::chrono::steady_clock::time_point now) const noexcept {
     return wait_for_peer() && now - *needed_since_ > bound;
   }
 
+  /// The peer has made its queue pairs, or has wired them up.
   void on(const wire::QueuePairs& message);
   void on_ready() noexcept;
 

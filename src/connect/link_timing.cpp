@@ -26,6 +26,7 @@ nanoseconds share_of(nanoseconds peer_timeout) noexcept { return peer_timeout / 
 /// "34.4 s", "67.1 ms": three digits, or more if the integer part has more.
 std::string text(nanoseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
+  // Rounded to three digits, a greater number of milliseconds would be 1000.
   const bool small = seconds < 0.9995;
   const double number = small ? seconds * 1e3 : seconds;
   const char* const unit = small ? "ms" : "s";
@@ -88,6 +89,7 @@ verbs::Wiring wiring_by(const EndpointOptions& options) noexcept {
   constexpr std::uint8_t kLeast = 8;
   constexpr std::uint8_t kMost = 20;
   wiring.ack_timeout = kLeast;
+  // Each step doubles the time.
   while (wiring.ack_timeout < kMost && 2 * all_tries(wiring) <= share_of(options.peer_timeout))
     ++wiring.ack_timeout;
   return wiring;

@@ -40,6 +40,7 @@ struct ListenerState final : SocketOwner, ByClock {
   /// Whether a peer that was admitted with this hello is still shaking hands.
   [[nodiscard]] bool is_shaking_hands(std::span<const std::byte> hello) const noexcept;
 
+  /// Takes one peer that has connected by TCP, or by the connection manager.
   void take_one();
   void take_request(const transport::CmEvent& request) noexcept;
 
@@ -55,10 +56,17 @@ struct ListenerState final : SocketOwner, ByClock {
     return managed ? managed->id.listening_port() : listening.port;
   }
 
+  /// Ends a handshake, since another peer needs its place.
   void displace(ConnectionAttempt& attempt) noexcept;
+
+  /// Keeps the endpoint of a handshake that is over for next(), or logs why there is none.
   void settle(ConnectionAttempt& attempt) noexcept;
   void let_part(std::unique_ptr<ConnectionAttempt> attempt) noexcept;
+
+  /// Logs why a peer got no endpoint; only some lines a second.
   void tell(const Error& why, LogLevel level = LogLevel::warn) noexcept;
+
+  /// Watches the port for peers, or stops watching it.
   void listen(bool on) noexcept;
 
   std::shared_ptr<WorkerState> worker;

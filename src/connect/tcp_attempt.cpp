@@ -93,6 +93,7 @@ Result<void> TcpAttempt::dial_next() {
   });
 }
 
+/// The address has answered, or refused.
 void TcpAttempt::finish_dial() {
   const auto dialed = wire::finish_dial(socket_.get(), peer());
   if (dialed) {
@@ -102,6 +103,7 @@ void TcpAttempt::finish_dial() {
   leave_address(dialed.error());
 }
 
+/// Goes on to the next address.
 void TcpAttempt::leave_address(const Error& why) {
   addresses_.give_up(why);
   if (const auto next = dial_next(); !next) end(next.error());
@@ -135,6 +137,7 @@ void TcpAttempt::refuse(Refusal why, const Error& error) noexcept {
   end(error);
 }
 
+/// Does the steps of the handshake that are possible now.
 void TcpAttempt::advance() {
   if (over_) {
     linger();
@@ -170,7 +173,8 @@ bool TcpAttempt::send() noexcept {
     if (sent > 0) {
       handshake_.sent(static_cast<std::size_t>(sent));
     } else if (errno != EINTR) {
-      // The peer has gone. Its last bytes may still be there to read, above all the reason.
+      // The peer has gone, so nothing is left to send. Its last bytes may still be there to read,
+      // above all the reason.
       if (errno != EAGAIN) handshake_.sent(bytes.size());
       return false;
     }
@@ -195,6 +199,7 @@ bool TcpAttempt::receive() {
   return true;
 }
 
+/// Gives the socket to the endpoint: the handshake is over.
 void TcpAttempt::finish() {
   raw_worker_->sockets.forget(socket_.get());
   events_ = 0;
@@ -205,6 +210,7 @@ void TcpAttempt::finish() {
   if (!taken) error_ = taken.error();
 }
 
+/// Ends the handshake without an endpoint.
 void TcpAttempt::end(const Error& why) noexcept {
   if (over_) return;
   error_ = why;
@@ -219,6 +225,7 @@ void TcpAttempt::end(const Error& why) noexcept {
   linger();
 }
 
+/// Sends the refusal, and drops bytes of the peer until it has closed its end (kMostDropped).
 void TcpAttempt::linger() noexcept {
   if (silent_) return;
   if (!handshake_.to_send().empty() && !send()) return;
@@ -238,6 +245,7 @@ void TcpAttempt::linger() noexcept {
   socket_.reset();
 }
 
+/// Watches for room only while there is something to send.
 void TcpAttempt::watch() noexcept {
   const std::uint32_t events = EPOLLIN | (handshake_.to_send().empty() ? 0U : EPOLLOUT);
   if (events_ == 0 || events == events_) return;

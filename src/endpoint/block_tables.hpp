@@ -12,6 +12,7 @@ namespace hbmwire::detail {
 /// Blocks that lie side by side in one piece of memory.
 template <class Memory>
 struct BlockArea {
+  /// Whether `block` is one of them. A number before `first` wraps around, and is too large.
   [[nodiscard]] bool has(std::uint64_t block) const noexcept { return block - first < blocks; }
 
   std::uint64_t first = 0;  // the number of its first block

@@ -16,6 +16,7 @@ class ByClock {
   ByClock(const ByClock&) = delete;
   ByClock& operator=(const ByClock&) = delete;
 
+  /// Does what is due at `at`.
   virtual void look_after(Clock::time_point at) noexcept = 0;
 
   /// The latest time at which the worker wakes up for it, if nothing else wakes it.
@@ -73,8 +74,8 @@ class ClockList {
     begun_ = 0;
   }
 
-  /// Whether one more slow piece of work may begin within this tick of the worker. Many of them in
-  /// one tick would delay everything else.
+  /// Whether one more slow piece of work may begin within this tick of the worker, and counts it as
+  /// begun. Many of them in one tick would delay everything else.
   [[nodiscard]] bool may_begin() noexcept {
     constexpr unsigned kMost = 4;
     return begun_++ < kMost;

@@ -89,7 +89,7 @@ void ControlLane::on_sent(ControlBuffer& buffer, const transport::Completion& co
   free_.push_back(&buffer);
   if (!completion.good()) {
     endpoint_.look_soon();  // the last request may just have come back
-    if (probes_in_vain() || dead_) return;
+    if (note_failed_probe() || dead_) return;
     return lose(transport::completion_error(completion, endpoint_.peer));
   }
   endpoint_.on_said();
@@ -113,7 +113,7 @@ void ControlLane::take(const ReceiveBuffer& buffer,
                        const transport::Completion& completion) noexcept {
   if (!completion.good()) {
     endpoint_.look_soon();
-    if (probes_in_vain() || dead_) return;
+    if (note_failed_probe() || dead_) return;
     const bool too_long = completion.status == transport::CompletionStatus::length;
     return lose(too_long ? endpoint_.broken_protocol("the peer's control message is too long")
                          : transport::completion_error(completion, endpoint_.peer));
@@ -150,7 +150,7 @@ void ControlLane::probe(const wire::Hails& hails) {
   probe_ = std::make_unique<Probe>(Probe{hails});
 }
 
-bool ControlLane::probes_in_vain() noexcept {
+bool ControlLane::note_failed_probe() noexcept {
   if (!probe_ || probe_->heard) return false;
   probe_->failed = true;
   return true;

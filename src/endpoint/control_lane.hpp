@@ -80,6 +80,7 @@ class ControlLane final : public Receiver {
 
   [[nodiscard]] bool probes() const noexcept { return probe_ != nullptr; }
 
+  /// Does the next step of probing that is possible now. Only while probes().
   void advance_probe() noexcept;
   void on_probe(const wire::Probe& message) noexcept;
 
@@ -90,6 +91,8 @@ class ControlLane final : public Receiver {
 
   /// The same for an encoded message of at most wire::kMaxControlBytes. May throw std::bad_alloc.
   void say_bytes(std::vector<std::byte> bytes);
+
+  /// Posts waiting messages, as many as there are buffers.
   void say_waiting() noexcept;
 
   /// Posts one SEND of registered memory, and uses up a free buffer until it completes. Returns
@@ -134,7 +137,8 @@ class ControlLane final : public Receiver {
   /// Destroys the queue pair: no request completes any more.
   void cut() noexcept;
 
-  /// As transport::Lane::took_last_receive().
+  /// Whether a lane in ERROR has completed all receives that it took of the shared ones
+  /// (transport::Lane).
   [[nodiscard]] bool took_last_receive() noexcept { return lane_->took_last_receive(); }
 
   /// Whether neither requests of it nor receives of its own are under way.
@@ -150,6 +154,7 @@ class ControlLane final : public Receiver {
     bool heard = false;   // the right peer's probe has come
   };
 
+  // More than a correct peer has asked for at a time.
   static constexpr std::size_t kMostBehind = 8;
 
   /// Whether it takes more messages. If not, receives of its own are not posted again.
@@ -158,8 +163,9 @@ class ControlLane final : public Receiver {
   void take(const ReceiveBuffer& buffer, const transport::Completion& completion) noexcept;
   Result<void> wire_again();
 
-  /// Whether a failure only means that the peer is not there yet; then the lane probes again.
-  [[nodiscard]] bool probes_in_vain() noexcept;
+  /// A request of the lane has failed. True: that only means that the peer is not there yet, and
+  /// advance_probe() will probe again.
+  [[nodiscard]] bool note_failed_probe() noexcept;
 
   EndpointState& endpoint_;
   std::unique_ptr<transport::Lane> lane_;

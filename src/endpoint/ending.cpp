@@ -76,8 +76,8 @@ void Ending::advance(Clock::time_point at) noexcept {
   // This side's memory may be read and written until the NIC has given back all requests. If the
   // NIC does not, its queue pair is destroyed: without one it cannot touch the memory.
   constexpr auto kFlush = 1s;
-  // The peer must say when its engine has finished with this memory, so it must not wait for us
-  // meanwhile.
+  // The peer says Fenced when its engine has finished with this memory. This end does not wait for
+  // that before it says Fenced itself: each would wait for the other.
   const bool asks = endpoint_.movers.ipc.asks();
   const RailMover* const mover = endpoint_.movers.rails.get();
   const bool rails_drained =
@@ -92,16 +92,15 @@ void Ending::advance(Clock::time_point at) noexcept {
     cut_lanes();
   }
   if (std::exchange(must_answer_, false)) endpoint_.control.say(wire::Fenced{});
-  if (drained && flush_failed()) return;
+  if (drained && flush_failed_transfers()) return;
   const bool none_will_answer = endpoint_.control.is_dead() || endpoint_.watch.peer_has_ended();
   if (!peer_fenced_ && !none_will_answer && at < settle_by_) return;
   if (!asks) report();
 }
 
 /// When the NIC has given back all requests, its writes may still be on their way into this end's
-/// device. A flush lets them arrive before the report. True: a flush is under way, and on_moved()
-/// follows.
-bool Ending::flush_failed() noexcept {
+/// device. Flushes them before the report. True: a flush is under way, and on_moved() follows.
+bool Ending::flush_failed_transfers() noexcept {
   // Counts itself as moving until the end, so that a flush that fails at once does not report yet.
   const std::uint32_t others = endpoint_.movers.moving++;
   bool parts = true;
@@ -134,13 +133,14 @@ void Ending::settle() noexcept {
 void Ending::report() noexcept {
   endpoint_.phase = closed_here_ ? EndpointPhase::closed : EndpointPhase::failed;
   endpoint_.note_event();
-  const auto named = [&](Error why) {
+  const auto with_hint = [&](Error why) {
+    // This end broke the connection, and the peer may still move bytes.
     const bool ours = why.code == Errc::cancelled || why.code == Errc::timed_out;
     if (ours && !peer_fenced_) why.hint = Hint::peer_unsettled;
     return why;
   };
-  const Error others = named(error_of_others());
-  const Error own = named(*error_);
+  const Error others = with_hint(error_of_others());
+  const Error own = with_hint(*error_);
   while (failed_ != nullptr) {
     TransferState& transfer = *std::exchange(failed_, failed_->next);
     const bool is_culprit = &transfer == culprit_;
@@ -245,7 +245,7 @@ Result<void> Ending::close(const Wait& wait) {
   if (const auto driven = worker.drive(wait, over); !goodbye.over()) {
     goodbye.give_up(driven.error());
     static_cast<void>(worker.drive({longest_end(endpoint_.options), -1}, over));
-    // This thread cannot sleep, so it cannot wait for the end either.
+    // If this thread could not sleep, it has not waited for the end either: closes all the same.
     goodbye.finish();
   }
   if (goodbye.error()) return tl::make_unexpected(*goodbye.error());
@@ -309,7 +309,8 @@ void Ending::drain_receives(Clock::time_point at) noexcept {
   auto& queue = static_cast<transport::VerbsCompletionQueue&>(endpoint_.sends.lane().completions());
   // Polls as many completions as the queue may have held at the start; later ones are not waited
   // for.
-  endpoint_.worker->empty(queue, queue.capacity() / transport::VerbsCompletionQueue::kBatch + 1);
+  endpoint_.worker->handle_completions(
+      queue, queue.capacity() / transport::VerbsCompletionQueue::kBatch + 1);
   if (told) {
     endpoint_.messages.receives().all_are_back();
     endpoint_.control.receives().all_are_back();

@@ -40,8 +40,8 @@ class Ending {
 
   // --- broken
 
-  /// Begins the end of the endpoint. `culprit` (or null) fails with `why`, the other transfers
-  /// because of it.
+  /// Begins the end of the endpoint. `culprit` (or null) fails with `why`, the other transfers with
+  /// error_of_others().
   void fail(const Error& why, TransferState* culprit) noexcept;
 
   /// Makes `transfer` fail when the endpoint has ended.
@@ -136,7 +136,8 @@ class Ending {
   /// Ends the endpoint within this call, whatever is under way.
   void end_now() noexcept;
 
-  /// Whether nothing points to the endpoint any more, so that it may be destroyed.
+  /// Whether the application has let go of the endpoint, and no late completion can point to it
+  /// (note_cut()).
   [[nodiscard]] bool is_over() const noexcept { return abandoned_ && !any_cut_; }
 
   /// The error of transfers that did not break the connection themselves.
@@ -145,7 +146,8 @@ class Ending {
  private:
   /// False: the NIC refused, and must be asked again.
   bool close_data() noexcept;
-  bool flush_failed() noexcept;
+  /// True: a flush is under way, and on_moved() follows.
+  bool flush_failed_transfers() noexcept;
   void say_farewell() noexcept;
 
   EndpointState& endpoint_;

@@ -23,6 +23,7 @@ Endpoint::Endpoint(Endpoint&&) noexcept = default;
 
 Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
   if (this == &other) return *this;
+  // Closes this one's old connection at the end of the call.
   const Endpoint goes(std::move(*this));
   state_ = std::move(other.state_);
   return *this;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "context/path_bits.hpp"
 #include "endpoint/transfer_state.hpp"
 #include "registration/region_state.hpp"
 
@@ -12,6 +13,7 @@ namespace {
 
 /// Whether it is a single put or get, and no list.
 bool is_single(const TransferState& transfer) noexcept {
+  // Protocol's first enumerators are those of one-sided operations.
   const bool one_sided =
       transfer.protocol <= Protocol::inlined || transfer.protocol == Protocol::proxied;
   return one_sided && transfer.as<Prepared>() == nullptr && transfer.as<Blocks>() == nullptr &&
@@ -55,6 +57,7 @@ void EndpointLabels::drop_unused(std::span<const TransferState> transfers) noexc
 // Found out here and not when the transfer starts: there it would slow down every put.
 Path EndpointLabels::path_of(const TransferState& transfer) const noexcept {
   const EndpointLabel* const label = find(transfer.connection);
+  // copy, ipc and shared_memory are known when the transfer starts.
   if (transfer.path == Path::copy || transfer.path >= Path::ipc) return transfer.path;
   // Proxied transfers go through memory that both processes have mapped, not by TCP.
   const bool proxied = transfer.protocol == Protocol::proxied;
@@ -140,7 +143,7 @@ const char* EndpointLabels::why_not_ipc(const TransferState& transfer,
     return "the two memories are neither GPU memory of one vendor, nor host memory at this end and "
            "any but an imported dma-buf at the peer";
   }
-  if (detail::path_of(transfer.remote) < Path::staged) {
+  if (is_by_nic(detail::path_of(transfer.remote))) {
     if (of_host) return "the NIC reaches the peer's memory, and this end's is the host's";
     if (!label.shares_first)
       return "the NIC needs nothing of the peer's process, and no policy names ipc";

@@ -20,9 +20,9 @@ struct EndpointLabel {
   std::string peer;
   bool one_node = false;  // both ends are on one node
   bool one_process = false;
-  bool copies = false;  // engines of this process copy between its ends
-  bool shares = false;  // another process of the node is reached by IPC
-  bool shares_first = false;
+  bool copies = false;                   // engines of this process copy between its ends
+  bool shares = false;                   // another process of the node is reached by IPC
+  bool shares_first = false;             // IPC is tried even if a NIC could carry the bytes
   bool ipc_refused = false;              // IPC failed, and another path is used
   bool shares_memory = false;            // host memory of two processes of a node goes by shared
                                          // memory

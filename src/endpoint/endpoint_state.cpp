@@ -21,12 +21,14 @@ using namespace std::chrono_literals;
 /// A number for each connection, so that a RemoteRegion of one connection fits no other.
 std::uint32_t next_number() noexcept {
   static std::atomic<std::uint32_t> number{0};
+  // Leaves out the flag that RemoteRegionState::connection has beside the number.
   return (number.fetch_add(1, std::memory_order_relaxed) + 1) & ~kByEngine;
 }
 
 /// The options with 0 eager bytes if the policy excludes copies of device memory. That number tells
 /// the sender to send no message unasked.
 EndpointOptions with_policy(EndpointOptions options, const Context& context) {
+  // gaudi stands for every type of device: policies tell only host memory from devices' memory.
   const auto admits = [&](Path path) {
     return options.paths.admits(MemoryType::gaudi, path) &&
            context.paths().admits(MemoryType::gaudi, path);
@@ -56,15 +58,16 @@ Result<void> check_options(const EndpointOptions& options, const WorkerState& wo
   return validate(options.paths, worker.context.paths());
 }
 
-EndpointState::EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of)
-    : worker(&worker_of),
-      counts(&worker_of.counts.own()),
-      nic(&state_of(nic_of.nic)),
+EndpointState::EndpointState(WorkerState& its_worker, WorkerNic& first_nic,
+                             EndpointOptions its_options)
+    : worker(&its_worker),
+      counts(&its_worker.counts.own()),
+      nic(&state_of(first_nic.nic)),
       number(next_number()),
-      sends(*this, options_of.send_depth),
-      messages(*this, options_of),
-      worker_nic(nic_of),
-      options(std::move(options_of)) {}
+      sends(*this, its_options.send_depth),
+      messages(*this, its_options),
+      worker_nic(first_nic),
+      options(std::move(its_options)) {}
 
 EndpointState::~EndpointState() {
   worker->counts.end_endpoint(*counts);
@@ -86,6 +89,7 @@ Result<std::shared_ptr<EndpointState>> EndpointState::create(
 }
 
 void EndpointState::fail(const Error& why, TransferState* culprit) noexcept {
+  // The application knows only the whole transfer.
   const bool is_part = culprit != nullptr && (culprit->at_end & AtEnd::kPart) != 0;
   ending.fail(why, is_part ? &worker->transfers[culprit->cookie] : culprit);
 }
@@ -155,6 +159,7 @@ EndpointState::Clock::time_point EndpointState::next_look(Clock::time_point at) 
   // Only messages that the program holds are left. Letting go of them makes the endpoint due again.
   if (ending.is_over() && ending.are_receives_back() && !messages.none_handed_out())
     return Clock::time_point::max();
+  // Each step of probing or ending may be possible soon.
   if (phase == EndpointPhase::ready || phase == EndpointPhase::ending || ending.is_abandoned())
     return at + std::min<std::chrono::nanoseconds>(share, 10ms);
   return Clock::time_point::max();

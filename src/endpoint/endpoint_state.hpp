@@ -51,18 +51,18 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   // --- life cycle (endpoint_state.cpp)
 
   /// Makes an endpoint with its lanes on the first of `nics`, and its rails on the others. `late`:
-  /// as EndpointWiring::make().
+  /// queue pairs are made when they are needed (LateLanes).
   static Result<std::shared_ptr<EndpointState>> create(const std::shared_ptr<WorkerState>& worker,
                                                        const EndpointOptions& options,
                                                        std::span<WorkerNic* const> nics,
                                                        bool late = false);
-  EndpointState(WorkerState& worker_of, WorkerNic& nic_of, EndpointOptions options_of);
+  EndpointState(WorkerState& its_worker, WorkerNic& first_nic, EndpointOptions its_options);
   EndpointState(const EndpointState&) = delete;
   EndpointState& operator=(const EndpointState&) = delete;
   ~EndpointState();
 
   /// Breaks the connection: from here on it is ending. `culprit` (or null) fails with `error`, the
-  /// other transfers because of it.
+  /// other transfers with Ending::error_of_others().
   void fail(const Error& error, TransferState* culprit) noexcept;
 
   /// Makes transfers fail that wait for room or for the peer.
@@ -71,16 +71,19 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   /// Forgets all posted requests, since none of them will complete any more.
   void forget_posted() noexcept;
 
-  /// Whether operations of the application are not over.
+  /// Whether operations of the application are under way.
   [[nodiscard]] bool is_busy() const noexcept;
 
   /// Whether something is under way that only the peer's process can end.
   [[nodiscard]] bool waits_for_peer() const noexcept;
 
+  /// Why no operation can be started.
   [[nodiscard]] Error not_ready() const noexcept { return ending.not_ready(); }
 
-  /// Continues ending, and does what the clock asks for. Returns when it wants to be called next.
+  /// Continues ending, and does what the clock asks for. Returns the time of the next call.
   Clock::time_point look_after(Clock::time_point at) noexcept;
+
+  /// That time, after everything that is due at `at` was done.
   [[nodiscard]] Clock::time_point next_look(Clock::time_point at) const noexcept;
 
   /// `queue` is lost: no more of its completions will come.
@@ -111,6 +114,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
     way.record = local == nullptr ? std::uint16_t{0} : local->record;
     way.remote =
         remote_region == nullptr ? kUnknownRemote : remote_side(remote_region->type, at_peer);
+    // The enumerators of Path are in order: of two paths of memory the later one is the worse.
     way.path = std::max(here, at_peer);
   }
 
@@ -134,15 +138,16 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
                                                        TransferState& transfer,
                                                        TransferKind kind) noexcept;
 
-  /// Lets `mover` carry the operation once it is at the head of the queue. `by_nic`: as
-  /// Way::by_nic. Errors: nothing has begun.
+  /// Lets `mover` carry the operation once it is at the head of the queue. `by_nic`: the lane may
+  /// have to carry a part of it (Way). Errors: as Mover::start(); nothing has begun then.
   Result<void> start_moved(Mover& mover, transport::Operation& operation, TransferState& transfer,
                            const Move& move, bool by_nic);
 
   /// Queues the operation behind others that wait.
   Transfer wait_in_queue(const transport::Operation& operation, TransferState& transfer) noexcept;
 
-  /// Whether something waits for room, or for a mover, so that post_waiting() may get on with it.
+  /// Whether post_waiting() may have something to post: a transfer waits for room or for a mover,
+  /// or the outbox has something to send.
   [[nodiscard]] bool has_waiting() const noexcept { return !pending.empty() || pressing; }
 
   /// Posts waiting transfers, in their order, as far as that is possible now.
@@ -153,6 +158,8 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
 
   /// A request of `posted` has failed. `last`: it is the last one, so that all of them are over.
   void on_failed(const Posted& posted, const transport::Completion& completion, bool last) noexcept;
+
+  /// A part of `transfer` is over because of a failure. Null: the library's own request.
   void give_up(TransferState* transfer) noexcept;
 
   /// All parts of a transfer are over: does the next step that the transfer needs
@@ -162,13 +169,18 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   /// A mover has finished its part of the transfer.
   void on_moved(TransferState& transfer) noexcept;
 
+  /// Makes the handle of a transfer that has begun.
   [[nodiscard]] Transfer hand_out(TransferState& transfer) noexcept;
 
   // --- used by its parts
 
   /// The peer's NIC has taken a control message of this end.
   void on_said() noexcept;
+
+  /// The control lane is dead because of `why`.
   void on_control_lost(const Error& why) noexcept;
+
+  /// The error of a peer that broke the protocol.
   [[nodiscard]] Error broken_protocol(const char* why) const noexcept;
 
   /// Makes the endpoint fail because the peer broke the protocol.
@@ -188,7 +200,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
     return transport::post_error(result, nic->info.name);
   }
 
-  /// The same, and the endpoint fails with it, `transfer` first.
+  /// Makes the endpoint fail with post_error(result); `transfer` is the culprit.
   void fail_post(int result, TransferState* transfer) noexcept {
     fail(post_error(result), transfer);
   }
@@ -199,7 +211,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   // peers these lines are not in a cache, so a put waits for each of them.
 
   alignas(64) WorkerState* worker;
-  counters::TrafficBlock* counts;  // the worker's own until the endpoint is adopted
+  counters::TrafficBlock* counts;  // its own from WorkerState::adopt() on; before, the worker's
   NicState* nic = nullptr;
   std::uint32_t number = 0;  // the number of this connection within the process,
                              // RemoteRegionState::connection

@@ -80,8 +80,8 @@ inline Result<Transfer> EndpointState::start(Operation& operation, TransferState
   HBMWIRE_PROBE4(ask, &transfer, transfer.connection, transfer.kind, transfer.bytes);
   if (worker->attends) [[unlikely]]
     worker->note_asked(transfer);
-  if (sends.room() >= 2 && pending.empty() && operation.length <= sends.most_bytes() &&
-      !operation.with_immediate) [[likely]] {
+  if (sends.room() >= SendQueue::kRequestsOfPost && pending.empty() &&
+      operation.length <= sends.most_bytes() && !operation.with_immediate) [[likely]] {
     const int result = sends.post_here(operation, &transfer);
     if (result != 0 && transfer.parts == 0) [[unlikely]] {
       sends.return_fence(operation.fenced);
@@ -96,9 +96,11 @@ inline Result<Transfer> EndpointState::start(Operation& operation, TransferState
 
 Result<void> EndpointState::start_moved(Mover& mover, Operation& operation, TransferState& transfer,
                                         const Move& move, bool by_nic) {
+  // Before start(), which may change the path.
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
   transfer.begin(this, move.kind(), operation.length);
   HBMWIRE_TRY(mover.start(transfer, operation, move));
+  // Not if an engine or this CPU alone carries the bytes.
   if (transfer.path < Path::copy || transfer.path == Path::tcp)
     checks.note(move.here, move.distant().type);
   if (nic_writes) movers.engine_writes.note(move.distant());
@@ -160,7 +162,7 @@ void EndpointState::post_waiting() noexcept {
 }
 
 bool EndpointState::post_immediate(TransferState& transfer) noexcept {
-  if (!sends.has_room(2) || !messages.has_credit()) return false;
+  if (!sends.has_room(SendQueue::kRequestsOfPost) || !messages.has_credit()) return false;
   Operation nothing;
   nothing.with_immediate = true;
   nothing.immediate = transfer.operation.immediate;
@@ -198,7 +200,6 @@ void EndpointState::on_failed(const Posted& posted, const transport::Completion&
   give_up(posted.transfer);
 }
 
-/// A part of `transfer` is over because of a failure. Null: the library's own request.
 void EndpointState::give_up(TransferState* transfer) noexcept {
   if (transfer != nullptr && --transfer->parts == 0 && !transfer->waiting) {
     if (transfer->then == Then::fail) {
@@ -280,6 +281,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
     return start_by(*this, way, operation, *transfer,
                     {from, to, false, put_options.immediate.has_value()});
   if (transfer->path >= Path::staged) [[unlikely]] {
+    // By TCP: nothing is inlined, and no NIC writes behind an engine's back.
     checks.note(from, there.type);
   } else {
     // The CPU reads inlined bytes, which it cannot do in device memory.

@@ -23,6 +23,7 @@ class Goodbye final : public Task {
   Goodbye(const Goodbye&) = delete;
   Goodbye& operator=(const Goodbye&) = delete;
 
+  /// Does the next steps that are possible at `at`.
   void look_after(std::chrono::steady_clock::time_point at) noexcept override;
 
   /// Gives up waiting. Everything under way then fails because of `why`, which may take as long as
@@ -33,7 +34,11 @@ class Goodbye final : public Task {
   void finish() noexcept;
 
  private:
-  enum class Step : std::uint8_t { busy, parting, settling };
+  enum class Step : std::uint8_t {
+    busy,      ///< waits for operations under way
+    parting,   ///< has said goodbye, and waits for the peer's
+    settling,  ///< waits for the end of the endpoint
+  };
 
   /// From here on waits only for the end of the endpoint.
   void stop(const std::optional<Error>& why) noexcept;
@@ -42,7 +47,7 @@ class Goodbye final : public Task {
   Deadline until_;
   Deadline settled_by_ = Deadline::never();
   Step step_ = Step::busy;
-  bool was_ready_;
+  bool was_ready_;  // the endpoint, when the close began: a later failure is the close's error
   std::optional<Error> why_;
 };
 

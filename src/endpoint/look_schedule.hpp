@@ -62,6 +62,7 @@ class LookSchedule {
     return heap_.empty() ? Time::max() : heap_.front()->look.next;
   }
 
+  /// Takes the entry out of the schedule, in which it must be.
   std::shared_ptr<Entry> take_out(Entry& entry) noexcept {
     const std::size_t index = entry.look.index;
     std::shared_ptr<Entry> taken = std::move(heap_[index]);
@@ -77,6 +78,7 @@ class LookSchedule {
     return taken;
   }
 
+  /// Takes all entries out.
   void clear() noexcept {
     for (const auto& entry : heap_) entry->look.index = LookPlace::kNone;
     // Entries that are destroyed here may call back: they find an empty heap.

@@ -25,6 +25,7 @@ class OldestWatch {
   /// Takes a sample. `begun` and `ended` count operations, and wrap around. 0: none is under way.
   std::chrono::nanoseconds look(std::uint32_t begun, std::uint32_t ended, Time now) noexcept {
     while (count_ != 0 && !is_before(ended, marks_[0].begun)) drop_first();
+    // Marks operations that began since the last mark, if that was a step ago.
     const bool more = begun != ended && (count_ == 0 || marks_[count_ - 1].begun != begun);
     if (more && (count_ == 0 || (count_ < kMarks && now - marks_[count_ - 1].at >= step_)))
       marks_[count_++] = {begun, now};

@@ -15,11 +15,11 @@ struct OperationWatches {
   // At least twice as fine as the looks: an operation that begins just after one look is marked by
   // the next one.
   static constexpr int kSteps = 16;
-  static_assert(kSteps <= OldestWatch::kMarks, "what is late is the oldest that is remembered");
+  static_assert(kSteps <= OldestWatch::kMarks, "the marks reach back as far as the patience");
 
   OldestWatch requests;  // all requests that the NIC was given, including the library's own
   OldestWatch posted;    // only requests of operations
-  OldestWatch queued;
+  OldestWatch queued;    // operations that wait in the endpoint's queue
 };
 
 }  // namespace hbmwire::detail

@@ -14,6 +14,7 @@ Result<void> PathRules::set_policies(const PathPolicy& of_endpoint, const PathPo
     return of_context.admits(type, path) && of_endpoint.admits(type, path);
   };
   for (const Path path : kPaths) {
+    // gaudi stands for every type of device: policies tell only host memory from devices' memory.
     if (!both(is_of_host(path) ? MemoryType::host : MemoryType::gaudi, path)) continue;
     admitted_ |= bit_of(path);
     if (path == Path::host || path == Path::zero_copy) plain_ |= bit_of(path);

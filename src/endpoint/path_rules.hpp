@@ -19,7 +19,8 @@ class PathRules {
   /// Errors: Stage::configure: no path satisfies both policies.
   Result<void> set_policies(const PathPolicy& of_endpoint, const PathPolicy& of_context);
 
-  /// Without a NIC all memory is copied, whatever its type: the policies have admitted that.
+  /// Lets all memory go by TCP, whatever its type: there is no NIC, and the policies admit
+  /// Path::tcp.
   void go_by_tcp() noexcept;
 
   [[nodiscard]] bool by_tcp() const noexcept { return by_tcp_; }
@@ -51,8 +52,8 @@ class PathRules {
   /// process of this node.
   [[nodiscard]] bool shares_memory() const noexcept { return shares_memory_; }
 
-  /// The peer's host memory can be reached by this CPU: host memory must no longer go unchecked by
-  /// the NIC.
+  /// Notes that this CPU reaches the peer's host memory. From then on host memory is not plain,
+  /// since it may go without the NIC.
   void reach_neighbour() noexcept { plain_ &= static_cast<PathBits>(~bit_of(Path::host)); }
 
   /// Whether both ends may stage through host memory that both have mapped.

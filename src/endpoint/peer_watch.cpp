@@ -91,6 +91,7 @@ void PeerWatch::look_at_link(Clock::time_point at) noexcept {
     asked_machine_at_ = at;
     link.ask_machine();
   }
+  // With the quarter between two questions and the time to the next look, that is within the bound.
   if (late || !link.is_silent(at, bound / 2)) return;
   control.silence();  // sends no more, since no message would arrive
   fail(Errc::peer_failed, "the peer's machine acknowledges none of the bytes sent to it",

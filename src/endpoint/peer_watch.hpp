@@ -63,7 +63,11 @@ class PeerWatch final : private SocketOwner {
   void keep_alive() noexcept;
 
  private:
-  enum class End : std::uint8_t { none, seen, looked };
+  enum class End : std::uint8_t {
+    none,
+    seen,    ///< the connection has ended; the peer's last messages may not be handled yet
+    looked,  ///< they have been handled
+  };
 
   void on_socket() noexcept override;
   void look_at_operations(Clock::time_point at) noexcept;

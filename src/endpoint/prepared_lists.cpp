@@ -122,11 +122,11 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
     request->bytes += operation.length;
     append_pieces(all, operation, endpoint_.sends.most_bytes());
   }
-  // At most half of the queue, so that one chunk can be sent while the NIC prepares another. More
-  // than two requests, so that the pieces of a message and their READ stay together.
+  // At most half of the queue, so that one chunk can be sent while another is posted.
   const std::size_t most = std::max(endpoint_.options.send_depth / 2, 1U);
   if (put && put_options.immediate) {
     give_immediate(all, *put_options.immediate);
+    // The last request so far carries it.
     request->immediate_chunk = (all.size() - 1) / most;
   }
   all.insert(all.end(), reads.begin(), reads.end());

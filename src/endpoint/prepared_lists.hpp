@@ -21,11 +21,12 @@ class PreparedLists {
   PreparedLists& operator=(const PreparedLists&) = delete;
   ~PreparedLists();
 
-  /// Errors: as Endpoint::prepare_put() and prepare_get(). May throw std::bad_alloc.
+  /// Checks the parts of a list of puts, or of gets, and cuts it into chunks. Errors: as
+  /// Endpoint::prepare_put() and prepare_get(). May throw std::bad_alloc.
   Result<std::unique_ptr<RequestState>> prepare(std::span<const TransferPart> parts, bool put,
                                                 const PutOptions& put_options);
 
-  /// Errors: as PreparedTransfer::post().
+  /// Starts a run of the list. Errors: as PreparedTransfer::post().
   Result<Transfer> post(RequestState& request);
 
   /// The application has let go of `request`. A request under way is kept until it is over.

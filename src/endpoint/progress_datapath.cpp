@@ -63,7 +63,7 @@ int poll_once(transport::CompletionQueue& queue) noexcept {
 
 }  // namespace
 
-void WorkerState::empty(transport::CompletionQueue& queue, int most_polls) noexcept {
+void WorkerState::handle_completions(transport::CompletionQueue& queue, int most_polls) noexcept {
   for (int polls = 0; polls < most_polls && poll_once(queue) > 0; ++polls) ++event_count;
 }
 

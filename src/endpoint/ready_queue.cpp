@@ -28,6 +28,7 @@ Result<void> ReadyQueue::open(int inner, bool several) {
 }
 
 void ReadyQueue::ring() noexcept {
+  // Once for each arm(); if several threads sleep, whenever it is not readable already.
   if (!std::exchange(armed_, stays_armed_ && armed_) || std::exchange(rung_, true)) return;
   ::eventfd_write(event_.get(), 1);
 }

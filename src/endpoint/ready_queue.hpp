@@ -53,7 +53,10 @@ class ReadyQueue {
   Chain<UnexpectedMessage> take_messages_of(const EndpointState& endpoint) noexcept;
 
  private:
+  /// Makes `event_` readable, if it is armed.
   void ring() noexcept;
+
+  /// Makes `event_` unreadable again, once everything is taken.
   void silence() noexcept;
 
   Chain<TransferState> transfers_;

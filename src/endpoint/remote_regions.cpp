@@ -54,9 +54,9 @@ void RemoteRegions::on_found(const wire::Found& message) {
 void RemoteRegions::ask_next() {
   constexpr unsigned kAtOnce = 2;  // one is on its way while the other is answered
   while (unanswered_ < kAtOnce && endpoint_.phase == EndpointPhase::ready) {
-    const auto next = std::ranges::find(questions_, false, &RegionQuestion::is_asked);
+    const auto next = std::ranges::find(questions_, false, &RegionQuestion::is_sent);
     if (next == questions_.end()) return;
-    (*next)->be_asked();
+    (*next)->send();
     ++unanswered_;
   }
 }
@@ -103,9 +103,9 @@ void RegionQuestion::leave() noexcept {
   endpoint_.reset();
 }
 
-void RegionQuestion::be_asked() {
+void RegionQuestion::send() {
   const wire::LookUp asks{id_, name_};
-  asked_ = true;
+  sent_ = true;
   endpoint_->control.say(asks);
 }
 

@@ -36,11 +36,12 @@ class RegionQuestion final : public Task {
 
   [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
 
-  [[nodiscard]] bool is_asked() const noexcept { return asked_; }
+  [[nodiscard]] bool is_sent() const noexcept { return sent_; }
 
   /// Sends the question. May throw std::bad_alloc.
-  void be_asked();
+  void send();
 
+  /// The peer has answered: the question is over.
   void on_answer(const wire::Found& answer);
 
   /// The memory; only after the question has succeeded.
@@ -48,13 +49,15 @@ class RegionQuestion final : public Task {
 
  private:
   Result<RemoteRegionState> resolve(const wire::Found& answer) const;
+
+  /// Leaves the endpoint's list of questions, and lets go of the endpoint.
   void leave() noexcept;
 
   std::shared_ptr<EndpointState> endpoint_;  // until the question is over
   std::string name_;
   std::uint32_t id_;
   Deadline until_;
-  bool asked_ = false;
+  bool sent_ = false;
   RemoteRegionState region_;
 };
 
@@ -76,17 +79,17 @@ class RemoteRegions {
   /// Asks the peer. Errors: as Endpoint::remote().
   Result<std::unique_ptr<RegionQuestion>> ask(std::string_view name, const Deadline& until);
 
-  /// The same, and waits.
+  /// Asks the peer, and waits for the answer. Errors: as Endpoint::remote().
   Result<RemoteRegionState> look_up(std::string_view name, const Wait& wait);
 
-  /// Errors: as Endpoint::remote().
+  /// The memory that a key opens, as this connection reaches it. Errors: as Endpoint::remote().
   [[nodiscard]] Result<RemoteRegionState> resolve(const RemoteKey& key) const;
 
   void on_look_up(const wire::LookUp& message);
   void on_found(const wire::Found& message);
 
-  /// Notes that the endpoint is connected to the peer's NIC at this address.
-  void connect(const ConnectionAddress& peer) { peer_ = peer; }
+  /// Sets the address of the peer's NIC, to which the endpoint is connected.
+  void set_peer(const ConnectionAddress& peer) { peer_ = peer; }
 
   [[nodiscard]] const std::optional<ConnectionAddress>& peer() const noexcept { return peer_; }
 
@@ -101,9 +104,9 @@ class RemoteRegions {
   std::optional<ConnectionAddress> peer_;
   std::shared_ptr<AdvertisedRegions> advertised_;
   std::uint32_t last_id_ = 0;
-  unsigned unanswered_ = 0;                 // questions without an answer yet, including dropped
-                                            // ones
-  std::vector<RegionQuestion*> questions_;  // questions without an answer yet, in their order
+  unsigned unanswered_ = 0;  // sent questions that the peer has yet to answer, also dropped ones
+  // Questions that are not over, the oldest first; only the first ones are sent.
+  std::vector<RegionQuestion*> questions_;
 };
 
 }  // namespace hbmwire::detail

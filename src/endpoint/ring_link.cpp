@@ -17,7 +17,8 @@ void RingLink::leave() noexcept {
 
 std::uint32_t RingLink::own_number() const noexcept {
   constexpr std::uint32_t kMost = (1U << wire::kSharesEndpointBits) - 1;
-  // Process and hold already tell links apart, so that this number need not be unique.
+  // Process and hold already tell links apart, so this number need not be unique. Never 0, which
+  // means no rings.
   return excluded_ ? 0 : endpoint_.number % kMost + 1;
 }
 
@@ -46,6 +47,7 @@ Result<void> RingLink::settle() {
   writer_.emplace(*own_.get());
   reader_.emplace(*peers_.get());
   peer_reaches_private_ = told->reaches_private.load(kRelaxed) == 1;
+  // The bell of a hold has the hold's index.
   bell_ = static_cast<std::uint32_t>(told - ours->holds().holds.data());
   endpoint_.worker->neighbours.rings.add(*this, ours->holds());
   on_ = polled_ = true;
@@ -57,6 +59,7 @@ void RingLink::look() noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return leave();
   // A frame counts even if its bell was lost.
   if (reader_->has_frame()) endpoint_.worker->neighbours.rings.heat(*this);
+  // The peer has opened this end's ring, and needs its descriptor no more.
   if (own_file_.fd && writer_->is_open()) own_file_.fd.reset();
 }
 

@@ -89,6 +89,7 @@ class RingLink {
   /// Takes all frames that have come: the peer sends no more.
   void take_all() noexcept;
 
+  /// Whether something waits for the peer to take frames.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
 
   [[nodiscard]] bool has_frame() const noexcept { return reader_->has_frame(); }
@@ -120,7 +121,7 @@ class RingLink {
   bool polled_ = false;  // RingPoller has it
   bool peer_reaches_private_ = false;
   bool excluded_ = false;
-  bool waits_ = false;  // waits for the peer to take frames
+  bool waits_ = false;
 };
 
 }  // namespace hbmwire::detail

@@ -7,6 +7,7 @@ using transport::Attention;
 using transport::RingFrameKind;
 using transport::RingReader;
 
+/// Makes the poller look at this ring, which serves the endpoint's queues again once there is room.
 void RingLink::wait_for_peer() noexcept {
   if (!polled_) return;
   waits_ = true;
@@ -62,7 +63,8 @@ std::size_t RingLink::take(bool polls) noexcept {
   std::size_t taken = 0;
   while (taken < kMost && reader_->has_frame()) {
     // Bytes that NICs brought before the frame was sent must be handled before it.
-    if (polls) endpoint_.worker->empty(endpoint_.sends.lane().completions(), kMostPolls);
+    if (polls)
+      endpoint_.worker->handle_completions(endpoint_.sends.lane().completions(), kMostPolls);
     const auto frame = reader_->peek();
     if (!frame) break;
     on_frame(*frame);

@@ -51,6 +51,7 @@ class RingPoller {
   void heat_those_with_frames() noexcept;
   void wake_up() noexcept;
   void cool(std::size_t index) noexcept;
+  /// Takes the frames of rings whose bells have rung, and makes those rings hot.
   std::size_t answer_bells() noexcept;
 
   std::vector<RingLink*> hot_;

@@ -9,6 +9,7 @@ namespace hbmwire::detail {
 using transport::Attention;
 
 std::size_t RingPoller::progress() noexcept {
+  // After so many looks without a frame a ring is no longer hot.
   constexpr std::uint32_t kIdleLooks = 16384;
   std::size_t handled = 0;
   for (std::size_t i = 0; i < hot_.size(); ++i) {

@@ -19,6 +19,10 @@ namespace hbmwire::detail {
 /// is a place in the queue, and wraps around after 2^32.
 class SendQueue {
  public:
+  /// Most requests that one post of an operation or a message makes: a WRITE, and the READ behind
+  /// it that makes it visible.
+  static constexpr std::uint32_t kRequestsOfPost = 2;
+
   SendQueue(EndpointState& endpoint, std::uint32_t depth);
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
@@ -26,8 +30,8 @@ class SendQueue {
 
   void set_lane(std::unique_ptr<transport::Lane> lane) noexcept;
 
-  /// Sets how many requests it takes at a time, as many as it was made for. 0: the queue is held,
-  /// since its lane is not connected.
+  /// Sets how many requests it takes at a time: at most as many as it was made for. 0: the queue is
+  /// held, since its lane is not connected yet.
   void set_depth(std::uint32_t depth) noexcept { depth_ = depth; }
 
   [[nodiscard]] bool is_held() const noexcept { return depth_ == 0; }
@@ -40,7 +44,7 @@ class SendQueue {
   /// Most bytes of one request; longer operations go in pieces.
   [[nodiscard]] std::uint32_t most_bytes() const noexcept { return most_bytes_; }
 
-  /// Sets that, once both ends have told each other what their NICs take.
+  /// Sets most_bytes(), once both ends have told each other how much their NICs take.
   void set_most_bytes(std::uint32_t bytes) noexcept { most_bytes_ = bytes; }
 
   // --- places
@@ -51,7 +55,7 @@ class SendQueue {
   /// Number of requests that are over.
   [[nodiscard]] std::uint32_t over() const noexcept { return over_; }
 
-  /// The same counts without the library's own requests.
+  /// head() and over() without the library's own requests.
   [[nodiscard]] std::uint32_t asked() const noexcept { return head_ - unasked_; }
 
   [[nodiscard]] std::uint32_t asked_over() const noexcept { return over_ - unasked_over_; }
@@ -71,31 +75,33 @@ class SendQueue {
   /// connected.
   [[nodiscard]] inline bool has_room(std::uint32_t requests) noexcept;
 
-  /// Number of entries of the ring. If fewer requests are under way, all have different indices
-  /// (index()).
+  /// Number of entries of the ring. While fewer requests are under way, index() is no other
+  /// request's.
   [[nodiscard]] std::uint32_t size() const noexcept { return ring_mask_ + 1; }
 
   /// The index of the next request's entry.
   [[nodiscard]] std::uint32_t index() const noexcept { return head_ & ring_mask_; }
 
-  // --- posting. All functions return `errno` of ibv_post_send(3).
+  // --- posting. All functions return 0, or the errno of ibv_post_send(3).
 
-  /// Posts one message of `operation` at once (send_queue_datapath.hpp). If a failure has made the
-  /// endpoint fail, a part is under way, and the transfer ends with the endpoint. `transfer`: null
-  /// for a request of the library's own.
+  /// Posts `operation` as one message (send_queue_datapath.hpp). On an error, the lane may have
+  /// taken a part: `transfer->parts` counts it then, the endpoint has failed, and the transfer ends
+  /// with it. `transfer`: null for a request of the library's own.
   int post(const transport::Operation& operation, TransferState* transfer) noexcept;
 
-  /// The same in line, for EndpointState::start() alone.
+  /// post() of an operation in line, for EndpointState::start() alone.
   [[gnu::always_inline]] inline int post_here(const transport::Operation& operation,
                                               TransferState* transfer) noexcept;
+
+  /// Posts one SEND. On an error nothing is under way.
   int post(const transport::Message& message, TransferState* transfer) noexcept;
 
-  /// Posts the first `count` requests of a chain that was aimed, as requests of `opcode`. The chain
-  /// may be aimed anew afterwards.
+  /// Posts the first `count` requests of a chain, whose addresses PreparedChain::aim() has set, as
+  /// requests of `opcode`. They may be set anew afterwards.
   int post(transport::PreparedChain& chain, std::uint32_t count, transport::Opcode opcode,
            bool fenced, TransferState* transfer) noexcept;
 
-  /// Posts all of a chain. `posted` belongs to the chain, and stays until it is over.
+  /// Posts all of a chain whose requests name `posted`, which must stay until they are over.
   int post(transport::PreparedChain& chain, bool fenced, Posted& posted,
            TransferState* transfer) noexcept;
 
@@ -154,17 +160,17 @@ class SendQueue {
   /// The request that took the fence was refused: gives it back.
   void return_fence(bool fenced) noexcept { fence_next_ = fenced; }
 
-  /// Whether bytes may be copied when a request is posted: no get before the fence may still bring
-  /// them.
+  /// Whether a request may hold a copy of its bytes (inline data): no get before the fence can
+  /// still change them.
   [[nodiscard]] bool may_be_copied() const noexcept {
     return !fence_queued_ && is_over_before(fence_place_);
   }
 
-  /// Whether a transfer outside the data lane must wait for the fence. `others_move`: movers of the
-  /// endpoint have other transfers under way.
+  /// Whether a transfer outside the data lane must wait for the fence. If not, the fence is no
+  /// longer open. `others_move`: movers of the endpoint have other transfers under way.
   [[nodiscard]] bool fence_holds_back(bool others_move) noexcept {
-    // It waits until devices see the bytes of gets before the fence. Other transfers that are
-    // moving end by themselves.
+    // Movers make the bytes of gets before the fence visible to devices. Those of later transfers
+    // are waited for, too, which only takes time: they end by themselves.
     fence_open_ = fence_open_ && others_move;
     return fence_open_;
   }
@@ -172,7 +178,8 @@ class SendQueue {
   [[nodiscard]] bool fence_is_open() const noexcept { return fence_open_; }
 
  private:
-  /// The entry of the post number `index` since the queue was last empty.
+  /// The entry of the post number `index` since the queue was last empty. The first one has a place
+  /// of its own: pop() says why.
   [[nodiscard]] Posted& at(std::uint32_t index) noexcept {
     return index == 0 ? first_ : ring_[index & ring_mask_];
   }
@@ -198,6 +205,8 @@ class SendQueue {
     }
   }
 
+  /// Posts a put that becomes visible: the READ behind the WRITE is over when all its bytes are
+  /// visible (docs/adr/0021).
   int post_flushed(const transport::Operation& operation, TransferState* transfer) noexcept;
   void fail_midway(Posted& posted, TransferState* transfer, int result) noexcept;
 
@@ -212,10 +221,10 @@ class SendQueue {
   std::uint32_t unasked_over_ = 0;
   std::uint32_t inline_bytes_ = 0;
   std::uint32_t most_bytes_ = 0;
-  std::uint32_t fence_place_ = 0;
-  bool fence_next_ = false;
-  bool fence_queued_ = false;
-  bool fence_open_ = false;  // an engine's copy may still have to wait for the bytes of gets
+  std::uint32_t fence_place_ = 0;  // the fence waits for requests before this place
+  bool fence_next_ = false;        // the next request carries the fence
+  bool fence_queued_ = false;      // requests before the fence still wait in the endpoint's queue
+  bool fence_open_ = false;        // an engine's copy may still have to wait for the bytes of gets
   Posted first_;
   std::unique_ptr<Posted[]> ring_;  // ring_mask_ + 1 entries
   std::unique_ptr<transport::Lane> lane_;

@@ -94,10 +94,12 @@ int SendQueue::post(transport::PreparedChain& chain, bool fenced, Posted& posted
 /// The lane took some requests of `posted`, but not the last one, whose completion would tell that
 /// all are over.
 void SendQueue::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
+  // All of them, though the lane took fewer: the request below completes in place of the last one.
   push(posted.requests, transfer);
   first_.endpoint->fail_post(result, transfer);
   // The lane is in ERROR: it does not carry out this request, and gives it back behind the others.
-  // If the queue has no room for it, the queue pair is destroyed after a while.
+  // If the queue has no room for it, none comes back, so Ending::advance() destroys the queue pair
+  // after a while.
   const transport::Operation nothing;
   static_cast<void>(lane_->post(nothing, to_id(&posted, Tag::posted)));
 }

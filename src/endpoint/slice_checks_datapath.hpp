@@ -44,6 +44,8 @@ inline Result<void> SliceChecks::find_remote(Operation& operation, const RemoteS
                                              Access needed) const {
   if (slice.region == nullptr) return refuse_slice("a slice of no remote region", endpoint_.peer);
   const RemoteRegionState& region = RemoteRegionState::of(*slice.region);
+  // Memory that is staged at the peer has the number of no connection: check() admits it, but not
+  // for atomics.
   const bool ours = (region.connection & ~kByEngine) == endpoint_.number;
   if (!ours || (region.path == Path::staged && needed == Access::remote_atomic)) [[unlikely]]
     HBMWIRE_TRY(endpoint_.movers.proxied.check(region, needed));

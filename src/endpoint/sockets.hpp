@@ -41,6 +41,7 @@ class Sockets {
   void change(int fd, std::uint32_t events, SocketOwner& owner) noexcept;
   void forget(int fd) noexcept;
 
+  /// While there are handshakes, look() looks more often.
   void begin_handshake() noexcept { ++handshakes_; }
 
   void end_handshake() noexcept { --handshakes_; }

@@ -15,7 +15,7 @@ class SpinPolicy {
   /// wake-up.
   static constexpr std::chrono::microseconds kSpin{50};
 
-  /// Asked at the beginning of a wait.
+  /// Whether a wait that begins now polls. Counts waits that do not.
   [[nodiscard]] bool polls() noexcept { return in_vain_ < kInVain || ++not_polled_ % kOften == 0; }
 
   /// The wait ended while polling.

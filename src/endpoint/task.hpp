@@ -25,7 +25,7 @@ class Task : public ByClock {
   /// Lets the worker drive the task until it is over.
   void go_by_clock() noexcept;
 
-  /// The same, and returns a transfer that ends with the task. Errors: Errc::exhausted.
+  /// go_by_clock(), and returns a transfer that ends with the task. Errors: Errc::exhausted.
   Result<Transfer> hand_over();
 
   [[nodiscard]] bool over() const noexcept { return over_; }

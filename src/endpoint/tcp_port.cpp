@@ -43,13 +43,13 @@ Result<std::unique_ptr<TcpPort>> TcpPort::create(WorkerState& worker) {
 }
 
 TcpPort::TcpPort(const Context& context_of, WorkerNic nic_of)
-    : nic(std::move(nic_of)), of_(context_of) {}
+    : nic(std::move(nic_of)), context_(context_of) {}
 
 std::byte* TcpPort::take_piece(MemoryDomain* device) noexcept {
   if (!pieces_) {
     using transport::PiecePool;
     auto made = guarded(Stage::allocate, [&] {
-      return PiecePool::create(of_, nullptr, PiecePool::kPieces, Access::local_write);
+      return PiecePool::create(context_, nullptr, PiecePool::kPieces, Access::local_write);
     });
     if (!made) {
       if (no_pieces_.is_new(made.error()))

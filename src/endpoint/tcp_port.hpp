@@ -41,7 +41,7 @@ class TcpPort {
   WorkerNic nic;  // the stand-in, without a channel and a LoopbackMover
 
  private:
-  const Context& of_;
+  const Context& context_;
   transport::TcpCompletionQueue completions_;
   std::optional<transport::PiecePool> pieces_;  // once a device is involved
   ToldCause no_pieces_;                         // why there are no pieces, as the log has told

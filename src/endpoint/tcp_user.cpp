@@ -12,6 +12,7 @@ namespace hbmwire::detail {
 namespace {
 
 TransferState* find_receive(const EndpointState& endpoint, std::uint64_t key) noexcept {
+  // A receive's key over TCP is its id, of 32 bits (Rendezvous::key_for_writing()).
   if (key > ~std::uint32_t{0}) return nullptr;
   return endpoint.messages.written_by_peer(static_cast<std::uint32_t>(key));
 }

@@ -248,6 +248,7 @@ std::string describe(const TransferReport& report) {
   const bool by_both = report.path == Path::nic_loopback || report.path >= Path::staged;
   if (!told && by_both) text += ", " + std::string(to_string(report.path));
   for (auto better = report.local.begin(); better != taken; ++better) {
+    // Host memory has no better path than by its address.
     if (better->path == Path::zero_copy && report.local_type == MemoryType::host) break;
     if (better->refusal)
       text +=

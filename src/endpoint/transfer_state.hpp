@@ -129,17 +129,18 @@ struct alignas(64) TransferState : TransferMarks, Route {
   /// This side's memory, in the form that a message carries to the peer.
   [[nodiscard]] RemoteSide own_side() const noexcept {
     if (region == nullptr) return remote_side(MemoryType::host, Path::host);
+    // The peer need not know how this process moves memory that no NIC reaches.
     return remote_side(region->paths->type,
                        path == Path::staged ? path : std::min(region->path, Path::staged));
   }
 
-  /// Notes what the peer has told of its memory.
+  /// Notes type and path of the peer's memory, as the peer has told.
   void learn_remote(RemoteSide side) noexcept {
     remote = side;
     path = std::max(path, path_of(side));
   }
 
-  /// As Mover::flush_next().
+  /// Mover::flush_next() of its mover; false if it has none.
   bool flush_next() noexcept { return moved && mover != nullptr && mover->flush_next(*this); }
 
   /// Lets `by` drive the transfer.

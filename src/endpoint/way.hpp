@@ -21,11 +21,11 @@ struct Way {
 /// the NIC carries the bytes. Sets the operation's local key. Errors: Stage::post.
 Result<Way> find_way(EndpointState& endpoint, transport::Operation& operation, const Move& move);
 
-/// Checks that a put to `to` may become visible, for which it must read the bytes that it wrote.
-/// Errors: Errc::permission_denied, the key does not allow reading.
+/// Checks that a put to `to` may become visible: it reads back a byte that it wrote. Errors:
+/// Errc::permission_denied, the key does not allow reading.
 Result<void> check_visible(const RemoteRegionState& to, std::string_view peer);
 
-/// Adds that READ to a put that becomes visible. Errors: as check_visible().
+/// Adds the READ of that byte to a put that becomes visible. Errors: as check_visible().
 Result<void> flush_after(transport::Operation& put, const RemoteRegionState& to,
                          std::string_view peer);
 

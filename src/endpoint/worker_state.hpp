@@ -59,11 +59,12 @@ struct alignas(64) WorkerState {
   WorkerState& operator=(const WorkerState&) = delete;
   ~WorkerState();
 
-  /// The transfer begins, and `attends` is set.
+  /// Notes when a transfer was asked for, if it is timed or traced. Call it when the transfer
+  /// begins, if `attends` is set.
   void note_asked(TransferState& transfer) noexcept;
 
-  /// The handle of the transfer has been made, and `attends` is set. It has been posted, unless it
-  /// waits.
+  /// Counts the handle of a transfer, and notes when the transfer was posted. Call it when the
+  /// handle has been made, if `attends` is set. A transfer that waits is noted as posted later.
   void attend(TransferState& transfer) noexcept;
 
   /// Ends a transfer that has succeeded (transfer_counts_datapath.hpp). Forced in line, as is every
@@ -71,10 +72,13 @@ struct alignas(64) WorkerState {
   /// instructions.
   [[gnu::always_inline]] inline void succeed(TransferState& transfer) noexcept;
 
+  /// Ends a transfer that has failed. `settled`: Transfer::settled().
   void fail(TransferState& transfer, const Error& error, bool settled) noexcept;
 
   /// Ends a transfer with the extra steps of AtEnd.
   void end_attended(TransferState& transfer, TransferState::Status status) noexcept;
+
+  /// Ends a part of a transfer of blocks, and tells BlockMover.
   void end_part(TransferState& part, TransferState::Status status) noexcept;
 
   /// Makes Worker::next_done() tell of `transfer` when it is over.
@@ -92,6 +96,8 @@ struct alignas(64) WorkerState {
 
   /// Looks after everything that goes by the clock: peers that may be gone, deadlines, handshakes.
   std::size_t tick() noexcept;
+
+  /// The part of tick() for sockets, listeners and tasks.
   std::size_t look_by_clock() noexcept;
 
   /// The NIC brings no more completions of `queue`: its endpoints fail, and no other joins it.
@@ -102,7 +108,7 @@ struct alignas(64) WorkerState {
 
   /// Handles the completions that `queue` has, with `most_polls` polls at most. Must not be called
   /// while `queue` is being polled.
-  void empty(transport::CompletionQueue& queue, int most_polls) noexcept;
+  void handle_completions(transport::CompletionQueue& queue, int most_polls) noexcept;
 
   /// Drives until `is_over()`, which may be called again after it was true. Errors: timed_out,
   /// cancelled.
@@ -113,7 +119,7 @@ struct alignas(64) WorkerState {
         wait, [this] { progress(); }, is_over);
   }
 
-  /// The same, but the end of `wait` is no error.
+  /// drive(), but the end of `wait` is no error.
   template <class IsOver>
   Result<void> drive_until(const Wait& wait, const IsOver& is_over) {
     const auto driven = drive(wait, is_over);
@@ -167,11 +173,13 @@ struct alignas(64) WorkerState {
   /// The place of `nic` among the worker's NICs; 0 for the stand-in of TCP.
   [[nodiscard]] std::uint8_t place_of(const WorkerNic& nic) const noexcept;
 
+  /// Takes an endpoint over: drives and counts it from now on. May throw std::bad_alloc.
   void adopt(std::shared_ptr<EndpointState> endpoint);
 
   /// Ends everything: no thread will ask for progress any more.
   void orphan() noexcept;
 
+  /// Ends all endpoints, and every transfer that is under way.
   void end_endpoints() noexcept;
 
   /// Lets the pools that endpoints share grow and shrink.

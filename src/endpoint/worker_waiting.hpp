@@ -88,6 +88,7 @@ class WorkerWaiting {
   void give_way() noexcept;
 
   Result<std::unique_ptr<Bell>> take_bell();
+  /// The library's thread: makes progress, and sleeps in between, until stop_thread().
   void run() noexcept;
 
   WorkerState& worker_;

@@ -53,6 +53,7 @@ std::uint32_t BlockRun::aim(Chain& chain, std::uint32_t count, std::uint32_t all
   for (; count < all && pair < from.size; ++count) {
     const std::uint64_t i = from[pair];
     const std::uint64_t j = to[pair];
+    // As BlockArea::has() of both areas.
     if (i - here_first >= here_blocks || j - there_first >= there_blocks) break;
     const bool goes_on = pair + 1 < from.size && from[pair + 1] == i + 1;
     const std::uint64_t blocks = goes_on ? side_by_side(pair, i, j, most) : 1;
@@ -84,11 +85,13 @@ bool BlockMover::advance(TransferState& transfer) noexcept {
   while (goes_on && (run.part != nullptr || (!run.failed && !run.all_begun())))
     goes_on = run.part != nullptr ? advance_part(run) : begin_next(transfer, run);
   advancing_ = false;
+  // Nothing follows the bytes of a transfer that has failed.
   if (!goes_on || run.failed) return goes_on;
   return post_behind(transfer, run);
 }
 
 bool BlockMover::begin_next(TransferState& whole, BlockRun& run) noexcept {
+  // advance() sees that the transfer has failed.
   if (!enter(whole, run)) return true;
   if (run.shared) return copy_shared(whole, run);
   return run.plain ? post_chain(whole, run) : begin_part(whole, run);
@@ -174,6 +177,7 @@ bool BlockMover::post_chain(TransferState& whole, BlockRun& run) noexcept {
     count = transport::with_chain(sends.lane(), *chain_, [&](auto& chain) {
       return run.aim(chain, count, chain_requests_, most);
     });
+  // The next pair has failed, or goes another way: begin_next() finds out.
   if (count == 0) return true;
   const auto opcode = run.pairs.gets ? transport::Opcode::read : transport::Opcode::write;
   const bool fenced = std::exchange(whole.operation.fenced, false);
@@ -216,7 +220,7 @@ bool BlockMover::copy_shared(TransferState& whole, BlockRun& run) noexcept {
     fail_alone(whole, copied.error());
     return true;
   }
-  // A long transfer takes turns with the worker's other work.
+  // A long transfer takes turns with the worker's other work: progress() goes on with it.
   return run.all_begun() || bytes < Neighbour::kMostBytes || !poll_on();
 }
 
@@ -316,7 +320,7 @@ bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
   while (run.written.any() && run.behind < areas.size()) {
     const RemoteRegionState& region = RemoteRegionState::of(areas[run.behind].memory);
     if (run.written.test(run.behind % run.written.size()) && is_by_nic(region.path)) {
-      if (!endpoint_.sends.has_room(2)) return false;
+      if (!endpoint_.sends.has_room(SendQueue::kRequestsOfPost)) return false;
       const Operation read = endpoint_.worker_nic.read_back(
           region.address + areas[run.behind].offset_bytes, region.remote_key);
       if (const int result = endpoint_.sends.post(read, &whole); result != 0) {

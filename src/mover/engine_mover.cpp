@@ -23,6 +23,7 @@ bool EngineMover::goes_on() const noexcept {
   return endpoint_.phase == EndpointPhase::ready && !job_->error && !is_given_up();
 }
 
+/// Makes the transfer the one under way. False: there is no memory, and the endpoint has failed.
 bool EngineMover::begin_job(TransferState& transfer) noexcept {
   WorkerState& worker = *endpoint_.worker;
   const auto listed = guarded(Stage::complete, [&]() -> Result<void> {
@@ -46,6 +47,7 @@ bool EngineMover::advance(TransferState& transfer) noexcept {
   return run();
 }
 
+/// Does all steps that are possible now. True: the job is over.
 bool EngineMover::run() noexcept {
   while (job_->state != State::over) {
     if (!step(*job_)) return false;
@@ -95,14 +97,14 @@ bool EngineMover::step(Job& job) noexcept {
 
 /// The step of a waiting job. As step().
 bool EngineMover::start_next(Job& job) noexcept {
+  const bool others_move = endpoint_.movers.moving != 1;  // 1: this job
   if (!goes_on()) {
     job.state = State::over;
   } else if (!endpoint_.sends.is_over_before(job.slot) ||
-             (is_behind_fence() &&
-              endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 1))) {
+             (is_behind_fence() && endpoint_.sends.fence_holds_back(others_move))) {
     return false;
   } else if (wrote_before(job.transfer)) {
-    if (!endpoint_.sends.has_room(2)) return false;
+    if (!endpoint_.sends.has_room(SendQueue::kRequestsOfPost)) return false;
     flush(job);
   } else {
     job.state = State::copying;
@@ -136,9 +138,9 @@ void EngineMover::flush(Job& job) noexcept {
 }
 
 /// A job that only waits for the peer's answer is not polled, so that threads can sleep.
-void EngineMover::look(bool looks) noexcept {
-  if (!job_ || std::exchange(job_->looks, looks) == looks) return;
-  if (looks) {
+void EngineMover::set_polled(bool polled) noexcept {
+  if (!job_ || std::exchange(job_->polled, polled) == polled) return;
+  if (polled) {
     ++endpoint_.worker->staged;
   } else {
     --endpoint_.worker->staged;
@@ -146,7 +148,8 @@ void EngineMover::look(bool looks) noexcept {
 }
 
 EngineMover::Job EngineMover::take_out() noexcept {
-  look(true);
+  // Counts it in, so that it is counted out below whether it was polled or not.
+  set_polled(true);
   WorkerState& worker = *endpoint_.worker;
   std::erase(worker.at_engines, this);
   Job job = *std::exchange(job_, std::nullopt);

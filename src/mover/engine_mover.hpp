@@ -38,7 +38,7 @@ class EngineMover : public Mover {
     State state = State::waiting;
     std::uint32_t slot = 0;  // a place in the send queue
     std::optional<Error> error = {};
-    bool looks = true;  // counted in WorkerState::staged
+    bool polled = true;  // counted in WorkerState::staged
   };
 
   /// Starts the engine, or sets Job::error.
@@ -61,7 +61,7 @@ class EngineMover : public Mover {
   [[nodiscard]] virtual bool is_given_up() const noexcept { return false; }
 
   /// Counts the job in or out of those that the worker polls.
-  void look(bool looks) noexcept;
+  void set_polled(bool polled) noexcept;
 
   /// Takes the job out, whatever becomes of the transfer.
   Job take_out() noexcept;

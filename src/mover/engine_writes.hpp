@@ -14,10 +14,12 @@ namespace hbmwire::detail {
 /// only after a READ behind it is over (docs/adr/0005).
 class EngineWrites {
  public:
+  /// Counts a write to `region`, if engines copy that memory, too.
   void note(const RemoteRegionState& region) noexcept {
     if (is_by_engine(region)) ++written_;
   }
 
+  /// Counts a prepared list that writes to such memory.
   void note_list() noexcept { ++written_; }
 
   /// How many writes there have been.
@@ -26,7 +28,8 @@ class EngineWrites {
   /// How many of them are visible.
   [[nodiscard]] std::uint64_t flushed() const noexcept { return flushed_; }
 
-  void note_flush(std::uint64_t of) noexcept { flushed_ = of; }
+  /// Makes the first `writes` of them count as visible.
+  void note_flush(std::uint64_t writes) noexcept { flushed_ = writes; }
 
   /// Whether engines can be made to see writes to `region`.
   [[nodiscard]] bool can_be_flushed(const RemoteRegionState& region) const noexcept {

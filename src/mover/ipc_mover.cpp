@@ -33,6 +33,7 @@ std::uint64_t IpcMover::asked_from() const noexcept {
   return endpoint_.worker->context.settings().endpoint.ipc_from_bytes;
 }
 
+/// Whether the other path would take the peer's process as well.
 bool IpcMover::peer_moves(Path path) const noexcept {
   return endpoint_.paths.by_tcp() || path == Path::staged;
 }
@@ -45,6 +46,7 @@ bool IpcMover::is_wanted(std::uint64_t bytes, MemoryType type,
   return bytes >= asked_from() && !refused_ && (peer_moves(distant.path) || before_nic);
 }
 
+/// Whether another path carries the bytes if IPC does not.
 bool IpcMover::has_other_route(const Move& move) const {
   const RegionState& local = move.local();
   const bool reached = endpoint_.paths.by_tcp() || local.local_key(*endpoint_.nic) ||
@@ -88,6 +90,7 @@ bool IpcMover::advance(TransferState& transfer) noexcept {
   return transfer.mover->advance(transfer);
 }
 
+/// Lets the transfer take the path that start() has prepared; the first time the log says why.
 void IpcMover::fall_back(TransferState& transfer, const Error& why) noexcept {
   const Ipc::Fallback way = transfer.as<Ipc>()->fallback;
   std::visit([&](const auto& payload) { transfer.move_by(*way.mover, payload); }, way.payload);
@@ -108,8 +111,8 @@ void IpcMover::fall_back(TransferState& transfer, const Error& why) noexcept {
 
 /// Refuses IPC for the job. If the transfer has another path, it takes that; otherwise it fails.
 void IpcMover::refuse(Job& job, const Error& why) noexcept {
-  const bool last = job.transfer.as<Ipc>()->fallback.mover == nullptr;
-  (last ? job.error : given_up_) = why;
+  const bool may_fall_back = job.transfer.as<Ipc>()->fallback.mover != nullptr;
+  (may_fall_back ? given_up_ : job.error) = why;
 }
 
 void IpcMover::begin(Job& job) noexcept {
@@ -128,7 +131,7 @@ void IpcMover::begin(Job& job) noexcept {
     return;
   }
   asked_ = ++count_;
-  look(false);
+  set_polled(false);
   endpoint_.control.say(wire::IpcCopy{.id = asked_,
                                       .put = what.opcode != transport::Opcode::read,
                                       .token = job.transfer.as<Ipc>()->copied.token,
@@ -152,7 +155,7 @@ bool IpcMover::is_over_for_sure(Clock::time_point at) const noexcept {
 }
 
 /// From here on the peer's answer is not the only end of the wait: the job must be polled.
-void IpcMover::cancel(EndpointState& /*endpoint*/) noexcept { look(true); }
+void IpcMover::cancel(EndpointState& /*endpoint*/) noexcept { set_polled(true); }
 
 void IpcMover::on(const wire::IpcCopy& message) {
   // An end that is ending sends only Fenced.
@@ -181,7 +184,7 @@ void IpcMover::on(const wire::IpcCopied& answer) noexcept {
     return;
   }
   asked_ = 0;
-  look(true);
+  set_polled(true);
   using Answer = wire::IpcCopied::Outcome;
   if (answer.outcome == Answer::unopened) {
     refuse(*job_,

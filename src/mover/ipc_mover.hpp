@@ -48,7 +48,7 @@ class IpcMover final : public EngineMover {
   void on(const wire::IpcCopied& answer) noexcept;
 
   /// IpcServer has begun, or ended, a copy for the peer.
-  void serve(bool serves) noexcept { serves_ = serves; }
+  void set_serving(bool serves) noexcept { serves_ = serves; }
 
   [[nodiscard]] bool serves() const noexcept { return serves_; }
 
@@ -63,6 +63,7 @@ class IpcMover final : public EngineMover {
   void begin(Job& job) noexcept override;
   bool has_ended(Job& job) noexcept override;
 
+  // The peer's engine cannot be waited for: only its answer could tell.
   void wait() noexcept override { asked_ = 0; }
 
   [[nodiscard]] bool is_given_up() const noexcept override { return given_up_.has_value(); }

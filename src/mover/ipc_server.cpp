@@ -27,7 +27,7 @@ void IpcServer::begin(EndpointState& endpoint, const wire::IpcCopy& what) {
   jobs_.push_back(std::make_unique<Job>(Job{.endpoint = &endpoint, .id = what.id}));
   ++endpoint.movers.moving;
   ++worker_.staged;
-  endpoint.movers.ipc.serve(true);
+  endpoint.movers.ipc.set_serving(true);
   jobs_.back()->outcome = start(*jobs_.back(), what);
 }
 
@@ -69,11 +69,12 @@ IpcServer::Outcome IpcServer::start(Job& job, const wire::IpcCopy& what) const n
   return Outcome::copied;
 }
 
+/// Gives everything back, waiting for the engine if it is not done, and tells the peer.
 void IpcServer::answer(Job& job) noexcept {
   EndpointState& endpoint = *job.endpoint;
   job.hold.reset();
   job.theirs.reset();
-  endpoint.movers.ipc.serve(false);
+  endpoint.movers.ipc.set_serving(false);
   --endpoint.movers.moving;
   --worker_.staged;
   ++worker_.event_count;

@@ -44,9 +44,9 @@ Result<void> LoopbackMover::connect(transport::VerbsCompletionQueue& on) {
           nic, on, {.send_depth = 1, .receive_depth = 1, .inline_bytes = 0, .pd = pd.get()}));
   verbs::Wiring wiring;
   const DeviceLimits& limits = state_of(nic).limits;
-  wiring.reads_out = static_cast<std::uint8_t>(std::clamp(limits.reads_out, 1, 16));
-  wiring.reads_in = static_cast<std::uint8_t>(std::clamp(limits.reads_in, 1, 16));
-  wiring.reads_out = std::min(wiring.reads_out, wiring.reads_in);
+  // The two queue pairs are each other's peers, so both limits are this NIC's.
+  wiring.reads_in = reads_of(limits.reads_in);
+  wiring.reads_out = std::min(reads_of(limits.reads_out), wiring.reads_in);
   for (const bool other : {false, true}) {
     transport::Lane& lane = other ? *answers : *asks;
     wiring.local = lane.local();
@@ -60,12 +60,14 @@ Result<verbs::Mr> LoopbackMover::admit(std::byte* memory, std::uint64_t bytes) c
   return verbs::register_host(state_of(nic), pd, memory, bytes, Access::remote_read);
 }
 
+/// Makes the jobs that cut() puts in place of `jobs`.
 void LoopbackMover::make_spare() {
   if (!spare_jobs.empty()) return;
   left_jobs.reserve(left_jobs.size() + 1);
   spare_jobs = jobs_of(*this);
 }
 
+/// connect() by other queue pairs, and on another completion queue if the old one is lost.
 Result<void> LoopbackMover::connect_again(WorkerState& worker) {
   make_spare();
   asks.reset();
@@ -79,6 +81,7 @@ Result<void> LoopbackMover::connect_again(WorkerState& worker) {
 }
 
 void LoopbackMover::look_after(WorkerState& worker, Clock::time_point at) noexcept {
+  // Nothing is with the NIC, or some jobs have ended since the last look.
   if (outstanding == 0 || head - outstanding != seen_over) {
     seen_over = head - outstanding;
     seen_at = at;
@@ -87,7 +90,9 @@ void LoopbackMover::look_after(WorkerState& worker, Clock::time_point at) noexce
   ++looks;
   const bool lost = completions->lost();
   if (idle() && !lost) return;
+  // A broken queue pair only gives its requests back, which takes a NIC less time.
   const bool silent = looks > kLooks && at - seen_at > (broken ? kPatience : kSilence);
+  // A lost queue brings nothing: mend() moves to another one, also if there are no jobs.
   if ((lost && !broken) || (outstanding != 0 && (silent || lost))) {
     completions->lose();
     cut(make_error(Errc::system, Stage::complete,
@@ -97,6 +102,7 @@ void LoopbackMover::look_after(WorkerState& worker, Clock::time_point at) noexce
   if (broken && outstanding == 0 && at >= mend_at) mend(worker, at);
 }
 
+/// Makes new queue pairs for the waiting jobs. If that fails for kPatience, these fail.
 void LoopbackMover::mend(WorkerState& worker, Clock::time_point at) noexcept {
   mend_at = at + kMendAfter;
   if (!trouble_since) trouble_since = at;

@@ -47,8 +47,9 @@ struct LoopbackMover {
   explicit LoopbackMover(Nic nic_of);
 
   static constexpr std::uint32_t kJobs = 64;
-  static constexpr std::uint32_t kRequests = 2 * kJobs;
-  static constexpr int kPlaces = kRequests + 3;  // places in the completion queue
+  static constexpr std::uint32_t kRequests = 2 * kJobs;  // a job brings a message, and flushes
+  // Places in the completion queue: `answers` may send one, and both queue pairs have one receive.
+  static constexpr int kPlaces = kRequests + 3;
   static constexpr std::chrono::milliseconds kPatience{1000};
   /// How long jobs may be with the NIC without any completion.
   static constexpr std::chrono::milliseconds kSilence{3000};
@@ -85,6 +86,8 @@ struct LoopbackMover {
   Result<void> connect_again(WorkerState& worker);
   void make_spare();
   void mend(WorkerState& worker, Clock::time_point at) noexcept;
+
+  /// Puts the queue pairs into ERROR: all their jobs come back.
   void break_off() noexcept;
   void cut(const Error& why) noexcept;
   void fail_waiting(const Error& why) noexcept;
@@ -98,7 +101,7 @@ struct LoopbackMover {
   Nic nic;
   transport::VerbsCompletionQueue* completions = nullptr;
   verbs::Pd pd;
-  std::uint64_t scratch = 0;  // a byte that is written and never used
+  std::uint64_t scratch = 0;  // flushes write a byte of it, which is never used
   verbs::Mr scratch_region;
   std::unique_ptr<transport::VerbsLane> asks;
   std::unique_ptr<transport::VerbsLane> answers;

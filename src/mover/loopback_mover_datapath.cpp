@@ -70,6 +70,7 @@ int LoopbackMover::post(TransferState& transfer) noexcept {
   return 0;
 }
 
+/// The lane took the READ that brings a message, but not the flush behind it.
 void LoopbackMover::fail_midway(MoverJob& job, const transport::Operation& last,
                                 int result) noexcept {
   note(*job.transfer, transport::post_error(result, nic.info().name));
@@ -128,6 +129,7 @@ void LoopbackMover::note(TransferState& transfer, const Error& error) noexcept {
   transfer.then = TransferState::Then::fail;
 }
 
+/// A job is over, well or with the error of note().
 void LoopbackMover::finish(TransferState& transfer, EndpointState* endpoint) noexcept {
   WorkerState& worker = *transfer.worker;
   --transfer.parts;

@@ -47,7 +47,7 @@ struct Move {
 /// drives it until it has begun completely, or is over. Then it leaves the queue, and finish()
 /// tells the mover. Work that goes on after that is counted in TransferState::parts.
 ///
-/// A mover counts all its work as EndpointState::moving: no failure is reported before it is over.
+/// A mover counts all its work as EndpointMovers::moving: no failure is reported before it is over.
 /// An engine does not signal its end; its work also counts as WorkerState::staged, and progress()
 /// polls it.
 class Mover {

@@ -16,6 +16,7 @@ class MoverTable {
   /// Adds a mover that is asked after the others.
   void add(Mover& mover) {
     rows_.push_back(&mover);
+    // One byte less than the mover is asked about, or 0 if it is asked about everything.
     most_plain_ = std::min(most_plain_, std::max<std::uint64_t>(mover.asked_from(), 1) - 1);
   }
 
@@ -33,7 +34,7 @@ class MoverTable {
     return find_from(rows_.begin(), endpoint, move);
   }
 
-  /// The same among those after `mover`.
+  /// The first one after `mover` that takes `move`; null: none does.
   [[nodiscard]] Mover* find_after(const Mover& mover, const EndpointState& endpoint,
                                   const Move& move) const {
     return find_from(std::ranges::find(rows_, &mover) + 1, endpoint, move);

@@ -17,7 +17,7 @@ bool PieceMover::advance(TransferState& transfer) noexcept {
     if (!whole.with_immediate) return true;
     if (endpoint.movers.ring.is_on()) return endpoint.messages.tell_by_ring(whole.immediate, 0);
   }
-  while (endpoint.sends.has_room(2)) {
+  while (endpoint.sends.has_room(SendQueue::kRequestsOfPost)) {
     transport::Operation piece = whole;
     piece.local += pieces.begun_bytes;
     piece.remote += pieces.begun_bytes;

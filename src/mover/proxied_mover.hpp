@@ -29,6 +29,7 @@ class ProxiedMover final : public Mover {
   /// this access.
   Result<void> check(const RemoteRegionState& region, Access needed) const;
 
+  /// Whether ask() has room for a question now, and a receive for its answer.
   [[nodiscard]] bool may_ask() noexcept;
 
   /// Asks the peer to move `part`, to or from the memory that `token` names. The peer may reach
@@ -39,6 +40,7 @@ class ProxiedMover final : public Mover {
   /// The peer has answered ask().
   void on_finished(TransferState& transfer, const wire::MessageHeader& answer) noexcept;
 
+  /// The error of an operation that the peer's process did not carry out.
   [[nodiscard]] Error refusal_of(wire::MessageHeader::Outcome outcome) const noexcept;
 
  private:

@@ -19,6 +19,8 @@ namespace {
 
 /// A WRITE and the READ behind it for each piece.
 constexpr std::uint32_t kRequests = 2 * Rail::kPieces;
+// A rail receives nothing; its queue pair has a receive queue all the same.
+constexpr std::uint32_t kReceives = 1;
 
 /// Whether a request of another NIC would fail in the same way: the key is at fault, or this
 /// library.
@@ -78,14 +80,15 @@ Result<std::unique_ptr<RailMover>> RailMover::create(EndpointState& endpoint,
   if (mover->from_bytes_ == ~std::uint64_t{0}) return nullptr;
   for (WorkerNic* const nic : nics) {
     HBMWIRE_TRY(verbs::port_entries(state_of(nic->nic), link));
+    // An eighth of the time that look_after() measures.
     auto rail = std::make_unique<Rail>(*mover, *nic, endpoint.options.peer_timeout / 8);
     const auto make = [&]() -> Result<void> {
       HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const completions,
-                         worker.completions_for(*nic, kRequests + 1));
-      HBMWIRE_TRY_ASSIGN(
-          rail->lane,
-          transport::VerbsLane::create(
-              nic->nic, *completions, {.send_depth = kRequests, .receive_depth = 1, .link = link}));
+                         worker.completions_for(*nic, kRequests + kReceives));
+      HBMWIRE_TRY_ASSIGN(rail->lane,
+                         transport::VerbsLane::create(
+                             nic->nic, *completions,
+                             {.send_depth = kRequests, .receive_depth = kReceives, .link = link}));
       return {};
     };
     if (const auto made = make(); !made) {
@@ -162,10 +165,13 @@ RailMover::Order RailMover::order_for(const std::string& pci_address) noexcept {
   return as_they_come;
 }
 
+/// Null: there is no rail with this index.
 Rail* RailMover::at(std::uint8_t index) const noexcept {
   return index >= 1 && index <= rails_.size() ? rails_[index - 1U].get() : nullptr;
 }
 
+/// A request of the piece has failed: takes the rail out, or ends the endpoint if other NICs would
+/// fail, too.
 void RailMover::on_failed(RailPiece& piece, const transport::Completion& completion) noexcept {
   if (endpoint_.phase != EndpointPhase::ready || piece.rail->closed) return;
   const Error why = transport::completion_error(completion, endpoint_.peer);
@@ -176,15 +182,18 @@ void RailMover::on_failed(RailPiece& piece, const transport::Completion& complet
   }
 }
 
-void RailMover::lose(Rail& rail, const Error& why, TransferState* of) noexcept {
+/// Takes the rail out because of `why`, and tells the peer, which does so, too.
+void RailMover::lose(Rail& rail, const Error& why, TransferState* culprit) noexcept {
   if (rail.closed || endpoint_.phase != EndpointPhase::ready) return;
   // The peer cannot answer RailDown any more, so the endpoint fails.
-  if (endpoint_.ending.peer_left() || endpoint_.control.is_dead()) return endpoint_.fail(why, of);
+  if (endpoint_.ending.peer_left() || endpoint_.control.is_dead())
+    return endpoint_.fail(why, culprit);
   close(rail);
   tell(rail, endpoint_.peer, why);
   endpoint_.control.say(wire::RailDown{rail.index});
 }
 
+/// Puts the rail into ERROR; if that is refused, destroys its queue pair.
 void RailMover::close(Rail& rail) noexcept {
   if (rail.closed) return;
   rail.closed = true;
@@ -198,6 +207,7 @@ void RailMover::close(Rail& rail) noexcept {
   }
 }
 
+/// Tells a peer that has taken the rail out that no request of this end is under way on it.
 void RailMover::answer(Rail& rail) noexcept {
   if (rail.closed && rail.outstanding == 0 && std::exchange(rail.must_answer, false))
     endpoint_.control.say(wire::RailClosed{rail.index});
@@ -271,6 +281,7 @@ void RailMover::look_after(Clock::time_point now) noexcept {
                       "the queue pair broke, and its completion queue brings nothing",
                       endpoint_.peer, Hint::completions_lost),
            nullptr);
+      // It is cut below: a NIC that has stopped gives nothing back.
       rail->closed_at = now - patience;
     }
     if (!rail->closed || now - rail->closed_at < patience) continue;

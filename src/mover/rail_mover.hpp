@@ -71,7 +71,8 @@ struct Rail {
   std::array<RailPiece, kPieces> pieces;  // a ring: a lane completes requests in their order
   std::uint32_t head = 0;
   std::uint32_t outstanding = 0;
-  std::array<RailPart, kPieces + 1> again{};  // parts that it failed to carry
+  // Parts that it failed to carry: those under way, and one that it did not take.
+  std::array<RailPart, kPieces + 1> again{};
   std::uint32_t again_count = 0;
   OldestWatch watch;
   std::chrono::steady_clock::time_point closed_at{};
@@ -194,7 +195,7 @@ class RailMover final : public Mover {
   TransferState& release(RailPiece& piece) noexcept;
   void settle(RailPiece& piece) noexcept;
   void on_failed(RailPiece& piece, const transport::Completion& completion) noexcept;
-  void lose(Rail& rail, const Error& why, TransferState* of) noexcept;
+  void lose(Rail& rail, const Error& why, TransferState* culprit) noexcept;
   void cut(Rail& rail) noexcept;
   void close(Rail& rail) noexcept;
   void answer(Rail& rail) noexcept;

@@ -14,6 +14,7 @@ using transport::Operation;
 using Then = TransferState::Then;
 
 constexpr std::uint32_t kNone = ~0U;
+constexpr unsigned kOwnLane = 1;  // the bit of the endpoint's own lane in RailUse::rails
 
 RailUse& use_of(const TransferState& transfer) noexcept {
   return transfer.worker->transfers.rail_use_of(transfer);
@@ -21,9 +22,10 @@ RailUse& use_of(const TransferState& transfer) noexcept {
 
 }  // namespace
 
+/// The rails that reach both memories, as bits (RailUse::rails).
 std::uint8_t RailMover::rails_of(const RegionState& local,
                                  const RemoteRegionState& there) const noexcept {
-  unsigned bits = 1;
+  unsigned bits = kOwnLane;
   for (const auto& rail : rails_) {
     const bool has_both = (unsigned{there.rails} >> (rail->index - 1U) & 1U) != 0 &&
                           local.with(rail->lane->nic()) != nullptr;
@@ -38,7 +40,7 @@ bool RailMover::takes(const EndpointState& endpoint, const Move& move) const {
   if (move.here.length_bytes < from_bytes_ || there.rails == 0 || !ours) return false;
   // Bytes that another NIC has written are visible to all only when that NIC has read them back.
   if (!move.gets && !has(there.access, Access::remote_read)) return false;
-  return rails_of(move.local(), there) != 1;
+  return rails_of(move.local(), there) != kOwnLane;
 }
 
 Result<void> RailMover::start(TransferState& transfer, Operation& /*operation*/, const Move& move) {
@@ -58,6 +60,7 @@ bool RailMover::finish(TransferState& transfer) noexcept {
   return true;
 }
 
+/// Makes the transfer the one under way, and chooses the length of its pieces.
 void RailMover::begin(TransferState& transfer) noexcept {
   // Enough pieces that all rails end at about the same time, but none so small that the cost of
   // requests counts.
@@ -72,6 +75,7 @@ void RailMover::begin(TransferState& transfer) noexcept {
   begun_bytes_ = 0;
 }
 
+/// Counts the pieces on the endpoint's own lane that are over.
 void RailMover::take_own_completions() noexcept {
   while (own_count_ != 0) {
     const OwnPiece& oldest = own_[(own_head_ - own_count_) % Rail::kPieces];
@@ -96,6 +100,7 @@ bool RailMover::must_begin_again(const TransferState& transfer) const noexcept {
   });
 }
 
+/// Forgets everything that was moved, once the peer, too, has closed all rails that failed.
 void RailMover::begin_again(TransferState& transfer) noexcept {
   for (const auto& rail : rails_) {
     if (rail->again_count != 0 && !rail->settled()) return;
@@ -106,7 +111,7 @@ void RailMover::begin_again(TransferState& transfer) noexcept {
 }
 
 bool RailMover::advance(TransferState& transfer) noexcept {
-  // Queue pairs that are connected late are all wired up together.
+  // has_room() asks for queue pairs that are made late; those of the rails are wired up with them.
   if (endpoint_.sends.is_held()) return endpoint_.sends.has_room(1);
   if (job_ != &transfer) {
     // Another NIC does not see bytes of this NIC's gets before they are flushed.
@@ -118,6 +123,7 @@ bool RailMover::advance(TransferState& transfer) noexcept {
   if (must_begin_again(transfer)) {
     if (!idle()) return false;
     begin_again(transfer);
+    // The peer has yet to close a rail.
     if (must_begin_again(transfer)) return false;
   }
   while (endpoint_.phase == EndpointPhase::ready && post_next(transfer)) {
@@ -140,7 +146,8 @@ std::uint32_t RailMover::least_loaded(const RailUse& use) const noexcept {
     const std::uint32_t index = use.order[i];
     if ((unsigned{use.rails} >> index & 1U) == 0) continue;
     const bool own = index == 0;
-    const bool open = own ? endpoint_.sends.has_room(2) : !rails_[index - 1]->closed;
+    const bool open =
+        own ? endpoint_.sends.has_room(SendQueue::kRequestsOfPost) : !rails_[index - 1]->closed;
     const std::uint32_t load = own ? own_count_ : rails_[index - 1]->outstanding;
     if (!open || load >= least) continue;
     best = index;
@@ -149,6 +156,7 @@ std::uint32_t RailMover::least_loaded(const RailUse& use) const noexcept {
   return best;
 }
 
+/// The next part to carry: one that a rail failed to carry, once the rail is settled, or a new one.
 std::optional<RailPart> RailMover::next_part(const TransferState& transfer) noexcept {
   for (const auto& rail : rails_) {
     if (rail->again_count != 0 && rail->settled()) return rail->again[--rail->again_count];
@@ -229,6 +237,7 @@ void RailMover::on_completion(RailPiece& piece, const transport::Completion& com
   if (--piece.requests == 0) settle(piece);
 }
 
+/// Ends the piece as a part of its transfer.
 TransferState& RailMover::release(RailPiece& piece) noexcept {
   TransferState& transfer = *std::exchange(piece.transfer, nullptr);
   --piece.rail->outstanding;

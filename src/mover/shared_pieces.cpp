@@ -16,8 +16,8 @@ constexpr std::uint32_t kPieces = 4;
 
 }  // namespace
 
-bool SharedPieces::carry(const RegionState& here, const RemoteRegionState& there,
-                         std::uint64_t bytes) const noexcept {
+bool SharedPieces::may_carry(const RegionState& here, const RemoteRegionState& there,
+                             std::uint64_t bytes) const noexcept {
   return endpoint_.paths.by_tcp() && admitted_ && told_ != Told::refused && bytes >= kOverTcpFrom &&
          there.type != MemoryType::host && endpoint_.paths.is_staged(here.path);
 }

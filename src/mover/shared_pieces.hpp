@@ -37,8 +37,8 @@ class SharedPieces {
   void admit(bool may) noexcept { admitted_ = may; }
 
   /// Whether to try pieces for this transfer over TCP, in place of frames.
-  [[nodiscard]] bool carry(const RegionState& here, const RemoteRegionState& there,
-                           std::uint64_t bytes) const noexcept;
+  [[nodiscard]] bool may_carry(const RegionState& here, const RemoteRegionState& there,
+                               std::uint64_t bytes) const noexcept;
 
   /// Makes this end's pieces, once, and lets the peer map them. Errors: Stage::allocate,
   /// register_memory.
@@ -53,6 +53,7 @@ class SharedPieces {
   /// Whether a transfer waits for the peer's answer.
   [[nodiscard]] bool awaited() const noexcept;
 
+  /// The peer shares its pieces, or has answered whether it could map this end's.
   void on(const wire::SharePieces& message) noexcept;
   void on(const wire::PiecesShared& message) noexcept;
 
@@ -62,7 +63,7 @@ class SharedPieces {
     return peers_ ? peers_->find(address, length_bytes) : nullptr;
   }
 
-  /// As PinnedFor::pin_for(), for the peer's pieces.
+  /// Pins the peer's pieces for the engine of `device`, where that makes copies faster.
   void pin_for(MemoryDomain& device) noexcept { peers_->pin_for(device); }
 
  private:

@@ -37,6 +37,7 @@ StagedJob::StagedJob(Kind kind_of, EndpointState& endpoint_of, TransferState* tr
   pieces_.reserve(kMostPieces);
 }
 
+/// Whether more may be begun.
 bool StagedJob::goes_on() const noexcept {
   return endpoint.phase == EndpointPhase::ready && !error;
 }
@@ -56,11 +57,13 @@ bool StagedJob::advance() noexcept {
   return all_begun() && (!tells || endpoint.post_immediate(*transfer));
 }
 
+/// Whether the NIC has moved the piece.
 bool StagedJob::is_over(const Piece& piece) const noexcept {
   return piece.state == Piece::State::away && piece.id == 0 &&
          endpoint.sends.is_over_before(piece.slot + 1);
 }
 
+/// Goes on with pieces that the NIC has moved.
 void StagedJob::take_completions() noexcept {
   // A failed READ has brought no bytes; it has ended the endpoint.
   const bool brings = !out() && goes_on();
@@ -87,6 +90,7 @@ bool StagedJob::on_proxied(const MessageHeader& answer) noexcept {
   return true;
 }
 
+/// The first error counts.
 void StagedJob::fail_with(const Error& why) noexcept {
   if (!error) error = why;
 }
@@ -126,6 +130,7 @@ void StagedJob::start_exported_copy(Piece& piece) noexcept {
   if (!kept) fail_with(kept.error());
 }
 
+/// Goes on with pieces that the engine has copied, and gives back those that are done.
 void StagedJob::ask_engine() noexcept {
   for (Piece& piece : pieces_) {
     if (piece.state != Piece::State::copying) continue;
@@ -155,6 +160,7 @@ void StagedJob::post_ready() noexcept {
   }
 }
 
+/// The operation that moves the piece between this end's host memory and the peer.
 transport::Operation StagedJob::part_of(const Piece& piece) const noexcept {
   const bool last = piece.offset_bytes + piece.length_bytes == whole.length;
   transport::Operation part = whole;
@@ -177,7 +183,8 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
     if (piece.id != 0) piece.state = Piece::State::away;
     return piece.id != 0;
   }
-  if (!endpoint.sends.has_room(2) || (part.with_immediate && !endpoint.messages.has_credit()))
+  if (!endpoint.sends.has_room(SendQueue::kRequestsOfPost) ||
+      (part.with_immediate && !endpoint.messages.has_credit()))
     return false;
   // A post may move the bytes within the call. One post for each call of progress() gives the
   // engine new pieces in between.
@@ -195,10 +202,11 @@ bool StagedJob::hand_on(Piece& piece) noexcept {
   return true;
 }
 
+/// Begins further pieces, as far as there is room and memory for them.
 void StagedJob::start_pieces() noexcept {
   if (out() && pieces_.size() > kFewPieces) return;
   while (!all_begun() && pieces_.size() < kMostPieces) {
-    if (!out() && mapped == nullptr && !endpoint.sends.has_room(2)) return;
+    if (!out() && mapped == nullptr && !endpoint.sends.has_room(SendQueue::kRequestsOfPost)) return;
     Piece piece = next_piece();
     if (piece.memory == nullptr) return;
     pieces_.push_back(std::move(piece));

@@ -73,11 +73,12 @@ class StagedJob {
     std::uint64_t offset_bytes = 0;  // of the transfer
     std::uint64_t length_bytes = 0;
     std::uint32_t slot = 0;  // its place in the send queue, if the NIC has or had it
-    std::uint32_t id = 0;    // as Rendezvous::ask() gave it, if the peer's process has the piece
+    std::uint32_t id = 0;    // as ProxiedMover::ask() gave it, if the peer's process has the piece
     PendingCopy copy = {};
     std::unique_ptr<ExportHold> hold = {};  // for exported memory: it has the copy
   };
 
+  /// Whether bytes go from this end's device to the peer.
   [[nodiscard]] bool out() const noexcept { return whole.opcode != transport::Opcode::read; }
 
   [[nodiscard]] bool all_begun() const noexcept { return begun_bytes_ == whole.length; }

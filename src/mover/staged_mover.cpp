@@ -43,7 +43,7 @@ bool StagedMover::takes(const EndpointState& endpoint, const Move& move) const {
 Result<void> StagedMover::start(TransferState& transfer, transport::Operation& /*operation*/,
                                 const Move& move) {
   SharedPieces& pieces = transfer.endpoint->movers.pieces;
-  const bool over_tcp = pieces.carry(move.local(), move.distant(), move.here.length_bytes);
+  const bool over_tcp = pieces.may_carry(move.local(), move.distant(), move.here.length_bytes);
   transfer.region = &move.local();
   transfer.then = Then::over;
   transfer.move_by(*this, Staged{move.distant().token});
@@ -53,12 +53,14 @@ Result<void> StagedMover::start(TransferState& transfer, transport::Operation& /
   return guarded(Stage::post, [&] { return pieces.open(); });
 }
 
+/// Null: the transfer has none yet.
 StagedJob* StagedMover::job_of(const TransferState& transfer) const noexcept {
   const auto job =
       std::ranges::find(jobs_, &transfer, [](const auto& each) { return each->transfer; });
   return job == jobs_.end() ? nullptr : job->get();
 }
 
+/// Throws std::bad_alloc.
 StagedJob& StagedMover::add(std::unique_ptr<StagedJob> job) {
   jobs_.push_back(std::move(job));
   ++jobs_.back()->endpoint.movers.moving;
@@ -73,6 +75,7 @@ std::unique_ptr<StagedJob> StagedMover::take_out(const StagedJob& job) noexcept 
   return taken;
 }
 
+/// Makes the transfer's job. False: there is no memory, and the endpoint has failed.
 bool StagedMover::begin(TransferState& transfer) noexcept {
   EndpointState& endpoint = *transfer.endpoint;
   const bool asks = transfer.protocol == Protocol::proxied;
@@ -123,11 +126,12 @@ bool StagedMover::finish(TransferState& transfer) noexcept {
       transfer.then = Then::fail;
     }
   }
-  over(transfer, endpoint);
+  end_transfer(transfer, endpoint);
   return moved;
 }
 
-void StagedMover::over(TransferState& transfer, EndpointState& endpoint) noexcept {
+/// A transfer is no longer here.
+void StagedMover::end_transfer(TransferState& transfer, EndpointState& endpoint) noexcept {
   --worker_.staged;
   --transfer.parts;
   --endpoint.movers.moving;
@@ -159,7 +163,7 @@ void StagedMover::bring(TransferState& transfer) noexcept {
   });
   if (begun) return;
   note(transfer, begun.error());
-  over(transfer, *transfer.endpoint);
+  end_transfer(transfer, *transfer.endpoint);
 }
 
 void StagedMover::note(TransferState& transfer, const Error& why) noexcept {
@@ -167,12 +171,13 @@ void StagedMover::note(TransferState& transfer, const Error& why) noexcept {
   transfer.then = Then::fail;
 }
 
+/// Asks the engine about the message's copy. True: it is over.
 bool StagedMover::drive(StagedMessage& message) noexcept {
   const auto done = message.copy.poll();
   if (done && !*done) return false;
   TransferState& transfer = *std::exchange(message.transfer, nullptr);
   if (!done && transfer.then != Then::fail) note(transfer, done.error());
-  over(transfer, *message.endpoint);
+  end_transfer(transfer, *message.endpoint);
   return true;
 }
 
@@ -203,7 +208,7 @@ void StagedMover::advance_served(EndpointState& endpoint) noexcept {
     StagedJob& job = *jobs_[i];
     const bool ours = job.kind == StagedJob::Kind::serves && &job.endpoint == &endpoint;
     if (ours && job.advance()) {
-      over(*take_out(job));
+      end_served(*take_out(job));
     } else {
       ++i;
     }
@@ -211,7 +216,7 @@ void StagedMover::advance_served(EndpointState& endpoint) noexcept {
 }
 
 /// Ends a job that serves the peer.
-void StagedMover::over(const StagedJob& job) noexcept {
+void StagedMover::end_served(const StagedJob& job) noexcept {
   --worker_.staged;
   --job.endpoint.movers.moving;
   ++worker_.event_count;
@@ -235,7 +240,7 @@ std::size_t StagedMover::progress() noexcept {
       if (job.transfer != nullptr) {
         finish(*job.transfer);
       } else {
-        over(*take_out(job));
+        end_served(*take_out(job));
       }
     }
   }
@@ -250,18 +255,18 @@ void StagedMover::drain(const Error& why) noexcept {
     TransferState& transfer = *std::exchange(message->transfer, nullptr);
     worker_.transfers.set_error(transfer, why);
     transfer.then = Then::fail;
-    over(transfer, *message->endpoint);
+    end_transfer(transfer, *message->endpoint);
   }
   while (!jobs_.empty()) {
     const std::unique_ptr<StagedJob> job = take_out(*jobs_.back());
     job->stop();
     if (job->transfer == nullptr) {
-      over(*job);
+      end_served(*job);
       continue;
     }
     worker_.transfers.set_error(*job->transfer, why);
     job->transfer->then = Then::fail;
-    over(*job->transfer, job->endpoint);
+    end_transfer(*job->transfer, job->endpoint);
   }
 }
 

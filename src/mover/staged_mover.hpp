@@ -53,6 +53,7 @@ class StagedMover final : public Mover {
 
   /// Begins a request of the peer of `endpoint`; for StagedServer. Throws std::bad_alloc.
   void begin_serving(EndpointState& endpoint, const ServeRequest& request);
+  /// Drives the requests that it serves for the peer of `endpoint`.
   void advance_served(EndpointState& endpoint) noexcept;
 
   /// Whether prepare() has made the pieces.
@@ -71,9 +72,9 @@ class StagedMover final : public Mover {
   std::unique_ptr<StagedJob> take_out(const StagedJob& job) noexcept;
   bool begin(TransferState& transfer) noexcept;
   void note(TransferState& transfer, const Error& why) noexcept;
-  void over(const StagedJob& job) noexcept;
+  void end_served(const StagedJob& job) noexcept;
   bool drive(StagedMessage& message) noexcept;
-  void over(TransferState& transfer, EndpointState& endpoint) noexcept;
+  void end_transfer(TransferState& transfer, EndpointState& endpoint) noexcept;
 
   WorkerState& worker_;
   std::optional<Nic> nic_;

@@ -13,7 +13,7 @@ namespace hbmwire::detail {
 struct EndpointState;
 class StagedJob;
 
-/// A request of the peer that this process moves bytes.
+/// The peer asks this process to move bytes.
 struct ServeRequest {
   [[nodiscard]] Access needed() const noexcept {
     return header.kind == wire::MessageHeader::Kind::put ? Access::remote_write
@@ -21,7 +21,7 @@ struct ServeRequest {
   }
 
   wire::MessageHeader header;
-  std::uint64_t at = 0;
+  std::uint64_t at = 0;  // the address in this process' memory
 };
 
 /// Requests of one endpoint's peer that this process moves bytes (ProxiedMover), in their order.

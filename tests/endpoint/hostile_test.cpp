@@ -141,7 +141,8 @@ TEST(Hostile, AnUnrequestedCopy) {
 TEST(Hostile, TwoCopiesAtATime) {
   Attack attack;
   // As if the last one were in flight.
-  for (const auto& endpoint : state_of(attack.worker).endpoints) endpoint->movers.ipc.serve(true);
+  for (const auto& endpoint : state_of(attack.worker).endpoints)
+    endpoint->movers.ipc.set_serving(true);
   attack.say(wire::encode(wire::IpcCopy{.id = 1, .token = 1, .handle = {.length_bytes = 1}}));
   attack.expect_failure(Errc::protocol, "one at a time");
 }

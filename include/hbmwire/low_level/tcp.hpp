@@ -29,12 +29,12 @@ struct ListenerState;
 [[nodiscard]] HBMWIRE_API Result<Fd> connect(const std::string& host, std::uint16_t port,
                                              const Wait& wait);
 
-/// Sends all of `data`, or gives an error. Errors name `peer`. Errors: Errc::peer_failed,
-/// timed_out, cancelled.
+/// Sends all of `data`, or gives an error, which names `peer`: Errc::peer_failed, timed_out,
+/// cancelled.
 HBMWIRE_API Result<void> send(int fd, std::span<const std::byte> data, const Wait& wait,
                               std::string_view peer);
 
-/// Receives exactly `data.size()` bytes, or gives an error. The end of the connection is
+/// Receives exactly `data.size()` bytes, or gives an error, as send(). The end of the connection is
 /// Errc::peer_failed.
 HBMWIRE_API Result<void> receive(int fd, std::span<std::byte> data, const Wait& wait,
                                  std::string_view peer);
@@ -71,7 +71,7 @@ class HBMWIRE_API Listener {
   Result<Accepted> accept();
 
   /// Reserves a descriptor again, so that a peer can be told of the next shortage. After a
-  /// shortage, close `socket` first.
+  /// shortage, close Accepted::socket first.
   void keep_spare() noexcept;
 
  private:

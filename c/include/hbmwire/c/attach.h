@@ -23,7 +23,7 @@ typedef struct hbmwire_attach_publication hbmwire_attach_publication;
 HBMWIRE_C_API hbmwire_status hbmwire_attach_listener_create(hbmwire_attach_listener** listener,
                                                             hbmwire_error* error);
 
-/// Ends the listener; publications may go later.
+/// Ends the listener; its publications may be freed later.
 HBMWIRE_C_API void hbmwire_attach_listener_free(hbmwire_attach_listener* listener);
 
 /// Lets other processes attach to all of the region's memory. Errors: HBMWIRE_NOT_SUPPORTED (host

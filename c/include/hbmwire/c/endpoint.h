@@ -287,8 +287,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_receive_immediate(hbmwire_endpoint
                                                                 hbmwire_transfer** transfer,
                                                                 hbmwire_error* error);
 
-/// Its transfer is over when all puts, lists, and messages sent at once that were started before it
-/// have arrived at the peer.
+/// Its transfer is over when all puts, prepared transfers, and messages sent at once that were
+/// started before it have arrived at the peer.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_flush(hbmwire_endpoint* endpoint,
                                                     hbmwire_transfer** transfer,
                                                     hbmwire_error* error);
@@ -300,12 +300,13 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_fence(hbmwire_endpoint* endpoint,
 
 /// Waits for operations under way, says goodbye, and waits for the peer's goodbye, which needs the
 /// peer's progress. The endpoint is closed in every case, and must still be freed. Errors:
-/// HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED; HBMWIRE_PEER_FAILED, no goodbye came; why it failed.
+/// HBMWIRE_TIMED_OUT, HBMWIRE_CANCELLED; HBMWIRE_PEER_FAILED, no goodbye came; why the endpoint
+/// failed meanwhile.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_close(hbmwire_endpoint* endpoint, int64_t timeout_ns,
                                                     int32_t cancel_fd, hbmwire_error* error);
 
-/// The same without waiting: the transfer is over when the endpoint is closed. Errors:
-/// HBMWIRE_BUSY, an earlier one is not over.
+/// hbmwire_endpoint_close() without waiting: the transfer is over when the endpoint is closed.
+/// Errors: HBMWIRE_BUSY, an earlier hbmwire_endpoint_start_close() is not over.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_close(hbmwire_endpoint* endpoint,
                                                           int64_t timeout_ns,
                                                           hbmwire_transfer** transfer,
@@ -320,8 +321,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_wait_closed(hbmwire_endpoint* endp
 
 /// Connects to the same peer again, by another connection, perhaps to another process. Remote
 /// regions of the old connection are refused. Errors: HBMWIRE_NOT_SUPPORTED, this side was
-/// accepted; HBMWIRE_BUSY, it is neither failed nor closed; as hbmwire_endpoint_connect(), and then
-/// the endpoint is as before.
+/// accepted; HBMWIRE_BUSY, it is neither failed nor closed; those of hbmwire_endpoint_connect(),
+/// after which the endpoint is as before.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_reconnect(hbmwire_endpoint* endpoint,
                                                         int64_t timeout_ns, int32_t cancel_fd,
                                                         hbmwire_error* error);

@@ -51,7 +51,7 @@ HBMWIRE_C_API hbmwire_status hbmwire_group_create(hbmwire_worker* worker, int64_
                                                   hbmwire_group** group, hbmwire_error* error);
 
 /// Leaves the group, and ends its endpoints and their handles. The other ranks take that for an end
-/// of this rank, unless all of them leave after the same call.
+/// of this rank, unless all ranks leave after the same call.
 HBMWIRE_C_API void hbmwire_group_free(hbmwire_group* group);
 
 /// The number of this process, 0 to size - 1; how many processes there are; the number of the
@@ -95,16 +95,18 @@ HBMWIRE_C_API hbmwire_status hbmwire_group_failed(hbmwire_group* group, uint32_t
 
 /// Gives each rank's bytes to all ranks: 0 to 1 MiB of each, 256 MiB of all. Errors:
 /// HBMWIRE_PEER_FAILED: ranks that have ended are the subject, until hbmwire_group_rejoin();
-/// HBMWIRE_TIMED_OUT: those that did not come are, and the call may not be repeated before
-/// hbmwire_group_rejoin(); HBMWIRE_CANCELLED, likewise; HBMWIRE_INVALID_ARGUMENT: too many bytes.
+/// HBMWIRE_TIMED_OUT: the ranks that did not come are the subject, and the call must not be
+/// repeated before hbmwire_group_rejoin(); HBMWIRE_CANCELLED, likewise; HBMWIRE_INVALID_ARGUMENT:
+/// too many bytes.
 HBMWIRE_C_API hbmwire_status hbmwire_group_exchange(hbmwire_group* group, const void* mine,
                                                     size_t size, int64_t timeout_ns,
                                                     int32_t cancel_fd, hbmwire_exchanged** all,
                                                     hbmwire_error* error);
 
-/// The same among those that are there: a rank that has ended gives nothing, and one that has not
-/// come at the deadline of rank 0 is given up, as if it had ended. Errors: HBMWIRE_PEER_FAILED:
-/// rank 0 has ended, or this rank was given up; HBMWIRE_TIMED_OUT: rank 0 does not answer.
+/// hbmwire_group_exchange() among the ranks that are there: a rank that has ended gives nothing,
+/// and one that has not come at rank 0's deadline is given up, as if it had ended. Errors:
+/// HBMWIRE_PEER_FAILED: rank 0 has ended, or this rank was given up; HBMWIRE_TIMED_OUT: rank 0 does
+/// not answer.
 HBMWIRE_C_API hbmwire_status hbmwire_group_exchange_among_present(
     hbmwire_group* group, const void* mine, size_t size, int64_t timeout_ns, int32_t cancel_fd,
     hbmwire_exchanged** all, hbmwire_error* error);
@@ -125,7 +127,7 @@ HBMWIRE_C_API hbmwire_status hbmwire_group_barrier(hbmwire_group* group, int64_t
                                                    int32_t cancel_fd, hbmwire_error* error);
 
 /// The endpoint to another rank, which is made when either of both first asks, and is the same
-/// connection for both. It needs the other one's progress alone, no call of its. The handle is the
+/// connection for both. The other rank need only make progress, and call nothing. The handle is the
 /// group's, and is the same each time: freeing it does nothing, and it is valid until
 /// hbmwire_group_drop_endpoint(), hbmwire_group_rejoin() or hbmwire_group_free(). Errors: as
 /// hbmwire_endpoint_connect(), with the rank as subject; HBMWIRE_INVALID_ARGUMENT: there is no such
@@ -151,9 +153,9 @@ typedef struct hbmwire_broadcast_options {
 HBMWIRE_C_API void hbmwire_broadcast_options_init(hbmwire_broadcast_options* options,
                                                   size_t struct_size);
 
-/// Brings the bytes of rank `root` to all ranks: from each to the next one in a chain of pieces.
+/// Brings the bytes of rank `root` to all ranks: each passes them to the next one piece by piece.
 /// `memory` has the same length at all ranks, and is registered for HBMWIRE_ACCESS_REMOTE_WRITE,
-/// but for the root's. It must stay registered until the call is over. Errors: as
+/// except at the root. It must stay registered until the call is over. Errors: as
 /// hbmwire_group_exchange(); a rank that failed, or whose bytes differ (HBMWIRE_DATA_MISMATCH), is
 /// the subject, at every rank.
 HBMWIRE_C_API hbmwire_status hbmwire_group_broadcast(hbmwire_group* group,

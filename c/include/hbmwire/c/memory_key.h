@@ -81,7 +81,8 @@ HBMWIRE_C_API bool hbmwire_memory_key_valid(const hbmwire_memory_key* key);
 
 /// Takes the key back: when this returns, no NIC accepts it any more, and no byte moves by it.
 /// Errors: HBMWIRE_NOT_SUPPORTED (not revocable); HBMWIRE_TIMED_OUT, a process of this node is
-/// stopped in the middle of a copy; HBMWIRE_STAGE_REGISTER_MEMORY: call again.
+/// stopped in the middle of a copy: the key has ended, and a further call waits again;
+/// HBMWIRE_STAGE_REGISTER_MEMORY otherwise: the key may still be valid, call again.
 HBMWIRE_C_API hbmwire_status hbmwire_memory_key_revoke(hbmwire_memory_key* key,
                                                        hbmwire_error* error);
 

@@ -21,7 +21,7 @@ typedef struct hbmwire_pending_region hbmwire_pending_region;
 
 /// hbmwire_endpoint_connect() without waiting, not even for a name look-up. It is over by
 /// `timeout_ns` from now on at the latest. Errors: HBMWIRE_STAGE_CONFIGURE; HBMWIRE_EXHAUSTED. All
-/// other errors are those of hbmwire_pending_endpoint_transfer().
+/// other errors are those of the transfer (hbmwire_pending_endpoint_transfer()).
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_connect(hbmwire_worker* worker,
                                                             const char* peer, int64_t timeout_ns,
                                                             const hbmwire_endpoint_options* options,
@@ -29,8 +29,9 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_connect(hbmwire_worker* work
                                                             hbmwire_error* error);
 
 /// hbmwire_endpoint_reconnect() without waiting. It gives another endpoint; this one stays as it
-/// is. Errors: as hbmwire_endpoint_reconnect() before anything is done; all other errors are those
-/// of the transfer.
+/// is. Errors: HBMWIRE_NOT_SUPPORTED and HBMWIRE_BUSY as hbmwire_endpoint_reconnect(); those of
+/// hbmwire_endpoint_start_connect(). All other errors are those of the transfer
+/// (hbmwire_pending_endpoint_transfer()).
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_reconnect(const hbmwire_endpoint* endpoint,
                                                               int64_t timeout_ns,
                                                               hbmwire_pending_endpoint** pending,
@@ -51,7 +52,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_pending_endpoint_take(hbmwire_pending_endpo
 HBMWIRE_C_API void hbmwire_pending_endpoint_free(hbmwire_pending_endpoint* pending);
 
 /// hbmwire_endpoint_remote() without waiting. Errors: as operations; HBMWIRE_INVALID_ARGUMENT, a
-/// name of 0 or more than 255 bytes. All other errors are those of the transfer.
+/// name of 0 or more than 255 bytes. All other errors are those of the transfer
+/// (hbmwire_pending_region_transfer()).
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_remote(hbmwire_endpoint* endpoint,
                                                            const char* name, int64_t timeout_ns,
                                                            hbmwire_pending_region** pending,

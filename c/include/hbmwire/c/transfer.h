@@ -46,14 +46,14 @@ HBMWIRE_C_API hbmwire_status hbmwire_transfer_poll_until(hbmwire_transfer* trans
 HBMWIRE_C_API hbmwire_status hbmwire_transfer_notify(hbmwire_transfer* transfer, uint64_t cookie,
                                                      hbmwire_error* error);
 
-/// Ends it, complete or not. A receive that no message has matched yet just goes. For any other
-/// operation under way, the connection is broken on both sides, so that none of its bytes can
+/// Ends it, complete or not. A receive that no message has matched yet is only withdrawn. For any
+/// other operation under way, the connection is broken on both sides, so that none of its bytes can
 /// arrive later. Errors: HBMWIRE_TIMED_OUT, the peer did not say that its side is broken.
 HBMWIRE_C_API hbmwire_status hbmwire_transfer_cancel(hbmwire_transfer* transfer,
                                                      hbmwire_error* error);
 
 /// hbmwire_transfer_cancel() without waiting: hbmwire_transfer_poll() tells when it is over. Its
-/// memory stays in use until then. Errors: in a child by fork(2).
+/// memory stays in use until then. Errors: HBMWIRE_NOT_SUPPORTED, in a child by fork(2).
 HBMWIRE_C_API hbmwire_status hbmwire_transfer_request_cancel(hbmwire_transfer* transfer,
                                                              hbmwire_error* error);
 

@@ -40,7 +40,7 @@ enum {
   HBMWIRE_PATH_ZERO_COPY = 1,      ///< device memory through its dma-buf
   HBMWIRE_PATH_PEER_MEMORY = 2,    ///< device memory, registered by address
   HBMWIRE_PATH_NIC_LOOPBACK = 3,   ///< zero copy between two ends of one node
-  HBMWIRE_PATH_STAGED = 4,         ///< with a stop in host memory
+  HBMWIRE_PATH_STAGED = 4,         ///< through host memory
   HBMWIRE_PATH_COPY = 5,           ///< by a device's engine, within a process
   HBMWIRE_PATH_TCP = 6,            ///< over a TCP connection, through host memory
   HBMWIRE_PATH_IPC = 7,            ///< by an engine, between two processes of a node
@@ -65,7 +65,7 @@ enum {
   HBMWIRE_LEVEL_SENT = 0,     ///< the source may be written again
   HBMWIRE_LEVEL_ARRIVED = 1,  ///< the target's NIC has all of it
   HBMWIRE_LEVEL_VISIBLE =
-      2,  ///< the target device's own engines see it, too; a put needs reading there
+      2,  ///< the target device's own engines see it, too; a put needs HBMWIRE_ACCESS_REMOTE_READ
 };
 
 /// The protocol by which a transfer went.
