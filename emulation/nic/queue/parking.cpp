@@ -190,7 +190,9 @@ void Process::run_helper() {
     helper_due_ns_.store(due);
     const std::uint64_t now = now_ns();
     const std::uint64_t sleep_ns = due > now ? due - now : 0;
-    const timespec sleep{0, static_cast<long>(sleep_ns)};
+    constexpr std::uint64_t kSecond = 1'000'000'000;
+    const timespec sleep{static_cast<time_t>(sleep_ns / kSecond),
+                         static_cast<long>(sleep_ns % kSecond)};
     pollfd wake{wake_fd_, POLLIN, 0};
     if (ppoll(&wake, 1, due == kNever ? nullptr : &sleep, nullptr) > 0) {
       std::array<std::byte, 64> drained{};
