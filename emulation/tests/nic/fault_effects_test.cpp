@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -209,6 +210,16 @@ TEST(LinkFault, TakesAllOpenNicsDownAtACall) {
   EXPECT_EQ(ibv_resize_cq(pair.a.cq.get(), 128), 0);
   EXPECT_EQ(port_state(pair.a), IBV_PORT_DOWN);
   EXPECT_EQ(port_state(pair.b), IBV_PORT_DOWN);
+}
+
+// The thread that raises the link sleeps until then, for however long that is.
+TEST(LinkFault, CostsNoCpuUntilItComesUp) {
+  if (!under_plan("link,call=ibv_resize_cq,for=60000")) return;
+  const Endpoint here;
+  EXPECT_EQ(ibv_resize_cq(here.cq.get(), 128), 0);
+  const std::clock_t before = std::clock();
+  ::usleep(400'000);
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5);
 }
 
 // The process that took it down is dead, so it cannot take it up.
