@@ -126,10 +126,12 @@ int run_client(int argc, char** argv) {
   app.add_option("HOST", options.host,
                  "Where the server runs: a name or an address, its port behind it if wanted")
       ->required()
+      ->option_text(" ")
       ->check([](const std::string& host) { return host.empty() ? "it is empty" : ""; }, "");
   add_common_options(app, options.common);
   app.add_option("--file", options.file, "Send this file instead of test patterns")
       ->option_text("FILE");
+  app.footer("\nExample\n  node2$ hbmwire server\n  node1$ hbmwire client node2\n");
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
   Output output(program, options.common.output_mode());
   if (const auto mistake = contradiction_in(options.common)) return usage_error(output, *mistake);

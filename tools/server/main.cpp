@@ -37,7 +37,9 @@ int run_server(int argc, char** argv) {
   app.add_option("--save", options.save, "Take files from clients, and save them in DIR")
       ->check(CLI::ExistingDirectory)
       ->option_text("DIR");
-  app.add_flag("--keep", options.keep, "Go on after the first complete client, until a signal");
+  app.add_flag("--keep", options.keep,
+               "Serve clients until a signal; without it, until the first that completes");
+  app.footer("\nExample\n  node2$ hbmwire server\n  node1$ hbmwire client node2\n");
   if (const auto code = parse_command_line(app, program, argc, argv)) return *code;
   Output output(program, options.common.output_mode());
   if (const auto mistake = contradiction_in(options.common)) return usage_error(output, *mistake);
