@@ -144,7 +144,7 @@ TEST_F(CudaIpc, OneContextOfEachGpuMayOpenAHandle) {
   EXPECT_NE(by_another_gpu, address);
   EXPECT_EQ(get(by_another_gpu, 4), "text");
   EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, by_another_gpu), 0);
-  // Destroying a context closes the memory that it has open_valid.
+  // Destroying a context closes the memory that it has opened.
   ASSERT_EQ(cuCtxDestroy_v2(elsewhere), CUDA_SUCCESS);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 1U);
   EXPECT_EQ(cuIpcCloseMemHandle(by_another_gpu), CUDA_ERROR_INVALID_VALUE);
