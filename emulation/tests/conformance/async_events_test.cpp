@@ -40,6 +40,7 @@ TEST_F(AsynchronousEvents, SayNothingOfAnEstablishedConnection) {
 
 class SendQueueDrain : public EachTransport {
  protected:
+  /// Moves the requester to SQD. Returns why this device does not do so, if so.
   std::string drain(Link& link, int mask) {
     const int error = link.a.to(IBV_QPS_SQD, mask);
     if (error == EINVAL || error == EOPNOTSUPP) return "the device takes no QP to SQD";
@@ -83,7 +84,7 @@ TEST_P(SendQueueDrain, HoldsRequestsUntilRts) {
 
 INSTANTIATE_TEST_SUITE_P(All, SendQueueDrain, testing::ValuesIn(kTransports), transport_name);
 
-/// The SQ-drained test for types that receive: an XRC_SEND QP does not.
+/// A drained send queue beside the receive queue, for types that have one: an XRC_SEND QP does not.
 class ReceivesDuringDrain : public SendQueueDrain {};
 
 TEST_P(ReceivesDuringDrain, GoOn) {
@@ -131,7 +132,7 @@ TEST_F(AsynchronousEvents, MustBeAcknowledgedBeforeTheirQpGoes) {
       "man ibv_get_async_event: destroying an object waits for all its events to be acknowledged");
   Link link(nic, Transport::rc);
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 1);
-  bad.wr.rdma.rkey ^= 0x55;
+  bad.wr.rdma.rkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(bad, 0, 8), 0);
   link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
   auto event = nic.next_event(kPatience);
@@ -156,7 +157,7 @@ TEST_F(AsynchronousEvents, ADestroyedQpWithdrawsItsEvents) {
       "man ibv_destroy_qp; Linux uverbs_main.c: undelivered events of a QP are released with it");
   Link link(nic, Transport::rc);
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 1);
-  bad.wr.rdma.rkey ^= 0x55;
+  bad.wr.rdma.rkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(bad, 0, 8), 0);
   link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
   ASSERT_TRUE(nic.has_event());
@@ -172,7 +173,7 @@ TEST_F(AsynchronousEvents, GoToTheContextOfTheirObject) {
   b.connect(a.address());
   a.connect(b.address());
   ibv_send_wr bad = a.request(IBV_WR_RDMA_WRITE, 1, b.address());
-  bad.wr.rdma.rkey ^= 0x55;
+  bad.wr.rdma.rkey ^= kKeySpoiler;
   ASSERT_EQ(a.post(bad, 0, 8), 0);
   a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
   other.expect_event(IBV_EVENT_QP_ACCESS_ERR, b.qp.get());

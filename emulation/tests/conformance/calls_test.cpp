@@ -11,7 +11,7 @@
 namespace hbmwire::conformance {
 namespace {
 
-constexpr unsigned char kFarPort = 200;
+constexpr unsigned char kFarPort = 200;  // no device has so many ports
 
 struct BadCall {
   const char* name;
@@ -60,6 +60,7 @@ std::uint8_t last_gid_of(const Nic& nic) {
   return static_cast<std::uint8_t>(std::min(nic.port().gid_tbl_len, 256) - 1);
 }
 
+/// The error of a move to RTR whose path has an empty entry of the GID table as its source.
 int error_of_empty_gid(const Nic& nic) {
   Side side(nic, {.bytes = 64});
   if (const int error = side.to_init(); error != 0) return error;
@@ -70,6 +71,7 @@ int error_of_empty_gid(const Nic& nic) {
                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
+/// The error of a move to INIT whose values or mask were spoiled.
 int error_of_init(const Nic& nic, void (*spoil)(ibv_qp_attr& values, int& mask)) {
   Side side(nic, {.bytes = 64});
   ibv_qp_attr values = side.attributes({});
@@ -79,6 +81,8 @@ int error_of_init(const Nic& nic, void (*spoil)(ibv_qp_attr& values, int& mask))
   return side.modify(values, mask);
 }
 
+/// The error of attaching a QP, once or twice, to a group whose GID begins with this byte; 0xff is
+/// multicast. The QP is detached again.
 int error_of_attach(const Nic& nic, unsigned char first_byte, bool twice) {
   const Side side(nic, {.type = IBV_QPT_UD, .bytes = 64});
   ibv_gid group{};

@@ -26,10 +26,11 @@ bool is_readable(int fd, int patience_ms) {
 class CompletionEvents : public Conformance {
  protected:
   static constexpr int kAWhile_ms = 30;
+  static constexpr int kPatience_ms = static_cast<int>(kPatience.count());
 
   /// Waits for an event of the channel and acknowledges it. Returns the CQ that it names.
   ibv_cq* next_event() {
-    if (!is_readable(channel->fd, static_cast<int>(kPatience.count()))) {
+    if (!is_readable(channel->fd, kPatience_ms)) {
       ADD_FAILURE() << "no completion event came within " << kPatience.count() << " ms";
       return nullptr;
     }
@@ -43,6 +44,7 @@ class CompletionEvents : public Conformance {
 
   void expect_no_event() { EXPECT_FALSE(is_readable(channel->fd, kAWhile_ms)); }
 
+  /// Sends a message `id` to a receive with the id 100 + `id`.
   void send(std::uint64_t id, unsigned flags = 0) {
     ASSERT_EQ(link.receive(100 + id, 0, 64), 0);
     ibv_send_wr request = link.request(IBV_WR_SEND, id);
@@ -126,7 +128,7 @@ TEST_F(CompletionEvents, ErrorsAreSolicited) {
   source("man ibv_req_notify_cq: solicited if the status is not successful");
   ASSERT_EQ(ibv_req_notify_cq(link.a.send_cq.get(), 1), 0);
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 1);
-  bad.wr.rdma.rkey ^= 0x55;
+  bad.wr.rdma.rkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(bad, 0, 8), 0);
   EXPECT_EQ(next_event(), link.a.send_cq.get());
   link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
@@ -186,7 +188,7 @@ TEST_F(CompletionEvents, MustBeAcknowledgedBeforeTheirCqGoes) {
   source("man ibv_get_cq_event: destroying a CQ waits for all its events to be acknowledged");
   ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 0), 0);
   send(1);
-  ASSERT_TRUE(is_readable(channel->fd, 5000));
+  ASSERT_TRUE(is_readable(channel->fd, kPatience_ms));
   ibv_cq* cq = nullptr;
   void* cookie = nullptr;
   ASSERT_EQ(ibv_get_cq_event(channel.get(), &cq, &cookie), 0);
@@ -209,7 +211,7 @@ TEST_F(CompletionEvents, ADestroyedCqWithdrawsItsEvents) {
       "man ibv_destroy_cq; Linux uverbs_main.c: undelivered events of a CQ are released with it");
   ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 0), 0);
   send(1);
-  ASSERT_TRUE(is_readable(channel->fd, 5000));
+  ASSERT_TRUE(is_readable(channel->fd, kPatience_ms));
   link.b.expect_received(101);
   link.b.qp.reset();
   link.b.recv_cq.reset();
@@ -221,7 +223,7 @@ TEST_F(CompletionEvents, AreAcknowledgedTogether) {
   for (std::uint64_t id = 1; id <= 3; ++id) {
     ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 0), 0);
     send(id);
-    ASSERT_TRUE(is_readable(channel->fd, 5000));
+    ASSERT_TRUE(is_readable(channel->fd, kPatience_ms));
     ibv_cq* cq = nullptr;
     void* cookie = nullptr;
     ASSERT_EQ(ibv_get_cq_event(channel.get(), &cq, &cookie), 0);

@@ -123,6 +123,7 @@ void Nic::choose_gid() {
       continue;
     static constexpr std::uint8_t kIpv4Prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     const bool ipv4 = std::memcmp(entry.gid.raw, kIpv4Prefix, sizeof kIpv4Prefix) == 0;
+    // RoCE v2 counts more than IPv4.
     const int score = (entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 2 : 0) + (ipv4 ? 1 : 0);
     if (score <= best_score) continue;
     best = index;

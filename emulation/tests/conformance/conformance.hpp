@@ -64,6 +64,7 @@ class Nic {
 
   [[nodiscard]] std::uint8_t gid_index() const { return gid_index_; }
 
+  /// The codes of MTUs begin with 1 for 256 bytes.
   [[nodiscard]] std::uint32_t mtu_bytes() const {
     return 128U << static_cast<unsigned>(port_.active_mtu);
   }
@@ -120,6 +121,7 @@ T* need(T* object, const char* what) {
   return object;
 }
 
+/// A case of the suite. The program ends if it takes 30 s; the case fails if it names no source.
 class Conformance : public ::testing::Test {
  protected:
   void SetUp() override;

@@ -44,6 +44,7 @@ class Readers : public EachTransport {
     EachTransport::TearDown();
   }
 
+  /// Makes the CQ. Returns why the device has no such CQs, if so.
   std::string make(std::uint64_t fields) {
     ibv_cq_init_attr_ex initial{};
     initial.cqe = 32;
@@ -55,6 +56,7 @@ class Readers : public EachTransport {
     return "";
   }
 
+  /// Starts polling as soon as there is a completion. Returns ibv_start_poll's result.
   int start() {
     ibv_poll_cq_attr attributes{};
     int result = ENOENT;

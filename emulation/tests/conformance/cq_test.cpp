@@ -17,7 +17,8 @@ constexpr const char* kResizeSource =
 
 class CompletionQueues : public Conformance {
  protected:
-  /// Leaves `count` completions in the requester's send CQ, numbered from 0.
+  /// Leaves the completions of `count` WRITEs and of a READ in the requester's send CQ, numbered
+  /// from 0 to `count`.
   void fill(std::uint64_t count) {
     for (std::uint64_t id = 0; id < count; ++id)
       ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_WRITE, id), 0, 8), 0);
@@ -164,7 +165,7 @@ TEST_F(CompletionQueues, OverrunIsAnError) {
     if (a.post(a.request(IBV_WR_RDMA_WRITE, 1, b.address()), 0, 8) != 0) break;
   }
   nic.expect_event(IBV_EVENT_CQ_ERR, small.get());
-  a.qp.reset();
+  a.qp.reset();  // before its CQ
 }
 
 TEST_F(CompletionQueues, ServeManyQps) {
@@ -197,7 +198,7 @@ TEST_F(CompletionQueues, ServeManyQps) {
     ++seen[which];
   }
   EXPECT_EQ(seen, (std::vector<std::uint64_t>{1, 1, 1, 1}));
-  sides.clear();
+  sides.clear();  // before their CQ
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class ReliableError : public EachTransport {
 TEST_P(ReliableError, WrongKey) {
   Link link(nic, GetParam());
   ibv_send_wr request = link.request(IBV_WR_RDMA_WRITE, 1);
-  request.wr.rdma.rkey ^= 0x55;
+  request.wr.rdma.rkey ^= kKeySpoiler;
   expect_access_error(link, request);
 }
 
@@ -116,7 +116,7 @@ TEST_P(ReliableError, ReceiveThatIsTooSmall) {
 TEST_P(ReliableError, ReceiveWithAWrongKey) {
   Link link(nic, GetParam());
   ibv_sge wrong = link.b.element(0, 100);
-  wrong.lkey ^= 0x55;
+  wrong.lkey ^= kKeySpoiler;
   ASSERT_EQ(link.b.receive(2, {wrong}), 0);
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), 0, 100), 0);
   link.a.expect_sent(1, IBV_WC_REM_OP_ERR);
@@ -135,7 +135,7 @@ TEST_P(ReliableError, ReceiveIntoMemoryThatMayNotBeWritten) {
 TEST_P(ReliableError, OwnElementWithAWrongKey) {
   Link link(nic, GetParam());
   ibv_sge wrong = link.a.element(0, 8);
-  wrong.lkey ^= 0x55;
+  wrong.lkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_WRITE, 1), {wrong}), 0);
   link.a.expect_sent(1, IBV_WC_LOC_PROT_ERR);
   EXPECT_EQ(link.a.state(), IBV_QPS_ERR);

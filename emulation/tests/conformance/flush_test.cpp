@@ -66,7 +66,7 @@ TEST_P(FlushReliable, EverythingAfterAnErrorInOrder) {
   // The first waits for a receive, the second will fail, the rest follow.
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), 0, 8), 0);
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 2);
-  bad.wr.rdma.rkey ^= 0x55;
+  bad.wr.rdma.rkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(bad, 0, 8), 0);
   for (std::uint64_t id = 3; id <= 8; ++id) {
     ibv_send_wr request = link.request(id % 2 == 0 ? IBV_WR_SEND : IBV_WR_RDMA_READ, id);
@@ -116,7 +116,7 @@ TEST_P(FlushReliable, AConnectionWorksAgainAfterErrorAndReset) {
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 1);
-  bad.wr.rdma.rkey ^= 0x55;
+  bad.wr.rdma.rkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(bad, 0, 8), 0);
   link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
   nic.expect_event(IBV_EVENT_QP_ACCESS_ERR, link.b.qp.get());
@@ -154,7 +154,7 @@ TEST_F(FlushRc, ResponderOfAFailedRequest) {
   ASSERT_EQ(link.receive(2, 0, 8), 0);
   ASSERT_EQ(link.receive(3, 0, 8), 0);
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 1);
-  bad.wr.rdma.rkey ^= 0x55;
+  bad.wr.rdma.rkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(bad, 0, 8), 0);
   link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
   link.b.expect_received(2, IBV_WC_WR_FLUSH_ERR);

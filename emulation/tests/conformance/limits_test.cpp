@@ -34,6 +34,7 @@ class Limits : public Conformance {
     return error;
   }
 
+  /// Expects a QP with this capability at the limit to be made, and one more to be refused.
   void expect_limit(std::uint32_t ibv_qp_cap::*member, int limit, const char* what) {
     const auto most = static_cast<std::uint32_t>(limit);
     ibv_qp_cap cap{1, 1, 1, 1, 0};

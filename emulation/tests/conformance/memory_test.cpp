@@ -247,6 +247,7 @@ struct BoundsRow {
   bool inside;
 };
 
+/// The length of the region, and its distance from the beginning of the buffer.
 constexpr std::int64_t kRegion = 4096;
 
 /// A region that begins and ends within other registered memory, so that only the check of its
@@ -310,7 +311,7 @@ TEST_P(RegionAccess, LimitsAPeer) {
   const bool atomic = row.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
   if (atomic) HBMWIRE_NEED(nic.lacks_atomics());
   Link link(nic, Transport::rc, {.b = {.mr_access = row.access}});
-  ASSERT_EQ(link.b.receive(2, std::vector<ibv_sge>{}), 0);
+  ASSERT_EQ(link.b.receive(2, std::vector<ibv_sge>{}), 0);  // for a WRITE with immediate
   ASSERT_EQ(link.a.post(link.request(row.opcode, 1), 0, 8), 0);
   link.a.expect_sent(1, row.allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(link.b.state(), row.allowed ? IBV_QPS_RTS : IBV_QPS_ERR);

@@ -62,7 +62,7 @@ class Multicast : public Conformance {
 
   int detach(const Side& side) { return ibv_detach_mcast(side.qp.get(), &group, kLid); }
 
-  static constexpr std::uint16_t kLid = 0xc001;
+  static constexpr std::uint16_t kLid = 0xc001;  // of the group, for InfiniBand
   ibv_gid group{};
   Ah to_group;
   std::unique_ptr<Side> sender;

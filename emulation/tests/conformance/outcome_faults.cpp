@@ -4,8 +4,6 @@
 namespace hbmwire::conformance {
 namespace {
 
-constexpr std::uint32_t kOtherKey = 0x55;
-
 bool is_atomic(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
@@ -20,25 +18,26 @@ std::uint64_t& remote_address_of(Scene& scene) {
   return is_atomic(scene.opcode) ? request.wr.atomic.remote_addr : request.wr.rdma.remote_addr;
 }
 
-/// A region over the whole buffer of a side, but in another protection domain.
-const ibv_mr& region_elsewhere(Scene& scene, Side& side) {
+/// Makes a region over the whole buffer of a side, but in another protection domain.
+const ibv_mr& make_region_elsewhere(Scene& scene, Side& side) {
   scene.other_pd = scene.nic.make_pd();
   scene.other_mr =
       scene.nic.make_mr(scene.other_pd.get(), side.buffer.data(), side.buffer.size(), kAllAccess);
   return *scene.other_mr;
 }
 
-void make_own_key_wrong(Scene& scene) { scene.elements[0].lkey ^= kOtherKey; }
+void make_own_key_wrong(Scene& scene) { scene.elements[0].lkey ^= kKeySpoiler; }
 
 void make_own_domain_wrong(Scene& scene) {
-  scene.elements[0].lkey = region_elsewhere(scene, scene.link.a).lkey;
+  scene.elements[0].lkey = make_region_elsewhere(scene, scene.link.a).lkey;
 }
 
+/// The last of the 8 bytes is past the end.
 void move_own_past_end(Scene& scene) {
   scene.elements = {scene.link.a.element(scene.link.a.buffer.size() - 7, 8)};
 }
 
-void make_peer_key_wrong(Scene& scene) { rkey_of(scene) ^= kOtherKey; }
+void make_peer_key_wrong(Scene& scene) { rkey_of(scene) ^= kKeySpoiler; }
 
 void make_both_keys_wrong(Scene& scene) {
   make_own_key_wrong(scene);
@@ -46,26 +45,29 @@ void make_both_keys_wrong(Scene& scene) {
 }
 
 void make_peer_domain_wrong(Scene& scene) {
-  rkey_of(scene) = region_elsewhere(scene, scene.link.b).rkey;
+  rkey_of(scene) = make_region_elsewhere(scene, scene.link.b).rkey;
 }
 
-/// For atomics: an aligned address 8 bytes past the end, or less.
+/// The last of the 8 bytes is past the end. An atomic has the first aligned address from the end
+/// on.
 void move_peer_past_end(Scene& scene) {
   std::uint64_t& address = remote_address_of(scene);
   const std::uint64_t end = address + scene.link.b.buffer.size();
   address = is_atomic(scene.opcode) ? (end + 7) & ~std::uint64_t{7} : end - 7;
 }
 
-void take_all_bytes(Scene& scene) {
+/// Sends no bytes, so that the wrong keys do not matter.
+void empty_with_wrong_keys(Scene& scene) {
   scene.elements[0].length = 0;
-  scene.elements[0].lkey ^= kOtherKey;
+  scene.elements[0].lkey ^= kKeySpoiler;
   if (scene.opcode != IBV_WR_SEND && scene.opcode != IBV_WR_SEND_WITH_IMM)
-    rkey_of(scene) ^= kOtherKey;
+    rkey_of(scene) ^= kKeySpoiler;
 }
 
+/// The receive has room for 7 of the 8 bytes.
 void shorten_receive(Scene& scene) { scene.receive[0].length = scene.link.headroom() + 7; }
 
-void make_receive_key_wrong(Scene& scene) { scene.receive[0].lkey ^= kOtherKey; }
+void make_receive_key_wrong(Scene& scene) { scene.receive[0].lkey ^= kKeySpoiler; }
 
 void post_no_receive(Scene& scene) { scene.has_receive = false; }
 
@@ -104,14 +106,14 @@ void make_inline_too_long(Scene& scene) {
 }  // namespace
 
 std::vector<Fault> faults() {
-  constexpr int kReadableHere = 0;
+  constexpr int kLocalReadAlone = 0;
   const Timing no_retries{.rnr_retry = 0, .min_rnr_timer = 1};
   return {
       {"Nothing"},
       {"OwnKeyWrong", {}, make_own_key_wrong},
       {"OwnDomainWrong", {}, make_own_domain_wrong},
       {"OwnRangePastEnd", {}, move_own_past_end},
-      {"OwnMemoryReadOnly", {.a = {.mr_access = kReadableHere}}},
+      {"OwnMemoryReadOnly", {.a = {.mr_access = kLocalReadAlone}}},
       {"PeerKeyWrong", {}, make_peer_key_wrong},
       {"PeerDomainWrong", {}, make_peer_domain_wrong},
       {"PeerRangePastEnd", {}, move_peer_past_end},
@@ -119,7 +121,7 @@ std::vector<Fault> faults() {
       {"PeerQpRefuses", {.b = {.qp_access = 0}}},
       {"PeerKeyWrongOfSrq", {.b = {.with_srq = true}}, make_peer_key_wrong},
       {"BothKeysWrong", {}, make_both_keys_wrong},
-      {"NoBytesWrongKeys", {}, take_all_bytes},
+      {"NoBytesWrongKeys", {}, empty_with_wrong_keys},
       {"ReceiveTooSmall", {}, shorten_receive},
       {"ReceiveTooSmallOfSrq", {.b = {.with_srq = true}}, shorten_receive},
       {"ReceiveKeyWrong", {}, make_receive_key_wrong},

@@ -27,6 +27,8 @@ struct Scene {
   bool has_receive;  // whether one is posted; never for operations without a receive
 };
 
+/// A wrong parameter: options for making the link, and a change of the scene before the request is
+/// posted.
 struct Fault {
   const char* name;
   LinkOptions options{};

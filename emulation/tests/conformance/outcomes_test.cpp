@@ -46,8 +46,8 @@ std::string status_name(const std::optional<ibv_wc>& completion) {
   return status < std::size(kNames) ? kNames[status] : std::to_string(status);
 }
 
-/// Posts the receive and the request of a scene, and returns the outcome in words. Gives a slow
-/// device time to reach the expected outcome.
+/// Posts the receive and the request of a scene, and returns the outcome in the form of OutcomeRow.
+/// Waits up to a second for the expected one, because states and memory may change late.
 std::string play(Scene& scene, const std::string& expected) {
   Side& a = scene.link.a;
   Side& b = scene.link.b;
@@ -55,8 +55,9 @@ std::string play(Scene& scene, const std::string& expected) {
     a.buffer[at] = static_cast<unsigned char>(0xa0 + at);
     b.buffer[at] = static_cast<unsigned char>(0xb0 + at);
   }
-  // Other bytes than those in the header of an empty message, which may be zeros.
+  // A UD receive gets a header, which may be zeros. With other bytes here its arrival is a change.
   std::fill_n(b.buffer.begin() + Scene::kReceiveOffset, kGrhBytes, 0xcc);
+  // The value that is compared must be equal, or nothing would be swapped.
   if (scene.opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
     std::uint64_t word = 0;
     std::memcpy(&word, b.buffer.data(), sizeof word);
@@ -96,6 +97,7 @@ struct Case {
   Operation operation;
 };
 
+/// The operations that a row names. Unknown names are left out.
 std::vector<Operation> operations_of(const OutcomeRow& row) {
   std::vector<Operation> found;
   std::istringstream words(row.opcodes);

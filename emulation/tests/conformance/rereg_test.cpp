@@ -27,6 +27,7 @@ class Reregistration : public Conformance {
     return "";
   }
 
+  /// Writes to the region by its key, and expects that to be allowed or not.
   void expect_write(std::size_t offset, bool allowed, std::uint32_t length = 8) {
     ibv_send_wr request = link.request(IBV_WR_RDMA_WRITE, 1, offset);
     request.wr.rdma.rkey = mr->rkey;
@@ -68,7 +69,7 @@ TEST_F(Reregistration, DomainsAreHeldByTheirRegionsOnly) {
   if (!missing.empty()) mr.reset();
   HBMWIRE_NEED(missing);
   EXPECT_EQ(ibv_dealloc_pd(second.get()), EBUSY);
-  EXPECT_EQ(ibv_dealloc_pd(first.release()), 0) << "nothing is of it any more";
+  EXPECT_EQ(ibv_dealloc_pd(first.release()), 0) << "no object belongs to it any more";
   mr.reset();
 }
 

@@ -98,7 +98,7 @@ ibv_qp_attr Side::attributes(const Address& peer, const Timing& timing) const {
   values.qkey = kQkey;
   values.path_mtu = nic_.port().active_mtu;
   values.dest_qp_num = peer.qpn;
-  // The sequence numbers of a side start at its QP's number.
+  // A side's sequence numbers start at the low 16 bits of its QP's number, so both ends know them.
   values.rq_psn = peer.qpn & 0xffffU;
   values.sq_psn = qp->qp_num & 0xffffU;
   values.max_rd_atomic = 1;
@@ -229,7 +229,7 @@ void Side::expect_silence(const Cq& cq) const {
 ibv_qp_attr Side::query() const {
   ibv_qp_attr attributes{};
   ibv_qp_init_attr initial{};
-  constexpr int kEverything = (1 << 21) - 1;
+  constexpr int kEverything = (1 << 21) - 1;  // from IBV_QP_STATE to IBV_QP_DEST_QPN
   EXPECT_EQ(ibv_query_qp(qp.get(), &attributes, kEverything, &initial), 0) << "ibv_query_qp";
   return attributes;
 }

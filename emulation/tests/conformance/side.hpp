@@ -13,6 +13,9 @@ namespace hbmwire::conformance {
 /// The Q_Key of the suite's UD QPs. It is not a controlled one: its most significant bit is clear.
 inline constexpr std::uint32_t kQkey = 0x11111111;
 
+/// Makes a valid key a wrong one, by ^=.
+inline constexpr std::uint32_t kKeySpoiler = 0x55;
+
 /// A UD receive begins with the global routing header, or with 40 undefined bytes.
 inline constexpr std::uint32_t kGrhBytes = 40;
 
@@ -66,15 +69,19 @@ class Side {
   int to_init();
   int to_rtr(const Address& peer, const Timing& timing = {});
   int to_rts(const Timing& timing = {});
+  /// Changes the state and, if `mask` names it, the notification of a drained send queue.
   int to(ibv_qp_state state, int mask = 0);
   int modify(ibv_qp_attr values, int mask);
   void connect(const Address& peer, const Timing& timing = {});
 
+  /// A range of the buffer, for a scatter/gather list.
   [[nodiscard]] ibv_sge element(std::size_t offset, std::uint32_t length) const;
 
   /// A request that reaches `peer`. The caller may change it before post().
   [[nodiscard]] ibv_send_wr request(ibv_wr_opcode opcode, std::uint64_t id, const Address& peer,
                                     std::size_t remote_offset = 0) const;
+
+  /// ibv_post_send of the request with these elements. Returns its result.
   int post(ibv_send_wr request, std::vector<ibv_sge> elements);
 
   int post(const ibv_send_wr& request, std::size_t offset, std::uint32_t length) {
@@ -102,6 +109,7 @@ class Side {
   void fill(std::size_t offset, std::size_t length, unsigned char seed);
   void expect_filled(std::size_t offset, std::size_t length, unsigned char seed) const;
 
+  /// The word at an offset of the buffer that is a multiple of 8, for atomics.
   [[nodiscard]] std::uint64_t* word(std::size_t offset);
 
   /// The SRQ for receives; null: the QP's own queue.
@@ -116,7 +124,7 @@ class Side {
   Cq recv_cq;
   Xrcd xrcd;
   Srq srq;
-  Ah ah;
+  Ah ah;  // to this port, for datagrams
   Qp qp;
 
  private:

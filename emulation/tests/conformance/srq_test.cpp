@@ -81,7 +81,7 @@ TEST_P(SharedReceives, SayWhenTheyRunLow) {
   nic.expect_event(IBV_EVENT_SRQ_LIMIT_REACHED, link->b.srq.get());
 }
 
-TEST_P(SharedReceives, SayItOnce) {
+TEST_P(SharedReceives, SayOnceThatTheyRunLow) {
   source("man ibv_query_srq: if srq_limit is 0, the event is not (or no longer) armed");
   for (std::uint64_t id = 1; id <= 4; ++id) ASSERT_EQ(link->receive(id, 0, 64), 0);
   ASSERT_EQ(set_limit(4), 0);
@@ -185,7 +185,7 @@ TEST_F(SrqOfRc, LastReceiveIsAnnouncedAfterAnErrorToo) {
   source("man ibv_get_async_event: IBV_EVENT_QP_LAST_WQE_REACHED; IBTA vol. 1, chapter 11");
   Link link(nic, Transport::rc, {.b = {.with_srq = true}});
   ibv_send_wr bad = link.request(IBV_WR_RDMA_WRITE, 1);
-  bad.wr.rdma.rkey ^= 0x55;
+  bad.wr.rdma.rkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(bad, 0, 8), 0);
   link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
   bool access_error = false;

@@ -39,7 +39,7 @@ TEST_F(Unreliable, WriteWithAWrongKeyIsLost) {
   Link link(nic, Transport::uc);
   link.b.fill(0, 100, 1);
   ibv_send_wr request = link.request(IBV_WR_RDMA_WRITE, 1);
-  request.wr.rdma.rkey ^= 0x55;
+  request.wr.rdma.rkey ^= kKeySpoiler;
   expect_lost(link, request, 100);
   link.b.expect_filled(0, 100, 1);
 }
@@ -87,7 +87,7 @@ TEST_F(Unreliable, OwnElementWithAWrongKeyStopsTheSendQueue) {
       "left by Modify QP to RTS; some devices go to Error instead (rxe)");
   Link link(nic, Transport::uc);
   ibv_sge wrong = link.a.element(0, 8);
-  wrong.lkey ^= 0x55;
+  wrong.lkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), {wrong}), 0);
   link.a.expect_sent(1, IBV_WC_LOC_PROT_ERR);
   const ibv_qp_state state = link.a.state();

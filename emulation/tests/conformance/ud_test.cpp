@@ -181,7 +181,7 @@ TEST_F(Datagrams, OwnElementWithAWrongKeyStopsTheSendQueue) {
       "left by Modify QP to RTS; some devices go to Error instead (rxe)");
   Link link(nic, Transport::ud);
   ibv_sge wrong = link.a.element(0, 8);
-  wrong.lkey ^= 0x55;
+  wrong.lkey ^= kKeySpoiler;
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), {wrong}), 0);
   link.a.expect_sent(1, IBV_WC_LOC_PROT_ERR);
   const ibv_qp_state state = link.a.state();

@@ -25,6 +25,7 @@ class Windows : public ConformanceOf<ibv_mw_type> {
     mw.reset(need(ibv_alloc_mw(nic.pd(), GetParam()), "ibv_alloc_mw"));
   }
 
+  /// A range of the owner's region, for a bind.
   ibv_mw_bind_info place(std::size_t offset, std::size_t length, unsigned access = kRemoteAccess) {
     return {link->b.mr.get(), link->to_b.buffer + offset, length, access};
   }
@@ -51,6 +52,7 @@ class Windows : public ConformanceOf<ibv_mw_type> {
     return error;
   }
 
+  /// Binds the window, which must succeed.
   void bind(const ibv_mw_bind_info& where) {
     ASSERT_EQ(post_bind(where, 500), 0);
     EXPECT_EQ(link->b.expect_sent(500).opcode, IBV_WC_BIND_MW);
@@ -72,6 +74,7 @@ class Windows : public ConformanceOf<ibv_mw_type> {
     EXPECT_EQ(link->b.state(), IBV_QPS_ERR);
   }
 
+  /// The peer's request to an offset of the owner's buffer, by the window's key.
   ibv_send_wr through_window(ibv_wr_opcode opcode, std::uint64_t id, std::size_t offset) {
     ibv_send_wr request = link->request(opcode, id, offset);
     request.wr.rdma.rkey = mw->rkey;

@@ -55,6 +55,7 @@ class Builders : public EachTransport {
     return "the device has no ibv_wr_* interface";
   }
 
+  /// Sets the id and the flags of the next request.
   void begin(std::uint64_t id, unsigned flags = IBV_SEND_SIGNALED) {
     qp->wr_id = id;
     qp->wr_flags = flags;

@@ -116,6 +116,7 @@ TEST_F(Xrc, SeveralTargetsFillOneReceiveQueue) {
   initial.qp_type = IBV_QPT_XRC_RECV;
   initial.comp_mask = IBV_QP_INIT_ATTR_XRCD;
   initial.xrcd = link->b.xrcd.get();
+  // A second target takes the place of the link's own.
   Qp own = std::move(link->b.qp);
   link->b.qp.reset(need(ibv_create_qp_ex(nic.context(), &initial), "ibv_create_qp_ex"));
   link->b.connect(sender.address());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The library as a program finds it at run time, and the properties that it reports.
+// The emulated libcuda.so.1: the symbols that a program finds in it at run time, and the properties
+// of GPUs that it reports.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -15,6 +16,12 @@ namespace {
 
 using ::testing::MatchesRegex;
 
+// The results of cuGetProcAddress_v2: values of CUdriverProcAddressQueryResult, which the project's
+// cuda.h leaves out.
+constexpr int kProcAddressSuccess = 0;
+constexpr int kProcAddressSymbolNotFound = 1;
+constexpr int kProcAddressVersionNotSufficient = 2;
+
 class CudaAbi : public CudaTest {};
 
 TEST_F(CudaAbi, ExportsTheVersionsThatProgramsLink) {
@@ -25,7 +32,7 @@ TEST_F(CudaAbi, ExportsTheVersionsThatProgramsLink) {
                            "cuDevicePrimaryCtxRelease_v2", "cuMemGetHandleForAddressRange",
                            "cuIpcGetMemHandle", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"})
     EXPECT_NE(::dlsym(library, name), nullptr) << name;
-  // Names from the time when device pointers had 32 bits.
+  // First versions of functions that now have a _v2. They are exported, but not modelled.
   for (const char* name : {"cuMemAlloc", "cuCtxCreate", "cuMemcpyHtoD", "cuIpcOpenMemHandle"}) {
     auto* const function = reinterpret_cast<CUresult (*)(int)>(::dlsym(library, name));
     ASSERT_NE(function, nullptr) << name;
@@ -42,9 +49,10 @@ TEST_F(CudaAbi, ProcAddressesFollowTheVersion) {
   EXPECT_EQ(cuGetProcAddress_v2("cuMemGetHandleForAddressRange", &function, 11060, 0, &status),
             CUDA_SUCCESS);
   EXPECT_EQ(function, nullptr);
-  EXPECT_EQ(status, 2);
+  EXPECT_EQ(status, kProcAddressVersionNotSufficient);
   EXPECT_EQ(cuGetProcAddress_v2("cuIpcOpenMemHandle", &function, 10020, 0, &status), CUDA_SUCCESS);
-  EXPECT_EQ(status, 2) << "the first version took the handle in another way";
+  EXPECT_EQ(status, kProcAddressVersionNotSufficient)
+      << "CUDA 10.2 had the first version, which is not modelled";
   EXPECT_EQ(cuGetProcAddress("cuIpcOpenMemHandle", &function, 11000, 0), CUDA_SUCCESS);
   EXPECT_EQ(function, reinterpret_cast<void*>(cuIpcOpenMemHandle_v2));
   EXPECT_EQ(cuGetProcAddress("cuIpcGetMemHandle", &function, 4010, 0), CUDA_SUCCESS);
@@ -56,12 +64,13 @@ TEST_F(CudaAbi, ProcAddressesFollowTheVersion) {
   EXPECT_EQ(cuGetProcAddress("cuDeviceGetUuid", &function, 12080, 0), CUDA_SUCCESS);
   EXPECT_EQ(function, reinterpret_cast<void*>(cuDeviceGetUuid_v2));
   EXPECT_EQ(cuGetProcAddress_v2("cuModuleLoad", &function, 12080, 0, &status), CUDA_SUCCESS);
-  EXPECT_EQ(status, 0) << "not modelled, and there";
+  EXPECT_EQ(status, kProcAddressSuccess) << "an exported function is found, modelled or not";
   EXPECT_EQ(reinterpret_cast<CUresult (*)(void*, const char*)>(function)(nullptr, ""),
             CUDA_ERROR_NOT_SUPPORTED);
+  // Names with a version are no names for cuGetProcAddress.
   EXPECT_EQ(cuGetProcAddress("cuMemAlloc_v2", &function, 12080, 0), CUDA_ERROR_NOT_FOUND);
   EXPECT_EQ(cuGetProcAddress_v2("cuNonsense", &function, 12080, 0, &status), CUDA_SUCCESS);
-  EXPECT_EQ(status, 1);
+  EXPECT_EQ(status, kProcAddressSymbolNotFound);
   EXPECT_EQ(cuGetProcAddress("cuNonsense", &function, 12080, 0), CUDA_ERROR_NOT_FOUND);
 }
 
@@ -95,16 +104,18 @@ TEST_F(CudaAbi, DevicesAreThoseOfSysfs) {
     EXPECT_EQ(found, device);
     int bus = 0;
     EXPECT_EQ(cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device), CUDA_SUCCESS);
+    // The bus follows the domain: dddd:bb:dd.f
     EXPECT_EQ(bus, std::stoi(lower.substr(5, 2), nullptr, 16));
   }
-  EXPECT_EQ(cuDeviceGetByPCIBusId(&count, "ffff:00:00.0"), CUDA_ERROR_INVALID_DEVICE);
+  CUdevice none = -1;
+  EXPECT_EQ(cuDeviceGetByPCIBusId(&none, "ffff:00:00.0"), CUDA_ERROR_INVALID_DEVICE);
   std::size_t bytes = 0;
   EXPECT_EQ(cuDeviceTotalMem_v2(&bytes, 1), CUDA_SUCCESS);
   EXPECT_EQ(bytes, 80ULL << 30U);
   EXPECT_EQ(cuDeviceTotalMem_v2(&bytes, 2), CUDA_ERROR_INVALID_DEVICE);
 }
 
-TEST_F(CudaAbi, TellsWhatTheDriverCanDo) {
+TEST_F(CudaAbi, AttributesFollowTheTraitsOfTheDriver) {
   const auto value = [](CUdevice_attribute attribute) {
     int answer = -1;
     EXPECT_EQ(cuDeviceGetAttribute(&answer, attribute, 0), CUDA_SUCCESS);
@@ -126,7 +137,8 @@ TEST_F(CudaAbi, TellsWhatTheDriverCanDo) {
   EXPECT_EQ(cuDeviceGetUuid_v2(&first, 0), CUDA_SUCCESS);
   EXPECT_EQ(cuDeviceGetUuid_v2(&second, 1), CUDA_SUCCESS);
   EXPECT_NE(std::string(first.bytes, 16), std::string(second.bytes, 16));
-  EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING), 100);
+  EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING),
+            CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
   const WithTrait closed("closed_modules");
   const WithTrait integrated("integrated");
   EXPECT_EQ(value(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 0);

@@ -15,7 +15,7 @@ CUcontext current() {
   return context;
 }
 
-TEST_F(CudaContext, ThePrimaryOneIsOne) {
+TEST_F(CudaContext, EveryRetainReturnsTheSamePrimaryContext) {
   CUcontext again = nullptr;
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&again, 0), CUDA_SUCCESS);
   EXPECT_EQ(again, context_);
@@ -33,7 +33,7 @@ TEST_F(CudaContext, ThePrimaryOneIsOne) {
   EXPECT_EQ(active, 0);
 }
 
-TEST_F(CudaContext, EachThreadHasAStack) {
+TEST_F(CudaContext, EachThreadHasAStackOfContexts) {
   EXPECT_EQ(current(), context_);
   CUcontext second = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&second, 0, 1), CUDA_SUCCESS);
@@ -52,10 +52,11 @@ TEST_F(CudaContext, EachThreadHasAStack) {
   EXPECT_EQ(current(), context_);
   EXPECT_EQ(cuCtxDestroy_v2(second), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxPushCurrent_v2(second), CUDA_ERROR_INVALID_CONTEXT);
-  EXPECT_EQ(cuCtxDestroy_v2(context_), CUDA_ERROR_INVALID_CONTEXT) << "the primary one is released";
+  EXPECT_EQ(cuCtxDestroy_v2(context_), CUDA_ERROR_INVALID_CONTEXT)
+      << "a primary context is released, not destroyed";
 }
 
-TEST_F(CudaContext, ItsMemoryAndStreamsGoWithIt) {
+TEST_F(CudaContext, MemoryAndStreamsEndWithTheirContext) {
   CUcontext own = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&own, 0, 0), CUDA_SUCCESS);
   const CUdeviceptr address = allocate(100);
@@ -66,11 +67,12 @@ TEST_F(CudaContext, ItsMemoryAndStreamsGoWithIt) {
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
 }
 
-TEST_F(CudaContext, AFailureIsInjectedInTheCallsOwnWay) {
+TEST_F(CudaContext, AnInjectedErrnoBecomesACuResult) {
+  // Call 0 is the allocation, call 1 the first attempt to free it.
   hbmwire_cuda_fail_nth_call(1, ENOMEM);
   CUdeviceptr address = allocate(100);
   EXPECT_EQ(cuMemFree_v2(address), CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(hbmwire_cuda_fail_nth_call(-1, 0), 2);
+  EXPECT_EQ(hbmwire_cuda_fail_nth_call(-1, 0), 2) << "the calls since the last use of the hook";
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
 }
 

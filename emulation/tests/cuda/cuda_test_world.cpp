@@ -7,7 +7,8 @@ namespace hbmwire::test {
 
 void CudaTest::SetUp() {
   ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
-  // Descriptors that a GPU's first context opens stay open.
+  // The descriptors that a GPU's first context opens stay open. GPU 1 gets a context here, so that
+  // they do not count as left by the test.
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 1), CUDA_SUCCESS);
   ASSERT_EQ(cuDevicePrimaryCtxRelease_v2(1), CUDA_SUCCESS);
   ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);
@@ -50,7 +51,7 @@ MappedRange::MappedRange(const std::vector<unsigned>& granules, bool rdma_capabl
     CUmemGenericAllocationHandle handle = 0;
     EXPECT_EQ(cuMemCreate(&handle, count * kGranule, &properties, 0), CUDA_SUCCESS);
     EXPECT_EQ(cuMemMap(at, count * kGranule, 0, handle, 0), CUDA_SUCCESS);
-    EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);  // the mapping keeps the memory
     at += count * kGranule;
   }
   const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0},

@@ -12,6 +12,7 @@
 
 namespace hbmwire::test {
 
+/// The unit of virtual memory. Blocks that small allocations share have the same size.
 inline constexpr std::uint64_t kGranule = 2ULL << 20U;
 
 /// Makes the primary context of GPU 0 current. At the end no objects may be left and no more
@@ -26,14 +27,16 @@ class CudaTest : public ::testing::Test {
   /// cuMemcpyHtoD, which may return before the copy is complete.
   static void put(CUdeviceptr to, const std::string& text);
 
-  /// As put(), but complete on return.
+  /// put() and a wait for the copy.
   static void put_now(CUdeviceptr to, const std::string& text) {
     put(to, text);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
   }
 
+  /// cuMemcpyDtoH.
   static std::string get(CUdeviceptr from, std::size_t bytes);
 
+  /// cuPointerGetAttribute, which must succeed.
   template <typename T>
   static T attribute(CUpointer_attribute which, CUdeviceptr address) {
     T value{};
@@ -47,7 +50,8 @@ class CudaTest : public ::testing::Test {
   int descriptors_ = 0;
 };
 
-/// Reserved addresses with memory of GPU 0, in pieces of these numbers of granules.
+/// Reserved addresses, onto which physical memory of GPU 0 is mapped: one piece for each element of
+/// `granules`, which is the piece's length in granules.
 class MappedRange {
  public:
   explicit MappedRange(const std::vector<unsigned>& granules, bool rdma_capable = true);
@@ -76,7 +80,8 @@ class WithTrait {
   const char* name_;
 };
 
-/// The objects that the process has on GPU 0, in words; "" if there are none.
+/// The objects that the process has on GPU 0 in words, such as "1 context 1 current "; "" if there
+/// are none.
 std::string live_objects();
 
 }  // namespace hbmwire::test

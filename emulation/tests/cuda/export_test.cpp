@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "cuda_test_world.hpp"
@@ -30,7 +31,9 @@ class CudaExport : public CudaTest {
                                          flags);
   }
 
-  static CUresult refusal(CUdeviceptr address, std::size_t bytes, unsigned long long flags = 0) {
+  /// The result of an export; a dma-buf that it made is closed.
+  static CUresult export_result(CUdeviceptr address, std::size_t bytes,
+                                unsigned long long flags = 0) {
     int fd = -1;
     const CUresult result = export_range(address, bytes, fd, flags);
     if (fd >= 0) ::close(fd);
@@ -40,6 +43,7 @@ class CudaExport : public CudaTest {
 
 /// The bytes that an importer, such as the NIC, finds in a dma-buf.
 std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
+  // The descriptor itself is not readable. Opened anew, the file is.
   const int content = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY);
   emulation::ExportDescriptor descriptor;
   EXPECT_EQ(::pread(content, &descriptor, sizeof descriptor, 0), ssize_t{sizeof descriptor});
@@ -48,6 +52,7 @@ std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
   const std::size_t table = segments.size() * sizeof(emulation::ExportSegment);
   EXPECT_EQ(::pread(content, segments.data(), table, sizeof descriptor),
             static_cast<ssize_t>(table));
+  // A single segment has no table.
   if (segments.empty()) segments.push_back({descriptor.offset_bytes, descriptor.length_bytes});
   ::close(content);
   const int file = ::open(descriptor.backing_path, O_RDONLY);
@@ -58,7 +63,7 @@ std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
       EXPECT_EQ(::pread(file, &byte, 1, static_cast<off_t>(segment.offset_bytes + offset)), 1);
       text += byte;
     }
-    offset -= std::min(offset, segment.length_bytes);
+    offset -= std::min(offset, segment.length_bytes);  // now counted from the next segment
   }
   ::close(file);
   return text;
@@ -67,18 +72,18 @@ std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
 TEST_F(CudaExport, WantsWholePages) {
   const CUdeviceptr first = allocate(512);
   const CUdeviceptr second = allocate(512);
-  ASSERT_EQ(second % kPage, 512U) << "the second of a block is on no page";
-  EXPECT_EQ(refusal(second, kPage), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(refusal(first, 512), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(refusal(first, 0), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(second % kPage, 512U) << "the second allocation of a block begins no page";
+  EXPECT_EQ(export_result(second, kPage), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(export_result(first, 512), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(export_result(first, 0), CUDA_ERROR_INVALID_VALUE);
   put_now(first, "neighbour");
   put_now(second, "bytes");
   int fd = -1;
   ASSERT_EQ(export_range(second / kPage * kPage, kPage, fd), CUDA_SUCCESS);
   EXPECT_EQ(import_bytes(fd, 512, 5), "bytes");
-  EXPECT_EQ(import_bytes(fd, 0, 9), "neighbour") << "the page is another's, too";
+  EXPECT_EQ(import_bytes(fd, 0, 9), "neighbour") << "the page also has the other allocation";
   ::close(fd);
-  EXPECT_EQ(refusal(first, 2 * kGranule), CUDA_ERROR_INVALID_VALUE) << "past the block";
+  EXPECT_EQ(export_result(first, 2 * kGranule), CUDA_ERROR_INVALID_VALUE) << "past the block";
   EXPECT_EQ(cuMemFree_v2(first), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(second), CUDA_SUCCESS);
 }
@@ -109,7 +114,7 @@ TEST_F(CudaExport, KeepsTheMemoryUntilItsEnd) {
   const CUdeviceptr next = allocate(kGranule);
   put_now(next, "another's  ");
   EXPECT_EQ(import_bytes(fd, 0, 11), "still there");
-  EXPECT_EQ(hbmwire_cuda_live_objects(0, "physical"), 2U);
+  EXPECT_EQ(hbmwire_cuda_live_objects(0, "physical"), 2U) << "the freed memory and the next";
   const int copy = ::dup(fd);
   ::close(fd);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "export"), 1U);
@@ -119,36 +124,40 @@ TEST_F(CudaExport, KeepsTheMemoryUntilItsEnd) {
 }
 
 TEST_F(CudaExport, FollowsTheSegmentsOfVirtualMemory) {
-  // Two ranges of memory that do not adjoin.
-  const MappedRange one({1});
-  const MappedRange two({1, 1});
-  put_now(two.at(kGranule - 4), "leftright");
+  // The two pieces of `range` get the free granules on both sides of `between`. Pieces that adjoin
+  // in physical memory would be one segment.
+  std::optional<MappedRange> before(std::in_place, std::vector{1U});
+  const MappedRange between({1});
+  before.reset();
+  const MappedRange range({1, 1});
+  put_now(range.at(kGranule - 4), "leftright");
   int fd = -1;
-  ASSERT_EQ(export_range(two.at(kGranule - kPage), 2 * kPage, fd), CUDA_SUCCESS);
+  ASSERT_EQ(export_range(range.at(kGranule - kPage), 2 * kPage, fd), CUDA_SUCCESS);
   EXPECT_EQ(import_bytes(fd, kPage - 4, 9), "leftright");
   ::close(fd);
-  EXPECT_EQ(refusal(two.at(), 3 * kGranule), CUDA_ERROR_INVALID_VALUE) << "past the reservation";
+  EXPECT_EQ(export_result(range.at(), 3 * kGranule), CUDA_ERROR_INVALID_VALUE)
+      << "past the reservation";
 }
 
-TEST_F(CudaExport, VirtualMemoryHasToBeMadeForIt) {
+TEST_F(CudaExport, VirtualMemoryMustBeMadeRdmaCapable) {
   const MappedRange range({1}, false);
   EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, range.at()), 0);
-  EXPECT_EQ(refusal(range.at(), kGranule), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(export_result(range.at(), kGranule), CUDA_ERROR_NOT_SUPPORTED);
 }
 
-TEST_F(CudaExport, OtherMemoryHasNone) {
+TEST_F(CudaExport, ManagedAndPinnedMemoryIsNotExported) {
   CUdeviceptr managed = 0;
   ASSERT_EQ(cuMemAllocManaged(&managed, kPage, 1), CUDA_SUCCESS);
-  EXPECT_EQ(refusal(managed, kPage), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(export_result(managed, kPage), CUDA_ERROR_NOT_SUPPORTED);
   void* host = nullptr;
   ASSERT_EQ(cuMemAllocHost_v2(&host, kPage), CUDA_SUCCESS);
-  EXPECT_EQ(refusal(std::bit_cast<CUdeviceptr>(host), kPage), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(refusal(0x10000, kPage), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(export_result(std::bit_cast<CUdeviceptr>(host), kPage), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(export_result(0x10000, kPage), CUDA_ERROR_INVALID_VALUE) << "no memory is there";
   EXPECT_EQ(cuMemFree_v2(managed), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
 }
 
-TEST_F(CudaExport, OnAnIntegratedGpuTheHostsMemoryHasOne) {
+TEST_F(CudaExport, OnAnIntegratedGpuPinnedMemoryIsExported) {
   const WithTrait integrated("integrated");
   void* host = nullptr;
   ASSERT_EQ(cuMemAllocHost_v2(&host, kPage), CUDA_SUCCESS);
@@ -162,23 +171,24 @@ TEST_F(CudaExport, OnAnIntegratedGpuTheHostsMemoryHasOne) {
 
 TEST_F(CudaExport, DependsOnDriverAndContext) {
   const CUdeviceptr address = allocate(kPage);
-  EXPECT_EQ(refusal(address, kPage, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE), CUDA_SUCCESS);
-  EXPECT_EQ(refusal(address, kPage, 2), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(export_result(address, kPage, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
+            CUDA_SUCCESS);
+  EXPECT_EQ(export_result(address, kPage, 2), CUDA_ERROR_INVALID_VALUE) << "an unknown flag";
   {
     const WithTrait old("old_driver");
-    EXPECT_EQ(refusal(address, kPage, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
+    EXPECT_EQ(export_result(address, kPage, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
               CUDA_ERROR_INVALID_VALUE);
   }
   {
     const WithTrait closed("closed_modules");
-    EXPECT_EQ(refusal(address, kPage), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(export_result(address, kPage), CUDA_ERROR_NOT_SUPPORTED);
   }
   CUcontext other = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
-  EXPECT_EQ(refusal(address, kPage), CUDA_ERROR_INVALID_VALUE) << "another GPU's context";
+  EXPECT_EQ(export_result(address, kPage), CUDA_ERROR_INVALID_VALUE) << "another GPU's context";
   EXPECT_EQ(cuCtxDestroy_v2(other), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxPopCurrent_v2(nullptr), CUDA_SUCCESS);
-  EXPECT_EQ(refusal(address, kPage), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(export_result(address, kPage), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_EQ(cuCtxPushCurrent_v2(context_), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
 }

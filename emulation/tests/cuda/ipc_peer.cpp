@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The second process of ipc_test.cpp.
+// The other processes of ipc_test.cpp and ipc_processes_test.cpp.
 #include <cstring>
 
 #include "emulation/cuda/abi/cuda.h"
@@ -57,6 +57,7 @@ class CudaPeer final : public PeerProgram {
   }
 
  private:
+  /// The memory that read() and write() use.
   [[nodiscard]] CUdeviceptr where() const { return opened_ != 0 ? opened_ : own_; }
 
   CUdeviceptr own_ = 0;

@@ -15,17 +15,18 @@ class CudaIpcProcesses : public CudaIpc {};
 TEST_F(CudaIpcProcesses, FreedMemoryStaysOpenInOtherProcesses) {
   const std::uint64_t before = free_bytes();
   const std::string handle = other_.tell("offer 4194304 kept");
-  const CUdeviceptr address = opened(handle);
+  const CUdeviceptr address = open_valid(handle);
   EXPECT_EQ(other_.tell("free"), "0");
-  EXPECT_EQ(other_.tell("offer 4194304 next").size(), 128U);
+  EXPECT_EQ(other_.tell("offer 4194304 next").size(), kHandleDigits);
   EXPECT_EQ(get(address, 4), "kept");
-  EXPECT_EQ(free_bytes(), before - 4 * kGranule);
+  EXPECT_EQ(free_bytes(), before - 4 * kGranule) << "the freed memory and the next";
   put_now(address, "mine");
   EXPECT_EQ(other_.tell("read 0 4"), "next");
-  EXPECT_EQ(opened(handle), address) << "by the one that has it";
+  EXPECT_EQ(open_valid(handle), address) << "the context that has it open gets the same address";
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
-  EXPECT_EQ(other_.tell("live physical"), "1") << "its end is noticed at once";
+  EXPECT_EQ(other_.tell("live physical"), "1")
+      << "the owner frees the memory as soon as it is closed";
   EXPECT_EQ(free_bytes(), before - 2 * kGranule);
   EXPECT_EQ(other_.tell("free"), "0");
   EXPECT_EQ(free_bytes(), before);
@@ -33,18 +34,18 @@ TEST_F(CudaIpcProcesses, FreedMemoryStaysOpenInOtherProcesses) {
 
 TEST_F(CudaIpcProcesses, FreedPartsOfABlockStayOpen) {
   const std::uint64_t before = free_bytes();
-  EXPECT_EQ(other_.tell("offer 600 stays").size(), 128U);
-  const CUdeviceptr address = opened(other_.tell("offer 600 kept"));
+  EXPECT_EQ(other_.tell("offer 600 stays").size(), kHandleDigits);
+  const CUdeviceptr address = open_valid(other_.tell("offer 600 kept"));
   EXPECT_EQ(other_.tell("free"), "0");
-  EXPECT_EQ(other_.tell("offer 600 next").size(), 128U);
+  EXPECT_EQ(other_.tell("offer 600 next").size(), kHandleDigits);
   EXPECT_EQ(get(address, 4), "kept")
       << "its place in the block is not given to another allocation yet";
   EXPECT_EQ(other_.tell("live physical"), "1");
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
   // With "stays" these two fill the whole block, so they show that freed places are reused.
-  EXPECT_EQ(other_.tell("offer 1048064 fits").size(), 128U);
-  EXPECT_EQ(other_.tell("offer 1048064 too").size(), 128U);
+  EXPECT_EQ(other_.tell("offer 1048064 fits").size(), kHandleDigits);
+  EXPECT_EQ(other_.tell("offer 1048064 too").size(), kHandleDigits);
   EXPECT_EQ(other_.tell("live physical"), "1");
   EXPECT_EQ(free_bytes(), before - kGranule);
 }
@@ -52,31 +53,32 @@ TEST_F(CudaIpcProcesses, FreedPartsOfABlockStayOpen) {
 TEST_F(CudaIpcProcesses, AStaleHandleOpensNothing) {
   const std::string freed = other_.tell("offer 100 text");
   EXPECT_EQ(other_.tell("free"), "0");
-  CUdeviceptr address = 7;
+  CUdeviceptr address = kUntouched;
   EXPECT_EQ(open(address, freed), CUDA_ERROR_MAP_FAILED);
-  EXPECT_EQ(other_.tell("offer 100 text").size(), 128U);
-  EXPECT_EQ(open(address, freed), CUDA_ERROR_MAP_FAILED) << "not what has its place now";
-  EXPECT_EQ(address, 7U);
-  EXPECT_EQ(other_.tell("live share"), "1");
+  EXPECT_EQ(other_.tell("offer 100 text").size(), kHandleDigits);
+  EXPECT_EQ(open(address, freed), CUDA_ERROR_MAP_FAILED) << "not the new memory in the same place";
+  EXPECT_EQ(address, kUntouched);
+  EXPECT_EQ(other_.tell("live share"), "1") << "the new memory's handle alone";
 }
 
 TEST_F(CudaIpcProcesses, AHandleOfAnotherWorldOpensNothing) {
   std::string handle;
   {
+    // Worlds do not nest: without this variable the program does not see that it is in one.
     Peer foreign({"/usr/bin/env", "-u", "HBMWIRE_EMULATION_NODE", HBMWIRE_EMULATE, "--quiet",
                   "--nics", "0", "--gaudi", "0", "--cuda", "2", "--", HBMWIRE_CUDA_IPC_PEER});
     handle = foreign.tell("offer 100 text");
-    ASSERT_EQ(handle.size(), 128U) << handle;
-    CUdeviceptr address = 7;
+    ASSERT_EQ(handle.size(), kHandleDigits) << handle;
+    CUdeviceptr address = kUntouched;
     EXPECT_EQ(open(address, handle), CUDA_ERROR_MAP_FAILED);
-    EXPECT_EQ(address, 7U);
+    EXPECT_EQ(address, kUntouched);
   }
 }
 
 TEST_F(CudaIpcProcesses, AKilledOwnersMemoryIsThereUntilItIsClosed) {
   const std::uint64_t before = free_bytes();
   const std::string handle = other_.tell("offer 4194304 kept");
-  const CUdeviceptr address = opened(handle);
+  const CUdeviceptr address = open_valid(handle);
   Peer third({HBMWIRE_CUDA_IPC_PEER});
   other_.kill();
   EXPECT_EQ(third.tell("open " + handle), code(CUDA_ERROR_MAP_FAILED)) << "no process offers it";
@@ -104,7 +106,7 @@ TEST_F(CudaIpcProcesses, AKilledImporterKeepsNothing) {
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "physical"), 0U);
 }
 
-TEST_F(CudaIpcProcesses, TwoMayHaveItOpen) {
+TEST_F(CudaIpcProcesses, TwoProcessesMayHaveItOpen) {
   const std::uint64_t before = free_bytes();
   const CUdeviceptr own = allocate(2 * kGranule);
   put_now(own, "first");
@@ -119,7 +121,7 @@ TEST_F(CudaIpcProcesses, TwoMayHaveItOpen) {
   EXPECT_EQ(get(own, 5), "other");
   EXPECT_EQ(other_.tell("close"), "0");
   EXPECT_EQ(cuMemFree_v2(own), CUDA_SUCCESS);
-  EXPECT_EQ(third->tell("read 0 5"), "other") << "the last that has it open";
+  EXPECT_EQ(third->tell("read 0 5"), "other") << "one process still has it open";
   EXPECT_EQ(free_bytes(), before - 2 * kGranule);
   third.reset();  // ends without closing
   EXPECT_EQ(free_bytes(), before);

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t kIpcPage = 4096;
 
+/// The result of cuIpcGetMemHandle for memory that gets no handle.
 CUresult refusal(CUdeviceptr address) {
   CUipcMemHandle handle{};
   return cuIpcGetMemHandle(&handle, address);
@@ -27,18 +28,18 @@ TEST_F(CudaIpc, AHandleIsOfTheWholeAllocation) {
   const CUdeviceptr neighbour = allocate(1000);
   const std::string handle = handle_of(small);
   EXPECT_EQ(handle_of(small), handle);
-  EXPECT_EQ(handle_of(small + 999), handle) << "of any address within it";
+  EXPECT_EQ(handle_of(small + 999), handle) << "of each address within the allocation";
   EXPECT_NE(handle_of(neighbour), handle);
   EXPECT_EQ(cuMemFree_v2(small), CUDA_SUCCESS);
   EXPECT_EQ(refusal(small), CUDA_ERROR_INVALID_VALUE);
   const CUdeviceptr again = allocate(1000);
-  ASSERT_EQ(again, small) << "or the next says nothing";
-  EXPECT_NE(handle_of(again), handle) << "other memory, if at the same address";
+  ASSERT_EQ(again, small) << "otherwise the next check shows nothing";
+  EXPECT_NE(handle_of(again), handle) << "another allocation, although at the same address";
   EXPECT_EQ(cuMemFree_v2(again), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(neighbour), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, OnlyCuMemAllocMakesMemoryWithOne) {
+TEST_F(CudaIpc, OnlyMemoryOfCuMemAllocHasAHandle) {
   const CUdeviceptr address = allocate(kIpcPage);
   CUdeviceptr managed = 0;
   void* host = nullptr;
@@ -67,16 +68,17 @@ TEST_F(CudaIpc, OnlyCuMemAllocMakesMemoryWithOne) {
 
 TEST_F(CudaIpc, CanNotBeOpenedByTheProcessThatMadeIt) {
   const CUdeviceptr address = allocate(kIpcPage);
-  CUdeviceptr same = 7;
+  CUdeviceptr same = kUntouched;
   EXPECT_EQ(open(same, handle_of(address)), CUDA_ERROR_INVALID_CONTEXT);
-  EXPECT_EQ(same, 7U);
+  EXPECT_EQ(same, kUntouched);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 0U);
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, BothHaveTheSameMemory) {
-  const CUdeviceptr address = opened(other_.tell("offer 4194304 theirs"));
+TEST_F(CudaIpc, BothProcessesHaveTheSameMemory) {
+  const CUdeviceptr address = open_valid(other_.tell("offer 4194304 theirs"));
   EXPECT_EQ(get(address, 6), "theirs");
+  // Two granules were offered, so 2097152 is the offset of the second.
   put_now(address + kGranule, "sync");
   EXPECT_EQ(other_.tell("read 2097152 4"), "sync");
   CUstream stream = nullptr;
@@ -99,12 +101,12 @@ TEST_F(CudaIpc, BothHaveTheSameMemory) {
   EXPECT_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFreeHost(pinned), CUDA_SUCCESS);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
-  EXPECT_EQ(other_.tell("read 100 7"), "changed") << "theirs as before";
+  EXPECT_EQ(other_.tell("read 100 7"), "changed") << "the owner still has its memory";
 }
 
-TEST_F(CudaIpc, APartOfABlockIsNoMoreThanThat) {
-  EXPECT_EQ(other_.tell("offer 600 first").size(), 128U);
-  const CUdeviceptr address = opened(other_.tell("offer 600 second"));
+TEST_F(CudaIpc, AnOpenedPartOfABlockEndsWithItsAllocation) {
+  EXPECT_EQ(other_.tell("offer 600 first").size(), kHandleDigits);
+  const CUdeviceptr address = open_valid(other_.tell("offer 600 second"));
   EXPECT_EQ(get(address, 6), "second");
   std::string text(601, '?');
   EXPECT_EQ(cuMemcpyDtoH_v2(text.data(), address, 601), CUDA_ERROR_INVALID_VALUE);
@@ -114,11 +116,11 @@ TEST_F(CudaIpc, APartOfABlockIsNoMoreThanThat) {
 
 TEST_F(CudaIpc, OpeningAgainIsCounted) {
   const std::string handle = other_.tell("offer 100 text");
-  const CUdeviceptr address = opened(handle);
-  EXPECT_EQ(opened(handle), address);
+  const CUdeviceptr address = open_valid(handle);
+  EXPECT_EQ(open_valid(handle), address);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 1U);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
-  EXPECT_EQ(get(address, 4), "text") << "open once more";
+  EXPECT_EQ(get(address, 4), "text") << "closed once, it is still open";
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 0U);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
@@ -127,17 +129,18 @@ TEST_F(CudaIpc, OpeningAgainIsCounted) {
 TEST_F(CudaIpc, OneContextOfEachGpuMayOpenAHandle) {
   const std::string handle = other_.tell("offer 100 text");
   const std::string next = other_.tell("offer 100 next");
-  const CUdeviceptr address = opened(handle);
+  const CUdeviceptr address = open_valid(handle);
   CUdeviceptr refused = 0;
   CUcontext second = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
   EXPECT_EQ(open(refused, handle), CUDA_ERROR_ALREADY_MAPPED);
+  // The other context has memory of the same process and GPU open.
   EXPECT_EQ(open(refused, next), CUDA_ERROR_INVALID_CONTEXT);
   ASSERT_EQ(cuCtxDestroy_v2(second), CUDA_SUCCESS);
   CUcontext elsewhere = nullptr;
   ASSERT_EQ(cuCtxCreate_v2(&elsewhere, 0, 1), CUDA_SUCCESS);
-  const CUdeviceptr by_another_gpu = opened(handle);
-  EXPECT_EQ(opened(handle), by_another_gpu) << "counted for each";
+  const CUdeviceptr by_another_gpu = open_valid(handle);
+  EXPECT_EQ(open_valid(handle), by_another_gpu) << "each context counts its own";
   EXPECT_NE(by_another_gpu, address);
   EXPECT_EQ(get(by_another_gpu, 4), "text");
   EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, by_another_gpu), 0);
@@ -149,7 +152,7 @@ TEST_F(CudaIpc, OneContextOfEachGpuMayOpenAHandle) {
 }
 
 TEST_F(CudaIpc, ItsPointerReportsItsType) {
-  const CUdeviceptr address = opened(other_.tell("offer 3000 text"));
+  const CUdeviceptr address = open_valid(other_.tell("offer 3000 text"));
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   EXPECT_EQ(cuMemGetAddressRange_v2(&base, &bytes, address + 2999), CUDA_SUCCESS);
@@ -171,7 +174,7 @@ TEST_F(CudaIpc, ItsPointerReportsItsType) {
 }
 
 TEST_F(CudaIpc, ItsPointerCannotBeFreedOrPassedOn) {
-  const CUdeviceptr address = opened(other_.tell("offer 2097152 text"));
+  const CUdeviceptr address = open_valid(other_.tell("offer 2097152 text"));
   const CUdeviceptr own = allocate(kIpcPage);
   int fd = -1;
   EXPECT_EQ(
@@ -195,8 +198,10 @@ TEST_F(CudaIpc, OpeningNeedsItsFlagAndAContext) {
   const std::string handle = other_.tell("offer 100 text");
   CUdeviceptr address = 0;
   EXPECT_EQ(open(address, handle, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(open(address, handle, 3), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuIpcOpenMemHandle_v2(nullptr, {}, 1), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(open(address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS | 2), CUDA_ERROR_INVALID_VALUE)
+      << "an unknown flag";
+  EXPECT_EQ(cuIpcOpenMemHandle_v2(nullptr, {}, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+            CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(cuCtxPopCurrent_v2(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(open(address, handle), CUDA_ERROR_INVALID_CONTEXT);
   ASSERT_EQ(cuCtxPushCurrent_v2(context_), CUDA_SUCCESS);
@@ -204,7 +209,8 @@ TEST_F(CudaIpc, OpeningNeedsItsFlagAndAContext) {
 }
 
 TEST_F(CudaIpc, ClosingWaitsForTheWorkThatUsesIt) {
-  const CUdeviceptr address = opened(other_.tell("offer 100 text"));
+  const CUdeviceptr address = open_valid(other_.tell("offer 100 text"));
+  // A stream reads its delay when it is created.
   ::setenv("HBMWIRE_EMULATION_CUDA_DELAY_US", "100000", 1);
   CUstream stream = nullptr;
   EXPECT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
@@ -217,11 +223,12 @@ TEST_F(CudaIpc, ClosingWaitsForTheWorkThatUsesIt) {
 
 TEST_F(CudaIpc, ForgedBytesOpenNothing) {
   const std::string good = other_.tell("offer 100 text");
-  CUdeviceptr address = 7;
+  CUdeviceptr address = kUntouched;
   std::mt19937 random(20261123);
   for (int i = 0; i < 500; ++i) {
     std::string noise;
-    for (int digit = 0; digit < 128; ++digit) noise += "0123456789abcdef"[random() % 16];
+    for (std::size_t digit = 0; digit < kHandleDigits; ++digit)
+      noise += "0123456789abcdef"[random() % 16];
     EXPECT_EQ(open(address, noise), CUDA_ERROR_INVALID_VALUE) << noise;
   }
   EXPECT_EQ(open(address, ""), CUDA_ERROR_INVALID_VALUE) << "nothing but zeros";
@@ -231,11 +238,12 @@ TEST_F(CudaIpc, ForgedBytesOpenNothing) {
     const CUresult result = open(address, wrong);
     EXPECT_TRUE(result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_MAP_FAILED) << wrong;
   }
-  EXPECT_EQ(address, 7U);
-  EXPECT_EQ(live_objects(), "1 context 1 current ");
+  EXPECT_EQ(address, kUntouched);
+  EXPECT_EQ(live_objects(), "1 context 1 current ") << "those of SetUp() alone";
 }
 
-/// Undoes earlier steps after a failed call. The undoing call may be made to fail too.
+/// Makes a call that undoes an earlier one, and makes it again if it was made to fail. Returns
+/// whether the first attempt succeeded.
 template <typename Call>
 bool undo(Call call) {
   if (call() == CUDA_SUCCESS) return true;
@@ -243,6 +251,8 @@ bool undo(Call call) {
   return false;
 }
 
+/// Makes memory and a handle of it, opens the peer's, copies from it, and undoes all. Returns
+/// whether every call succeeded. At most one is made to fail.
 bool scene(const std::string& handle) {
   CUdeviceptr own = 0;
   CUdeviceptr theirs = 0;
@@ -265,10 +275,10 @@ TEST_F(CudaIpc, NoFailingCallLeavesAnything) {
     EXPECT_EQ(live_objects(), "1 context 1 current ") << "after call " << n;
     EXPECT_EQ(succeeded, calls <= n);
     if (!succeeded) continue;
-    EXPECT_EQ(n, 6) << "each call once";
+    EXPECT_EQ(n, 6) << "the scene has six calls, and each has failed once";
     return;
   }
-  FAIL() << "it never ended";
+  FAIL() << "a call still failed in the last round";
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ CUresult open(CUdeviceptr& address, const std::string& handle, unsigned flags) {
   return cuIpcOpenMemHandle_v2(&address, read, flags);
 }
 
-CUdeviceptr opened(const std::string& handle) {
+CUdeviceptr open_valid(const std::string& handle) {
   CUdeviceptr address = 0;
   EXPECT_EQ(open(address, handle), CUDA_SUCCESS);
   return address;

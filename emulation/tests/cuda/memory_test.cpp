@@ -22,18 +22,19 @@ TEST_F(CudaMemory, SmallAllocationsShareBlocksAndPages) {
     EXPECT_EQ(address % 512, 0U);
     EXPECT_EQ(address / kGranule, all.front() / kGranule);
   }
-  EXPECT_EQ(all[1] - all[0], 1024U);
+  EXPECT_EQ(all[1] - all[0], 1024U) << "700 bytes in whole pieces of 512";
   for (const CUdeviceptr address : all) EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(all[0]), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(CudaMemory, KeepsBytesApart) {
+TEST_F(CudaMemory, KeepsTheBytesOfAllocationsApart) {
   const CUdeviceptr one = allocate(5);
   const CUdeviceptr two = allocate(3 << 20U);
+  const CUdeviceptr over_the_boundary = two + kGranule - 3;
   put(one, "first");
-  put(two + (2 << 20U) - 3, "second");
+  put(over_the_boundary, "second");
   EXPECT_EQ(get(one, 5), "first");
-  EXPECT_EQ(get(two + (2 << 20U) - 3, 6), "second");
+  EXPECT_EQ(get(over_the_boundary, 6), "second");
   EXPECT_EQ(cuMemcpyHtoD_v2(one + 1, "12345", 5), CUDA_ERROR_INVALID_VALUE) << "past the end";
   EXPECT_EQ(cuMemcpyDtoD_v2(two, one, 5), CUDA_SUCCESS);
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -77,7 +78,7 @@ TEST_F(CudaMemory, ABufferIdIsNeverUsedTwice) {
     EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
   }
   EXPECT_EQ(ids.size(), 20U);
-  EXPECT_LT(addresses.size(), 20U) << "no address came again, so that nothing was tested";
+  EXPECT_LT(addresses.size(), 20U) << "no address came again, so nothing was tested";
 }
 
 TEST_F(CudaMemory, PointersReportTheirType) {
@@ -100,7 +101,7 @@ TEST_F(CudaMemory, PointersReportTheirType) {
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
 }
 
-TEST_F(CudaMemory, ForeignPointersAreNoErrorInAList) {
+TEST_F(CudaMemory, AListOfAttributesIsZeroForForeignPointers) {
   const int local = 0;
   const auto address = std::bit_cast<CUdeviceptr>(&local);
   int type = 9;
@@ -114,7 +115,7 @@ TEST_F(CudaMemory, ForeignPointersAreNoErrorInAList) {
   EXPECT_EQ(id, 0U);
 }
 
-TEST_F(CudaMemory, HostMemoryOfTheProgramIsPinnedOnce) {
+TEST_F(CudaMemory, HostMemoryOfTheProgramIsRegisteredOnce) {
   std::vector<char> host(10'000, 'p');
   const auto address = std::bit_cast<CUdeviceptr>(host.data());
   EXPECT_EQ(cuMemHostRegister_v2(nullptr, 1, 0), CUDA_ERROR_INVALID_VALUE);
@@ -122,9 +123,11 @@ TEST_F(CudaMemory, HostMemoryOfTheProgramIsPinnedOnce) {
   ASSERT_EQ(cuMemHostRegister_v2(host.data(), host.size(), CU_MEMHOSTREGISTER_PORTABLE),
             CUDA_SUCCESS);
   EXPECT_EQ(cuMemHostRegister_v2(host.data() + 9999, 10, 0),
-            CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+            CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+      << "it shares one byte with registered memory";
   EXPECT_EQ(attribute<int>(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address + 9999), CU_MEMORYTYPE_HOST);
-  EXPECT_EQ(cuMemFreeHost(host.data()), CUDA_ERROR_INVALID_VALUE) << "not cuMemAllocHost's";
+  EXPECT_EQ(cuMemFreeHost(host.data()), CUDA_ERROR_INVALID_VALUE)
+      << "cuMemAllocHost did not make it";
   EXPECT_EQ(cuMemHostUnregister(host.data() + 1), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
   EXPECT_EQ(cuMemHostUnregister(host.data()), CUDA_SUCCESS);
   EXPECT_EQ(cuMemHostUnregister(host.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
@@ -134,7 +137,7 @@ TEST_F(CudaMemory, HostMemoryOfTheProgramIsPinnedOnce) {
   EXPECT_EQ(cuMemFreeHost(made), CUDA_SUCCESS);
 }
 
-TEST_F(CudaMemory, HostAndManagedMemoryAreTheCpusToo) {
+TEST_F(CudaMemory, TheCpuAccessesHostAndManagedMemory) {
   void* host = nullptr;
   ASSERT_EQ(cuMemAllocHost_v2(&host, 100), CUDA_SUCCESS);
   *static_cast<char*>(host) = 'h';
@@ -147,7 +150,7 @@ TEST_F(CudaMemory, HostAndManagedMemoryAreTheCpusToo) {
   EXPECT_EQ(get(managed, 1), "m");
   EXPECT_EQ(cuMemcpy(managed, host_address, 1), CUDA_SUCCESS);
   EXPECT_EQ(*std::bit_cast<char*>(managed), 'h');
-  EXPECT_EQ(cuMemFree_v2(host_address), CUDA_ERROR_INVALID_VALUE) << "cuMemFreeHost's";
+  EXPECT_EQ(cuMemFree_v2(host_address), CUDA_ERROR_INVALID_VALUE) << "cuMemFreeHost frees it";
   EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(managed), CUDA_SUCCESS);
 }

@@ -22,7 +22,7 @@ std::uint64_t free_bytes() {
   return free;
 }
 
-/// The blocks of the GPU's memory that use the machine's memory.
+/// The machine's memory that GPU 0's memory uses, in blocks of 512 bytes.
 blkcnt_t blocks_in_use() {
   struct stat status {};
 
@@ -54,9 +54,9 @@ class OtherProcess {
   OtherProcess(const OtherProcess&) = delete;
   OtherProcess& operator=(const OtherProcess&) = delete;
 
-  ~OtherProcess() { end(); }
+  ~OtherProcess() { kill(); }
 
-  void end() {
+  void kill() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
@@ -71,7 +71,7 @@ constexpr std::size_t kOthersBytes = 64U << 20U;
 
 class CudaProcesses : public CudaTest {};
 
-TEST_F(CudaProcesses, TheMemoryOfAKilledOneGoesAway) {
+TEST_F(CudaProcesses, TheMemoryOfAKilledProcessIsFreed) {
   const std::uint64_t before = free_bytes();
   const blkcnt_t blocks = blocks_in_use();
   OtherProcess other;
@@ -80,7 +80,7 @@ TEST_F(CudaProcesses, TheMemoryOfAKilledOneGoesAway) {
   const CUdeviceptr own = allocate(kGranule);
   put(own, "mine");
   EXPECT_EQ(get(own, 4), "mine");
-  other.end();
+  other.kill();
   EXPECT_EQ(free_bytes(), before - kGranule);
   EXPECT_LE(blocks_in_use(), blocks + static_cast<blkcnt_t>(kGranule / 512));
   EXPECT_EQ(get(own, 4), "mine");

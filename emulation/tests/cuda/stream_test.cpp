@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The work that is complete when a call returns.
+// Which work is complete when a call returns, and which goes on.
 #include <cstdlib>
 #include <cstring>
 
@@ -9,7 +9,8 @@
 namespace hbmwire::test {
 namespace {
 
-/// Jobs take 20 ms, so a job that a call does not wait for is not done when the call returns.
+/// Each job of a stream takes 20 ms more, so a job that a call does not wait for is not done when
+/// the call returns.
 class CudaStream : public CudaTest {
  protected:
   void SetUp() override {
@@ -42,23 +43,24 @@ TEST_F(CudaStream, PinnedMemoryIsCopiedLater) {
   EXPECT_EQ(cuStreamQuery(stream_), CUDA_ERROR_NOT_READY);
   std::memcpy(pinned_, "change", 6);
   EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
-  EXPECT_EQ(get(address_, 6), "change") << "the bytes at the time of the copy are what counts";
+  EXPECT_EQ(get(address_, 6), "change") << "the copy reads the memory when it runs";
 }
 
-TEST_F(CudaStream, PageableMemoryIsTakenAtOnce) {
+TEST_F(CudaStream, CopiesAreDoneWithPageableMemoryOnReturn) {
   std::string text = "before";
   ASSERT_EQ(cuMemcpyHtoDAsync_v2(address_, text.data(), 6, stream_), CUDA_SUCCESS);
   text = "after.";
   EXPECT_EQ(cuStreamQuery(stream_), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
   ASSERT_EQ(cuMemcpyDtoHAsync_v2(text.data(), address_, 6, stream_), CUDA_SUCCESS);
-  EXPECT_EQ(text, "before") << "and is there when a copy into it returns";
+  EXPECT_EQ(text, "before") << "a copy into pageable memory is complete on return";
 }
 
-TEST_F(CudaStream, AShortSynchronousCopyIsNoneUnlessItIsAskedToBe) {
+TEST_F(CudaStream, AShortCopyIsAsynchronousWithoutSyncMemops) {
   put(address_, "short");
   EXPECT_TRUE(is_busy());
   EXPECT_EQ(cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  // Any address of the allocation sets the attribute for all of it.
   const int on = 1;
   ASSERT_EQ(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address_ + 5),
             CUDA_SUCCESS);
@@ -68,17 +70,17 @@ TEST_F(CudaStream, AShortSynchronousCopyIsNoneUnlessItIsAskedToBe) {
   EXPECT_FALSE(is_busy());
 }
 
-TEST_F(CudaStream, TheContextsFlagDoesTheSame) {
+TEST_F(CudaStream, TheContextsFlagMakesAShortCopySynchronous) {
   ASSERT_EQ(cuCtxSetFlags(CU_CTX_SYNC_MEMOPS), CUDA_SUCCESS);
   put(address_, "short");
   EXPECT_FALSE(is_busy());
   EXPECT_EQ(cuCtxSetFlags(0), CUDA_SUCCESS);
 }
 
-TEST_F(CudaStream, EventsAndHostFunctionsAreInOrder) {
+TEST_F(CudaStream, EventsAndHostFunctionsRunInOrder) {
   CUevent event = nullptr;
   ASSERT_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
-  EXPECT_EQ(cuEventQuery(event), CUDA_SUCCESS) << "nothing was recorded";
+  EXPECT_EQ(cuEventQuery(event), CUDA_SUCCESS) << "an event that was never recorded is complete";
   std::string text(6, '?');
 
   struct Move {
@@ -89,8 +91,8 @@ TEST_F(CudaStream, EventsAndHostFunctionsAreInOrder) {
   ASSERT_EQ(cuMemsetD8Async(address_, 'z', 6, stream_), CUDA_SUCCESS);
   ASSERT_EQ(cuMemcpyDtoHAsync_v2(pinned_, address_, 6, stream_), CUDA_SUCCESS);
   const auto run = [](void* data) {
-    const auto& what = *static_cast<Move*>(data);
-    std::memcpy(what.to, what.from, 6);
+    const auto& job = *static_cast<Move*>(data);
+    std::memcpy(job.to, job.from, 6);
   };
   ASSERT_EQ(cuLaunchHostFunc(stream_, run, &move), CUDA_SUCCESS);
   ASSERT_EQ(cuEventRecord(event, stream_), CUDA_SUCCESS);

@@ -8,20 +8,21 @@ namespace {
 
 class CudaVirtualMemory : public CudaTest {};
 
-TEST_F(CudaVirtualMemory, SegmentsAreOneRunOfAddresses) {
+TEST_F(CudaVirtualMemory, MappedPiecesAreOneRunOfAddresses) {
   const MappedRange range({1, 2, 1});
   const std::string text = "over the boundary";
   put(range.at(kGranule - 5), text);
   EXPECT_EQ(get(range.at(kGranule - 5), text.size()), text);
 }
 
-TEST_F(CudaVirtualMemory, AnAddressRangeIsOneMapping) {
+TEST_F(CudaVirtualMemory, AnAddressRangeIsOneMappingAndAPointersRangeAll) {
   const MappedRange range({1, 2});
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
   ASSERT_EQ(cuMemGetAddressRange_v2(&base, &bytes, range.at(kGranule + 7)), CUDA_SUCCESS);
   EXPECT_EQ(base, range.at(kGranule));
   EXPECT_EQ(bytes, 2 * kGranule);
+  // A pointer's range is the whole reservation.
   EXPECT_EQ(attribute<CUdeviceptr>(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, range.at(kGranule)),
             range.at());
   EXPECT_EQ(attribute<std::size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, range.at()), range.bytes());
@@ -32,10 +33,11 @@ TEST_F(CudaVirtualMemory, AnAddressRangeIsOneMapping) {
             CUDA_ERROR_NOT_SUPPORTED);
 }
 
-TEST_F(CudaVirtualMemory, RulesOfMapping) {
+TEST_F(CudaVirtualMemory, ReservesAndMapsWholeGranulesThatAreFree) {
   CUdeviceptr base = 0;
   EXPECT_EQ(cuMemAddressReserve(&base, kGranule + 1, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuMemAddressReserve(&base, 4 * kGranule, 3, 0, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemAddressReserve(&base, 4 * kGranule, 3, 0, 0), CUDA_ERROR_INVALID_VALUE)
+      << "an alignment is a power of two";
   ASSERT_EQ(cuMemAddressReserve(&base, 4 * kGranule, 16 * kGranule, 0, 0), CUDA_SUCCESS);
   EXPECT_EQ(base % (16 * kGranule), 0U);
   int mapped = 7;
@@ -50,10 +52,13 @@ TEST_F(CudaVirtualMemory, RulesOfMapping) {
   CUmemGenericAllocationHandle handle = 0;
   EXPECT_EQ(cuMemCreate(&handle, kGranule - 1, &properties, 0), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(cuMemCreate(&handle, 2 * kGranule, &properties, 0), CUDA_SUCCESS);
-  EXPECT_EQ(cuMemMap(base + 3 * kGranule, 2 * kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(cuMemMap(base, 2 * kGranule, kGranule, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemMap(base + 3 * kGranule, 2 * kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE)
+      << "past the reservation";
+  EXPECT_EQ(cuMemMap(base, 2 * kGranule, kGranule, handle, 0), CUDA_ERROR_INVALID_VALUE)
+      << "an offset into the memory";
   ASSERT_EQ(cuMemMap(base, 2 * kGranule, 0, handle, 0), CUDA_SUCCESS);
-  EXPECT_EQ(cuMemMap(base + kGranule, 2 * kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemMap(base + kGranule, 2 * kGranule, 0, handle, 0), CUDA_ERROR_INVALID_VALUE)
+      << "mapped already";
   char byte = 0;
   EXPECT_EQ(cuMemcpyDtoH_v2(&byte, base, 1), CUDA_ERROR_INVALID_VALUE) << "no access is set";
   EXPECT_EQ(cuMemAddressFree(base, 4 * kGranule), CUDA_ERROR_INVALID_VALUE) << "mapped";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GIDs for the addresses of the network namespace in which a node is made.
+// A node's NICs get GIDs for the addresses of the network namespace in which the node is made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -26,7 +26,8 @@ constexpr const char* kNetwork =
     "ip addr add fd00:77::2/64 dev ve0 nodad; ip addr add 10.77.2.2/24 dev ve2; "
     "ip link set ve0 up; ip link set ve1 addrgenmode none; ip link set ve1 up; ";
 
-// Prints the GIDs from number 4 on: "<number> <gid> <type> <interface>".
+// Takes a NIC and a port. Prints the GIDs that the port has beyond the usual four, those from
+// number 4 on: "<number> <gid> <type> <interface>". The type of an empty entry cannot be read.
 constexpr const char* kShow =
     "cd $SYSFS_PATH/class/infiniband/$1/ports/$2 && for i in $(seq 4 31); do "
     "t=$(cat gid_attrs/types/$i 2>/dev/null) || continue; "
@@ -109,7 +110,7 @@ TEST_F(NetworkNamespace, IsShownByIbvDevinfo) {
   EXPECT_EQ(seen.out.find("GID[ 12]"), std::string::npos) << seen.out;
 }
 
-TEST_F(NetworkNamespace, TheMakersIsTheNodes) {
+TEST_F(NetworkNamespace, JoiningRunsSeeTheAddressesOfTheNodesMaker) {
   // A second run of the node sees the same table, even from an empty namespace.
   const auto seen = run(in_namespace(
       kNetwork + emulate_here("--name x",
@@ -121,7 +122,7 @@ TEST_F(NetworkNamespace, TheMakersIsTheNodes) {
   EXPECT_EQ(lines_of(seen.out), kGidsOfVe0);
 }
 
-TEST_F(NetworkNamespace, AsAnOrdinaryUser) {
+TEST_F(NetworkNamespace, WorksForAnOrdinaryUser) {
   if (::geteuid() != 0)
     GTEST_SKIP() << "only root can become an ordinary user; the other tests ran as one";
   const auto seen = run({"unshare", "-Urn", "sh", "-c",

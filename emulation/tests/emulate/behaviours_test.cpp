@@ -64,8 +64,8 @@ TEST(Behaviours, LimitsAreOfAllNicsOrOfOne) {
   EXPECT_EQ(in_words(one), ", at most 100 queue pairs, no shared receive queues");
 }
 
-/// A process that joins a node compares all options with the files of the node's NICs.
-TEST(Behaviours, AreOfTheNicsThatThereAreAlone) {
+/// A process that joins a node compares its options with the node's, of all possible NICs.
+TEST(Behaviours, AreSetForExistingNicsAlone) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(apply({.async = "1us", .seed = 7, .like = {"all"}}, hardware));
   EXPECT_TRUE(hardware.behaviour[1].flush);
@@ -100,14 +100,14 @@ TEST(Behaviours, MalformedTextIsRefused) {
 TEST(Behaviours, LinkLayersAreOfAllNicsOrOfOne) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(apply({.link_layer = {"infiniband"}}, hardware));
-  EXPECT_EQ(hardware.infiniband, 3U);
+  EXPECT_EQ(hardware.infiniband, 3U);  // a bit for each NIC
   EXPECT_EQ(in_words(hardware), ", InfiniBand");
   ASSERT_TRUE(apply({.link_layer = {"emu0=ethernet"}}, hardware));
   EXPECT_EQ(hardware.infiniband, 2U);
   EXPECT_EQ(in_words(hardware), ", emu1 of InfiniBand");
 }
 
-TEST(Behaviours, OmittedOnesStayUnchanged) {
+TEST(Behaviours, OmittedOptionsChangeNothing) {
   Hardware hardware;
   ASSERT_TRUE(apply({.async = "1us", .seed = 7}, hardware));
   ASSERT_TRUE(apply({.latency = {"1us"}}, hardware));
@@ -128,10 +128,11 @@ TEST(Behaviours, AreReadAsTheyWereWritten) {
                           .dmabuf = false,
                           .atomics = true,
                           .limits = {.qp = 100, .cq = 3, .cqe = 64, .mr = 7, .srq = 0}};
+  // A line that is not known, as of a later version, is ignored.
   std::ofstream(file) << "unknown 12\n" << to_text(written);
   EXPECT_EQ(emulation::nic::read_behaviour(file), written);
   std::filesystem::remove(file);
-  EXPECT_EQ(emulation::nic::read_behaviour(file), Behaviour{});
+  EXPECT_EQ(emulation::nic::read_behaviour(file), Behaviour{}) << "without the file";
 }
 
 TEST(Behaviours, AreToldInWords) {

@@ -72,6 +72,7 @@ class Chroot : public ViewedWorld {
   [[nodiscard]] Process::Outcome in_chroot(const std::vector<std::string>& before,
                                            const std::vector<std::string>& options,
                                            const std::string& script) const {
+    // The program is <build>/libexec/hbmwire/<name>.
     const auto build = fs::path(program()).parent_path().parent_path().parent_path();
     std::vector<std::string> command = {"unshare", "--mount", "sh",  "-c",
                                         kInChroot, "chroot",  root_, build};
@@ -91,7 +92,7 @@ class Chroot : public ViewedWorld {
   std::string root_;
 };
 
-// Has the same devices as in ViewedWorld's test, where / is a mount point.
+// The view is the same as outside of a chroot, where / is a mount point.
 TEST_F(Chroot, HasAViewOfDevAndSys) {
   const auto seen = in_chroot({}, {"--nics", "2"}, R"(
     stat -c '%n %F %t:%T' /dev/infiniband/* /dev/accel/* && ls /sys/class/infiniband /sys/class/accel &&

@@ -21,6 +21,7 @@ using ::testing::Eq;
 using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
+/// The process id that a script has printed.
 pid_t number_in(const std::string& text) {
   return static_cast<pid_t>(std::strtol(text.c_str(), nullptr, 10));
 }
@@ -57,8 +58,8 @@ TEST_F(World, CleansUpAfterEverythingIsKilledAtOnce) {
   Process process(emulate({}, "trap '' TERM; sleep 100 & echo ready; wait"),
                   {.in_child = [] { ::setpgid(0, 0); }});
   ASSERT_TRUE(process.wait_for_output("ready"));
-  ::kill(-process.pid(),
-         SIGKILL);  // emulate, the shell and its child; the janitor has its own session
+  // Ends emulate, the shell and its child. The janitor has its own session.
+  ::kill(-process.pid(), SIGKILL);
   EXPECT_EQ(process.finish().exit_code, 128 + SIGKILL);
 }
 
@@ -71,20 +72,23 @@ TEST_F(World, IsSweptByTheNextRunWhenTheJanitorIsKilledToo) {
   ::kill(-process.pid(), SIGKILL);
   process.finish();
   EXPECT_FALSE(becomes_true([&] { return nothing_is_left(); }, 50ms));
-  EXPECT_EQ(shell({}, "ls -d $HBMWIRE_EMULATION_FABRIC/../* | wc -l").out, "1\n");
+  EXPECT_EQ(shell({}, "ls -d $HBMWIRE_EMULATION_FABRIC/../* | wc -l").out, "1\n")
+      << "the next run's own fabric alone";
   EXPECT_TRUE(nothing_is_left());
 }
 
-bool holds_back(pid_t process, int signal) {
+/// Whether the process blocks the signal.
+bool blocks(pid_t process, int signal) {
   std::ifstream status("/proc/" + std::to_string(process) + "/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("SigBlk:"))
-      return (std::strtoull(line.c_str() + 7, nullptr, 16) >> (signal - 1) & 1U) != 0;
+    constexpr std::string_view kBlocked = "SigBlk:";  // then a mask whose lowest bit is signal 1
+    if (line.starts_with(kBlocked))
+      return (std::strtoull(line.c_str() + kBlocked.size(), nullptr, 16) >> (signal - 1) & 1U) != 0;
   }
   return false;
 }
 
-/// Sends Ctrl-C at every stage of the set-up: as soon as that many entries are below the --dir.
+/// Interrupts at many stages of the set-up: as soon as that many entries are below the --dir.
 TEST_F(World, CleansUpAfterASignalDuringSetUp) {
   namespace fs = std::filesystem;
   const auto entries = [this] {
@@ -97,7 +101,7 @@ TEST_F(World, CleansUpAfterASignalDuringSetUp) {
   };
   int interrupted = 0;
   for (const std::size_t awaited : {1U, 2U, 4U, 8U, 16U, 32U, 64U, 128U, 256U}) {
-    const int number = awaited % 3 == 1 ? SIGINT : SIGTERM;
+    const int number = awaited % 3 == 1 ? SIGINT : SIGTERM;  // in turn, for powers of two
     Process process(emulate({"--nics", "4", "--gaudi", "4"}, "exec sleep 0.2"),
                     {.in_child = [] { ::setpgid(0, 0); }});
     const auto deadline = std::chrono::steady_clock::now() + 5s;
@@ -110,10 +114,10 @@ TEST_F(World, CleansUpAfterASignalDuringSetUp) {
     interrupted += outcome.err == "hbmwire emulate: interrupted\n" ? 1 : 0;
     EXPECT_TRUE(becomes_true([&] { return nothing_is_left(); }, 500ms)) << awaited;
   }
-  EXPECT_GT(interrupted, 0);
+  EXPECT_GT(interrupted, 0) << "every signal came after the set-up";
 }
 
-TEST_F(World, GivesUpOnASignalWhileAnotherSetsUpTheFabric) {
+TEST_F(World, GivesUpOnASignalWhileItWaitsForTheFabricsLock) {
   const auto base = directory() / ("hbmwire-" + std::to_string(::geteuid()));
   ASSERT_EQ(::mkdir(base.c_str(), 0700), 0);
   ASSERT_EQ(::mkdir((base / "f").c_str(), 0700), 0);
@@ -125,7 +129,7 @@ TEST_F(World, GivesUpOnASignalWhileAnotherSetsUpTheFabric) {
     // A process that was just forked, or starts with a sanitizer, blocks all signals for a moment.
     // emulate does not block SIGALRM.
     ASSERT_TRUE(becomes_true(
-        [&] { return holds_back(process.pid(), SIGINT) && !holds_back(process.pid(), SIGALRM); }));
+        [&] { return blocks(process.pid(), SIGINT) && !blocks(process.pid(), SIGALRM); }));
     process.signal(SIGINT);
     const auto outcome = process.finish();
     EXPECT_EQ(outcome.exit_code, 128 + SIGINT);

@@ -27,7 +27,8 @@ TEST_F(World, SaysWhenCommandCannotBeRun) {
       run({program(), "--dir", directory().string(), "--", "/nonexistent/program"});
   EXPECT_EQ(missing.exit_code, 127);
   EXPECT_THAT(missing.err, HasSubstr("cannot run /nonexistent/program: No such file"));
-  EXPECT_EQ(run({program(), "--dir", directory().string(), "--", "/etc/passwd"}).exit_code, 126);
+  EXPECT_EQ(run({program(), "--dir", directory().string(), "--", "/etc/passwd"}).exit_code, 126)
+      << "the file is no program";
 }
 
 TEST_F(World, ReportsWrongUsage) {
@@ -167,6 +168,7 @@ class Terminal {
 
   void type(char c) const { EXPECT_EQ(::write(fd_, &c, 1), 1); }
 
+  /// Reads until the output contains `text`. Returns false if the output ends before.
   bool wait_for(const std::string& text) {
     while (seen_.find(text) == std::string::npos) {
       std::array<char, 512> buffer{};
@@ -177,7 +179,8 @@ class Terminal {
     return true;
   }
 
-  [[nodiscard]] int exit_code() const {
+  /// Waits for the program's end. Returns 128 + N if signal N ended it.
+  [[nodiscard]] int wait_for_exit() const {
     int status = 0;
     ::waitpid(pid_, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -200,16 +203,16 @@ TEST_F(World, LetsControlCReachCommandOnce) {
   ASSERT_TRUE(terminal.wait_for("ready"));
   terminal.type(kControlC);
   ASSERT_TRUE(terminal.wait_for("got ")) << terminal.seen();
-  terminal.wait_for("\n\n");  // to the end
+  terminal.wait_for("\n\n");  // which never comes, so this reads to the end
   EXPECT_THAT(terminal.seen(), HasSubstr("got 1\r\n"));
-  EXPECT_EQ(terminal.exit_code(), 6);
+  EXPECT_EQ(terminal.wait_for_exit(), 6);
 }
 
 TEST_F(World, EndsByControlC) {
   Terminal terminal(emulate({}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(terminal.wait_for("ready"));
   terminal.type(kControlC);
-  EXPECT_EQ(terminal.exit_code(), 128 + SIGINT);
+  EXPECT_EQ(terminal.wait_for_exit(), 128 + SIGINT);
 }
 
 TEST_F(World, GivesCommandTheTerminal) {
@@ -217,7 +220,7 @@ TEST_F(World, GivesCommandTheTerminal) {
   ASSERT_TRUE(terminal.wait_for("/dev/pts/"));
   for (const char c : std::string("abc\n")) terminal.type(c);
   EXPECT_TRUE(terminal.wait_for("read abc")) << terminal.seen();
-  EXPECT_EQ(terminal.exit_code(), 0);
+  EXPECT_EQ(terminal.wait_for_exit(), 0);
 }
 
 }  // namespace

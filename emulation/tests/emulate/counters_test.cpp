@@ -9,7 +9,7 @@ namespace hbmwire::emulate_test {
 namespace {
 
 TEST_F(ViewedWorld, CountsTheTransfersOfPerftest) {
-  // 1000 writes of 64 KiB, 16 packets each.
+  // 1000 writes of 64 KiB, 16 packets each. The counters of data are in units of 4 bytes.
   const auto seen = shell({"--nics", "2", "--gaudi", "0"}, R"(
     run="ib_write_bw -x 3 -m 4096 -s 65536 -n 1000 -F"
     $run -d emu1 > /dev/null & sleep 0.5; $run -d emu0 127.0.0.1 > /dev/null || exit 1; wait

@@ -25,14 +25,14 @@ std::vector<FaultRule> parsed(std::string_view text) {
 }
 
 std::string refusal(std::string_view text) {
-  std::vector<FaultRule> rules(1);
+  std::vector<FaultRule> rules(1);  // which a failed parse must clear
   std::string error;
   EXPECT_FALSE(parse_fault_plan(text, rules, error)) << text;
   EXPECT_TRUE(rules.empty()) << text;
   return error;
 }
 
-TEST(FaultPlanParser, ReadsTheExamplesOfTheHeader) {
+TEST(FaultPlanParser, ReadsActionsPointsAndSettings) {
   const auto flips = parsed("flip,op=write,nth=1,byte=100;flip,op=send,nth=2,node=b");
   ASSERT_EQ(flips.size(), 2U);
   EXPECT_EQ(flips[0], (FaultRule{.subject = "write", .node = {}, .nth = 1, .byte = 100}));
@@ -97,7 +97,7 @@ TEST(FaultPlanParser, KnowsEveryCondition) {
   rule.seed = 7;
   EXPECT_EQ(parsed("seed=7;drop,nth=3,every=4,count=5,p=0.01"), std::vector{rule});
   EXPECT_EQ(parsed("seed = 8; drop,nth=3,every=4,count=5,p=0.010000000;seed=7"), std::vector{rule})
-      << "of two seeds the last";
+      << "the last of two seeds counts";
   EXPECT_EQ(parsed("drop")[0].seed, 1U);
   EXPECT_EQ(parsed("drop,p=1")[0].chance, FaultRule::kCertain);
   EXPECT_EQ(parsed("drop,p=.000000001")[0].chance, 1U);
@@ -202,6 +202,7 @@ class FaultPlanOfAProcess : public ::testing::Test {
 
   void TearDown() override { std::filesystem::remove_all(fabric_); }
 
+  /// Runs `body` in a new process of `node` under `plan`. Returns its result, or -1 after a signal.
   template <class Body>
   int in_process(const char* plan, const char* node, Body body) const {
     const pid_t pid = ::fork();
@@ -253,9 +254,10 @@ TEST_F(FaultPlanOfAProcess, CountsOnlyTheNamedNode) {
   EXPECT_EQ(in_process(kPlan, "b", two), 2);
 }
 
-TEST_F(FaultPlanOfAProcess, KeepsTheCountersOfDifferentPlansApart) {
+TEST_F(FaultPlanOfAProcess, CountsTheSameRuleOfDifferentPlansTogether) {
   const auto one = [](FaultPlan& plan) { return first_flip(plan, "send", 1); };
   EXPECT_EQ(in_process("flip,nth=2", "a", one), 0);
+  // The second rule goes on where the first plan's left off.
   EXPECT_EQ(in_process("flip,nth=2,byte=1;flip,nth=2", "a", one), 1);
 }
 
@@ -276,12 +278,12 @@ std::string drops(FaultPlan& plan, int count) {
   return acts;
 }
 
-/// Returns 0 if a new process sees those drops.
+/// The body of a process: returns 0 if its sends are dropped as `expected` says.
 int sees(FaultPlan& plan, const std::string& expected) {
   return drops(plan, static_cast<int>(expected.size())) == expected ? 0 : 1;
 }
 
-TEST_F(FaultPlanOfAProcess, TakesEachKthFromTheNth) {
+TEST_F(FaultPlanOfAProcess, ActsOnEveryKthMatchFromTheNthOn) {
   const std::pair<const char*, const char*> cases[] = {
       {"drop", "x....."},
       {"drop,nth=3", "..x..."},
@@ -297,7 +299,7 @@ TEST_F(FaultPlanOfAProcess, TakesEachKthFromTheNth) {
   }
 }
 
-// The same in every run and in all processes; only the seed changes it.
+// The same faults come in every run, whichever process has the match; only the seed changes them.
 TEST_F(FaultPlanOfAProcess, RepeatsRandomFaults) {
   constexpr int kSends = 400;
   const auto run = [&](const std::string& plan) {
@@ -322,7 +324,7 @@ TEST_F(FaultPlanOfAProcess, RepeatsRandomFaults) {
   EXPECT_EQ(run("seed=5;drop,p=0.25"), first);
   EXPECT_NE(run("seed=6;drop,p=0.25"), first);
   EXPECT_NEAR(static_cast<double>(std::ranges::count(first, 'x')), kSends * 0.25, 40)
-      << "five times the spread; with this seed it is what it is";
+      << "over four standard deviations from the mean; the seed fixes the number";
   std::string few = run("seed=5;drop,p=0.25,count=3");
   EXPECT_EQ(std::ranges::count(few, 'x'), 3);
 }

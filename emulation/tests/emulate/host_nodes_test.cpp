@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Nodes in /dev itself, for a run without a view of its own. The tests use their own /dev, because
-// other tests and users of the machine would otherwise see the nodes.
+// other tests and users of the machine would otherwise see the nodes. An emulated node has the
+// number of /dev/null, 1:3; a node with another number stands for a real device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

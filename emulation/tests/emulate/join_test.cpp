@@ -29,9 +29,10 @@ class Join : public ::testing::Test {
   Options options_;
 };
 
-/// Runs that end remove the base when it is empty, here again and again. A process that joins at
-/// that moment once found it gone at its second look. The pauses differ, because at an even pace
-/// both sides can run in step, with each removal right after its creation.
+/// A run that ends removes the base directory if it is empty; here a thread does so again and
+/// again. A process that joined meanwhile once failed, because it found the directory and then
+/// missed it. The pauses differ, because at an even pace both sides can run in step, with each
+/// removal right after a creation.
 TEST_F(Join, IsNotDisturbedByLeavingPrograms) {
   const std::filesystem::path base = base_directory(options_.parent);
   const std::jthread leaving([&](const std::stop_token& stop) {

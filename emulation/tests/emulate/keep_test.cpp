@@ -58,6 +58,7 @@ class Keep : public World {
 
   /// For each library its name, and whether a program below emulate loads the vendor's or the
   /// emulated one.
+  /// The lines are "<name> real", "<name> emulated" or "<name> missing".
   [[nodiscard]] Process::Outcome loaded(std::vector<std::string> options,
                                         const std::string& names) const {
     auto command = emulate(std::move(options), R"(exec python3 -c '
@@ -127,6 +128,7 @@ TEST_F(Keep, IsRefusedTogetherWithEmulatedOnes) {
     arguments.insert(arguments.begin(), {program(), "--dir", directory().string()});
     arguments.insert(arguments.end(), {"--", "true"});
     const auto outcome = run(arguments);
+    // The error is for wrong usage; without one the command has run.
     EXPECT_EQ(outcome.exit_code, outcome.err.find("hbmwire emulate: ") == 0 ? 2 : 0);
     return outcome.err;
   };
@@ -167,7 +169,8 @@ TEST_F(Keep, IsRefusedInANodeThatHasEmulatedOnes) {
 }
 
 /// A machine with device nodes, /proc/driver/nvidia and PCI devices of each vendor, in the test's
-/// own mount namespace. Programs that were started before do not see them.
+/// own mount namespace. Programs that were started before do not see them. The nodes are those of
+/// /dev/zero, 1:5, so they can be read; emulated nodes are those of /dev/null, 1:3.
 class KeptNodes : public ViewedWorld {
  protected:
   void SetUp() override {
@@ -180,6 +183,7 @@ class KeptNodes : public ViewedWorld {
   }
 
  private:
+  /// Makes it once for all tests. Returns the reason if that is forbidden, otherwise "".
   static std::string make_machine();
 };
 
@@ -214,11 +218,11 @@ void write_sysfs(const fs::path& sysfs) {
                                                      {"drm", "renderD128", kAmd, "226:128"},
                                                      {"drm", "renderD129", kNvidia, "226:129"}}) {
     write(sysfs / device / folder / name / "dev", number);
-    for (const char* place : {"class", "dev/char"})
-      fs::create_directories(sysfs / place / (*place == 'c' ? folder : ""));
-    const auto back = [&](const char* up) { return fs::path(up) / device / folder / name; };
-    fs::create_symlink(back("../.."), sysfs / "class" / folder / name);
-    fs::create_symlink(back("../.."), sysfs / "dev/char" / number);
+    fs::create_directories(sysfs / "class" / folder);
+    fs::create_directories(sysfs / "dev/char");
+    const fs::path target = fs::path("../..") / device / folder / name;
+    fs::create_symlink(target, sysfs / "class" / folder / name);
+    fs::create_symlink(target, sysfs / "dev/char" / number);
   }
 }
 
@@ -242,12 +246,12 @@ std::string KeptNodes::make_machine() {
 constexpr const char* kNodes =
     "cd /dev; stat -c '%n %t:%T' nvidia* nvidia-caps/* kfd dri/* accel/* infiniband/* 2>/dev/null";
 
-TEST_F(KeptNodes, AreHiddenWithoutIt) {
+TEST_F(KeptNodes, AreHiddenWithoutKeep) {
   EXPECT_EQ(shell({"--gaudi", "0"}, kNodes).out,
             "dri/renderD128 1:5\ninfiniband/rdma_cm 1:3\ninfiniband/uverbs0 1:3\n");
 }
 
-TEST_F(KeptNodes, StayWithTheFamilyThatTheyAreOf) {
+TEST_F(KeptNodes, StayIfTheirFamilyIsKept) {
   EXPECT_EQ(shell({"--keep", "cuda", "--gaudi", "0"}, kNodes).out,
             "nvidia-caps 0:0\nnvidia0 1:5\nnvidiactl 1:5\nnvidia-caps/nvidia-cap1 1:5\n"
             "dri/renderD128 1:5\ninfiniband/rdma_cm 1:3\ninfiniband/uverbs0 1:3\n");
@@ -275,10 +279,10 @@ TEST_F(KeptNodes, ServeAnOrdinaryUser) {
   const auto seen =
       shell({"--keep", "cuda", "--gaudi", "0"},
             "id -u; head -c 3 /dev/nvidia0 | wc -c; stat -c %t:%T /dev/kfd", {.as_nobody = true});
-  EXPECT_EQ(seen.out, "65534\n3\n") << seen.err;
+  EXPECT_EQ(seen.out, "65534\n3\n") << "another family's /dev/kfd is hidden; " << seen.err;
 }
 
-TEST_F(KeptNodes, AreLeftAloneWhereThereIsNoView) {
+TEST_F(KeptNodes, AreLeftAloneWithoutAView) {
   fs::remove_all("/dev/infiniband");
   const auto seen = shell({"--no-namespaces", "--keep", "cuda", "--gaudi", "0"}, kNodes);
   EXPECT_THAT(seen.out, HasSubstr("nvidia0 1:5\nnvidiactl 1:5\n")) << seen.err;
@@ -326,7 +330,7 @@ TEST(KeptLinks, AreOfTheKeptFamiliesAlone) {
   EXPECT_THAT(found({cuda}), UnorderedElementsAre(nvidia));
   EXPECT_THAT(found({cuda, rocm}), UnorderedElementsAre(nvidia, amd, "class/drm/renderD128 " + drm,
                                                         "dev/char/226:128 " + drm));
-  EXPECT_EQ(found({gaudi}).size(), 5U);
+  EXPECT_EQ(found({gaudi}).size(), 5U);  // the PCI device, and two links for each of two nodes
 }
 
 TEST_F(ViewedWorld, ShowsTheMachinesKernelConfigurationToKeptCards) {
@@ -334,7 +338,7 @@ TEST_F(ViewedWorld, ShowsTheMachinesKernelConfigurationToKeptCards) {
   EXPECT_EQ(shell({"--keep", "cuda", "--gaudi", "0"}, kShow).out, run({"sh", "-c", kShow}).out);
   EXPECT_THAT(shell({"--keep", "cuda", "--rocm", "1"}, kShow).out,
               HasSubstr("CONFIG_PCI_P2PDMA=y\n"))
-      << "an emulated GPU goes by it";
+      << "for the emulated GPU";
   EXPECT_EQ(shell({"--no-namespaces", "--nics", "0", "--keep", "cuda", "--gaudi", "0"},
                   "echo $HBMWIRE_ROCM_KERNEL_CONFIG")
                 .out,

@@ -6,6 +6,7 @@
 namespace hbmwire::emulation::tool {
 namespace {
 
+/// The two settings without which ROCm has no dma-bufs.
 constexpr const char* kOn = "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n";
 
 TEST(KernelConfig, HasPeerToPeerInAnyCase) {

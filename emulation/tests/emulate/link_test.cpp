@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 
 class Link : public World {
  protected:
+  /// Runs `hbmwire emulate --dir <own>` with these arguments and without a COMMAND.
   Process::Outcome change(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {program(), "--dir", directory().string()});
     return run(arguments);
@@ -90,7 +91,7 @@ TEST_F(Link, AnEndedNodesLinkIsNotItsSuccessors) {
   other.finish();
 }
 
-TEST_F(Link, ChangesThoughAListenerWasKilled) {
+TEST_F(Link, ChangesAlthoughAListenerWasKilled) {
   Process watch(emulate({"--name", "x"}, "ibv_asyncwatch & echo $!; wait $!; exec sleep 100"));
   ASSERT_TRUE(watch.wait_for_output("async event FD"));
   ::kill(static_cast<pid_t>(std::strtol(watch.output().c_str(), nullptr, 10)), SIGKILL);

@@ -16,7 +16,9 @@ bool opens(int domain, int type, int protocol) {
   return fd >= 0;
 }
 
-int after_filter(bool as_nobody) {
+/// Blocks a protocol in a child. Returns 0 if that blocks nothing else, otherwise the number of the
+/// step that went wrong.
+int first_wrong_step(bool as_nobody) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     if (as_nobody && ::setuid(65534) != 0) ::_exit(10);
@@ -26,7 +28,7 @@ int after_filter(bool as_nobody) {
     if (opens(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE) || errno != EPROTONOSUPPORT) ::_exit(13);
     if (opens(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) ::_exit(14);
     if (!opens(AF_NETLINK, SOCK_RAW, NETLINK_GENERIC)) ::_exit(15);
-    // The same number with other domains: protocol 0.
+    // NETLINK_ROUTE is 0, as is the protocol of these sockets of other domains.
     if (!opens(AF_UNIX, SOCK_STREAM, 0) || !opens(AF_INET, SOCK_STREAM, 0)) ::_exit(16);
     ::execlp("true", "true", nullptr);
     ::_exit(17);
@@ -36,12 +38,12 @@ int after_filter(bool as_nobody) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-TEST(NetlinkFilter, BlocksOneProtocolAndNothingElse) { EXPECT_EQ(after_filter(false), 0); }
+TEST(NetlinkFilter, BlocksOneProtocolAndNothingElse) { EXPECT_EQ(first_wrong_step(false), 0); }
 
 TEST(NetlinkFilter, NeedsNoPrivilege) {
   if (::geteuid() != 0)
     GTEST_SKIP() << "only root has a privilege to drop: the other test ran without";
-  EXPECT_EQ(after_filter(true), 0);
+  EXPECT_EQ(first_wrong_step(true), 0);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST_F(OrdinaryUser, KeepsItsIdsAndSeesTheDevices) {
             "CA\n65536\nCapEff:\t0000000000000000\nwritten\n");
 }
 
-TEST_F(OrdinaryUser, MeetsItsOwnRunsInOneUserNamespace) {
+TEST_F(OrdinaryUser, SharesAUserNamespaceWithItsRunsInTheSameFabric) {
   constexpr const char* kShow = "readlink /proc/self/ns/user";
   Process first(emulate({"--fabric", "f"}, std::string(kShow) + "; exec sleep 100"), nobody());
   ASSERT_TRUE(first.wait_for_output("\n"));
@@ -81,7 +81,7 @@ TEST_F(OrdinaryUser, NamesMissingThingsInOneSentence) {
   EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1);
 }
 
-TEST_F(OrdinaryUser, NeedsNothingForCardsAlone) {
+TEST_F(OrdinaryUser, NeedsNoNamespaceForCardsAlone) {
   const auto seen = shell({"--nics", "0"}, "ls $SYSFS_PATH/class/accel",
                           {.as_nobody = true, .in_child = forbid_namespaces});
   EXPECT_EQ(seen.exit_code, 0) << seen.err;

@@ -55,7 +55,7 @@ Process::Process(const std::vector<std::string>& command, const Setup& setup) {
     for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
     argv.push_back(nullptr);
     ::execvp(argv[0], argv.data());
-    ::_exit(123);
+    ::_exit(123);  // no code of `hbmwire emulate`
   }
   ::close(input.ends[0]);
   ::close(output.ends[1]);

@@ -25,6 +25,7 @@ class Process {
     std::string err;
   };
 
+  /// Starts the command, found by PATH, with `setup.input` as its whole input.
   Process(const std::vector<std::string>& command, const Setup& setup);
 
   explicit Process(const std::vector<std::string>& command) : Process(command, Setup{}) {}
@@ -42,7 +43,7 @@ class Process {
   /// The text that has been read from stdout.
   [[nodiscard]] const std::string& output() const { return outcome_.out; }
 
-  /// Reads both streams to their ends, then waits.
+  /// Reads both streams to their ends, then waits for the program's end.
   Outcome finish();
 
  private:
@@ -53,6 +54,7 @@ class Process {
   Outcome outcome_;
 };
 
+/// Runs a command to its end.
 Process::Outcome run(const std::vector<std::string>& command, const Process::Setup& setup = {});
 
 /// Polls until `condition` holds. Returns false if it does not within `limit`.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// With little room for the emulated hardware's files it prints one sentence and leaves no files.
+// With little room for the emulated hardware's files, `hbmwire emulate` prints one sentence and
+// leaves no files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,7 +30,7 @@ TEST_F(World, NamesTheLimitOfDescriptorsOrWorks) {
                                }});
     ASSERT_TRUE(nothing_is_left());
     if (outcome.exit_code == 0) continue;
-    // Before main() the dynamic linker reports the error.
+    // Before main() the dynamic linker reports the error by 127; 123 is Process's failed exec.
     if (outcome.exit_code == 127 || outcome.exit_code == 123) continue;
     ++refused;
     EXPECT_EQ(outcome.exit_code, 125) << outcome.err;
@@ -38,7 +39,7 @@ TEST_F(World, NamesTheLimitOfDescriptorsOrWorks) {
   EXPECT_GT(refused, 5);
 }
 
-TEST_F(World, OffersAnotherPlaceWhereThisOneIsOfNoUse) {
+TEST_F(World, NamesTheOptionForAnotherPlaceIfThisOneIsUnusable) {
   for (const char* place : {"/no/such/folder", "/proc", "/dev/null"}) {
     const auto outcome = run({program(), "--dir", place, "--", "true"});
     EXPECT_EQ(outcome.exit_code, 125) << outcome.err;
@@ -46,13 +47,13 @@ TEST_F(World, OffersAnotherPlaceWhereThisOneIsOfNoUse) {
   }
 }
 
-/// /proc/vmstat before and after the run.
+/// A file that stands for /proc/vmstat, before and after the run.
 class Vmstat : public World {
  protected:
   void SetUp() override {
     World::SetUp();
     file_ = directory().string() + ".vmstat";
-    kills(7);
+    set_kill_count(7);
   }
 
   void TearDown() override {
@@ -60,7 +61,8 @@ class Vmstat : public World {
     World::TearDown();
   }
 
-  void kills(int count) const {
+  /// Writes the number of processes that were killed for want of memory.
+  void set_kill_count(int count) const {
     std::ofstream(file_) << "pgfault 5\noom_kill " << count << "\nzswpin 1\n";
   }
 
@@ -70,7 +72,7 @@ class Vmstat : public World {
 TEST_F(Vmstat, AKillForWantOfMemoryIsTheCauseIfThereWasOne) {
   const emulation::tool::EndCause cause(directory(), file_);
   EXPECT_THAT(cause.explain(128 + SIGKILL), IsEmpty());
-  kills(8);
+  set_kill_count(8);
   EXPECT_THAT(cause.explain(128 + SIGKILL), HasSubstr("--dir"));
   EXPECT_THAT(cause.explain(128 + SIGKILL), HasSubstr("memory.max"));
   EXPECT_THAT(cause.explain(128 + SIGTERM), IsEmpty());

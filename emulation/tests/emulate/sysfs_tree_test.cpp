@@ -26,6 +26,7 @@ class SysfsTree : public ::testing::Test {
 
   void TearDown() override { fs::remove_all(root_); }
 
+  /// Writes the tree of that node of fabric 20.
   void write(const Hardware& hardware, std::uint8_t node = 1) {
     const auto written = write_sysfs_tree(root_, hardware, kTwoNumaNodes, 20, node);
     ASSERT_TRUE(written) << written.error();
@@ -62,6 +63,7 @@ TEST_F(SysfsTree, HasPortsOfInfiniBand) {
   Machine machine = kTwoNumaNodes;
   const GidBytes gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
   machine.interfaces = {{"eth0", {gid}}};
+  // InfiniBand for the first NIC alone.
   const Hardware hardware{.nics = 2, .ports = 2, .gaudi = 0, .infiniband = 1};
   const auto written = write_sysfs_tree(root_, hardware, machine, 20, 2);
   ASSERT_TRUE(written) << written.error();
@@ -72,7 +74,8 @@ TEST_F(SysfsTree, HasPortsOfInfiniBand) {
     EXPECT_EQ(read(port / "sm_lid"), "0xbfff");
     EXPECT_TRUE(lids.insert(read(port / "lid")).second);
     EXPECT_EQ(read(port / "gid_attrs/types/0"), "IB/RoCE v1");
-    EXPECT_EQ(fs::read_symlink(root_ / port / "gid_attrs/ndevs/0"), "/proc/self/ns/mnt");
+    EXPECT_EQ(fs::read_symlink(root_ / port / "gid_attrs/ndevs/0"), "/proc/self/ns/mnt")
+        << "a file whose read gives EINVAL, as for a GID without an interface";
     EXPECT_EQ(read(port / "gids/1"), eight_groups(GidBytes{}));
   }
   EXPECT_EQ(lids, (std::set<std::string>{"0x21", "0x22"}));
@@ -172,6 +175,8 @@ TEST_F(SysfsTree, DealsTheInterfacesOut) {
   const auto written = write_sysfs_tree(root_, {.nics = 2, .gaudi = 0}, machine, 20, 1);
   ASSERT_TRUE(written) << written.error();
   const fs::path nics = "class/infiniband";
+  // Interfaces are dealt out in turn. An address has two GIDs, for RoCE v1 and v2; the odd one is
+  // v2's.
   EXPECT_EQ(read(nics / "emu0/ports/1/gids/5"), eight_groups(first));
   EXPECT_EQ(read(nics / "emu0/ports/1/gids/7"), eight_groups(third));
   EXPECT_EQ(read(nics / "emu1/ports/1/gids/5"), eight_groups(second));
@@ -191,12 +196,13 @@ TEST_F(SysfsTree, LeavesOutTheGidsThatDoNotFit) {
   const auto written = write_sysfs_tree(root_, {.nics = 1, .gaudi = 0}, machine, 20, 1);
   ASSERT_TRUE(written) << written.error();
   const fs::path port = "class/infiniband/emu0/ports/1";
+  // The table has 32 entries: four of the port itself, then two for each of 14 addresses.
   EXPECT_EQ(read(port / "gids/31"), eight_groups(machine.interfaces[0].gids[13]));
   EXPECT_EQ(read(port / "gid_attrs/types/31"), "RoCE v2");
   EXPECT_FALSE(fs::exists(root_ / port / "gids/32"));
 }
 
-TEST_F(SysfsTree, HasNoLinkThatLeadsNowhereAtItsLargest) {
+TEST_F(SysfsTree, HasNoDanglingLinkAtItsLargest) {
   write({.nics = kMaxNics, .gaudi = kMaxCards, .cuda = kMaxCards, .rocm = kMaxCards});
   std::size_t links = 0;
   for (const auto& entry : fs::recursive_directory_iterator(root_)) {

@@ -41,7 +41,8 @@ void World::SetUp() {
   ASSERT_EQ(::chmod(name.c_str(), 0777), 0);
   program_ = HBMWIRE_EMULATE;
   if (::geteuid() == 0 && !nobody_can_run(program_)) {
-    // The build tree lies where only its owner may enter. Copies of these two folders suffice.
+    // The build tree lies where only its owner may enter. Copies of these two folders suffice. The
+    // program is <build>/libexec/hbmwire/<name>.
     const auto build = fs::path(HBMWIRE_EMULATE).parent_path().parent_path().parent_path();
     copy_ = directory_.string() + "-copy";
     for (const fs::path folder : {"libexec/hbmwire", "lib/hbmwire"}) {

@@ -21,12 +21,15 @@ class World : public ::testing::Test {
   /// The words `hbmwire emulate --dir <own> <options> -- sh -c <script>`.
   [[nodiscard]] std::vector<std::string> emulate(std::vector<std::string> options,
                                                  const std::string& script) const;
+  /// Runs the command of emulate() to its end.
   Process::Outcome shell(std::vector<std::string> options, const std::string& script,
                          const Process::Setup& setup = {}) const;
 
   /// Processes with this test's --dir on their command line.
   [[nodiscard]] std::vector<pid_t> processes() const;
+  /// Those that remove a world's files after its last process.
   [[nodiscard]] std::vector<pid_t> janitors() const;
+  /// Whether the --dir is empty and no process uses it.
   [[nodiscard]] bool nothing_is_left() const;
 
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
@@ -35,18 +38,18 @@ class World : public ::testing::Test {
 
  private:
   std::filesystem::path directory_;
-  std::filesystem::path copy_;
+  std::filesystem::path copy_;  ///< of the build tree, if an ordinary user cannot enter that
   std::string program_;
 };
 
-/// As World, for tests that need a view of /dev and /sys. Skipped with the reason if that is not
-/// possible.
+/// A World for tests that need a view of /dev and /sys. They are skipped with the reason if a view
+/// is not possible.
 class ViewedWorld : public World {
  protected:
   void SetUp() override;
 };
 
-/// As World, for tests that need root, which can switch to an ordinary user.
+/// A World for tests that need root, which can switch to an ordinary user.
 class OrdinaryUser : public World {
  protected:
   void SetUp() override;

@@ -34,7 +34,7 @@ TEST_F(World, TellsCommandWhereEverythingIs) {
 
 TEST_F(World, SaysNothingWhenQuiet) { EXPECT_EQ(shell({"--quiet"}, "true").err, ""); }
 
-TEST_F(World, HasGpusWhereAskedFor) {
+TEST_F(World, HasGpusIfAskedFor) {
   const auto seen = shell({"--gaudi", "0", "--cuda", "2", "--rocm", "1"},
                           "cd $HBMWIRE_EMULATION_NODE && stat -c '%n %s' cuda*/* rocm*/*");
   EXPECT_EQ(seen.out,
@@ -49,7 +49,7 @@ TEST_F(World, HasGpusWhereAskedFor) {
             "85899411456\n");
 }
 
-TEST_F(World, KeepsTheValuesOfVariables) {
+TEST_F(World, PutsItsPathsBeforeTheValuesOfVariables) {
   const auto seen =
       run({"env", "LD_LIBRARY_PATH=/x", "IBV_DRIVERS=/y", program(), "--dir", directory().string(),
            "--", "sh", "-c", "echo $LD_LIBRARY_PATH $IBV_DRIVERS"});
@@ -151,7 +151,7 @@ TEST_F(ViewedWorld, ShowsTheEmulatedKernelsConfigurationToEveryProgram) {
   }
 }
 
-TEST_F(World, NamesTheKernelsConfigurationWhereThereIsNoView) {
+TEST_F(World, NamesTheKernelsConfigurationWithoutAView) {
   const auto seen =
       shell({"--no-namespaces", "--nics", "0", "--rocm", "1"}, "cat $HBMWIRE_ROCM_KERNEL_CONFIG");
   EXPECT_EQ(seen.out, "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n") << seen.err;
@@ -227,13 +227,13 @@ TEST_F(World, GivesTheNodesOfAFabricDifferentAddresses) {
   ASSERT_TRUE(first.wait_for_output("\n"));
   const auto anonymous = shell({"--fabric", "f"}, std::string(kFabric) + ";" + kGid);
   const auto named = shell({"--fabric", "f", "--name", "b"}, std::string(kFabric) + ";" + kGid);
-  EXPECT_EQ(anonymous.out, named.out);  // the number is free again
+  EXPECT_EQ(anonymous.out, named.out) << "the anonymous node's number is free again";
   EXPECT_THAT(named.out, HasSubstr("/f\n"));
   first.signal(SIGTERM);
   EXPECT_THAT(named.out, ::testing::Not(HasSubstr(first.finish().out)));
 }
 
-TEST_F(World, StartsAnewAfterTheLastOneHasLeft) {
+TEST_F(World, StartsAnewAfterTheLastProgramHasLeft) {
   EXPECT_EQ(shell({"--name", "x", "--nics", "2"}, "echo stale > $HBMWIRE_EMULATION_FABRIC/nic.shm")
                 .exit_code,
             0);
@@ -261,7 +261,7 @@ TEST_F(World, PassesOnAFaultPlan) {
   EXPECT_THAT(refused.err, HasSubstr("action 'explode' is not fail, flip, drop"));
 }
 
-TEST_F(World, NodesSayHowTheirNicsBehave) {
+TEST_F(World, ANodesNicsKeepTheBehaviourOfItsFirstRun) {
   constexpr const char* kShow =
       "sort $SYSFS_PATH/class/infiniband/emu0/behaviour | paste -sd ' ' ; echo ready; exec sleep "
       "100";

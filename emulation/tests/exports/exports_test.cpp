@@ -35,13 +35,14 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-/// "name" or "name@@version" of each function, sorted. The emulation's own hooks are left out.
+/// "name" or "name@@version" of each exported function, sorted. The emulation's own hooks are left
+/// out.
 std::vector<std::string> exports_of(const fs::path& library) {
   std::istringstream lines(
       output_of("nm -D --defined-only --with-symbol-versions '" + library.string() + "'"));
   std::vector<std::string> names;
   for (std::string address, type, name; lines >> address >> type >> name;) {
-    const bool is_version = type == "A";
+    const bool is_version = type == "A";  // an absolute symbol that defines a version
     if (!is_version && !name.starts_with("hbmwire_")) names.push_back(name);
   }
   std::ranges::sort(names);
@@ -55,17 +56,18 @@ std::vector<std::string> lines_of(const fs::path& file) {
   return lines;
 }
 
-std::vector<std::string> difference(const std::vector<std::string>& of,
-                                    const std::vector<std::string>& less) {
+/// The names of `all` that are not in `others`. Both are sorted.
+std::vector<std::string> difference(const std::vector<std::string>& all,
+                                    const std::vector<std::string>& others) {
   std::vector<std::string> rest;
-  std::ranges::set_difference(of, less, std::back_inserter(rest));
+  std::ranges::set_difference(all, others, std::back_inserter(rest));
   return rest;
 }
 
 struct Library {
   const char* file;
-  const char* list;      ///< of the names that the vendor's headers declare
-  std::size_t at_least;  ///< number of names in the list
+  const char* list;      ///< the file of the names that the vendor's headers declare
+  std::size_t at_least;  ///< a lower bound of the number of names in that file
 };
 
 void PrintTo(const Library& library, std::ostream* out) { *out << library.file; }
@@ -105,6 +107,7 @@ TEST(Libraries, HaveTheNamesThatTheVendorsInstall) {
         "libhsa-runtime64.so.1", "libamdhip64.so", "libamdhip64.so.7"}) {
     void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library, nullptr) << ::dlerror();
+    // dlopen() alone could have found a vendor's library.
     const fs::path file = fs::path(HBMWIRE_EMULATED_LIBRARIES) / name;
     EXPECT_TRUE(fs::exists(file)) << file;
     ::dlclose(library);
@@ -113,9 +116,9 @@ TEST(Libraries, HaveTheNamesThatTheVendorsInstall) {
   EXPECT_TRUE(fs::equivalent(directory / "libcuda.so", directory / "libcuda.so.1"));
 }
 
-// A function call would find a variable that lies elsewhere, in memory that is allocated when a
-// thread first uses it. If that memory begins 16 bytes into a page, the LeakSanitizer of GCC 12
-// mistakes its neighbour for a header and crashes at exit.
+// Without STATIC_TLS, a function call finds a thread's variables, in memory that is allocated when
+// the thread first uses them. If that memory begins 16 bytes into a page, the LeakSanitizer of GCC
+// 12 mistakes its neighbour for a header and crashes at exit.
 TEST(Libraries, FindThreadLocalVariablesWithoutACall) {
   for (const char* name : {"libcuda.so.1", "libhl-thunk.so", "libSynapse.so",
                            "libhsa-runtime64.so.1", "libamdhip64.so.7", "libhbmwire_nic.so"}) {
@@ -125,7 +128,9 @@ TEST(Libraries, FindThreadLocalVariablesWithoutACall) {
   }
 }
 
-// Programs of this folder, with their own declarations, linked by -lhl-thunk, -lcuda, ...
+// The programs linked_*.cpp have their own declarations and are linked by -lhl-thunk, -lcuda, ...
+// 801 is CUDA_ERROR_NOT_SUPPORTED and hipErrorNotSupported, -95 -EOPNOTSUPP; 47 is
+// HSA_STATUS_ERROR_NOT_SUPPORTED.
 TEST(LinkedPrograms, RunAndGetErrorsForUnsupportedCalls) {
   EXPECT_EQ(output_of(HBMWIRE_LINKED_GAUDI), "count 1, idle 1, bytes 102273908736, power -95\n");
   EXPECT_EQ(output_of(HBMWIRE_LINKED_CUDA), "driver 12080, capability 9.0, module 801\n");
@@ -140,7 +145,8 @@ TEST(NotModelledFunctions, AreNamedOnceOnStderr) {
       "emulated: cuModuleLoad of libcuda.so.1 returned CUDA_ERROR_NOT_SUPPORTED, since the "
       "emulation does not model it; hbmwire emulate --quiet hides this line\n";
   EXPECT_THAT(loud, HasSubstr(line));
-  EXPECT_THAT(loud.substr(loud.find(line) + 1), Not(HasSubstr(line))) << "called twice";
+  EXPECT_THAT(loud.substr(loud.find(line) + 1), Not(HasSubstr(line)))
+      << "the program calls it twice";
   const std::string quiet = output_of("HBMWIRE_EMULATION_QUIET=1 " HBMWIRE_LINKED_CUDA " 2>&1");
   EXPECT_THAT(quiet, Not(HasSubstr("emulated:")));
 }

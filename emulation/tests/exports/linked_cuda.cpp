@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Linked by -lcuda, as a program that includes cuda.h.
+// Linked by -lcuda, with the declarations that cuda.h has.
 #include <cstdio>
 
 extern "C" {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Linked by -lhl-thunk, as a program that includes hlthunk.h.
+// Linked by -lhl-thunk, with the declarations that hlthunk.h has.
 #include <cstdint>
 #include <cstdio>
 
@@ -14,7 +14,7 @@ int hlthunk_get_power_info(int fd, std::uint64_t* power);
 }
 
 int main() {
-  constexpr int kDontCare = 4;
+  constexpr int kDontCare = 4;  // HLTHUNK_DEVICE_DONT_CARE: a card of any generation
   const int fd = hlthunk_open(kDontCare, nullptr);
   std::uint64_t usage[2] = {};
   std::uint64_t power = 0;

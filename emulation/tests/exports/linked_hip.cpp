@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Linked by -lamdhip64, as a program that includes hip_runtime_api.h of HIP 6 or 7, in which
-// hipGetDeviceProperties has another name.
+// Linked by -lamdhip64, with the declarations of hip_runtime_api.h of HIP 6 and 7, which make
+// hipGetDevicePropertiesR0600 of hipGetDeviceProperties.
 #include <cstdio>
 #include <cstring>
 
@@ -11,6 +11,7 @@ int hipModuleLoad(void** module, const char* file);
 }
 
 int main() {
+  // The size of hipDeviceProp_tR0600 and the offset of its member isLargeBar. The name is first.
   constexpr int kPropertiesBytes = 1472;
   constexpr int kIsLargeBarAt = 1464;
   alignas(8) char properties[kPropertiesBytes] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Linked by -lhsa-runtime64, as a program that includes hsa.h.
+// Linked by -lhsa-runtime64, with the declarations that hsa.h has.
 #include <cstdint>
 #include <cstdio>
 

@@ -5,8 +5,8 @@
 
 #include "emulation/common/fault_rule.hpp"
 
-/// The input is a fault plan. Parsing it gives either rules or a sentence that says what is wrong,
-/// never both. The rules are within their bounds, and their keys depend only on their contents.
+/// The input is a fault plan. Parsing it gives either rules or a printable sentence that says what
+/// is wrong, never both. The rules are within their bounds, and the same text gives the same rules.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace hbmwire::emulation;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -21,6 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const bool whole = rule.nth >= 1 && rule.period() >= 1 && rule.most_acts() >= 1 &&
                        rule.chance <= FaultRule::kCertain && rule.error_number >= 1 &&
                        rule.error_number <= 4095;
+    // Only a rule of operations may have no subject: it matches every operation.
     const bool has_subject = rule.point == FaultRule::Point::operation || !rule.subject.empty();
     if (!whole || !has_subject) std::abort();
   }

@@ -120,8 +120,12 @@ TEST_F(GaudiAbi, FunctionsThatDoNotExistAreNotThere) {
   }
 }
 
+/// The sizes of hlthunk_hw_ip_info and of the driver's hl_info_hw_ip_info.
+constexpr std::size_t kInformationBytes = 336;
+constexpr std::size_t kKernelInformationBytes = 304;
+
 template <typename Value>
-Value at(const std::array<unsigned char, 336>& bytes, std::size_t offset) {
+Value at(const std::array<unsigned char, kInformationBytes>& bytes, std::size_t offset) {
   Value value;
   std::memcpy(&value, bytes.data() + offset, sizeof(value));
   return value;
@@ -134,8 +138,9 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   auto* kernel_information = hl_thunk<int(int, void*)>("hlthunk_get_info");
   const int fd = open(4 /* DONT_CARE */, nullptr);
   ASSERT_GE(fd, 0);
-  std::array<unsigned char, 336> bytes{};
+  std::array<unsigned char, kInformationBytes> bytes{};
   EXPECT_EQ(information(fd, bytes.data()), 0);
+  // The offsets are those of the vendor's structures.
   EXPECT_EQ(at<std::uint64_t>(bytes, 8), kFirstAddress2);
   EXPECT_EQ(at<std::uint64_t>(bytes, 16), 127 * kPage2);
   EXPECT_EQ(at<std::uint32_t>(bytes, 32), 0x1020U);
@@ -148,8 +153,8 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
     std::uint64_t pointer;
     std::uint32_t size, op, argument, pad;
   } query{.pointer = reinterpret_cast<std::uint64_t>(bytes.data()),
-          .size = 304,
-          .op = 0,
+          .size = kKernelInformationBytes,
+          .op = 0,  // HL_INFO_HW_IP_INFO
           .argument = 0,
           .pad = 0};
 
@@ -158,11 +163,11 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   EXPECT_EQ(at<std::uint32_t>(bytes, 36), module);
   EXPECT_EQ(at<std::uint64_t>(bytes, 224), kPage2);
   EXPECT_STREQ(reinterpret_cast<const char*>(bytes.data()) + 200, "HL225");
-  query.op = 255;
+  query.op = 255;  // no operation
   EXPECT_EQ(kernel_information(fd, &query), -EOPNOTSUPP);
-  query.op = 2;
+  query.op = 2;  // HL_INFO_DRAM_USAGE
   query.size = 0;
-  EXPECT_EQ(kernel_information(fd, &query), -EINVAL);
+  EXPECT_EQ(kernel_information(fd, &query), -EINVAL) << "there is no room for the answer";
   EXPECT_EQ(close(fd), 0);
 }
 
@@ -177,8 +182,9 @@ TEST_F(GaudiAbi, RefusesUnsupportedCalls) {
   const OpenCard control(hl_thunk<int(int, const char*)>("hlthunk_open_control")(0, nullptr));
   std::uint64_t answer = 0;
   EXPECT_EQ(power(card.fd(), &answer), -EOPNOTSUPP);
-  EXPECT_EQ(power(control.fd(), &answer), -EOPNOTSUPP) << "a question";
-  EXPECT_EQ(notifier(control.fd()), -ENOTTY) << "no question";
+  EXPECT_EQ(power(control.fd(), &answer), -EOPNOTSUPP)
+      << "control nodes accept calls that ask for information";
+  EXPECT_EQ(notifier(control.fd()), -ENOTTY) << "control nodes refuse other calls";
   EXPECT_EQ(notifier(-1), -EBADF);
   errno = 0;
   EXPECT_EQ(table(), nullptr);

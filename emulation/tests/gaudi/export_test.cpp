@@ -69,7 +69,7 @@ TEST_F(GaudiExport, TakesWholePagesOnly) {
 }
 
 TEST_F(GaudiExport, TakesTheExactBaseOfAMappingOnly) {
-  EXPECT_EQ(export_range(fd(), base() + 4096, 4096), -EINVAL) << "interior";
+  EXPECT_EQ(export_range(fd(), base() + 4096, 4096), -EINVAL) << "within the mapping";
   EXPECT_EQ(export_range(fd(), base() + kPage2, 4096), -EINVAL) << "not mapped";
   EXPECT_EQ(export_range(fd(), 0, 4096), -EINVAL);
 }
@@ -82,13 +82,13 @@ TEST_F(GaudiExport, StaysWithinTheAllocation) {
   EXPECT_GE(last.get(), 0);
 }
 
-TEST_F(GaudiExport, TheLastPartialPageOfTheAllocationCounts) {
+TEST_F(GaudiExport, TheLastPageOfAnAllocationIsExportedWhole) {
   const MappedMemory one_byte(fd(), 1);
   const Fd dmabuf(export_range(fd(), one_byte.address(), kPage2));
   EXPECT_GE(dmabuf.get(), 0);
 }
 
-TEST_F(GaudiExport, TheOlderCallIgnoresItsFlags) {
+TEST_F(GaudiExport, TheOlderCallHasNoOffsetAndIgnoresItsFlags) {
   const Fd dmabuf(hlthunk_device_memory_export_dmabuf_fd(fd(), base(), 4096, 0));
   ASSERT_GE(dmabuf.get(), 0);
   EXPECT_EQ(hlthunk_device_memory_export_dmabuf_fd(fd(), base() + 4096, 4096, 0), -EINVAL);
@@ -133,6 +133,7 @@ TEST_F(GaudiExport, AnImporterFindsTheRange) {
   EXPECT_EQ(some.bytes(), 8192U);
   EXPECT_EQ(some.offset(), all.offset() + (1 << 20));
   EXPECT_EQ(some.path(), all.path());
+  // Only the bytes of the part change in the whole.
   std::memset(some.data(), 0x5a, 8192);
   EXPECT_EQ(all.data()[(1 << 20) - 1], 0);
   EXPECT_EQ(all.data()[1 << 20], 0x5a);
@@ -151,7 +152,7 @@ TEST_F(GaudiExport, CannotBeResized) {
 }
 
 TEST_F(GaudiExport, ManyExportsComeAndGo) {
-  for (int i = 0; i < 5000; ++i) {  // more than there are slots
+  for (int i = 0; i < 5000; ++i) {  // a card has slots for 4096 living exports
     const Fd dmabuf(export_range(fd(), base(), 4096));
     ASSERT_GE(dmabuf.get(), 0) << i;
   }

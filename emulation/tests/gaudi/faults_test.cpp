@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Fail-the-n-th-call sweeps: no objects are left, whichever call fails. GaudiTest::TearDown checks
-// for them, and each run here does.
+// Fail-the-n-th-call sweeps: no objects are left, whichever call fails. Each round of a sweep
+// checks that, as GaudiTest::TearDown does.
 #include <cerrno>
 #include <vector>
 
@@ -34,17 +34,26 @@ class GaudiFaults : public GaudiTest {
             << kind << " left when call " << n << " failed";
       }
       if (calls <= n) {
-        EXPECT_TRUE(succeeded) << "nothing failed";
-        EXPECT_GT(n, 3);
+        EXPECT_TRUE(succeeded) << "no call was made to fail";
+        EXPECT_GT(n, 3) << "the scene has more calls";
         return;
       }
     }
-    FAIL() << "it never ended";
+    FAIL() << "a call still failed in the last round";
   }
 };
 
-// Each step undoes what it has done, in the driver's order. A failed call had no effect, so it is
-// made again.
+/// Makes a call that undoes an earlier one, and makes it again if it was made to fail; a failed
+/// call had no effect. Returns whether the first attempt succeeded.
+template <class Call>
+bool undo(Call call) {
+  if (call() == 0) return true;
+  EXPECT_EQ(call(), 0);
+  return false;
+}
+
+/// Makes and maps memory, exports it, and undoes all in the order that the driver wants. Returns
+/// whether every call succeeded.
 bool hl_thunk_scene() {
   const int fd = open_first_card();
   if (fd < 0) return false;
@@ -53,17 +62,17 @@ bool hl_thunk_scene() {
   const std::uint64_t address = handle != 0 ? hlthunk_device_memory_map(fd, handle, 0) : 0;
   int value = 0;
   const std::uint64_t host = hlthunk_host_memory_map(fd, &value, 0, sizeof(value));
+  // The export is closed at once: a living one would keep the mapping.
   { good = Fd(address != 0 ? export_range(fd, address, 4096) : -1).get() >= 0; }
-  if (address != 0 && hlthunk_memory_unmap(fd, address) != 0)
-    good = hlthunk_memory_unmap(fd, address) != 0;
-  if (handle != 0 && hlthunk_device_memory_free(fd, handle) != 0)
-    good = hlthunk_device_memory_free(fd, handle) != 0;
-  if (host == 0 || hlthunk_memory_unmap(fd, host) != 0)
-    good = false;  // closing the fd removes it
-                   // otherwise
+  if (address != 0) good = undo([&] { return hlthunk_memory_unmap(fd, address); }) && good;
+  if (handle != 0) good = undo([&] { return hlthunk_device_memory_free(fd, handle); }) && good;
+  // If this unmapping fails, closing the card removes the mapping. Closing works even if it fails.
+  if (host == 0 || hlthunk_memory_unmap(fd, host) != 0) good = false;
   return hlthunk_close(fd) == 0 && good;
 }
 
+/// Fills memory of the device and copies it to the host. Returns whether every call succeeded; the
+/// objects are left.
 bool synapse_work(synDeviceId id) {
   std::uint64_t buffer = 0;
   void* host = nullptr;
@@ -79,7 +88,8 @@ bool synapse_work(synDeviceId id) {
   return synStreamSynchronize(stream) == synSuccess && *static_cast<char*>(host) == 1;
 }
 
-// Releasing the device frees everything that was made on it.
+/// Acquires a card, uses it, and ends the library, which frees everything that was made on the
+/// card. Returns whether every call succeeded.
 bool synapse_scene() {
   if (synInitialize() != synSuccess) return false;
   synDeviceId id = 0;
@@ -93,12 +103,7 @@ bool synapse_scene() {
 
 TEST_F(GaudiFaults, NoFailingCallOfHlThunkLeavesAnything) { sweep(hl_thunk_scene); }
 
-TEST_F(GaudiFaults, NoFailingCallOfSynapseLeavesAnything) {
-  sweep([] {
-    const bool good = synapse_scene();
-    return good;
-  });
-}
+TEST_F(GaudiFaults, NoFailingCallOfSynapseLeavesAnything) { sweep(synapse_scene); }
 
 TEST_F(GaudiFaults, EachFunctionFailsInItsOwnConvention) {
   const auto fail_next = [] { hbmwire_gaudi_fail_nth_call(0, ENOMEM); };
@@ -117,6 +122,7 @@ TEST_F(GaudiFaults, EachFunctionFailsInItsOwnConvention) {
   EXPECT_EQ(hlthunk_memory_unmap(card.fd(), 0), -ENOMEM);
   fail_next();
   EXPECT_EQ(export_range(card.fd(), 0, 0), -ENOMEM);
+  // An injected failure comes before the library sees that no device is acquired.
   EXPECT_EQ(synInitialize(), synSuccess);
   fail_next();
   std::uint64_t buffer = 0;

@@ -60,8 +60,8 @@ HandMadeWorld::HandMadeWorld(const std::vector<std::string>& kinds) {
     const fs::path pci = node / "sys/devices/pci0000:40" / pci_address(i);
     fs::create_directories(pci);
     write_file(pci / "pci_addr", pci_address(i));
-    write_file(pci / "module_id",
-               std::to_string(7 - i));  // differs from the index, because a slot has its own number
+    // The number of the slot, which is not the card's index.
+    write_file(pci / "module_id", std::to_string(7 - i));
     write_file(pci / "device_type", kinds[i]);
     write_file(pci / "status", "Operational");
     write_file(pci / "device", facts.pci_device);

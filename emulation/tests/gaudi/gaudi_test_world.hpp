@@ -15,7 +15,8 @@
 
 namespace hbmwire::test {
 
-inline constexpr std::uint64_t kPage2 = std::uint64_t{768} << 20;  ///< of a Gaudi2
+/// A Gaudi2's page of device memory, and the address of its first mapping.
+inline constexpr std::uint64_t kPage2 = std::uint64_t{768} << 20;
 inline constexpr std::uint64_t kFirstAddress2 = 0x1001'0018'0000'0000;
 
 /// An emulated node with cards of these kinds ("GAUDI2"), made by hand in a temporary directory.
@@ -27,7 +28,9 @@ class HandMadeWorld {
   HandMadeWorld(const HandMadeWorld&) = delete;
   HandMadeWorld& operator=(const HandMadeWorld&) = delete;
 
+  /// The folder of a card's files, such as its memory `hbm`.
   [[nodiscard]] std::filesystem::path card(unsigned index) const;
+  /// Sets the status that sysfs shows, such as "Operational".
   void set_status(unsigned index, const std::string& status) const;
   [[nodiscard]] static std::string pci_address(unsigned index);
 
@@ -36,13 +39,13 @@ class HandMadeWorld {
 };
 
 /// Two Gaudi2: those of `hbmwire emulate` if the test runs under it, otherwise made by hand. At the
-/// end the card must have no objects, and the process no more fds than before.
+/// end the cards must have no objects, and the process no more fds than before.
 class GaudiTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  /// The kinds of the cards. Other kinds than the default are always made by hand.
+  /// The kinds of the cards; empty for the default. Kinds that are given are made by hand.
   virtual std::vector<std::string> kinds() { return {}; }
 
   std::unique_ptr<HandMadeWorld> world_;
@@ -64,7 +67,9 @@ class Fd {
 
   [[nodiscard]] int get() const { return fd_; }
 
+  /// Returns the descriptor and leaves it open.
   int release();
+  /// Closes it.
   void reset();
 
  private:
@@ -107,7 +112,9 @@ class MappedMemory {
   std::uint64_t address_;
 };
 
+/// hlthunk_open of the first free card of any kind.
 int open_first_card();
+/// A dma-buf of mapped device memory, or a negative errno.
 int export_range(int fd, std::uint64_t address, std::uint64_t bytes, std::uint64_t offset = 0);
 
 /// Opens an export as an importer does: maps the exported range of the descriptor's file.
@@ -144,6 +151,7 @@ class Child {
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
+  /// Waits for the body's end and returns its result; -1 if the child has ended.
   int wait_ready();
   void end();   ///< the child exits as a program does
   void kill();  ///< SIGKILL
@@ -156,9 +164,10 @@ class Child {
   int go_ = -1;
 };
 
-/// Waits up to 2 s for the condition.
+/// Waits up to 2 s for the condition. Returns whether it holds.
 bool soon(const std::function<bool()>& condition);
 
+/// Pass a descriptor through a socket by SCM_RIGHTS. receive_fd() returns -1 on failure.
 void send_fd(int socket, int fd);
 int receive_fd(int socket);
 

@@ -35,7 +35,7 @@ TEST_F(Gaudi1, AllocationOnlyCountsAndAnswersHandleZero) {
   ASSERT_GE(card.fd(), 0);
   errno = 0;
   EXPECT_EQ(hlthunk_device_memory_alloc(card.fd(), kGiB, 0, false, false), 0U);
-  EXPECT_EQ(errno, 0) << "0 is not an error here";
+  EXPECT_EQ(errno, 0) << "Gaudi's driver only counts, and answers handle 0";
   hlthunk_dram_usage_info usage{};
   EXPECT_EQ(hlthunk_get_dram_usage(card.fd(), &usage), 0);
   EXPECT_EQ(usage.ctx_dram_mem, kGiB);
@@ -66,7 +66,7 @@ TEST_F(Gaudi1, ExportsPhysicalAddressesWithoutAnOffset) {
   EXPECT_EQ(export_range(card.fd(), info.dram_base_address + 1, 4096), -EINVAL);
 }
 
-TEST_F(Gaudi1, SynapseHandsOutPhysicalAddresses) {
+TEST_F(Gaudi1, SynapseAllocatesPhysicalAddresses) {
   ASSERT_EQ(synInitialize(), synSuccess);
   synDeviceId id = SYN_INVALID_DEVICE_ID;
   ASSERT_EQ(synDeviceAcquireByDeviceType(&id, synDeviceGaudi), synSuccess);
@@ -81,6 +81,7 @@ TEST_F(Gaudi1, SynapseHandsOutPhysicalAddresses) {
   ASSERT_EQ(synMemsetD8Async(buffer, 0x42, 8192, stream), synSuccess);
   ASSERT_EQ(synStreamSynchronize(stream), synSuccess);
   {
+    // 8192 bytes that begin within a page lie on three pages.
     const std::uint64_t page = buffer / 4096 * 4096;
     const Fd dmabuf(
         hlthunk_device_memory_export_dmabuf_fd(static_cast<int>(info.fd), page, 12288, 0));
@@ -96,6 +97,7 @@ TEST_F(Gaudi3, HasSmallPagesThatCanBeChosen) {
   ASSERT_GE(card.fd(), 0);
   std::uint64_t pages = 0;
   ASSERT_EQ(hlthunk_get_dev_memalloc_page_orders(card.fd(), &pages), 0);
+  // A set bit is a page size in bytes.
   EXPECT_NE(pages & (32 * kMiB), 0U);
   EXPECT_NE(pages & (64 * kMiB), 0U);
   const auto used_by = [&](std::uint64_t page) {
@@ -107,6 +109,7 @@ TEST_F(Gaudi3, HasSmallPagesThatCanBeChosen) {
   };
   EXPECT_EQ(used_by(0), 32 * kMiB);
   EXPECT_EQ(used_by(64 * kMiB), 64 * kMiB);
+  // Not an offered size, no power of two, and no whole page.
   for (const std::uint64_t page : {std::uint64_t{4096}, 48 * kMiB, 32 * kMiB + 1}) {
     errno = 0;
     EXPECT_EQ(hlthunk_device_memory_alloc(card.fd(), 1, page, false, false), 0U);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Whether memory is exported depends on the references that the kernel knows, not on counts of the
-// library.
+// Memory counts as exported while the kernel knows a reference to its dma-buf, whichever process
+// has it and however it ends.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 namespace hbmwire::test {
 namespace {
 
+/// Two connected sockets, which carry descriptors.
 struct Sockets {
   Sockets() {
     std::array<int, 2> ends{};
@@ -50,12 +51,14 @@ class GaudiLiveness : public GaudiTest {
     GaudiTest::TearDown();
   }
 
+  /// The driver refuses to unmap and free exported memory.
   void expect_exported() const {
     EXPECT_EQ(hlthunk_memory_unmap(fd_, address_), -EINVAL);
     EXPECT_EQ(hlthunk_device_memory_free(fd_, handle_), -EINVAL);
     EXPECT_EQ(hbmwire_gaudi_live_objects(0, "export"), 1U);
   }
 
+  /// Unmaps the memory.
   void expect_not_exported() const { EXPECT_EQ(hlthunk_memory_unmap(fd_, address_), 0); }
 
   int fd_ = -1;
@@ -101,6 +104,7 @@ TEST_F(GaudiLiveness, AMessageInFlightHoldsIt) {
   send_fd(sockets.near.get(), dmabuf_.get());
   dmabuf_.reset();
   expect_exported();
+  // The message waits at the far end until that is closed.
   sockets.near.reset();
   expect_exported();
   sockets.far.reset();
@@ -138,7 +142,7 @@ TEST_F(GaudiLiveness, ImportingLeavesNothingBehind) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, EachExportIsItsOwn) {
+TEST_F(GaudiLiveness, ASecondExportHoldsItAlone) {
   Fd second(export_range(fd_, address_, 4096));
   dmabuf_.reset();
   expect_exported();
@@ -152,14 +156,14 @@ TEST_F(GaudiLiveness, OnlyTheExportedMappingIsHeld) {
   expect_exported();
 }
 
-TEST_F(GaudiLiveness, WhicheverProcessReadsTheEventBothKnow) {
+TEST_F(GaudiLiveness, AProcessKnowsTheExportsAndUnmappingsOfItsChild) {
   Sockets sockets;
   dmabuf_.reset();
   EXPECT_EQ(run_in_child([&] {  // the child notices the end of the parent's export, and unmaps
               return hlthunk_memory_unmap(fd_, address_) == 0 ? 0 : 1;
             }),
             0);
-  EXPECT_EQ(hlthunk_memory_unmap(fd_, address_), -EINVAL) << "already done";
+  EXPECT_EQ(hlthunk_memory_unmap(fd_, address_), -EINVAL) << "the child has unmapped it";
   EXPECT_EQ(run_in_child([&] {  // the child exports, sends the descriptor here and ends
               address_ = hlthunk_device_memory_map(fd_, handle_, 0);
               const Fd exported(export_range(fd_, address_, 4096));
@@ -180,7 +184,7 @@ TEST_F(GaudiLiveness, TheCardStaysBusyUntilTheLastExportIsGone) {
   EXPECT_EQ(hbmwire_gaudi_live_objects(0, "export"), 1U);
   const int other = open_first_card();  // the second card
   ASSERT_GE(other, 0);
-  EXPECT_EQ(open_first_card(), -1) << "both busy";
+  EXPECT_EQ(open_first_card(), -1) << "both cards are busy";
   EXPECT_EQ(errno, EBUSY);
   EXPECT_EQ(run_in_child([] { return open_first_card() == -1 && errno == EBUSY ? 0 : 1; }), 0);
   dmabuf_.reset();

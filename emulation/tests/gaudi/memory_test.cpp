@@ -46,10 +46,10 @@ class GaudiMemory : public GaudiTest {
   std::unique_ptr<OpenCard> card_;
 };
 
-TEST_F(GaudiMemory, TheFirstMappingIsWhereItIsOnEveryGaudi2) {
+TEST_F(GaudiMemory, MappingsBeginAtTheFirstAddressOfAGaudi2) {
   const MappedMemory first(fd(), 4096);
   const MappedMemory second(fd(), kPage2 + 1);
-  EXPECT_EQ(first.address(), 0x1001001800000000U);
+  EXPECT_EQ(first.address(), kFirstAddress2);
   EXPECT_EQ(second.address(), first.address() + kPage2);
   EXPECT_EQ(first.handle(), 1U);
   EXPECT_EQ(second.handle(), 2U);
@@ -127,17 +127,19 @@ TEST_F(GaudiMemory, FollowsAHintThatIsAlignedAndFree) {
   const std::uint64_t handle = hlthunk_device_memory_alloc(fd(), kPage2, 0, false, false);
   const std::uint64_t wanted = kFirstAddress2 + 10 * kPage2;
   EXPECT_EQ(hlthunk_device_memory_map(fd(), handle, wanted), wanted);
-  EXPECT_EQ(hlthunk_device_memory_map(fd(), handle, wanted + 4096), kFirstAddress2) << "ignored";
-  EXPECT_EQ(hlthunk_device_memory_map(fd(), handle, wanted), kFirstAddress2 + kPage2) << "taken";
+  EXPECT_EQ(hlthunk_device_memory_map(fd(), handle, wanted + 4096), kFirstAddress2)
+      << "a hint that is not aligned is ignored";
+  EXPECT_EQ(hlthunk_device_memory_map(fd(), handle, wanted), kFirstAddress2 + kPage2)
+      << "a hint that is taken is ignored";
 }
 
 TEST_F(GaudiMemory, MapsHostMemoryIntoItsOwnRange) {
   alignas(4096) std::array<char, 8192> buffer{};
   const std::uint64_t address = hlthunk_host_memory_map(fd(), buffer.data() + 100, 0, 5000);
-  EXPECT_GE(address, 0xFFF0000000000000U);
+  EXPECT_GE(address, 0xFFF0000000000000U);  // where a Gaudi2's addresses of host memory begin
   EXPECT_EQ(address % 4096, 100U);
   EXPECT_EQ(hbmwire_gaudi_live_objects(0, "host_mapping"), 1U);
-  EXPECT_EQ(export_range(fd(), address - 100, 4096), -EINVAL);
+  EXPECT_EQ(export_range(fd(), address - 100, 4096), -EINVAL) << "host memory is not exported";
   EXPECT_EQ(hlthunk_memory_unmap(fd(), address), 0);
 }
 
@@ -159,10 +161,10 @@ TEST_F(GaudiMemory, RefusesMissingHostMemory) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-TEST_F(GaudiMemory, NoCpuDereferencesADeviceAddress) {
+TEST_F(GaudiMemory, TheCpuFaultsOnADeviceAddress) {
   const MappedMemory memory(fd(), 4096);
   EXPECT_EQ(run_in_child([&] {
-              std::signal(SIGSEGV, SIG_DFL);
+              std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would handle it
               return *std::bit_cast<volatile unsigned char*>(memory.address());
             }),
             128 + SIGSEGV);
@@ -201,7 +203,7 @@ TEST_F(GaudiMemory, ClosingTheCardFreesEverything) {
   EXPECT_EQ(hbmwire_gaudi_live_objects(0, "mapping"), 0U);
 }
 
-TEST_F(GaudiMemory, FreedMemoryGoesBackToTheMachine) {
+TEST_F(GaudiMemory, FreedMemoryIsGivenBackToTheMachine) {
   constexpr std::size_t kTouched = std::size_t{8} << 20;
 
   struct stat file {};

@@ -16,7 +16,7 @@ namespace {
 
 class GaudiOpen : public GaudiTest {};
 
-// The bus id of a card, read without owning the card.
+// The bus id of a card, read by its control node, so the card stays free.
 std::string bus_id_of(int index) {
   const Fd control(hlthunk_open_control(index, nullptr));
   std::array<char, 13> id{};
@@ -44,14 +44,14 @@ TEST_F(GaudiOpen, TakesTheFirstFreeCardAndSaysBusyAfterTheLast) {
 
 TEST_F(GaudiOpen, AFormerOwnerThatLivesOnDoesNotBlockTheCard) {
   const auto open_and_close = [] {
-    ::alarm(10);
+    ::alarm(10);  // ends the child if the card blocks it
     const OpenCard card(open_first_card());
     ::alarm(0);
     return card.fd() >= 0 ? 0 : 1;
   };
   Child former(open_and_close);
   ASSERT_EQ(former.wait_ready(), 0);
-  EXPECT_EQ(run_in_child(open_and_close), 0) << "128 + SIGALRM: it waits for ever";
+  EXPECT_EQ(run_in_child(open_and_close), 0) << "128 + SIGALRM: it never got the card";
 }
 
 TEST_F(GaudiOpen, FindsACardByBusId) {
@@ -60,7 +60,8 @@ TEST_F(GaudiOpen, FindsACardByBusId) {
   ASSERT_GE(card.fd(), 0);
   EXPECT_EQ(hlthunk_get_device_index_from_pci_bus_id(id.c_str()), 1);
   if (id.starts_with("0000:")) {
-    EXPECT_EQ(hlthunk_get_device_index_from_pci_bus_id(id.c_str() + 5), 1);
+    EXPECT_EQ(hlthunk_get_device_index_from_pci_bus_id(id.c_str() + 5), 1)
+        << "without the domain, which is 0";
   }
   EXPECT_EQ(hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, id.c_str()), -EBUSY);
   EXPECT_EQ(hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, "0000:ff:1f.7"), -EINVAL);
@@ -87,11 +88,11 @@ TEST_F(GaudiOpen, FindsACardByModuleId) {
   ASSERT_GE(card.fd(), 0);
   EXPECT_EQ(hlthunk_get_device_index_from_module_id(module), 1);
   EXPECT_EQ(hlthunk_open_by_module_id(module), -EBUSY);
-  EXPECT_EQ(hlthunk_open_by_module_id(4711), -1);
+  EXPECT_EQ(hlthunk_open_by_module_id(4711), -1);  // no card has it
   EXPECT_EQ(hlthunk_get_device_index_from_module_id(4711), -1);
 }
 
-TEST_F(GaudiOpen, ControlNodesAreSharedAndKnowNoMemory) {
+TEST_F(GaudiOpen, ControlNodesAreSharedAndRefuseCallsAboutMemory) {
   const OpenCard owner(open_first_card());
   const Fd one(hlthunk_open_control(0, nullptr));
   const Fd two(hlthunk_open_control_by_name(HLTHUNK_DEVICE_GAUDI2, nullptr));
@@ -134,7 +135,7 @@ TEST_F(GaudiOpen, ACardHasOneOwnerAcrossProcesses) {
   ASSERT_GE(card.fd(), 0);
   hlthunk_dram_usage_info usage{};
   EXPECT_EQ(hlthunk_get_dram_usage(card.fd(), &usage), 0);
-  EXPECT_EQ(usage.dram_free_mem, 127 * kPage2) << "the killed owner's memory came back";
+  EXPECT_EQ(usage.dram_free_mem, 127 * kPage2) << "the killed owner's memory is free";
 }
 
 TEST_F(GaudiOpen, TwoProcessesHaveACardEach) {
@@ -143,7 +144,7 @@ TEST_F(GaudiOpen, TwoProcessesHaveACardEach) {
   const OpenCard card(open_first_card());
   ASSERT_GE(card.fd(), 0);
   const MappedMemory memory(card.fd(), 1);
-  EXPECT_EQ(memory.address(), kFirstAddress2) << "an address says nothing about the card";
+  EXPECT_EQ(memory.address(), kFirstAddress2) << "the cards use the same addresses";
   EXPECT_EQ(hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, nullptr), -1);
 }
 
@@ -195,11 +196,11 @@ TEST_F(GaudiOpenByHand, ACardInResetRefusesWork) {
   EXPECT_EQ(hlthunk_device_memory_free(card.fd(), 1), -EBUSY);
   EXPECT_EQ(hlthunk_get_device_status_info(card.fd()), HL_DEVICE_STATUS_IN_RESET);
   world_->set_status(0, "Operational");
-  EXPECT_EQ(hlthunk_device_memory_free(card.fd(), 1), -EINVAL);
+  EXPECT_EQ(hlthunk_device_memory_free(card.fd(), 1), -EINVAL) << "there is no such handle";
 }
 
 TEST_F(GaudiOpenByHand, TheModuleIdIsNotTheIndex) {
-  const OpenCard card(hlthunk_open_by_module_id(6));
+  const OpenCard card(hlthunk_open_by_module_id(6));  // the second card of HandMadeWorld
   ASSERT_GE(card.fd(), 0);
   std::array<char, 14> id;
   id.fill('x');

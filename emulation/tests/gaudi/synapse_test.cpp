@@ -48,6 +48,7 @@ class Synapse : public GaudiTest {
     return static_cast<std::uint32_t*>(buffer);
   }
 
+  // These post a copy on stream_.
   synStatus copy(std::uint64_t source, std::uint64_t bytes, std::uint64_t destination,
                  synDmaDir direction) {
     return synMemCopyAsync(stream_, source, bytes, destination, direction);
@@ -64,7 +65,7 @@ class Synapse : public GaudiTest {
   synDeviceInfoV2 info() {
     synDeviceInfoV2 info{};
     EXPECT_EQ(synDeviceGetInfoV2(SYN_INVALID_DEVICE_ID, &info), synSuccess)
-        << "any id means the one device";
+        << "any id means the one acquired device";
     return info;
   }
 
@@ -72,7 +73,7 @@ class Synapse : public GaudiTest {
   synStreamHandle stream_ = nullptr;
 };
 
-TEST_F(Synapse, DescribesTheDeviceItHolds) {
+TEST_F(Synapse, DescribesTheAcquiredDevice) {
   const synDeviceInfoV2 device = info();
   EXPECT_EQ(device.deviceType, synDeviceGaudi2);
   EXPECT_EQ(device.deviceIndex, 0);
@@ -91,7 +92,7 @@ TEST_F(Synapse, DescribesTheDeviceItHolds) {
   EXPECT_STREQ(name, "HL225");
 }
 
-TEST_F(Synapse, HoldsOneDeviceAndOwnsIt) {
+TEST_F(Synapse, AcquiresOneDeviceAndOwnsIt) {
   synDeviceId second = 0;
   EXPECT_EQ(synDeviceAcquire(&second, nullptr), synDeviceAlreadyAcquired);
   const OpenCard other(open_first_card());  // the other card, through hl-thunk
@@ -114,7 +115,7 @@ TEST_F(Synapse, CopiesThereAndBack) {
   const std::uint64_t one = device_buffer(kBytes);
   const std::uint64_t two = device_buffer(kBytes);
   EXPECT_EQ(one % 128, 0U);
-  EXPECT_NE(one % 4096, 0U) << "buffers are not on pages in general";
+  EXPECT_NE(one % 4096, 0U) << "buffers are not aligned to pages";
   ASSERT_EQ(upload(source, kBytes, one), synSuccess);
   ASSERT_EQ(copy(one, kBytes, two, DRAM_TO_DRAM), synSuccess);
   ASSERT_EQ(download(two, kBytes, target), synSuccess);
@@ -135,7 +136,7 @@ TEST_F(Synapse, BuffersLieInTheExportedPool) {
   std::memcpy(&value, imported.data() + (buffer - device.globalHbmBaseAddress) + 8188,
               sizeof(value));
   EXPECT_EQ(value, 0xA1B2C3D4U);
-  const std::uint32_t written = 7;  // as a NIC would do
+  const std::uint32_t written = 7;  // written from outside, as by a NIC
   std::memcpy(imported.data() + (buffer - device.globalHbmBaseAddress), &written, sizeof(written));
   std::uint32_t* host = host_buffer(4);
   ASSERT_EQ(download(buffer, 4, host), synSuccess);
@@ -178,13 +179,13 @@ TEST_F(Synapse, CopiesTakeMappedHostMemoryOnly) {
   EXPECT_EQ(upload(plain.data(), 4096, buffer), synInvalidArgument);
   ASSERT_EQ(synHostMap(id_, 4096, plain.data()), synSuccess);
   EXPECT_EQ(synHostMap(id_, 4096, plain.data()), synSuccess) << "mapping twice does nothing";
-  EXPECT_EQ(synHostMap(id_, 8192, plain.data()), synInvalidArgument) << "overlaps";
+  EXPECT_EQ(synHostMap(id_, 8192, plain.data()), synInvalidArgument) << "it overlaps a mapping";
   EXPECT_EQ(upload(plain.data(), 4096, buffer), synSuccess);
   EXPECT_EQ(upload(plain.data() + 1, 4096, buffer), synInvalidArgument) << "beyond the mapping";
   EXPECT_EQ(synStreamSynchronize(stream_), synSuccess);
   EXPECT_EQ(synHostUnmap(id_, plain.data()), synSuccess);
   EXPECT_EQ(upload(plain.data(), 4096, buffer), synInvalidArgument);
-  EXPECT_EQ(synHostUnmap(id_, plain.data()), synSuccess) << "as the vendor's";
+  EXPECT_EQ(synHostUnmap(id_, plain.data()), synSuccess) << "as in the vendor's library";
   EXPECT_EQ(synHostFree(id_, plain.data(), 0), synInvalidArgument);
   EXPECT_EQ(synHostFree(id_, nullptr, 0), synSuccess);
 }
@@ -197,10 +198,11 @@ TEST_F(Synapse, DeviceAddressesAreChecked) {
   EXPECT_EQ(upload(host, 4, buffer - 4), synInvalidArgument);
   EXPECT_EQ(download(kFirstAddress2, 4, host), synInvalidArgument)
       << "the library's own part of the pool";
-  EXPECT_EQ(synMemsetD32Async(buffer, 0, 1025, stream_), synInvalidArgument);
+  EXPECT_EQ(synMemsetD32Async(buffer, 0, 1025, stream_), synInvalidArgument)
+      << "one word more than the buffer has";
   EXPECT_EQ(synMemsetD32Async(buffer, 0, SIZE_MAX, stream_), synInvalidArgument);
   EXPECT_EQ(copy(buffer, 4, buffer, DIRECTION_ENUM_MAX), synInvalidArgument);
-  EXPECT_EQ(synStreamSynchronize(stream_), synSuccess) << "nothing was posted";
+  EXPECT_EQ(synStreamSynchronize(stream_), synSuccess) << "no refused job was posted";
   EXPECT_EQ(synDeviceFree(id_, buffer + 128, 0), synFail);
   EXPECT_EQ(synDeviceFree(id_, buffer, 0), synSuccess);
   EXPECT_EQ(synDeviceFree(id_, buffer, 0), synFail);
@@ -229,6 +231,7 @@ TEST_F(Synapse, DeviceMemoryRunsOut) {
   ASSERT_EQ(synDeviceGetMemoryInfo(id_, &free_before, &total), synSuccess);
   EXPECT_EQ(total, 119 * kPage2) << "6 GiB, in whole pages, are left to others";
   std::uint64_t buffer = 1;
+  // The library itself uses a part of the pool.
   EXPECT_EQ(synDeviceMalloc(id_, total, 0, 0, &buffer), synOutOfDeviceMemory);
   EXPECT_EQ(buffer, 0U);
   EXPECT_EQ(synDeviceMalloc(id_, 0, 0, 0, &buffer), synInvalidArgument);
@@ -248,7 +251,7 @@ TEST_F(Synapse, StaleHandlesAreRefused) {
   EXPECT_EQ(synStreamDestroy(nullptr), synSuccess);
   synEventHandle event = nullptr;
   ASSERT_EQ(synEventCreate(&event, id_, 0), synSuccess);
-  EXPECT_EQ(synEventQuery(event), synSuccess) << "nothing recorded";
+  EXPECT_EQ(synEventQuery(event), synSuccess) << "an event that was never recorded is complete";
   ASSERT_EQ(synEventDestroy(event), synSuccess);
   EXPECT_EQ(synEventQuery(event), synInvalidEventHandle);
 }
@@ -280,7 +283,7 @@ TEST_F(Synapse, StreamsOfSeveralThreadsDoNotDisturbEachOther) {
   for (auto& thread : threads) thread.join();
 }
 
-// Jobs take a fifth of a second each, so work that is not synchronised is not complete.
+// Each job begins 0.2 s late, so work is not complete unless the test waits for it.
 class SlowSynapse : public Synapse {
  protected:
   void SetUp() override {
@@ -323,7 +326,8 @@ TEST_F(SlowSynapse, AStreamWaitsForAnothersEvent) {
   ASSERT_EQ(synMemsetD32Async(buffer, 2, 1, stream_), synSuccess);
   ASSERT_EQ(synEventRecord(event, stream_), synSuccess);
   ASSERT_EQ(synStreamWaitEvent(second, event, 0), synSuccess);
-  ASSERT_EQ(synStreamWaitEvent(stream_, event, 0), synSuccess) << "its own, which is no deadlock";
+  ASSERT_EQ(synStreamWaitEvent(stream_, event, 0), synSuccess)
+      << "a wait for the stream's own event is no deadlock";
   ASSERT_EQ(synMemCopyAsync(second, buffer, 4, std::bit_cast<std::uint64_t>(host), DRAM_TO_HOST),
             synSuccess);
   ASSERT_EQ(synStreamSynchronize(second), synSuccess);
@@ -350,7 +354,7 @@ TEST_F(SlowSynapse, ReleasingTheDeviceWaitsForItsJobs) {
   EXPECT_EQ(synDeviceMalloc(id_, 4, 0, 0, &other), synFail);
   EXPECT_EQ(synDeviceFree(id_, buffer, 0), synSuccess);
   const OpenCard card(open_first_card());
-  EXPECT_GE(card.fd(), 0) << "free again";
+  EXPECT_GE(card.fd(), 0) << "the card is free again";
 }
 
 class SynapseStart : public GaudiTest {};
@@ -359,11 +363,11 @@ TEST_F(SynapseStart, InitialisationComesFirst) {
   std::uint32_t count = 0;
   EXPECT_EQ(synDeviceGetCount(&count), synUninitialized);
   ASSERT_EQ(synInitialize(), synSuccess);
-  EXPECT_EQ(synInitialize(), synSuccess) << "the second does nothing";
+  EXPECT_EQ(synInitialize(), synSuccess) << "the second call does nothing";
   ASSERT_EQ(synDeviceGetCount(&count), synSuccess);
   EXPECT_EQ(count, 2U);
   synDeviceInfoV2 info{};
-  EXPECT_EQ(synDeviceGetInfoV2(0, &info), synFail) << "no device yet";
+  EXPECT_EQ(synDeviceGetInfoV2(0, &info), synFail) << "no device is acquired yet";
   EXPECT_EQ(synDestroy(), synSuccess);
   EXPECT_EQ(synDeviceGetCount(&count), synUninitialized);
 }
@@ -382,7 +386,7 @@ TEST_F(SynapseStart, ABusyCardIsNotFound) {
   EXPECT_EQ(synDestroy(), synSuccess);
 }
 
-TEST_F(SynapseStart, Release118ReservesThePoolsAddress) {
+TEST_F(SynapseStart, Release118ReportsNoAddressOfThePool) {
   ::setenv("HBMWIRE_EMULATION_SYNAPSE_RELEASE", "1.18", 1);
   ASSERT_EQ(synInitialize(), synSuccess);
   synDeviceId id = 0;

@@ -13,7 +13,7 @@
 namespace hbmwire::test {
 
 Peer::Peer(const std::vector<std::string>& command) {
-  ::signal(SIGPIPE, SIG_IGN);  // the answer tells if the process has died
+  ::signal(SIGPIPE, SIG_IGN);  // a missing answer tells that the process has ended
   std::vector<char*> arguments;
   for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
@@ -32,7 +32,7 @@ Peer::Peer(const std::vector<std::string>& command) {
   ::close(up[1]);
   to_ = down[1];
   from_ = up[0];
-  EXPECT_EQ(tell("ready"), "0");
+  EXPECT_EQ(tell("ready"), "0");  // the answer to an unknown word
 }
 
 Peer::~Peer() {

@@ -9,17 +9,20 @@
 
 namespace hbmwire::test {
 
-/// A second process (program.hpp) that gets one instruction per line. It ends with its input.
+/// Another process that runs a PeerProgram (program.hpp) and gets one instruction per line. It ends
+/// when this object closes its input.
 class Peer {
  public:
+  /// Starts the command, whose first word is a path, and waits until the program is ready.
   explicit Peer(const std::vector<std::string>& command);
   ~Peer();
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
 
-  /// Sends a line and returns the answer.
+  /// Sends a line and returns the answer; "" if the process has ended.
   std::string tell(const std::string& line);
 
+  /// Ends the process by SIGKILL, and waits for that.
   void kill();
 
  private:

@@ -10,9 +10,8 @@
 #include "emulation/tests/nic/child_process.hpp"
 #include "emulation/tests/nic/work_request.hpp"
 
-/// Requests in flight. Runs with --async=20ms: each request takes a random time up to that. So
-/// behaviour that is only possible is looked for in many rounds, and forbidden behaviour must not
-/// occur in any.
+/// Requests in flight. Runs with --async=20ms: each request takes a random time up to that. A
+/// possible effect must occur in one of many rounds at least, and a forbidden one in none.
 namespace hbmwire::test {
 namespace {
 
@@ -21,6 +20,7 @@ using namespace std::chrono_literals;
 constexpr int kRounds = 16;
 constexpr std::uint32_t kBytes = 4096;
 
+/// Fills kBytes of the buffer while the NIC may read them.
 void fill(Endpoint& endpoint, unsigned char value, std::size_t offset = 0) {
   overwrite(std::span(endpoint.buffer).subspan(offset, kBytes), value);
 }
@@ -38,7 +38,7 @@ TEST(Async, ARequestIsNotCompleteWhenItIsPosted) {
   EXPECT_GT(under_way, 0);
 }
 
-/// The purpose of the mode.
+/// The error that the option is to show.
 TEST(Async, ABufferThatIsUsedAgainTooEarlyIsSeen) {
   Pair pair;
   int seen = 0;

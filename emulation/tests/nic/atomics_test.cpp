@@ -34,7 +34,7 @@ std::uint64_t atomic(Endpoint& self, const Address& peer, ibv_wr_opcode opcode,
   return old;
 }
 
-/// Connects, does its share, and waits for the other side's word to end.
+/// Connects, does its share, and ends when the other side has sent a value.
 void work(const Line& line, const std::function<void(Endpoint&, const Address&)>& share) {
   Endpoint self;
   const Address peer = line.exchange(self.address());
@@ -74,7 +74,7 @@ void add_ones(Endpoint& self, const Address& peer) {
   std::uint64_t before = 0;
   for (std::uint64_t round = 0; round < kRounds; ++round) {
     const std::uint64_t old = atomic(self, peer, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
-    EXPECT_TRUE(round == 0 || old > before) << "only ever upwards";
+    EXPECT_TRUE(round == 0 || old > before) << "the word decreased: " << old << " after " << before;
     before = old;
   }
 }
@@ -88,6 +88,7 @@ std::vector<std::unique_ptr<Child>> fork_children(
   return children;
 }
 
+/// Waits until all children have done their share, and ends them.
 void finish(const std::vector<std::unique_ptr<Child>>& children) {
   for (const auto& child : children) child->line().receive<bool>();
   for (const auto& child : children) {
@@ -129,6 +130,7 @@ TEST(Atomics, CompareAndSwapReplacesOnlyAnEqualValue) {
   EXPECT_EQ(word.value, kChildren * (kRounds / 3));
 }
 
+/// The killed process adds multiples of 2^20, so the low bits count the additions of the others.
 TEST(Atomics, GoOnWhenAProcessIsKilledAmongThem) {
   auto children = fork_children(add_ones);
   children.push_back(std::make_unique<Child>([](const Line& line) {

@@ -27,8 +27,8 @@ Mr register_all(const Endpoint& at, const Fd& memfd, std::size_t bytes) {
   return Mr(ibv_reg_dmabuf_mr(at.pd.get(), 0, bytes, 0, memfd.get(), kAllAccess));
 }
 
-/// The page faults of this process while the first `bytes` of an MR are written.
-long faults_of_write(Pair& pair, const Mr& mr, std::uint32_t bytes) {
+/// WRITEs the first `bytes` of an MR. Returns the page faults of this process meanwhile.
+long count_faults_of_write(Pair& pair, const Mr& mr, std::uint32_t bytes) {
   Address target = pair.b.address();
   target.buffer = 0;
   target.rkey = mr->rkey;
@@ -59,10 +59,10 @@ TEST(RegisterDmabufAgain, TouchesNoPageForTheFirstTime) {
   constexpr std::uint32_t kBytes = 4 * kMiB;
   Pair pair({.bytes = kBytes}, {});
   const Fd memfd = make_memfd(kBytes);
-  const long first = faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes);
+  const long first = count_faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes);
   EXPECT_GT(first, 50);
   // A sanitizer's own faults remain.
-  EXPECT_LT(faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes), first / 2);
+  EXPECT_LT(count_faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes), first / 2);
 }
 
 TEST(RegisterDmabufAgain, AFileThatGrewIsReachedToItsEnd) {
@@ -89,15 +89,15 @@ TEST(RegisterDmabufAgain, KeepsSixtyFourMebibytesAtMost) {
     const Fd memfd = make_memfd(24 * kMiB);
     ASSERT_NE(register_all(a, memfd, 24 * kMiB), nullptr);
   }
-  EXPECT_EQ(mapped_bytes(), 48 * kMiB) << "the last two";
+  EXPECT_EQ(mapped_bytes(), 48 * kMiB) << "the last two files";
   const Fd large = make_memfd(65 * kMiB);
   ASSERT_NE(register_all(a, large, 65 * kMiB), nullptr);
-  EXPECT_EQ(mapped_bytes(), 48 * kMiB);
+  EXPECT_EQ(mapped_bytes(), 48 * kMiB) << "a file of more than 64 MiB is not kept";
   for (int i = 0; i < 20; ++i) {
     const Fd memfd = make_memfd(4096);
     ASSERT_NE(register_all(a, memfd, 4096), nullptr);
   }
-  EXPECT_EQ(mapped_bytes(), 8 * 4096U) << "the last eight";
+  EXPECT_EQ(mapped_bytes(), 8 * 4096U) << "the last eight files";
 }
 
 /// A child does not have its parent's mappings (man ibv_fork_init).
@@ -113,7 +113,7 @@ TEST(RegisterDmabufAgain, MapsAnewInAForkedChild) {
     for (const Fd* fd : {&memfd, &other}) {
       const Mr mr = register_all(pair.b, *fd, kMiB);
       if (mr == nullptr) ::_exit(2);
-      faults_of_write(pair, mr, kMiB);
+      count_faults_of_write(pair, mr, kMiB);
     }
     ::_exit(::testing::Test::HasFailure() ? 1 : 0);
   }

@@ -37,6 +37,7 @@ class Line {
     return value;
   }
 
+  /// Sends this side's address and returns the other side's.
   [[nodiscard]] Address exchange(const Address& mine) const {
     send(mine);
     return receive<Address>();
@@ -46,6 +47,8 @@ class Line {
   Fd fd_;
 };
 
+/// A forked process that runs `body` with its end of the line. It exits with 0, with 1 after an
+/// exception, or with 2 after a failed expectation. The destructor kills it if it was not joined.
 class Child {
  public:
   explicit Child(const std::function<void(const Line&)>& body) : line_(-1) {
@@ -85,6 +88,7 @@ class Child {
 
   void kill() const { ::kill(pid_, SIGKILL); }
 
+  /// Waits for its end. Returns its exit status, or minus the signal that ended it.
   int join() {
     int status = 0;
     ::waitpid(pid_, &status, 0);

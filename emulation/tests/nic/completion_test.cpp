@@ -8,9 +8,11 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
+/// Completion channels and their events, and completion queues.
 namespace hbmwire::test {
 namespace {
 
+/// Whether `fd` becomes readable in time.
 bool readable(int fd, int patience_ms) {
   pollfd ready{fd, POLLIN, 0};
   return ::poll(&ready, 1, patience_ms) == 1;
@@ -32,7 +34,7 @@ TEST(CompletionChannel, WakesOncePerArming) {
   Pair pair({.with_channel = true});
   const Address peer = pair.b.address();
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, peer), 0);
-  EXPECT_FALSE(take_event(pair.a, 10)) << "it was not armed";
+  EXPECT_FALSE(take_event(pair.a, 10)) << "the CQ was not armed";
   expect_completion(pair.a, 1);
   ASSERT_EQ(ibv_req_notify_cq(pair.a.cq.get(), 0), 0);
   EXPECT_FALSE(take_event(pair.a, 10)) << "only a new completion counts";
@@ -51,7 +53,7 @@ TEST(CompletionChannel, ArmingReportsEarlierCompletions) {
   ASSERT_EQ(ibv_req_notify_cq(pair.a.cq.get(), 0), 0);
   EXPECT_TRUE(take_event(pair.a));
   ASSERT_EQ(ibv_req_notify_cq(pair.a.cq.get(), 0), 0);
-  EXPECT_FALSE(take_event(pair.a, 10)) << "it was told already";
+  EXPECT_FALSE(take_event(pair.a, 10)) << "this completion was reported already";
   expect_completion(pair.a, 1);
   EXPECT_FALSE(take_event(pair.a, 10));
 }
@@ -61,7 +63,7 @@ TEST(CompletionChannel, SolicitedArmingTellsOfSolicitedOnesThatCameUnseen) {
   for (unsigned id = 10; id < 13; ++id) ASSERT_EQ(pair.b.post_recv(id, 0, 8), 0);
   ASSERT_EQ(pair.a.send(1, 0, 8), 0);
   ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 1), 0);
-  EXPECT_FALSE(take_event(pair.b, 10)) << "it was not solicited";
+  EXPECT_FALSE(take_event(pair.b, 10)) << "the message was not solicited";
   ASSERT_EQ(pair.a.send(2, 0, 8, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED), 0);
   EXPECT_TRUE(take_event(pair.b));
   ASSERT_EQ(pair.a.send(3, 0, 8, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED), 0);
@@ -151,7 +153,8 @@ TEST(CompletionQueue, OverrunIsFatalToItsQps) {
 }
 
 /// A completion of this process' own thread in an empty CQ lies in another place than peers'
-/// completions.
+/// completions. Each bit of `pattern` is one of six completions: clear for an own one, set for one
+/// of the peer.
 TEST(CompletionQueue, KeepsTheOrderOfOwnCompletionsAndPeers) {
   constexpr std::uint64_t kWarm = 2000;  // until the locks favour this thread
   Pair pair;
@@ -181,7 +184,7 @@ TEST(CompletionQueue, KeepsTheOrderOfOwnCompletionsAndPeers) {
   }
 }
 
-/// Its ring reuses the memory of the last one.
+/// The ring of each CQ lies in the memory of the CQ of the round before.
 TEST(CompletionQueue, IsEmptyInReusedMemory) {
   for (int round = 0; round < 3; ++round) {
     Pair pair({.depth = 16, .cq_depth = 300});

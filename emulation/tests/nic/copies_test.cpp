@@ -21,7 +21,8 @@ std::uint64_t copied_by(Transfer transfer) {
   return copied_bytes() - before;
 }
 
-/// Another process with memory of its own, or with this process' memfd registered.
+/// Another process that lends its memory until this object is gone, and a connected endpoint here.
+/// The memory is its own, or the memfd of this process, which it registers.
 class Target {
  public:
   explicit Target(std::size_t bytes, int memfd = -1)
@@ -105,6 +106,7 @@ TEST(Copies, ArriveAlsoPastTheCaches) {
   EXPECT_EQ(std::memcmp(there, target.here().buffer.data(), kBytes), 0);
   std::vector<unsigned char> expected(target.here().buffer);
   std::size_t offset = 0;
+  // Each round overwrites another place.
   for (const std::uint32_t extra : {0U, 1U, 7U, 63U, 64U, 4095U, 16383U, 16384U + 65U}) {
     offset += 2 * kMiB - extra / 2;
     for (std::size_t i = 0; i < kBytes; ++i) target.here().buffer[i] ^= 0x5aU;

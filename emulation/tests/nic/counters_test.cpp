@@ -61,6 +61,7 @@ class Watch {
   Counts before_;
 };
 
+/// The ports of both NICs: those that the requests use, and the others.
 struct Watches {
   Watch here{"emu0", 1};
   Watch there{"emu1", 2};
@@ -293,6 +294,7 @@ TEST(Counters, ReceiversThatAreNotReady) {
     ASSERT_EQ(pair.a.send(1, 0, 8), 0);
     expect_completion(pair.a, 1, IBV_WC_RNR_RETRY_EXC_ERR);
   }
+  // The first try and three more.
   EXPECT_EQ(watches.here.changes(), (Counts{{"req_cqe_error", 1}, {"rnr_nak_retry_err", 4}}));
   EXPECT_EQ(watches.there.changes(), (Counts{{"out_of_buffer", 4}}));
 }

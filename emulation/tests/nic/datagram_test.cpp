@@ -13,6 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t kHeaderBytes = 40;
+constexpr std::uint32_t kMulticastQpn = 0xffffff;
+constexpr std::uint16_t kGroupLid = 0xc000;  // the first LID of a group; RoCE has none
 const Endpoint::Options kUd{.type = IBV_QPT_UD};
 
 /// A UD endpoint that can send and receive.
@@ -58,9 +60,9 @@ TEST(Datagram, CarriesAnIpv4HeaderAndSaysWhoSentIt) {
   EXPECT_NE(received.wc_flags & IBV_WC_GRH, 0U);
   EXPECT_EQ(b.buffer[kHeaderBytes], 0x5a);
   EXPECT_EQ(b.buffer[kHeaderBytes + 99], 0x5a);
-  const unsigned char* ip = b.buffer.data() + 20;
-  EXPECT_EQ(ip[0], 0x45);
-  EXPECT_EQ(ip[1], 0x20);
+  const unsigned char* ip = b.buffer.data() + 20;  // after 20 unused bytes
+  EXPECT_EQ(ip[0], 0x45) << "version 4, and a header of five words";
+  EXPECT_EQ(ip[1], 0x20) << "the traffic class of the address handle";
   EXPECT_EQ(std::memcmp(ip + 12, a.address().gid.raw + 12, 4), 0);
   EXPECT_EQ(std::memcmp(ip + 16, b.address().gid.raw + 12, 4), 0);
   unsigned sum = 0;
@@ -77,7 +79,7 @@ TEST(Datagram, CarriesAGlobalHeaderBetweenIpv6Addresses) {
   const Ah ah = a.handle_to(link_local, 1);
   ASSERT_EQ(a.send_to(ah.get(), b.qp->qp_num, 2, 100), 0);
   expect_completion(b, 1);
-  EXPECT_EQ(b.buffer[0] >> 4U, 6);
+  EXPECT_EQ(b.buffer[0] >> 4U, 6) << "the version of IP";
   EXPECT_EQ(std::memcmp(b.buffer.data() + 24, link_local.raw, 16), 0);
 }
 
@@ -97,7 +99,7 @@ TEST(Datagram, CanBeAnswered) {
   expect_completion(a, 3);
 }
 
-TEST(Datagram, IsDroppedUnlessAllOfItFits) {
+TEST(Datagram, IsDroppedWithoutAReceiveOrWithAWrongQkeyNumberOrGid) {
   Datagrams a;
   Datagrams b;
   const Ah right = a.handle_to(b.address().gid);
@@ -168,7 +170,8 @@ TEST(AddressHandle, IsAPathBetweenGids) {
   EXPECT_EQ(errno, EINVAL);
   attributes.port_num = 1;
   attributes.grh.sgid_index = 31;
-  EXPECT_EQ(ibv_create_ah(a.pd.get(), &attributes), nullptr) << "there is no GID";
+  EXPECT_EQ(ibv_create_ah(a.pd.get(), &attributes), nullptr)
+      << "this entry of the table has no GID";
   EXPECT_EQ(errno, ENODATA);
   const Ah ah = a.handle_to(a.address().gid);
   EXPECT_EQ(ibv_dealloc_pd(a.pd.get()), EBUSY);
@@ -202,26 +205,26 @@ TEST(Multicast, ReachesOnlyMembers) {
   const ibv_gid group = group_of(1);
   const ibv_gid another = group_of(2);
   for (Datagrams& member : members) {
-    ASSERT_EQ(ibv_attach_mcast(member.qp.get(), &group, 0xc000), 0);
+    ASSERT_EQ(ibv_attach_mcast(member.qp.get(), &group, kGroupLid), 0);
     ASSERT_EQ(member.post_recv(1, 0, 200), 0);
   }
-  ASSERT_EQ(ibv_attach_mcast(other.qp.get(), &another, 0xc000), 0);
+  ASSERT_EQ(ibv_attach_mcast(other.qp.get(), &another, kGroupLid), 0);
   ASSERT_EQ(other.post_recv(1, 0, 200), 0);
   const Ah ah = sender.handle_to(group);
-  ASSERT_EQ(sender.send_to(ah.get(), 0xffffff, 2, 10), 0);
+  ASSERT_EQ(sender.send_to(ah.get(), kMulticastQpn, 2, 10), 0);
   expect_completion(sender, 2);
   for (Datagrams& member : members) {
     EXPECT_EQ(expect_completion(member, 1).src_qp, sender.qp->qp_num);
   }
   EXPECT_FALSE(other.wait(20ms).has_value());
-  ASSERT_EQ(ibv_detach_mcast(members[0].qp.get(), &group, 0xc000), 0);
+  ASSERT_EQ(ibv_detach_mcast(members[0].qp.get(), &group, kGroupLid), 0);
   ASSERT_EQ(members[0].post_recv(3, 0, 200), 0);
   ASSERT_EQ(members[1].post_recv(3, 0, 200), 0);
-  ASSERT_EQ(sender.send_to(ah.get(), 0xffffff, 4, 10), 0);
+  ASSERT_EQ(sender.send_to(ah.get(), kMulticastQpn, 4, 10), 0);
   expect_completion(members[1], 3);
   EXPECT_FALSE(members[0].wait(20ms).has_value());
-  ASSERT_EQ(ibv_detach_mcast(members[1].qp.get(), &group, 0xc000), 0);
-  ASSERT_EQ(ibv_detach_mcast(other.qp.get(), &another, 0xc000), 0);
+  ASSERT_EQ(ibv_detach_mcast(members[1].qp.get(), &group, kGroupLid), 0);
+  ASSERT_EQ(ibv_detach_mcast(other.qp.get(), &another, kGroupLid), 0);
 }
 
 TEST(Multicast, IsForDatagramsAndGroups) {
@@ -248,7 +251,7 @@ TEST(Multicast, ReachesIpv4Groups) {
   ASSERT_EQ(ibv_attach_mcast(b.qp.get(), &group, 0), 0);
   ASSERT_EQ(b.post_recv(1, 0, 200), 0);
   const Ah ah = a.handle_to(group);
-  ASSERT_EQ(a.send_to(ah.get(), 0xffffff, 2, 10), 0);
+  ASSERT_EQ(a.send_to(ah.get(), kMulticastQpn, 2, 10), 0);
   expect_completion(b, 1);
   ASSERT_EQ(ibv_detach_mcast(b.qp.get(), &group, 0), 0);
 }

@@ -37,7 +37,8 @@ class EmulatedCard {
     const Fd file(::open(hbm_.c_str(), O_RDWR | O_CLOEXEC));
     memory_ = static_cast<std::byte*>(
         ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
-    std::memset(memory_, 'o', kBytes);  // 'o' as in old
+    constexpr int kOld = 'o';
+    std::memset(memory_, kOld, kBytes);
     writes_ = emulation::PostedWrites::open(posted_);
     EXPECT_NE(writes_, nullptr);
   }
@@ -58,7 +59,7 @@ class EmulatedCard {
     return register_pieces(endpoint, std::span(&whole, 1));
   }
 
-  /// As register_at(), for some ranges of the card's memory, one after the other.
+  /// Registers a dma-buf of some ranges of the card's memory, one after the other.
   [[nodiscard]] Mr register_pieces(const Endpoint& endpoint,
                                    std::span<const emulation::ExportSegment> pieces) const {
     emulation::PublishedExport made;
@@ -71,11 +72,12 @@ class EmulatedCard {
 
   [[nodiscard]] std::byte* at(std::uint64_t offset) const { return memory_ + offset; }
 
-  /// The bytes that a NIC and the card's own engines find at an offset.
+  /// The byte that a NIC finds at an offset.
   [[nodiscard]] char nics_see(std::uint64_t offset) const {
     return static_cast<char>(memory_[offset]);
   }
 
+  /// The byte that the card's own engines find at an offset.
   [[nodiscard]] char engines_see(std::uint64_t offset) const {
     std::byte byte{};
     writes_->engine_reads({offset, 1, memory_ + offset}, &byte);
@@ -97,6 +99,7 @@ inline Address address_of(const Mr& mr) {
   return address;
 }
 
+/// A part of the card's memory, for a request.
 inline ibv_sge element_of(const Mr& mr, std::uint64_t offset, std::uint32_t length) {
   return {EmulatedCard::kIova + offset, length, mr->lkey};
 }

@@ -20,6 +20,7 @@ inline constexpr std::uint8_t kGidIndex = 3;  // IPv4-mapped, RoCE v2
 /// Opens a device of the machine. Returns null if there is none of that name.
 Context open_device(const char* name = "emu0");
 
+/// The Q_Key of the UD endpoints. Its highest bit is clear, so it is not a controlled one.
 inline constexpr std::uint32_t kQkey = 0x11111111;
 
 /// The facts about an endpoint that its peer needs.
@@ -31,6 +32,7 @@ struct Address {
   std::uint32_t rkey = 0;
 };
 
+/// The times and retries of a connection, in the encodings of ibv_qp_attr.
 struct Timing {
   std::uint8_t timeout = 10;  // 4.2 ms
   std::uint8_t retry_count = 1;
@@ -66,10 +68,18 @@ class Endpoint {
   int to_init();
   int to_rtr(const Address& peer, const Timing& timing = {}, ibv_mtu mtu = IBV_MTU_1024);
   int to_rts(const Timing& timing = {});
+
+  /// Sets the state alone. Returns ibv_modify_qp's result.
   int to(ibv_qp_state state);
+
+  /// Moves the QP to RTS.
   void connect(const Address& peer, const Timing& timing = {});
 
+  /// A part of the buffer, for a request.
   [[nodiscard]] ibv_sge element(std::size_t offset, std::uint32_t length) const;
+
+  // Requests with bytes of the buffer from `offset` on. Each returns the result of the call of
+  // libibverbs. send() and rdma() post signaled requests.
   int post_recv(std::uint64_t id, std::size_t offset, std::uint32_t length);
   int post_srq_recv(std::uint64_t id, std::size_t offset, std::uint32_t length);
   int post(ibv_send_wr request, std::vector<ibv_sge> elements);
@@ -99,7 +109,7 @@ class Endpoint {
   Mr mr;
   Srq srq;
   Qp qp;
-  std::uint32_t psn = 0;
+  std::uint32_t psn = 0;  // of the first packet that this side sends
 
  private:
   Options options_;
@@ -116,12 +126,15 @@ struct Pair {
   Endpoint b;
 };
 
-/// Expects the next completion of `endpoint` to be `id` with `status`.
+/// Waits for the next completion of `endpoint` and expects it to be `id` with `status`. Returns it.
 ibv_wc expect_completion(Endpoint& endpoint, std::uint64_t id,
                          ibv_wc_status status = IBV_WC_SUCCESS);
 
-/// The plugin's count of this process' objects, and its sweep of failing calls.
+/// The number of this process' objects of a kind ("qp", "mr" ...).
 unsigned live_objects(const char* kind);
+
+/// Makes the n-th call from now on that can fail (from 0) fail with `error_number`; a negative `n`
+/// makes none fail. Returns the number of such calls since the last use of this function.
 long fail_nth_call(long n, int error_number);
 
 /// Bytes of messages that this process' NICs have copied since the first call.

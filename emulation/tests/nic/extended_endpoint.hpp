@@ -16,10 +16,12 @@ inline constexpr std::uint64_t kOpsOfRc = kOpsOfUc | IBV_QP_EX_WITH_RDMA_READ |
                                           IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                           IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
+/// The operations that man ibv_wr_post allows on queue pairs of a type.
 inline std::uint64_t ops_of(ibv_qp_type type) {
   return type == IBV_QPT_UD ? kOpsOfUd : type == IBV_QPT_UC ? kOpsOfUc : kOpsOfRc;
 }
 
+/// Attributes for a queue pair with all operations of its type.
 inline ibv_qp_init_attr_ex attributes_of(const Endpoint& at, ibv_qp_type type) {
   ibv_qp_init_attr_ex attributes{};
   attributes.qp_type = type;
@@ -31,7 +33,7 @@ inline ibv_qp_init_attr_ex attributes_of(const Endpoint& at, ibv_qp_type type) {
   return attributes;
 }
 
-/// An endpoint whose QP has the ibv_wr_* functions.
+/// An endpoint whose QP has the ibv_wr_* functions. Its requests are signaled.
 struct Extended : Endpoint {
   explicit Extended(ibv_qp_type type) : Endpoint({.mr_access = kAllAccess | IBV_ACCESS_MW_BIND}) {
     ibv_qp_init_attr_ex attributes = attributes_of(*this, type);
@@ -65,6 +67,7 @@ struct Extended : Endpoint {
     ASSERT_EQ(ibv_modify_qp(qp.get(), &values, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
   }
 
+  /// The path to a peer, for an address handle or a connection.
   static ibv_ah_attr path_to(const Address& peer) {
     ibv_ah_attr path{};
     path.is_global = 1;
@@ -78,6 +81,7 @@ struct Extended : Endpoint {
   ibv_qp_ex* ex = nullptr;
 };
 
+/// Two connected endpoints of this kind.
 struct ExtendedPair {
   explicit ExtendedPair(ibv_qp_type type = IBV_QPT_RC) : a(type), b(type) {
     a.connect_to(b.address());
@@ -88,6 +92,7 @@ struct ExtendedPair {
   Extended b;
 };
 
+/// Gives the current request a part of the endpoint's buffer.
 inline void set_data(const Extended& at, std::size_t offset, std::uint32_t length) {
   const ibv_sge element = at.element(offset, length);
   ibv_wr_set_sge(at.ex, element.lkey, element.addr, element.length);

@@ -18,7 +18,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// Objects of every kind. Each call that creates one fails the first time.
+/// Makes calls under a plan that fails the first one of each name, and keeps their names.
 struct Calls {
   static constexpr int kPlanned = EREMOTEIO;
 
@@ -28,8 +28,8 @@ struct Calls {
     return std::find(std::begin(kPosting), std::end(kPosting), name) != std::end(kPosting);
   }
 
-  /// Calls `call` twice. It returns 0 or an errno, which is in errno too if the call is one of the
-  /// kernel's.
+  /// Calls `call` twice, and expects that only the first time fails as planned. The call returns 0
+  /// or an errno, which is in errno too if the call is one of the kernel's.
   void twice(const char* name, const std::function<int()>& call) {
     errno = 0;
     EXPECT_EQ(call(), kPlanned) << name;
@@ -39,6 +39,7 @@ struct Calls {
     names.emplace_back(name);
   }
 
+  /// Calls `make` twice, and expects that only the second time makes an object. Returns it.
   template <typename T>
   T* made_twice(const char* name, const std::function<T*()>& make) {
     T* object = nullptr;
@@ -82,6 +83,7 @@ std::string plan_for_all_verbs() {
   return plan;
 }
 
+/// The objects that the calls need.
 struct Handles {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;

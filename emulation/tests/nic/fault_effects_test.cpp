@@ -30,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Timing kPatient{.timeout = 18, .retry_count = 7};  // 8.6 s in total
 
+/// WRITEs 8 bytes from a to b, and expects that this completes with `status`.
 void write_once(Pair& pair, ibv_wc_status status, std::size_t remote_offset = 0) {
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address(), remote_offset), 0);
   expect_completion(pair.a, 1, status);
@@ -80,7 +81,7 @@ TEST(Refusal, EndsAChainInItsMiddle) {
   for (std::uint64_t id = 1; id <= 3; ++id) expect_completion(pair.a, id);
 }
 
-TEST(Refusal, ARefusalFailsAllThatCompleteTogether) {
+TEST(Refusal, FailsAllRequestsOfOneBatch) {
   if (!under_plan("fail,op=write,nth=2,errno=12")) return;
   Extended a(IBV_QPT_RC);
   Endpoint b;
@@ -229,7 +230,7 @@ TEST(LinkFault, ComesUpWithoutTheProcessThatTookItDown) {
     Pair pair({}, {.device = "emu1"}, kPatient);
     ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);
     EXPECT_EQ(pair.a.wait_event(), IBV_EVENT_PORT_ERR);
-    line.send('d');
+    line.send('d');  // the link is down
     line.receive<char>();
   });
   const Endpoint here;
@@ -252,7 +253,7 @@ TEST(KillFault, HitsTheProcessWithTheNthOperation) {
     line.receive<char>();  // the other end is ready
     ASSERT_EQ(there.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, peer), 0);
     there.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, peer, 64);
-    line.send('l');
+    line.send('a');  // it is still alive
   });
   here.connect(child.line().exchange(here.address()));
   child.line().send('r');
@@ -270,7 +271,7 @@ TEST(KillFault, HitsTheProcessWithTheNthCall) {
   const Context context = open_device();
   for (int i = 0; i < 2; ++i) const Pd pd(ibv_alloc_pd(context.get()));
   const Pd third(ibv_alloc_pd(context.get()));
-  FAIL() << "it lives";
+  FAIL() << "the third call did not end this process";
 }
 
 /// A peer that is killed, and a request to it.
@@ -289,7 +290,8 @@ void outlive_a_peer() {
   expect_completion(here, 1, IBV_WC_RETRY_EXC_ERR);
 }
 
-/// A thread takes a lock again and again, until another one wants it.
+/// A thread takes the locks of its requests again and again, so they favour it, until another
+/// thread takes one.
 void lose_a_favour() {
   constexpr unsigned kOften = 2000;
   Pair pair;
@@ -319,7 +321,7 @@ void live_a_full_life() {
 
 class KillAtStep : public ::testing::TestWithParam<std::string_view> {};
 
-TEST_P(KillAtStep, IsReached) {
+TEST_P(KillAtStep, EndsTheProcess) {
   const std::string plan = "kill,at=" + std::string(GetParam());
   if (!is_under_plan(plan)) {
     EXPECT_EQ(status_of(start_under(plan)), SIGKILL);
@@ -336,7 +338,7 @@ static_assert(emulation::kFaultSteps.end()[-2] == "cm_locked" &&
                   emulation::kFaultSteps.back() == "cm_telling",
               "emulation/tests/rdma_cm has these");
 
-/// The processes that a thread of `parent` has started.
+/// The processes that the threads of `parent` have started and that still exist.
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
@@ -369,7 +371,7 @@ TEST(StopFault, LastsForItsTimeAndLeavesNothing) {
     const auto before = Clock::now();
     const pid_t child = start_under(plan);
     expect_stopped(child);
-    EXPECT_EQ(status_of(child), 0) << "only its helper has continued it";
+    EXPECT_EQ(status_of(child), 0) << "only the helper process can have continued it";
     EXPECT_GE(Clock::now() - before, 100ms);
     return;
   }

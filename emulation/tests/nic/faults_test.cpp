@@ -15,6 +15,7 @@
 namespace hbmwire::test {
 namespace {
 
+/// The number of bits in which the first bytes of both buffers differ.
 std::ptrdiff_t differing_bits(const Endpoint& a, const Endpoint& b, std::size_t length) {
   std::ptrdiff_t bits = 0;
   for (std::size_t i = 0; i < length; ++i) bits += __builtin_popcount(a.buffer[i] ^ b.buffer[i]);
@@ -41,6 +42,7 @@ void expect_second_flipped(Pair& pair, Endpoint& source, Endpoint& target, ibv_w
   }
 }
 
+/// A byte's number counts modulo the length of the message: 2100 is byte 100 of 1000.
 TEST(FaultPlan, FlipsABitOfTheNthSend) {
   if (!under_plan("flip,op=send,nth=2,byte=2100")) return;
   Pair pair;

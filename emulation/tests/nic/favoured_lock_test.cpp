@@ -38,6 +38,7 @@ class FavouredLockTest : public ::testing::Test {
 
   void TearDown() override { ThreadMarks::detach(); }
 
+  /// Takes and releases the lock many times.
   static void take_often(FavouredLock& lock, unsigned times = kOften) {
     for (unsigned i = 0; i < times; ++i) ASSERT_TRUE(FavouredHold(lock, Place::responder).held());
   }
@@ -48,7 +49,8 @@ class FavouredLockTest : public ::testing::Test {
     std::thread(body).join();
   }
 
-  static bool is_favourite(FavouredLock& lock) {
+  /// Whether this thread can enter the lock as its favourite. Leaves it again.
+  static bool enters_as_favourite(FavouredLock& lock) {
     auto* const entered = lock.enter(Place::responder);
     if (entered != nullptr) FavouredLock::leave(*entered);
     return entered != nullptr;
@@ -60,12 +62,12 @@ class FavouredLockTest : public ::testing::Test {
 
 TEST_F(FavouredLockTest, FavoursAThreadThatTakesItRepeatedly) {
   in_a_thread([&] {
-    EXPECT_FALSE(is_favourite(lock_));
+    EXPECT_FALSE(enters_as_favourite(lock_));
     take_often(lock_, 10);
-    EXPECT_FALSE(is_favourite(lock_));
+    EXPECT_FALSE(enters_as_favourite(lock_));
     take_often(lock_);
-    EXPECT_TRUE(is_favourite(lock_));
-    EXPECT_FALSE(is_favourite(fabric_->other));
+    EXPECT_TRUE(enters_as_favourite(lock_));
+    EXPECT_FALSE(enters_as_favourite(fabric_->other));
   });
 }
 
@@ -77,7 +79,7 @@ TEST_F(FavouredLockTest, FavoursNoneOfTwoThatAlternate) {
       take_often(lock_, 1);
       turn.fetch_add(1);
     }
-    EXPECT_FALSE(is_favourite(lock_));
+    EXPECT_FALSE(enters_as_favourite(lock_));
   };
   std::jthread one(take_turns, 0U);
   std::jthread two(take_turns, 1U);
@@ -89,9 +91,9 @@ TEST_F(FavouredLockTest, KeepsItsFavouriteAfterAPassingThread) {
     in_a_thread([&] {
       const PassingHold hold(lock_, Place::responder);
       EXPECT_TRUE(hold.held());
-      EXPECT_FALSE(is_favourite(lock_));
+      EXPECT_FALSE(enters_as_favourite(lock_));
     });
-    EXPECT_TRUE(is_favourite(lock_));
+    EXPECT_TRUE(enters_as_favourite(lock_));
   });
 }
 
@@ -99,7 +101,7 @@ TEST_F(FavouredLockTest, APassingThreadGetsNoFavourIfThereWasNone) {
   in_a_thread([&] {
     take_often(lock_, 10);
     in_a_thread([&] { EXPECT_TRUE(PassingHold(lock_, Place::responder).held()); });
-    EXPECT_FALSE(is_favourite(lock_));
+    EXPECT_FALSE(enters_as_favourite(lock_));
   });
 }
 
@@ -110,9 +112,9 @@ TEST_F(FavouredLockTest, IsNotTakenByAPassingThreadWhileItsFavouriteIsInside) {
       const FavouredHold hold(lock_, Place::responder);
       in_a_thread([&] { EXPECT_FALSE(PassingHold(lock_, Place::responder).held()); });
     }
-    EXPECT_FALSE(is_favourite(lock_)) << "it was crossed out";
+    EXPECT_FALSE(enters_as_favourite(lock_)) << "the passing thread has removed the favour";
     take_often(lock_);
-    EXPECT_TRUE(is_favourite(lock_));
+    EXPECT_TRUE(enters_as_favourite(lock_));
   });
 }
 
@@ -122,7 +124,7 @@ TEST_F(FavouredLockTest, FavoursAThreadThatWaitedForAPassingOne) {
     const std::uint64_t token = lock_.favourite();
     // As if the lock's word had let it through after unlock_for().
     ASSERT_EQ(lock_.lock(Place::responder), Taken::yes);
-    EXPECT_EQ(lock_.favourite(), 0U) << "it is had by the word";
+    EXPECT_EQ(lock_.favourite(), 0U) << "the lock's word is what holds it";
     lock_.unlock();
     EXPECT_EQ(lock_.favourite(), token);
   });
@@ -176,9 +178,9 @@ TEST_F(FavouredLockTest, IsNotTakenByAnotherWhileItsFavouriteIsInside) {
       EXPECT_EQ(lock_.try_lock(Place::responder), Taken::yes);
       lock_.unlock();
     });
-    EXPECT_FALSE(is_favourite(lock_));
+    EXPECT_FALSE(enters_as_favourite(lock_));
     take_often(lock_);
-    EXPECT_TRUE(is_favourite(lock_));
+    EXPECT_TRUE(enters_as_favourite(lock_));
   });
 }
 

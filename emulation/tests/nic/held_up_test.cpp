@@ -18,6 +18,9 @@ using Clock = std::chrono::steady_clock;
 /// A timeout of 4.096 us * 2^14 = 67.1 ms.
 constexpr auto kTimeout = 67ms;
 
+constexpr std::size_t kGrhBytes = 40;  // in front of a received datagram
+
+/// A requester that waits kTimeout for an answer and tries again `count` times.
 Timing retries(std::uint8_t count) {
   Timing timing;
   timing.timeout = 14;
@@ -202,9 +205,9 @@ TEST(HeldUp, DatagramsAreDroppedAndLate) {
     expect_completion(a, 3);
   }
   expect_completion(b, 1);
-  EXPECT_EQ(b.buffer[40], 'z');
+  EXPECT_EQ(b.buffer[kGrhBytes], 'z');
   expect_completion(b, 2);
-  EXPECT_EQ(b.buffer[64 + 40], 'y');
+  EXPECT_EQ(b.buffer[64 + kGrhBytes], 'y');
 }
 
 }  // namespace

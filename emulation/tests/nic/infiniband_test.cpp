@@ -25,6 +25,7 @@ ibv_gid first_gid(const Endpoint& endpoint) {
   return gid;
 }
 
+/// The path by the LID alone.
 ibv_ah_attr by_lid(const Endpoint& to) {
   ibv_ah_attr path{};
   path.dlid = port_of(to).lid;
@@ -32,6 +33,7 @@ ibv_ah_attr by_lid(const Endpoint& to) {
   return path;
 }
 
+/// The path by the LID, with a global header.
 ibv_ah_attr by_grh(const Endpoint& to) {
   ibv_ah_attr path = by_lid(to);
   path.is_global = 1;
@@ -58,6 +60,7 @@ int connect(Endpoint& from, const Endpoint& to, const ibv_ah_attr& path) {
   return error != 0 ? error : from.to_rts();
 }
 
+/// Options for an endpoint on that NIC.
 Endpoint::Options on(const char* device, ibv_qp_type type = IBV_QPT_RC) {
   return {.device = device, .type = type};
 }
@@ -70,7 +73,7 @@ TEST(InfiniBand, PortsAreToldAsSuch) {
     const ibv_port_attr port = port_of(*one);
     EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_INFINIBAND);
     EXPECT_NE(port.lid, 0);
-    EXPECT_LT(port.lid, 0xc000) << "a LID of a group";
+    EXPECT_LT(port.lid, 0xc000) << "0xc000 is the first LID of a group";
     EXPECT_NE(port.sm_lid, 0);
     EXPECT_EQ(port.flags & IBV_QPF_GRH_REQUIRED, 0);
     EXPECT_EQ(port.port_cap_flags & IBV_PORT_IP_BASED_GIDS, 0U);
@@ -80,7 +83,8 @@ TEST(InfiniBand, PortsAreToldAsSuch) {
     EXPECT_EQ(entry.ndev_ifindex, 0U);
     EXPECT_EQ(entry.gid.global.subnet_prefix, htobe64(0xfe80000000000000));
     EXPECT_EQ(entry.gid.global.interface_id, ibv_get_device_guid(one->context->device));
-    EXPECT_NE(ibv_query_gid_ex(one->context.get(), 1, 1, &entry, 0), 0) << "one GID alone";
+    EXPECT_NE(ibv_query_gid_ex(one->context.get(), 1, 1, &entry, 0), 0)
+        << "the port has only one GID";
     __be16 pkey = 0;
     ASSERT_EQ(ibv_query_pkey(one->context.get(), 1, 0, &pkey), 0);
     EXPECT_EQ(pkey, htobe16(0xffff));
@@ -106,8 +110,8 @@ TEST(InfiniBand, ConnectionsGoByLidWithAGrhAndWithout) {
   }
 }
 
-// Each of these paths is accepted, but leads nowhere.
-TEST(InfiniBand, WrongPathsLeadNowhere) {
+// Each of these paths is accepted, but no packet arrives by it.
+TEST(InfiniBand, RequestsByWrongPathsAreLost) {
   const auto expect_lost = [](const char* to, auto spoil) {
     Endpoint a(on("emu0"));
     Endpoint b(on(to));
@@ -123,7 +127,8 @@ TEST(InfiniBand, WrongPathsLeadNowhere) {
   expect_lost("emu1", [](ibv_ah_attr& path) { path.dlid = 0; });
   expect_lost("emu1", [](ibv_ah_attr& path) { ++path.dlid; });
   expect_lost("emu1", [](ibv_ah_attr& path) { path.grh.dgid.raw[15] ^= 1U; });
-  expect_lost("emu2", [](ibv_ah_attr&) {});  // Ethernet has no LID: 0
+  // The LID of an Ethernet port is 0.
+  expect_lost("emu2", [](ibv_ah_attr&) {});
   expect_lost("emu2", [](ibv_ah_attr& path) { path.is_global = 0; });
 }
 
@@ -175,10 +180,12 @@ TEST(InfiniBand, HasNoAddressOfTheConnectionManager) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   std::memcpy(&address.sin_addr, gid.raw + 12, 4);
-  address.sin_addr.s_addr ^= htonl(3 ^ 1);  // 127.F.N.3 belongs to emu2
+  // emu2 has the address 127.F.N.3; with Ethernet, emu0 would have 127.F.N.1.
+  const in_addr_t swap_nics = htonl(3 ^ 1);
+  address.sin_addr.s_addr ^= swap_nics;
   EXPECT_EQ(rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)), -1);
   EXPECT_TRUE(errno == ENODEV || errno == EADDRNOTAVAIL) << errno;
-  address.sin_addr.s_addr ^= htonl(3 ^ 1);
+  address.sin_addr.s_addr ^= swap_nics;
   EXPECT_EQ(rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)), 0);
   EXPECT_STREQ(ibv_get_device_name(id->verbs->device), "emu2");
   rdma_destroy_id(id);

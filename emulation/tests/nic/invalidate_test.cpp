@@ -19,7 +19,7 @@ TEST(Invalidate, ClosesTheWindow) {
 }
 
 TEST(Invalidate, TakesTheKeyOfABoundType2Only) {
-  for (int which = 0; which < 4; ++which) {
+  for (int which = 0; which < 4; ++which) {  // a failure ends the QP, so each key has a new one
     WindowPair pair;
     Endpoint& b = pair.b;
     const Mw type_1 = alloc_window(b, IBV_MW_TYPE_1);
@@ -81,7 +81,7 @@ TEST(MemoryRegion, StaysWhileAWindowIsBoundToIt) {
 TEST(MemoryRegion, ThatIsGoneIsNotBound) {
   WindowPair pair;
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_2);
-  ASSERT_EQ(pair.b.to(IBV_QPS_SQD), 0);  // so that the bind waits in the queue
+  ASSERT_EQ(pair.b.to(IBV_QPS_SQD), 0);  // so the bind waits in the queue
   ASSERT_EQ(bind_type_2(pair.b, window.get(), 1, part_of(pair.b, 0, 64, kRemoteRead)), 0);
   ASSERT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0);
   ASSERT_EQ(pair.b.to(IBV_QPS_RTS), 0);

@@ -108,7 +108,7 @@ TEST_F(LockWordTest, IsInheritedFromAThreadThatEnded) {
   EXPECT_EQ(shared_->lock.lock_for(10 * kSecond), TakenWord::inherited);
 }
 
-/// Thread ids are reused, but start times differ.
+/// Thread ids are reused, but start times differ. The word has the start time above bit 32.
 TEST_F(LockWordTest, IsInheritedThoughAnotherThreadHasTheHoldersId) {
   lock(shared_->lock);
   auto& word = reinterpret_cast<std::atomic<std::uint64_t>&>(shared_->lock);

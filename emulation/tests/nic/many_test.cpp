@@ -118,8 +118,8 @@ void connect_many(const Line& line) {
   line.receive<bool>();
 }
 
-/// Passes on the messages that each process has for the other.
-void introduce(const Child& a, const Child& b) {
+/// Passes on the addresses that each process has for the other.
+void exchange_addresses(const Child& a, const Child& b) {
   for (std::size_t i = 0; i < kOfProcess; ++i) {
     const auto of_a = a.line().receive<Address>();
     a.line().send(b.line().receive<Address>());
@@ -127,7 +127,8 @@ void introduce(const Child& a, const Child& b) {
   }
 }
 
-void all_ready(const Child& a, const Child& b) {
+/// Waits until both processes have reported their next step.
+void await_both(const Child& a, const Child& b) {
   a.line().receive<bool>();
   b.line().receive<bool>();
 }
@@ -135,11 +136,11 @@ void all_ready(const Child& a, const Child& b) {
 TEST(ManyQueuePairs, KilledProcessesAreReaped) {
   Child a(connect_many);
   Child b(connect_many);
-  introduce(a, b);
-  all_ready(a, b);
+  exchange_addresses(a, b);
+  await_both(a, b);
   a.line().send(true);
   b.line().send(true);
-  all_ready(a, b);
+  await_both(a, b);
   const Context context = open_device();
   EXPECT_GE(records_of_others(), 2 * kOfProcess);
   a.kill();

@@ -15,6 +15,7 @@
 #include "emulation/common/publish_export.hpp"
 #include "emulation/tests/nic/endpoint.hpp"
 
+/// The registration of memory and dma-bufs: what is refused, and which memory requests reach.
 namespace hbmwire::test {
 namespace {
 
@@ -101,7 +102,8 @@ TEST(RegisterDmabuf, RefusesTheSameAsTheKernel) {
   const Fd memfd = make_memfd(16384);
   expect_refused(register_dmabuf(a, 0, 4096, 0, -1), EBADF);
   expect_refused(register_dmabuf(a, 0, 0, 0, memfd.get()), EINVAL);
-  EXPECT_NE(register_dmabuf(a, 64, 0, 64, memfd.get()), nullptr) << "a page is there";
+  EXPECT_NE(register_dmabuf(a, 64, 0, 64, memfd.get()), nullptr)
+      << "the range lies in a page of the file";
   expect_refused(register_dmabuf(a, 0, 16385, 0, memfd.get()), EINVAL);
   expect_refused(register_dmabuf(a, 8192, 8193, 0, memfd.get()), EINVAL);
   expect_refused(register_dmabuf(a, ~0ULL - 4095, 8192, 0, memfd.get()), EINVAL);
@@ -118,7 +120,7 @@ TEST(RegisterDmabuf, RefusesTheSameAsTheKernel) {
   const Fd read_only(::open(path_of(memfd).c_str(), O_RDONLY | O_CLOEXEC));
   expect_refused(register_dmabuf(a, 0, 4096, 0, read_only.get()), EACCES);
   EXPECT_NE(register_dmabuf(a, 0, 4096, 0, read_only.get(), IBV_ACCESS_REMOTE_READ), nullptr);
-  EXPECT_EQ(live_objects("mr"), 1U) << "that of the endpoint";
+  EXPECT_EQ(live_objects("mr"), 1U) << "only the endpoint's MR";
 }
 
 TEST(RegisterDmabuf, AMemfdTakesWritesAndReads) {

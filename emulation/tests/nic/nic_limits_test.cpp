@@ -59,7 +59,7 @@ TEST(NicLimits, AreReported) {
 }
 
 TEST(NicLimits, AllProcessesShareTheLimitOfQueuePairs) {
-  Endpoint end({.device = "emu1"});  // has one
+  Endpoint end({.device = "emu1"});  // with the first of the four QPs
   auto all = make_all([&] { return make_qp(end); });
   EXPECT_EQ(all.size(), 3U);
   EXPECT_EQ(errno, ENOMEM);
@@ -93,7 +93,7 @@ TEST(NicLimits, DoNotCountObjectsOfDeadProcesses) {
 }
 
 TEST(NicLimits, LimitCompletionQueues) {
-  const Endpoint end({.device = "emu1"});  // has one
+  const Endpoint end({.device = "emu1"});  // with the first of the three CQs
   const auto make = [&] { return Cq(ibv_create_cq(end.context.get(), 64, nullptr, nullptr, 0)); };
   EXPECT_EQ(make_all(make).size(), 2U);
   EXPECT_EQ(errno, ENOMEM);
@@ -104,7 +104,7 @@ TEST(NicLimits, LimitCompletionQueues) {
 }
 
 TEST(NicLimits, LimitMemoryRegions) {
-  const Endpoint end({.device = "emu1"});  // has one
+  const Endpoint end({.device = "emu1"});  // with the first of the five MRs
   std::array<char, 64> memory{};
   const auto make = [&] {
     return Mr(ibv_reg_mr(end.pd.get(), memory.data(), memory.size(), IBV_ACCESS_LOCAL_WRITE));

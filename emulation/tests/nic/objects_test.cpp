@@ -11,6 +11,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
+/// The properties of a device, and the creation and destruction of objects.
 namespace hbmwire::test {
 namespace {
 
@@ -124,21 +125,21 @@ TEST(Objects, AreCounted) {
 
 TEST(Objects, AReusedDescriptorIsLeftAlone) {
   // libibverbs closes a channel's descriptor itself, and another thread may get the same number at
-  // once. Nothing orders that thread's open() before our next look at the number.
+  // once. Nothing orders that thread's open() before the next look at the number.
   const Context context = open_device();
   Channel channel(ibv_create_comp_channel(context.get()));
   ASSERT_NE(channel, nullptr);
   const int number = channel->fd;
   channel.reset();
-  std::atomic<int> theirs{-2};
+  std::atomic<int> opened{-2};
   std::atomic<bool> over{false};
   std::thread other([&] {
     const Fd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    theirs.store(file.get(), std::memory_order_relaxed);
+    opened.store(file.get(), std::memory_order_relaxed);
     while (!over.load(std::memory_order_relaxed)) std::this_thread::yield();
   });
-  while (theirs.load(std::memory_order_relaxed) < -1) std::this_thread::yield();
-  EXPECT_EQ(theirs.load(std::memory_order_relaxed), number);
+  while (opened.load(std::memory_order_relaxed) < -1) std::this_thread::yield();
+  EXPECT_EQ(opened.load(std::memory_order_relaxed), number);
   EXPECT_EQ(live_objects("channel"), 0U);
   EXPECT_NE(::fcntl(number, F_GETFD), -1);
   over.store(true, std::memory_order_relaxed);

@@ -20,7 +20,7 @@ namespace {
 void lend_buffer(const Line& line) {
   Endpoint self;
   self.buffer[0] = 'c';
-  ASSERT_EQ(self.post_recv(1, 100, 50), 0 + EINVAL);  // still in RESET
+  ASSERT_EQ(self.post_recv(1, 100, 50), EINVAL) << "in RESET";
   self.connect(line.exchange(self.address()), {.rnr_retry = 7});
   line.send(true);
   line.receive<bool>();
@@ -151,7 +151,7 @@ TEST(KilledPeer, IsNoticedByTheNextRequestToo) {
   expect_completion(self, 2, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(KilledPeer, InTheMiddleOfWritesLeavesUsSound) {
+TEST(KilledPeer, InTheMiddleOfWritesLeavesItsPeerUsable) {
   Endpoint self({.bytes = 16 << 20});
   Child child([](const Line& line) {
     Endpoint writer({.bytes = 16 << 20});
@@ -166,7 +166,7 @@ TEST(KilledPeer, InTheMiddleOfWritesLeavesUsSound) {
   self.connect(child.line().exchange(self.address()));
   child.line().send(true);
   usleep(30000);
-  child.kill();  // most likely while it holds the lock of our QP
+  child.kill();  // most likely while it holds the lock of this QP
   child.join();
   EXPECT_EQ(self.to(IBV_QPS_ERR), 0);
   EXPECT_EQ(self.to(IBV_QPS_RESET), 0);

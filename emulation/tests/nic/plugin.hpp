@@ -32,16 +32,18 @@ inline void set_step_trap(const char* step, std::int64_t nth, int signal) {
                                                                                          signal);
 }
 
-/// The number of records of other processes in the shared state, plus these processes, without dead
-/// ones.
+/// The number of records of other living processes in the shared state, plus the number of these
+/// processes.
 inline std::uint64_t records_of_others() {
   return plugin_function<std::uint64_t (*)()>("hbmwire_nic_records_of_others")();
 }
 
+/// The bytes of the shared state that rings of all processes take.
 inline std::uint64_t ring_bytes() {
   return plugin_function<std::uint64_t (*)()>("hbmwire_nic_ring_bytes")();
 }
 
+/// Whether every lock of the shared state is free.
 inline bool locks_are_free() { return plugin_function<bool (*)()>("hbmwire_nic_locks_are_free")(); }
 
 }  // namespace hbmwire::test

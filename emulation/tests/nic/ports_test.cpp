@@ -168,7 +168,7 @@ TEST(Gids, EmptyEntriesHaveNoAttributes) {
 struct InterfaceAddress {
   std::string interface;
   GidBytes gid;
-  bool expected;  // a GID
+  bool expected;  // as a GID of the NICs
 };
 
 std::vector<InterfaceAddress> addresses_of_this_machine() {

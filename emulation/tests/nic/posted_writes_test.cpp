@@ -105,7 +105,7 @@ TEST_F(PostedWritesModel, MoreRangesThanItHoldsArriveEarlier) {
 }
 
 TEST_F(PostedWritesModel, RangesBeyondTheCardAreNone) {
-  const std::uint64_t end = 96ULL << 30;
+  const std::uint64_t end = 96ULL << 30;  // the bytes of the card's memory
   writes_.post(1, {end, 1, memory_});
   writes_.post(1, {end - 1, 2, memory_});
   writes_.post(1, {0, 0, memory_});

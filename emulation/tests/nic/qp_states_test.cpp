@@ -5,6 +5,7 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
+/// The states of a queue pair, and the attributes that each change of state needs.
 namespace hbmwire::test {
 namespace {
 
@@ -74,13 +75,13 @@ TEST(QpStates, RefuseValuesThatThePortLacks) {
   wrong.ah_attr.grh.sgid_index = 32;  // the table's length
   EXPECT_EQ(ibv_modify_qp(a.qp.get(), &wrong, rtr), EINVAL);
   wrong = values;
-  wrong.path_mtu = static_cast<ibv_mtu>(6);
+  wrong.path_mtu = static_cast<ibv_mtu>(IBV_MTU_4096 + 1);
   EXPECT_EQ(ibv_modify_qp(a.qp.get(), &wrong, rtr), EINVAL);
   wrong = values;
   wrong.ah_attr.is_global = 0;
   EXPECT_EQ(ibv_modify_qp(a.qp.get(), &wrong, rtr), EINVAL);
   wrong = values;
-  wrong.max_dest_rd_atomic = 17;
+  wrong.max_dest_rd_atomic = 17;  // one more than the device allows
   EXPECT_EQ(ibv_modify_qp(a.qp.get(), &wrong, rtr), EINVAL);
   EXPECT_EQ(ibv_modify_qp(a.qp.get(), &values, rtr), 0);
 }

@@ -17,7 +17,7 @@ constexpr std::uint32_t kDepth = 32;
 /// move to ERR.
 TEST(BothEnds, CompletesRequestsPostedWhileTheQpFails) {
   constexpr int kRounds = 300;
-  constexpr std::uint64_t kReceives = kDepth + 8;  // the last have room after the failure
+  constexpr std::uint64_t kReceives = kDepth + 8;  // the last 8 fit only after the failure
   Pair pair({}, {.depth = kDepth});
   const Address peer = pair.a.address();
   for (int round = 0; round < kRounds && !::testing::Test::HasFailure(); ++round) {

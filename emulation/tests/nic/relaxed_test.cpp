@@ -35,9 +35,9 @@ class Poller {
   Poller(Poller&&) = delete;
   Poller& operator=(Poller&&) = delete;
 
-  ~Poller() { end(); }
+  ~Poller() { finish(); }
 
-  int end() {
+  int finish() {
     ended_.store(true);
     if (thread_.joinable()) thread_.join();
     return early_.load();
@@ -89,7 +89,7 @@ int count_early(int access, int most, bool until_one) {
       break;
     }
   }
-  return poller.end();
+  return poller.finish();
 }
 
 /// Each round is only a chance: the poller must look within the microseconds of the copy. On a busy

@@ -17,7 +17,7 @@ constexpr int kPd = IBV_REREG_MR_CHANGE_PD;
 constexpr int kAccess = IBV_REREG_MR_CHANGE_ACCESS;
 constexpr int kReadOnly = IBV_ACCESS_REMOTE_READ;
 
-/// A peer reads or writes through b's MR as it is now.
+/// Reads or writes from a through b's MR, with its present key. Returns the status that a gets.
 ibv_wc_status reach_region(Pair& pair, ibv_wr_opcode opcode, std::size_t offset) {
   return reach(pair, opcode, pair.b.mr->rkey, offset);
 }
@@ -44,7 +44,8 @@ TEST(Reregister, ChangesTranslation) {
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_READ, 1, 0, 1, target, 8191), 0);
   expect_completion(pair.a, 1);
   EXPECT_EQ(pair.a.buffer[0], 9);
-  EXPECT_EQ(reach(pair, IBV_WR_RDMA_READ, before, 0), IBV_WC_REM_ACCESS_ERR) << "the old range";
+  EXPECT_EQ(reach(pair, IBV_WR_RDMA_READ, before, 0), IBV_WC_REM_ACCESS_ERR)
+      << "the key of the old range";
 }
 
 TEST(Reregister, ChangesTheLocalKeysRangeToo) {
@@ -94,7 +95,8 @@ TEST(Reregister, ChangesAllAtOnce) {
 
 TEST(Reregister, IsRefusedByLibibverbs) {
   Endpoint a;
-  EXPECT_EQ(ibv_rereg_mr(a.mr.get(), 8, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
+  constexpr int kUnknown = 8;
+  EXPECT_EQ(ibv_rereg_mr(a.mr.get(), kUnknown, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
   EXPECT_EQ(ibv_rereg_mr(a.mr.get(), kTranslation, nullptr, a.buffer.data(), 0, 0),
             IBV_REREG_MR_ERR_INPUT);
   EXPECT_EQ(ibv_rereg_mr(a.mr.get(), kPd, a.pd.get(), nullptr, 0, kReadOnly),
@@ -107,7 +109,7 @@ TEST(Reregister, IsRefusedByLibibverbs) {
             IBV_REREG_MR_ERR_INPUT);
 }
 
-/// As the kernel does, refuses and leaves the MR as it was.
+/// A refusal leaves the MR as it was, as the kernel's does.
 TEST(Reregister, IsRefusedByTheDevice) {
   Pair pair;
   ibv_mr* mr = pair.b.mr.get();
@@ -147,7 +149,7 @@ TEST(Reregister, WaitsForNoWindowToBeBound) {
 }
 
 /// A program may reuse the old range after ibv_rereg_mr.
-TEST(Reregister, IsThroughWithInboundWrites) {
+TEST(Reregister, WaitsForInboundWrites) {
   constexpr std::size_t kBytes = 32 << 20;
   Pair pair({.bytes = kBytes}, {.bytes = kBytes});
   const Address target = pair.b.address();

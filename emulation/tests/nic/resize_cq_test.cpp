@@ -21,6 +21,7 @@ void complete(Pair& pair, std::uint64_t first, std::uint64_t count) {
     ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, id, 0, 8, peer), 0);
 }
 
+/// Takes `count` completions with wr_ids from `first` on out of a's CQ.
 void expect_ids(Pair& pair, std::uint64_t first, std::uint64_t count) {
   for (std::uint64_t id = first; id < first + count; ++id) expect_completion(pair.a, id);
 }
@@ -29,7 +30,7 @@ TEST(ResizeCq, GrowsWithItsEntries) {
   Pair pair({.depth = 64, .cq_depth = 4});
   complete(pair, 0, 3);
   expect_ids(pair, 0, 3);
-  complete(pair, 3, 4);  // these lie around the end of the ring
+  complete(pair, 3, 4);  // these lie at the end and the beginning of the ring
   ASSERT_EQ(ibv_resize_cq(pair.a.cq.get(), 32), 0);
   EXPECT_GE(pair.a.cq->cqe, 32);
   complete(pair, 7, 28);
@@ -110,7 +111,7 @@ TEST(ResizeCq, KeepsOrderWhereverEntriesLie) {
     complete(pair, id + kept, room);
     expect_ids(pair, id, kept + room);
     id += kept + room;
-    ASSERT_EQ(pair.a.state(), IBV_QPS_RTS) << "overran";
+    ASSERT_EQ(pair.a.state(), IBV_QPS_RTS) << "the CQ has overrun";
   }
 }
 

@@ -10,9 +10,9 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint32_t kMost = 32;
+constexpr std::uint32_t kMost = 32;  // bytes of a message in its completion
 
-/// a sends to b. Tests poll explicitly, because waiting would poll.
+/// Tests look at b's buffer before they wait for its completion, because waiting polls.
 class Scatter : public testing::Test {
  protected:
   static void fill(Endpoint& at) { std::memset(at.buffer.data(), 'n', 256); }
@@ -172,7 +172,8 @@ TEST_F(Scatter, QueuePairsReturnUnpolledEntries) {
   }
 }
 
-/// As with mlx5: the address of a card's memory is not an address of the process.
+/// Polling stores to the receive's address, and the address of a card's memory is not one of this
+/// process. mlx5 does so too.
 TEST_F(Scatter, PollingASmallReceiveInACardsMemoryIsFatal) {
   EXPECT_DEATH(
       {

@@ -25,12 +25,14 @@ ibv_srq_attr srq_attributes(const Srq& srq) {
   return attributes;
 }
 
+/// Sets the limit. Returns ibv_modify_srq's result.
 int arm(const Srq& srq, std::uint32_t limit) {
   ibv_srq_attr attributes{};
   attributes.srq_limit = limit;
   return ibv_modify_srq(srq.get(), &attributes, IBV_SRQ_LIMIT);
 }
 
+/// Sets the depth. Returns ibv_modify_srq's result.
 int resize(const Srq& srq, std::uint32_t depth) {
   ibv_srq_attr attributes{};
   attributes.max_wr = depth;
@@ -58,7 +60,7 @@ TEST(Srq, HasTheLimitsThatTheDeviceReports) {
 
 TEST(Srq, IsNotArmedByItsCreation) {
   Endpoint a;
-  const Srq srq = make_srq(a, {4, 1, 3});  // "irrelevant for ibv_create_srq"
+  const Srq srq = make_srq(a, {4, 1, 3});  // man ibv_create_srq: srq_limit is irrelevant
   ASSERT_NE(srq, nullptr);
   EXPECT_EQ(srq_attributes(srq).srq_limit, 0U);
   EXPECT_FALSE(a.wait_event(std::chrono::milliseconds(20)).has_value());

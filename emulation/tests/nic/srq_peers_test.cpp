@@ -16,7 +16,8 @@ namespace {
 
 const Timing kPatientPeer{.rnr_retry = 7};
 
-/// Connects, sends 8 bytes that wait when the peer is ready, and tells when they have arrived.
+/// Connects, and sends 8 bytes when told to. Tells its peer when they are posted and when they have
+/// arrived.
 void send_once(const Line& line) {
   Endpoint self;
   self.connect(line.exchange(self.address()), kPatientPeer);

@@ -39,7 +39,7 @@ TEST(Srq, RefusesReceivesThatDoNotFit) {
   ibv_recv_wr requests[2]{};
   requests[0].next = &requests[1];
   requests[1].sg_list = elements.data();
-  requests[1].num_sge = 5;  // the limit is 4
+  requests[1].num_sge = 5;  // one more than the SRQ takes
   ibv_recv_wr* bad = nullptr;
   EXPECT_EQ(ibv_post_srq_recv(a.srq.get(), requests, &bad), EINVAL);
   EXPECT_EQ(bad, &requests[1]);
@@ -98,7 +98,7 @@ TEST(Srq, MakesSendersWaitWhileItIsEmpty) {
   expect_completion(pair.b, 2);
 }
 
-TEST(Srq, EndsTheirPatience) {
+TEST(Srq, MakesSendersFailWhenItStaysEmpty) {
   Pair pair({}, kWithSrq, {.rnr_retry = 1, .min_rnr_timer = 14});
   ASSERT_EQ(pair.a.send(1, 0, 8), 0);
   expect_completion(pair.a, 1, IBV_WC_RNR_RETRY_EXC_ERR);

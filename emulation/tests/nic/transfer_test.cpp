@@ -8,14 +8,17 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
+/// Requests that succeed, and requests that a call refuses.
 namespace hbmwire::test {
 namespace {
 
+/// Fills a part of the buffer with a pattern that begins with `first`.
 void fill(Endpoint& endpoint, std::size_t offset, std::size_t length, unsigned char first) {
   for (std::size_t i = 0; i < length; ++i)
     endpoint.buffer[offset + i] = static_cast<unsigned char>(first + i * 7);
 }
 
+/// Whether `length` bytes of both buffers are equal.
 bool same(const Endpoint& a, std::size_t a_offset, const Endpoint& b, std::size_t b_offset,
           std::size_t length) {
   return std::equal(a.buffer.begin() + static_cast<std::ptrdiff_t>(a_offset),
@@ -159,7 +162,7 @@ TEST(ReceiveQueue, TakesNoMoreThanItsDepth) {
   EXPECT_EQ(pair.a.post_recv(4, 0, 8), ENOMEM);
 }
 
-TEST(Write, LandsWithoutTheTarget) {
+TEST(Write, ArrivesWithoutACompletionAtTheTarget) {
   Pair pair;
   fill(pair.a, 0, 60000, 9);
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 5, 0, 60000, pair.b.address(), 123), 0);

@@ -15,6 +15,7 @@ namespace hbmwire::test {
 
 inline constexpr const char* kPlanVariable = "HBMWIRE_EMULATION_FAULTS";
 
+/// Whether this process was started under `plan`.
 inline bool is_under_plan(const std::string& plan) {
   const char* present = std::getenv(kPlanVariable);
   return present != nullptr && present == plan;
@@ -25,8 +26,8 @@ inline pid_t start_under(const std::string& plan) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const std::string filter =
       std::string("--gtest_filter=") + test->test_suite_name() + "." + test->name();
-  // The rules' counters belong to the fabric. They are removed, so that a second run of a test
-  // starts from zero.
+  // The rules' counters belong to the fabric. They are removed, so a second run of a test starts
+  // from zero.
   const char* fabric = std::getenv("HBMWIRE_EMULATION_FABRIC");
   ::unlink((std::string(fabric == nullptr ? "" : fabric) + "/faults").c_str());
   const pid_t child = ::fork();
@@ -39,6 +40,8 @@ inline pid_t start_under(const std::string& plan) {
   return child;
 }
 
+/// Waits for the end of `child`. Returns its status, as waitpid(2) does: the signal if one ended
+/// it.
 inline int status_of(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);

@@ -12,6 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Options for an endpoint whose QP and MR lack a right.
 Endpoint::Options without(int access) {
   Endpoint::Options options = kUc;
   options.mr_access &= ~access;
@@ -50,7 +51,7 @@ TEST(UnreliableConnection, DropsMessagesWithoutAReceive) {
   ASSERT_EQ(pair.b.post_recv(2, 0, 16), 0);
   ASSERT_EQ(pair.a.send(3, 0, 16), 0);
   expect_completion(pair.b, 2);
-  EXPECT_EQ(pair.b.buffer[0], 2) << "the first message was to be dropped, not kept";
+  EXPECT_EQ(pair.b.buffer[0], 2) << "the first message must be dropped, not kept";
 }
 
 TEST(UnreliableConnection, DropsAWriteThatIsNotAllowed) {

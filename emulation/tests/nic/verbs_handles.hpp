@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+/// Handles that destroy the object of libibverbs that they own.
 namespace hbmwire::test {
 
 template <auto kDestroy>

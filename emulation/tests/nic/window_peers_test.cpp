@@ -80,7 +80,7 @@ TEST(WindowPeers, LeaveNoWindowBehindWhenKilled) {
 }
 
 /// man ibv_fork_init: only the parent may go on.
-TEST(WindowPeers, ForkedOffHaveNone) {
+TEST(WindowPeers, AForkedChildHasNone) {
   Pair pair({}, {.mr_access = kBindable});
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);
   Child child([&](const Line&) {

@@ -6,9 +6,10 @@
 #include "emulation/tests/nic/endpoint.hpp"
 
 /// Steps for tests of memory windows. Requests have the wr_ids 7 (bind), 8 (invalidate) and 9 (send
-/// with invalidate).
+/// with invalidate), unless a test gives another one.
 namespace hbmwire::test {
 
+// The access rights of an MR to which windows can be bound, and the rights that these grant.
 inline constexpr int kBindable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 inline constexpr unsigned kRemoteWrite = IBV_ACCESS_REMOTE_WRITE;
 inline constexpr unsigned kRemoteRead = IBV_ACCESS_REMOTE_READ;
@@ -22,6 +23,7 @@ struct WindowPair : Pair {
   explicit WindowPair(int access = kBindable) : Pair({}, {.mr_access = access}) {}
 };
 
+/// The attributes that bind a window to a part of the endpoint's buffer.
 inline ibv_mw_bind_info part_of(const Endpoint& at, std::size_t offset, std::uint64_t length,
                                 unsigned access) {
   return {at.mr.get(), reinterpret_cast<std::uint64_t>(at.buffer.data()) + offset, length, access};
@@ -66,7 +68,7 @@ inline int send_with_invalidate(Endpoint& at, std::uint32_t rkey, std::uint64_t 
   return at.post(request, {at.element(0, 4)});
 }
 
-/// Binds a type 2 window of `at`. Its handle has the present key.
+/// Makes a type 2 window of `at` and binds it. The returned object has the key of that bind.
 inline Mw bound_type_2(Endpoint& at, const ibv_mw_bind_info& info) {
   Mw window = alloc_window(at, IBV_MW_TYPE_2);
   const std::uint32_t rkey = ibv_inc_rkey(window->rkey);

@@ -130,7 +130,7 @@ TEST(WindowType1, IsUnboundByABindOfNoLength) {
   ASSERT_EQ(bind_type_1(pair.b, window.get(), {}, 8), 0);
   expect_completion(pair.b, 7);
   expect_completion(pair.b, 8);
-  EXPECT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0) << "nothing is bound to it";
+  EXPECT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0) << "no window is bound to the MR";
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, bound, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
@@ -144,7 +144,7 @@ TEST(WindowType1, ServesEveryQueuePairOfItsDomain) {
   init.cap = {4, 4, 1, 1, 0};
   Qp other(ibv_create_qp(pair.b.pd.get(), &init));
   ASSERT_NE(other, nullptr);
-  std::swap(pair.b.qp, other);  // to use the endpoint's steps for another QP
+  std::swap(pair.b.qp, other);  // so connect() acts on the other QP
   Address there = pair.b.address();
   pair.b.psn = there.psn = 5;
   pair.b.connect(second.address());
@@ -179,7 +179,7 @@ TEST(WindowType1, IsRefusedAtTheCall) {
   Endpoint in_reset({.mr_access = kBindable});
   const Mw early = alloc_window(in_reset, IBV_MW_TYPE_1);
   EXPECT_EQ(bind_type_1(in_reset, early.get(), part_of(in_reset, 0, 64, kRemoteRead)), EINVAL);
-  EXPECT_EQ(window->rkey, rkey) << "as it was";
+  EXPECT_EQ(window->rkey, rkey) << "the key did not change";
   EXPECT_EQ(b.state(), IBV_QPS_RTS);
 }
 
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& instance) { return std::string(instance.param.name); });
 
 /// A program may free the memory after deallocating a window.
-TEST(MemoryWindows, WhenDeallocatedAreThroughWithInboundWrites) {
+TEST(MemoryWindows, DeallocatingWaitsForInboundWrites) {
   Pair pair({.bytes = 32 << 20}, {.mr_access = kBindable, .bytes = 32 << 20});
   Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);
   ASSERT_EQ(bind_type_1(pair.b, window.get(), part_of(pair.b, 0, 32 << 20, kRemoteWrite)), 0);

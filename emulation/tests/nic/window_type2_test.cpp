@@ -19,7 +19,7 @@ TEST(WindowType2, OpensTheRangeWithTheKeyThatWasGiven) {
   EXPECT_EQ(expect_completion(pair.b, 7).opcode, IBV_WC_BIND_MW);
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, rkey, 100), IBV_WC_SUCCESS);
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, window->rkey, 100), IBV_WC_REM_ACCESS_ERR)
-      << "the key of before";
+      << "the key before the bind";
 }
 
 TEST(WindowType2, TakesTheLowByteOfTheKeyOnly) {
@@ -76,7 +76,8 @@ TEST(WindowType2, ServesTheQueuePairThatItWasBoundOn) {
   init.qp_type = IBV_QPT_RC;
   init.send_cq = init.recv_cq = elsewhere.cq.get();
   init.cap = {4, 4, 1, 1, 0};
-  // A second QP of b's domain, connected to itself, binds the window. The first QP is then asked.
+  // A second QP of b's domain, connected to itself, binds the window. The request arrives at the
+  // first one.
   Qp binder(ibv_create_qp(pair.b.pd.get(), &init));
   ASSERT_NE(binder, nullptr);
   std::swap(pair.b.qp, binder);

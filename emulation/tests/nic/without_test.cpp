@@ -39,7 +39,7 @@ ibv_atomic_cap atomics_of(const Endpoint& end) {
   return limits.atomic_cap;
 }
 
-TEST(Without, DmabufsAreRefusedAsByADriverThatCant) {
+TEST(Without, DmabufsAreRefusedAsByADriverWithoutThem) {
   const Fd memory(::memfd_create("dmabuf", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memory.get(), 4096), 0);
   Endpoint able;
@@ -61,7 +61,7 @@ TEST(Without, AtomicsAreNeitherOfferedNorPosted) {
   EXPECT_EQ(word(pair.b), kWord);
 }
 
-TEST(Without, AQueuePairThatIsToPostThemIsNotMade) {
+TEST(Without, AQueuePairForAtomicsIsNotMade) {
   Endpoint end({.device = "emu1"});
   ibv_qp_init_attr_ex attributes{};
   attributes.qp_type = IBV_QPT_RC;
@@ -77,7 +77,7 @@ TEST(Without, AQueuePairThatIsToPostThemIsNotMade) {
   EXPECT_NE(qp, nullptr);
 }
 
-TEST(Without, OneThatArrivesIsAnInvalidRequest) {
+TEST(Without, AnAtomicThatArrivesIsAnInvalidRequest) {
   Pair pair({.device = "emu0"}, {.device = "emu1"});
   set_word(pair.b);
   EXPECT_EQ(post_atomic(pair.a, pair.b.address()), 0);

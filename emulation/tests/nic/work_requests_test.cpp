@@ -120,7 +120,7 @@ TEST_P(WorkRequests, AreTakenByPostSendToo) {
   }
 }
 
-TEST(WorkRequest, AsksForNoChecksumsThatTheDeviceDoesNotMake) {
+TEST(WorkRequest, IsRefusedIfItAsksForAChecksum) {
   ExtendedPair pair;
   ibv_send_wr request{};
   request.opcode = IBV_WR_SEND;
@@ -201,7 +201,7 @@ TEST(WorkRequest, SetterWithoutARequestIsAnError) {
   set_data(pair.a, 0, 4);
   EXPECT_EQ(ibv_wr_complete(pair.a.ex), EINVAL);
   ibv_wr_start(pair.a.ex);
-  EXPECT_EQ(ibv_wr_complete(pair.a.ex), 0) << "nothing is nothing wrong";
+  EXPECT_EQ(ibv_wr_complete(pair.a.ex), 0) << "an empty batch is valid";
 }
 
 TEST(WorkRequest, ThatTheTypeDoesNotPostIsRefused) {
@@ -263,7 +263,7 @@ TEST(WorkRequest, AtomicsGiveTheOldValue) {
   EXPECT_EQ(value, 99U);
 }
 
-/// Bind, send the key, be written to, be invalidated by the peer's answer: one batch each.
+/// One side binds a window. The other side writes through it and invalidates it, in one batch.
 TEST(WorkRequest, WindowsAreBoundAndInvalidated) {
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC}) {
     ExtendedPair pair(type);

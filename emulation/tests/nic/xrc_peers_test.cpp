@@ -62,7 +62,7 @@ TEST(XrcHandles, AllGetTheEvents) {
   const Qp opened = receiver.open_qp(target->qp_num);
   XrcSender sender;
   sender.connect(receiver, target);
-  ASSERT_EQ(sender.send(1, 0), 0);  // an SRQ that does not exist
+  ASSERT_EQ(sender.send(1, 0), 0);  // no SRQ has the number 0
   int first = 0;
   int second = 0;
   while (const auto event = receiver.wait_event(std::chrono::milliseconds(50))) {
@@ -117,7 +117,7 @@ TEST(XrcPeers, OneConnectionLeadsToTheSrqsOfSeveralProcesses) {
   XrcReceiver self(file.fd());
   Qp target = self.make_qp();
   child.line().send(target->qp_num);
-  const auto theirs = child.line().receive<std::uint32_t>();
+  const auto childs_srq = child.line().receive<std::uint32_t>();
   XrcSender sender;
   sender.connect(self, target, kPatientReceiver);
   ASSERT_EQ(self.post(9), 0);
@@ -125,13 +125,13 @@ TEST(XrcPeers, OneConnectionLeadsToTheSrqsOfSeveralProcesses) {
   sender.expect(1);
   EXPECT_EQ(self.wait()->wr_id, 9U);
   sender.base.buffer[0] = 1;
-  ASSERT_EQ(sender.send(2, theirs), 0);
+  ASSERT_EQ(sender.send(2, childs_srq), 0);
   sender.expect(2);
   child.line().receive<bool>();
   // The QP stays with the process that still has it open.
   EXPECT_EQ(ibv_destroy_qp(target.release()), 0);
   sender.base.buffer[0] = 2;
-  ASSERT_EQ(sender.send(3, theirs), 0);
+  ASSERT_EQ(sender.send(3, childs_srq), 0);
   sender.expect(3);
   child.line().receive<bool>();
   child.line().send(true);
@@ -140,7 +140,8 @@ TEST(XrcPeers, OneConnectionLeadsToTheSrqsOfSeveralProcesses) {
   sender.expect(4, IBV_WC_RETRY_EXC_ERR);
 }
 
-/// Makes a QP and an SRQ, and lives until it is killed.
+/// Makes a QP and an SRQ, connects the QP to the sender whose address comes on the line, and waits
+/// until it is killed. Sends their numbers as those of an Address: `qpn` and `rkey`.
 void own_a_qp(const Line& line, int file) {
   XrcReceiver self(file);
   const Qp target = self.make_qp();

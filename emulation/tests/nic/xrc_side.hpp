@@ -26,7 +26,8 @@ class DomainFile {
   int fd_;
 };
 
-/// Returns null with errno on failure. With `fd` -1 the domain has no file.
+/// Opens the XRC domain of a file, or one without a file if `fd` is -1. Returns null with errno on
+/// failure.
 Xrcd open_domain(const Context& context, int fd, int oflags);
 
 /// The objects that a process needs to receive: domain, PD, CQ, an SRQ and a buffer.
@@ -35,8 +36,9 @@ struct XrcReceiver {
 
   /// Makes another SRQ of the domain, with this PD and CQ.
   Srq make_srq();
+  /// Makes an XRC_RECV QP of the domain.
   [[nodiscard]] Qp make_qp() const;
-  /// Returns null with errno on failure.
+  /// Opens an XRC_RECV QP of the domain by its number. Returns null with errno on failure.
   [[nodiscard]] Qp open_qp(std::uint32_t number) const;
   int post(const Srq& to, std::uint64_t id, std::size_t offset, std::uint32_t length);
 
@@ -55,6 +57,7 @@ struct XrcReceiver {
   Srq srq;
 };
 
+/// The number by which a sender names an SRQ.
 std::uint32_t number_of(const Srq& srq);
 
 ibv_qp_state state_of(const Qp& qp);
@@ -68,15 +71,18 @@ struct XrcSender {
   void connect(const Address& there, const Timing& timing = {});
   [[nodiscard]] Address address() const;
 
+  // Signaled requests that name an SRQ, with the first bytes of the buffer. Each returns
+  // ibv_post_send's result.
   int post(ibv_send_wr request, std::uint32_t srq_number, std::uint32_t length = 8);
   int send(std::uint64_t id, std::uint32_t srq_number);
+  /// Waits for the next completion and expects it to be `id` with `status`.
   void expect(std::uint64_t id, ibv_wc_status status = IBV_WC_SUCCESS);
 
   Endpoint base;  // for its context, PD, CQ and buffer
   Qp qp;
 };
 
-/// Moves an XRC_RECV QP to RTS, for that sender.
+/// Moves an XRC_RECV QP to RTS, connected to `sender`.
 void connect_target(const Qp& target, const Address& sender, const Timing& timing = {});
 
 }  // namespace hbmwire::test

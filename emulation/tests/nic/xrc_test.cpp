@@ -22,8 +22,8 @@ struct Connected {
   XrcSender sender;
 };
 
-/// Expects that the receiver has refused: both QPs are in ERR, and it got `event` and the event
-/// that it takes no more receives.
+/// Expects that the receiver has refused a request: both QPs are in ERR, and the receiver got
+/// `event` and IBV_EVENT_QP_LAST_WQE_REACHED.
 void expect_refused(Connected& both, ibv_event_type event) {
   EXPECT_EQ(state_of(both.target), IBV_QPS_ERR);
   EXPECT_EQ(state_of(both.sender.qp), IBV_QPS_ERR);
@@ -93,7 +93,7 @@ TEST(Xrcd, IsKeptByItsObjects) {
   EXPECT_EQ(live_objects("xrcd"), domains);
   EXPECT_EQ(live_objects("srq"), 0U);
   EXPECT_EQ(live_objects("qp"), 0U);
-  EXPECT_LE(open_descriptors(), descriptors + 2) << "the state of the fabric, and its slot";
+  EXPECT_LE(open_descriptors(), descriptors + 2) << "the fabric's state and this process' slot";
 }
 
 TEST(XrcObjects, NeedTheirParents) {
@@ -115,7 +115,8 @@ TEST(XrcObjects, NeedTheirParents) {
   EXPECT_EQ(errno, EINVAL);
   init.qp_type = IBV_QPT_RC;
   init.recv_cq = receiver.cq.get();
-  EXPECT_EQ(ibv_create_qp_ex(receiver.context.get(), &init), nullptr) << "the SRQ is of a domain";
+  EXPECT_EQ(ibv_create_qp_ex(receiver.context.get(), &init), nullptr)
+      << "the SRQ belongs to an XRC domain";
   EXPECT_EQ(errno, EINVAL);
   ibv_srq_init_attr_ex srq{};
   srq.attr = {1, 1, 0};

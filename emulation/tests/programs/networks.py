@@ -36,6 +36,8 @@ def configure(link, number, namespace=()):
 
 
 class Network:
+    """Where the programs of both nodes run. `peer`: a process in the network namespace of node `b`, or None."""
+
     def __init__(self, peer=None):
         self._peer = peer
 

@@ -26,7 +26,7 @@ from harness import EMULATE, Failure  # noqa: E402
 
 
 def one(row, program, inside):
-    """Runs a row. Returns the error, or None."""
+    """Runs a row, up to three times if its error is one of its known races. Returns the error, or None."""
     if row.network and not inside:
         done = networks.reexecuted(row, program)
         # Its first line is the one that this process is about to print.
@@ -44,6 +44,7 @@ def one(row, program, inside):
 
 
 def timed(row, program, inside):
+    """Runs a row. Returns it, its error or None, and the seconds that it took."""
     started = time.monotonic()
     return row, one(row, program, inside), time.monotonic() - started
 
@@ -52,7 +53,7 @@ def run_rows(rows, arguments):
     """Runs the rows and prints the result of each. Returns {name: error or None}."""
     results = {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        # Rows that need the machine for themselves come after all others.
+        # Serial rows come after all others, one at a time.
         together = [pool.submit(timed, row, arguments.program, arguments.inside) for row in rows if not row.serial]
         for future in concurrent.futures.as_completed(together):
             keep(results, *future.result())
@@ -63,6 +64,7 @@ def run_rows(rows, arguments):
 
 
 def keep(results, row, wrong, seconds):
+    """Adds the outcome of a row to `results`, and prints it."""
     results[row.name] = wrong
     print(f"{row.name}: {'passed' if wrong is None else 'FAILED'} in {seconds:.1f} s", flush=True)
     if wrong is not None:
@@ -70,6 +72,7 @@ def keep(results, row, wrong, seconds):
 
 
 def selected(rows, arguments):
+    """The rows that the command line names."""
     if arguments.rows:
         unknown = [name for name in arguments.rows if name not in rows]
         if unknown:
@@ -99,7 +102,7 @@ def parsed():
     parser.add_argument("--docs", metavar="FILE",
                         help="write a table of what ran here; as root: run as an ordinary user too")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--emulate", metavar="OPTIONS", help="of every `hbmwire emulate`, besides a row's own")
+    parser.add_argument("--emulate", metavar="OPTIONS", help="options of every `hbmwire emulate`, besides a row's own")
     parser.add_argument("rows", nargs="*", metavar="ROW")
     return parser.parse_args()
 

@@ -13,6 +13,7 @@
 namespace hbmwire::test {
 namespace {
 
+/// The errno of rdma_bind_addr, or 0. If it succeeds, the id is bound.
 int bind_error(const Id& id, Address address) {
   return rdma_bind_addr(id.get(), address.get()) == 0 ? 0 : errno;
 }
@@ -37,8 +38,9 @@ TEST(Bind, WildcardHasNoDeviceButAPort) {
   EXPECT_NE(rdma_get_src_port(id.get()), 0);
 }
 
-// cma.c, rdma_bind_addr: the address of another interface, of none, and a second bind.
-TEST(Bind, AddressesThatAreNoNics) {
+// cma.c, rdma_bind_addr: an address of no interface, of an interface without a NIC, and a second
+// bind.
+TEST(Bind, RefusesAddressesWithoutANicAndASecondBind) {
   EventChannel channel;
   const Id id = make_id(channel);
   EXPECT_EQ(bind_error(id, ipv4("198.51.100.7")), EADDRNOTAVAIL);
@@ -50,6 +52,7 @@ TEST(Bind, AddressesThatAreNoNics) {
 TEST(Bind, LinkLocalAddressNeedsAScope) {
   EventChannel channel;
   const Id id = make_id(channel);
+  // GID 1 of the port is its link-local address.
   Id resolved = make_id(channel);
   ASSERT_EQ(bind_error(resolved, nic_address()), 0);
   ibv_gid gid{};
@@ -62,13 +65,14 @@ TEST(Bind, LinkLocalAddressNeedsAScope) {
 }
 
 // cma.c, cma_check_port.
-TEST(Bind, PortInUse) {
+TEST(Bind, RefusesAPortInUse) {
   EventChannel channel;
   const Id first = make_id(channel);
   ASSERT_EQ(bind_error(first, nic_address()), 0);
   const auto port = ntohs(rdma_get_src_port(first.get()));
   EXPECT_EQ(bind_error(make_id(channel), nic_address(0, port)), EADDRINUSE);
   EXPECT_EQ(bind_error(make_id(channel), ipv4("0.0.0.0", port)), EADDRNOTAVAIL);
+  // Another address and another port space have their own ports.
   EXPECT_EQ(bind_error(make_id(channel), nic_address(1, port)), 0);
   EXPECT_EQ(bind_error(make_id(channel, RDMA_PS_UDP), nic_address(0, port)), 0);
 }
@@ -100,13 +104,14 @@ TEST(Bind, ReuseAddressSharesAPortButOneListens) {
 }
 
 // rdma_set_option(3), RDMA_OPTION_ID_AFONLY: an IPv6 wildcard beside an IPv4 one.
-TEST(Bind, OneFamilyOnly) {
+TEST(Bind, AfonlyLetsTheFamiliesShareAPort) {
   EventChannel channel;
   int on = 1;
   const Id four = make_id(channel);
   ASSERT_EQ(bind_error(four, ipv4("0.0.0.0")), 0);
   const auto port = ntohs(rdma_get_src_port(four.get()));
-  EXPECT_EQ(bind_error(make_id(channel), ipv6("::", port)), EADDRNOTAVAIL);
+  EXPECT_EQ(bind_error(make_id(channel), ipv6("::", port)), EADDRNOTAVAIL)
+      << "an IPv6 wildcard is one for IPv4 too";
   const Id six = make_id(channel);
   ASSERT_EQ(rdma_set_option(six.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof on), 0);
   EXPECT_EQ(bind_error(six, ipv6("::", port)), 0);
@@ -166,7 +171,7 @@ TEST(Listen, UnboundIdIsBound) {
 
 // A kernel takes a service id without a GID as a wildcard. librdmacm uses that to find out whether
 // the kernel knows AF_IB. Apart from that, RoCE has no InfiniBand addresses.
-TEST(InfiniBandAddresses, WildcardAlone) {
+TEST(InfiniBandAddresses, AreBoundAsAWildcardAlone) {
   EventChannel channel;
   sockaddr_ib address{};
   address.sib_family = AF_IB;
@@ -190,7 +195,11 @@ TEST(Endpoints, GetaddrinfoAndCreateEp) {
   ASSERT_EQ(rdma_getaddrinfo("127.0.0.1", "0", &hints, &passive_info), 0);
   EXPECT_EQ(passive_info->ai_family, AF_INET);
   ibv_qp_init_attr attributes{};
-  attributes.cap = {2, 2, 1, 1, 0};
+  attributes.cap = {.max_send_wr = 2,
+                    .max_recv_wr = 2,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = 0};
   attributes.sq_sig_all = 1;
   rdma_cm_id* listener = nullptr;
   ASSERT_EQ(rdma_create_ep(&listener, passive_info, nullptr, &attributes), 0);

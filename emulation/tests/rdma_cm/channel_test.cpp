@@ -17,12 +17,12 @@
 namespace hbmwire::test {
 namespace {
 
-/// Causes an event on the channel of the id.
+/// Causes an ADDR_RESOLVED on the channel of the id.
 void cause_event(const Id& id) {
   ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, nic_address(0, 7000).get(), kTimeoutMs), 0);
 }
 
-TEST(Channel, NonBlockingHasNothingToGive) {
+TEST(Channel, NonBlockingAnswersEagainWithoutAnEvent) {
   EventChannel channel;
   channel.set_nonblocking();
   rdma_cm_event* event = nullptr;
@@ -122,7 +122,8 @@ TEST(Channel, ThreadsShareTheEvents) {
   EXPECT_FALSE(channel.is_ready(0));
 }
 
-// ucma.c, ucma_free_ctx: unread events go with the id, without waiting for them.
+// ucma.c, ucma_free_ctx: an id's unread events are dropped, and destroying it does not wait for
+// them.
 TEST(Channel, DestroyDropsUnreadEvents) {
   EventChannel channel;
   Id id = make_id(channel);
@@ -213,6 +214,7 @@ TEST(Synchronous, CallsWaitForTheirEvent) {
 }
 
 TEST(Records, NothingIsLeft) {
+  // By its first channel the process joins the fabric; before that live_records() answers 0.
   { const EventChannel warm_up; }
   const unsigned before = live_records();
   {
@@ -226,6 +228,7 @@ TEST(Records, NothingIsLeft) {
 }
 
 TEST(Records, ChannelClosedWithCloseIsNoticed) {
+  // By its first channel the process joins the fabric; before that live_records() answers 0.
   { const EventChannel warm_up; }
   const unsigned before = live_records();
   {
@@ -236,12 +239,12 @@ TEST(Records, ChannelClosedWithCloseIsNoticed) {
     ::close(channel->fd);
     // librdmacm's memory of the id is lost. Its kernel side has gone with the file.
   }
-  { const EventChannel another; }
+  { const EventChannel another; }  // its creation notices the closed one
   EXPECT_EQ(live_records(), before);
 }
 
 // As for verbs (man ibv_fork_init), a child does not have its parent's objects.
-TEST(Fork, ChildHasNoneOfTheParentsAndCanHaveItsOwn) {
+TEST(Fork, ChildHasNoObjectsOfItsParentAndCanMakeItsOwn) {
   Listener listener;
   const pid_t child = ::fork();
   if (child == 0) {

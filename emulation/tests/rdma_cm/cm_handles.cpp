@@ -15,6 +15,7 @@
 namespace hbmwire::test {
 namespace {
 
+/// Throws if a call of librdmacm failed.
 void need(int result, const char* call) {
   if (result != 0) throw std::runtime_error(std::string(call) + ": " + std::strerror(errno));
 }
@@ -42,6 +43,7 @@ std::optional<CmEvent> EventChannel::next(int timeout_ms) const {
   const void* data = is_datagram ? event->param.ud.private_data : event->param.conn.private_data;
   const std::size_t size =
       is_datagram ? event->param.ud.private_data_len : event->param.conn.private_data_len;
+  // The private data of a MULTICAST_JOIN is the caller's context, a pointer and no bytes.
   if (data != nullptr && event->event != RDMA_CM_EVENT_MULTICAST_JOIN) {
     const auto* const bytes = static_cast<const std::uint8_t*>(data);
     copy.data.assign(bytes, bytes + size);
@@ -96,6 +98,7 @@ Address nic_address(int index, std::uint16_t port) {
   const char* sysfs = std::getenv("SYSFS_PATH");
   const std::string path = std::string(sysfs == nullptr ? "/sys" : sysfs) +
                            "/class/infiniband/emu" + std::to_string(index) + "/ports/1/gids/3";
+  // GID 3 has the IPv4 address in its last four bytes.
   std::string gid;
   std::ifstream(path) >> gid;
   in6_addr bytes{};
@@ -107,7 +110,11 @@ Address nic_address(int index, std::uint16_t port) {
 
 void create_qp(rdma_cm_id* id) {
   ibv_qp_init_attr attributes{};
-  attributes.cap = {4, 4, 1, 1, 0};
+  attributes.cap = {.max_send_wr = 4,
+                    .max_recv_wr = 4,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = 0};
   attributes.qp_type = id->qp_type;
   attributes.sq_sig_all = 1;
   need(rdma_create_qp(id, nullptr, &attributes), "rdma_create_qp");

@@ -55,7 +55,7 @@ class EventChannel {
   /// The next event within `timeout_ms`. Returns nullopt and fails the test if none comes.
   std::optional<CmEvent> next(int timeout_ms = kTimeoutMs) const;
 
-  /// The next event, which must have this type and status. Returns a copy.
+  /// The next event. Fails the test if it has another type or status; throws if none comes.
   CmEvent expect(rdma_cm_event_type type, int status = 0, int timeout_ms = kTimeoutMs) const;
 
   void set_nonblocking() const;
@@ -64,12 +64,14 @@ class EventChannel {
   rdma_event_channel* channel_;
 };
 
+/// Destroys an id, and before it the queue pair that it has.
 struct DestroyId {
   void operator()(rdma_cm_id* id) const;
 };
 
 using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
 
+/// rdma_create_id.
 Id make_id(const EventChannel& channel, rdma_port_space space = RDMA_PS_TCP);
 
 /// Takes over the id of a CONNECT_REQUEST.
@@ -100,14 +102,15 @@ Address nic_address(int index = 0, std::uint16_t port = 0);
 /// Makes a small queue pair for an id, of the type that its port space needs.
 void create_qp(rdma_cm_id* id);
 
-/// Listens at the address, or at that of the first NIC. Has the id and the address.
+/// Listens at `address`, or at that of the first NIC, on a port that the connection manager
+/// chooses.
 struct Listener {
   explicit Listener(rdma_port_space space = RDMA_PS_TCP, int backlog = 8,
                     Address address = nic_address());
 
   EventChannel channel;
   Id id;
-  Address address;
+  Address address;  ///< with the chosen port
 };
 
 /// Makes an id on `channel` and resolves its address and route.
@@ -147,9 +150,14 @@ struct ConnectedPair {
   Id passive;
 };
 
-/// Functions that the plugin has only for tests.
+// Functions that the plugin has only for tests.
+
+/// How long later requests wait for an answer; 0: the default.
 void set_response_timeout(std::uint64_t ms);
+/// The number of records in the connection manager's tables, of all processes.
 unsigned live_records();
+/// Makes the n-th call from now (0: the next) fail; a negative n switches this off. Returns the
+/// number of calls since the last use.
 long fail_nth_call(long n, int error_number);
 
 }  // namespace hbmwire::test

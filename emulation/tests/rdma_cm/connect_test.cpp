@@ -15,7 +15,7 @@
 namespace hbmwire::test {
 namespace {
 
-// InfiniBand's numbers for the reasons of a REJ.
+// InfiniBand's number for the reason of a REJ that a consumer sends.
 constexpr int kConsumerDefined = 28;
 
 std::vector<std::uint8_t> bytes(std::size_t size) {
@@ -24,7 +24,8 @@ std::vector<std::uint8_t> bytes(std::size_t size) {
   return data;
 }
 
-/// Expects that `data` begins with `expected` and has the message's length in InfiniBand.
+/// Expects that the event's private data begins with `expected` and has `length` bytes, the room in
+/// InfiniBand's message.
 void expect_private_data(const CmEvent& event, const std::vector<std::uint8_t>& expected,
                          std::size_t length) {
   ASSERT_EQ(event.data.size(), length);
@@ -78,8 +79,8 @@ TEST(Connect, QueuePairsCarryData) {
   rdma_dereg_mr(target);
 }
 
-// rdma_get_cm_event(3): "the size of the private data ... may be larger than what was sent". 92
-// bytes of a REQ minus the 36 of the kernel's header; 196 of a REP.
+// rdma_get_cm_event(3): "the size of the private data ... may be larger than what was sent". A REQ
+// has room for 92 bytes, of which the kernel's header takes 36; a REP has room for 196.
 TEST(Connect, PrivateDataGoesBothWays) {
   Listener listener;
   EventChannel channel;
@@ -148,7 +149,7 @@ TEST(Connect, ParametersAreSeenFromTheOtherSide) {
 }
 
 // rdma_establish(3): without a QP the application says when it is ready.
-TEST(Connect, WithoutQueuePairItTakesEstablish) {
+TEST(Connect, WithoutAQueuePairNeedsEstablish) {
   Listener listener;
   EventChannel channel;
   const Id active = resolved_id(channel, listener.address);
@@ -182,11 +183,12 @@ TEST(Connect, BacklogHoldsRequestsBack) {
   Parameters parameters;
   ASSERT_EQ(rdma_connect(first.get(), &parameters.value), 0);
   ASSERT_EQ(rdma_connect(second.get(), &parameters.value), 0);
-  EXPECT_FALSE(channel.is_ready(0));
+  EXPECT_FALSE(channel.is_ready(0)) << "the request beyond the backlog is not refused";
   const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
   const Id other = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
 }
 
+/// Sets the state that sysfs shows for the first port of a NIC.
 void set_link(int nic, const char* state) {
   const char* sysfs = std::getenv("SYSFS_PATH");
   std::ofstream(std::string(sysfs == nullptr ? "" : sysfs) + "/class/infiniband/emu" +
@@ -200,7 +202,7 @@ TEST(Connect, RequestWaitsForTheLink) {
   EventChannel channel;
   const Id active = resolved_id(channel, listener.address);
   set_link(1, "1: DOWN");
-  // sysfs is read again after a tenth of a second.
+  // The NIC reads sysfs again after a tenth of a second.
   std::this_thread::sleep_for(std::chrono::milliseconds(150));
   Parameters parameters;
   EXPECT_EQ(rdma_connect(active.get(), &parameters.value), 0);
@@ -247,7 +249,7 @@ TEST(Connect, XrcSenderMeetsReceiver) {
   int mask = 0;
   attributes.qp_state = IBV_QPS_RTR;
   ASSERT_EQ(rdma_init_qp_attr(active.get(), &attributes, &mask), 0);
-  EXPECT_EQ(mask & IBV_QP_MAX_DEST_RD_ATOMIC, 0);
+  EXPECT_EQ(mask & IBV_QP_MAX_DEST_RD_ATOMIC, 0) << "an XRC sender answers no reads";
   attributes.qp_state = IBV_QPS_RTS;
   ASSERT_EQ(rdma_init_qp_attr(active.get(), &attributes, &mask), 0);
   EXPECT_EQ(mask & IBV_QP_RETRY_CNT, IBV_QP_RETRY_CNT);

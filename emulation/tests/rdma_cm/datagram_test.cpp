@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kQkey = 0x01234567;  // RDMA_UDP_QKEY
 
-// The status of a SIDR reply.
+// Statuses of a SIDR reply: service id resolution, by which datagrams find a queue pair.
 constexpr int kUnsupported = 1;
 constexpr int kRejected = 2;
 
@@ -25,7 +25,7 @@ TEST(Datagram, AcceptTellsQueuePairAndKey) {
   Parameters asked({1, 2, 3});
   ASSERT_EQ(rdma_connect(active.get(), &asked.value), 0);
   const CmEvent request = listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST);
-  // 216 bytes of a SIDR REQ minus the kernel's header.
+  // A SIDR REQ has room for 216 bytes, of which the kernel's header takes 36. A SIDR REP has 136.
   ASSERT_EQ(request.data.size(), 180U);
   EXPECT_EQ(request.data[2], 3);
   const Id passive = own(request);
@@ -61,7 +61,7 @@ TEST(Datagram, QueuePairIsReadyToSend) {
   EXPECT_EQ(attributes.qkey, kQkey);
 }
 
-TEST(Datagram, RejectIsUnreachable) {
+TEST(Datagram, ARejectionIsReportedAsUnreachable) {
   Listener listener(RDMA_PS_UDP);
   EventChannel channel;
   const Id active = resolved_id(channel, listener.address, RDMA_PS_UDP);
@@ -75,7 +75,7 @@ TEST(Datagram, RejectIsUnreachable) {
   EXPECT_EQ(event.data[0], 9);
 }
 
-TEST(Datagram, ADatagramWithoutAListener) {
+TEST(Datagram, WithoutAListenerIsUnreachable) {
   EventChannel channel;
   const Id active = resolved_id(channel, nic_address(0, 5), RDMA_PS_UDP);
   Parameters parameters;
@@ -112,7 +112,7 @@ TEST(Multicast, JoinTellsTheGroupAndAttaches) {
   const CmEvent event = channel.expect(RDMA_CM_EVENT_MULTICAST_JOIN);
   EXPECT_EQ(event.id, id.get());
   EXPECT_EQ(event.datagram.private_data, &context);
-  EXPECT_EQ(event.datagram.qp_num, 0xffffffU);
+  EXPECT_EQ(event.datagram.qp_num, 0xffffffU);  // the number for multicast
   EXPECT_EQ(event.datagram.qkey, kQkey);
   const ibv_gid& gid = event.datagram.ah_attr.grh.dgid;
   const std::uint8_t expected[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3};
@@ -150,7 +150,7 @@ TEST(Multicast, LeaveDropsAnUnreadJoin) {
 }
 
 // ucma.c: without a device, for a connected type, or without a group.
-TEST(Multicast, JoinsThatAreInvalid) {
+TEST(Multicast, RefusesInvalidJoins) {
   EventChannel channel;
   Address group = ipv4("239.1.2.6");
   const Id unbound = make_id(channel, RDMA_PS_UDP);

@@ -4,8 +4,7 @@
 #include "emulation/tests/nic/under_plan.hpp"
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// A fault plan makes every call of a connection fail once. No records are left, and no call waits
-/// for ever.
+/// Faults at each call and step of a connection leave no records, and no call waits for ever.
 namespace hbmwire::test {
 namespace {
 
@@ -20,6 +19,7 @@ bool connect_once() {
   rdma_cm_id* passive = nullptr;
   rdma_cm_event* event = nullptr;
   Parameters parameters;
+  // Takes the next event. Returns whether it has this type.
   const auto comes = [&](rdma_cm_event_type type) {
     if (rdma_get_cm_event(channel, &event) != 0) return false;
     const bool is_it = event->event == type;
@@ -58,7 +58,7 @@ TEST(Faults, EveryCallMayFail) {
   for (long n = 0; n < 200; ++n) {
     fail_nth_call(n, kInjected);
     const bool connected = connect_once();
-    // The number of counted calls: beyond it no call fails any more.
+    // The hook returns the number of calls. If it is not above n, no call was made to fail.
     const bool all_ran = fail_nth_call(-1, 0) <= n;
     EXPECT_EQ(live_records(), before) << "call " << n;
     if (all_ran) {
@@ -67,17 +67,18 @@ TEST(Faults, EveryCallMayFail) {
     }
     failed += connected ? 0 : 1;
   }
-  // At least each call of connect_once(), except those that destroy.
+  // At least each call of connect_once() that is not made to destroy an object.
   EXPECT_GE(failed, 15);
 }
 
 class KillAtStepOfTables : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(KillAtStepOfTables, IsReached) {
+TEST_P(KillAtStepOfTables, EndsTheProcessAndOthersGoOn) {
+  // The test runs again in a child under the plan, which dies. Then this process connects.
   const std::string plan = "kill,at=" + std::string(GetParam()) + ",nth=6";
   if (is_under_plan(plan)) {
     connect_once();
-    FAIL() << "it lives";
+    FAIL() << "no step has ended this process";
   }
   EXPECT_EQ(status_of(start_under(plan)), SIGKILL);
   EXPECT_TRUE(connect_once());

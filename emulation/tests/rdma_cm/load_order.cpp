@@ -8,7 +8,7 @@
 
 /// A program that links to neither library and loads them in the given order: "verbs-first",
 /// "rdmacm-first", or "again" (librdmacm is used, closed and loaded again). Exits with 0 if an id
-/// can be bound each time.
+/// can listen each time.
 namespace {
 
 template <typename Function>
@@ -16,7 +16,8 @@ Function* function(void* library, const char* name) {
   return reinterpret_cast<Function*>(::dlsym(library, name));
 }
 
-bool list_devices() {
+/// Loads libibverbs and opens the first device. Returns whether that works. Both stay.
+bool open_device() {
   void* const verbs = ::dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
   if (verbs == nullptr) return false;
   int count = 0;
@@ -28,6 +29,7 @@ bool list_devices() {
   return context != nullptr;
 }
 
+/// Listens with this librdmacm. Returns whether that works.
 bool use(void* rdmacm) {
   rdma_event_channel* const channel =
       function<decltype(rdma_create_event_channel)>(rdmacm, "rdma_create_event_channel")();
@@ -56,13 +58,13 @@ extern "C" int __lsan_is_turned_off() { return 1; }
 int main(int argc, char** argv) {
   const char* const order = argc > 1 ? argv[1] : "";
   if (std::strcmp(order, "verbs-first") == 0) {
-    if (!list_devices()) return 2;
+    if (!open_device()) return 2;
     void* const rdmacm = load_rdmacm();
     return rdmacm != nullptr && use(rdmacm) ? 0 : 3;
   }
   if (std::strcmp(order, "rdmacm-first") == 0) {
     void* const rdmacm = load_rdmacm();
-    if (rdmacm == nullptr || !list_devices()) return 2;
+    if (rdmacm == nullptr || !open_device()) return 2;
     return use(rdmacm) ? 0 : 3;
   }
   if (std::strcmp(order, "again") == 0) {

@@ -24,6 +24,7 @@ namespace {
 
 // A death is noticed within a fifth of a second, but the machine may be busy.
 constexpr int kDeathMs = 1500;
+// InfiniBand's numbers for two reasons of a REJ, and for a status of a SIDR reply.
 constexpr int kNoSuchService = 8;
 constexpr int kByConsumer = 28;
 constexpr int kSidrRejected = 2;
@@ -57,9 +58,9 @@ class Line {
   int fd_;
 };
 
-/// A forked child that runs `body` and then waits for its end. It must be made before this process
-/// connects: then the process has a thread, and AddressSanitizer's allocator might stay locked in
-/// the child.
+/// A forked child that runs `body` and then waits to be killed. It must be made before this process
+/// connects: from then on this process has a second thread, which might hold the lock of
+/// AddressSanitizer's allocator during the fork, and the child would have it locked for ever.
 class Child {
  public:
   explicit Child(const std::function<void(const Line&)>& body) : line_(-1) {
@@ -104,7 +105,8 @@ class Child {
   pid_t pid_ = 0;
 };
 
-/// Listens and sends the address. Accepts one request if `accepts`.
+/// A child's body: listens and sends the port. If `accepts`, it accepts one request and sends a
+/// number when that is established.
 void listen(const Line& line, rdma_port_space space, bool accepts) {
   Listener listener(space);
   line.send(listener.address.port());
@@ -119,7 +121,8 @@ void listen(const Line& line, rdma_port_space space, bool accepts) {
   ::pause();
 }
 
-/// Connects to the parent's listener. Tells when the request is sent and when it is connected.
+/// A child's body: connects to the parent's listener. Sends 1 when the request is sent, and 2 when
+/// the connection is established.
 void connect(const Line& line, Address to) {
   EventChannel channel;
   const Id active = resolved_id(channel, to);
@@ -227,7 +230,7 @@ TEST(Peers, DisconnectingPeerThatDiesIsNotWaitedFor) {
   channel.expect(RDMA_CM_EVENT_DISCONNECTED, 0, kDeathMs);
 }
 
-/// Connects until the peer has the event that the connection is established.
+/// Connects to a listener and establishes the connection.
 Id establish(const EventChannel& channel, Address to) {
   Id active = resolved_id(channel, to);
   Parameters parameters;
@@ -237,7 +240,7 @@ Id establish(const EventChannel& channel, Address to) {
   return active;
 }
 
-/// Connects again and again until killed, after it got the address.
+/// A child's body: receives a port, and connects to it again and again until killed.
 void connect_for_ever(const Line& line) {
   const Address to = nic_address(0, line.receive());
   line.send(1);
@@ -251,8 +254,9 @@ void connect_for_ever(const Line& line) {
 /// The side that ends an established connection.
 enum class Ends : std::uint8_t { here, there };
 
-/// Accepts requests for that time, and destroys ids whose connection has ended. This side must go
-/// on, whatever happens to its peers.
+/// Accepts requests for that time, and destroys ids whose connection has ended. With Ends::here it
+/// also destroys an id that is just established. Errors are ignored: this side goes on, whatever
+/// happens to its peers.
 void serve(const Listener& listener, std::chrono::microseconds time, Ends ends = Ends::here) {
   const auto until = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < until) {
@@ -271,7 +275,7 @@ void serve(const Listener& listener, std::chrono::microseconds time, Ends ends =
   }
 }
 
-/// Serves until no peer has any records left, for at most 5 s.
+/// Serves until no peer has any records left, for at most 5 s. Returns the number of records.
 unsigned serve_the_rest(const Listener& listener, unsigned before) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   while (live_records() != before && std::chrono::steady_clock::now() < deadline) {
@@ -292,14 +296,15 @@ TEST(Peers, DyingAnywhereLeavesNothing) {
     Child& child = *children[static_cast<std::size_t>(i)];
     child.line().send(listener.address.port());
     child.line().receive();
+    // Other times for each child, so they die at many points.
     serve(listener, std::chrono::microseconds(500 * (i % 17) + 137 * i));
     child.kill();
   }
   EXPECT_EQ(serve_the_rest(listener, before), before);
 }
 
-/// Connects and disconnects once, after it got the address. It dies at the n-th step that its peer
-/// is told of, or says that there are fewer steps.
+/// A child's body: receives a port, connects to it and disconnects once. It dies at its n-th
+/// arrival at the step "cm_telling", or sends 1 if there are fewer arrivals.
 void connect_until_step(const Line& line, int nth) {
   const Address to = nic_address(0, line.receive());
   set_step_trap("cm_telling", nth, SIGKILL);
@@ -326,20 +331,23 @@ TEST(Peers, DyingAtAnyStepLeavesNothing) {
   for (auto& child : children) {
     child->line().send(listener.address.port());
     while (!child->line().is_ready()) serve(listener, std::chrono::milliseconds(5), Ends::there);
-    std::uint16_t through = 0;
-    const bool lives = ::read(child->line().fd(), &through, sizeof through) == sizeof through;
+    // A child that has died sends nothing; its end of the line is closed.
+    std::uint16_t sent = 0;
+    const bool lives = ::read(child->line().fd(), &sent, sizeof sent) == sizeof sent;
     child->kill();
     deaths += lives ? 0 : 1;
     EXPECT_EQ(serve_the_rest(listener, before), before) << "step " << deaths;
     if (lives) break;
   }
-  // Two steps for each of its events: of its request, of being ready, and of the end.
+  // The step comes before and after an event is queued: for the child's own two events of
+  // resolving, and for its peer's three events, of the request, of being established and of the
+  // end.
   EXPECT_GE(deaths, 10);
   EXPECT_LT(deaths, kMostSteps);
 }
 
-/// When told to, joins the fabric and so repairs what a dead process has left. It dies at the first
-/// step of that.
+/// A child's body: after it receives a number, it joins the fabric and so repairs what a dead
+/// process has left. It dies at the first step "cm_telling" of that.
 void reap_until_step(const Line& line) {
   line.receive();
   set_step_trap("cm_telling", 1, SIGKILL);

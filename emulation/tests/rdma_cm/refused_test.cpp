@@ -27,7 +27,7 @@ TEST(Refused, RejectBringsReasonAndPrivateData) {
   ASSERT_EQ(rdma_reject(passive.get(), why.data(), 148), 0);
   const CmEvent event = channel.expect(RDMA_CM_EVENT_REJECTED, kRefusedByConsumer);
   EXPECT_EQ(event.data, why);
-  // A rejection cannot be revoked.
+  // The rejection is final.
   EXPECT_EQ(rdma_accept(passive.get(), &parameters.value), -1);
   EXPECT_EQ(errno, EINVAL);
 }
@@ -58,7 +58,7 @@ TEST(Refused, RejectingTheReplyReachesTheListener) {
 }
 
 // cm.c, cm_req_handler: no id listens on this service id.
-TEST(Refused, ConnectingWithoutAListener) {
+TEST(Refused, ConnectingWithoutAListenerIsRejected) {
   EventChannel channel;
   const Id active = resolved_id(channel, nic_address(0, 4));
   Parameters parameters;
@@ -112,7 +112,7 @@ TEST(Refused, AcceptAfterThePeerHasGoneIsInvalid) {
 }
 
 // rdma_connect(3): the route must be resolved first. cma.c: EINVAL in any other state.
-TEST(Refused, StatesThatDoNotAllowIt) {
+TEST(Refused, CallsInOtherStatesAreInvalid) {
   EventChannel channel;
   const Id id = make_id(channel);
   Parameters parameters;
@@ -139,10 +139,11 @@ TEST(Refused, ListenerThatNeverAnswersIsUnreachable) {
   ASSERT_EQ(rdma_connect(active.get(), &parameters.value), 0);
   channel.expect(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
   set_response_timeout(0);
+  // The listener still has the request, whose id the test frees.
   const Id passive = own(listener.channel.expect(RDMA_CM_EVENT_CONNECT_REQUEST));
 }
 
-TEST(Refused, ReplyThatIsNeverAcceptedIsUnreachable) {
+TEST(Refused, ReplyThatIsNeverConfirmedIsUnreachable) {
   Listener listener;
   EventChannel channel;
   const Id active = resolved_id(channel, listener.address);

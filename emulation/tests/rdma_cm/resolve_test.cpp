@@ -9,13 +9,14 @@
 namespace hbmwire::test {
 namespace {
 
+/// The local address of an id.
 sockaddr_in source_of(const Id& id) {
   sockaddr_in form{};
   std::memcpy(&form, rdma_get_local_addr(id.get()), sizeof form);
   return form;
 }
 
-TEST(Resolve, OwnAddressComesFromItself) {
+TEST(Resolve, AnOwnDestinationIsItsOwnSource) {
   EventChannel channel;
   const Id id = resolved_id(channel, nic_address(1, 7000));
   const auto expected = reinterpret_cast<const sockaddr_in&>(nic_address(1).storage);
@@ -91,7 +92,7 @@ TEST(Resolve, AnUnusedAddressTimesOut) {
   channel.expect(RDMA_CM_EVENT_ADDR_RESOLVED);
 }
 
-TEST(Resolve, StatesThatDoNotAllowIt) {
+TEST(Resolve, CallsInOtherStatesAreInvalid) {
   EventChannel channel;
   const Id id = resolved_id(channel, nic_address(0, 7000));
   EXPECT_EQ(rdma_resolve_addr(id.get(), nullptr, nic_address().get(), 200), -1);
@@ -110,7 +111,7 @@ TEST(Resolve, RouteHasOnePathBetweenTheGids) {
   const ibv_sa_path_rec& path = id->route.path_rec[0];
   EXPECT_EQ(std::memcmp(&path.sgid, &id->route.addr.addr.ibaddr.sgid, 16), 0);
   EXPECT_EQ(std::memcmp(&path.dgid, &id->route.addr.addr.ibaddr.dgid, 16), 0);
-  EXPECT_EQ(path.sgid.raw[12], 127);
+  EXPECT_EQ(path.sgid.raw[12], 127);  // a NIC's IPv4 address begins with 127
   EXPECT_EQ(path.pkey, 0xffff);
   EXPECT_EQ(path.mtu, IBV_MTU_4096);
   EXPECT_EQ(path.hop_limit, 64);

@@ -12,6 +12,7 @@
 namespace hbmwire::test {
 namespace {
 
+// The layouts in the vendor's headers.
 static_assert(sizeof(hsa_amd_pointer_info_t) == 56);
 static_assert(offsetof(hsa_amd_pointer_info_t, agentBaseAddress) == 8);
 static_assert(offsetof(hsa_amd_pointer_info_t, sizeInBytes) == 24);
@@ -102,8 +103,9 @@ TEST(RocmAbi, EveryFunctionOfHipIsThereInItsVersion) {
   EXPECT_NE(::dlvsym(library, "hipMemGetHandleForAddressRange", "hip_6.5"), nullptr);
 }
 
-/// The number of wrong statements about hsa_init(), in a process that has not called it yet.
-int wrong_about_counting() {
+/// Makes calls before, between and after pairs of hsa_init() and hsa_shut_down(), in a process that
+/// has made none yet. Returns the number of calls with a wrong result.
+int count_wrong_results() {
   hsa_signal_t signal{};
   int wrong = hsa_shut_down() == HSA_STATUS_ERROR_NOT_INITIALIZED ? 0 : 1;
   wrong += hsa_init() == HSA_STATUS_SUCCESS ? 0 : 1;
@@ -117,7 +119,7 @@ int wrong_about_counting() {
 
 TEST(RocmAbi, InitializationsAreCounted) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a newly started process
-  EXPECT_EXIT(std::_Exit(wrong_about_counting()), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(std::_Exit(count_wrong_results()), testing::ExitedWithCode(0), "");
 }
 
 TEST(RocmAbi, StatusesHaveNames) {

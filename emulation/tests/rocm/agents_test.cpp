@@ -20,6 +20,7 @@ TEST_F(RocmAgents, AreThoseOfSysfs) {
     std::uint32_t domain = 0;
     ASSERT_EQ(hsa_agent_get_info(gpus_[i], HSA_AMD_AGENT_INFO_BDFID, &bdf), HSA_STATUS_SUCCESS);
     ASSERT_EQ(hsa_agent_get_info(gpus_[i], HSA_AMD_AGENT_INFO_DOMAIN, &domain), HSA_STATUS_SUCCESS);
+    // The id has the bus, then 5 bits of the device and 3 of the function.
     std::array<char, 32> address{};
     std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.%x", domain, bdf >> 8U,
                   bdf >> 3U & 31U, bdf & 7U);
@@ -56,6 +57,7 @@ TEST_F(RocmAgents, APoolOfTheChipsOwnMemoryAllocatesNothing) {
   };
   ASSERT_EQ(hsa_amd_agent_iterate_memory_pools(gpus_[0], collect, &pools), HSA_STATUS_SUCCESS);
   ASSERT_EQ(pools.all.size(), 2U);
+  // The first pool is the memory within a compute unit, the second the GPU's HBM.
   hsa_amd_segment_t segment = HSA_AMD_SEGMENT_GLOBAL;
   bool allowed = true;
   EXPECT_EQ(hsa_amd_memory_pool_get_info(pools.all[0], HSA_AMD_MEMORY_POOL_INFO_SEGMENT, &segment),
@@ -70,7 +72,7 @@ TEST_F(RocmAgents, APoolOfTheChipsOwnMemoryAllocatesNothing) {
             HSA_STATUS_ERROR_INVALID_ALLOCATION);
 }
 
-TEST_F(RocmAgents, AVisitorEndsTheVisit) {
+TEST_F(RocmAgents, ACallbackEndsTheIteration) {
   int visits = 0;
   const auto once = [](hsa_agent_t, void* data) {
     ++*static_cast<int*>(data);
@@ -80,7 +82,7 @@ TEST_F(RocmAgents, AVisitorEndsTheVisit) {
   EXPECT_EQ(visits, 1);
 }
 
-TEST_F(RocmAgents, ALargeBarLetsTheCpuBeAllowedIn) {
+TEST_F(RocmAgents, WithALargeBarTheCpuCanBeGivenAccess) {
   hsa_amd_memory_pool_access_t access = HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED;
   EXPECT_EQ(hsa_amd_agent_memory_pool_get_info(host_, gpu_pools_[0],
                                                HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS, &access),

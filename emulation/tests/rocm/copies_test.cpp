@@ -15,6 +15,7 @@ class RocmCopies : public RocmTest {
     return signal;
   }
 
+  /// Waits for a copy's signal to fall below 1. Returns its value: 0, or less if the copy failed.
   static hsa_signal_value_t wait(hsa_signal_t signal) {
     return hsa_signal_wait_scacquire(signal, HSA_SIGNAL_CONDITION_LT, 1, 10'000'000'000,
                                      HSA_WAIT_STATE_BLOCKED);
@@ -64,8 +65,10 @@ TEST_F(RocmCopies, MemoryThatAGpuCannotSeeFailsTheCopy) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   std::vector<char> unlocked(4096);
   EXPECT_LT(copy(memory.get(), gpus_[0], unlocked.data(), host_, 4096), 0);
-  EXPECT_LT(copy(memory.get() + kBlock, gpus_[0], memory.get(), gpus_[0], 100), 0);
-  EXPECT_LT(copy(memory.get(), gpus_[0], memory.get() + 4000, gpus_[0], 200), 0);
+  EXPECT_LT(copy(memory.get() + kBlock, gpus_[0], memory.get(), gpus_[0], 100), 0)
+      << "no allocation";
+  EXPECT_LT(copy(memory.get(), gpus_[0], memory.get() + 4000, gpus_[0], 200), 0)
+      << "past the allocation";
 }
 
 TEST_F(RocmCopies, WaitForTheSignalsTheyDependOn) {
@@ -81,8 +84,8 @@ TEST_F(RocmCopies, WaitForTheSignalsTheyDependOn) {
   EXPECT_EQ(hsa_signal_wait_scacquire(done, HSA_SIGNAL_CONDITION_LT, 1, 20'000'000,
                                       HSA_WAIT_STATE_BLOCKED),
             1)
-      << "it is not yet 0";
-  pinned.get()[0] = 5;
+      << "the other signal is not yet 0, so the copy waits";
+  pinned.get()[0] = 5;  // in time for the copy
   hsa_signal_store_screlease(before, 0);
   EXPECT_EQ(wait(done), 0);
   char got = 0;
@@ -115,12 +118,13 @@ TEST_F(RocmCopies, AFillIsThereOnReturn) {
   read_gpu(gpus_[0], host_, words, memory.get(), sizeof words);
   EXPECT_EQ(words[0], 0U);
   EXPECT_EQ(words[3], 0x01020304U);
-  EXPECT_EQ(words[4], 0U);
-  EXPECT_EQ(hsa_amd_memory_fill(memory.get() + 1, 0, 1), HSA_STATUS_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(words[4], 0U) << "past the fill";
+  EXPECT_EQ(hsa_amd_memory_fill(memory.get() + 1, 0, 1), HSA_STATUS_ERROR_INVALID_ARGUMENT)
+      << "not aligned to 4 bytes";
 }
 
 /// Ends ROCr while a copy waits for a signal that never comes. Returns 0 if every call succeeds.
-int end_below_a_copy() {
+int end_during_a_copy() {
   if (hsa_init() != HSA_STATUS_SUCCESS) return 1;
   std::vector<hsa_agent_t> agents;
   const auto collect = [](hsa_agent_t agent, void* data) {
@@ -139,9 +143,9 @@ int end_below_a_copy() {
   return hsa_shut_down() == HSA_STATUS_SUCCESS ? 0 : 1;
 }
 
-TEST(RocmEnd, DoesNotWaitForACopyThatNeverComes) {
+TEST(RocmEnd, DoesNotWaitForACopyThatCannotBegin) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a newly started process
-  EXPECT_EXIT(std::_Exit(end_below_a_copy()), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(std::_Exit(end_during_a_copy()), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

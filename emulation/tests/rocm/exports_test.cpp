@@ -21,7 +21,7 @@ class RocmExports : public RocmTest {
   }
 };
 
-TEST_F(RocmExports, AreOfTheWholeBlockAndSayWhereInIt) {
+TEST_F(RocmExports, AreOfTheWholeBlockWithTheOffsetInIt) {
   const PoolMemory first(gpu_pools_[0], 100);
   const PoolMemory second(gpu_pools_[0], 100);
   std::uint64_t offset = 99;
@@ -89,7 +89,7 @@ TEST_F(RocmExports, KeepTheMemoryOfAnAllocationThatIsGone) {
   std::uint64_t left = 0;  // asking also frees memory that is not used any more
   EXPECT_EQ(hsa_agent_get_info(gpus_[0], HSA_AMD_AGENT_INFO_MEMORY_AVAIL, &left),
             HSA_STATUS_SUCCESS);
-  EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 1U);
+  EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 1U) << "the next allocation's";
 }
 
 }  // namespace

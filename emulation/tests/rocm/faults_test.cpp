@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Fail-the-n-th-call sweeps: no objects are left, whichever call fails. RocmTest::TearDown checks
-// for them, and each run here does.
+// Fail-the-n-th-call sweeps: no objects are left, whichever call fails. Each round of a sweep
+// checks that, as RocmTest::TearDown does.
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,16 +31,17 @@ class RocmFaults : public RocmTest {
       for (const char* kind : {"allocation", "export", "host_allocation", "lock", "signal"})
         EXPECT_EQ(hbmwire_rocm_live_objects(0, kind), 0U) << kind << " left after call " << n;
       if (calls <= n) {
-        EXPECT_TRUE(succeeded) << "nothing failed";
-        EXPECT_GT(n, 5);
+        EXPECT_TRUE(succeeded) << "no call was made to fail";
+        EXPECT_GT(n, 5) << "the scene has more calls";
         return;
       }
     }
-    FAIL() << "it never ended";
+    FAIL() << "a call still failed in the last round";
   }
 };
 
-/// Runs a call that frees something, and again if it was made to fail. A failed call had no effect.
+/// Makes a call that frees something, and makes it again if it was made to fail; a failed call had
+/// no effect. Returns whether the first attempt succeeded.
 template <class Call>
 bool give_back(Call call) {
   if (call() == 0) return true;
@@ -48,6 +49,8 @@ bool give_back(Call call) {
   return false;
 }
 
+/// Makes memory, a stream and an export, copies, and frees all. Returns whether every call
+/// succeeded.
 bool hip_scene() {
   void* device = nullptr;
   void* host = nullptr;
@@ -74,7 +77,8 @@ bool hip_scene() {
 }
 
 TEST_F(RocmFaults, NoFailingCallLeavesAnything) {
-  ASSERT_TRUE(hip_scene());  // HIP is initialised
+  // HIP is initialised by its first call, so the sweep does not count the calls of that.
+  ASSERT_TRUE(hip_scene());
   sweep(hip_scene);
 }
 

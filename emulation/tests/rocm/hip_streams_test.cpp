@@ -37,7 +37,7 @@ class BusyStream {
   BusyStream& operator=(const BusyStream&) = delete;
 
   /// Fills the memory several times, last with `value`, by its own stream or another one.
-  void be_busy(hipStream_t stream, int value) {
+  void fill_repeatedly(hipStream_t stream, int value) {
     for (int i = 8; i >= 0; --i) fill(stream, value + i);
   }
 
@@ -65,41 +65,41 @@ class BusyStream {
 };
 
 /// HIP's default: the null stream and the blocking streams take turns.
-TEST_F(Hip, SynchronousCallsComeAfterWhatBlockingStreamsWereGiven) {
+TEST_F(Hip, SynchronousCallsFollowTheWorkOfBlockingStreams) {
   BusyStream busy(hipStreamDefault);
-  busy.be_busy(busy.stream(), 5);
+  busy.fill_repeatedly(busy.stream(), 5);
   EXPECT_EQ(hipMemset(busy.memory(), 50, BusyStream::kBytes), hipSuccess);
   EXPECT_EQ(busy.content(), 50);
   const std::vector<char> heap(BusyStream::kBytes, 60);
-  busy.be_busy(busy.stream(), 5);
+  busy.fill_repeatedly(busy.stream(), 5);
   EXPECT_EQ(hipMemcpy(busy.memory(), heap.data(), heap.size(), hipMemcpyHostToDevice), hipSuccess);
   EXPECT_EQ(busy.content(), 60);
 }
 
-TEST_F(Hip, SynchronousCallsComeAfterWhatTheNullStreamWasGiven) {
+TEST_F(Hip, SynchronousCallsFollowTheWorkOfTheNullStream) {
   BusyStream busy(hipStreamNonBlocking);
-  busy.be_busy(nullptr, 5);
+  busy.fill_repeatedly(nullptr, 5);
   EXPECT_EQ(hipMemset(busy.memory(), 50, BusyStream::kBytes), hipSuccess);
   EXPECT_EQ(busy.content(), 50);
 }
 
 TEST_F(Hip, NullStreamAndBlockingStreamsTakeTurns) {
   BusyStream busy(hipStreamDefault);
-  busy.be_busy(busy.stream(), 5);
+  busy.fill_repeatedly(busy.stream(), 5);
   busy.fill(nullptr, 50);
   EXPECT_EQ(busy.content(), 50);
-  busy.be_busy(nullptr, 5);
+  busy.fill_repeatedly(nullptr, 5);
   busy.fill(busy.stream(), 60);
   EXPECT_EQ(busy.content(), 60);
 }
 
-/// Several times, because the first stream may be done before the other is asked.
+/// Tries several times, because the null stream may be done before its state is queried.
 TEST_F(Hip, NonBlockingStreamsWaitForNoOther) {
   BusyStream busy(hipStreamDefault);
   BusyStream other(hipStreamNonBlocking);
   hipError_t state = hipSuccess;
   for (int i = 0; i < 50 && state == hipSuccess; ++i) {
-    busy.be_busy(nullptr, 5);
+    busy.fill_repeatedly(nullptr, 5);
     other.fill(other.stream(), 6);
     EXPECT_EQ(hipStreamSynchronize(other.stream()), hipSuccess);
     state = hipStreamQuery(nullptr);

@@ -16,7 +16,7 @@ TEST_F(Hip, DevicesAreFoundByTheirPciAddresses) {
   ASSERT_EQ(hipGetDeviceCount(&count), hipSuccess);
   ASSERT_EQ(count, 2);
   for (int device = 0; device < count; ++device) {
-    std::array<char, 13> address{};
+    std::array<char, 13> address{};  // "dddd:bb:dd.f"
     ASSERT_EQ(hipDeviceGetPCIBusId(address.data(), address.size(), device), hipSuccess);
     int found = -1;
     EXPECT_EQ(hipDeviceGetByPCIBusId(&found, address.data()), hipSuccess);
@@ -46,6 +46,7 @@ TEST_F(Hip, TheCpuTouchesMemoryBehindALargeBar) {
 }
 
 TEST_F(Hip, PropertiesAreThoseOfTheAttributes) {
+  // The structures of HIP 6 and of HIP 5.
   hipDeviceProp_tR0600 now{};
   hipDeviceProp_tR0000 before{};
   ASSERT_EQ(hipGetDevicePropertiesR0600(&now, 1), hipSuccess);
@@ -76,7 +77,7 @@ TEST_F(Hip, PropertiesAreThoseOfTheAttributes) {
   EXPECT_EQ(hipGetDevicePropertiesR0600(nullptr, 0), hipErrorInvalidValue);
 }
 
-TEST_F(Hip, HostMemoryHasSeveralNames) {
+TEST_F(Hip, HostMemoryIsAllocatedBySeveralNames) {
   for (const auto allocate : {&hipMallocHost, &hipMemAllocHost}) {
     void* memory = nullptr;
     ASSERT_EQ(allocate(&memory, 4096), hipSuccess);
@@ -93,6 +94,7 @@ TEST_F(Hip, HostMemoryHasSeveralNames) {
 TEST_F(Hip, ProcAddressesFollowTheVersion) {
   void* function = nullptr;
   hipDriverProcAddressQueryResult found = HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  // 600 is HIP 6.0, which changed the structure of the properties.
   EXPECT_EQ(hipGetProcAddress("hipGetDeviceProperties", &function, 600, 0, &found), hipSuccess);
   EXPECT_EQ(function, reinterpret_cast<void*>(hipGetDevicePropertiesR0600));
   EXPECT_EQ(found, HIP_GET_PROC_ADDRESS_SUCCESS);
@@ -125,7 +127,7 @@ TEST_F(Hip, MemoryIsOfTheCurrentDevice) {
   EXPECT_EQ(attributes.type, hipMemoryTypeUnregistered);
 }
 
-TEST_F(Hip, CopiesBetweenAnything) {
+TEST_F(Hip, CopiesBetweenHostAndDeviceInAnyDirection) {
   const HipMemory first(10000);
   const HipMemory second(10000);
   std::vector<char> heap(10000, 'x');
@@ -184,7 +186,8 @@ TEST_F(Hip, AHandleIsOfTheBlockAndItsOffsetIsLost) {
   ::close(fd);
   EXPECT_EQ(
       hipMemGetHandleForAddressRange(&fd, memory.get(), 4096, hipMemRangeHandleTypeDmaBufFd, 1),
-      hipErrorInvalidValue);
+      hipErrorInvalidValue)
+      << "there are no flags";
   int here = 0;
   EXPECT_EQ(hipMemGetHandleForAddressRange(&fd, &here, 4, hipMemRangeHandleTypeDmaBufFd, 0),
             hipErrorInvalidValue);
@@ -195,7 +198,7 @@ TEST_F(Hip, ErrorsHaveNames) {
   EXPECT_STREQ(hipGetErrorString(hipSuccess), "no error");
   void* pointer = nullptr;
   EXPECT_EQ(hipMalloc(&pointer, 1ULL << 40), hipErrorOutOfMemory);
-  EXPECT_EQ(hipFree(&pointer), hipErrorInvalidValue);
+  EXPECT_EQ(hipFree(&pointer), hipErrorInvalidValue) << "the program's own memory";
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The second process of ipc_test.cpp.
+// The other processes of ipc_test.cpp and ipc_processes_test.cpp.
 #include <cstring>
 
 #include "emulation/rocm/abi/hsa.h"
@@ -24,6 +24,7 @@ hsa_status_t first_agent(hsa_agent_t agent, void* data) {
   return HSA_STATUS_INFO_BREAK;
 }
 
+/// A GPU's last pool is its HBM.
 hsa_status_t last_pool(hsa_amd_memory_pool_t pool, void* data) {
   *static_cast<hsa_amd_memory_pool_t*>(data) = pool;
   return HSA_STATUS_SUCCESS;
@@ -91,8 +92,10 @@ class RocmPeer final : public PeerProgram {
     hsa_agent_t agent;
   };
 
+  /// The memory that read() and write() use.
   [[nodiscard]] char* where() const { return opened_ != nullptr ? opened_ : own_; }
 
+  /// Copies between the GPU and `text`, which is locked meanwhile. Returns 0 for success.
   int copy(End gpu, std::string& text, bool to_gpu) const {
     End host{nullptr, host_};
     hsa_amd_memory_lock(text.data(), text.size(), nullptr, 0, &host.address);

@@ -13,15 +13,16 @@ class RocmIpcProcesses : public RocmIpc {};
 
 TEST_F(RocmIpcProcesses, FreedMemoryStaysAttachedInOtherProcesses) {
   const std::uint64_t before = free_bytes();
-  char* const address = attached(other_.tell("offer 4194304 kept"), 4194304);
+  char* const address = attach_valid(other_.tell("offer 4194304 kept"), 4194304);
   EXPECT_EQ(other_.tell("free"), "0");
-  EXPECT_EQ(other_.tell("offer 4194304 next").size(), 64U);
+  EXPECT_EQ(other_.tell("offer 4194304 next").size(), kHandleDigits);
   EXPECT_EQ(get(address, 4), "kept");
   put(address, "mine");
   EXPECT_EQ(other_.tell("read 0 4"), "next");
-  EXPECT_EQ(free_bytes(), before - 4 * kBlock);
+  EXPECT_EQ(free_bytes(), before - 4 * kBlock) << "the freed memory and the next";
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
-  EXPECT_EQ(other_.tell("live range"), "1") << "its end is noticed at once";
+  EXPECT_EQ(other_.tell("live range"), "1")
+      << "the owner frees the memory as soon as it is detached";
   EXPECT_EQ(free_bytes(), before - 2 * kBlock);
   EXPECT_EQ(other_.tell("free"), "0");
   EXPECT_EQ(free_bytes(), before);
@@ -29,17 +30,17 @@ TEST_F(RocmIpcProcesses, FreedMemoryStaysAttachedInOtherProcesses) {
 
 TEST_F(RocmIpcProcesses, FreedPartsOfABlockStayAttached) {
   const std::uint64_t before = free_bytes();
-  EXPECT_EQ(other_.tell("offer 4096 stays").size(), 64U);
-  char* const address = attached(other_.tell("offer 4096 kept"), 4096);
+  EXPECT_EQ(other_.tell("offer 4096 stays").size(), kHandleDigits);
+  char* const address = attach_valid(other_.tell("offer 4096 kept"), 4096);
   EXPECT_EQ(other_.tell("free"), "0");
-  EXPECT_EQ(other_.tell("offer 4096 next").size(), 64U);
+  EXPECT_EQ(other_.tell("offer 4096 next").size(), kHandleDigits);
   EXPECT_EQ(get(address, 4), "kept")
       << "its place in the block is not given to another allocation yet";
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
   // The whole block except its first page, which shows that the place is reused.
-  EXPECT_EQ(other_.tell("offer 2093056 fits").size(), 64U);
+  EXPECT_EQ(other_.tell("offer 2093056 fits").size(), kHandleDigits);
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(free_bytes(), before - kBlock);
 }
@@ -49,17 +50,18 @@ TEST_F(RocmIpcProcesses, AStaleHandleAttachesNothing) {
   EXPECT_EQ(other_.tell("free"), "0");
   char* address = nullptr;
   EXPECT_EQ(attach(address, freed, 4096), HSA_STATUS_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(other_.tell("offer 4096 text").size(), 64U);
+  EXPECT_EQ(other_.tell("offer 4096 text").size(), kHandleDigits);
   EXPECT_EQ(attach(address, freed, 4096), HSA_STATUS_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(other_.tell("live share"), "1");
+  EXPECT_EQ(other_.tell("live share"), "1") << "the new memory's handle alone";
   EXPECT_EQ(address, nullptr);
 }
 
 TEST_F(RocmIpcProcesses, AHandleOfAnotherWorldAttachesNothing) {
+  // Worlds do not nest: without this variable the program does not see that it is in one.
   Peer foreign({"/usr/bin/env", "-u", "HBMWIRE_EMULATION_NODE", HBMWIRE_EMULATE, "--quiet",
                 "--nics", "0", "--gaudi", "0", "--rocm", "2", "--", HBMWIRE_ROCM_IPC_PEER});
   const std::string handle = foreign.tell("offer 4096 text");
-  ASSERT_EQ(handle.size(), 64U) << handle;
+  ASSERT_EQ(handle.size(), kHandleDigits) << handle;
   char* address = nullptr;
   EXPECT_EQ(attach(address, handle, 4096), HSA_STATUS_ERROR_INVALID_ARGUMENT);
 }
@@ -67,7 +69,7 @@ TEST_F(RocmIpcProcesses, AHandleOfAnotherWorldAttachesNothing) {
 TEST_F(RocmIpcProcesses, AKilledOwnersMemoryIsThereUntilItIsDetached) {
   const std::uint64_t before = free_bytes();
   const std::string handle = other_.tell("offer 4194304 kept");
-  char* const address = attached(handle, 4194304);
+  char* const address = attach_valid(handle, 4194304);
   Peer third({HBMWIRE_ROCM_IPC_PEER});
   other_.kill();
   EXPECT_EQ(third.tell("open " + handle + " 4194304"),
@@ -100,7 +102,7 @@ TEST_F(RocmIpcProcesses, AKilledImporterKeepsNothing) {
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 0U);
 }
 
-TEST_F(RocmIpcProcesses, TwoMayHaveItAttached) {
+TEST_F(RocmIpcProcesses, TwoProcessesMayHaveItAttached) {
   const std::uint64_t before = free_bytes();
   std::optional<Peer> third;
   third.emplace(std::vector<std::string>{HBMWIRE_ROCM_IPC_PEER});
@@ -116,7 +118,7 @@ TEST_F(RocmIpcProcesses, TwoMayHaveItAttached) {
     EXPECT_EQ(get(own.get(), 5), "other");
     EXPECT_EQ(other_.tell("close"), "0");
   }
-  EXPECT_EQ(third->tell("read 0 5"), "other") << "the last that has it attached";
+  EXPECT_EQ(third->tell("read 0 5"), "other") << "one process still has it attached";
   EXPECT_EQ(free_bytes(), before - 2 * kBlock);
   third.reset();  // ends without detaching
   EXPECT_EQ(free_bytes(), before);

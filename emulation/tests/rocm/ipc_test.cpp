@@ -19,20 +19,22 @@ TEST_F(RocmIpc, AHandleIsOfAWholeAllocationOfAGpu) {
   EXPECT_EQ(handle_of(memory, 5000), handle);
   std::string none;
   EXPECT_EQ(create(memory.get(), 4999, none), HSA_STATUS_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(create(memory.get(), 8192, none), HSA_STATUS_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(create(memory.get(), 8192, none), HSA_STATUS_ERROR_INVALID_ARGUMENT)
+      << "the allocation's whole pages";
   EXPECT_EQ(create(memory.get() + 4096, 904, none), HSA_STATUS_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(create(pinned.get(), 5000, none), HSA_STATUS_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(create(&none, 8, none), HSA_STATUS_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(create(&none, 8, none), HSA_STATUS_ERROR_INVALID_ARGUMENT) << "the stack";
   EXPECT_EQ(create(nullptr, 5000, none), HSA_STATUS_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(hsa_amd_ipc_memory_create(memory.get(), 5000, nullptr),
             HSA_STATUS_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "share"), 1U);
-  EXPECT_EQ(none, std::string(64, '0')) << "nothing was made";
+  EXPECT_EQ(none, std::string(kHandleDigits, '0')) << "nothing was made";
 }
 
-TEST_F(RocmIpc, BothHaveTheSameMemory) {
-  char* const address = attached(other_.tell("offer 4194304 theirs"), 4194304);
+TEST_F(RocmIpc, BothProcessesHaveTheSameMemory) {
+  char* const address = attach_valid(other_.tell("offer 4194304 theirs"), 4194304);
   EXPECT_EQ(get(address, 6), "theirs");
+  // Two blocks were offered, so 2097152 is the offset of the second.
   put(address + kBlock, "ours");
   EXPECT_EQ(other_.tell("read 2097152 4"), "ours");
   EXPECT_EQ(other_.tell("write 100 changed"), "0");
@@ -43,11 +45,11 @@ TEST_F(RocmIpc, BothHaveTheSameMemory) {
   EXPECT_EQ(hsa_amd_memory_fill(address, 0x6a6a6a6a, 2), HSA_STATUS_SUCCESS);
   EXPECT_EQ(other_.tell("read 0 8"), "jjjjjjjj");
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
-  EXPECT_EQ(other_.tell("read 200 7"), "changed") << "theirs as before";
+  EXPECT_EQ(other_.tell("read 200 7"), "changed") << "the owner still has its memory";
 }
 
 TEST_F(RocmIpc, ItsPointerReportsItsType) {
-  char* const address = attached(other_.tell("offer 5000 text"), 5000);
+  char* const address = attach_valid(other_.tell("offer 5000 text"), 5000);
   const hsa_amd_pointer_info_t info = info_of(address + 4999);
   EXPECT_EQ(info.type, HSA_EXT_POINTER_TYPE_IPC);
   EXPECT_EQ(info.agentBaseAddress, address);
@@ -57,14 +59,13 @@ TEST_F(RocmIpc, ItsPointerReportsItsType) {
   int mark = 0;
   EXPECT_EQ(hsa_amd_pointer_info_set_userdata(address, &mark), HSA_STATUS_SUCCESS);
   EXPECT_EQ(info_of(address).userData, &mark);
-  char past[4] = {};
-  EXPECT_EQ(copy(address, gpus_[0], address + 4998, gpus_[0], sizeof past), -1) << "past its end";
+  EXPECT_EQ(copy(address, gpus_[0], address + 4998, gpus_[0], 4), -1) << "past its end";
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
   EXPECT_EQ(info_of(address).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
 TEST_F(RocmIpc, ItsPointerCannotBeFreedOrPassedOn) {
-  char* const address = attached(other_.tell("offer 4096 text"), 4096);
+  char* const address = attach_valid(other_.tell("offer 4096 text"), 4096);
   const PoolMemory own(gpu_pools_[0], 4096);
   int fd = -1;
   std::uint64_t offset = 0;
@@ -84,15 +85,16 @@ TEST_F(RocmIpc, ItsPointerCannotBeFreedOrPassedOn) {
 
 TEST_F(RocmIpc, EachAttachIsDetachedByItself) {
   const std::string handle = other_.tell("offer 4096 text");
-  char* const first = attached(handle, 4096);
-  char* const second = attached(handle, 4096);
+  char* const first = attach_valid(handle, 4096);
+  char* const second = attach_valid(handle, 4096);
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "ipc"), 2U);
   put(first, "both");
   EXPECT_EQ(hsa_amd_ipc_memory_detach(first), HSA_STATUS_SUCCESS);
   EXPECT_EQ(get(second, 4), "both");
   EXPECT_EQ(hsa_amd_ipc_memory_detach(second), HSA_STATUS_SUCCESS);
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "ipc"), 0U);
-  EXPECT_EQ(hbmwire_rocm_live_objects(0, "allocation"), 0U) << "never this process's";
+  EXPECT_EQ(hbmwire_rocm_live_objects(0, "allocation"), 0U)
+      << "attached memory is no allocation of this process";
 }
 
 TEST_F(RocmIpc, AttachingWantsAllBytesAndAgentsThatReachThem) {
@@ -111,6 +113,7 @@ TEST_F(RocmIpc, AttachingWantsAllBytesAndAgentsThatReachThem) {
   EXPECT_EQ(hsa_amd_ipc_memory_attach(&read, 1, 0, nullptr, nullptr),
             HSA_STATUS_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "ipc"), 0U);
+  // The number of agents with access.
   const auto allowed = [](const char* pointer) {
     hsa_amd_pointer_info_t info{};
     info.size = sizeof info;
@@ -124,13 +127,13 @@ TEST_F(RocmIpc, AttachingWantsAllBytesAndAgentsThatReachThem) {
   ASSERT_EQ(attach(address, handle, 5000, {gpus_[1]}), HSA_STATUS_SUCCESS);
   EXPECT_EQ(allowed(address), 1U);
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
-  address = attached(handle, 5000);
-  EXPECT_EQ(allowed(address), 2U) << "all, where none is named";
+  address = attach_valid(handle, 5000);
+  EXPECT_EQ(allowed(address), 2U) << "all GPUs, if no agent is named";
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
 }
 
-TEST_F(RocmIpc, HipTakesItsPointerForADevices) {
-  char* const address = attached(other_.tell("offer 4096 text"), 4096);
+TEST_F(RocmIpc, HipTakesItsPointerForDeviceMemory) {
+  char* const address = attach_valid(other_.tell("offer 4096 text"), 4096);
   char read[5] = {};
   EXPECT_EQ(hipMemcpy(read, address, 4, hipMemcpyDeviceToHost), hipSuccess);
   EXPECT_STREQ(read, "text");
@@ -152,7 +155,8 @@ TEST_F(RocmIpc, ForgedBytesAttachNothing) {
   std::mt19937 random(20261123);
   for (int i = 0; i < 500; ++i) {
     std::string noise;
-    for (int digit = 0; digit < 64; ++digit) noise += "0123456789abcdef"[random() % 16];
+    for (std::size_t digit = 0; digit < kHandleDigits; ++digit)
+      noise += "0123456789abcdef"[random() % 16];
     EXPECT_EQ(attach(address, noise, 100), HSA_STATUS_ERROR_INVALID_ARGUMENT) << noise;
   }
   EXPECT_EQ(attach(address, "", 100), HSA_STATUS_ERROR_INVALID_ARGUMENT) << "nothing but zeros";
@@ -175,7 +179,7 @@ TEST_F(RocmIpc, AFailingCallDoesNothing) {
   hbmwire_rocm_fail_nth_call(0, EIO);
   EXPECT_EQ(attach(address, handle, 4096), HSA_STATUS_ERROR);
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "ipc"), 0U);
-  address = attached(handle, 4096);
+  address = attach_valid(handle, 4096);
   hbmwire_rocm_fail_nth_call(0, EINVAL);
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(get(address, 4), "text");

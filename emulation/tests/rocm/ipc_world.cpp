@@ -14,7 +14,7 @@ hsa_status_t RocmIpc::attach(char*& address, const std::string& handle, std::siz
   return status;
 }
 
-char* RocmIpc::attached(const std::string& handle, std::size_t bytes) {
+char* RocmIpc::attach_valid(const std::string& handle, std::size_t bytes) {
   char* address = nullptr;
   EXPECT_EQ(attach(address, handle, bytes), HSA_STATUS_SUCCESS);
   return address;

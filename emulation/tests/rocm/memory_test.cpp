@@ -22,7 +22,7 @@ TEST_F(RocmMemory, FaultsWhenTheCpuTouchesIt) {
 TEST_F(RocmMemory, SmallAllocationsShareABlock) {
   const PoolMemory first(gpu_pools_[0], 100);
   const PoolMemory second(gpu_pools_[0], 100);
-  EXPECT_EQ(second.get(), first.get() + 4096) << "they take whole pages";
+  EXPECT_EQ(second.get(), first.get() + 4096) << "small allocations take whole pages";
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 1U);
   const PoolMemory large(gpu_pools_[0], kBlock + 1);
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 2U);
@@ -70,7 +70,7 @@ TEST_F(RocmMemory, AnAddressTellsItsAllocation) {
 }
 
 // The caller passes the size of the structure that it knows. Bytes after that stay unchanged.
-TEST_F(RocmMemory, TheSizeOfTheAnswerIsTheCallers) {
+TEST_F(RocmMemory, TheCallerChoosesTheSizeOfTheAnswer) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   hsa_amd_pointer_info_t info{};
   EXPECT_EQ(hsa_amd_pointer_info(memory.get(), &info, nullptr, nullptr, nullptr),
@@ -100,8 +100,8 @@ TEST_F(RocmMemory, AccessIsGivenToOtherGpus) {
             HSA_STATUS_ERROR_INVALID_ARGUMENT);
 }
 
-// With a large BAR, as the pool says. The memory shares a block of 2 MiB with allocations that the
-// CPU may not access.
+// The GPUs have a large BAR. The memory shares a block of 2 MiB with an allocation that the CPU may
+// not access.
 TEST_F(RocmMemory, TheCpuAccessesMemoryThatItIsAllowed) {
   const PoolMemory before(gpu_pools_[0], 4096);
   const PoolMemory memory(gpu_pools_[0], 8192);
@@ -120,7 +120,7 @@ TEST_F(RocmMemory, TheCpuAccessesMemoryThatItIsAllowed) {
 
 TEST_F(RocmMemory, TheCpuLosesAccessThatIsGivenToOthersAlone) {
   const PoolMemory memory(gpu_pools_[0], 4096);
-  EXPECT_FALSE(cpu_reaches(memory.get())) << "not let in yet";
+  EXPECT_FALSE(cpu_reaches(memory.get())) << "no access is given yet";
   ASSERT_EQ(hsa_amd_agents_allow_access(1, &host_, nullptr, memory.get()), HSA_STATUS_SUCCESS);
   EXPECT_TRUE(cpu_reaches(memory.get()));
   ASSERT_EQ(hsa_amd_agents_allow_access(1, &gpus_[1], nullptr, memory.get()), HSA_STATUS_SUCCESS);
@@ -151,7 +151,7 @@ void note_freed(void* address, void* data) {
   auto& freed = *static_cast<Freed*>(data);
   ++freed.times;
   freed.address = address;
-  // No lock of ROCr is held meanwhile.
+  // ROCr holds no lock while it calls this, so its functions can be called.
   EXPECT_EQ(info_of(address).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
@@ -181,6 +181,7 @@ TEST_F(RocmMemory, ARemovedObserverIsNotNotified) {
   EXPECT_EQ(freed.times, 0);
 }
 
+/// The pool to allocate from, and the memory that it gave.
 struct NextTenant {
   hsa_amd_memory_pool_t pool{};
   void* got = nullptr;

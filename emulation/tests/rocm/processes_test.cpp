@@ -10,7 +10,7 @@ TEST(RocmProcesses, ShareAGpusMemory) {
   const OtherProcess first;
   EXPECT_TRUE(first.took());
   const OtherProcess second;
-  EXPECT_FALSE(second.took()) << "there is no room for two of them";
+  EXPECT_FALSE(second.took()) << "two processes cannot have this much memory";
 }
 
 TEST(RocmProcesses, MemoryOfTheKilledIsFree) {

@@ -25,6 +25,7 @@ hsa_status_t collect_agent(hsa_agent_t agent, void* data) {
   return HSA_STATUS_SUCCESS;
 }
 
+/// An agent's last pool is its coarse-grained memory.
 hsa_status_t last_pool(hsa_amd_memory_pool_t pool, void* data) {
   *static_cast<hsa_amd_memory_pool_t*>(data) = pool;
   return HSA_STATUS_SUCCESS;
@@ -36,6 +37,7 @@ hsa_amd_memory_pool_t coarse_pool(hsa_agent_t agent) {
   return pool;
 }
 
+/// The variable that makes this program an OtherProcess.
 constexpr const char* kTakeMost = "ROCM_TEST_TAKE_MOST";
 
 hsa_status_t first_gpu(hsa_agent_t agent, void* data) {
@@ -46,6 +48,7 @@ hsa_status_t first_gpu(hsa_agent_t agent, void* data) {
   return HSA_STATUS_INFO_BREAK;
 }
 
+/// Allocates most of the first GPU, and keeps it. Returns whether that succeeded.
 bool take_most() {
   hsa_agent_t gpu{};
   hsa_amd_memory_pool_t pool{};
@@ -56,7 +59,8 @@ bool take_most() {
          hsa_amd_memory_pool_allocate(pool, OtherProcess::kMost, 0, &pointer) == HSA_STATUS_SUCCESS;
 }
 
-/// An OtherProcess runs no tests: it allocates the memory, says so, and waits.
+/// Runs before main(), so an OtherProcess runs no tests: it allocates the memory, writes whether it
+/// has it, and waits until its input ends.
 [[gnu::constructor]] void be_other_process() {
   if (std::getenv(kTakeMost) == nullptr) return;
   const char result = take_most() ? 1 : 0;
@@ -171,7 +175,7 @@ OtherProcess::OtherProcess() {
     ::dup2(down[0], STDIN_FILENO);
     ::dup2(up[1], STDOUT_FILENO);
     ::setenv(kTakeMost, "1", 1);
-    ::execl("/proc/self/exe", "rocm_test", nullptr);
+    ::execl("/proc/self/exe", "rocm_test", nullptr);  // this program, see be_other_process()
     ::_exit(1);
   }
   ::close(down[0]);

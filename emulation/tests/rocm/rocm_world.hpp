@@ -11,7 +11,8 @@
 
 namespace hbmwire::test {
 
-inline constexpr std::uint64_t kBlock = 2ULL << 20;  ///< ROCr's least allocation
+/// ROCr takes memory from a GPU in blocks of this size. Small allocations share one.
+inline constexpr std::uint64_t kBlock = 2ULL << 20;
 
 /// Two emulated GPUs with ROCr initialised. At the end the process must have no objects on them.
 class RocmTest : public ::testing::Test {
@@ -19,7 +20,7 @@ class RocmTest : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  hsa_agent_t host_{};
+  hsa_agent_t host_{};  ///< the CPU
   std::vector<hsa_agent_t> gpus_;
   std::vector<hsa_amd_memory_pool_t> gpu_pools_;
   hsa_amd_memory_pool_t host_pool_{};
@@ -53,7 +54,7 @@ hsa_amd_pointer_info_t info_of(const void* pointer);
 hsa_signal_value_t copy(void* to, hsa_agent_t to_agent, const void* from, hsa_agent_t from_agent,
                         std::size_t bytes);
 
-/// Copies between a GPU and this process's own memory, which is locked meanwhile.
+/// Copy between a GPU and this process's own memory, which is locked meanwhile.
 void write_gpu(hsa_agent_t gpu, hsa_agent_t host, void* to, const void* from, std::size_t bytes);
 void read_gpu(hsa_agent_t gpu, hsa_agent_t host, void* to, const void* from, std::size_t bytes);
 
@@ -86,8 +87,10 @@ class OtherProcess {
   OtherProcess(const OtherProcess&) = delete;
   OtherProcess& operator=(const OtherProcess&) = delete;
 
+  /// Whether it got the memory.
   [[nodiscard]] bool took() const { return took_; }
 
+  /// Ends it by SIGKILL, and waits for that.
   void kill();
 
  private:

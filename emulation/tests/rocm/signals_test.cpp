@@ -28,7 +28,7 @@ class RocmSignals : public RocmTest {
   std::array<hsa_signal_t, 2> signals_{};
 };
 
-TEST_F(RocmSignals, AreChangedInEveryOrder) {
+TEST_F(RocmSignals, OperationsWorkInEveryMemoryOrder) {
   const hsa_signal_t signal = signals_[0];
   hsa_signal_add_relaxed(signal, 3);
   EXPECT_EQ(value(), 15);
@@ -41,21 +41,21 @@ TEST_F(RocmSignals, AreChangedInEveryOrder) {
   hsa_signal_xor_scacq_screl(signal, 5);
   EXPECT_EQ(value(), 10);
   EXPECT_EQ(hsa_signal_exchange_acquire(signal, 20), 10);
-  EXPECT_EQ(hsa_signal_cas_release(signal, 19, 0), 20) << "another value: it stays";
+  EXPECT_EQ(hsa_signal_cas_release(signal, 19, 0), 20) << "the value is not 19, so it stays";
   EXPECT_EQ(hsa_signal_cas_scacq_screl(signal, 20, 21), 20);
   EXPECT_EQ(value(), 21);
   hsa_signal_silent_store_relaxed(signal, -1);
   EXPECT_EQ(hsa_signal_load_acquire(signal), -1);
 }
 
-TEST_F(RocmSignals, OneOfSeveralIsWaitedFor) {
+TEST_F(RocmSignals, OneOrAllOfSeveralAreWaitedFor) {
   std::array conditions{HSA_SIGNAL_CONDITION_EQ, HSA_SIGNAL_CONDITION_LT};
   std::array<hsa_signal_value_t, 2> values{0, 5};
   hsa_signal_value_t satisfying = 0;
   EXPECT_EQ(hsa_amd_signal_wait_any(2, signals_.data(), conditions.data(), values.data(), 1'000'000,
                                     HSA_WAIT_STATE_BLOCKED, &satisfying),
             UINT32_MAX)
-      << "the time is over";
+      << "no condition held within the time";
   std::thread later([this] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     hsa_signal_store_release(signals_[1], 4);

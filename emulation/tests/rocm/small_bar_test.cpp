@@ -17,7 +17,7 @@ namespace {
 
 class RocmSmallBar : public RocmTest {};
 
-TEST_F(RocmSmallBar, IsToldByRocrHipAndSysfs) {
+TEST_F(RocmSmallBar, IsReportedByRocrHipAndSysfs) {
   hsa_amd_memory_pool_access_t access = HSA_AMD_MEMORY_POOL_ACCESS_ALLOWED_BY_DEFAULT;
   EXPECT_EQ(hsa_amd_agent_memory_pool_get_info(host_, gpu_pools_[1],
                                                HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS, &access),
@@ -35,7 +35,7 @@ TEST_F(RocmSmallBar, IsToldByRocrHipAndSysfs) {
   std::ifstream(std::filesystem::path(std::getenv("SYSFS_PATH")) / "bus/pci/devices" /
                 address.data() / "mem_info_vis_vram_total") >>
       visible;
-  EXPECT_EQ(visible, "268435456");
+  EXPECT_EQ(visible, "268435456");  // 256 MiB
 }
 
 TEST_F(RocmSmallBar, KeepsTheCpuOut) {

@@ -23,6 +23,7 @@ class Watchdog {
 
   ~Watchdog() { ::alarm(0); }
 
+  /// Names the call that begins, and starts its time.
   static void enter(const char* call) {
     call_ = call;
     ::alarm(kSeconds);
@@ -40,7 +41,7 @@ class Watchdog {
   static inline const char* volatile call_ = "";
 };
 
-/// Runs a call that must return.
+/// Runs a call that must return, under the process's Watchdog.
 template <typename Call>
 auto bounded(const char* name, Call call) {
   Watchdog::enter(name);

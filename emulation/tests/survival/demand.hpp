@@ -8,7 +8,7 @@
 
 namespace hbmwire::test {
 
-/// Ends a process of a test, which reports the exception, if one of its own calls fails.
+/// Throws if a call has failed. For processes of a test that report exceptions and end by them.
 inline void demand(bool holds, std::string_view what) {
   if (!holds) throw std::runtime_error(std::string(what) + ", errno " + std::to_string(errno));
 }

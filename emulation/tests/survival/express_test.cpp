@@ -12,16 +12,18 @@
 #include "emulation/tests/nic/plugin.hpp"
 #include "emulation/tests/survival/bounded.hpp"
 
-/// A process that has written to its peer so often that it takes its locks by marks alone. It is
-/// stopped or killed at a step of another WRITE.
+/// A process that has written to its peer so often that the locks on its way favour it: it takes
+/// them by the mark of its thread alone (emulation/nic/state/thread_mark.hpp). Then it is stopped
+/// or killed at a step of another WRITE.
 namespace hbmwire::test {
 namespace {
 
 constexpr std::uint32_t kBytes = 4096;
-constexpr unsigned kOften = 2000;  // more than it takes to become the favourite
+constexpr unsigned kOften = 2000;  // more than it takes to become a lock's favourite
 constexpr unsigned kBatch = 8;
 const Timing kPatient{.timeout = 14, .retry_count = 7, .rnr_retry = 7};
 
+/// The instruction to the child: to get `signal` at a step of a WRITE to `peer`.
 struct Order {
   Address peer;
   char step[32] = {};
@@ -38,6 +40,8 @@ void rdma_often(Endpoint& self, ibv_wr_opcode opcode, const Address& peer) {
 
 void write_often(Endpoint& self, const Address& peer) { rdma_often(self, IBV_WR_RDMA_WRITE, peer); }
 
+/// A child's body: becomes the favourite, sends a byte, and makes the WRITE of its order. If it
+/// lives on, it sends another byte and waits for one.
 void obey_express(const Line& line) {
   Endpoint self;
   self.connect(line.exchange(self.address()), kPatient);
@@ -61,10 +65,11 @@ class Target {
     self.connect(child_.line().exchange(self.address()), kPatient);
   }
 
+  /// Waits until the child is about to make the WRITE.
   void give(const std::string& step, int signal) {
     Order order;
     order.peer = self.address();
-    order.peer.buffer = 0;
+    order.peer.buffer = 0;  // the region's addresses begin at 0
     order.peer.rkey = mr->rkey;
     step.copy(order.step, sizeof order.step - 1);
     order.signal = signal;
@@ -109,13 +114,15 @@ TEST_P(FavouredWriter, AStoppedOneDelaysOnlyItsPeer) {
   int status = 0;
   ASSERT_EQ(::waitpid(target.child().pid(), &status, WUNTRACED), target.child().pid());
   ASSERT_TRUE(WIFSTOPPED(status));
+  // At these steps the writer has the lock of its peer's queue pair. From "located" to "moved" it
+  // also executes a request that may use the key of any region, so none is deregistered.
   const bool holds_peer = step == "responder_locked" || step == "half_moved" || step == "moved";
   const bool at_work = holds_peer || step == "located";
   EXPECT_EQ(bounded("modify_qp", [&] { return target.self.to(IBV_QPS_ERR); }),
             holds_peer ? EBUSY : 0);
   EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(others.a.mr.get()); }),
             at_work ? EBUSY : 0);
-  if (!at_work) static_cast<void>(others.a.mr.release());  // otherwise its owner releases it
+  if (!at_work) static_cast<void>(others.a.mr.release());  // it is deregistered already
   ASSERT_EQ(others.b.post_recv(1, 0, 64), 0);
   ASSERT_EQ(bounded("post_send",
                     [&] { return others.b.rdma(IBV_WR_RDMA_WRITE, 1, 0, 64, others.b.address()); }),
@@ -137,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, FavouredWriter,
 TEST(Favoured, SeesChangesOfTheResponder) {
   const Watchdog watchdog;
   Target target;
-  target.give("", 0);
+  target.give("", 0);  // no step and no signal: the child makes its WRITE and waits
   target.child().line().receive<bool>();
   Pair pair;
   write_often(pair.a, pair.b.address());
@@ -195,7 +202,8 @@ TEST(Favoured, StaysWithinTheRegion) {
   expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
 }
 
-/// No other process of the fabric existed when it died, so the next one that joins must reap it.
+/// No other process of the fabric exists when the writer dies, so the next one that joins must free
+/// the writer's records.
 TEST(Favoured, IsReapedByAJoiningProcess) {
   const auto write = [](const Line& line) {
     Pair pair;
@@ -243,7 +251,7 @@ TEST(FavouredRead, StaysWithinTheRegion) {
   expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
 }
 
-/// Data may be sent from this region, but a READ must not write its answer to it.
+/// Data may be sent from the requester's region, but a READ must not write its answer to it.
 TEST(FavouredRead, NeedsARegionThatMayBeWritten) {
   Endpoint::Options sends;
   sends.mr_access = 0;
@@ -333,7 +341,7 @@ TEST(FavouredMessage, OverrunsAQueueThatIsNotPolled) {
 
 /// Threads without a mark are counted, and take locks by the lock word.
 TEST(Favoured, ServesMoreThreadsThanThereAreMarks) {
-  constexpr unsigned kThreads = 80;
+  constexpr unsigned kThreads = 80;  // a process has 64 marks
   std::vector<std::thread> threads;
   std::atomic<unsigned> at_work{0};
   std::atomic<bool> enough{false};

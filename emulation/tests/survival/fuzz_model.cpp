@@ -42,6 +42,7 @@ std::optional<std::vector<Range>> ranges_of(const FuzzRequest& request, const Gr
   return ranges;
 }
 
+/// The bytes of these ranges of a side's memory, one after another.
 Bytes gather(const Bytes& memory, const std::vector<Range>& ranges) {
   Bytes bytes;
   for (const Range& range : ranges) {
@@ -51,6 +52,7 @@ Bytes gather(const Bytes& memory, const std::vector<Range>& ranges) {
   return bytes;
 }
 
+/// Adds the writes that put `bytes` into the ranges, in the requester's memory if `here`.
 void scatter(Effect& effect, bool here, const Bytes& bytes, const std::vector<Range>& ranges) {
   std::size_t done = 0;
   for (const Range& range : ranges) {
@@ -62,6 +64,7 @@ void scatter(Effect& effect, bool here, const Bytes& bytes, const std::vector<Ra
   }
 }
 
+/// Inline data is read by address; keys do not matter.
 Bytes inline_data(const FuzzRequest& request, const Modelled& requester, const Area& area) {
   std::vector<Range> ranges;
   for (std::size_t i = 0; i < request.elements; ++i)
@@ -69,15 +72,15 @@ Bytes inline_data(const FuzzRequest& request, const Modelled& requester, const A
   return gather(requester.memory, ranges);
 }
 
-std::uint64_t room_of(const FuzzRequest& receive) {
-  std::uint64_t room = 0;
-  for (std::size_t i = 0; i < receive.elements; ++i) room += receive.sge[i].length;
-  return room;
+std::uint64_t total_length_of(const FuzzRequest& request) {
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < request.elements; ++i) length += request.sge[i].length;
+  return length;
 }
 
 std::optional<Effect> effect_of_send(const Bytes& message, const FuzzRequest& receive,
                                      const Modelled& responder) {
-  if (room_of(receive) < message.size()) return std::nullopt;
+  if (total_length_of(receive) < message.size()) return std::nullopt;
   const auto targets = ranges_of(receive, responder.grants, IBV_ACCESS_LOCAL_WRITE, message.size());
   if (!targets) return std::nullopt;
   Effect effect;
@@ -111,7 +114,7 @@ std::optional<Effect> effect_of(const FuzzRequest& request, const FuzzRequest& r
   const bool fetches = atomic || opcode == IBV_WR_RDMA_READ;
   Bytes payload;
   std::vector<Range> own;
-  const std::uint64_t length = room_of(request);
+  const std::uint64_t length = total_length_of(request);
   bool loses_answer = false;
   if ((request.flags & IBV_SEND_INLINE) != 0) {
     payload = inline_data(request, requester, area);
@@ -127,7 +130,7 @@ std::optional<Effect> effect_of(const FuzzRequest& request, const FuzzRequest& r
   if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
     return effect_of_send(payload, receive, responder);
   if (atomic && (length != 8 || request.remote_address % 8 != 0)) return std::nullopt;
-  if (length == 0) return Effect{};
+  if (length == 0) return Effect{};  // no key is checked
   const int access = atomic    ? IBV_ACCESS_REMOTE_ATOMIC
                      : fetches ? IBV_ACCESS_REMOTE_READ
                                : IBV_ACCESS_REMOTE_WRITE;
@@ -139,7 +142,7 @@ std::optional<Effect> effect_of(const FuzzRequest& request, const FuzzRequest& r
     effect.succeeds = !loses_answer;
     return effect;
   }
-  if (loses_answer) return std::nullopt;
+  if (loses_answer) return std::nullopt;  // a READ changes the requester's memory alone
   Effect effect;
   if (fetches) {
     scatter(effect, true, gather(responder.memory, {*target}), own);

@@ -21,7 +21,8 @@ FuzzSide::FuzzSide(const Area& area) : area_(area), endpoint_({.max_inline = 256
   grant_region(2, 20480, 28672, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
   grant_region(3, 28672, 30000, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   grant_region(4, 30000, 34000, 0);
-  // Keys of another protection domain and of a destroyed region grant nothing.
+  // The key of a region in another protection domain grants nothing, nor does that of a region that
+  // is deregistered here.
   Grant& foreign = grants_.all[5];
   regions_.emplace_back(
       (ibv_reg_mr)(other_pd_.get(), reinterpret_cast<void*>(area.base + 36864), 4096, kAllAccess));
@@ -29,7 +30,7 @@ FuzzSide::FuzzSide(const Area& area) : area_(area), endpoint_({.max_inline = 256
   grant_region(6, 40960, 45056, kAllAccess);
   regions_.pop_back();
   grants_.all[6].local = grants_.all[6].remote = false;
-  // A file that the peer maps.
+  // A region of a file, which the peer's NIC maps; its addresses begin at 0x100000.
   regions_.emplace_back(
       ibv_reg_dmabuf_mr(endpoint_.pd.get(), 45056, 8192, 0x100000, area.fd, kAllAccess));
   demand(regions_.back() != nullptr, "ibv_reg_dmabuf_mr");
@@ -96,7 +97,7 @@ int FuzzSide::post_send(const FuzzRequest& request) {
   return ibv_post_send(endpoint_.qp.get(), &send, &bad);
 }
 
-/// Other completions are those of the peer's messages.
+/// Waits for the request's completion. Others are receives of the peer's messages.
 ibv_wc_status FuzzSide::wait_for_send() {
   while (const std::optional<ibv_wc> completion = endpoint_.wait(std::chrono::seconds(30))) {
     if (completion->wr_id != kReceiveId) return completion->status;

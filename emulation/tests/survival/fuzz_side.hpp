@@ -32,12 +32,14 @@ struct Grant {
   bool remote = false;  // may be an rkey of the peer's requests
 };
 
+/// Grants 0 to 7 are regions, 8 and 9 the windows, and 10 is the whole area.
 inline constexpr std::size_t kGrants = 11;
 
 struct Grants {
   std::array<Grant, kGrants> all{};
 };
 
+/// A send or receive request, as values that can be passed to another process.
 struct FuzzRequest {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   unsigned flags = 0;
@@ -74,9 +76,11 @@ class FuzzSide {
 
   [[nodiscard]] const Grants& grants() const { return grants_; }
 
+  /// Carries out a command. A `send` is waited for.
   Reply execute(const Command& command);
 
  private:
+  // These make a region, or bind a window, of that range of the area, and set the grant `at`.
   void grant_region(std::size_t at, std::uint64_t from, std::uint64_t to, int access);
   void grant_window(std::size_t at, std::uint64_t from, std::uint64_t to, int access);
   int connect(const Address& peer);

@@ -40,6 +40,7 @@ class SharedArea {
   void* base_;
 };
 
+/// The child's body: sends its address and follows commands until `end`.
 void obey(const Line& line, const Area& area) {
   FuzzSide side(area);
   line.send(side.address());
@@ -68,6 +69,7 @@ class Fuzz {
     }
   }
 
+  /// Makes a random request, and compares its result and all memory with the model.
   void round() {
     const std::size_t side = below(random_, 2);
     if (below(random_, 64) == 0) rebind(side, static_cast<std::uint32_t>(below(random_, 2)));
@@ -97,7 +99,7 @@ class Fuzz {
   }
 
   void end() {
-    tell(1, {});
+    tell(1, {});  // Command::end
     EXPECT_EQ(child_.join(), 0);
     std::printf("%u requests succeeded, %u were refused\n", succeeded_, refused_);
     EXPECT_GT(succeeded_, 0U);
@@ -155,6 +157,8 @@ class Fuzz {
     }
   }
 
+  /// Mostly `key`; sometimes a random one, one with a wrong bit, or that of the next record,
+  /// because a key has the record's index above its lowest 8 bits.
   std::uint32_t any_key(std::uint32_t key) {
     switch (below(random_, 24)) {
       case 0:
@@ -168,7 +172,8 @@ class Fuzz {
     }
   }
 
-  /// A range of a grant. Sometimes it exceeds the grant, by little or by much.
+  /// Sets a range of a grant. Sometimes it exceeds the grant's end or beginning by little, or lies
+  /// anywhere, or wraps around.
   void any_range(const Grant& grant, std::uint64_t longest, std::uint64_t& address,
                  std::uint64_t& length) {
     length = below(random_, 4) == 0 ? below(random_, 9) : below(random_, longest);
@@ -196,7 +201,7 @@ class Fuzz {
     request.elements = static_cast<std::uint32_t>(below(random_, kFuzzElements + 1));
     for (std::size_t i = 0; i < request.elements; ++i) {
       std::size_t which = below(random_, kGrants);
-      if (below(random_, 8) != 0) which = below(random_, 2) * 7;  // mostly a valid one
+      if (below(random_, 8) != 0) which = below(random_, 2) * 7;  // mostly a valid one: 0 or 7
       const Grant& grant = sides_[side].grants.all[which];
       std::uint64_t length = 0;
       any_range(grant, longest, request.sge[i].addr, length);

@@ -43,8 +43,8 @@ TEST(Forked, WritesReachTheParentsMemoryAndNotTheChilds) {
   EXPECT_EQ(child.join(), 0);
 }
 
-/// As above, for a peer in another process: its writes go to the parent's pages.
-TEST(Forked, WritesOfAnotherProcessDoToo) {
+/// The writes of a peer in another process go to the parent's pages as well.
+TEST(Forked, WritesOfAnotherProcessReachTheParentsMemory) {
   Child writer([](const Line& line) {
     Endpoint self;
     self.buffer[0] = 'x';
@@ -72,8 +72,8 @@ TEST(Forked, WritesOfAnotherProcessDoToo) {
   EXPECT_EQ(writer.join(), 0);
 }
 
-/// Destroying inherited objects works and does not affect the parent's.
-TEST(Forked, ChildMayDropInheritedObjects) {
+/// A child's calls that would destroy inherited objects fail, and do not affect the parent's.
+TEST(Forked, ChildCannotDestroyInheritedObjects) {
   Pair pair;
   Child child([&](const Line& line) {
     line.receive<bool>();
@@ -99,9 +99,8 @@ TEST(OtherUsers, CanNeitherJoinNorReadNorReachMemory) {
     struct stat status {};
 
     ASSERT_EQ(::stat(directory.c_str(), &status), 0);
-    if (status.st_uid != ::geteuid() || (status.st_mode & S_ISVTX) != 0)
-      break;  // a directory like
-              // /tmp
+    // The walk ends at a folder of all users, such as /tmp.
+    if (status.st_uid != ::geteuid() || (status.st_mode & S_ISVTX) != 0) break;
     EXPECT_EQ(status.st_mode & 077U, 0U) << directory;
   }
 
@@ -189,8 +188,10 @@ TEST(ConnectionManagerAgain, BindsThePortOfTheDead) {
     line.receive<bool>();
     line.send(bind());
   });
-  EXPECT_NE(second.line().receive<int>(), 0);  // it has also checked whether the first lives
+  // The second has found that the first lives; it must ask again after the first's death.
+  EXPECT_NE(second.line().receive<int>(), 0);
   first.kill();
+  // The first has ended, but is not reaped: it is a zombie while the port is bound again.
   EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(first.pid()), nullptr, WEXITED | WNOWAIT), 0);
   second.line().send(true);
   EXPECT_EQ(second.line().receive<int>(), 0);

@@ -31,6 +31,7 @@ constexpr std::size_t kRegionBytes = 4096;
 constexpr std::size_t kAllocationBytes = kScaleRegions * kRegionBytes;
 constexpr rlim_t kDescriptors = 256;  // far fewer than there are regions
 
+/// Memory of all processes: the numbers and keys that each tells the others.
 struct Plan {
   std::atomic<std::size_t> arrived;
   std::array<std::array<std::uint32_t, kScaleQueuePairs>, kScaleProcesses> queue_pairs;
@@ -43,6 +44,8 @@ void meet(Plan& plan, std::size_t step) {
   while (plan.arrived.load() < step * kScaleProcesses) ::usleep(1000);
 }
 
+/// A process of the fabric, with its queue pairs and regions. An Endpoint works with one queue
+/// pair, so the others take that place in turn.
 class Member {
  public:
   Member(Plan& plan, std::size_t self) : plan_(plan), self_(self), base_({.cq_depth = 1024}) {}
@@ -59,6 +62,7 @@ class Member {
   }
 
  private:
+  /// Processes 0 and 1 are peers, 2 and 3, and so on.
   [[nodiscard]] std::size_t peer() const { return self_ ^ 1U; }
 
   void make_regions() {
@@ -76,9 +80,10 @@ class Member {
 
   void make_queue_pairs() {
     for (std::size_t i = 0; i < kScaleQueuePairs; ++i) {
-      queue_pairs_.push_back(base_.next_qp());  // the last one; the first is not used
+      queue_pairs_.push_back(base_.next_qp());  // the one before the new one
       plan_.queue_pairs[self_][i] = base_.qp->qp_num;
     }
+    // The endpoint's first queue pair is not in the plan. It changes places with the last one.
     std::rotate(queue_pairs_.begin(), queue_pairs_.begin() + 1, queue_pairs_.end());
     std::swap(queue_pairs_.back(), base_.qp);
   }
@@ -118,7 +123,7 @@ class Member {
       demand(::pread(files_[region / kScaleRegions].get(), &word, sizeof word, offset) ==
                      static_cast<ssize_t>(sizeof word) &&
                  word == region * 1000 + peer(),
-             "what was written");
+             "the word that the peer wrote");
     }
   }
 
@@ -130,6 +135,7 @@ class Member {
   std::vector<Qp> queue_pairs_;
 };
 
+/// The body of a process. Returns its exit status.
 int run_member(Plan& plan, std::size_t self) {
   const rlimit limit{kDescriptors, kDescriptors};
   ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -151,7 +157,7 @@ TEST(Scale, ManyProcessesQueuePairsAndRegions) {
   for (std::size_t i = 0; i < kScaleProcesses; ++i) {
     const pid_t pid = ::fork();
     if (pid == 0) ::_exit(run_member(plan, i));
-    ASSERT_GT(pid, 0) << "no process to be had";
+    ASSERT_GT(pid, 0) << "fork() failed";
     pids.push_back(pid);
   }
   bool failed = false;
@@ -160,7 +166,7 @@ TEST(Scale, ManyProcessesQueuePairsAndRegions) {
     const pid_t pid = ::wait(&status);
     EXPECT_EQ(status, 0) << "process " << pid;
     if (status == 0 || failed) continue;
-    failed = true;  // otherwise the others would wait for it
+    failed = true;  // the others would wait for it at the next meeting
     for (const pid_t other : pids) {
       if (other != pid) ::kill(other, SIGKILL);
     }

@@ -10,6 +10,7 @@ namespace hbmwire::test {
 
 using Random = std::mt19937_64;
 
+/// A random number from 0 to `limit` - 1.
 inline std::uint64_t below(Random& random, std::uint64_t limit) { return random() % limit; }
 
 /// HBMWIRE_TEST_SEED, or a random seed. It is printed, so that a failure can be repeated.

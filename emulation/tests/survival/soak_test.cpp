@@ -15,6 +15,7 @@
 namespace hbmwire::test {
 namespace {
 
+/// The resources that this process and its fabric have.
 struct Holdings {
   int descriptors;
   std::size_t mappings;
@@ -41,8 +42,9 @@ Holdings holdings() {
           static_cast<std::uint64_t>(status.st_blocks) * 512};
 }
 
-/// The growth of the sparse tables that a round may cause, because their records are used in turn:
-/// one or two queue pairs, a completion queue and regions.
+/// The memory that a round may add to the shared state. Its tables are sparse, and their records
+/// are used in turn, so a round may be the first to use those of its queue pairs, completion queues
+/// and regions.
 constexpr std::uint64_t kTableBytesOfARound = 8192;
 
 void expect_same(const Holdings& before, const Holdings& after, unsigned rounds) {
@@ -50,7 +52,7 @@ void expect_same(const Holdings& before, const Holdings& after, unsigned rounds)
   EXPECT_LE(after.mappings, before.mappings + 8);  // malloc's own mappings vary
   EXPECT_EQ(after.ring_bytes, before.ring_bytes);
   EXPECT_EQ(after.cm_records, before.cm_records);
-  // All tables, except those of rdma_cm, are smaller than that.
+  // All tables together, except those of rdma_cm, are smaller than this.
   constexpr std::uint64_t kTables = 64ULL << 20U;
   EXPECT_LE(after.state_bytes,
             before.state_bytes + std::min<std::uint64_t>(rounds * kTableBytesOfARound, kTables));
@@ -65,7 +67,7 @@ TEST(Soak, ConnectionsByVerbsLeaveNothing) {
     expect_completion(pair.a, i);
     expect_completion(pair.b, 1);
   };
-  for (unsigned i = 0; i < 20; ++i) round(i);
+  for (unsigned i = 0; i < 20; ++i) round(i);  // caches and pools reach their sizes
   const Holdings before = holdings();
   for (unsigned i = 0; i < kSoakRounds && !::testing::Test::HasFailure(); ++i) round(i);
   expect_same(before, holdings(), kSoakRounds);

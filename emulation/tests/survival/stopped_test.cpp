@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kStoppedBytes = 4096;
 const Timing kPatientWithStopped{.timeout = 14, .retry_count = 7, .rnr_retry = 7};
 
-/// Memory into which a peer copies directly.
+/// Memory that a peer's NIC maps, so it copies into it directly.
 class File {
  public:
   explicit File(const Endpoint& owner) : fd_(::memfd_create("file", MFD_CLOEXEC)) {
@@ -59,14 +59,16 @@ StopOrder order(const std::string& step, int signal) {
   return result;
 }
 
-/// SENDs to the peer, or creates and destroys objects, until the step of its instruction.
+/// A child's body: SENDs to the peer, or creates and destroys objects, until the step of its
+/// instruction. It sends a byte before that, and another one if it goes on afterwards. The step
+/// "peer_X" is X for the completion of the peer's receive; "own_completing" is for a WRITE.
 void obey_until_stopped(const Line& line) {
   Endpoint self;
   self.connect(line.exchange(self.address()), kPatientWithStopped);
   ASSERT_EQ(self.post_recv(500, 0, 64), 0);
   const StopOrder given = line.receive<StopOrder>();
   const std::string step = given.step;
-  // Its own completion comes first, then that of the peer's receive.
+  // A SEND arrives at such a step for its own completion first, then for the peer's.
   const std::string peers = "peer_";
   const bool second = step.starts_with(peers);
   set_step_trap(given.step + (second ? peers.size() : 0), second ? 2 : 1, given.signal);
@@ -91,6 +93,7 @@ void obey_until_stopped(const Line& line) {
   line.receive<bool>();
 }
 
+/// This process with its endpoint, and the child that is its peer.
 class Party {
  public:
   Party() : child(obey_until_stopped), file(self) {
@@ -98,7 +101,7 @@ class Party {
     EXPECT_EQ(post_recv(self, file, 1), 0);
   }
 
-  /// Waits until the child has reached the step of its instruction.
+  /// Sends the instruction, and waits until the child is about to work towards its step.
   void give(const std::string& step, int signal) {
     child.line().send(order(step, signal));
     child.line().receive<bool>();
@@ -110,6 +113,7 @@ class Party {
     ASSERT_TRUE(WIFSTOPPED(status));
   }
 
+  /// Continues the child, and waits until it has finished its work.
   void let_go_on() {
     ::kill(child.pid(), SIGCONT);
     child.line().receive<bool>();
@@ -159,7 +163,7 @@ Made use_everything(Party& party) {
     return ibv_create_qp(self.pd.get(), &init);
   }));
   EXPECT_TRUE(made.qp != nullptr || errno == EBUSY) << errno;
-  Watchdog::enter("what comes after");
+  Watchdog::enter("the test after use_everything()");
   return made;
 }
 
@@ -172,7 +176,8 @@ TEST_P(Stopped, AStoppedProcessHangsNoOtherAndGoesOn) {
   const Made made = use_everything(party);
   party.let_go_on();
   // The completion of its message, and those of use_everything in some order.
-  const bool sends = std::string("claimed released").find(GetParam()) == std::string::npos;
+  const std::string step = GetParam();
+  const bool sends = step != "claimed" && step != "released";
   if (sends && !made.message_polled) expect_completion(party.self, 1);
   EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(party.file.mr.release()); }), 0);
   const Mr mr(
@@ -217,7 +222,7 @@ TEST(StoppedInACopy, LeavesOtherConnectionsAlone) {
     expect_completion(others.a, i);
     expect_completion(others.b, i);
   }
-  // Requests in the other direction work too: it holds only its own memory.
+  // Requests in the other direction work too, because they need other locks.
   ASSERT_EQ(bounded("post_send", [&] { return party.self.send(7, 0, 64); }), 0);
   expect_completion(party.self, 7);
   party.let_go_on();
@@ -230,7 +235,8 @@ TEST(StoppedInACompletion, HidesItUntilItGoesOn) {
   Party party;
   party.give("peer_completing", SIGSTOP);
   party.wait_until_stopped();
-  // It holds the lock of our queue: our own requests end, but are reported later.
+  // The child holds the lock of this process's completion queue. Requests end, but are reported
+  // later.
   ASSERT_EQ(bounded("post_send", [&] { return party.self.send(7, 0, 64); }), 0);
   ibv_wc wc{};
   EXPECT_EQ(bounded("poll_cq", [&] { return ibv_poll_cq(party.self.cq.get(), 1, &wc); }), 0);
@@ -254,7 +260,7 @@ TEST(StoppedInItsOwnCompletion, GetsCompletionsThatCameMeanwhile) {
   EXPECT_EQ(party.child.join(), 0);
 }
 
-/// As if the peer did not answer, for the time that the queue pair sets.
+/// A stopped peer counts as one that does not answer, for the time that the queue pair sets.
 TEST(StoppedInItsOwnCompletion, IsGivenUpInTime) {
   Party party;
   party.give("own_completing", SIGSTOP);
@@ -370,6 +376,7 @@ class FullReceiveQueue : public ::testing::Test {
  protected:
   FullReceiveQueue() : child(obey_until_stopped), self({.depth = 1}), file(self) {}
 
+  /// Lets the child complete the receive and get `signal` before it is consumed.
   void complete_and(int signal) {
     self.connect(child.line().exchange(self.address()), kPatientWithStopped);
     ASSERT_EQ(post_recv(self, file, 1), 0);
@@ -402,7 +409,7 @@ TEST_F(FullReceiveQueue, DoesNotWaitForAStoppedSender) {
   EXPECT_EQ(child.join(), 0);
 }
 
-/// The queue pair belongs to the domain, and the receive's completion to the SRQ.
+/// The queue pair belongs to the domain, and the receive and its completion belong to the SRQ.
 TEST(KilledOverASharedReceive, AnXrcDomainsReceiveIsFlushed) {
   const Watchdog watchdog;
   for (const char* step : {"receive_taken", "moved"}) {
@@ -477,7 +484,8 @@ TEST(KilledOverAnEvent, LetsTheQueueBeDestroyed) {
   EXPECT_EQ(bounded("destroy_cq", [&] { return ibv_destroy_cq(self.cq.release()); }), 0);
 }
 
-/// As above, with a shared receive queue: the receive that was taken from it is not lost.
+/// A process is killed after it has taken a receive of a shared queue for its message. The receive
+/// is not lost.
 TEST(KilledOverASharedReceive, TheReceiveIsFlushed) {
   const Watchdog watchdog;
   for (const char* step :

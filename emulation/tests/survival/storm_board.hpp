@@ -12,7 +12,7 @@ namespace hbmwire::test {
 
 inline constexpr std::size_t kWorkers = 6;
 
-/// The facts that one side of a session tells the other. Only its owner writes it.
+/// The facts that one side of a session tells the other. Only the telling side writes it.
 struct Mailbox {
   std::atomic<std::uint64_t> id;  // of the session; 0: there is none, and the rest is invalid
   std::atomic<std::uint64_t> connected_to;  // the id of the session that this one has connected to
@@ -28,7 +28,7 @@ struct Board {
   std::atomic<std::uint64_t> sessions, messages, verified, failures_seen, connections;
 };
 
-/// Runs worker `self` until the end of the storm.
+/// Runs worker `self` until the end of the storm. Returns the process's exit status.
 int run_worker(Board& board, std::size_t self, std::uint64_t seed);
 
 }  // namespace hbmwire::test

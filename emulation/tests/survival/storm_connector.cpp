@@ -23,6 +23,7 @@ sockaddr_in address_of(std::size_t worker) {
 /// librdmacm's convention: -1 with errno.
 int error_of(int result) { return result == 0 ? 0 : errno; }
 
+/// A channel that does not block.
 rdma_event_channel* make_channel() {
   rdma_event_channel* channel = nullptr;
   const auto make = [&] {
@@ -77,7 +78,7 @@ bool Connector::next(rdma_event_channel* channel, rdma_cm_event& event) {
 }
 
 void Connector::step() {
-  if (below(random_, 8) != 0) return;
+  if (below(random_, 8) != 0) return;  // leaves most of the worker's time to its sessions
   rdma_cm_event event{};
   if (next(listening_, event)) serve(event);
   if (active_ == nullptr) {
@@ -115,7 +116,7 @@ void Connector::go_on(const rdma_cm_event& event) {
         bounded("rdma_resolve_route", [&] { return error_of(rdma_resolve_route(active_, 1000)); });
   } else if (event.event == RDMA_CM_EVENT_ROUTE_RESOLVED) {
     rdma_conn_param parameters{};
-    parameters.qp_num = 77;
+    parameters.qp_num = 77;  // any number: there is no queue pair
     parameters.retry_count = 7;
     error = bounded("rdma_connect", [&] { return error_of(rdma_connect(active_, &parameters)); });
   } else if (event.event == RDMA_CM_EVENT_CONNECT_RESPONSE) {
@@ -124,7 +125,7 @@ void Connector::go_on(const rdma_cm_event& event) {
     if (error == 0 && below(random_, 2) == 0)
       error = bounded("rdma_disconnect", [&] { return error_of(rdma_disconnect(active_)); });
     else
-      error = -1;
+      error = -1;  // destroys the id without a disconnect
   }
   if (error != 0) end_active();
 }
@@ -132,7 +133,7 @@ void Connector::go_on(const rdma_cm_event& event) {
 void Connector::serve(const rdma_cm_event& event) {
   if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
     rdma_conn_param parameters{};
-    parameters.qp_num = 78;
+    parameters.qp_num = 78;  // any number
     const int error = below(random_, 4) == 0 ? -1 : bounded("rdma_accept", [&] {
       return error_of(rdma_accept(event.id, &parameters));
     });

@@ -20,10 +20,11 @@ constexpr std::size_t kCounter = 16384;
 constexpr std::size_t kReceives = 20480;
 constexpr std::uint32_t kReceiveBytes = 1024;
 constexpr std::size_t kSlots = 8;
-constexpr std::size_t kSource = 32768;
+constexpr std::size_t kSource = 32768;  // eight messages, then the data of a WRITE
 constexpr std::size_t kReadBack = 49152;
 constexpr std::size_t kFetched = 61440;
 constexpr std::uint32_t kMessageBytes = 512;
+constexpr std::size_t kWriteSource = kSource + std::size_t{8} * kMessageBytes;
 constexpr std::uint32_t kHeader = 40;  // of a datagram
 
 constexpr std::uint64_t kStormReceiveId = 1000;
@@ -146,10 +147,9 @@ void Session::post_message() {
 
 void Session::post_write() {
   writing_ = true;
-  fill(endpoint_.buffer.data() + kSource + 8 * kMessageBytes, kWriteBytes, id_ + ++writes_);
+  fill(endpoint_.buffer.data() + kWriteSource, kWriteBytes, id_ + ++writes_);
   note_posted(bounded("write", [&] {
-    return endpoint_.rdma(IBV_WR_RDMA_WRITE, kWrite, kSource + 8 * kMessageBytes, kWriteBytes,
-                          peer_, kShared);
+    return endpoint_.rdma(IBV_WR_RDMA_WRITE, kWrite, kWriteSource, kWriteBytes, peer_, kShared);
   }));
 }
 
@@ -214,7 +214,7 @@ void Session::sleep_on_channel() {
   if (endpoint_.channel == nullptr) return;
   if (bounded("req_notify_cq", [&] { return ibv_req_notify_cq(endpoint_.cq.get(), 0); }) != 0)
     give_up("req_notify_cq");
-  poll();
+  poll();  // entries that came before the request for an event cause none
   pollfd ready{endpoint_.channel->fd, POLLIN, 0};
   if (::poll(&ready, 1, 2) != 1) return;
   ibv_cq* cq = nullptr;
@@ -229,7 +229,7 @@ bool Session::step() {
   poll();
   if (failed_ || steps_left_-- == 0) return false;
   post_receives();
-  // Eight messages have different send buffers.
+  // Eight messages have different send buffers, so fewer than eight may be in flight.
   if (posted_ns_.size() < 6) post_something();
   if (!posted_ns_.empty() && clock_ns() - posted_ns_.front() > kLongestNs)
     give_up("a request does not end", static_cast<std::uint64_t>(kind_));
@@ -273,7 +273,7 @@ void Session::take_send(const ibv_wc& completion) {
     }
   } else if (completion.wr_id == kRead) {
     if (!is_filled(endpoint_.buffer.data() + kReadBack, kWriteBytes, id_ + writes_))
-      give_up("what was written is not there", writes_);
+      give_up("the bytes of a write are not there", writes_);
     writing_ = false;
     board_.verified.fetch_add(1);
   } else {

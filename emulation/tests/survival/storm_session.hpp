@@ -17,6 +17,7 @@ namespace hbmwire::test {
 
 std::uint64_t clock_ns();
 
+/// After this time without a result a worker gives up.
 inline constexpr std::uint64_t kLongestNs = 30'000'000'000;
 
 /// Repeats a call while it returns EBUSY or EAGAIN: a stopped process is in the way and will
@@ -64,10 +65,13 @@ class Session {
   void post_something();
   void post_message();
   void post_write();
+  /// Reads back the bytes of the last WRITE.
   void post_read();
   void post_atomic();
   void change_memory();
+  /// Waits for a completion event, for 2 ms at most.
   void sleep_on_channel();
+  /// Notes the time of a request, whose post had this result.
   void note_posted(int error);
   void poll();
   void take_send(const ibv_wc& completion);
@@ -84,12 +88,12 @@ class Session {
   std::uint64_t peer_id_ = 0;
   bool failed_ = false;
   unsigned steps_left_;
-  std::uint64_t sent_ = 0;
-  std::uint64_t received_ = 0;
-  std::uint64_t writes_ = 0;
-  std::uint64_t added_ = 0;
-  bool writing_ = false;
-  bool adding_ = false;
+  std::uint64_t sent_ = 0;               // messages; also the next one's sequence number
+  std::uint64_t received_ = 0;           // the sequence number that is expected next
+  std::uint64_t writes_ = 0;             // WRITEs begun; a part of their pattern's seed
+  std::uint64_t added_ = 0;              // the value of the peer's counter
+  bool writing_ = false;                 // a WRITE, or the READ that checks it, is in flight
+  bool adding_ = false;                  // an atomic is in flight
   std::deque<std::uint64_t> posted_ns_;  // the times of sends that have not completed, oldest first
   std::uint64_t receives_ = 0;           // posted but not completed
   std::deque<std::size_t> free_slots_;

@@ -34,7 +34,8 @@ class Storm {
     ::munmap(board_, sizeof(Board));
   }
 
-  /// Returns false if a worker has found an error.
+  /// Stops or kills a random worker. A stopped one is continued or killed; a killed one is
+  /// replaced. Returns false if a worker has found an error.
   bool strike() {
     ::usleep(static_cast<useconds_t>(below(random_, 15000)));
     const std::size_t worker = below(random_, kWorkers);
@@ -83,7 +84,7 @@ class Storm {
     const std::uint64_t seed = random_();
     const pid_t pid = ::fork();
     if (pid == 0) ::_exit(run_worker(*board_, worker, seed));
-    if (pid < 0) throw std::runtime_error("no process to be had");
+    if (pid < 0) throw std::runtime_error("fork() failed");
     pids_[worker] = pid;
   }
 
@@ -93,6 +94,7 @@ class Storm {
   unsigned kills_ = 0;
 };
 
+/// The number of processes that have a directory in the fabric.
 std::size_t count_directories() {
   const std::filesystem::path fabric = std::getenv("HBMWIRE_EMULATION_FABRIC");
   std::size_t count = 0;
@@ -126,7 +128,7 @@ TEST(Storm, LeavesEachSurvivorWithADefiniteResult) {
   EXPECT_EQ(plugin_function<unsigned (*)()>("hbmwire_cm_live_records")(), 0U);
   EXPECT_EQ(ring_bytes(), bytes);
   EXPECT_TRUE(locks_are_free());
-  EXPECT_EQ(count_directories(), 1U);
+  EXPECT_EQ(count_directories(), 1U) << "this process alone has one";
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ class Link {
       : board_(board),
         mine_(board.mail[self][peer]),
         theirs_(board.mail[peer][self]),
-        kind_(static_cast<Session::Kind>((self + peer) % 4)),
+        kind_(static_cast<Session::Kind>((self + peer) % 4)),  // the same for both ends
         random_(random) {}
 
   void step() {
@@ -38,6 +38,7 @@ class Link {
   }
 
  private:
+  /// Makes a session and tells the peer.
   void begin() {
     try {
       session_ = std::make_unique<Session>(kind_, board_.last_id.fetch_add(1) + 1, random_, board_);
@@ -48,11 +49,12 @@ class Link {
     mine_.id.store(session_->id());
   }
 
+  /// Connects to the peer's session if there is one.
   void look_for_peer() {
     const std::uint64_t id = theirs_.id.load();
     const Address address = theirs_.address;
-    if (id == 0 || theirs_.id.load() != id) return;
-    // Still connected to an earlier session: that one is about to end, or its worker is dead.
+    if (id == 0 || theirs_.id.load() != id) return;  // the address may be half written
+    // The peer's session is still connected to an earlier one of this worker, so it will end.
     const std::uint64_t to = theirs_.connected_to.load();
     if (to != 0 && to != session_->id()) return;
     if (!session_->connect(address, id)) return end();
