@@ -21,7 +21,8 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-// "`name`" and its description, for each definition of the page: ": *What.* Source: ...".
+// Returns "name: sentence" for each definition of the page: a line "`name`", and a line
+// ": *Sentence.* Source: ..." below it.
 std::vector<std::string> definitions_of(const std::string& path) {
   std::ifstream file(path);
   const std::regex term("^`([a-z-]+)`$");

@@ -211,6 +211,7 @@ TEST(DoctorDifferences, HaveFirmwareOfNicsOfOneKind) {
   EXPECT_THAT(
       words_of(against_pair(here)),
       testing::ElementsAre("firmware of NICs 0x15b3:0x101b: 20.41.1000 here, 20.39.3560 there"));
+  // Another model of NIC: the firmware of two models is not compared.
   here.files["/sys/bus/pci/devices/0000:35:00.0/device"] = text("0x1021\n");
   EXPECT_THAT(words_of(against_pair(here)), IsEmpty());
 }
@@ -218,6 +219,7 @@ TEST(DoctorDifferences, HaveFirmwareOfNicsOfOneKind) {
 TEST(DoctorDifferences, PartitionsAreComparedByNumber) {
   AlteredMachine here("dgx-with-acs-on");
   AlteredMachine there("dgx-with-acs-on");
+  // The highest bit only tells full members of a partition from limited ones.
   const std::string key = kPortFolder + "/pkeys/0";
   here.files[key] = text("0x7fff\n");
   there.files[key] = text("0xffff\n");
@@ -254,13 +256,13 @@ bool is_fit(const std::string& text, std::size_t most) {
          std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-void expect_fit(const std::vector<Difference>& all, const std::string& of) {
-  EXPECT_LE(all.size(), 100U) << of;
+void expect_fit(const std::vector<Difference>& all, const std::string& prefix) {
+  EXPECT_LE(all.size(), 100U) << prefix;
   for (const Difference& difference : all) {
-    EXPECT_TRUE(is_fit(difference.what, 200)) << of << difference.what;
-    EXPECT_TRUE(is_fit(difference.here, 800)) << of << difference.here;
-    EXPECT_TRUE(is_fit(difference.there, 800)) << of << difference.there;
-    EXPECT_TRUE(is_fit(difference.source, 200)) << of << difference.source;
+    EXPECT_TRUE(is_fit(difference.what, 200)) << prefix << difference.what;
+    EXPECT_TRUE(is_fit(difference.here, 800)) << prefix << difference.here;
+    EXPECT_TRUE(is_fit(difference.there, 800)) << prefix << difference.there;
+    EXPECT_TRUE(is_fit(difference.source, 200)) << prefix << difference.source;
   }
   EXPECT_FALSE(to_json(all).dump().empty());
   for (const std::string& line : difference_lines(all, {})) EXPECT_TRUE(is_fit(line, 400)) << line;
@@ -385,6 +387,7 @@ TEST(DoctorDifferences, ThousandsOfNicsAreBounded) {
   expect_fit(all, "many: ");
   const auto mtu = find_difference(all, "path MTU");
   ASSERT_TRUE(mtu);
+  // 256 ports are compared, and three of their values shown.
   EXPECT_THAT(mtu->here, HasSubstr("; and 253 other values"));
 }
 

@@ -115,8 +115,8 @@ class Remembering final : public Evidence {
 
   void keep(Kind kind, const std::string& about, const std::string& answer) {
     if (!questions_.insert({kind, about}).second) return;
-    constexpr std::size_t kPrime = 1099511628211U;
-    digest_ = digest_ * kPrime + std::hash<std::string>{}(about + "\n" + answer);
+    constexpr std::size_t kFnvPrime = 1099511628211U;
+    digest_ = digest_ * kFnvPrime + std::hash<std::string>{}(about + "\n" + answer);
   }
 
   Evidence& machine_;
@@ -210,7 +210,8 @@ TEST(DoctorHiddenFolder, MakesNoCheckSayMore) {
       for (const std::string folder :
            {"/sys", "/proc", "/proc/sys", "/sys/devices/system", "/sys/module"}) {
         for (const int error : {EACCES, ENOENT}) {
-          // The container's engine did not provide /sys.
+          // A container without /sys is this check's own subject: it rightly reports the engine's
+          // fault.
           if (check.name == "container" && error == ENOENT) continue;
           PartlyHidden partly(*machine, is_below(folder), error);
           SCOPED_TRACE(fixture + ": " + std::string(check.name) + " without " + folder +

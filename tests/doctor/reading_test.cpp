@@ -56,6 +56,7 @@ TEST(DoctorReading, ExpandsListsOfCpus) {
   EXPECT_EQ(cpus_in("0-2,8\n"), (std::vector<std::uint64_t>{0, 1, 2, 8}));
   EXPECT_TRUE(cpus_in("\n").empty());
   EXPECT_TRUE(cpus_in("3-").empty());
+  // A list is cut after 8192 CPUs.
   EXPECT_EQ(cpus_in("0-18446744073709551615").size(), 8192U);
   EXPECT_TRUE(cpus_in("9-3").empty());
 }
@@ -176,6 +177,7 @@ TEST(DoctorReading, TakesNothingForAbsentBelowAFolderThatIsHidden) {
   const auto machine = fixture_machine("gaudi2-pair");
   EXPECT_EQ(error_below(*machine, "/proc/sys/vm", ENOENT), ENOENT);
   EXPECT_EQ(error_below(*machine, "/proc/sys/vm", 0), 0);
+  // The fixture has no file of this folder, so a missing one proves nothing.
   EXPECT_EQ(error_below(*machine, "/proc/sys/net", ENOENT), ENODATA);
   PartlyKnown hidden("gaudi2-pair", "/proc/");
   EXPECT_EQ(error_below(hidden, "/sys", ENOENT), EPERM);
@@ -295,6 +297,7 @@ TEST(DoctorHardware, HardwareOfAnArchiveIsBounded) {
   }
   Archive machine(std::move(record));
   const Hardware hardware = hardware_of(machine);
+  // At most 1024 NICs and 256 ports are judged.
   EXPECT_EQ(hardware.nics.size(), 1024U);
   std::vector<Finding> unread;
   EXPECT_EQ(ports_of(machine, hardware, "port", unread).size(), 256U);

@@ -56,6 +56,7 @@ class Machines:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
                 parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
                 parent_words = pathlib.Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+                # The doctor's own children have its command line, too.
                 if len(words) > 1 and words[1] == b"doctor" and os.getsid(int(entry.name)) == process.handle.pid and \
                         (len(parent_words) < 2 or parent_words[1] != b"doctor"):
                     return int(entry.name)
@@ -69,6 +70,7 @@ class Machines:
 
 
 def ended(process, seconds=60):
+    """Waits for a process. Its output is split at the JSON of a report: the text before it has the errors."""
     started = time.monotonic()
     code = process.finish(seconds)
     text = process.text
@@ -198,6 +200,7 @@ def wrong_byte(program):
 
 def card_taken(program):
     with machines(program) as m:
+        # By its name, the holder runs on the server's emulated machine.
         holder = m.w.server("-m", "gaudi", "--card", "0", "--keep", name="there", emulate=("--nics", "2", "--gaudi", "2"))
         m.serve(emulate=())
         result = m.visit("--json")
@@ -438,6 +441,7 @@ def eight_by_eight(program):
         m.serve(emulate=emulate)
         result = ended(m.start("--json", emulate=emulate), 120)
         check(result.seconds < 75 and result.code in (0, 3), f"{result.seconds:.0f} s", result)
+        # 8 x 8 NICs, and 9 x 9 memories: the host's and those of eight cards.
         check(len(result.whole["pairs"]["nics"]) == 64 and len(result.whole["pairs"]["memories"]) == 81, "not all pairs")
         m.stop()
 

@@ -45,6 +45,7 @@ def works(program):
     with world(program) as w:
         result = doctor(program, w, ("--nics", "2", "--gaudi", "1", "--cuda", "1", "--rocm", "1"), "--json")
         expect(result, 0, "well")
+        # Host, Gaudi, CUDA and ROCm, each by two NICs.
         check(len(result.pairs) == 8, sorted(result.pairs))
         for (memory, by), pair in result.pairs.items():
             check_verified(pair)
@@ -190,6 +191,7 @@ def quick_without(program):
             whole, alone = (doctor(program, w, ("--nics", nics, "--gaudi", cards), "--json", *more) for more in ((), ("--quick",)))
             for result in (whole, alone):
                 expect(result, code, health)
+            # If there is nothing to try, both say so in the same words.
             check(code != 3 or alone.whole["verdict"] == whole.whole["verdict"], alone, whole)
 
 
@@ -264,6 +266,7 @@ def quick(program):
         result = doctor(program, w, ("--nics", "2", "--gaudi", "2"), "--json", "--quick")
         check(result.whole["pairs"] is None and result.code in (0, 1, 4), result)
         check(result.whole["findings"] and "emulated" in result.whole["verdict"], result)
+        # Timed within `emulate`, whose own start does not count.
         inner = re.search(r"real (\S+)", doctor(program, w, ("--nics", "2",), "--quick", inner=("time", "-f", "real %e")).errors) \
             if shutil.which("time") else None
         check(inner is None or float(inner[1]) < 2, inner)
@@ -299,6 +302,7 @@ def dumb_terminal(program):
     with world(program) as w:
         command = [program, "emulate", "--quiet", "--dir", w.base, "--nics", "1", "--", "env", "-u", "NO_COLOR"]
         for kind, has in (("dumb", False), ("xterm", True)):
+            # Ctrl-C is never pressed, because this text never appears.
             words, code = on_terminal([str(word) for word in (*command, f"TERM={kind}", program, "doctor", "--memory", "host")], b"never")
             check(code == 0 and ("\x1b" in words) == has, kind, code, words)
 
@@ -329,6 +333,7 @@ def eight_by_eight(program):
     with world(program) as w:
         result = doctor(program, w, ("--nics", "8", "--gaudi", "8"), "--json", seconds=120)
         check(result.seconds < 60, f"{result.seconds:.0f} s", result)
+        # Nine memories, the host's and those of eight cards, by eight NICs.
         check(len(result.pairs) == 72 and result.code == 0, result)
         for pair in result.pairs.values():
             check_verified(pair)

@@ -133,7 +133,7 @@ class Answer:
         for part in parts:
             check(part in finding["found"], f"no '{part}' found:", self)
         check(remedy in finding["remedy"], f"no '{remedy}' in the remedy:", self)
-        check((finding["remedy"] == "") == (verdict == "good"), "a remedy for all but the good:", self)
+        check((finding["remedy"] == "") == (verdict == "good"), "exactly good findings have no remedy:", self)
 
     def value(self, key):
         return next(line[key] for line in self.lines if key in line)
@@ -251,6 +251,7 @@ def silent_address(program):
         n.ip("client", f"neigh add 10.77.0.9 lladdr {link['address']} nud permanent dev eth0")
         answer = n.ask("name", "10.77.0.9", PORT)
         answer.expect("way", f"10.77.0.9:{PORT}", "bad", "no answer within 3.5 s", remedy="ping 10.77.0.9")
+        # If another address works, one that is silent is given up sooner.
         answer = n.ask("addresses", tcp_place(4), f"10.77.0.9:{PORT}")
         answer.expect("way", f"10.77.0.9:{PORT}", "slow", "no answer within 2.0 s")
         check(answer.seconds < 3.4, answer)

@@ -119,7 +119,8 @@ TEST_P(OwnAccess, EveryPartOfAListIsLookedAt) {
           {(i == wrong ? closed : open).slice(i * part, part), remote.slice(i * part, part)});
     const auto get = ends.a->prepare_get(parts);
     ASSERT_FALSE(get);
-    // Lists never move staged memory, whatever its access.
+    // Lists never move staged memory, whatever its access. The first part's access is checked
+    // before that.
     if (get.error().code != Errc::not_supported || wrong == 0) refused(get);
   }
   EXPECT_EQ(ends.a->phase(), EndpointPhase::ready);

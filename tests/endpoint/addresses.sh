@@ -12,8 +12,8 @@ emulate=$1
 program=$2
 failed=0
 
-# expect HOSTS COUNT NICS WAY ADDRESS: the machine has COUNT NICs, of which the worker uses NICS
-# (empty: the first that works).
+# expect HOSTS COUNT NICS WAY ADDRESS: a listener for WAY (tcp, rdma_cm) at ADDRESS reports HOSTS.
+# The machine has COUNT NICs, of which the worker uses NICS (empty: the first that works).
 expect() {
   local expected=$1 there=$2 of_worker=$3
   shift 3
@@ -34,10 +34,12 @@ expect "rdma_cm://127.0.0.1 rdma_cm://[::1]" 1 "" rdma_cm ""
 # The first interface belongs to emu0, the second to emu1.
 for i in 1 3; do
   ip link add ve$i type veth peer name other$i
+  # The kernel adds no link-local address of its own.
   ip link set other$i addrgenmode none up
   ip addr add 10.77.$i.2/24 dev ve$i
   ip addr add fd00:77:$i::2/64 dev ve$i nodad
   ip addr add 2001:db8:$i::2/64 dev ve$i nodad
+  # Must not appear, as the next link-local address.
   ip addr add fe80::$i/64 dev ve$i nodad
 done
 ip addr add 169.254.7.7/16 dev ve1

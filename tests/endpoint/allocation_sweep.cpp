@@ -35,11 +35,13 @@ std::atomic<long> failing_now{0};
   std::_Exit(3);
 }
 
+/// HBMWIRE_SWEEP_STRIDE, or `otherwise`.
 long stride_or(long otherwise) {
   const char* const text = std::getenv("HBMWIRE_SWEEP_STRIDE");
   return text == nullptr ? otherwise : std::max(1L, std::strtol(text, nullptr, 10));
 }
 
+/// HBMWIRE_SWEEP_FIRST, or `otherwise`.
 long first_or(long otherwise) {
   const char* const text = std::getenv("HBMWIRE_SWEEP_FIRST");
   return text == nullptr ? otherwise : std::max(1L, std::strtol(text, nullptr, 10));
@@ -89,7 +91,7 @@ void sweep_allocations(const std::function<void(FailingLife&)>& life, long strid
   if (::testing::Test::HasFailure()) return;
   const std::string objects = live_nic_objects();
   const int descriptors = open_descriptors();
-  // One more for the vector passed on below.
+  // One more for the copy of `objects` that is passed on below.
   const std::int64_t allocations = FailingAllocations::live() + 1;
   long met = 0;
   for (long nth = first_or(1); !::testing::Test::HasFailure(); nth += stride) {

@@ -24,7 +24,7 @@ class FailingLife {
 
   /// Runs `call()`, a function of the library that returns a Result and may meet the failing
   /// allocation. It must then return an error that says so, or succeed without the memory; and it
-  /// must succeed when called again. Empty if it did not, because its connection has ended.
+  /// must succeed when called again. Otherwise the test fails, and the result is empty.
   template <class Call>
   auto make(const char* what, const Call& call)
       -> std::optional<typename decltype(call())::value_type> {
@@ -39,7 +39,8 @@ class FailingLife {
     return std::nullopt;
   }
 
-  /// The same for calls on a connection, which is not used any more after it has failed.
+  /// Runs `call()`, which uses a connection and may meet the failing allocation. After an error the
+  /// connection is not used any more: this and all later calls of use() return empty.
   template <class Call>
   auto use(const char* what, const Call& call)
       -> std::optional<typename decltype(call())::value_type> {
@@ -50,7 +51,7 @@ class FailingLife {
     return std::nullopt;
   }
 
-  /// The same for calls without a value. Returns false if the connection has ended.
+  /// As use(), for calls without a value. Returns false if the connection has ended.
   template <class Call>
   bool done(const char* what, const Call& call) {
     if (broken_) return false;
@@ -120,7 +121,8 @@ class FailingLife {
 
 /// Runs `life` with the n-th allocation failing, for n = 1, 1 + `stride`, and so on, until a life
 /// does not reach it. Each n runs twice: only that allocation fails, or also all later ones in the
-/// same call. No resource may stay behind. HBMWIRE_SWEEP_STRIDE overrides `stride`.
+/// same call. No resource may stay behind. HBMWIRE_SWEEP_STRIDE overrides `stride`,
+/// HBMWIRE_SWEEP_FIRST the first n.
 void sweep_allocations(const std::function<void(FailingLife&)>& life, long stride);
 
 }  // namespace hbmwire::test

@@ -66,7 +66,7 @@ struct TwoEnds {
     return life.make("addresses", [&] { return listener->addresses(); }).has_value();
   }
 
-  /// Each end learns of the other's failure, so that both are tried again.
+  /// Each end learns of a failure of the other, so make() connects both again.
   bool connect(FailingLife& life) {
     const std::string where = "localhost:" + std::to_string(listener->port());
     a = life.make("connect",
@@ -122,7 +122,7 @@ void work(FailingLife& life, TwoEnds& ends, const Region& source, const Region& 
   });
   if (!wait(life, "put's wait", tells) || !wait(life, "immediate's wait", told)) return;
   const std::array parts{TransferPart{slice(64), remote->slice(64, 64)}};
-  // Only the NIC carries lists.
+  // Only the NIC carries lists; its paths come before `staged`.
   if (source.path() < Path::staged && remote->path() < Path::staged) {
     auto list = life.use("prepare_put", [&] { return ends.a->prepare_put(parts); });
     if (!list) return;
@@ -274,7 +274,7 @@ TEST(AllocationFailure, ForAPeersQuestionEndsBothEnds) {
     ends.drive([&] { return ends.a->phase() == EndpointPhase::failed; });
     EXPECT_EQ(ends.a->error()->code, Errc::peer_failed) << describe(*ends.a->error());
   }
-  EXPECT_GT(nth, 2) << "to take the question in, and to answer it";
+  EXPECT_GT(nth, 2) << "both taking the question in and answering it allocate";
 }
 
 TEST(AllocationSweepOf, Nics) {
@@ -454,6 +454,7 @@ TEST(AllocationSweepOf, StartedAndPolledOperations) {
         if (!ends.a) return;
         life.use("start_remote", [&] { return finish(ends.a->start_remote("target", until())); });
         life.done("start_close", [&]() -> Result<void> {
+          // The accepted end goes at once, so it closes, too.
           while (const auto accepted = ends.listener->try_accept()) continue;
           HBMWIRE_TRY_ASSIGN(Transfer closed, ends.a->start_close(until()));
           return closed.wait(kLong);

@@ -100,7 +100,7 @@ void expect_no_allocations(MemoryType type, int rounds) {
   EXPECT_TRUE(good);
 }
 
-// A million operations in all, over four kinds of memory.
+// More than a million operations in all: 18 in each round, with four kinds of memory.
 constexpr int kRounds = 1'000'000 / 16 / 4;
 
 class DataPath : public ::testing::TestWithParam<MemoryType> {};

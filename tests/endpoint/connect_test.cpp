@@ -24,7 +24,7 @@
 #include "name_service.hpp"
 #include "stranger.hpp"
 
-/// ConnectionAttempt to a listener. One thread with one worker drives both ends.
+/// Connecting to a listener. One thread with one worker drives both ends.
 namespace hbmwire::test {
 namespace {
 
@@ -47,7 +47,7 @@ struct Port {
   Listener listener;
 };
 
-/// Sends a message in each direction.
+/// Puts 64 bytes from one place of a region to another, and expects that they arrive.
 void expect_works(const Context& context, Endpoint& from) {
   Memory memory(context, MemoryType::host, 4096);
   memory.fill(1);
@@ -70,6 +70,7 @@ class SilentAddress {
     const auto* const where = reinterpret_cast<const sockaddr*>(&at);
     EXPECT_EQ(::bind(listening_.get(), where, sizeof at), 0);
     EXPECT_EQ(::listen(listening_.get(), 0), 0);
+    // Some of these fill the queue; the kernel drops the others already.
     for (int i = 0; i < 4; ++i) {
       filling_.push_back(open(SOCK_STREAM | SOCK_NONBLOCK));
       EXPECT_EQ(::connect(filling_.back().get(), where, sizeof at), -1);
@@ -106,6 +107,7 @@ TEST(Connect, TakesTheFirstAddressOfANameThatAnswers) {
   const Port port;
   set_addresses({"127.0.0.2", "::1", "127.0.0.1"});  // nothing listens at the first two
   Endpoint a = value(Endpoint::connect(port.worker, port.at(kSeveralAddresses), within(10s)));
+  // accept() needs a handle that is not const.
   Endpoint b = value(Listener(port.listener).accept(within(10s)));
   expect_works(port.context, a);
   EXPECT_FALSE(look_up_takes(SIGINT)) << "a handler of the application's may run in our thread";
@@ -262,6 +264,7 @@ TEST(Accept, StrangersDelayNoPeer) {
   std::vector<Stranger> strangers;
   for (int i = 0; i < 3; ++i) strangers.emplace_back(port.listener.port());
   strangers[1].say("GET / HTTP/1.1\r\n\r\n");
+  // The beginning of a greeting.
   strangers[2].say(std::string("hbmw-ep\n\0\1", 10));
   const auto before = std::chrono::steady_clock::now();
   Endpoint a = value(port.connect());

@@ -205,8 +205,8 @@ TEST_P(Copied, KeepsItsOrderWithTransfersOfTheNic) {
     transfers.push_back(value(a_of(ends).flush()));
     for (std::size_t last = transfers.size(); last-- != 0;) {
       finish(ends, transfers[last]);
-      // Bytes that the NIC brings into a device are made visible before the transfer ends, in any
-      // order.
+      // All earlier ones have ended. Only the NIC's get into a device, which is flushed before it
+      // ends, may end later.
       for (const Transfer& before : std::span(transfers).first(last))
         EXPECT_TRUE(before.done() || &before == &transfers[3]);
     }
@@ -291,7 +291,8 @@ TEST_P(Copied, AnEngineThatFailsEndsOneTransfer) {
       fail_nth_call(vendor, nth, EIO);
       Transfer under_way = value(a_of(ends).put(from, all));
       ends.drive([&] { return under_way.done(); });
-      const long counted = fail_nth_call(vendor, -1, 0);
+      // Switches the fault off, and tells how many calls were made.
+      const long calls = fail_nth_call(vendor, -1, 0);
       ASSERT_EQ(ends.a->phase(), EndpointPhase::ready) << nth;
       expect_idle(ends);
       const auto over = under_way.poll();
@@ -300,7 +301,7 @@ TEST_P(Copied, AnEngineThatFailsEndsOneTransfer) {
         EXPECT_EQ(over.error().stage, Stage::copy) << describe(over.error());
         EXPECT_TRUE(under_way.settled());
       }
-      if (counted <= nth) break;
+      if (calls <= nth) break;
     }
     EXPECT_NE(failed, 0U);
     here.fill(1);
@@ -543,7 +544,7 @@ TEST_F(CopiedSlowly, EndsItsEndpointWhenItIsCancelled) {
   ends.drive([&] { return ends.b->phase() == EndpointPhase::failed; });
 }
 
-/// Without calling progress().
+/// The expiry itself waits for the engine, although no thread calls progress().
 TEST_F(CopiedSlowly, IsWaitedForWhenItsKeyExpires) {
   const MemoryKey key = value(MemoryKey::pack(there.region(), {.expires_after = kDelay / 2}));
   const RemoteRegion remote = remote_of(ends, key);

@@ -61,13 +61,13 @@ class CountersOf : public testing::Test {
     return value(ends.a->remote(keys.back().bytes()));
   }
 
-  void over(Result<Transfer> started) {
+  void finish(Result<Transfer> started) {
     Transfer transfer = value(std::move(started));
     ends.drive([&] { return transfer.done(); });
     EXPECT_TRUE(value(transfer.poll()));
   }
 
-  [[nodiscard]] Counters a() const { return value(ends.a->counters()); }
+  [[nodiscard]] Counters counters_of_a() const { return value(ends.a->counters()); }
 
   Ends ends;
   Memory ours{ends.context, MemoryType::host, 1 << 20};
@@ -79,12 +79,12 @@ TEST_F(CountersOf, PutsAndGetsHaveTheirBytesToTheByte) {
   const RemoteRegion there = remote(theirs);
   std::uint64_t bytes = 0;
   for (std::uint64_t i = 0; i < 200; ++i) {
-    over(ends.a->put(ours.slice(0, i * 7), there.slice(0, i * 7)));
+    finish(ends.a->put(ours.slice(0, i * 7), there.slice(0, i * 7)));
     bytes += i * 7;
   }
-  over(ends.a->put(ours.all(), there.slice()));
-  over(ends.a->get(ours.slice(0, 12345), there.slice(0, 12345)));
-  const Counters counters = a();
+  finish(ends.a->put(ours.all(), there.slice()));
+  finish(ends.a->get(ours.slice(0, 12345), there.slice(0, 12345)));
+  const Counters counters = counters_of_a();
   EXPECT_EQ(sum_of(counters, TransferKind::put), (Sum{201, bytes + (1 << 20)}));
   EXPECT_EQ(sum_of(counters, TransferKind::get), (Sum{1, 12345}));
   EXPECT_EQ(counters.bytes(TransferKind::get), 12345U);
@@ -97,11 +97,11 @@ TEST_F(CountersOf, PutsAndGetsHaveTheirBytesToTheByte) {
 TEST_F(CountersOf, EachSeriesNamesPathMemoryNicAndPeer) {
   Memory card(ends.context, MemoryType::gaudi, 1 << 16);
   const RemoteRegion there = remote(card);
-  over(ends.a->put(ours.slice(0, 64), there.slice(0, 64)));
+  finish(ends.a->put(ours.slice(0, 64), there.slice(0, 64)));
   Transfer put = value(ends.a->put(ours.slice(0, 64), there.slice(0, 64)));
   ends.drive([&] { return put.done(); });
   const TransferReport report = put.explain();
-  const Counters counters = a();
+  const Counters counters = counters_of_a();
   ASSERT_EQ(counters.transfers.size(), 1U);
   const TransferCounters& series = counters.transfers.front();
   EXPECT_EQ(series.labels.path, report.path);
@@ -122,7 +122,7 @@ TEST_F(CountersOf, MessagesAreCountedAtBothEnds) {
     EXPECT_TRUE(value(send.poll()) && value(receive.poll()));
     bytes += length;
   }
-  EXPECT_EQ(sum_of(a(), TransferKind::send), (Sum{5, bytes}));
+  EXPECT_EQ(sum_of(counters_of_a(), TransferKind::send), (Sum{5, bytes}));
   EXPECT_EQ(sum_of(value(ends.b->counters()), TransferKind::receive), (Sum{5, bytes}));
 }
 
@@ -132,14 +132,14 @@ TEST_F(CountersOf, ListsAtomicsFlushesAndImmediatesHaveTheirKinds) {
                                         {ours.slice(200, 50), there.slice(200, 50)}};
   PreparedTransfer puts = value(ends.a->prepare_put(parts));
   PreparedTransfer gets = value(ends.a->prepare_get(parts));
-  over(puts.post());
-  over(gets.post());
-  over(ends.a->fetch_add(there.slice(0, 8), 1));
-  over(ends.a->flush());
+  finish(puts.post());
+  finish(gets.post());
+  finish(ends.a->fetch_add(there.slice(0, 8), 1));
+  finish(ends.a->flush());
   Transfer receive = value(ends.b->receive_immediate(theirs.slice(0, 0)));
-  over(ends.a->put(ours.slice(0, 20), there.slice(0, 20), {.immediate = 7}));
+  finish(ends.a->put(ours.slice(0, 20), there.slice(0, 20), {.immediate = 7}));
   ends.drive([&] { return receive.done(); });
-  const Counters counters = a();
+  const Counters counters = counters_of_a();
   EXPECT_EQ(sum_of(counters, TransferKind::put), (Sum{2, 170}));
   EXPECT_EQ(sum_of(counters, TransferKind::get), (Sum{1, 150}));
   EXPECT_EQ(sum_of(counters, TransferKind::atomic), (Sum{1, 8}));
@@ -149,15 +149,15 @@ TEST_F(CountersOf, ListsAtomicsFlushesAndImmediatesHaveTheirKinds) {
 
 TEST_F(CountersOf, FlushesOfAWorkerMoveNoBytes) {
   Memory card(ends.context, MemoryType::gaudi, 1 << 16);
-  over(ends.a_worker.flush(card.all()));
+  finish(ends.a_worker.flush(card.all()));
   EXPECT_EQ(sum_of(value(ends.a_worker.counters()), TransferKind::flush), (Sum{1, 0}));
 }
 
 TEST_F(CountersOf, FailuresAreCountedByTheirCode) {
   Transfer receive = value(ends.a->receive(ours.slice(0, 8)));
-  EXPECT_EQ(a().under_way, 1U);
+  EXPECT_EQ(counters_of_a().under_way, 1U);
   good(receive.cancel());
-  const Counters counters = a();
+  const Counters counters = counters_of_a();
   ASSERT_EQ(counters.failures.size(), 1U);
   EXPECT_EQ(counters.failures.front().code, Errc::cancelled);
   EXPECT_EQ(counters.failures.front().operations, 1U);
@@ -166,7 +166,7 @@ TEST_F(CountersOf, FailuresAreCountedByTheirCode) {
 
 TEST_F(CountersOf, EndedEndpointsAreKeptByWorkerAndContext) {
   const RemoteRegion there = remote(theirs);
-  over(ends.a->put(ours.slice(0, 100), there.slice(0, 100)));
+  finish(ends.a->put(ours.slice(0, 100), there.slice(0, 100)));
   const std::string peer = ends.a->peer();
   keys.clear();
   ends.a.reset();
@@ -203,7 +203,7 @@ TEST(CountersOfContexts, AreKeptByTheProcess) {
 
 TEST_F(CountersOf, OneTransferIn64IsTimed) {
   const RemoteRegion there = remote(theirs);
-  for (int i = 0; i < 640; ++i) over(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
+  for (int i = 0; i < 640; ++i) finish(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
   const Counters counters = value(ends.a_worker.counters());
   // The first transfer is timed, too.
   EXPECT_GE(timed_of(counters), 10U);
@@ -222,7 +222,7 @@ class TimedCounters : public CountersOf {
 
 TEST_F(TimedCounters, AreOfAllTransfers) {
   const RemoteRegion there = remote(theirs);
-  for (int i = 0; i < 100; ++i) over(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
+  for (int i = 0; i < 100; ++i) finish(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
   EXPECT_EQ(timed_of(value(ends.a_worker.counters())), 100U);
 }
 
@@ -231,8 +231,8 @@ TEST_F(CountersOf, WaitsForRoomAreCounted) {
   std::vector<Transfer> all;
   for (int i = 0; i < 400; ++i)
     all.push_back(value(ends.a->put(ours.slice(0, 8), there.slice(0, 8))));
-  EXPECT_GT(a().queued, 0U);
-  EXPECT_LT(a().queued, 400U);
+  EXPECT_GT(counters_of_a().queued, 0U);
+  EXPECT_LT(counters_of_a().queued, 400U);
   ends.drive([&] { return std::ranges::all_of(all, &Transfer::done); });
 }
 
@@ -241,7 +241,8 @@ TEST_F(CountersOf, WaitsForThePeersReceivesAreCounted) {
   // More messages than the peer has places for, and none of them is received.
   for (int i = 0; i < 200; ++i) all.push_back(value(ends.a->send(ours.slice(0, 4000))));
   for (int i = 0; i < 100; ++i) ends.a_worker.progress();
-  EXPECT_EQ(a().credit_waits, 1U);
+  // All of them wait for the same credits.
+  EXPECT_EQ(counters_of_a().credit_waits, 1U);
 }
 
 TEST_F(CountersOf, RegistrationsAndLookUpsAreCounted) {
@@ -275,14 +276,14 @@ TEST_F(CountersOf, AnotherThreadReadsWhileTransfersGoOn) {
       last = bytes;
     }
   });
-  for (int i = 0; i < 1000; ++i) over(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
+  for (int i = 0; i < 1000; ++i) finish(ends.a->put(ours.slice(0, 8), there.slice(0, 8)));
   over_now = true;
   reader.join();
 }
 
 TEST_F(CountersOf, AChildByForkCountsForItself) {
   const RemoteRegion there = remote(theirs);
-  over(ends.a->put(ours.slice(0, 100), there.slice(0, 100)));
+  finish(ends.a->put(ours.slice(0, 100), there.slice(0, 100)));
   const pid_t child = ::fork();
   if (child == 0) {
     const auto counters = process_counters();
@@ -296,7 +297,7 @@ TEST_F(CountersOf, AChildByForkCountsForItself) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(sum_of(a(), TransferKind::put), (Sum{1, 100}));
+  EXPECT_EQ(sum_of(counters_of_a(), TransferKind::put), (Sum{1, 100}));
 }
 
 TEST(CounterBounds, AreDoubledFromBucketToBucket) {
@@ -365,6 +366,7 @@ TEST_F(Published, PeersAreBoundedHoweverManyEndpointsThereAre) {
     std::set<std::string> peers;
     for (const TransferCounters& each : counters.transfers) peers.insert(each.peer);
     peers.erase("");
+    // Four by their names, and all others by one.
     EXPECT_LE(peers.size(), 5U);
     EXPECT_TRUE(peers.contains("other"));
     EXPECT_EQ(sum_of(counters, TransferKind::put), (Sum{1000, 8000}));

@@ -46,12 +46,13 @@ TEST(Crowd, KeepsItsPlacesWhileItSpeaks) {
   std::array<Stranger, 2> first{Stranger(port.listener->port()), Stranger(port.listener->port())};
   port.drive(20ms);
   const Stranger third(port.listener->port());
+  // Each letter renews the half second for which a silent peer keeps its place.
   for (const char letter : greeting) {
     for (const Stranger& each : first) each.say({letter});
     port.drive(100ms);
   }
   for (const Stranger& each : first) EXPECT_FALSE(each.is_let_go());
-  EXPECT_FALSE(third.is_let_go()) << "it was not taken";
+  EXPECT_FALSE(third.is_let_go()) << "it waits in the kernel's queue";
 }
 
 TEST(Crowd, LosesTheSilentPlaceAndNoOther) {
@@ -69,7 +70,7 @@ TEST(Crowd, LosesTheSilentPlaceAndNoOther) {
   const Endpoint a = value(Endpoint::connect(port.worker, port.at(), within(10s)));
   const auto took = std::chrono::steady_clock::now() - before;
   EXPECT_GT(took, 300ms) << "a silent peer has half a second";
-  EXPECT_LT(took, 3s) << "it waits for the end of no handshake";
+  EXPECT_LT(took, 3s) << "it waited for the end of a handshake";
   EXPECT_TRUE(silent.is_let_go());
   EXPECT_FALSE(speaks.is_let_go());
   speaker.join();

@@ -11,23 +11,23 @@
 
 namespace hbmwire::test {
 
-DataAttack::DataAttack(const std::function<void(wire::EndpointOffer&)>& change)
-    : peer(context, worker, listener.port(), change),
+DataAttack::DataAttack(const std::function<void(wire::EndpointOffer&)>& alter_offer)
+    : peer(context, worker, listener.port(), alter_offer),
       victim(value(listener.accept(within(10s)))),
-      friendly(befriend()),
+      bystander_peer(connect_bystander()),
       bystander(value(listener.accept(within(10s)))) {
   open.fill(1);
   closed.fill(2);
   device.fill(3);
 }
 
-Endpoint DataAttack::befriend() {
+Endpoint DataAttack::connect_bystander() {
   std::atomic<bool> over{false};
   std::thread serving([&] {
     while (!over) worker.progress();
   });
   auto connected =
-      Endpoint::connect(other, "127.0.0.1:" + std::to_string(listener.port()), within(10s));
+      Endpoint::connect(peer_worker, "127.0.0.1:" + std::to_string(listener.port()), within(10s));
   over = true;
   serving.join();
   return value(std::move(connected));
@@ -38,7 +38,7 @@ detail::EndpointState& DataAttack::state() const { return state_of(victim); }
 void DataAttack::drive(int times) {
   for (int i = 0; i < times; ++i) {
     worker.progress();
-    other.progress();
+    peer_worker.progress();
     peer.progress();
   }
 }
@@ -48,15 +48,16 @@ Transfer& DataAttack::start(Result<Transfer> transfer) {
   return pending.back();
 }
 
-void DataAttack::expect_ground(std::uint64_t offset, std::uint64_t length) {
-  unsigned seed = 0;
+void DataAttack::expect_memory_unchanged(std::uint64_t offset, std::uint64_t length) {
+  unsigned seed = 0;  // as in the constructor: 1, 2 and 3
   for (Memory* const memory : {&open, &closed, &device}) {
-    auto is = memory->contents();
-    auto was = pattern(kGround, ++seed);
-    for (auto* const bytes : {&is, &was}) {
+    auto now = memory->contents();
+    auto was = pattern(kMemoryBytes, ++seed);
+    // The range that may change is made equal in both.
+    for (auto* const bytes : {&now, &was}) {
       std::fill_n(bytes->begin() + static_cast<std::ptrdiff_t>(offset), length, std::byte{0});
     }
-    EXPECT_TRUE(is == was) << "a byte of memory " << seed << " has changed";
+    EXPECT_TRUE(now == was) << "a byte of memory " << seed << " has changed";
   }
 }
 
@@ -93,14 +94,14 @@ void DataAttack::expect_unharmed() {
   const auto sent = pattern(kBytes, 7);
   std::uint64_t tag = 0;
   for (const bool back : {false, true}) {
-    Endpoint& from = back ? bystander : friendly;
-    Endpoint& to = back ? friendly : bystander;
+    Endpoint& from = back ? bystander : bystander_peer;
+    Endpoint& to = back ? bystander_peer : bystander;
     for (const std::uint64_t bytes : {64U, 5000U, 32768U}) {
-      for (Memory* const of : {&source, &hidden}) {
+      for (Memory* const sent_from : {&source, &hidden}) {
         for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
           Memory into(context, type, kBytes);
           Transfer receive = value(to.receive(into.slice(0, bytes), TagMatch{++tag}));
-          Transfer send = value(from.send(of->slice(0, bytes), tag));
+          Transfer send = value(from.send(sent_from->slice(0, bytes), tag));
           drive_until([&] { return receive.done() && send.done(); });
           for (Transfer* const transfer : {&receive, &send}) {
             const auto over = transfer->poll();

@@ -52,7 +52,7 @@ TEST(DeadPeer, AKilledOneIsNoticedAtOnceByItsConnection) {
 TEST(DeadPeer, AKilledOneIsNoticedWithoutAConnection) {
   PeerProcess peer;
   Side side(peer);
-  peer.stop();  // must not see the end of the connection, which would make it break off
+  peer.stop();  // a peer that sees the end of the connection would break off
   internals::forget_socket(side.worker);
   peer.kill();
   EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
@@ -325,7 +325,7 @@ TEST(LivePeer, APutThatIsUnderWayForTooLongEndsTheEndpoint) {
   EXPECT_EQ(other.error().hint, Hint::other_transfer);
 }
 
-/// The network holds up the oldest operation, which therefore exceeds the limit of time.
+/// Expects that the endpoint ends by its operation timeout, since the network holds up `oldest`.
 void expect_ends_by_operation_timeout(Side& side, Transfer oldest) {
   const auto took = side.until_noticed();
   EXPECT_GE(took, 250ms);  // it may already have been in flight for a moment

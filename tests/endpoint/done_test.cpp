@@ -31,12 +31,13 @@ void settle(Worker& worker) {
   }
 }
 
+/// Waits until next_done() reports a transfer.
 Done take(Worker& worker) {
   const Deadline end = Deadline::after(10s);
   while (!end.passed()) {
     if (auto done = worker.next_done()) return std::move(*done);
   }
-  ADD_FAILURE() << "nothing was told of";
+  ADD_FAILURE() << "no transfer was reported";
   return {};
 }
 
@@ -116,10 +117,12 @@ TEST_F(NextDone, MayBeLeftWithSomethingToTell) {
     if (i % 2 == 0) all.back().reset();
   }
   ends.a.reset();
+  // The worker of these transfers goes, too.
   { const Worker gone = std::exchange(ends.a_worker, value(Worker::create(ends.context))); }
   for (Transfer& transfer : all) {
     if (!transfer) continue;
     EXPECT_TRUE(transfer.done());
+    // Must do no harm.
     transfer.notify(7);
     transfer.reset();
   }
@@ -213,7 +216,7 @@ TEST_F(NextDone, KeepsOtherWaitsAsleepWhileItHasSomethingToTell) {
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
   const auto used = std::chrono::seconds(after.tv_sec - before.tv_sec) +
                     std::chrono::nanoseconds(after.tv_nsec - before.tv_nsec);
-  EXPECT_LT(used, 200ms) << "it polled";
+  EXPECT_LT(used, 200ms) << "it polled instead of sleeping";
   EXPECT_EQ(take(ends.a_worker).cookie, 1U);
   good(late.cancel());
 }

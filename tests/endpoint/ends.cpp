@@ -14,6 +14,7 @@ namespace hbmwire::test {
 
 Memory::Memory(const Context& context, MemoryType type, std::uint64_t size_bytes, Access access)
     : region_(value(context.register_memory(value(context.allocate(type, size_bytes)), access))),
+      // Buffers write to the memory, for which the region's own registration may have no access.
       buffer_(value(region_.nics().empty()
                         ? Buffer::create(region_)
                         : Buffer::create(region_.allocation(), value(context.open_nics()).front(),

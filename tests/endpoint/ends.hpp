@@ -21,6 +21,7 @@ namespace hbmwire::test {
 
 using namespace std::chrono_literals;
 
+/// A wait of at most `time`, which no descriptor ends early.
 inline Wait within(std::chrono::nanoseconds time) { return {Deadline::after(time), -1}; }
 
 /// The value of a Result that must have one.
@@ -30,6 +31,7 @@ T value(Result<T> result) {
   return std::move(result).value();
 }
 
+/// Expects success.
 inline void good(const Result<void>& result) {
   EXPECT_TRUE(result.has_value()) << (result ? "" : describe(result.error()));
 }
@@ -53,7 +55,9 @@ class Memory {
 
   [[nodiscard]] Slice all() const { return region_.slice(0, region_.size_bytes()); }
 
+  /// Writes the pattern of `seed`.
   void fill(unsigned seed);
+
   void set(const std::vector<std::byte>& bytes);
   [[nodiscard]] std::vector<std::byte> contents();
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -20,7 +21,7 @@ namespace {
 constexpr long kNever = std::numeric_limits<long>::max();
 
 constinit std::atomic<bool> armed{false};
-constinit std::atomic<bool> lasts{false};
+constinit std::atomic<bool> lasts{false};  // whether all later allocations fail, too
 constinit std::atomic<bool> has_failed{false};
 constinit std::atomic<long> counted{0};
 constinit std::atomic<long> fails_at{kNever};
@@ -79,6 +80,7 @@ bool is_helpers(std::uintptr_t address) noexcept {
   return false;
 }
 
+/// Stores the first address on the stack outside the helpers.
 _Unwind_Reason_Code look_at(_Unwind_Context* frame, void* data) {
   const std::uintptr_t address = _Unwind_GetIP(frame);
   if (is_helpers(address)) return _URC_NO_REASON;
@@ -92,7 +94,7 @@ bool is_own(std::uintptr_t caller) noexcept {
   if (own_code().holds(caller)) return true;
   if (!is_helpers(caller)) return false;
 
-  // This file's own functions come first on the stack.
+  // This file's own functions come first on the stack, before the first helper.
   struct Walk {
     std::uintptr_t found = 0;
     bool passed = false;
@@ -140,6 +142,7 @@ void give_back(void* memory) noexcept {
 }  // namespace
 
 void FailingAllocations::arm(long nth, bool for_good) noexcept {
+  // Makes the list before anything is counted.
   helpers();
   counted = 0;
   has_failed = false;

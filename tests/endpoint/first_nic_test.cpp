@@ -137,6 +137,7 @@ struct Pair {
   std::optional<Endpoint> b;
 
  private:
+  /// Calls `connects` while another thread accepts `b`.
   template <class Connects>
   void meet(const Connects& connects) {
     std::optional<Endpoint> fresh;
@@ -251,7 +252,7 @@ TEST(FirstNic, APortThatIsDownAtThePeerIsReachedFromAnotherNic) {
   Pair ends(on({"emu0", "emu1"}), on({"emu3", "emu1", "emu2"}));
   links.cut("emu3");
   ends.connect();
-  EXPECT_EQ(name_of(*ends.b), "emu2") << "the third, since the second goes with the second";
+  EXPECT_EQ(name_of(*ends.b), "emu2") << "its emu1 goes with the other end's emu1";
   ends.expect_by({"emu0", "emu1"});
 }
 

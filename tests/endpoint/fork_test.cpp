@@ -161,7 +161,7 @@ TEST_P(EndpointFork, AChildTakesNoNotificationOfItsParent) {
   good(receive.request_cancel());
   EXPECT_EQ(::poll(&entry, 1, 0), 1);
   EXPECT_TRUE(passes_in_child([&] { EXPECT_FALSE(ends_->a_worker.next_done()); }));
-  EXPECT_EQ(::poll(&entry, 1, 0), 1) << "the child has taken the parent's";
+  EXPECT_EQ(::poll(&entry, 1, 0), 1) << "the child has taken the parent's notification";
   const auto done = ends_->a_worker.next_done();
   ASSERT_TRUE(done);
   EXPECT_EQ(done->cookie, 1U);
@@ -215,6 +215,7 @@ TEST_P(EndpointFork, AChildMayDropPendingOperations) {
 TEST_P(EndpointFork, APendingOperationThatAChildDropsIsClosedSilently) {
   // A port that accepts connections but never answers.
   const Fd silent{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  // listen(2) takes a free port if there was no bind(2).
   ASSERT_EQ(::listen(silent.get(), 1), 0);
   sockaddr_in at{};
   socklen_t size = sizeof at;
@@ -228,6 +229,7 @@ TEST_P(EndpointFork, APendingOperationThatAChildDropsIsClosedSilently) {
   std::optional<Transfer> closes;
   if (!GetParam()) closes = value(ends_->a->start_close(Deadline::after(60s)));
   if (closes) closes->notify(8);
+  // Until nothing is left to do, so the descriptor stays quiet.
   for (int i = 0; i < 1000 || !value(ends_->a_worker.arm()); ++i) ends_->a_worker.progress();
   EXPECT_TRUE(passes_in_child([&] {
     const std::size_t before = descriptors().size();

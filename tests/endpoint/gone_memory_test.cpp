@@ -31,15 +31,16 @@ constexpr std::array<std::uint64_t, 6> kSizes{8, 200, 5000, 40000, kMiB, 5 * kMi
 
 const ContextOptions kWithoutNic{.memory = {}, .nics = {"none"}, .paths = {}};
 
-/// Two ends without a NIC, and memory that one of them lends to the other.
+/// Two ends without a NIC, memory that the application can take away (`lent`), and memory that
+/// stays (`kept`).
 struct Lending {
   explicit Lending(std::uint64_t size, Access access = kAll)
       : ends({.peer_timeout = 300ms}, {}, kWithoutNic),
         lent((size + kPage - 1) / kPage * kPage),
         region(value(ends.context.register_memory(lent.data(), lent.size_bytes(), access))),
-        other(ends.context, MemoryType::host, lent.size_bytes()),
+        kept(ends.context, MemoryType::host, lent.size_bytes()),
         key(value(MemoryKey::pack(region))),
-        other_key(value(MemoryKey::pack(other.region()))) {
+        kept_key(value(MemoryKey::pack(kept.region()))) {
     set_log_sink([](LogLevel, std::string_view) {});
   }
 
@@ -48,11 +49,12 @@ struct Lending {
   Lending(const Lending&) = delete;
   Lending& operator=(const Lending&) = delete;
 
-  RemoteRegion remote(const MemoryKey& of) {
-    return value(ends.a->remote(value(RemoteKey::unpack(of.bytes()))));
+  RemoteRegion remote(const MemoryKey& packed) {
+    return value(ends.a->remote(value(RemoteKey::unpack(packed.bytes()))));
   }
 
-  Error fails(Result<Transfer> started) {
+  /// Expects that the transfer fails, and returns its error.
+  Error expect_failure(Result<Transfer> started) {
     if (!started) return started.error();
     ends.drive([&] { return started->done(); });
     const auto over = started->wait(1s);
@@ -60,7 +62,7 @@ struct Lending {
     return over ? Error{} : over.error();
   }
 
-  /// Expects that both ends have ended, and that the worker still works.
+  /// Expects that both ends fail.
   void expect_over() {
     ends.drive([&] {
       return ends.a->phase() == EndpointPhase::failed && ends.b->phase() == EndpointPhase::failed;
@@ -70,19 +72,19 @@ struct Lending {
   Ends ends;
   LentMemory lent;
   Region region;
-  Memory other;
+  Memory kept;
   MemoryKey key;
-  MemoryKey other_key;
+  MemoryKey kept_key;
 };
 
 TEST(GoneMemory, IsTheErrorOfAPutFromIt) {
   for (const How how : kGone) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
-      const RemoteRegion to = pair.remote(pair.other_key);
+      const RemoteRegion to = pair.remote(pair.kept_key);
       pair.lent.take_away(how);
       const Error error =
-          pair.fails(pair.ends.a->put(pair.region.slice(0, size), to.slice(0, size)));
+          pair.expect_failure(pair.ends.a->put(pair.region.slice(0, size), to.slice(0, size)));
       EXPECT_EQ(error.hint, Hint::memory_gone) << size << describe(error);
       pair.expect_over();
     }
@@ -93,9 +95,10 @@ TEST(GoneMemory, IsTheErrorOfAPutWhoseRestIsGone) {
   for (const std::uint64_t size :
        {std::uint64_t{2 * kPage}, std::uint64_t{64 * kPage}, std::uint64_t{5 * kMiB}}) {
     Lending pair(size);
-    const RemoteRegion to = pair.remote(pair.other_key);
+    const RemoteRegion to = pair.remote(pair.kept_key);
     pair.lent.take_away(How::truncated, size - kPage);
-    const Error error = pair.fails(pair.ends.a->put(pair.region.slice(0, size), to.slice(0, size)));
+    const Error error =
+        pair.expect_failure(pair.ends.a->put(pair.region.slice(0, size), to.slice(0, size)));
     EXPECT_EQ(error.hint, Hint::memory_gone) << size << describe(error);
     pair.ends.drive([&] { return pair.ends.b->phase() == EndpointPhase::failed; });
   }
@@ -103,13 +106,14 @@ TEST(GoneMemory, IsTheErrorOfAPutWhoseRestIsGone) {
 
 TEST(GoneMemory, DoesNotHarmEarlierOperations) {
   Lending pair(kPage);
-  const RemoteRegion to = pair.remote(pair.other_key);
+  const RemoteRegion to = pair.remote(pair.kept_key);
   const Memory here(pair.ends.context, MemoryType::host, 64);
   pair.lent.take_away(How::unmapped);
   std::vector<Transfer> good_ones;
   for (int i = 0; i < 3; ++i)
     good_ones.push_back(value(pair.ends.a->put(here.slice(0, 8), to.slice(0, 8))));
-  const Error error = pair.fails(pair.ends.a->put(pair.region.slice(0, 8), to.slice(8, 8)));
+  const Error error =
+      pair.expect_failure(pair.ends.a->put(pair.region.slice(0, 8), to.slice(8, 8)));
   EXPECT_EQ(error.hint, Hint::memory_gone) << describe(error);
   for (Transfer& transfer : good_ones) finish(pair.ends, transfer);
 }
@@ -118,10 +122,10 @@ TEST(GoneMemory, IsTheErrorOfAGetIntoIt) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
-      const RemoteRegion from = pair.remote(pair.other_key);
+      const RemoteRegion from = pair.remote(pair.kept_key);
       pair.lent.take_away(how);
       const Error error =
-          pair.fails(pair.ends.a->get(pair.region.slice(0, size), from.slice(0, size)));
+          pair.expect_failure(pair.ends.a->get(pair.region.slice(0, size), from.slice(0, size)));
       EXPECT_EQ(error.hint, Hint::memory_gone) << size << describe(error);
       pair.expect_over();
     }
@@ -135,7 +139,7 @@ TEST(GoneMemory, ThePeersFailsAPutToIt) {
       const RemoteRegion to = pair.remote(pair.key);
       pair.lent.take_away(how);
       const Error error =
-          pair.fails(pair.ends.a->put(pair.other.slice(0, size), to.slice(0, size)));
+          pair.expect_failure(pair.ends.a->put(pair.kept.slice(0, size), to.slice(0, size)));
       EXPECT_EQ(error.hint, Hint::peer_memory_gone) << size << describe(error);
       pair.expect_over();
     }
@@ -149,7 +153,7 @@ TEST(GoneMemory, ThePeersFailsAGetFromIt) {
       const RemoteRegion from = pair.remote(pair.key);
       pair.lent.take_away(how);
       const Error error =
-          pair.fails(pair.ends.a->get(pair.other.slice(0, size), from.slice(0, size)));
+          pair.expect_failure(pair.ends.a->get(pair.kept.slice(0, size), from.slice(0, size)));
       EXPECT_EQ(error.hint, Hint::peer_memory_gone) << size << describe(error);
       pair.expect_over();
     }
@@ -162,8 +166,9 @@ TEST(GoneMemory, ThePeersFailsAnAtomicOnIt) {
       Lending pair(64);
       const RemoteRegion at = pair.remote(pair.key);
       pair.lent.take_away(how);
-      const Error error = pair.fails(adds ? pair.ends.a->fetch_add(at.slice(8, 8), 1)
-                                          : pair.ends.a->compare_swap(at.slice(8, 8), 0, 1));
+      const Error error =
+          pair.expect_failure(adds ? pair.ends.a->fetch_add(at.slice(8, 8), 1)
+                                   : pair.ends.a->compare_swap(at.slice(8, 8), 0, 1));
       EXPECT_EQ(error.hint, Hint::peer_memory_gone) << describe(error);
       pair.expect_over();
     }
@@ -175,15 +180,15 @@ TEST(GoneMemory, IsTheErrorOfAListAndOfAMessageFromIt) {
     for (const std::uint64_t size : kSizes) {
       for (const bool list : {false, true}) {
         Lending pair(size);
-        const RemoteRegion to = pair.remote(pair.other_key);
+        const RemoteRegion to = pair.remote(pair.kept_key);
         const Memory small(pair.ends.context, MemoryType::host, 64);
         const std::array parts{TransferPart{small.slice(0, 8), to.slice(0, 8)},
                                TransferPart{pair.region.slice(0, size), to.slice(0, size)}};
         PreparedTransfer put = value(pair.ends.a->prepare_put(parts));
-        Transfer receive = value(pair.ends.b->receive(pair.other.slice(0, size)));
+        Transfer receive = value(pair.ends.b->receive(pair.kept.slice(0, size)));
         pair.lent.take_away(how);
         const Error error =
-            pair.fails(list ? put.post() : pair.ends.a->send(pair.region.slice(0, size)));
+            pair.expect_failure(list ? put.post() : pair.ends.a->send(pair.region.slice(0, size)));
         EXPECT_EQ(error.hint, Hint::memory_gone) << size << describe(error);
         pair.expect_over();
         pair.ends.drive([&] { return receive.done(); });
@@ -204,21 +209,21 @@ TEST(GoneMemory, IsTheErrorOfTheReceiveIntoIt) {
         };
         if (!late) begin();
         pair.lent.take_away(how);
-        Transfer send = value(
-            pair.ends.a->send(pair.other.slice(0, size), {.level = CompletionLevel::arrived}));
+        Transfer send =
+            value(pair.ends.a->send(pair.kept.slice(0, size), {.level = CompletionLevel::arrived}));
         for (int i = 0; i < 100 && late; ++i) {
           pair.ends.a_worker.progress();
           pair.ends.b_worker.progress();
         }
         if (late) begin();
-        const Error error = pair.fails(std::move(*receive));
+        const Error error = pair.expect_failure(std::move(*receive));
         EXPECT_EQ(error.hint, Hint::memory_gone) << size << describe(error);
-        static_cast<void>(pair.fails(std::move(send)));
+        static_cast<void>(pair.expect_failure(std::move(send)));
         if (size > 8192) continue;  // in a rendezvous, the sender's write was refused
         // Only the message fails, and the next one arrives.
         EXPECT_EQ(pair.ends.a->phase(), EndpointPhase::ready);
-        Transfer next = value(pair.ends.b->receive(pair.other.slice(0, 8)));
-        Transfer word = value(pair.ends.a->send(pair.other.slice(8, 8)));
+        Transfer next = value(pair.ends.b->receive(pair.kept.slice(0, 8)));
+        Transfer word = value(pair.ends.a->send(pair.kept.slice(8, 8)));
         finish(pair.ends, next);
         finish(pair.ends, word);
       }
@@ -233,10 +238,11 @@ TEST(GoneMemory, ThePeersIsReportedInItsLog) {
   Error error;
   {
     Heard heard;  // both ends are in this process
-    error = pair.fails(pair.ends.a->put(pair.other.slice(0, 8), to.slice(0, 8)));
+    error = pair.expect_failure(pair.ends.a->put(pair.kept.slice(0, 8), to.slice(0, 8)));
     EXPECT_EQ(heard.count("a request of the peer's fails"), 1U);
   }
   EXPECT_EQ(error.hint, Hint::peer_memory_gone) << describe(error);
+  // Heard's destructor has reset the sink.
   set_log_sink([](LogLevel, std::string_view) {});
 }
 
@@ -254,7 +260,7 @@ TEST(GoneMemory, ThePeersFailsOnlyTheCopy) {
         if (started) {
           EXPECT_EQ(started->path(), Path::copy);
         }
-        const Error error = pair.fails(std::move(started));
+        const Error error = pair.expect_failure(std::move(started));
         EXPECT_EQ(error.hint, Hint::memory_gone) << to_string(type) << describe(error);
         EXPECT_EQ(pair.ends.a->phase(), EndpointPhase::ready);
         EXPECT_EQ(pair.ends.b->phase(), EndpointPhase::ready);
@@ -279,7 +285,7 @@ TEST(GoneMemory, IsTheErrorOfACopyAlone) {
         if (started) {
           EXPECT_EQ(started->path(), Path::copy);
         }
-        const Error error = pair.fails(std::move(started));
+        const Error error = pair.expect_failure(std::move(started));
         EXPECT_EQ(error.hint, Hint::memory_gone) << to_string(type) << describe(error);
         EXPECT_EQ(pair.ends.a->phase(), EndpointPhase::ready);
       }

@@ -213,7 +213,7 @@ TEST(Handshake, AHelloThatIsTooLongIsMalformed) {
   }
 }
 
-TEST(Handshake, NeverWantsMoreThanTheFrameAtHand) {
+TEST(Handshake, WantsNothingMoreWhenItIsDone) {
   Two two;
   two.run(1);
   EXPECT_EQ(two.server.wanted(), 0U);
@@ -367,6 +367,7 @@ TEST(Handshake, BothEndsNameBothVersions) {
   const auto of_version_99 = [](Handshake& end) {
     Bytes said(end.to_send().begin(), end.to_send().end());
     end.sent(said.size());
+    // The low byte of the version, which follows eight bytes of magic.
     said.at(9) = std::byte{99};
     return said;
   };
@@ -411,7 +412,7 @@ TEST(Handshake, AMessageOutOfTurnOrTooLongIsRefused) {
   EXPECT_EQ(after_greeting({0, 0, 0, 9}), Step::refused);           // unknown frame
   EXPECT_EQ(after_greeting({255, 255, 0, 1}), Step::refused);       // an offer of 64 KiB
   EXPECT_EQ(after_greeting({0, 3, 0, 3, 0, 1, 0}), Step::refused);  // a refusal of three bytes
-  EXPECT_EQ(after_greeting({0, 80, 0, 1}), Step::talking);
+  EXPECT_EQ(after_greeting({0, 80, 0, 1}), Step::talking);          // an offer of 80 bytes begins
 }
 
 }  // namespace

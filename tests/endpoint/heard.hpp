@@ -26,6 +26,7 @@ class Heard {
 
   ~Heard() { set_log_sink({}); }
 
+  /// The number of lines that contain `part`.
   [[nodiscard]] std::size_t count(std::string_view part) {
     const std::scoped_lock lock(mutex_);
     std::size_t found = 0;

@@ -71,7 +71,8 @@ struct ByInvitation : Meeting {
   Pair meet(const EndpointOptions& a, const EndpointOptions& b) override {
     auto of_a = value(EndpointInvitation::create(worker, a));
     auto of_b = value(EndpointInvitation::create(worker, b));
-    EXPECT_LE(of_a.bytes().size(), 512 + a.hello.size());
+    EXPECT_LE(of_a.bytes().size(), 512 + a.hello.size())
+        << "an invitation has at most 512 bytes besides its hello";
     good(of_a.start(of_b.bytes()));
     Endpoint b_end = value(of_b.connect(of_a.bytes(), within(10s)));
     std::optional<Endpoint> a_end;
@@ -278,7 +279,7 @@ TEST(HelloOfReconnect, IsThatOfTheNewPeer) {
   good(a.reconnect(within(10s)));
   const Endpoint b = value(listener->accept(within(10s)));
   EXPECT_EQ(text(a), "another incarnation");
-  EXPECT_EQ(heard_by(b), hello_of(5, 3)) << "it is said again";
+  EXPECT_EQ(heard_by(b), hello_of(5, 3)) << "the new connection brings it again";
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ class HostileData : public ::testing::Test {
     set_log_sink({});
   }
 
-  DataAttack& begin(const std::function<void(wire::EndpointOffer&)>& change = {}) {
-    return attack_.emplace(change);
+  DataAttack& begin(const std::function<void(wire::EndpointOffer&)>& alter_offer = {}) {
+    return attack_.emplace(alter_offer);
   }
 
   std::optional<DataAttack> attack_;
@@ -53,6 +53,7 @@ MessageHeader offer_of(const RawPeer& peer, std::uint64_t length) {
 TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
   const auto placement_of_one_from = [&](const NodeId& node) {
     return begin([&](wire::EndpointOffer& offer) {
+             // Another incarnation is another process.
              offer.control.incarnation = ++offer.data.incarnation;
              offer.node = node;
            })
@@ -67,6 +68,7 @@ TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
 
 TEST_F(HostileData, BytesThatAreNoMessage) {
   std::vector<std::vector<std::byte>> all;
+  // Around the 40 bytes of a header, and the longest message.
   for (const std::size_t bytes : {0U, 1U, 39U, 40U, 41U, 8232U}) {
     all.push_back(pattern(bytes, 9));
     all.emplace_back(bytes);
@@ -76,7 +78,7 @@ TEST_F(HostileData, BytesThatAreNoMessage) {
     attack.start(attack.victim.receive(attack.open.slice(0, 64)));
     attack.peer.say_bytes(bytes);
     attack.expect_failure(Errc::protocol, "malformed");
-    attack.expect_ground();
+    attack.expect_memory_unchanged();
   }
 }
 
@@ -88,7 +90,7 @@ TEST_F(HostileData, HeadersThatAreNearlyGood) {
       {.kind = Kind::put, .id = 1, .tag = 1, .length = 64},  // of no region
       {.kind = Kind::get, .id = 1, .tag = 1, .length = 64},
       {.kind = static_cast<Kind>(255)},
-      none,                                // no access
+      none,                                // gives no credit
       {.kind = Kind::plain, .length = 1},  // no bytes follow
       {.kind = Kind::plain, .length = 1ULL << 63U},
       {.kind = Kind::tagged, .length = ~0ULL},
@@ -102,9 +104,9 @@ TEST_F(HostileData, HeadersThatAreNearlyGood) {
        .address = 1ULL << 63U},
       {.kind = Kind::clear, .id = 1, .tag = 1},
       {.kind = Kind::written, .id = 1},
-      {.kind = Kind::plain, .path = 3},
-      {.kind = Kind::plain, .path = 6},
-      {.kind = Kind::plain, .path = 0x50},
+      {.kind = Kind::plain, .path = 3},     // a path that is never sent
+      {.kind = Kind::plain, .path = 6},     // no path
+      {.kind = Kind::plain, .path = 0x50},  // no type of memory
       {.kind = Kind::plain, .shared_key = 1},
   };
   for (const MessageHeader& header : all) {
@@ -113,7 +115,7 @@ TEST_F(HostileData, HeadersThatAreNearlyGood) {
     attack.start(attack.victim.receive(attack.device.slice(0, 64), TagMatch{0, 0}));
     attack.peer.say(header);
     attack.expect_failure(Errc::protocol, "malformed");
-    attack.expect_ground();
+    attack.expect_memory_unchanged();
   }
 }
 
@@ -125,7 +127,7 @@ TEST_F(HostileData, LargeMessagesOfNothingForReceivesOfNothing) {
     attack.peer.say({.kind = Kind::tagged_large, .flags = flags, .id = 1, .tag = 5});
     attack.peer.say({.kind = Kind::plain_large, .flags = flags, .id = 2});
     attack.expect_failure(Errc::protocol, "malformed");
-    attack.expect_ground();
+    attack.expect_memory_unchanged();
   }
 }
 
@@ -135,7 +137,7 @@ TEST_F(HostileData, AMessageThatIsLongerThanAnyMayBe) {
   const MessageHeader header{.kind = Kind::plain, .length = 12000};
   attack.peer.say(header, pattern(12000, 1));
   attack.expect_failure(Errc::protocol, "too long");
-  attack.expect_ground();
+  attack.expect_memory_unchanged();
 }
 
 TEST_F(HostileData, AnImmediateWithAMessage) {
@@ -153,12 +155,12 @@ TEST_F(HostileData, AtomicsAndReadsWithoutAKey) {
     DataAttack& attack = begin();
     attack.peer.reach(opcode, attack.open.region().address(), 0x1234, 8);
     attack.expect_failure(Errc::peer_failed, "work request failed");
-    attack.expect_ground();
+    attack.expect_memory_unchanged();
   }
 }
 
 TEST_F(HostileData, NoKeyOpensTheLibrarysOwnMemory) {
-  // As if the attacker had guessed them.
+  // As if the attacker had guessed the keys.
   for (const bool messages : {false, true}) {
     DataAttack& attack = begin();
     const Region& own =
@@ -172,6 +174,7 @@ TEST_F(HostileData, NoKeyOpensTheLibrarysOwnMemory) {
 }
 
 TEST_F(HostileData, ReportsAboutUnknownMessages) {
+  // The victim has given none of these ids.
   const std::vector<MessageHeader> all{
       {.kind = Kind::clear, .id = 1, .tag = 1, .length = 64, .address = 4096, .remote_key = 1},
       {.kind = Kind::finished, .id = 1, .length = 64},
@@ -187,7 +190,7 @@ TEST_F(HostileData, ReportsAboutUnknownMessages) {
     attack.start(attack.victim.receive(attack.open.slice(0, 64)));
     attack.peer.say(header);
     attack.expect_failure(Errc::protocol, "the peer");
-    attack.expect_ground();
+    attack.expect_memory_unchanged();
   }
 }
 
@@ -220,7 +223,7 @@ TEST_F(HostileData, AWrongAnswerAboutALargeMessage) {
     attack.peer.say(header);
     attack.expect_failure(Errc::protocol, "the peer");
     EXPECT_FALSE(attack.pending.front().poll());
-    attack.expect_ground();
+    attack.expect_memory_unchanged();
   }
 }
 
@@ -246,7 +249,7 @@ TEST_F(HostileData, TheSameMessageTwice) {
   }
 }
 
-/// The attacker claims memory that its own NIC does not reach.
+/// Memory that the attacker claims to have, and that its own NIC does not reach.
 RemoteRegion served_by(const DataAttack& attack) {
   return detail::RemoteRegionState{.address = 4096,
                                    .length_bytes = 2 * kLarge,
@@ -281,7 +284,7 @@ TEST_F(HostileData, AWrongAnswerAboutARequestedMove) {
       attack.peer.say(header);
       attack.expect_failure(Errc::protocol, "the peer");
       EXPECT_FALSE(attack.pending.front().poll());
-      attack.expect_ground();
+      attack.expect_memory_unchanged();
     }
   }
 }
@@ -369,7 +372,7 @@ TEST_F(HostileData, AccessWithoutAKeyIsDenied) {
     EXPECT_EQ(answer.id, id);
     EXPECT_EQ(answer.outcome, request.outcome) << id;
   }
-  attack.expect_ground();
+  attack.expect_memory_unchanged();
   attack.expect_unharmed();
 }
 
@@ -420,6 +423,7 @@ TEST_F(HostileData, MoreMessagesThanItMaySend) {
   };
   for (const MessageHeader& header : all) {
     DataAttack& attack = begin();
+    // The listener's endpoints have 16 receives.
     for (int i = 0; i < 17; ++i) attack.peer.say(header);
     attack.expect_failure(Errc::protocol, "more messages");
   }
@@ -451,11 +455,12 @@ TEST_F(HostileData, OffersOfMissingMemory) {
       attack.start(attack.victim.receive(device ? attack.device.all() : attack.open.all()));
       MessageHeader header = offer_of(attack.peer, length);
       if (!key) header.remote_key ^= 0x5a5a5a;
+      // 100 KiB before the end of the peer's memory.
       header.address += RawPeer::kPlace * RawPeer::kDepth - (100 << 10);
       attack.peer.say(header);
       attack.expect_failure(Errc::permission_denied, "work request failed");
       EXPECT_FALSE(attack.pending.front().poll()) << what;
-      attack.expect_ground();
+      attack.expect_memory_unchanged();
     }
   }
 }
@@ -470,11 +475,11 @@ TEST_F(HostileData, AnOfferThatIsLongerThanItsReceiveWritesNothing) {
   EXPECT_EQ(receive.bytes(), 1ULL << 40U);
   EXPECT_EQ(attack.victim.phase(), EndpointPhase::ready);
   attack.expect_unharmed();
-  attack.expect_ground();
+  attack.expect_memory_unchanged();
 }
 
 TEST_F(HostileData, ItWritesMoreThanItWasAskedTo) {
-  // The region is closed to peers, so that the key covers only the bytes of the receive.
+  // The region is closed to peers, so the key covers only the bytes of the receive.
   for (const int off : {-1, 1}) {
     for (const bool device : {false, true}) {
       DataAttack& attack = begin();
@@ -490,7 +495,7 @@ TEST_F(HostileData, ItWritesMoreThanItWasAskedTo) {
       }
       attack.expect_failure(Errc::peer_failed, "work request failed");
       EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
-      attack.expect_ground(4096, kLarge);
+      attack.expect_memory_unchanged(4096, kLarge);
     }
   }
 }
@@ -517,7 +522,7 @@ TEST_F(HostileData, ItWritesBeforeTheRequest) {
   attack.peer.reach(IBV_WR_RDMA_WRITE, clear.address, clear.remote_key, 64);
   attack.drive_until([&] { return attack.peer.broken(); });
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
-  attack.expect_ground();
+  attack.expect_memory_unchanged();
 }
 
 TEST_F(HostileData, ItNeverWritesTheRequestedBytes) {
@@ -549,7 +554,7 @@ TEST_F(HostileData, NarrowKeysGoWithTheEndpoint) {
     second.reach(IBV_WR_RDMA_WRITE, clear.address + 64, clear.remote_key, 64);
     for (int i = 0; i < 100; ++i) second.progress();
     EXPECT_EQ(second.last_failure(), IBV_WC_REM_ACCESS_ERR);
-    attack.expect_ground(0, 64);
+    attack.expect_memory_unchanged(0, 64);
   }
 }
 
@@ -570,7 +575,7 @@ TEST_F(HostileData, MessagesBehindAGoodbye) {
     attack.drive_until([&] { return receive.done(); });
     attack.expect_ends();
     attack.expect_unharmed();
-    attack.expect_ground(0, 64);
+    attack.expect_memory_unchanged(0, 64);
   }
 }
 
@@ -590,7 +595,7 @@ TEST_F(HostileData, AMessageOfOneByteIsTheLongest) {
   attack.start(attack.victim.receive(attack.open.slice(0, 4096)));
   attack.peer.say(offer_of(attack.peer, 4096));
   EXPECT_EQ(attack.peer.expect(Kind::finished).outcome, Outcome::taken);
-  // Nothing is sent without a request either.
+  // The victim can send no message eagerly, so it offers even a short one.
   Transfer& send = attack.start(attack.victim.send(attack.open.slice(0, 100)));
   const MessageHeader offered = attack.peer.expect(Kind::plain_large);
   attack.peer.say({.kind = Kind::finished, .id = offered.id, .length = 100});
@@ -598,7 +603,7 @@ TEST_F(HostileData, AMessageOfOneByteIsTheLongest) {
   EXPECT_TRUE(value(send.poll()));
   attack.expect_ends();
   attack.expect_unharmed();
-  attack.expect_ground(0, 4096);
+  attack.expect_memory_unchanged(0, 4096);
 }
 
 }  // namespace

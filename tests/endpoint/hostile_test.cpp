@@ -46,13 +46,15 @@ struct Attack {
         hostile(with_listener(
             [&] { return detail::connect_to(shared_state_of(attacker), at(), within(10s), {}); })),
         victim(value(listener.accept(within(10s)))),
-        friendly(with_listener([&] { return Endpoint::connect(attacker, at(), within(10s)); })),
+        bystander_peer(
+            with_listener([&] { return Endpoint::connect(attacker, at(), within(10s)); })),
         bystander(value(listener.accept(within(10s)))) {}
 
   Attack(const Attack&) = delete;
   Attack& operator=(const Attack&) = delete;
 
   ~Attack() {
+    // Ends the attacker's endpoint, which has no handle.
     hostile->keeps_worker.reset();
     hostile->ending.abandon();
   }
@@ -76,8 +78,8 @@ struct Attack {
     EXPECT_EQ(bystander.phase(), EndpointPhase::ready);
     Memory memory(context, MemoryType::host, 4096);
     const MemoryKey key = value(MemoryKey::pack(memory.region()));
-    const RemoteRegion remote = value(friendly.remote(value(RemoteKey::unpack(key.bytes()))));
-    good(value(friendly.put(memory.slice(0, 64), remote.slice(64, 64))).wait(10s));
+    const RemoteRegion remote = value(bystander_peer.remote(value(RemoteKey::unpack(key.bytes()))));
+    good(value(bystander_peer.put(memory.slice(0, 64), remote.slice(64, 64))).wait(10s));
   }
 
   Context context = value(Context::create({.memory = {MemoryType::host}}));
@@ -86,7 +88,7 @@ struct Attack {
   Listener listener = value(Listener::create(worker, {.address = "127.0.0.1"}));
   std::shared_ptr<detail::EndpointState> hostile;
   Endpoint victim;
-  Endpoint friendly;
+  Endpoint bystander_peer;
   Endpoint bystander;
 };
 

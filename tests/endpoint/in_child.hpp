@@ -31,6 +31,7 @@ inline bool passes_in_child(const std::function<void()>& work) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/// Expects the error of a call for an object that the child has inherited.
 template <class T>
 void expect_inherited(const Result<T>& result) {
   ASSERT_FALSE(result);

@@ -25,7 +25,7 @@ class Incoming : public testing::Test {
   struct Peer {
     Worker worker;
     std::optional<Endpoint> endpoint;
-    std::optional<Endpoint> served;
+    std::optional<Endpoint> served;  // the serving worker's end of the connection
   };
 
   explicit Incoming(const WorkerOptions& options = {}) {
@@ -196,7 +196,7 @@ TEST_F(Incoming, LargeMessagesThatAreLetGoFailAtTheirSenderAlone) {
   EXPECT_EQ(next().length_bytes(), 8U);
 }
 
-TEST_F(Incoming, MessagesAreLongerThanTheirReceiveAtBothEnds) {
+TEST_F(Incoming, MessagesLongerThanTheirReceiveFailAtBothEnds) {
   Peer& peer = connect();
   Transfer send = value(peer.endpoint->send(source_.all()));
   Transfer receive = value(next().receive(target_.slice(0, 1000)));
@@ -253,7 +253,7 @@ TEST_F(Incoming, MessagesHaveArrivedWhenTheyAreHandedOut) {
   }
 }
 
-TEST_F(Incoming, MessagesAreNoReceives) {
+TEST_F(Incoming, EndpointsThatHandOutMessagesTakeNoReceives) {
   Peer& peer = connect();
   const auto receive = peer.served->receive(target_.slice(0, 8));
   ASSERT_FALSE(receive);
@@ -332,7 +332,7 @@ TEST_F(Incoming, MessagesOfAPeerThatDiedAreReceivedIntoHostMemory) {
   Transfer send = value(peer.endpoint->send(source_.slice(0, 100)));
   finish(send);
   IncomingMessage message = next();
-  // It is in flight when it ends, which makes the endpoint fail.
+  // The last send is in flight when the peer ends, so the endpoint fails.
   Transfer large = value(peer.endpoint->send(source_.all()));
   drive_until([&] { return worker_->next_message().has_value(); });
   Transfer waits = value(peer.served->send(source_.all()));

@@ -153,6 +153,7 @@ void shorten_next_queue(const Worker& worker, int places) {
   auto small = transport::VerbsCompletionQueue::create(state_of(nic.nic).shared_from_this(),
                                                        nic.channel.get(), places);
   if (!small) return;
+  // Pretends that the queue has room for many endpoints.
   (*small)->give_back(1'000'000);
   nic.completions.insert(nic.completions.begin(), std::move(*small));
 }

@@ -65,7 +65,8 @@ TEST(Invitation, BothBegin) {
   two.expect_works();
 }
 
-// The bytes of the two ends decide which one hails. Several rounds in both orders cover both cases.
+// The bytes of the two ends decide which one contacts the other. Several rounds in both orders
+// cover both cases.
 TEST(Invitation, OneBeginsLongBeforeTheOther) {
   for (int round = 0; round < 4; ++round) {
     Two two(quick(), quick());
@@ -151,8 +152,8 @@ TEST_P(Damaged, OrTruncatedInvitationIsRefusedAtEachByte) {
 INSTANTIATE_TEST_SUITE_P(With, Damaged, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Key" : "NoKey"; });
 
-// Each end is connected with the next one, so that no end is hailed by the one that it was invited
-// by.
+// Each end starts with the bytes of the next one, so no end is contacted by the one whose bytes it
+// has.
 TEST(Invitation, ACircleOfThreeIsNoPair) {
   Two two(quick(), quick());
   EndpointInvitation c = value(EndpointInvitation::create(two.b_worker, quick()));
@@ -177,6 +178,7 @@ TEST(Invitation, OneThatIsDroppedLeavesItsPeerAlone) {
     good(b.start(a.bytes()));
     good(a.start(b.bytes()));
   }
+  // The end that is left may fail, or wait in vain.
   const Deadline deadline = Deadline::after(300ms);
   bool failed = false;
   while (!deadline.passed() && !failed) failed = !a.poll();

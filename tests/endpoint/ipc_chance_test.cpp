@@ -69,7 +69,8 @@ class Round {
     const auto begin = static_cast<std::ptrdiff_t>(offset);
     std::vector<std::byte>& from = puts ? here_ : there_;
     std::copy_n(from.begin() + begin, length, (puts ? there_ : here_).begin() + begin);
-    // The bytes of a put must not change meanwhile, and must not be put before they have arrived.
+    // A round that compares all bytes waits for each transfer, because the next one may read or
+    // change the same bytes.
     if (fault_ == Fault::none || fault_ == Fault::stop) good(transfers_.back().wait(within(10s)));
   }
 
@@ -125,15 +126,16 @@ class Round {
   std::vector<std::byte> there_ = std::vector<std::byte>(kChanceBytes);
 };
 
-unsigned number_of(const char* variable, unsigned otherwise) {
+// The variables IPC_SEED and IPC_ROUNDS, so that one failed round can be repeated.
+unsigned number_in_environment(const char* variable, unsigned otherwise) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 
 TEST(IpcChance, TransfersArriveOrFailDespiteRandomFaults) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
-  const unsigned first = number_of("IPC_SEED", 1);
-  const unsigned rounds = number_of("IPC_ROUNDS", 40);
+  const unsigned first = number_in_environment("IPC_SEED", 1);
+  const unsigned rounds = number_in_environment("IPC_ROUNDS", 40);
   for (unsigned seed = first; seed < first + rounds; ++seed) {
     const pid_t child = ::fork();
     if (child == 0) {

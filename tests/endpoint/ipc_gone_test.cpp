@@ -31,6 +31,7 @@ class IpcGoneMemory : public ::testing::Test {
   /// One size is copied within the call, the other one by progress().
   static constexpr std::array kSizes{std::uint64_t{64}, PeerProcess::kBytes};
 
+  /// Expects that the transfer fails alone.
   static void expect_alone(IpcSide& side, Transfer transfer) {
     const auto over = transfer.wait(within(10s));
     ASSERT_FALSE(over);
@@ -41,7 +42,7 @@ class IpcGoneMemory : public ::testing::Test {
   }
 };
 
-TEST_F(IpcGoneMemory, IsNotThisEndsWhoseFileCanNotBeTruncated) {
+TEST_F(IpcGoneMemory, ThisEndsSharedFileCannotBeTruncated) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
   const PeerProcess peer({.type = MemoryType::cuda, .nic = "none"});
   IpcSide side(peer, MemoryType::host, "none");

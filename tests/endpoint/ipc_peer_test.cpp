@@ -59,7 +59,7 @@ using IpcPeer = Quiet<::testing::Test>;
 
 /// The path if IPC is not used. Between devices without a NIC it is pieces that both processes have
 /// mapped.
-Path otherwise(const IpcPair& pair) {
+Path path_without_ipc(const IpcPair& pair) {
   const bool over_tcp = pair.type == MemoryType::host && std::string_view(pair.nic) == "none";
   return std::string_view(pair.nic) == "emu0" ? Path::nic_loopback
          : over_tcp                           ? Path::tcp
@@ -126,7 +126,7 @@ TEST_P(IpcPairs, SmallTransfersTakeAnotherPath) {
   Transfer put = side.put(0, kSmall);
   good(put.wait(within(10s)));
   const bool over_tcp = std::string_view(GetParam().nic) == "none";
-  EXPECT_EQ(put.path(), over_tcp ? Path::tcp : otherwise(GetParam()));
+  EXPECT_EQ(put.path(), over_tcp ? Path::tcp : path_without_ipc(GetParam()));
   const TransferReport report = put.explain();
   ASSERT_TRUE(report.ipc.refusal);
   EXPECT_NE(describe(*report.ipc.refusal).find("HBMWIRE_IPC_FROM"), std::string::npos);
@@ -182,7 +182,7 @@ TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
   for (int i = 0; i < 2; ++i) {
     Transfer put = side.put();
     good(put.wait(within(10s)));
-    EXPECT_EQ(put.path(), otherwise(GetParam()));
+    EXPECT_EQ(put.path(), path_without_ipc(GetParam()));
     ASSERT_TRUE(put.explain().ipc.refusal);
     EXPECT_NE(describe(*put.explain().ipc.refusal).find("log"), std::string::npos);
   }
@@ -195,10 +195,10 @@ TEST_P(IpcPairs, AGetThatIsTurnedBackBringsTheBytes) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   // Before anything is put, so that no flush is needed and the handle is requested at once.
-  const TurnedBack all(GetParam(), side);
+  const TurnedBack refusal(GetParam(), side);
   Transfer get = side.get();
   good(get.wait(within(10s)));
-  EXPECT_EQ(get.path(), otherwise(GetParam()));
+  EXPECT_EQ(get.path(), path_without_ipc(GetParam()));
   EXPECT_TRUE(same_bytes(side.contents(), std::vector<std::byte>(kBytes)));
 }
 
@@ -208,13 +208,13 @@ TEST_P(IpcPairs, EveryLevelAndAnImmediate) {
   for (const bool turned_back : {false, true}) {
     side.fill(turned_back ? 8 : 9);
     const auto sent = side.contents();
-    std::optional<TurnedBack> all;
-    if (turned_back) all.emplace(GetParam(), side);
+    std::optional<TurnedBack> refusal;
+    if (turned_back) refusal.emplace(GetParam(), side);
     Transfer put =
         value(side.endpoint.put(side.region.slice(0, kBytes), side.target.slice(0, kBytes),
                                 {.level = CompletionLevel::visible, .immediate = 7}));
     good(put.wait(within(10s)));
-    EXPECT_EQ(put.path(), turned_back ? otherwise(GetParam()) : Path::ipc);
+    EXPECT_EQ(put.path(), turned_back ? path_without_ipc(GetParam()) : Path::ipc);
     side.expect_there(sent);
   }
 }
@@ -223,10 +223,10 @@ TEST_P(IpcPairs, RefusedTransfersTakeTheOtherPath) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   const auto sent = side.contents();
-  const TurnedBack all(GetParam(), side);
+  const TurnedBack refusal(GetParam(), side);
   Transfer put = side.put();
   good(put.wait(within(10s)));
-  EXPECT_EQ(put.path(), otherwise(GetParam()));
+  EXPECT_EQ(put.path(), path_without_ipc(GetParam()));
   EXPECT_EQ(logged_with("not by IPC"), 1U);
   side.expect_there(sent);
 }
@@ -293,8 +293,9 @@ TEST_P(IpcPairs, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
   Transfer put = side.put();
   const Deadline longer_than_peer_timeout = Deadline::after(900ms);
   while (!longer_than_peer_timeout.passed()) side.worker.progress();
-  EXPECT_FALSE(put.done()) << "who is stopped is not dead";
-  EXPECT_EQ(internals::look_at(side.worker).staged, 0U) << "who waits for its word may sleep";
+  EXPECT_FALSE(put.done()) << "a stopped peer is not dead";
+  EXPECT_EQ(internals::look_at(side.worker).staged, 0U)
+      << "a worker that waits for the peer's answer may sleep";
   peer.go_on();
   good(put.wait(within(10s)));
   peer.stop();
@@ -360,7 +361,7 @@ TEST_P(SlowIpcPeer, OneThatBreaksOffIsWaitedForUntilItsEngineIsDone) {
   EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
   EXPECT_TRUE(get.settled());
   EXPECT_TRUE(internals::look_at_endpoint(side.worker).peer_is_quiet)
-      << "not only its time is over";
+      << "the peer reported that, and its time did not just run out";
   expect_engine_done();
 }
 
@@ -388,7 +389,7 @@ TEST_P(IpcPairs, CloseWaitsForIt) {
 
 struct Kill {
   IpcPair pair;
-  int progress;  // progress of this end before
+  int progress;  // calls of progress() at this end before the kill
   bool gets;
 };
 
@@ -434,7 +435,7 @@ TEST_P(IpcPairs, ByItselfWhereTheOtherWayNeedsThePeerToo) {
   const auto sent = side.contents();
   Transfer put = side.put();
   good(put.wait(within(10s)));
-  const bool by_nic = otherwise(GetParam()) == Path::nic_loopback;
+  const bool by_nic = path_without_ipc(GetParam()) == Path::nic_loopback;
   EXPECT_EQ(put.path(), by_nic ? Path::nic_loopback : Path::ipc);
   if (by_nic) {
     EXPECT_NE(describe(*put.explain().ipc.refusal).find("no policy names ipc"), std::string::npos);

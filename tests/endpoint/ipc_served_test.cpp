@@ -99,7 +99,7 @@ TEST_P(IpcServer, FailsOneTransferWhereItsEngineFails) {
       EXPECT_TRUE(put.settled());
       EXPECT_EQ(put.path(), Path::ipc);
     }
-    // A call that opens this end's memory fails.
+    // The call that opens this end's memory may have failed, after which IPC is not tried again.
     internals::forget_refused_copy(side.worker);
     if (calls <= static_cast<std::uint64_t>(nth)) break;
   }
@@ -113,6 +113,7 @@ TEST_P(IpcServer, SaysThatItsPolicyExcludesIt) {
   PeerProcess::Options options = options_of(GetParam());
   options.paths.allow = {Path::host, Path::zero_copy, Path::staged, Path::tcp};
   options.does = [](Inside& inside, std::int64_t) {
+    // 1 if each line was logged once.
     return lines_with(inside, "asked for a copy by IPC, and does not get it") *
            lines_with(inside, "the path policy of this end excludes ipc");
   };
@@ -213,7 +214,7 @@ TEST_P(IpcChoice, AnEndpointsPolicyMayAskThePeerFirst) {
   EXPECT_EQ(put.path(), Path::ipc);
   Transfer other = side.put();
   good(other.wait(within(10s)));
-  EXPECT_EQ(other.path(), Path::nic_loopback) << "it is the endpoint's";
+  EXPECT_EQ(other.path(), Path::nic_loopback) << "the policy is another endpoint's";
 }
 
 TEST_P(IpcChoice, FailsWithTheDriversErrorWhereNothingElseIsAllowed) {
@@ -290,7 +291,7 @@ std::string name_of(const Ended& ended) {
          (ended.revocable ? "_revoked" : "_given_up");
 }
 
-/// Its engines are slow here.
+/// The serving process' engines are slow here.
 class SlowIpcServer : public IpcServing<Ended> {
  protected:
   SlowIpcServer() {

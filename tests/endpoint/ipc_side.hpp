@@ -15,8 +15,7 @@
 /// Memory of two processes of a node. emu0 imports dma-bufs, emu1 does not; "none" is TCP.
 namespace hbmwire::test {
 
-/// The two types of memory, whether host memory is `shared`, and the NIC for transfers that do not
-/// use IPC.
+/// The types of this end's and of the peer's memory, and the NIC for transfers that do not use IPC.
 struct IpcPair {
   MemoryType type;
   MemoryType peers;

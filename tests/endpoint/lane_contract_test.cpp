@@ -56,7 +56,7 @@ class LaneContract : public testing::TestWithParam<LaneWay> {
   }
 
   /// Polls both queues until they have brought `near` and `far` completions.
-  void expect(std::size_t near, std::size_t far = 0) {
+  void expect_completions(std::size_t near, std::size_t far = 0) {
     const Deadline deadline = Deadline::after(10s);
     while ((near_.size() < near || far_.size() < far) && !deadline.passed()) poll();
     ASSERT_EQ(near_.size(), near);
@@ -96,7 +96,7 @@ TEST_P(LaneContract, WritesArriveAndCompleteInTheOrderInWhichTheyWerePosted) {
     lanes_->near_bytes()[i] = std::byte(i + 1);
     post(operation(Opcode::write, i, 0, 1), i);
   }
-  expect(kWrites);
+  expect_completions(kWrites);
   EXPECT_EQ(ids_of(near_), (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_TRUE(all_are(near_, CompletionStatus::success));
   EXPECT_EQ(lanes_->far_bytes()[0], std::byte{kWrites});
@@ -108,7 +108,7 @@ TEST_P(LaneContract, ALongWriteAndItsReadBringEachByte) {
   for (std::uint64_t i = 0; i < half; ++i) near[i] = std::byte(i * 7 + i / 256);
   post(operation(Opcode::write, 0, 1, half), 1);
   post(operation(Opcode::read, half, 1, half), 2);
-  expect(2);
+  expect_completions(2);
   EXPECT_TRUE(std::ranges::equal(near.first(half), near.subspan(half)));
   EXPECT_EQ(lanes_->far_bytes()[0], std::byte{0});
 }
@@ -120,7 +120,7 @@ TEST_P(LaneContract, AWriteAfterAFenceSendsTheBytesOfTheReadBefore) {
   Operation fenced = operation(Opcode::write, 0, kLength, kLength);
   fenced.fenced = true;
   post(fenced, 2);
-  expect(2);
+  expect_completions(2);
   EXPECT_EQ(lanes_->far_bytes()[2 * kLength - 1], std::byte{7});
 }
 
@@ -137,7 +137,7 @@ TEST_P(LaneContract, AWriteAfterAFenceSendsTheResultOfTheAtomicBefore) {
   swap.compare_or_add = 42;
   swap.swap = 5;
   post(swap, 3);
-  expect(3);
+  expect_completions(3);
   std::memcpy(&number, &lanes_->far_bytes()[64], sizeof number);
   EXPECT_EQ(number, 40U);
   std::memcpy(&number, &lanes_->near_bytes()[8], sizeof number);
@@ -161,7 +161,7 @@ TEST_P(LaneContract, MessagesAndImmediatesTakeTheReceivesInTheirOrder) {
   post(put, 2);
   const Message header{.header = {address_of(near[1]), 1, lanes_->near_key()}};
   ASSERT_EQ(lanes_->near->post(header, 3), 0);
-  expect(3, 3);
+  expect_completions(3, 3);
   EXPECT_EQ(ids_of(near_), (std::vector<std::uint64_t>{1, 2, 3}));
   EXPECT_EQ(ids_of(far_), (std::vector<std::uint64_t>{10, 11, 12}));
   EXPECT_EQ(far_[0].by, Completion::By::message);
@@ -181,26 +181,29 @@ TEST_P(LaneContract, MemoryOfAnInlinedWriteIsFreeOnceItIsPosted) {
   Operation put = operation(Opcode::write, 0, 0, 1);
   put.inlined = lanes_->near->inline_bytes() != 0;
   post(put, 1);
-  if (!put.inlined) expect(1);
+  // Without inlining, the memory is free when the write has completed.
+  if (!put.inlined) expect_completions(1);
   lanes_->near_bytes()[0] = std::byte{1};
-  expect(1);
+  expect_completions(1);
   EXPECT_EQ(lanes_->far_bytes()[0], std::byte{9});
 }
 
 TEST_P(LaneContract, TheLastCompletionOfAChainEndsAll) {
   std::ranges::fill(lanes_->near_bytes().first(2), std::byte{4});
+  // The first request is unsignaled: it has no completion of its own.
   const std::array<Request, 2> chain{
       {{operation(Opcode::write, 0, 0, 1), 1, false}, {operation(Opcode::write, 1, 1, 1), 2}}};
   bool begun = true;
   ASSERT_EQ(lanes_->near->post(chain, begun), 0);
   EXPECT_FALSE(begun);
-  expect(1);
+  expect_completions(1);
   EXPECT_EQ(near_[0].id, 2U);
   EXPECT_EQ(lanes_->far_bytes()[0], std::byte{4});
   EXPECT_EQ(lanes_->far_bytes()[1], std::byte{4});
 }
 
 TEST_P(LaneContract, APreparedChainGoesAgainAndAgain) {
+  // The first request is unsignaled.
   const std::array<Request, 2> chain{
       {{operation(Opcode::write, 0, 0, 1), 1, false}, {operation(Opcode::write, 1, 1, 1), 2}}};
   const auto prepared = lanes_->near->prepare(chain);
@@ -210,7 +213,7 @@ TEST_P(LaneContract, APreparedChainGoesAgainAndAgain) {
     bool begun = true;
     ASSERT_EQ(lanes_->near->post(*prepared, run == 2, begun), 0);
     EXPECT_FALSE(begun);
-    expect(run);
+    expect_completions(run);
     EXPECT_EQ(lanes_->far_bytes()[0], std::byte(run));
     EXPECT_EQ(lanes_->far_bytes()[1], std::byte(run));
   }
@@ -229,7 +232,7 @@ TEST_P(LaneContract, AFailureWithinAChainIsReportedAndLaterRequestsAreFlushed) {
   EXPECT_EQ(near_[0].id, 1U);
   EXPECT_EQ(near_[0].status, CompletionStatus::remote_access);
   ASSERT_TRUE(lanes_->near->to_error());
-  expect(2);
+  expect_completions(2);
   EXPECT_EQ(near_[1].id, 2U);
   EXPECT_EQ(near_[1].status, CompletionStatus::flushed);
   EXPECT_EQ(lanes_->far_bytes()[1], std::byte{0}) << "nothing behind a failure is carried out";
@@ -238,14 +241,14 @@ TEST_P(LaneContract, AFailureWithinAChainIsReportedAndLaterRequestsAreFlushed) {
 TEST_P(LaneContract, BreakingOffFlushesPostedAndLaterRequests) {
   post_receives(std::array{receive(10, 0, 64), receive(11, 64, 64)});
   ASSERT_TRUE(lanes_->far->to_error());
-  expect(0, 2);
+  expect_completions(0, 2);
   EXPECT_EQ(ids_of(far_), (std::vector<std::uint64_t>{10, 11}));
   EXPECT_TRUE(all_are(far_, CompletionStatus::flushed));
   EXPECT_FALSE(lanes_->near->in_error());
   ASSERT_TRUE(lanes_->near->to_error());
   lanes_->near_bytes()[0] = std::byte{1};
   post(operation(Opcode::write, 0, 0, 1), 1);
-  expect(1, 2);
+  expect_completions(1, 2);
   EXPECT_EQ(near_[0].status, CompletionStatus::flushed);
   EXPECT_EQ(lanes_->far_bytes()[0], std::byte{0});
 }
@@ -259,10 +262,10 @@ TEST_P(LaneContract, AFullQueueRefusesAndKeepsItsRequests) {
     ++taken;
   EXPECT_EQ(result, ENOMEM);
   EXPECT_GE(taken, LanePair::kDepth);
-  expect(taken);
+  expect_completions(taken);
   EXPECT_TRUE(all_are(near_, CompletionStatus::success));
   post(operation(Opcode::write, 0, 0, 1), kMany);
-  expect(taken + 1);
+  expect_completions(taken + 1);
 }
 
 TEST_P(LaneContract, ReceivesBeyondTheQueueAreRefusedAndThoseBeforeThemCounted) {
@@ -273,7 +276,7 @@ TEST_P(LaneContract, ReceivesBeyondTheQueueAreRefusedAndThoseBeforeThemCounted) 
   EXPECT_GE(posted, LanePair::kDepth);
   ASSERT_LT(posted, kMany);
   ASSERT_TRUE(lanes_->far->to_error());
-  expect(0, posted);
+  expect_completions(0, posted);
 }
 
 TEST_P(LaneContract, NothingMovesByALaneThatWasCut) {

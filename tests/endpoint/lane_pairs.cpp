@@ -36,6 +36,7 @@ class NicLanes final : public LanePair {
     far = std::move(far_lane_);
   }
 
+  // The lanes are the base's members, and use this class' queues.
   ~NicLanes() override {
     near.reset();
     far.reset();

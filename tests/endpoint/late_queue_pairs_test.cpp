@@ -208,10 +208,10 @@ TEST_P(LateQueuePairsOfOneEnd, ThatCanNotBeMadeEndTheEndpointWithTheReason) {
 
 /// The peer is stopped. A transfer that needs the queue pairs waits for it, and ends in time.
 TEST_F(LateQueuePairs, AStoppedPeerIsAwaitedUntilTheDeadline) {
-  NodeOptions of;
-  of.endpoint.peer_timeout = 400ms;
-  ServingProcess peer(of, serve_device);
-  Asking side(peer, of);
+  NodeOptions node;
+  node.endpoint.peer_timeout = 400ms;
+  ServingProcess peer(node, serve_device);
+  Asking side(peer, node);
   EXPECT_EQ(peer.talk().hear(), 1U);
   peer.stop();
   Transfer atomic = value(side.endpoint.fetch_add(side.target.slice(0, 8), 1));
@@ -283,7 +283,7 @@ TEST_F(LateQueuePairs, UnneededOnesDoNotTurnAGoodbyeIntoAFailure) {
   peer.expect_good();
 }
 
-/// A peer that sends invalid messages about queue pairs ends its endpoint.
+/// The invalid message about queue pairs that the peer sends.
 enum Word : std::uint8_t { nothing, its_late_offer, another_process, ready_unasked, twice, kWords };
 
 class LateQueuePairsOfALiar : public LateQueuePairs, public ::testing::WithParamInterface<int> {};
@@ -298,13 +298,13 @@ TEST_P(LateQueuePairsOfALiar, AreNotTaken) {
     };
     served.await(talk, 1);
     auto offer = value(wire::decode_offer(internals::offer(served.worker)));
-    const auto late = wire::encode(offer);
+    const auto late = wire::encode(offer);  // without a queue pair, as a late end offers
     offer.data.queue_pair = 77;
     if (word == another_process) ++offer.data.incarnation;
     offer.control.incarnation = offer.data.incarnation;
     if (word == nothing) say_pairs({});
     if (word == its_late_offer) say_pairs(late);
-    if (word >= another_process && word != ready_unasked) say_pairs(wire::encode(offer));
+    if (word == another_process || word == twice) say_pairs(wire::encode(offer));
     if (word == ready_unasked) internals::say(served.worker, wire::encode(wire::QueuePairsReady{}));
     if (word == twice) say_pairs(wire::encode(offer));
     served.serve();
@@ -354,8 +354,8 @@ TEST_F(LateQueuePairs, AreNotMadeForAnImmediateAlone) {
 
 /// A receive that waits for the queue pairs also has a time limit.
 TEST_F(LateQueuePairs, AReceiveThatWaitsForThemEndsInTime) {
-  NodeOptions of;
-  of.endpoint.operation_timeout = 400ms;
+  NodeOptions node;
+  node.endpoint.operation_timeout = 400ms;
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
     served.await(talk, 1);
@@ -363,7 +363,7 @@ TEST_F(LateQueuePairs, AReceiveThatWaitsForThemEndsInTime) {
     talk.tell(2);
     for (;;) ::pause();
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   peer.talk().tell(1);
   EXPECT_EQ(peer.talk().hear(), 2U);
   Transfer receive = value(side.endpoint.receive(side.slice(0, 200'000)));

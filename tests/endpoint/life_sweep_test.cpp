@@ -71,7 +71,8 @@ TEST(EndpointSweep, EachFailureLeavesNothingBehind) {
   for (long n = 0; n < 4000; n += n < 120 ? 1 : 97) {
     fail_nth_call("nic", n, EIO);
     const auto result = life_of_an_endpoint();
-    const long counted = fail_nth_call("nic", -1, 0);
+    // Switches the fault off, and tells how many calls were made.
+    const long calls = fail_nth_call("nic", -1, 0);
     EXPECT_EQ(live_nic_objects(), "") << "after call " << n << " failed";
     // The emulated NIC's own thread keeps some descriptors after it had to wait once.
     EXPECT_LE(open_descriptors(), descriptors + 4) << "after call " << n << " failed";
@@ -79,9 +80,9 @@ TEST(EndpointSweep, EachFailureLeavesNothingBehind) {
       ++failures;
       EXPECT_FALSE(describe(result.error()).empty());
     }
-    if (counted <= n) break;
+    if (calls <= n) break;
   }
-  EXPECT_GT(failures, 20) << "the sweep met fewer calls than the life has";
+  EXPECT_GT(failures, 20) << "too few of the failed calls made the life of an endpoint fail";
   set_log_sink({});
 }
 
@@ -105,13 +106,14 @@ TEST(EndpointSoak, AThousandConnectionsLeaveNothing) {
     accepting.join();
     ASSERT_TRUE(endpoint) << describe(endpoint.error());
   };
+  // An endpoint is destroyed when its worker makes progress.
   const auto settle = [&] {
     ends.drive([&] {
       return internals::count_endpoints(ends.a_worker) == 1 &&
              internals::count_endpoints(ends.b_worker) == 1;
     });
   };
-  // An endpoint is destroyed when its worker makes progress.
+  // Before the first count: some resources are made once and kept.
   for (int i = 0; i < 20; ++i) {
     cycle();
     settle();

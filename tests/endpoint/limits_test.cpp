@@ -149,7 +149,7 @@ TEST(LimitsOfNics, MissingCompletionQueuesFailTheCallThatNeedsThem) {
 }
 
 TEST(LimitsOfNics, OtherWorkersContinueWithoutMoreCompletionQueues) {
-  // Each worker has one from the start.
+  // Each worker makes one completion queue at once.
   Result<Worker> made = tl::make_unexpected(Error{});
   const Context context = value(Context::create({.memory = {MemoryType::host}, .nics = {"emu4"}}));
   std::vector<Worker> workers;
@@ -164,7 +164,7 @@ TEST(LimitsOfNics, OtherWorkersContinueWithoutMoreCompletionQueues) {
 
 TEST(LimitsOfNics, MissingRegionsFailOnlyTheCallThatNeedsOne) {
   Meeting meeting("emu0", "emu3");
-  // The others have registered their memory before.
+  // Registered before the endpoints have taken all regions.
   const Memory own(meeting.here.context, MemoryType::host, 64);
   const Error refused = meeting.connect_until_refused();
   EXPECT_GT(meeting.ours.size(), 0U);

@@ -75,6 +75,7 @@ std::map<std::string, std::string> uncommon_settings() {
           {"HBMWIRE_LINK_RNR_RETRY", "3"}};
 }
 
+// The number of retries by which a NIC retries without end.
 constexpr unsigned kWithoutEnd = 7;
 
 void expect_uncommon(const QueuePairView& view, unsigned rnr_retry) {
@@ -243,11 +244,13 @@ void expect_refused(const Worker& worker, const EndpointOptions& options, Errc c
 
 class LinkRefusal : public testing::Test {
  protected:
+  /// Expects that no endpoint with these options can be made.
   void refused(const EndpointOptions& options, Errc code, Stage stage,
                const std::vector<std::string>& parts) const {
     expect_refused(worker, options, code, stage, parts);
   }
 
+  /// Expects that an endpoint with these options can be made.
   void taken(const EndpointOptions& options) const {
     good(EndpointInvitation::create(worker, options).map([](const auto& /*made*/) {}));
   }
@@ -415,6 +418,7 @@ TEST(Link, ByRdmaCmMarksTimesAndRetriesCount) {
   std::vector<QueuePairView> ends[2];
   for (std::size_t nth = 0; nth < 2; ++nth) {
     const auto views = internals::look_at_queue_pairs(managed.worker, nth);
+    // The connecting end asked for 104.
     ends[views[0].traffic_class == 104 ? 0 : 1] = views;
   }
   ASSERT_EQ(ends[0].size(), 2U);

@@ -50,6 +50,7 @@ TEST(Immediate, WaitsAtTheSenderIfThePeerMakesNoProgress) {
     ends.a_worker.progress();
     ends.b_worker.progress();
   }
+  // The peer has eight receives.
   EXPECT_TRUE(puts[7].done());
   EXPECT_FALSE(puts[8].done());
   for (std::uint32_t i = 0; i < 100; ++i) {
@@ -95,6 +96,7 @@ TEST(WorkerFlush, IsOverForEveryMemory) {
     for (Transfer& flush : flushes) good(flush.wait(5s));
   }
   Memory memory(ends.context, MemoryType::host, 4096);
+  // One byte beyond the region.
   EXPECT_FALSE(ends.a_worker.flush(memory.slice(1, 4096)));
 }
 

@@ -194,6 +194,7 @@ TEST_F(ManyPuts, EndpointsOfAWorkerDoNotWaitForEachOther) {
   const RemoteRegion other = value(here.remote(value(RemoteKey::unpack(key_->bytes()))));
   for (std::uint64_t i = 0; i < 40; ++i) {
     auto all = puts(40 + i);
+    // Other blocks than those of the first endpoint.
     std::vector<Transfer> others;
     for (std::uint64_t block = 0; block < 60; ++block) {
       others.push_back(value(here.put(source_->slice((500 + block) * kBlock, kBlock),
@@ -202,6 +203,7 @@ TEST_F(ManyPuts, EndpointsOfAWorkerDoNotWaitForEachOther) {
     finish(others);
     finish(all);
   }
+  // The last round put 79.
   expect_arrived(79);
 }
 
@@ -273,7 +275,8 @@ TEST_F(ManyPuts, EndpointsShareTheTransfersOfTheirWorker) {
 /// Their completions have not been polled yet.
 TEST_F(ManyPuts, PutsBeforeAFailureSucceed) {
   auto all = puts(50);
-  refuse_requests(1, 1, ENOMEM);  // a put before it is accepted; the queue pair fails
+  // The request of the put is accepted, and the read behind it refused, so the queue pair fails.
+  refuse_requests(1, 1, ENOMEM);
   auto broken = ends_->a->put(source_->slice(0, kBlock), remote_.slice(0, kBlock),
                               {.level = CompletionLevel::visible});
   refuse_requests(0, 0, 0);
@@ -296,7 +299,7 @@ TEST_F(ManyPuts, PutsBeforeTheQueueRefusesAllSucceed) {
   EXPECT_TRUE(a().lanes_cut);
 }
 
-/// The same for a failure that a later poll notices, instead of a request.
+/// A later poll notices the failure, instead of a request.
 TEST_F(ManyPuts, PutsBeforeThePeersEndSucceed) {
   auto all = puts(50);
   ends_->b.reset();
@@ -325,7 +328,7 @@ TEST_F(ManyPuts, EachRefusedRequestIsOneThatWasNotCarriedOut) {
     refuse_requests(0, 0, 0);
     for (Transfer& transfer : all) {
       ASSERT_TRUE(transfer.done()) << "request " << n;
-      // The request refused after the 60 is a probe, so that the endpoint fails.
+      // For n >= 60 the refused request is a probe, so the endpoint fails.
       const bool ready = ends_->a->phase() == EndpointPhase::ready;
       EXPECT_TRUE(!ready || value(transfer.poll()));
     }
@@ -341,6 +344,7 @@ TEST_F(ManyPuts, EachLengthAndDirectionMayFollowEachOther) {
   Memory brought(ends_->context, MemoryType::host, kBytes);
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 200; ++i) {
+    // Each length follows each other one.
     const std::uint64_t length = kLengths.at(i % 4 ^ i / 4 % 4);
     const bool gets = i % 3 == 0;
     const Slice here = gets ? brought.slice(0, length) : source_->slice(0, length);

@@ -9,7 +9,8 @@
 namespace hbmwire::matrix {
 namespace {
 
-// Counted by hand: transfers of six sizes, and two atomics of one size and one source.
+// Counted by hand: transfers of six sizes, and two atomics of one size and one source; three
+// places.
 TEST(Matrix, HasEveryRow) {
   constexpr std::size_t kTypes = 5;
   constexpr std::size_t kAtomics = 2;

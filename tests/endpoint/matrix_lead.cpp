@@ -12,6 +12,8 @@ namespace hbmwire::matrix {
 namespace {
 
 constexpr std::uint64_t kNumber = 0x1000;
+constexpr std::uint64_t kAdded = 5;
+constexpr std::uint64_t kSwapped = 77;
 
 class Leader {
  public:
@@ -35,17 +37,19 @@ class Leader {
   Leader& operator=(const Leader&) = delete;
 
   void run(const Row& row) {
+    const unsigned theirs = 2 * seed_;
+    const unsigned own = theirs + 1;
     ++seed_;
     const Operation what = kOperations[row[operation]];
     const bool gets = what == Operation::get || what == Operation::get_list;
     Command command{
-        .what = Command::What::prepare, .row = row, .seed = 2 * seed_, .expected_number = kNumber};
+        .what = Command::What::prepare, .row = row, .seed = theirs, .expected_number = kNumber};
     tell(command);
     const RemoteKey key = must(RemoteKey::unpack(channel_.hear_bytes()));
     const RemoteRegion remote = must(endpoint_.remote(key));
-    // Arriving bytes have the next seed. If nothing arrives, the serving side's own bytes stay.
+    // Arriving bytes have the seed of the side that sent them. If none arrive, own bytes stay.
     Memory memory(context_, kMemoryTypes[row[gets ? target : source]], kSizes[row[size]]);
-    memory.fill(gets ? 2 * seed_ + 1 : 2 * seed_ + 1);
+    memory.fill(own);
     std::optional<PreparedTransfer> list;  // destroyed before its memory
     Transfer transfer = start(what, memory, remote, list);
     must(transfer.wait(kPatience));
@@ -53,11 +57,10 @@ class Leader {
     command.what = Command::What::check;
     if (is_atomic(what)) {
       if (transfer.value() != kNumber) throw std::runtime_error("what was there is another number");
-      command.expected_number = what == Operation::fetch_add ? kNumber + 5 : 77;
+      command.expected_number = what == Operation::fetch_add ? kNumber + kAdded : kSwapped;
     }
     tell(command);
-    if (gets) memory.expect(2 * seed_ + 1, 2 * seed_);
-    if (!gets) memory.expect(2 * seed_ + 1, 2 * seed_ + 1);
+    memory.expect(own, gets ? theirs : own);
   }
 
  private:
@@ -78,9 +81,9 @@ class Leader {
       case Operation::get:
         return must(endpoint_.get(memory.slice(), all));
       case Operation::fetch_add:
-        return must(endpoint_.fetch_add(all, 5));
+        return must(endpoint_.fetch_add(all, kAdded));
       case Operation::compare_swap:
-        return must(endpoint_.compare_swap(all, kNumber, 77));
+        return must(endpoint_.compare_swap(all, kNumber, kSwapped));
       case Operation::put_immediate:
         return must(endpoint_.put(memory.slice(), all, {.immediate = kImmediate}));
       case Operation::send:

@@ -85,6 +85,7 @@ class Server {
         served_->expected = must(endpoint_->receive(into));
         break;
       case Operation::send_tagged:
+        // The lowest bit of the tag is not compared.
         served_->expected =
             must(endpoint_->receive(into, {.tag = kTag, .mask = ~std::uint64_t{1}}));
         break;

@@ -158,6 +158,7 @@ void Channel::write(std::span<const std::byte> bytes) {
 
 std::vector<std::byte> Channel::read(std::size_t size) {
   std::vector<std::byte> bytes(size);
+  // The other side may itself wait for kPatience.
   if (!test::read_all(socket_.get(), bytes, kPatience * 2))
     throw std::runtime_error("the other side has gone, or says nothing");
   return bytes;

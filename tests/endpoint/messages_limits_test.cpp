@@ -13,6 +13,7 @@ namespace {
 /// A second connection of the same two workers, whose connecting end has its own options.
 struct Other {
   Other(const Ends& ends, const EndpointOptions& options) {
+    // accept() needs a handle that is not const.
     std::thread accepting(
         [&] { accepted.emplace(value(Listener(ends.listener).accept(within(10s)))); });
     connected.emplace(
@@ -80,7 +81,7 @@ TEST(Eager, ReachesAnEndThatLeavesNoDeviceMemoryToItsNic) {
   }
 }
 
-TEST(Flood, MoreComeThanThereArePlacesWhereSomeArePutAside) {
+TEST(Flood, MessagesBeyondTheReceivesAreSetAside) {
   EndpointOptions options;
   options.receive_depth = 8;
   options.unexpected_bytes = 4096;
@@ -93,6 +94,7 @@ TEST(Flood, MoreComeThanThereArePlacesWhereSomeArePutAside) {
     ends.a_worker.progress();
     ends.b_worker.progress();
   }
+  // 4,096 bytes hold some 16 messages of 200 bytes with their headers.
   EXPECT_TRUE(sends[8 + 8].done()) << "more than receive_depth";
   EXPECT_FALSE(sends[8 + 24].done()) << "and no more than there is memory for";
 }

@@ -65,6 +65,7 @@ TEST_P(DmabufMessages, ArriveFromItAndInIt) {
     Foreign foreign(ends.context, GetParam());
     unsigned seed = 10;
     for (const std::uint64_t size : {0UL, 1UL, 88UL, 5000UL, 8193UL, kMessageBytes}) {
+      // In the middle, unless the whole memory is moved.
       const std::uint64_t at = size == kMessageBytes ? 0 : 4099;
       const auto sent = pattern(kMessageBytes, ++seed);
       const auto same = [&](std::span<const std::byte> got) {

@@ -34,6 +34,7 @@ TEST_P(Messages, AnySizeArrivesWhole) {
   Memory source(ends.context, from, kMessageBytes);
   Memory target(ends.context, to, kMessageBytes);
   unsigned seed = 1;
+  // Around the longest inlined message (88 bytes) and the longest eager one (8,192).
   for (const std::uint64_t size :
        {0UL, 1UL, 31UL, 88UL, 89UL, 4095UL, 8192UL, 8193UL, 65537UL, kMessageBytes}) {
     source.fill(++seed);
@@ -219,7 +220,7 @@ TEST(Flush, WaitsForNoReceive) {
 
 TEST(Dropped, HandlesLoseNothingButTheAnswer) {
   Ends ends({.send_depth = 4, .receive_depth = 4});
-  constexpr std::uint64_t kEach = 7000;  // every other message goes by rendezvous
+  constexpr std::uint64_t kEach = 7000;  // long and short messages alternate, all of them eager
   constexpr std::uint64_t kCount = 16;
   Memory source(ends.context, MemoryType::host, kMessageBytes);
   Memory target(ends.context, MemoryType::host, kMessageBytes);
@@ -377,7 +378,8 @@ TEST(Model, HoldsForRandomTraffic) {
         unmatched.erase(message);
         break;
       }
-      // The model matches it at once, so that all messages sent before must have arrived.
+      // The model matches at once. A message that arrives later finds the same receive, since
+      // messages arrive in their order.
       receive.transfer = value(ends.b->receive(target.slice(slot * kSlot, kSlot), match));
       receives.push_back(std::move(receive));
     };

@@ -288,7 +288,7 @@ TEST(MidwaySweep, EachRefusedRequestLeavesADefiniteOutcomeAndNothingBehind) {
     EXPECT_EQ(live_objects(), "");
     if (::testing::Test::HasFailure()) break;
   }
-  EXPECT_GT(failures, 50U) << "the sweep met fewer requests than the work has";
+  EXPECT_GT(failures, 50U) << "too few of the refused requests ended a connection";
   set_log_sink({});
 }
 

@@ -50,7 +50,7 @@ class Mover : public ::testing::Test {
   Transfer receive(Endpoint& at) { return value(at.receive(target_->slice(0, 64))); }
 
   /// Makes the mover use a completion queue that is never polled.
-  [[nodiscard]] std::unique_ptr<transport::VerbsCompletionQueue> connect_to_nobodys() const {
+  [[nodiscard]] std::unique_ptr<transport::VerbsCompletionQueue> connect_to_silent_queue() const {
     auto& nic = state_of(ends_->b_worker).nics.front();
     auto silent = value(transport::VerbsCompletionQueue::create(
         state_of(nic.nic).shared_from_this(), nic.channel.get(), 256));
@@ -58,7 +58,7 @@ class Mover : public ::testing::Test {
     return silent;
   }
 
-  /// Replaces the key of the last receive by an invalid one.
+  /// Makes the keys of all receives in flight invalid.
   void spoil_receives() const {
     for (detail::TransferState& transfer : state_of(ends_->b_worker).transfers) {
       if (transfer.status == Status::active) transfer.operation.local_key = 0;
@@ -71,7 +71,8 @@ class Mover : public ::testing::Test {
     ASSERT_TRUE(over) << describe(over.error());
   }
 
-  Error fails(Transfer& transfer, std::chrono::nanoseconds within) {
+  /// Expects that the transfer fails in time, and returns its error.
+  Error expect_failure(Transfer& transfer, std::chrono::nanoseconds within) {
     const auto begun = Clock::now();
     ends_->drive([&] { return transfer.done(); }, within);
     EXPECT_LT(Clock::now() - begun, within);
@@ -113,10 +114,10 @@ TEST_F(Mover, AMessageWhoseFlushIsRefusedIsNotCarriedBehindItsReport) {
   Transfer send = value(ends_->a->send(source_->slice(0, 64), {.level = CompletionLevel::arrived}));
   // The READ that brings it is posted, the flush after it is refused.
   refuse_requests(1, 1, ENOMEM);
-  const Error error = fails(received, 2s);
+  const Error error = expect_failure(received, 2s);
   EXPECT_EQ(error.number, ENOMEM) << describe(error);
   const auto reported = target_->contents();
-  EXPECT_EQ(fails(send, 2s).code, Errc::peer_failed);
+  EXPECT_EQ(expect_failure(send, 2s).code, Errc::peer_failed);
   std::this_thread::sleep_for(30ms);
   EXPECT_TRUE(same_bytes(target_->contents(), reported)) << "bytes changed after the report";
   EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
@@ -129,7 +130,7 @@ TEST_F(Mover, NothingMoreIsTaken) {
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
   refuse_requests(1, 2, ENOMEM);
-  const Error error = fails(received, 4s);
+  const Error error = expect_failure(received, 4s);
   EXPECT_EQ(error.number, ENOMEM) << describe(error);
   expect_works(*ends_->a, *ends_->b);
 }
@@ -142,10 +143,10 @@ TEST_F(Mover, OneThatFailsTakesNoOtherAlong) {
   Transfer flush = value(ends_->b_worker.flush(target_->slice(2048, 64)));
   Transfer send = value(ends_->a->send(source_->slice(0, 64), {.level = CompletionLevel::arrived}));
   Transfer other = value(a.send(source_->slice(0, 64), {.level = CompletionLevel::arrived}));
-  const Error error = fails(bad, 2s);
+  const Error error = expect_failure(bad, 2s);
   EXPECT_EQ(error.number_kind, NumberKind::wc_status) << describe(error);
   EXPECT_NE(error.number, IBV_WC_WR_FLUSH_ERR) << describe(error);
-  EXPECT_EQ(fails(send, 2s).code, Errc::peer_failed);
+  EXPECT_EQ(expect_failure(send, 2s).code, Errc::peer_failed);
   finish(good_one);
   finish(other);
   finish(flush);
@@ -169,6 +170,7 @@ TEST_F(Mover, ALostQueueThatCannotBeReplacedEndsItsTransfers) {
   waiting.push_back(value(ends_->b_worker.flush(target_->slice(0, 64))));
   const auto begun = Clock::now();
   ends_->drive([&] { return std::ranges::all_of(waiting, &Transfer::done); }, 3s);
+  // They wait while the mover tries to replace its queue pair.
   EXPECT_GT(Clock::now() - begun, 800ms);
   for (Transfer& transfer : waiting) {
     const auto over = transfer.poll();
@@ -185,31 +187,32 @@ TEST_F(Mover, ACompletionQueueThatIsLostIsLeft) {
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
   state_of(ends_->b_worker).lose(*mover().completions);
-  EXPECT_EQ(fails(received, 2s).hint, Hint::completions_lost) << "it is the endpoint's, too";
+  EXPECT_EQ(expect_failure(received, 2s).hint, Hint::completions_lost)
+      << "the endpoint uses this queue, too";
   auto [a, b] = connect();
   expect_works(a, b);
 }
 
 TEST_F(Mover, TransfersEndWithTheirCompletionQueue) {
-  const auto silent = connect_to_nobodys();
+  const auto silent = connect_to_silent_queue();
   Transfer flush = value(ends_->b_worker.flush(target_->slice(0, 64)));
   state_of(ends_->b_worker).lose(*silent);
-  EXPECT_EQ(fails(flush, 2s).hint, Hint::completions_lost);
+  EXPECT_EQ(expect_failure(flush, 2s).hint, Hint::completions_lost);
   expect_works(*ends_->a, *ends_->b);
 }
 
 TEST_F(Mover, ACompletionQueueThatIsLostMeanwhileCostsNoMessage) {
-  const auto silent = connect_to_nobodys();
+  const auto silent = connect_to_silent_queue();
   state_of(ends_->b_worker).lose(*silent);
   expect_works(*ends_->a, *ends_->b);
   EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
 }
 
 TEST_F(Mover, ASilentNicIsNotAwaitedForever) {
-  const auto silent = connect_to_nobodys();
+  const auto silent = connect_to_silent_queue();
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
-  EXPECT_EQ(fails(received, 5s).hint, Hint::completions_lost);
+  EXPECT_EQ(expect_failure(received, 5s).hint, Hint::completions_lost);
   EXPECT_EQ(ends_->b->phase(), EndpointPhase::ready);
   expect_works(*ends_->a, *ends_->b);
 }

@@ -50,7 +50,7 @@ void set_addresses(std::vector<std::string> addresses) { g_addresses = std::move
 }  // namespace hbmwire::test
 
 /// Replaces the function of the C library, which this one calls for each address. freeaddrinfo(3)
-/// frees a list by its links, so that it does not matter who made them.
+/// frees a list by its links, so it does not matter which function made them.
 extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints,
                            addrinfo** list) {
   auto* const real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));

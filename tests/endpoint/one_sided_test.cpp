@@ -73,6 +73,7 @@ TEST(Put, EachTellsOfItsOwnDevice) {
   const MemoryKey key = value(MemoryKey::pack(target.region()));
   const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
   std::vector<Region> sources;
+  // SynapseAI would open only one card in a process.
   for (const char* const device : {"0", "1"}) {
     const Allocation memory = value(ends.context.allocate(
         MemoryType::gaudi, kBytes, {.device = device, .owner = MemoryOptions::Owner::hl_thunk}));

@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "hbmwire/settings.hpp"
 
 #include "ends.hpp"
+#include "heard.hpp"
 #include "tests/library/cuda_application.hpp"
 #include "tests/library/emulated_hooks.hpp"
 
@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::uint64_t kBytes = 65536;
 
+/// Sets an environment variable while it lives.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -61,35 +62,9 @@ class PeerMemoryMachine {
   Variable rocm_;
 };
 
-/// Collects the lines of the log while it lives.
-class Lines {
- public:
-  Lines() {
-    set_log_sink([this](LogLevel, std::string_view line) {
-      const std::scoped_lock lock(mutex_);
-      lines_.emplace_back(line);
-    });
-  }
-
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
-
-  ~Lines() { set_log_sink({}); }
-
-  std::size_t with(std::string_view words) {
-    const std::scoped_lock lock(mutex_);
-    std::size_t count = 0;
-    for (const std::string& line : lines_) count += line.find(words) == std::string::npos ? 0U : 1U;
-    return count;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
-
 RemoteRegion open_to(const Endpoint& endpoint, const Region& region) {
-  // The key outlives the endpoints of these tests, and gives the same access as the region.
+  // The key ends with this function. Its rkey is the region's, by which the NIC still reaches the
+  // memory.
   const MemoryKey key = value(MemoryKey::pack(region));
   return value(endpoint.remote(value(RemoteKey::unpack(key.bytes()))));
 }
@@ -374,36 +349,36 @@ Allocation on_gpu(const Context& context, const char* device) {
 }
 
 TEST(AWarning, IsGivenOnceADeviceThatTravelsOtherwise) {
-  Lines lines;
+  Heard heard;
   constexpr std::string_view kWords = "not zero-copy";
   {
     const Context context = value(Context::create());
     value(context.register_memory(on_gpu(context, "1"), kAll));
     value(context.register_memory(value(context.allocate(MemoryType::host, kBytes)), kAll));
-    EXPECT_EQ(lines.with(kWords), 0U) << "zero-copy, and host memory, need no word";
+    EXPECT_EQ(heard.count(kWords), 0U) << "zero-copy, and host memory, need no word";
   }
   const PeerMemoryMachine machine("no");
   const Context context = value(Context::create());
   for (int i = 0; i < 3; ++i) value(context.register_memory(on_gpu(context, "1"), kAll));
-  EXPECT_EQ(lines.with(kWords), 1U);
-  EXPECT_EQ(lines.with("HBMWIRE_CUDA_DMABUF=no"), 1U) << "and why";
+  EXPECT_EQ(heard.count(kWords), 1U);
+  EXPECT_EQ(heard.count("HBMWIRE_CUDA_DMABUF=no"), 1U) << "and why";
   value(context.register_memory(on_gpu(context, "2"), kAll));
-  EXPECT_EQ(lines.with(kWords), 2U) << "another device";
+  EXPECT_EQ(heard.count(kWords), 2U) << "another device";
 }
 
 TEST(AWarning, IsGivenWhereTheContextWasPassedBy) {
   const PeerMemoryMachine machine("no");
-  Lines lines;
+  Heard heard;
   Ends ends;
   const Region region = value(ends.a->nic().register_memory(on_gpu(ends.context, "3"), kAll));
-  EXPECT_EQ(lines.with("not zero-copy"), 0U);
+  EXPECT_EQ(heard.count("not zero-copy"), 0U);
   Memory target(ends.context, MemoryType::host, kBytes);
   const RemoteRegion remote = open_to(*ends.a, target.region());
   for (int i = 0; i < 2; ++i) {
     Transfer put = value(ends.a->put(region.slice(0, 100), remote.slice(0, 100)));
     good(put.wait(10s));
   }
-  EXPECT_EQ(lines.with("not zero-copy"), 1U);
+  EXPECT_EQ(heard.count("not zero-copy"), 1U);
 }
 
 }  // namespace

@@ -169,6 +169,7 @@ class Leader {
   /// Whether several NICs carried the transfer exactly if both ends have them. If engines of this
   /// process also copy the memory, one NIC carries it.
   [[nodiscard]] bool is_by_right_nics(const TransferReport& report) const {
+    // The paths up to nic_loopback are a NIC's.
     const bool by_nic = report.path <= Path::nic_loopback;
     if (endpoint_->placement() == Placement::same_process && !required_) return true;
     if (!by_two_ || !by_nic) return report.rails.empty();

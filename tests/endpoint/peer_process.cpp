@@ -47,8 +47,10 @@ struct Target {
   Region region;
 };
 
-/// Executes commands, and answers each, except for a stop and a call, with the number of changed
-/// bytes. Commands that arrived while it was stopped come first.
+/// Executes one command: s (stop), c (call Options::does), x (destroy endpoints), g (take the
+/// target away), ? (nothing). Answers a call with its result, a stop not at all, and the others
+/// with the number of changed bytes. A stop is followed at once by the commands that arrived
+/// meanwhile.
 void answer(int fd, Target& target, Inside& inside, const PeerProcess::Options& options) {
   pollfd asked{fd, POLLIN, 0};
   char byte = 0;
@@ -66,7 +68,7 @@ void answer(int fd, Target& target, Inside& inside, const PeerProcess::Options& 
   } else {
     if (byte == 'x') inside.endpoints.clear();
     if (byte == 'g') target.lent->take_away(LentMemory::How::unmapped);
-    // Its engine may be slow.
+    // Its engine may be slow, so nothing is read after an x.
     const auto bytes = byte == 'x' ? std::vector<std::byte>() : inside.memory.contents();
     result = static_cast<std::uint64_t>(
         std::count_if(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; }));
@@ -118,6 +120,7 @@ void leave_sockets_to_child(int commands) {
   Inside inside{worker, listener, target.memory, endpoints, log};
   for (int looks = 0;; ++looks) {
     answer(fd, target, inside, options);
+    // A busy peer makes no progress some time after it has accepted.
     if (options.busy && !endpoints.empty() && looks > 100) {
       ::usleep(1000);
       continue;

@@ -15,8 +15,8 @@
 
 namespace hbmwire::test {
 
-/// A peer in a process of its own: a listener with host memory "target" (kBytes of zeros, all
-/// access). It accepts all connections, and makes progress all the time unless told otherwise.
+/// A peer in a process of its own: a listener with memory "target" (kBytes of zeros, all access).
+/// It accepts all connections, and makes progress all the time unless told otherwise.
 /// Create it before the test opens a NIC, because a child by fork(2) cannot use one.
 class PeerProcess {
  public:
@@ -71,8 +71,7 @@ class PeerProcess {
   void go_on() const;
   void kill();
 
-  /// Destroys its endpoints, even with transfers in flight. If it is stopped, it does this first
-  /// when it goes on.
+  /// Destroys its endpoints, even with transfers in flight. A stopped process goes on for this.
   void drop_endpoints() const { static_cast<void>(tell('x')); }
 
   /// Unmaps "target", which must be `lent`.
@@ -89,6 +88,7 @@ class PeerProcess {
   [[nodiscard]] std::size_t mappings_of(std::uint64_t size_bytes) const;
 
  private:
+  /// Sends a command, lets a stopped process go on, and returns the answer.
   [[nodiscard]] std::uint64_t tell(char command) const;
   [[nodiscard]] std::uint64_t answer() const;
   void wait_until_stopped() const;

@@ -29,7 +29,7 @@ struct PeerSide {
     }
   }
 
-  /// The time until the endpoint was no longer ready.
+  /// Waits until the endpoint is no longer ready, and returns the time that this took.
   std::chrono::nanoseconds until_noticed() {
     const auto begun = std::chrono::steady_clock::now();
     const auto waited = [&] { return std::chrono::steady_clock::now() - begun; };

@@ -50,6 +50,7 @@ class PutEnds : public ::testing::Test {
     EXPECT_EQ(live_objects(), "");
   }
 
+  /// The state of end `a`.
   [[nodiscard]] internals::EndpointView a() const {
     return internals::look_at_endpoint(ends_->a_worker);
   }

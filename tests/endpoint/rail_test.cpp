@@ -325,6 +325,7 @@ struct Losing : Ordered {
   }
 
   void expect_loss(bool lost = true) {
+    // Each end logs the loss.
     EXPECT_EQ(heard.count("rail emu1 of the endpoint with"), lost ? 2U : 0U);
     EXPECT_EQ(a->phase(), EndpointPhase::ready);
     EXPECT_EQ(b->phase(), EndpointPhase::ready);
@@ -357,7 +358,7 @@ TEST(LostRail, InTheMiddleOfAPut) {
                                    {.level = CompletionLevel::visible, .immediate = 5}));
   ends.finish(put);
   ends.finish(receive);
-  EXPECT_NE(carried_by(put, "emu0"), kRailBytes) << "some was carried by the other one";
+  EXPECT_NE(carried_by(put, "emu0"), kRailBytes) << "the other NIC carried a part";
   EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
   // The first message arrived once.
   Transfer second = value(ends.b->receive_immediate());
@@ -385,7 +386,7 @@ TEST(LostRail, InTheMiddleOfAGetIntoADevice) {
   Transfer get = value(ends.a->get(card.all(), ends.remote.slice(0, kRailBytes)));
   ends.finish(get);
   EXPECT_EQ(carried_by(get, "emu0"), kRailBytes)
-      << "what a NIC can't make visible another one brings";
+      << "the other NIC repeats what this one can't make visible";
   EXPECT_TRUE(same_bytes(card.contents(), pattern(kRailBytes, 3)));
   ends.expect_loss();
 }

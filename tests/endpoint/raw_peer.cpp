@@ -28,7 +28,7 @@ constexpr std::uint64_t kControl = 2ULL << 32U;
 }  // namespace
 
 RawPeer::RawPeer(const Context& context, Worker& serving, std::uint16_t port,
-                 const std::function<void(wire::EndpointOffer&)>& change)
+                 const std::function<void(wire::EndpointOffer&)>& alter_offer)
     : memory(context, MemoryType::host, kPlace * kDepth),
       serving_(serving),
       nic_(value(context.open_nics()).front()),
@@ -41,11 +41,11 @@ RawPeer::RawPeer(const Context& context, Worker& serving, std::uint16_t port,
           nic_, *completions_, {.send_depth = kDepth, .receive_depth = kControlDepth}))) {
   for (std::uint64_t i = 0; i < kDepth; ++i) receive(*data_, i);
   for (std::uint64_t i = 0; i < kControlDepth; ++i) receive(*control_, kDepth + i);
-  shake_hands(port, change);
+  shake_hands(port, alter_offer);
 }
 
 void RawPeer::shake_hands(std::uint16_t port,
-                          const std::function<void(wire::EndpointOffer&)>& change) {
+                          const std::function<void(wire::EndpointOffer&)>& alter_offer) {
   using Step = wire::Handshake::Step;
   auto handshake =
       value(wire::Handshake::create(wire::Handshake::Side::connecting, "the victim", {}));
@@ -55,7 +55,7 @@ void RawPeer::shake_hands(std::uint16_t port,
                           .receive_depth = kDepth / 2,
                           .places = kDepth / 2,
                           .eager_bytes = 8192};
-  if (change) change(own);
+  if (alter_offer) alter_offer(own);
   handshake.offer(own);
   socket_ = value(wire::dial("127.0.0.1", port, "the victim", within(10s)));
   const Deadline deadline = Deadline::after(10s);
@@ -94,6 +94,7 @@ std::byte* RawPeer::bytes_at(std::uint64_t at) const {
 
 std::uint64_t RawPeer::next_place() {
   const Deadline deadline = Deadline::after(10s);
+  // A place is used again after kDepth further ones, when its request has long completed.
   while (posted_ >= kDepth / 2 && !broken_ && !deadline.passed()) {
     progress();
     serving_.progress();
@@ -198,7 +199,7 @@ void RawPeer::take(const ibv_wc& completion) {
   }
   if (completion.opcode == IBV_WC_RECV) {
     const auto header = wire::decode_header({bytes, completion.byte_len});
-    EXPECT_TRUE(header) << "the victim says what is no message";
+    EXPECT_TRUE(header) << "the victim sent no valid message";
     if (header) heard.push_back(*header);
   }
   if (takes_messages) receive(*data_, place);
@@ -208,7 +209,7 @@ void RawPeer::take_control(std::span<const std::byte> bytes) {
   const auto message = wire::decode_control(bytes);
   ASSERT_TRUE(message);
   if (!answers_fences || !std::holds_alternative<wire::Fence>(*message)) return;
-  // It may lie about this, too.
+  // The answer is a lie, because no lane was closed.
   say_control(wire::Fenced{});
 }
 

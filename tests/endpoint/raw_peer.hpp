@@ -27,9 +27,10 @@ class RawPeer {
   static constexpr std::uint32_t kDepth = 256;
   static constexpr std::uint64_t kPlace = 16384;  // bytes for each message
 
-  /// Connects to a listener of `serving`, and drives that meanwhile. `change` alters its offer.
+  /// Connects to a listener of `serving`, and drives that meanwhile. `alter_offer` changes its
+  /// offer.
   RawPeer(const Context& context, Worker& serving, std::uint16_t port,
-          const std::function<void(wire::EndpointOffer&)>& change = {});
+          const std::function<void(wire::EndpointOffer&)>& alter_offer = {});
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
@@ -49,22 +50,24 @@ class RawPeer {
   /// Handles completions. Answers a Fence unless that is switched off.
   void progress();
 
-  /// Waits until the last message from the other end has this kind, and drives `serving` meanwhile.
+  /// Waits for a message of this kind from the other end, and takes it out of `heard`. Drives
+  /// `serving` meanwhile.
   wire::MessageHeader expect(wire::MessageHeader::Kind kind);
 
-  /// Whether the queue is in ERROR or destroyed, so that nothing can be posted.
+  /// Whether the queue is in ERROR or destroyed, so nothing can be posted.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
 
   [[nodiscard]] ibv_wc_status last_failure() const noexcept { return last_failure_; }
 
   Memory memory;  // kPlace * kDepth bytes, open to all; messages are sent from here
   bool answers_fences = true;
-  bool takes_messages = true;  ///< posts a receive again for each that was used
-  std::deque<wire::MessageHeader> heard;
-  wire::EndpointOffer theirs;
+  bool takes_messages = true;             ///< posts a receive again for each that was used
+  std::deque<wire::MessageHeader> heard;  ///< messages of the other end, in their order
+  wire::EndpointOffer theirs;             ///< the other end's offer
 
  private:
-  void shake_hands(std::uint16_t port, const std::function<void(wire::EndpointOffer&)>& change);
+  void shake_hands(std::uint16_t port,
+                   const std::function<void(wire::EndpointOffer&)>& alter_offer);
   void post(transport::VerbsLane& lane, ibv_send_wr request, std::uint64_t at,
             std::uint32_t length);
   void receive(transport::VerbsLane& lane, std::uint64_t place);

@@ -17,7 +17,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// Entry `index` of a NIC's GID table, as an address for a program.
+/// Entry `index` of a NIC's GID table, as an address for a program. Entry 3 is an IPv4 address.
 std::string gid_of(const std::string& nic, int index) {
   const char* const sysfs = std::getenv("SYSFS_PATH");
   std::string text;

@@ -114,7 +114,7 @@ TEST(Retry, PausesForLongerEachTimeAndNeverForLong) {
   }
 }
 
-/// A hundred begin at the same moment. Only few try again within the same tenth of the time.
+/// A thousand begin at the same moment. Fewer than 200 try again within the same tenth of a second.
 TEST(Retry, SpreadsThoseWhoReconnectAtTheSameMoment) {
   std::array<int, 10> tenths{};
   for (int i = 0; i < 1000; ++i) {

@@ -67,7 +67,7 @@ TEST_P(ServedByAProcess, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
   Transfer put = value(side.start(false));
   const Deadline longer_than_peer_timeout = Deadline::after(900ms);
   while (!longer_than_peer_timeout.passed()) side.worker.progress();
-  EXPECT_FALSE(put.done()) << "who is stopped is not dead";
+  EXPECT_FALSE(put.done()) << "a stopped peer is not dead";
   peer.go_on();
   good(put.wait(within(10s)));
   peer.stop();
@@ -82,7 +82,7 @@ TEST_P(ServedByAProcess, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
 /// therefore has one peer.
 struct Kill {
   MemoryType type;
-  int progress;  // progress of this end before
+  int progress;  // calls of progress() at this end before the kill
   bool gets;
 };
 

@@ -188,6 +188,7 @@ TEST_P(Served, AtomicsAndListsAreRefused) {
 TEST_P(Served, ARegionOfAnotherConnectionIsRefused) {
   const RemoteRegion there = remote();
   const auto [other, accepted] = connect({});
+  // Each region is used with the other connection's endpoint.
   for (const RemoteRegion& region :
        {there, value(other.remote(value(RemoteKey::unpack(key_->bytes()))))}) {
     Endpoint& wrong = internals::look_at(region).connection == internals::look_at(there).connection
@@ -220,7 +221,7 @@ TEST_P(Served, AccessBeyondTheKeyEndsTheConnection) {
       if (wrong == Wrong::wraps) forged.address = ~std::uint64_t{0} - length;
       internals::set(there, forged);
       Transfer transfer = value(start(gets, there, there.length_bytes()));
-      const Error error = fails(transfer);
+      const Error error = expect_failure(transfer);
       EXPECT_EQ(error.code, Errc::permission_denied) << describe(error);
       EXPECT_TRUE(transfer.settled());
       drive([&] { return b_->phase() == EndpointPhase::failed; });
@@ -335,7 +336,7 @@ TEST_P(Served, ARefusedRequestEndsIt) {
         return a_->phase() != EndpointPhase::ready || b_->phase() != EndpointPhase::ready;
       });
       refuse_requests(0, 0, 0);
-      EXPECT_TRUE(fails(*started).number == ENOMEM || b_->error()->number == ENOMEM);
+      EXPECT_TRUE(expect_failure(*started).number == ENOMEM || b_->error()->number == ENOMEM);
       drive([&] { return b_->phase() == EndpointPhase::failed; });
       expect_all_idle();
       started->reset();
@@ -374,6 +375,7 @@ TEST_P(Served, EndsWithEitherEndpointOrWorker) {
           break;
       }
       drive([&] { return put.done() && get.done(); });
+      // After one round, the get can't be over.
       EXPECT_TRUE(progress != 1 || !get.poll());
       // The remaining end notices by itself.
       drive_until_idle();
@@ -421,7 +423,7 @@ TEST_P(Served, APeerThatHasSaidGoodbyeIsNotAsked) {
   });
   auto put = start(false, there);
   if (!put) return;  // it has already ended
-  EXPECT_EQ(fails(*put).code, Errc::peer_failed);
+  EXPECT_EQ(expect_failure(*put).code, Errc::peer_failed);
 }
 
 TEST_P(Served, KeepsToEitherEndsPolicy) {
@@ -442,12 +444,10 @@ TEST_P(Served, KeepsToEitherEndsPolicy) {
   const RemoteRegion there = remote();
   target_->fill(2);
   Transfer put = value(start(false, there));
-  EXPECT_EQ(fails(put).code, Errc::peer_failed);
+  EXPECT_EQ(expect_failure(put).code, Errc::peer_failed);
   EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 2)));
   EXPECT_EQ(a_->phase(), EndpointPhase::ready);
 }
-
-/// The same pool then serves questions, and asks some.
 
 /// The peer makes no progress, so that the first transfer hangs.
 TEST_P(Served, AnotherEndpointDoesNotWait) {
@@ -479,7 +479,7 @@ TEST_P(Served, EndsByTheOperationTimeout) {
   const auto age = std::chrono::steady_clock::now() - begun;
   EXPECT_GE(age, 300ms);
   EXPECT_LT(age, 3s);
-  EXPECT_EQ(fails(put).code, Errc::timed_out);
+  EXPECT_EQ(expect_failure(put).code, Errc::timed_out);
 }
 
 /// With the NIC, there would be a READ or WRITE for each piece besides the answer.
@@ -529,6 +529,7 @@ TEST(ServedByAThread, NeedsNoCallOfThePeersProgram) {
   set_log_sink({});
 }
 
+/// One pool serves the peer's questions, and asks some itself.
 TEST(ServedWithinAWorker, PutsAndGetsArriveWholeBothWays) {
   set_log_sink([](LogLevel, std::string_view) {});
   {

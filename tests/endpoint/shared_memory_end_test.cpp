@@ -27,11 +27,13 @@ constexpr std::uint64_t kPiece = 512 << 10;
 
 INSTANTIATE_TEST_SUITE_P(Ways, SharedMemoryEnd, ::testing::ValuesIn(kNodeWays), name_of_way);
 
-/// `how`: 0 sends a goodbye, 1 ends without one, 2 is killed.
-void send_and_go(const NodeOptions& of, int how) {
+/// How the sender ends.
+enum class Leaving : std::uint8_t { goodbye, exit, death };
+
+void send_and_leave(const NodeOptions& node, Leaving how) {
   constexpr std::uint64_t kMessages = 60;
   // The other process is the sender.
-  ServingProcess peer(of, [&](Served& served, const Talk& talk) {
+  ServingProcess peer(node, [&](Served& served, const Talk& talk) {
     served.await(talk, 1);
     std::vector<Transfer> sends;
     for (std::uint64_t i = 0; i < kMessages; ++i) {
@@ -40,52 +42,57 @@ void send_and_go(const NodeOptions& of, int how) {
     }
     for (Transfer& send : sends) served.finish(send);
     talk.tell(2);
-    if (how == 0) {
+    if (how == Leaving::goodbye) {
       good(served.endpoint->close(within(10s)));
-    } else if (how == 1) {
+    } else if (how == Leaving::exit) {
       ::_exit(0);
     } else {
       ::kill(::getpid(), SIGKILL);
     }
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   peer.talk().tell(1);
   EXPECT_EQ(peer.talk().hear(), 2U);
   // Messages that were reported as sent have arrived, whatever happened to the sender.
   std::vector<Transfer> receives;
-  if (how != 0) {
-    // The endpoint fails when that is noticed, so that receives are posted before.
+  if (how != Leaving::goodbye) {
+    // The endpoint fails when it notices the sender's end, so its receives are posted before.
     for (std::uint64_t i = 0; i < kMessages; ++i)
       receives.push_back(value(side.endpoint.receive(side.slice(i * 512, 512))));
   } else {
     side.poll_until([&] { return side.endpoint.phase() == EndpointPhase::closed; });
   }
   for (std::uint64_t i = 0; i < kMessages; ++i) {
-    if (how == 0) receives.push_back(value(side.endpoint.receive(side.slice(i * 512, 512))));
+    if (how == Leaving::goodbye)
+      receives.push_back(value(side.endpoint.receive(side.slice(i * 512, 512))));
     Transfer& receive = receives[i];
     side.finish(receive);
     ASSERT_EQ(receive.bytes(), 1 + i * 7) << i;
     EXPECT_TRUE(same_bytes(side.bytes().subspan(i * 512, 1 + i * 7),
                            pattern(1 + i * 7, static_cast<unsigned>(i))));
   }
-  if (how == 0) {
+  if (how == Leaving::goodbye) {
     EXPECT_FALSE(side.endpoint.receive(side.slice(0, 512)));
   }
-  if (how != 2) peer.expect_good();
+  if (how != Leaving::death) peer.expect_good();
 }
 
-TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheGoodbye) { send_and_go(options(), 0); }
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheGoodbye) {
+  send_and_leave(options(), Leaving::goodbye);
+}
 
-TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheEndOfTheirProcess) { send_and_go(options(), 1); }
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheEndOfTheirProcess) {
+  send_and_leave(options(), Leaving::exit);
+}
 
 TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheDeathOfTheirProcess) {
-  send_and_go(options(), 2);
+  send_and_leave(options(), Leaving::death);
 }
 
 TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
-  NodeOptions of = options();
-  of.endpoint.peer_timeout = 500ms;
-  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+  NodeOptions node = options();
+  node.endpoint.peer_timeout = 500ms;
+  ServingProcess peer(node, [](Served& served, const Talk& talk) {
     // The old end is kept each time while the new one connects.
     std::vector<Endpoint> old;
     for (int round = 0; round < 3; ++round) {
@@ -101,7 +108,7 @@ TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
     talk.tell(1);
     served.poll_for(300ms);
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   for (int round = 0; round < 3; ++round) {
     Transfer receive = value(side.endpoint.receive(side.slice(0, 100)));
     Transfer send =
@@ -127,7 +134,7 @@ TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
 
 /// A child by fork(2) of either end destroys its copies.
 TEST_P(SharedMemoryEnd, AChildOfEitherEndChangesNothing) {
-  const NodeOptions of = options();
+  const NodeOptions node = options();
   const auto forks = [](std::optional<Endpoint>& endpoint, NodeSide& side) {
     OtherProcess child([&](const Talk&) {
       EXPECT_FALSE(endpoint->send(side.slice(0, 8)));
@@ -136,7 +143,7 @@ TEST_P(SharedMemoryEnd, AChildOfEitherEndChangesNothing) {
     });
     child.expect_good();
   };
-  ServingProcess peer(of, [&](Served& served, const Talk& talk) {
+  ServingProcess peer(node, [&](Served& served, const Talk& talk) {
     served.await(talk, 1);
     forks(served.endpoint, served);
     talk.tell(2);
@@ -148,7 +155,7 @@ TEST_P(SharedMemoryEnd, AChildOfEitherEndChangesNothing) {
     }
     served.serve();
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   std::optional<Endpoint> endpoint = std::move(side.endpoint);
   peer.talk().tell(1);
   forks(endpoint, side);
@@ -171,10 +178,10 @@ TEST_P(SharedMemoryEnd, AChildOfEitherEndChangesNothing) {
 
 /// The peer's memory is read and written while the peer revokes its key.
 TEST_P(SharedMemoryEnd, AKeyThatIsTakenBackEndsCopiesOfSixtyFourMegabytes) {
-  NodeOptions of = options();
-  of.bytes = 64 << 20;
-  of.revocable = true;
-  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+  NodeOptions node = options();
+  node.bytes = 64 << 20;
+  node.revocable = true;
+  ServingProcess peer(node, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
     // Some of it has already been written.
     while (served.bytes()[4 * kPiece] != std::byte{0xee}) served.worker.progress();
@@ -187,12 +194,12 @@ TEST_P(SharedMemoryEnd, AKeyThatIsTakenBackEndsCopiesOfSixtyFourMegabytes) {
     talk.tell(3);
     served.serve();
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   std::memset(side.bytes().data(), 0xee, side.bytes().size());
   peer.talk().tell(1);
-  Transfer put = value(side.put(0, of.bytes));
+  Transfer put = value(side.put(0, node.bytes));
   Transfer next = value(side.put(0, 100'000));
-  Transfer get = value(side.get(0, of.bytes));
+  Transfer get = value(side.get(0, node.bytes));
   side.poll_until([&] { return put.done() && next.done() && get.done(); });
   for (Transfer* const each : {&put, &next, &get}) {
     const auto over = each->poll();
@@ -212,9 +219,9 @@ TEST_P(SharedMemoryEnd, AKeyThatIsTakenBackEndsCopiesOfSixtyFourMegabytes) {
 // --- peers that stop or die
 
 TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
-  NodeOptions of = options();
-  of.endpoint.peer_timeout = 400ms;
-  const ServingProcess peer(of, [](Served& served, const Talk& talk) {
+  NodeOptions node = options();
+  node.endpoint.peer_timeout = 400ms;
+  const ServingProcess peer(node, [](Served& served, const Talk& talk) {
     Transfer receive = value(served.endpoint->receive(served.slice(0, 64)));
     talk.tell(1);
     served.finish(receive);
@@ -222,7 +229,7 @@ TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
     talk.tell(2);
     served.serve();
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   side.fill(4);
   EXPECT_EQ(peer.talk().hear(), 1U);
   side.poll_for(100ms);
@@ -233,7 +240,7 @@ TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
     Transfer get = value(side.endpoint.get(side.slice(64, length), side.target.slice(64, length)));
     side.finish(get);
   }
-  EXPECT_TRUE(same_bytes(side.bytes(), pattern(of.bytes, 4)));
+  EXPECT_TRUE(same_bytes(side.bytes(), pattern(node.bytes, 4)));
   Transfer send = value(side.endpoint.send(side.slice(0, 33), {.level = CompletionLevel::arrived}));
   side.poll_for(1200ms);
   EXPECT_FALSE(send.done());
@@ -248,33 +255,33 @@ TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
 /// The peer may have stopped within a copy. Revoking the key then waits until its limit, and
 /// reports that.
 TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenTheCopyingProcessIsStopped) {
-  NodeOptions of = options();
-  of.bytes = 64 << 20;
-  of.endpoint.peer_timeout = 400ms;
+  NodeOptions node = options();
+  node.bytes = 64 << 20;
+  node.endpoint.peer_timeout = 400ms;
   // This end has the memory and listens. The peer copies without a pause.
   OtherProcess peer([&](const Talk& talk) {
     set_log_sink([](LogLevel, std::string_view) {});
-    Asking side("127.0.0.1:" + std::to_string(talk.hear()), of);
+    Asking side("127.0.0.1:" + std::to_string(talk.hear()), node);
     std::memset(side.bytes().data(), 0xee, side.bytes().size());
     talk.tell(1);
     for (;;) {
-      Transfer put = value(side.put(0, of.bytes));
+      Transfer put = value(side.put(0, node.bytes));
       while (!put.done()) side.worker.progress();
       if (!put.poll()) break;
     }
     talk.tell(2);
     for (;;) side.worker.progress();
   });
-  NodeSide own(of);
+  NodeSide own(node);
   Listener listener =
-      value(Listener::create(own.worker, {.address = "127.0.0.1", .endpoint = of.endpoint}));
+      value(Listener::create(own.worker, {.address = "127.0.0.1", .endpoint = node.endpoint}));
   int timed_out = 0;
   good(listener.advertise("target", own.region, {.revocable = true}));
   peer.talk().tell(listener.port());
   const Endpoint endpoint = value(listener.accept(within(20s)));
   while (!peer.talk().can_hear()) own.worker.progress();  // answers the question for "target"
   EXPECT_EQ(peer.talk().hear(), 1U);
-  own.poll_until([&] { return own.bytes()[of.bytes / 2] == std::byte{0xee}; });
+  own.poll_until([&] { return own.bytes()[node.bytes / 2] == std::byte{0xee}; });
   peer.stop();
   const auto begun = Clock::now();
   const auto ended = listener.withdraw("target");
@@ -299,10 +306,10 @@ TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenTheCopyingProcessIsStopped) {
 /// although the send has ended.
 TEST_P(SharedMemoryEnd, ARegionEndsInTimeWhenItsReaderIsStopped) {
   constexpr std::uint64_t kLength = 64 << 20;
-  NodeOptions of = options();
-  of.bytes = kLength;
-  of.endpoint.peer_timeout = 400ms;
-  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+  NodeOptions node = options();
+  node.bytes = kLength;
+  node.endpoint.peer_timeout = 400ms;
+  ServingProcess peer(node, [](Served& served, const Talk& talk) {
     Transfer receive = value(served.endpoint->receive(served.slice(0, kLength)));
     served.await(talk, 1);
     std::memset(served.bytes().data(), 0xee, served.bytes().size());
@@ -311,7 +318,7 @@ TEST_P(SharedMemoryEnd, ARegionEndsInTimeWhenItsReaderIsStopped) {
     talk.tell(3);
     for (;;) served.worker.progress();
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   peer.talk().tell(1);
   EXPECT_EQ(peer.talk().hear(), 2U);
   {
@@ -339,16 +346,17 @@ TEST_P(SharedMemoryEnd, ARegionEndsInTimeWhenItsReaderIsStopped) {
 TEST_P(SharedMemoryEnd, MemoryThatIsGoneFailsItsTransfersAlone) {
   ServingProcess peer(options());
   Asking side(peer, options());
+  constexpr std::uint64_t kLeft = 65'536;  // bytes that stay
   for (const auto how : {LentMemory::How::unmapped, LentMemory::How::truncated}) {
     const LentMemory lent(1 << 20);
     const Region region = value(side.context.register_memory(lent.data(), lent.size_bytes(), kAll));
     std::ranges::fill(lent.bytes(), std::byte{7});
-    lent.take_away(how, 65'536);
+    lent.take_away(how, kLeft);
     for (const std::uint64_t length : {64U, 16'384U, 600'000U}) {
-      // Just before the missing part, and across its beginning.
-      for (const std::uint64_t offset : {std::uint64_t{0}, 65'536 - length / 2}) {
-        if (offset > 65'536) continue;
-        const bool is_there = offset + length <= 65'536;
+      // From the beginning, and across the border of the missing part.
+      for (const std::uint64_t offset : {std::uint64_t{0}, kLeft - length / 2}) {
+        if (offset > kLeft) continue;  // half of the length is more
+        const bool is_there = offset + length <= kLeft;
         for (const bool gets : {false, true}) {
           const Slice here = region.slice(offset, length);
           const RemoteSlice there = side.target.slice(0, length);

@@ -16,6 +16,7 @@
 namespace hbmwire::test {
 namespace {
 
+/// Expects that puts, gets and a message take `path`.
 void expect_path(const NodeOptions& here, const NodeOptions& there, Path path) {
   ServingProcess peer(there, [](Served& served, const Talk&) {
     Transfer receive = value(served.endpoint->receive(served.slice(0, 64)));
@@ -60,9 +61,9 @@ TEST_F(SharedMemoryPolicy, WithoutItAmongThoseThatAreAllowedTakesTheNic) {
 }
 
 TEST_F(SharedMemoryPolicy, AnEndpointsCountsLikeTheContexts) {
-  NodeOptions of;
-  of.endpoint.paths.require = Path::zero_copy;
-  expect_path(of, {}, Path::host);
+  NodeOptions node;
+  node.endpoint.paths.require = Path::zero_copy;
+  expect_path(node, {}, Path::host);
 }
 
 TEST_F(SharedMemoryPolicy, ThatRequiresItTakesIt) {
@@ -77,9 +78,9 @@ void expect_refused(const Error& why) {
 
 TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesMemoryOfDevices) {
   ServingProcess peer;
-  NodeOptions of;
-  of.paths.require = Path::shared_memory;
-  Asking side(peer, of);
+  NodeOptions node;
+  node.paths.require = Path::shared_memory;
+  Asking side(peer, node);
   const Allocation device = value(side.context.allocate(MemoryType::gaudi, 65536));
   const auto region = side.context.register_memory(device, kAll);
   ASSERT_FALSE(region);
@@ -95,9 +96,9 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesDevicesOfThePeer) {
     talk.tell(1);
     served.serve();
   });
-  NodeOptions of;
-  of.paths.require = Path::shared_memory;
-  Asking side(peer, of);
+  NodeOptions node;
+  node.paths.require = Path::shared_memory;
+  Asking side(peer, node);
   EXPECT_EQ(peer.talk().hear(), 1U);
   const auto device = side.endpoint.remote("device", within(10s));
   ASSERT_FALSE(device);
@@ -120,10 +121,10 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesAnEndpointOfTheSameProcess) {
     const Deadline answering = Deadline::after(2s);
     while (!answering.passed()) other.progress();
   });
-  EndpointOptions of;
-  of.paths.require = Path::shared_memory;
-  auto connected =
-      Endpoint::connect(worker, "127.0.0.1:" + std::to_string(listener.port()), within(5s), of);
+  EndpointOptions requires_it;
+  requires_it.paths.require = Path::shared_memory;
+  auto connected = Endpoint::connect(worker, "127.0.0.1:" + std::to_string(listener.port()),
+                                     within(5s), requires_it);
   std::optional<Error> why;
   if (!connected) {
     why = connected.error();
@@ -145,9 +146,9 @@ class SharedMemoryKernel : public ::testing::Test {
 /// Over TCP, because the emulated NIC needs these rights itself.
 TEST_F(SharedMemoryKernel, HidingThePeersProcessMakesAllTakeAnotherPath) {
   drop_right_to_trace();
-  NodeOptions of;
-  of.nics = {"none"};
-  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+  NodeOptions node;
+  node.nics = {"none"};
+  ServingProcess peer(node, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
     ::prctl(PR_SET_DUMPABLE, 0);
     served.accept();
@@ -159,13 +160,13 @@ TEST_F(SharedMemoryKernel, HidingThePeersProcessMakesAllTakeAnotherPath) {
     served.serve();
   });
   Heard heard;
-  Asking first(peer, of);
+  Asking first(peer, node);
   EXPECT_EQ(heard.count("not reached by shared memory"), 0U);
   Transfer put = value(first.put(0, 64));
   first.finish(put);
   EXPECT_EQ(put.path(), Path::shared_memory);
   peer.talk().tell(1);
-  Asking side(peer, of);
+  Asking side(peer, node);
   EXPECT_EQ(heard.count("not reached by shared memory"), 1U);
   put = value(side.put(0, 100'000));
   side.finish(put);
@@ -184,10 +185,10 @@ TEST_F(SharedMemoryKernel, HidingThePeersProcessMakesAllTakeAnotherPath) {
 /// `shared`: the peer's memory is shared. This end may not copy through the kernel; nor could the
 /// emulated NIC.
 void expect_without_copies(bool shared) {
-  NodeOptions of;
-  of.shared = shared;
-  of.nics = {"none"};
-  ServingProcess peer(of, [&](Served& served, const Talk&) {
+  NodeOptions node;
+  node.shared = shared;
+  node.nics = {"none"};
+  ServingProcess peer(node, [&](Served& served, const Talk&) {
     Transfer receive = value(served.endpoint->receive(served.slice(0, 200'000)));
     served.finish(receive);
     EXPECT_TRUE(same_bytes(served.bytes().first(200'000), pattern(200'000, 5)));
@@ -198,7 +199,7 @@ void expect_without_copies(bool shared) {
   });
   forbid_copies();
   Heard heard;
-  Asking side(peer, of);
+  Asking side(peer, node);
   EXPECT_EQ(heard.count("not reached by shared memory"), shared ? 0U : 1U);
   for (const std::uint64_t length : {8U, 100'000U}) {
     Transfer put = value(side.put(0, length));
@@ -212,7 +213,7 @@ void expect_without_copies(bool shared) {
   side.finish(receive);
   EXPECT_EQ(receive.path(), shared ? Path::shared_memory : Path::tcp);
   EXPECT_TRUE(same_bytes(side.bytes().first(200'000),
-                         std::span<const std::byte>(pattern(of.bytes, 6)).first(200'000)));
+                         std::span<const std::byte>(pattern(node.bytes, 6)).first(200'000)));
   good(side.endpoint.close(within(10s)));
   peer.expect_good();
 }

@@ -76,13 +76,13 @@ int descriptors_now() { return open_descriptors("/processes/"); }
 TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
   const char* const wished = std::getenv("HBMWIRE_KILLED_NEIGHBOURS");
   const int rounds = wished != nullptr ? std::atoi(wished) : 50;
-  NodeOptions of = options();
-  of.endpoint.peer_timeout = 500ms;
-  const Nursery nursery(of, [](Served& served, unsigned seed) {
+  NodeOptions node = options();
+  node.endpoint.peer_timeout = 500ms;
+  const Nursery nursery(node, [](Served& served, unsigned seed) {
     run_wild(served, seed);
     for (;;) served.worker.progress();
   });
-  ServingProcess steady(of, [](Served& served, const Talk&) {
+  ServingProcess steady(node, [](Served& served, const Talk&) {
     // Echoes until its peer sends a goodbye.
     ::alarm(0);
     while (served.endpoint->phase() == EndpointPhase::ready) {
@@ -95,7 +95,7 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
       served.finish(send);
     }
   });
-  Asking side(steady, of);
+  Asking side(steady, node);
   const MemoryKey key = value(MemoryKey::pack(side.region));
   Memory packed(side.context, MemoryType::host, 1024);
   std::vector<std::byte> bytes(key.bytes().begin(), key.bytes().end());
@@ -109,14 +109,14 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
     std::vector<Transfer> all;
     {
       Endpoint endpoint =
-          value(Endpoint::connect(side.worker, child.address, within(20s), of.endpoint));
+          value(Endpoint::connect(side.worker, child.address, within(20s), node.endpoint));
       Transfer told = value(endpoint.send(packed.slice(0, key.bytes().size())));
       side.finish(told);
       const RemoteRegion target = value(endpoint.remote("target", within(20s)));
       const Deadline alive = Deadline::after(std::chrono::microseconds(random() % 20'000));
       while (!alive.passed()) {
         const std::uint64_t length = random() % 8 == 0 ? random() % 300'000 : random() % 5000;
-        const std::uint64_t offset = random() % (of.bytes - length);
+        const std::uint64_t offset = random() % (node.bytes - length);
         const Slice here = side.slice(offset, length);
         Result<Transfer> started = tl::make_unexpected(Error{});
         switch (random() % 4) {
@@ -174,8 +174,8 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
 /// A peer that writes arbitrary bytes into the ring that this end reads, and into the one that it
 /// reads itself.
 TEST_P(SharedMemoryPeer, APeerWithAForgedRingEndsItsEndpointAlone) {
-  NodeOptions of = options();
-  of.endpoint.peer_timeout = 500ms;
+  NodeOptions node = options();
+  node.endpoint.peer_timeout = 500ms;
   const auto forge = [](unsigned seed) {
     std::mt19937_64 random(seed);
     for (int i = 0; i < 2000; ++i) {
@@ -209,7 +209,7 @@ TEST_P(SharedMemoryPeer, APeerWithAForgedRingEndsItsEndpointAlone) {
       }
     }
   };
-  const Nursery nursery(of, [&](Served& served, unsigned seed) {
+  const Nursery nursery(node, [&](Served& served, unsigned seed) {
     const Deadline end = Deadline::after(150ms);
     for (unsigned i = 0; !end.passed(); ++i) {
       forge(seed * 1000 + i);
@@ -217,16 +217,16 @@ TEST_P(SharedMemoryPeer, APeerWithAForgedRingEndsItsEndpointAlone) {
       if (seed % 2 == 0) ::usleep(500);
     }
   });
-  ServingProcess steady(of, [](Served& served, const Talk&) {
+  ServingProcess steady(node, [](Served& served, const Talk&) {
     Transfer receive = value(served.endpoint->receive(served.slice(0, 64)));
     served.poll_until([&] { return receive.done(); }, 100s);
     served.serve();
   });
-  Asking side(steady, of);
+  Asking side(steady, node);
   int protocol = 0;
   for (unsigned round = 0; round < 12; ++round) {
     const std::string address = nursery.make(round).address;
-    Endpoint endpoint = value(Endpoint::connect(side.worker, address, within(20s), of.endpoint));
+    Endpoint endpoint = value(Endpoint::connect(side.worker, address, within(20s), node.endpoint));
     std::vector<Transfer> all;
     const auto begun = Clock::now();
     while (endpoint.phase() == EndpointPhase::ready || endpoint.phase() == EndpointPhase::ending) {
@@ -241,7 +241,7 @@ TEST_P(SharedMemoryPeer, APeerWithAForgedRingEndsItsEndpointAlone) {
     for (const Transfer& each : all) EXPECT_TRUE(each.done());
     EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
   }
-  EXPECT_GT(protocol, 3);
+  EXPECT_GT(protocol, 3) << "too few of the forged rings were noticed";
   Transfer send = value(side.endpoint.send(side.slice(0, 8)));
   side.finish(send);
   good(side.endpoint.close(within(10s)));

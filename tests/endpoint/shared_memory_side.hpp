@@ -155,7 +155,7 @@ class ServingProcess : public OtherProcess {
   explicit ServingProcess(const NodeOptions& options = {})
       : ServingProcess(options, [](Served& served, const Talk&) { served.serve(); }) {}
 
-  /// To be called once.
+  /// Waits for the port when it is called first.
   [[nodiscard]] std::string address() const {
     if (!port_) port_ = talk().hear();
     return "127.0.0.1:" + std::to_string(*port_);
@@ -173,6 +173,7 @@ class Nursery : public OtherProcess {
   Nursery(const NodeOptions& options, const std::function<void(Served&, unsigned seed)>& life)
       : OtherProcess([&](const Talk& talk) {
           ::signal(SIGCHLD, SIG_IGN);
+          // It lives as long as the test, whatever that takes.
           ::alarm(0);
           for (;;) {
             const auto seed = static_cast<unsigned>(talk.hear());
@@ -192,6 +193,7 @@ class Nursery : public OtherProcess {
     std::string address;
   };
 
+  /// Starts a peer, and returns when it listens.
   [[nodiscard]] Child make(unsigned seed) const {
     talk().tell(seed);
     const auto id = static_cast<pid_t>(talk().hear());

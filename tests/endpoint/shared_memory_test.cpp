@@ -25,9 +25,9 @@ using SharedMemory = NodeWays;
 INSTANTIATE_TEST_SUITE_P(Ways, SharedMemory, ::testing::ValuesIn(kNodeWays), name_of_way);
 
 TEST_P(SharedMemory, PutsAndGetsOfEverySize) {
-  NodeOptions of = options();
-  of.bytes = 4 << 20;
-  const ServingProcess peer(of, [](Served& served, const Talk& talk) {
+  NodeOptions node = options();
+  node.bytes = 4 << 20;
+  const ServingProcess peer(node, [](Served& served, const Talk& talk) {
     served.fill(2);
     talk.tell(1);
     while (served.endpoint->phase() == EndpointPhase::ready) {
@@ -42,7 +42,7 @@ TEST_P(SharedMemory, PutsAndGetsOfEverySize) {
     }
     EXPECT_TRUE(same_bytes(served.bytes(), expected));
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   EXPECT_EQ(peer.talk().hear(), 1U);
   std::uint64_t offset = 64;
   for (const std::uint64_t length : {1U, 8U, 4095U, 16384U, 16385U, 600'000U, 1'500'000U}) {
@@ -51,7 +51,7 @@ TEST_P(SharedMemory, PutsAndGetsOfEverySize) {
     EXPECT_EQ(get.path(), Path::shared_memory);
     EXPECT_TRUE(
         same_bytes(side.bytes().subspan(offset, length),
-                   std::span<const std::byte>(pattern(of.bytes, 2)).subspan(offset, length)));
+                   std::span<const std::byte>(pattern(node.bytes, 2)).subspan(offset, length)));
     overlay(side.bytes(), offset, offset, 1, length);
     Transfer put = value(side.put(offset, length));
     side.finish(put);
@@ -112,6 +112,7 @@ std::vector<Step> steps_of(unsigned seed, std::size_t count) {
   std::uint64_t offset = 0;
   while (steps.size() < count) {
     auto kind = static_cast<Step::Kind>(random() % 9);
+    // Flushes are rarer than other steps.
     if (kind == Step::Kind::flush && random() % 4 != 0) kind = Step::Kind::put;
     std::uint64_t length = 1 + random() % 3000;
     if (kind == Step::Kind::large_message) length = 12'300 + random() % 40'000;
@@ -186,7 +187,7 @@ class StreamWatcher {
     if (!step.is_sign()) return;
     EXPECT_GT(at + 1, last_sign_) << "overtaken by a later one";
     last_sign_ = at + 1;
-    // The bytes of earlier puts have arrived.
+    // The bytes of earlier puts have arrived, and those that an immediate belongs to.
     for (; seen_ < at || (seen_ == at && step.puts()); ++seen_) {
       const Step& before = steps_[seen_];
       if (!before.puts()) continue;
@@ -214,7 +215,7 @@ class StreamWatcher {
   std::size_t posted_ = 0;
   std::size_t over_ = 0;
   std::size_t seen_ = 0;
-  std::size_t last_sign_ = 0;
+  std::size_t last_sign_ = 0;  // one more than its index
 };
 
 /// Starts all steps, some at a time.
@@ -264,22 +265,22 @@ void start_steps(NodeSide& side, Endpoint& endpoint, const RemoteRegion& target,
 }
 
 TEST_P(SharedMemory, StepsOfAllKindsArriveInTheirOrder) {
-  NodeOptions of = options();
-  of.bytes = kStreamBytes;
+  NodeOptions node = options();
+  node.bytes = kStreamBytes;
   // One peer polls without a pause, another one only now and then.
   for (const bool lazy : {false, true}) {
     const unsigned seed = lazy ? 5 : 3;
     const auto steps = steps_of(seed, 1000);
-    // The second end's peer is also created before anything is opened.
+    // In a process of its own, so the second round's peer is forked before anything is opened, too.
     OtherProcess both([&](const Talk&) {
-      ServingProcess peer(of, [&](Served& served, const Talk& talk) {
+      ServingProcess peer(node, [&](Served& served, const Talk& talk) {
         served.await(talk, 1);
         if (lazy) std::this_thread::sleep_for(20ms);
         StreamWatcher(served, *served.endpoint, steps).watch();
         talk.tell(1);
         served.serve();
       });
-      Asking side(peer, of);
+      Asking side(peer, node);
       peer.talk().tell(1);
       start_steps(side, side.endpoint, side.target, steps, seed);
       EXPECT_EQ(peer.talk().hear(), 1U);
@@ -290,14 +291,14 @@ TEST_P(SharedMemory, StepsOfAllKindsArriveInTheirOrder) {
   }
 }
 
-/// Such endpoints have no socket to wake the peer, so that the NIC carries messages and immediates.
+/// Such endpoints have no socket to wake the peer, so the NIC carries messages and immediates.
 TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
   const auto steps = steps_of(7, 1000);
-  NodeOptions of;
-  of.bytes = kStreamBytes;
+  NodeOptions node;
+  node.bytes = kStreamBytes;
   OtherProcess peer([&](const Talk& talk) {
     set_log_sink([](LogLevel, std::string_view) {});
-    NodeSide side(of);
+    NodeSide side(node);
     EndpointInvitation invitation = value(EndpointInvitation::create(side.worker));
     talk.tell_bytes(invitation.bytes());
     Endpoint endpoint = value(invitation.connect(talk.hear_bytes(), within(20s)));
@@ -308,7 +309,7 @@ TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
     side.poll_until([&] { return endpoint.phase() != EndpointPhase::ready; });
   });
   set_log_sink([](LogLevel, std::string_view) {});
-  NodeSide side(of);
+  NodeSide side(node);
   EndpointInvitation invitation = value(EndpointInvitation::create(side.worker));
   peer.talk().tell_bytes(invitation.bytes());
   Endpoint endpoint = value(invitation.connect(peer.talk().hear_bytes(), within(20s)));
@@ -317,7 +318,7 @@ TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
   Transfer put = value(endpoint.put(side.slice(0, 8), target.slice(0, 8)));
   side.finish(put);
   EXPECT_EQ(put.path(), Path::shared_memory);
-  // The NIC tells the receiver the number of bytes that come with an immediate, so that it carries
+  // The NIC tells the receiver the number of bytes that come with an immediate, so it carries
   // those, too.
   Transfer told = value(endpoint.put(side.slice(0, 8), target.slice(0, 8), {.immediate = 0}));
   side.finish(told);
@@ -366,9 +367,9 @@ TEST(SharedMemoryOrder, AMessageByTheRingDoesNotOvertakeAnImmediateByTheNic) {
 }
 
 TEST_P(SharedMemory, LargeMessagesComeFromTheSendersMemory) {
-  NodeOptions of = options();
-  of.bytes = 8 << 20;
-  ServingProcess peer(of, [](Served& served, const Talk&) {
+  NodeOptions node = options();
+  node.bytes = 8 << 20;
+  ServingProcess peer(node, [](Served& served, const Talk&) {
     for (unsigned i = 0; i < 30; ++i) {
       const std::uint64_t length = 12'249 + i * 250'001;
       served.fill(99);
@@ -380,7 +381,7 @@ TEST_P(SharedMemory, LargeMessagesComeFromTheSendersMemory) {
     }
     served.serve();
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   for (unsigned i = 0; i < 30; ++i) {
     const std::uint64_t length = 12'249 + i * 250'001;
     overlay(side.bytes(), 0, 0, i, length);
@@ -397,8 +398,8 @@ TEST_P(SharedMemory, LargeMessagesComeFromTheSendersMemory) {
 
 TEST_P(SharedMemory, AFullRingHoldsMessagesBackInTheirOrder) {
   constexpr std::uint64_t kMessages = 300;
-  NodeOptions of = options();
-  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+  NodeOptions node = options();
+  ServingProcess peer(node, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
     EXPECT_EQ(talk.hear(), 2U);  // makes no progress until then
     for (std::uint64_t i = 0; i < kMessages; ++i) {
@@ -412,7 +413,7 @@ TEST_P(SharedMemory, AFullRingHoldsMessagesBackInTheirOrder) {
     talk.tell(3);
     served.serve();
   });
-  NodeOptions own = of;
+  NodeOptions own = node;
   own.bytes = kMessages * 8192;
   Asking side(peer, own);
   peer.talk().tell(1);
@@ -454,9 +455,9 @@ struct FullRing {
 };
 
 TEST_P(SharedMemory, AMessageThatAFullRingHoldsBackEndsAtItsDeadline) {
-  NodeOptions of = options();
-  of.endpoint.peer_timeout = 500ms;
-  FullRing full(of);
+  NodeOptions node = options();
+  node.endpoint.peer_timeout = 500ms;
+  FullRing full(node);
   std::vector<Transfer>& sends = full.sends;
   const auto begun = Clock::now();
   const auto over = sends.back().wait(within(300ms));
@@ -472,10 +473,10 @@ TEST_P(SharedMemory, AMessageThatAFullRingHoldsBackEndsAtItsDeadline) {
 }
 
 TEST_P(SharedMemory, AFullRingEndsTheEndpointAtTheOperationsTimeout) {
-  NodeOptions of = options();
-  of.endpoint.peer_timeout = 500ms;
-  of.endpoint.operation_timeout = 400ms;
-  FullRing full(of);
+  NodeOptions node = options();
+  node.endpoint.peer_timeout = 500ms;
+  node.endpoint.operation_timeout = 400ms;
+  FullRing full(node);
   std::vector<Transfer>& sends = full.sends;
   const auto begun = Clock::now();
   const auto over = sends.back().poll_until(within(20s));
@@ -489,12 +490,12 @@ TEST_P(SharedMemory, AFullRingEndsTheEndpointAtTheOperationsTimeout) {
 /// Messages cannot wait elsewhere: there may be more of them than the pools hold.
 TEST_P(SharedMemory, MoreUnexpectedMessagesThanThePoolsHoldArriveAll) {
   constexpr std::uint64_t kMessages = 400;
-  NodeOptions of = options();
-  of.bytes = kMessages * 4096;
-  of.endpoint.receive_depth = 512;
-  of.endpoint.unexpected_bytes = 16 << 10;
-  of.worker.unexpected_bytes = 256 << 10;
-  ServingProcess peer(of, [](Served& served, const Talk& talk) {
+  NodeOptions node = options();
+  node.bytes = kMessages * 4096;
+  node.endpoint.receive_depth = 512;
+  node.endpoint.unexpected_bytes = 16 << 10;
+  node.worker.unexpected_bytes = 256 << 10;
+  ServingProcess peer(node, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
     // All of them arrive before their receives.
     served.poll_for(300ms);
@@ -514,7 +515,7 @@ TEST_P(SharedMemory, MoreUnexpectedMessagesThanThePoolsHoldArriveAll) {
     talk.tell(2);
     served.serve();
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   peer.talk().tell(1);
   std::vector<Transfer> sends;
   for (std::uint64_t tag = 0; tag < kMessages; ++tag) {
@@ -533,10 +534,10 @@ TEST_P(SharedMemory, MoreUnexpectedMessagesThanThePoolsHoldArriveAll) {
 TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken) {
   constexpr std::uint64_t kMessages = 2000;
   constexpr std::uint64_t kLength = 1000;
-  NodeOptions of = options();
-  of.endpoint.receive_depth = 16;
-  of.endpoint.unexpected_bytes = 16 << 10;
-  ServingProcess peer(of, [&](Served& served, const Talk& talk) {
+  NodeOptions node = options();
+  node.endpoint.receive_depth = 16;
+  node.endpoint.unexpected_bytes = 16 << 10;
+  ServingProcess peer(node, [&](Served& served, const Talk& talk) {
     // It polls, but posts no receives.
     served.await(talk, 1);
     for (std::uint64_t i = 0; i < kMessages; ++i) {
@@ -548,7 +549,7 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
     talk.tell(2);
     served.serve();
   });
-  NodeOptions own = of;
+  NodeOptions own = node;
   own.bytes = kMessages * kLength;
   Asking side(peer, own);
   std::vector<Transfer> sends;
@@ -558,7 +559,7 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
   }
   side.poll_for(500ms);
   const auto gone = std::ranges::count_if(sends, [](const Transfer& send) { return send.done(); });
-  // The places, those for unexpected_bytes, and the messages in the ring.
+  // The places (16), those for unexpected_bytes (16), the messages in the ring (28), and some more.
   EXPECT_GE(gone, 16);
   EXPECT_LE(gone, 16 + 16 + 28 + 10);
   peer.talk().tell(1);
@@ -571,9 +572,9 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
 /// Messages that are handed out leave the ring, which continues.
 TEST_P(SharedMemory, MessagesThatAreHandedOutStayUntilTheyAreLetGo) {
   constexpr std::uint64_t kMessages = 200;  // fewer than a worker's receives
-  NodeOptions of = options();
+  NodeOptions node = options();
   const auto length_of = [](std::uint64_t i) { return i % 10 == 9 ? 20'000 + i : i * 83 % 5000; };
-  NodeOptions theirs = of;
+  NodeOptions theirs = node;
   theirs.endpoint.messages = MessageMode::handed_out;
   theirs.endpoint.receive_depth = 512;
   ServingProcess peer(theirs, [&](Served& served, const Talk& talk) {
@@ -605,7 +606,7 @@ TEST_P(SharedMemory, MessagesThatAreHandedOutStayUntilTheyAreLetGo) {
     talk.tell(1);
     served.serve();
   });
-  NodeOptions own = of;
+  NodeOptions own = node;
   own.bytes = kMessages * 20'480;
   Asking side(peer, own);
   std::vector<Transfer> sends;
@@ -659,13 +660,14 @@ TEST_P(SharedMemory, ThreadsOfBothEndsSendAtOnce) {
   constexpr std::uint64_t kRounds = 2000;
 #endif
   constexpr std::uint64_t kThreads = 3;
-  NodeOptions of = options();
-  of.worker.progress_thread = true;
+  NodeOptions node = options();
+  node.worker.progress_thread = true;
   const auto talks = [](Endpoint& endpoint, NodeSide& side, bool asks) {
     std::vector<std::thread> threads;
     for (std::uint64_t t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
         for (std::uint64_t round = 0; round < kRounds; ++round) {
+          // Each thread has 128 KiB: one half to send from, one to receive into.
           const std::uint64_t length = round % 50 == 49 ? 30'000 : 8 + round % 500;
           const Slice out = side.slice(t * 131'072, length);
           Transfer in = value(endpoint.receive(side.slice(t * 131'072 + 65'536, 65'536),
@@ -687,12 +689,12 @@ TEST_P(SharedMemory, ThreadsOfBothEndsSendAtOnce) {
     }
     for (std::thread& thread : threads) thread.join();
   };
-  ServingProcess peer(of, [&](Served& served, const Talk& talk) {
+  ServingProcess peer(node, [&](Served& served, const Talk& talk) {
     talks(*served.endpoint, served, false);
     talk.tell(1);
     static_cast<void>(talk.hear());
   });
-  Asking side(peer, of);
+  Asking side(peer, node);
   talks(side.endpoint, side, true);
   EXPECT_EQ(peer.talk().hear(), 1U);
   peer.talk().tell(2);

@@ -27,7 +27,7 @@ const PathPolicy kNoIpc{
     .require = {},
     .allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged, Path::copy, Path::tcp}};
 
-/// The other memory has the next type, so that no engine copies between the two.
+/// The types of memory of this end and of the peer, and the NIC of both.
 struct Pair {
   MemoryType here;
   MemoryType there;
@@ -218,7 +218,7 @@ TEST_P(SharedPieces, AStoppedPeerIsAwaitedUntilTheDeadline) {
     Transfer put = side.put();
     const Deadline longer_than_peer_timeout = Deadline::after(900ms);
     while (!longer_than_peer_timeout.passed()) side.worker.progress();
-    EXPECT_FALSE(put.done()) << "who is stopped is not dead";
+    EXPECT_FALSE(put.done()) << "a stopped peer is not dead";
     peer.go_on();
     good(put.wait(within(10s)));
   }
@@ -230,7 +230,7 @@ TEST_P(SharedPieces, AStoppedPeerIsAwaitedUntilTheDeadline) {
   peer.go_on();
 }
 
-/// Before or after the peer has mapped the pieces.
+/// Kills the peer before or after it has mapped the pieces, and expects that this end notices.
 void expect_death_noticed(PeerProcess& peer, IpcSide& side, bool mapped) {
   if (mapped) good(side.put().wait(within(10s)));
   peer.stop();  // keeps it from answering

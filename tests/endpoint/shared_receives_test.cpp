@@ -135,7 +135,7 @@ TEST_F(SharedReceives, GrowWithTheTraffic) {
   EXPECT_LT(before, 8U);
   for (int i = 0; i < 200; ++i) talk(peer);
   EXPECT_GT(internals::places(*server_), before + 8);
-  EXPECT_EQ(internals::look_at_receives(*server_).budget, 15U);
+  EXPECT_EQ(internals::look_at_receives(*server_).budget, 15U) << "all receives of the pool";
 }
 
 /// The peer's last credits may have been used for messages that keep their places.
@@ -282,6 +282,7 @@ TEST_F(SharedReceives, AreFewerAgainWhenEndpointsHaveGone) {
     drive(5ms);
     peers_.pop_back();
   }
+  // Longer than the time after which a pool shrinks.
   drive(5500ms);
   for (int i = 0; i < 1000; ++i) talk(peers_.front());
   drive(100ms);

@@ -76,8 +76,8 @@ TEST_P(StagedBounds, AReceiveThatTheEngineFailsFailsAlone) {
       ASSERT_EQ(b_->phase(), EndpointPhase::ready) << nth;
       if (!into.poll()) {
         ++failed;
-        EXPECT_EQ(fails(into).stage, Stage::copy);
-        EXPECT_EQ(fails(send).code, Errc::peer_failed);
+        EXPECT_EQ(expect_failure(into).stage, Stage::copy);
+        EXPECT_EQ(expect_failure(send).code, Errc::peer_failed);
       }
       if (calls <= nth) break;
     }
@@ -115,7 +115,7 @@ TEST(StagedRegions, AreNoneOfAContextWithTwoNics) {
   }
 }
 
-/// The message is logged once per process, so that this test needs its own suite.
+/// The message is logged once per process, so this test needs its own suite.
 TEST(StagedLog, SaysOnceThatADevicesMemoryIsStaged) {
   Heard heard;
   const Context context = value(Context::create({.memory = {}, .nics = {"emu1"}}));

@@ -42,6 +42,7 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
     set_log_sink({});
   }
 
+  /// Connects both ends, with new workers.
   void begin(const EndpointOptions& options = {.peer_timeout = 400ms}) { begin(options, options); }
 
   void begin(const EndpointOptions& here, const EndpointOptions& there) {
@@ -86,7 +87,8 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
     EXPECT_TRUE(over) << describe(over.error());
   }
 
-  Error fails(Transfer& transfer) {
+  /// Expects that the transfer fails, and returns its error.
+  Error expect_failure(Transfer& transfer) {
     drive([&] { return transfer.done(); });
     const auto over = transfer.poll();
     EXPECT_FALSE(over);
@@ -102,7 +104,8 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
     drive([&] { return is_idle(near_) && is_idle(far_); });
   }
 
-  /// The same, and then for a while in which nothing may arrive.
+  /// Drives both ends until the copies are finished, and then for a while in which nothing may
+  /// arrive.
   void settle() {
     drive_until_idle();
     for (int i = 0; i < 500; ++i) {
@@ -139,15 +142,18 @@ class Staged : public StagedEnds<MemoryType> {
     StagedEnds::TearDown();
   }
 
+  /// Made when it is first called.
   Memory& staged() {
     if (!staged_) staged_.emplace(*here_, GetParam(), kBytes, Access::local_write);
     return *staged_;
   }
 
+  /// Makes the peer's memory.
   Memory& target(MemoryType type = MemoryType::host, Access access = kAll) {
     return target_.emplace(*there_, type, kBytes, access);
   }
 
+  /// Makes a key of the peer's memory, which this end uses.
   [[nodiscard]] RemoteRegion remote() {
     key_.emplace(value(MemoryKey::pack(target_->region())));
     return value(a_->remote(value(RemoteKey::unpack(key_->bytes()))));

@@ -78,7 +78,7 @@ TEST_P(Staged, PutsAndGetsOfAnySizeArriveWhole) {
 }
 
 TEST_P(Staged, BetweenTwoDevicesOnlyThisEndStops) {
-  // The card has one owner, and SynapseAI has one card per process.
+  // Not a second card, because SynapseAI has one per process.
   const MemoryType other = GetParam() == MemoryType::cuda ? MemoryType::rocm : MemoryType::cuda;
   target(other);
   const RemoteRegion there = remote();
@@ -188,11 +188,11 @@ TEST_P(Staged, AMessageThatNoNicCanCarryFailsAlone) {
   target(MemoryType::host, Access::local_write);  // closed to reads of this end, too
   Transfer send = value(b_->send(target_->all()));
   Transfer into = value(a_->receive(staged().all()));
-  EXPECT_EQ(fails(into).code, Errc::not_supported);
-  EXPECT_EQ(fails(send).code, Errc::peer_failed);
+  EXPECT_EQ(expect_failure(into).code, Errc::not_supported);
+  EXPECT_EQ(expect_failure(send).code, Errc::peer_failed);
   Transfer too_long = value(b_->send(target_->slice(0, 100)));
   Transfer shorter = value(a_->receive(staged().slice(0, 99)));
-  EXPECT_EQ(fails(shorter).hint, Hint::message_truncated);
+  EXPECT_EQ(expect_failure(shorter).hint, Hint::message_truncated);
   finish(too_long);
   EXPECT_EQ(a_->phase(), EndpointPhase::ready);
   Transfer fits = value(a_->receive(staged().slice(0, 100)));
@@ -210,7 +210,7 @@ TEST_P(Staged, ListsAreRefused) {
     ASSERT_FALSE(list);
     EXPECT_EQ(list.error().code, Errc::not_supported) << describe(list.error());
   }
-  // The memory concerned is needed for nothing else.
+  // The memory can still be flushed.
   Transfer flushed = value(near_->flush(staged().all()));
   finish(flushed);
 }
@@ -263,7 +263,7 @@ TEST_P(Staged, ARefusedRequestEndsIt) {
       const Deadline deadline = Deadline::after(10s);
       while (a_->phase() == EndpointPhase::ready && !deadline.passed()) near_->progress();
       refuse_requests(0, 0, 0);
-      const Error error = fails(transfer);
+      const Error error = expect_failure(transfer);
       EXPECT_EQ(error.number, ENOMEM) << describe(error);
       expect_idle();
       transfer.reset();
@@ -317,6 +317,7 @@ TEST_P(Staged, PiecesThatCanNotBePinnedServeAllTheSame) {
   Result<Transfer> put = a_->put(staged().all(), there.slice(0, kBytes));
   fail_nth_call(std::string(to_string(GetParam())), -1, 0);
   set_log_sink([](LogLevel, std::string_view) {});
+  // With ROCm, no pieces are pinned.
   if (GetParam() == MemoryType::rocm) return;
   finish(*put);
   EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
@@ -353,7 +354,7 @@ TEST_P(Staged, NoTwoPiecesArePostedBetweenTwoLooksAtCompletions) {
   EXPECT_TRUE(same_bytes(target_->contents(), whole));
 }
 
-/// If the engine fails a copy, only this put or get ends, which used the NIC alone.
+/// A copy that the engine fails ends only its own put or get.
 TEST_P(Staged, ACopyThatTheEngineFailsFailsAlone) {
   target();
   const std::string vendor(to_string(GetParam()));
@@ -400,8 +401,8 @@ TEST_P(Staged, AMessageThatTheEngineFailsEndsTheEndpoint) {
     fail_nth_call(vendor, -1, 0);
     expect_idle();
     if (send.poll()) continue;
-    EXPECT_EQ(fails(send).stage, Stage::copy);
-    EXPECT_EQ(fails(receive).code, Errc::peer_failed);
+    EXPECT_EQ(expect_failure(send).stage, Stage::copy);
+    EXPECT_EQ(expect_failure(receive).code, Errc::peer_failed);
   }
 }
 
@@ -412,7 +413,7 @@ TEST_P(Staged, ARevokedKeyEndsItAtBothEnds) {
   Transfer transfer = value(a_->put(staged().all(), there.slice(0, kBytes)));
   good(key_->revoke());
   // Either end may notice first.
-  const Errc code = fails(transfer).code;
+  const Errc code = expect_failure(transfer).code;
   EXPECT_TRUE(code == Errc::permission_denied || code == Errc::peer_failed);
   drive([&] { return b_->phase() == EndpointPhase::failed; });
   expect_idle();

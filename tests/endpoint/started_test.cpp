@@ -157,6 +157,7 @@ TEST_F(Started, ConnectionsThatAreRefusedSayWhy) {
   const auto taken = pending.take();
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().hint, Hint::connection_refused);
+  // The pending connection reports an address without a port, not the call.
   const auto nonsense = Endpoint::start_connect(here_, "nowhere", Deadline::after(10s));
   ASSERT_TRUE(nonsense);
 }
@@ -229,8 +230,8 @@ TEST_F(Started, ConnectionsEndAtTheirDeadline) {
   EXPECT_EQ(taken.error().subject, silent.address);
 }
 
-/// So long ago that handshakes need no sleep, and that the duration until now does not fit its
-/// type.
+/// The deadline is so far in the past that handshakes need no sleep, and that the duration until
+/// now does not fit its type.
 TEST_F(Started, DeadlinesOfLongAgoLetNoThreadSleep) {
   const Silent silent;
   const Deadline past(Deadline::Clock::time_point::min());

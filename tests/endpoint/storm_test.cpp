@@ -55,7 +55,8 @@ class Signal {
     write_ = Fd(ends[1]);
   }
 
-  /// Wakes all processes that have a copy by fork(2), after each of those has called give() itself.
+  /// Closes this process' copy. wait() returns in every process that has a copy by fork(2) once
+  /// each of them has called give().
   void give() { write_.reset(); }
 
   void wait() const {
@@ -82,7 +83,6 @@ EndpointOptions small_options() {
 class Clients {
  public:
   Clients(unsigned processes, EndpointOptions options, bool again = false)
-
       : options_(std::move(options)), again_(again), count_(processes * kClientsOfProcess) {
     for (unsigned i = 0; i < processes; ++i) {
       const pid_t process = ::fork();

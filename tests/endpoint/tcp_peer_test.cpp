@@ -32,7 +32,7 @@ constexpr auto kPeerTimeout = 1s;
 constexpr auto kSlack = 1s;                    // extra time for a busy machine
 constexpr std::uint64_t kMuch = 64ULL << 20U;  // more than the kernels of both ends can hold
 
-/// Its host memory uses TCP instead of shared memory, which needs no action of the peer.
+/// An end whose host memory uses TCP instead of shared memory, which needs no action of the peer.
 struct Side : PeerSide {
   explicit Side(const PeerProcess& peer,
                 const EndpointOptions& options = {.peer_timeout = kPeerTimeout})
@@ -166,7 +166,8 @@ TEST(TcpPeer, ATransferCancelledWhileItIsStoppedReportsUnsettled) {
 }
 
 /// Runs in a network of its own, with or without a put in flight. Returns 0 if the cut was noticed
-/// in time.
+/// in time, 1 if it was noticed late, 2 or 4 for a wrong code or hint, and 3 if the put succeeded
+/// or settled.
 int notice_the_cut(bool busy) {
   PeerProcess peer;
   Side side(peer);
@@ -211,7 +212,8 @@ TEST(TcpPeer, OneThatIsCutOffAndHasNoRoomIsWaitedForNoLongerThanTheOperationTime
   expect_in_own_network([] { return end_by_the_operation_timeout(); });
 }
 
-/// However short peer_timeout is: TCP retransmits only after some hundred milliseconds.
+/// Returns 0 if the endpoint outlasts 300 ms without a network, although `peer_timeout` is shorter:
+/// TCP retransmits only after some hundred milliseconds.
 int outlast_an_interruption() {
   PeerProcess peer;
   Side side(peer, {.peer_timeout = 100ms});

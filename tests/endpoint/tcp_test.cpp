@@ -30,14 +30,14 @@ class Tcp : public testing::Test {
       internals::keep_pieces_apart(*worker);
   }
 
-  Result<void> over(Transfer& transfer) {
+  Result<void> result_of(Transfer& transfer) {
     ends.drive([&] { return transfer.done(); });
     return transfer.wait(1s);
   }
 
-  Result<void> over(Result<Transfer> transfer) {
+  Result<void> result_of(Result<Transfer> transfer) {
     if (!transfer) return tl::make_unexpected(transfer.error());
-    return over(*transfer);
+    return result_of(*transfer);
   }
 
   RemoteRegion remote_of(const Memory& memory, const MemoryKeyOptions& options = {}) {
@@ -55,7 +55,7 @@ TEST_F(Tcp, IsUsedByEndpointsWithoutANic) {
   const Memory here(ends.context, MemoryType::host, 4096);
   Memory there(ends.context, MemoryType::host, 4096);
   Transfer put = value(ends.a->put(here.slice(0, 8), remote_of(there).slice(0, 8)));
-  good(over(put));
+  good(result_of(put));
   EXPECT_EQ(put.path(), Path::tcp);
   const TransferReport report = put.explain();
   EXPECT_EQ(report.path, Path::tcp);
@@ -81,14 +81,14 @@ TEST_F(Tcp, PutsAndGetsBetweenAllMemories) {
         const auto bytes = pattern(size + 200, 1);
         std::copy_n(bytes.begin() + 50, size, expected.begin() + 100);
         Transfer put = value(ends.a->put(here.slice(50, size), remote.slice(100, size)));
-        good(over(put));
+        good(result_of(put));
         EXPECT_EQ(put.path(), Path::tcp);
         ASSERT_TRUE(same_bytes(there.contents(), expected))
             << to_string(from) << to_string(to) << size;
         here.fill(3);
         auto back = pattern(size + 200, 3);
         std::copy_n(expected.begin() + 100, size, back.begin() + 7);
-        good(over(ends.a->get(here.slice(7, size), remote.slice(100, size))));
+        good(result_of(ends.a->get(here.slice(7, size), remote.slice(100, size))));
         ASSERT_TRUE(same_bytes(here.contents(), back)) << to_string(from) << to_string(to) << size;
       }
     }
@@ -112,8 +112,8 @@ TEST_F(Tcp, MessagesOfAnyLengthFindTheirReceives) {
             for (int i = 0; i < 200; ++i) ends.b_worker.progress();
             receive = value(ends.b->receive(there.slice(0, size), {.tag = 7}));
           }
-          good(over(*receive));
-          good(over(send));
+          good(result_of(*receive));
+          good(result_of(send));
           EXPECT_EQ(receive->bytes(), size);
           EXPECT_EQ(receive->path(), Path::tcp);
           auto expected = pattern(size + 1, 4);
@@ -137,10 +137,10 @@ TEST_F(Tcp, AMessageBehindAPutSaysThatItIsThere) {
       Transfer put = value(ends.a->put(here.all(), remote.slice(0, kMiB)));
       Transfer send = value(ends.a->send(word.slice(0, 8)));
       Transfer receive = value(ends.b->receive(word.slice(8, 8)));
-      good(over(receive));
+      good(result_of(receive));
       ASSERT_TRUE(same_bytes(there.contents(), pattern(kMiB, round))) << to_string(to);
-      good(over(put));
-      good(over(send));
+      good(result_of(put));
+      good(result_of(send));
     }
   }
 }
@@ -155,7 +155,7 @@ TEST_F(Tcp, AnImmediateComesBehindItsBytes) {
       Transfer put =
           value(ends.a->put(here.slice(0, size), remote.slice(0, size), {.immediate = 0xdeadbeef}));
       Transfer immediate = value(ends.b->receive_immediate(there.all()));
-      good(over(immediate));
+      good(result_of(immediate));
       EXPECT_EQ(immediate.value(), 0xdeadbeef);
       EXPECT_EQ(immediate.bytes(), size);
       const auto bytes = there.contents();
@@ -163,7 +163,7 @@ TEST_F(Tcp, AnImmediateComesBehindItsBytes) {
       EXPECT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size),
                              expected.begin()))
           << to_string(to);
-      good(over(put));
+      good(result_of(put));
     }
   }
 }
@@ -174,13 +174,13 @@ TEST_F(Tcp, AtomicsAreOfHostMemory) {
   there.set(zeros);
   const RemoteRegion remote = remote_of(there);
   Transfer add = value(ends.a->fetch_add(remote.slice(8, 8), 5));
-  good(over(add));
+  good(result_of(add));
   EXPECT_EQ(add.value(), 0U);
   Transfer swap = value(ends.a->compare_swap(remote.slice(8, 8), 5, 9));
-  good(over(swap));
+  good(result_of(swap));
   EXPECT_EQ(swap.value(), 5U);
   Transfer not_swapped = value(ends.a->compare_swap(remote.slice(8, 8), 5, 11));
-  good(over(not_swapped));
+  good(result_of(not_swapped));
   EXPECT_EQ(not_swapped.value(), 9U);
   std::uint64_t now = 0;
   std::memcpy(&now, there.contents().data() + 8, sizeof now);
@@ -215,7 +215,8 @@ TEST_F(Tcp, AtomicsAreOneWithThoseOfTheCpuAndOfOtherEndpoints) {
       finish(others, add);
     }
   });
-  for (std::uint64_t i = 0; i < kAdds; ++i) good(over(ends.a->fetch_add(remote.slice(0, 8), 1)));
+  for (std::uint64_t i = 0; i < kAdds; ++i)
+    good(result_of(ends.a->fetch_add(remote.slice(0, 8), 1)));
   of_another.join();
   stop = true;
   of_cpu.join();
@@ -234,9 +235,9 @@ TEST_F(Tcp, ManyOperationsKeepTheirOrder) {
   good(ends.a->fence());
   Transfer get = value(ends.a->get(into.all(), remote.slice(0, 512)));
   Transfer flush = value(ends.a->flush());
-  good(over(flush));
+  good(result_of(flush));
   for (Transfer& transfer : transfers) EXPECT_TRUE(transfer.done());
-  good(over(get));
+  good(result_of(get));
   EXPECT_TRUE(same_bytes(into.contents(), pattern(512, 8)));
 }
 
@@ -253,8 +254,8 @@ TEST_F(Tcp, ListsGoAsOne) {
     here.fill(static_cast<unsigned>(round));
     Transfer transfer = value(put.post());
     Transfer immediate = value(ends.b->receive_immediate({}));
-    good(over(transfer));
-    good(over(immediate));
+    good(result_of(transfer));
+    good(result_of(immediate));
     const auto bytes = there.contents();
     const auto expected = pattern(4096, static_cast<unsigned>(round));
     for (std::size_t i = 0; i < 64; ++i)
@@ -278,7 +279,7 @@ TEST_F(Tcp, ListsOfThisEndsDeviceMemoryAreRefused) {
     EXPECT_EQ(none.error().code, Errc::not_supported) << describe(none.error());
     host.fill(puts ? 1 : 2);
     PreparedTransfer list = value(prepare(puts, taken));
-    good(over(list.post()));
+    good(result_of(list.post()));
     EXPECT_TRUE(same_bytes((puts ? device : host).contents(), pattern(64, 1)));
   }
 }
@@ -315,13 +316,13 @@ TEST_F(Tcp, AKeyGivesNoMoreThanItSays) {
   there.fill(1);
   const RemoteRegion honest =
       remote_of(there, {.offset_bytes = 1024, .length_bytes = 1024, .access = Access::remote_read});
-  good(over(ends.a->get(here.slice(0, 1024), honest.slice(0, 1024))));
+  good(result_of(ends.a->get(here.slice(0, 1024), honest.slice(0, 1024))));
   // The key is forged. The peer checks it, not this end.
   RemoteRegion forged = honest;
   auto lie = internals::look_at(forged);
   lie.access = kAll;
   internals::set(forged, lie);
-  const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(0, 8)));
+  const auto put = result_of(ends.a->put(here.slice(0, 8), forged.slice(0, 8)));
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Errc::permission_denied) << describe(put.error());
   EXPECT_EQ(ends.a->phase(), EndpointPhase::failed);
@@ -336,7 +337,7 @@ TEST_F(Tcp, ARangeOutsideTheKeyIsRefused) {
   auto lie = internals::look_at(forged);
   lie.length_bytes = 4096;
   internals::set(forged, lie);
-  const auto put = over(ends.a->put(here.slice(0, 8), forged.slice(1020, 8)));
+  const auto put = result_of(ends.a->put(here.slice(0, 8), forged.slice(1020, 8)));
   ASSERT_FALSE(put);
   EXPECT_TRUE(same_bytes(there.contents(), pattern(4096, 1)));
 }
@@ -346,10 +347,10 @@ TEST_F(Tcp, ARevokedKeyOpensNothing) {
   Memory there(ends.context, MemoryType::host, 64, Access::local_write);
   there.fill(1);
   const RemoteRegion remote = remote_of(there, {.access = Access::remote_write});
-  good(over(ends.a->put(here.slice(0, 8), remote.slice(0, 8))));
+  good(result_of(ends.a->put(here.slice(0, 8), remote.slice(0, 8))));
   there.fill(2);
   keys.clear();
-  const auto put = over(ends.a->put(here.slice(0, 8), remote.slice(0, 8)));
+  const auto put = result_of(ends.a->put(here.slice(0, 8), remote.slice(0, 8)));
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().code, Errc::permission_denied) << describe(put.error());
   EXPECT_TRUE(same_bytes(there.contents(), pattern(64, 2)));
@@ -394,8 +395,8 @@ TEST_F(Tcp, ClosesWithAGoodbyeAndConnectsAgain) {
   const Memory here(ends.context, MemoryType::host, 64);
   Transfer send = value(ends.a->send(here.slice(0, 8)));
   Transfer receive = value(again->receive(here.slice(8, 8)));
-  good(over(receive));
-  good(over(send));
+  good(result_of(receive));
+  good(result_of(send));
 }
 
 TEST_F(Tcp, MemoryIsFoundByName) {
@@ -436,10 +437,10 @@ class TcpWithoutRoom : public Tcp {
 
   void expect_woken_by_room() {
     EXPECT_FALSE(put_.done());
-    EXPECT_FALSE(is_woken()) << "it is full";
+    EXPECT_FALSE(is_woken()) << "the socket is full";
     for (int i = 0; i < 2000; ++i) ends.b_worker.progress();
     EXPECT_TRUE(is_woken(5000));
-    good(over(put_));
+    good(result_of(put_));
     while (!value(ends.a_worker.arm())) continue;
     EXPECT_FALSE(is_woken()) << "nothing waits for room any more";
   }
@@ -531,7 +532,7 @@ TEST(TcpPolicy, TheConnectionManagerIsRefused) {
   EXPECT_FALSE(Listener::create(worker, {.address = "127.0.0.1", .rdma_cm = true}));
 }
 
-/// The message is logged once per process, so that this test needs its own suite.
+/// The message is logged once per process, so this test needs its own suite.
 TEST(TcpLog, AMissingNicIsLoggedOnce) {
   Heard heard;
   const Context context = value(Context::create());

@@ -30,6 +30,7 @@ struct Waiting {
   std::function<Errc(const Wait&)> call;
 };
 
+/// Errc::system stands for success.
 template <class T>
 Errc code_of(const Result<T>& result) {
   return result ? Errc::system : result.error().code;

@@ -21,7 +21,7 @@ class Unmatched : public ::testing::TestWithParam<bool> {
 
   void TearDown() override { set_log_sink({}); }
 
-  /// The receiver reads it, or the sender writes it.
+  /// With all access, the receiver reads the message; otherwise its sender writes it.
   [[nodiscard]] static Access access() { return GetParam() ? kAll : Access::local_write; }
 
   static EndpointOptions options(std::chrono::nanoseconds operation_timeout = 30s) {
@@ -37,7 +37,7 @@ class Unmatched : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(over.error().code, code) << describe(over.error());
     EXPECT_EQ(ends.a->phase(), EndpointPhase::failed);
     ends.drive([&] { return ends.b->phase() == EndpointPhase::failed; });
-    // The message that had arrived is gone.
+    // The message that had arrived at the peer is gone.
     Memory target(ends.context, MemoryType::host, kLarge);
     EXPECT_FALSE(ends.b->receive(target.all()));
   }
@@ -113,7 +113,7 @@ TEST_P(Unmatched, EndsByThePeersClose) {
   EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
 }
 
-/// Its bytes cannot arrive any more, but a small message after it has arrived.
+/// The large message's bytes cannot arrive any more, but the small message after it has arrived.
 TEST_P(Unmatched, IsRefusedByAnEndpointThatWasClosed) {
   Ends ends(options());
   Memory source(ends.context, MemoryType::host, kLarge, access());

@@ -38,13 +38,13 @@ struct Connected {
 };
 
 bool readable(int fd, std::chrono::milliseconds time) {
-  pollfd waits{fd, POLLIN, 0};
-  return ::poll(&waits, 1, static_cast<int>(time.count())) > 0;
+  pollfd entry{fd, POLLIN, 0};
+  return ::poll(&entry, 1, static_cast<int>(time.count())) > 0;
 }
 
 /// Makes progress until the worker has nothing to do.
 void settle(Worker& worker) {
-  for (int i = 0; !value(worker.arm()); ++i) ASSERT_LT(i, 1000) << "it never comes to rest";
+  for (int i = 0; !value(worker.arm()); ++i) ASSERT_LT(i, 1000) << "the worker never comes to rest";
 }
 
 TEST(WorkerFd, IsQuietUntilSomethingHappensAndAfterwards) {
@@ -261,7 +261,7 @@ TEST_F(Threaded, TakesNoneOfTheProcesssSignals) {
       EXPECT_NE(std::stoull(line.substr(7), nullptr, 16) & (1ULL << (SIGTERM - 1)), 0U) << line;
     }
   }
-  EXPECT_EQ(found, 2U) << "a worker each";
+  EXPECT_EQ(found, 2U) << "one for each of the two workers";
 }
 
 TEST_F(Threaded, ClosesAndCancelsFromAnyThread) {
@@ -322,6 +322,7 @@ TEST_F(SharedWorker, NoSleeperMissesEventsThatAnotherHandled) {
       good(value(a_.put(memory_.slice(0, 64), target.slice(0, 64))).wait(10s));
     }
   });
+  // A missed sleeper would sleep until the peers are checked, a quarter of a second later.
   EXPECT_LT(Clock::now() - begun, 2s);
 }
 

@@ -35,7 +35,7 @@ std::unique_ptr<MeetingPlace> place_at(std::uint16_t port, const std::string& na
   return place ? *std::move(place) : nullptr;
 }
 
-// --- a real one
+// --- a real etcd
 
 class EtcdPlaces : public ::testing::Test {
  protected:
@@ -121,6 +121,7 @@ TEST_F(EtcdPlaces, LeasesEndWithTheirProcessAndNotBefore) {
   const auto began = Clock::now();
   killed.kill();
   EXPECT_EQ(look("killed"), kMine) << "etcd cannot know yet";
+  // The lease of ten seconds, and the time that etcd takes to notice its end.
   while (Clock::now() - began < 14s && !(look("killed").empty() && look("forgotten").empty())) {
     std::this_thread::sleep_for(500ms);
     EXPECT_TRUE(kept->keep());
@@ -168,7 +169,8 @@ TEST_F(EtcdPlaces, AServerThatIsStoppedHoldsNoCallBeyondItsDeadline) {
   const auto began = Clock::now();
   EXPECT_EQ(mine->look(300ms).error().code, Errc::timed_out);
   EXPECT_EQ(place("stopped")->claim(300ms).error().code, Errc::timed_out);
-  // As the meeting point's thread, for which all ranks wait.
+  // The meeting point's thread calls keep(), and all ranks wait for it: keep() has short deadlines
+  // of its own.
   const auto kept = mine->keep();
   ASSERT_FALSE(kept);
   EXPECT_EQ(kept.error().code, Errc::timed_out);
@@ -204,9 +206,10 @@ TEST_F(EtcdPlaces, AGroupThatHasMetGoesOnWhileTheServerIsStopped) {
   rank(0);
 }
 
-// --- servers that are none
+// --- servers that are not etcd
 
-/// A call's error, by the deadline, in one sentence that names the meeting.
+/// Expects that look() and claim() fail by the deadline, with one sentence that names the meeting.
+/// Returns the error of look().
 Error error_of(const FakeStore& store, std::chrono::milliseconds time = 500ms) {
   const auto mine = place_at(store.port(), "name");
   const auto began = Clock::now();
@@ -335,6 +338,7 @@ TEST(EtcdAnswers, ForeignValuesAreNoAddresses) {
   };
   EXPECT_EQ(answer("7").error().code, Errc::protocol);
   EXPECT_EQ(answer(R"("not base64!")").error().code, Errc::protocol);
+  // "hello" in base64
   EXPECT_TRUE(answer(R"("aGVsbG8=")")->empty());
   EXPECT_TRUE(answer("null")->empty());
 }

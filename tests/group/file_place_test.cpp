@@ -22,6 +22,8 @@ namespace {
 using namespace std::chrono_literals;
 using Addresses = std::vector<std::string>;
 
+constexpr ::uid_t kUnprivileged = 65534;
+
 const Addresses kLeft{"10.0.0.1:7000", "[fd00::1]:7000"};
 
 class FilePlaces : public ::testing::Test {
@@ -113,7 +115,7 @@ TEST_F(FilePlaces, OneOfManyProcessesThatClaimAtOnceHasIt) {
       const auto theirs = place();
       static_cast<void>(talk.hear());
       const auto claimed = theirs->claim(5s);
-      talk.tell(claimed ? (*claimed ? 1 : 0) : 2);
+      talk.tell(claimed ? (*claimed ? 1 : 0) : 2);  // 2: an error
       static_cast<void>(talk.hear());
     };
     std::vector<std::unique_ptr<test::OtherProcess>> processes;
@@ -192,14 +194,15 @@ TEST_F(FilePlaces, AnotherUsersFileIsRefused) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   const auto theirs = place();
   ASSERT_TRUE(theirs->leave(kLeft, 1s));
-  ASSERT_EQ(::chown(path().c_str(), 65534, 65534), 0);
+  ASSERT_EQ(::chown(path().c_str(), kUnprivileged, kUnprivileged), 0);
   EXPECT_EQ(place()->look(1s).error().code, Errc::permission_denied);
   EXPECT_EQ(place()->claim(1s).error().code, Errc::permission_denied);
 }
 
 TEST_F(FilePlaces, WithoutPermissionTheCallSaysSo) {
   const auto without_rights = [&](const test::Talk& talk) {
-    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ADD_FAILURE() << "setresuid";
+    if (::geteuid() == 0 && ::setresuid(kUnprivileged, kUnprivileged, kUnprivileged) != 0)
+      ADD_FAILURE() << "setresuid";
     auto name = parse_meeting("file://" + path().string());
     const auto theirs = FilePlace::create(*std::move(name));
     EXPECT_TRUE(theirs) << describe(theirs.error());

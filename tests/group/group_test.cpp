@@ -198,14 +198,14 @@ TEST(Group, LongAndEmptyPartsArriveWhole) {
 }
 
 TEST(Group, ARankThatDoesNotComeToACallIsNamed) {
-  std::latch both(3);
+  std::latch over(3);
   at_all_ranks(3, [&](Rank& rank) {
-    if (rank.number() == 2) return both.arrive_and_wait();
+    if (rank.number() == 2) return over.arrive_and_wait();
     const auto late = rank.group.barrier(2s);
     ASSERT_FALSE(late);
     EXPECT_EQ(late.error().code, Errc::timed_out);
     EXPECT_EQ(subject(late.error()), "rank 2");
-    both.arrive_and_wait();
+    over.arrive_and_wait();
   });
 }
 
@@ -287,6 +287,7 @@ TEST(Group, AReplacementJoinsUnderANewEpoch) {
       auto rank = join(options_of(place, number, 4));
       ASSERT_TRUE(rank) << describe(rank.error());
       if (number == 2) {
+        // Rank 2 leaves the group.
         rank = tl::make_unexpected(Error{});
         gone.count_down();
         return;
@@ -318,6 +319,7 @@ TEST(Group, AReplacementOfRankZeroBringsTheGroupBack) {
       auto rank = join(options_of(place, number, 3));
       ASSERT_TRUE(rank) << describe(rank.error());
       if (number == 0) {
+        // Rank 0 leaves the group.
         rank = tl::make_unexpected(Error{});
         gone.count_down();
         return;
@@ -377,7 +379,7 @@ TEST(GroupEndpoints, ARankThatOnlyMakesProgressIsReached) {
       good(rank.group.barrier(10s));
       return;
     }
-    // It makes no call of the group until both have connected.
+    // Rank 1 makes no call of the group until both others have connected.
     const Deadline until = Deadline::after(500ms);
     while (!until.passed()) rank.worker.progress();
     for (const std::uint32_t other : {0U, 2U}) {
@@ -423,7 +425,7 @@ TEST(GroupEndpoints, ARankThatHasEndedIsNamedAtOnce) {
     const auto began = std::chrono::steady_clock::now();
     const auto endpoint = rank.group.endpoint(1, 20s);
     both.arrive_and_wait();
-    // It may have been made before its end.
+    // The endpoint may have been made before rank 1 ended.
     if (endpoint) return;
     EXPECT_EQ(subject(endpoint.error()), "rank 1") << describe(endpoint.error());
     EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);

@@ -111,7 +111,7 @@ TEST(LaunchFacts, TorchrunSaysAllAndTheMeetingIsOnePortFurther) {
 }
 
 TEST(LaunchFacts, SrunSaysAllAndTheMeetingIsAtTheStepsFirstNode) {
-  // 20000 + 77 + 2 * 997
+  // 20000 + job 77 + 997 * step 2
   EXPECT_EQ(found({.variables = kSrun}), "5 of 16 at tcp://a02:22071 by Slurm's environment");
 }
 
@@ -121,6 +121,7 @@ TEST(LaunchFacts, StepsAndJobsOfSlurmMeetAtPortsOfTheirOwn) {
   };
   EXPECT_NE(port("77", "0"), port("77", "1"));
   EXPECT_NE(port("77", "0"), port("78", "0"));
+  // The greatest numbers: the port is still one of the ten thousand from 20000 on.
   EXPECT_THAT(port("4294967295", "4294967295"), HasSubstr("5 of 16 at tcp://a02:2"));
 }
 
@@ -258,6 +259,7 @@ TEST(LaunchFacts, VariablesWithoutMeaningAreNamedWithTheirValue) {
        {"x", "-1", "1.5", " 1", "1 ", "0x1", "4096", "99999999999999999999"})
     refused(kTorchrun, "RANK", text);
   for (const char* const text : {"0", "4097", "eight"}) refused(kTorchrun, "WORLD_SIZE", text);
+  // The meeting would be one port further.
   for (const char* const text : {"0", "65535", "http"}) refused(kTorchrun, "MASTER_PORT", text);
   refused(kSrun, "SLURM_PROCID", "one");
   refused(kSrun, "SLURM_NTASKS", "0");

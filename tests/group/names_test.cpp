@@ -107,6 +107,7 @@ TEST(MeetingNames, EachKindIsRead) {
 }
 
 TEST(MeetingNames, OthersAreRefused) {
+  // One byte more than is allowed, each.
   const std::string long_name(201, 'n');
   const std::string long_path(4096, 'p');
   for (const std::string& text : {std::string(),
@@ -182,8 +183,10 @@ TEST(LeftAddresses, ForeignBytesHaveNone) {
   none("a:1\n\nb:1\n");
   none(std::string("a\0:1\n", 5));
   none("\xc3\xa4:1\n");
+  // A host name and port of 256 bytes: one more than a reader takes.
   none(std::string(254, 'a') + ":1\n");
   none("http://a:1\n");
+  // One address more than a reader takes.
   std::string many;
   for (int i = 0; i < 65; ++i) many += "a:1\n";
   none(many);

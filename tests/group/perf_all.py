@@ -74,12 +74,13 @@ def small(program):
         check_measured(run, ranks, 4 * 3)
         for cell in run["pairs"]:
             slow = 2 in (run["ends"][cell["source"]]["rank"], run["ends"][cell["target"]]["rank"])
-            most = 125e6 * (0.3 if slow else 1.1)
+            most = 125e6 * (0.3 if slow else 1.1)  # USUAL is 125e6 bytes per second
             check(cell["bytes_per_second"] < most, "a cell is faster than its NICs", cell)
         slow_ends = run["summary"]["slow_ends"]
         check([run["ends"][slow["end"]]["rank"] for slow in slow_ends] == [2], slow_ends, ranks.texts())
         check("rank 2" in ranks.processes[0].text, "the slow NIC is not named", ranks.texts())
         rows = list(csv.DictReader(files["csv"].open()))
+        # The pairs, all at once, and many to one.
         check(len(rows) == 12 + 4 + 12, f"{len(rows)} rows of CSV")
         check(files["svg"].read_text().count("<rect") >= 12, "the heat map lacks cells")
 
@@ -93,6 +94,7 @@ def cards(program):
         ranks = PerfRanks(here, 2, *arguments, "--out_json_file", saved, devices=devices).by_environment()
         ranks.succeed()
         run = run_of(saved, ranks)
+        # Two memories of each rank: four pairs of memories, in both directions.
         check_measured(run, ranks, 2 * 2 * 2)
         check(sorted(end["memory"] for end in run["ends"] if end["rank"] == 0) == ["gaudi", "host"], run["ends"])
         check(all("zero-copy" in end["path"] for end in run["ends"] if end["memory"] == "gaudi"), run["ends"])
@@ -104,7 +106,7 @@ def cards(program):
 
 
 def sixteen(program):
-    """By mpirun, and PMIx."""
+    """By mpirun, which lets the ranks meet by PMIx."""
     if shutil.which("mpirun") is None:
         raise Skipped("there is no mpirun: install openmpi-bin")
     with world(program) as here:
@@ -153,7 +155,8 @@ def killed(program):
 
 
 def corrupt(program):
-    """The writes of one NIC are corrupted: their targets find it, and all other cells have figures. Odd numbers of ranks rest in turn."""
+    """The writes of one NIC are corrupted: their targets find it, and all other cells have figures. The ranks are an odd number,
+    of which one rests in each turn."""
     with world(program) as here:
         saved = here.folder / "run.json"
         ranks = PerfRanks(here, 3, "--all", "-D", "0.05", "-s", "64K", "--out_json_file", saved, bad=1).by_environment()

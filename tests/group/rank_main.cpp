@@ -15,13 +15,15 @@
 #include "hbmwire/hbmwire.hpp"
 #include "hbmwire/memory_key.hpp"
 
-/// One rank of a group, as ranks.py starts it by a launcher: it prints a line of JSON at its end.
+/// One rank of a group, which ranks.py starts by a launcher. It prints a line of JSON at its end.
+/// GROUP_SECONDS is how long it waits for the other ranks; the default is 60. It exits with 1 if
+/// the ranks do not meet, and with 3 if its work fails.
 ///
 /// usage: group_rank WORK [ARGUMENT]
 ///
 ///   all               an endpoint to each other rank, bytes put by it and checked
 ///   work              exchanges and puts to the next rank, until something fails
-///   broadcast BYTES   of rank 0, three times
+///   broadcast BYTES   by rank 0, three times
 namespace hbmwire::test {
 namespace {
 
@@ -29,6 +31,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kBlock = 4096;
+constexpr std::uint64_t kPageBytes = 4096;
 
 double seconds_since(Clock::time_point began) {
   return std::chrono::duration<double>(Clock::now() - began).count();
@@ -43,7 +46,7 @@ std::uint64_t resident_bytes() {
   std::ifstream in("/proc/self/statm");
   std::uint64_t pages = 0;
   in >> pages >> pages;
-  return pages * 4096;
+  return pages * kPageBytes;
 }
 
 struct Rank {
@@ -53,7 +56,7 @@ struct Rank {
   std::uint64_t resident = 0;
   std::size_t open = 0;  // descriptors
 
-  /// While no rank has left yet.
+  /// To be called while no rank has left yet, so that all connections count.
   void measure() {
     resident = resident_bytes();
     open = descriptors();
@@ -88,12 +91,12 @@ Result<Rank> meet() {
   return rank;
 }
 
-/// Memory with a block for each rank, and the keys of everyone's.
+/// Memory with a block for each rank, and the keys of all ranks' memories.
 struct Blocks {
   Region from;
   Region into;
-  std::vector<MemoryKey> keys;
-  std::vector<std::vector<std::byte>> theirs;
+  std::vector<MemoryKey> keys;  // of `into` alone: it must outlive the other ranks' puts
+  std::vector<std::vector<std::byte>> theirs;  // the packed key of each rank
 
   static Result<Blocks> make(Rank& rank) {
     const std::uint64_t bytes = kBlock * rank.group.size();
@@ -143,7 +146,7 @@ Result<void> work(Rank& rank) {
   HBMWIRE_TRY_ASSIGN(const Blocks blocks, Blocks::make(rank));
   const std::uint32_t before = (rank.group.rank() + rank.group.size() - 1) % rank.group.size();
   for (std::uint32_t round = 0;; ++round) {
-    // A put that fails has a cause, which is the rank's that ended: the exchange names it.
+    // A put fails if a rank has ended: the barrier names that rank.
     const auto put = blocks.put(rank, rank.next(), round);
     HBMWIRE_TRY(rank.group.barrier(20s));
     if (!put) {
@@ -156,6 +159,12 @@ Result<void> work(Rank& rank) {
   }
 }
 
+/// Word `i` of the bytes that rank 0 broadcasts in a round. The factor, which is a large prime,
+/// gives neighbouring words different bytes.
+std::uint32_t broadcast_word(std::uint64_t i, unsigned round) {
+  return static_cast<std::uint32_t>(i * 2654435761U + round);
+}
+
 Result<void> broadcast(Rank& rank, std::uint64_t bytes) {
   HBMWIRE_TRY_ASSIGN(const Region memory,
                      rank.context.allocate_region(MemoryType::host, bytes,
@@ -164,13 +173,13 @@ Result<void> broadcast(Rank& rank, std::uint64_t bytes) {
     auto* const words = reinterpret_cast<std::uint32_t*>(memory.host_bytes().data());
     const std::uint64_t count = bytes / sizeof *words;
     for (std::uint64_t i = 0; i < count; ++i)
-      words[i] = rank.group.rank() == 0 ? static_cast<std::uint32_t>(i * 2654435761U + round) : 0;
+      words[i] = rank.group.rank() == 0 ? broadcast_word(i, round) : 0;
     HBMWIRE_TRY(rank.group.barrier(60s));
     const auto began = Clock::now();
     HBMWIRE_TRY(rank.group.broadcast(memory.slice(), 0, 60s));
     const double took = seconds_since(began);
     for (std::uint64_t i = 0; i < count; ++i) {
-      if (words[i] == static_cast<std::uint32_t>(i * 2654435761U + round)) continue;
+      if (words[i] == broadcast_word(i, round)) continue;
       return tl::make_unexpected(
           make_error(Errc::data_mismatch, Stage::verify, "comparing bytes", std::to_string(i * 4)));
     }

@@ -22,13 +22,13 @@ from harness import Skipped, check, emulate_command, every_emulate, world  # noq
 from slurm import Slurm  # noqa: E402
 
 KEY = "a key of sixteen bytes or more"
-# Where a case kills a rank before all have met, the others wait for so many seconds.
+# If a case kills a rank before all have met, the others wait for that many seconds.
 SECONDS_TO_MEET = 15
 
 
 def free_port():
-    """A port of which the next one is free, too: torchrun's own store has the first, the meeting point the second. Below
-    those that the kernel gives to sockets that connect, of which hundreds are in use here."""
+    """A port whose successor is free, too: torchrun's own store has the first, the meeting point the second. It is below the
+    ports that the kernel gives to sockets that connect, of which hundreds are in use here."""
     while True:
         port = random.randrange(10000, 20000)
         with socket.socket() as first, socket.socket() as second:
@@ -81,7 +81,7 @@ class Ranks:
         return script
 
     def pids(self, number):
-        """The rank's process below `emulate`, once it is there; none: it has ended before."""
+        """The rank's process below `emulate`, once it is there; empty if it ended before."""
         process = self.processes[number]
         while True:
             found = [int(entry.name) for entry in pathlib.Path("/proc").iterdir()
@@ -208,7 +208,8 @@ def kill(program, times, size=16):
             ranks = Ranks(here, size, "work", seconds=SECONDS_TO_MEET).by_environment()
             victim = chance.randrange(size)
             delay = chance.uniform(0, 1.5)
-            # Mostly all have met, so that it dies in the work; else they wait for it until their deadline.
+            # In three of four rounds the rank dies in the work, after all have met. In the others they wait for it until
+            # their deadline.
             has_met = number % 4 != 0
             for process in ranks.processes if has_met else []:
                 process.wait_for("met by", SECONDS_TO_MEET)
@@ -284,6 +285,7 @@ def connect_64(program):
             counts = sorted(end["fds"] for end in which)
             print(f"{name}: {sizes[0]:.0f} to {sizes[-1]:.0f} MiB, {counts[0]} to {counts[-1]} descriptors", flush=True)
         check(took < 120, f"64 ranks took {took:.1f} s")
+        # Eight for each connection.
         check(descriptors < 64 * 8, f"a rank has {descriptors} descriptors")
 
 

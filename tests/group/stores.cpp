@@ -51,7 +51,7 @@ bool accepts(std::uint16_t port) {
   return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
 }
 
-/// Whether `fd` has one of `events`, rather than `stop` one.
+/// Whether `fd` has one of `events` in time, before `stop` is readable.
 bool wait_for(int fd, short events, int stop, std::chrono::milliseconds time) {
   std::array<pollfd, 2> both{{{fd, events, 0}, {stop, POLLIN, 0}}};
   ::poll(both.data(), both.size(), static_cast<int>(time.count()));
@@ -91,7 +91,7 @@ void FakeStore::serve() const {
     if (!socket) continue;
     std::string request;
     std::array<char, 4096> part{};
-    // Each request has a body that ends with a brace.
+    // The body of each request ends with a brace.
     while (reads_ == Reads::request && !request.ends_with('}') &&
            wait_for(socket.get(), POLLIN, stop_.get(), 60s)) {
       const ssize_t got = ::recv(socket.get(), part.data(), part.size(), 0);
@@ -108,6 +108,7 @@ Etcd::Etcd() {
   std::string pattern = std::filesystem::temp_directory_path() / "hbmwire-etcd-XXXXXX";
   folder_ = ::mkdtemp(pattern.data());
   std::uint16_t peers = 0;
+  // Both are open at the same time, and therefore have different ports.
   {
     const auto one = listen_anywhere();
     const auto other = listen_anywhere();
@@ -140,7 +141,7 @@ Etcd::Etcd() {
   ::dup2(out, STDOUT_FILENO);
   ::dup2(out, STDERR_FILENO);
   ::execv(kEtcd, arguments.data());
-  ::_exit(127);
+  ::_exit(127);  // as a shell ends if it finds no program
 }
 
 Etcd::~Etcd() {

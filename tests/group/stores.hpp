@@ -15,8 +15,8 @@
 /// Servers of HTTP for tests: etcd itself, and one that answers as it is told.
 namespace hbmwire::test {
 
-/// A server on the loopback device: `answer` is called for each connection, whose request has been
-/// read, and the connection is closed behind it.
+/// A server on the loopback device. It calls `answer` for each connection after it has read the
+/// request, and closes the connection afterwards.
 class FakeStore {
  public:
   enum class Reads : std::uint8_t { request, nothing };
@@ -26,10 +26,10 @@ class FakeStore {
    public:
     Visit(int socket, int stop) : socket_(socket), stop_(stop) {}
 
-    /// False: the client has gone, or the test ends.
+    /// False if the client has gone, or the test ends.
     bool say(std::string_view bytes) const;
 
-    /// Until the client or the test ends, or for that long.
+    /// Returns when the client or the test has ended, or after `time`.
     void wait(std::chrono::milliseconds time = std::chrono::minutes(1)) const;
 
    private:

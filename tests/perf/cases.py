@@ -54,6 +54,7 @@ def sweep(program):
         with Pair(program, test, ["-a", "-n", 20]) as pair:
             check_run(pair, test, sizes)
     with Pair(program, "send_bw", ["-a", "-n", 50, "-c", "UD"]) as pair:
+        # UD carries at most an MTU of 4096 bytes.
         check_run(pair, "send_bw", sizes[:12])
 
 
@@ -91,11 +92,11 @@ def wrong_flags(program):
                  ["write_bw", "--plot", "/tmp/one", "--out_json_file", "/tmp/one"]):
         side = Side([program, "perf", *line])
         check_sentence(side, 2, "--help")
-    for time in ("0", "-1", "4294967296", "99999999999999999999", "1e9", "inf"):
-        for option in (f"-D{time}", f"--timeout={time}"):
+    for seconds in ("0", "-1", "4294967296", "99999999999999999999", "1e9", "inf"):
+        for option in (f"-D{seconds}", f"--timeout={seconds}"):
             check_sentence(Side([program, "perf", "write_bw", option]), 2, "--help")
-    for rate in ("0", "-1", "1e-9", "1e300", "inf", "nan"):
-        check_sentence(Side([program, "perf", "write_bw", f"--rate_limit={rate}"]), 2, "--help")
+    for per_second in ("0", "-1", "1e-9", "1e300", "inf", "nan"):
+        check_sentence(Side([program, "perf", "write_bw", f"--rate_limit={per_second}"]), 2, "--help")
     # Options that contradict each other, or would be ignored: the message names one of them.
     for option, *line in (["-n", "write_bw", "-D", "2", "-n", "5"], ["--rate_units", "write_bw", "--rate_units", "M"],
                           ["--burst_size", "write_bw", "--burst_size", "8"], ["-A", "write_bw", "-A", "CMP_AND_SWAP"],
@@ -171,17 +172,18 @@ def versions(program):
     """Another version, another protocol, an unexpected message, or a port probe causes one message on either side, and the
     server waits for the next client."""
     other = b"hbmwire\n" + (3).to_bytes(2, "big") + bytes(6)
-    hello = PREAMBLE + bytes.fromhex("00000000" "0009")  # a "bye" instead of the request
-    strangers = ((other, "another version"), (b"GET / HTTP/1.1\r\n\r\n", "another protocol"), (hello, "one version"),
+    bye = PREAMBLE + bytes.fromhex("00000000" "0009")  # no request, but a message of length 0 and kind 9, "bye"
+    strangers = ((other, "another version"), (b"GET / HTTP/1.1\r\n\r\n", "another protocol"), (bye, "one version"),
                  (b"", "closed before its greeting"))
     with Pair(program, "write_bw", client=None) as pair:
         for payload, part in strangers:
             with socket.create_connection(("127.0.0.1", int(pair.port))) as stranger:
                 stranger.sendall(payload)
+                # A stranger that sends nothing is reported only after it has closed.
                 if payload:
                     pair.server.wait_for(part)
             pair.server.wait_for(part)
-        # These connections stay open, but delay no client.
+        # These connections stay open, but delay no client. The last three send nothing at all.
         half_open = [socket.create_connection(("127.0.0.1", int(pair.port))) for _ in range(6)]
         for stranger, greeting in zip(half_open, (PREAMBLE[:9], PREAMBLE, PREAMBLE + b"\0\0\0")):
             stranger.sendall(greeting)
@@ -198,7 +200,7 @@ def versions(program):
             check_sentence(client, 1, "another version")
 
 
-def gone(number, *parts, tests=("write_bw", "send_bw", "write_lat", "send_lat", "read_bw"), after=0.5):
+def gone(signal_number, *parts, tests=("write_bw", "send_bw", "write_lat", "send_lat", "read_bw"), after=0.5):
     """One side ends or hangs during the run: the other one ends within 10 s with a message."""
     def run(program):
         for test in tests:
@@ -209,14 +211,14 @@ def gone(number, *parts, tests=("write_bw", "send_bw", "write_lat", "send_lat", 
                         victim, other = other, victim
                     time.sleep(after)
                     check(other.handle.poll() is None, other.text())
-                    os.kill(victim.handle.pid, number)
+                    os.kill(victim.handle.pid, signal_number)
                     start = time.monotonic()
                     code = other.finish(12)
                     check(code == 1 and len(other.errors()) == 1, f"{test}: {other} gave {code}", other.text())
                     check(time.monotonic() - start < 10, f"{test} took {time.monotonic() - start:.1f} s")
                     for part in parts:
                         check(part in other.errors()[0], other.errors())
-                    if number == signal.SIGINT:
+                    if signal_number == signal.SIGINT:
                         check(victim.finish(10) == 130, victim.text())
     return run
 
@@ -289,6 +291,7 @@ def other_request(program):
     """-R: a request of another program comes first. It is refused, and ends nothing."""
     with Pair(program, "write_bw", client=None) as pair, \
             between(program, pair, "write_bw", ["-R", "-q", 2, "-n", 50]) as (client, server, frame):
+        # The header has 6 bytes; the GID's last 4 bytes are an IPv4 address.
         address, port = socket.inet_ntoa(frame[18:22]), struct.unpack("!H", frame[-2:])[0]
         stranger = subprocess.run(["rping", "-c", "-a", address, "-p", str(port), "-C", "1"], check=False,
                                   stdin=subprocess.DEVNULL, capture_output=True, timeout=10)

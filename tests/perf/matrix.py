@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Combines every test on verbs, every memory, perftest's types of queue pairs for it, one and many queue pairs, and one and
-both directions."""
+"""Combines every test on verbs, every memory, each type of queue pair that perftest has for the test, one and many queue
+pairs, and one and both directions."""
 import itertools
 
 from pairs import Pair, check_run
 
 VERBS = ["write_bw", "write_lat", "read_bw", "read_lat", "send_bw", "send_lat", "atomic_bw", "atomic_lat"]
 MEMORIES = ["host", "gaudi", "cuda", "rocm"]
-SECOND = {"gaudi": "gaudi:1", "cuda": "cuda:0", "rocm": "rocm:0", "host": "host"}  # a Gaudi has one owner
+SECOND = {"gaudi": "gaudi:1", "cuda": "cuda:0", "rocm": "rocm:0", "host": "host"}  # a Gaudi has one owner: the sides need two
 
 
 def connections(test):
@@ -32,6 +32,7 @@ def reduction():
         test, here, there, connection, queue_pairs, both = row
         pairs = {(test, "client", here), (test, "server", there), (test, connection), (test, queue_pairs, both),
                  (here, there)}
+        # A row is taken if it adds several pairs that no earlier row has.
         if len(pairs - seen) >= (3 if here != there else 2):
             seen |= pairs
             yield row
@@ -47,6 +48,7 @@ def run_row(program, row):
     if both:
         options.append("-b")
     if not test.startswith("atomic"):
+        # UD carries at most an MTU of 4096 bytes.
         options += ["-s", 1000 if test.endswith("lat") else 4096 if connection == "UD" else 20000]
     with Pair(program, test, options) as pair:
         result, _ = check_run(pair, test)

@@ -23,8 +23,8 @@ class Side:
         self.arguments = [str(argument) for argument in arguments]
         self.handle = subprocess.Popen(self.arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True, errors="replace")
-        self.words = ""
-        self.output = ""
+        self.words = ""  # standard error
+        self.output = ""  # standard output
         self._readers = [threading.Thread(target=self._read, args=("words", self.handle.stderr), daemon=True),
                          threading.Thread(target=self._read, args=("output", self.handle.stdout), daemon=True)]
         for reader in self._readers:
@@ -128,6 +128,6 @@ def check_run(pair, test, sizes=None):
         if sizes is not None:
             check([row["size_bytes"] for row in result["rows"]] == sizes, result["rows"])
     for mine, theirs in zip(here["rows"], there["rows"]):
-        ours = mine[measure].get("average_bytes_per_second", mine[measure].get("typical_ns"))
-        check(ours == theirs[measure].get("average_bytes_per_second", theirs[measure].get("typical_ns")), mine, theirs)
+        figure = mine[measure].get("average_bytes_per_second", mine[measure].get("typical_ns"))
+        check(figure == theirs[measure].get("average_bytes_per_second", theirs[measure].get("typical_ns")), mine, theirs)
     return here, there

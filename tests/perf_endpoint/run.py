@@ -171,7 +171,7 @@ def marked(program):
             check(run["parameters"].items() >= marks.items(), "the run does not say how its packets are marked", run)
             check(run["rows"][0]["verification"]["passed"], "not verified", run)
         pair = Pair(w, "put_bw", "-u", "20", json_of_client=False)
-        # The server must listen first.
+        # The server listens before the client connects, and therefore finds it first.
         check_one_sentence(pair.client, 1, "the server gave up: configure 8 x 4.29 s = 34.4 s, peer_timeout 2 s",
                            "choose a smaller -u or --retry_count")
         check(pair.server.finish(20) == 2, pair.server.text)
@@ -213,7 +213,7 @@ def sweep(program):
         again = Pair(w, "put_bw", "-a", "-s", "64K", "-n", "200", "--compare", saved, json_of_client=False).finish()
         check(re.search(r"^ \d+ of 16 sizes changed beyond the noise", again.client.text, re.MULTILINE),
               "not compared", again.client.text)
-        # The saved run is ten times as fast, so that all sizes are worse now.
+        # The saved run is made ten thousand times as fast, so that all sizes are worse now.
         for row in run["rows"]:
             row["bandwidth"]["average_bytes_per_second"] *= 10000
             row["bandwidth"]["noise"] = 0

@@ -8,6 +8,7 @@ namespace hbmwire::test {
 
 std::vector<std::byte> pattern(std::uint64_t size_bytes, unsigned seed) {
   std::vector<std::byte> bytes(size_bytes);
+  // xorshift64*, which repeats no word in so few. Its state must not be 0, hence the + 1.
   std::uint64_t x = seed * 0x9e3779b97f4a7c15ULL + 1;
   for (std::uint64_t at = 0; at < size_bytes; at += sizeof(x)) {
     x ^= x << 13U;

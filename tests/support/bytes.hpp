@@ -7,7 +7,8 @@
 #include <vector>
 
 /// Bytes that tests move and compare. Compiled without the sanitizers: megabytes of single-byte
-/// accesses would dominate a sanitizer's run. No other thread accesses the bytes at that time.
+/// accesses would dominate a sanitizer's run. ThreadSanitizer does not see them, so no other thread
+/// may access the bytes at that time.
 namespace hbmwire::test {
 
 /// `size_bytes` bytes that look like noise; the same for equal seeds.

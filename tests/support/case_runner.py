@@ -8,7 +8,8 @@ from harness import EMULATE, Failure, Skipped
 
 
 def main(description, cases):
-    """Runs the cases named on the command line, or all. Returns the exit code; 77 if one was skipped, with its reason printed.
+    """Runs the cases named on the command line, or all. Returns the exit code: 0, 1 after a failure, or 77, which ctest takes
+    for skipped, with the reason printed.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--program", help="the built hbmwire")

@@ -10,6 +10,7 @@ namespace hbmwire::test {
 /// inherited descriptors lie.
 class FewDescriptors {
  public:
+  // RLIMIT_NOFILE bounds the descriptors' numbers, so numbers that are still free are counted.
   explicit FewDescriptors(int room) {
     ::getrlimit(RLIMIT_NOFILE, &before_);
     rlimit narrow = before_;

@@ -22,6 +22,7 @@ inline void drop_right_to_trace() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, 2> data{};
   ASSERT_EQ(::syscall(SYS_capget, &header, data.data()), 0);
+  // The right's number is below 32, so its bit is in the first word.
   const std::uint32_t bit = 1U << CAP_SYS_PTRACE;
   data[0].effective &= ~bit;
   data[0].permitted &= ~bit;
@@ -31,6 +32,7 @@ inline void drop_right_to_trace() {
 /// Forbids process_vm_readv(2) and process_vm_writev(2), as containers may do.
 inline void forbid_copies() {
   constexpr auto kNumber = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
+  // The last two numbers of a jump: instructions to skip if equal, and if not.
   std::array<sock_filter, 5> filter{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kNumber),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 2, 0),

@@ -24,7 +24,7 @@ inline std::vector<std::uint64_t> mapped_files(std::uint64_t size_bytes,
   return addresses;
 }
 
-/// The number of these mappings.
+/// How many mappings mapped_files() finds.
 inline std::size_t mappings_of(std::uint64_t size_bytes, const std::string& process = "self") {
   return mapped_files(size_bytes, process).size();
 }

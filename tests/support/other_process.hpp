@@ -47,6 +47,7 @@ class Talk {
   }
 
   [[nodiscard]] std::vector<std::byte> hear_bytes() const {
+    // hear() returns ~0 after a failure.
     constexpr std::uint64_t kMost = 1 << 20;
     std::vector<std::byte> bytes(std::min(hear(), kMost));
     if (!read_all(socket_, bytes, std::chrono::seconds(60)))
@@ -78,6 +79,7 @@ class OtherProcess {
     id_ = ::fork();
     if (id_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      // A child that hangs ends by itself.
       ::alarm(120);
       ::close(pair[0]);
       const Talk talk(pair[1]);

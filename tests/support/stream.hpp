@@ -27,8 +27,8 @@ namespace hbmwire::test {
   return ::poll(&asked, 1, static_cast<int>(time.count())) > 0;
 }
 
-/// Returns false if the other side has closed, or sent nothing for `patience`; a negative one is
-/// infinite.
+/// Returns false if the other side has closed, or sent nothing for `patience`. A negative patience
+/// never ends.
 [[nodiscard]] inline bool read_all(
     int socket, std::span<std::byte> bytes,
     std::chrono::milliseconds patience = std::chrono::milliseconds(-1)) {

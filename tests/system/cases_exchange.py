@@ -11,8 +11,8 @@ from harness import check, world
 
 SIZES = ["1", "4095", "4M"]
 ROUNDS = 3
-# In each round of each size there is a message each way, then a write and a read. The client compares some of them alone, the
-# server the others.
+# For each size there are ROUNDS messages each way, then one write and one read. Each side compares the bytes that it
+# receives, and tells the other side the result: the summaries of both name all operations.
 PATHS = {"host": "regular memory", "gaudi": "Gaudi DMA-buf", "cuda": "CUDA DMA-buf", "rocm": "ROCm DMA-buf"}
 OPERATIONS = ("Send", "Response", "RDMA Write", "RDMA Read")
 
@@ -139,7 +139,7 @@ def flipped(operation, pattern):
     return run
 
 
-# Offset 1000, where the bit was flipped. The server finds a flip in bytes that it doubles first.
+# Offset 1000, where the bit was flipped. The server verifies the bytes that it receives before it doubles them.
 WRONG = r"(?i){}.*offset 1000.*expected 0x[0-9a-f]{{2}}.*got 0x[0-9a-f]{{2}}"
 
 CASES = {

@@ -68,7 +68,7 @@ def names(program):
 def of_errors(program):
     """The error of a tool ends with the name of a hint that is explained, and its object contains the same name."""
     hints = all_hints(program)
-    setting = {**WITHOUT_HARDWARE, "HBMWIRE_CUDA_DMABUF": "1"}
+    setting = {**WITHOUT_HARDWARE, "HBMWIRE_CUDA_DMABUF": "1"}  # it takes yes, no or try
     for line, env, name in ((["server", "-m", "host", "-p", "0"], WITHOUT_HARDWARE, "no_rdma_device"),
                             (["client", "127.0.0.1", "-m", "host"], WITHOUT_HARDWARE, "no_rdma_device"),
                             (["perf", "write_bw", "-p", "0"], WITHOUT_HARDWARE, "no_rdma_device"),

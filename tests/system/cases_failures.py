@@ -151,7 +151,7 @@ def foreign(*payloads):
 
 
 def foreign_server(program):
-    """A client that meets another protocol, another version, or a server that sends nothing."""
+    """A server that meets two other protocols, and a client that meets one."""
     foreign(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n")(program)
     with world(program) as w, socket.create_server(("127.0.0.1", 0)) as listener:
         client = w.client(listener.getsockname()[1], "-m", "host")
@@ -175,7 +175,7 @@ def other_version(program):
 def random_bytes(program):
     rng = random.Random(7)
     payloads = [rng.randbytes(rng.randrange(1, 5000)) for _ in range(5)]
-    # After the preamble: frames of every kind.
+    # After the preamble: random frames, frames whose length or contents are wrong, and a preamble that is cut off.
     payloads += [PREAMBLE + rng.randbytes(rng.randrange(1, 300)) for _ in range(5)]
     payloads += [PREAMBLE + b"\xff\xff\xff\xff\0\1", PREAMBLE + b"\0\0\0\4\0\1abcd", PREAMBLE[:9]]
     foreign(*payloads)(program)
@@ -240,7 +240,7 @@ def interrupted(program):
             client.wait_for("Iteration 2")
             target, other = (server, client) if which == "server" else (client, server)
             target.signal(signal.SIGINT)
-            check(target.finish(10) == 130, target.text)
+            check(target.finish(10) == 130, target.text)  # 128 + SIGINT
             if which == "server":
                 check_one_sentence(other, 1, "interrupted")
             else:
@@ -257,6 +257,7 @@ def keeps_on(program):
             check(client.finish() == 0, client.text)
             with raw_connection(server.port) as stranger:
                 stranger.sendall(b"hello?")
+        # 143: 128 + SIGTERM
         check(server.stop() in (0, 143), server.text)
 
 

@@ -10,6 +10,7 @@ from harness import Failure, check, check_one_sentence, only_root, world
 
 def digest(path):
     with open(path, "rb") as file:
+        # Python has file_digest since 3.11.
         return hashlib.file_digest(file, "blake2b").hexdigest() if hasattr(hashlib, "file_digest") else \
             hashlib.blake2b(file.read()).hexdigest()
 
@@ -110,7 +111,7 @@ def memory(program):
         make_file(source, 300 << 20)
         target = w.folder / "in"
         target.mkdir()
-        buffer_mib = 2 * 8
+        buffer_mib = 2 * 8  # one to send, one to receive
         server = w.server("-m", "host", "-s", "8M", "--save", target)
         client = w.client(server.port, "-m", "host", "-s", "8M", "--file", source)
         highest = 0

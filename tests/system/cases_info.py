@@ -74,7 +74,7 @@ def check_schema(whole):
 
 
 def output_of(arguments, **options):
-    """Standard output and the exit code; standard error is left to others."""
+    """Standard output, the exit code, and standard error."""
     done = subprocess.run([str(a) for a in arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           timeout=30, check=False, **options)
     return done.stdout, done.returncode, done.stderr
@@ -150,7 +150,7 @@ def limits(program):
         check_schema(whole)
         few = whole["nics"][1]
         check(few["limits"] == {"max_qp": 100, "max_cq": 7, "max_cqe": 64, "max_mr": 50, "max_srq": 0}, few)
-        # A worker uses two queue pairs.
+        # A worker uses two queue pairs, and each of its endpoints two.
         check(few["max_peers"] == 49, few)
         check(whole["nics"][0]["max_peers"] > 10_000, whole["nics"][0])
         text, code, errors = emulated(program, w, hardware)

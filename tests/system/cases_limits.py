@@ -148,8 +148,8 @@ def summary(sweep):
 
 
 def address_space(tool, memories=MEMORIES):
-    """Starts at 16 MiB, in steps of 16 MiB, and ends at the least with which the tool works. Cards and NICs are mapped as a
-    whole, so that there is only one refusal in between."""
+    """Starts at 16 MiB, in steps of 16 MiB, and ends with the 16 steps below the least with which the tool works, for which
+    it searches by halves. Cards and NICs are mapped as a whole: in between there is only one refusal."""
     def case(program):
         for memory in memories:
             sweep = Sweep(program, "as", tool, memory)
@@ -166,7 +166,7 @@ def address_space(tool, memories=MEMORIES):
     return case
 
 
-# Tools treat types of memory differently; these two treat all types alike.
+# Tools treat types of memory differently; the last two treat all types alike.
 TOOLS = {"server": MEMORIES, "client": MEMORIES, "perf": MEMORIES, "perf_server": MEMORIES, "info": ("all",),
          "emulate": ("all",)}
 
@@ -174,5 +174,5 @@ CASES = {f"limits.{name}.{tool}": make(tool, memories)
          for name, make in (("descriptors", descriptors), ("address_space", address_space))
          for tool, memories in TOOLS.items()}
 
-# The limits of this process must not be lower than the tested ones.
+# A process that a limit ends leaves no core file.
 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -75,6 +75,7 @@ def small_shm(program):
 def full_shm(program):
     """Without any room `emulate` reports that, and leaves nothing behind."""
     own_mounts()
+    # tmpfs has no limit with a size of 0: a file fills its only page.
     for free_pages in (0, 1, 8, 40, 200):
         with world(program) as w, mounted(w.base, "-t", "tmpfs", "-o", f"size={max(free_pages, 1) * 4}k,mode=700", "none"):
             if free_pages == 0:
@@ -178,15 +179,14 @@ def read_only_root(program):
 
 
 def no_shm(program):
-    """/dev/shm is missing, has another owner, or is not writable: --dir is the remedy."""
+    """/dev/shm is read-only, has no room for a file, or has a folder of another user: --dir is the remedy."""
     own_mounts()
-    makes = {"missing": 'mount -t tmpfs none /dev/shm && mount -o remount,ro /dev/shm',
-             "not a folder": 'mount --bind /dev/null /dev/shm || mount -t tmpfs -o nr_inodes=1 none /dev/shm'}
+    makes = {"read-only": 'mount -t tmpfs none /dev/shm && mount -o remount,ro /dev/shm',
+             "full": 'mount --bind /dev/null /dev/shm || mount -t tmpfs -o nr_inodes=1 none /dev/shm'}
     for name, make in makes.items():
         prefix = ("unshare", "--mount", "sh", "-c", f'{make}; exec "$@"', "sh")
         process = Process([*prefix, program, "emulate", "--quiet", "--", "true"])
         check_one_sentence(process, 125, "--dir", seconds=20)
-        check(name, process.text)
         with world(program) as w:
             process = w.emulated([program, "info"], "a", prefix=prefix)
             check(process.finish(20) == 0, f"/dev/shm is {name}", process.text)

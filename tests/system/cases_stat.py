@@ -80,11 +80,12 @@ class Run:
         return [of_process(sample, self.process) for sample in samples(self.watch.text)
                 if any(each["process"] == self.process for each in sample["processes"])]
 
-    def over(self):
+    def finish(self):
         """Waits until both sides have ended successfully."""
         check(self.client.finish() == 0 and self.server.finish() == 0, self.client.text, self.server.text)
 
     def moved(self):
+        """The bytes that the client reports to have moved."""
         text = self.client.text
         return sum(row["moved_bytes"] for row in json.loads(text[text.index("{"):])["rows"])
 
@@ -142,7 +143,7 @@ def faults(program):
         check(bytes_of(last, "put") <= 200_000 * 4096, "bytes of failed transfers are counted", last)
         run.server.finish()
         # The NIC has also counted it, and shows it while a process uses the NIC.
-        Run(w, "put_bw", "-s", "4K", "-D", "1", watch=watch).attach().over()
+        Run(w, "put_bw", "-s", "4K", "-D", "1", watch=watch).attach().finish()
         errors = {(each["name"], each["value"]) for sample in samples(watch.text) for each in sample["nics"] if each["error"]}
         check(("req_remote_access_errors", 1) in errors, "the NIC's error is not shown", errors)
         watch.handle.send_signal(signal.SIGINT)
@@ -200,7 +201,7 @@ def table(program):
         check(code == 0 and len(json.loads(text)["processes"]) == 1, text)
         text, _, code = stat(program, "-p", run.process, "0.1", "3")
         check(code == 0 and len(re.findall(r"^\d\d:\d\d:\d\d$", text, re.MULTILINE)) == 3, text)
-        run.over()
+        run.finish()
 
 
 def prometheus(program):
@@ -234,7 +235,7 @@ def prometheus(program):
             check(not path.name.endswith(".part"), "a file was left", path)
         inner.handle.send_signal(signal.SIGTERM)
         check(inner.finish(5) == 0, "SIGTERM is no regular end", inner.text)
-        # No process publishes: that is a valid number.
+        # This process publishes nothing, which is an error instead of an empty text.
         text, errors, code = stat(program, "--prometheus", "-p", os.getpid())
         check(code == 3 and text == "" and "does not publish" in errors, text, errors)
 
@@ -252,7 +253,7 @@ def metrics_manual(program):
         run.moves()
         inner = w.emulated([program, "stat", "--prometheus"], "b")
         check(inner.finish() == 0, inner.text)
-        run.over()
+        run.finish()
     whole = Exposition(inner.text)
     check(whole.faults == [], *whole.faults)
     for name in sorted(set(described) ^ set(whole.families)):
@@ -303,6 +304,7 @@ def foreign(program):
     # The process' own id is right; the rest is arbitrary.
     huge = "os.ftruncate(f, 1 << 40)"
     own = "f = os.memfd_create({!r}); h = bytes.fromhex({!r}); os.write(f, h + os.getpid().to_bytes(4, 'little') + {}); {}"
+    rest = BLOCK_BYTES - len(header(0, 1))
     good = header(0, 1)[:-4].hex()
     for what, layout, tail, more, part in (
             ("another version", header(0, 99)[:-4].hex(), "bytes(2000)", "", "another version of hbmwire"),
@@ -312,7 +314,8 @@ def foreign(program):
             check(code == 3 and text == "" and part in errors and str(process.handle.pid) in errors, what, text, errors)
             whole, errors, code = stat(program, "--prometheus")
             check(code == 0 and re.search("^hbmwire_unreadable_processes [1-9]", whole, re.MULTILINE), what, whole, errors)
-    for tail in ("bytes(992)", "os.urandom(992)", "os.urandom(992 + 1024 * 300)", "os.urandom(992 + 1024 * 3 + 17)"):
+    for tail in (f"bytes({rest})", f"os.urandom({rest})", f"os.urandom({rest + BLOCK_BYTES * 300})",
+                 f"os.urandom({rest + BLOCK_BYTES * 3 + 17})"):
         with stranger(own.format(NAME, good, tail, "")) as process:
             text, errors, code = stat(program, "--json", "-p", process.handle.pid)
             check(code == 0 and len(json.loads(text)["processes"]) == 1, tail, text, errors)
@@ -323,8 +326,9 @@ def foreign(program):
 def forked(program):
     """A child that has its parent's file open does not count as publishing; nor does a process to which the file was passed.
     """
+    rest = BLOCK_BYTES - len(header(0, 1))
     own = (f"f = os.memfd_create({NAME!r}); h = bytes.fromhex({header(0, 1)[:-4].hex()!r}); "
-           "os.write(f, h + os.getpid().to_bytes(4, 'little') + bytes(992)); child = os.fork()\n"
+           f"os.write(f, h + os.getpid().to_bytes(4, 'little') + bytes({rest})); child = os.fork()\n"
            "if child == 0:\n  time.sleep(100)\nprint('child', child, flush=True)")
     with stranger(own) as process:
         child = int(process.wait_for(r"child (\d+)")[1])
@@ -352,7 +356,7 @@ def other_user(program):
         environment = {**os.environ, "LD_LIBRARY_PATH": str(root / "lib")}
         check_one_sentence(Process([*user, "-p", str(run.process)], env=environment), 3, f"process {run.process}", "another user's")
         check_one_sentence(Process(user, env=environment), 3, "no process of this user publishes")
-        run.over()
+        run.finish()
 
 
 def no_proc(program):

@@ -128,6 +128,7 @@ def cancelled(build):
     """Failed transfers have their error."""
     events, _, _ = check_kept(build, 100, what="cancelled")
     failed = [event for event in of_transfers(events) if event["cat"] == "transfer,failed"]
+    # Ten that the program cancels, and one whose endpoint it destroys.
     check(len(failed) == 11 and all(event["name"] == "receive" for event in failed), failed)
     check(any(event["args"]["error"].startswith("complete: the transfer was cancelled") for event in failed), failed)
     check({event["args"]["code"] for event in failed} == {"cancelled"}, failed)

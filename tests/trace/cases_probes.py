@@ -79,7 +79,7 @@ def ask(build, question, program, place):
     """The output of bpftrace while a program runs."""
     out = place / "out"
     with open(out, "w", encoding="utf-8") as file:
-        # In its own process group, led by the shell.
+        # In a session of its own. The shell becomes bpftrace by `exec`, and the signal below reaches bpftrace itself.
         tracer = subprocess.Popen(["bash", "-c", f"exec {question}"], stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                                   env={**os.environ, "L": str(program), "BPFTRACE_STRLEN": "64"})
         try:

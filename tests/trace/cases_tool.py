@@ -104,7 +104,7 @@ def failures(build):
 
 
 def cut_off(build):
-    """Cut at each place of some lines, and from a killed process: it is read up to its end."""
+    """A file that is cut at each byte of some lines, and the file of a killed process, are read up to their end."""
     with folder() as place:
         file, _, _ = traced(build, place, 100)
         text = file.read_bytes()

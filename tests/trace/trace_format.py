@@ -89,6 +89,7 @@ def check_event(event):
     check_args(args, TRANSFER, event)
     need(("error" in args) == (event["cat"] == "transfer,failed") == ("code" in args), event)
     need(("endpoint" in args) == ("peer" in args), event)
+    # Both are rounded to nanoseconds.
     if "posted_us" in args:
         need(0 <= args["posted_us"] <= event["dur"] + 0.002, event)
 
@@ -116,7 +117,8 @@ def check_slices(events):
         stack = open_slices[track]
         if stack:
             need(stack[-1][0] <= begin, f"{event} begins before the slice in front of it")
-        # A slice that ends when another one begins has ended.
+        # A slice that ends when another one begins has ended. But a wait that begins at the end of its transfer
+        # belongs to it.
         while stack and stack[-1][1] <= begin and not (event["cat"] == "wait" and len(stack) == 1):
             stack.pop()
         if stack:

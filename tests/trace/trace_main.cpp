@@ -20,6 +20,15 @@
 
 // Runs transfers of each kind between two endpoints of this process, to be traced (run.py). Prints
 // their counts: {"put": [transfers, bytes], ...}. usage: endpoint_trace WHAT TRANSFERS
+//
+//   mixed      all kinds, from host memory
+//   device     the same, from the memory of a Gaudi card
+//   contexts   the same, by two contexts after each other
+//   threads    puts from several threads
+//   fork       all kinds, in a child of fork(2), too
+//   cancelled  all kinds, then receives that are cancelled
+//   killed     all kinds, then SIGKILL
+//   exits      all kinds, then exit(3)
 namespace hbmwire::test {
 namespace {
 
@@ -71,7 +80,7 @@ class Work {
     list_.emplace(value(ends_.a->prepare_put(parts)));
   }
 
-  /// Runs so many transfers, or one more.
+  /// Runs `transfers` transfers, or one more.
   void run(std::uint64_t transfers, Tally& tally) {
     const std::uint64_t until = tally.all() + transfers;
     if (transfers > 2 * kBurst) burst(tally);
@@ -107,6 +116,7 @@ class Work {
     for (Transfer& put : all) finish(ends_, put);
   }
 
+  /// Puts the transfer in the window, in the place of one that has ended.
   void keep(unsigned i, Transfer transfer) {
     Transfer& place = window_[i % window_.size()];
     if (place) ends_.drive([&] { return place.done(); });
@@ -118,6 +128,7 @@ class Work {
     finish(ends_, other);
   }
 
+  /// Most steps are a put or a get; every eighth one is something else.
   void step(unsigned i, Tally& tally) {
     Endpoint& a = *ends_.a;
     switch (i % 64) {

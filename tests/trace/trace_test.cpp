@@ -122,8 +122,8 @@ TEST_F(TraceTest, NamesTheReasonsOfWaits) {
   for (const Json& each : transfers_of(path("t.json"))) {
     if (each.at("name") == "send") ++waits[each.at("args").value("wait", std::string())];
   }
-  EXPECT_EQ(waits["credit"], 1) << "the first one for which there was none";
-  EXPECT_GT(waits["order"], 0) << "those behind it";
+  EXPECT_EQ(waits["credit"], 1) << "the first send for which there was no credit";
+  EXPECT_GT(waits["order"], 0) << "the sends behind that one";
   EXPECT_GE(waits[""], 4);
   EXPECT_EQ(waits.size(), 3U);
 }
@@ -157,7 +157,7 @@ TEST_F(TraceTest, TellsOfAFileThatCouldNotBeWritten) {
   set_log_sink({});
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().number, EFBIG) << describe(stopped.error());
-  EXPECT_FALSE(events_of(path("t.json")).empty()) << "it is whole";
+  EXPECT_FALSE(events_of(path("t.json")).empty()) << "the file is whole";
   EXPECT_EQ(events_of(path("t.json")).back().at("name"), "trace ends");
 }
 
@@ -169,7 +169,7 @@ TEST_F(TraceTest, EndsAndBeginsAnew) {
     pair.puts(i + 1);
     if (i != 1) {
       EXPECT_EQ(value(trace.stop()).transfers, static_cast<std::uint64_t>(i) + 1);
-      EXPECT_EQ(trace.stop().error().code, Errc::not_found) << "it has ended";
+      EXPECT_EQ(trace.stop().error().code, Errc::not_found) << "the trace has ended";
     }
   }
   for (int i = 0; i < 3; ++i) {
@@ -238,8 +238,8 @@ TEST_F(TraceTest, SaysNothingOfTimesThatWereNotAskedFor) {
   EXPECT_FALSE(put.explain().times);
 }
 
-TEST_F(TraceTest, NamesPeersAsJsonHasThem) {
-  // A thread name that is in no file, only in the operating system.
+TEST_F(TraceTest, TakesFileNamesThatAreNoText) {
+  // A control character, a quote, and a byte that is no UTF-8.
   Pair pair;
   Trace trace = value(Trace::start({.file = path("\x01\"\xff.json")}));
   pair.puts(1);

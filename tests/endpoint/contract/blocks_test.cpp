@@ -38,17 +38,19 @@ class BlockContract : public Contract {
     there_.emplace(value(RemoteBlockTable::create(there_areas, kBlock)));
   }
 
+  /// The offset of a block in this end's memory, as cut() made it.
   static std::uint64_t here_at(std::uint64_t block) {
     return (block < kAreaBlocks ? 100 : kHalf) + block % kAreaBlocks * kBlock;
   }
 
+  /// The offset of a block in the peer's memory, as cut() made it.
   static std::uint64_t there_at(std::uint64_t block) {
     return (block < kAreaBlocks ? kHalf + 64 : 300) + block % kAreaBlocks * kBlock;
   }
 
   using Numbers = std::vector<std::uint32_t>;
 
-  /// Shuffles both tables, and pairs all blocks. Some pairs are adjacent.
+  /// Makes both tables, and pairs all blocks in random order. The first 40 pairs stay adjacent.
   void shuffle() {
     cut();
     from_.resize(2 * kAreaBlocks);
@@ -118,6 +120,7 @@ TEST_P(BlockContract, LaterTransfersArriveAfterThem) {
     finish(second);
     finish(first);
     auto expected = peers_contents();
+    // The second transfer overwrites the first block.
     for (std::size_t i = 1; i < from_.size(); ++i)
       overlay(expected, there_at(to_[i]), here_at(from_[i]), 7, kBlock);
     overlay(expected, there_at(to_[0]), here_at(3), 7, kBlock);
@@ -221,6 +224,7 @@ TEST_P(BlockContract, AMillionPairsGoAsOneTransfer) {
   there_.emplace(value(RemoteBlockTable::create(std::array{there(0, many * kSmall)}, kSmall)));
   std::vector<std::uint32_t> from(many);
   std::vector<std::uint32_t> to(many);
+  // Strides through the whole memory.
   for (std::uint32_t i = 0; i < many; ++i) {
     from[i] = static_cast<std::uint32_t>(std::uint64_t{i} * 7 % many);
     to[i] = static_cast<std::uint32_t>((std::uint64_t{i} * 3 + 1) % many);
@@ -245,6 +249,7 @@ TEST_P(BlockContract, WrongNumbersAreRefusedAndChangeNothing) {
   const std::vector<std::uint32_t> one{0};
   const std::vector<std::uint32_t> beyond{0, 2 * kAreaBlocks};
   const std::vector<std::uint64_t> far{0, ~std::uint64_t{0}};
+  // `busy` stands for success.
   const auto code = [](const Result<Transfer>& result) {
     return result ? Errc::busy : result.error().code;
   };

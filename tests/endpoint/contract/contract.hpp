@@ -57,8 +57,10 @@ class Contract : public ::testing::TestWithParam<Way> {
 
   [[nodiscard]] static Way way() { return GetParam(); }
 
+  /// Ends the connection, and makes a new one with a new worker.
   void begin(EndpointOptions options = {}, const WorkerOptions& worker_options = {}) {
     end();
+    // A test that sets no peer_timeout gets a short one.
     if (options.peer_timeout == EndpointOptions{}.peer_timeout) options.peer_timeout = 1s;
     worker_.emplace(value(Worker::create(*context_, worker_options)));
     connect(options);

@@ -20,8 +20,7 @@ using Clock = std::chrono::steady_clock;
 using Ask = Peer::Ask;
 
 /// Whether the error is that of the transfer itself, of another transfer that broke the connection,
-/// or of the peer if a NIC reported that first.
-/// told first.
+/// or of the peer, if a NIC reported that first.
 bool is_end_of_key(Errc code) {
   return code == Errc::permission_denied || code == Errc::cancelled || code == Errc::peer_failed;
 }
@@ -422,6 +421,7 @@ TEST_P(Contract, HandleEndpointAndWorkerMayGoInAnyOrder) {
         if (each == 1) endpoint_.reset();
         if (each == 2) worker_.reset();
       }
+      // Endpoint and worker have gone before this handle.
       if (other->done()) static_cast<void>(other->explain());
       other.reset();
     }

@@ -12,8 +12,8 @@ namespace {
 
 class Over : public Contract {
  protected:
-  /// Calls next_done() until it has reported `count` transfers.
-  std::map<std::uint64_t, Done> tell(std::size_t count) {
+  /// Calls next_done() until it has reported `count` transfers, which it reports once each.
+  std::map<std::uint64_t, Done> collect_done(std::size_t count) {
     std::map<std::uint64_t, Done> told;
     const Deadline end = Deadline::after(20s);
     while (told.size() < count && !end.passed()) {
@@ -33,18 +33,19 @@ INSTANTIATE_TEST_SUITE_P(Ways, Over, ::testing::ValuesIn(ways().begin(), ways().
 TEST_P(Over, NextDoneTellsOfEachTransferOnce) {
   fill(1);
   fill_peer(2);
+  const auto bytes_of = [](std::uint64_t i) -> std::uint64_t {
+    return i % 3 == 0 ? 8 : i % 3 == 1 ? 70000 : (1U << 20U) + 1;
+  };
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 30; ++i) {
-    const std::uint64_t bytes = i % 3 == 0 ? 8 : i % 3 == 1 ? 70000 : (1U << 20U) + 1;
+    const std::uint64_t bytes = bytes_of(i);
     all.push_back(i % 5 == 4 ? get(kHalf, 0, bytes) : put(0, i, bytes));
     all.back().notify(100 + i);
     if (i % 2 == 0) all.back().reset();  // reported even without its handle
   }
-  for (const auto& [cookie, done] : tell(30)) {
+  for (const auto& [cookie, done] : collect_done(30)) {
     EXPECT_TRUE(done.result) << describe(done.result.error());
-    EXPECT_EQ(done.bytes, (cookie - 100) % 3 == 0   ? 8U
-                          : (cookie - 100) % 3 == 1 ? 70000U
-                                                    : (1U << 20U) + 1);
+    EXPECT_EQ(done.bytes, bytes_of(cookie - 100));
   }
 }
 
@@ -57,7 +58,7 @@ TEST_P(Over, NextDoneTellsOfThoseThatWereCancelledOrFailed) {
   }
   const auto asked = all[2].request_cancel();
   EXPECT_TRUE(asked) << describe(asked.error());
-  const auto told = tell(6);
+  const auto told = collect_done(6);
   for (const auto& [cookie, done] : told) {
     EXPECT_EQ(done.result.has_value(), all[cookie].poll().has_value());
     if (done.result) continue;
@@ -108,6 +109,7 @@ TEST_P(Over, WaitAnyAndWaitAllLeaveTheOthersUnderWay) {
   if (const auto first = value(worker_->wait_any(all, within(0ns)))) {
     EXPECT_TRUE(all[*first].done());
   }
+  // They end in their order, and the first handle is empty.
   EXPECT_EQ(value(worker_->wait_any(all, within(20s))), 1U);
   static_cast<void>(value(worker_->wait_all(all, within(0ns))));
   EXPECT_TRUE(value(worker_->wait_all(all, within(20s))));

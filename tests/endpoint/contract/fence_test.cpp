@@ -94,7 +94,7 @@ TEST_P(Fence, AllLaterOperationsWaitForTheGetBeforeIt) {
   }
 }
 
-TEST_P(Fence, AnOperationThatIsRefusedLeavesItToTheNextOne) {
+TEST_P(Fence, ARefusedOperationLeavesTheFenceToTheNextOne) {
   begin({}, {.max_transfers = 4});
   fill(20);
   fill_peer(21);
@@ -103,6 +103,7 @@ TEST_P(Fence, AnOperationThatIsRefusedLeavesItToTheNextOne) {
     std::vector<Transfer> others;
     others.push_back(get(0, kHalf, kHalf));
     good(endpoint_->fence());
+    // The receives take all other transfers of the worker.
     while (others.size() < 4) others.push_back(value(endpoint_->receive(here(kHalf, 8))));
     const auto exhausted =
         message ? endpoint_->send(here(0, 64)) : endpoint_->put(here(0, 64), there(0, 64));

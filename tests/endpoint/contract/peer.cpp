@@ -48,6 +48,7 @@ class Body {
         memory_(allocate_for(context_, way, way.there, bytes)),
         region_(value(context_.register_memory(memory_, kAll))) {
     good(listener_.advertise("target", region_, {.revocable = true}));
+    // Peer's constructor waits for the port.
     const std::uint16_t port = listener_.port();
     EXPECT_TRUE(write_value(socket_, port));
   }
@@ -105,6 +106,8 @@ class Body {
     return write_value(socket_, header) && write_all(socket_, answer.bytes);
   }
 
+  /// Receives by `begin` at the newest connection. Answers with the result and the memory's
+  /// contents.
   template <class Begin>
   void take(Peer::Answer& answer, const Begin& begin) {
     while (ends_.empty()) {
@@ -116,6 +119,7 @@ class Body {
       answer.failed = true;
       return;
     }
+    // The immediate, if one came.
     answer.value = transfer->value() != 0 ? transfer->value() : transfer->bytes();
     answer.bytes = contents();
   }
@@ -159,7 +163,7 @@ class Nursery {
     socket_ = Fd{pair[0]};
   }
 
-  /// Starts a peer that gets its order through that socket.
+  /// Starts a peer that gets its order through `peers_socket`.
   void make(int peers_socket) const { send_fd(socket_.get(), peers_socket); }
 
  private:

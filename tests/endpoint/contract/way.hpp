@@ -22,10 +22,10 @@ struct Way {
   bool two_processes = false;                      ///< otherwise the peer is a thread of this
                                                    ///< process
   PathPolicy paths = {};                           ///< policy of both ends
-  Path path = Path::host;                          ///< the path that large transfers then take
+  Path path = Path::host;                          ///< the path of large transfers
   bool lists = true;     ///< prepare_put() and prepare_get() accept this memory
-  bool messages = true;  ///< a NIC reaches at least one of the two memories
-  bool atomics = true;   ///< so that fetch_add() and compare_swap() work
+  bool messages = true;  ///< messages work: a NIC reaches at least one of the two memories
+  bool atomics = true;   ///< fetch_add() and compare_swap() work
   bool shared = true;    ///< host memory is HostMemoryOptions::shared if the path needs that
 };
 

@@ -19,7 +19,7 @@ class Counterpart {
   Counterpart(Endpoint endpoint, const Region& inbox, const Shared& shared)
       : endpoint_(std::move(endpoint)), inbox_(inbox), shared_(shared) {}
 
-  /// Never waits.
+  /// Handles the transfers that have ended, and posts new receives. Never waits.
   void go_on();
 
   /// Waits at most `bound` until all transfers have ended.
@@ -36,7 +36,9 @@ class Counterpart {
     Transfer transfer;
   };
 
+  /// Posts the next receive of a kind. Returns false if none is due.
   bool post(Kind kind);
+  /// Checks a transfer that has ended. Sends a tagged message back.
   void take(const Posted& posted);
   void take_immediate(const Transfer& transfer);
   void complain(const std::string& what);
@@ -46,7 +48,7 @@ class Counterpart {
   const Shared& shared_;
   std::vector<Posted> posted_;
   std::array<std::uint64_t, 3> next_{};  // index of the next receive of each kind
-  std::array<std::uint64_t, 3> over_{};
+  std::array<std::uint64_t, 3> over_{};  // receives of each kind that have ended
   // The next immediate must have at least this number, because they arrive in order.
   std::uint64_t at_least_ = 0;
   int complaints_ = 0;

@@ -81,6 +81,7 @@ int run_as_peer(char** arguments) {
     std::fprintf(stderr, "run it under: hbmwire emulate --nics 1 --gaudi 0 -- ...\n");
     ::_exit(2);
   }
+  // The counts of an earlier plan.
   ::unlink((std::string(fabric) + "/faults").c_str());
   if (!scenario.rules.empty()) ::setenv("HBMWIRE_EMULATION_FAULTS", scenario.rules.c_str(), 1);
   ::_exit(hbmwire::test::run_subject(seed, map_shared(::memfd_create("fault_plans", MFD_CLOEXEC)),

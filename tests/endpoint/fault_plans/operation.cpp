@@ -13,6 +13,7 @@ namespace {
 
 using Kind = Operation::Kind;
 
+/// Kinds that programs use often occur several times.
 constexpr std::array<Kind, 20> kChoices{
     Kind::put,           Kind::put,      Kind::put,      Kind::put,      Kind::get,
     Kind::get,           Kind::get,      Kind::add,      Kind::swap,     Kind::put_immediate,

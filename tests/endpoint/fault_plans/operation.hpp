@@ -54,7 +54,7 @@ struct Operation {
   std::uint64_t slot = 0;  ///< its own slot in both memories
   std::uint64_t bytes = 0;
   std::uint64_t ordinal = 0;  ///< index of the message among those of its kind, from 0
-  bool taken = true;          ///< does not end before its bytes have arrived
+  bool taken = true;          ///< whether it ends only after its bytes have arrived
   std::optional<PreparedTransfer> prepared = {};
   std::unique_ptr<BlockList> blocks = {};  ///< used instead of `prepared`; lives until the transfer
                                            ///< ends

@@ -39,6 +39,7 @@ struct Places {
     return {};
   }
 
+  /// Registers the target (`nth` 0) or the inbox (1).
   [[nodiscard]] Result<Region> open(const Context& context, std::size_t nth, Access access) const {
     if (!own.empty()) return context.register_memory(own[nth], access);
     const std::span<std::byte> place = nth == 0 ? shared.target : shared.inbox;
@@ -83,6 +84,7 @@ Result<void> serve(const PeerPlan& plan, const Shared& shared, int commands, int
     if (::poll(&asked, 1, 0) > 0) {
       if (::read(commands, &command, 1) != 1) break;
       if (command == 'r') HBMWIRE_TRY(listener.withdraw("target"));
+      // Tells the other process that the command was carried out.
       if (::write(commands, &command, 1) != 1) break;
     }
     if (counterpart) counterpart->go_on();

@@ -60,7 +60,7 @@ struct Scenario {
   std::string rules;         ///< faults of the emulated NIC, `hbmwire emulate --faults`
   std::string nic = "emu0";  ///< the NIC whose link goes down
   unsigned operations = 0;
-  unsigned at = 0;  ///< number of the operation before which it happens
+  unsigned at = 0;  ///< number of the operation before which the fault strikes
   unsigned peer_timeout_ms = 0;
   unsigned late_ms = 0;  ///< longest delay of something in flight
   /// With shares_memory(): whether each end can map the other's memory.

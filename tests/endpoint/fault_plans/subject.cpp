@@ -60,8 +60,10 @@ class Subject {
   void map_peers(std::span<std::byte> place) const;
   [[noreturn]] void become_peer(int commands);
   Result<void> work();
+  /// Lets the fault happen.
   void strike(std::optional<Worker>& worker, std::optional<Endpoint>& endpoint,
               std::vector<Operation>& operations);
+  /// Waits for an operation, and checks its outcome.
   void end(Operation& operation);
   void check_foreign_bytes(const std::vector<Operation>& operations);
   void check_sum(const std::vector<Operation>& operations);
@@ -69,7 +71,9 @@ class Subject {
   void check_told(Worker& worker);
   void check_rest(const std::vector<Operation>& operations);
   void greet_badly() const;
-  void link(const char* how);
+  void set_link(const char* how);
+  /// Sends a command to the peer, and waits until it was carried out. Returns 0 if the peer has
+  /// gone.
   char ask(char command);
 
   void complain(const std::string& what) {
@@ -93,7 +97,7 @@ class Subject {
 };
 
 void Subject::become_peer(int commands) {
-  Scenario scenario = scenario_;  // a copy, whose next number the peer will draw, too
+  Scenario scenario = scenario_;  // drawing from a copy leaves the plan's own numbers alone
   const bool inbox_is_open = scenario.below(2) == 0;
   const std::array<std::string, 5> arguments{
       std::to_string(commands), std::to_string(shared_.file),
@@ -147,7 +151,7 @@ char Subject::ask(char command) {
   return command;
 }
 
-void Subject::link(const char* how) {
+void Subject::set_link(const char* how) {
   // Another process that works in the NIC may hold a lock for a moment.
   for (int i = 0; i < 20; ++i) {
     if (change_link(scenario_.nic + "=" + how)) {
@@ -159,7 +163,7 @@ void Subject::link(const char* how) {
   complain("the link can't be changed");
 }
 
-/// Sends bytes that are no handshake, or the beginning of one, and then nothing or the end.
+/// Sends random bytes, or the beginning of a handshake, and closes the connection.
 void Subject::greet_badly() const {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
@@ -192,7 +196,7 @@ void Subject::strike(std::optional<Worker>& worker, std::optional<Endpoint>& end
       break;
     case Fault::link_down_up:
     case Fault::link_down:
-      link("down");
+      set_link("down");
       break;
     case Fault::revoke_key:
       ask('r');
@@ -316,9 +320,10 @@ void Subject::check_bytes(const std::vector<Operation>& operations, const Region
   check_foreign_bytes(operations);
   check_sum(operations);
   for (const Operation& operation : operations) {
-    if (operation.transfer.done() && succeeded_.at(operation.number) && operation.taken &&
-        (operation.writes_target() || operation.is_message()) &&
-        !holds(place_of(shared_, operation), operation))
+    const bool arrived =
+        operation.transfer.done() && succeeded_.at(operation.number) && operation.taken;
+    const bool has_place = operation.writes_target() || operation.is_message();
+    if (arrived && has_place && !holds(place_of(shared_, operation), operation))
       complain("a byte that was put or taken is not there: operation " +
                std::to_string(operation.number) + " of kind " +
                std::to_string(static_cast<int>(operation.kind)));
@@ -339,7 +344,7 @@ void Subject::check_rest(const std::vector<Operation>& operations) {
   std::vector<std::byte> reported(shared_.all.begin(), shared_.all.end());
   std::this_thread::sleep_for(std::chrono::milliseconds(20 + scenario_.late_ms));
   for (const Operation& operation : operations) {
-    // The peer may read these at any time.
+    // A message that was over when it was sent may arrive at any time.
     if (operation.taken || !succeeded_.at(operation.number)) continue;
     const auto place = place_of(shared_, operation);
     std::ranges::copy(place, reported.begin() + (place.data() - shared_.all.data()));
@@ -396,7 +401,7 @@ Result<void> Subject::work() {
     if (is_told(n)) operations.back().transfer.notify(n);
     if (scenario_.below(4) == 0) end(operations[scenario_.below(operations.size())]);
     if (scenario_.fault == Fault::link_down_up && link_is_down_ && scenario_.below(3) == 0)
-      link("up");
+      set_link("up");
     if (stopped_ && scenario_.below(8) == 0) {
       ::kill(peer_, SIGCONT);
       stopped_ = false;
@@ -413,7 +418,7 @@ Result<void> Subject::work() {
 
   const bool peer_lives = scenario_.fault != Fault::kill_peer && !stopped_;
   if (endpoint && peer_lives && scenario_.below(2) == 0) {
-    if (link_is_down_) link("up");
+    if (link_is_down_) set_link("up");
     static_cast<void>(endpoint->close({Deadline::after(2s), -1}));
     const auto again = endpoint->reconnect({Deadline::after(10s), -1});
     if (!again && scenario_.fault != Fault::failing_call && scenario_.fault != Fault::failing_poll)
@@ -444,7 +449,7 @@ int Subject::run() {
       if (!may) complain("nothing was done: " + describe(worked.error()));
     }
   }
-  if (link_is_down_) link("up");
+  if (link_is_down_) set_link("up");
   // On real hardware, a process of another machine cannot hold up a NIC. An emulated NIC can be
   // held up by a process that was stopped within one of its steps (emulation/docs/adr/0011), and
   // then refuses to destroy the objects involved.

@@ -30,12 +30,12 @@ struct Shared {
   std::span<std::byte> inbox;   ///< registered by the peer, for messages
 };
 
-/// The parameters of the peer's process. They are everything that its program gets, so that it may
-/// come from another commit.
+/// The parameters of the peer's process: everything that its program gets, so it may come from
+/// another commit.
 struct PeerPlan {
   unsigned peer_timeout_ms = 0;
   bool inbox_is_open = false;  ///< large messages may be written into the inbox directly
-  bool calls_fail = false;     ///< its system calls fail, so that it may fail, too
+  bool calls_fail = false;     ///< calls of its NIC fail, so it may fail, too
   /// Target and inbox are the peer's own memory, which others can map (HostMemoryOptions::shared).
   /// It sends their descriptors, and the other process uses them instead of those in Shared.
   bool has_shared_memory = false;
