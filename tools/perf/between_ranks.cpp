@@ -39,17 +39,17 @@ Outcome<std::string> tell_server(Group& group, std::uint32_t server,
       "connect: rank {} has told no address that others reach; give it one with --bind", server));
 }
 
-/// Rank A, which has a HOST now.
+/// Rank A measures as if `host` had been HOST on the command line.
 int run_client(int argc, char** argv, std::string host, const Interrupt& interrupt) {
   std::vector<char*> words(argv, argv + argc);
   words.push_back(host.data());
-  words.push_back(nullptr);
+  words.push_back(nullptr);  // as argv ends
   Options options;
   if (const auto code = parse_options(argv[0], argc + 1, words.data(), options)) return *code;
   return measure(options, argv[0], interrupt, {});
 }
 
-/// Rank B: what is to be shown and written is the client's.
+/// Rank B prints and writes nothing: the client does.
 int run_server(const Options& asked, const char* program, wire::ControlListener listener,
                const Interrupt& interrupt) {
   Options options = asked;

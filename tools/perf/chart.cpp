@@ -100,7 +100,7 @@ Axis powers_of_ten(const Range& range) {
   return axis;
 }
 
-// Makes about five steps of 1, 2 or 5 times a power of ten.
+// Makes about five steps of 1, 2 or 5 times a power of ten. 1e-9 absorbs rounding errors.
 Axis steps_from_zero(double greatest) {
   constexpr double kSteps = 5;
   const double rough = greatest / kSteps;

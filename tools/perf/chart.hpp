@@ -70,7 +70,8 @@ struct Axis {
 /// The file for --plot: one SVG.
 [[nodiscard]] std::string svg_of(const Chart& chart);
 
-/// A plot for a terminal with so many columns (20 or more), in plain ASCII. Lines have no newline.
+/// A plot in plain ASCII, `columns` wide (taken as 20 to 100): one string for each line, without
+/// newline.
 [[nodiscard]] std::vector<std::string> terminal_plot(const Chart& chart, unsigned columns);
 
 }  // namespace hbmwire::tools::perf

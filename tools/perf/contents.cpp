@@ -10,8 +10,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// Areas also have different patterns, so that bytes meant for another queue pair are found to be
-// wrong.
+// Each area has its own pattern, so bytes meant for another queue pair count as wrong.
 Pattern of_area(Pattern pattern, std::uint64_t area) {
   pattern.seed += static_cast<std::uint32_t>(area) * 0x9e3779b9U;
   return pattern;
@@ -19,11 +18,12 @@ Pattern of_area(Pattern pattern, std::uint64_t area) {
 
 }  // namespace
 
-Outcome<void> Contents::each_area(std::uint64_t half, std::uint64_t span_bytes, bool poison) {
+Outcome<void> Contents::write_areas(std::uint64_t half_offset, std::uint64_t span_bytes,
+                                    bool poison) {
   const Layout& layout = side_->layout;
   const std::uint64_t count = std::uint64_t{layout.queue_pairs} * layout.flows;
   for (std::uint64_t area = 0; area < count; ++area) {
-    const Window window{half + area * layout.area_bytes, span_bytes};
+    const Window window{half_offset + area * layout.area_bytes, span_bytes};
     const Pattern pattern = of_area(pattern_, area);
     HBMWIRE_TRY(poison ? staging_.poison(window, pattern) : staging_.fill(window, pattern));
   }

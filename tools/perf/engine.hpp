@@ -91,7 +91,7 @@ class Engine {
   /// Runs the timed part.
   virtual Outcome<Measured> run() = 0;
 
-  /// The sum of Row::moved_bytes over all rows so far.
+  /// The sum of Row::moved_bytes over all rows so far; empty for a test of verbs.
   [[nodiscard]] virtual std::optional<std::uint64_t> moved_bytes() const { return std::nullopt; }
 };
 

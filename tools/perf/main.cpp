@@ -74,22 +74,22 @@ Outcome<void> Perf::serve() {
   return {};
 }
 
-/// Returns whether it was a client with a valid request.
+/// Runs the test with a client whose request is valid, and returns true. Reports any other peer.
 Outcome<bool> Perf::serve_one(wire::ControlListener::Accepted accepted) {
-  const auto stranger = [&](const Failure& why) -> Outcome<bool> {
+  const auto report = [&](const Failure& why) -> Outcome<bool> {
     if (why.interrupted) return tl::make_unexpected(why);
     output.error(about_client(accepted.peer, why));
     return false;
   };
   auto channel = wire::ControlChannel::accept(std::move(accepted.socket), accepted.peer,
                                               {kGreetingPatience, interrupt.fd()});
-  if (!channel) return stranger(channel.error());
+  if (!channel) return report(channel.error());
   Session session = start(std::move(*channel), "client");
   session.set_patience(std::min(kGreetingPatience, options.patience));
   const auto request = hear_request(session);
   if (!request) {
     session.give_up(request.error());
-    return stranger(request.error());
+    return report(request.error());
   }
   session.set_patience(options.patience);
   HBMWIRE_TRY(talk(Role::server, session, *request));

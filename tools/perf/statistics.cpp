@@ -187,7 +187,7 @@ double noise_of(std::span<const Mark> posts, std::span<const Mark> completions) 
     moved.at(i) = now - before;
     before = now;
   }
-  return half_range(moved, before / kParts);
+  return half_range(moved, before / kParts);  // `before` is the sum of all parts now
 }
 
 Bandwidth bandwidth_of(std::uint64_t messages, std::uint64_t message_bytes, double elapsed_ns,

@@ -10,9 +10,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr TagMatch kEchoTag{.tag = 9};
-/// A busy wait looks at the clock after so many polls, so that the clock costs little.
-constexpr unsigned kLooksAtATime = 4096;
+constexpr TagMatch kEchoTag{.tag = 9};  // any other than flow's
 
 Result<Transfer> expect_one(Link& link, const Region& region, const Echo& echo) {
   const Slice into = region.slice(link.target + echo.offset_bytes, echo.size_bytes);
@@ -51,10 +49,15 @@ class EchoLoop {
   }
 
  private:
+  /// A busy wait looks at the clock after so many polls, so that the clock costs little.
+  static constexpr unsigned kPollsAtATime = 4096;
+  static constexpr std::uint64_t kWithoutEnd = std::numeric_limits<std::uint64_t>::max();
+
   [[nodiscard]] std::uint64_t rounds_left() const noexcept {
-    return echo_.rounds == 0 ? std::numeric_limits<std::uint64_t>::max() : echo_.rounds - round_;
+    return echo_.rounds == 0 ? kWithoutEnd : echo_.rounds - round_;
   }
 
+  /// Up to `rounds` round trips, whose samples are added afterwards.
   Outcome<void> stretch(std::uint64_t rounds) {
     std::size_t done = 0;
     for (; done < rounds; ++done) {
@@ -71,6 +74,7 @@ class EchoLoop {
     return {};
   }
 
+  // The functions that return bool return false if the pass is over, or failed (`failure_`).
   bool ask() {
     ++round_;
     return send() && (kKind == Echo::Kind::get || arrive());
@@ -79,7 +83,7 @@ class EchoLoop {
   bool answer() {
     ++round_;
     if (arrive()) return send();
-    --round_;
+    --round_;  // nothing came
     return false;
   }
 
@@ -145,7 +149,7 @@ class EchoLoop {
       if (const auto slept = doze(worker_); !slept) return fail_by(slept.error());
       return !watch_.due(ticks()) || look();
     }
-    if (spins % kLooksAtATime != 0 || !watch_.due(ticks())) [[likely]]
+    if (spins % kPollsAtATime != 0 || !watch_.due(ticks())) [[likely]]
       return true;
     // A side that only polls memory must still answer the peer's control messages.
     worker_.progress();
@@ -170,7 +174,7 @@ class EchoLoop {
   Watch& watch_;
   LatencySamples& samples_;
   std::array<std::uint64_t, 4096> stamps_{};
-  std::uint64_t stop_at_ = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t stop_at_ = kWithoutEnd;
   std::uint64_t round_ = 0;
   PassResult result_;
   std::optional<Failure> failure_;

@@ -31,11 +31,12 @@ class EndpointEngine final : public Engine {
   [[nodiscard]] std::optional<std::uint64_t> moved_bytes() const override { return moved_bytes_; }
 
  private:
-  /// Whether a pass reads this side's memory, and whether a pass writes it.
+  /// Whether a pass reads this side's memory.
   [[nodiscard]] bool gives() const noexcept {
     return verb_ == Verb::get ? work_.is_passive() : work_.is_active();
   }
 
+  /// Whether a pass writes this side's memory.
   [[nodiscard]] bool takes() const noexcept {
     return verb_ == Verb::get ? work_.is_active() : work_.is_passive();
   }
@@ -193,7 +194,7 @@ Echo EndpointEngine::make_echo() const {
 Outcome<Measured> EndpointEngine::run_latency() {
   const Echo echo = make_echo();
   const bool one_sided = echo.kind == Echo::Kind::get;
-  if (echo.last.ping != nullptr) *echo.last.ping = 0;  // counts begin at 1
+  if (echo.last.ping != nullptr) *echo.last.ping = 0;  // rounds count from 1
   HBMWIRE_TRY(start_receives(*links_, echo));
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());

@@ -23,7 +23,8 @@ Result<Transfer> start_one(Link& link, const Region& region, Verb verb, std::uin
   return link.endpoint.put(from, link.remote.slice(link.target + slot, bytes));
 }
 
-/// Whether the oldest transfer of a ring is over. Errors: those of the transfer.
+/// Whether the transfer is over. Errors: those of the transfer. Asks done() first, since poll()
+/// drives the worker each time.
 Result<bool> is_over(Transfer& transfer) {
   if (!transfer.done()) return false;
   return transfer.poll();
@@ -171,7 +172,7 @@ class FlowLoop {
     return {};
   }
 
-  /// In a run by time the number of messages was not known in advance.
+  /// Cancels receives that are left: the number of messages of a run by time was not known.
   Result<void> withdraw_receives() {
     for (Link& link : links_.links) {
       for (; link.taken != link.expected; ++link.taken) {

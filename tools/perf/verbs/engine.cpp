@@ -45,6 +45,7 @@ class VerbsEngine final : public Engine {
   }
 
   [[nodiscard]] Traffic make_traffic(std::uint64_t messages);
+  /// Begins another pass: each call takes the next number of a pass.
   [[nodiscard]] Receiving make_receiving();
   Outcome<PassResult> move(Traffic& traffic, Receiver& receiver);
   Outcome<void> lay_out(std::uint32_t pass);
@@ -66,8 +67,8 @@ class VerbsEngine final : public Engine {
   Slots received_;  // their target: the same places, except for datagrams
   bool prepared_ = false;
   std::uint8_t pass_ = 0;
-  std::vector<std::vector<std::uint64_t>> landed_;
-  std::uint64_t pass_messages_ = 0;  // messages of a lane in the verified pass
+  std::vector<std::vector<std::uint64_t>> landed_;  // Receiving::landed of the verified pass
+  std::uint64_t pass_messages_ = 0;                 // messages of a lane in the verified pass
 };
 
 Outcome<void> VerbsEngine::connect() {
@@ -105,7 +106,7 @@ Outcome<void> VerbsEngine::prepare(std::uint64_t size_bytes) {
   const bool datagrams = request_.connection == PerfConnection::ud;
   sent_ = Slots::of(work_.side.layout, size_bytes);
   received_ = Slots::of(work_.side.layout, size_bytes, datagrams ? kGrhBytes : 0);
-  // Receives for another size would otherwise stay in the queues.
+  // Otherwise receives for the last size would stay in the queues.
   const bool receives = has_arrivals() || by_immediate();
   if (prepared_ && receives) HBMWIRE_TRY(renew_lanes(work_, lanes_));
   prepared_ = true;
@@ -150,7 +151,7 @@ Receiving VerbsEngine::make_receiving() {
   return receiving;
 }
 
-/// One pass, from the point where both sides are ready until it is complete on both.
+/// One pass, from the point where both sides are ready until it is complete on this side.
 Outcome<PassResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
   if (has_arrivals()) HBMWIRE_TRY(start_receives(lanes_, receiver));
   HBMWIRE_TRY(work_.meet());
@@ -179,7 +180,8 @@ Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
   return {};
 }
 
-/// The places where messages landed, and the source slot of each. Messages arrive in order.
+/// The places where messages landed, and the source slot of each: messages go through the source
+/// slots in turn.
 std::vector<Expected> VerbsEngine::landed_places() const {
   std::vector<Expected> places;
   for (std::uint32_t lane = 0; lane < landed_.size(); ++lane) {
@@ -280,11 +282,11 @@ Outcome<Measured> VerbsEngine::run_latency() {
   const bool one_sided = bounce.kind == Bounce::Kind::one_sided;
   Receiving receiving = make_receiving();
   receiving.depth = request_.rx_depth;
-  receiving.grain = 0;
+  receiving.grain = 0;  // the loop posts each receive again by Receiver::refill()
   receiving.credit_grain = 0;
   Receiver receiver(lanes_, receiving);
   if (bounce.kind == Bounce::Kind::completion) HBMWIRE_TRY(start_receives(lanes_, receiver));
-  if (bounce.last.ping != nullptr) *bounce.last.ping = 0;  // counts begin at 1
+  if (bounce.last.ping != nullptr) *bounce.last.ping = 0;  // rounds count from 1
   single_out(request_, lanes_.lanes.front(), sent_, by_immediate());
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());

@@ -27,8 +27,7 @@ struct Receiving {
 };
 
 /// Receives messages on all lanes, posts receives again, and sends credits: they tell the sender
-/// how many messages it may send. Credits carry no data, so that they need no copy from device
-/// memory.
+/// how many messages it may send. Credits carry no data, so they need no copy from device memory.
 class Receiver {
  public:
   static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
@@ -45,6 +44,7 @@ class Receiver {
     return true;
   }
 
+  /// Posts receives on a lane, one by one, until `depth` of them wait.
   bool refill(Lane& lane) noexcept {
     while (lane.receives_posted < lane.receives_taken + with_.depth) {
       if (!post(lane, 1)) return false;
@@ -64,9 +64,10 @@ class Receiver {
     return count > 0;
   }
 
-  /// Whether a credit waits for room in a send queue, that is, for completions.
+  /// Whether a credit waits for room in a send queue, which completions make.
   [[nodiscard]] bool owes() const noexcept { return owes_; }
 
+  /// Sends the credits that waited, as far as there is room now.
   bool pay() noexcept {
     owes_ = false;
     for (Lane& lane : lanes_.lanes) {
@@ -127,6 +128,7 @@ class Receiver {
     ++lane.credits_posted;
     lane.returned = lane.arrived;
     credit.wr_id = kCreditBit | lane.credits_posted << kLaneBits | lane.number;
+    // The completion of one credit in eight frees the entries of all before it.
     if (lane.credits_posted % (kCreditRoom / 4) == 0) credit.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;
     fault_.post_errno = ibv_post_send(lane.qp.get(), &credit, &bad);

@@ -100,8 +100,8 @@ class TrafficLoop {
 
   Outcome<void> doze() {
     HBMWIRE_TRY_ASSIGN(const bool armed, sleeper_.arm());
-    // With messages to post, or a gap to keep, there may be no completion that would wake this
-    // side.
+    // Armed just now: the queues must be polled once more. While a gap is kept, there may be no
+    // completion that would wake this side.
     if (!armed || (traffic_.pace.gap_ticks != 0 && !sender_.is_done())) return {};
     return sleeper_.sleep();
   }
