@@ -11,7 +11,7 @@
 namespace hbmwire::tools::perf::all {
 namespace {
 
-constexpr std::size_t kMostChanges = 16;
+constexpr std::size_t kMostChanges = 16;  // printed of each kind
 
 /// Prints one comparison.
 class ComparisonReport {
@@ -69,6 +69,7 @@ class ComparisonReport {
       return fmt::format("{:+.1f}%, {}, before {}: {}", change.relative * 100, speed(change.now),
                          speed(change.before), way);
     }
+    // A regained cell has a figure now, a lost one had it before.
     return change.now > 0
                ? fmt::format("{}: {}; before: {}", way, speed(change.now), change.problem)
                : fmt::format("{}: before {}; now {}", way, speed(change.before), change.problem);

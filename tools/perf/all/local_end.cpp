@@ -22,7 +22,7 @@ namespace {
 // Puts under way to one end: enough to keep a link busy while one of them completes.
 constexpr std::size_t kDepth = 8;
 
-/// The ways by which a NIC carries the bytes. All others would measure this node's memory.
+/// The paths on which a NIC carries the bytes. All others would measure this node's memory.
 PathPolicy by_nic() {
   return {.allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged}};
 }
@@ -83,6 +83,7 @@ Outcome<std::unique_ptr<LocalEnd>> LocalEnd::open(const FoundEnd& found, const E
 
 LocalEnd::~LocalEnd() {
   const std::uint64_t one = 1;
+  // The `!` is there because GCC warns of an ignored result in spite of the cast.
   static_cast<void>(!::write(stop_.get(), &one, sizeof one));
   if (acceptor_.joinable()) acceptor_.join();
 }
@@ -167,6 +168,7 @@ Outcome<Moved> LocalEnd::put_for(std::size_t id, std::uint64_t slot, std::chrono
   const auto finish_first = [&]() -> Outcome<void> {
     HBMWIRE_TRY(puts.front().wait(Wait{Deadline::after(patience), cancel_fd}));
     moved.bytes += layout_.message_bytes;
+    // The last put tells the path for all.
     if (puts.size() == 1 && moved.path.empty()) moved.path = describe(puts.front().explain());
     puts.pop_front();
     return {};

@@ -69,7 +69,7 @@ class Comparing {
   MatrixComparison compare() {
     find_differences();
     find_end_differences();
-    // Other ends mean other traffic at the same time: only the pairs are alike then.
+    // With other ends there is other traffic at the same time, which leaves only the pairs alike.
     const bool same_ends = comparison_.only_before.empty() && comparison_.only_now.empty();
     for (const Phase phase : kPhases) {
       if (phase == Phase::pairs || same_ends) compare_phase(phase);
