@@ -57,6 +57,7 @@ std::string told_address(const Json& device) {
   return is_pci_address(address) ? address : std::string();
 }
 
+// "Told" things are those that `hbmwire info` lists.
 void add_told_cards(const Json& info, std::vector<Card>& cards) {
   for (const Json& memory : member(info, "memory")) {
     const std::string type = text_at(memory, "type");

@@ -92,7 +92,7 @@ PciCapability PciConfig::find_extended(std::uint16_t id) const noexcept {
     if (!header || *header == 0xffffffff) return kNotKnown;
     if (*header == 0) return kNotThere;
     if ((*header & 0xffffU) == id) return found_at(offset);
-    offset = *header >> 20U & 0xffcU;
+    offset = *header >> 20U & 0xffcU;  // of the next capability; its two lowest bits are reserved
     if (offset == 0) return kNotThere;
     if (offset < kConventionalBytes) return kNotKnown;
   }

@@ -218,7 +218,7 @@ std::string Placeholders::pairs(std::string_view text, char separator) {
   constexpr std::size_t kMacDigits = 2 * kMacPairs;
   constexpr std::size_t kEuiDigits = 2 * kEuiPairs;
   if (digits.size() == kMacDigits) return mac(digits, between);
-  if (digits.size() == kMacDigits + 2)
+  if (digits.size() == kMacDigits + 2)  // with PXE's type of hardware before it
     return digits.substr(0, 2) + separator + mac(digits.substr(2), between);
   const std::string zeros(digits.size() - kEuiDigits, '0');
   const std::string end = digits_of(interface(digits.substr(zeros.size()), 2));

@@ -205,7 +205,7 @@ class TopoImport {
     const SortedJson& subsystems = given != nullptr ? *given : kNone;
     if (!subsystems.is_object())
       return refuse(fmt::format("the \"subsystems\" of {} are no object", address_));
-    // rdma_topo looks for these four, so that a missing one does not exist.
+    // rdma_topo looks for these four, so one that the dump lacks does not exist.
     for (const char* subsystem : {"drm", "infiniband", "net", "nvme"}) {
       std::set<std::string> names;
       const SortedJson* const list = find(subsystems, subsystem);

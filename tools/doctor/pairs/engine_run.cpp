@@ -111,6 +111,7 @@ class EngineRun {
 Result<void> EngineRun::by_host(Pair& pair) {
   const Pattern pattern{.seed = 2, .tag = Tag::write};
   Contents contents = contents_of(memory_);
+  // Poisoned first, so that a copy that writes nothing is found.
   HBMWIRE_TRY(contents.poison(kWindowBytes, pattern));
   HBMWIRE_TRY(contents.fill(kWindowBytes, pattern));
   HBMWIRE_TRY(compare_in(memory_, pattern, pair));

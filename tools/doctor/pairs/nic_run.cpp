@@ -69,6 +69,7 @@ Result<void> NicRun::go() {
   step("register");
   HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory_.allocation, kPairAccess));
   pair_.path = to_string(region.path());
+  // Path lists those on which the NIC itself reaches the memory first.
   if (region.path() > Path::peer_memory) {
     stage(region);
     return {};

@@ -58,6 +58,7 @@ class Runner {
 
   Outcome<Talk> talk(Child& child, const std::string& label, bool until_port = false);
   void take(const Json& value, const std::string& label, Talk& talk);
+  /// The error of a child that ended before its work was done.
   PairError broken(const Talk& talk, const std::string& memory) const;
   void add(Pair pair);
   void add_error(Pair pair, const PairError& error);

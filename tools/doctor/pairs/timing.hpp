@@ -10,7 +10,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Bytes that a pair writes and reads, and compares. They suffice to measure a bandwidth, and an
+/// Bytes that a pair writes, reads and compares. They suffice to measure a bandwidth, and an
 /// emulated card's memory still fits into the 64 MiB of a container's /dev/shm.
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{4} << 20;
 

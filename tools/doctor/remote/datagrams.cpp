@@ -52,7 +52,7 @@ class DatagramProbe {
   void take();
   /// Repeats datagrams that were not answered in time, or begins the next sizes.
   void go_on();
-  /// Ends the probe because its time is over.
+  /// The result. It is not exact if the search had not ended in its time.
   DatagramWay end() &&;
 
  private:
@@ -68,7 +68,7 @@ class DatagramProbe {
   Nonce nonce_;
   SizeSearch search_;
   Fd fd_;
-  std::string own_;
+  std::string own_;    // this machine's address towards the other one
   unsigned sent_ = 0;  // how often the datagrams of this round were sent
   std::uint32_t number_ = 0;
   Deadline next_ = Deadline::after(std::chrono::seconds(0));
