@@ -191,7 +191,7 @@ Failure Session::explain(const Error& error) {
 Outcome<void> Session::trade_addresses(const Nic& nic, const Region& region, std::uint64_t bytes) {
   const std::uint64_t message_bytes =
       smaller_message(nic.info().max_message_bytes, kLargestPieceBytes);
-  // One more than the pieces, for the message that carries nothing.
+  // One more than the pieces, for the receive of an immediate value, which has no bytes.
   depth_ = std::clamp(Pieces{bytes, message_bytes}.count() + 1, kSmallestDepth, kLargestDepth);
   const auto depth = static_cast<std::uint32_t>(depth_);
   // Applies the settings as endpoints do; a connection by itself does not.
@@ -231,7 +231,7 @@ RemoteMemory Session::remote(std::uint64_t offset_bytes) const noexcept {
 Outcome<void> Session::take_completion() {
   auto completion = connection_->wait(wait(), channel_.fd());
   if (!completion) return tl::make_unexpected(explain(completion.error()));
-  if (!*completion) return queue_message();
+  if (!*completion) return queue_message();  // the peer sent a message
   sort_in(**completion);
   // This side makes progress, but the peer sees nothing of a read, nor of a write before its last
   // message.

@@ -37,7 +37,7 @@ class Watch {
     PublishedProcess process;
     Counters counters;
     Clock::time_point seen;
-    bool found;
+    bool found;  // in the sample that is being taken
   };
 
   /// Its id, and the time when it began to count. After execve(2) another program has the same id.
@@ -51,7 +51,7 @@ class Watch {
   std::set<std::uint32_t> wanted_;
   bool first_ = true;
   std::map<Name, Known> known_;
-  std::map<std::string, std::uint64_t> nic_counters_;
+  std::map<std::string, std::uint64_t> nic_counters_;  // values of the last sample, by name
 };
 
 }  // namespace hbmwire::tools::stats

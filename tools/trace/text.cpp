@@ -148,8 +148,8 @@ std::string signs_of(const std::vector<double>& values, double most) {
 }
 
 void print_timeline(Output& output, const Timeline& timeline, unsigned columns) {
-  constexpr unsigned kLabel = 14;
-  constexpr unsigned kLegend = 18;
+  constexpr unsigned kLabel = 14;   // two blanks, the label, and "|"
+  constexpr unsigned kLegend = 18;  // "|", a blank, and the largest value
   constexpr unsigned kLeast = 20;
   constexpr unsigned kMost = 128;
   const auto slots = timeline.slots();
