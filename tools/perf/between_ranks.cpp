@@ -30,7 +30,7 @@ Outcome<std::string> tell_server(Group& group, std::uint32_t server,
   const auto& addresses = group.members()[group.rank()].addresses;
   if (listener && !addresses.empty()) {
     HBMWIRE_TRY_ASSIGN(const HostPort at, split_host_port(addresses.front()));
-    mine = join_host_port(at.host, listener->port());
+    mine = join_host_port(at.host, listener->port());  // the group's address has another port
   }
   HBMWIRE_TRY_ASSIGN(const auto told, group.exchange(std::as_bytes(std::span(mine)), wait));
   const auto& bytes = told[server];
@@ -73,6 +73,7 @@ int run_between_ranks(const Options& options, int argc, char** argv, const Inter
                                     "two of them",
                                     client, server, group->size() - 1),
                         kExitUsage);
+    // All ranks see the mistake; one message is enough.
     return group->rank() == 0 ? finish(output, wrong, Json::object()) : wrong.exit_code;
   }
   std::optional<wire::ControlListener> listener;
@@ -89,6 +90,7 @@ int run_between_ranks(const Options& options, int argc, char** argv, const Inter
     code = run_client(argc, argv, std::move(*host), interrupt);
   else if (listener)
     code = run_server(options, argv[0], std::move(*listener), interrupt);
+  // The ranks that do not measure wait here.
   const auto over = group->barrier(Wait{Deadline::after(kLongest), interrupt.fd()});
   if (over || code != kExitOk) return code;
   return finish(output, Failure(over.error()), Json::object());

@@ -19,7 +19,12 @@ struct Point {
 };
 
 struct Series {
-  enum class Role : std::uint8_t { main, second, limit, saved };
+  enum class Role : std::uint8_t {
+    main,    ///< the average, or the typical value
+    second,  ///< the peak, or 99 %
+    limit,   ///< the limit that the verdict uses
+    saved,   ///< the main values of the saved run
+  };
 
   std::string name;
   Role role = Role::main;

@@ -12,7 +12,8 @@ namespace {
 
 // Each area has its own pattern, so bytes meant for another queue pair count as wrong.
 Pattern of_area(Pattern pattern, std::uint64_t area) {
-  pattern.seed += static_cast<std::uint32_t>(area) * 0x9e3779b9U;
+  constexpr std::uint32_t kGolden = 0x9e3779b9;  // 2^32 / golden ratio: spreads small numbers
+  pattern.seed += static_cast<std::uint32_t>(area) * kGolden;
   return pattern;
 }
 
@@ -31,7 +32,7 @@ Outcome<void> Contents::write_areas(std::uint64_t half_offset, std::uint64_t spa
 }
 
 Outcome<void> Contents::compare(std::span<const Expected> places, Verification& found) {
-  read_.clear();
+  read_.clear();  // the buffer has changed since the last comparison
   for (const Expected& place : places) HBMWIRE_TRY(compare_one(place, found));
   return {};
 }

@@ -49,7 +49,7 @@ struct Work {
   Outcome<void> meet();
 
  private:
-  std::uint16_t meetings_ = 0;
+  std::uint16_t meetings_ = 0;  // so far
 };
 
 /// The measurements of one side in a timed part. A passive side has only arrivals.

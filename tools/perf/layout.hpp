@@ -23,6 +23,7 @@ struct Layout {
 
   static Layout of(const wire::PerfRequest& request);
 
+  /// All areas of one queue pair in a half.
   [[nodiscard]] std::uint64_t lane_bytes() const noexcept { return area_bytes * flows; }
 
   [[nodiscard]] std::uint64_t half_bytes() const noexcept { return lane_bytes() * queue_pairs; }

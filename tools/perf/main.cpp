@@ -32,12 +32,13 @@ struct Perf {
   std::optional<wire::ControlListener> listener;
 
   Outcome<void> run() {
+    // A NIC that is missing is found before the peer is.
     HBMWIRE_TRY(probe_nic(options.side));
     return options.host.empty() ? serve() : ask();
   }
 
  private:
-  [[nodiscard]] Session start(wire::ControlChannel channel, const char* peer_role) const {
+  [[nodiscard]] Session make_session(wire::ControlChannel channel, const char* peer_role) const {
     return {std::move(channel),
             {.patience = options.patience, .cancel_fd = interrupt.fd(), .peer_role = peer_role}};
   }
@@ -84,7 +85,7 @@ Outcome<bool> Perf::serve_one(wire::ControlListener::Accepted accepted) {
   auto channel = wire::ControlChannel::accept(std::move(accepted.socket), accepted.peer,
                                               {kGreetingPatience, interrupt.fd()});
   if (!channel) return report(channel.error());
-  Session session = start(std::move(*channel), "client");
+  Session session = make_session(std::move(*channel), "client");
   session.set_patience(std::min(kGreetingPatience, options.patience));
   const auto request = hear_request(session);
   if (!request) {
@@ -105,7 +106,7 @@ Outcome<void> Perf::ask() {
         not_reached(channel.error(),
                     "start `hbmwire perf` without HOST there first, and give both the same -p"));
   }
-  Session session = start(std::move(*channel), "server");
+  Session session = make_session(std::move(*channel), "server");
   HBMWIRE_TRY(session.send(options.request));
   return talk(Role::client, session, options.request);
 }

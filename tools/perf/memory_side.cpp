@@ -46,6 +46,7 @@ Result<Context> make_context(const SideOptions& options) {
   return Context::create(wanted);
 }
 
+/// The better paths that were refused, each with the reason.
 std::vector<std::string> why_not_better(const Region& region) {
   std::vector<std::string> reasons;
   if (region.path() == Path::host) return reasons;

@@ -46,7 +46,7 @@ class Reporter final : public Observer {
   std::optional<TextFile> json_file_;
   std::optional<TextFile> plot_file_;
   std::optional<Json> comparison_;
-  std::optional<Failure> incomparable_;
+  std::optional<Failure> incomparable_;  // why; returned after all else is printed and written
   std::unique_ptr<Progress> progress_;
 };
 

@@ -25,6 +25,7 @@ class LatencySamples {
     if (count_ == 0) first_ = min_ = ticks;
     min_ = ticks < min_ ? ticks : min_;
     max_ = ticks > max_ ? ticks : max_;
+    // Negative if it took less than the first one.
     const auto value = static_cast<double>(static_cast<std::int64_t>(ticks - first_));
     sum_ += value;
     squares_ += value * value;

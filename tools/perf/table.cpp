@@ -43,6 +43,7 @@ std::vector<std::size_t> columns_of(std::string_view headline) {
   return columns;
 }
 
+// Writes each value below the head of its column, or after a long value before it.
 std::string put_below(std::string_view headline, const std::vector<std::string>& values) {
   const auto columns = columns_of(headline);
   std::string line;

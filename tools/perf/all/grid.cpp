@@ -256,6 +256,7 @@ Grid grid_of(const MatrixRun& run, const MatrixStyle& style, bool gigabits) {
   if (run.ends.size() <= kMostEnds) {
     const Drawing drawing(run, axis_of_ends(run), typical, style.coloured);
     const std::size_t width = width_for(run.ends.size(), drawing.label(), style.columns);
+    // Wide enough for a figure, and for the name above it.
     if (width >= std::max(kLeastWidth, drawing.label() + 1))
       return figures_grid(GridKind::ends, drawing, width, unit);
   }

@@ -27,6 +27,7 @@ PathPolicy by_nic() {
   return {.allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged}};
 }
 
+/// The failure with the NIC and the memory that it is about.
 Failure about(const FoundEnd& found, const Failure& why) {
   Failure failure = why;
   failure.text =

@@ -43,6 +43,7 @@ std::vector<std::size_t> cells_between(const EndsOfRanks& ends, const RankPair& 
   return cells;
 }
 
+/// The first cells of all pairs of a round are one step, their second ones the next, and so on.
 void add_pair_steps(const MatrixRun& run, const EndsOfRanks& ends, const CellIndex& index,
                     std::vector<PlanStep>& steps) {
   for (const auto& round : rounds_of(run.ranks)) {

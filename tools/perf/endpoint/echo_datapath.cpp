@@ -12,6 +12,7 @@ namespace {
 
 constexpr TagMatch kEchoTag{.tag = 9};  // any other than flow's
 
+/// Posts the receive of one message, or of one put's immediate value.
 Result<Transfer> expect_one(Link& link, const Region& region, const Echo& echo) {
   const Slice into = region.slice(link.target + echo.offset_bytes, echo.size_bytes);
   if (echo.kind == Echo::Kind::message) return link.endpoint.receive(into, kEchoTag);
@@ -67,7 +68,7 @@ class EchoLoop {
       if (!(echo_.starts ? ask() : answer())) [[unlikely]]
         break;
     }
-    if (done == rounds) stamps_[done] = ticks();
+    if (done == rounds) stamps_[done] = ticks();  // else the loop has set it
     if (failure_) return tl::make_unexpected(*failure_);
     if (!echo_.starts) return {};
     for (std::size_t i = 0; i < done; ++i) samples_.add(stamps_[i + 1] - stamps_[i]);
@@ -102,6 +103,7 @@ class EchoLoop {
   }
 
   bool send() {
+    // The last byte counts the rounds, which shows the peer that a new message has come.
     if constexpr (kKind == Echo::Kind::memory) *echo_.last.pong = static_cast<std::uint8_t>(round_);
     auto transfer = start();
     if (!transfer) return fail_by(transfer.error());
@@ -173,7 +175,7 @@ class EchoLoop {
   const Echo& echo_;
   Watch& watch_;
   LatencySamples& samples_;
-  std::array<std::uint64_t, 4096> stamps_{};
+  std::array<std::uint64_t, 4096> stamps_{};  // when each round of a stretch began; then its end
   std::uint64_t stop_at_ = kWithoutEnd;
   std::uint64_t round_ = 0;
   PassResult result_;
@@ -184,6 +186,7 @@ class EchoLoop {
 template <Echo::Kind kKind>
 Outcome<PassResult> echo_by(Links& links, const Echo& echo, Watch& watch, LatencySamples& samples) {
   auto result = EchoLoop<kKind>(links, echo, watch, samples).run();
+  // The receive that take() posted last: its message will not come.
   Transfer& left = links.links.front().received.front();
   if (result && left) {
     HBMWIRE_TRY(left.cancel());

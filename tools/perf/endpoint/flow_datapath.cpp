@@ -105,6 +105,7 @@ class FlowLoop {
     return moved;
   }
 
+  /// Starts transfers as far as limit, ring and budget allow. Records the time of the first one.
   Result<void> start(Link& link) {
     bool first = flow_.posts != nullptr;
     while (link.started < link.limit && link.started - link.finished < link.sent.size() &&
@@ -123,6 +124,7 @@ class FlowLoop {
     return {};
   }
 
+  /// Takes the transfers that are over, in the order of their starts.
   Result<void> finish(Link& link) {
     while (link.finished != link.started) {
       Transfer& oldest = link.sent[link.finished % link.sent.size()];
@@ -137,6 +139,7 @@ class FlowLoop {
     return {};
   }
 
+  /// Takes the messages that have arrived, and posts receives again.
   Result<void> take(Link& link) {
     while (link.taken != link.expected) {
       Transfer& oldest = link.received[link.taken % link.received.size()];
@@ -159,6 +162,7 @@ class FlowLoop {
     if (next_burst_ < now) next_burst_ = now;
   }
 
+  /// Starts no more transfers; called once, when the time is up.
   void stop() noexcept {
     for (Link& link : links_.links) link.limit = link.started;
     stop_at_ = kWithoutEnd;
@@ -192,7 +196,7 @@ class FlowLoop {
   std::uint64_t started_ = 0;
   std::uint64_t stop_at_ = 0;
   std::uint64_t next_burst_ = 0;
-  std::uint64_t budget_ = 0;
+  std::uint64_t budget_ = 0;  // transfers that may still start in this burst
   bool over_ = false;
 };
 

@@ -14,7 +14,7 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// Bytes; a buffer has pages, and a key with several NICs a few hundred bytes.
+// Bytes for a key: one with several NICs has a few hundred. Any buffer is larger.
 constexpr std::size_t kKeyRoom = 2048;
 
 Outcome<std::uint32_t> most_transfers(const PerfRequest& request) {
@@ -68,7 +68,7 @@ Failure not_linked(const Error& error) {
 Outcome<wire::PerfQueues> describe(const Work& work, std::uint16_t port) {
   wire::PerfQueues mine;
   mine.first.max_message_bytes = work.side.nic.info().max_message_bytes;
-  mine.first.incarnation = 1;
+  mine.first.incarnation = 1;  // required by the message
   mine.memory = work.side.buffer.region().remote(work.side.nic);
   mine.service_port = port;
   return mine;

@@ -57,7 +57,7 @@ class BounceLoop {
       if (!(bounce_.starts ? ask() : answer())) [[unlikely]]
         break;
     }
-    if (done == rounds) stamps_[done] = ticks();
+    if (done == rounds) stamps_[done] = ticks();  // else the loop has set it
     if (fault_ || receiver_.fault()) {
       return tl::make_unexpected(explain(lanes_, fault_ ? fault_ : receiver_.fault()));
     }
@@ -82,6 +82,7 @@ class BounceLoop {
   }
 
   bool send() noexcept {
+    // The last byte counts the rounds, which shows the peer that a new message has come.
     if constexpr (kKind == Bounce::Kind::memory)
       *bounce_.last.pong = static_cast<std::uint8_t>(round_);
     ibv_send_wr* bad = nullptr;
@@ -158,7 +159,7 @@ class BounceLoop {
   Watch& watch_;
   LatencySamples& samples_;
   Sleeper sleeper_;
-  std::array<std::uint64_t, 4096> stamps_{};
+  std::array<std::uint64_t, 4096> stamps_{};  // when each round of a stretch began; then its end
   std::uint64_t stop_at_ = kWithoutEnd;
   std::uint64_t round_ = 0;
   Fault fault_;

@@ -48,8 +48,8 @@ class VerbsEngine final : public Engine {
   /// Begins another pass: each call takes the next number of a pass.
   [[nodiscard]] Receiving make_receiving();
   Outcome<PassResult> move(Traffic& traffic, Receiver& receiver);
-  Outcome<void> lay_out(std::uint32_t pass);
-  Outcome<void> look_up(std::uint32_t pass, Verification& found);
+  Outcome<void> write_patterns(std::uint32_t pass);
+  Outcome<void> compare_arrived(std::uint32_t pass, Verification& found);
   [[nodiscard]] std::vector<Expected> landed_places() const;
   Outcome<Measured> run_bandwidth();
   Outcome<Measured> run_latency();
@@ -160,8 +160,9 @@ Outcome<PassResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
   return result;
 }
 
-/// Fills the source with the pattern, and poisons the target.
-Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
+/// Fills the source with the pattern, and poisons the target. An atomic changes words of the
+/// target, which are filled instead, and returns them into the source half, which is poisoned.
+Outcome<void> VerbsEngine::write_patterns(std::uint32_t pass) {
   const bool active = work_.is_active();
   const bool passive = work_.is_passive();
   const std::uint64_t source_bytes = sent_.span_bytes(work_.side.layout);
@@ -199,7 +200,7 @@ std::vector<Expected> VerbsEngine::landed_places() const {
   return places;
 }
 
-Outcome<void> VerbsEngine::look_up(std::uint32_t pass, Verification& found) {
+Outcome<void> VerbsEngine::compare_arrived(std::uint32_t pass, Verification& found) {
   const bool takes = verb_ == Verb::read ? work_.is_active() : work_.is_passive();
   if (verb_ == Verb::atomic)
     return compare_atomics(work_, contents_, sent_, {pass, pass_messages_}, found);
@@ -210,7 +211,8 @@ Outcome<void> VerbsEngine::look_up(std::uint32_t pass, Verification& found) {
 }
 
 Outcome<void> VerbsEngine::verify(std::uint32_t pass, Verification& found) {
-  HBMWIRE_TRY(lay_out(pass));
+  HBMWIRE_TRY(write_patterns(pass));
+  // Uses each slot at least once, by whole lists.
   pass_messages_ =
       round_up(std::max(sent_.offsets.size(), received_.offsets.size()), request_.post_list);
   Traffic traffic = make_traffic(pass_messages_);
@@ -223,7 +225,7 @@ Outcome<void> VerbsEngine::verify(std::uint32_t pass, Verification& found) {
   std::optional<std::uint64_t> expected;
   if (traffic.receives) expected = traffic.expected;
   note_arrivals(result, expected, found);
-  HBMWIRE_TRY(look_up(pass, found));
+  HBMWIRE_TRY(compare_arrived(pass, found));
   return work_.meet();
 }
 
@@ -297,6 +299,7 @@ Outcome<Measured> VerbsEngine::run_latency() {
   if (!waits) {
     HBMWIRE_TRY_ASSIGN(const auto result, run_bounce(lanes_, bounce, receiver, watch_, samples));
     measured.messages = result.messages;
+    // Arrivals of WRITEs with immediate are not counted.
     measured.arrivals = has_arrivals() ? result.arrivals : 0;
   }
   rejoin(request_, lanes_.lanes.front());

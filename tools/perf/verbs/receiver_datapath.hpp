@@ -96,6 +96,7 @@ class Receiver {
     } else {
       note(lane, one);
     }
+    // Receives are posted again, and credits given, for several messages at a time.
     const std::uint64_t missing = lane.receives_taken + with_.depth - lane.receives_posted;
     if (with_.grain == 0 || missing < with_.grain) return true;
     if (!post(lane, with_.grain)) return false;
@@ -135,6 +136,7 @@ class Receiver {
     return fault_.post_errno == 0;
   }
 
+  /// Counts a message, and notes which one landed in the slot.
   void note(Lane& lane, const ibv_wc& one) noexcept {
     if (with_.landed != nullptr) {
       const std::size_t slot = one.wr_id >> kLaneBits;

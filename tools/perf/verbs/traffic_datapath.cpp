@@ -67,7 +67,7 @@ class TrafficLoop {
     // Looks for credits only when nothing else moves.
     if (traffic_.receives || (!moved && traffic_.sending.window != 0)) {
       moved = receiver_.step() || moved;
-      if (receiver_.owes()) {
+      if (receiver_.owes()) {  // completions make room for the credits that wait
         sender_.poll();
         receiver_.pay();
       }
