@@ -31,6 +31,7 @@ class Watched final : public Evidence {
   [[nodiscard]] const std::vector<Gap>& gaps() const noexcept { return gaps_; }
 
  private:
+  /// Returns the answer, after noting it if it leaves the question open.
   template <class T>
   T noted(const std::string& path, T answer) {
     if (is_unread(answer.error))

@@ -32,6 +32,7 @@ struct Losses {
   std::string words;
 };
 
+// Keeps the first error that leaves a question open.
 void note(Losses& losses, const std::string& source, int error) {
   if (losses.error != 0 || !is_unread(error)) return;
   losses.error = error;

@@ -61,6 +61,7 @@ Finding judge_option(Evidence& machine, const NeededOption& needed) {
     finding.verdict = good ? Verdict::good : Verdict::bad;
     finding.remedy = good ? "" : "boot a kernel that has CONFIG_" + needed.name;
   };
+  // A function shows this option where the configuration can't be read.
   if (needed.name == "PCI_P2PDMA" && option.error != 0) {
     if (const auto found = has_symbol(machine, "pci_p2pdma_distance_many")) {
       finding.source = "/proc/kallsyms";

@@ -130,7 +130,7 @@ class TopoImport {
     if (const auto word = config.u32(0x08))
       put_file("class", fmt::format("0x{:06x}\n", *word >> 8));
     const auto type = config.u8(0x0e);
-    if (!type || (*type & 0x7fU) != 0) return;
+    if (!type || (*type & 0x7fU) != 0) return;  // a bridge has no subsystem here
     put("subsystem_vendor", config.u16(0x2c));
     put("subsystem_device", config.u16(0x2e));
   }

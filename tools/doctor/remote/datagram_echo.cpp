@@ -177,7 +177,7 @@ bool DatagramEcho::answer_one(int fd, bool& empty) {
   empty = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   if (got < static_cast<ssize_t>(kSmallestProbe)) return false;
   const auto header = decode_header(received.bytes);
-  if (!header || header->nonce != nonce_ || !is_within_rate()) return false;
+  if (!header || header->nonce != nonce_ || !count_in_second()) return false;
   const auto interface = interface_of_index(answer_from_asked(received));
   auto answer = encode_answer({.header = *header,
                                .received_bytes = static_cast<std::uint32_t>(got),
@@ -187,7 +187,7 @@ bool DatagramEcho::answer_one(int fd, bool& empty) {
   return ::sendmsg(fd, &received.message, MSG_DONTWAIT) == static_cast<ssize_t>(answer.size());
 }
 
-bool DatagramEcho::is_within_rate() {
+bool DatagramEcho::count_in_second() {
   if (second_.passed()) {
     second_ = Deadline::after(std::chrono::seconds(1));
     in_second_ = 0;

@@ -67,7 +67,9 @@ class LinkRun {
   Outcome<void> measure();
   void judge();
   Outcome<Json> ask(Side side, const Json& command);
+  /// Stores the error of an answer in the pair, and ends its steps.
   tl::unexpected<Failure> note(const Json& error, Side side);
+  /// Stores that an agent gave no answer, and ends the pair's steps.
   tl::unexpected<Failure> lose(Side side, bool hung, const std::string& how);
 
   Agent& agent(Side side) { return side == Side::here ? here_ : there_; }

@@ -98,7 +98,7 @@ Outcome<bool> Client::look() {
   }
   if (children_.empty() && idle_.passed())
     return fail("complete: it has asked for nothing for a while");
-  std::vector<unsigned> numbers;
+  std::vector<unsigned> numbers;  // copied, because relay() erases processes that have ended
   for (const auto& [number, child] : children_) numbers.push_back(number);
   for (const unsigned number : numbers) HBMWIRE_TRY(relay(number, children_.at(number)));
   if (echo_) echo_->answer();
