@@ -147,7 +147,7 @@ Outcome<void> Session::tick() {
 Outcome<void> Session::await_mail() {
   while (!has_mail()) {
     HBMWIRE_TRY(tick());
-    if (is_readable(kTickInterval / 4)) {
+    if (is_readable(kTickInterval / 4)) {  // so often that tick() comes in time
       HBMWIRE_TRY(look());
     } else if (is_silent()) {
       return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect,

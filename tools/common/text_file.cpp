@@ -70,7 +70,7 @@ std::optional<TextFile::Place> TextFile::place_of(const std::string& path) {
     at = folder / at.filename();
     const auto target = std::filesystem::read_symlink(at, failure);
     if (failure) return Place{.folder = folder, .name = at.filename(), .mode = std::nullopt};
-    at = folder / target;
+    at = folder / target;  // the target itself if it is absolute
   }
   return std::nullopt;
 }

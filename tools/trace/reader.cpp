@@ -175,6 +175,7 @@ class Events {
     return depth_ != 0;  // the top level of a trace is a list
   }
 
+  /// `whole`: the value as an integer; 0 if it is none.
   bool number(double value, std::uint64_t whole) {
     switch (member_) {
       case Member::process:
@@ -313,7 +314,7 @@ class Events {
   const std::function<void(const TracedTransfer&)>& use_;
   int depth_ = 0;
   Member member_ = Member::none;
-  bool are_args_ = false;
+  bool are_args_ = false;       // the event's last member was `args`
   std::int64_t begin_ns_ = -1;  // the time of the event "trace begins"; negative before it
   std::optional<std::size_t> error_at_;
 

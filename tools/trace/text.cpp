@@ -156,11 +156,11 @@ void print_timeline(Output& output, const Timeline& timeline, unsigned columns) 
   if (slots.empty()) return;
   const std::size_t width =
       std::clamp(columns > kLabel + kLegend ? columns - kLabel - kLegend : kLeast, kLeast, kMost);
-  const std::size_t together = (slots.size() + width - 1) / width;
+  const std::size_t together = (slots.size() + width - 1) / width;  // slots in a column
   std::vector<double> bytes;
   std::vector<double> under_way;
   std::vector<double> waiting;
-  std::int64_t open = 0;
+  std::int64_t open = 0;  // transfers under way, and those that wait, after the slots so far
   std::int64_t held = 0;
   const double seconds =
       static_cast<double>(timeline.slot_ns()) * static_cast<double>(together) / 1e9;
