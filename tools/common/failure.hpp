@@ -48,6 +48,7 @@ struct OptionWords {
   std::string_view tool;
 };
 
+/// All such words, as remedy_by_options() replaces them.
 [[nodiscard]] std::span<const OptionWords> option_words() noexcept;
 
 /// The library's remedy. If it names calls of the library, they are replaced by the options that

@@ -44,6 +44,7 @@ class Session {
 
   // --- control channel ---
   Outcome<void> send(const wire::Message& message);
+  /// Tells the peer that this side has reached a step. expect_step() waits until the peer tells it.
   Outcome<void> announce(Step step);
   Outcome<void> expect_step(Step step);
 
@@ -117,8 +118,8 @@ class Session {
   Outcome<std::optional<wire::Message>> receive();  // empty: it was only a sign of life
   Outcome<void> queue_message();                    // waits for one, and puts it into the inbox
   Outcome<void> take_completion();                  // waits for one, or for a message
-  void sort_in(const Completion& done);
-  Failure explain(const Error& error);  // waits a moment for the peer's reason
+  void sort_in(const Completion& done);             // into finished_ or arrivals_
+  Failure explain(const Error& error);              // waits a moment for the peer's reason
   [[nodiscard]] bool is_readable(std::chrono::milliseconds within) const noexcept;
   tl::unexpected<Failure> out_of_turn(const wire::Message& got, const wire::Message& wanted) const;
 

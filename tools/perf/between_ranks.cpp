@@ -22,7 +22,7 @@ namespace {
 // Runs of -D may take a week.
 constexpr std::chrono::hours kLongest{24 * 8};
 
-/// Where the server listens, as it tells all ranks.
+/// Exchanges the server's address among all ranks, and returns it.
 Outcome<std::string> tell_server(Group& group, std::uint32_t server,
                                  const std::optional<wire::ControlListener>& listener,
                                  const Wait& wait) {

@@ -18,6 +18,8 @@ class JsonFields {
     if (!object_.is_object()) fail("is no object");
   }
 
+  // A value that is missing or invalid is noted, and reads as empty, false or 0.
+
   [[nodiscard]] std::string text(const char* key) {
     const Json* const value = find(key);
     if (value != nullptr && value->is_string()) return value->get<std::string>();

@@ -51,6 +51,7 @@ struct Perf {
 
 Outcome<void> Perf::talk(Role role, Session& session, const PerfRequest& request) {
   auto done = run_test(options, role, session, request, observer, result);
+  // Sends nothing if run_test() has told the peer already.
   if (!done) session.give_up(done.error());
   return done;
 }
@@ -58,7 +59,7 @@ Outcome<void> Perf::talk(Role role, Session& session, const PerfRequest& request
 /// Waits for a client, and returns the result of its run. Reports port probes, strangers and
 /// clients of another version, and continues.
 Outcome<void> Perf::serve() {
-  const bool given = listener.has_value();
+  const bool given = listener.has_value();  // the caller has told its port already
   if (!given) {
     HBMWIRE_TRY_ASSIGN(listener, wire::ControlListener::listen(options.bind, options.port));
   }

@@ -37,6 +37,7 @@ class Reporter final : public Observer {
  private:
   void compare(const RunResult& result);
   Outcome<void> write_files(const RunResult& result);
+  /// The errors of conclude() that are about the results.
   [[nodiscard]] Outcome<void> check(const RunResult& result) const;
 
   Output& output_;

@@ -43,6 +43,7 @@ class Watch {
   /// Its id, and the time when it began to count. After execve(2) another program has the same id.
   using Name = std::pair<std::uint32_t, std::int64_t>;
 
+  /// The processes that run now and are wanted.
   Outcome<std::vector<PublishedProcess>> find();
   void add_found(PublishedProcess process, Sample& sample);
   void add_ended(Sample& sample);

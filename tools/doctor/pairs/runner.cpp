@@ -49,6 +49,7 @@ class Runner {
   Outcome<Pairs> run();
 
  private:
+  /// Lists NICs and memories into plan_, in a process.
   Outcome<void> look();
   Outcome<void> run_memory(const PlanMemory& memory);
   Outcome<void> run_others(const PlanMemory& memory);

@@ -68,6 +68,7 @@ class MatrixRunner {
   [[nodiscard]] std::vector<CellReport> verify(const PlanStep& step, std::uint32_t number);
   /// Poisons the slots of this rank's ends that the step writes.
   Outcome<void> poison(const PlanStep& step, std::uint32_t number);
+  /// Store the reports of the sources, and those of the targets.
   void take_results(Phase phase, const Told& told);
   void take_verdicts(Phase phase, const Told& told);
 

@@ -19,6 +19,7 @@ EndsOfRanks ends_of_ranks(const MatrixRun& run) {
 /// The index into MatrixRun::pairs of the cell from one end to another.
 using CellIndex = std::map<std::pair<std::size_t, std::size_t>, std::size_t>;
 
+/// Adds a cell for each ordered pair of ends of different ranks.
 CellIndex add_pairs(MatrixRun& run) {
   CellIndex index;
   for (std::size_t source = 0; source < run.ends.size(); ++source) {
@@ -57,7 +58,8 @@ void add_pair_steps(const MatrixRun& run, const EndsOfRanks& ends, const CellInd
   }
 }
 
-/// Each end writes to the end of the next rank that has the same place among its rank's ends.
+/// Each end writes to the end of the next rank that has the same place among its rank's ends, or to
+/// those in turn if there are fewer.
 void add_all_at_once(MatrixRun& run, const EndsOfRanks& ends, std::vector<PlanStep>& steps) {
   PlanStep step{.phase = Phase::all_at_once, .cells = {}};
   for (std::size_t source = 0; source < run.ends.size(); ++source) {
@@ -92,7 +94,7 @@ std::vector<std::vector<RankPair>> rounds_of(std::uint32_t ranks) {
   if (ranks < 2) return rounds;
   // An odd number gets one more place, whose partner rests.
   const std::uint32_t places = ranks + ranks % 2;
-  const std::uint32_t circle = places - 1;
+  const std::uint32_t circle = places - 1;  // the places that turn
   for (std::uint32_t round = 0; round < circle; ++round) {
     std::vector<RankPair> pairs;
     const auto add = [&](std::uint32_t a, std::uint32_t b) {
@@ -118,6 +120,7 @@ std::vector<PlanStep> make_plan(MatrixRun& run) {
 }
 
 const Cell& pair_cell(const MatrixRun& run, std::size_t source, std::size_t target) {
+  // add_pairs() has sorted them.
   const auto ends = [](const Cell& cell) { return std::pair(cell.source, cell.target); };
   return *std::ranges::lower_bound(run.pairs, std::pair(source, target), {}, ends);
 }

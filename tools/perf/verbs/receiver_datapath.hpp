@@ -18,7 +18,7 @@ struct Receiving {
   std::uint32_t credit_grain = 0;   ///< arrivals that one credit reports; 0: the sender needs no
                                     ///< credits
   std::uint32_t message_bytes = 0;  ///< of each arrival, including its header
-  const std::uint64_t* offsets = nullptr;
+  const std::uint64_t* offsets = nullptr;  ///< of the slots
   std::size_t slots = 1;
   std::uint8_t pass = 0;  ///< sent with credits, because late credits of an earlier pass must be
                           ///< ignored
@@ -30,9 +30,11 @@ struct Receiving {
 /// how many messages it may send. Credits carry no data, so they need no copy from device memory.
 class Receiver {
  public:
-  static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+  static constexpr std::uint64_t kNothing = ~std::uint64_t{0};  ///< in Receiving::landed
 
   Receiver(Lanes& lanes, const Receiving& receiving) : lanes_(lanes), with_(receiving) {}
+
+  // The functions that return bool, but for step(), return false after a failure: fault().
 
   /// Posts `depth` receives on each lane, and restarts the count of arrivals at 0.
   bool start() noexcept {
@@ -91,6 +93,7 @@ class Receiver {
     }
     Lane& lane = lanes_.lanes[one.wr_id & kLaneMask];
     ++lane.receives_taken;
+    // A SEND with an immediate value is a credit. A WRITE with one has another opcode.
     if ((one.wc_flags & IBV_WC_WITH_IMM) != 0 && one.opcode == IBV_WC_RECV) {
       take_credit(lane, ntohl(one.imm_data));
     } else {
@@ -113,6 +116,7 @@ class Receiver {
     if (more <= kCountMask / 2) lane.credited += more;  // otherwise an older credit
   }
 
+  /// Tells the sender the number of arrivals; owes it if the send queue has no room.
   bool give_credit(Lane& lane) noexcept {
     lane.owes_credit = lane.credits_posted - lane.credits_done >= kCreditRoom;
     if (lane.owes_credit) {
