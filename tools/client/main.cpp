@@ -105,6 +105,7 @@ class Client {
     summary_.update(to_json(report));
     if (report.verified()) return kExitOk;
     summary_["error"] = report.wrong_text();
+    // The job itself printed wrong bytes of an exchange.
     if (report.file) output_.error(report.wrong_text());
     return kExitFailed;
   }

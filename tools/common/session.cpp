@@ -37,6 +37,7 @@ static_assert(static_cast<int>(Completion::Kind::send) == 0 &&
               static_cast<int>(Completion::Kind::write) == 1 &&
               static_cast<int>(Completion::Kind::read) == 2);
 
+// The length of the longest message that both ends take.
 std::uint64_t smaller_message(std::uint64_t ours, std::uint64_t theirs) {
   return std::max<std::uint64_t>(1, std::min({ours, theirs, kLargestPieceBytes}));
 }

@@ -21,6 +21,7 @@ Access access_of(const PerfRequest& request) {
   return access;
 }
 
+// The options of this side, with the memory that the client wants here.
 Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRequest& request) {
   SideOptions side = options.side;
   side.by_endpoints = !is_verbs(request.test);

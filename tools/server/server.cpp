@@ -28,6 +28,7 @@ void add_client(Json& summary, Json client) {
   clients.push_back(std::move(client));
 }
 
+// `what` differs between the two programs; `option` sets it.
 std::string refusal(const char* what, std::uint64_t server, std::uint64_t client,
                     const char* option) {
   return fmt::format(

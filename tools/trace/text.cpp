@@ -58,6 +58,7 @@ std::string time_text(double us_since_1970) {
   const auto seconds = static_cast<std::time_t>(us_since_1970 / 1e6);
   std::tm parts{};
   std::array<char, 32> text{};
+  // Numbers above 1e17 are some thousand years ahead: no times.
   if (us_since_1970 <= 0 || us_since_1970 > 1e17 || ::gmtime_r(&seconds, &parts) == nullptr)
     return "-";
   std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);

@@ -120,7 +120,7 @@ class TopoImport {
     return true;
   }
 
-  /// Adds the files that the kernel derives from the header.
+  /// Adds the files that the kernel derives from the header (PCI local bus specification 3.0, 6.1).
   void add_identity(const PciConfig& config) {
     const auto put = [&](const char* name, std::optional<std::uint16_t> value) {
       if (value) put_file(name, fmt::format("0x{:04x}\n", *value));

@@ -40,8 +40,10 @@ struct Timing {
 /// connecting take twice as long, and 72 pairs must be done within a minute.
 [[nodiscard]] constexpr std::chrono::milliseconds measured_time(std::size_t pairs) noexcept {
   constexpr std::size_t kAllMs = 15'000;
+  constexpr std::size_t kLeastMs = 40;
+  constexpr std::size_t kMostMs = 300;
   const std::size_t each = kAllMs / std::max<std::size_t>(pairs, 1);
-  return std::chrono::milliseconds(std::clamp<std::size_t>(each, 40, 300));
+  return std::chrono::milliseconds(std::clamp(each, kLeastMs, kMostMs));
 }
 
 }  // namespace hbmwire::tools::doctor

@@ -101,6 +101,7 @@ unsigned answer_from_asked(EchoMessage& received) {
       in6_pktinfo info{};
       std::memcpy(&info, CMSG_DATA(each), sizeof info);
       const unsigned index = info.ipi6_ifindex;
+      // A link-local address means something on its interface only.
       if (!IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr)) info.ipi6_ifindex = 0;
       std::memcpy(CMSG_DATA(each), &info, sizeof info);
       return index;

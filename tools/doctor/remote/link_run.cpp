@@ -67,7 +67,7 @@ class LinkRun {
   Outcome<void> measure();
   void judge();
   Outcome<Json> ask(Side side, const Json& command);
-  /// Stores the error of an answer in the pair, and ends its steps.
+  /// Stores the error of an answer in the pair, and ends its steps. null: it made no sense.
   tl::unexpected<Failure> note(const Json& error, Side side);
   /// Stores that an agent gave no answer, and ends the pair's steps.
   tl::unexpected<Failure> lose(Side side, bool hung, const std::string& how);
@@ -241,7 +241,7 @@ void LinkRun::judge() {
                              pair_.possible_bytes_per_second, options_.emulated);
 }
 
-/// Whether the failure may come from packets that do not arrive.
+/// Whether the failure may come from packets that do not arrive, and smaller ones can be tried.
 bool is_lost_on_the_way(const LinkPair& pair) {
   return pair.error && !pair.side && pair.error->hint == to_string(Hint::peer_unreachable) &&
          pair.mtu_bytes > kSmallerMtus[0];

@@ -100,7 +100,7 @@ void keep_unreachable(int fd, const IpAddress& destination) noexcept {
 std::optional<Unreachable> take_unreachable(int fd, const std::string& own) {
   std::optional<Unreachable> first;
   while (true) {
-    std::array<char, 64> packet{};
+    std::array<char, 64> packet{};  // the beginning of the lost packet, which is not needed
     alignas(cmsghdr) std::array<char, 512> control{};
     iovec part{.iov_base = packet.data(), .iov_len = packet.size()};
     msghdr message{};

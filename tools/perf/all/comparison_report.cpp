@@ -18,7 +18,7 @@ class ComparisonReport {
  public:
   ComparisonReport(const MatrixComparison& comparison, const MatrixStyle& style, bool gigabits)
       : comparison_(comparison),
-        columns_(std::clamp(style.columns, 80U, 200U)),
+        columns_(std::clamp(style.columns, 80U, 200U)),  // as MatrixStyle says
         coloured_(style.coloured),
         speed_{.gigabits = gigabits} {}
 

@@ -122,6 +122,7 @@ Outcome<void> LocalEnd::connect(std::size_t id, const RemoteEnd& remote, const W
     HBMWIRE_TRY_ASSIGN(RemoteRegion region, endpoint->remote(remote.key));
     // The first put makes the queue pairs.
     const std::uint64_t at = layout_.set_up_offset();
+    // Every end keeps these bytes last in its region.
     const std::uint64_t there = region.length_bytes() - EndLayout::kSetUpBytes;
     HBMWIRE_TRY_ASSIGN(Transfer put,
                        endpoint->put(buffer_.region().slice(at, EndLayout::kSetUpBytes),

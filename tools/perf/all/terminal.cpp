@@ -133,7 +133,7 @@ class Report {
         gigabits_(gigabits),
         speed_{.gigabits = gigabits},
         outliers_(outliers_of(run)) {
-    style_.columns = std::clamp(style.columns, 80U, 200U);
+    style_.columns = std::clamp(style.columns, 80U, 200U);  // as MatrixStyle says
   }
 
   Lines lines() {

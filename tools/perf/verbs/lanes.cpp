@@ -169,7 +169,7 @@ Outcome<void> create_queues(const Work& work, Lanes& lanes) {
 std::uint8_t reads_out_of(const Work& work) {
   std::uint32_t most = std::min(reads_of(work.side.nic).out, work.peer.reads_in);
   if (work.request.reads_out != 0) most = std::min(most, work.request.reads_out);
-  return static_cast<std::uint8_t>(std::clamp<std::uint32_t>(most, 1, 255));
+  return static_cast<std::uint8_t>(std::clamp<std::uint32_t>(most, 1, 255));  // one byte holds it
 }
 
 Outcome<void> connect_lane(const Work& work, const Lanes& lanes, Lane& lane,
@@ -227,7 +227,7 @@ Outcome<Lanes> create_lanes(const Work& work) {
     HBMWIRE_TRY_ASSIGN(lane.qp, create_qp(work, lanes, lanes.inline_bytes));
     lane.number = i;
     lane.queue_key = kQueueKey;
-    lane.packet_sequence = random() & 0xffffffU;
+    lane.packet_sequence = random() & 0xffffffU;  // 24 bits
     HBMWIRE_TRY(to_init(work, lane.qp.get()));
     lanes.lanes.push_back(std::move(lane));
   }
