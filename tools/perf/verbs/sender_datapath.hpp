@@ -81,8 +81,6 @@ class Sender {
   /// The number of messages that may be posted until the next call.
   void set_budget(std::uint64_t messages) noexcept { budget_ = messages; }
 
-  [[nodiscard]] bool has_budget() const noexcept { return budget_ >= with_.list; }
-
   /// Whether everything that was to be posted is complete.
   [[nodiscard]] bool is_done() const noexcept { return completed_ == goal_; }
 
