@@ -66,6 +66,7 @@ int run_emulate(int /*argc*/, char** argv) {
 
 const char* program_name = "hbmwire";  // for messages
 
+/// Prints why the program ends, and ends it without calling destructors.
 [[noreturn]] void end_by(const char* why, hbmwire::Hint hint) noexcept {
   if (hint == hbmwire::Hint::none) {
     std::fprintf(stderr, "%s: %s\n", program_name, why);
@@ -190,6 +191,7 @@ std::string version_text() {
                      protocols.attach, wire::kVersion);
 }
 
+/// --help and --version.
 int run_print(int argc, char** argv) {
   const bool version = std::string_view(argv[argc - 1]) == "--version";
   write_stdout(version ? version_text() : help_text());

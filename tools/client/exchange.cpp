@@ -80,6 +80,7 @@ class ClientExchange {
   Outcome<void> await_write() {
     HBMWIRE_TRY_ASSIGN(const Completion done, job_.session.arrival());
     const Pieces pieces = job_.session.pieces(size());
+    // The last piece carries the immediate value.
     const std::uint64_t expected_bytes = pieces.length(pieces.count() - 1);
     const bool right = done.kind == Completion::Kind::receive_write_immediate &&
                        done.immediate == hello_.seed && done.length_bytes == expected_bytes;

@@ -30,6 +30,7 @@ class Client {
       : options_(options), output_(output), interrupt_(interrupt) {}
 
   Outcome<int> run() {
+    // Opened first, so that a wrong name is found before the hardware is opened.
     std::optional<SourceFile> source;
     if (!options_.file.empty()) {
       HBMWIRE_TRY_ASSIGN(source, SourceFile::open(options_.file));
@@ -104,6 +105,7 @@ class Client {
     summary_.update(to_json(report));
     if (report.verified()) return kExitOk;
     summary_["error"] = report.wrong_text();
+    // The job itself printed wrong bytes of an exchange.
     if (report.file) output_.error(report.wrong_text());
     return kExitFailed;
   }

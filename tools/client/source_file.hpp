@@ -16,6 +16,7 @@ namespace hbmwire::tools {
 /// A regular file that is read once, from its first byte to its last. It must not change meanwhile.
 class SourceFile {
  public:
+  /// Errors: it can't be opened, is no regular file, or has a name that can't be sent.
   static Outcome<SourceFile> open(const std::string& path);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }  ///< without folders

@@ -15,6 +15,7 @@ class Columns {
   /// Columns in `left` are aligned to the left, all others, such as numbers, to the right.
   Columns(std::vector<std::string> names, std::set<std::size_t> left);
 
+  /// Adds a row with a cell for each column.
   void add(std::vector<std::string> cells);
 
   /// The line of names, and a line for each row.

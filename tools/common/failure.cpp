@@ -55,6 +55,7 @@ constexpr OptionWords kOptionWords[] = {
      "please report this"},
 };
 
+// Continues the message about a call on a file, for the errors that a user can mend.
 const char* remedy(int error_number) {
   switch (error_number) {
     case ENOSPC:

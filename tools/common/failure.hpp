@@ -28,7 +28,7 @@ struct Failure {
 
   std::string text;
   int exit_code = kExitFailed;
-  bool peer_knows = false;  ///< the peer reported it, so that it must not be sent back
+  bool peer_knows = false;  ///< the peer reported it, so it must not be sent back
   bool interrupted = false;
   bool shortage = false;   ///< is_shortage(): the tool tries no alternative
   Hint hint = Hint::none;  ///< hint of the library's Error, for `hbmwire doctor explain`
@@ -48,6 +48,7 @@ struct OptionWords {
   std::string_view tool;
 };
 
+/// All such words, as remedy_by_options() replaces them.
 [[nodiscard]] std::span<const OptionWords> option_words() noexcept;
 
 /// The library's remedy. If it names calls of the library, they are replaced by the options that

@@ -30,13 +30,14 @@ void add_link(std::vector<Limit>& limits, const NicDevice& nic, unsigned port) {
                     .what = fmt::format("link of {}:{}, {:g} Gb/s", nic.name, port, rate / 1e9)});
 }
 
-void add_pcie(std::vector<Limit>& limits, const Context& context, const std::string& of,
+// `name`: of the device at `address`.
+void add_pcie(std::vector<Limit>& limits, const Context& context, const std::string& name,
               const std::string& address, const std::string& towards) {
   const auto link = context.pci_link(address, towards);
   if (!link) return;
   limits.push_back({.kind = Limit::Kind::pcie,
                     .bytes_per_second = link->bytes_per_second(),
-                    .what = fmt::format("PCIe of {} at {}, {:g} GT/s x{}", of, link->at,
+                    .what = fmt::format("PCIe of {} at {}, {:g} GT/s x{}", name, link->at,
                                         link->gigatransfers_per_second, link->lanes)});
 }
 
@@ -61,10 +62,9 @@ constexpr std::array<Copy, 1> kCopies{copy_by_library};
 #endif
 
 // Offsets of the target in its page; the source begins at the start of a page. On some processors a
-// load waits for an earlier store with the same low twelve bits of address, so that copies between
+// load waits for an earlier store with the same low twelve bits of address, so copies between
 // ranges with the same offset are many times slower. On others, copies to a target that is not
 // aligned to a cache line are slower.
-// is.
 constexpr std::array<std::size_t, 4> kOffsets{0, 64, 2048, 2048 + 64};
 constexpr std::size_t kPageBytes = 4096;
 

@@ -19,6 +19,7 @@ struct Job {
   Report& report;
   std::string peer_role;  ///< "server" or "client"
 
+  /// The half of the buffer to send from, and the half to receive into.
   [[nodiscard]] Window transmit() const noexcept {
     return {side.layout.transmit(), side.layout.size_bytes};
   }
@@ -31,13 +32,14 @@ struct Job {
     return {&side.buffer.region(), offset_bytes, length_bytes};
   }
 
+  /// The direction of a copy, as output lines begin.
   [[nodiscard]] std::string host_to_buffer() const { return fmt::format("[CPU→{}]", side.place()); }
 
   [[nodiscard]] std::string buffer_to_host() const { return fmt::format("[{}→CPU]", side.place()); }
 };
 
-// Each of these functions moves one window, cut into pieces, and counts its completions for
-// `operation`.
+// The functions up to read_all() each move one window, cut into pieces. Those with an `operation`
+// count its completions in the report.
 
 /// Posts receives for the whole receive half.
 Outcome<void> post_receives(Job& job);

@@ -12,8 +12,7 @@
 
 namespace hbmwire::tools {
 
-/// A type of memory, and optionally a device: "gaudi", "cuda:1", "rocm:0000:33:00.0". Empty for
-/// other texts.
+/// A type of memory, and optionally a device: "gaudi", "cuda:1", "rocm:0000:33:00.0".
 struct MemoryChoice {
   MemoryType type = MemoryType::host;
   std::string device;
@@ -25,6 +24,7 @@ struct MemoryChoice {
 inline constexpr std::array kAllocatedTypes{MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm,
                                             MemoryType::host};
 
+/// Empty for texts that are no MemoryChoice.
 [[nodiscard]] std::optional<MemoryChoice> parse_memory(std::string_view text);
 
 /// Whether a device is meant; `index`: its place in MemoryProbe::devices.

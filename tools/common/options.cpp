@@ -12,7 +12,7 @@
 namespace hbmwire::tools {
 namespace {
 
-// Two halves of a buffer, rounded up, must fit into 64 bits.
+// Two halves of a buffer, each rounded up to a page, must fit into 64 bits.
 constexpr std::uint64_t kLargestSizeBytes = std::uint64_t{1} << 60;
 
 /// The names of values, in the order of the help.

@@ -13,7 +13,7 @@ namespace hbmwire::tools {
 
 using Json = nlohmann::ordered_json;
 
-/// Prints `text` as it is. That it could not be printed is remembered: written_stdout().
+/// Prints `text` as it is. written_stdout() tells later if that failed.
 void write_stdout(std::string_view text);
 
 /// Whether all that was printed has been written. Errors: exit code 1.
@@ -59,8 +59,8 @@ class Output {
   Mode mode_;
 };
 
-/// True below `hbmwire emulate`, which says so in the environment: the first line and the JSON tell
-/// it.
+/// Whether `hbmwire emulate` runs this process, as HBMWIRE_EMULATED says. The first line and the
+/// JSON of each tool tell it.
 bool is_emulated();
 
 /// Whether a descriptor is a terminal that has colours, and can clear a line: not TERM=dumb.

@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kWordBytes = sizeof(std::uint32_t);
 constexpr std::uint32_t kGolden = 0x9e3779b9;  // 2^32 / golden ratio: spreads small numbers
 
-// lowbias32 of Chris Wellons. It is a bijection, so that different positions have different words.
+// lowbias32 of Chris Wellons. It is a bijection, so different positions have different words.
 constexpr std::uint32_t mix(std::uint32_t x) noexcept {
   x ^= x >> 16;
   x *= 0x7feb352d;

@@ -33,6 +33,7 @@ struct Layout {
   // Multiples of a page, so that no engine copies across a page that belongs to both halves.
   static constexpr std::uint64_t kAlignment = 4096;
 
+  /// Offset of the second half, or of the second slot.
   [[nodiscard]] std::uint64_t second() const noexcept {
     return (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }

@@ -33,6 +33,7 @@ class Progress {
   Progress(Progress&&) = delete;
   Progress& operator=(Progress&&) = delete;
 
+  /// Reports that so many bytes are done.
   void advance(std::uint64_t done_bytes);
 
   /// Reports that `done` of `total` steps are done, and the current work. Drawn at once.

@@ -48,7 +48,9 @@ struct Report {
   std::vector<OperationReport> operations = {};
   std::optional<FileReport> file = {};
 
+  /// The operation with this name, which is added if there is none.
   OperationReport& operation(const std::string& name);
+  /// Adds a verdict, of either side, to its operation.
   void add(const wire::Verdict& verdict);
 
   /// True if something was compared and no byte was wrong.

@@ -37,6 +37,7 @@ static_assert(static_cast<int>(Completion::Kind::send) == 0 &&
               static_cast<int>(Completion::Kind::write) == 1 &&
               static_cast<int>(Completion::Kind::read) == 2);
 
+// The length of the longest message that both ends take.
 std::uint64_t smaller_message(std::uint64_t ours, std::uint64_t theirs) {
   return std::max<std::uint64_t>(1, std::min({ours, theirs, kLargestPieceBytes}));
 }
@@ -147,7 +148,7 @@ Outcome<void> Session::tick() {
 Outcome<void> Session::await_mail() {
   while (!has_mail()) {
     HBMWIRE_TRY(tick());
-    if (is_readable(kTickInterval / 4)) {
+    if (is_readable(kTickInterval / 4)) {  // so often that tick() comes in time
       HBMWIRE_TRY(look());
     } else if (is_silent()) {
       return tl::make_unexpected(make_error(Errc::timed_out, Stage::connect,
@@ -191,7 +192,7 @@ Failure Session::explain(const Error& error) {
 Outcome<void> Session::trade_addresses(const Nic& nic, const Region& region, std::uint64_t bytes) {
   const std::uint64_t message_bytes =
       smaller_message(nic.info().max_message_bytes, kLargestPieceBytes);
-  // One more than the pieces, for the message that carries nothing.
+  // One more than the pieces, for the receive of an immediate value, which has no bytes.
   depth_ = std::clamp(Pieces{bytes, message_bytes}.count() + 1, kSmallestDepth, kLargestDepth);
   const auto depth = static_cast<std::uint32_t>(depth_);
   // Applies the settings as endpoints do; a connection by itself does not.
@@ -231,7 +232,7 @@ RemoteMemory Session::remote(std::uint64_t offset_bytes) const noexcept {
 Outcome<void> Session::take_completion() {
   auto completion = connection_->wait(wait(), channel_.fd());
   if (!completion) return tl::make_unexpected(explain(completion.error()));
-  if (!*completion) return queue_message();
+  if (!*completion) return queue_message();  // the peer sent a message
   sort_in(**completion);
   // This side makes progress, but the peer sees nothing of a read, nor of a write before its last
   // message.

@@ -44,6 +44,7 @@ class Session {
 
   // --- control channel ---
   Outcome<void> send(const wire::Message& message);
+  /// Tells the peer that this side has reached a step. expect_step() waits until the peer tells it.
   Outcome<void> announce(Step step);
   Outcome<void> expect_step(Step step);
 
@@ -56,7 +57,7 @@ class Session {
   }
 
   /// To be called during long work of this side: sends the peer a sign of life now and then, and
-  /// checks that the peer sends them.
+  /// takes in its messages. Errors: an interrupt; the peer gave up, or disconnected.
   Outcome<void> tick();
 
   /// Whether a message from the peer is waiting to be received.
@@ -113,12 +114,12 @@ class Session {
  private:
   using Clock = std::chrono::steady_clock;
 
-  Outcome<wire::Message> next_message();
+  Outcome<wire::Message> next_message();            // from the inbox, else from the peer
   Outcome<std::optional<wire::Message>> receive();  // empty: it was only a sign of life
-  Outcome<void> queue_message();
-  Outcome<void> take_completion();
-  void sort_in(const Completion& done);
-  Failure explain(const Error& error);
+  Outcome<void> queue_message();                    // waits for one, and puts it into the inbox
+  Outcome<void> take_completion();                  // waits for one, or for a message
+  void sort_in(const Completion& done);             // into finished_ or arrivals_
+  Failure explain(const Error& error);              // waits a moment for the peer's reason
   [[nodiscard]] bool is_readable(std::chrono::milliseconds within) const noexcept;
   tl::unexpected<Failure> out_of_turn(const wire::Message& got, const wire::Message& wanted) const;
 

@@ -14,7 +14,7 @@ Staging::Staging(Buffer& buffer, Session& session)
       expected_(chunk_.size()) {}
 
 // `step` gets the offset in the window, and a chunk of the size to process. Offsets are multiples
-// of whole chunks, so that only the last chunk can have a size that is not a multiple of 4.
+// of whole chunks, so only the last chunk can have a size that is not a multiple of 4.
 template <class Step>
 Outcome<void> Staging::each_chunk(const Window& window, Step step) {
   for (std::uint64_t at = 0; at < window.length_bytes;) {

@@ -26,6 +26,7 @@ class Staging {
 
   Staging(Buffer& buffer, Session& session);
 
+  /// Writes the pattern. poison() writes bytes that all differ from it; verify() compares with it.
   Outcome<void> fill(const Window& window, const Pattern& pattern);
   Outcome<void> poison(const Window& window, const Pattern& pattern);
   Outcome<Comparison> verify(const Window& window, const Pattern& pattern);
@@ -35,7 +36,7 @@ class Staging {
   Outcome<Comparison> verify_and_double(const Window& from, const Pattern& pattern,
                                         std::uint64_t to_offset_bytes);
 
-  /// The first bytes that were last written or read.
+  /// The first bytes of the window that was last written or read.
   [[nodiscard]] std::span<const std::byte> head() const noexcept { return head_; }
 
  private:

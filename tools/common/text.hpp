@@ -14,7 +14,7 @@ namespace hbmwire::tools {
 /// texts, for 0, and for numbers above 64 bits.
 std::optional<std::uint64_t> parse_size(std::string_view text) noexcept;
 
-/// "4 MiB" for a whole number, below 10000, of a unit, else "1234567 bytes".
+/// "4 MiB" for a whole number of the largest such unit, else "1234567 bytes".
 std::string size_text(std::uint64_t bytes);
 
 /// "1234.5 MiB/s"; "-" if no time was measured.

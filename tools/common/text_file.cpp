@@ -70,7 +70,7 @@ std::optional<TextFile::Place> TextFile::place_of(const std::string& path) {
     at = folder / at.filename();
     const auto target = std::filesystem::read_symlink(at, failure);
     if (failure) return Place{.folder = folder, .name = at.filename(), .mode = std::nullopt};
-    at = folder / target;
+    at = folder / target;  // the target itself if it is absolute
   }
   return std::nullopt;
 }
@@ -92,6 +92,8 @@ Outcome<TextFile> TextFile::open(const std::string& path) {
   struct stat old {};
 
   if (error == 0 && ::fstat(file.fd_.get(), &old) != 0) return fail_file("opening", path, errno);
+  // A file that does not exist (`error`), or that can be replaced, needs a place for a new file. An
+  // existing one without such a place is written in place.
   if (error != 0 || can_be_replaced(old)) file.place_ = place_of(path);
   if (error != 0 && !file.place_) return fail_file("opening", path, error);
   if (file.place_) {
@@ -108,8 +110,6 @@ Outcome<TextFile> TextFile::open(const std::string& path) {
   return file;
 }
 
-/// Full devices refuse even an empty write. A full disk refuses to reserve room for the output of a
-/// usual run.
 Outcome<void> TextFile::open(const std::string& path, std::optional<TextFile>& file) {
   if (path.empty()) return {};
   HBMWIRE_TRY_ASSIGN(TextFile opened, open(path));
@@ -117,6 +117,8 @@ Outcome<void> TextFile::open(const std::string& path, std::optional<TextFile>& f
   return {};
 }
 
+/// For a file that is written in place. Full devices refuse even an empty write. A full disk
+/// refuses to reserve room for the output of a usual run.
 Outcome<void> TextFile::reserve() {
   struct stat status {};
 

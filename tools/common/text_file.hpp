@@ -26,7 +26,7 @@ class TextFile {
  public:
   static Outcome<TextFile> open(const std::string& path);
 
-  /// The same into `file`, for a file that a user may have named; nothing for an empty path.
+  /// Opens a file that a user may have named into `file`, which stays empty for an empty path.
   static Outcome<void> open(const std::string& path, std::optional<TextFile>& file);
 
   TextFile(TextFile&&) noexcept = default;

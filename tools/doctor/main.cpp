@@ -225,6 +225,7 @@ Outcome<void> save(const doctor::Record& record, const DoctorOptions& options, T
       options.with_addresses ? record : doctor::scrubbed(record, doctor::names_of_this_machine())));
 }
 
+/// Examines this machine.
 int look(const DoctorOptions& options, Output& output) {
   const auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());
@@ -241,7 +242,7 @@ int look(const DoctorOptions& options, Output& output) {
   doctor::Recorder recorder(machine);
   const auto report = doctor::make_report(recorder, is_emulated());
   if (!report) return finish(output, report.error(), Json::object());
-  // Ctrl-C also interrupts the programs that the checks ran, so that their answers are missing.
+  // Ctrl-C also interrupts the programs that the checks ran, so their answers are missing.
   if (Interrupt::happened()) return finish(output, doctor::interrupted_failure(), Json::object());
   // Saved before the report, which may fail to reach a reader.
   std::optional<Failure> unsaved;
@@ -251,6 +252,7 @@ int look(const DoctorOptions& options, Output& output) {
   return print(*report, output, unsaved);
 }
 
+/// Examines this machine, HOST, and their connection.
 int between(const DoctorOptions& options, Output& output) {
   const auto interrupt = Interrupt::create();
   if (!interrupt) return finish(output, interrupt.error(), Json::object());

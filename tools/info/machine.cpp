@@ -21,13 +21,13 @@ DeviceView view_of(const Context& context, const DeviceInfo& device,
   return view;
 }
 
-/// Checks the kernel's rule for process_vm_readv(2). Without that file there is no restriction.
+/// Checks the kernel's rule for process_vm_readv(2). Without Yama's file there is no restriction.
 bool may_copy_private() {
   std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
   int scope = 0;
   if (!(file >> scope)) return true;
-  constexpr int kNobody = 3;
-  return scope == 0 || (::geteuid() == 0 && scope < kNobody);
+  constexpr int kForbidden = 3;  // to root, too
+  return scope == 0 || (::geteuid() == 0 && scope < kForbidden);
 }
 
 }  // namespace

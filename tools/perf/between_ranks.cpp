@@ -22,7 +22,7 @@ namespace {
 // Runs of -D may take a week.
 constexpr std::chrono::hours kLongest{24 * 8};
 
-/// Where the server listens, as it tells all ranks.
+/// Exchanges the server's address among all ranks, and returns it.
 Outcome<std::string> tell_server(Group& group, std::uint32_t server,
                                  const std::optional<wire::ControlListener>& listener,
                                  const Wait& wait) {
@@ -30,7 +30,7 @@ Outcome<std::string> tell_server(Group& group, std::uint32_t server,
   const auto& addresses = group.members()[group.rank()].addresses;
   if (listener && !addresses.empty()) {
     HBMWIRE_TRY_ASSIGN(const HostPort at, split_host_port(addresses.front()));
-    mine = join_host_port(at.host, listener->port());
+    mine = join_host_port(at.host, listener->port());  // the group's address has another port
   }
   HBMWIRE_TRY_ASSIGN(const auto told, group.exchange(std::as_bytes(std::span(mine)), wait));
   const auto& bytes = told[server];
@@ -39,17 +39,17 @@ Outcome<std::string> tell_server(Group& group, std::uint32_t server,
       "connect: rank {} has told no address that others reach; give it one with --bind", server));
 }
 
-/// Rank A, which has a HOST now.
+/// Rank A measures as if `host` had been HOST on the command line.
 int run_client(int argc, char** argv, std::string host, const Interrupt& interrupt) {
   std::vector<char*> words(argv, argv + argc);
   words.push_back(host.data());
-  words.push_back(nullptr);
+  words.push_back(nullptr);  // as argv ends
   Options options;
   if (const auto code = parse_options(argv[0], argc + 1, words.data(), options)) return *code;
   return measure(options, argv[0], interrupt, {});
 }
 
-/// Rank B: what is to be shown and written is the client's.
+/// Rank B prints and writes nothing: the client does.
 int run_server(const Options& asked, const char* program, wire::ControlListener listener,
                const Interrupt& interrupt) {
   Options options = asked;
@@ -73,6 +73,7 @@ int run_between_ranks(const Options& options, int argc, char** argv, const Inter
                                     "two of them",
                                     client, server, group->size() - 1),
                         kExitUsage);
+    // All ranks see the mistake; one message is enough.
     return group->rank() == 0 ? finish(output, wrong, Json::object()) : wrong.exit_code;
   }
   std::optional<wire::ControlListener> listener;
@@ -89,6 +90,7 @@ int run_between_ranks(const Options& options, int argc, char** argv, const Inter
     code = run_client(argc, argv, std::move(*host), interrupt);
   else if (listener)
     code = run_server(options, argv[0], std::move(*listener), interrupt);
+  // The ranks that do not measure wait here.
   const auto over = group->barrier(Wait{Deadline::after(kLongest), interrupt.fd()});
   if (over || code != kExitOk) return code;
   return finish(output, Failure(over.error()), Json::object());

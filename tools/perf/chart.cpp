@@ -24,6 +24,7 @@ void add_series(Chart& chart, const RunResult& run, std::string name, Series::Ro
   Series series{.name = std::move(name), .role = role, .points = {}};
   for (const Row& row : run.rows) {
     const double shown = row.is_trusted() ? value(row) : 0;
+    // Size 0 has no place on a logarithmic axis.
     if (shown > 0 && std::isfinite(shown))
       series.points.push_back(
           {.size_bytes = std::max<std::uint64_t>(row.size_bytes, 1), .value = shown});
@@ -94,13 +95,13 @@ Range range_of_values(const Chart& chart) {
 
 Axis powers_of_ten(const Range& range) {
   const double first = std::floor(std::log10(range.least));
-  const double last = std::max(std::ceil(std::log10(range.greatest)), first + 1);
+  const double last = std::max(std::ceil(std::log10(range.greatest)), first + 1);  // two marks
   Axis axis{.logarithmic = true, .marks = {}};
   for (double power = first; power <= last; ++power) axis.marks.push_back(std::pow(10, power));
   return axis;
 }
 
-// Makes about five steps of 1, 2 or 5 times a power of ten.
+// Makes about five steps of 1, 2 or 5 times a power of ten. 1e-9 absorbs rounding errors.
 Axis steps_from_zero(double greatest) {
   constexpr double kSteps = 5;
   const double rough = greatest / kSteps;
@@ -139,7 +140,7 @@ Chart chart_of(const RunResult& run, const Style& style, const RunResult* saved)
 double Axis::place(double value) const {
   const double first = marks.front();
   const double last = marks.back();
-  if (last <= first) return 0.5;
+  if (last <= first) return 0.5;  // a single size
   const double share = logarithmic ? std::log(value / first) / std::log(last / first)
                                    : (value - first) / (last - first);
   return std::clamp(share, 0.0, 1.0);

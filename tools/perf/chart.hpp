@@ -19,7 +19,12 @@ struct Point {
 };
 
 struct Series {
-  enum class Role : std::uint8_t { main, second, limit, saved };
+  enum class Role : std::uint8_t {
+    main,    ///< the average, or the typical value
+    second,  ///< the peak, or 99 %
+    limit,   ///< the limit that the verdict uses
+    saved,   ///< the main values of the saved run
+  };
 
   std::string name;
   Role role = Role::main;
@@ -70,7 +75,8 @@ struct Axis {
 /// The file for --plot: one SVG.
 [[nodiscard]] std::string svg_of(const Chart& chart);
 
-/// A plot for a terminal with so many columns (20 or more), in plain ASCII. Lines have no newline.
+/// A plot in plain ASCII, `columns` wide (taken as 20 to 100): one string for each line, without
+/// newline.
 [[nodiscard]] std::vector<std::string> terminal_plot(const Chart& chart, unsigned columns);
 
 }  // namespace hbmwire::tools::perf

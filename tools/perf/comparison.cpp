@@ -47,6 +47,7 @@ Change change_between(std::uint64_t size_bytes, const Figure& before, const Figu
                 .now = now.value,
                 .relative = now.value / before.value - 1,
                 .noise = (1 + before.noise) * (1 + now.noise) - 1};
+  // As a factor, so that a change and its reverse both count or both do not.
   const double factor = std::max(now.value / before.value, before.value / now.value);
   if (factor <= 1 + change.noise) return change;
   const bool more_is_better = measure == Measure::bandwidth;

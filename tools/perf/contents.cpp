@@ -10,20 +10,21 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// Areas also have different patterns, so that bytes meant for another queue pair are found to be
-// wrong.
+// Each area has its own pattern, so bytes meant for another queue pair count as wrong.
 Pattern of_area(Pattern pattern, std::uint64_t area) {
-  pattern.seed += static_cast<std::uint32_t>(area) * 0x9e3779b9U;
+  constexpr std::uint32_t kGolden = 0x9e3779b9;  // 2^32 / golden ratio: spreads small numbers
+  pattern.seed += static_cast<std::uint32_t>(area) * kGolden;
   return pattern;
 }
 
 }  // namespace
 
-Outcome<void> Contents::each_area(std::uint64_t half, std::uint64_t span_bytes, bool poison) {
+Outcome<void> Contents::write_areas(std::uint64_t half_offset, std::uint64_t span_bytes,
+                                    bool poison) {
   const Layout& layout = side_->layout;
   const std::uint64_t count = std::uint64_t{layout.queue_pairs} * layout.flows;
   for (std::uint64_t area = 0; area < count; ++area) {
-    const Window window{half + area * layout.area_bytes, span_bytes};
+    const Window window{half_offset + area * layout.area_bytes, span_bytes};
     const Pattern pattern = of_area(pattern_, area);
     HBMWIRE_TRY(poison ? staging_.poison(window, pattern) : staging_.fill(window, pattern));
   }
@@ -31,7 +32,7 @@ Outcome<void> Contents::each_area(std::uint64_t half, std::uint64_t span_bytes, 
 }
 
 Outcome<void> Contents::compare(std::span<const Expected> places, Verification& found) {
-  read_.clear();
+  read_.clear();  // the buffer has changed since the last comparison
   for (const Expected& place : places) HBMWIRE_TRY(compare_one(place, found));
   return {};
 }

@@ -21,8 +21,7 @@ struct Expected {
 };
 
 /// Fills and compares a buffer by the library's own copy, whatever memory it is in. The pattern
-/// depends on the place in the buffer, so that the right bytes in the wrong place are found to be
-/// wrong.
+/// depends on the place in the buffer, so right bytes in the wrong place count as wrong.
 class Contents {
  public:
   Contents(MemorySide& side, Session& session)
@@ -33,29 +32,32 @@ class Contents {
     pattern_ = {.seed = seed, .iteration = pass, .tag = Tag::write, .doubled = false};
   }
 
-  /// Fills the first `span_bytes` of each area, for every flow of every queue pair, in one half.
-  Outcome<void> fill_source(std::uint64_t span_bytes) { return each_area(0, span_bytes, false); }
+  /// Writes the pattern to the first `span_bytes` of each area (of every flow of every queue pair)
+  /// in the source half. fill_target() does so in the target half, and the poison functions write
+  /// bytes that differ from the pattern.
+  Outcome<void> fill_source(std::uint64_t span_bytes) { return write_areas(0, span_bytes, false); }
 
   Outcome<void> fill_target(std::uint64_t span_bytes) {
-    return each_area(side_->layout.half_bytes(), span_bytes, false);
+    return write_areas(side_->layout.half_bytes(), span_bytes, false);
   }
 
-  Outcome<void> poison_source(std::uint64_t span_bytes) { return each_area(0, span_bytes, true); }
+  Outcome<void> poison_source(std::uint64_t span_bytes) { return write_areas(0, span_bytes, true); }
 
   Outcome<void> poison_target(std::uint64_t span_bytes) {
-    return each_area(side_->layout.half_bytes(), span_bytes, true);
+    return write_areas(side_->layout.half_bytes(), span_bytes, true);
   }
 
   /// Compares every byte of every place, and adds the results. Fastest if the places ascend.
   Outcome<void> compare(std::span<const Expected> places, Verification& found);
 
-  /// The 8 bytes of the pattern at a place, and the 8 bytes that are there now.
+  /// The 8 bytes that the pattern has at offset `from`.
   [[nodiscard]] std::uint64_t word_of_pattern(std::uint64_t from) const;
+  /// The 8 bytes that the buffer has at offset `at` now.
   Outcome<std::uint64_t> read_word(std::uint64_t at);
   Outcome<void> write_word(std::uint64_t at, std::uint64_t value);
 
  private:
-  Outcome<void> each_area(std::uint64_t half, std::uint64_t span_bytes, bool poison);
+  Outcome<void> write_areas(std::uint64_t half_offset, std::uint64_t span_bytes, bool poison);
   Outcome<std::span<const std::byte>> look_at(std::uint64_t at, std::uint64_t length);
   Outcome<void> compare_one(const Expected& place, Verification& found);
 

@@ -49,7 +49,7 @@ struct Work {
   Outcome<void> meet();
 
  private:
-  std::uint16_t meetings_ = 0;
+  std::uint16_t meetings_ = 0;  // so far
 };
 
 /// The measurements of one side in a timed part. A passive side has only arrivals.
@@ -91,7 +91,7 @@ class Engine {
   /// Runs the timed part.
   virtual Outcome<Measured> run() = 0;
 
-  /// The sum of Row::moved_bytes over all rows so far.
+  /// The sum of Row::moved_bytes over all rows so far; empty for a test of verbs.
   [[nodiscard]] virtual std::optional<std::uint64_t> moved_bytes() const { return std::nullopt; }
 };
 

@@ -9,6 +9,7 @@ namespace hbmwire::tools::perf {
 
 void set_pattern(Contents& contents, const Work& work, bool own, std::uint32_t pass) {
   const bool of_client = own == work.is_client();
+  // The two sides' messages differ, so that neither is taken for the other's.
   contents.set_pattern(work.request.seed + (of_client ? 1 : 0), pass);
 }
 

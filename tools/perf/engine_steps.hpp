@@ -49,7 +49,7 @@ struct LastBytes {
   volatile std::uint8_t* pong = nullptr;
 };
 
-/// Those of the first slot of the first queue pair.
+/// The last bytes of the first slot of the first queue pair, in both halves.
 [[nodiscard]] LastBytes last_bytes(const MemorySide& side, const Slots& slots);
 
 /// Meets the peer after the timed part. Returns the CPU time that this side used; if it only waits

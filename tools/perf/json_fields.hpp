@@ -10,13 +10,15 @@
 
 namespace hbmwire::tools::perf {
 
-/// Takes values out of an object, and remembers the first one that is not there or can't be.
+/// Takes values out of an object, and notes the first one that is missing or invalid in `problem`.
 class JsonFields {
  public:
   JsonFields(const Json& object, std::string where, std::string& problem)
       : object_(object), where_(std::move(where)), problem_(problem) {
     if (!object_.is_object()) fail("is no object");
   }
+
+  // A value that is missing or invalid is noted, and reads as empty, false or 0.
 
   [[nodiscard]] std::string text(const char* key) {
     const Json* const value = find(key);
@@ -37,8 +39,7 @@ class JsonFields {
     return good ? value->get<std::uint64_t>() : wrong<std::uint64_t>(key, "no count");
   }
 
-  /// Not negative. Finite ones are the only ones that JSON has; the largest stay out, so that
-  /// sums can't overflow.
+  /// A number from 0 to 1e30. Larger ones could make sums overflow; JSON has no infinity.
   [[nodiscard]] double amount(const char* key) {
     constexpr double kMost = 1e30;
     const Json* const value = find(key);
@@ -53,7 +54,7 @@ class JsonFields {
     return value < end ? value : wrong<std::uint64_t>(key, "out of range");
   }
 
-  /// The place `index` of a list that has one, "rows[3]" in problems.
+  /// The element `index` of a list, which must exist. Problems name it as "rows[3]".
   [[nodiscard]] JsonFields item(const char* key, std::size_t index) {
     return {list(key)[index], path_of(key) + "[" + std::to_string(index) + "]", problem_};
   }
@@ -70,7 +71,8 @@ class JsonFields {
     return all;
   }
 
-  /// The saved document is of this kind and version.
+  /// Notes a problem unless the document has this format and version. Each read may note one itself
+  /// (a missing value), which must stay.
   void expect_format(const char* format, std::uint64_t version) {
     if (problem_.empty() && text("format") != format && problem_.empty())
       problem_ = "its format is another one";
@@ -78,7 +80,7 @@ class JsonFields {
       problem_ = "its version is another one";
   }
 
-  /// Remembers that a value, which has its type, is none of those that there are.
+  /// Notes that a value of the right type is none of the known ones: "state is `what`".
   void refuse(const char* key, const char* what) { static_cast<void>(wrong<bool>(key, what)); }
 
   [[nodiscard]] bool is_null(const char* key) const {

@@ -21,8 +21,10 @@ struct Layout {
   std::uint32_t queue_pairs = 1;
   std::uint32_t flows = 1;
 
+  /// Areas with room for the request's largest size.
   static Layout of(const wire::PerfRequest& request);
 
+  /// All areas of one queue pair in a half.
   [[nodiscard]] std::uint64_t lane_bytes() const noexcept { return area_bytes * flows; }
 
   [[nodiscard]] std::uint64_t half_bytes() const noexcept { return lane_bytes() * queue_pairs; }
@@ -46,6 +48,7 @@ struct Slots {
   std::uint32_t header_bytes = 0;      ///< bytes before each message: the GRH of a datagram
   std::vector<std::uint64_t> offsets;  ///< relative to the beginning of the queue pair's areas
 
+  /// As many slots as a page holds, but at least one, in the area of each flow.
   static Slots of(const Layout& layout, std::uint64_t size_bytes, std::uint32_t header_bytes = 0);
 
   /// The part of an area that the slots take, including gaps.

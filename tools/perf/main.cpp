@@ -32,12 +32,13 @@ struct Perf {
   std::optional<wire::ControlListener> listener;
 
   Outcome<void> run() {
+    // A NIC that is missing is found before the peer is.
     HBMWIRE_TRY(probe_nic(options.side));
     return options.host.empty() ? serve() : ask();
   }
 
  private:
-  [[nodiscard]] Session start(wire::ControlChannel channel, const char* peer_role) const {
+  [[nodiscard]] Session make_session(wire::ControlChannel channel, const char* peer_role) const {
     return {std::move(channel),
             {.patience = options.patience, .cancel_fd = interrupt.fd(), .peer_role = peer_role}};
   }
@@ -50,6 +51,7 @@ struct Perf {
 
 Outcome<void> Perf::talk(Role role, Session& session, const PerfRequest& request) {
   auto done = run_test(options, role, session, request, observer, result);
+  // Sends nothing if run_test() has told the peer already.
   if (!done) session.give_up(done.error());
   return done;
 }
@@ -57,7 +59,7 @@ Outcome<void> Perf::talk(Role role, Session& session, const PerfRequest& request
 /// Waits for a client, and returns the result of its run. Reports port probes, strangers and
 /// clients of another version, and continues.
 Outcome<void> Perf::serve() {
-  const bool given = listener.has_value();
+  const bool given = listener.has_value();  // the caller has told its port already
   if (!given) {
     HBMWIRE_TRY_ASSIGN(listener, wire::ControlListener::listen(options.bind, options.port));
   }
@@ -74,22 +76,22 @@ Outcome<void> Perf::serve() {
   return {};
 }
 
-/// Returns whether it was a client with a valid request.
+/// Runs the test with a client whose request is valid, and returns true. Reports any other peer.
 Outcome<bool> Perf::serve_one(wire::ControlListener::Accepted accepted) {
-  const auto stranger = [&](const Failure& why) -> Outcome<bool> {
+  const auto report = [&](const Failure& why) -> Outcome<bool> {
     if (why.interrupted) return tl::make_unexpected(why);
     output.error(about_client(accepted.peer, why));
     return false;
   };
   auto channel = wire::ControlChannel::accept(std::move(accepted.socket), accepted.peer,
                                               {kGreetingPatience, interrupt.fd()});
-  if (!channel) return stranger(channel.error());
-  Session session = start(std::move(*channel), "client");
+  if (!channel) return report(channel.error());
+  Session session = make_session(std::move(*channel), "client");
   session.set_patience(std::min(kGreetingPatience, options.patience));
   const auto request = hear_request(session);
   if (!request) {
     session.give_up(request.error());
-    return stranger(request.error());
+    return report(request.error());
   }
   session.set_patience(options.patience);
   HBMWIRE_TRY(talk(Role::server, session, *request));
@@ -105,7 +107,7 @@ Outcome<void> Perf::ask() {
         not_reached(channel.error(),
                     "start `hbmwire perf` without HOST there first, and give both the same -p"));
   }
-  Session session = start(std::move(*channel), "server");
+  Session session = make_session(std::move(*channel), "server");
   HBMWIRE_TRY(session.send(options.request));
   return talk(Role::client, session, options.request);
 }

@@ -10,8 +10,9 @@
 
 namespace hbmwire::tools::perf {
 
-/// One test as client or server, with all that is printed. A server waits at `listener` if there is
-/// one, and says nothing of it, else at the port of its options. Returns the exit code.
+/// Runs one test as client or server, and prints all of its output. A server accepts its client at
+/// `listener` if that is given; otherwise it listens at the port of its options and prints that it
+/// waits. Returns the exit code.
 int measure(const Options& options, const std::string& program, const Interrupt& interrupt,
             std::optional<wire::ControlListener> listener);
 

@@ -46,6 +46,7 @@ Result<Context> make_context(const SideOptions& options) {
   return Context::create(wanted);
 }
 
+/// The better paths that were refused, each with the reason.
 std::vector<std::string> why_not_better(const Region& region) {
   std::vector<std::string> reasons;
   if (region.path() == Path::host) return reasons;
@@ -111,7 +112,7 @@ Outcome<MemorySide> open_now(const SideOptions& options, const Layout& layout, A
   const std::uint64_t nanoseconds = stopwatch.nanoseconds();
   if (!registered) return tl::make_unexpected(not_registered(registered.error(), options));
   const auto& region = *registered;
-  // The test measures the NICs of both ends, so that staging is an error.
+  // The test measures the NICs of both ends, so staging is an error.
   if (region.path() == Path::staged)
     return tl::make_unexpected(not_registered(*region.explain().front().refusal, options));
   HBMWIRE_TRY_ASSIGN(auto buffer, Buffer::create(region));

@@ -33,7 +33,6 @@ constexpr std::array kDmabufWords{"yes", "no", "try"};
 constexpr std::uint64_t kLargestSweepBytes = std::uint64_t{1} << 23;  // as in perftest
 constexpr std::uint64_t kBandwidthBytes = 65536;
 constexpr std::uint64_t kLatencyBytes = 2;
-// A round trip has one message in flight, but the queue has room to verify a pattern with many.
 constexpr std::uint32_t kInlineWrite = 220;  // as in perftest's latency tests
 constexpr std::uint32_t kInlineSend = 236;
 constexpr std::uint32_t kInlineDatagram = 188;
@@ -224,7 +223,7 @@ void add_output(CLI::App& app, Options& options, Words& words) {
 
 Outcome<void> wrong(const std::string& sentence) { return fail(sentence, kExitUsage); }
 
-/// "0,5".
+/// Reads --ranks: "0,5".
 Outcome<void> set_ranks(const Words& words, Options& options) {
   if (words.ranks.empty()) return {};
   std::uint32_t client = 0;
@@ -246,6 +245,8 @@ Outcome<void> set_size(const Words& words, PerfRequest& request) {
   const TestKind& kind = kind_of(request.test);
   request.size_bytes = kind.measure == Measure::bandwidth ? kBandwidthBytes : kLatencyBytes;
   if (kind.verb == Verb::atomic) request.size_bytes = kAtomicBytes;
+  // A datagram fits into one packet. Without -m the MTU is not known yet; the engine refuses a size
+  // that exceeds it.
   if (request.connection == PerfConnection::ud)
     request.size_bytes = std::min<std::uint64_t>(request.size_bytes,
                                                  request.mtu_bytes != 0 ? request.mtu_bytes : 2048);
@@ -381,8 +382,9 @@ Outcome<void> check_given(const Words& words, const Options& options) {
   const bool latency = kind.measure == Measure::latency;
   const bool asks = kind.verb == Verb::read || kind.verb == Verb::atomic;
   const bool receives = kind.verb == Verb::send || kind.verb == Verb::tag;
-  const auto& of = words.given;
-  const auto has = [&](const char* name) { return std::ranges::find(of, name) != of.end(); };
+  const auto has = [&](const char* name) {
+    return std::ranges::find(words.given, name) != words.given.end();
+  };
   const Combination combinations[] = {
       {words.iterations && request.duration_s != 0, "-n",
        "counts messages, and -D measures for a time"},
@@ -413,6 +415,7 @@ Outcome<void> check_given(const Words& words, const Options& options) {
   return {};
 }
 
+/// Completes the options from `words`, and checks them.
 Outcome<void> settle(const Words& words, Options& options) {
   PerfRequest& request = options.request;
   const auto test = parse_test(words.test);
@@ -424,12 +427,12 @@ Outcome<void> settle(const Words& words, Options& options) {
                              meant ? fmt::format("; did you mean {}?", *meant) : ""));
   }
   request.test = *test;
-  const std::map<char, PerfConnection> connections{
-      {'R', PerfConnection::rc}, {'C', PerfConnection::uc}, {'D', PerfConnection::ud}};
+  const std::map<std::string_view, PerfConnection> connections{
+      {"RC", PerfConnection::rc}, {"UC", PerfConnection::uc}, {"UD", PerfConnection::ud}};
   std::string connection = words.connection;
   std::ranges::transform(connection, connection.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  request.connection = connection == "RC" ? PerfConnection::rc : connections.at(connection[1]);
+  request.connection = connections.at(connection);  // one of kConnections, as CLI checked
   request.compare_swap = words.atomic_type == "CMP_AND_SWAP";
   request.verify = !words.no_verify;
   request.seed = std::random_device()();
@@ -438,7 +441,6 @@ Outcome<void> settle(const Words& words, Options& options) {
     if (options.side.nic.empty()) return wrong("-i: name the device, too, by -d");
     options.side.nic += fmt::format(":{}", *words.nic_port);
   }
-  if (options.host.empty() && options.port == 0) request.seed = 0;
   HBMWIRE_TRY(set_ranks(words, options));
   HBMWIRE_TRY(set_size(words, request));
   set_iterations(words, request);
@@ -464,7 +466,8 @@ Outcome<void> add_settings(const CLI::App& app, Options& options) {
   return {};
 }
 
-Outcome<void> place(const CLI::App& app, Options& options) {
+/// Splits a port behind HOST, or behind the address of --bind, off into `options.port`.
+Outcome<void> split_off_port(const CLI::App& app, Options& options) {
   std::string& text = options.host.empty() ? options.bind : options.host;
   if (text.empty()) return {};
   HBMWIRE_TRY_ASSIGN(const HostPort at, place_of(text, options.port, *app.get_option("--port")));
@@ -495,8 +498,8 @@ std::optional<int> parse_options(const std::string& program, int argc, char** ar
   add_output(app, options, words);
   if (const auto code = parse_command_line(app, program, argc, argv)) return code;
   Output output(program, options.output_mode());
-  if (const auto placed = place(app, options); !placed)
-    return usage_error(output, placed.error().text);
+  if (const auto split = split_off_port(app, options); !split)
+    return usage_error(output, split.error().text);
   for (const char* const name : {"--rate_units", "--burst_size", "-A", "-o", "-r", "-w", "-y"}) {
     if (app.count(name) != 0) words.given.emplace_back(name);
   }

@@ -13,6 +13,7 @@ struct Pace {
   std::uint64_t burst = 1;
 };
 
+/// The pace that the request's rate limit allows for messages of `size_bytes`.
 [[nodiscard]] Pace pace_of(const PerfRequest& request, std::uint64_t size_bytes,
                            double ns_per_tick) noexcept;
 

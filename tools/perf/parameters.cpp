@@ -28,8 +28,8 @@ constexpr std::array<TestKind, 14> kTests{{
     {PerfTest::tag_lat, "tag_lat", Verb::tag, Measure::latency, "Tag"},
 }};
 
-// perftest's limit. Larger messages take longer than a completion, so that each of them may have
-// one, and the card's memory is not held until a hundred messages have ended.
+// perftest's limit. Larger messages take longer than a completion, so each of them may have one,
+// and the card's memory is not held until a hundred messages have ended.
 constexpr std::uint64_t kModeratedBytes = 8192;
 constexpr std::uint32_t kModeration = 100;
 
@@ -37,6 +37,7 @@ tl::unexpected<Failure> cannot_configure(const std::string& sentence) {
   return fail("configure: " + sentence, kExitUsage);
 }
 
+// Whether only the client starts operations: the peer's NIC answers them, without its CPU.
 bool has_one_way(Verb verb) {
   return verb == Verb::read || verb == Verb::atomic || verb == Verb::get;
 }
@@ -75,6 +76,7 @@ std::vector<std::string_view> test_names() {
 }
 
 bool is_verbs(PerfTest test) noexcept {
+  // wire::PerfTest lists the tests of verbs first.
   return static_cast<int>(test) <= static_cast<int>(PerfTest::atomic_lat);
 }
 
@@ -141,7 +143,7 @@ std::uint32_t moderation_of(const PerfRequest& request, std::uint64_t size_bytes
   std::uint32_t wanted = request.cq_moderation;
   if (wanted == 0) wanted = size_bytes > kModeratedBytes ? 1 : kModeration;
   wanted = std::min(wanted, request.tx_depth);
-  // A posted list has at most one completion.
+  // A posted list has at most one completion, so the number is a multiple of the list's length.
   wanted = std::max(wanted, request.post_list);
   return wanted / request.post_list * request.post_list;
 }

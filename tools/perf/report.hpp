@@ -13,8 +13,8 @@ namespace hbmwire::tools::perf {
 
 [[nodiscard]] wire::PerfReport to_report(const Measured& measured, const Verification& found);
 
-/// Merges both sides' reports into one row. Both sides get the same row, except for whose CPU is
-/// named as the own one.
+/// Merges both sides' reports into one row. Both sides get the same row, but for `cpu` and
+/// `peer_cpu`, which are exchanged.
 [[nodiscard]] Row merge(const Work& work, std::uint64_t size_bytes, const wire::PerfReport& mine,
                         const wire::PerfReport& theirs);
 

@@ -37,6 +37,7 @@ class Reporter final : public Observer {
  private:
   void compare(const RunResult& result);
   Outcome<void> write_files(const RunResult& result);
+  /// The errors of conclude() that are about the results.
   [[nodiscard]] Outcome<void> check(const RunResult& result) const;
 
   Output& output_;
@@ -46,7 +47,7 @@ class Reporter final : public Observer {
   std::optional<TextFile> json_file_;
   std::optional<TextFile> plot_file_;
   std::optional<Json> comparison_;
-  std::optional<Failure> incomparable_;
+  std::optional<Failure> incomparable_;  // why; returned after all else is printed and written
   std::unique_ptr<Progress> progress_;
 };
 

@@ -172,8 +172,9 @@ Row read_row(JsonFields fields) {
   row.iterations = fields.count("iterations");
   if (!fields.is_null("bandwidth")) row.bandwidth = read_bandwidth(fields.object("bandwidth"));
   if (!fields.is_null("latency")) row.latency = read_latency(fields.object("latency"));
-  row.verification.wanted =
-      false;  // whatever was found then, its figures are those that may be shown
+  // The file has null for the figures of a row that failed verification, so all that it has may be
+  // shown.
+  row.verification.wanted = false;
   return row;
 }
 
@@ -186,7 +187,7 @@ Side read_side(JsonFields fields) {
   return side;
 }
 
-// Values as they are: what a comparison shows where they differ.
+// Keeps plain values only. A comparison shows those that differ, by their keys.
 std::vector<Parameter> read_parameters(const Json& object, std::string& problem) {
   std::vector<Parameter> parameters;
   if (!object.is_object()) {

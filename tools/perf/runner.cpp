@@ -21,6 +21,7 @@ Access access_of(const PerfRequest& request) {
   return access;
 }
 
+// The options of this side, with the memory that the client wants here.
 Outcome<SideOptions> choose_side(const Options& options, Role role, const PerfRequest& request) {
   SideOptions side = options.side;
   side.by_endpoints = !is_verbs(request.test);
@@ -70,7 +71,7 @@ class Run {
     const auto sizes = sizes_of(work_.request);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       HBMWIRE_TRY(engine_->prepare(sizes[i]));
-      if (i == 0) {
+      if (i == 0) {  // the engine knows its parameters only now
         for (auto& parameter : engine_->parameters())
           result_.parameters.push_back(std::move(parameter));
         HBMWIRE_TRY(observer_.begins(result_));

@@ -18,7 +18,9 @@ class Observer {
 
   /// Called when everything except the rows is known. Errors: the output cannot be written.
   virtual Outcome<void> begins(const RunResult& run) = 0;
+  /// Called before each of `count` sizes is measured.
   virtual void measures(std::uint64_t size_bytes, std::size_t index, std::size_t count) = 0;
+  /// Called after each size; `row` is the last one of `run`.
   virtual void measured(const RunResult& run, const Row& row) = 0;
 };
 

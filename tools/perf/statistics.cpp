@@ -93,6 +93,7 @@ class UpperHull {
       points_.back() = post;
       return;
     }
+    // The last point is not on the hull if it does not lie above the line past it.
     while (points_.size() >= first_ + 2 &&
            slope(points_[points_.size() - 2], points_.back()) <= slope(points_.back(), post)) {
       points_.pop_back();
@@ -115,7 +116,7 @@ class UpperHull {
 
  private:
   std::vector<Mark> points_;
-  std::size_t first_ = 0;
+  std::size_t first_ = 0;  // points before it are dropped
 };
 
 }  // namespace
@@ -187,7 +188,7 @@ double noise_of(std::span<const Mark> posts, std::span<const Mark> completions) 
     moved.at(i) = now - before;
     before = now;
   }
-  return half_range(moved, before / kParts);
+  return half_range(moved, before / kParts);  // `before` is the sum of all parts now
 }
 
 Bandwidth bandwidth_of(std::uint64_t messages, std::uint64_t message_bytes, double elapsed_ns,

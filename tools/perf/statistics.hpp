@@ -25,6 +25,7 @@ class LatencySamples {
     if (count_ == 0) first_ = min_ = ticks;
     min_ = ticks < min_ ? ticks : min_;
     max_ = ticks > max_ ? ticks : max_;
+    // Negative if it took less than the first one.
     const auto value = static_cast<double>(static_cast<std::int64_t>(ticks - first_));
     sum_ += value;
     squares_ += value * value;
@@ -50,7 +51,8 @@ class LatencySamples {
   std::uint64_t count_ = 0;
   std::uint64_t min_ = 0;
   std::uint64_t max_ = 0;
-  // Sums of distances from the first sample: squares of large numbers would drown the deviation.
+  // The sums are of distances from the first sample, because the squares of large numbers would
+  // leave no digits for the deviation.
   std::uint64_t first_ = 0;
   double sum_ = 0;
   double squares_ = 0;
@@ -99,8 +101,8 @@ class Marks {
 /// completions are reported in bursts. 0 if there are too few marks.
 [[nodiscard]] double noise_of(std::span<const Mark> posts, std::span<const Mark> completions);
 
-/// `ticks` from before the first post until after the last completion; `peak` from peak_rate(), 0
-/// if not computed; `noise` from noise_of().
+/// `elapsed_ns`: from before the first post until after the last completion.
+/// `peak_messages_per_ns`: from peak_rate(); 0 if not computed. `noise`: from noise_of().
 [[nodiscard]] Bandwidth bandwidth_of(std::uint64_t messages, std::uint64_t message_bytes,
                                      double elapsed_ns, double peak_messages_per_ns = 0,
                                      double noise = 0);

@@ -44,7 +44,7 @@ struct Text {
   double y = 0;
   std::string_view anchor = "middle";
   unsigned size = 12;
-  std::string_view more = "";
+  std::string_view more = "";  // more attributes, each after a blank
 };
 
 class Svg {
@@ -103,7 +103,7 @@ class Svg {
   }
 
   void draw_sizes() {
-    constexpr double kLeastApart = 30;
+    constexpr double kLeastApart = 30;  // pixels between two labels
     const double bottom = kTop + kPlotHeight;
     double last = -kLeastApart;
     for (const double size : sizes_.marks) {

@@ -31,7 +31,8 @@ std::string_view known_headline(Measure measure, const Style& style) {
   return style.gigabits ? kBandwidthGiga : kBandwidthMebi;
 }
 
-// The offsets of the columns: after two blanks or more, or before "#iterations".
+// The offsets of the columns: words after two blanks or more, or at the start, and "#iterations",
+// which perftest's latency headline separates by one blank.
 std::vector<std::size_t> columns_of(std::string_view headline) {
   std::vector<std::size_t> columns;
   for (std::size_t i = 1; i < headline.size(); ++i) {
@@ -42,6 +43,7 @@ std::vector<std::size_t> columns_of(std::string_view headline) {
   return columns;
 }
 
+// Writes each value below the head of its column, or after a long value before it.
 std::string put_below(std::string_view headline, const std::vector<std::string>& values) {
   const auto columns = columns_of(headline);
   std::string line;
@@ -148,7 +150,8 @@ std::vector<std::string> transfer_lines(const std::vector<Row>& rows) {
   return lines;
 }
 
-// A single short message is limited by latency, not by bandwidth.
+// Below this share of the limit, a run is not limited by bandwidth but by the latency of its short
+// messages.
 constexpr double kBoundShare = 0.05;
 
 std::string verdict_line(const Verdict& verdict, const Style& style) {

@@ -11,7 +11,8 @@ namespace hbmwire::tools::perf {
 namespace {
 
 constexpr std::size_t kRows = 14;
-constexpr std::size_t kMargin = 10;  // room for the marks of values
+constexpr std::size_t kMargin = 10;   // room for the marks of values
+constexpr std::size_t kOverhang = 2;  // the last size's label may end so far right of the plot
 constexpr unsigned kLeastColumns = 20;
 constexpr unsigned kMostColumns = 100;
 
@@ -82,7 +83,8 @@ class Canvas {
       const std::size_t middle = kMargin + column_of(size);
       const std::size_t at = middle - std::min(middle, label.size() / 2);
       const bool is_first = line.size() == kMargin;
-      if ((!is_first && at < line.size() + 1) || at + label.size() > kMargin + width_ + 2) continue;
+      const bool touches_last = !is_first && at < line.size() + 1;
+      if (touches_last || at + label.size() > kMargin + width_ + kOverhang) continue;
       line.resize(std::max(at, line.size()), ' ');
       line += label;
     }
@@ -111,7 +113,7 @@ class Canvas {
 
 std::vector<std::string> terminal_plot(const Chart& chart, unsigned columns) {
   if (chart.series.empty()) return {};
-  const std::size_t width = std::clamp(columns, kLeastColumns, kMostColumns) - kMargin - 2;
+  const std::size_t width = std::clamp(columns, kLeastColumns, kMostColumns) - kMargin - kOverhang;
   std::vector<const Series*> order;
   for (const Series& series : chart.series) order.push_back(&series);
   std::ranges::stable_sort(order, {}, [](const Series* series) { return rank_of(series->role); });

@@ -33,6 +33,7 @@ class TickRate {
     return static_cast<double>(std::chrono::nanoseconds(now - since_).count()) / passed;
   }
 
+  /// A time in ticks.
   [[nodiscard]] std::uint64_t in(std::chrono::nanoseconds time) const noexcept {
     return static_cast<std::uint64_t>(static_cast<double>(time.count()) / ns_per_tick());
   }

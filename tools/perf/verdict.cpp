@@ -52,11 +52,11 @@ double reached_by(const Row& row) {
 
 Judgement judge(const RunResult& run) {
   std::optional<Verdict> best;
-  bool any = false;
+  bool has_figure = false;
   for (const Row& row : run.rows) {
     const auto limit = limit_of(run, row);
     const double reached = reached_by(row);
-    any = any || reached > 0;
+    has_figure = has_figure || reached > 0;
     if (!limit || reached <= 0) continue;
     const double share = reached / limit->bytes_per_second;
     if (best && best->share >= share) continue;
@@ -66,8 +66,8 @@ Judgement judge(const RunResult& run) {
                    .share = share};
   }
   if (!best) {
-    return {.why_none = any ? "neither a link rate nor a PCIe link is known"
-                            : "no figure counts, since no data were verified"};
+    return {.why_none = has_figure ? "neither a link rate nor a PCIe link is known"
+                                   : "no figure counts, since no data were verified"};
   }
   if (best->share > kMostShare) {
     return {.why_none = fmt::format(

@@ -9,8 +9,8 @@
 namespace hbmwire::tools::perf {
 
 /// The limit that a run met, and the share of it that it reached. On hardware, the limit is the
-/// slowest link or PCIe slot of both sides. Emulated hardware has no wire, so that the limit is the
-/// copy that the NIC makes (Row::memcpy_bytes_per_second). For a latency test, the rate is that of
+/// slowest link or PCIe slot of both sides. Emulated hardware has no wire, so the limit is the copy
+/// that the NIC makes (Row::memcpy_bytes_per_second). For a latency test, the rate is that of
 /// single messages. A run in both directions may use each limit twice. Rows that failed
 /// verification do not count.
 struct Judgement {

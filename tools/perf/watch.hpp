@@ -25,13 +25,14 @@ class Watch {
 
   [[nodiscard]] bool due(std::uint64_t now) const noexcept { return now >= next_; }
 
-  /// Whether to look between two rounds, with `done` rounds since the last look. Needed if rounds
-  /// are slow and poll so little that due() would never become true within them.
+  /// Whether to look between two rounds, with `done` rounds since the last look. Needed because a
+  /// round may poll so little that it never checks due() itself.
   [[nodiscard]] bool due_between(std::uint64_t done, std::uint64_t now) const noexcept {
     return done != 0 && due(now);
   }
 
-  /// `progress`: any number that grows while messages move.
+  /// Sends and takes the control messages that are due. `progress`: any number that grows while
+  /// messages move. Errors: an interrupt, the peer gave up, or nothing moved for the patience.
   Outcome<void> look(std::uint64_t progress) {
     HBMWIRE_TRY(session_.tick());
     HBMWIRE_TRY(session_.look());

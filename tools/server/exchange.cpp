@@ -18,7 +18,7 @@ class ServerExchange {
     for (std::uint32_t i = 1; i <= hello_.iterations; ++i) HBMWIRE_TRY(iterate(i));
     HBMWIRE_TRY(write_test());
     HBMWIRE_TRY(read_test());
-    return part();
+    return say_bye();
   }
 
  private:
@@ -85,7 +85,7 @@ class ServerExchange {
     return hear_verdict(job_, kRead, 1);
   }
 
-  Outcome<void> part() {
+  Outcome<void> say_bye() {
     job_.output.line("Waiting for client to finish...");
     HBMWIRE_TRY(job_.session.expect<wire::Bye>());
     job_.output.line("✓ Client finished");

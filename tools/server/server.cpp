@@ -20,14 +20,15 @@ using std::chrono::seconds;
 // turn.
 constexpr seconds kGreetingPatience{5};
 // A server that runs for months must not grow: --json shows only the last clients.
-constexpr std::size_t kClientsTold = 100;
+constexpr std::size_t kClientsShown = 100;
 
-void tell_client(Json& summary, Json client) {
+void add_client(Json& summary, Json client) {
   Json& clients = summary["clients"];
-  if (clients.size() == kClientsTold) clients.erase(clients.begin());
+  if (clients.size() == kClientsShown) clients.erase(clients.begin());
   clients.push_back(std::move(client));
 }
 
+// `what` differs between the two programs; `option` sets it.
 std::string refusal(const char* what, std::uint64_t server, std::uint64_t client,
                     const char* option) {
   return fmt::format(
@@ -116,7 +117,7 @@ void Server::count_failed(const std::string& peer, const Failure& failure) {
   output_.error(about_client(peer, failure));
   Json client{{"peer", peer}};
   add_error(client, failure);
-  tell_client(summary_, std::move(client));
+  add_client(summary_, std::move(client));
 }
 
 void Server::count_complete(const Report& report) {
@@ -126,9 +127,10 @@ void Server::count_complete(const Report& report) {
   if (!report.verified()) {
     ++wrong_;
     client["error"] = report.wrong_text();
+    // The job itself printed wrong bytes of an exchange.
     if (report.file) output_.error(report.wrong_text());
   }
-  tell_client(summary_, std::move(client));
+  add_client(summary_, std::move(client));
 }
 
 Outcome<Report> Server::serve_session(Session& session) {

@@ -106,6 +106,7 @@ class Samples {
 
   int run() {
     const auto ended = go();
+    // All samples were printed already.
     if (ended && (options_.seconds || options_.prometheus)) return *ended;
     if (ended) return finish(output_, *ended, std::move(last_));
     if (!options_.seconds || !options_.json) return finish(output_, ended.error(), Json::object());
@@ -136,8 +137,8 @@ class Samples {
     return kExitOk;
   }
 
-  /// Returns false if a signal came. Samples are taken at regular times, so that a slow sample does
-  /// not delay the next ones.
+  /// Sleeps until the next sample, and returns false if a signal came. Samples are taken at regular
+  /// times, so that a slow sample does not delay the next ones.
   [[nodiscard]] bool sleep(const Interrupt& interrupt, Clock::time_point& next) const {
     const std::chrono::duration<double> step(*options_.seconds);
     const auto between = std::chrono::duration_cast<Clock::duration>(step);
@@ -154,8 +155,9 @@ class Samples {
     return false;
   }
 
-  /// If the only sample shows no process, the user made a mistake. For Prometheus it is a valid
-  /// number.
+  /// If the first sample shows no process, the user made a mistake. It is none if the command
+  /// follows all processes for longer, since one may still begin, nor for Prometheus, to which none
+  /// is a valid number.
   [[nodiscard]] Outcome<void> check_first(const Sample& sample, bool first) const {
     const bool empty = sample.processes.empty();
     if (!first || !empty || (options_.processes.empty() && is_lasting())) return {};
@@ -244,7 +246,7 @@ void add_options(CLI::App& app, StatOptions& options) {
                  "Only this process, or these with commas between; ends when all of them have")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{4'194'304}))
+      ->check(CLI::Range(std::uint32_t{1}, std::uint32_t{4'194'304}))  // the kernel's PID_MAX_LIMIT
       ->option_text("PID[,...]");
   app.add_option_function<std::string>(
          "--by", [&options](const std::string& name) { options.split = kSplits.at(name); },

@@ -37,12 +37,13 @@ class Watch {
     PublishedProcess process;
     Counters counters;
     Clock::time_point seen;
-    bool found;
+    bool found;  // in the sample that is being taken
   };
 
   /// Its id, and the time when it began to count. After execve(2) another program has the same id.
   using Name = std::pair<std::uint32_t, std::int64_t>;
 
+  /// The processes that run now and are wanted.
   Outcome<std::vector<PublishedProcess>> find();
   void add_found(PublishedProcess process, Sample& sample);
   void add_ended(Sample& sample);
@@ -51,7 +52,7 @@ class Watch {
   std::set<std::uint32_t> wanted_;
   bool first_ = true;
   std::map<Name, Known> known_;
-  std::map<std::string, std::uint64_t> nic_counters_;
+  std::map<std::string, std::uint64_t> nic_counters_;  // values of the last sample, by name
 };
 
 }  // namespace hbmwire::tools::stats

@@ -79,8 +79,8 @@ Member member_of(const Table& table, std::string_view name) {
   return found == table.end() ? Member::none : found->second;
 }
 
-// 31 years: larger values are no times. The sum of two such times still fits into the number of
-// nanoseconds.
+// 31 years: larger values are no times. The sum of two such times, in nanoseconds, still fits into
+// 64 bits.
 constexpr double kMostUs = 1e15;
 
 bool is_time(double us) noexcept { return us >= 0 && us < kMostUs; }
@@ -139,7 +139,7 @@ class Events {
 
   bool start_array(std::size_t /*size*/) {
     ++depth_;
-    // The list is a member of an event; an event is an object.
+    // A list in place of an event counts as an odd one. Deeper lists are members of an event.
     if (depth_ == kInEvent) begin_event();
     return true;
   }
@@ -172,9 +172,10 @@ class Events {
 
   bool scalar() {
     member_ = Member::none;
-    return depth_ != 0;
+    return depth_ != 0;  // the top level of a trace is a list
   }
 
+  /// `whole`: the value as an integer; 0 if it is none.
   bool number(double value, std::uint64_t whole) {
     switch (member_) {
       case Member::process:
@@ -313,8 +314,8 @@ class Events {
   const std::function<void(const TracedTransfer&)>& use_;
   int depth_ = 0;
   Member member_ = Member::none;
-  bool are_args_ = false;
-  std::int64_t begin_ns_ = -1;  // relative to the beginning of the trace
+  bool are_args_ = false;       // the event's last member was `args`
+  std::int64_t begin_ns_ = -1;  // the time of the event "trace begins"; negative before it
   std::optional<std::size_t> error_at_;
 
   // The event that is being read.

@@ -9,6 +9,7 @@
 namespace hbmwire::tools::trace {
 namespace {
 
+// Among equals, the earlier one counts as slower.
 bool is_slower(const TracedTransfer& one, const TracedTransfer& other) noexcept {
   return std::tuple(one.took_ns, -one.asked_ns) > std::tuple(other.took_ns, -other.asked_ns);
 }
@@ -35,6 +36,7 @@ std::int64_t Durations::quantile_ns(double share) {
 
 Timeline::Slot& Timeline::at(std::int64_t ns) {
   const std::int64_t since = std::max<std::int64_t>(ns - from_ns_, 0);
+  // Joins pairs of slots into slots of twice the length until `ns` has one.
   while (static_cast<std::uint64_t>(since / slot_ns_) >= slots_.size()) {
     slot_ns_ *= 2;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -117,6 +119,7 @@ void Summary::add(const TracedTransfer& transfer) {
 std::vector<Group*> Summary::groups() {
   std::vector<Group*> all;
   for (auto& [key, group] : groups_) all.push_back(&group);
+  // `~` puts the largest first.
   const auto order = [](const Group* group) {
     return std::tuple(~group->bytes, ~std::uint64_t{group->took.count()}, group->kind, group->path,
                       group->nic);

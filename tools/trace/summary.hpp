@@ -84,6 +84,7 @@ class Timeline {
   [[nodiscard]] std::vector<Slot> slots() const;
 
  private:
+  /// The slot of this time. Lengthens all slots if it lies behind the last one.
   Slot& at(std::int64_t ns);
 
   std::int64_t from_ns_;

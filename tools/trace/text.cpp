@@ -58,6 +58,7 @@ std::string time_text(double us_since_1970) {
   const auto seconds = static_cast<std::time_t>(us_since_1970 / 1e6);
   std::tm parts{};
   std::array<char, 32> text{};
+  // Numbers above 1e17 are some thousand years ahead: no times.
   if (us_since_1970 <= 0 || us_since_1970 > 1e17 || ::gmtime_r(&seconds, &parts) == nullptr)
     return "-";
   std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
@@ -148,19 +149,19 @@ std::string signs_of(const std::vector<double>& values, double most) {
 }
 
 void print_timeline(Output& output, const Timeline& timeline, unsigned columns) {
-  constexpr unsigned kLabel = 14;
-  constexpr unsigned kLegend = 18;
+  constexpr unsigned kLabel = 14;   // two blanks, the label, and "|"
+  constexpr unsigned kLegend = 18;  // "|", a blank, and the largest value
   constexpr unsigned kLeast = 20;
   constexpr unsigned kMost = 128;
   const auto slots = timeline.slots();
   if (slots.empty()) return;
   const std::size_t width =
       std::clamp(columns > kLabel + kLegend ? columns - kLabel - kLegend : kLeast, kLeast, kMost);
-  const std::size_t together = (slots.size() + width - 1) / width;
+  const std::size_t together = (slots.size() + width - 1) / width;  // slots in a column
   std::vector<double> bytes;
   std::vector<double> under_way;
   std::vector<double> waiting;
-  std::int64_t open = 0;
+  std::int64_t open = 0;  // transfers under way, and those that wait, after the slots so far
   std::int64_t held = 0;
   const double seconds =
       static_cast<double>(timeline.slot_ns()) * static_cast<double>(together) / 1e9;

@@ -8,7 +8,7 @@
 
 namespace hbmwire::tools::trace {
 
-/// The missing parts of the trace, one sentence for each.
+/// The missing parts of the trace, and events that it should not have: one sentence for each.
 [[nodiscard]] std::vector<std::string> notes_of(const TraceFacts& facts);
 
 /// The report for people, `columns` wide.

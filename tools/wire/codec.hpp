@@ -57,6 +57,7 @@ class Writer {
     for (const T& one : std::span(all).first(size)) item(*this, one);
   }
 
+  /// A relation between fields, which only Reader checks.
   void require(bool /*holds*/) noexcept {}
 
   [[nodiscard]] std::vector<std::byte> take() noexcept { return std::move(bytes_); }

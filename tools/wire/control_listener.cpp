@@ -31,7 +31,8 @@ constexpr auto kDescriptorPause = 50ms;
 // The time in which a refused peer must have sent its first message.
 constexpr auto kParting = 200ms;
 
-/// Makes poll(2) report a socket as readable only after so many bytes, or at its end.
+/// Makes poll(2) report a socket as readable only after so many bytes, or at its end. 1 is the
+/// usual.
 void wake_at(int fd, int bytes) {
   // If this fails, the first byte wakes the server, and the peer's deadline limits the wait for the
   // rest.
@@ -59,7 +60,6 @@ Result<ControlListener> ControlListener::listen(const std::string& address, std:
   return ControlListener(std::move(listener));
 }
 
-/// Logs each cause once.
 void ControlListener::tell(const Error& shortage) {
   const bool is_new = !told_ || told_->number != shortage.number;
   told_ = shortage;
@@ -92,7 +92,7 @@ Result<void> ControlListener::take_connection() {
       // The connection stays in the queue, and poll(2) would report it again at once.
       std::this_thread::sleep_for(kDescriptorPause);
     } else {
-      pending_.erase(pending_.begin());
+      pending_.erase(pending_.begin());  // its descriptor serves the next connection
     }
     listener_.keep_spare();
     return {};
@@ -123,7 +123,7 @@ Result<ControlListener::Accepted> ControlListener::accept(const Wait& wait) {
           make_error(Errc::cancelled, Stage::connect, "waiting for a client"));
     }
     for (std::size_t i = 0; i < pending_.size(); ++i) {
-      const short events = fds[i + 2].revents;
+      const short events = fds[i + 2].revents;  // behind the listener and cancel_fd
       if (events == 0 || !has_begun(pending_[i].socket.get(), events)) continue;
       Accepted accepted{std::move(pending_[i].socket), std::move(pending_[i].peer)};
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));

@@ -45,11 +45,11 @@ class ControlListener {
   explicit ControlListener(tcp::Listener listener) noexcept : listener_(std::move(listener)) {}
 
   Result<void> take_connection();
-  void tell(const Error& shortage);
+  void tell(const Error& shortage);  // to the log, each cause once
   static void refuse(Fd socket, std::string peer, const Error& why);
 
   tcp::Listener listener_;
-  // The reason why no connection can be accepted; empty after the next success.
+  // The last shortage that tell() logged; empty after the next success.
   std::optional<Error> told_;
   std::vector<Pending> pending_;
 };

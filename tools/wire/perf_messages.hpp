@@ -83,7 +83,7 @@ struct PerfRequest {
 /// Both ways: the description of a side after it has registered its memory.
 struct PerfSide {
   struct Limit {
-    std::uint8_t kind = 0;
+    std::uint8_t kind = 0;  ///< of tools::Limit::Kind
     std::uint64_t bytes_per_second = 0;
     std::string what;
     bool operator==(const Limit&) const = default;

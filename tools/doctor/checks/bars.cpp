@@ -27,7 +27,7 @@ std::vector<std::uint64_t> windows_in(std::string_view resource) {
 }
 
 Finding judge_bars(const Answer& resource, const Card& card) {
-  constexpr std::size_t kGaudiMemory = 4;
+  constexpr std::size_t kGaudiMemory = 4;  // the window of a Gaudi's HBM
   const std::string source = pci_path(card.pci_address, "resource");
   Finding finding{.check = "bars",
                   .subject = card.pci_address,
@@ -62,7 +62,7 @@ Finding judge_bars(const Answer& resource, const Card& card) {
     finding.verdict = Verdict::good;
     return finding;
   }
-  // The driver of a Gaudi can export only memory within its window, so that a small one is a fault.
+  // The driver of a Gaudi can export only memory within its window, so a small window is a fault.
   // A GPU only has less memory to export at a time.
   finding.verdict = is_gaudi ? Verdict::bad : Verdict::slow;
   finding.remedy = remedy;

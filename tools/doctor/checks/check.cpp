@@ -31,6 +31,7 @@ class Watched final : public Evidence {
   [[nodiscard]] const std::vector<Gap>& gaps() const noexcept { return gaps_; }
 
  private:
+  /// Returns the answer, after noting it if it leaves the question open.
   template <class T>
   T noted(const std::string& path, T answer) {
     if (is_unread(answer.error))
@@ -49,7 +50,7 @@ std::optional<Gap> gap_for(const Concerns& concerns, const Hardware& hardware) {
   return concerns.places ? hardware.places_gap : std::nullopt;
 }
 
-// The first open question of the rule itself. Questions about the hardware do not count.
+// The rule's first question without an answer. Those that hardware_of() asks, too, do not count.
 std::optional<Gap> first_own(const std::vector<Gap>& all, const std::vector<Gap>& of_hardware) {
   for (const Gap& gap : all) {
     if (std::ranges::find(of_hardware, gap.source, &Gap::source) == of_hardware.end()) return gap;
@@ -60,15 +61,15 @@ std::optional<Gap> first_own(const std::vector<Gap>& all, const std::vector<Gap>
 }  // namespace
 
 std::vector<Finding> Check::run(Evidence& machine) const {
-  Watched look(machine);
-  const Hardware hardware = hardware_of(look);
+  Watched for_hardware(machine);
+  const Hardware hardware = hardware_of(for_hardware);
   if (concerns.real_hardware && hardware.emulated) return {};
-  Watched watched(machine);
-  std::vector<Finding> findings = rule(watched);
+  Watched for_rule(machine);
+  std::vector<Finding> findings = rule(for_rule);
   if (std::ranges::find(findings, Verdict::unknown, &Finding::verdict) != findings.end())
     return findings;
   std::optional<Gap> gap = gap_for(concerns, hardware);
-  if (!gap && findings.empty()) gap = first_own(watched.gaps(), look.gaps());
+  if (!gap && findings.empty()) gap = first_own(for_rule.gaps(), for_hardware.gaps());
   if (gap) findings.push_back(unknown_for_gap(std::string(name), *gap));
   return findings;
 }

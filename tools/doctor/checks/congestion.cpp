@@ -32,6 +32,7 @@ struct Losses {
   std::string words;
 };
 
+// Keeps the first error that leaves a question open.
 void note(Losses& losses, const std::string& source, int error) {
   if (losses.error != 0 || !is_unread(error)) return;
   losses.error = error;
@@ -115,6 +116,7 @@ Finding judge_losses(Evidence& machine, const Port& port, Losses losses, const J
   if (packets) finding.found += fmt::format(", of {} packets", *packets);
   if (!paused.empty()) finding.found += ", paused priorities " + paused;
   const bool traffic_hidden = is_unread(sent.error);
+  // Without a counter of packets, a fixed limit applies; if it is hidden, none does.
   const bool slow = packets ? losses.total > *packets / kPacketsALoss
                             : !traffic_hidden && losses.total > kMostLosses;
   if (slow) {

@@ -79,6 +79,7 @@ Finding judge_gaudi(Evidence& machine, const Card& card) {
   }
   if (finding.found.empty() && error == 0)
     error = error_below(machine, "/sys/class", machine.folder("/sys/class/accel").error);
+  // has_module() gives nothing (not false) if the modules can't be seen.
   if (finding.found.empty() && !has_module(machine, "habanalabs")) error = EACCES;
   if (finding.found.empty() && is_unread(error))
     return unknown_for(finding.check, finding.subject, finding.source, error, finding.wanted);
@@ -129,9 +130,9 @@ std::optional<Finding> judge_module(Evidence& machine, const std::string& module
 Finding judge_cuda_way(Evidence& machine, const Hardware& hardware) {
   const NvidiaDriver driver = nvidia_driver_of(machine);
   const PeerModule module = nvidia_peer_module(machine);
-  const auto any_imports = [&](bool where_unknown) {
+  const auto any_imports = [&](bool if_unknown) {
     return std::ranges::any_of(
-        hardware.nics, [&](const Nic& nic) { return nic.imports_dmabufs.value_or(where_unknown); });
+        hardware.nics, [&](const Nic& nic) { return nic.imports_dmabufs.value_or(if_unknown); });
   };
   Finding finding{.check = "peer-memory",
                   .subject = "cuda",

@@ -20,7 +20,8 @@ constexpr std::size_t kMostNics = 1024;
 constexpr std::size_t kMostCards = 256;
 
 /// A kind of accelerator: the PCI vendor, and the PCI classes of its accelerators. AMD's display
-/// controllers (0x0300) are left out, because most of them are part of a CPU.
+/// controllers (0x0300) are left out, because most of them are part of a CPU. A kind with one class
+/// has it twice.
 struct CardKind {
   std::string_view vendor;
   std::string_view type;
@@ -41,11 +42,13 @@ void add_card(std::vector<Card>& cards, Card card) {
   if (!known) cards.push_back(std::move(card));
 }
 
+// Keeps the first error that leaves a question open.
 void note(std::optional<Gap>& gap, const std::string& source, int error) {
   if (!gap && is_unread(error))
     gap = Gap{.source = source, .error = error, .words = error_words(error)};
 }
 
+// The first line of a file; notes a gap if it can't be read.
 std::string noted_line(Evidence& machine, std::optional<Gap>& gap, const std::string& path) {
   const Answer line = read_line(machine, path);
   note(gap, path, line.error);
@@ -57,6 +60,7 @@ std::string told_address(const Json& device) {
   return is_pci_address(address) ? address : std::string();
 }
 
+// "Told" things are those that `hbmwire info` lists.
 void add_told_cards(const Json& info, std::vector<Card>& cards) {
   for (const Json& memory : member(info, "memory")) {
     const std::string type = text_at(memory, "type");

@@ -71,6 +71,7 @@ std::optional<Finding> judge_affinity(Evidence& machine, const Hardware& hardwar
     near.insert(near.end(), cpus.begin(), cpus.end());
   }
   const std::string wanted = "a CPU near a card or a NIC";
+  // CPUs near a device may be missing in `near`.
   const Finding hidden =
       unknown_for("numa", "this process", "local_cpulist of the devices", error, wanted);
   if (near.empty()) return error != 0 ? std::optional(hidden) : std::nullopt;
@@ -147,6 +148,7 @@ Findings cpu(Evidence& machine) {
     if (!is_unread(error) && is_guest(machine).value_or(false)) return {};
     return {unknown_for("cpu", "", source, error == 0 ? ENOENT : error, wanted)};
   }
+  // A CPU whose governor can't be read may have another one.
   if (is_unread(error) && governors[wanted] == total)
     return {unknown_for("cpu", "", source, error, wanted)};
   const std::size_t fast = governors[wanted];

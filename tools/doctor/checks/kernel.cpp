@@ -26,11 +26,12 @@ struct NeededOption {
 std::vector<NeededOption> needed_options(Evidence& machine, const Hardware& hardware) {
   const std::string amd = "/sys/module/amdgpu/version";
   const int amd_error = read_line(machine, amd).error;
+  // Only a driver that does not come with the kernel has a version.
   std::optional<bool> amd_of_kernel = amd_error != 0;
   if (is_unread(amd_error)) amd_of_kernel.reset();
-  std::optional<bool> gaudi_of_elsewhere = has_module(machine, "habanalabs");
+  std::optional<bool> gaudi_driver_is_there = has_module(machine, "habanalabs");
   if (!hardware.has("rocm")) amd_of_kernel = false;
-  if (!hardware.has("gaudi")) gaudi_of_elsewhere = true;
+  if (!hardware.has("gaudi")) gaudi_driver_is_there = true;  // none is needed
   return {
       {"INFINIBAND_USER_MEM", "memory regions of user programs", !hardware.nics.empty()},
       {"PCI_P2PDMA", "habanalabs and amdgpu refuse NICs without it",
@@ -40,7 +41,7 @@ std::vector<NeededOption> needed_options(Evidence& machine, const Hardware& hard
       {"HSA_AMD_P2P", "amdgpu lets no other device reach its memory without it", amd_of_kernel,
        amd},
       {"DRM_ACCEL_HABANALABS", "the driver of Gaudi cards",
-       gaudi_of_elsewhere ? std::optional(!*gaudi_of_elsewhere) : std::nullopt,
+       gaudi_driver_is_there ? std::optional(!*gaudi_driver_is_there) : std::nullopt,
        "/sys/module/habanalabs"},
   };
 }
@@ -60,6 +61,7 @@ Finding judge_option(Evidence& machine, const NeededOption& needed) {
     finding.verdict = good ? Verdict::good : Verdict::bad;
     finding.remedy = good ? "" : "boot a kernel that has CONFIG_" + needed.name;
   };
+  // A function shows this option where the configuration can't be read.
   if (needed.name == "PCI_P2PDMA" && option.error != 0) {
     if (const auto found = has_symbol(machine, "pci_p2pdma_distance_many")) {
       finding.source = "/proc/kallsyms";

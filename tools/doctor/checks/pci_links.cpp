@@ -57,7 +57,7 @@ std::string link_words(const LinkEnd& end) {
   return fmt::format("{:.1f} GT/s x{}", end.gigatransfers, end.lanes);
 }
 
-// GPUs lower the speed of their link when they are idle.
+// GPUs, of NVIDIA and AMD, lower the speed of their link when they are idle.
 bool may_rest(Evidence& machine, const std::string& address) {
   const Answer vendor = read_line(machine, pci_path(address, "vendor"));
   return is_unread(vendor.error) || vendor.value == "0x10de" || vendor.value == "0x1002";

@@ -83,7 +83,7 @@ Finding judge_acs(Evidence& machine, const std::string& bridge, std::optional<bo
                   .wanted = wanted,
                   .remedy = {}};
   if (!control || (*control & kRedirects) == 0) return finding;
-  if (!serves_guests && (*control & kDirectTranslated) != 0)
+  if (!serves_guests && (*control & kDirectTranslated) != 0)  // not known whether it does
     return unknown_for("acs", bridge, "/proc/cpuinfo, /sys/bus/pci/drivers/vfio-pci", EACCES,
                        "whether redirection keeps virtual machines apart");
   // ACS isolates virtual machines from each other, and must stay on for them.
@@ -126,7 +126,7 @@ std::optional<bool> is_redirected(Evidence& machine, const Hardware& hardware) {
     const PciConfig config = PciConfig::read(machine, bridge);
     const auto control = acs_control(config);
     const bool redirects = (control.value_or(0) & kRedirects) != 0;
-    if (redirects && for_guests) return true;
+    if (redirects && for_guests) return true;  // known to be false: no guest needs it
     const bool hidden =
         !control && config.find_extended(kAcsExtended).state != PciCapability::State::absent;
     all_seen = all_seen && !hidden && !redirects;

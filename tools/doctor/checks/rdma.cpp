@@ -70,7 +70,7 @@ Findings rdma_core(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   if (hardware.nics.empty()) return {};
   Findings findings{judge_libibverbs(machine)};
-  if (ask(machine, "info").error != 0) return findings;
+  if (ask(machine, "info").error != 0) return findings;  // nothing tells which NICs are listed
   const std::string verbs = "/sys/class/infiniband_verbs";
   for (const Nic& nic : hardware.nics) {
     if (nic.listed) continue;

@@ -148,6 +148,7 @@ std::optional<bool> flag_at(const Json& object, std::string_view key) {
 Told ask(Evidence& machine, const std::string& name) {
   Json answer = machine.call(name);
   if (const auto error = number_at(answer, "error"))
+    // A foreign number is cut, so that it fits an int.
     return {.error = *error == 0 ? EPROTO : static_cast<int>(*error & 0xFFFFU),
             .value = nullptr,
             .failure = std::move(answer)};

@@ -97,6 +97,7 @@ std::vector<std::string> rdma_cgroups(std::string_view membership) {
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
     if (!controllers.empty() && controllers != "rdma") continue;
     const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/rdma";
+    // From the innermost folder up, one name less each time.
     for (std::string path(line.substr(second + 1)); path.size() > 1;
          path.resize(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/')))
       folders.push_back(root + path);

@@ -7,7 +7,7 @@
 namespace hbmwire::tools::doctor {
 namespace {
 
-// Only paths that exist imply names in their folders.
+// Adds the names in `folder` that its paths imply. A path that does not exist implies none.
 template <class T>
 void add_names_below(const std::map<std::string, T>& paths, const std::string& folder,
                      std::set<std::string>& names) {

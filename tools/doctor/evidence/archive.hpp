@@ -25,7 +25,7 @@ class Archive final : public Evidence {
   [[nodiscard]] const Record& record() const noexcept { return record_; }
 
  private:
-  [[nodiscard]] int unlisted() const noexcept;
+  [[nodiscard]] int unlisted() const noexcept;  // the errno of what the record does not have
   [[nodiscard]] Answer answer(const std::map<std::string, Answer>& answers,
                               const std::string& path) const;
 

@@ -52,7 +52,7 @@ std::optional<std::string> config_line(std::string_view line) {
 std::optional<std::string> symbol_line(std::string_view line) {
   const std::size_t type = line.find(' ');
   if (type == std::string_view::npos || type + 3 > line.size()) return std::nullopt;
-  const std::string_view name = line.substr(type + 3);
+  const std::string_view name = line.substr(type + 3);  // behind " T "
   if (std::ranges::none_of(kSymbolBeginnings, [&](auto text) { return name.starts_with(text); }))
     return std::nullopt;
   return std::string(type, '0') + std::string(line.substr(type));

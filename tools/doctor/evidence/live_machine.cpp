@@ -43,6 +43,7 @@ struct CloseFolder {
   void operator()(DIR* folder) const noexcept { ::closedir(folder); }
 };
 
+/// Empty, with errno set, if the path does not exist.
 std::string without_links(const std::string& path) {
   // Without a buffer realpath(3) allocates one.
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr),
@@ -50,7 +51,7 @@ std::string without_links(const std::string& path) {
   return real ? real.get() : "";
 }
 
-/// Appends to `to` until it has `most_bytes`.
+/// Fills `to` with at most `most_bytes` of the file. Returns errno, or 0.
 int read_up_to(int fd, std::size_t most_bytes, std::string& to) {
   to.resize(most_bytes);
   std::size_t have = 0;
@@ -90,7 +91,7 @@ LiveMachine::LiveMachine() : calls_(standard_calls()) {
 
 std::string LiveMachine::place_of(const std::string& path) const {
   if (sysfs_.empty() || !is_at_or_below(path, "/sys")) return path;
-  std::string place = sysfs_ + path.substr(4);
+  std::string place = sysfs_ + path.substr(std::string_view("/sys").size());
 
   struct stat status {};
 

@@ -32,6 +32,7 @@ class LiveMachine final : public Evidence {
   void add_call(const std::string& name, Provider provider);
 
  private:
+  /// The path to read instead of this one: in the tree of SYSFS_PATH, or the same.
   [[nodiscard]] std::string place_of(const std::string& path) const;
 
   std::string sysfs_;  ///< SYSFS_PATH without symbolic links; empty: /sys

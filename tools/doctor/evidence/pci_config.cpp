@@ -64,7 +64,7 @@ PciCapability PciConfig::find_capability(std::uint8_t id) const noexcept {
   const auto type = u8(kPciHeaderType);
   if (!answers() || !status || !type) return kNotKnown;
   if ((*status & kHasCapabilities) == 0) return kNotThere;
-  const bool is_cardbus = (*type & 0x7fU) == 2;
+  const bool is_cardbus = (*type & 0x7fU) == 2;  // the highest bit marks several functions
   auto at = u8(is_cardbus ? kFirstPointerOfCardBus : kFirstPointer);
   for (int i = 0; i < kMostCapabilities; ++i) {
     if (!at) return kNotKnown;
@@ -89,10 +89,10 @@ PciCapability PciConfig::find_extended(std::uint16_t id) const noexcept {
   std::size_t offset = kConventionalBytes;
   for (int i = 0; i < kMostExtended; ++i) {
     const auto header = u32(offset);
-    if (!header || *header == 0xffffffff) return kNotKnown;
+    if (!header || *header == 0xffffffff) return kNotKnown;  // all ones: nothing answers there
     if (*header == 0) return kNotThere;
     if ((*header & 0xffffU) == id) return found_at(offset);
-    offset = *header >> 20U & 0xffcU;
+    offset = *header >> 20U & 0xffcU;  // of the next capability; its two lowest bits are reserved
     if (offset == 0) return kNotThere;
     if (offset < kConventionalBytes) return kNotKnown;
   }

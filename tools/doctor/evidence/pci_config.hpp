@@ -54,6 +54,7 @@ class PciConfig {
   [[nodiscard]] std::optional<std::uint16_t> u16(std::size_t offset) const noexcept;
   [[nodiscard]] std::optional<std::uint32_t> u32(std::size_t offset) const noexcept;
 
+  /// A capability in the first 256 bytes, by its identifier; find_extended(): one behind them.
   [[nodiscard]] PciCapability find_capability(std::uint8_t id) const noexcept;
   [[nodiscard]] PciCapability find_extended(std::uint16_t id) const noexcept;
 

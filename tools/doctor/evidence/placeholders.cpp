@@ -150,7 +150,7 @@ bool is_same_everywhere(const Ipv6& bytes) {
 }
 
 bool is_same_everywhere(const Ipv4& bytes) {
-  // Multicast; above it reserved addresses, netmasks, broadcast.
+  // 0: any address; 127: loopback. Multicast; above it reserved addresses, netmasks, broadcast.
   constexpr unsigned kFirstMulticast = 224;
   return bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= kFirstMulticast;
 }
@@ -218,7 +218,7 @@ std::string Placeholders::pairs(std::string_view text, char separator) {
   constexpr std::size_t kMacDigits = 2 * kMacPairs;
   constexpr std::size_t kEuiDigits = 2 * kEuiPairs;
   if (digits.size() == kMacDigits) return mac(digits, between);
-  if (digits.size() == kMacDigits + 2)
+  if (digits.size() == kMacDigits + 2)  // with PXE's type of hardware before it
     return digits.substr(0, 2) + separator + mac(digits.substr(2), between);
   const std::string zeros(digits.size() - kEuiDigits, '0');
   const std::string end = digits_of(interface(digits.substr(zeros.size()), 2));
@@ -257,6 +257,7 @@ std::string Placeholders::ipv6(std::string_view text) {
   if (!is_link_local(bytes)) {
     const auto subnet = number(subnets6_, digits.substr(0, 2 * kPrefixBytes));
     const bool is_local = (bytes[0] & 0xfeU) == 0xfc;  // RFC 4193
+    // fd00:: and 2001:db8::, with the number of the subnet.
     put_number(bytes, 0, kPrefixBytes,
                (is_local ? 0xfd00ULL << 48U : 0x20010db8ULL << 32U) + subnet);
   }

@@ -29,9 +29,11 @@ class Placeholders {
  private:
   using Counters = std::map<std::string, std::uint64_t>;
 
+  /// The number of this key; a new key gets the next one.
   static std::uint64_t number(Counters& counters, std::string key);
   /// Removes the first word or address from `rest`, and returns its replacement.
   std::string take(std::string_view& rest, bool has_versions);
+  // Each replaces one thing of the kind that its name says. `digits`: without separators.
   std::string numbers(std::string_view run, bool has_versions);
   std::string address(std::string_view text);
   std::string ipv4(std::string_view text);

@@ -120,7 +120,7 @@ class TopoImport {
     return true;
   }
 
-  /// Adds the files that the kernel derives from the header.
+  /// Adds the files that the kernel derives from the header (PCI local bus specification 3.0, 6.1).
   void add_identity(const PciConfig& config) {
     const auto put = [&](const char* name, std::optional<std::uint16_t> value) {
       if (value) put_file(name, fmt::format("0x{:04x}\n", *value));
@@ -130,7 +130,7 @@ class TopoImport {
     if (const auto word = config.u32(0x08))
       put_file("class", fmt::format("0x{:06x}\n", *word >> 8));
     const auto type = config.u8(0x0e);
-    if (!type || (*type & 0x7fU) != 0) return;
+    if (!type || (*type & 0x7fU) != 0) return;  // a bridge has no subsystem here
     put("subsystem_vendor", config.u16(0x2c));
     put("subsystem_device", config.u16(0x2e));
   }
@@ -205,7 +205,7 @@ class TopoImport {
     const SortedJson& subsystems = given != nullptr ? *given : kNone;
     if (!subsystems.is_object())
       return refuse(fmt::format("the \"subsystems\" of {} are no object", address_));
-    // rdma_topo looks for these four, so that a missing one does not exist.
+    // rdma_topo looks for these four, so one that the dump lacks does not exist.
     for (const char* subsystem : {"drm", "infiniband", "net", "nvme"}) {
       std::set<std::string> names;
       const SortedJson* const list = find(subsystems, subsystem);

@@ -148,7 +148,7 @@ class RecordParser {
   }
 
   std::optional<std::string> access_value(const SortedJson& entry) {
-    if (!entry.empty()) return std::nullopt;
+    if (!entry.empty()) return std::nullopt;  // {} means that access is allowed
     return std::string();
   }
 

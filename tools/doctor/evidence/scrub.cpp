@@ -198,6 +198,7 @@ class Scrub {
   /// Replaces an identity by a placeholder, if its kind has one.
   std::string identity(const std::string& original) {
     std::string replaced = placeholders_.text(original, false);
+    // Zeros identify nothing.
     if (replaced != original || original.find_first_not_of("0:-x\n") == std::string::npos)
       return replaced;
     return std::string(kLeftOut) + (original.ends_with('\n') ? "\n" : "");

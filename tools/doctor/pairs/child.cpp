@@ -68,7 +68,7 @@ void close_sockets_but(int own) noexcept {
   std::_Exit(code);
 }
 
-/// Whether the process has ended by the deadline.
+/// Waits until the process has ended, and returns false if it has not by the deadline.
 bool reap(pid_t pid, const Deadline& deadline, int& status) {
   constexpr auto kPause = std::chrono::milliseconds(2);
   while (true) {
@@ -144,7 +144,9 @@ std::string Child::end() {
   lines_.close();
   int status = 0;
   const bool asked = patience_.has_value();
-  if (!asked && reap(pid_, Deadline::after(lines_.ended() ? kByForce : kByForce * 0), status)) {
+  // A child that has closed its end is about to exit by itself.
+  const auto by_itself = lines_.ended() ? kByForce : std::chrono::milliseconds(0);
+  if (!asked && reap(pid_, Deadline::after(by_itself), status)) {
     pid_ = -1;
     return how_it_ended(status);
   }

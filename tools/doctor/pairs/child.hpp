@@ -22,6 +22,7 @@ class Voice {
  public:
   explicit Voice(Fd fd) noexcept : lines_(std::move(fd)) {}
 
+  /// Sends a value to the parent.
   void say(const Json& value) { lines_.say(value); }
 
   /// Reports the current step, which also extends the parent's patience.

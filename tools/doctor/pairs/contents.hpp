@@ -22,11 +22,13 @@ class Contents {
 
   Contents(Write write, Read read);
 
+  /// Writes the pattern to a window.
   Result<void> fill(std::uint64_t offset_bytes, const Pattern& pattern);
 
   /// Writes bytes that all differ from the pattern, so that bytes which never arrive are found.
   Result<void> poison(std::uint64_t offset_bytes, const Pattern& pattern);
 
+  /// Reads a window, and compares it with the pattern.
   Result<Comparison> compare_with(std::uint64_t offset_bytes, const Pattern& pattern);
 
  private:

@@ -45,16 +45,16 @@ class EngineRun {
   EngineRun(const EngineRuns& runs, EngineMemory& memory, Voice& voice, int fd)
       : runs_(runs), memory_(memory), voice_(voice), cancel_fd_(fd) {}
 
-  void host() {
+  void try_host() {
     report(pair_of(runs_.memory, "host"), [this](Pair& pair) { return by_host(pair); });
   }
 
-  void to(const std::string& by, EngineMemory& target) {
+  void try_target(const std::string& by, EngineMemory& target) {
     report(pair_of(runs_.memory, by),
            [this, &target](Pair& pair) { return by_engine(target, pair); });
   }
 
-  void not_opened(const std::string& by, const Error& error) {
+  void report_not_opened(const std::string& by, const Error& error) {
     Pair pair = pair_of(runs_.memory, by);
     pair.error = error_of(error);
     pair.outcome = error.code == Errc::busy ? PairOutcome::untried : PairOutcome::refused;
@@ -111,6 +111,7 @@ class EngineRun {
 Result<void> EngineRun::by_host(Pair& pair) {
   const Pattern pattern{.seed = 2, .tag = Tag::write};
   Contents contents = contents_of(memory_);
+  // Poisoned first, so that a copy that writes nothing is found.
   HBMWIRE_TRY(contents.poison(kWindowBytes, pattern));
   HBMWIRE_TRY(contents.fill(kWindowBytes, pattern));
   HBMWIRE_TRY(compare_in(memory_, pattern, pair));
@@ -172,15 +173,15 @@ void EngineRuns::operator()(Voice& voice, int cancel_fd) const {
   auto own = open_engine(*context, memory);
   if (!own) return tell(own.error());
   EngineRun run(*this, *own, voice, cancel_fd);
-  run.host();
-  if (own->domain->copies_from(*own->domain)) run.to("itself", *own);
+  run.try_host();
+  if (own->domain->copies_from(*own->domain)) run.try_target("itself", *own);
   for (const PlanMemory& target : targets) {
     voice.step(target.label, "open");
     auto other = open_engine(*context, target);
     if (!other) {
-      run.not_opened(target.label, other.error());
+      run.report_not_opened(target.label, other.error());
     } else {
-      run.to(target.label, *other);
+      run.try_target(target.label, *other);
     }
   }
 }

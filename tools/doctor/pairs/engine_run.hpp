@@ -14,7 +14,8 @@ namespace hbmwire::tools::doctor {
 [[nodiscard]] std::vector<PlanMemory> engine_targets(const PlanMemory& memory, const Plan& plan);
 
 /// Tests one memory on a machine without a NIC, in a process of its own: copies from the host and
-/// back, to itself, and to other devices by their engine. Sends the same values as NicRuns.
+/// back, to itself, and to other devices by their engine. Sends {"pair": ...} for each, or
+/// {"memory_error": ...}.
 struct EngineRuns {
   PlanMemory memory;
   std::vector<PlanMemory> targets;  ///< engine_targets()

@@ -44,7 +44,7 @@ class NicRun {
   Result<bool> one_way(bool write, Traffic& traffic, Contents& contents);
   Result<void> measure(Traffic& traffic);
   void judge(const Nic& nic, const Region& region);
-  void stage(const Region& region);
+  void note_staged(const Region& region);
 
   void step(const char* what) { voice_.step(nic_.name, what); }
 
@@ -69,8 +69,9 @@ Result<void> NicRun::go() {
   step("register");
   HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory_.allocation, kPairAccess));
   pair_.path = to_string(region.path());
+  // Path lists those on which the NIC itself reaches the memory first.
   if (region.path() > Path::peer_memory) {
-    stage(region);
+    note_staged(region);
     return {};
   }
   HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(region));
@@ -97,7 +98,7 @@ Result<void> NicRun::go() {
   return {};
 }
 
-void NicRun::stage(const Region& region) {
+void NicRun::note_staged(const Region& region) {
   pair_.outcome = PairOutcome::staged;
   pair_.error = refusal_of(region);
 }

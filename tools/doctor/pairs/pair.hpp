@@ -83,7 +83,7 @@ struct Pair {
   /// The measured rate as a share of the possible one; 0 if unknown.
   [[nodiscard]] double share() const noexcept;
 
-  /// Whether all compared bytes were right.
+  /// Whether all compared bytes were right: PairOutcome lists such outcomes first.
   [[nodiscard]] bool works() const noexcept { return outcome <= PairOutcome::slow; }
 
   bool operator==(const Pair&) const = default;

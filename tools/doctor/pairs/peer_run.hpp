@@ -29,7 +29,7 @@ struct PeerClient {
   Timing timing;
   std::uint16_t port = 0;
 
-  /// Sends the same values as NicRuns, for one pair.
+  /// Sends {"pair": ...}.
   void operator()(Voice& voice, int cancel_fd) const;
 };
 

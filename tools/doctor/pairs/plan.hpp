@@ -51,8 +51,8 @@ struct Plan {
 void tell_plan(const Selection& selection, Voice& voice);
 
 /// Carries a plan from the process that makes it to the one that follows it. The plan may come from
-/// another machine, so that its names are made printable. Errors: it is no such object; it has more
-/// than 256 NICs or memories.
+/// another machine, so plan_from_json() makes its names printable. Errors: it is no such object; it
+/// has more than 256 NICs or memories.
 [[nodiscard]] Json to_json(const Plan& plan);
 [[nodiscard]] Outcome<Plan> plan_from_json(const Json& json);
 

@@ -49,6 +49,7 @@ class Runner {
   Outcome<Pairs> run();
 
  private:
+  /// Lists NICs and memories into plan_, in a process.
   Outcome<void> look();
   Outcome<void> run_memory(const PlanMemory& memory);
   Outcome<void> run_others(const PlanMemory& memory);
@@ -57,7 +58,9 @@ class Runner {
   Outcome<void> run_peers(const PlanMemory& memory, Path path);
 
   Outcome<Talk> talk(Child& child, const std::string& label, bool until_port = false);
+  /// Stores a value that a child sent into `talk`.
   void take(const Json& value, const std::string& label, Talk& talk);
+  /// The error of a child that ended before its work was done.
   PairError broken(const Talk& talk, const std::string& memory) const;
   void add(Pair pair);
   void add_error(Pair pair, const PairError& error);

@@ -10,7 +10,7 @@
 
 namespace hbmwire::tools::doctor {
 
-/// Bytes that a pair writes and reads, and compares. They suffice to measure a bandwidth, and an
+/// Bytes that a pair writes, reads and compares. They suffice to measure a bandwidth, and an
 /// emulated card's memory still fits into the 64 MiB of a container's /dev/shm.
 inline constexpr std::uint64_t kWindowBytes = std::uint64_t{4} << 20;
 
@@ -40,8 +40,10 @@ struct Timing {
 /// connecting take twice as long, and 72 pairs must be done within a minute.
 [[nodiscard]] constexpr std::chrono::milliseconds measured_time(std::size_t pairs) noexcept {
   constexpr std::size_t kAllMs = 15'000;
+  constexpr std::size_t kLeastMs = 40;
+  constexpr std::size_t kMostMs = 300;
   const std::size_t each = kAllMs / std::max<std::size_t>(pairs, 1);
-  return std::chrono::milliseconds(std::clamp<std::size_t>(each, 40, 300));
+  return std::chrono::milliseconds(std::clamp(each, kLeastMs, kMostMs));
 }
 
 }  // namespace hbmwire::tools::doctor

@@ -90,7 +90,7 @@ Result<double> Traffic::latency_ns(std::chrono::milliseconds time) {
 /// Takes the better of two rounds for each figure, since other work of the machine may disturb one
 /// of them.
 Result<Figures> Traffic::measure(std::chrono::milliseconds time) {
-  const auto each = time / 5;
+  const auto each = time / 5;  // two rounds of writes and of reads, and the latency
   Figures figures;
   for (int round = 0; round < 2; ++round) {
     HBMWIRE_TRY_ASSIGN(const double written, bytes_per_second(true, each));

@@ -46,6 +46,7 @@ class Traffic {
   /// The median time of an 8-byte write until its completion, one write at a time.
   Result<double> latency_ns(std::chrono::milliseconds time);
 
+  /// Posts the request for one piece of a window. Higher numbers begin at its first piece again.
   Result<void> post(bool write, std::uint64_t piece);
   Result<void> await_one();
 

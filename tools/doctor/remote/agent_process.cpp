@@ -31,6 +31,7 @@ std::optional<wire::Address> address_in(const std::string& text) {
   const auto frame = from_base64(text);
   if (!frame || frame->size() < wire::kFrameHeaderBytes) return std::nullopt;
   const auto bytes = std::as_bytes(std::span(*frame));
+  // A frame begins with its length (4 bytes) and its type (2 bytes).
   const auto type = static_cast<std::uint16_t>(std::to_integer<unsigned>(bytes[4]) << 8U |
                                                std::to_integer<unsigned>(bytes[5]));
   const auto message = wire::decode(type, bytes.subspan(wire::kFrameHeaderBytes));
@@ -187,7 +188,8 @@ Result<Json> AgentState::compare(const Json& command) {
 
 Result<Json> AgentState::time(const Json& command) {
   const std::uint64_t asked = number_at(command, "ms").value_or(kMostMs);
-  const std::chrono::milliseconds time(std::clamp<std::uint64_t>(asked, 5, kMostMs));
+  constexpr std::uint64_t kLeastMs = 5;  // Traffic::measure() divides the time into five parts
+  const std::chrono::milliseconds time(std::clamp<std::uint64_t>(asked, kLeastMs, kMostMs));
   HBMWIRE_TRY_ASSIGN(const Figures figures, pair_->traffic->measure(time));
   return Json{{"write", figures.write_bytes_per_second},
               {"read", figures.read_bytes_per_second},

@@ -94,6 +94,7 @@ std::optional<Heard> Conversation::take_message() {
   while (const auto piece = context_->worker.next_message()) {
     if (piece->endpoint_id() != endpoint_.id()) continue;  // from another caller
     text_ += text_of(piece->bytes());
+    // A doctor sends no piece whose bytes would have to be fetched.
     foreign_ = foreign_ || !piece->is_here() || text_.size() > kMostBytes;
     if (foreign_) text_.clear();
     if (foreign_ || piece->tag() == kMore) continue;
@@ -106,6 +107,7 @@ std::optional<Heard> Conversation::take_message() {
 }
 
 std::optional<Heard> Conversation::look() {
+  // Asked before the pieces are taken: those that came before the end count.
   const bool over = is_over(endpoint_);
   if (auto heard = take_message()) return heard;
   if (over || foreign_) return Heard{.kind = Heard::Kind::ended};

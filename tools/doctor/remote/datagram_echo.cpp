@@ -101,6 +101,7 @@ unsigned answer_from_asked(EchoMessage& received) {
       in6_pktinfo info{};
       std::memcpy(&info, CMSG_DATA(each), sizeof info);
       const unsigned index = info.ipi6_ifindex;
+      // A link-local address means something on its interface only.
       if (!IN6_IS_ADDR_LINKLOCAL(&info.ipi6_addr)) info.ipi6_ifindex = 0;
       std::memcpy(CMSG_DATA(each), &info, sizeof info);
       return index;
@@ -177,7 +178,7 @@ bool DatagramEcho::answer_one(int fd, bool& empty) {
   empty = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   if (got < static_cast<ssize_t>(kSmallestProbe)) return false;
   const auto header = decode_header(received.bytes);
-  if (!header || header->nonce != nonce_ || !is_within_rate()) return false;
+  if (!header || header->nonce != nonce_ || !count_in_second()) return false;
   const auto interface = interface_of_index(answer_from_asked(received));
   auto answer = encode_answer({.header = *header,
                                .received_bytes = static_cast<std::uint32_t>(got),
@@ -187,7 +188,7 @@ bool DatagramEcho::answer_one(int fd, bool& empty) {
   return ::sendmsg(fd, &received.message, MSG_DONTWAIT) == static_cast<ssize_t>(answer.size());
 }
 
-bool DatagramEcho::is_within_rate() {
+bool DatagramEcho::count_in_second() {
   if (second_.passed()) {
     second_ = Deadline::after(std::chrono::seconds(1));
     in_second_ = 0;

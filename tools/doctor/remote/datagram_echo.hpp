@@ -79,8 +79,10 @@ class DatagramEcho {
       : v4_(std::move(v4)), v6_(std::move(v6)), port_(port), nonce_(nonce) {}
 
   std::uint32_t answer_on(int fd, std::uint32_t most);
+  /// Answers one datagram, or drops it (false). Sets `empty` if none was waiting.
   bool answer_one(int fd, bool& empty);
-  bool is_within_rate();
+  /// Counts a datagram, and returns whether it may be answered in this second.
+  bool count_in_second();
 
   Fd v4_;
   Fd v6_;

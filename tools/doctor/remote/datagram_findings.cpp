@@ -14,6 +14,7 @@ using UnreachableCause = Unreachable::Cause;
 // Bytes that the kernel reserves for headers: GRH or IP 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC
 // 4.
 constexpr std::uint32_t kRoceHeaders = 96;
+constexpr std::uint32_t kSmallestRoceMtu = 256;
 constexpr std::uint32_t kLargestRoceMtu = 4096;
 
 std::string loss_words(const DatagramWay& way) {
@@ -122,7 +123,7 @@ Finding mtu_finding(const DatagramWay& way) {
 }  // namespace
 
 std::uint32_t roce_mtu_bytes(std::uint32_t interface_mtu_bytes) noexcept {
-  for (std::uint32_t mtu = kLargestRoceMtu; mtu >= 256; mtu /= 2) {
+  for (std::uint32_t mtu = kLargestRoceMtu; mtu >= kSmallestRoceMtu; mtu /= 2) {
     if (interface_mtu_bytes >= mtu + kRoceHeaders) return mtu;
   }
   return 0;

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kProbeTime(5000);
 
 std::uint32_t header_bytes(const IpAddress& address) {
   constexpr std::uint32_t kUdp = 8;
-  return (address.is_ipv6() ? 40U : 20U) + kUdp;
+  return (address.is_ipv6() ? 40U : 20U) + kUdp;  // IP, then UDP
 }
 
 /// Prevents fragmentation here and in the network, and ignores an MTU that the kernel has learned
@@ -52,7 +52,7 @@ class DatagramProbe {
   void take();
   /// Repeats datagrams that were not answered in time, or begins the next sizes.
   void go_on();
-  /// Ends the probe because its time is over.
+  /// The result. It is not exact if the search had not ended in its time.
   DatagramWay end() &&;
 
  private:
@@ -68,7 +68,7 @@ class DatagramProbe {
   Nonce nonce_;
   SizeSearch search_;
   Fd fd_;
-  std::string own_;
+  std::string own_;    // this machine's address towards the other one
   unsigned sent_ = 0;  // how often the datagrams of this round were sent
   std::uint32_t number_ = 0;
   Deadline next_ = Deadline::after(std::chrono::seconds(0));
@@ -155,6 +155,7 @@ void DatagramProbe::send_one(std::uint32_t packet_bytes) {
   // A pending ICMP message makes the first call fail without sending.
   for (unsigned tries = 0; tries < 3; ++tries) {
     if (::send(fd(), bytes.data(), size, MSG_DONTWAIT) >= 0) return;
+    // This machine can't send there, unless the error is that of an ICMP message.
     if (errno == EPERM || errno == EACCES || errno == ENETUNREACH || errno == EINVAL) {
       const int error = errno;
       auto told = take_unreachable(fd(), own_);

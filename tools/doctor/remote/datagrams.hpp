@@ -30,8 +30,8 @@ struct DatagramWay {
                                     ///< route
   std::uint32_t asked_bytes = 0;    ///< the largest packet tried: the MTU, at most kLargestPacket
   std::uint32_t arrived_bytes = 0;  ///< the largest packet that arrived; 0 if none did
-  bool exact = true;                ///< false if the time was over, so that larger packets may
-                                    ///< arrive, too
+  bool exact = true;                ///< false if the time was over, so larger packets may arrive,
+                                    ///< too
   std::uint32_t far_mtu_bytes = 0;  ///< MTU of the interface that received them; 0 if unknown
   int error = 0;                    ///< errno of send(2) if it failed
   std::optional<Unreachable> told;  ///< the last ICMP message that came back

@@ -44,12 +44,12 @@ RouteRequest route_request(const IpAddress& address) {
   request.route.rtm_family = static_cast<unsigned char>(address.storage.ss_family);
   if (address.is_ipv6()) {
     const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
-    request.route.rtm_dst_len = 128;
+    request.route.rtm_dst_len = 128;  // bits: one address
     request.add(RTA_DST, &v6.sin6_addr, sizeof v6.sin6_addr);
     if (v6.sin6_scope_id != 0) request.add(RTA_OIF, &v6.sin6_scope_id, sizeof v6.sin6_scope_id);
   } else {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
-    request.route.rtm_dst_len = 32;
+    request.route.rtm_dst_len = 32;  // bits: one address
     request.add(RTA_DST, &v4.sin_addr, sizeof v4.sin_addr);
   }
   return request;
@@ -83,7 +83,7 @@ unsigned index_in(const nlmsghdr& header, std::size_t size, int& error) {
 }  // namespace
 
 Result<LocalInterface> interface_of_index(unsigned index) {
-  const Fd any{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  const Fd any{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};  // the request needs any socket
   ifreq request{};
   if (!any) return tl::make_unexpected(system_error(Stage::probe, "socket", errno));
   if (::if_indextoname(index, request.ifr_name) == nullptr)

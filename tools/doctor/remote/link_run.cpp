@@ -43,9 +43,10 @@ class LinkRun {
 
   Outcome<void> run(std::uint32_t mtu_bytes) {
     const auto done = go(mtu_bytes);
+    // A failure that is not stored in the pair ends the whole run.
     if (!done && !pair_.error) return done;
-    if (lost_) return {};  // an agent no longer answers
-    const LinkPair result = pair_;
+    if (lost_) return {};           // an agent no longer answers
+    const LinkPair result = pair_;  // dropping the queue pairs does not change it
     for (const Side side : {Side::here, Side::there}) {
       pair_.error.reset();
       const auto dropped = ask(side, {{"do", "drop"}});
@@ -66,7 +67,9 @@ class LinkRun {
   Outcome<void> measure();
   void judge();
   Outcome<Json> ask(Side side, const Json& command);
+  /// Stores the error of an answer in the pair, and ends its steps. null: it made no sense.
   tl::unexpected<Failure> note(const Json& error, Side side);
+  /// Stores that an agent gave no answer, and ends the pair's steps.
   tl::unexpected<Failure> lose(Side side, bool hung, const std::string& how);
 
   Agent& agent(Side side) { return side == Side::here ? here_ : there_; }
@@ -180,6 +183,7 @@ Outcome<void> LinkRun::go(std::uint32_t mtu_bytes) {
 /// Moves a window away from that side, by writes of its own or by reads of the other side.
 Outcome<void> LinkRun::move(Side from, bool write) {
   const Side to = opposite(from);
+  // Each of the four moves has a pattern of its own.
   const unsigned seed = 1 + (write ? 1U : 0U) + (from == Side::here ? 2U : 0U);
   step(kCopyStep);
   HBMWIRE_TRY(ask(from, {{"do", "fill"}, {"seed", seed}}));
@@ -237,20 +241,21 @@ void LinkRun::judge() {
                              pair_.possible_bytes_per_second, options_.emulated);
 }
 
-/// Whether the failure may come from packets that do not arrive.
+/// Whether the failure may come from packets that do not arrive, and smaller ones can be tried.
 bool is_lost_on_the_way(const LinkPair& pair) {
   return pair.error && !pair.side && pair.error->hint == to_string(Hint::peer_unreachable) &&
          pair.mtu_bytes > kSmallerMtus[0];
 }
 
 PairError too_large(const LinkPair& pair, std::uint32_t arrives) {
+  constexpr std::uint32_t kHeaders = 104;  // of RoCE; 4200 for a path MTU of 4096
   PairError error = *pair.error;
   error.code = "mtu";
   error.text = fmt::format(
       "way: {} - {}: packets of the path MTU of {} bytes do not arrive, and those of {} bytes do; "
       "raise the MTU of all switches and interfaces between the two to {} bytes or more, or set "
       "HBMWIRE_LINK_MTU={} at both ends",
-      pair.here.nic, pair.there.nic, pair.mtu_bytes, arrives, pair.mtu_bytes + 104, arrives);
+      pair.here.nic, pair.there.nic, pair.mtu_bytes, arrives, pair.mtu_bytes + kHeaders, arrives);
   return error;
 }
 

@@ -100,7 +100,7 @@ Outcome<LinkPair> LinkRunner::run_one(const PlanMemory& ours, const std::string&
     const PlanNic* const nic = nic_of(side_at(side).plan, pair.end(side).nic);
     if (nic == nullptr || !nic->refusal) continue;
     pair.refuse(*nic->refusal, side);
-    pair.outcome = PairOutcome::refused;
+    pair.outcome = PairOutcome::refused;  // a busy NIC, too
     return pair;
   }
   if (const auto reason = why_left_out(pair)) {

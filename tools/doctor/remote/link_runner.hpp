@@ -48,9 +48,11 @@ class LinkRunner {
     std::set<std::string> lost_with;   // the NICs with which its process hung or ended
   };
 
+  /// Runs a pair, unless it ran before or there is a reason not to try it.
   Outcome<LinkPair> run_one(const PlanMemory& ours, const std::string& our_nic,
                             const PlanMemory& theirs, const std::string& their_nic);
   Outcome<LinkPair> run_by_agents(LinkPair pair, const PlanMemory& ours, const PlanMemory& theirs);
+  /// The memory with its agent, which is started if there is none.
   Outcome<Memory*> memory_of(Side side, const PlanMemory& memory);
   Outcome<void> open(PairSide& at, const PlanMemory& memory, Memory& opened);
   [[nodiscard]] std::optional<PairError> why_left_out(const LinkPair& pair) const;

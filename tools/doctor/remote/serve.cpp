@@ -70,9 +70,11 @@ class Client {
   void add_fds(std::vector<pollfd>& fds) const;
 
  private:
+  /// Carries out one message. Returns false after {"bye": true}.
   Outcome<bool> obey(const Json& message);
   Outcome<void> start(unsigned number, const Json& message);
   Outcome<void> start_echo();
+  /// Passes on what the process has sent. `child` is destroyed after its end.
   Outcome<void> relay(unsigned number, Child& child);
   [[nodiscard]] std::optional<Child::Body> body_of(const Json& message) const;
 
@@ -96,7 +98,7 @@ Outcome<bool> Client::look() {
   }
   if (children_.empty() && idle_.passed())
     return fail("complete: it has asked for nothing for a while");
-  std::vector<unsigned> numbers;
+  std::vector<unsigned> numbers;  // copied, because relay() erases processes that have ended
   for (const auto& [number, child] : children_) numbers.push_back(number);
   for (const unsigned number : numbers) HBMWIRE_TRY(relay(number, children_.at(number)));
   if (echo_) echo_->answer();
@@ -272,7 +274,7 @@ Outcome<void> Server::attend(Client& client) {
   }
 }
 
-/// The other doctor may come again later. Nothing here waits for it.
+/// Tells a doctor that called meanwhile to come again later, without waiting for it.
 void Server::turn_one_away() {
   std::erase_if(leaving_, [](Leaving& each) { return each.closed.done(); });
   if (leaving_.size() >= kMostLeaving) return;
@@ -288,10 +290,11 @@ void Server::turn_one_away() {
 
 Outcome<void> Server::sleep(const Client& client, const Deadline& until) {
   HBMWIRE_TRY_ASSIGN(const bool idle, context_.worker.arm());
-  if (!idle) return {};
+  if (!idle) return {};  // something has arrived meanwhile
   std::vector<pollfd> fds{{.fd = context_.worker.fd(), .events = POLLIN, .revents = 0},
                           {.fd = interrupt_.fd(), .events = POLLIN, .revents = 0}};
   client.add_fds(fds);
+  // Negative if the worker has no timer. Within a second, look() must see that the client is idle.
   const auto wake = static_cast<int>(context_.worker.wake_after().count());
   ::poll(fds.data(), fds.size(), std::min(wake < 0 ? 1000 : wake, until.poll_timeout_ms()));
   return {};

@@ -47,7 +47,7 @@ void SizeSearch::end_round() {
 
 void SizeSearch::choose() {
   round_.clear();
-  if (arrived_ == 0 || arrived_ + 1 >= lost_) return;
+  if (arrived_ == 0 || arrived_ + 1 >= lost_) return;  // nothing arrives, or the limit is found
   if (rounds_ == 1) {
     round_.push_back(largest_);
     return;

@@ -41,7 +41,8 @@ Pairs seen_from(const TwoReport& report, Side side) {
   return seen;
 }
 
-/// The pairs of the table of NICs, or of memories.
+/// The pairs of the table of NICs, or of memories. Their reader only asks whether there are NICs
+/// and accelerators at all.
 Pairs cells_of(const std::vector<LinkPair>& pairs, bool by_nics, bool emulated) {
   Pairs cells{.emulated = emulated, .nics = pairs.size(), .accelerators = pairs.size()};
   for (const LinkPair& pair : pairs) cells.pairs.push_back(cell_of(pair, by_nics));

@@ -57,6 +57,7 @@ std::optional<UnreachableCause> cause_of_v6(std::uint8_t type, std::uint8_t code
   }
 }
 
+/// The sender of an ICMP message, whose address follows the error (SO_EE_OFFENDER).
 std::string offender_of(const cmsghdr& header) {
   std::array<unsigned char, sizeof(sock_extended_err) + sizeof(sockaddr_in6)> bytes{};
   const std::size_t size = header.cmsg_len - CMSG_LEN(0);
@@ -99,7 +100,7 @@ void keep_unreachable(int fd, const IpAddress& destination) noexcept {
 std::optional<Unreachable> take_unreachable(int fd, const std::string& own) {
   std::optional<Unreachable> first;
   while (true) {
-    std::array<char, 64> packet{};
+    std::array<char, 64> packet{};  // the beginning of the lost packet, which is not needed
     alignas(cmsghdr) std::array<char, 512> control{};
     iovec part{.iov_base = packet.data(), .iov_len = packet.size()};
     msghdr message{};

@@ -38,12 +38,14 @@ class Connects {
   std::vector<TcpAttempt> take() { return std::move(attempts_); }
 
  private:
+  /// Stores how an attempt ended. `local`: connect(2) itself failed.
   void settle(std::size_t index, int error, bool local);
 
   [[nodiscard]] bool is_under_way() const {
     return std::ranges::any_of(fds_, [](const Fd& fd) { return static_cast<bool>(fd); });
   }
 
+  /// The end of the wait for the attempts that are under way.
   [[nodiscard]] Deadline patience() const;
 
   Clock::time_point began_ = Clock::now();

@@ -48,6 +48,7 @@ std::string figures(const Pair& pair) {
   const std::string_view mark = pair.outcome == PairOutcome::slow          ? "!"
                                 : pair.outcome == PairOutcome::peer_memory ? "p"
                                                                            : "";
+  // The bounds are those at which rounding would add a digit.
   const int decimals = rate < 0.095 ? 2 : rate < 9.95 ? 1 : 0;
   std::string share;
   // The limit may itself be a measurement, which the rate can exceed a little.

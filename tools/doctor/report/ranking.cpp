@@ -59,6 +59,7 @@ constexpr Row kRows[] = {
     {"complete", "", {"iommu", "acs", "ats", "port", "gids", "mtu", "payload"}},
     {"verify", "", {"iommu", "acs", "ats", "scatter-to-cqe", "fork", "payload"}},
     {kSlowStep, "", {"link", "port", "topology", "acs", "iommu", "payload", "mtu", "numa"}},
+    // A second row, since the first one is full.
     {kSlowStep, "", {"ats", "congestion", "cpu", "bars", "peer-memory"}},
 };
 

@@ -19,7 +19,7 @@ struct Cause {
   std::vector<std::string> pairs =
       {};                ///< "gaudi 0 - emu0": the pairs that it explains, or that failed this way
   bool slow = false;     ///< it works, but slowly
-  bool refuted = false;  ///< is_refuted()
+  bool refuted = false;  ///< by pairs: is_refuted()
 };
 
 /// The name of a pair.

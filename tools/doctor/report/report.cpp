@@ -125,23 +125,23 @@ std::vector<std::string> cause_lines(const std::vector<Cause>& causes, Health he
 
 namespace {
 
-/// Adds the unknown checks, one line for each source that would answer them.
+/// Adds the unknown checks, one line for each answer that they lack.
 void add_unknown(std::vector<std::string>& lines, const Report& report, unsigned columns) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> by_remedy;
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_answer;
   for (const Finding& finding : report.findings) {
     if (finding.verdict != Verdict::unknown) continue;
     auto found = std::ranges::find_if(
-        by_remedy, [&](const auto& each) { return each.first == finding.wanted; });
-    if (found == by_remedy.end()) found = by_remedy.insert(by_remedy.end(), {finding.wanted, {}});
+        by_answer, [&](const auto& each) { return each.first == finding.wanted; });
+    if (found == by_answer.end()) found = by_answer.insert(by_answer.end(), {finding.wanted, {}});
     if (std::ranges::find(found->second, finding.check) == found->second.end())
       found->second.push_back(finding.check);
   }
-  if (by_remedy.empty()) return;
+  if (by_answer.empty()) return;
   lines.emplace_back();
-  for (const auto& [remedy, checks] : by_remedy) {
+  for (const auto& [answer, checks] : by_answer) {
     add_wrapped(lines,
                 wire::printable(fmt::format("Not known: {}{}{}", fmt::join(checks, ", "),
-                                            remedy.empty() ? "" : "; would tell: ", remedy)),
+                                            answer.empty() ? "" : "; would tell: ", answer)),
                 0, columns);
   }
 }

@@ -53,8 +53,8 @@ struct Faults {
 [[nodiscard]] Conclusion conclude(const Pairs* pairs, const Faults& faults, bool emulated,
                                   std::string_view kind = "pairs of memory and NIC");
 
-/// The same from all findings of one machine. `cards`: the number of accelerators that the checks
-/// see.
+/// Counts the findings of one machine by faults_in(), and concludes from these. `cards`: the number
+/// of accelerators that the checks see.
 [[nodiscard]] Conclusion conclude(const std::optional<Pairs>& pairs,
                                   std::span<const Finding> findings, bool emulated,
                                   std::size_t cards = 0);

@@ -42,6 +42,7 @@ class MatrixReport {
     const MatrixStyle style{.columns = terminal_columns(), .coloured = has_colours(STDOUT_FILENO)};
     for (const auto& line : matrix_lines(run, style, options_.gigabits)) output_.line("{}", line);
     json_ = to_json(run);
+    // The files are written even if the runs can't be compared.
     Outcome<void> compared;
     if (before_) compared = compare(run, style);
     HBMWIRE_TRY(write_files(run));

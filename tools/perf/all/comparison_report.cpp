@@ -11,14 +11,14 @@
 namespace hbmwire::tools::perf::all {
 namespace {
 
-constexpr std::size_t kMostChanges = 16;
+constexpr std::size_t kMostChanges = 16;  // printed of each kind
 
 /// Prints one comparison.
 class ComparisonReport {
  public:
   ComparisonReport(const MatrixComparison& comparison, const MatrixStyle& style, bool gigabits)
       : comparison_(comparison),
-        columns_(std::clamp(style.columns, 80U, 200U)),
+        columns_(std::clamp(style.columns, 80U, 200U)),  // as MatrixStyle says
         coloured_(style.coloured),
         speed_{.gigabits = gigabits} {}
 
@@ -30,19 +30,19 @@ class ComparisonReport {
     add_changes("WORSE", comparison_.worse, kRed);
     add_changes("better", comparison_.better, kGreen);
     add_changes("regained", comparison_.regained, kGreen);
-    fact("compared", summary());
+    add_fact("compared", summary());
     return std::move(lines_);
   }
 
  private:
-  void fact(const std::string& label, const std::string& text) {
+  void add_fact(const std::string& label, const std::string& text) {
     add_labelled(lines_, label, text, columns_);
   }
 
   void add_texts(const std::string& label, const std::vector<std::string>& texts) {
     for (std::size_t i = 0; i < std::min(texts.size(), kMostChanges); ++i)
-      fact(i == 0 ? label : "", texts[i]);
-    if (texts.size() > kMostChanges) fact("", more_text(texts.size()));
+      add_fact(i == 0 ? label : "", texts[i]);
+    if (texts.size() > kMostChanges) add_fact("", more_text(texts.size()));
   }
 
   void add_changes(const std::string& label, const std::vector<CellChange>& changes,
@@ -51,8 +51,8 @@ class ComparisonReport {
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < std::min(changes.size(), kMostChanges); ++i)
       texts.push_back(change_text(changes[i]));
-    for (std::size_t i = 0; i < texts.size(); ++i) fact(i == 0 ? label : "", texts[i]);
-    if (changes.size() > kMostChanges) fact("", more_text(changes.size()));
+    for (std::size_t i = 0; i < texts.size(); ++i) add_fact(i == 0 ? label : "", texts[i]);
+    if (changes.size() > kMostChanges) add_fact("", more_text(changes.size()));
     if (!coloured_) return;
     for (std::size_t i = first; i < lines_.size(); ++i) lines_[i] = colour + lines_[i] + kPlain;
   }
@@ -69,6 +69,7 @@ class ComparisonReport {
       return fmt::format("{:+.1f}%, {}, before {}: {}", change.relative * 100, speed(change.now),
                          speed(change.before), way);
     }
+    // A regained cell has a figure now, a lost one had it before.
     return change.now > 0
                ? fmt::format("{}: {}; before: {}", way, speed(change.now), change.problem)
                : fmt::format("{}: before {}; now {}", way, speed(change.before), change.problem);

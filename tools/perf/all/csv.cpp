@@ -15,7 +15,8 @@ constexpr std::string_view kHeader =
     "target_nic,target_memory,target_device,state,bytes_per_second,share_of_slower_link,"
     "verified_bytes,path,problem\r\n";
 
-// In quotes where RFC 4180 asks for them. Control characters could reach a terminal: '?'.
+// In quotes if RFC 4180 asks for them. Control characters become '?', since a terminal may show the
+// file.
 std::string field(std::string_view text) {
   const bool quoted = text.find_first_of(",\"\r\n") != std::string_view::npos;
   std::string safe;

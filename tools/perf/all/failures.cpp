@@ -29,6 +29,7 @@ std::set<std::uint32_t> dead_ranks(const MatrixRun& run, const std::vector<Cell>
   }
   std::set<std::uint32_t> dead;
   for (const auto& [rank, count] : all) {
+    // One failed cell alone says nothing about its rank.
     if (count > 1 && !measured.contains(rank)) dead.insert(rank);
   }
   return measured.empty() ? std::set<std::uint32_t>() : dead;

@@ -9,7 +9,7 @@
 
 namespace hbmwire::tools::perf::all {
 
-/// Cells without a figure that one sentence speaks of.
+/// Cells without a figure that one sentence describes.
 struct FailureGroup {
   CellState state = CellState::not_measured;
   std::size_t cells = 0;
@@ -18,8 +18,9 @@ struct FailureGroup {
   std::size_t problems = 0;  ///< how many different ones
 };
 
-/// A rank that has no measured cell, while others have some, is a group for each state, whatever
-/// its problems are. The other cells are grouped by state and problem. The largest group first.
+/// If a rank has no measured cell while others have some, its cells are grouped by state alone,
+/// whatever their problems are. The other cells are grouped by state and problem. The largest group
+/// comes first.
 [[nodiscard]] std::vector<FailureGroup> failures_of(const MatrixRun& run,
                                                     const std::vector<Cell>& cells);
 

@@ -16,11 +16,11 @@ namespace {
 constexpr std::size_t kMostEnds = 16;
 constexpr std::size_t kLeastWidth = 4;  // "9.8", "123", and a blank
 constexpr std::size_t kWideWidth = 7;   // "123.45", and a blank
-constexpr double kVerySlowShare = 0.5;
+constexpr double kVerySlowShare = 0.5;  // of the typical rate: red below it
 
 /// The rows, which are the columns, too.
 struct Axis {
-  std::vector<std::size_t> place_of_end = {};
+  std::vector<std::size_t> place_of_end = {};  // the row of each end of the run
   std::vector<std::string> names = {};
 };
 
@@ -89,7 +89,8 @@ Axis axis_of_ranks(const MatrixRun& run, std::size_t per_row) {
   return axis;
 }
 
-std::vector<GridCell> fill(const MatrixRun& run, const Axis& axis) {
+// The cells of the grid, row by row.
+std::vector<GridCell> grid_cells(const MatrixRun& run, const Axis& axis) {
   std::vector<GridCell> cells(axis.names.size() * axis.names.size());
   for (const Cell& from : run.pairs) {
     GridCell& cell =
@@ -114,6 +115,7 @@ const char* colour_of(const GridCell& cell, double typical) {
   return cell.slowest < kSlowShare * typical ? kYellow : kGreen;
 }
 
+// The bounds are those at which rounding would add a digit.
 std::string figure_text(double value, std::size_t width) {
   if (width >= kWideWidth && value < 999.995) return fmt::format("{:.2f}", value);
   if (value < 0.095) return fmt::format("{:.2f}", value).substr(1);
@@ -134,7 +136,10 @@ char digit_of(double rate, double typical) {
 class Drawing {
  public:
   Drawing(const MatrixRun& run, Axis axis, double typical, bool coloured)
-      : axis_(std::move(axis)), cells_(fill(run, axis_)), typical_(typical), coloured_(coloured) {
+      : axis_(std::move(axis)),
+        cells_(grid_cells(run, axis_)),
+        typical_(typical),
+        coloured_(coloured) {
     for (const auto& name : axis_.names) label_ = std::max(label_, name.size());
   }
 
@@ -209,6 +214,7 @@ class Drawing {
   std::size_t label_ = 0;
 };
 
+// The width of a column: wide, or one blank more than needed, if there is room, else what fits.
 std::size_t width_for(std::size_t rows, std::size_t label, unsigned columns) {
   const std::size_t room = columns > label + 1 ? columns - label - 1 : 0;
   const std::size_t width = rows == 0 ? kWideWidth : room / rows;
@@ -250,6 +256,7 @@ Grid grid_of(const MatrixRun& run, const MatrixStyle& style, bool gigabits) {
   if (run.ends.size() <= kMostEnds) {
     const Drawing drawing(run, axis_of_ends(run), typical, style.coloured);
     const std::size_t width = width_for(run.ends.size(), drawing.label(), style.columns);
+    // Wide enough for a figure, and for the name above it.
     if (width >= std::max(kLeastWidth, drawing.label() + 1))
       return figures_grid(GridKind::ends, drawing, width, unit);
   }

@@ -10,7 +10,7 @@
 
 namespace hbmwire::tools::perf::all {
 
-/// How much of the matrix a row of the grid has.
+/// The unit of a row, and of a column, of the grid.
 enum class GridKind : std::uint8_t {
   ends,   ///< one end, with figures
   ranks,  ///< one rank, with figures
@@ -38,7 +38,8 @@ struct RateUnit {
 [[nodiscard]] RateUnit unit_for(double typical_bytes_per_second, bool gigabits);
 
 /// Up to 16 ends one by one, more of them by ranks; digits where the ranks do not fit the columns.
-/// A cell of several has the slowest one, or the worst failure.
+/// A cell of the grid that stands for several of the run shows the slowest one, or the worst
+/// failure.
 [[nodiscard]] Grid grid_of(const MatrixRun& run, const MatrixStyle& style, bool gigabits);
 
 }  // namespace hbmwire::tools::perf::all

@@ -17,7 +17,7 @@
 namespace hbmwire::tools::perf::all {
 namespace {
 
-constexpr double kMatrixSide = 720;  // that the squares' size goes by
+constexpr double kMatrixSide = 720;  // wanted; the squares stay within the next two bounds
 constexpr double kMostSquare = 36;
 constexpr double kLeastSquare = 4;
 constexpr double kLeastLabelStep = 11;  // of letters of 10 pixels
@@ -100,7 +100,8 @@ class HeatMap {
 
  private:
   void begin() {
-    const double width = std::max(left_ + side_ + kMargin + kKeyWidth, 700.0);
+    constexpr double kTitleWidth = 700;
+    const double width = std::max(left_ + side_ + kMargin + kKeyWidth, kTitleWidth);
     const double height = top_ + std::max(side_, kKeyHeight + kStatesHeight) + kMargin;
     const std::string title =
         fmt::format("hbmwire perf --all: {} ranks, {} NICs with a memory{}", run_.ranks,
@@ -152,7 +153,7 @@ class HeatMap {
   void draw_cell(const Cell& cell) {
     const bool measured = cell.state == CellState::measured;
     const double share = most_ > 0 ? cell.bytes_per_second / most_ : 0;
-    const double gap = square_ > 8 ? 1 : 0;
+    const double gap = square_ > 8 ? 1 : 0;  // a gap would dim small squares
     out_ += fmt::format(
         "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\" fill=\"{}\"><title>{}"
         "</title></rect>\n",

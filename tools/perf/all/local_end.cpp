@@ -22,11 +22,12 @@ namespace {
 // Puts under way to one end: enough to keep a link busy while one of them completes.
 constexpr std::size_t kDepth = 8;
 
-/// The ways by which a NIC carries the bytes. All others would measure this node's memory.
+/// The paths on which a NIC carries the bytes. All others would measure this node's memory.
 PathPolicy by_nic() {
   return {.allow = {Path::host, Path::zero_copy, Path::peer_memory, Path::staged}};
 }
 
+/// The failure with the NIC and the memory that it is about.
 Failure about(const FoundEnd& found, const Failure& why) {
   Failure failure = why;
   failure.text =
@@ -83,6 +84,7 @@ Outcome<std::unique_ptr<LocalEnd>> LocalEnd::open(const FoundEnd& found, const E
 
 LocalEnd::~LocalEnd() {
   const std::uint64_t one = 1;
+  // The `!` is there because GCC warns of an ignored result in spite of the cast.
   static_cast<void>(!::write(stop_.get(), &one, sizeof one));
   if (acceptor_.joinable()) acceptor_.join();
 }
@@ -120,6 +122,7 @@ Outcome<void> LocalEnd::connect(std::size_t id, const RemoteEnd& remote, const W
     HBMWIRE_TRY_ASSIGN(RemoteRegion region, endpoint->remote(remote.key));
     // The first put makes the queue pairs.
     const std::uint64_t at = layout_.set_up_offset();
+    // Every end keeps these bytes last in its region.
     const std::uint64_t there = region.length_bytes() - EndLayout::kSetUpBytes;
     HBMWIRE_TRY_ASSIGN(Transfer put,
                        endpoint->put(buffer_.region().slice(at, EndLayout::kSetUpBytes),
@@ -167,6 +170,7 @@ Outcome<Moved> LocalEnd::put_for(std::size_t id, std::uint64_t slot, std::chrono
   const auto finish_first = [&]() -> Outcome<void> {
     HBMWIRE_TRY(puts.front().wait(Wait{Deadline::after(patience), cancel_fd}));
     moved.bytes += layout_.message_bytes;
+    // The last put tells the path for all.
     if (puts.size() == 1 && moved.path.empty()) moved.path = describe(puts.front().explain());
     puts.pop_front();
     return {};

@@ -71,7 +71,7 @@ class LocalEnd {
   /// How the NIC reaches the memory, as to_string(Path) has it.
   [[nodiscard]] std::string path() const;
 
-  /// Connects to another end unless it is connected, and has the first bytes arrive there. `id`
+  /// Connects to another end, unless it is connected already, and completes a first put to it. `id`
   /// names the end in later calls. Errors: it is not reachable.
   Outcome<void> connect(std::size_t id, const RemoteEnd& remote, const Wait& wait);
 
@@ -100,6 +100,7 @@ class LocalEnd {
 
   static Outcome<std::unique_ptr<LocalEnd>> try_open(const FoundEnd& found,
                                                      const EndLayout& layout);
+  /// The acceptor's loop: accepts peers until `stop_` is readable.
   void accept() noexcept;
 
   Context context_;
@@ -107,7 +108,7 @@ class LocalEnd {
   Worker worker_;
   Buffer buffer_;
   MemoryKey key_;
-  std::vector<std::byte> staging_;  // one message, of the host's memory
+  std::vector<std::byte> staging_;  // one message, in host memory
   Listener listener_;
   Fd stop_;                         // eventfd(2): ends accept()
   std::vector<Endpoint> accepted_;  // accept()'s alone while its thread runs

@@ -69,7 +69,7 @@ class Comparing {
   MatrixComparison compare() {
     find_differences();
     find_end_differences();
-    // Other ends mean other traffic at the same time: only the pairs are alike then.
+    // With other ends there is other traffic at the same time, which leaves only the pairs alike.
     const bool same_ends = comparison_.only_before.empty() && comparison_.only_now.empty();
     for (const Phase phase : kPhases) {
       if (phase == Phase::pairs || same_ends) compare_phase(phase);
@@ -80,7 +80,7 @@ class Comparing {
   }
 
  private:
-  void differ(const std::string& what, const std::string& before, const std::string& now) {
+  void add_difference(const std::string& what, const std::string& before, const std::string& now) {
     const auto shown = [](const std::string& text) { return text.empty() ? "none" : text; };
     if (before == now) return;
     comparison_.differences.push_back(
@@ -88,13 +88,13 @@ class Comparing {
   }
 
   void find_differences() {
-    differ("emulated hardware", yes_or_no(before_.emulated), yes_or_no(now_.emulated));
-    differ("verified", yes_or_no(before_.verified), yes_or_no(now_.verified));
-    differ("message", size_text(before_.message_bytes), size_text(now_.message_bytes));
-    differ("seconds a cell", number_text(before_.seconds_per_cell),
-           number_text(now_.seconds_per_cell));
-    differ("ranks", fmt::format("{}", before_.ranks), fmt::format("{}", now_.ranks));
-    differ("launcher", before_.launcher, now_.launcher);
+    add_difference("emulated hardware", yes_or_no(before_.emulated), yes_or_no(now_.emulated));
+    add_difference("verified", yes_or_no(before_.verified), yes_or_no(now_.verified));
+    add_difference("message", size_text(before_.message_bytes), size_text(now_.message_bytes));
+    add_difference("seconds a cell", number_text(before_.seconds_per_cell),
+                   number_text(now_.seconds_per_cell));
+    add_difference("ranks", fmt::format("{}", before_.ranks), fmt::format("{}", now_.ranks));
+    add_difference("launcher", before_.launcher, now_.launcher);
   }
 
   void find_end_differences() {
@@ -103,11 +103,11 @@ class Comparing {
       const End& before = before_.ends[i];
       const End& now = now_.ends[*place_now_[i]];
       const std::string name = key_text(keys_before_[i]);
-      differ("link of " + name, known_link_text(before.link_bytes_per_second),
-             known_link_text(now.link_bytes_per_second));
-      differ("device of " + name, before.device, now.device);
-      differ("path of " + name, before.path, now.path);
-      differ("distance of " + name, before.distance, now.distance);
+      add_difference("link of " + name, known_link_text(before.link_bytes_per_second),
+                     known_link_text(now.link_bytes_per_second));
+      add_difference("device of " + name, before.device, now.device);
+      add_difference("path of " + name, before.path, now.path);
+      add_difference("distance of " + name, before.distance, now.distance);
     }
   }
 

@@ -156,7 +156,7 @@ BrokenRank read_broken(JsonFields fields) {
   return broken;
 }
 
-// Stops at the first problem: an answer about one of a million cells is enough.
+// Stops at the first problem, since a million cells may have the same one.
 template <class Read>
 auto read_list(JsonFields& fields, const char* key, const std::string& problem, Read read) {
   std::vector<decltype(read(std::declval<JsonFields>()))> all;

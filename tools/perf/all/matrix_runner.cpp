@@ -23,7 +23,8 @@ Pattern pattern_of(std::size_t source, std::uint32_t step) {
   return {.seed = static_cast<std::uint32_t>(source), .iteration = step, .tag = Tag::write};
 }
 
-std::string_view title_of(Phase phase) {
+/// Words for "... while {}" in the problem of a rank that ended.
+std::string_view activity_of(Phase phase) {
   switch (phase) {
     case Phase::pairs:
       return "pairs were measured";
@@ -50,7 +51,7 @@ Outcome<MatrixRun> MatrixRunner::run() {
   HBMWIRE_TRY(open_ends());
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     on_step_(i, steps_.size(), steps_[i].phase);
-    doing_ = title_of(steps_[i].phase);
+    doing_ = activity_of(steps_[i].phase);
     HBMWIRE_TRY(measure(steps_[i], static_cast<std::uint32_t>(i)));
   }
   finish_cells();
@@ -65,12 +66,12 @@ Wait MatrixRunner::wait() const { return {Deadline::after(options_.patience), ca
 
 Outcome<MatrixRunner::Told> MatrixRunner::exchange(const Bytes& mine,
                                                    std::chrono::nanoseconds patience) {
-  auto given = group_.exchange_among_present(mine, Wait{Deadline::after(patience), cancel_fd_});
-  if (!given && given.error().hint == Hint::group_rank_gone) {
+  auto answers = group_.exchange_among_present(mine, Wait{Deadline::after(patience), cancel_fd_});
+  if (!answers && answers.error().hint == Hint::group_rank_gone) {
     return tl::make_unexpected(
-        Failure(given.error(), "look at the output of that rank, and start the run again"));
+        Failure(answers.error(), "look at the output of that rank, and start the run again"));
   }
-  HBMWIRE_TRY_ASSIGN(Told told, std::move(given));
+  HBMWIRE_TRY_ASSIGN(Told told, std::move(answers));
   for (std::uint32_t rank = 0; rank < told.size(); ++rank) {
     if (!told[rank])
       note_broken(rank, fmt::format("it ended, or did not answer in time, while {}", doing_));
@@ -90,16 +91,16 @@ bool MatrixRunner::is_broken(std::uint32_t rank) const {
 // --- what there is
 
 Outcome<void> MatrixRunner::take_stock() {
-  auto found = find_ends(options_.selection);
+  auto ends = find_ends(options_.selection);
   Inventory mine;
-  if (found) {
-    found_ = std::move(*found);
-    for (FoundEnd& end : found_) {
-      end.end.host = group_.members()[group_.rank()].host;
-      mine.ends.push_back(end.end);
+  if (ends) {
+    found_ = std::move(*ends);
+    for (FoundEnd& found : found_) {
+      found.end.host = group_.members()[group_.rank()].host;
+      mine.ends.push_back(found.end);
     }
   } else {
-    mine.problem = found.error().text;
+    mine.problem = ends.error().text;
   }
   mine.parameters = {.message_bytes = options_.message_bytes,
                      .time_ms = static_cast<std::uint64_t>(options_.time.count()),
@@ -120,7 +121,8 @@ Outcome<void> MatrixRunner::take_stock() {
       run_.ends.push_back(std::move(end));
     }
   }
-  if (!found) return tl::make_unexpected(found.error());
+  // Returned only now: the other ranks waited for this one's words.
+  if (!ends) return tl::make_unexpected(ends.error());
   return {};
 }
 
@@ -190,6 +192,7 @@ LocalEnd* MatrixRunner::local(std::size_t end) const {
 Outcome<void> MatrixRunner::measure(const PlanStep& step, std::uint32_t number) {
   const auto prepared = poison(step, number);
   auto refused = connect_sources(step, number);
+  // An empty report serves as a barrier, in which a rank that failed takes part, too.
   HBMWIRE_TRY(exchange(encode(std::vector<CellReport>()), 3 * options_.patience));
   HBMWIRE_TRY(prepared);
   const auto results = put(step, std::move(refused));
@@ -203,37 +206,39 @@ Outcome<void> MatrixRunner::measure(const PlanStep& step, std::uint32_t number) 
 
 Outcome<void> MatrixRunner::poison(const PlanStep& step, std::uint32_t number) {
   if (!options_.verify) return {};
-  for (const std::size_t cell : step.cells) {
-    const Cell& of = cells_of(run_, step.phase)[cell];
-    if (LocalEnd* const end = local(of.target))
+  for (const std::size_t index : step.cells) {
+    const Cell& cell = cells_of(run_, step.phase)[index];
+    if (LocalEnd* const end = local(cell.target))
       HBMWIRE_TRY(
-          end->poison_slot(slot_of(run_, step, cell), pattern_of(of.source, number), wait()));
+          end->poison_slot(slot_of(run_, step, index), pattern_of(cell.source, number), wait()));
   }
   return {};
 }
 
-/// Reports on the cells of this rank that can't be measured.
+/// Connects the source of each cell that this rank writes, and fills it. Returns reports on the
+/// cells that can't be measured.
 std::vector<CellReport> MatrixRunner::connect_sources(const PlanStep& step, std::uint32_t number) {
   std::vector<CellReport> refused;
-  for (const std::size_t cell : step.cells) {
-    const Cell& of = cells_of(run_, step.phase)[cell];
-    if (rank_of(of.source) != group_.rank() || is_broken(rank_of(of.target))) continue;
+  for (const std::size_t index : step.cells) {
+    const Cell& cell = cells_of(run_, step.phase)[index];
+    if (rank_of(cell.source) != group_.rank() || is_broken(rank_of(cell.target))) continue;
     const auto refuse = [&](CellState state, const std::string& problem) {
-      refused.push_back({.cell = cell, .state = state, .problem = problem});
+      refused.push_back({.cell = index, .state = state, .problem = problem});
     };
-    LocalEnd* const source = local(of.source);
+    LocalEnd* const source = local(cell.source);
     if (source == nullptr) {
-      refuse(CellState::unreachable, opened_[of.source].problem);
-    } else if (!opened_[of.target].problem.empty()) {
-      refuse(CellState::unreachable, opened_[of.target].problem);
-    } else if (const Cell& pair = pair_cell(run_, of.source, of.target);
+      refuse(CellState::unreachable, opened_[cell.source].problem);
+    } else if (!opened_[cell.target].problem.empty()) {
+      refuse(CellState::unreachable, opened_[cell.target].problem);
+    } else if (const Cell& pair = pair_cell(run_, cell.source, cell.target);
                pair.state == CellState::unreachable) {
       // Another attempt would hold up all ranks.
       refuse(CellState::unreachable, pair.problem);
-    } else if (const auto connected = source->connect(of.target, opened_[of.target].remote, wait());
+    } else if (const auto connected =
+                   source->connect(cell.target, opened_[cell.target].remote, wait());
                !connected) {
       refuse(CellState::unreachable, connected.error().text);
-    } else if (const auto filled = source->fill_source(pattern_of(of.source, number), wait());
+    } else if (const auto filled = source->fill_source(pattern_of(cell.source, number), wait());
                !filled) {
       refuse(CellState::broken, filled.error().text);
     }
@@ -241,55 +246,57 @@ std::vector<CellReport> MatrixRunner::connect_sources(const PlanStep& step, std:
   return refused;
 }
 
-/// Puts of all of this rank's cells at the same time, each in a thread: an end waits for its own
-/// puts alone.
+/// Measures all cells that this rank writes at the same time, each in a thread: an end waits only
+/// for its own puts. Returns `refused`, and a report on each measured cell.
 std::vector<CellReport> MatrixRunner::put(const PlanStep& step, std::vector<CellReport> refused) {
   std::vector<std::pair<std::size_t, std::future<Outcome<Moved>>>> running;
-  for (const std::size_t cell : step.cells) {
-    const Cell& of = cells_of(run_, step.phase)[cell];
-    LocalEnd* const source = local(of.source);
-    if (source == nullptr || is_broken(rank_of(of.target)) ||
-        std::ranges::find(refused, cell, &CellReport::cell) != refused.end())
+  for (const std::size_t index : step.cells) {
+    const Cell& cell = cells_of(run_, step.phase)[index];
+    LocalEnd* const source = local(cell.source);
+    if (source == nullptr || is_broken(rank_of(cell.target)) ||
+        std::ranges::find(refused, index, &CellReport::cell) != refused.end())
       continue;
-    running.emplace_back(cell, std::async(std::launch::async, [=, this] {
-                           return source->put_for(of.target, slot_of(run_, step, cell),
+    running.emplace_back(index, std::async(std::launch::async, [=, this] {
+                           return source->put_for(cell.target, slot_of(run_, step, index),
                                                   options_.time, options_.patience, cancel_fd_);
                          }));
   }
   std::vector<CellReport> reports = std::move(refused);
-  for (auto& [cell, future] : running) {
+  for (auto& [index, future] : running) {
     const auto moved = future.get();
     if (moved) {
-      reports.push_back({.cell = cell,
+      reports.push_back({.cell = index,
                          .state = CellState::measured,
                          .bytes_per_second = static_cast<double>(moved->bytes) / moved->seconds,
                          .path = moved->path});
     } else {
-      reports.push_back({.cell = cell, .state = CellState::broken, .problem = moved.error().text});
+      reports.push_back({.cell = index, .state = CellState::broken, .problem = moved.error().text});
     }
   }
   return reports;
 }
 
+/// Compares the bytes that arrived at this rank's ends.
 std::vector<CellReport> MatrixRunner::verify(const PlanStep& step, std::uint32_t number) {
   std::vector<CellReport> verdicts;
-  for (const std::size_t cell : step.cells) {
-    const Cell& of = cells_of(run_, step.phase)[cell];
-    LocalEnd* const target = local(of.target);
-    if (target == nullptr || of.state != CellState::measured) continue;
+  for (const std::size_t index : step.cells) {
+    const Cell& cell = cells_of(run_, step.phase)[index];
+    LocalEnd* const target = local(cell.target);
+    if (target == nullptr || cell.state != CellState::measured) continue;
     const auto found =
-        target->compare_slot(slot_of(run_, step, cell), pattern_of(of.source, number), wait());
+        target->compare_slot(slot_of(run_, step, index), pattern_of(cell.source, number), wait());
     if (!found) {
-      verdicts.push_back({.cell = cell, .state = CellState::broken, .problem = found.error().text});
+      verdicts.push_back(
+          {.cell = index, .state = CellState::broken, .problem = found.error().text});
     } else if (found->wrong_bytes != 0) {
       verdicts.push_back(
-          {.cell = cell,
+          {.cell = index,
            .state = CellState::corrupt,
            .problem = fmt::format("verify: {} of {} bytes differ, the first at {}",
                                   found->wrong_bytes, found->bytes, found->offset_bytes)});
     } else {
       verdicts.push_back(
-          {.cell = cell, .state = CellState::measured, .verified_bytes = found->bytes});
+          {.cell = index, .state = CellState::measured, .verified_bytes = found->bytes});
     }
   }
   return verdicts;
@@ -297,8 +304,8 @@ std::vector<CellReport> MatrixRunner::verify(const PlanStep& step, std::uint32_t
 
 namespace {
 
-/// Calls `take` with each report of a rank about a cell whose end, source or target, is its own.
-/// Words about cells of other ranks are left out.
+/// Calls `take` with each report of a rank about a cell whose `own` end (source or target) belongs
+/// to that rank. Reports about other cells are ignored.
 template <class Take>
 void take_reports(MatrixRun& run, Phase phase, std::span<const std::optional<Bytes>> told,
                   std::size_t Cell::*own, Take take) {
@@ -357,7 +364,7 @@ Outcome<void> MatrixRunner::find_reasons() {
     asked.push_back(slow.cell.source);
     asked.push_back(slow.cell.target);
   }
-  if (asked.empty()) return {};
+  if (asked.empty()) return {};  // so do all ranks, which have the same run
   Facts mine(found_.size());
   for (std::size_t i = 0; i < found_.size(); ++i) {
     if (std::ranges::find(asked, first_ + i) != asked.end())

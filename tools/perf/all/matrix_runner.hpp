@@ -49,9 +49,15 @@ class MatrixRunner {
   /// The words of each rank; none for ranks that have ended.
   using Told = std::vector<std::optional<Bytes>>;
 
+  /// Tells `mine` to all ranks, and returns the words of all. Notes ranks that have ended as
+  /// broken. `patience` is a multiple of options_.patience, which bounds each wait of a rank's own
+  /// work before the exchange.
   Outcome<Told> exchange(const Bytes& mine, std::chrono::nanoseconds patience);
+  /// Tells the ranks this one's hardware, and fills run_.ends with that of all.
   Outcome<void> take_stock();
+  /// Adopts rank 0's parameters.
   Outcome<void> agree(const MatrixParameters& rank_0);
+  /// Opens this rank's ends, and tells the ranks how to reach them.
   Outcome<void> open_ends();
   Outcome<void> measure(const PlanStep& step, std::uint32_t number);
   Outcome<void> find_reasons();
@@ -60,7 +66,9 @@ class MatrixRunner {
   [[nodiscard]] std::vector<CellReport> connect_sources(const PlanStep& step, std::uint32_t number);
   [[nodiscard]] std::vector<CellReport> put(const PlanStep& step, std::vector<CellReport> refused);
   [[nodiscard]] std::vector<CellReport> verify(const PlanStep& step, std::uint32_t number);
+  /// Poisons the slots of this rank's ends that the step writes.
   Outcome<void> poison(const PlanStep& step, std::uint32_t number);
+  /// Store the reports of the sources, and those of the targets.
   void take_results(Phase phase, const Told& told);
   void take_verdicts(Phase phase, const Told& told);
 
@@ -70,6 +78,7 @@ class MatrixRunner {
   [[nodiscard]] std::uint32_t rank_of(std::size_t end) const { return run_.ends[end].rank; }
 
   [[nodiscard]] std::span<End> ends_of(std::uint32_t rank);
+  /// Null if the end is another rank's, or could not be opened.
   [[nodiscard]] LocalEnd* local(std::size_t end) const;
   [[nodiscard]] Wait wait() const;
 
@@ -79,11 +88,11 @@ class MatrixRunner {
   OnStep on_step_;
   MatrixRun run_;
   std::vector<PlanStep> steps_;
-  std::vector<FoundEnd> found_;                   // this rank's
-  std::size_t first_ = 0;                         // index of this rank's first end
-  std::vector<std::unique_ptr<LocalEnd>> local_;  // null: it could not be opened
-  std::vector<OpenedEnd> opened_;                 // of all ends
-  std::string doing_ = "the ranks told their NICs";
+  std::vector<FoundEnd> found_;                      // this rank's
+  std::size_t first_ = 0;                            // index of this rank's first end
+  std::vector<std::unique_ptr<LocalEnd>> local_;     // null: it could not be opened
+  std::vector<OpenedEnd> opened_;                    // of all ends
+  std::string doing_ = "the ranks told their NICs";  // for "... while {}"
 };
 
 }  // namespace hbmwire::tools::perf::all

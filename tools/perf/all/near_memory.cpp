@@ -69,8 +69,7 @@ FoundEnd end_of(const Context& context, const std::vector<NicDevice>& nics, cons
   return found;
 }
 
-/// The place in `ports` of the port that is nearest to a device; the first one where sysfs does not
-/// tell.
+/// The place in `ports` of the port that is nearest to a device; 0 if sysfs does not tell.
 std::size_t nearest_port(const Context& context, const std::vector<NicDevice>& nics,
                          const std::vector<Port>& ports, const DeviceInfo& device) {
   for (const NearNic& near : context.nics_near(device.pci_address, nics)) {
@@ -105,8 +104,9 @@ Outcome<std::vector<FoundEnd>> find_ends(const Selection& selection) {
   for (std::size_t i = 0; i < ports.size(); ++i) {
     for (const DeviceInfo& device : near[i])
       ends.push_back(end_of(context, nics, ports[i], device));
-    const bool alone = near[i].empty() || !selection.memories.empty();
-    if (with_host && alone) ends.push_back(end_of(context, nics, ports[i], host));
+    // A NIC that has a device gets host memory, too, only if the user chose the memories.
+    const bool gets_host = near[i].empty() || !selection.memories.empty();
+    if (with_host && gets_host) ends.push_back(end_of(context, nics, ports[i], host));
   }
   if (!ends.empty()) return ends;
   return fail("probe: no memory of --memory is there; `hbmwire info` lists the accelerators",

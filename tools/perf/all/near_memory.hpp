@@ -20,8 +20,9 @@ struct FoundEnd {
 };
 
 /// Each accelerator with the NIC that is nearest to it, and each NIC that has none with host
-/// memory, in the NICs' order. Opens no device. Errors: no NIC has a usable port, or no hardware
-/// fits `selection`; the failure's exit code is kExitUnavailable.
+/// memory, in the NICs' order. If `selection` names memories, only those, and host memory with
+/// every NIC if it is one of them. Opens no device. Errors: no NIC has a usable port, or no
+/// hardware fits `selection`; the failure's exit code is kExitUnavailable.
 Outcome<std::vector<FoundEnd>> find_ends(const Selection& selection);
 
 }  // namespace hbmwire::tools::perf::all

@@ -76,7 +76,8 @@ class Blame {
     for (const std::size_t i : side.cells) rates.push_back(run_.pairs[i].bytes_per_second);
   }
 
-  /// None for sides that are blamed, or have fewer than two cells left: one cell is a pair.
+  /// The median of the cells that no blamed side explains. None for a blamed side, or with fewer
+  /// than two such cells: one cell is a SlowPair.
   [[nodiscard]] std::optional<double> open_median(const EndSide& side) const {
     std::vector<double> rates;
     for (const std::size_t i : side.cells) {
@@ -86,6 +87,7 @@ class Blame {
     return median_of(std::move(rates));
   }
 
+  /// Returns false if no side that is left has a slow median.
   bool blame_slowest() {
     EndSide* slowest = nullptr;
     double lowest = kSlowShare * typical_;

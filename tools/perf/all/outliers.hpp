@@ -14,8 +14,8 @@ namespace hbmwire::tools::perf::all {
 /// cent up to ten when they are measured for a fraction of a second, so twice that is no noise.
 inline constexpr double kSlowShare = 0.8;
 
-/// An end that is slow with most of the others: the median of its cells is slow. A cell that no
-/// other cell of its end's confirms is a pair's.
+/// An end that is slow with most of the others: the median of its cells is slow. If no other cell
+/// of an end confirms a slow cell, that is a SlowPair.
 struct SlowEnd {
   std::size_t end = 0;
   bool as_source = false;
@@ -25,7 +25,7 @@ struct SlowEnd {
   std::string reason = {};
 };
 
-/// A slow cell between ends of which neither explains it.
+/// A slow cell that neither of its ends explains.
 struct SlowPair {
   Cell cell = {};
   double ratio = 0;  ///< against the typical rate
@@ -38,9 +38,9 @@ struct Outliers {
   std::vector<SlowPair> pairs = {};     ///< the slowest first
 };
 
-/// Takes the slowest row or column (of two cells or more) as explained by its end, leaves its cells
-/// out, and goes on until no row or column has a slow median. A cell that stays slow, also against
-/// the rates of the slow ends that it has, is a pair's.
+/// Blames the end of the slowest row or column (of two cells or more), leaves its cells out, and
+/// goes on until no row or column has a slow median. A cell that is slow even against the medians
+/// of its blamed ends is a SlowPair.
 [[nodiscard]] Outliers outliers_of(const MatrixRun& run);
 
 /// "10 Gb/s": links are known by their bits.

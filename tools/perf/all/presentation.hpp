@@ -32,7 +32,7 @@ inline constexpr std::array kPhases{Phase::pairs, Phase::all_at_once, Phase::man
 /// "pairs", "all_at_once", "many_to_one": as JSON and CSV have it.
 [[nodiscard]] std::string_view name_of(Phase phase) noexcept;
 
-/// "not_measured", "measured", "unreachable", "broken", "corrupt": likewise.
+/// "not_measured", "measured", "unreachable", "broken", "corrupt": as JSON and CSV have it.
 [[nodiscard]] std::string_view name_of(CellState state) noexcept;
 
 [[nodiscard]] const std::vector<Cell>& cells_of(const MatrixRun& run, Phase phase) noexcept;
@@ -73,7 +73,7 @@ struct CellChange {
   std::string source = {};  ///< "n3 mlx5_0:1 gaudi"
   std::string target = {};
   double before = 0;         ///< bytes a second; 0: not measured
-  double now = 0;            ///< likewise
+  double now = 0;            ///< bytes a second; 0: not measured
   double relative = 0;       ///< now against before: +0.1 is 10 % more; 0 unless both are measured
   std::string problem = {};  ///< of a lost cell, now; of a regained one, before
 };

@@ -18,6 +18,7 @@ class Reasons {
 
   /// One sentence's worth, without a full stop; advice where no difference is known.
   [[nodiscard]] std::string of_end(std::size_t end) const;
+  /// As of_end(), about both ends of the cell and the path of its transfers.
   [[nodiscard]] std::string of_pair(const Cell& cell) const;
 
  private:

@@ -30,8 +30,8 @@ struct Spread {
 [[nodiscard]] std::vector<double> rates_of(const std::vector<Cell>& cells);
 
 /// The median over the ends of each end's own median, of its cells of `pairs` as source and as
-/// target; 0 without a measured cell. With three ranks a slow one is in four of six cells, so that
-/// the median of all cells is a slow one's; the median end is not.
+/// target; 0 without a measured cell. If one of three ranks is slow, it slows four of six cells, so
+/// the median of all cells would be slow; the median of the ends is not.
 [[nodiscard]] double typical_rate(const MatrixRun& run);
 
 /// The cell's rate against the slower of its two links; none where one of them is not known or the
@@ -46,7 +46,7 @@ struct TargetSum {
   std::size_t failed = 0;    ///< cells without a figure: the sum says nothing then
 };
 
-/// By target, in the order in which the cells have them.
+/// One sum for each target, in the order in which the targets first occur.
 [[nodiscard]] std::vector<TargetSum> target_sums(const std::vector<Cell>& cells);
 
 /// The sums of the targets that all of their sources reached.

@@ -17,7 +17,7 @@ Bytes bytes_of(const Json& json) {
   return {first, first + text.size()};
 }
 
-/// Calls `read` with the fields of an object. Nothing if a field is missing or can't be.
+/// Calls `read` with the fields of an object. Nothing if a field is missing or invalid.
 template <class Read>
 auto read_object(std::span<const std::byte> bytes, Read read)
     -> std::optional<decltype(read(std::declval<JsonFields&>()))> {
@@ -30,7 +30,8 @@ auto read_object(std::span<const std::byte> bytes, Read read)
   return value;
 }
 
-/// The same of each object in the list "items".
+/// Calls `read` with the fields of each object in the list "items". Nothing if a field is missing
+/// or invalid.
 template <class T, class Read>
 std::optional<std::vector<T>> read_items(std::span<const std::byte> bytes, Read read) {
   return read_object(bytes, [&](JsonFields& fields) {
@@ -52,7 +53,7 @@ Bytes write_items(const std::vector<T>& items, Write write) {
 }
 
 std::string hex_of(std::span<const std::byte> bytes) {
-  std::string text(bytes.size() * 2 + 1, '\0');
+  std::string text(bytes.size() * 2 + 1, '\0');  // sodium_bin2hex() ends it with a NUL
   ::sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
                    bytes.size());
   text.pop_back();

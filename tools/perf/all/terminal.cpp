@@ -133,7 +133,7 @@ class Report {
         gigabits_(gigabits),
         speed_{.gigabits = gigabits},
         outliers_(outliers_of(run)) {
-    style_.columns = std::clamp(style.columns, 80U, 200U);
+    style_.columns = std::clamp(style.columns, 80U, 200U);  // as MatrixStyle says
   }
 
   Lines lines() {
@@ -151,7 +151,7 @@ class Report {
  private:
   [[nodiscard]] std::string speed(double rate) const { return speed_text(rate, speed_); }
 
-  void fact(const std::string& label, const std::string& text) {
+  void add_fact(const std::string& label, const std::string& text) {
     add_labelled(lines_, label, text, style_.columns);
   }
 
@@ -179,8 +179,8 @@ class Report {
     std::ranges::partial_sort(cells, cells.begin() + static_cast<std::ptrdiff_t>(shown), {},
                               &Cell::bytes_per_second);
     for (std::size_t i = 0; i < shown; ++i) {
-      fact(i == 0 ? "slowest cells" : "",
-           fmt::format("{}: {}", speed(cells[i]->bytes_per_second), way_text(*cells[i])));
+      add_fact(i == 0 ? "slowest cells" : "",
+               fmt::format("{}: {}", speed(cells[i]->bytes_per_second), way_text(*cells[i])));
     }
   }
 
@@ -203,7 +203,7 @@ class Report {
     if (spread) text = spread_text(*spread) + "; " + text;
     if (spread && phase == Phase::pairs)
       text += fmt::format("; typical {}", speed(outliers_.typical_bytes_per_second));
-    fact(std::string(words_of(phase)), text);
+    add_fact(std::string(words_of(phase)), text);
     if (phase != Phase::pairs) add_sums(cells);
   }
 
@@ -213,12 +213,12 @@ class Report {
     if (const auto spread = spread_of(whole)) {
       double total = 0;
       for (const double rate : whole) total += rate;
-      fact("", fmt::format("sums of {} targets: {}; together {}", whole.size(),
-                           spread_text(*spread), speed(total)));
+      add_fact("", fmt::format("sums of {} targets: {}; together {}", whole.size(),
+                               spread_text(*spread), speed(total)));
     }
     if (whole.size() != sums.size()) {
-      fact("",
-           fmt::format("targets without a sum: {}, since some of their sources did not reach them",
+      add_fact("", fmt::format(
+                       "targets without a sum: {}, since some of their sources did not reach them",
                        sums.size() - whole.size()));
     }
   }
@@ -236,7 +236,7 @@ class Report {
         text += fmt::format(", {:.0f}% of its link",
                             sum.bytes_per_second / target.link_bytes_per_second * 100);
       }
-      fact("", text);
+      add_fact("", text);
     }
   }
 
@@ -249,7 +249,7 @@ class Report {
     }
     add_list("slow", texts, kMostOutliers, "more slow ends and pairs");
     if (texts.empty() && outliers_.typical_bytes_per_second > 0)
-      fact("slow", fmt::format("none: no cell is below {} of the typical rate", kSlowShare));
+      add_fact("slow", fmt::format("none: no cell is below {} of the typical rate", kSlowShare));
   }
 
   [[nodiscard]] std::string slow_end_text(const SlowEnd& slow) const {
@@ -266,8 +266,8 @@ class Report {
   void add_list(const std::string& label, const std::vector<std::string>& texts, std::size_t most,
                 const std::string& more) {
     for (std::size_t i = 0; i < std::min(most, texts.size()); ++i)
-      fact(i == 0 ? label : "", texts[i]);
-    if (texts.size() > most) fact("", fmt::format("and {} {}", texts.size() - most, more));
+      add_fact(i == 0 ? label : "", texts[i]);
+    if (texts.size() > most) add_fact("", fmt::format("and {} {}", texts.size() - most, more));
   }
 
   void add_failures() {
@@ -307,11 +307,12 @@ class Report {
     const std::string wrong =
         corrupt == 0 ? "no cell corrupt"
                      : fmt::format("{} {} CORRUPT", corrupt, corrupt == 1 ? "cell" : "cells");
-    fact("verification",
-         run_.verified
-             ? fmt::format("{} compared at the targets, {}", size_text(verified_bytes(run_)), wrong)
-             : std::string("NOT VERIFIED (--no-verify): the bytes at the targets were not "
-                           "compared"));
+    add_fact(
+        "verification",
+        run_.verified
+            ? fmt::format("{} compared at the targets, {}", size_text(verified_bytes(run_)), wrong)
+            : std::string("NOT VERIFIED (--no-verify): the bytes at the targets were not "
+                          "compared"));
   }
 
   const MatrixRun& run_;

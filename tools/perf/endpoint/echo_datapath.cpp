@@ -10,10 +10,9 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-constexpr TagMatch kEchoTag{.tag = 9};
-/// A busy wait looks at the clock after so many polls, so that the clock costs little.
-constexpr unsigned kLooksAtATime = 4096;
+constexpr TagMatch kEchoTag{.tag = 9};  // any other than flow's
 
+/// Posts the receive of one message, or of one put's immediate value.
 Result<Transfer> expect_one(Link& link, const Region& region, const Echo& echo) {
   const Slice into = region.slice(link.target + echo.offset_bytes, echo.size_bytes);
   if (echo.kind == Echo::Kind::message) return link.endpoint.receive(into, kEchoTag);
@@ -51,10 +50,15 @@ class EchoLoop {
   }
 
  private:
+  /// A busy wait looks at the clock after so many polls, so that the clock costs little.
+  static constexpr unsigned kPollsAtATime = 4096;
+  static constexpr std::uint64_t kWithoutEnd = std::numeric_limits<std::uint64_t>::max();
+
   [[nodiscard]] std::uint64_t rounds_left() const noexcept {
-    return echo_.rounds == 0 ? std::numeric_limits<std::uint64_t>::max() : echo_.rounds - round_;
+    return echo_.rounds == 0 ? kWithoutEnd : echo_.rounds - round_;
   }
 
+  /// Up to `rounds` round trips, whose samples are added afterwards.
   Outcome<void> stretch(std::uint64_t rounds) {
     std::size_t done = 0;
     for (; done < rounds; ++done) {
@@ -64,13 +68,14 @@ class EchoLoop {
       if (!(echo_.starts ? ask() : answer())) [[unlikely]]
         break;
     }
-    if (done == rounds) stamps_[done] = ticks();
+    if (done == rounds) stamps_[done] = ticks();  // else the loop has set it
     if (failure_) return tl::make_unexpected(*failure_);
     if (!echo_.starts) return {};
     for (std::size_t i = 0; i < done; ++i) samples_.add(stamps_[i + 1] - stamps_[i]);
     return {};
   }
 
+  // The functions that return bool return false if the pass is over, or failed (`failure_`).
   bool ask() {
     ++round_;
     return send() && (kKind == Echo::Kind::get || arrive());
@@ -79,7 +84,7 @@ class EchoLoop {
   bool answer() {
     ++round_;
     if (arrive()) return send();
-    --round_;
+    --round_;  // nothing came
     return false;
   }
 
@@ -98,6 +103,7 @@ class EchoLoop {
   }
 
   bool send() {
+    // The last byte counts the rounds, which shows the peer that a new message has come.
     if constexpr (kKind == Echo::Kind::memory) *echo_.last.pong = static_cast<std::uint8_t>(round_);
     auto transfer = start();
     if (!transfer) return fail_by(transfer.error());
@@ -145,7 +151,7 @@ class EchoLoop {
       if (const auto slept = doze(worker_); !slept) return fail_by(slept.error());
       return !watch_.due(ticks()) || look();
     }
-    if (spins % kLooksAtATime != 0 || !watch_.due(ticks())) [[likely]]
+    if (spins % kPollsAtATime != 0 || !watch_.due(ticks())) [[likely]]
       return true;
     // A side that only polls memory must still answer the peer's control messages.
     worker_.progress();
@@ -169,8 +175,8 @@ class EchoLoop {
   const Echo& echo_;
   Watch& watch_;
   LatencySamples& samples_;
-  std::array<std::uint64_t, 4096> stamps_{};
-  std::uint64_t stop_at_ = std::numeric_limits<std::uint64_t>::max();
+  std::array<std::uint64_t, 4096> stamps_{};  // when each round of a stretch began; then its end
+  std::uint64_t stop_at_ = kWithoutEnd;
   std::uint64_t round_ = 0;
   PassResult result_;
   std::optional<Failure> failure_;
@@ -180,6 +186,7 @@ class EchoLoop {
 template <Echo::Kind kKind>
 Outcome<PassResult> echo_by(Links& links, const Echo& echo, Watch& watch, LatencySamples& samples) {
   auto result = EchoLoop<kKind>(links, echo, watch, samples).run();
+  // The receive that take() posted last: its message will not come.
   Transfer& left = links.links.front().received.front();
   if (result && left) {
     HBMWIRE_TRY(left.cancel());

@@ -31,11 +31,12 @@ class EndpointEngine final : public Engine {
   [[nodiscard]] std::optional<std::uint64_t> moved_bytes() const override { return moved_bytes_; }
 
  private:
-  /// Whether a pass reads this side's memory, and whether a pass writes it.
+  /// Whether a pass reads this side's memory.
   [[nodiscard]] bool gives() const noexcept {
     return verb_ == Verb::get ? work_.is_passive() : work_.is_active();
   }
 
+  /// Whether a pass writes this side's memory.
   [[nodiscard]] bool takes() const noexcept {
     return verb_ == Verb::get ? work_.is_active() : work_.is_passive();
   }
@@ -45,8 +46,8 @@ class EndpointEngine final : public Engine {
     return request_.one_by_immediate || work_.side.on_device() || work_.peer.on_device;
   }
 
-  Outcome<void> lay_out(std::uint32_t pass);
-  Outcome<void> look_up(std::uint32_t pass, Verification& found);
+  Outcome<void> write_patterns(std::uint32_t pass);
+  Outcome<void> compare_arrived(std::uint32_t pass, Verification& found);
   [[nodiscard]] Flow make_flow(std::uint64_t messages) const;
   Outcome<PassResult> move(const Flow& flow);
 
@@ -89,7 +90,7 @@ Outcome<void> EndpointEngine::prepare(std::uint64_t size_bytes) {
 }
 
 /// Fills the source with the pattern, and poisons the target.
-Outcome<void> EndpointEngine::lay_out(std::uint32_t pass) {
+Outcome<void> EndpointEngine::write_patterns(std::uint32_t pass) {
   const std::uint64_t span_bytes = slots_.span_bytes(work_.side.layout);
   set_pattern(contents_, work_, true, pass);
   if (gives()) HBMWIRE_TRY(contents_.fill_source(span_bytes));
@@ -98,9 +99,9 @@ Outcome<void> EndpointEngine::lay_out(std::uint32_t pass) {
   return {};
 }
 
-/// An endpoint matches messages in the order in which they were sent. Each message therefore
-/// arrives in the other half at the place that it came from.
-Outcome<void> EndpointEngine::look_up(std::uint32_t pass, Verification& found) {
+/// Compares this side's target. An endpoint matches messages in the order in which they were sent,
+/// so each message arrives in the other half at the place that it came from.
+Outcome<void> EndpointEngine::compare_arrived(std::uint32_t pass, Verification& found) {
   if (!takes()) return {};
   set_pattern(contents_, work_, false, pass);
   return contents_.compare(all_slots(work_.side.layout, slots_), found);
@@ -128,14 +129,14 @@ Outcome<PassResult> EndpointEngine::move(const Flow& flow) {
 }
 
 Outcome<void> EndpointEngine::verify(std::uint32_t pass, Verification& found) {
-  HBMWIRE_TRY(lay_out(pass));
+  HBMWIRE_TRY(write_patterns(pass));
   const Flow flow = make_flow(slots_.offsets.size());
   HBMWIRE_TRY_ASSIGN(const auto result, move(flow));
   HBMWIRE_TRY(work_.meet());
   std::optional<std::uint64_t> expected;
   if (flow.takes) expected = flow.messages * links_->links.size();
   note_arrivals(result, expected, found);
-  HBMWIRE_TRY(look_up(pass, found));
+  HBMWIRE_TRY(compare_arrived(pass, found));
   return work_.meet();
 }
 
@@ -193,7 +194,7 @@ Echo EndpointEngine::make_echo() const {
 Outcome<Measured> EndpointEngine::run_latency() {
   const Echo echo = make_echo();
   const bool one_sided = echo.kind == Echo::Kind::get;
-  if (echo.last.ping != nullptr) *echo.last.ping = 0;  // counts begin at 1
+  if (echo.last.ping != nullptr) *echo.last.ping = 0;  // rounds count from 1
   HBMWIRE_TRY(start_receives(*links_, echo));
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());
@@ -205,6 +206,7 @@ Outcome<Measured> EndpointEngine::run_latency() {
     HBMWIRE_TRY_ASSIGN(const auto result, run_echo(*links_, echo, watch_, samples));
     note_moved(result.messages);
     measured.messages = result.messages;
+    // Arrivals of puts are no messages, and are not counted.
     measured.arrivals = echo.kind == Echo::Kind::message ? result.arrivals : 0;
     measured.path = result.path;
   }

@@ -29,7 +29,7 @@ struct Flow {
 /// Posts receives before the peer may send.
 Outcome<void> start_receives(Links& links, const Flow& flow);
 
-/// Runs one pass.
+/// Runs one pass, until it is complete on this side.
 Outcome<PassResult> run_flow(Links& links, const Flow& flow, Watch& watch);
 
 /// Transfers one after the other.

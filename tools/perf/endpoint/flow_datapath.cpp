@@ -23,7 +23,8 @@ Result<Transfer> start_one(Link& link, const Region& region, Verb verb, std::uin
   return link.endpoint.put(from, link.remote.slice(link.target + slot, bytes));
 }
 
-/// Whether the oldest transfer of a ring is over. Errors: those of the transfer.
+/// Whether the transfer is over. Errors: those of the transfer. Asks done() first, since poll()
+/// drives the worker each time.
 Result<bool> is_over(Transfer& transfer) {
   if (!transfer.done()) return false;
   return transfer.poll();
@@ -104,6 +105,7 @@ class FlowLoop {
     return moved;
   }
 
+  /// Starts transfers as far as limit, ring and budget allow. Records the time of the first one.
   Result<void> start(Link& link) {
     bool first = flow_.posts != nullptr;
     while (link.started < link.limit && link.started - link.finished < link.sent.size() &&
@@ -122,6 +124,7 @@ class FlowLoop {
     return {};
   }
 
+  /// Takes the transfers that are over, in the order of their starts.
   Result<void> finish(Link& link) {
     while (link.finished != link.started) {
       Transfer& oldest = link.sent[link.finished % link.sent.size()];
@@ -136,6 +139,7 @@ class FlowLoop {
     return {};
   }
 
+  /// Takes the messages that have arrived, and posts receives again.
   Result<void> take(Link& link) {
     while (link.taken != link.expected) {
       Transfer& oldest = link.received[link.taken % link.received.size()];
@@ -158,6 +162,7 @@ class FlowLoop {
     if (next_burst_ < now) next_burst_ = now;
   }
 
+  /// Starts no more transfers; called once, when the time is up.
   void stop() noexcept {
     for (Link& link : links_.links) link.limit = link.started;
     stop_at_ = kWithoutEnd;
@@ -171,7 +176,7 @@ class FlowLoop {
     return {};
   }
 
-  /// In a run by time the number of messages was not known in advance.
+  /// Cancels receives that are left: the number of messages of a run by time was not known.
   Result<void> withdraw_receives() {
     for (Link& link : links_.links) {
       for (; link.taken != link.expected; ++link.taken) {
@@ -191,7 +196,7 @@ class FlowLoop {
   std::uint64_t started_ = 0;
   std::uint64_t stop_at_ = 0;
   std::uint64_t next_burst_ = 0;
-  std::uint64_t budget_ = 0;
+  std::uint64_t budget_ = 0;  // transfers that may still start in this burst
   bool over_ = false;
 };
 

@@ -14,11 +14,11 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-// Bytes; a buffer has pages, and a key with several NICs a few hundred bytes.
+// Bytes for a key: one with several NICs has a few hundred. Any buffer is larger.
 constexpr std::size_t kKeyRoom = 2048;
 
 Outcome<std::uint32_t> most_transfers(const PerfRequest& request) {
-  constexpr std::uint64_t kBeside = 64;
+  constexpr std::uint64_t kBeside = 64;  // for the library's own transfers, and the keys
   constexpr std::uint64_t kMost = 1 << 20;
   const std::uint64_t each = std::uint64_t{request.tx_depth} + request.rx_depth;
   const std::uint64_t wanted = each * request.queue_pairs + kBeside;
@@ -30,11 +30,13 @@ Outcome<std::uint32_t> most_transfers(const PerfRequest& request) {
       kExitUsage);
 }
 
-/// Not secret, since it travels in clear text. It separates runs that take place at the same time.
+/// The key is not secret, since the seed travels in clear text. It separates runs that take place
+/// at the same time.
 EndpointOptions options_of(const Work& work) {
   EndpointOptions options;
   options.send_depth = work.request.tx_depth;
-  // The target of puts makes no progress during a pass.
+  // Without Path::ipc, whose bytes an engine of the target's process moves: the target of puts
+  // makes no progress during a pass.
   options.paths.allow = {Path::host, Path::zero_copy, Path::peer_memory,  Path::staged,
                          Path::copy, Path::tcp,       Path::shared_memory};
   options.link = {.service_level = work.request.service_level,
@@ -66,7 +68,7 @@ Failure not_linked(const Error& error) {
 Outcome<wire::PerfQueues> describe(const Work& work, std::uint16_t port) {
   wire::PerfQueues mine;
   mine.first.max_message_bytes = work.side.nic.info().max_message_bytes;
-  mine.first.incarnation = 1;
+  mine.first.incarnation = 1;  // required by the message
   mine.memory = work.side.buffer.region().remote(work.side.nic);
   mine.service_port = port;
   return mine;
@@ -116,8 +118,8 @@ Outcome<std::vector<Endpoint>> connect_all(const Work& work, const Worker& worke
   return endpoints;
 }
 
-/// Exchanges keys with the peer by messages. They pass through the beginning of the buffer, which
-/// is still empty.
+/// Exchanges keys with the peer by messages. They pass through the beginning of each half of the
+/// buffer, which is still empty.
 Outcome<RemoteKey> exchange_keys(const Work& work, Endpoint& endpoint, const MemoryKey& key) {
   Buffer& buffer = work.side.buffer;
   const Region& region = buffer.region();

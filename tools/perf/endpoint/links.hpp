@@ -27,8 +27,8 @@ struct Link {
   std::uint64_t started = 0;
   std::uint64_t finished = 0;
   std::uint64_t limit = 0;     ///< the most transfers to start
-  std::uint64_t expected = 0;  ///< receives to post
-  std::uint64_t taken = 0;
+  std::uint64_t expected = 0;  ///< receives posted so far
+  std::uint64_t taken = 0;     ///< messages received so far
   std::size_t next_slot = 0;
   std::size_t next_receive_slot = 0;
 };

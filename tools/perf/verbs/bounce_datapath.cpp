@@ -8,9 +8,6 @@
 namespace hbmwire::tools::perf {
 namespace {
 
-/// A busy wait looks at the clock after so many polls, so that the clock costs little.
-constexpr unsigned kPollsAtATime = 4096;
-
 /// A pass of round trips on the first lane: the loop of both sides. Times are stored raw and
 /// processed between stretches, so that only the messages are timed.
 template <Bounce::Kind kKind>
@@ -42,10 +39,15 @@ class BounceLoop {
   }
 
  private:
+  /// A busy wait looks at the clock after so many polls, so that the clock costs little.
+  static constexpr unsigned kPollsAtATime = 4096;
+  static constexpr std::uint64_t kWithoutEnd = ~std::uint64_t{0};
+
   [[nodiscard]] std::uint64_t rounds_left() const noexcept {
-    return bounce_.rounds == 0 ? ~std::uint64_t{0} : bounce_.rounds - round_;
+    return bounce_.rounds == 0 ? kWithoutEnd : bounce_.rounds - round_;
   }
 
+  /// Up to `rounds` round trips, whose samples are added afterwards.
   Outcome<void> stretch(std::uint64_t rounds) {
     std::size_t done = 0;
     for (; done < rounds; ++done) {
@@ -55,7 +57,7 @@ class BounceLoop {
       if (!(bounce_.starts ? ask() : answer())) [[unlikely]]
         break;
     }
-    if (done == rounds) stamps_[done] = ticks();
+    if (done == rounds) stamps_[done] = ticks();  // else the loop has set it
     if (fault_ || receiver_.fault()) {
       return tl::make_unexpected(explain(lanes_, fault_ ? fault_ : receiver_.fault()));
     }
@@ -65,6 +67,8 @@ class BounceLoop {
     return {};
   }
 
+  // The functions that return bool return false if the pass is over, or failed (`fault_`, the
+  // receiver's fault, `failure_`).
   bool ask() noexcept {
     ++round_;
     return send() && (kKind == Bounce::Kind::one_sided || arrive());
@@ -73,11 +77,12 @@ class BounceLoop {
   bool answer() noexcept {
     ++round_;
     if (arrive()) return send();
-    --round_;
+    --round_;  // nothing came
     return false;
   }
 
   bool send() noexcept {
+    // The last byte counts the rounds, which shows the peer that a new message has come.
     if constexpr (kKind == Bounce::Kind::memory)
       *bounce_.last.pong = static_cast<std::uint8_t>(round_);
     ibv_send_wr* bad = nullptr;
@@ -129,7 +134,7 @@ class BounceLoop {
 
   bool doze() noexcept {
     const auto armed = sleeper_.arm();
-    if (armed && !*armed) return true;
+    if (armed && !*armed) return true;  // armed just now: poll once more before the sleep
     const auto slept = armed ? sleeper_.sleep() : tl::make_unexpected(armed.error());
     if (!slept) {
       failure_ = slept.error();
@@ -154,8 +159,8 @@ class BounceLoop {
   Watch& watch_;
   LatencySamples& samples_;
   Sleeper sleeper_;
-  std::array<std::uint64_t, 4096> stamps_{};
-  std::uint64_t stop_at_ = ~std::uint64_t{0};
+  std::array<std::uint64_t, 4096> stamps_{};  // when each round of a stretch began; then its end
+  std::uint64_t stop_at_ = kWithoutEnd;
   std::uint64_t round_ = 0;
   Fault fault_;
   std::optional<Failure> failure_;

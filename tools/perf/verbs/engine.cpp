@@ -45,10 +45,11 @@ class VerbsEngine final : public Engine {
   }
 
   [[nodiscard]] Traffic make_traffic(std::uint64_t messages);
+  /// Begins another pass: each call takes the next number of a pass.
   [[nodiscard]] Receiving make_receiving();
   Outcome<PassResult> move(Traffic& traffic, Receiver& receiver);
-  Outcome<void> lay_out(std::uint32_t pass);
-  Outcome<void> look_up(std::uint32_t pass, Verification& found);
+  Outcome<void> write_patterns(std::uint32_t pass);
+  Outcome<void> compare_arrived(std::uint32_t pass, Verification& found);
   [[nodiscard]] std::vector<Expected> landed_places() const;
   Outcome<Measured> run_bandwidth();
   Outcome<Measured> run_latency();
@@ -66,8 +67,8 @@ class VerbsEngine final : public Engine {
   Slots received_;  // their target: the same places, except for datagrams
   bool prepared_ = false;
   std::uint8_t pass_ = 0;
-  std::vector<std::vector<std::uint64_t>> landed_;
-  std::uint64_t pass_messages_ = 0;  // messages of a lane in the verified pass
+  std::vector<std::vector<std::uint64_t>> landed_;  // Receiving::landed of the verified pass
+  std::uint64_t pass_messages_ = 0;                 // messages of a lane in the verified pass
 };
 
 Outcome<void> VerbsEngine::connect() {
@@ -105,7 +106,7 @@ Outcome<void> VerbsEngine::prepare(std::uint64_t size_bytes) {
   const bool datagrams = request_.connection == PerfConnection::ud;
   sent_ = Slots::of(work_.side.layout, size_bytes);
   received_ = Slots::of(work_.side.layout, size_bytes, datagrams ? kGrhBytes : 0);
-  // Receives for another size would otherwise stay in the queues.
+  // Otherwise receives for the last size would stay in the queues.
   const bool receives = has_arrivals() || by_immediate();
   if (prepared_ && receives) HBMWIRE_TRY(renew_lanes(work_, lanes_));
   prepared_ = true;
@@ -150,7 +151,7 @@ Receiving VerbsEngine::make_receiving() {
   return receiving;
 }
 
-/// One pass, from the point where both sides are ready until it is complete on both.
+/// One pass, from the point where both sides are ready until it is complete on this side.
 Outcome<PassResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
   if (has_arrivals()) HBMWIRE_TRY(start_receives(lanes_, receiver));
   HBMWIRE_TRY(work_.meet());
@@ -159,8 +160,9 @@ Outcome<PassResult> VerbsEngine::move(Traffic& traffic, Receiver& receiver) {
   return result;
 }
 
-/// Fills the source with the pattern, and poisons the target.
-Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
+/// Fills the source with the pattern, and poisons the target. An atomic changes words of the
+/// target, which are filled instead, and returns them into the source half, which is poisoned.
+Outcome<void> VerbsEngine::write_patterns(std::uint32_t pass) {
   const bool active = work_.is_active();
   const bool passive = work_.is_passive();
   const std::uint64_t source_bytes = sent_.span_bytes(work_.side.layout);
@@ -179,7 +181,8 @@ Outcome<void> VerbsEngine::lay_out(std::uint32_t pass) {
   return {};
 }
 
-/// The places where messages landed, and the source slot of each. Messages arrive in order.
+/// The places where messages landed, and the source slot of each: messages go through the source
+/// slots in turn.
 std::vector<Expected> VerbsEngine::landed_places() const {
   std::vector<Expected> places;
   for (std::uint32_t lane = 0; lane < landed_.size(); ++lane) {
@@ -197,7 +200,7 @@ std::vector<Expected> VerbsEngine::landed_places() const {
   return places;
 }
 
-Outcome<void> VerbsEngine::look_up(std::uint32_t pass, Verification& found) {
+Outcome<void> VerbsEngine::compare_arrived(std::uint32_t pass, Verification& found) {
   const bool takes = verb_ == Verb::read ? work_.is_active() : work_.is_passive();
   if (verb_ == Verb::atomic)
     return compare_atomics(work_, contents_, sent_, {pass, pass_messages_}, found);
@@ -208,7 +211,8 @@ Outcome<void> VerbsEngine::look_up(std::uint32_t pass, Verification& found) {
 }
 
 Outcome<void> VerbsEngine::verify(std::uint32_t pass, Verification& found) {
-  HBMWIRE_TRY(lay_out(pass));
+  HBMWIRE_TRY(write_patterns(pass));
+  // Uses each slot at least once, by whole lists.
   pass_messages_ =
       round_up(std::max(sent_.offsets.size(), received_.offsets.size()), request_.post_list);
   Traffic traffic = make_traffic(pass_messages_);
@@ -221,7 +225,7 @@ Outcome<void> VerbsEngine::verify(std::uint32_t pass, Verification& found) {
   std::optional<std::uint64_t> expected;
   if (traffic.receives) expected = traffic.expected;
   note_arrivals(result, expected, found);
-  HBMWIRE_TRY(look_up(pass, found));
+  HBMWIRE_TRY(compare_arrived(pass, found));
   return work_.meet();
 }
 
@@ -280,11 +284,11 @@ Outcome<Measured> VerbsEngine::run_latency() {
   const bool one_sided = bounce.kind == Bounce::Kind::one_sided;
   Receiving receiving = make_receiving();
   receiving.depth = request_.rx_depth;
-  receiving.grain = 0;
+  receiving.grain = 0;  // the loop posts each receive again by Receiver::refill()
   receiving.credit_grain = 0;
   Receiver receiver(lanes_, receiving);
   if (bounce.kind == Bounce::Kind::completion) HBMWIRE_TRY(start_receives(lanes_, receiver));
-  if (bounce.last.ping != nullptr) *bounce.last.ping = 0;  // counts begin at 1
+  if (bounce.last.ping != nullptr) *bounce.last.ping = 0;  // rounds count from 1
   single_out(request_, lanes_.lanes.front(), sent_, by_immediate());
   LatencySamples samples;
   HBMWIRE_TRY(work_.meet());
@@ -295,6 +299,7 @@ Outcome<Measured> VerbsEngine::run_latency() {
   if (!waits) {
     HBMWIRE_TRY_ASSIGN(const auto result, run_bounce(lanes_, bounce, receiver, watch_, samples));
     measured.messages = result.messages;
+    // Arrivals of WRITEs with immediate are not counted.
     measured.arrivals = has_arrivals() ? result.arrivals : 0;
   }
   rejoin(request_, lanes_.lanes.front());

@@ -169,7 +169,7 @@ Outcome<void> create_queues(const Work& work, Lanes& lanes) {
 std::uint8_t reads_out_of(const Work& work) {
   std::uint32_t most = std::min(reads_of(work.side.nic).out, work.peer.reads_in);
   if (work.request.reads_out != 0) most = std::min(most, work.request.reads_out);
-  return static_cast<std::uint8_t>(std::clamp<std::uint32_t>(most, 1, 255));
+  return static_cast<std::uint8_t>(std::clamp<std::uint32_t>(most, 1, 255));  // one byte holds it
 }
 
 Outcome<void> connect_lane(const Work& work, const Lanes& lanes, Lane& lane,
@@ -198,7 +198,7 @@ ReadDepths reads_of(const Nic& nic) {
   ibv_device_attr device{};
   if (ibv_query_device(native::context(nic), &device) != 0) return {};
   const auto bounded = [](int depth) {
-    // Ibv_qp_attr has one byte for it.
+    // One byte of ibv_qp_attr holds it.
     return static_cast<std::uint32_t>(std::clamp(depth, 1, 255));
   };
   return {bounded(device.max_qp_rd_atom), bounded(device.max_qp_init_rd_atom)};
@@ -227,7 +227,7 @@ Outcome<Lanes> create_lanes(const Work& work) {
     HBMWIRE_TRY_ASSIGN(lane.qp, create_qp(work, lanes, lanes.inline_bytes));
     lane.number = i;
     lane.queue_key = kQueueKey;
-    lane.packet_sequence = random() & 0xffffffU;
+    lane.packet_sequence = random() & 0xffffffU;  // 24 bits
     HBMWIRE_TRY(to_init(work, lane.qp.get()));
     lanes.lanes.push_back(std::move(lane));
   }
@@ -243,7 +243,8 @@ Outcome<wire::PerfQueues> describe_lanes(const Work& work, const Lanes& lanes) {
   queues.first.mtu_bytes = nic.mtu_bytes;
   queues.first.ethernet = nic.ethernet;
   queues.first.max_message_bytes = nic.max_message_bytes;
-  queues.first.incarnation = 1;  // a memory key needs an incarnation; these queue pairs have none
+  // The message requires an incarnation, and these queue pairs have none of their own.
+  queues.first.incarnation = 1;
   queues.memory = work.side.buffer.region().remote();
   for (const Lane& lane : lanes.lanes)
     queues.queues.push_back({lane.qp->qp_num, lane.packet_sequence});

@@ -42,8 +42,8 @@ struct Lane {
   std::uint64_t completed = 0;
   std::uint64_t limit = 0;     ///< the most messages to post in this pass
   std::uint64_t credited = 0;  ///< messages that the peer has received and posted new receives for
-  std::uint64_t credit_base = 0;
-  std::uint32_t until_signal = 1;
+  std::uint64_t credit_base = 0;   ///< `posted` at the start of the pass
+  std::uint32_t until_signal = 1;  ///< messages to post until one gets a completion
 
   // --- receiving ---
   std::vector<ibv_recv_wr> receives;
@@ -56,7 +56,7 @@ struct Lane {
   std::uint64_t returned = 0;  ///< arrivals that were credited to the sender
   std::uint64_t credits_posted = 0;
   std::uint64_t credits_done = 0;
-  bool owes_credit = false;
+  bool owes_credit = false;  ///< a credit is due, and the send queue has no room for it
 };
 
 /// The queue pairs of one side, all of one kind, with one pair of completion queues.

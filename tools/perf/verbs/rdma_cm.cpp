@@ -52,6 +52,7 @@ rdma_conn_param parameters(const Lanes& lanes, std::uint32_t queue, const Greeti
   with.private_data_len = greeting != nullptr ? sizeof *greeting : 0;
   with.responder_resources = lanes.reads_in;
   with.initiator_depth = lanes.reads_out;
+  // Only carried in the request: to_ready() sets the queue pair's own retries.
   with.retry_count = 7;
   with.rnr_retry_count = 7;
   with.qp_num = queue;
@@ -149,7 +150,6 @@ Outcome<void> CmConnector::wire_up(const Lanes& lanes, Lane& lane, rdma_cm_id* i
   return to_ready(*work_, lane.qp.get(), lane.route);
 }
 
-/// Waits for the next event, which must be of this type.
 Outcome<CmConnector::Event> CmConnector::expect(rdma_cm_event_type type) {
   const Wait wait = work_->session.wait();
   std::array<pollfd, 3> fds{pollfd{channel_->fd, POLLIN, 0},
@@ -165,6 +165,7 @@ Outcome<CmConnector::Event> CmConnector::expect(rdma_cm_event_type type) {
       // A signal, the peer's last message, or a sign of life.
       HBMWIRE_TRY(work_->session.tick());
       HBMWIRE_TRY(work_->session.look());
+      // A message that is read later would make every poll() return at once.
       if (work_->session.has_mail()) fds[1].fd = -1;
     }
     if (wait.deadline.passed()) {
@@ -174,17 +175,16 @@ Outcome<CmConnector::Event> CmConnector::expect(rdma_cm_event_type type) {
   }
 }
 
-/// Empty if the request came from a stranger, and was refused.
 Outcome<std::optional<CmConnector::Event>> CmConnector::take(rdma_cm_event_type type) {
   rdma_cm_event* event = nullptr;
   HBMWIRE_TRY(check(rdma_get_cm_event(channel_.get(), &event), "rdma_get_cm_event"));
   const rdma_cm_event_type got = event->event;
   const int status = event->status;
   Greeting greeting;
-  const rdma_conn_param& of = event->param.conn;
-  if (got == RDMA_CM_EVENT_CONNECT_REQUEST && of.private_data != nullptr &&
-      of.private_data_len >= sizeof greeting)
-    std::memcpy(&greeting, of.private_data, sizeof greeting);
+  const rdma_conn_param& sent = event->param.conn;
+  if (got == RDMA_CM_EVENT_CONNECT_REQUEST && sent.private_data != nullptr &&
+      sent.private_data_len >= sizeof greeting)
+    std::memcpy(&greeting, sent.private_data, sizeof greeting);
   const Event copy{.id = event->id, .lane = greeting.lane};
   rdma_ack_cm_event(event);
   const bool ours =

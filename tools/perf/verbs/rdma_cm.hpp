@@ -44,11 +44,16 @@ class CmConnector {
     std::uint32_t lane = 0;  ///< for a request: the number in its private data
   };
 
-  Outcome<void> open();
+  Outcome<void> open();  // the event channel, once
+  /// Waits for the next event, which must be of this type.
   Outcome<Event> expect(rdma_cm_event_type type);
+  /// Takes the next event, which must be of this type. Empty if it was a request of another
+  /// program, which was refused.
   Outcome<std::optional<Event>> take(rdma_cm_event_type type);
+  /// The client's, and the server's, part in the connection of one lane. A request names its lane.
   Outcome<void> ask(const Lanes& lanes, Lane& lane, const wire::PerfQueues& peer);
   Outcome<void> answer(const Lanes& lanes, std::vector<Lane>& all);
+  /// Takes the route from `id`, and brings the queue pair to RTS.
   Outcome<void> wire_up(const Lanes& lanes, Lane& lane, rdma_cm_id* id);
   Outcome<void> check(int result, const char* call) const;
 

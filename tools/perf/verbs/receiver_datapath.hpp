@@ -18,7 +18,7 @@ struct Receiving {
   std::uint32_t credit_grain = 0;   ///< arrivals that one credit reports; 0: the sender needs no
                                     ///< credits
   std::uint32_t message_bytes = 0;  ///< of each arrival, including its header
-  const std::uint64_t* offsets = nullptr;
+  const std::uint64_t* offsets = nullptr;  ///< of the slots
   std::size_t slots = 1;
   std::uint8_t pass = 0;  ///< sent with credits, because late credits of an earlier pass must be
                           ///< ignored
@@ -27,13 +27,14 @@ struct Receiving {
 };
 
 /// Receives messages on all lanes, posts receives again, and sends credits: they tell the sender
-/// how many messages it may send. Credits carry no data, so that they need no copy from device
-/// memory.
+/// how many messages it may send. Credits carry no data, so they need no copy from device memory.
 class Receiver {
  public:
-  static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+  static constexpr std::uint64_t kNothing = ~std::uint64_t{0};  ///< in Receiving::landed
 
   Receiver(Lanes& lanes, const Receiving& receiving) : lanes_(lanes), with_(receiving) {}
+
+  // The functions that return bool, but for step(), return false after a failure: fault().
 
   /// Posts `depth` receives on each lane, and restarts the count of arrivals at 0.
   bool start() noexcept {
@@ -45,6 +46,7 @@ class Receiver {
     return true;
   }
 
+  /// Posts receives on a lane, one by one, until `depth` of them wait.
   bool refill(Lane& lane) noexcept {
     while (lane.receives_posted < lane.receives_taken + with_.depth) {
       if (!post(lane, 1)) return false;
@@ -64,9 +66,10 @@ class Receiver {
     return count > 0;
   }
 
-  /// Whether a credit waits for room in a send queue, that is, for completions.
+  /// Whether a credit waits for room in a send queue, which completions make.
   [[nodiscard]] bool owes() const noexcept { return owes_; }
 
+  /// Sends the credits that waited, as far as there is room now.
   bool pay() noexcept {
     owes_ = false;
     for (Lane& lane : lanes_.lanes) {
@@ -90,11 +93,13 @@ class Receiver {
     }
     Lane& lane = lanes_.lanes[one.wr_id & kLaneMask];
     ++lane.receives_taken;
+    // A SEND with an immediate value is a credit. A WRITE with one has another opcode.
     if ((one.wc_flags & IBV_WC_WITH_IMM) != 0 && one.opcode == IBV_WC_RECV) {
       take_credit(lane, ntohl(one.imm_data));
     } else {
       note(lane, one);
     }
+    // Receives are posted again, and credits given, for several messages at a time.
     const std::uint64_t missing = lane.receives_taken + with_.depth - lane.receives_posted;
     if (with_.grain == 0 || missing < with_.grain) return true;
     if (!post(lane, with_.grain)) return false;
@@ -111,6 +116,7 @@ class Receiver {
     if (more <= kCountMask / 2) lane.credited += more;  // otherwise an older credit
   }
 
+  /// Tells the sender the number of arrivals; owes it if the send queue has no room.
   bool give_credit(Lane& lane) noexcept {
     lane.owes_credit = lane.credits_posted - lane.credits_done >= kCreditRoom;
     if (lane.owes_credit) {
@@ -127,12 +133,14 @@ class Receiver {
     ++lane.credits_posted;
     lane.returned = lane.arrived;
     credit.wr_id = kCreditBit | lane.credits_posted << kLaneBits | lane.number;
+    // The completion of one credit in eight frees the entries of all before it.
     if (lane.credits_posted % (kCreditRoom / 4) == 0) credit.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr* bad = nullptr;
     fault_.post_errno = ibv_post_send(lane.qp.get(), &credit, &bad);
     return fault_.post_errno == 0;
   }
 
+  /// Counts a message, and notes which one landed in the slot.
   void note(Lane& lane, const ibv_wc& one) noexcept {
     if (with_.landed != nullptr) {
       const std::size_t slot = one.wr_id >> kLaneBits;

@@ -184,6 +184,7 @@ Outcome<void> compare_atomics(const Work& work, Contents& contents, const Slots&
   const Layout& layout = work.side.layout;
   for (std::uint32_t lane = 0; lane < request.queue_pairs; ++lane) {
     for (std::size_t slot = 0; slot < slots.offsets.size(); ++slot) {
+      // The messages went through the slots in turn, so the first slots may have had one more.
       const std::uint64_t times =
           pass.messages / slots.offsets.size() + (slot < pass.messages % slots.offsets.size());
       const std::uint64_t from = layout.source(lane) + slots.offsets[slot];
@@ -197,6 +198,7 @@ Outcome<void> compare_atomics(const Work& work, Contents& contents, const Slots&
       if (work.is_active()) {
         set_pattern(contents, work, false, pass.pass);
         HBMWIRE_TRY_ASSIGN(const auto got, contents.read_word(from));
+        // The last operation returned the word as it was before it.
         note_word("atomic result", from,
                   after(request, before(request, contents, from, slot), times - 1), got, found);
       }

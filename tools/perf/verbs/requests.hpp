@@ -17,7 +17,7 @@ Outcome<void> build_requests(const Work& work, Lanes& lanes, const wire::PerfQue
 /// own completion. `by_immediate`: a WRITE that the receiver sees by its completion.
 void single_out(const PerfRequest& request, Lane& lane, const Slots& sent, bool by_immediate);
 
-/// Undoes single_out().
+/// Restores the opcode that single_out() may have changed. Sender sets addresses and flags anew.
 void rejoin(const PerfRequest& request, Lane& lane);
 
 /// The number of receives that one call posts again.

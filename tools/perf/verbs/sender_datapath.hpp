@@ -81,8 +81,6 @@ class Sender {
   /// The number of messages that may be posted until the next call.
   void set_budget(std::uint64_t messages) noexcept { budget_ = messages; }
 
-  [[nodiscard]] bool has_budget() const noexcept { return budget_ >= with_.list; }
-
   /// Whether everything that was to be posted is complete.
   [[nodiscard]] bool is_done() const noexcept { return completed_ == goal_; }
 
@@ -90,6 +88,7 @@ class Sender {
   void stop() noexcept {
     goal_ = 0;
     for (Lane& lane : lanes_.lanes) {
+      // Lists after the last one with a completion need another one with it.
       const bool tail = lane.until_signal != with_.moderation;
       const std::uint64_t before = lane.limit;
       lane.limit = std::min(before, lane.posted + (tail ? with_.list : 0));
@@ -111,6 +110,7 @@ class Sender {
   [[nodiscard]] const Fault& fault() const noexcept { return fault_; }
 
  private:
+  /// The number of messages that may be posted on the lane now.
   [[nodiscard]] std::uint64_t room_of(const Lane& lane) const noexcept {
     std::uint64_t end = std::min(lane.limit, lane.completed + with_.depth);
     if (with_.window != 0) end = std::min(end, lane.credited + with_.window);
@@ -119,7 +119,7 @@ class Sender {
 
   template <Remote kRemote>
   bool post(Lane& lane) noexcept {
-    if (with_.slots > 1) place<kRemote>(lane);
+    if (with_.slots > 1) place<kRemote>(lane);  // a single slot's addresses never change
     lane.posted += with_.list;
     posted_ += with_.list;
     budget_ -= with_.list;
@@ -137,6 +137,7 @@ class Sender {
     return fault_.post_errno == 0;
   }
 
+  /// Gives the requests of a list the next slots.
   template <Remote kRemote>
   void place(Lane& lane) noexcept {
     for (std::uint32_t i = 0; i < with_.list; ++i) {
@@ -154,7 +155,7 @@ class Sender {
   const Sending with_;
   std::uint64_t posted_ = 0;     // messages posted in this pass
   std::uint64_t completed_ = 0;  // messages completed in this pass
-  std::uint64_t goal_ = 0;
+  std::uint64_t goal_ = 0;       // messages to complete in this pass
   std::uint64_t budget_ = ~std::uint64_t{0};
   Fault fault_;
 };

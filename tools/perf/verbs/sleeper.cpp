@@ -43,7 +43,7 @@ Outcome<void> Sleeper::take_event() {
     return tl::make_unexpected(
         system_error(Stage::complete, "ibv_get_cq_event", errno != 0 ? errno : EIO, lanes_->nic));
   }
-  // Acknowledging takes a mutex, so that it is not done for each event (ibv_get_cq_event(3)).
+  // Acknowledging takes a mutex, so it is not done for each event (ibv_get_cq_event(3)).
   constexpr unsigned kAcknowledgeEvery = 64;
   unsigned& events = cq == lanes_->send_cq.get() ? send_events_ : receive_events_;
   if (++events == kAcknowledgeEvery) {

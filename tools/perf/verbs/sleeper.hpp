@@ -20,6 +20,7 @@ class Sleeper {
   /// event was already requested.
   Outcome<bool> arm();
 
+  /// Returns after an event, a message of the peer, or a moment.
   Outcome<void> sleep();
 
  private:

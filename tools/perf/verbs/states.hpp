@@ -14,6 +14,7 @@ inline constexpr std::uint32_t kQueueKey = 0x11111111;
 
 [[nodiscard]] ibv_qp_type type_of(PerfConnection connection) noexcept;
 
+/// From RESET to INIT; from INIT to RTS, with a counterpart; from any state to RESET.
 Outcome<void> to_init(const Work& work, ibv_qp* qp);
 Outcome<void> to_ready(const Work& work, ibv_qp* qp, const Route& route);
 Outcome<void> to_reset(const Work& work, ibv_qp* qp);

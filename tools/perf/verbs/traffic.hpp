@@ -33,7 +33,7 @@ struct Traffic {
 /// Posts the receives of a pass. To be called before the peer may send.
 Outcome<void> start_receives(Lanes& lanes, Receiver& receiver);
 
-/// Runs one pass.
+/// Runs one pass, until it is complete on this side.
 Outcome<PassResult> run_traffic(Lanes& lanes, const Traffic& traffic, Receiver& receiver,
                                 Watch& watch);
 

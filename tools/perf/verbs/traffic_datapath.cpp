@@ -24,7 +24,7 @@ class TrafficLoop {
   Outcome<PassResult> run() {
     sender_.start(traffic_.sends ? messages() : 0);
     const std::uint64_t begin = ticks();
-    stop_at_ = timed() ? begin + watch_.rate().in(traffic_.duration) : ~std::uint64_t{0};
+    stop_at_ = timed() ? begin + watch_.rate().in(traffic_.duration) : kWithoutEnd;
     next_burst_ = begin;
     if (traffic_.pace.gap_ticks != 0) sender_.set_budget(0);
     std::uint64_t now = begin;
@@ -47,6 +47,8 @@ class TrafficLoop {
   }
 
  private:
+  static constexpr std::uint64_t kWithoutEnd = ~std::uint64_t{0};
+
   [[nodiscard]] bool timed() const noexcept { return traffic_.messages == 0; }
 
   [[nodiscard]] std::uint64_t messages() const noexcept {
@@ -60,6 +62,7 @@ class TrafficLoop {
     return traffic_.expected != 0 && receiver_.arrived() >= traffic_.expected;
   }
 
+  /// Handles both directions once. Returns whether something was completed or arrived.
   template <Remote kRemote>
   bool round() noexcept {
     bool moved = false;
@@ -67,7 +70,7 @@ class TrafficLoop {
     // Looks for credits only when nothing else moves.
     if (traffic_.receives || (!moved && traffic_.sending.window != 0)) {
       moved = receiver_.step() || moved;
-      if (receiver_.owes()) {
+      if (receiver_.owes()) {  // completions make room for the credits that wait
         sender_.poll();
         receiver_.pay();
       }
@@ -86,8 +89,8 @@ class TrafficLoop {
 
   void stop() noexcept {
     sender_.stop();
-    sender_.set_budget(~std::uint64_t{0});
-    stop_at_ = ~std::uint64_t{0};
+    sender_.set_budget(kWithoutEnd);  // the last lists need no pace
+    stop_at_ = kWithoutEnd;
   }
 
   Outcome<void> look() {
@@ -100,8 +103,8 @@ class TrafficLoop {
 
   Outcome<void> doze() {
     HBMWIRE_TRY_ASSIGN(const bool armed, sleeper_.arm());
-    // With messages to post, or a gap to keep, there may be no completion that would wake this
-    // side.
+    // Armed just now: the queues must be polled once more. While a gap is kept, there may be no
+    // completion that would wake this side.
     if (!armed || (traffic_.pace.gap_ticks != 0 && !sender_.is_done())) return {};
     return sleeper_.sleep();
   }
