@@ -144,7 +144,7 @@ TEST(XrcObjects, HalvesDoNotTakeTheOthersRequests) {
 }
 
 /// Linux removes attributes from the mask of one half that belong to the other.
-TEST(XrcObjects, AttributesOfTheOtherHalfAreOverlooked) {
+TEST(XrcObjects, AttributesOfTheOtherHalfAreIgnored) {
   XrcReceiver receiver;
   const Qp target = receiver.make_qp();
   ibv_qp_attr values{};
