@@ -71,7 +71,7 @@ struct DestroyId {
 
 using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
 
-/// rdma_create_id.
+/// Makes an id whose events come on `channel`.
 Id make_id(const EventChannel& channel, rdma_port_space space = RDMA_PS_TCP);
 
 /// Takes over the id of a CONNECT_REQUEST.
