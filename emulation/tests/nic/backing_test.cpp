@@ -27,7 +27,7 @@ Mr register_all(const Endpoint& at, const Fd& memfd, std::size_t bytes) {
   return Mr(ibv_reg_dmabuf_mr(at.pd.get(), 0, bytes, 0, memfd.get(), kAllAccess));
 }
 
-/// WRITEs the first `bytes` of an MR. Returns the page faults of this process meanwhile.
+/// WRITEs the first `bytes` of an MR. Returns the page faults of this process during the post.
 long count_faults_of_write(Pair& pair, const Mr& mr, std::uint32_t bytes) {
   Address target = pair.b.address();
   target.buffer = 0;

@@ -130,7 +130,7 @@ TEST(Datagram, AControlledQkeyStandsForTheSendersOwn) {
   expect_completion(b, 1);
 }
 
-TEST(Datagram, IsNotLongerThanTheMtu) {
+TEST(Datagram, AMessageLongerThanTheMtuFails) {
   Datagrams a;
   Datagrams b;
   const Ah ah = a.handle_to(b.address().gid);

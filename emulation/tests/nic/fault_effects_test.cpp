@@ -304,8 +304,8 @@ void lose_a_favour() {
   std::thread([&] { EXPECT_EQ(pair.b.to(IBV_QPS_ERR), 0); }).join();
 }
 
-/// Requests that succeed and fail, and objects. They pass every step except those of the connection
-/// manager.
+/// Makes and destroys objects, and posts requests that succeed and fail. This passes every step
+/// except those of the connection manager.
 void live_a_full_life() {
   outlive_a_peer();
   Pair pair;
@@ -394,7 +394,7 @@ TEST(StopFault, LastsUntilItIsContinued) {
   EXPECT_EQ(status_of(child), 0);
 }
 
-TEST(StopFault, TakesItsHelperAlongWhenItIsKilled) {
+TEST(StopFault, ItsHelperEndsWithTheKilledProcess) {
   const std::string plan = "stop,call=ibv_alloc_pd,for=3600000";
   if (is_under_plan(plan)) return live_a_full_life();
   const pid_t child = start_under(plan);

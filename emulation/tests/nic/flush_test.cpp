@@ -112,7 +112,7 @@ TEST_F(Flush, TheAnswerOfAReadWaitsToo) {
   EXPECT_EQ(card_.engines_see(512), 'n');
 }
 
-TEST_F(Flush, AnAtomicPushesAndItsOwnResultWaits) {
+TEST_F(Flush, AnAtomicPushesEarlierWritesAndItsOwnResultWaits) {
   write(0, 8);
   ibv_send_wr request{};
   request.wr_id = 4;

@@ -136,7 +136,7 @@ TEST(KilledPeer, EndsRequestsWithRetryExceeded) {
   expect_completion(self, 9, IBV_WC_WR_FLUSH_ERR);
 }
 
-TEST(KilledPeer, IsNoticedByTheNextRequestToo) {
+TEST(KilledPeer, IsNoticedByALaterRequest) {
   Child child(lend_buffer);
   Endpoint self;
   const Address peer = child.line().exchange(self.address());

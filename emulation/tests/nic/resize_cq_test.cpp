@@ -49,7 +49,7 @@ TEST(ResizeCq, ShrinksToTheNumberOfItsEntries) {
   expect_ids(pair, 5, 5);
 }
 
-TEST(ResizeCq, HasLimits) {
+TEST(ResizeCq, RefusesSizesBeyondTheLimits) {
   Endpoint a;
   ibv_device_attr limits{};
   ASSERT_EQ(ibv_query_device(a.context.get(), &limits), 0);

@@ -71,7 +71,7 @@ TEST(Srq, FeedsAllItsQpsInTheOrderOfPosting) {
   }
 }
 
-TEST(Srq, WriteWithImmediateTakesFromIt) {
+TEST(Srq, WriteWithImmediateTakesAReceive) {
   Pair pair({}, kWithSrq);
   ASSERT_EQ(pair.b.post_srq_recv(7, 0, 0), 0);
   ibv_send_wr request{};

@@ -172,7 +172,7 @@ TEST(Write, ArrivesWithoutACompletionAtTheTarget) {
   EXPECT_FALSE(pair.b.wait(std::chrono::milliseconds(1)).has_value());
 }
 
-TEST(Write, WithImmediateConsumesAReceive) {
+TEST(Write, AWriteWithImmediateConsumesAReceive) {
   Pair pair;
   fill(pair.a, 0, 5000, 2);
   ASSERT_EQ(pair.b.post_recv(1, 0, 0), 0);

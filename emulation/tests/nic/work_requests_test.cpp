@@ -128,7 +128,7 @@ TEST(WorkRequest, IsRefusedIfItAsksForAChecksum) {
   EXPECT_EQ(pair.a.post(request, {pair.a.element(0, 8)}), EINVAL);
 }
 
-TEST(WorkRequest, NeedsItsQueuePairsSetter) {
+TEST(WorkRequest, NeedsTheSettersOfItsQueuePairsType) {
   ExtendedPair pair(IBV_QPT_UD);
   ibv_wr_start(pair.a.ex);
   ibv_wr_send(pair.a.ex);

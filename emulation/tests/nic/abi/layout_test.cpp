@@ -215,7 +215,7 @@ TEST(MadeUpLibibverbs, FindsTheSameFunctionsByEveryLayout) {
   }
 }
 
-TEST(MadeUpLibibverbs, IsToldWhenItsInterfaceIsUnknown) {
+TEST(MadeUpLibibverbs, AnUnknownInterfaceIsReported) {
   const Seen seen = load_below("99");
   EXPECT_EQ(seen.status, 0);
   EXPECT_EQ(seen.said,
@@ -225,7 +225,7 @@ TEST(MadeUpLibibverbs, IsToldWhenItsInterfaceIsUnknown) {
 }
 
 /// A libibverbs with a known N, but a larger context than in any release.
-TEST(MadeUpLibibverbs, IsToldWhenItsContextIsUnknown) {
+TEST(MadeUpLibibverbs, AnUnknownContextIsReported) {
   const Seen seen = load_below("65_larger");
   EXPECT_EQ(seen.status, 0);
   EXPECT_EQ(seen.said,
