@@ -106,7 +106,7 @@ TEST_F(CompletionEvents, DoNotComeForUnsolicitedEntriesWhenOnlySolicitedAreWante
   EXPECT_EQ(next_event(), link.b.recv_cq.get());
 }
 
-TEST_F(CompletionEvents, SolicitedWritesWithImmediateRaiseThem) {
+TEST_F(CompletionEvents, SolicitedWritesWithImmediateRaiseEvents) {
   source("man ibv_post_send: IBV_SEND_SOLICITED, valid for Send and RDMA Write with immediate");
   ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 1), 0);
   ASSERT_EQ(link.receive(2, 0, 64), 0);

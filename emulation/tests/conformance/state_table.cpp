@@ -16,7 +16,7 @@ bool keeps_retry_state(ibv_qp_type type) { return is_one_of(type, {IBV_QPT_RC, I
 
 bool answers_requests(ibv_qp_type type) { return is_one_of(type, {IBV_QPT_RC, IBV_QPT_XRC_RECV}); }
 
-/// RESET to INIT requires these; INIT to INIT allows them.
+/// The attributes that RESET to INIT requires and INIT to INIT allows.
 int attributes_of_init(ibv_qp_type type) {
   return IBV_QP_PKEY_INDEX | IBV_QP_PORT | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 }

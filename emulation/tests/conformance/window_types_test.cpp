@@ -177,7 +177,7 @@ TEST_P(WindowsType2, MayBeginAtZero) {
   link->a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_P(WindowsType2, AreNotForIbvBindMw) {
+TEST_P(WindowsType2, AreRefusedByIbvBindMw) {
   source("libibverbs verbs.h, ibv_bind_mw: EINVAL for a window that is not of type 1");
   ibv_mw_bind arguments{};
   arguments.bind_info = place(0, 100);

@@ -82,7 +82,7 @@ void obey_until_stopped(const Line& line) {
     const Address peer = line.receive<Address>();
     ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, 9, 0, 8, peer), 0);
     expect_completion(self, 9);
-    expect_completion(self, 500);  // messages that came meanwhile
+    expect_completion(self, 500);  // a message that came while this process was stopped
   } else {
     ASSERT_EQ(self.send(9, 0, kStoppedBytes), 0);
     std::optional<ibv_wc> completion = self.wait();
