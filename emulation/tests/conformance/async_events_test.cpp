@@ -40,7 +40,7 @@ TEST_F(AsynchronousEvents, SayNothingOfAnEstablishedConnection) {
 
 class SendQueueDrain : public EachTransport {
  protected:
-  /// Moves the requester to SQD. Returns why this device does not do so, if so.
+  /// Moves the requester to SQD. Returns a reason if this device does not support that, else "".
   std::string drain(Link& link, int mask) {
     const int error = link.a.to(IBV_QPS_SQD, mask);
     if (error == EINVAL || error == EOPNOTSUPP) return "the device takes no QP to SQD";

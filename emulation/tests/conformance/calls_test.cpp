@@ -6,8 +6,8 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Calls with one wrong parameter, and the error number of each. The kernel checks most of them
-/// above the driver, so all devices give the same.
+/// Calls with one wrong parameter, and the error number of each. The kernel checks most parameters
+/// above the driver, so all devices return the same number.
 namespace hbmwire::conformance {
 namespace {
 
@@ -107,6 +107,8 @@ int error_of_resize(const Nic& nic, int depth) {
   return ibv_resize_cq(cq.get(), depth);
 }
 
+// The numbers of error_of_qp() are max_send_wr, max_recv_wr, max_send_sge, max_recv_sge and
+// max_inline_data; those of error_of_srq() are max_wr, max_sge and srq_limit.
 std::vector<BadCall> bad_calls() {
   return {
       {"CreateCqOfNoEntries", [](const Nic& nic) { return error_of_cq(nic, 0, 0); }, EINVAL},

@@ -106,7 +106,7 @@ TEST_F(CompletionEvents, DoNotComeForUnsolicitedEntriesWhenOnlySolicitedAreWante
   EXPECT_EQ(next_event(), link.b.recv_cq.get());
 }
 
-TEST_F(CompletionEvents, SolicitedWritesWithImmediateRaiseThem) {
+TEST_F(CompletionEvents, SolicitedWritesWithImmediateRaiseEvents) {
   source("man ibv_post_send: IBV_SEND_SOLICITED, valid for Send and RDMA Write with immediate");
   ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 1), 0);
   ASSERT_EQ(link.receive(2, 0, 64), 0);
@@ -134,7 +134,7 @@ TEST_F(CompletionEvents, ErrorsAreSolicited) {
   link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(CompletionEvents, ForAllEntriesReplaceThoseForSolicitedOnes) {
+TEST_F(CompletionEvents, RequestsForAllEntriesReplaceThoseForSolicitedOnes) {
   source(
       "IBTA vol. 1, chapter 11, Request Completion Notification: the next completion, once asked "
       "for, is not narrowed by asking for solicited ones");
@@ -218,7 +218,7 @@ TEST_F(CompletionEvents, ADestroyedCqWithdrawsItsEvents) {
   expect_no_event();
 }
 
-TEST_F(CompletionEvents, AreAcknowledgedTogether) {
+TEST_F(CompletionEvents, SeveralAreAcknowledgedInOneCall) {
   source("man ibv_ack_cq_events: several in one call");
   for (std::uint64_t id = 1; id <= 3; ++id) {
     ASSERT_EQ(ibv_req_notify_cq(link.b.recv_cq.get(), 0), 0);

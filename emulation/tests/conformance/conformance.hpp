@@ -64,7 +64,7 @@ class Nic {
 
   [[nodiscard]] std::uint8_t gid_index() const { return gid_index_; }
 
-  /// The codes of MTUs begin with 1 for 256 bytes.
+  /// The port's MTU. The codes of MTUs begin with 1 for 256 bytes.
   [[nodiscard]] std::uint32_t mtu_bytes() const {
     return 128U << static_cast<unsigned>(port_.active_mtu);
   }
@@ -93,7 +93,7 @@ class Nic {
   /// skipped.
   bool expect_event(ibv_event_type type, const void* element = nullptr) const;
 
-  /// Fails the case if such an event comes within a short while.
+  /// Fails the case if an event of this type comes within a short while.
   void expect_no_event(ibv_event_type type) const;
 
   /// Whether an event can be read, or comes within `patience`.

@@ -44,7 +44,7 @@ class Readers : public EachTransport {
     EachTransport::TearDown();
   }
 
-  /// Makes the CQ. Returns why the device has no such CQs, if so.
+  /// Makes the CQ. Returns a reason if the device has no extended CQs, else "".
   std::string make(std::uint64_t fields) {
     ibv_cq_init_attr_ex initial{};
     initial.cqe = 32;
@@ -68,7 +68,7 @@ class Readers : public EachTransport {
   std::unique_ptr<Link> link;
 };
 
-TEST_P(Readers, SayWhenThereIsNothing) {
+TEST_P(Readers, SayWhenTheCqIsEmpty) {
   ibv_poll_cq_attr attributes{};
   EXPECT_EQ(ibv_start_poll(cq, &attributes), ENOENT);
   // After an error ibv_end_poll must not be called. The CQ can still be used.
@@ -202,7 +202,7 @@ TEST_F(ExtendedCqs, RefuseUnknownFieldsAndMasks) {
   EXPECT_EQ(create(mask), nullptr);
 }
 
-TEST_F(ExtendedCqs, RefuseLengthsAsPlainOnesDo) {
+TEST_F(ExtendedCqs, RefuseTheLengthsThatPlainCqsRefuse) {
   source("man ibv_create_cq_ex, ibv_query_device: max_cqe");
   HBMWIRE_NEED(lacking());
   ibv_cq_init_attr_ex initial{};
@@ -212,7 +212,7 @@ TEST_F(ExtendedCqs, RefuseLengthsAsPlainOnesDo) {
   EXPECT_EQ(create(initial), nullptr);
 }
 
-TEST_F(ExtendedCqs, ForOneThreadWorkOrAreNotOffered) {
+TEST_F(ExtendedCqs, SingleThreadedOnesWorkOrAreRefused) {
   source("man ibv_create_cq_ex: IBV_CREATE_CQ_ATTR_SINGLE_THREADED");
   HBMWIRE_NEED(lacking());
   ibv_cq_init_attr_ex initial{};

@@ -30,7 +30,7 @@ class CompletionQueues : public Conformance {
     ASSERT_TRUE(wait_until([&] { return *link.a.word(64) == 0x1234; }));
   }
 
-  /// Resizes the CQ. Returns why this device does not resize, if so.
+  /// Resizes the CQ. Returns a reason if this device does not resize CQs, else "".
   std::string resize(int length) {
     const int error = ibv_resize_cq(link.a.send_cq.get(), length);
     if (error == EOPNOTSUPP || error == ENOSYS) return "the device does not resize CQs";
@@ -66,7 +66,7 @@ TEST_F(CompletionQueues, GiveNoMoreThanAsked) {
   EXPECT_EQ(next, 6U);
 }
 
-TEST_F(CompletionQueues, PollOfNothingGivesNothing) {
+TEST_F(CompletionQueues, APollForNoEntriesTakesNone) {
   source("man ibv_poll_cq: num_entries 0");
   fill(1);
   ibv_wc completion{};
@@ -90,7 +90,7 @@ TEST_F(CompletionQueues, HoldCompletionsOfADestroyedQpOrForgetThem) {
   EXPECT_LE(found, 4);
 }
 
-TEST_F(CompletionQueues, Grow) {
+TEST_F(CompletionQueues, GrowOnRequest) {
   source(kResizeSource);
   HBMWIRE_NEED(resize(500));
   fill(3);
@@ -113,7 +113,7 @@ TEST_F(CompletionQueues, HoldAsMuchAsTheyGrewTo) {
   for (std::uint64_t id = 0; id <= 50; ++id) link.a.expect_sent(id);
 }
 
-TEST_F(CompletionQueues, Shrink) {
+TEST_F(CompletionQueues, ShrinkOnRequest) {
   source(kResizeSource);
   fill(3);
   HBMWIRE_NEED(resize(8));
@@ -140,7 +140,7 @@ TEST_F(CompletionQueues, DoNotGrowBeyondTheDevicesLimit) {
   EXPECT_GE(link.a.send_cq->cqe, 30);
 }
 
-TEST_F(CompletionQueues, DoNotBecomeNothing) {
+TEST_F(CompletionQueues, CannotBeResizedToNoEntries) {
   source("man ibv_resize_cq; Linux mlx5, rxe_cq_chk_attr: a length of 0 is EINVAL");
   HBMWIRE_NEED(resize(20));
   EXPECT_EQ(ibv_resize_cq(link.a.send_cq.get(), 0), EINVAL);

@@ -5,8 +5,8 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Calls that return an error number also leave it in errno, because the system call below them has
-/// failed with it. Libraries that `return -errno` would otherwise take the failure for success.
+/// Calls that return an error number also leave that number in errno, where the failed system call
+/// has put it. Libraries that `return -errno` would otherwise take the failure for success.
 namespace hbmwire::conformance {
 namespace {
 

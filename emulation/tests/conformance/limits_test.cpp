@@ -37,6 +37,7 @@ class Limits : public Conformance {
   /// Expects a QP with this capability at the limit to be made, and one more to be refused.
   void expect_limit(std::uint32_t ibv_qp_cap::*member, int limit, const char* what) {
     const auto most = static_cast<std::uint32_t>(limit);
+    // max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data
     ibv_qp_cap cap{1, 1, 1, 1, 0};
     cap.*member = most;
     EXPECT_EQ(make(cap), 0) << what << " " << most << ", the limit";

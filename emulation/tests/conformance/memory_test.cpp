@@ -99,7 +99,7 @@ TEST_F(Regions, LengthThatWrapsAroundIsRefused) {
   expect_no_region(memory.data(), ~std::size_t{0} - 16, IBV_ACCESS_LOCAL_WRITE);
 }
 
-TEST_F(Regions, AlignedEmptyOnesAreRefused) {
+TEST_F(Regions, AlignedEmptyRegionsAreRefused) {
   source("Linux drivers/infiniband/core/umem.c, ib_umem_get: no page to pin, EINVAL");
   void* area = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(area, MAP_FAILED);
@@ -107,7 +107,7 @@ TEST_F(Regions, AlignedEmptyOnesAreRefused) {
   ::munmap(area, 4096);
 }
 
-TEST_F(Regions, UnalignedEmptyOnesAllowNothing) {
+TEST_F(Regions, UnalignedEmptyRegionsAllowNoAccess) {
   source("Linux drivers/infiniband/core/umem.c, ib_umem_num_pages: one page is pinned");
   Link link(nic, Transport::rc);
   unsigned char* const address = link.b.buffer.data() + 1;  // not aligned, as allocations are
@@ -161,7 +161,7 @@ TEST_F(Regions, IovaIsTheAddressThatKeysAreUsedWith) {
   ASSERT_EQ(link.a.post(write, 0, 100), 0);
   link.a.expect_sent(1);
   link.b.expect_filled(50, 100, 2);
-  // The same address as a local one.
+  // The iova is the address of local elements too.
   ASSERT_EQ(link.a.receive(3, 4000, 100), 0);
   ASSERT_EQ(
       link.b.post(link.b.request(IBV_WR_SEND, 4, link.a.address()), {{iova + 50, 100, mr->lkey}}),
@@ -171,10 +171,11 @@ TEST_F(Regions, IovaIsTheAddressThatKeysAreUsedWith) {
   link.a.expect_filled(4000, 100, 2);
 }
 
-TEST_F(Regions, ZeroBasedBeginsAtZero) {
+TEST_F(Regions, ZeroBasedRegionsBeginAtZero) {
   source("man ibv_reg_mr: IBV_ACCESS_ZERO_BASED, byte offset from the beginning of the MR");
   Link link(nic, Transport::rc);
-  // On a page: the kernel requires that address and iova have the same offset in their pages.
+  // The region begins at a page, because the kernel requires that the address and the iova, which
+  // is 0, have the same offset in their pages.
   const auto begin = reinterpret_cast<std::uintptr_t>(link.b.buffer.data());
   const std::size_t to_page = (4096 - begin % 4096) % 4096;
   const Mr mr((ibv_reg_mr_iova)(nic.pd(), link.b.buffer.data() + to_page, 4096, 0, kAllAccess));
@@ -193,7 +194,7 @@ TEST_F(Regions, ZeroBasedBeginsAtZero) {
   link.a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(Regions, WithoutLocalWriteMayBeSent) {
+TEST_F(Regions, MayBeSentWithoutLocalWrite) {
   source("man ibv_reg_mr: local read access is always enabled");
   Link link(nic, Transport::rc, {.a = {.mr_access = 0}});
   ASSERT_EQ(link.receive(2, 0, 64), 0);
@@ -202,7 +203,7 @@ TEST_F(Regions, WithoutLocalWriteMayBeSent) {
   link.b.expect_received(2);
 }
 
-TEST_F(Regions, AreForgottenWhenTheyGo) {
+TEST_F(Regions, KeysOfDeregisteredRegionsAreInvalid) {
   source("man ibv_dereg_mr; IBTA vol. 1, chapter 10: keys of a destroyed region are invalid");
   Link link(nic, Transport::rc);
   Mr mr = nic.make_mr(nic.pd(), link.b.buffer.data(), 4096, kAllAccess);
@@ -218,7 +219,7 @@ TEST_F(Regions, AreForgottenWhenTheyGo) {
   link.a.expect_sent(2, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(Regions, DmabufOfAFileThatIsNoneIsRefused) {
+TEST_F(Regions, FilesThatAreNoDmabufsAreRefused) {
   source(
       "man ibv_reg_mr: ibv_reg_dmabuf_mr; Linux drivers/dma-buf/dma-buf.c, dma_buf_get: EBADF, "
       "EINVAL");

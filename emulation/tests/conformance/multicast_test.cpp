@@ -127,7 +127,7 @@ TEST_F(Multicast, AttachedTwiceMeansOneCopy) {
   EXPECT_EQ(detach(*member), 0);
 }
 
-TEST_F(Multicast, MemberWithoutAReceiveMissesItAlone) {
+TEST_F(Multicast, OnlyAMemberWithoutAReceiveMissesTheMessage) {
   source("IBTA vol. 1, chapter 10, multicast: unreliable; one QP's shortage is not another's");
   const auto poor = make();
   const auto rich = make();
@@ -155,7 +155,7 @@ TEST_F(Multicast, MemberWithAnotherQkeyGetsNothing) {
   EXPECT_EQ(detach(*member), 0);
 }
 
-TEST_F(Multicast, GroupsAreApart) {
+TEST_F(Multicast, AMemberOfAnotherGroupGetsNothing) {
   source(kAttachSource);
   const auto member = make();
   ibv_gid other = group;
@@ -188,7 +188,7 @@ TEST_F(Multicast, OnlyMembersCanLeave) {
   EXPECT_EQ(detach(*member), EINVAL);
 }
 
-TEST_F(Multicast, AMemberIsNotDestroyed) {
+TEST_F(Multicast, AnAttachedQpCannotBeDestroyed) {
   source("man ibv_destroy_qp: fails if the QP is attached to a multicast group; Linux: EBUSY");
   const auto member = make();
   ASSERT_EQ(attach(*member), 0);

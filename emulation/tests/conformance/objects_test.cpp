@@ -65,7 +65,7 @@ TEST_F(Objects, PdStaysWhileItHasAnSrq) {
 
 class PdWithWindow : public ConformanceOf<ibv_mw_type> {};
 
-TEST_P(PdWithWindow, Stays) {
+TEST_P(PdWithWindow, CannotBeDeallocated) {
   source(kPdSource);
   HBMWIRE_NEED(nic.lacks_windows(GetParam()));
   Pd pd = nic.make_pd();
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(All, PdWithWindow, testing::Values(IBV_MW_TYPE_1, IBV_M
 
 class ObjectsOfQp : public ConformanceOf<ibv_qp_type> {};
 
-TEST_P(ObjectsOfQp, StayWhileItIsThere) {
+TEST_P(ObjectsOfQp, StayWhileTheQpExists) {
   source(std::string(kPdSource) + "; " + kCqSource);
   HBMWIRE_NEED(nic.lacks(GetParam()));
   Pd pd = nic.make_pd();
@@ -112,7 +112,7 @@ TEST_P(ObjectsOfQp, StayWhileItIsThere) {
   EXPECT_EQ(ibv_dealloc_pd(pd.release()), 0);
 }
 
-TEST_P(ObjectsOfQp, CanBeDestroyedInEveryState) {
+TEST_P(ObjectsOfQp, TheQpCanBeDestroyedInEveryState) {
   source("man ibv_destroy_qp; IBTA vol. 1, chapter 11, Destroy Queue Pair: in any state");
   HBMWIRE_NEED(nic.lacks(GetParam()));
   for (int steps = 0; steps < 5; ++steps) {
@@ -126,7 +126,7 @@ TEST_P(ObjectsOfQp, CanBeDestroyedInEveryState) {
   }
 }
 
-TEST_P(ObjectsOfQp, NumbersAreDifferent) {
+TEST_P(ObjectsOfQp, QpNumbersAreDifferent) {
   source("IBTA vol. 1, chapter 10, Queue Pairs: the QP number is 24 bits, unique within the port");
   HBMWIRE_NEED(nic.lacks(GetParam()));
   const Side first(nic, {.type = GetParam(), .bytes = 64});

@@ -48,8 +48,8 @@ void make_peer_domain_wrong(Scene& scene) {
   rkey_of(scene) = make_region_elsewhere(scene, scene.link.b).rkey;
 }
 
-/// The last of the 8 bytes is past the end. An atomic has the first aligned address from the end
-/// on.
+/// The last of the 8 bytes is past the end. An atomic has the first aligned address that is at or
+/// past the end.
 void move_peer_past_end(Scene& scene) {
   std::uint64_t& address = remote_address_of(scene);
   const std::uint64_t end = address + scene.link.b.buffer.size();
@@ -79,12 +79,12 @@ void double_length(Scene& scene) { scene.elements[0].length = 16; }
 
 void reset_peer(Scene& scene) {
   EXPECT_EQ(scene.link.b.to(IBV_QPS_RESET), 0);
-  scene.has_receive = false;
+  scene.has_receive = false;  // none can be posted in RESET
 }
 
 void fail_peer(Scene& scene) {
   EXPECT_EQ(scene.link.b.to(IBV_QPS_ERR), 0);
-  scene.has_receive = false;
+  scene.has_receive = false;  // it would be flushed
 }
 
 void fail_own_qp(Scene& scene) { EXPECT_EQ(scene.link.a.to(IBV_QPS_ERR), 0); }

@@ -47,7 +47,7 @@ std::string status_name(const std::optional<ibv_wc>& completion) {
 }
 
 /// Posts the receive and the request of a scene, and returns the outcome in the form of OutcomeRow.
-/// Waits up to a second for the expected one, because states and memory may change late.
+/// Waits up to a second for the expected outcome, because states and memory may change late.
 std::string play(Scene& scene, const std::string& expected) {
   Side& a = scene.link.a;
   Side& b = scene.link.b;
@@ -55,7 +55,7 @@ std::string play(Scene& scene, const std::string& expected) {
     a.buffer[at] = static_cast<unsigned char>(0xa0 + at);
     b.buffer[at] = static_cast<unsigned char>(0xb0 + at);
   }
-  // A UD receive gets a header, which may be zeros. With other bytes here its arrival is a change.
+  // A UD receive gets a header, which may be zeros. Other bytes here make its arrival a change.
   std::fill_n(b.buffer.begin() + Scene::kReceiveOffset, kGrhBytes, 0xcc);
   // The value that is compared must be equal, or nothing would be swapped.
   if (scene.opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {

@@ -147,7 +147,7 @@ TEST_P(Post, FullReceiveQueueIsRefused) {
   EXPECT_EQ(error, ENOMEM) << errno_name(error);
 }
 
-TEST_P(Post, RefusedInTheStatesThatDoNotSend) {
+TEST_P(Post, SendsAreRefusedInTheStatesThatDoNotSend) {
   source(
       "IBTA vol. 1, chapter 10, table of QP state characteristics: Post Send is an immediate "
       "error in Reset, Init and RTR");
@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(All, Post, testing::ValuesIn(kTransports), transport_na
 
 class PostReceive : public EachTransport {};
 
-TEST_P(PostReceive, RefusedInResetOnly) {
+TEST_P(PostReceive, ReceivesAreRefusedInResetOnly) {
   source(
       "IBTA vol. 1, chapter 10, table of QP state characteristics: Post Receive is allowed from "
       "Init on; Linux rxe_post_recv: C10-97.2.1");
@@ -188,7 +188,7 @@ TEST_P(PostReceive, RefusedInResetOnly) {
   EXPECT_EQ(link.b.receive(3, 0, 64), 0) << "in RTS";
 }
 
-TEST_P(PostReceive, BadOneIsNamedAndThoseBeforeItArePosted) {
+TEST_P(PostReceive, ABadRequestIsNamedAndThoseBeforeItArePosted) {
   source(kPostSource);
   HBMWIRE_NEED(lacking());
   Link link(nic, GetParam());
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(All, PostReceive,
 
 class PostSend : public Conformance {};
 
-TEST_F(PostSend, BadOneIsNamedAndThoseBeforeItArePosted) {
+TEST_F(PostSend, ABadRequestIsNamedAndThoseBeforeItArePosted) {
   source(kPostSource);
   Link link(nic, Transport::rc);
   std::array<ibv_send_wr, 4> list{};
@@ -236,7 +236,7 @@ TEST_F(PostSend, BadOneIsNamedAndThoseBeforeItArePosted) {
   EXPECT_EQ(link.a.state(), IBV_QPS_RTS);
 }
 
-TEST_F(PostSend, FullQueueIsRefusedAndNamesTheFirstThatDidNotFit) {
+TEST_F(PostSend, AFullQueueRefusesAndNamesTheFirstRequestThatDidNotFit) {
   source("man ibv_post_send: bad_wr; Linux rxe, mlx5: ENOMEM when the queue is full");
   Link link(nic, Transport::rc);
   // Nothing is received, so no request completes.

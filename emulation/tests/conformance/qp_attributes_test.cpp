@@ -141,7 +141,7 @@ TEST_F(QpAttributes, ReadsAnsweredAreLimitedByTheDevice) {
       EINVAL);
 }
 
-TEST_F(QpAttributes, ACurrentStateIsOneThatCanBeAssumed) {
+TEST_F(QpAttributes, ACurrentStateThatCannotBeAssumedIsRefused) {
   source("Linux drivers/infiniband/core/verbs.c, ib_modify_qp_is_ok: RTR, RTS, SQD and SQE only");
   for (const ibv_qp_state assumed : {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_ERR}) {
     Side side(nic, {.bytes = 64});

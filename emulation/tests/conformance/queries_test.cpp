@@ -167,8 +167,8 @@ TEST_F(Queries, GidOfAnIndexIsTheSameByEachCall) {
 
 TEST_F(Queries, GidTableHasTheEntriesThatTheIndexesHave) {
   source("man ibv_query_gid_table: the valid entries of all ports; the number of them");
-  // An attribute of the kernel's ioctl has at most 65535 bytes, which is 2047 entries. More is
-  // EINVAL there.
+  // An attribute of the kernel's ioctl has at most 65535 bytes, which is 2047 entries. The kernel
+  // refuses more with EINVAL.
   std::vector<ibv_gid_entry> entries(2000);
   const ssize_t count = ibv_query_gid_table(nic.context(), entries.data(), entries.size(), 0);
   ASSERT_GE(count, 1);

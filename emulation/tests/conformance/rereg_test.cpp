@@ -18,7 +18,7 @@ class Reregistration : public Conformance {
     mr = nic.make_mr(nic.pd(), link.b.buffer.data(), 4096, kAllAccess);
   }
 
-  /// Changes the region. Returns why the device does not do so, if it does not.
+  /// Changes the region. Returns a reason if the device does not support that, else "".
   std::string change(int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
     const int result = ibv_rereg_mr(mr.get(), flags, pd, address, length, access);
     if (result == IBV_REREG_MR_ERR_CMD && (errno == EOPNOTSUPP || errno == ENOSYS))
@@ -27,7 +27,7 @@ class Reregistration : public Conformance {
     return "";
   }
 
-  /// Writes to the region by its key, and expects that to be allowed or not.
+  /// WRITEs to the region by its key, and expects the WRITE to be allowed or refused.
   void expect_write(std::size_t offset, bool allowed, std::uint32_t length = 8) {
     ibv_send_wr request = link.request(IBV_WR_RDMA_WRITE, 1, offset);
     request.wr.rdma.rkey = mr->rkey;
@@ -86,6 +86,7 @@ TEST_F(Reregistration, ChangesTheMemory) {
 
 TEST_F(Reregistration, BoundsAreThoseOfTheNewMemory) {
   HBMWIRE_NEED(change(IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, link.b.buffer.data(), 100, 0));
+  // The 8 bytes from 92 on are the last of the 100.
   expect_write(92, true);
   expect_write(93, false);
 }

@@ -95,7 +95,8 @@ class Side {
     return receive(id, {element(offset, length)});
   }
 
-  /// Expects the next completion to be this one. Returns it, or an empty one if none came in time.
+  /// Expects the next completion to have this id and status. Returns it, or an empty one if none
+  /// comes in time.
   ibv_wc expect_sent(std::uint64_t id, ibv_wc_status status = IBV_WC_SUCCESS);
   ibv_wc expect_received(std::uint64_t id, ibv_wc_status status = IBV_WC_SUCCESS);
 

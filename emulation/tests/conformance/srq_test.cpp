@@ -145,7 +145,7 @@ TEST_P(SharedReceives, ServeEveryQp) {
   link->b.expect_received(3);
 }
 
-TEST_P(SharedReceives, BadOneIsNamedAndThoseBeforeItArePosted) {
+TEST_P(SharedReceives, ABadRequestIsNamedAndThoseBeforeItArePosted) {
   source("man ibv_post_srq_recv: stops at the first failure and returns it through bad_wr");
   const std::uint32_t most = query().max_sge;
   ibv_sge good = link->b.element(0, 64);
@@ -202,7 +202,7 @@ TEST_F(SrqOfRc, LastReceiveIsAnnouncedAfterAnErrorToo) {
   EXPECT_TRUE(last);
 }
 
-TEST_F(SrqOfRc, EmptyMeansReceiverNotReady) {
+TEST_F(SrqOfRc, AnEmptyQueueMeansReceiverNotReady) {
   source("IBTA vol. 1, chapter 9, RNR NAK; chapter 10, Shared Receive Queues");
   const Timing timing{.rnr_retry = 1};
   Link link(nic, Transport::rc, {.b = {.with_srq = true}, .timing = timing});
@@ -221,7 +221,7 @@ TEST_F(SrqOfRc, PostWakesAWaitingSender) {
   link.b.expect_received(2);
 }
 
-TEST_F(SrqOfRc, WriteWithImmediateTakesOne) {
+TEST_F(SrqOfRc, WriteWithImmediateTakesAReceive) {
   source("IBTA vol. 1, chapter 9, RDMA WRITE with immediate consumes a receive of the SRQ");
   Link link(nic, Transport::rc, {.b = {.with_srq = true}});
   ASSERT_EQ(link.receive(2, 0, 8), 0);

@@ -16,7 +16,7 @@ bool keeps_retry_state(ibv_qp_type type) { return is_one_of(type, {IBV_QPT_RC, I
 
 bool answers_requests(ibv_qp_type type) { return is_one_of(type, {IBV_QPT_RC, IBV_QPT_XRC_RECV}); }
 
-/// RESET to INIT requires these; INIT to INIT allows them.
+/// The attributes that RESET to INIT requires and INIT to INIT allows.
 int attributes_of_init(ibv_qp_type type) {
   return IBV_QP_PKEY_INDEX | IBV_QP_PORT | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 }
@@ -102,8 +102,8 @@ int unsettled_attributes(const Move& move) {
   if (move.type == IBV_QPT_XRC_SEND) unsettled |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   if (move.type == IBV_QPT_XRC_RECV)
     unsettled |= IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
-  // The kernel adds IBV_QP_PORT to IBV_QP_AV here (uverbs_cmd.c, modify_qp), and its own table then
-  // refuses that for UC. The specification allows the address alone.
+  // In a move from SQD to SQD the kernel adds IBV_QP_PORT to IBV_QP_AV (uverbs_cmd.c, modify_qp),
+  // and its own table then refuses the port for UC. The specification allows the address alone.
   if (move.type == IBV_QPT_UC && move.from == IBV_QPS_SQD && move.to == IBV_QPS_SQD)
     unsettled |= IBV_QP_AV;
   return unsettled;

@@ -100,6 +100,7 @@ TEST_P(Transfer, ElementsAreGatheredAndScattered) {
             0);
   link.a.expect_sent(1);
   EXPECT_EQ(link.b.expect_received(2).byte_len, 300 + head);
+  // The 300 bytes fill 70 bytes, 1 byte and 229 of the 300 bytes at 4000.
   std::vector<unsigned char> got(link.b.buffer.begin() + head, link.b.buffer.begin() + head + 70);
   got.push_back(link.b.buffer[2000]);
   got.insert(got.end(), link.b.buffer.begin() + 4000, link.b.buffer.begin() + 4229);
@@ -177,7 +178,7 @@ TEST_P(Transfer, AListIsPostedInItsOrder) {
 
 INSTANTIATE_TEST_SUITE_P(All, Transfer, testing::ValuesIn(kTransports), transport_name);
 
-/// Critical sizes: empty, odd, one packet, one byte more, several packets.
+/// Messages of critical sizes: odd, one packet, one byte less or more, several packets.
 class TransferSize : public EachTransport {
  protected:
   [[nodiscard]] std::vector<std::uint32_t> sizes() const {

@@ -30,6 +30,7 @@ class Unreliable : public Conformance {
     link.a.fill(1000, 50, 42);
     ASSERT_EQ(link.a.post(link.request(IBV_WR_RDMA_WRITE, 77, 9000), 1000, 50), 0);
     link.a.expect_sent(77);
+    // The last of the 50 bytes.
     EXPECT_TRUE(wait_until([&] { return link.b.buffer[9049] == link.a.buffer[1049]; }));
     link.b.expect_filled(9000, 50, 42);
   }

@@ -88,7 +88,7 @@ TEST_F(Datagrams, HighBitOfTheQkeyMeansTheSendersOwn) {
   link.b.expect_received(2);
 }
 
-TEST_F(Datagrams, QpThatIsNotThereIsNoError) {
+TEST_F(Datagrams, AMessageToAQpInResetIsDropped) {
   source("IBTA vol. 1, chapter 9, unreliable datagram: nothing is acknowledged");
   Link link(nic, Transport::ud);
   const Side gone(nic, {.type = IBV_QPT_UD, .bytes = 64});
@@ -97,7 +97,7 @@ TEST_F(Datagrams, QpThatIsNotThereIsNoError) {
   expect_dropped(link, request);
 }
 
-TEST_F(Datagrams, WithoutAReceiveTheyAreDropped) {
+TEST_F(Datagrams, MessagesWithoutAReceiveAreDropped) {
   source("IBTA vol. 1, chapter 9, unreliable datagram: without a receive the packet is dropped");
   Link link(nic, Transport::ud);
   ASSERT_EQ(link.a.post(link.request(IBV_WR_SEND, 1), 0, 8), 0);
@@ -120,7 +120,7 @@ TEST_F(Datagrams, ArriveInRtr) {
   link.b.expect_received(2);
 }
 
-TEST_F(Datagrams, MoreThanAPacketIsRefusedOrFails) {
+TEST_F(Datagrams, AMessageLongerThanAPacketIsRefusedOrFails) {
   source("IBTA vol. 1, chapter 9, unreliable datagram: one packet; chapter 11: Local Length Error");
   Link link(nic, Transport::ud, {.a = {.bytes = 65536}, .b = {.bytes = 65536}});
   ASSERT_EQ(link.receive(2, 0, nic.mtu_bytes() + 1), 0);
@@ -132,7 +132,7 @@ TEST_F(Datagrams, MoreThanAPacketIsRefusedOrFails) {
   link.b.expect_silence(link.b.recv_cq);
 }
 
-TEST_F(Datagrams, LongerThanTheReceiveAreDropped) {
+TEST_F(Datagrams, MessagesLongerThanTheirReceiveAreDropped) {
   source(
       "IBTA vol. 1, chapter 9, responder error class D: dropped, the receive takes the next one; "
       "Linux rxe_resp.c, RESPST_ERR_LENGTH; hfi1, qib: 'Silently drop packets which are too big'");

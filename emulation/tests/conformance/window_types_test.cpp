@@ -89,7 +89,7 @@ TEST_P(WindowsType2, AreInvalidatedByThePeer) {
   expect_access(IBV_WR_RDMA_WRITE, 0, 8, false);
 }
 
-TEST_P(WindowsType2, CanBeBoundAgainOnceInvalid) {
+TEST_P(WindowsType2, CanBeBoundAgainAfterInvalidation) {
   bind(place(0, 100));
   ASSERT_EQ(link->b.post(invalidation(IBV_WR_LOCAL_INV, 7, mw->rkey), std::vector<ibv_sge>{}), 0);
   link->b.expect_sent(7);
@@ -97,7 +97,7 @@ TEST_P(WindowsType2, CanBeBoundAgainOnceInvalid) {
   expect_access(IBV_WR_RDMA_WRITE, 2000, 50, true);
 }
 
-TEST_P(WindowsType2, AreNotBoundWhileTheyAreBound) {
+TEST_P(WindowsType2, CannotBeBoundAgainWhileTheyAreBound) {
   source(
       "IBTA vol. 1, chapter 10: a type 2 window is bound in the free state only; rxe_mw.c: "
       "o10-37.2.30");
@@ -105,7 +105,7 @@ TEST_P(WindowsType2, AreNotBoundWhileTheyAreBound) {
   expect_no_bind(place(200, 100));
 }
 
-TEST_P(WindowsType2, AreNotBoundToNothing) {
+TEST_P(WindowsType2, RefuseABindOfNoLength) {
   source("IBTA vol. 1, chapter 10: a type 2 bind has a length; rxe_mw.c: o10-37.2.40");
   expect_no_bind(place(0, 0));
 }
@@ -166,6 +166,7 @@ TEST_P(WindowsType2, MayBeginAtZero) {
   ASSERT_EQ(error, 0);
   link->b.expect_sent(500);
   link->a.fill(0, 8, 4);
+  // The window has 100 bytes from byte 300 of the buffer on, so the 8 bytes at 92 are its last.
   ibv_send_wr request = through_window(IBV_WR_RDMA_WRITE, 1, 0);
   request.wr.rdma.remote_addr = 92;
   ASSERT_EQ(link->a.post(request, 0, 8), 0);
@@ -176,7 +177,7 @@ TEST_P(WindowsType2, MayBeginAtZero) {
   link->a.expect_sent(1, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_P(WindowsType2, AreNotForIbvBindMw) {
+TEST_P(WindowsType2, AreRefusedByIbvBindMw) {
   source("libibverbs verbs.h, ibv_bind_mw: EINVAL for a window that is not of type 1");
   ibv_mw_bind arguments{};
   arguments.bind_info = place(0, 100);

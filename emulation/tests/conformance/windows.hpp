@@ -30,7 +30,7 @@ class Windows : public ConformanceOf<ibv_mw_type> {
     return {link->b.mr.get(), link->to_b.buffer + offset, length, access};
   }
 
-  /// Posts a bind. Returns 0 or errno. Type 2 gets the next key.
+  /// Posts a bind. Returns 0 or errno. A type 2 window gets the next key.
   int post_bind(const ibv_mw_bind_info& where, std::uint64_t id) {
     if (GetParam() == IBV_MW_TYPE_1) {
       ibv_mw_bind bind{};
@@ -81,6 +81,7 @@ class Windows : public ConformanceOf<ibv_mw_type> {
     return request;
   }
 
+  /// Expects the peer's request through the window to be allowed or refused.
   void expect_access(ibv_wr_opcode opcode, std::size_t offset, std::uint32_t length, bool allowed) {
     ASSERT_EQ(link->a.post(through_window(opcode, 1, offset), 0, length), 0);
     link->a.expect_sent(1, allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);

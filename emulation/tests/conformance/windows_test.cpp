@@ -25,7 +25,7 @@ TEST_P(Windows, GiveAccessOnceBound) {
 
 TEST_P(Windows, GiveNoAccessBeforeTheyAreBound) { expect_access(IBV_WR_RDMA_WRITE, 0, 8, false); }
 
-TEST_P(Windows, EndAtTheirFirstByte) {
+TEST_P(Windows, BeginAtTheirFirstByte) {
   bind(place(100, 200));
   expect_access(IBV_WR_RDMA_WRITE, 99, 2, false);
 }
@@ -118,7 +118,7 @@ TEST_P(Windows, KeepTheirRegion) {
   EXPECT_EQ(ibv_dereg_mr(link->b.mr.release()), 0) << "the window is gone";
 }
 
-TEST_P(Windows, ThatAreGoneGiveNoAccess) {
+TEST_P(Windows, GiveNoAccessAfterTheirDeallocation) {
   source("man ibv_dealloc_mw: unbinds in case it was bound");
   bind(place(0, 100));
   const ibv_send_wr request = through_window(IBV_WR_RDMA_WRITE, 1, 0);

@@ -202,7 +202,7 @@ TEST_P(Builders, NothingExecutesBeforeComplete) {
   link->b.expect_received(2);
 }
 
-TEST_P(Builders, AWholeBatchFailsWithOneOfIt) {
+TEST_P(Builders, AnInvalidRequestFailsItsWholeBatch) {
   source(
       "man ibv_wr_post: with an invalid argument ibv_wr_complete returns failure and the entire "
       "posting is aborted");
@@ -224,7 +224,7 @@ TEST_P(Builders, AWholeBatchFailsWithOneOfIt) {
   link->b.expect_silence(link->b.recv_cq);
 }
 
-TEST_P(Builders, MoreThanTheQueueHoldsFails) {
+TEST_P(Builders, ABatchLongerThanTheQueueFails) {
   source(
       "man ibv_wr_post: ibv_wr_complete returns failure and the entire posting is aborted; mlx5: "
       "ENOMEM");
@@ -238,7 +238,7 @@ TEST_P(Builders, MoreThanTheQueueHoldsFails) {
   link->a.expect_silence(link->a.send_cq);
 }
 
-TEST_P(Builders, MixWithPlainPosts) {
+TEST_P(Builders, BatchesInterleaveWithPlainPosts) {
   source("man ibv_wr_post: batches of both interfaces can interleave");
   for (std::uint64_t id = 1; id <= 3; ++id) ASSERT_EQ(link->receive(100 + id, 0, 100), 0);
   ASSERT_EQ(link->a.post(link->request(IBV_WR_SEND, 1), 0, 8), 0);

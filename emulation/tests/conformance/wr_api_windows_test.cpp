@@ -6,7 +6,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// The work request interface, ibv_wr_*: windows, and the QPs that have it.
+/// The work request interface, ibv_wr_*: windows, and the QPs that have this interface.
 namespace hbmwire::conformance {
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "emulation/tests/conformance/link.hpp"
 
-/// Extended reliable connections: each request names the receive queue.
+/// Extended reliable connections: each request names the receive queue that it is for.
 namespace hbmwire::conformance {
 namespace {
 
@@ -81,7 +81,7 @@ TEST_F(Xrc, RequestsNameTheirReceiveQueue) {
   link->b.expect_received(10);
 }
 
-TEST_F(Xrc, NumberThatIsNoReceiveQueuesFails) {
+TEST_F(Xrc, ANumberThatNoReceiveQueueHasFails) {
   ibv_send_wr request = link->request(IBV_WR_SEND, 1);
   request.qp_type.xrc.remote_srqn = 0xfffffe;
   ASSERT_EQ(link->a.post(request, 0, 8), 0);
@@ -161,7 +161,7 @@ TEST_F(Xrc, TargetLivesAsLongAsItIsOpen) {
   EXPECT_EQ(open(number), nullptr) << "now it is gone";
 }
 
-TEST_F(Xrc, NumberThatIsNoTargetsIsNotOpened) {
+TEST_F(Xrc, ANumberThatNoTargetHasIsNotOpened) {
   source("man ibv_open_qp: fails for a QP that does not exist within the xrcd; Linux: EINVAL");
   const Side rc(nic, {.bytes = 64});
   EXPECT_EQ(open(rc.qp->qp_num), nullptr);
@@ -176,7 +176,7 @@ TEST_F(Xrc, TargetIsNotOpenedAsAnotherType) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST_F(Xrc, LimitEventOfAReceiveQueue) {
+TEST_F(Xrc, AReceiveQueueRaisesItsLimitEvent) {
   source("man ibv_modify_srq: IBV_SRQ_LIMIT, for XRC SRQs as for others");
   ASSERT_EQ(link->receive(1, 0, 64), 0);
   ASSERT_EQ(link->receive(2, 0, 64), 0);

@@ -38,8 +38,9 @@ TEST(Async, ARequestIsNotCompleteWhenItIsPosted) {
   EXPECT_GT(under_way, 0);
 }
 
-/// The error that the option is to show.
-TEST(Async, ABufferThatIsUsedAgainTooEarlyIsSeen) {
+/// The program error that --async is to show: a buffer is filled again before its request
+/// completes.
+TEST(Async, ReusingABufferTooEarlyCorruptsItsMessage) {
   Pair pair;
   int seen = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -164,6 +165,7 @@ TEST(Async, AnErrorFlushesWhatIsOnItsWay) {
   for (std::uint64_t id = 0; id < 8; ++id)
     ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, id, 0, 8, pair.b.address()), 0);
   ASSERT_EQ(pair.a.to(IBV_QPS_ERR), 0);
+  // Some requests may succeed. All requests after the first flushed one are flushed.
   ibv_wc_status before = IBV_WC_SUCCESS;
   for (std::uint64_t id = 0; id < 8; ++id) {
     const auto completion = pair.a.wait(20s);
@@ -175,7 +177,7 @@ TEST(Async, AnErrorFlushesWhatIsOnItsWay) {
   EXPECT_EQ(before, IBV_WC_WR_FLUSH_ERR);
 }
 
-/// The first failure is reported, even if requests after it were executed before it is known.
+/// The first failure is reported, even if later requests are executed before it is known.
 TEST(Async, RequestsAfterAFailureAreFlushed) {
   Pair pair;
   Address wrong = pair.b.address();
@@ -202,7 +204,7 @@ TEST(Async, ADrainedQueueHasNothingOnItsWay) {
   std::array<ibv_wc, 16> completions{};
   EXPECT_EQ(ibv_poll_cq(pair.a.cq.get(), 16, completions.data()), 8);
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 8, 0, 8, peer), 0);
-  EXPECT_FALSE(pair.a.wait(60ms).has_value());
+  EXPECT_FALSE(pair.a.wait(60ms).has_value());  // a request takes 20 ms at most
   ASSERT_EQ(pair.a.to(IBV_QPS_RTS), 0);
   expect_completion(pair.a, 8);
 }
@@ -246,7 +248,7 @@ TEST(Async, AResetForgetsWhatIsOnItsWay) {
   for (std::uint64_t id = 20; id < 36; ++id) expect_completion(pair.a, id);
 }
 
-TEST(Async, APeerThatIsKilledIsTold) {
+TEST(Async, TheDeathOfAPeerIsReported) {
   Child child([](const Line& line) {
     Endpoint self;
     self.connect(line.exchange(self.address()));
@@ -284,9 +286,9 @@ TEST(Async, AReceiverThatIsNeverReadyIsAnError) {
   expect_completion(pair.a, 1, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
-/// An unreliable requester is not told of the arrival. It may reuse its buffer once the message has
-/// left.
-TEST(Async, ACompletedUnreliableRequestIsInTheNetwork) {
+/// An unreliable request completes when its message has left. From then on the program may reuse
+/// the buffer or destroy the queue pair.
+TEST(Async, ACompletedUnreliableMessageArrivesWithoutItsQueuePair) {
   Endpoint::Options options;
   options.type = IBV_QPT_UC;
   Pair pair(options, options);

@@ -34,7 +34,7 @@ std::uint64_t atomic(Endpoint& self, const Address& peer, ibv_wr_opcode opcode,
   return old;
 }
 
-/// Connects, does its share, and ends when the other side has sent a value.
+/// A child's body: connects, does its share, and ends when the other side has sent a value.
 void work(const Line& line, const std::function<void(Endpoint&, const Address&)>& share) {
   Endpoint self;
   const Address peer = line.exchange(self.address());
@@ -51,7 +51,7 @@ class Word {
   explicit Word(const std::vector<std::unique_ptr<Child>>& children, int memfd = -1) {
     for (const auto& child : children) {
       Endpoint& end = *ends_.emplace_back(std::make_unique<Endpoint>());
-      // The same memory, with an MR in each protection domain.
+      // All connections reach the same memory, by an MR in each protection domain.
       mrs_.emplace_back(memfd < 0 ? (ibv_reg_mr)(end.pd.get(), &value, sizeof value, kAllAccess)
                                   : ibv_reg_dmabuf_mr(end.pd.get(), 0, 8, 0, memfd, kAllAccess));
       EXPECT_NE(mrs_.back(), nullptr);
@@ -131,7 +131,7 @@ TEST(Atomics, CompareAndSwapReplacesOnlyAnEqualValue) {
 }
 
 /// The killed process adds multiples of 2^20, so the low bits count the additions of the others.
-TEST(Atomics, GoOnWhenAProcessIsKilledAmongThem) {
+TEST(Atomics, OtherProcessesGoOnWhenOneIsKilled) {
   auto children = fork_children(add_ones);
   children.push_back(std::make_unique<Child>([](const Line& line) {
     work(line, [](Endpoint& self, const Address& peer) {
@@ -147,7 +147,7 @@ TEST(Atomics, GoOnWhenAProcessIsKilledAmongThem) {
   EXPECT_EQ(word.value % (1U << 20U), kChildren * kRounds);
 }
 
-TEST(Atomics, AreInTheHostsByteOrderAndWrapAround) {
+TEST(Atomics, ValuesAreInTheHostsByteOrderAndWrapAround) {
   Pair pair;
   const std::uint64_t start = 0xffffffffffffff00;
   std::memcpy(pair.b.buffer.data(), &start, sizeof start);
@@ -173,7 +173,7 @@ TEST(Atomics, ScatterTheirResult) {
             0);
 }
 
-TEST(Atomics, AreOfEightBytes) {
+TEST(Atomics, LengthsOtherThanEightBytesFail) {
   for (const std::uint32_t length : {0U, 4U, 7U, 9U, 16U}) {
     Pair pair;
     ibv_send_wr request{};
@@ -186,7 +186,7 @@ TEST(Atomics, AreOfEightBytes) {
   }
 }
 
-TEST(Atomics, AreNotInline) {
+TEST(Atomics, InlineAtomicsAreRefused) {
   Pair pair;
   ibv_send_wr request{};
   request.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;

@@ -27,7 +27,7 @@ Mr register_all(const Endpoint& at, const Fd& memfd, std::size_t bytes) {
   return Mr(ibv_reg_dmabuf_mr(at.pd.get(), 0, bytes, 0, memfd.get(), kAllAccess));
 }
 
-/// WRITEs the first `bytes` of an MR. Returns the page faults of this process meanwhile.
+/// WRITEs the first `bytes` of an MR. Returns the page faults of this process during the post.
 long count_faults_of_write(Pair& pair, const Mr& mr, std::uint32_t bytes) {
   Address target = pair.b.address();
   target.buffer = 0;
@@ -41,7 +41,7 @@ long count_faults_of_write(Pair& pair, const Mr& mr, std::uint32_t bytes) {
   return after.ru_minflt - before.ru_minflt;
 }
 
-/// The bytes that this process has mapped of such memfds.
+/// The bytes that this process has mapped of the memfds that make_memfd() made.
 std::size_t mapped_bytes() {
   std::ifstream maps("/proc/self/maps");
   std::string line;
@@ -55,13 +55,13 @@ std::size_t mapped_bytes() {
   return bytes;
 }
 
-TEST(RegisterDmabufAgain, TouchesNoPageForTheFirstTime) {
+TEST(RegisterDmabufAgain, TheSecondRegistrationCausesFewerPageFaults) {
   constexpr std::uint32_t kBytes = 4 * kMiB;
   Pair pair({.bytes = kBytes}, {});
   const Fd memfd = make_memfd(kBytes);
   const long first = count_faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes);
   EXPECT_GT(first, 50);
-  // A sanitizer's own faults remain.
+  // Not none: a sanitizer adds page faults of its own.
   EXPECT_LT(count_faults_of_write(pair, register_all(pair.b, memfd, kBytes), kBytes), first / 2);
 }
 
@@ -83,7 +83,7 @@ TEST(RegisterDmabufAgain, AFileThatGrewIsReachedToItsEnd) {
   EXPECT_STREQ(there, "hello");
 }
 
-TEST(RegisterDmabufAgain, KeepsSixtyFourMebibytesAtMost) {
+TEST(RegisterDmabufAgain, AtMostSixtyFourMebibytesStayMapped) {
   const Endpoint a;
   for (int i = 0; i < 4; ++i) {
     const Fd memfd = make_memfd(24 * kMiB);
@@ -101,7 +101,7 @@ TEST(RegisterDmabufAgain, KeepsSixtyFourMebibytesAtMost) {
 }
 
 /// A child does not have its parent's mappings (man ibv_fork_init).
-TEST(RegisterDmabufAgain, MapsAnewInAForkedChild) {
+TEST(RegisterDmabufAgain, AForkedChildMapsItsFilesAnew) {
   const Fd memfd = make_memfd(kMiB);
   const Fd other = make_memfd(kMiB);
   const Endpoint parent;

@@ -45,8 +45,8 @@ TEST(CompletionChannel, WakesOncePerArming) {
   for (const std::uint64_t id : {2U, 3U}) expect_completion(pair.a, id);
 }
 
-// Mellanox HCAs do so, according to Linux' commit of IB_CQ_REPORT_MISSED_EVENTS. UCX polls, arms
-// and sleeps without polling again.
+// Arming a CQ of a Mellanox HCA reports earlier completions, according to Linux' commit of
+// IB_CQ_REPORT_MISSED_EVENTS. UCX needs that: it polls, arms, and sleeps without polling again.
 TEST(CompletionChannel, ArmingReportsEarlierCompletions) {
   Pair pair({.with_channel = true});
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);
@@ -58,7 +58,7 @@ TEST(CompletionChannel, ArmingReportsEarlierCompletions) {
   EXPECT_FALSE(take_event(pair.a, 10));
 }
 
-TEST(CompletionChannel, SolicitedArmingTellsOfSolicitedOnesThatCameUnseen) {
+TEST(CompletionChannel, SolicitedArmingReportsEarlierSolicitedCompletions) {
   Pair pair({}, {.with_channel = true});
   for (unsigned id = 10; id < 13; ++id) ASSERT_EQ(pair.b.post_recv(id, 0, 8), 0);
   ASSERT_EQ(pair.a.send(1, 0, 8), 0);
@@ -71,7 +71,7 @@ TEST(CompletionChannel, SolicitedArmingTellsOfSolicitedOnesThatCameUnseen) {
   EXPECT_TRUE(take_event(pair.b));
 }
 
-TEST(CompletionChannel, SolicitedArmingHearsOnlySolicitedAndErrors) {
+TEST(CompletionChannel, SolicitedArmingReportsOnlySolicitedCompletionsAndErrors) {
   Pair pair({}, {.with_channel = true});
   for (unsigned id = 10; id < 14; ++id) ASSERT_EQ(pair.b.post_recv(id, 0, 8), 0);
   ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 1), 0);
@@ -80,7 +80,7 @@ TEST(CompletionChannel, SolicitedArmingHearsOnlySolicitedAndErrors) {
   ASSERT_EQ(pair.a.send(2, 0, 8, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED), 0);
   EXPECT_TRUE(take_event(pair.b));
   ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 1), 0);
-  ASSERT_EQ(pair.b.to(IBV_QPS_ERR), 0);  // flushes
+  ASSERT_EQ(pair.b.to(IBV_QPS_ERR), 0);  // flushes the remaining receives, which counts as an error
   EXPECT_TRUE(take_event(pair.b));
 }
 
@@ -125,9 +125,9 @@ TEST(CompletionChannel, DestroyingWaitsForTheAcknowledgement) {
   destroyer.join();
 }
 
-TEST(CompletionChannel, LosesNothingWhenItIsFull) {
-  // A FIFO holds 64 KiB, which is 8192 events. Arm and complete without reading until more than
-  // that are due.
+TEST(CompletionChannel, LosesNoEventWhenItIsFull) {
+  // A FIFO holds 64 KiB, which is 8192 events. Arms and completes without reading until more events
+  // than that are due.
   constexpr unsigned kEvents = 8300;
   Pair pair({.cq_depth = 16384, .with_channel = true});
   unsigned taken = 0;
@@ -185,7 +185,7 @@ TEST(CompletionQueue, KeepsTheOrderOfOwnCompletionsAndPeers) {
 }
 
 /// The ring of each CQ lies in the memory of the CQ of the round before.
-TEST(CompletionQueue, IsEmptyInReusedMemory) {
+TEST(CompletionQueue, ANewOneInReusedMemoryIsEmpty) {
   for (int round = 0; round < 3; ++round) {
     Pair pair({.depth = 16, .cq_depth = 300});
     ibv_wc completion{};

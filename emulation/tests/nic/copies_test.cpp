@@ -22,7 +22,7 @@ std::uint64_t copied_by(Transfer transfer) {
 }
 
 /// Another process that lends its memory until this object is gone, and a connected endpoint here.
-/// The memory is its own, or the memfd of this process, which it registers.
+/// The memory is private to the other process or, with `memfd`, that file of this process.
 class Target {
  public:
   explicit Target(std::size_t bytes, int memfd = -1)
@@ -70,7 +70,7 @@ class Target {
   Address there_;
 };
 
-TEST(Copies, OneOfEachByteToPrivateMemory) {
+TEST(Copies, EachByteIsCopiedOnceToPrivateMemory) {
   Target target(kMiB);
   for (const std::uint32_t length : {1025U, 65536U, 1U << 20U}) {
     EXPECT_EQ(copied_by([&] { target.rdma(IBV_WR_RDMA_WRITE, 0, length); }), length);
@@ -83,7 +83,7 @@ TEST(Copies, OneOfEachByteToPrivateMemory) {
             kMiB);
 }
 
-TEST(Copies, OneOfEachByteToSharedMemory) {
+TEST(Copies, EachByteIsCopiedOnceToSharedMemory) {
   const Fd memfd(::memfd_create("copies", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memfd.get(), kMiB), 0);
   Target target(kMiB, memfd.get());
@@ -93,9 +93,10 @@ TEST(Copies, OneOfEachByteToSharedMemory) {
   }
 }
 
-/// Once more was written than the caches hold, large messages are copied in special ways. Every
-/// length and alignment around their block sizes arrives, and no other byte changes.
-TEST(Copies, ArriveAlsoPastTheCaches) {
+/// Large messages are copied in special ways once more bytes were written than the caches hold.
+/// Every length and alignment around the block sizes of these ways arrives, and no other byte
+/// changes.
+TEST(Copies, LargeMessagesArriveAlsoPastTheCaches) {
   constexpr std::size_t kBytes = 16 * kMiB;
   const Fd memfd(::memfd_create("copies", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memfd.get(), kBytes), 0);

@@ -36,6 +36,7 @@ std::byte pattern(std::size_t i) { return static_cast<std::byte>(i * 7 % 251); }
 
 using Copy = void (*)(void*, const void*, std::size_t);
 
+/// Copies `bytes` from one offset to another, and expects that no byte beside them changes.
 void expect_copied(Copy copy, std::size_t to, std::size_t from, std::size_t bytes) {
   Memory target(bytes + kCacheLine);
   Memory source(bytes + kCacheLine);
@@ -84,6 +85,7 @@ TEST(CopySmall, StoresTheLastBytesLast) {
   std::uint64_t mixed = 0;
   std::jthread reader([&] {
     for (std::uint64_t last = 0; last != kRounds;) {
+      // Each word must be at least as new as the last word of the copy.
       last = target[kWords - 1].load(std::memory_order_acquire);
       for (const auto& word : target)
         mixed += word.load(std::memory_order_relaxed) < last ? 1U : 0U;

@@ -69,7 +69,7 @@ struct Watches {
   Watch other_there{"emu1", 1};
 };
 
-TEST(Counters, AreThoseOfAnHca) {
+TEST(Counters, NamesAreThoseOfAnHcasCounters) {
   const Counts counts = read_counts("emu0", 1);
   for (const char* name :
        {"port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets",
@@ -93,7 +93,7 @@ TEST(Counters, SentBytes) {
     ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 4, 0, 0, peer), 0);
     for (unsigned i = 0; i < 5; ++i) expect_completion(pair.a, i);
   }
-  // Words of four bytes: 12010 / 4.
+  // port_xmit_data and port_rcv_data count words of four bytes: (3 * 4000 + 10) / 4.
   EXPECT_EQ(
       watches.here.changes(),
       (Counts{{"port_xmit_data", 3002}, {"port_xmit_packets", 14}, {"unicast_xmit_packets", 14}}));
@@ -146,6 +146,7 @@ TEST(Counters, AnUnreliableConnection) {
     ASSERT_EQ(pair.a.send(2, 0, 8), 0);  // no receive is posted
     expect_completion(pair.a, 2);
   }
+  // (2000 + 8) / 4 words, in two packets of the WRITE and one of the SEND.
   EXPECT_EQ(
       watches.here.changes(),
       (Counts{{"port_xmit_data", 502}, {"port_xmit_packets", 3}, {"unicast_xmit_packets", 3}}));
@@ -202,6 +203,7 @@ TEST(Counters, Datagrams) {
     ASSERT_EQ(a.send_to(ah.get(), b.qp->qp_num, 3, 8), 0);  // no receive is posted
     ASSERT_EQ(a.send_to(ah.get(), 0xfffff0, 4, 8), 0);      // there is no such QP
   }
+  // All three datagrams leave. The receiver does not count the one for a QP that does not exist.
   EXPECT_EQ(
       watches.here.changes(),
       (Counts{{"port_xmit_data", 504}, {"port_xmit_packets", 3}, {"unicast_xmit_packets", 3}}));
@@ -224,7 +226,7 @@ TEST(Counters, Multicast) {
       ASSERT_EQ(member->post_recv(1, 0, 3000), 0);
     }
     const Ah ah = a.handle_to(group);
-    ASSERT_EQ(a.send_to(ah.get(), 0xffffff, 2, 400), 0);
+    ASSERT_EQ(a.send_to(ah.get(), 0xffffff, 2, 400), 0);  // the QP number of multicast
     expect_completion(b, 1);
     expect_completion(c, 1);
     // An attached QP cannot be destroyed.
@@ -233,6 +235,7 @@ TEST(Counters, Multicast) {
   EXPECT_EQ(
       watches.here.changes(),
       (Counts{{"port_xmit_data", 100}, {"port_xmit_packets", 1}, {"multicast_xmit_packets", 1}}));
+  // One copy for each member.
   EXPECT_EQ(
       watches.there.changes(),
       (Counts{{"port_rcv_data", 200}, {"port_rcv_packets", 2}, {"multicast_rcv_packets", 2}}));
@@ -355,6 +358,7 @@ TEST(Counters, AKilledProgramLosesNone) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status));
+  // The next process that opens a NIC frees the records of the killed one.
   const pid_t next = ::fork();
   if (next == 0) ::_exit(open_device() ? 0 : 1);
   ::waitpid(next, &status, 0);

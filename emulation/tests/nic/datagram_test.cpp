@@ -99,7 +99,7 @@ TEST(Datagram, CanBeAnswered) {
   expect_completion(a, 3);
 }
 
-TEST(Datagram, IsDroppedWithoutAReceiveOrWithAWrongQkeyNumberOrGid) {
+TEST(Datagram, IsDroppedWithoutAReceiveOrWithAWrongQkeyQpNumberOrGid) {
   Datagrams a;
   Datagrams b;
   const Ah right = a.handle_to(b.address().gid);
@@ -120,16 +120,17 @@ TEST(Datagram, IsDroppedWithoutAReceiveOrWithAWrongQkeyNumberOrGid) {
   EXPECT_EQ(expect_completion(b, 2).byte_len, 10 + kHeaderBytes);
 }
 
-TEST(Datagram, WithTheControlledQkeyUsesTheSendersOwn) {
+TEST(Datagram, AControlledQkeyStandsForTheSendersOwn) {
   Datagrams a;
   Datagrams b;
   const Ah ah = a.handle_to(b.address().gid);
   ASSERT_EQ(b.post_recv(1, 0, 200), 0);
+  // A Q_Key with the highest bit is a controlled one.
   ASSERT_EQ(a.send_to(ah.get(), b.qp->qp_num, 2, 10, 0x80000000), 0);
   expect_completion(b, 1);
 }
 
-TEST(Datagram, IsNotLongerThanTheMtu) {
+TEST(Datagram, AMessageLongerThanTheMtuFails) {
   Datagrams a;
   Datagrams b;
   const Ah ah = a.handle_to(b.address().gid);
@@ -142,7 +143,8 @@ TEST(Datagram, IsNotLongerThanTheMtu) {
   EXPECT_EQ(a.state(), IBV_QPS_SQE);
 }
 
-/// The message is dropped, and the receive takes the next one.
+/// A message that does not fit a receive with its header is dropped. The receive takes the next
+/// one.
 TEST(Datagram, NeedsRoomForItsHeader) {
   Datagrams a;
   Datagrams b;
@@ -157,7 +159,7 @@ TEST(Datagram, NeedsRoomForItsHeader) {
   expect_completion(b, 1);
 }
 
-TEST(AddressHandle, IsAPathBetweenGids) {
+TEST(AddressHandle, NeedsAGlobalPathFromAnExistingGid) {
   Datagrams a;
   ibv_ah_attr attributes{};
   attributes.port_num = 1;
@@ -227,7 +229,7 @@ TEST(Multicast, ReachesOnlyMembers) {
   ASSERT_EQ(ibv_detach_mcast(other.qp.get(), &another, kGroupLid), 0);
 }
 
-TEST(Multicast, IsForDatagramsAndGroups) {
+TEST(Multicast, RefusesConnectedQpsAndUnicastGids) {
   Datagrams a;
   Endpoint connected;
   const ibv_gid group = group_of(3);

@@ -78,8 +78,9 @@ class Endpoint {
   /// A part of the buffer, for a request.
   [[nodiscard]] ibv_sge element(std::size_t offset, std::uint32_t length) const;
 
-  // Requests with bytes of the buffer from `offset` on. Each returns the result of the call of
-  // libibverbs. send() and rdma() post signaled requests.
+  // Requests with `length` bytes of the buffer from `offset` on. Each returns the result of the
+  // call of libibverbs. send() and rdma() post signaled requests. `remote_offset` counts from the
+  // address in `peer`.
   int post_recv(std::uint64_t id, std::size_t offset, std::uint32_t length);
   int post_srq_recv(std::uint64_t id, std::size_t offset, std::uint32_t length);
   int post(ibv_send_wr request, std::vector<ibv_sge> elements);
@@ -134,7 +135,8 @@ ibv_wc expect_completion(Endpoint& endpoint, std::uint64_t id,
 unsigned live_objects(const char* kind);
 
 /// Makes the n-th call from now on that can fail (from 0) fail with `error_number`; a negative `n`
-/// makes none fail. Returns the number of such calls since the last use of this function.
+/// makes none fail. Returns the number of calls since the last use of this function that could
+/// fail.
 long fail_nth_call(long n, int error_number);
 
 /// Bytes of messages that this process' NICs have copied since the first call.

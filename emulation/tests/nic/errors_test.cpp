@@ -33,12 +33,14 @@ TEST(RemoteAccessError, ForAWriteOneByteTooFar) {
   Pair pair;
   const std::vector<unsigned char> before = pair.b.buffer;
   pair.a.buffer.assign(pair.a.buffer.size(), 1);
+  // 101 bytes, of which the last is beyond the buffer's 65536.
   expect_remote_access_error(pair, IBV_WR_RDMA_WRITE, 101, pair.b.address(), 65536 - 100);
   EXPECT_EQ(pair.b.buffer, before);
 }
 
 TEST(RemoteAccessError, ForAReadOneByteTooFar) {
   Pair pair;
+  // 101 bytes, of which the last is beyond the buffer's 65536.
   expect_remote_access_error(pair, IBV_WR_RDMA_READ, 101, pair.b.address(), 65536 - 100);
 }
 
@@ -51,7 +53,7 @@ TEST(RemoteAccessError, ForOneByteBefore) {
 TEST(RemoteAccessError, ForAnAddressThatWrapsAround) {
   Pair pair;
   Address target = pair.b.address();
-  target.buffer = ~0ULL - 3;
+  target.buffer = ~0ULL - 3;  // four bytes before the address 0
   expect_remote_access_error(pair, IBV_WR_RDMA_WRITE, 64, target, 0);
 }
 
@@ -115,6 +117,7 @@ TEST(LocalProtectionError, ForAWrongKeyOfTheSender) {
 
 TEST(LocalProtectionError, ForAnElementPastTheEnd) {
   Pair pair;
+  // Eight bytes, of which the last is beyond the buffer's 65536.
   ASSERT_EQ(pair.a.send(1, 65536 - 7, 8), 0);
   expect_completion(pair.a, 1, IBV_WC_LOC_PROT_ERR);
 }
@@ -137,6 +140,7 @@ TEST(TooSmallReceive, FailsOnBothSides) {
 
 TEST(BadReceive, FailsOnBothSides) {
   Pair pair;
+  // Eight bytes, of which four are beyond the buffer's 65536.
   ASSERT_EQ(pair.b.post_recv(2, 65536 - 4, 8), 0);
   ASSERT_EQ(pair.a.send(1, 0, 8), 0);
   expect_completion(pair.a, 1, IBV_WC_REM_OP_ERR);
@@ -173,7 +177,7 @@ TEST(ReceiverNotReady, NeedsNoPollToGoOn) {
   expect_completion(pair.b, 4);
 }
 
-/// A wait for a known time sleeps.
+/// A requester that waits for a known time sleeps.
 TEST(ReceiverNotReady, TakesNoTimeOfTheProcessorWhileItWaits) {
   Pair pair({}, {}, {.rnr_retry = 6, .min_rnr_timer = 31});  // 6 x 491.52 ms
   ASSERT_EQ(pair.a.send(1, 0, 8), 0);
@@ -275,7 +279,7 @@ TEST(Flush, EverythingAfterAnErrorInOrder) {
   Pair pair({}, {}, {.rnr_retry = 7});
   ASSERT_EQ(pair.a.post_recv(10, 0, 8), 0);
   ASSERT_EQ(pair.a.post_recv(11, 0, 8), 0);
-  ASSERT_EQ(pair.a.send(1, 0, 8), 0);  // waits
+  ASSERT_EQ(pair.a.send(1, 0, 8), 0);  // waits for a receive
   ASSERT_EQ(pair.a.send(2, 0, 8, /*unsignaled*/ 0), 0);
   ASSERT_EQ(pair.a.to(IBV_QPS_ERR), 0);
   std::vector<std::uint64_t> sends;

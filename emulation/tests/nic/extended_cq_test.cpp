@@ -176,13 +176,14 @@ TEST(DeviceClock, RunsAtItsFrequency) {
   EXPECT_EQ(nothing.comp_mask, 0U);
 }
 
-/// A program that asks for this promises that no overrun happens. If one does, the device goes on.
-TEST(ExtendedCq, ThatIgnoresOverrunsKeepsTheNewest) {
+/// A program that sets this flag promises that no overrun happens. If one does, the device goes on.
+TEST(ExtendedCq, IgnoringOverrunsKeepsTheNewestEntries) {
   ExtendedCqPair pair(IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, 4);
   for (std::uint64_t id = 0; id < 6; ++id)
     ASSERT_EQ(pair.b.rdma(IBV_WR_RDMA_WRITE, id, 0, 8, pair.a.address()), 0);
   EXPECT_EQ(pair.b.state(), IBV_QPS_RTS);
   EXPECT_FALSE(pair.b.wait_event(std::chrono::milliseconds(20)).has_value());
+  // The CQ has room for four of the six completions.
   for (std::uint64_t id = 2; id < 6; ++id) expect_completion(pair.b, id);
 }
 

@@ -29,7 +29,7 @@ struct Calls {
   }
 
   /// Calls `call` twice, and expects that only the first time fails as planned. The call returns 0
-  /// or an errno, which is in errno too if the call is one of the kernel's.
+  /// or an error number. A call that enters the kernel leaves that number in errno too.
   void twice(const char* name, const std::function<int()>& call) {
     errno = 0;
     EXPECT_EQ(call(), kPlanned) << name;
@@ -135,6 +135,7 @@ void make_queues(Calls& calls, Handles& all) {
   ibv_cq* const plain = ibv_cq_ex_to_cq(all.cq);
   calls.twice("ibv_resize_cq", [&] { return ibv_resize_cq(plain, 32); });
   calls.twice("ibv_req_notify_cq", [&] { return ibv_req_notify_cq(plain, 0); });
+  // ibv_poll_cq fails with a negative number instead of an errno, so twice() does not fit it.
   ibv_wc completion{};
   EXPECT_LT(ibv_poll_cq(plain, 1, &completion), 0);
   EXPECT_EQ(ibv_poll_cq(plain, 1, &completion), 0);

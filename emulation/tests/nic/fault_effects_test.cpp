@@ -87,6 +87,7 @@ TEST(Refusal, FailsAllRequestsOfOneBatch) {
   Endpoint b;
   a.connect(b.address());
   b.connect(a.address());
+  // The first batch is refused as a whole. The second has no fault.
   for (const int error : {ENOMEM, 0}) {
     ibv_wr_start(a.ex);
     for (a.ex->wr_id = 1; a.ex->wr_id <= 3; ++a.ex->wr_id) {
@@ -138,7 +139,8 @@ TEST(Revoke, HitsTheRegionBehindAWindow) {
   expect_completion(pair.b, 4, IBV_WC_LOC_PROT_ERR);
 }
 
-// A key that the responder would have refused does not identify a region of it.
+// The key of a region in another protection domain: the responder refuses it in any case, so the
+// plan revokes no region by it.
 TEST(Revoke, LeavesARegionOfAnotherDomainAlone) {
   if (!under_plan("revoke,op=write")) return;
   Pair pair;
@@ -213,7 +215,7 @@ TEST(LinkFault, TakesAllOpenNicsDownAtACall) {
   EXPECT_EQ(port_state(pair.b), IBV_PORT_DOWN);
 }
 
-// The thread that raises the link sleeps until then, for however long that is.
+// The thread that will take the link up sleeps meanwhile, for however long that is.
 TEST(LinkFault, CostsNoCpuUntilItComesUp) {
   if (!under_plan("link,call=ibv_resize_cq,for=60000")) return;
   const Endpoint here;
@@ -223,7 +225,7 @@ TEST(LinkFault, CostsNoCpuUntilItComesUp) {
   EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 5);
 }
 
-// The process that took it down is dead, so it cannot take it up.
+// The process whose request took the link down is dead, so another one must take it up.
 TEST(LinkFault, ComesUpWithoutTheProcessThatTookItDown) {
   if (!under_plan("link,op=write,for=100")) return;
   Child child([](const Line& line) {
@@ -242,7 +244,7 @@ TEST(LinkFault, ComesUpWithoutTheProcessThatTookItDown) {
   EXPECT_EQ(port_state(here), IBV_PORT_ACTIVE);
 }
 
-TEST(KillFault, HitsTheProcessWithTheNthOperation) {
+TEST(KillFault, KillsAProcessAtItsNthOperation) {
   if (!under_plan("kill,op=write,nth=2")) return;
   Endpoint here;
   Child child([](const Line& line) {
@@ -252,8 +254,8 @@ TEST(KillFault, HitsTheProcessWithTheNthOperation) {
     there.connect(peer);
     line.receive<char>();  // the other end is ready
     ASSERT_EQ(there.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, peer), 0);
-    there.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, peer, 64);
-    line.send('a');  // it is still alive
+    there.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, peer, 64);  // kills this process
+    line.send('a');                                    // it is still alive
   });
   here.connect(child.line().exchange(here.address()));
   child.line().send('r');
@@ -262,7 +264,7 @@ TEST(KillFault, HitsTheProcessWithTheNthOperation) {
   EXPECT_EQ(here.buffer[64], 0);
 }
 
-TEST(KillFault, HitsTheProcessWithTheNthCall) {
+TEST(KillFault, KillsAProcessAtItsNthCall) {
   const std::string plan = "kill,call=ibv_alloc_pd,nth=3";
   if (!is_under_plan(plan)) {
     EXPECT_EQ(status_of(start_under(plan)), SIGKILL);
@@ -302,8 +304,8 @@ void lose_a_favour() {
   std::thread([&] { EXPECT_EQ(pair.b.to(IBV_QPS_ERR), 0); }).join();
 }
 
-/// Requests that succeed and fail, and objects. They pass every step except those of the connection
-/// manager.
+/// Makes and destroys objects, and posts requests that succeed and fail. This passes every step
+/// except those of the connection manager.
 void live_a_full_life() {
   outlive_a_peer();
   Pair pair;
@@ -365,7 +367,7 @@ void expect_stopped(pid_t process) {
   EXPECT_EQ(WSTOPSIG(status), SIGSTOP);
 }
 
-TEST(StopFault, LastsForItsTimeAndLeavesNothing) {
+TEST(StopFault, LastsForItsTimeAndLeavesNoHelper) {
   const std::string plan = "stop,op=write,nth=2,for=100";
   if (!is_under_plan(plan)) {
     const auto before = Clock::now();
@@ -392,7 +394,7 @@ TEST(StopFault, LastsUntilItIsContinued) {
   EXPECT_EQ(status_of(child), 0);
 }
 
-TEST(StopFault, TakesItsHelperAlongWhenItIsKilled) {
+TEST(StopFault, ItsHelperEndsWithTheKilledProcess) {
   const std::string plan = "stop,call=ibv_alloc_pd,for=3600000";
   if (is_under_plan(plan)) return live_a_full_life();
   const pid_t child = start_under(plan);

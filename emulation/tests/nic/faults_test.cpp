@@ -63,7 +63,7 @@ TEST(FaultPlan, FlipsABitOfTheNthRead) {
 
 TEST(FaultPlan, FailsTheNthCallOnce) {
   if (!under_plan("fail,call=ibv_reg_mr,nth=2,errno=12")) return;
-  Endpoint first;  // with a registration of its own
+  Endpoint first;  // makes the first call of ibv_reg_mr
   EXPECT_EQ((ibv_reg_mr)(first.pd.get(), first.buffer.data(), 8, 0), nullptr);
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_NE(Mr((ibv_reg_mr)(first.pd.get(), first.buffer.data(), 8, 0)), nullptr);
@@ -90,6 +90,7 @@ TEST(FaultPlan, FailsSomeOfTheCalls) {
   const Context context = open_device();
   std::string calls;
   for (int i = 0; i < 10; ++i) calls += Pd(ibv_alloc_pd(context.get())) ? '.' : 'x';
+  // The second call fails, then the third one after it; two failures in total.
   EXPECT_EQ(calls, ".x..x.....");
 }
 

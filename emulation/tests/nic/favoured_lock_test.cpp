@@ -154,7 +154,7 @@ TEST_F(FavouredLockTest, IsHeldByOneAtATimeDespitePassingThreads) {
   EXPECT_EQ(fabric_->guarded, 200 * kOften + seldom);
 }
 
-TEST_F(FavouredLockTest, IsHeldOnceAtATime) {
+TEST_F(FavouredLockTest, CannotBeEnteredAgainByItsHolder) {
   in_a_thread([&] {
     take_often(lock_);
     const FavouredHold hold(lock_, Place::responder);
@@ -217,7 +217,7 @@ TEST_F(FavouredLockTest, IsInheritedFromAFavouriteThatEndedInside) {
   });
 }
 
-TEST_F(FavouredLockTest, KeepsThreadsApartThatWantItAtOnce) {
+TEST_F(FavouredLockTest, ExcludesThreadsThatWantItAtOnce) {
   constexpr unsigned kThreads = 4;
   constexpr unsigned kRounds = 40;
   std::vector<std::jthread> threads;

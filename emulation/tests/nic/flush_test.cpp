@@ -17,7 +17,8 @@
 namespace hbmwire::test {
 namespace {
 
-/// A queue pair without memory on the card (emu0, `near`), connected to one with it (emu1, `far`).
+/// `near` (emu0) has registered the card's memory. `far` (emu1) is connected to it and has only
+/// memory of this process. The card holds 'o' (old) everywhere, and `far` writes 'n' (new).
 class Flush : public testing::Test {
  protected:
   void SetUp() override { std::memset(pair_.a.buffer.data(), 'n', 1024); }
@@ -111,7 +112,7 @@ TEST_F(Flush, TheAnswerOfAReadWaitsToo) {
   EXPECT_EQ(card_.engines_see(512), 'n');
 }
 
-TEST_F(Flush, AnAtomicPushesAndItsOwnResultWaits) {
+TEST_F(Flush, AnAtomicPushesEarlierWritesAndItsOwnResultWaits) {
   write(0, 8);
   ibv_send_wr request{};
   request.wr_id = 4;
@@ -164,7 +165,7 @@ TEST_F(Flush, AQueuePairsEndLosesNothing) {
   EXPECT_EQ(card_.engines_see(0), 'n');
 }
 
-/// These mappings are as large as the card: a process has room for only some hundreds.
+/// Each mapping is as large as the card, and a process has room for only some hundreds of them.
 TEST_F(Flush, RegionsAndQueuePairsShareTheMapping) {
   std::vector<Mr> regions;
   for (int i = 0; i < 20; ++i) regions.push_back(card_.register_at(near_));
@@ -248,7 +249,7 @@ TEST(FlushPeers, WritesForAKilledProcessArrive) {
   EXPECT_EQ(card.engines_see(10), 'o');
   child.kill();
   child.join();
-  // Noticed by the first process that meets the dead one, within 10 ms.
+  // The first process that meets the dead one notices its death, within 10 ms.
   std::optional<ibv_wc> done;
   do {
     ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, 2, 0, 1, target, 10), 0);

@@ -56,7 +56,8 @@ extern "C" ssize_t process_vm_readv(pid_t pid, const iovec* here, unsigned long 
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// The "other" process is this one.
+/// Moves bytes between `here_` and the "other" process' `there_`. This process is the other one
+/// too.
 class ForeignBatch : public ::testing::Test {
  protected:
   ForeignBatch() {

@@ -8,7 +8,7 @@
 #include "emulation/tests/nic/under_plan.hpp"
 #include "emulation/tests/nic/work_request.hpp"
 
-/// A fault plan decides when a message arrives, or whether it does.
+/// Fault plans that delay messages, drop them, or let them arrive late.
 namespace hbmwire::test {
 namespace {
 
@@ -123,7 +123,7 @@ void wait_for_byte(const unsigned char& byte, unsigned char value) {
   EXPECT_EQ(polled(&byte), value);
 }
 
-/// The requester has given the request up and is gone, but it is executed all the same.
+/// The late request is executed although its requester has given it up and is gone.
 TEST(HeldUp, ALateRequestActsWhenItsRequesterHasGivenItUp) {
   if (!under_plan("late,op=write,nth=1,ms=400")) return;
   Pair pair({}, {}, retries(0));
@@ -145,7 +145,7 @@ TEST(HeldUp, ALateRequestIsRefusedByAQueuePairThatWasReset) {
   expect_completion(pair.a, 1, IBV_WC_RETRY_EXC_ERR);
   for (Endpoint* side : {&pair.a, &pair.b}) {
     ASSERT_EQ(side->to(IBV_QPS_RESET), 0);
-    side->psn += 77;
+    side->psn += 77;  // the new connection has other sequence numbers
   }
   pair.a.connect(pair.b.address());
   pair.b.connect(pair.a.address());

@@ -42,7 +42,7 @@ ibv_ah_attr by_grh(const Endpoint& to) {
   return path;
 }
 
-/// Moves from INIT to RTS with that path. Returns ibv_modify_qp's result.
+/// Moves `from` to RTS, connected to `to` by `path`. Returns ibv_modify_qp's result.
 int connect(Endpoint& from, const Endpoint& to, const ibv_ah_attr& path) {
   EXPECT_EQ(from.to_init(), 0);
   ibv_qp_attr values{};
@@ -60,7 +60,7 @@ int connect(Endpoint& from, const Endpoint& to, const ibv_ah_attr& path) {
   return error != 0 ? error : from.to_rts();
 }
 
-/// Options for an endpoint on that NIC.
+/// Options for an endpoint on the NIC `device`.
 Endpoint::Options on(const char* device, ibv_qp_type type = IBV_QPT_RC) {
   return {.device = device, .type = type};
 }
@@ -145,7 +145,7 @@ TEST(InfiniBand, DatagramsNameTheLidTheyCameFrom) {
     path.sl = 3;
     const Ah ah(ibv_create_ah(a.pd.get(), &path));
     ASSERT_TRUE(ah);
-    ASSERT_EQ(b.post_recv(1, 0, 40 + 64), 0);
+    ASSERT_EQ(b.post_recv(1, 0, 40 + 64), 0);  // a global header and the message
     ibv_send_wr request{};
     request.wr_id = 2;
     request.opcode = IBV_WR_SEND;
@@ -168,8 +168,8 @@ TEST(InfiniBand, DatagramsNameTheLidTheyCameFrom) {
   }
 }
 
-// There is no IPoIB, so no IP address leads to such a port, not even the one that it would have on
-// Ethernet.
+// There is no IPoIB, so no IP address leads to a port of InfiniBand, not even the address that the
+// port would have on Ethernet.
 TEST(InfiniBand, HasNoAddressOfTheConnectionManager) {
   rdma_event_channel* const channel = rdma_create_event_channel();
   ASSERT_NE(channel, nullptr);

@@ -5,7 +5,8 @@
 
 #include "emulation/tests/nic/window_steps.hpp"
 
-/// IBV_WR_LOCAL_INV, IBV_WR_SEND_WITH_INV, and MRs with bound windows.
+/// IBV_WR_LOCAL_INV, IBV_WR_SEND_WITH_INV, and MRs with bound windows. The wr_ids are those of
+/// window_steps.hpp: 7 for a bind, 8 for an invalidation, 9 for a SEND that invalidates.
 namespace hbmwire::test {
 namespace {
 
@@ -18,8 +19,8 @@ TEST(Invalidate, ClosesTheWindow) {
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, window->rkey, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Invalidate, TakesTheKeyOfABoundType2Only) {
-  for (int which = 0; which < 4; ++which) {  // a failure ends the QP, so each key has a new one
+TEST(Invalidate, TakesOnlyTheKeyOfABoundType2Window) {
+  for (int which = 0; which < 4; ++which) {  // a failure ends the QP, so each key needs a new pair
     WindowPair pair;
     Endpoint& b = pair.b;
     const Mw type_1 = alloc_window(b, IBV_MW_TYPE_1);
@@ -34,7 +35,7 @@ TEST(Invalidate, TakesTheKeyOfABoundType2Only) {
   }
 }
 
-TEST(Invalidate, ByTheRemoteSideComesWithItsMessage) {
+TEST(Invalidate, AnInvalidationByThePeerComesWithItsMessage) {
   WindowPair pair;
   const Mw window = bound_type_2(pair.b, part_of(pair.b, 0, 64, kRemoteWrite));
   ASSERT_EQ(pair.b.post_recv(5, 1000, 16), 0);
@@ -53,7 +54,7 @@ TEST(Invalidate, ByTheRemoteSideComesWithItsMessage) {
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, window->rkey, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Invalidate, ByTheRemoteSideOfAWrongKeyFailsTheReceive) {
+TEST(Invalidate, AnInvalidationByThePeerOfAWrongKeyFailsTheReceive) {
   for (int which = 0; which < 3; ++which) {
     WindowPair pair;
     const Mw window = bound_type_2(pair.b, part_of(pair.b, 0, 64, kRemoteWrite));
@@ -78,7 +79,7 @@ TEST(MemoryRegion, StaysWhileAWindowIsBoundToIt) {
   EXPECT_EQ(ibv_dereg_mr(pair.b.mr.release()), 0);
 }
 
-TEST(MemoryRegion, ThatIsGoneIsNotBound) {
+TEST(MemoryRegion, ADeregisteredRegionIsNotBound) {
   WindowPair pair;
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_2);
   ASSERT_EQ(pair.b.to(IBV_QPS_SQD), 0);  // so the bind waits in the queue
@@ -88,7 +89,7 @@ TEST(MemoryRegion, ThatIsGoneIsNotBound) {
   expect_completion(pair.b, 7, IBV_WC_MW_BIND_ERR);
 }
 
-TEST(MemoryRegion, IsNotBoundToAWindowThatIsGone) {
+TEST(MemoryRegion, ADeallocatedWindowIsNotBoundToIt) {
   WindowPair pair;
   Mw window = alloc_window(pair.b, IBV_MW_TYPE_2);
   ASSERT_EQ(pair.b.to(IBV_QPS_SQD), 0);

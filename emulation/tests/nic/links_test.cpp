@@ -143,7 +143,7 @@ TEST_F(Links, LoseNoEventThatDoesNotFit) {
   ::close(fd);
 }
 
-TEST_F(Links, ThatAreDownLetNothingThrough) {
+TEST_F(Links, LinksThatAreDownLetNothingThrough) {
   // The requester's link, then the responder's.
   for (const char* down : {"emu0/1=down", "emu1/2=down"}) {
     Pair pair({.device = "emu0", .port = 1}, {.device = "emu1", .port = 2});
@@ -186,7 +186,7 @@ TEST_F(Links, LinksThatAreDownDropUnawaitedMessages) {
   }
 }
 
-TEST_F(Links, OtherPortsDoNotMatter) {
+TEST_F(Links, LinksOfOtherPortsDoNotMatter) {
   Pair pair({.device = "emu0", .port = 1}, {.device = "emu1", .port = 2});
   ASSERT_TRUE(change_link("emu0/2=down"));
   ASSERT_TRUE(change_link("emu1/1=down"));
@@ -194,7 +194,7 @@ TEST_F(Links, OtherPortsDoNotMatter) {
   expect_completion(pair.a, 1);
 }
 
-TEST_F(Links, ThatComeUpInTimeLetRequestsGoOn) {
+TEST_F(Links, LinksThatComeUpInTimeLetRequestsGoOn) {
   // 4.096 us * 2^18 = 1.07 s for each of 8 tries.
   Pair pair({}, {}, {.timeout = 18, .retry_count = 7});
   ASSERT_TRUE(change_link("emu0/1=down"));
@@ -218,7 +218,7 @@ TEST_F(Links, LinksThatComeUpWakeSleepers) {
   expect_completion(pair.a, 1);
 }
 
-TEST_F(Links, LinksToMissingTargetsAreRefused) {
+TEST_F(Links, ChangesOfMissingLinksAreRefused) {
   EXPECT_FALSE(change_link("emu2=down"));
   EXPECT_FALSE(change_link("emu0/3=down"));
   EXPECT_FALSE(change_link("emu0/0=down"));

@@ -77,7 +77,7 @@ TEST(ManyQueuePairs, GiveTheirMemoryBack) {
   const std::size_t after = fabric_bytes();
   EXPECT_EQ(ring_bytes(), rings);
   EXPECT_LE((with - before) / kMany, 6 * kKiB);
-  // Their records stay for later ones, and 4 MiB of their rings.
+  // The records stay for later queue pairs, and so do 4 MiB of rings.
   EXPECT_LE((after - before) / kMany, kKiB + kKiB / 2);
   RecordProperty("bytes_each", std::to_string((with - before) / kMany));
   RecordProperty("bytes_each_afterwards", std::to_string((after - before) / kMany));
@@ -85,7 +85,7 @@ TEST(ManyQueuePairs, GiveTheirMemoryBack) {
   EXPECT_LE(fabric_bytes(), after + kMiB);
 }
 
-TEST(ManyQueuePairs, HaveCompletionQueuesOfTheirOwn) {
+TEST(ManyQueuePairs, AsManyCompletionQueuesGiveTheirMemoryBack) {
   const Context context = open_device();
   std::vector<Cq> all;
   for (std::size_t i = 0; i < kMany; ++i)
@@ -104,7 +104,7 @@ void connect_many(const Line& line) {
   std::vector<Address> there;
   for (std::size_t i = 0; i < kOfProcess; ++i) all.push_back(base.next_qp());
   with_each(base, all, [&](std::size_t) {
-    base.psn = 0;
+    base.psn = 0;  // with_each() swaps the QP alone
     there.push_back(line.exchange(base.address()));
     base.connect(there.back(), {.timeout = 18, .retry_count = 7});
   });
@@ -118,7 +118,7 @@ void connect_many(const Line& line) {
   line.receive<bool>();
 }
 
-/// Passes on the addresses that each process has for the other.
+/// Passes on the addresses that each process sends for the other.
 void exchange_addresses(const Child& a, const Child& b) {
   for (std::size_t i = 0; i < kOfProcess; ++i) {
     const auto of_a = a.line().receive<Address>();
@@ -152,7 +152,7 @@ TEST(ManyQueuePairs, KilledProcessesAreReaped) {
   EXPECT_TRUE(locks_are_free());
 }
 
-TEST(ManyQueuePairs, KilledWhileTheyAreMadeOrGo) {
+TEST(ManyQueuePairs, AProcessKilledWhileItMakesOrDestroysThemLeavesNone) {
   for (const char* step : {"claimed", "released"}) {
     Child child([step](const Line& line) {
       Endpoint base;
@@ -186,7 +186,7 @@ TEST(ManyQueuePairs, OneMoreThanTheDeviceHasIsRefused) {
     all.push_back(std::move(next));
   }
   EXPECT_EQ(errno, ENOMEM);
-  EXPECT_EQ(all.size(), static_cast<std::size_t>(device.max_qp) - 2);
+  EXPECT_EQ(all.size(), static_cast<std::size_t>(device.max_qp) - 2);  // the pair has two
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);
   expect_completion(pair.a, 1);
   const std::uint32_t gone = all[all.size() / 2]->qp_num;
@@ -197,7 +197,7 @@ TEST(ManyQueuePairs, OneMoreThanTheDeviceHasIsRefused) {
   EXPECT_EQ(queue_pair_of(pair.b), nullptr);
 }
 
-TEST(ManyQueuePairs, APlansLimitIsOfEachProcess) {
+TEST(ManyQueuePairs, APlansLimitCountsEachProcessAlone) {
   if (!under_plan("limit,object=qp,count=100")) return;
   Endpoint base;
   std::vector<Qp> all;

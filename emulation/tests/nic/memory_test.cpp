@@ -166,7 +166,7 @@ TEST(RegisterDmabuf, AnExportDescriptorReachesTheCardsMemory) {
   expect_completion(pair.a, 2, IBV_WC_REM_ACCESS_ERR);
 }
 
-/// A dma-buf of two ranges of `backing`: 8192 bytes, then the 4096 bytes before them.
+/// A dma-buf of two ranges of `backing`: 8192 bytes at 65536, then 4096 bytes at 4096.
 Fd make_export_of_two(const Fd& backing) {
   const std::array segments{emulation::ExportSegment{65536, 8192},
                             emulation::ExportSegment{4096, 4096}};
@@ -210,7 +210,7 @@ TEST(RegisterDmabuf, FollowsTheSegmentsOfAnExport) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-/// The table does not fit its file or its dma-buf.
+/// The dma-buf has a table of ranges that its file does not have or that cannot be used.
 TEST(RegisterDmabuf, RefusesSegmentsThatAreNotThere) {
   Endpoint a;
   const Fd card = make_memfd(1 << 20);
@@ -221,10 +221,10 @@ TEST(RegisterDmabuf, RefusesSegmentsThatAreNotThere) {
     ASSERT_EQ(emulation::publish_export({"nic-test", path, "", segments}, made), 0);
     expect_refused(register_dmabuf(a, 0, 4096, kIova, made.reference.get()), EINVAL);
   };
-  refused({{0, 4096}, {1 << 20, 4096}});
-  refused({{0, 4096}, {(1 << 20) - 4096, 8192}});
-  refused({{0, 4096}, {100, 4096}});
-  refused({{0, 4096}, {8192, 0}, {0, 4096}});
+  refused({{0, 4096}, {1 << 20, 4096}});           // begins at the end of the file
+  refused({{0, 4096}, {(1 << 20) - 4096, 8192}});  // ends behind the file
+  refused({{0, 4096}, {100, 4096}});               // begins within a page
+  refused({{0, 4096}, {8192, 0}, {0, 4096}});      // is empty
 }
 
 TEST(RegisterDmabuf, WorksAsLocalMemoryToo) {

@@ -30,7 +30,7 @@ struct RegionAttributes {
   void* buffer;
 };
 
-/// Functions that came with rdma-core 44 and 45. The QP was created without them.
+/// Calls functions that came with rdma-core 44 and 45, for which the QP was not created.
 template <typename Extended>
 void call_last_functions(Extended* qp, int& refused) {
   if constexpr (requires { qp->wr_atomic_write; }) {
@@ -98,7 +98,7 @@ TEST(NewerCalls, CompletionCountersAreRefused) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-/// Since rdma-core 64, libibverbs itself implements it by ibv_reg_mr.
+/// Since rdma-core 64, libibverbs itself implements ibv_reg_mr_ex by ibv_reg_mr.
 TEST(NewerCalls, RegistrationByAttributesWorksOrIsRefused) {
   Endpoint a;
   auto* const reg = newer<ibv_mr*(ibv_pd*, RegionAttributes*)>("ibv_reg_mr_ex");

@@ -47,7 +47,7 @@ TEST(Device, HasAnIpv4MappedRoceV2Gid) {
   EXPECT_EQ(entry.gid.raw[12], 127);
 }
 
-TEST(Objects, AreAsManyAsTheDeviceSays) {
+TEST(Objects, ProtectionDomainsAreAsManyAsTheDeviceSays) {
   const Context context = open_device();
   ibv_device_attr limits{};
   ASSERT_EQ(ibv_query_device(context.get(), &limits), 0);
@@ -71,7 +71,7 @@ TEST(Objects, AreDestroyedInsideOut) {
   EXPECT_EQ(ibv_destroy_cq(a.cq.release()), 0);
 }
 
-TEST(Objects, HaveLimits) {
+TEST(Objects, QueuesBeyondTheDevicesLimitsAreRefused) {
   Endpoint a;
   ibv_device_attr limits{};
   ASSERT_EQ(ibv_query_device(a.context.get(), &limits), 0);
@@ -108,7 +108,7 @@ TEST(Objects, NumbersAreNotUsedAgainAtOnce) {
   EXPECT_NE(b.mr->rkey, rkey);
 }
 
-TEST(Objects, AreCounted) {
+TEST(Objects, LivingOnesAreCounted) {
   const unsigned qps = live_objects("qp");
   const unsigned mrs = live_objects("mr");
   {
@@ -198,7 +198,7 @@ TEST(FailingCalls, LeaveNothingBehind) {
     }
     EXPECT_EQ(open_descriptors(), descriptors) << "after call " << n;
   }
-  EXPECT_GE(n, 7);
+  EXPECT_GE(n, 7);  // at least the seven kinds of calls above
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ TEST(KilledPeer, EndsRequestsWithRetryExceeded) {
   expect_completion(self, 9, IBV_WC_WR_FLUSH_ERR);
 }
 
-TEST(KilledPeer, IsNoticedByTheNextRequestToo) {
+TEST(KilledPeer, IsNoticedByALaterRequest) {
   Child child(lend_buffer);
   Endpoint self;
   const Address peer = child.line().exchange(self.address());
@@ -151,7 +151,7 @@ TEST(KilledPeer, IsNoticedByTheNextRequestToo) {
   expect_completion(self, 2, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(KilledPeer, InTheMiddleOfWritesLeavesItsPeerUsable) {
+TEST(KilledPeer, AWriterKilledAmongItsWritesLeavesItsPeerUsable) {
   Endpoint self({.bytes = 16 << 20});
   Child child([](const Line& line) {
     Endpoint writer({.bytes = 16 << 20});
@@ -175,7 +175,7 @@ TEST(KilledPeer, InTheMiddleOfWritesLeavesItsPeerUsable) {
   expect_completion(self, 1);
 }
 
-TEST(Fork, ParentGoesOnAndChildIsAStranger) {
+TEST(Fork, TheParentGoesOnAndItsChildIsAStranger) {
   Pair pair;
   Child child([&](const Line& line) {
     ibv_wc completion{};

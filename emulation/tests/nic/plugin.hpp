@@ -11,8 +11,8 @@
 /// Functions that the plugin has only for tests.
 namespace hbmwire::test {
 
-/// Finds a function of the plugin. libibverbs has loaded it RTLD_LOCAL; opening it again returns a
-/// handle of the same.
+/// Finds a function of the plugin. libibverbs has loaded the plugin RTLD_LOCAL; opening it again
+/// returns a handle of the loaded one.
 template <typename Function>
 Function plugin_function(const char* name) {
   static void* const kPlugin = [] {
@@ -32,8 +32,7 @@ inline void set_step_trap(const char* step, std::int64_t nth, int signal) {
                                                                                          signal);
 }
 
-/// The number of records of other living processes in the shared state, plus the number of these
-/// processes.
+/// The number of other living processes, plus the number of their records in the shared state.
 inline std::uint64_t records_of_others() {
   return plugin_function<std::uint64_t (*)()>("hbmwire_nic_records_of_others")();
 }

@@ -122,7 +122,7 @@ TEST(Ports, AreReachedUnderTheirOwnGidsOnly) {
   expect_completion(a, 1, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(Gids, AreTheSameHoweverTheyAreAskedFor) {
+TEST(Gids, EveryQueryGivesTheSameGids) {
   const Context context = open_device();
   std::map<std::pair<std::uint32_t, std::uint32_t>, ibv_gid_entry> table;
   for (const ibv_gid_entry& entry : table_of(context.get()))
@@ -235,7 +235,7 @@ TEST(Gids, GidsOfTheMachineReachTheirPort) {
   }
 }
 
-TEST(Pkeys, AreTheDefaultKeyAlone) {
+TEST(Pkeys, TheDefaultKeyIsTheOnlyOne) {
   const Context context = open_device();
   for (const std::uint8_t number : kPortNumbers) {
     ibv_port_attr port{};

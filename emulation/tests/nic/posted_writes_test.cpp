@@ -44,7 +44,7 @@ struct Model {
   void engine_writes(std::uint64_t from, std::uint64_t to, std::byte value) {
     for (std::uint64_t i = from; i < to; ++i) {
       engines[i] = value;
-      if (under_way[i] == 0) nics[i] = value;  // otherwise the NIC's write arrives last
+      if (under_way[i] == 0) nics[i] = value;  // a NIC's write under way arrives over this one
     }
   }
 };
@@ -104,7 +104,7 @@ TEST_F(PostedWritesModel, MoreRangesThanItHoldsArriveEarlier) {
   for (std::uint64_t i = 0; i < kRanges; ++i) ASSERT_EQ(card_.engines_see(i * 16), 'n') << i;
 }
 
-TEST_F(PostedWritesModel, RangesBeyondTheCardAreNone) {
+TEST_F(PostedWritesModel, RangesBeyondTheCardAreIgnored) {
   const std::uint64_t end = 96ULL << 30;  // the bytes of the card's memory
   writes_.post(1, {end, 1, memory_});
   writes_.post(1, {end - 1, 2, memory_});
@@ -125,6 +125,7 @@ TEST_F(PostedWritesModel, AKilledWriterLeavesOldOrNewBytes) {
         if (i % 7 == 0) writes_.arrive(1);
       }
     }
+    // The first round waits until its writer is at work. Later ones cannot tell that by the byte.
     while (card_.nics_see(0) == 'o' && round == 0) ::sched_yield();
     ::usleep(static_cast<useconds_t>(100 + 37 * round));
     ::kill(writer, SIGKILL);

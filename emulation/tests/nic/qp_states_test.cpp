@@ -27,7 +27,7 @@ TEST(QpStates, FollowTheirOrder) {
   EXPECT_EQ(a.state(), IBV_QPS_RESET);
 }
 
-TEST(QpStates, WantEveryRequiredAttribute) {
+TEST(QpStates, AMoveToRtrNeedsEachRequiredAttribute) {
   Endpoint a;
   Endpoint b;
   ASSERT_EQ(a.to_init(), 0);
@@ -86,7 +86,7 @@ TEST(QpStates, RefuseValuesThatThePortLacks) {
   EXPECT_EQ(ibv_modify_qp(a.qp.get(), &values, rtr), 0);
 }
 
-TEST(QpStates, PostingFollowsThem) {
+TEST(QpStates, PostingDependsOnTheState) {
   Endpoint a;
   Endpoint b;
   EXPECT_EQ(a.post_recv(1, 0, 8), EINVAL);
@@ -136,7 +136,7 @@ TEST(QpStates, AConnectionOfWhichOneEndWasResetDoesNotGoOn) {
   expect_completion(pair.a, 2, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(QpStates, DrainedSendQueueWaits) {
+TEST(QpStates, RequestsOfADrainedQueueWaitForRts) {
   Pair pair;
   ASSERT_EQ(pair.a.to(IBV_QPS_SQD), 0);
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 8, pair.b.address()), 0);

@@ -24,8 +24,8 @@ Endpoint::Options with_access(int access) {
   return options;
 }
 
-/// Polls for the last byte of a buffer that WRITEs of 1, 2, 3 ... fill. Counts the rounds in which
-/// the other bytes were not there yet.
+/// Polls for the last byte of a buffer that a WRITE fills with 1, the next with 2, and so on.
+/// Counts the rounds in which other bytes were not there yet.
 class Poller {
  public:
   explicit Poller(const unsigned char* buffer) : thread_([this, buffer] { run(buffer); }) {}
@@ -71,8 +71,9 @@ class Poller {
   std::thread thread_;
 };
 
-/// WRITEs 1, 2, 3 ... up to `most`. Each must be complete when it completes. With `until_one` it
-/// ends after the first round in which the last byte was early.
+/// Fills the buffer by WRITEs with 1, 2, 3 ... up to `most`, and counts the rounds in which the
+/// last byte was early. All bytes must be there when a WRITE completes. With `until_one`, ends
+/// after the first such round.
 int count_early(int access, int most, bool until_one) {
   Pair pair({}, with_access(access));
   Poller poller(pair.b.buffer.data());
@@ -96,7 +97,9 @@ int count_early(int access, int most, bool until_one) {
 /// machine it may miss hundreds of rounds.
 TEST(Relaxed, TheLastBytesOfAWriteMayLandFirst) { EXPECT_GT(count_early(kRelaxed, 5000, true), 0); }
 
-TEST(Relaxed, WithoutTheFlagTheyLandLast) { EXPECT_EQ(count_early(kAllAccess, 100, false), 0); }
+TEST(Relaxed, WithoutTheFlagTheLastBytesLandLast) {
+  EXPECT_EQ(count_early(kAllAccess, 100, false), 0);
+}
 
 TEST(Relaxed, AMessageIsThereWithItsCompletion) {
   Pair pair({}, with_access(kRelaxed));

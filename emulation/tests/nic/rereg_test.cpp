@@ -93,7 +93,7 @@ TEST(Reregister, ChangesAllAtOnce) {
   EXPECT_EQ(other[0], 0x42);
 }
 
-TEST(Reregister, IsRefusedByLibibverbs) {
+TEST(Reregister, WrongArgumentsAreRefusedByLibibverbs) {
   Endpoint a;
   constexpr int kUnknown = 8;
   EXPECT_EQ(ibv_rereg_mr(a.mr.get(), kUnknown, nullptr, nullptr, 0, 0), IBV_REREG_MR_ERR_INPUT);
@@ -110,7 +110,7 @@ TEST(Reregister, IsRefusedByLibibverbs) {
 }
 
 /// A refusal leaves the MR as it was, as the kernel's does.
-TEST(Reregister, IsRefusedByTheDevice) {
+TEST(Reregister, ARefusalByTheDeviceChangesNothing) {
   Pair pair;
   ibv_mr* mr = pair.b.mr.get();
   const auto refused = [&](int flags, ibv_pd* pd, void* address, std::size_t length, int access,
@@ -119,6 +119,7 @@ TEST(Reregister, IsRefusedByTheDevice) {
     EXPECT_EQ(ibv_rereg_mr(mr, flags, pd, address, length, access), IBV_REREG_MR_ERR_CMD);
     EXPECT_EQ(errno, error);
   };
+  // The flags, then the new domain, address, length and access; then the errno.
   refused(0, nullptr, nullptr, 0, 0, EINVAL);
   refused(kPd, nullptr, nullptr, 0, 0, EINVAL);
   refused(kAccess, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL);
@@ -137,7 +138,7 @@ TEST(Reregister, IsRefusedByTheDevice) {
   fail_nth_call(-1, 0);
 }
 
-TEST(Reregister, WaitsForNoWindowToBeBound) {
+TEST(Reregister, IsRefusedWhileAWindowIsBound) {
   WindowPair pair;
   Mw window = bound_type_2(pair.b, part_of(pair.b, 0, 64, kRemoteWrite));
   EXPECT_EQ(ibv_rereg_mr(pair.b.mr.get(), kAccess, nullptr, nullptr, 0, kBindable),
@@ -148,7 +149,7 @@ TEST(Reregister, WaitsForNoWindowToBeBound) {
   EXPECT_EQ(ibv_rereg_mr(pair.b.mr.get(), kAccess, nullptr, nullptr, 0, kBindable), 0);
 }
 
-/// A program may reuse the old range after ibv_rereg_mr.
+/// A program may reuse the old range after ibv_rereg_mr: no WRITE arrives there any more.
 TEST(Reregister, WaitsForInboundWrites) {
   constexpr std::size_t kBytes = 32 << 20;
   Pair pair({.bytes = kBytes}, {.bytes = kBytes});
@@ -187,7 +188,7 @@ TEST(ZeroBasedRegion, TakesNoWindow) {
   ibv_mw_bind_info info = part_of(pair.b, 0, 64, kRemoteRead);
   info.addr = 0;
   ASSERT_EQ(bind_type_2(pair.b, window.get(), 1, info), 0);
-  expect_completion(pair.b, 7, IBV_WC_MW_BIND_ERR);
+  expect_completion(pair.b, 7, IBV_WC_MW_BIND_ERR);  // the bind's wr_id in window_steps.hpp
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ void expect_ids(Pair& pair, std::uint64_t first, std::uint64_t count) {
   for (std::uint64_t id = first; id < first + count; ++id) expect_completion(pair.a, id);
 }
 
-TEST(ResizeCq, GrowsWithItsEntries) {
+TEST(ResizeCq, GrowingKeepsTheEntries) {
   Pair pair({.depth = 64, .cq_depth = 4});
   complete(pair, 0, 3);
   expect_ids(pair, 0, 3);
@@ -37,7 +37,7 @@ TEST(ResizeCq, GrowsWithItsEntries) {
   expect_ids(pair, 3, 32);
 }
 
-TEST(ResizeCq, ShrinksToItsEntries) {
+TEST(ResizeCq, ShrinksToTheNumberOfItsEntries) {
   Pair pair({.depth = 64, .cq_depth = 1000});
   complete(pair, 0, 5);
   EXPECT_EQ(ibv_resize_cq(pair.a.cq.get(), 4), EINVAL);
@@ -49,7 +49,7 @@ TEST(ResizeCq, ShrinksToItsEntries) {
   expect_ids(pair, 5, 5);
 }
 
-TEST(ResizeCq, HasLimits) {
+TEST(ResizeCq, RefusesSizesBeyondTheLimits) {
   Endpoint a;
   ibv_device_attr limits{};
   ASSERT_EQ(ibv_query_device(a.context.get(), &limits), 0);
@@ -86,8 +86,8 @@ TEST(ResizeCq, KeepsItsArming) {
   expect_completion(pair.a, 1);
 }
 
-/// The first entry of an empty CQ lies in front of its ring. Tries each place in the ring for the
-/// next entry, with the entries that are there when the CQ is resized, and fills it up afterwards.
+/// The first entry of an empty CQ lies in front of its ring, and the next ones in it. Each step
+/// begins at another place of the ring, resizes the CQ while it has entries, and fills it up.
 TEST(ResizeCq, KeepsOrderWhereverEntriesLie) {
   constexpr int kSmall = 16;
   constexpr int kLarge = 64;
@@ -137,7 +137,7 @@ TEST(ResizeCq, DoesNotDisturbCompletingAndPolling) {
 }
 
 /// A peer's process adds receive completions to the CQ while it is resized.
-TEST(ResizeCq, IsNoHindranceToOtherProcesses) {
+TEST(ResizeCq, DoesNotDisturbOtherProcesses) {
   constexpr std::uint32_t kCount = 3000;
   int to_child[2];
   int to_parent[2];

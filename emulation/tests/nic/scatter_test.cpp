@@ -74,7 +74,7 @@ TEST_F(Scatter, ElementsAreFilledInTheirOrder) {
   EXPECT_EQ(pair.b.buffer[407], 0);
 }
 
-TEST_F(Scatter, ReceivesOfASharedQueueToo) {
+TEST_F(Scatter, AReceiveOfASharedQueueIsUntouchedUntilItIsPolled) {
   Pair pair{{}, {.srq_depth = 4}};
   fill(pair.a);
   ASSERT_EQ(pair.b.post_srq_recv(2, 1000, 64), 0);
@@ -84,7 +84,7 @@ TEST_F(Scatter, ReceivesOfASharedQueueToo) {
   EXPECT_EQ(pair.b.buffer[1000], 'n');
 }
 
-TEST_F(Scatter, UnreliableConnectionsToo) {
+TEST_F(Scatter, AReceiveOfAnUnreliableConnectionIsUntouchedUntilItIsPolled) {
   Pair pair{{.type = IBV_QPT_UC}, {.type = IBV_QPT_UC}};
   fill(pair.a);
   ASSERT_EQ(pair.b.post_recv(2, 1000, 64), 0);
@@ -94,7 +94,7 @@ TEST_F(Scatter, UnreliableConnectionsToo) {
   EXPECT_EQ(pair.b.buffer[1000], 'n');
 }
 
-TEST_F(Scatter, ExtendedQueuesToo) {
+TEST_F(Scatter, AReceiveInAnExtendedCqIsUntouchedUntilItIsPolled) {
   Pair pair;
   fill(pair.a);
   ibv_cq_init_attr_ex attributes{};
@@ -118,7 +118,7 @@ TEST_F(Scatter, ExtendedQueuesToo) {
 }
 
 /// READs and atomics of a queue pair whose requests are all signaled.
-TEST_F(Scatter, FetchedBytesToo) {
+TEST_F(Scatter, FetchedBytesStayInTheirCompletionUntilItIsPolled) {
   for (const bool all_signaled : {true, false}) {
     Pair pair{{.signal_all = all_signaled}, {}};
     fill(pair.b);
@@ -133,7 +133,7 @@ TEST_F(Scatter, FetchedBytesToo) {
     atomic.wr_id = 2;
     atomic.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
     atomic.send_flags = IBV_SEND_SIGNALED;
-    atomic.wr.atomic.remote_addr = (pair.b.address().buffer + 7) & ~7ULL;
+    atomic.wr.atomic.remote_addr = (pair.b.address().buffer + 7) & ~7ULL;  // aligned
     atomic.wr.atomic.rkey = pair.b.address().rkey;
     ASSERT_EQ(pair.a.post(atomic, {pair.a.element(600, 8)}), 0);
     EXPECT_EQ(pair.a.buffer[600], all_signaled ? 0 : 'n');
@@ -172,8 +172,8 @@ TEST_F(Scatter, QueuePairsReturnUnpolledEntries) {
   }
 }
 
-/// Polling stores to the receive's address, and the address of a card's memory is not one of this
-/// process. mlx5 does so too.
+/// Polling stores to the receive's address, as mlx5 does. The address of a card's memory is not an
+/// address of this process.
 TEST_F(Scatter, PollingASmallReceiveInACardsMemoryIsFatal) {
   EXPECT_DEATH(
       {

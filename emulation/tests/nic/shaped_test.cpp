@@ -5,8 +5,8 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Rates and latencies. Runs with --rate 1G --latency 5ms. Tests check only the least time, because
-/// the machine may add to it.
+/// Rates and latencies. Runs with --rate 1G --latency 5ms. Tests check only that a request takes no
+/// less than its time, because the machine may add to it.
 namespace hbmwire::test {
 namespace {
 
@@ -59,7 +59,7 @@ TEST(Shaped, AMessageArrivesAfterOneLatency) {
   EXPECT_GE(Clock::now() - begin, 2 * kLatency);
 }
 
-TEST(Shaped, ADatagramIsCompleteWhenItHasLeftAndArrivesLater) {
+TEST(Shaped, AnUnreliableMessageIsCompleteWhenItHasLeftAndArrivesLater) {
   Endpoint::Options options;
   options.type = IBV_QPT_UC;
   Pair pair(options, options);

@@ -47,6 +47,7 @@ TEST(Srq, HasTheLimitsThatTheDeviceReports) {
   ASSERT_GT(limits.max_srq, 0);
   const auto wr = static_cast<std::uint32_t>(limits.max_srq_wr);
   const auto sge = static_cast<std::uint32_t>(limits.max_srq_sge);
+  // {max_wr, max_sge, srq_limit}, of which one is wrong.
   for (const ibv_srq_attr& wrong :
        {ibv_srq_attr{wr + 1, 1, 0}, ibv_srq_attr{1, sge + 1, 0}, ibv_srq_attr{0, 1, 0}}) {
     EXPECT_EQ(make_srq(a, wrong), nullptr);
@@ -89,7 +90,7 @@ TEST(SrqLimit, EventComesAtOnceWhenFewerAreThereAlready) {
   EXPECT_EQ(a.wait_event(), IBV_EVENT_SRQ_LIMIT_REACHED);
 }
 
-TEST(SrqLimit, IsNotBeyondTheDepth) {
+TEST(SrqLimit, ALimitBeyondTheDepthIsRefused) {
   Endpoint a(kWithSrq);
   EXPECT_EQ(arm(a.srq, 9), EINVAL);
   for (unsigned id = 0; id < 8; ++id) ASSERT_EQ(a.post_srq_recv(id, 0, 8), 0);
@@ -128,7 +129,8 @@ TEST(SrqLimit, EventThatDidNotFitComesLater) {
   Endpoint a;
   const Srq full = make_srq(a, {4, 1, 0});
   const Srq late = make_srq(a, {4, 1, 0});
-  for (int i = 0; i < 6000; ++i) ASSERT_EQ(arm(full, 1), 0);  // a pipe holds 4096 of them
+  // More events at once than a pipe holds: 4096.
+  for (int i = 0; i < 6000; ++i) ASSERT_EQ(arm(full, 1), 0);
   ASSERT_EQ(arm(late, 1), 0);
   bool came = false;
   ibv_async_event event{};

@@ -127,7 +127,7 @@ TEST(SrqPeers, DeathOfTheOwnerEndsRequestsThatWait) {
   expect_completion(self, 1, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(SrqPeers, ForkedChildCanNotUseIt) {
+TEST(SrqPeers, AForkedChildCannotUseItsParentsSrq) {
   Endpoint self(kWithSrq);
   Child child([&](const Line& line) {
     EXPECT_EQ(self.post_srq_recv(1, 0, 8), EIO);

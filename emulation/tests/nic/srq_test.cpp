@@ -71,7 +71,7 @@ TEST(Srq, FeedsAllItsQpsInTheOrderOfPosting) {
   }
 }
 
-TEST(Srq, WriteWithImmediateTakesFromIt) {
+TEST(Srq, WriteWithImmediateTakesAReceive) {
   Pair pair({}, kWithSrq);
   ASSERT_EQ(pair.b.post_srq_recv(7, 0, 0), 0);
   ibv_send_wr request{};
@@ -149,7 +149,7 @@ TEST(Srq, TooSmallReceiveFailsOnBothSides) {
   EXPECT_EQ(pair.b.wait_event(), IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
-TEST(SrqLastWqe, IsReachedByModifyQp) {
+TEST(SrqLastWqe, AMoveToErrRaisesTheEvent) {
   Pair pair({}, kWithSrq);
   ASSERT_EQ(pair.b.post_srq_recv(2, 0, 8), 0);
   ASSERT_EQ(pair.b.to(IBV_QPS_ERR), 0);
@@ -165,7 +165,7 @@ TEST(SrqLastWqe, IsReachedByModifyQp) {
   expect_completion(pair.b, 2);
 }
 
-TEST(SrqLastWqe, IsReachedByARequestThatIsRefused) {
+TEST(SrqLastWqe, ARefusedRequestRaisesTheEvent) {
   Pair pair({}, kWithSrq);
   Address wrong = pair.b.address();
   wrong.rkey ^= 1;

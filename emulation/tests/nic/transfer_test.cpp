@@ -71,7 +71,7 @@ TEST(Send, CarriesImmediateInNetworkOrder) {
   EXPECT_EQ(received.imm_data, 0x04030201U);
 }
 
-TEST(Send, AnEmptyOneConsumesAReceive) {
+TEST(Send, AnEmptySendConsumesAReceive) {
   Pair pair;
   ASSERT_EQ(pair.b.post_recv(1, 0, 0), 0);
   ibv_send_wr request{};
@@ -114,13 +114,14 @@ TEST(Send, TooLongInlineIsRefused) {
   ibv_send_wr request{};
   request.opcode = IBV_WR_SEND;
   request.send_flags = IBV_SEND_INLINE;
-  EXPECT_EQ(pair.a.post(request, {pair.a.element(0, 65)}), EINVAL);
+  EXPECT_EQ(pair.a.post(request, {pair.a.element(0, 65)}), EINVAL);  // max_inline is 64
 }
 
 TEST(Send, TooManyElementsAreRefused) {
   Pair pair;
   ibv_send_wr request{};
   request.opcode = IBV_WR_SEND;
+  // The QP takes four elements.
   EXPECT_EQ(pair.a.post(request, std::vector<ibv_sge>(5, pair.a.element(0, 1))), EINVAL);
 }
 
@@ -171,7 +172,7 @@ TEST(Write, ArrivesWithoutACompletionAtTheTarget) {
   EXPECT_FALSE(pair.b.wait(std::chrono::milliseconds(1)).has_value());
 }
 
-TEST(Write, WithImmediateConsumesAReceive) {
+TEST(Write, AWriteWithImmediateConsumesAReceive) {
   Pair pair;
   fill(pair.a, 0, 5000, 2);
   ASSERT_EQ(pair.b.post_recv(1, 0, 0), 0);
@@ -190,7 +191,7 @@ TEST(Write, WithImmediateConsumesAReceive) {
   EXPECT_TRUE(same(pair.a, 0, pair.b, 64, 5000));
 }
 
-TEST(Write, AnEmptyOneNeedsNoKey) {
+TEST(Write, AnEmptyWriteNeedsNoKey) {
   Pair pair;
   Address nowhere = pair.b.address();
   nowhere.rkey = 0;

@@ -40,8 +40,8 @@ inline pid_t start_under(const std::string& plan) {
   return child;
 }
 
-/// Waits for the end of `child`. Returns its status, as waitpid(2) does: the signal if one ended
-/// it.
+/// Waits for the end of `child`. Returns its status as waitpid(2) does: 0 for success, or the
+/// number of the signal that ended it.
 inline int status_of(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);

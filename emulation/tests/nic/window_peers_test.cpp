@@ -26,17 +26,18 @@ void open_window(const Line& line) {
   line.receive<bool>();
 }
 
-TEST(WindowPeers, WriteAndInvalidate) {
+TEST(WindowPeers, APeerWritesThroughAWindowAndInvalidatesIt) {
   Child child(open_window);
   Endpoint self;
   Address peer = child.line().exchange(self.address());
   self.connect(peer);
   peer.rkey = child.line().receive<std::uint32_t>();
   self.buffer[0] = 0x5a;
+  // Byte 163 is the last of the window.
   ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, 1, 0, 1, peer, 163), 0);
   expect_completion(self, 1);
   ASSERT_EQ(send_with_invalidate(self, peer.rkey), 0);
-  expect_completion(self, 9);
+  expect_completion(self, 9);  // the SEND's wr_id in window_steps.hpp
   child.line().receive<bool>();
   ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, 2, 0, 1, peer, 163), 0);
   expect_completion(self, 2, IBV_WC_REM_ACCESS_ERR);
@@ -44,7 +45,7 @@ TEST(WindowPeers, WriteAndInvalidate) {
   EXPECT_EQ(child.join(), 0);
 }
 
-TEST(WindowPeers, LeaveNoWindowBehindWhenKilled) {
+TEST(WindowPeers, AKilledProcessLeavesNoWindowBehind) {
   constexpr std::size_t kMany = 40000;  // more than half of the windows that the device has
   Child child([](const Line& line) {
     Endpoint self({.mr_access = kBindable});
@@ -66,7 +67,7 @@ TEST(WindowPeers, LeaveNoWindowBehindWhenKilled) {
     windows.push_back(alloc_window(self, IBV_MW_TYPE_2));
     if (!windows.back()) break;
   }
-  EXPECT_EQ(windows.back(), nullptr) << "the child holds the others";
+  EXPECT_EQ(windows.back(), nullptr) << "the child holds the other windows";
   windows.clear();
   child.kill();
   child.join();
@@ -79,8 +80,8 @@ TEST(WindowPeers, LeaveNoWindowBehindWhenKilled) {
   }
 }
 
-/// man ibv_fork_init: only the parent may go on.
-TEST(WindowPeers, AForkedChildHasNone) {
+/// man ibv_fork_init: only the parent may use its objects after a fork.
+TEST(WindowPeers, AForkedChildCannotUseItsParentsWindows) {
   Pair pair({}, {.mr_access = kBindable});
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);
   Child child([&](const Line&) {
@@ -94,7 +95,7 @@ TEST(WindowPeers, AForkedChildHasNone) {
   });
   EXPECT_EQ(child.join(), 0);
   EXPECT_EQ(bind_type_1(pair.b, window.get(), part_of(pair.b, 0, 64, kRemoteRead)), 0);
-  expect_completion(pair.b, 7);
+  expect_completion(pair.b, 7);  // the bind's wr_id in window_steps.hpp
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 
 #include "emulation/tests/nic/endpoint.hpp"
 
-/// Steps for tests of memory windows. Requests have the wr_ids 7 (bind), 8 (invalidate) and 9 (send
-/// with invalidate), unless a test gives another one.
+/// Steps for tests of memory windows. By default, binds have the wr_id 7, invalidations 8, and
+/// SENDs that invalidate 9; expect_completion() of a test names these numbers.
 namespace hbmwire::test {
 
-// The access rights of an MR to which windows can be bound, and the rights that these grant.
+// The access rights of an MR to which windows can be bound, and rights that a window grants.
 inline constexpr int kBindable = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 inline constexpr unsigned kRemoteWrite = IBV_ACCESS_REMOTE_WRITE;
 inline constexpr unsigned kRemoteRead = IBV_ACCESS_REMOTE_READ;
@@ -68,7 +68,7 @@ inline int send_with_invalidate(Endpoint& at, std::uint32_t rkey, std::uint64_t 
   return at.post(request, {at.element(0, 4)});
 }
 
-/// Makes a type 2 window of `at` and binds it. The returned object has the key of that bind.
+/// Makes a type 2 window of `at` and binds it. The `rkey` of the returned object is the bound key.
 inline Mw bound_type_2(Endpoint& at, const ibv_mw_bind_info& info) {
   Mw window = alloc_window(at, IBV_MW_TYPE_2);
   const std::uint32_t rkey = ibv_inc_rkey(window->rkey);
@@ -78,7 +78,8 @@ inline Mw bound_type_2(Endpoint& at, const ibv_mw_bind_info& info) {
   return window;
 }
 
-/// Writes or reads `bytes` bytes of `b` by a key. Returns the status that `a` gets.
+/// Writes or reads `bytes` bytes at `offset` of b's buffer by the key `rkey`. Returns the status
+/// that `a` gets.
 inline ibv_wc_status reach(Pair& pair, ibv_wr_opcode opcode, std::uint32_t rkey, std::size_t offset,
                            std::uint32_t bytes = 4) {
   Address target;

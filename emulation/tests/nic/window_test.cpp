@@ -9,7 +9,8 @@
 
 #include "emulation/tests/nic/window_steps.hpp"
 
-/// Memory windows, and those of type 1: man ibv_alloc_mw, ibv_bind_mw; IBTA vol. 1, 10.6.7.
+/// Memory windows, and those of type 1: man ibv_alloc_mw, ibv_bind_mw; IBTA vol. 1, 10.6.7. A bind
+/// has the wr_id 7 (window_steps.hpp) unless a test names another one.
 namespace hbmwire::test {
 namespace {
 
@@ -65,6 +66,7 @@ TEST(WindowType1, OpensTheRangeThatItIsBoundTo) {
   pair.a.buffer[0] = 0x77;
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, window->rkey, 100), IBV_WC_SUCCESS);
   EXPECT_EQ(pair.b.buffer[100], 0x77);
+  // The window has the bytes 100 to 149, and reach() moves four bytes.
   pair.b.buffer[146] = 0x55;
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_READ, window->rkey, 146), IBV_WC_SUCCESS);
   EXPECT_EQ(pair.a.buffer[0], 0x55);
@@ -72,7 +74,7 @@ TEST(WindowType1, OpensTheRangeThatItIsBoundTo) {
       << "one byte past its end";
 }
 
-TEST(WindowType1, BeginsWhereItWasBound) {
+TEST(WindowType1, AWriteOneByteBeforeItFails) {
   WindowPair pair;
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);
   ASSERT_EQ(bind_type_1(pair.b, window.get(), part_of(pair.b, 100, 50, kRemoteWrite)), 0);
@@ -90,13 +92,13 @@ TEST(WindowType1, GivesOnlyTheRightsOfItsBind) {
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, window->rkey, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(WindowType1, IsNoKeyBeforeItsFirstBind) {
+TEST(WindowType1, TheKeyIsInvalidBeforeTheFirstBind) {
   WindowPair pair;
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_READ, window->rkey, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(WindowType1, IsNoLocalKey) {
+TEST(WindowType1, TheKeyIsNotALocalKey) {
   WindowPair pair;
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);
   ASSERT_EQ(bind_type_1(pair.b, window.get(), part_of(pair.b, 0, 64, kRemoteRead)), 0);
@@ -136,7 +138,7 @@ TEST(WindowType1, IsUnboundByABindOfNoLength) {
 
 TEST(WindowType1, ServesEveryQueuePairOfItsDomain) {
   WindowPair pair;
-  Endpoint second;
+  Endpoint second;  // the peer of another QP of b's domain
   second.to_init();
   ibv_qp_init_attr init{};
   init.qp_type = IBV_QPT_RC;
@@ -144,7 +146,7 @@ TEST(WindowType1, ServesEveryQueuePairOfItsDomain) {
   init.cap = {4, 4, 1, 1, 0};
   Qp other(ibv_create_qp(pair.b.pd.get(), &init));
   ASSERT_NE(other, nullptr);
-  std::swap(pair.b.qp, other);  // so connect() acts on the other QP
+  std::swap(pair.b.qp, other);  // connect() acts on the endpoint's QP
   Address there = pair.b.address();
   pair.b.psn = there.psn = 5;
   pair.b.connect(second.address());
@@ -159,7 +161,7 @@ TEST(WindowType1, ServesEveryQueuePairOfItsDomain) {
   expect_completion(second, 1);
 }
 
-TEST(WindowType1, IsRefusedAtTheCall) {
+TEST(WindowType1, AWrongBindIsRefusedByTheCall) {
   WindowPair pair;
   Endpoint& b = pair.b;
   const Mw window = alloc_window(b, IBV_MW_TYPE_1);
@@ -247,9 +249,9 @@ TEST(MemoryWindows, DeallocatingWaitsForInboundWrites) {
   for (const unsigned char byte : pair.b.buffer) ASSERT_EQ(byte, 2);
 }
 
-/// Rebinds while a peer writes. Writes with the old key are complete before the rebind completes,
-/// and every later write with it fails.
-TEST(WindowType1, ChangesHandsBetweenWritesOnly) {
+/// Rebinds while a peer writes. WRITEs with the old key are complete before the rebind completes,
+/// and every later WRITE with the old key fails.
+TEST(WindowType1, ARebindWaitsForWritesWithTheOldKey) {
   Pair pair({.bytes = 8 << 20}, {.mr_access = kBindable, .bytes = 16 << 20});
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_1);
   ASSERT_EQ(bind_type_1(pair.b, window.get(), part_of(pair.b, 0, 8 << 20, kRemoteWrite)), 0);

@@ -7,7 +7,8 @@
 
 #include "emulation/tests/nic/window_steps.hpp"
 
-/// Memory windows of type 2 (2B): man ibv_post_send; IBTA vol. 1, 10.6.7.
+/// Memory windows of type 2 (2B): man ibv_post_send; IBTA vol. 1, 10.6.7. The wr_ids are those of
+/// window_steps.hpp: 7 for a bind and 8 for an invalidation.
 namespace hbmwire::test {
 namespace {
 
@@ -30,7 +31,7 @@ TEST(WindowType2, TakesTheLowByteOfTheKeyOnly) {
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, (window->rkey & ~0xffU) | 0x42U, 0), IBV_WC_SUCCESS);
 }
 
-TEST(WindowType2, MayCountFromZero) {
+TEST(WindowType2, MayBeZeroBased) {
   WindowPair pair;
   const Mw window =
       bound_type_2(pair.b, part_of(pair.b, 1000, 50, kRemoteWrite | IBV_ACCESS_ZERO_BASED));
@@ -38,6 +39,7 @@ TEST(WindowType2, MayCountFromZero) {
   target.buffer = 0;
   target.rkey = window->rkey;
   pair.a.buffer[0] = 0x33;
+  // Four bytes at 46 are the last of the window's 50 bytes; at 47 they exceed its end by one.
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 1, 0, 4, target, 46), 0);
   expect_completion(pair.a, 1);
   EXPECT_EQ(pair.b.buffer[1046], 0x33);
@@ -45,7 +47,7 @@ TEST(WindowType2, MayCountFromZero) {
   expect_completion(pair.a, 2, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(WindowType2, IsBoundAgainOnlyOnceInvalidated) {
+TEST(WindowType2, CanBeBoundAgainOnlyAfterInvalidation) {
   WindowPair pair;
   const Mw window = bound_type_2(pair.b, part_of(pair.b, 0, 64, kRemoteWrite));
   ASSERT_EQ(invalidate(pair.b, window->rkey), 0);
@@ -54,11 +56,12 @@ TEST(WindowType2, IsBoundAgainOnlyOnceInvalidated) {
   ASSERT_EQ(bind_type_2(pair.b, window.get(), rkey, part_of(pair.b, 64, 64, kRemoteWrite)), 0);
   expect_completion(pair.b, 7);
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, rkey, 64), IBV_WC_SUCCESS);
+  // A bind without an invalidation before it.
   ASSERT_EQ(bind_type_2(pair.b, window.get(), rkey + 1, part_of(pair.b, 0, 64, kRemoteWrite)), 0);
   expect_completion(pair.b, 7, IBV_WC_MW_BIND_ERR);
 }
 
-TEST(WindowType2, IsNotUnboundByABindOfNoLength) {
+TEST(WindowType2, RefusesABindOfNoLength) {
   WindowPair pair;
   const Mw window = alloc_window(pair.b, IBV_MW_TYPE_2);
   ibv_mw_bind_info nothing = part_of(pair.b, 0, 0, kRemoteRead);
@@ -69,15 +72,15 @@ TEST(WindowType2, IsNotUnboundByABindOfNoLength) {
   expect_completion(pair.b, 7, IBV_WC_MW_BIND_ERR);
 }
 
-TEST(WindowType2, ServesTheQueuePairThatItWasBoundOn) {
+TEST(WindowType2, ServesOnlyTheQueuePairThatItWasBoundOn) {
   WindowPair pair;
-  Endpoint elsewhere({.mr_access = kBindable});
+  Endpoint elsewhere({.mr_access = kBindable});  // for its completion queue
   ibv_qp_init_attr init{};
   init.qp_type = IBV_QPT_RC;
   init.send_cq = init.recv_cq = elsewhere.cq.get();
   init.cap = {4, 4, 1, 1, 0};
-  // A second QP of b's domain, connected to itself, binds the window. The request arrives at the
-  // first one.
+  // A second QP of b's domain, connected to itself, binds the window. The WRITE through the window
+  // arrives at the first QP, which is b's again by then.
   Qp binder(ibv_create_qp(pair.b.pd.get(), &init));
   ASSERT_NE(binder, nullptr);
   std::swap(pair.b.qp, binder);
@@ -92,7 +95,7 @@ TEST(WindowType2, ServesTheQueuePairThatItWasBoundOn) {
   EXPECT_EQ(reach(pair, IBV_WR_RDMA_WRITE, rkey, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(WindowType2, IsNotBoundInAnotherDomain) {
+TEST(WindowType2, IsNotBoundByAQueuePairOfAnotherDomain) {
   WindowPair pair;
   const Pd pd(ibv_alloc_pd(pair.b.context.get()));
   const Mr mr((ibv_reg_mr)(pd.get(), pair.b.buffer.data(), 64, kBindable));
@@ -107,6 +110,7 @@ TEST(WindowType2, OpensADmabuf) {
   WindowPair pair;
   const Fd memfd(::memfd_create("window", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memfd.get(), 8192), 0);
+  // The file begins at the address 0x7000, and the window at 0x7100: byte 0x100 of the file.
   const Mr mr(ibv_reg_dmabuf_mr(pair.b.pd.get(), 0, 8192, 0x7000, memfd.get(), kBindable));
   ASSERT_NE(mr, nullptr);
   const Mw type_1 = alloc_window(pair.b, IBV_MW_TYPE_1);

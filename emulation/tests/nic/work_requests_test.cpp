@@ -15,7 +15,7 @@ namespace {
 
 class WorkRequests : public ::testing::TestWithParam<ibv_qp_type> {};
 
-TEST_P(WorkRequests, EachTypeHasThoseOfTheManual) {
+TEST_P(WorkRequests, EachTypeOffersTheOperationsOfTheManual) {
   Endpoint at;
   for (std::uint64_t op = 1; op <= IBV_QP_EX_WITH_TSO; op <<= 1U) {
     ibv_qp_init_attr_ex attributes = attributes_of(at, GetParam());
@@ -88,7 +88,7 @@ TEST_P(WorkRequests, SendWithImmediateComesThrough) {
 }
 
 /// man ibv_post_send, the table of opcodes.
-TEST_P(WorkRequests, AreTakenByPostSendToo) {
+TEST_P(WorkRequests, PostSendTakesTheSameOperations) {
   constexpr std::array kOpcodes{IBV_WR_RDMA_WRITE,
                                 IBV_WR_RDMA_WRITE_WITH_IMM,
                                 IBV_WR_SEND,
@@ -128,7 +128,7 @@ TEST(WorkRequest, IsRefusedIfItAsksForAChecksum) {
   EXPECT_EQ(pair.a.post(request, {pair.a.element(0, 8)}), EINVAL);
 }
 
-TEST(WorkRequest, NeedsItsQueuePairsSetter) {
+TEST(WorkRequest, NeedsTheSettersOfItsQueuePairsType) {
   ExtendedPair pair(IBV_QPT_UD);
   ibv_wr_start(pair.a.ex);
   ibv_wr_send(pair.a.ex);
@@ -145,7 +145,7 @@ TEST(WorkRequest, NeedsItsQueuePairsSetter) {
   EXPECT_EQ(ibv_wr_complete(connected.a.ex), EINVAL) << "not an XRC queue pair";
 }
 
-TEST(WorkRequest, ThatIsWrongPostsNoneOfTheBatch) {
+TEST(WorkRequest, AWrongRequestPreventsItsWholeBatch) {
   ExtendedPair pair;
   const auto batch = [&](auto wrong) {
     ibv_wr_start(pair.a.ex);
@@ -204,7 +204,7 @@ TEST(WorkRequest, SetterWithoutARequestIsAnError) {
   EXPECT_EQ(ibv_wr_complete(pair.a.ex), 0) << "an empty batch is valid";
 }
 
-TEST(WorkRequest, ThatTheTypeDoesNotPostIsRefused) {
+TEST(WorkRequest, AnOperationThatTheTypeLacksIsRefused) {
   ExtendedPair pair(IBV_QPT_UC);
   ibv_wr_start(pair.a.ex);
   ibv_wr_rdma_read(pair.a.ex, pair.b.mr->rkey, pair.b.address().buffer);

@@ -38,7 +38,7 @@ TEST(XrcHandles, OpenNeedsTheNumberTheDomainAndTheType) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-TEST(XrcHandles, SetAndAskTheSameQp) {
+TEST(XrcHandles, AllModifyAndQueryTheSameQp) {
   XrcReceiver receiver;
   const Qp target = receiver.make_qp();
   const Qp opened = receiver.open_qp(target->qp_num);
@@ -56,7 +56,7 @@ TEST(XrcHandles, SetAndAskTheSameQp) {
   EXPECT_EQ(values.max_dest_rd_atomic, 4);
 }
 
-TEST(XrcHandles, AllGetTheEvents) {
+TEST(XrcHandles, EachHandleGetsTheEvents) {
   XrcReceiver receiver;
   const Qp target = receiver.make_qp();
   const Qp opened = receiver.open_qp(target->qp_num);
@@ -73,7 +73,7 @@ TEST(XrcHandles, AllGetTheEvents) {
   EXPECT_EQ(second, 2);
 }
 
-TEST(XrcHandles, LastOneEndsTheQp) {
+TEST(XrcHandles, DestroyingTheLastHandleEndsTheQp) {
   XrcReceiver receiver;
   Qp target = receiver.make_qp();
   Qp opened = receiver.open_qp(target->qp_num);
@@ -141,7 +141,8 @@ TEST(XrcPeers, OneConnectionLeadsToTheSrqsOfSeveralProcesses) {
 }
 
 /// Makes a QP and an SRQ, connects the QP to the sender whose address comes on the line, and waits
-/// until it is killed. Sends their numbers as those of an Address: `qpn` and `rkey`.
+/// until it is killed. Sends an Address with the number of the QP as `qpn` and of the SRQ as
+/// `rkey`.
 void own_a_qp(const Line& line, int file) {
   XrcReceiver self(file);
   const Qp target = self.make_qp();
@@ -211,7 +212,7 @@ TEST(XrcPeers, RequestThatWaitsEndsWhenTheSrqsProcessDies) {
   sender.expect(2, IBV_WC_REM_INV_REQ_ERR);
 }
 
-TEST(XrcPeers, ForkedChildCanNotUseThem) {
+TEST(XrcPeers, AForkedChildCannotUseItsParentsXrcObjects) {
   XrcReceiver self;
   const Qp target = self.make_qp();
   Child child([&](const Line& line) {

@@ -35,7 +35,7 @@ void expect_refused(Connected& both, ibv_event_type event) {
   }
 }
 
-TEST(Xrcd, IsTheOneThatItsFileNames) {
+TEST(Xrcd, IsNamedByItsFile) {
   const DomainFile file;
   const Context context = open_device();
   EXPECT_EQ(open_domain(context, file.fd(), 0), nullptr);
@@ -52,7 +52,7 @@ TEST(Xrcd, IsTheOneThatItsFileNames) {
   EXPECT_EQ(open_domain(context, file.fd(), 0), nullptr) << "the last one was closed";
 }
 
-TEST(Xrcd, IsOfOneNic) {
+TEST(Xrcd, BelongsToOneNic) {
   const DomainFile file;
   const Context context = open_device();
   const Context other = open_device("emu1");
@@ -144,7 +144,7 @@ TEST(XrcObjects, HalvesDoNotTakeTheOthersRequests) {
 }
 
 /// Linux removes attributes from the mask of one half that belong to the other.
-TEST(XrcObjects, AttributesOfTheOtherHalfAreOverlooked) {
+TEST(XrcObjects, AttributesOfTheOtherHalfAreIgnored) {
   XrcReceiver receiver;
   const Qp target = receiver.make_qp();
   ibv_qp_attr values{};

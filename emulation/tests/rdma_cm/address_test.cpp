@@ -38,8 +38,8 @@ TEST(Bind, WildcardHasNoDeviceButAPort) {
   EXPECT_NE(rdma_get_src_port(id.get()), 0);
 }
 
-// cma.c, rdma_bind_addr: an address of no interface, of an interface without a NIC, and a second
-// bind.
+// cma.c, rdma_bind_addr: it refuses an address of no interface, an address of an interface without
+// a NIC, and a second bind.
 TEST(Bind, RefusesAddressesWithoutANicAndASecondBind) {
   EventChannel channel;
   const Id id = make_id(channel);
@@ -60,7 +60,7 @@ TEST(Bind, LinkLocalAddressNeedsAScope) {
   char text[INET6_ADDRSTRLEN];
   ASSERT_NE(inet_ntop(AF_INET6, gid.raw, text, sizeof text), nullptr);
   EXPECT_EQ(bind_error(id, ipv6(text)), EINVAL);
-  EXPECT_EQ(bind_error(id, ipv6(text, 0, 1)), 0);
+  EXPECT_EQ(bind_error(id, ipv6(text, 0, 1)), 0);  // any port, and the scope 1
   EXPECT_NE(id->verbs, nullptr);
 }
 
@@ -170,8 +170,8 @@ TEST(Listen, UnboundIdIsBound) {
 }
 
 // A kernel takes a service id without a GID as a wildcard. librdmacm uses that to find out whether
-// the kernel knows AF_IB. Apart from that, RoCE has no InfiniBand addresses.
-TEST(InfiniBandAddresses, AreBoundAsAWildcardAlone) {
+// the kernel knows AF_IB. Other InfiniBand addresses do not exist on RoCE.
+TEST(InfiniBandAddresses, OnlyAWildcardIsBound) {
   EventChannel channel;
   sockaddr_ib address{};
   address.sib_family = AF_IB;
@@ -187,7 +187,7 @@ TEST(InfiniBandAddresses, AreBoundAsAWildcardAlone) {
 }
 
 // rdma_getaddrinfo(3) and rdma_create_ep(3), as rdma_client and rdma_server use them.
-TEST(Endpoints, GetaddrinfoAndCreateEp) {
+TEST(Endpoints, CreateEpTakesTheResultOfGetaddrinfo) {
   rdma_addrinfo hints{};
   hints.ai_flags = RAI_PASSIVE;
   hints.ai_port_space = RDMA_PS_TCP;

@@ -22,7 +22,7 @@ void cause_event(const Id& id) {
   ASSERT_EQ(rdma_resolve_addr(id.get(), nullptr, nic_address(0, 7000).get(), kTimeoutMs), 0);
 }
 
-TEST(Channel, NonBlockingAnswersEagainWithoutAnEvent) {
+TEST(Channel, ANonBlockingChannelAnswersEagainWithoutAnEvent) {
   EventChannel channel;
   channel.set_nonblocking();
   rdma_cm_event* event = nullptr;
@@ -68,7 +68,7 @@ TEST(Channel, EdgeTriggeredEpollSeesEveryEvent) {
   ::close(epoll);
 }
 
-TEST(Channel, BlockingWaitsForTheEvent) {
+TEST(Channel, ABlockingChannelWaitsForTheEvent) {
   EventChannel channel;
   const Id id = make_id(channel);
   std::thread later([&] {
@@ -124,7 +124,7 @@ TEST(Channel, ThreadsShareTheEvents) {
 
 // ucma.c, ucma_free_ctx: an id's unread events are dropped, and destroying it does not wait for
 // them.
-TEST(Channel, DestroyDropsUnreadEvents) {
+TEST(Channel, DestroyingAnIdDropsItsUnreadEvents) {
   EventChannel channel;
   Id id = make_id(channel);
   const Id other = make_id(channel);
@@ -136,7 +136,7 @@ TEST(Channel, DestroyDropsUnreadEvents) {
 }
 
 // rdma_destroy_id(3): waits until the events that were read are acknowledged.
-TEST(Channel, DestroyWaitsForAcknowledgement) {
+TEST(Channel, DestroyingAnIdWaitsForAcknowledgement) {
   EventChannel channel;
   Id id = make_id(channel);
   cause_event(id);
@@ -213,7 +213,7 @@ TEST(Synchronous, CallsWaitForTheirEvent) {
   EXPECT_EQ(rdma_destroy_id(id), 0);
 }
 
-TEST(Records, NothingIsLeft) {
+TEST(Records, ConnectionsLeaveNoRecords) {
   // By its first channel the process joins the fabric; before that live_records() answers 0.
   { const EventChannel warm_up; }
   const unsigned before = live_records();
@@ -227,7 +227,7 @@ TEST(Records, NothingIsLeft) {
   EXPECT_EQ(live_records(), before);
 }
 
-TEST(Records, ChannelClosedWithCloseIsNoticed) {
+TEST(Records, AChannelClosedByCloseLeavesNoRecords) {
   // By its first channel the process joins the fabric; before that live_records() answers 0.
   { const EventChannel warm_up; }
   const unsigned before = live_records();

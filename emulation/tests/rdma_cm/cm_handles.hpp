@@ -24,8 +24,8 @@ struct CmEvent {
   int status;
   rdma_cm_id* id;
   rdma_cm_id* listener;
-  rdma_conn_param connection;  // its private_data is null; see `data`
-  rdma_ud_param datagram;      // likewise
+  rdma_conn_param connection;  // its private_data is not valid any more; see `data`
+  rdma_ud_param datagram;      // the same, but a MULTICAST_JOIN has the caller's context there
   std::vector<std::uint8_t> data;
 };
 
@@ -71,7 +71,7 @@ struct DestroyId {
 
 using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
 
-/// rdma_create_id.
+/// Makes an id whose events come on `channel`.
 Id make_id(const EventChannel& channel, rdma_port_space space = RDMA_PS_TCP);
 
 /// Takes over the id of a CONNECT_REQUEST.

@@ -10,8 +10,8 @@
 
 #include "emulation/tests/rdma_cm/cm_handles.hpp"
 
-/// Connecting, and the other results that it may have, within one process. Sources: the manual
-/// pages of librdmacm; in the kernel drivers/infiniband/core/cma.c, cm.c and ucma.c.
+/// Connecting within one process, and calls that fail or are rejected. Sources: the manual pages of
+/// librdmacm; in the kernel drivers/infiniband/core/cma.c, cm.c and ucma.c.
 namespace hbmwire::test {
 namespace {
 
@@ -24,8 +24,8 @@ std::vector<std::uint8_t> bytes(std::size_t size) {
   return data;
 }
 
-/// Expects that the event's private data begins with `expected` and has `length` bytes, the room in
-/// InfiniBand's message.
+/// Expects that the event's private data begins with `expected` and has `length` bytes, which is
+/// the room that InfiniBand's message has for it.
 void expect_private_data(const CmEvent& event, const std::vector<std::uint8_t>& expected,
                          std::size_t length) {
   ASSERT_EQ(event.data.size(), length);
@@ -149,7 +149,7 @@ TEST(Connect, ParametersAreSeenFromTheOtherSide) {
 }
 
 // rdma_establish(3): without a QP the application says when it is ready.
-TEST(Connect, WithoutAQueuePairNeedsEstablish) {
+TEST(Connect, AnIdWithoutAQueuePairNeedsEstablish) {
   Listener listener;
   EventChannel channel;
   const Id active = resolved_id(channel, listener.address);

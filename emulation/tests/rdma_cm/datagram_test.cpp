@@ -75,7 +75,7 @@ TEST(Datagram, ARejectionIsReportedAsUnreachable) {
   EXPECT_EQ(event.data[0], 9);
 }
 
-TEST(Datagram, WithoutAListenerIsUnreachable) {
+TEST(Datagram, APortWithoutAListenerIsUnreachable) {
   EventChannel channel;
   const Id active = resolved_id(channel, nic_address(0, 5), RDMA_PS_UDP);
   Parameters parameters;
@@ -136,7 +136,7 @@ TEST(Multicast, SendOnlyMemberIsNotAttached) {
   ASSERT_EQ(rdma_leave_multicast(id.get(), group.get()), 0);
 }
 
-// ucma.c, ucma_leave_multicast: does not wait for an unread event.
+// ucma.c, ucma_leave_multicast: leaving does not wait for an unread event.
 TEST(Multicast, LeaveDropsAnUnreadJoin) {
   EventChannel channel;
   Id id = make_id(channel, RDMA_PS_UDP);
@@ -149,7 +149,7 @@ TEST(Multicast, LeaveDropsAnUnreadJoin) {
   EXPECT_EQ(errno, EADDRNOTAVAIL);
 }
 
-// ucma.c: without a device, for a connected type, or without a group.
+// ucma.c: a join fails without a device, for an id of a connected type, or without a group.
 TEST(Multicast, RefusesInvalidJoins) {
   EventChannel channel;
   Address group = ipv4("239.1.2.6");

@@ -23,7 +23,7 @@ TEST(Disconnect, BothSidesAreToldThenTimewaitEnds) {
   pair.listener.channel.expect(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, kTimewaitMs);
 }
 
-TEST(Disconnect, FromThePassiveSide) {
+TEST(Disconnect, ThePassiveSideMayDisconnectFirst) {
   ConnectedPair pair;
   ASSERT_EQ(rdma_disconnect(pair.passive.get()), 0);
   pair.channel.expect(RDMA_CM_EVENT_DISCONNECTED);
@@ -49,7 +49,7 @@ TEST(Disconnect, DestroyedIdDisconnectsItsPeer) {
   pair.channel.expect(RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, kTimewaitMs);
 }
 
-TEST(Disconnect, DestroyAnswersADisconnect) {
+TEST(Disconnect, DestroyingAnIdAnswersADisconnect) {
   ConnectedPair pair;
   ASSERT_EQ(rdma_disconnect(pair.active.get()), 0);
   pair.listener.channel.expect(RDMA_CM_EVENT_DISCONNECTED);
@@ -58,7 +58,7 @@ TEST(Disconnect, DestroyAnswersADisconnect) {
 }
 
 // cma.c: a second call sends no message and reports success.
-TEST(Disconnect, TwiceIsNoError) {
+TEST(Disconnect, ASecondDisconnectIsNoError) {
   ConnectedPair pair;
   ASSERT_EQ(rdma_disconnect(pair.active.get()), 0);
   EXPECT_EQ(rdma_disconnect(pair.active.get()), 0);
@@ -87,7 +87,7 @@ TEST(Disconnect, ChannelThatIsClosedDisconnects) {
   survivor.expect(RDMA_CM_EVENT_CONNECT_RESPONSE);
   ASSERT_EQ(rdma_establish(active.get()), 0);
   listener.channel.expect(RDMA_CM_EVENT_ESTABLISHED);
-  // librdmacm cannot free an id whose channel is gone, so this one and `passive` are left.
+  // librdmacm cannot free an id whose channel is gone, so the listener's id and `passive` are left.
   (void)listener.id.release();
   listener.channel.close();
   survivor.expect(RDMA_CM_EVENT_DISCONNECTED);

@@ -51,7 +51,7 @@ bool connect_once() {
   return connected;
 }
 
-TEST(Faults, EveryCallMayFail) {
+TEST(Faults, AFailureOfAnyCallLeavesNoRecords) {
   ASSERT_TRUE(connect_once());
   const unsigned before = live_records();
   long failed = 0;
@@ -87,7 +87,7 @@ TEST_P(KillAtStepOfTables, EndsTheProcessAndOthersGoOn) {
 INSTANTIATE_TEST_SUITE_P(All, KillAtStepOfTables, ::testing::Values("cm_locked", "cm_telling"),
                          [](const auto& test) { return std::string(test.param); });
 
-TEST(Faults, MayTakeTheLinkDownAtACall) {
+TEST(Faults, APlanTakesTheLinkDownAtACall) {
   if (!under_plan("link,call=rdma_bind_addr")) return;
   ibv_device** const devices = ibv_get_device_list(nullptr);
   ibv_context* const nic = ibv_open_device(devices[0]);

@@ -16,7 +16,8 @@ Function* function(void* library, const char* name) {
   return reinterpret_cast<Function*>(::dlsym(library, name));
 }
 
-/// Loads libibverbs and opens the first device. Returns whether that works. Both stay.
+/// Loads libibverbs and opens the first device. Returns whether that works. The library stays
+/// loaded and the device open.
 bool open_device() {
   void* const verbs = ::dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
   if (verbs == nullptr) return false;
@@ -29,7 +30,7 @@ bool open_device() {
   return context != nullptr;
 }
 
-/// Listens with this librdmacm. Returns whether that works.
+/// Listens with the librdmacm that was loaded as `rdmacm`. Returns whether that works.
 bool use(void* rdmacm) {
   rdma_event_channel* const channel =
       function<decltype(rdma_create_event_channel)>(rdmacm, "rdma_create_event_channel")();

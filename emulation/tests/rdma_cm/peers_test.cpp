@@ -106,7 +106,7 @@ class Child {
 };
 
 /// A child's body: listens and sends the port. If `accepts`, it accepts one request and sends a
-/// number when that is established.
+/// number when the connection is established.
 void listen(const Line& line, rdma_port_space space, bool accepts) {
   Listener listener(space);
   line.send(listener.address.port());
@@ -254,7 +254,7 @@ void connect_for_ever(const Line& line) {
 /// The side that ends an established connection.
 enum class Ends : std::uint8_t { here, there };
 
-/// Accepts requests for that time, and destroys ids whose connection has ended. With Ends::here it
+/// Accepts requests for `time`, and destroys ids whose connection has ended. With Ends::here it
 /// also destroys an id that is just established. Errors are ignored: this side goes on, whatever
 /// happens to its peers.
 void serve(const Listener& listener, std::chrono::microseconds time, Ends ends = Ends::here) {
@@ -286,7 +286,7 @@ unsigned serve_the_rest(const Listener& listener, unsigned before) {
 
 // A process may die at any point, even with the tables' lock held: the next holder repairs the
 // tables.
-TEST(Peers, DyingAnywhereLeavesNothing) {
+TEST(Peers, AProcessThatDiesAnywhereLeavesNoRecords) {
   constexpr int kDeaths = 40;
   std::vector<std::unique_ptr<Child>> children(kDeaths);
   for (auto& child : children) child = std::make_unique<Child>(connect_for_ever);
@@ -296,7 +296,7 @@ TEST(Peers, DyingAnywhereLeavesNothing) {
     Child& child = *children[static_cast<std::size_t>(i)];
     child.line().send(listener.address.port());
     child.line().receive();
-    // Other times for each child, so they die at many points.
+    // Each child lives for another time, and so they die at many points.
     serve(listener, std::chrono::microseconds(500 * (i % 17) + 137 * i));
     child.kill();
   }
@@ -316,9 +316,9 @@ void connect_until_step(const Line& line, int nth) {
   line.send(1);
 }
 
-// A step changes both ends and sends an event to the other one. If a process dies half way, no step
-// remains that has changed only its own end.
-TEST(Peers, DyingAtAnyStepLeavesNothing) {
+// A step changes both ends of a connection and sends an event to the other end. If a process dies
+// half way, no step remains that has changed only the process' own end.
+TEST(Peers, AProcessThatDiesAtAnyStepLeavesNoRecords) {
   constexpr int kMostSteps = 30;
   std::vector<std::unique_ptr<Child>> children;
   for (int nth = 1; nth <= kMostSteps; ++nth) {
@@ -347,7 +347,7 @@ TEST(Peers, DyingAtAnyStepLeavesNothing) {
 }
 
 /// A child's body: after it receives a number, it joins the fabric and so repairs what a dead
-/// process has left. It dies at the first step "cm_telling" of that.
+/// process has left. It dies at the first step "cm_telling" of that repair.
 void reap_until_step(const Line& line) {
   line.receive();
   set_step_trap("cm_telling", 1, SIGKILL);

@@ -75,7 +75,7 @@ TEST(Refused, AnotherPortSpaceIsAnotherPort) {
   channel.expect(RDMA_CM_EVENT_REJECTED, kInvalidServiceId);
 }
 
-// cm.c, cm_destroy_id: requests end with the listener.
+// cm.c, cm_destroy_id: requests that wait at a listener end with it.
 TEST(Refused, DestroyedListenerRejectsWaitingRequests) {
   EventChannel channel;
   Id active;
@@ -129,7 +129,7 @@ TEST(Refused, CallsInOtherStatesAreInvalid) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-// cm.c: REQ_ERROR after the retries; here after a time that the test sets.
+// cm.c: REQ_ERROR comes after the retries; here it comes after a time that the test sets.
 TEST(Refused, ListenerThatNeverAnswersIsUnreachable) {
   Listener listener;
   EventChannel channel;

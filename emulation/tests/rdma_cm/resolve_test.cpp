@@ -16,7 +16,7 @@ sockaddr_in source_of(const Id& id) {
   return form;
 }
 
-TEST(Resolve, AnOwnDestinationIsItsOwnSource) {
+TEST(Resolve, ADestinationOnThisNodeIsItsOwnSource) {
   EventChannel channel;
   const Id id = resolved_id(channel, nic_address(1, 7000));
   const auto expected = reinterpret_cast<const sockaddr_in&>(nic_address(1).storage);
@@ -25,7 +25,7 @@ TEST(Resolve, AnOwnDestinationIsItsOwnSource) {
   EXPECT_STREQ(ibv_get_device_name(id->verbs->device), "emu1");
 }
 
-TEST(Resolve, SourceThatIsGivenIsUsed) {
+TEST(Resolve, TheGivenSourceIsUsed) {
   EventChannel channel;
   const Id id = make_id(channel);
   ASSERT_EQ(

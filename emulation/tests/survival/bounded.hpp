@@ -10,8 +10,8 @@
 
 namespace hbmwire::test {
 
-/// Ends the process with the name of its present call if that does not return. A call may wait 10 s
-/// for a lock, and longer on a busy machine.
+/// Ends the process, with the name of its present call, if this call does not return in time. A
+/// call may wait 10 s for a lock, and longer on a busy machine.
 class Watchdog {
  public:
   static constexpr unsigned kSeconds = 45;

@@ -8,7 +8,7 @@
 
 namespace hbmwire::test {
 
-/// Throws if a call has failed. For processes of a test that report exceptions and end by them.
+/// Throws unless `holds`. For processes of a test that report an exception and then end.
 inline void demand(bool holds, std::string_view what) {
   if (!holds) throw std::runtime_error(std::string(what) + ", errno " + std::to_string(errno));
 }

@@ -23,7 +23,7 @@ constexpr unsigned kOften = 2000;  // more than it takes to become a lock's favo
 constexpr unsigned kBatch = 8;
 const Timing kPatient{.timeout = 14, .retry_count = 7, .rnr_retry = 7};
 
-/// The instruction to the child: to get `signal` at a step of a WRITE to `peer`.
+/// The instruction to a child: it gets `signal` at the step `step` of a WRITE to `peer`.
 struct Order {
   Address peer;
   char step[32] = {};
@@ -91,7 +91,7 @@ class Target {
 
 class FavouredWriter : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(FavouredWriter, AKilledOneLeavesItsPeerIntact) {
+TEST_P(FavouredWriter, AKilledWriterLeavesItsPeerIntact) {
   Target target;
   Pair others;
   target.give(GetParam(), SIGKILL);
@@ -106,7 +106,7 @@ TEST_P(FavouredWriter, AKilledOneLeavesItsPeerIntact) {
   expect_completion(others.a, 1);
 }
 
-TEST_P(FavouredWriter, AStoppedOneDelaysOnlyItsPeer) {
+TEST_P(FavouredWriter, AStoppedWriterDelaysOnlyItsPeer) {
   const std::string step = GetParam();
   Target target;
   Pair others;
@@ -114,8 +114,9 @@ TEST_P(FavouredWriter, AStoppedOneDelaysOnlyItsPeer) {
   int status = 0;
   ASSERT_EQ(::waitpid(target.child().pid(), &status, WUNTRACED), target.child().pid());
   ASSERT_TRUE(WIFSTOPPED(status));
-  // At these steps the writer has the lock of its peer's queue pair. From "located" to "moved" it
-  // also executes a request that may use the key of any region, so none is deregistered.
+  // From "responder_locked" to "moved" the writer has the lock of its peer's queue pair. From
+  // "located" to "moved" it executes a request that may use the key of any region, so no region can
+  // be deregistered.
   const bool holds_peer = step == "responder_locked" || step == "half_moved" || step == "moved";
   const bool at_work = holds_peer || step == "located";
   EXPECT_EQ(bounded("modify_qp", [&] { return target.self.to(IBV_QPS_ERR); }),
@@ -139,9 +140,9 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, FavouredWriter,
                                            "moved", "completing"),
                          [](const auto& instance) { return std::string(instance.param); });
 
-/// Another thread changes the state of the target queue pair at full speed. It gets the lock that
-/// favours the writer, and later WRITEs see its changes.
-TEST(Favoured, SeesChangesOfTheResponder) {
+/// Another thread changes the state of the target queue pair. It gets the lock although that
+/// favours the writer, and later WRITEs see the change.
+TEST(Favoured, AWriterSeesChangesOfTheResponder) {
   const Watchdog watchdog;
   Target target;
   target.give("", 0);  // no step and no signal: the child makes its WRITE and waits
@@ -153,7 +154,7 @@ TEST(Favoured, SeesChangesOfTheResponder) {
   }).join();
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, pair.b.address()), 0);
   expect_completion(pair.a, 7, IBV_WC_RETRY_EXC_ERR);
-  // On the other connection it sees that the region is gone.
+  // A region that a favoured writer has reached can be deregistered too.
   EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(target.mr.release()); }), 0);
   target.child().line().send(true);
   EXPECT_EQ(target.child().join(), 0);
@@ -164,7 +165,7 @@ void modify(Endpoint& endpoint, ibv_qp_attr values, int mask) {
 }
 
 /// The thread that the responder's lock favours is itself the one that changes the responder.
-TEST(Favoured, SeesItsOwnChangesOfTheResponder) {
+TEST(Favoured, AWriterSeesItsOwnChangesOfTheResponder) {
   Pair pair;
   write_often(pair.a, pair.b.address());
   ibv_qp_attr values{};
@@ -174,7 +175,7 @@ TEST(Favoured, SeesItsOwnChangesOfTheResponder) {
   expect_completion(pair.a, 7, IBV_WC_REM_INV_REQ_ERR);
 }
 
-TEST(Favoured, DoesNotReachAPeerConnectedToAnother) {
+TEST(Favoured, AWriterDoesNotReachAPeerConnectedToAnother) {
   Pair pair;
   Endpoint another;
   write_often(pair.a, pair.b.address());
@@ -184,7 +185,7 @@ TEST(Favoured, DoesNotReachAPeerConnectedToAnother) {
   expect_completion(pair.a, 7, IBV_WC_RETRY_EXC_ERR);
 }
 
-TEST(Favoured, IsRefusedADeregisteredRegion) {
+TEST(Favoured, AWriteToADeregisteredRegionIsRefused) {
   Pair pair;
   write_often(pair.a, pair.b.address());
   const Address gone = pair.b.address();
@@ -193,18 +194,18 @@ TEST(Favoured, IsRefusedADeregisteredRegion) {
   expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Favoured, StaysWithinTheRegion) {
+TEST(Favoured, AWriteBeyondTheRegionIsRefused) {
   Pair pair;
   write_often(pair.a, pair.b.address());
   Address behind = pair.b.address();
-  behind.buffer += pair.b.buffer.size() - 32;
+  behind.buffer += pair.b.buffer.size() - 32;  // half of the 64 bytes are beyond the end
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_WRITE, 7, 0, 64, behind), 0);
   expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
 }
 
 /// No other process of the fabric exists when the writer dies, so the next one that joins must free
 /// the writer's records.
-TEST(Favoured, IsReapedByAJoiningProcess) {
+TEST(Favoured, AKilledWriterIsReapedByAJoiningProcess) {
   const auto write = [](const Line& line) {
     Pair pair;
     write_often(pair.a, pair.b.address());
@@ -242,11 +243,11 @@ TEST(FavouredRead, IsRefusedWithoutTheRight) {
   expect_completion(pair.a, 7, IBV_WC_REM_INV_REQ_ERR);
 }
 
-TEST(FavouredRead, StaysWithinTheRegion) {
+TEST(FavouredRead, IsRefusedBeyondTheRegion) {
   Pair pair;
   read_often(pair.a, pair.b.address());
   Address behind = pair.b.address();
-  behind.buffer += pair.b.buffer.size() - 32;
+  behind.buffer += pair.b.buffer.size() - 32;  // half of the 64 bytes are beyond the end
   ASSERT_EQ(pair.a.rdma(IBV_WR_RDMA_READ, 7, 0, 64, behind), 0);
   expect_completion(pair.a, 7, IBV_WC_REM_ACCESS_ERR);
 }
@@ -289,7 +290,7 @@ TEST(FavouredMessage, ArrivesWhereItsReceiveSays) {
 }
 
 /// A queue pair that is its own peer gets both completions in one queue.
-TEST(FavouredMessage, IsReceivedBeforeItIsSentInOneQueue) {
+TEST(FavouredMessage, CompletesItsReceiveFirstInOneQueue) {
   Endpoint self;
   self.connect(self.address(), kPatient);
   send_often(self, self);
@@ -299,7 +300,7 @@ TEST(FavouredMessage, IsReceivedBeforeItIsSentInOneQueue) {
   EXPECT_EQ(expect_completion(self, 2).opcode, IBV_WC_SEND);
 }
 
-TEST(FavouredMessage, FitsNoReceiveThatIsTooShort) {
+TEST(FavouredMessage, IsRefusedByAReceiveThatIsTooShort) {
   Pair pair;
   send_often(pair.a, pair.b);
   ASSERT_EQ(pair.b.post_recv(7, 0, 32), 0);
@@ -308,7 +309,7 @@ TEST(FavouredMessage, FitsNoReceiveThatIsTooShort) {
   expect_completion(pair.b, 7, IBV_WC_LOC_LEN_ERR);
 }
 
-TEST(FavouredMessage, WaitsForAReceive) {
+TEST(FavouredMessage, FailsWithoutAReceive) {
   Pair pair;
   send_often(pair.a, pair.b);
   ASSERT_EQ(pair.a.send(8, kBytes, 64), 0);
@@ -340,7 +341,7 @@ TEST(FavouredMessage, OverrunsAQueueThatIsNotPolled) {
 }
 
 /// Threads without a mark are counted, and take locks by the lock word.
-TEST(Favoured, ServesMoreThreadsThanThereAreMarks) {
+TEST(Favoured, ThreadsWithoutAMarkAreServedToo) {
   constexpr unsigned kThreads = 80;  // a process has 64 marks
   std::vector<std::thread> threads;
   std::atomic<unsigned> at_work{0};

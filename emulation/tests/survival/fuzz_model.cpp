@@ -26,7 +26,8 @@ std::optional<Range> granted(const Grants& grants, bool local, std::uint32_t key
   return std::nullopt;
 }
 
-/// The ranges of a list of elements, up to `limit` bytes. Nullopt if one is not allowed.
+/// The ranges of a request's elements, up to `limit` bytes; nullopt if access to one is not
+/// allowed.
 std::optional<std::vector<Range>> ranges_of(const FuzzRequest& request, const Grants& grants,
                                             int access, std::uint64_t limit) {
   std::vector<Range> ranges;
@@ -42,7 +43,7 @@ std::optional<std::vector<Range>> ranges_of(const FuzzRequest& request, const Gr
   return ranges;
 }
 
-/// The bytes of these ranges of a side's memory, one after another.
+/// The bytes of `ranges` of a side's memory, one range after another.
 Bytes gather(const Bytes& memory, const std::vector<Range>& ranges) {
   Bytes bytes;
   for (const Range& range : ranges) {

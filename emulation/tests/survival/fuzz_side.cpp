@@ -16,6 +16,7 @@ FuzzSide::FuzzSide(const Area& area) : area_(area), endpoint_({.max_inline = 256
   whole_.reset((ibv_reg_mr)(endpoint_.pd.get(), reinterpret_cast<void*>(area.base), kAreaBytes,
                             kAllAccess | IBV_ACCESS_MW_BIND));
   demand(other_pd_ != nullptr && whole_ != nullptr, "the area can't be registered");
+  // The number of the grant, the first byte in the area, and the byte behind the last.
   grant_region(0, 4096, 12288, kAllAccess);
   grant_region(1, 12000, 20000, kAllAccess);
   grant_region(2, 20480, 28672, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
@@ -97,7 +98,7 @@ int FuzzSide::post_send(const FuzzRequest& request) {
   return ibv_post_send(endpoint_.qp.get(), &send, &bad);
 }
 
-/// Waits for the request's completion. Others are receives of the peer's messages.
+/// Waits for the request's completion. Other completions are those of receives.
 ibv_wc_status FuzzSide::wait_for_send() {
   while (const std::optional<ibv_wc> completion = endpoint_.wait(std::chrono::seconds(30))) {
     if (completion->wr_id != kReceiveId) return completion->status;

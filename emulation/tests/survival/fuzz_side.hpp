@@ -80,7 +80,8 @@ class FuzzSide {
   Reply execute(const Command& command);
 
  private:
-  // These make a region, or bind a window, of that range of the area, and set the grant `at`.
+  // These make a region, or bind a window, of the bytes of the area from `from` to before `to`, and
+  // set the grant number `at`.
   void grant_region(std::size_t at, std::uint64_t from, std::uint64_t to, int access);
   void grant_window(std::size_t at, std::uint64_t from, std::uint64_t to, int access);
   int connect(const Address& peer);

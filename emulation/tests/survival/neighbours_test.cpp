@@ -72,7 +72,7 @@ TEST(Forked, WritesOfAnotherProcessReachTheParentsMemory) {
   EXPECT_EQ(writer.join(), 0);
 }
 
-/// A child's calls that would destroy inherited objects fail, and do not affect the parent's.
+/// A child's calls that would destroy inherited objects fail, and the parent can still use them.
 TEST(Forked, ChildCannotDestroyInheritedObjects) {
   Pair pair;
   Child child([&](const Line& line) {
@@ -124,7 +124,7 @@ TEST(OtherUsers, CanNeitherJoinNorReadNorReachMemory) {
 /// A process that is stopped or killed while it holds the connection manager's tables.
 class ConnectionManager : public ::testing::TestWithParam<int> {};
 
-TEST_P(ConnectionManager, GoesOnAfterwards) {
+TEST_P(ConnectionManager, GoesOnAfterAProcessStopsOrDiesInIt) {
   const Watchdog watchdog;
   const int signal = GetParam();
   Child child([signal](const Line& line) {

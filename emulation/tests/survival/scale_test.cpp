@@ -187,7 +187,7 @@ void take_part(const Line& line) {
   line.receive<bool>();
 }
 
-TEST(Scale, AsManyProcessesAsAFabricHas) {
+TEST(Scale, AsManyProcessesJoinAsAFabricHasRoomFor) {
   constexpr std::size_t kMost = 512;
   const Context context = open_device();
   ASSERT_NE(context, nullptr);

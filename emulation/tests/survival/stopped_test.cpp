@@ -60,15 +60,16 @@ StopOrder order(const std::string& step, int signal) {
 }
 
 /// A child's body: SENDs to the peer, or creates and destroys objects, until the step of its
-/// instruction. It sends a byte before that, and another one if it goes on afterwards. The step
-/// "peer_X" is X for the completion of the peer's receive; "own_completing" is for a WRITE.
+/// instruction. It sends a byte before that, and another one if it goes on afterwards. A step
+/// "peer_X" means the step X at the completion of the peer's receive. "own_completing" means the
+/// step "completing" of a WRITE.
 void obey_until_stopped(const Line& line) {
   Endpoint self;
   self.connect(line.exchange(self.address()), kPatientWithStopped);
   ASSERT_EQ(self.post_recv(500, 0, 64), 0);
   const StopOrder given = line.receive<StopOrder>();
   const std::string step = given.step;
-  // A SEND arrives at such a step for its own completion first, then for the peer's.
+  // A SEND arrives at X for its own completion first, and the second time for the peer's.
   const std::string peers = "peer_";
   const bool second = step.starts_with(peers);
   set_step_trap(given.step + (second ? peers.size() : 0), second ? 2 : 1, given.signal);
@@ -81,7 +82,7 @@ void obey_until_stopped(const Line& line) {
     const Address peer = line.receive<Address>();
     ASSERT_EQ(self.rdma(IBV_WR_RDMA_WRITE, 9, 0, 8, peer), 0);
     expect_completion(self, 9);
-    expect_completion(self, 500);  // messages that came meanwhile
+    expect_completion(self, 500);  // a message that came while this process was stopped
   } else {
     ASSERT_EQ(self.send(9, 0, kStoppedBytes), 0);
     std::optional<ibv_wc> completion = self.wait();
@@ -129,7 +130,7 @@ bool is_one_of(int result, std::initializer_list<int> allowed) {
   return std::find(allowed.begin(), allowed.end(), result) != allowed.end();
 }
 
-/// Objects that were made meanwhile, to be destroyed when that is possible.
+/// Objects that were made while the child was stopped. They are destroyed when that is possible.
 struct Made {
   bool message_polled = false;
   Mr mr;
@@ -137,7 +138,7 @@ struct Made {
   Qp qp;
 };
 
-/// Uses every kind of call, without the child. Each call has worked, or reported why not.
+/// Makes every kind of call while the child is stopped. Each call works or reports why not.
 Made use_everything(Party& party) {
   Made made;
   Endpoint& self = party.self;
@@ -175,7 +176,7 @@ TEST_P(Stopped, AStoppedProcessHangsNoOtherAndGoesOn) {
   party.wait_until_stopped();
   const Made made = use_everything(party);
   party.let_go_on();
-  // The completion of its message, and those of use_everything in some order.
+  // The completion of the child's message, unless use_everything() has polled it.
   const std::string step = GetParam();
   const bool sends = step != "claimed" && step != "released";
   if (sends && !made.message_polled) expect_completion(party.self, 1);
@@ -196,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(AtEachStep, Stopped,
                                            "peer_completed", "claimed", "released"),
                          [](const auto& instance) { return std::string(instance.param); });
 
-TEST(StoppedInACopy, KeepsTheRegionRegistered) {
+TEST(StoppedInACopy, AStoppedPeerKeepsTheRegionRegistered) {
   Party party;
   party.give("half_moved", SIGSTOP);
   party.wait_until_stopped();
@@ -211,7 +212,7 @@ TEST(StoppedInACopy, KeepsTheRegionRegistered) {
   EXPECT_EQ(party.child.join(), 0);
 }
 
-TEST(StoppedInACopy, LeavesOtherConnectionsAlone) {
+TEST(StoppedInACopy, AStoppedPeerLeavesOtherConnectionsAlone) {
   Party party;
   Pair others;
   party.give("half_moved", SIGSTOP);
@@ -231,7 +232,7 @@ TEST(StoppedInACopy, LeavesOtherConnectionsAlone) {
   EXPECT_EQ(party.child.join(), 0);
 }
 
-TEST(StoppedInACompletion, HidesItUntilItGoesOn) {
+TEST(StoppedInACompletion, AStoppedPeerHidesItsCompletionUntilItGoesOn) {
   Party party;
   party.give("peer_completing", SIGSTOP);
   party.wait_until_stopped();
@@ -248,7 +249,7 @@ TEST(StoppedInACompletion, HidesItUntilItGoesOn) {
   EXPECT_EQ(party.child.join(), 0);
 }
 
-TEST(StoppedInItsOwnCompletion, GetsCompletionsThatCameMeanwhile) {
+TEST(StoppedInItsOwnCompletion, AStoppedProcessGetsCompletionsThatCameMeanwhile) {
   Party party;
   party.give("own_completing", SIGSTOP);
   party.child.line().send(party.self.address());
@@ -261,7 +262,7 @@ TEST(StoppedInItsOwnCompletion, GetsCompletionsThatCameMeanwhile) {
 }
 
 /// A stopped peer counts as one that does not answer, for the time that the queue pair sets.
-TEST(StoppedInItsOwnCompletion, IsGivenUpInTime) {
+TEST(StoppedInItsOwnCompletion, AStoppedPeerIsGivenUpInTime) {
   Party party;
   party.give("own_completing", SIGSTOP);
   party.child.line().send(party.self.address());
@@ -272,7 +273,7 @@ TEST(StoppedInItsOwnCompletion, IsGivenUpInTime) {
   EXPECT_EQ(party.child.join(), -SIGKILL);
 }
 
-TEST(StoppedInACopy, LosesDatagramsToTheSameQueuePair) {
+TEST(StoppedInACopy, OthersDatagramsToTheSameQueuePairAreLost) {
   const Watchdog watchdog;
   Endpoint self({.type = IBV_QPT_UD});
   Endpoint other({.type = IBV_QPT_UD});
@@ -324,7 +325,7 @@ TEST(StoppedInACopy, LosesDatagramsToTheSameQueuePair) {
 
 class Killed : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Killed, LeavesNothingAndItsPeerSound) {
+TEST_P(Killed, AKilledProcessLeavesNoRecordsAndItsPeerSound) {
   Party party;
   Pair others;
   const std::uint64_t bytes = ring_bytes();
@@ -333,7 +334,7 @@ TEST_P(Killed, LeavesNothingAndItsPeerSound) {
   EXPECT_EQ(party.child.join(), -SIGKILL);
   EXPECT_EQ(bounded("dereg_mr", [&] { return ibv_dereg_mr(party.file.mr.release()); }), 0);
   EXPECT_EQ(bounded("modify_qp", [&] { return party.self.to(IBV_QPS_ERR); }), 0);
-  // Its message has arrived or not, and never twice.
+  // The child's message has arrived or not, and never twice.
   const std::optional<ibv_wc> first = party.self.wait();
   ASSERT_TRUE(first);
   EXPECT_EQ(first->wr_id, 1U);
@@ -350,7 +351,7 @@ TEST_P(Killed, LeavesNothingAndItsPeerSound) {
 }
 
 /// Pollers see an entry before the queue's tail has moved. The next writer must notice that entry.
-TEST(KilledBehindACompletion, HasNothingPutInItsPlace) {
+TEST(KilledBehindACompletion, TheNextCompletionDoesNotTakeItsPlace) {
   Party party;
   Endpoint& self = party.self;
   EXPECT_EQ(self.post_recv(2, 0, 64), 0);
@@ -442,7 +443,7 @@ TEST(KilledOverASharedReceive, AnXrcDomainsReceiveIsFlushed) {
 }
 
 /// A ring that does not belong to a record yet, or any more, is found and freed.
-TEST(KilledOverARing, LosesNoneOfTheHeap) {
+TEST(KilledOverARing, TheRingIsFreed) {
   const Context context = open_device();
   ASSERT_NE(context, nullptr);
   for (const char* step : {"claimed", "released"}) {
@@ -459,7 +460,7 @@ TEST(KilledOverARing, LosesNoneOfTheHeap) {
 
 /// A process is killed between writing an event and counting it. Destroying the queue does not wait
 /// for an acknowledgement that cannot come.
-TEST(KilledOverAnEvent, LetsTheQueueBeDestroyed) {
+TEST(KilledOverAnEvent, TheQueueCanBeDestroyed) {
   const Watchdog watchdog;
   Child child([](const Line& line) {
     Endpoint writer;

@@ -20,7 +20,7 @@ sockaddr_in address_of(std::size_t worker) {
   return address;
 }
 
-/// librdmacm's convention: -1 with errno.
+/// The error of a call of librdmacm, which returns -1 and sets errno.
 int error_of(int result) { return result == 0 ? 0 : errno; }
 
 /// A channel that does not block.

@@ -20,8 +20,8 @@ std::uint64_t clock_ns();
 /// After this time without a result a worker gives up.
 inline constexpr std::uint64_t kLongestNs = 30'000'000'000;
 
-/// Repeats a call while it returns EBUSY or EAGAIN: a stopped process is in the way and will
-/// continue.
+/// Repeats a call while it returns EBUSY or EAGAIN: then a stopped process is in the way, which
+/// will continue.
 template <typename Call>
 int persist(const char* name, Call call) {
   const std::uint64_t start = clock_ns();

@@ -13,7 +13,7 @@
 #include "emulation/tests/survival/storm_session.hpp"
 
 /// Workers that use all features at once and are killed or stopped at random. Each survivor checks
-/// the data that it gets. At the end no records of dead ones are left.
+/// the data that it gets. At the end no records of dead workers are left.
 namespace hbmwire::test {
 namespace {
 

@@ -120,7 +120,7 @@ std::vector<std::string> words_of(const char* text) {
 struct Seen {
   int status = -1;
   std::string said;                              // output that is not about the table
-  std::map<std::size_t, unsigned long> entries;  // index in the table, and the offset in the plugin
+  std::map<std::size_t, unsigned long> entries;  // index in the table -> offset in the plugin
 };
 
 /// Loads the plugin below a made-up libibverbs in a new process, and opens a device.
@@ -168,7 +168,7 @@ TEST(Layout, CountsTheOperationsOfEachRelease) {
     EXPECT_EQ(count_operations(kLayouts[index]), counts[index]);
 }
 
-/// libibverbs opens the file of IBV_DRIVERS with its own N at the end.
+/// libibverbs opens the file that IBV_DRIVERS names, with its own "-rdmavN.so" at the end.
 TEST(Layout, HasAFileForTheNumberOfEachRelease) {
   const char* const plugin = std::getenv("IBV_DRIVERS");
   ASSERT_NE(plugin, nullptr);
@@ -178,7 +178,7 @@ TEST(Layout, HasAFileForTheNumberOfEachRelease) {
   }
 }
 
-/// Each operation is implemented by a number that shows its place.
+/// Each operation has its number plus one for an implementation, which shows where it was placed.
 TEST(Layout, PutsEachOperationWhereItsReleaseHasIt) {
   std::vector<Implementation> all;
   for (std::size_t number = 0; number < kOperations; ++number)
@@ -215,7 +215,7 @@ TEST(MadeUpLibibverbs, FindsTheSameFunctionsByEveryLayout) {
   }
 }
 
-TEST(MadeUpLibibverbs, IsToldWhenItsInterfaceIsUnknown) {
+TEST(MadeUpLibibverbs, AnUnknownInterfaceIsReported) {
   const Seen seen = load_below("99");
   EXPECT_EQ(seen.status, 0);
   EXPECT_EQ(seen.said,
@@ -225,7 +225,7 @@ TEST(MadeUpLibibverbs, IsToldWhenItsInterfaceIsUnknown) {
 }
 
 /// A libibverbs with a known N, but a larger context than in any release.
-TEST(MadeUpLibibverbs, IsToldWhenItsContextIsUnknown) {
+TEST(MadeUpLibibverbs, AnUnknownContextIsReported) {
   const Seen seen = load_below("65_larger");
   EXPECT_EQ(seen.status, 0);
   EXPECT_EQ(seen.said,

@@ -12,8 +12,8 @@
 /// private interface of one release. Compiled for each release; CMakeLists.txt has the numbers.
 namespace {
 
-constexpr std::size_t kContextBytes = 328;  // of ibv_context
-constexpr std::size_t kCommandFd = 264;     // of its cmd_fd
+constexpr std::size_t kContextBytes = 328;  // the size of ibv_context
+constexpr std::size_t kCommandFd = 264;     // the offset of its cmd_fd
 constexpr std::uint32_t kIsExtended = 2;
 
 const void* registered = nullptr;
@@ -70,7 +70,7 @@ std::size_t made_up_operations(void (*const** operations)()) {
 /// The plugin does not free a context with an unknown layout, so it must be freed here.
 void made_up_free_context() { std::free(allocated); }
 
-/// Uses the imports that the plugin redirects.
+/// Calls the imports that the plugin redirects in libibverbs.
 long made_up_system_calls(int fd, const char* path) {
   DIR* const directory = ::opendir(path);
   if (directory != nullptr) ::closedir(directory);
