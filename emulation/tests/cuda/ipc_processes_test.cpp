@@ -106,7 +106,7 @@ TEST_F(CudaIpcProcesses, AKilledImporterKeepsNothing) {
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "physical"), 0U);
 }
 
-TEST_F(CudaIpcProcesses, TwoProcessesMayHaveItOpen) {
+TEST_F(CudaIpcProcesses, TwoProcessesMayOpenOneHandle) {
   const std::uint64_t before = free_bytes();
   const CUdeviceptr own = allocate(2 * kGranule);
   put_now(own, "first");
@@ -127,7 +127,7 @@ TEST_F(CudaIpcProcesses, TwoProcessesMayHaveItOpen) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-TEST_F(CudaIpcProcesses, AGpuThatAProcessDoesNotSeeIsReached) {
+TEST_F(CudaIpcProcesses, AHandleReachesAGpuThatTheProcessDoesNotSee) {
   const CUdeviceptr own = allocate(100);
   put_now(own, "unseen");
   ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);

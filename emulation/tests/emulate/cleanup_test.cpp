@@ -173,7 +173,7 @@ TEST_F(World, LeavesAFabricToTheNodesStillInIt) {
   first.finish();
 }
 
-TEST_F(World, SurvivesManyThatJoinAndLeaveAtOnce) {
+TEST_F(World, SurvivesManyRunsThatJoinAndLeaveAtOnce) {
   std::vector<std::unique_ptr<Process>> runs;
   for (int i = 0; i < 24; ++i) {
     const auto name = "n" + std::to_string(i % 3);

@@ -208,7 +208,7 @@ TEST_F(World, LetsControlCReachCommandOnce) {
   EXPECT_EQ(terminal.wait_for_exit(), 6);
 }
 
-TEST_F(World, EndsByControlC) {
+TEST_F(World, ControlCEndsCommand) {
   Terminal terminal(emulate({}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(terminal.wait_for("ready"));
   terminal.type(kControlC);

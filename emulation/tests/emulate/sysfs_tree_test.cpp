@@ -164,7 +164,7 @@ TEST_F(SysfsTree, PutsACardAndItsNicBelowOneSwitch) {
   EXPECT_EQ(read("class/accel/accel2/device/local_cpulist"), "32-63");
 }
 
-TEST_F(SysfsTree, DealsTheInterfacesOut) {
+TEST_F(SysfsTree, DealsTheInterfacesOutToTheNics) {
   Machine machine = kTwoNumaNodes;
   const GidBytes first{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
   GidBytes second = first;

@@ -34,7 +34,7 @@ TEST_F(World, TellsCommandWhereEverythingIs) {
 
 TEST_F(World, SaysNothingWhenQuiet) { EXPECT_EQ(shell({"--quiet"}, "true").err, ""); }
 
-TEST_F(World, HasGpusIfAskedFor) {
+TEST_F(World, HasGpusIfTheOptionsAskForThem) {
   const auto seen = shell({"--gaudi", "0", "--cuda", "2", "--rocm", "1"},
                           "cd $HBMWIRE_EMULATION_NODE && stat -c '%n %s' cuda*/* rocm*/*");
   EXPECT_EQ(seen.out,
@@ -157,7 +157,7 @@ TEST_F(World, NamesTheKernelsConfigurationWithoutAView) {
   EXPECT_EQ(seen.out, "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n") << seen.err;
 }
 
-TEST_F(ViewedWorld, IsReadByLibibumad) {
+TEST_F(ViewedWorld, LibibumadReadsTheNics) {
   // The values that ibstat reads, through the library that ibstat uses.
   const auto seen = shell({"--nics", "2", "--ports", "2"}, R"(python3 -c '
 import ctypes

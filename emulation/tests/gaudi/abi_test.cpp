@@ -111,7 +111,7 @@ TEST_F(GaudiAbi, EveryFunctionIsThere) {
   }
 }
 
-TEST_F(GaudiAbi, FunctionsThatDoNotExistAreNotThere) {
+TEST_F(GaudiAbi, FunctionsThatNoReleaseHasAreNotThere) {
   // Some programs and documents name these functions, but no release of hl-thunk has them.
   for (const char* name :
        {"hlthunk_dma_host_to_device", "hlthunk_dma_device_to_host", "hlthunk_ipc_handle_create",
@@ -171,7 +171,7 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   EXPECT_EQ(close(fd), 0);
 }
 
-TEST_F(GaudiAbi, RefusesUnsupportedCalls) {
+TEST_F(GaudiAbi, UnsupportedCallsAreRefused) {
   auto* const power = hl_thunk<int(int, void*)>("hlthunk_get_power_info");
   auto* const notifier = hl_thunk<int(int)>("hlthunk_notifier_create");
   auto* const table = hl_thunk<void*()>("hlthunk_hash_create");
@@ -192,7 +192,7 @@ TEST_F(GaudiAbi, RefusesUnsupportedCalls) {
   EXPECT_EQ(compile(nullptr, nullptr, nullptr, nullptr), 28) << "synUninitialized";
 }
 
-TEST_F(GaudiAbi, RawSubmissionRefusesAndTheFlushSucceeds) {
+TEST_F(GaudiAbi, RawSubmissionIsRefusedAndTheFlushSucceeds) {
   auto* open = hl_thunk<int(int, const char*)>("hlthunk_open");
   auto* request =
       hl_thunk<int(int, std::uint32_t, std::uint64_t*)>("hlthunk_request_command_buffer");

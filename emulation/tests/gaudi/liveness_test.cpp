@@ -73,7 +73,7 @@ TEST_F(GaudiLiveness, AnFdHoldsTheMapping) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, ADuplicateHoldsIt) {
+TEST_F(GaudiLiveness, ADuplicateHoldsTheMapping) {
   Fd copy(::fcntl(dmabuf_.get(), F_DUPFD_CLOEXEC, 0));
   dmabuf_.reset();
   expect_exported();
@@ -81,7 +81,7 @@ TEST_F(GaudiLiveness, ADuplicateHoldsIt) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AForkedChildHoldsIt) {
+TEST_F(GaudiLiveness, AForkedChildHoldsTheMapping) {
   Child child([] { return 0; });
   ASSERT_EQ(child.wait_ready(), 0);
   dmabuf_.reset();
@@ -90,7 +90,7 @@ TEST_F(GaudiLiveness, AForkedChildHoldsIt) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AKilledChildHoldsItNoLonger) {
+TEST_F(GaudiLiveness, AKilledChildHoldsTheMappingNoLonger) {
   Child child([] { return 0; });
   ASSERT_EQ(child.wait_ready(), 0);
   dmabuf_.reset();
@@ -99,7 +99,7 @@ TEST_F(GaudiLiveness, AKilledChildHoldsItNoLonger) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AMessageInFlightHoldsIt) {
+TEST_F(GaudiLiveness, AMessageInFlightHoldsTheMapping) {
   Sockets sockets;
   send_fd(sockets.near.get(), dmabuf_.get());
   dmabuf_.reset();
@@ -111,7 +111,7 @@ TEST_F(GaudiLiveness, AMessageInFlightHoldsIt) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AReceiverHoldsIt) {
+TEST_F(GaudiLiveness, AReceiverHoldsTheMapping) {
   Sockets sockets;
   send_fd(sockets.near.get(), dmabuf_.get());
   Fd received(receive_fd(sockets.far.get()));
@@ -123,7 +123,7 @@ TEST_F(GaudiLiveness, AReceiverHoldsIt) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AMemoryRegionHoldsItAfterTheFdIsClosed) {
+TEST_F(GaudiLiveness, AMemoryRegionHoldsTheMappingAfterTheFdIsClosed) {
   // The reference that the NIC plugin keeps while an MR lives.
   Fd region(::fcntl(dmabuf_.get(), F_DUPFD_CLOEXEC, 0));
   {
@@ -136,13 +136,13 @@ TEST_F(GaudiLiveness, AMemoryRegionHoldsItAfterTheFdIsClosed) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, ImportingLeavesNothingBehind) {
+TEST_F(GaudiLiveness, AnEndedImportHoldsNothing) {
   { const ImportedMemory imported(dmabuf_.get()); }
   dmabuf_.reset();
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, ASecondExportHoldsItAlone) {
+TEST_F(GaudiLiveness, ASecondExportAloneHoldsTheMapping) {
   Fd second(export_range(fd_, address_, 4096));
   dmabuf_.reset();
   expect_exported();

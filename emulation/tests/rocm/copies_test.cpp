@@ -22,7 +22,7 @@ class RocmCopies : public RocmTest {
   }
 };
 
-TEST_F(RocmCopies, GoInAndOutAndBetweenGpus) {
+TEST_F(RocmCopies, CopiesGoInAndOutAndBetweenGpus) {
   const PoolMemory first(gpu_pools_[0], 10000);
   const PoolMemory second(gpu_pools_[1], 10000);
   std::vector<char> out(10000, 'a');
@@ -71,7 +71,7 @@ TEST_F(RocmCopies, MemoryThatAGpuCannotSeeFailsTheCopy) {
       << "past the allocation";
 }
 
-TEST_F(RocmCopies, WaitForTheSignalsTheyDependOn) {
+TEST_F(RocmCopies, ACopyWaitsForTheSignalsThatItDependsOn) {
   const PoolMemory memory(gpu_pools_[0], 8);
   const PoolMemory pinned(host_pool_, 8);
   pinned.get()[0] = 1;
@@ -95,7 +95,7 @@ TEST_F(RocmCopies, WaitForTheSignalsTheyDependOn) {
   EXPECT_EQ(hsa_signal_destroy(done), HSA_STATUS_SUCCESS);
 }
 
-TEST_F(RocmCopies, AreRefusedWithWrongArguments) {
+TEST_F(RocmCopies, CopiesWithWrongArgumentsAreRefused) {
   const PoolMemory memory(gpu_pools_[0], 8);
   const hsa_signal_t done = make_signal(1);
   char byte = 0;
@@ -111,7 +111,7 @@ TEST_F(RocmCopies, AreRefusedWithWrongArguments) {
   EXPECT_EQ(hsa_signal_destroy(done), HSA_STATUS_ERROR_INVALID_SIGNAL);
 }
 
-TEST_F(RocmCopies, AFillIsThereOnReturn) {
+TEST_F(RocmCopies, AFillIsCompleteOnReturn) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   EXPECT_EQ(hsa_amd_memory_fill(memory.get() + 4, 0x01020304, 3), HSA_STATUS_SUCCESS);
   std::uint32_t words[5] = {};
@@ -143,7 +143,7 @@ int end_during_a_copy() {
   return hsa_shut_down() == HSA_STATUS_SUCCESS ? 0 : 1;
 }
 
-TEST(RocmEnd, DoesNotWaitForACopyThatCannotBegin) {
+TEST(RocmEnd, ShuttingDownDoesNotWaitForACopyThatCannotBegin) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a newly started process
   EXPECT_EXIT(std::_Exit(end_during_a_copy()), testing::ExitedWithCode(0), "");
 }

@@ -102,7 +102,7 @@ TEST_F(RocmIpcProcesses, AKilledImporterKeepsNothing) {
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 0U);
 }
 
-TEST_F(RocmIpcProcesses, TwoProcessesMayHaveItAttached) {
+TEST_F(RocmIpcProcesses, TwoProcessesMayAttachOneHandle) {
   const std::uint64_t before = free_bytes();
   std::optional<Peer> third;
   third.emplace(std::vector<std::string>{HBMWIRE_ROCM_IPC_PEER});
