@@ -36,7 +36,7 @@ class Attempt {
   ibv_wc_status gather();
 
   /// Whether gather() has found that the answer of a READ or an atomic may not be written to the
-  /// elements. The request is sent all the same: a NIC finds the error when the answer comes.
+  /// elements. The request is still sent: a NIC finds the error when the answer comes.
   [[nodiscard]] bool loses_answer() const { return loses_answer_; }
 
   /// Whether the responder accepts packets from the requester's connection. The responder's lock is
