@@ -54,7 +54,8 @@ struct Stage {
   std::string refusal;  ///< the reason why there are no namespaces
 };
 
-// Removing the world later also takes descriptors: for locks, and for nested folders.
+// Checks that so many descriptors are left as making the world takes, and removing it later: for
+// locks, and for nested folders.
 Status check_descriptors() {
   constexpr std::size_t kNeeded = 24;
   std::array<Fd, kNeeded> tried;
