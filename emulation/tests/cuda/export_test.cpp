@@ -43,7 +43,7 @@ class CudaExport : public CudaTest {
 
 /// The bytes that an importer, such as the NIC, finds in a dma-buf.
 std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
-  // The descriptor itself is not readable. Opened anew, the file is.
+  // The dma-buf's descriptor cannot be read, but its file can be opened anew.
   const int content = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY);
   emulation::ExportDescriptor descriptor;
   EXPECT_EQ(::pread(content, &descriptor, sizeof descriptor, 0), ssize_t{sizeof descriptor});

@@ -12,6 +12,7 @@ namespace {
 
 class CudaIpcProcesses : public CudaIpc {};
 
+// 4194304 bytes are two granules.
 TEST_F(CudaIpcProcesses, FreedMemoryStaysOpenInOtherProcesses) {
   const std::uint64_t before = free_bytes();
   const std::string handle = other_.tell("offer 4194304 kept");
@@ -43,7 +44,8 @@ TEST_F(CudaIpcProcesses, FreedPartsOfABlockStayOpen) {
   EXPECT_EQ(other_.tell("live physical"), "1");
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
-  // With "stays" these two fill the whole block, so they show that freed places are reused.
+  // Together with "stays" the next two allocations fill the whole block. They fit only if freed
+  // places are reused.
   EXPECT_EQ(other_.tell("offer 1048064 fits").size(), kHandleDigits);
   EXPECT_EQ(other_.tell("offer 1048064 too").size(), kHandleDigits);
   EXPECT_EQ(other_.tell("live physical"), "1");

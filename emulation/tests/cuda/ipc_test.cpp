@@ -33,7 +33,7 @@ TEST_F(CudaIpc, AHandleIsOfTheWholeAllocation) {
   EXPECT_EQ(cuMemFree_v2(small), CUDA_SUCCESS);
   EXPECT_EQ(refusal(small), CUDA_ERROR_INVALID_VALUE);
   const CUdeviceptr again = allocate(1000);
-  ASSERT_EQ(again, small) << "otherwise the next check shows nothing";
+  ASSERT_EQ(again, small) << "at another address the next check would show nothing";
   EXPECT_NE(handle_of(again), handle) << "another allocation, although at the same address";
   EXPECT_EQ(cuMemFree_v2(again), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(neighbour), CUDA_SUCCESS);
@@ -120,7 +120,7 @@ TEST_F(CudaIpc, OpeningAgainIsCounted) {
   EXPECT_EQ(open_valid(handle), address);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 1U);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
-  EXPECT_EQ(get(address, 4), "text") << "closed once, it is still open";
+  EXPECT_EQ(get(address, 4), "text") << "opened twice and closed once, the memory is still open";
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 0U);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
@@ -251,8 +251,8 @@ bool undo(Call call) {
   return false;
 }
 
-/// Makes memory and a handle of it, opens the peer's, copies from it, and undoes all. Returns
-/// whether every call succeeded. At most one is made to fail.
+/// Makes memory and a handle of it, opens the peer's memory, copies from that, and undoes all.
+/// Returns whether every call succeeded. At most one call is made to fail.
 bool scene(const std::string& handle) {
   CUdeviceptr own = 0;
   CUdeviceptr theirs = 0;

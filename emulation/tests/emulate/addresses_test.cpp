@@ -111,7 +111,8 @@ TEST_F(NetworkNamespace, IbvDevinfoShowsTheAddresses) {
 }
 
 TEST_F(NetworkNamespace, JoiningRunsSeeTheAddressesOfTheNodesMaker) {
-  // A second run of the node sees the same table, even from an empty namespace.
+  // A second run of the node sees the same table, even from an empty namespace. With the variables
+  // set it would refuse to start, because it would seem to be inside the first run.
   const auto seen = run(in_namespace(
       kNetwork + emulate_here("--name x",
                               "sh -c 'unset HBMWIRE_EMULATION_NODE HBMWIRE_EMULATION_FABRIC; "

@@ -64,7 +64,8 @@ TEST(Behaviours, LimitsAreForAllNicsOrForOne) {
   EXPECT_EQ(in_words(one), ", at most 100 queue pairs, no shared receive queues");
 }
 
-/// A process that joins a node compares its options with the node's, of all possible NICs.
+/// A process that joins a node compares its options with the node's for all NICs that could exist,
+/// so those that do not exist must keep the default.
 TEST(Behaviours, OptionsApplyToExistingNicsAlone) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(apply({.async = "1us", .seed = 7, .like = {"all"}}, hardware));
@@ -89,6 +90,7 @@ TEST(Behaviours, MalformedTextIsRefused) {
   EXPECT_THAT(sentence({.link_layer = {"emu2=infiniband"}}), HasSubstr("no such NIC"));
   EXPECT_THAT(sentence({.without = {"emu1=verbs"}}), HasSubstr("is not dmabuf, atomics"));
   EXPECT_THAT(sentence({.without = {"emu2=dmabuf"}}), HasSubstr("no such NIC"));
+  // A NIC has at most 65,533 queue pairs, and a completion queue has at least one entry.
   for (const char* text : {"qp", "qp=", "qp=-1", "qp=100x", "qp=65534", "ah=1", "cqe=0", "qp=1,",
                            "emu1=100", "emu1"}) {
     EXPECT_THAT(sentence({.limits = {text}}), HasSubstr("is not OBJECT=N")) << text;

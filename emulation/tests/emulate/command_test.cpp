@@ -31,6 +31,7 @@ TEST_F(World, SaysWhenCommandCannotBeRun) {
       << "the file is no program";
 }
 
+// The exit code is 2 for a wrong command line, and 125 if the set-up fails.
 TEST_F(World, ReportsWrongUsage) {
   const auto wrong = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {program()});

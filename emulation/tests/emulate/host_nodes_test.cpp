@@ -103,7 +103,7 @@ TEST_F(HostNodes, ExistingNodesAreLeftAlone) {
             "rdma_cm\nuverbs0\nuverbs1\n");
   EXPECT_TRUE(fs::exists("/dev/infiniband/uverbs0"));
   EXPECT_FALSE(fs::exists("/dev/infiniband/uverbs1"));
-  // A node that an administrator made suffices for an ordinary user.
+  // For an ordinary user a node suffices that an administrator has made.
   const auto user =
       shell({"--no-namespaces", "--gaudi", "0"}, "ls /dev/infiniband", {.as_nobody = true});
   EXPECT_EQ(user.out, "uverbs0\n") << user.err;

@@ -56,9 +56,8 @@ class Keep : public World {
       fs::copy_file(HBMWIRE_STAND_IN_VENDOR, machine_.path() / name);
   }
 
-  /// For each library its name, and whether a program below emulate loads the vendor's or the
-  /// emulated one.
-  /// The lines are "<name> real", "<name> emulated" or "<name> missing".
+  /// Which libraries of these names a program below emulate loads: its output has a line "<name>
+  /// real", "<name> emulated" or "<name> missing" for each.
   [[nodiscard]] Process::Outcome loaded(std::vector<std::string> options,
                                         const std::string& names) const {
     auto command = emulate(std::move(options), R"(exec python3 -c '
@@ -183,7 +182,7 @@ class KeptNodes : public ViewedWorld {
   }
 
  private:
-  /// Makes it once for all tests. Returns the reason if that is forbidden, otherwise "".
+  /// Makes that machine once for all tests. Returns the reason if that is forbidden, otherwise "".
   static std::string make_machine();
 };
 

@@ -81,6 +81,8 @@ TEST_F(Link, AWrongChangePreventsTheOthers) {
 TEST_F(Link, ANewNodesLinkIsUpAlthoughItsPredecessorsWasDown) {
   Process other(emulate({"--fabric", "f", "--name", "other"}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(other.wait_for_output("ready"));
+  // A node has up to 32 ports, so the second node's first one is port 33 of the fabric. "b" gets
+  // the number of the ended "a", and so the same port.
   constexpr const char* kShow =
       "cat $SYSFS_PATH/class/infiniband/emu0/ports/1/fabric_port; "
       "ibv_devinfo -d emu0 | grep -o 'PORT_[A-Z]*'";

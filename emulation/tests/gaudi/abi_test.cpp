@@ -140,7 +140,8 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   ASSERT_GE(fd, 0);
   std::array<unsigned char, kInformationBytes> bytes{};
   EXPECT_EQ(information(fd, bytes.data()), 0);
-  // The offsets are those of the vendor's structures.
+  // The offsets in the vendor's structure of dram_base_address, dram_size, device_id, dram_enabled,
+  // dram_page_size and device_mem_alloc_default_page_size; then module_id.
   EXPECT_EQ(at<std::uint64_t>(bytes, 8), kFirstAddress2);
   EXPECT_EQ(at<std::uint64_t>(bytes, 16), 127 * kPage2);
   EXPECT_EQ(at<std::uint32_t>(bytes, 32), 0x1020U);
@@ -160,6 +161,7 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
 
   bytes.fill(0);
   EXPECT_EQ(kernel_information(fd, &query), 0);
+  // The offsets in the driver's structure of module_id, dram_page_size and card_name.
   EXPECT_EQ(at<std::uint32_t>(bytes, 36), module);
   EXPECT_EQ(at<std::uint64_t>(bytes, 224), kPage2);
   EXPECT_STREQ(reinterpret_cast<const char*>(bytes.data()) + 200, "HL225");

@@ -44,7 +44,7 @@ class GaudiLiveness : public GaudiTest {
   void TearDown() override {
     dmabuf_.reset();
     if (fd_ >= 0) {
-      hlthunk_memory_unmap(fd_, address_);
+      hlthunk_memory_unmap(fd_, address_);  // fails if expect_not_exported() has unmapped it
       EXPECT_EQ(hlthunk_device_memory_free(fd_, handle_), 0);
       EXPECT_EQ(hlthunk_close(fd_), 0);
     }
@@ -58,7 +58,7 @@ class GaudiLiveness : public GaudiTest {
     EXPECT_EQ(hbmwire_gaudi_live_objects(0, "export"), 1U);
   }
 
-  /// Unmaps the memory.
+  /// Unmaps the memory, which succeeds only if it is not exported.
   void expect_not_exported() const { EXPECT_EQ(hlthunk_memory_unmap(fd_, address_), 0); }
 
   int fd_ = -1;

@@ -15,7 +15,8 @@ class RocmCopies : public RocmTest {
     return signal;
   }
 
-  /// Waits for a copy's signal to fall below 1. Returns its value: 0, or less if the copy failed.
+  /// Waits up to 10 s for a copy's signal to fall below 1. Returns its value: 0, or less if the
+  /// copy failed.
   static hsa_signal_value_t wait(hsa_signal_t signal) {
     return hsa_signal_wait_scacquire(signal, HSA_SIGNAL_CONDITION_LT, 1, 10'000'000'000,
                                      HSA_WAIT_STATE_BLOCKED);
@@ -85,7 +86,7 @@ TEST_F(RocmCopies, ACopyWaitsForTheSignalsThatItDependsOn) {
                                       HSA_WAIT_STATE_BLOCKED),
             1)
       << "the other signal is not yet 0, so the copy waits";
-  pinned.get()[0] = 5;  // in time for the copy
+  pinned.get()[0] = 5;  // before the copy begins, so it copies this value
   hsa_signal_store_screlease(before, 0);
   EXPECT_EQ(wait(done), 0);
   char got = 0;
@@ -113,6 +114,7 @@ TEST_F(RocmCopies, CopiesWithWrongArgumentsAreRefused) {
 
 TEST_F(RocmCopies, AFillIsCompleteOnReturn) {
   const PoolMemory memory(gpu_pools_[0], 4096);
+  // Fills three words of four bytes, words 1 to 3.
   EXPECT_EQ(hsa_amd_memory_fill(memory.get() + 4, 0x01020304, 3), HSA_STATUS_SUCCESS);
   std::uint32_t words[5] = {};
   read_gpu(gpus_[0], host_, words, memory.get(), sizeof words);

@@ -11,6 +11,7 @@ namespace {
 
 class RocmIpcProcesses : public RocmIpc {};
 
+// 4194304 bytes are two blocks.
 TEST_F(RocmIpcProcesses, FreedMemoryStaysAttachedInOtherProcesses) {
   const std::uint64_t before = free_bytes();
   char* const address = attach_valid(other_.tell("offer 4194304 kept"), 4194304);
@@ -39,7 +40,8 @@ TEST_F(RocmIpcProcesses, FreedPartsOfABlockStayAttached) {
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
-  // The whole block except its first page, which shows that the place is reused.
+  // The next allocation takes the whole block except its first page. It fits only if the freed
+  // places are reused.
   EXPECT_EQ(other_.tell("offer 2093056 fits").size(), kHandleDigits);
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(free_bytes(), before - kBlock);
