@@ -213,7 +213,7 @@ class Sender final : public Parkable {
   std::uint64_t arrives_ns_ = 0;
   std::uint64_t fetched_ns_ = 0;
   std::uint64_t next_begins_ns_ = 0;
-  bool stalled_ = false;  // the next request begins when it may, not when it was posted
+  bool stalled_ = false;  // the QP was not in RTS, so the next request begins when it may again
   unsigned retries_used_ = 0;
   std::shared_ptr<Wire> wire_;
   std::map<std::uint64_t, OperationFaults> faults_;  // of requests that are not over, by index

@@ -91,6 +91,8 @@ Outcome Attempt::run(const ReceiveSource& source) {
     const Taking taking = take_receive(process_, source, receive);
     return taking == Taking::taken ? send(source, receive, {}) : outcome_without_receive(taking);
   }
+  // A WRITE with immediate moves its bytes only if a receive is posted. It takes the receive
+  // afterwards, because the access may fail.
   if (traits_.consumes_receive) {
     if (const Taking seen = look_for_receive(process_, source); seen != Taking::taken)
       return outcome_without_receive(seen);

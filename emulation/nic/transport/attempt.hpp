@@ -95,6 +95,8 @@ class Attempt {
   /// of the receive queue.
   bool report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
               ibv_wc_opcode opcode, std::uint64_t bytes);
+  /// Completes the receive with the error `there`, and moves the responder to ERR. The outcome has
+  /// the requester's status `here`.
   Outcome fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
                        ibv_wc_status there, ibv_wc_status here);
   Outcome refuse_length(const ReceiveSource& source, const ReceiveEntry& receive);
