@@ -77,6 +77,8 @@ TEST_F(GaudiMemory, ACardReportsItsGeometry) {
   EXPECT_EQ(hlthunk_get_hw_ip_info(fd(), nullptr), -EINVAL);
 }
 
+// The last arguments of hlthunk_device_memory_alloc() are the page size (0: the default),
+// `contiguous` and `shared`. Neither flag has an effect here.
 TEST_F(GaudiMemory, WrongSizesAndHandlesAreRefused) {
   errno = 0;
   EXPECT_EQ(hlthunk_device_memory_alloc(fd(), 0, 0, false, false), 0U);
