@@ -37,7 +37,8 @@ void StepTrap::arrive(std::string_view step) noexcept {
   Trap& set = trap();
   if (!set.armed.load() || set.step != step || set.left.fetch_sub(1) != 1) return;
   set.armed.store(false);
-  // To this thread: then SIGSTOP and SIGKILL take effect before the call returns.
+  // The signal goes to this thread, because then SIGSTOP and SIGKILL take effect before the call
+  // returns.
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), set.signal);
 }
 

@@ -94,7 +94,7 @@ void GpuMemory::sweep() {
     if (slot.live != 0 && slot.owner != self && lives.dead(slot.owner)) slot.given_back = 1;
   }
   std::map<std::pair<std::uint64_t, std::uint64_t>, bool> held;  // remembers answers, because each
-                                                                 // takes a look at all open files
+                                                                 // costs a look at all open files
   for (auto& slot : used(state_->exports, state_->export_end)) {
     if (slot.live == 0 || slot.owner == self || !lives.dead(slot.owner)) continue;
     const auto [known, is_new] = held.try_emplace({slot.device, slot.inode}, false);
@@ -174,7 +174,8 @@ void GpuMemory::free(const Range& range) {
     slot.given_back = 1;
     break;
   }
-  // A stopped process holds the lock; the next process that looks frees the range.
+  // Without the lock, which a stopped process holds, the range is only marked as given back. The
+  // next process that looks frees it.
   if (!lock.held()) return;
   note_gone_exports();
   free_unused();

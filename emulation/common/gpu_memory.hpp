@@ -95,7 +95,7 @@ class GpuMemory {
   void read(std::uint64_t offset, std::byte* to, std::uint64_t bytes) const;
   void write(std::uint64_t offset, const std::byte* from, std::uint64_t bytes) const;
 
-  /// An engine's copy from `from`, which may be this memory, and the ranges may overlap.
+  /// Copies from `from` as an engine does. If that is this memory too, the ranges may overlap.
   void write_from(std::uint64_t offset, const GpuMemory& from, std::uint64_t from_offset,
                   std::uint64_t bytes) const;
 

@@ -95,7 +95,8 @@ void GpuMemory::detach(const Attachment& attachment) {
   const std::lock_guard guard(mutex_);
   const Hold lock(state_->mutex);
   give_back(state_->attachments.at(attachment.slot));
-  // Otherwise the next process that looks frees ranges that were only kept for this one.
+  // Without the lock, which a stopped process holds, nothing is freed here. The next process that
+  // looks frees the ranges that were only kept for this one.
   if (!lock.held()) return;
   note_gone_exports();
   free_unused();

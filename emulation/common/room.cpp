@@ -41,7 +41,7 @@ void tell(const char* file, const struct statvfs& info, std::uint64_t bytes) {
 int populate(const void* address, std::size_t length, bool writable) noexcept {
   const auto first = reinterpret_cast<std::uint64_t>(address) & ~(kPinnedPage - 1);
   const std::uint64_t end = reinterpret_cast<std::uint64_t>(address) + length;
-  if (end < first || end > ~kPinnedPage) return EFAULT;  // it, or its last page, wraps around
+  if (end < first || end > ~kPinnedPage) return EFAULT;  // the range or its last page wraps around
   const std::uint64_t bytes = (end - first + kPinnedPage - 1) & ~(kPinnedPage - 1);
   const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   while (::madvise(reinterpret_cast<void*>(first), bytes, advice) != 0) {

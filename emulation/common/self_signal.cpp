@@ -57,7 +57,7 @@ void stop_this_process(std::uint64_t for_ns) noexcept {
     if (child == 0) continue_later(self, for_ns);
     if (child < 0) return;  // without the child the process would not be continued
   }
-  // To this thread: then it stops before the call returns.
+  // The signal goes to this thread, because then the thread stops before the call returns.
   ::syscall(SYS_tgkill, self, ::syscall(SYS_gettid), SIGSTOP);
   if (child < 0) return;
   ::kill(static_cast<pid_t>(child), SIGKILL);

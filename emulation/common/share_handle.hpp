@@ -29,7 +29,7 @@ struct ShareHandle {
 
 static_assert(sizeof(ShareHandle) == 32);
 
-/// Writes the handle to a vendor's handle. The rest of that becomes zeros.
+/// Writes the handle to the beginning of a vendor's handle, and zeros to its rest.
 void write_handle(const ShareHandle& handle, std::span<std::byte> to);
 
 /// Returns nullopt if no library of this family can have written these bytes.

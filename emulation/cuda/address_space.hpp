@@ -42,7 +42,7 @@ class Physical {
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
 
-  /// Nullopt if it is this process's own.
+  /// How attach() got the memory; nullopt for memory that allocate() made.
   [[nodiscard]] const std::optional<GpuMemory::Attachment>& attachment() const {
     return attachment_;
   }
@@ -131,7 +131,8 @@ class AddressSpace {
   /// Allocates host memory. With `in_gpu` it is an integrated GPU's memory, which is also the
   /// host's.
   CUresult allocate_host(const AllocationRequest& request, bool in_gpu, std::uint64_t& address);
-  /// Frees host memory if `host` is set, and else only memory that is not the host's.
+  /// Frees host memory if `host` is true; memory of cuMemAlloc or cuMemAllocManaged if it is false.
+  /// Refuses other memory.
   CUresult free(std::uint64_t address, bool host);
 
   /// Pins host memory of the program, so that engines reach it (cuMemHostRegister).

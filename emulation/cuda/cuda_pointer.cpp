@@ -12,7 +12,7 @@ namespace {
 
 template <typename T>
 CUresult put(void* data, T value) {
-  // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer the pointer itself is told.
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): an answer that is a pointer is copied as such.
   std::memcpy(data, &value, sizeof value);
   return CUDA_SUCCESS;
 }

@@ -41,7 +41,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
     Device* const device = device_of(runtime, properties);
     if (handle == nullptr || device == nullptr || flags != 0 || !whole_granules(bytes))
       return CUDA_ERROR_INVALID_VALUE;
-    GpuMemory* const memory = memory_of(*device);  // neither needs nor creates a context
+    GpuMemory* const memory = memory_of(*device);  // the call needs no context and creates none
     if (memory == nullptr) return CUDA_ERROR_OPERATING_SYSTEM;
     auto physical = Physical::allocate(*memory, properties->location.id, bytes);
     if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;

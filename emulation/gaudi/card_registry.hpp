@@ -37,7 +37,7 @@ class CardRegistry {
 
  private:
   CardRegistry();
-  /// The process' lock is held.
+  /// process_mutex() is held.
   Card* find_or_add(const CardIdentity& identity);
 
   std::vector<std::unique_ptr<Card>> known_;

@@ -43,7 +43,7 @@ struct ExportSlot {
   std::uint64_t watch_id;      // the inotify instance of that watch
   std::int32_t watch_process;  // the process that made that watch
   std::uint32_t padding;
-  std::uint64_t address;  // base of the mapping, which must not be unmapped meanwhile
+  std::uint64_t address;  // base of the mapping, which stays mapped while the dma-buf lives
 };
 
 struct StateContent {

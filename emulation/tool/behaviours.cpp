@@ -178,7 +178,7 @@ Status set_link_layers(const std::vector<std::string>& arguments, Hardware& hard
   return apply_each("--link-layer", arguments, hardware, take);
 }
 
-/// ", InfiniBand", or the list of NICs that are.
+/// ", InfiniBand" if all NICs have InfiniBand ports, or the list of the NICs that have them.
 std::string link_layers_in_words(const Hardware& hardware) {
   if (hardware.infiniband.none()) return {};
   if (hardware.infiniband.count() == hardware.nics) return ", InfiniBand";

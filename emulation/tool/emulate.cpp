@@ -49,12 +49,13 @@ int gave_up(const std::string& sentence) {
 /// Facts that are found out before anything is set up.
 struct Stage {
   std::filesystem::path libraries;
-  std::filesystem::path searched;  ///< where COMMAND finds them, without those of kept families
+  std::filesystem::path searched;  ///< where COMMAND finds libraries, without kept families' ones
   bool namespaces = false;
   std::string refusal;  ///< the reason why there are no namespaces
 };
 
-// Removing the world later also takes descriptors: for locks, and for nested folders.
+// Checks that so many descriptors are left as making the world takes, and removing it later: for
+// locks, and for nested folders.
 Status check_descriptors() {
   constexpr std::size_t kNeeded = 24;
   std::array<Fd, kNeeded> tried;
@@ -119,6 +120,7 @@ Status enter(const Options& options, const Stage& stage, const Membership& membe
     }
   }
   set_environment(options, stage, member);
+  // libibverbs must not take its list of devices from the kernel.
   if (kernel_has_rdma_netlink()) {
     constexpr int kNetlinkRdma = 20;  // NETLINK_RDMA
     return block_netlink(kNetlinkRdma);
@@ -215,7 +217,7 @@ Result<int> run_inside(const Options& options, const HeldSignals& held, Stage& s
   if (own_users) {
     register_processes(member.world.fabric, {::getpid(), janitor, child ? child->pid() : 0});
   }
-  member.lock.unlock();
+  member.lock.unlock();  // from now on other processes may join and leave
   int exit_code = child ? child->wait() : failed(child.error());
   // The hardware is the cause, so the exit code is that of a hardware failure.
   if (const auto why = cause.explain(exit_code); !why.empty()) exit_code = failed(why);

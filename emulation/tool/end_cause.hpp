@@ -15,8 +15,8 @@ class EndCause {
   /// which counts the kills for lack of memory in all cgroups.
   explicit EndCause(std::filesystem::path world, std::filesystem::path vmstat = "/proc/vmstat");
 
-  /// Explains COMMAND's exit code in a sentence. (A shell's may be that of its own child.) Empty if
-  /// the code does not mean such a signal, or the cause is not known.
+  /// Explains COMMAND's exit code in a sentence. (The exit code of a shell may be that of its own
+  /// child.) Empty if the code does not mean such a signal, or the cause is not known.
   [[nodiscard]] std::string explain(int exit_code) const;
 
  private:

@@ -188,7 +188,7 @@ Result<NodeConfig> create(const fs::path& node, const Options& options) {
   return config;
 }
 
-// Short, because libibverbs and UNIX sockets have little room for paths.
+// The name is short, because libibverbs and UNIX sockets have little room for paths.
 std::string unique_name(std::string_view kind) {
   return fmt::format("{}-{:08x}", kind, std::random_device{}());
 }

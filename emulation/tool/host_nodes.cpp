@@ -99,7 +99,7 @@ Status Maker::make_node(const DeviceNode& node) {
 Result<Fd> make_host_nodes(const Hardware& hardware) {
   const auto lock = lock_dev();
   Maker maker;
-  // Another world may have made them. Then they must last as long as this world too.
+  // Another world may have made the nodes. Then they must last as long as this world too.
   if (fs::exists(kRegistry)) {
     auto users = hold_for_descendants(kRegistry);
     if (!users) return tl::unexpected(users.error());

@@ -48,7 +48,7 @@ void take_ipv6_address(const sockaddr* address, Addresses& into) {
 }
 
 // The kernel first enters the address made from the MAC address, then the IPv4 addresses, then the
-// IPv6 addresses. The first one appears among the last ones again if it is configured.
+// IPv6 addresses. The first may be one of the IPv6 addresses too, and is listed only once.
 std::vector<GidBytes> in_order(const Addresses& addresses) {
   std::vector<GidBytes> gids;
   for (const auto* some : {&addresses.default_gid, &addresses.ipv4, &addresses.ipv6}) {

@@ -45,6 +45,7 @@ bool try_for(std::chrono::milliseconds time, Attempt attempt) {
 
 [[noreturn]] void keep_watch(const emulation::World& world) {
   do {
+    // The lock can be taken once no process of the node holds its shared one.
     const auto last_one_is_gone = lock_exclusively(users_file(world.node), Wait::yes, false);
     if (!last_one_is_gone) break;
   } while (!remove_if_unused(world));

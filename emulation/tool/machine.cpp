@@ -14,7 +14,7 @@ using emulation::first_line;
 std::vector<Machine::NumaNode> numa_nodes() {
   std::vector<Machine::NumaNode> nodes;
   const std::filesystem::path directory = "/sys/devices/system/node";
-  // Two suffice, because the devices are split in two halves.
+  // Two nodes suffice, because the emulated devices are split in two halves.
   for (int number = 0; number < 64 && nodes.size() < 2; ++number) {
     const auto node = directory / fmt::format("node{}", number);
     std::error_code ignored;

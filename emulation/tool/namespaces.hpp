@@ -15,12 +15,13 @@ namespace hbmwire::emulation::tool {
 /// and /sys.
 Status try_namespaces();
 
-/// Whether that needs a user namespace (for an ordinary user). For root a mount namespace suffices.
+/// Whether a view needs a user namespace, as for an ordinary user. For root a mount namespace
+/// suffices.
 bool needs_user_namespace();
 
-/// Puts this process into the fabric's user namespace, or creates that if it is the first. The
-/// whole fabric shares one, because only within one does the kernel let a NIC in one process reach
-/// the memory of another (process_vm_readv). The fabric's lock is held.
+/// Puts this process into the fabric's user namespace, and creates that namespace if this process
+/// is the first. The whole fabric shares one, because only within one does the kernel let a NIC in
+/// one process reach the memory of another (process_vm_readv). The fabric's lock is held.
 Status enter_user_namespace(const std::filesystem::path& fabric);
 
 /// Records for later processes of the fabric that `process` is in its user namespace.

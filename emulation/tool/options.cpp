@@ -139,7 +139,8 @@ const CLI::Option* add_cards(CLI::App& app, const char* name, unsigned& count, c
       ->check(unnamed(CLI::Range(0U, kMaxCards)));
 }
 
-/// Returns an empty string if the families may be kept, a sentence otherwise.
+/// Notes the families of --keep. Returns an empty string if they may be kept beside the emulated
+/// cards, and a sentence if not.
 std::string keep_families(const std::vector<std::string>& names, Options& options) {
   options.keep_given = !names.empty();
   for (const std::string& name : names)
@@ -305,6 +306,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
     return usage_error(mistake_of(app, error));
   }
   const bool has_command = dashes != end && dashes + 1 != end;
+  // --link alone, without "--", changes a running node.
   if (!has_command && (links.empty() || dashes != end))
     return usage_error("COMMAND is missing; it follows '--'");
 
@@ -327,7 +329,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   const bool gaudi_given = options.cards_given.at(static_cast<std::size_t>(CardFamily::gaudi));
   if (options.kind_given && gaudi_given && options.hardware.gaudi == 0)
     return usage_error("--gaudi 0 has no card of the kind of --gaudi-kind; leave either out");
-  // Checks the form only. The number of NICs may be known only to the node.
+  // Checks only the form of these options. The number of NICs may be known only to the node.
   Hardware tried;
   tried.nics = options.nics_given ? options.hardware.nics : kMaxNics;
   if (const auto good = apply(behaviours, tried); !good) return usage_error(good.error());

@@ -37,8 +37,10 @@ std::string config_space(const PciIdentity& identity, bool is_bridge,
   put(0x09, 3, identity.class_code);
   put(0x0e, 1, is_bridge ? 1 : 0);  // header type
   if (is_bridge) {
+    // The primary, the secondary and the subordinate bus.
     for (std::size_t i = 0; i < buses.size(); ++i) put(0x18 + i, 1, buses[i]);
   } else {
+    // The subsystem's vendor and device.
     put(0x2c, 2, identity.vendor);
     put(0x2e, 2, identity.device);
   }

@@ -88,7 +88,7 @@ void write_ethernet_port(SysfsWriter& writer, const std::filesystem::path& port,
 
 void write_infiniband_port(SysfsWriter& writer, const std::filesystem::path& port,
                            const PortAddress& address) {
-  // Linux uses one name for the types of both.
+  // Linux names the type of InfiniBand's GIDs as that of RoCE v1.
   write_gids(writer, port, {{address.infiniband_gid(), "IB/RoCE v1", {}}});
   writer.file(port / "fabric_port", std::to_string(address.fabric_port()));
   write_attributes(writer, port, {"InfiniBand", address.lid(), kSubnetManagerLid, "0x00010000"});

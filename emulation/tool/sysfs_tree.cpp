@@ -16,7 +16,8 @@ namespace {
 // The PCI SIG has not assigned 0xfffe.
 constexpr PciIdentity kNic = {0xfffe, 0x0001, 0x020700, "hbmwire_nic"};
 
-// dev_t of /dev/null, which stands for every emulated device node. libibverbs compares the two.
+// The number of /dev/null, which stands for every emulated device node. libibverbs compares the
+// number in sysfs with that of the node.
 constexpr std::string_view kNullDeviceNumber = "1:3";
 
 class NodeTree {

@@ -106,7 +106,7 @@ Status enter_user_namespace(const std::filesystem::path& fabric) {
 
 Status register_user_namespace(const std::filesystem::path& fabric, pid_t process) {
   const Fd ns{::open(fmt::format("/proc/{}/ns/user", process).c_str(), O_RDONLY | O_CLOEXEC)};
-  // It may have ended already. Then no process can join through it.
+  // The process may have ended already. Then no other process can join through it.
   if (!ns) return {};
   const auto path = members_file(fabric);
   const Fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};

@@ -73,7 +73,7 @@ class Copy final : public Contest {
     queue.connect(peer);
     line.send(true);
     bool more = false;
-    line.next(more);  // it only has to exist
+    line.next(more);  // keeps the memory and the queue pair until the other process is done
   }
 
   void write_to_peer(std::uint64_t offset) {

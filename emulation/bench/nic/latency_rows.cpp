@@ -61,7 +61,8 @@ class Side {
     queue_.wait_sends(1);
   }
 
-  /// Enough receives are posted, so a replacement can be posted later.
+  /// Waits for a message. The caller may replace the receive that it took later, because enough
+  /// others are posted.
   void wait_for_message() {
     while (arrived_ == 0) spin_until([&] { return (arrived_ = queue_.poll_receives()) != 0; });
     --arrived_;
@@ -124,7 +125,7 @@ class TwoSides : public Contest {
     peer_.line().send(promised_);
   }
 
-  /// More than in other rows, because a chunk of small messages takes only microseconds.
+  /// More chunks than in other rows, because a chunk of small messages takes only microseconds.
   [[nodiscard]] unsigned chunks() const { return effort_.chunks * 5; }
 
   [[nodiscard]] const Effort& effort() const { return effort_; }

@@ -95,6 +95,7 @@ synStatus Device::map_pool() {
   } else {
     const std::uint64_t page = hw_ip_.dram_page_size;
     pool_bytes_ = (hw_ip_.dram_size - kLeftToOthers) / page * page;
+    // Of pages of the default size, contiguous and shared.
     handle_ = hlthunk_device_memory_alloc(fd_, pool_bytes_, 0, true, true);
     if (handle_ == 0) return synOutOfDeviceMemory;
     pool_base_ = hlthunk_device_memory_map(fd_, handle_, 0);

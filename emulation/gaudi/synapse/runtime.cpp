@@ -46,8 +46,8 @@ synStatus Runtime::acquire(int fd, synDeviceId& id) {
   return synSuccess;
 }
 
-// Streams end first, because their jobs use the device's memory. The last one to end releases the
-// card.
+// Ends the streams first, because their jobs use the device's memory. The card is released with the
+// last user of the device.
 synStatus Runtime::release() {
   std::shared_ptr<Device> device;
   {

@@ -45,8 +45,9 @@ hlthunk_device_name name_of(synDeviceType type) {
   }
 }
 
-// Takes over a newly opened fd, or returns `when_not_opened` if it is negative. Only that status
-// tells a busy card from a missing one in the vendor's library, and not always.
+// Takes over a newly opened fd, or returns `when_not_opened` if it is negative. The callers choose
+// that status as the vendor's library does, which does not always tell a busy card from a missing
+// one.
 synStatus acquire_opened(Runtime& runtime, int fd, synStatus when_not_opened, synDeviceId* id) {
   if (fd < 0) {
     *id = SYN_INVALID_DEVICE_ID;

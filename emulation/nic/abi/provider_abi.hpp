@@ -106,8 +106,8 @@ inline constexpr std::size_t kFirstExtendedQpBytes = 344;
 
 struct QueuePair {
   union {
-    // Room for one function more than the latest release has. The first member, so that `{}` zeroes
-    // it.
+    // Room for one function more than the latest release has. It is the first member, because `{}`
+    // zeroes that.
     std::byte room[kFirstExtendedQpBytes + 3 * sizeof(void*) + sizeof(VerbsQpEnd)];
     ibv_qp qp;
     ibv_qp_ex extended;

@@ -13,7 +13,7 @@ namespace {
 
 abi::Device* alloc_device(abi::SysfsDevice* /*found*/) {
   auto* device = static_cast<abi::Device*>(std::calloc(1, sizeof(abi::Device)));
-  // Otherwise libibverbs removes IBV_ACCESS_RELAXED_ORDERING from the requested rights.
+  // Without this bit libibverbs removes IBV_ACCESS_RELAXED_ORDERING from the requested rights.
   if (device != nullptr) device->core_support = abi::kOptionalMrAccess;
   return device;
 }

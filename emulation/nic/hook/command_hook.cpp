@@ -16,6 +16,7 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
+/// The open devices by the descriptors of their files.
 struct Registry {
   std::mutex mutex;
   std::map<int, ContextState*> contexts;
@@ -26,6 +27,7 @@ Registry& registry() {
   return *kOnly;
 }
 
+/// Answers a command as write() does. Only the one that makes a completion channel is known.
 ssize_t answer(ContextState& context, const void* command, std::size_t size) {
   ib_uverbs_cmd_hdr header{};
   ib_uverbs_create_comp_channel request{};

@@ -101,6 +101,7 @@ int open_channel() {
     const CmLock lock(cm->process);
     if (!lock.held()) error = EAGAIN;
     if (lock.held()) channel = tables.channel_use.claim();
+    // Claimed, with neither events nor ids.
     if (channel != 0) tables.channels[channel] = {1, cm->process.slot(), fifo, 0, 0, 0, 0};
   }
   if (channel == 0) {

@@ -36,7 +36,7 @@ class Backing {
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
-  /// The ranges of the card's memory that it consists of. Empty if it is the whole file.
+  /// The ranges of the card's memory that this backing consists of. Empty if it is the whole file.
   [[nodiscard]] const std::vector<ExportSegment>& segments() const noexcept { return segments_; }
 
  private:

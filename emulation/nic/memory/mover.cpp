@@ -118,8 +118,8 @@ class ForeignBatch {
 
 bool RecentTargets::note_write(std::uint64_t address, std::uint64_t length) {
   if (entries_ == nullptr) entries_.reset(new (std::nothrow) std::array<Entry, 64>{});
-  if (entries_ == nullptr) return true;
-  // If the addresses of large buffers differ, they differ in these bits.
+  if (entries_ == nullptr) return true;  // there is no memory for the list
+  // The addresses of different large buffers differ in these bits.
   Entry& entry = (*entries_)[(address >> 18U ^ address >> 12U) % entries_->size()];
   const bool known = entry.address == address;
   const std::uint64_t since = written_ - entry.written;

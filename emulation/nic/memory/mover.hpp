@@ -63,7 +63,7 @@ class SegmentList {
 };
 
 /// Where one sender's large messages began lately. If the caches will have dropped a target before
-/// it is written again, stores should bypass the caches: they need not read the line first.
+/// it is written again, stores should bypass the caches: such stores need not read the line first.
 class RecentTargets {
  public:
   /// Notes that `length` bytes from `address` on are written. Returns true if they are probably in

@@ -19,7 +19,7 @@ constexpr std::uint32_t kWindowAccess =
     kWriting | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
 
 MwRecord* window_of_key(Process& process, std::uint32_t key) {
-  const std::uint32_t index = (key >> 8U) - kMaxMrs;  // of an MR's key: wraps, and is too large
+  const std::uint32_t index = (key >> 8U) - kMaxMrs;  // for an MR's key it wraps and is too large
   return index == 0 || index >= kMaxMws ? nullptr : &process.shared().mws[index];
 }
 

@@ -99,7 +99,7 @@ Appended append(Process& process, CqRecord& cq, QpRecord* qp, const Cqe& entry, 
   if (cq.used.load(std::memory_order_relaxed) == 0 || (qp != nullptr && !is_there(*qp)))
     return Appended::gone;
   if ((cq.in.care & kOverran) != 0) {
-    // Otherwise a caller that flushes receives one by one would never finish.
+    // If the receive stayed, a caller that flushes receives one by one would never finish.
     if (qp != nullptr) consume_receive(*qp);
     return Appended::gone;
   }
@@ -176,7 +176,7 @@ bool push_or_owe(Process& process, std::uint32_t index, QpRecord* qp, const Cqe&
     if (guard.held()) return append(process, cq, qp, entry, solicited) != Appended::overran;
     process.owe(owed_entry(process, index, entry, solicited), cq.serial);
   }
-  // The entry that was put off completes the receive without it.
+  // The receive is consumed now, because the entry that was put off will not consume it.
   if (qp != nullptr && is_there(*qp)) consume_receive(*qp);
   return true;
 }
@@ -185,7 +185,8 @@ bool push_or_owe(Process& process, std::uint32_t index, QpRecord* qp, const Cqe&
 
 void repair(Process& process, CqRecord& cq) {
   std::uint64_t tail = cq.tail.load(std::memory_order_relaxed);
-  // A writer completes the entry before it moves the tail.
+  // A writer completes its entry before it moves the tail. If the dead one did not get to the
+  // second, the entry at the tail is complete, and the tail is moved here.
   const bool ahead = holds(cq.front, tail) || holds(place_at(process, cq.in, tail), tail);
   if (cq.used.load() != 0 && ahead) cq.tail.store(++tail);
   if (cq.completing.qp != 0 && tail > cq.completing.tail) {
@@ -364,7 +365,7 @@ bool purge_now(Process& process, CqRecord& cq, std::uint32_t qpn) {
   // The entries move, so the position of the newest solicited entry is unknown from now on.
   if (cq.solicited_tail > cq.head.load(std::memory_order_relaxed)) cq.solicited_tail = tail;
   std::uint64_t kept = tail;
-  // From the newest to the oldest, so that only `head` moves.
+  // Goes from the newest entry to the oldest, so that only `head` moves.
   for (std::uint64_t at = tail, head = cq.head.load(std::memory_order_relaxed); at != head; --at) {
     const Cqe& entry = entry_place(process, cq, at - 1).entry;
     if (entry.qpn == qpn) continue;

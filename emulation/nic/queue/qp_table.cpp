@@ -31,7 +31,7 @@ std::uint32_t claim_qp(Process& process, const QpRequest& request) {
     errno = ENOMEM;
     return 0;
   }
-  qp.posted = qp.receives;
+  qp.posted = qp.receives;  // the other end of the same ring
   qp.owner.store(process.slot());
   qp.claimed = 1;
   fault_step("claimed");

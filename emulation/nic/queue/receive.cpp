@@ -206,6 +206,7 @@ void enter_error(Process& process, QpRecord& qp, std::uint32_t qpn,
   {
     const QueueHold guard(process, qp);
     if (!can_fail(qp, qpn)) return;
+    // Only the first move to ERR raises an event.
     if (set_state(qp, IBV_QPS_ERR) == IBV_QPS_ERR) event = std::nullopt;
     fault_step("failing");
     if (guard.held()) {

@@ -228,7 +228,7 @@ void Sender::park(const Request& request) {
   Flight& flight = flights_.emplace_back(request);
   flight.posted_ns = now_ns();
   record_.sends_parked.store(static_cast<std::uint32_t>(flights_.size()));
-  if (waiting_for_ != Wait::none && begun_ == 0) {  // it has arrived and waits for its responder
+  if (waiting_for_ != Wait::none && begun_ == 0) {  // the request waits at its responder
     flight.stage = Flight::Stage::travelling;
     begun_ = 1;
   }

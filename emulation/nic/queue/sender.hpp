@@ -208,12 +208,12 @@ class Sender final : public Parkable {
   std::size_t begun_ = 0;     // flights that have begun, from the front
   std::size_t arrived_ = 0;   // flights that have arrived, from the front
   std::size_t fetching_ = 0;  // READs and atomics among those begun
-  // When the flights that have begun have left, have arrived, and have brought their answers.
+  // The times by which the flights that have begun have left, arrived and brought their answers.
   std::uint64_t left_ns_ = 0;
   std::uint64_t arrives_ns_ = 0;
   std::uint64_t fetched_ns_ = 0;
   std::uint64_t next_begins_ns_ = 0;
-  bool stalled_ = false;  // the next request begins when it may, not when it was posted
+  bool stalled_ = false;  // the QP was not in RTS, so the next request begins when it may again
   unsigned retries_used_ = 0;
   std::shared_ptr<Wire> wire_;
   std::map<std::uint64_t, OperationFaults> faults_;  // of requests that are not over, by index

@@ -19,8 +19,8 @@
 namespace hbmwire::emulation::nic {
 namespace {
 
-/// The checks of Attempt::reachable() and of the reliable transports, without those whose result
-/// may change while another thread does not hold the responder's lock.
+/// The checks of Attempt::reachable() and of the reliable transports, except those whose result
+/// another thread may change without the responder's lock.
 bool is_ours(const SharedState& shared, const QpRecord& responder, const QpRecord& requester,
              const Connection& connection) {
   return responder.qpn.load() == connection.dest_qpn && responder.type == IBV_QPT_RC &&
@@ -32,8 +32,8 @@ bool is_ours(const SharedState& shared, const QpRecord& responder, const QpRecor
 
 }  // namespace
 
-/// Opens the lane if the responder takes this sender's requests, and at once. The responder's lock
-/// is held.
+/// Opens the lane if the responder takes this sender's requests, and takes them at once. The
+/// responder's lock is held.
 bool Sender::open_lane(QpRecord& responder) noexcept {
   lane_ = {};
   SharedState& shared = process_.shared();
@@ -295,7 +295,7 @@ struct Sender::Message {
   return true;
 }
 
-/// READs that scatter into completions go the general path.
+/// READs that scatter into completions take the general path.
 [[gnu::noinline]] bool Sender::express_read(const ibv_send_wr& wr, Own own) {
   if ((wr.send_flags & IBV_SEND_INLINE) != 0 || record_.scatters != 0) return false;
   const auto deliver = [&] {

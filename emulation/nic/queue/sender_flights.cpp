@@ -183,6 +183,7 @@ bool Sender::execute_flights(std::uint64_t now) {
 bool Sender::execute_flight(Flight& flight, std::uint64_t now) {
   const Request& request = flight.request;
   const bool waited = waiting_for_ != Wait::none;
+  // The plan either drops a lost request, or lets it arrive after the requester has given it up.
   const bool is_late = flight.lost && !request.faults->drop;
   if (is_late && !flight.astray) {
     go_astray(flight);

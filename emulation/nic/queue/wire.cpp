@@ -36,7 +36,7 @@ void Wire::carry(Flight message) {
 
 void Wire::deliver(const Flight& message) {
   sender_.run(message.request);
-  sender_.drain_locked();
+  sender_.drain_locked();  // counts the traffic now, because no collector knows of this sender
 }
 
 void Wire::progress_locked() {

@@ -57,8 +57,8 @@ void set_port(CmAddress& address, std::uint16_t port);
 
 bool is_zero(const CmAddress& address);
 
-/// Whether it is a loopback address. For IPv4 only 127.0/16 is: emulated NICs have their addresses
-/// in the rest of 127/8.
+/// Whether it is a loopback address. Of 127/8 only 127.0/16 counts, because emulated NICs have
+/// their addresses in the rest.
 bool is_loopback(const CmAddress& address);
 
 bool is_multicast(const CmAddress& address);

@@ -40,7 +40,7 @@ class RouteProbe {
 
   /// Sets `source` to the address that the machine would send from. Returns 0 or an errno.
   int find_source(CmAddress destination, CmAddress& source) const {
-    set_port(destination, 1);
+    set_port(destination, 1);  // any port: no packet is sent
     if (::connect(fd_, raw(destination), static_cast<socklen_t>(size_of(destination))) != 0) {
       return errno;
     }
@@ -257,7 +257,7 @@ int resolve_address(Cm& cm, CmId& id, const CmAddress* source, const CmAddress& 
 void retry_resolution(Cm& cm, CmId& id) {
   if (id.state == CmaState::address_query && cm.ports.exists(gid_of(id.destination))) {
     id.deadline_ns = 0;
-    resolve_remote(cm, id, 0);
+    resolve_remote(cm, id, 0);  // no time to wait: the address exists now
   }
 }
 

@@ -139,7 +139,8 @@ void set_channel(CmTables& tables, CmId& id, std::uint32_t channel) {
 }
 
 void set_listening(CmTables& tables, std::uint32_t index, bool listens) {
-  // In an order that keeps the set a superset of the ids that listen.
+  // This order keeps the set a superset of the ids that listen, even if this process dies between
+  // two steps.
   if (listens) tables.listening.add(index);
   tables.keys[index].listening = listens ? 1 : 0;
   if (!listens) tables.listening.remove(index);

@@ -20,7 +20,7 @@ struct CommandCall {
   std::span<const std::byte> in;
   std::size_t out_bytes;
 
-  /// Reads the command's structure; the rest is zero. Older libraries send less of it. The
+  /// Reads the command's structure. Members that an older library does not send are zero. The
   /// dispatcher has checked the least size.
   template <typename Command>
   [[nodiscard]] Command read() const {

@@ -20,6 +20,7 @@ bool can_connect(std::uint32_t qp_type) {
   return qp_type == IBV_QPT_RC || qp_type == IBV_QPT_UC || qp_type == IBV_QPT_XRC_SEND;
 }
 
+/// Answers a request of `id` in place of the peer, which no listener became.
 void answer_undelivered(Process& process, CmId& id, Delivery outcome) {
   if (is_datagram(id)) {
     const int status = outcome == Delivery::no_listener ? kSidrUnsupported : kSidrReject;
@@ -175,7 +176,7 @@ int disconnect(Process& process, CmId& id) {
     if (peer != nullptr) {
       receive_disconnect_request(process, *peer);
     } else {
-      receive_disconnect_reply(process, id);
+      receive_disconnect_reply(process, id);  // no peer is left to answer, so this ends the wait
     }
   } else if (id.cm == CmState::dreq_received) {
     enter_timewait(id);

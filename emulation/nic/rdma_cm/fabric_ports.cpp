@@ -153,7 +153,8 @@ std::optional<CmPort> FabricPorts::port_towards(const Gid& gid) {
     for (const Port& port : ports_) {
       if (port.node != own_node_) continue;
       for (const Gid& ours : port.gids) {
-        // 127.FABRIC.NODE.NIC and fe80::..:FABRIC:NODE:NIC differ only in the last two bytes.
+        // Addresses of one fabric differ only in the last two bytes, which are node and NIC:
+        // 127.FABRIC.NODE.NIC, fe80::..:FABRIC:NODE:NIC.
         if (!std::equal(ours.begin(), ours.begin() + 14, gid.begin())) continue;
         if (ours.back() == gid.back()) return find_in(port, ours);
         if (!first) first = find_in(port, ours);

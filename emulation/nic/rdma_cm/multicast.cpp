@@ -42,7 +42,7 @@ int join_multicast(Process& process, CmId& id, const CmAddress& group, bool send
   event.uid = uid;
   event.id = index;
   event.param.ud.ah_attr = address_handle_of(id);
-  // RoCE v2 maps the IPv4 address of a group as any other. It has no LIDs, so the group's LID is 0.
+  // The GID of a group is its IPv4-mapped address, like a host's. `dlid` stays 0: RoCE has no LIDs.
   const Gid gid = gid_of(group);
   std::memcpy(event.param.ud.ah_attr.grh.dgid, gid.data(), gid.size());
   event.param.ud.qp_num = kMulticastQpn;

@@ -92,8 +92,8 @@ int check_port(const CmTables& tables, const CmId& id, std::uint32_t space, std:
   });
 }
 
-/// Two ids may have the same ephemeral port if their connections cannot be confused: if the ports
-/// of their peers differ, their own addresses, or the addresses of their peers.
+/// Two ids may have the same ephemeral port if their connections cannot be confused: if they differ
+/// in the peers' ports, in their own addresses or in the peers' addresses.
 int check_ephemeral(const CmTables& tables, const CmId& id, std::uint32_t space,
                     std::uint16_t port) {
   return first_conflict(tables, id, space, port, [&](const CmId& other, const CmKey&) {
@@ -122,7 +122,7 @@ int take_any_port(CmTables& tables, CmId& id, std::uint32_t space) {
   const std::uint32_t count = range.last - range.first + 1;
   // The walk begins at a different port each time.
   const auto start = static_cast<std::uint32_t>(now_ns() / 1000 % count);
-  // Free ports first, because they need no walk over the ids that hold the port.
+  // Tries free ports first, because they need no walk over the ids that hold the port.
   for (const bool shared : {false, true}) {
     for (std::uint32_t i = 0; i < count; ++i) {
       const auto port = static_cast<std::uint16_t>(range.first + (start + i) % count);

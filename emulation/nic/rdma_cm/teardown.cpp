@@ -69,7 +69,7 @@ void destroy_channel(Process& process, std::uint32_t channel) {
   for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
     if (record.ids == 0) break;
     // A request whose event was not read ends with its listener. If the listener has moved to
-    // another channel, it ends here.
+    // another channel, the request ends here.
     const std::uint32_t i = index_in(tables.keys, key);
     if (key.claimed != 0 && tables.ids[i].channel == channel) destroy_id(process, i);
   }
@@ -88,7 +88,7 @@ bool reap_connections(Process& process, std::uint32_t slot) {
   CmTables& tables = tables_of(process);
   const CmLock lock(process);
   if (!lock.held()) return false;
-  // All ids first: that takes one walk instead of one for each channel.
+  // Ends all ids first: that takes one walk instead of one for each channel.
   for (const CmKey& key : in_use(tables.keys, tables.id_use)) {
     if (key.claimed != 0 && key.owner == slot) destroy_id(process, index_in(tables.keys, key));
   }
@@ -109,8 +109,8 @@ bool reap_the_dead(Process& process) {
       if (channel.claimed != 0) others.insert(channel.owner);
     }
   }
-  // Asks the kernel again about each: a program that is restarted at once needs the port of its
-  // predecessor.
+  // Asks the kernel again whether each of these processes is alive: a program that is restarted at
+  // once needs the port of its predecessor.
   bool any = false;
   for (const std::uint32_t slot : others) any = process.reap(slot) || any;
   return any;

@@ -147,7 +147,7 @@ class [[nodiscard]] FavouredHold {
 
 /// Holds a lock without waiting for it, for a thread that takes it seldom. The destructor makes the
 /// former favourite the favourite again, which would otherwise have to take the lock
-/// FavouredLock::kStreak times first. Only for locks of threads of one process.
+/// FavouredLock::kStreak times first. Use it only for a lock that threads of one process share.
 class [[nodiscard]] PassingHold {
  public:
   PassingHold(FavouredLock& lock, Place place) noexcept

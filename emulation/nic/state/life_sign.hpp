@@ -28,7 +28,7 @@ class LifeSign {
   }
 
   /// Returns true while that thread runs. False: the thread has ended, or the C library lays its
-  /// mutexes out differently. The process may be alive all the same.
+  /// mutexes out differently. In both cases the process may still be alive.
   [[nodiscard, gnu::always_inline]] bool is_given() noexcept {
     const auto word = static_cast<std::uint32_t>(
         std::atomic_ref(mutex_.__data.__lock).load(std::memory_order_acquire));

@@ -64,8 +64,8 @@ int change_link(const LinkState& state, std::uint32_t fabric_port, bool up) {
   shared.header.conditions.fetch_add(1);
   publish_counters(state.fabric, port);  // link_downed
   int error = 0;
-  // Also if nothing changed: the process that made the last change may have died before it notified
-  // all, or a stopped process may have held a lock.
+  // Notifies all contexts even if nothing changed now: the process that made the last change may
+  // have died before it notified all, or a stopped process may have held a lock.
   for (ContextRecord& context : touched(shared.contexts, shared.header.next_context)) {
     if (context.claimed.load() == 0) continue;
     const Hold guard(context.mutex);

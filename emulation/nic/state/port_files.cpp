@@ -20,7 +20,8 @@ std::vector<std::uint32_t> PortFiles::take() {
   return std::exchange(ports_, {});
 }
 
-/// Notes the ports again whose files cannot be written now, for the next call.
+/// Writes the files of these ports. A port whose files cannot be written now is noted again, for
+/// the next call.
 void PortFiles::publish(SharedState& shared, const std::filesystem::path& fabric,
                         const std::vector<std::uint32_t>& ports) {
   for (const std::uint32_t port : ports) {

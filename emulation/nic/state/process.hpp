@@ -118,7 +118,7 @@ class Process {
   void add_parked(const std::shared_ptr<Parkable>& parked);
   void remove_parked(const Parkable* parked);
 
-  /// Has the helper thread look at the parked requests at `due_ns` at the latest.
+  /// Makes the helper thread look at the parked requests at `due_ns` at the latest.
   void wake_by(std::uint64_t due_ns) noexcept {
     if (due_ns < helper_due_ns_.load()) wake_other_helper();
   }

@@ -22,7 +22,7 @@ ReceiveEntry* entry_at(Process& process, const ReceiveRing& receives, std::uint6
 
 bool make_receives(Process& process, ReceiveRing& receives, std::uint32_t depth,
                    std::uint32_t max_sge) {
-  receives = {0, 0, 0, depth, max_sge};
+  receives = {0, 0, 0, depth, max_sge};  // empty, with no ring yet
   if (depth == 0) return true;
   receives.ring = allocate_ring(process, depth * receive_stride(max_sge));
   return receives.ring != 0;

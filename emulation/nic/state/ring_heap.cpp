@@ -122,7 +122,7 @@ bool extend(RingHeap& heap, unsigned kind) {
   const std::uint64_t first = heap.first_unused;
   if (kFileBytes - first < count * size) return false;
   heap.first_unused = first + count * size;
-  // The last one first, because the last one pushed is taken first.
+  // Pushes the last block first, because the block that is pushed last is taken first.
   for (std::uint64_t i = count; i != 0; --i) push(heap, kind, first + (i - 1) * size, true);
   return true;
 }

@@ -35,7 +35,7 @@ namespace hbmwire::emulation::nic {
 struct RingHeap {
   static constexpr unsigned kSmallestClass = 12;  // 4 KiB
   static constexpr unsigned kLargestClass = 27;
-  // Virtual. Far below what sanitizers leave unmapped.
+  // The heap's addresses, which take no memory by themselves. Sanitizers leave far more unmapped.
   static constexpr std::uint64_t kBytes = 32ULL << 30U;
   static constexpr std::uint32_t kPages = kBytes >> kSmallestClass;
 
@@ -336,7 +336,7 @@ struct SrqRecord {
                                                            // that wait for a receive
 };
 
-/// A memory region. Initiators find the bytes that a key grants access to by it.
+/// A memory region. By its record an initiator finds the bytes that a key grants access to.
 struct alignas(64) MrRecord {
   /// Memory private to its owner, a file, or a memfd with a table of ranges of a file.
   enum Kind : std::uint32_t { private_memory, file, segments };

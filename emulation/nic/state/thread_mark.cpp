@@ -82,7 +82,7 @@ ThreadMark* OwnMark::claim() noexcept {
     const std::uint64_t id = ThreadMarks::next_id_->fetch_add(1) + 1;
     own_.token = id * ThreadMarks::kTokenUnit + ThreadMarks::own_ * table.size() + at;
     own_.mark = &table[at];
-    // Even, although the last owner may have ended inside an Activity.
+    // Makes the number even ("in no Activity"): the mark's last owner may have ended inside one.
     own_.mark->working.store(own_.mark->working.load() + own_.mark->working.load() % 2);
     own_.mark->token.store(own_.token);
     pthread_setspecific(kKey, own_.mark);

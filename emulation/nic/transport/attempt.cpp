@@ -91,6 +91,8 @@ Outcome Attempt::run(const ReceiveSource& source) {
     const Taking taking = take_receive(process_, source, receive);
     return taking == Taking::taken ? send(source, receive, {}) : outcome_without_receive(taking);
   }
+  // A WRITE with immediate moves its bytes only if a receive is posted. It takes the receive
+  // afterwards, because the access may fail.
   if (traits_.consumes_receive) {
     if (const Taking seen = look_for_receive(process_, source); seen != Taking::taken)
       return outcome_without_receive(seen);
@@ -98,7 +100,8 @@ Outcome Attempt::run(const ReceiveSource& source) {
   const Outcome outcome = access_remote(source);
   if (!traits_.consumes_receive || outcome.wait != Wait::none || outcome.status != IBV_WC_SUCCESS)
     return outcome;
-  // If another QP has taken the SRQ's last receive meanwhile, the bytes are written again later.
+  // Another QP may have taken the SRQ's last receive meanwhile. The request then waits, and is
+  // executed again as a whole.
   const Taking taking = take_receive(process_, source, receive);
   if (taking != Taking::taken) return outcome_without_receive(taking);
   const bool reported =
@@ -138,7 +141,8 @@ Outcome Attempt::send(const ReceiveSource& source, const ReceiveEntry& receive,
     return fail_receive(source, receive, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR);
   if (traits_.invalidates && !invalidate_window(process_, party_of_keys(source), responder_qpn_,
                                                 request_.invalidate_key)) {
-    // By then the message was acknowledged (IBTA vol. 1, error class J).
+    // The requester still gets a success, because the message is acknowledged before the key is
+    // looked at (IBTA vol. 1, error class J).
     return fail_receive(source, receive, IBV_WC_REM_INV_REQ_ERR, IBV_WC_SUCCESS);
   }
   if (!report(source, receive, IBV_WC_SUCCESS, IBV_WC_RECV, bytes)) return {Wait::unreachable};

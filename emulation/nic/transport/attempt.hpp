@@ -36,7 +36,7 @@ class Attempt {
   ibv_wc_status gather();
 
   /// Whether gather() has found that the answer of a READ or an atomic may not be written to the
-  /// elements. The request is sent all the same: a NIC finds the error when the answer comes.
+  /// elements. The request is still sent: a NIC finds the error when the answer comes.
   [[nodiscard]] bool loses_answer() const { return loses_answer_; }
 
   /// Whether the responder accepts packets from the requester's connection. The responder's lock is
@@ -95,6 +95,8 @@ class Attempt {
   /// of the receive queue.
   bool report(const ReceiveSource& source, const ReceiveEntry& receive, ibv_wc_status status,
               ibv_wc_opcode opcode, std::uint64_t bytes);
+  /// Completes the receive with the error `there`, and moves the responder to ERR. The outcome has
+  /// the requester's status `here`.
   Outcome fail_receive(const ReceiveSource& source, const ReceiveEntry& receive,
                        ibv_wc_status there, ibv_wc_status here);
   Outcome refuse_length(const ReceiveSource& source, const ReceiveEntry& receive);

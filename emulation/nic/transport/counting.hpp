@@ -16,8 +16,8 @@ class Sender;
 void count_outcome(Process& process, Sender& sender, std::uint32_t responder_port,
                    const Request& request, const Outcome& outcome);
 
-/// Has the counted traffic collected. May take as long as starting a thread the first time, so call
-/// it after the request has completed.
+/// Makes the helper thread collect the counted traffic. May take as long as starting a thread the
+/// first time, so call it after the request has completed.
 void announce_traffic(Process& process, Sender& sender);
 
 /// Counts a request that is not acknowledged. `to` is the port where it arrives; 0: it does not

@@ -73,6 +73,7 @@ Outcome execute_ud(Process& process, Sender& sender, const Request& request) {
   DatagramDelivery delivery(process, sender, request);
   const Outcome sent = Outcome::done(IBV_WC_SUCCESS, own.bytes());
   if (request.remote_qpn == kMulticastQpn) {
+    // The group's address is no QP's own, so members are not compared with it.
     count_multicast_sent(process, sender.record().port, own.bytes());
     for (const std::uint32_t qpn : multicast_members(process, request.address.to))
       count_multicast_received(process, delivery.deliver_to(qpn, false), own.bytes());

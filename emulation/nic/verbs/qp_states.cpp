@@ -22,6 +22,7 @@ bool values_are_valid(const ibv_qp_attr& values, int mask, const DeviceInfo& dev
   if (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) return false;
   const std::uint32_t mtu = raw_value(values.path_mtu);
   if (given(IBV_QP_PATH_MTU) && (mtu < IBV_MTU_256 || mtu > IBV_MTU_4096)) return false;
+  // Timers are codes of 5 bits, and retry counts have 3 bits.
   if (given(IBV_QP_TIMEOUT) && values.timeout > 31) return false;
   if (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) return false;
   if (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7) return false;
@@ -112,7 +113,7 @@ int move(Qp& qp, QpRecord& record, const ibv_qp_attr& values, int mask, const Mo
   }
   const Hold queue(record.queue);
   if (!queue.held()) return EBUSY;
-  // A peer may have moved it to ERR since `from` was read.
+  // A peer may have moved the QP to ERR since `from` was read.
   if (record.state.load() != static_cast<std::uint32_t>(states.from)) return EINVAL;
   apply(qp, record, values, mask);
   set_state(record, states.to);
@@ -196,8 +197,8 @@ int query_qp(ibv_qp* handle, ibv_qp_attr* values, int /*mask*/, ibv_qp_init_attr
   if (const int error = planned_failure(*qp.process, "ibv_query_qp"); error != 0) return error;
   const std::lock_guard guard(qp.sender->mutex);
   std::optional<FavouredHold> responder;
-  if (qp.xrc_handle != 0)
-    responder.emplace(record_of(qp).responder, Place::responder);  // other processes may modify it
+  // Other processes may modify the attributes of an XRC_RECV QP.
+  if (qp.xrc_handle != 0) responder.emplace(record_of(qp).responder, Place::responder);
   if (responder && !responder->held()) return EBUSY;
   *values = attributes_of(qp);
   values->qp_state = static_cast<ibv_qp_state>(qp.process->shared().qps[qp.index].state.load());

@@ -135,7 +135,7 @@ int destroy_srq(ibv_srq* handle) {
   if (srq.users.load() != 0) return EBUSY;
   const std::uint32_t number = record_of(srq).number.load();
   if (!stop_srq(process, srq.index)) return EBUSY;
-  // XRC QPs of other processes may be using it.
+  // XRC QPs of other processes may be using the SRQ.
   if (srq.xrcd != nullptr && !wait_for_activity(process)) {
     record_of(srq).number.store(number);
     return EBUSY;

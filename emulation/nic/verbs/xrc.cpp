@@ -52,7 +52,7 @@ int open_handle(const std::shared_ptr<Qp>& object, std::uint32_t qpn) {
   if (claim.error != 0) return claim.error;
   qp.index = claim.qp;
   qp.xrc_handle = claim.handle;
-  // It never sends, but code that handles every QP's sender must work with it.
+  // The QP never sends, but code that handles every QP's sender must work with it.
   make_sender(object, nullptr, SendLimits{});
   qp.xrcd->users.fetch_add(1);
   return 0;

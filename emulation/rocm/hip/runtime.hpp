@@ -118,8 +118,8 @@ hipError_t device_entry_point(const char* call, int device, Body body) noexcept 
 /// ROCr's information about an address; nullopt if a fault plan makes the call fail.
 std::optional<hsa_amd_pointer_info_t> pointer_info(const void* address);
 
-/// Whether it is allocated from a pool: by this process, or by another one whose memory is
-/// attached.
+/// Whether the memory at an address was allocated from a pool: by this process, or by another one
+/// whose memory is attached.
 inline bool is_allocated(const hsa_amd_pointer_info_t& info) {
   return info.type == HSA_EXT_POINTER_TYPE_HSA || info.type == HSA_EXT_POINTER_TYPE_IPC;
 }

@@ -113,12 +113,12 @@ std::uint64_t Allocations::attach(unsigned owner, const ShareKey& key, std::uint
 }
 
 void Allocations::give_back(const AllocationRecord& record) {
-  // Before the addresses, or the pages of the file, can be reused by another allocation.
+  // Takes the memory from the CPU before another allocation can reuse its addresses or pages.
   if (record.shown) Block::hide(record.base, record.occupied_bytes);
   if (record.owner == kHost) {
     unmap_pages(record.base, record.occupied_bytes);
   } else if (record.attached) {
-    return;  // freed with its last holder
+    return;  // the last reference to the fragment's block detaches the memory
   } else if (record.shared_as && record.fragment.block->memory().unshare(*record.shared_as)) {
     heaps_[record.owner].withdraw(record.fragment);
   } else {

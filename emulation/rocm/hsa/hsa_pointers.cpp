@@ -85,6 +85,7 @@ hsa_status_t export_dmabuf(const char* call, const void* ptr, size_t size, int* 
       return HSA_STATUS_ERROR_INVALID_ARGUMENT;
     hsa_status_t status = HSA_STATUS_ERROR_INVALID_ALLOCATION;
     session.allocations().visit(address_of(ptr), [&](const AllocationRecord& record) {
+      // The range may go on to the end of the allocation's last page.
       if (!holds(record.base, record.occupied_bytes, address_of(ptr), size)) return;
       status = lacks_large_bar(record, flags)
                    ? HSA_STATUS_ERROR_NOT_SUPPORTED

@@ -24,7 +24,7 @@ constexpr int kProcAddressVersionNotSufficient = 2;
 
 class CudaAbi : public CudaTest {};
 
-TEST_F(CudaAbi, ExportsTheVersionsThatProgramsLink) {
+TEST_F(CudaAbi, TheVersionsThatProgramsLinkAreExported) {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << ::dlerror();
   for (const char* name : {"cuMemAlloc_v2", "cuMemFree_v2", "cuCtxPushCurrent_v2",
@@ -74,7 +74,7 @@ TEST_F(CudaAbi, ProcAddressesFollowTheVersion) {
   EXPECT_EQ(cuGetProcAddress("cuNonsense", &function, 12080, 0), CUDA_ERROR_NOT_FOUND);
 }
 
-TEST_F(CudaAbi, NamesErrors) {
+TEST_F(CudaAbi, ErrorsHaveNames) {
   const char* text = nullptr;
   EXPECT_EQ(cuGetErrorName(CUDA_ERROR_NOT_SUPPORTED, &text), CUDA_SUCCESS);
   EXPECT_STREQ(text, "CUDA_ERROR_NOT_SUPPORTED");

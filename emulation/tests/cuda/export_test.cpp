@@ -43,7 +43,7 @@ class CudaExport : public CudaTest {
 
 /// The bytes that an importer, such as the NIC, finds in a dma-buf.
 std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
-  // The descriptor itself is not readable. Opened anew, the file is.
+  // The dma-buf's descriptor cannot be read, but its file can be opened anew.
   const int content = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY);
   emulation::ExportDescriptor descriptor;
   EXPECT_EQ(::pread(content, &descriptor, sizeof descriptor, 0), ssize_t{sizeof descriptor});
@@ -69,7 +69,7 @@ std::string import_bytes(int fd, std::uint64_t offset, std::size_t bytes) {
   return text;
 }
 
-TEST_F(CudaExport, WantsWholePages) {
+TEST_F(CudaExport, ExportsConsistOfWholePages) {
   const CUdeviceptr first = allocate(512);
   const CUdeviceptr second = allocate(512);
   ASSERT_EQ(second % kPage, 512U) << "the second allocation of a block begins no page";
@@ -88,7 +88,7 @@ TEST_F(CudaExport, WantsWholePages) {
   EXPECT_EQ(cuMemFree_v2(second), CUDA_SUCCESS);
 }
 
-TEST_F(CudaExport, IsADmabufThatTheCpuCanNotRead) {
+TEST_F(CudaExport, TheCpuCannotReadTheDmabuf) {
   const CUdeviceptr address = allocate(kGranule);
   int fd = -1;
   ASSERT_EQ(export_range(address, kGranule, fd), CUDA_SUCCESS);
@@ -104,7 +104,7 @@ TEST_F(CudaExport, IsADmabufThatTheCpuCanNotRead) {
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
 }
 
-TEST_F(CudaExport, KeepsTheMemoryUntilItsEnd) {
+TEST_F(CudaExport, AnExportKeepsFreedMemoryUntilItIsClosed) {
   const CUdeviceptr address = allocate(kGranule);
   put_now(address, "still there");
   int fd = -1;
@@ -123,7 +123,7 @@ TEST_F(CudaExport, KeepsTheMemoryUntilItsEnd) {
   EXPECT_EQ(cuMemFree_v2(next), CUDA_SUCCESS);
 }
 
-TEST_F(CudaExport, FollowsTheSegmentsOfVirtualMemory) {
+TEST_F(CudaExport, AnExportOfTwoMappedPiecesHasTheBytesOfBoth) {
   // The two pieces of `range` get the free granules on both sides of `between`. Pieces that adjoin
   // in physical memory would be one segment.
   std::optional<MappedRange> before(std::in_place, std::vector{1U});
@@ -157,7 +157,7 @@ TEST_F(CudaExport, ManagedAndPinnedMemoryIsNotExported) {
   EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
 }
 
-TEST_F(CudaExport, OnAnIntegratedGpuPinnedMemoryIsExported) {
+TEST_F(CudaExport, PinnedMemoryOfAnIntegratedGpuIsExported) {
   const WithTrait integrated("integrated");
   void* host = nullptr;
   ASSERT_EQ(cuMemAllocHost_v2(&host, kPage), CUDA_SUCCESS);
@@ -169,7 +169,7 @@ TEST_F(CudaExport, OnAnIntegratedGpuPinnedMemoryIsExported) {
   EXPECT_EQ(cuMemFreeHost(host), CUDA_SUCCESS);
 }
 
-TEST_F(CudaExport, DependsOnDriverAndContext) {
+TEST_F(CudaExport, ExportsNeedTheDriversSupportAndTheGpusContext) {
   const CUdeviceptr address = allocate(kPage);
   EXPECT_EQ(export_result(address, kPage, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
             CUDA_SUCCESS);

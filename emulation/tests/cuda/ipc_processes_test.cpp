@@ -12,6 +12,7 @@ namespace {
 
 class CudaIpcProcesses : public CudaIpc {};
 
+// 4194304 bytes are two granules.
 TEST_F(CudaIpcProcesses, FreedMemoryStaysOpenInOtherProcesses) {
   const std::uint64_t before = free_bytes();
   const std::string handle = other_.tell("offer 4194304 kept");
@@ -43,7 +44,8 @@ TEST_F(CudaIpcProcesses, FreedPartsOfABlockStayOpen) {
   EXPECT_EQ(other_.tell("live physical"), "1");
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
-  // With "stays" these two fill the whole block, so they show that freed places are reused.
+  // Together with "stays" the next two allocations fill the whole block. They fit only if freed
+  // places are reused.
   EXPECT_EQ(other_.tell("offer 1048064 fits").size(), kHandleDigits);
   EXPECT_EQ(other_.tell("offer 1048064 too").size(), kHandleDigits);
   EXPECT_EQ(other_.tell("live physical"), "1");
@@ -106,7 +108,7 @@ TEST_F(CudaIpcProcesses, AKilledImporterKeepsNothing) {
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "physical"), 0U);
 }
 
-TEST_F(CudaIpcProcesses, TwoProcessesMayHaveItOpen) {
+TEST_F(CudaIpcProcesses, TwoProcessesMayOpenOneHandle) {
   const std::uint64_t before = free_bytes();
   const CUdeviceptr own = allocate(2 * kGranule);
   put_now(own, "first");
@@ -127,7 +129,7 @@ TEST_F(CudaIpcProcesses, TwoProcessesMayHaveItOpen) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-TEST_F(CudaIpcProcesses, AGpuThatAProcessDoesNotSeeIsReached) {
+TEST_F(CudaIpcProcesses, AHandleReachesAGpuThatTheProcessDoesNotSee) {
   const CUdeviceptr own = allocate(100);
   put_now(own, "unseen");
   ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);

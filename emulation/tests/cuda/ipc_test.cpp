@@ -33,7 +33,7 @@ TEST_F(CudaIpc, AHandleIsOfTheWholeAllocation) {
   EXPECT_EQ(cuMemFree_v2(small), CUDA_SUCCESS);
   EXPECT_EQ(refusal(small), CUDA_ERROR_INVALID_VALUE);
   const CUdeviceptr again = allocate(1000);
-  ASSERT_EQ(again, small) << "otherwise the next check shows nothing";
+  ASSERT_EQ(again, small) << "at another address the next check would show nothing";
   EXPECT_NE(handle_of(again), handle) << "another allocation, although at the same address";
   EXPECT_EQ(cuMemFree_v2(again), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree_v2(neighbour), CUDA_SUCCESS);
@@ -66,7 +66,7 @@ TEST_F(CudaIpc, OnlyMemoryOfCuMemAllocHasAHandle) {
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, CanNotBeOpenedByTheProcessThatMadeIt) {
+TEST_F(CudaIpc, AProcessCannotOpenItsOwnHandle) {
   const CUdeviceptr address = allocate(kIpcPage);
   CUdeviceptr same = kUntouched;
   EXPECT_EQ(open(same, handle_of(address)), CUDA_ERROR_INVALID_CONTEXT);
@@ -75,7 +75,7 @@ TEST_F(CudaIpc, CanNotBeOpenedByTheProcessThatMadeIt) {
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, BothProcessesHaveTheSameMemory) {
+TEST_F(CudaIpc, OpenedMemoryIsTheOwnersMemory) {
   const CUdeviceptr address = open_valid(other_.tell("offer 4194304 theirs"));
   EXPECT_EQ(get(address, 6), "theirs");
   // Two granules were offered, so 2097152 is the offset of the second.
@@ -120,7 +120,7 @@ TEST_F(CudaIpc, OpeningAgainIsCounted) {
   EXPECT_EQ(open_valid(handle), address);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 1U);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
-  EXPECT_EQ(get(address, 4), "text") << "closed once, it is still open";
+  EXPECT_EQ(get(address, 4), "text") << "opened twice and closed once, the memory is still open";
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
   EXPECT_EQ(hbmwire_cuda_live_objects(0, "ipc"), 0U);
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
@@ -151,7 +151,7 @@ TEST_F(CudaIpc, OneContextOfEachGpuMayOpenAHandle) {
   EXPECT_EQ(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, ItsPointerReportsItsType) {
+TEST_F(CudaIpc, AnOpenedPointerReportsItsType) {
   const CUdeviceptr address = open_valid(other_.tell("offer 3000 text"));
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
@@ -173,7 +173,7 @@ TEST_F(CudaIpc, ItsPointerReportsItsType) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(CudaIpc, ItsPointerCannotBeFreedOrPassedOn) {
+TEST_F(CudaIpc, AnOpenedPointerCannotBeFreedOrPassedOn) {
   const CUdeviceptr address = open_valid(other_.tell("offer 2097152 text"));
   const CUdeviceptr own = allocate(kIpcPage);
   int fd = -1;
@@ -194,7 +194,7 @@ TEST_F(CudaIpc, ItsPointerCannotBeFreedOrPassedOn) {
   EXPECT_EQ(cuMemFree_v2(own), CUDA_SUCCESS);
 }
 
-TEST_F(CudaIpc, OpeningNeedsItsFlagAndAContext) {
+TEST_F(CudaIpc, OpeningNeedsTheFlagAndAContext) {
   const std::string handle = other_.tell("offer 100 text");
   CUdeviceptr address = 0;
   EXPECT_EQ(open(address, handle, 0), CUDA_ERROR_INVALID_VALUE);
@@ -208,7 +208,7 @@ TEST_F(CudaIpc, OpeningNeedsItsFlagAndAContext) {
   EXPECT_EQ(address, 0U);
 }
 
-TEST_F(CudaIpc, ClosingWaitsForTheWorkThatUsesIt) {
+TEST_F(CudaIpc, ClosingWaitsForWorkOnTheMemory) {
   const CUdeviceptr address = open_valid(other_.tell("offer 100 text"));
   // A stream reads its delay when it is created.
   ::setenv("HBMWIRE_EMULATION_CUDA_DELAY_US", "100000", 1);
@@ -251,8 +251,8 @@ bool undo(Call call) {
   return false;
 }
 
-/// Makes memory and a handle of it, opens the peer's, copies from it, and undoes all. Returns
-/// whether every call succeeded. At most one is made to fail.
+/// Makes memory and a handle of it, opens the peer's memory, copies from that, and undoes all.
+/// Returns whether every call succeeded. At most one call is made to fail.
 bool scene(const std::string& handle) {
   CUdeviceptr own = 0;
   CUdeviceptr theirs = 0;

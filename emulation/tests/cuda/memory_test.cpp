@@ -27,7 +27,7 @@ TEST_F(CudaMemory, SmallAllocationsShareBlocksAndPages) {
   EXPECT_EQ(cuMemFree_v2(all[0]), CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_F(CudaMemory, KeepsTheBytesOfAllocationsApart) {
+TEST_F(CudaMemory, AllocationsDoNotShareBytes) {
   const CUdeviceptr one = allocate(5);
   const CUdeviceptr two = allocate(3 << 20U);
   const CUdeviceptr over_the_boundary = two + kGranule - 3;
@@ -45,13 +45,13 @@ TEST_F(CudaMemory, KeepsTheBytesOfAllocationsApart) {
   EXPECT_EQ(cuMemFree_v2(two), CUDA_SUCCESS);
 }
 
-TEST_F(CudaMemoryDeathTest, TheCpuFaultsOnIt) {
+TEST_F(CudaMemoryDeathTest, TheCpuFaultsOnGpuMemory) {
   const CUdeviceptr address = allocate(100);
   EXPECT_DEATH(*std::bit_cast<volatile char*>(address) = 1, "");
   EXPECT_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
 }
 
-TEST_F(CudaMemory, IsCountedAndRunsOut) {
+TEST_F(CudaMemory, FreeMemoryIsCountedAndRunsOut) {
   std::size_t free = 0;
   std::size_t total = 0;
   ASSERT_EQ(cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);

@@ -9,7 +9,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// Each job of a stream takes 20 ms more, so a job that a call does not wait for is not done when
+/// Each job of a stream begins 20 ms late. So a job that a call does not wait for is not done when
 /// the call returns.
 class CudaStream : public CudaTest {
  protected:

@@ -15,7 +15,7 @@ TEST_F(CudaVirtualMemory, MappedPiecesAreOneRunOfAddresses) {
   EXPECT_EQ(get(range.at(kGranule - 5), text.size()), text);
 }
 
-TEST_F(CudaVirtualMemory, AnAddressRangeIsOneMappingAndAPointersRangeAll) {
+TEST_F(CudaVirtualMemory, AnAddressRangeIsOneMappingAndAPointersRangeTheReservation) {
   const MappedRange range({1, 2});
   CUdeviceptr base = 0;
   std::size_t bytes = 0;
@@ -33,7 +33,7 @@ TEST_F(CudaVirtualMemory, AnAddressRangeIsOneMappingAndAPointersRangeAll) {
             CUDA_ERROR_NOT_SUPPORTED);
 }
 
-TEST_F(CudaVirtualMemory, ReservesAndMapsWholeGranulesThatAreFree) {
+TEST_F(CudaVirtualMemory, ReservationsAndMappingsNeedWholeFreeGranules) {
   CUdeviceptr base = 0;
   EXPECT_EQ(cuMemAddressReserve(&base, kGranule + 1, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuMemAddressReserve(&base, 4 * kGranule, 3, 0, 0), CUDA_ERROR_INVALID_VALUE)
@@ -69,7 +69,7 @@ TEST_F(CudaVirtualMemory, ReservesAndMapsWholeGranulesThatAreFree) {
   EXPECT_EQ(cuMemAddressFree(base, 4 * kGranule), CUDA_SUCCESS);
 }
 
-TEST_F(CudaVirtualMemory, MappedTwiceItIsTheSameMemory) {
+TEST_F(CudaVirtualMemory, AHandleMappedTwiceIsTheSameMemory) {
   const MappedRange one({1});
   CUmemGenericAllocationHandle handle = 0;
   ASSERT_EQ(cuMemRetainAllocationHandle(&handle, std::bit_cast<void*>(one.at(5))), CUDA_SUCCESS);

@@ -72,14 +72,14 @@ const std::vector<std::string> kGidsOfVe0 = {
     "10 fd00:0077:0000:0000:0000:0000:0000:0002 IB/RoCE v1 ve0",
     "11 fd00:0077:0000:0000:0000:0000:0000:0002 RoCE v2 ve0"};
 
-TEST_F(NetworkNamespace, GivesANicTheAddressesOfItsInterface) {
+TEST_F(NetworkNamespace, ANicGetsTheAddressesOfItsInterface) {
   const auto seen = run(
       in_namespace(kNetwork + emulate_here("", std::string("sh -c '") + kShow + "' sh emu0 1")));
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
   EXPECT_EQ(lines_of(seen.out), kGidsOfVe0);
 }
 
-TEST_F(NetworkNamespace, DealsInterfacesOutToThePorts) {
+TEST_F(NetworkNamespace, InterfacesAreDealtOutToThePorts) {
   const std::string second = "ip link set ve2 up; ";
   const auto show = [&](const std::string& where) {
     const auto seen = run(in_namespace(
@@ -94,14 +94,14 @@ TEST_F(NetworkNamespace, DealsInterfacesOutToThePorts) {
   EXPECT_THAT(show("emu1 2"), IsEmpty());
 }
 
-TEST_F(NetworkNamespace, WithoutAnInterfaceAddsNothing) {
+TEST_F(NetworkNamespace, ANamespaceWithoutAnInterfaceAddsNoGids) {
   const auto seen = run(in_namespace(
       "ip link set lo up; " + emulate_here("", std::string("sh -c '") + kShow + "' sh emu0 1")));
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
   EXPECT_EQ(seen.out, "");
 }
 
-TEST_F(NetworkNamespace, IsShownByIbvDevinfo) {
+TEST_F(NetworkNamespace, IbvDevinfoShowsTheAddresses) {
   const auto seen = run(in_namespace(kNetwork + emulate_here("", "ibv_devinfo -v -d emu0")));
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
   EXPECT_THAT(seen.out, HasSubstr("GID[  6]:\t\t0000:0000:0000:0000:0000:ffff:0a4d:0102, RoCE v1"));
@@ -111,7 +111,8 @@ TEST_F(NetworkNamespace, IsShownByIbvDevinfo) {
 }
 
 TEST_F(NetworkNamespace, JoiningRunsSeeTheAddressesOfTheNodesMaker) {
-  // A second run of the node sees the same table, even from an empty namespace.
+  // A second run of the node sees the same table, even from an empty namespace. With the variables
+  // set it would refuse to start, because it would seem to be inside the first run.
   const auto seen = run(in_namespace(
       kNetwork + emulate_here("--name x",
                               "sh -c 'unset HBMWIRE_EMULATION_NODE HBMWIRE_EMULATION_FABRIC; "
@@ -122,7 +123,7 @@ TEST_F(NetworkNamespace, JoiningRunsSeeTheAddressesOfTheNodesMaker) {
   EXPECT_EQ(lines_of(seen.out), kGidsOfVe0);
 }
 
-TEST_F(NetworkNamespace, WorksForAnOrdinaryUser) {
+TEST_F(NetworkNamespace, AnOrdinaryUsersNicGetsTheAddresses) {
   if (::geteuid() != 0)
     GTEST_SKIP() << "only root can become an ordinary user; the other tests ran as one";
   const auto seen = run({"unshare", "-Urn", "sh", "-c",
@@ -134,7 +135,7 @@ TEST_F(NetworkNamespace, WorksForAnOrdinaryUser) {
   EXPECT_THAT(seen.err, HasSubstr("PORT_ACTIVE"));
 }
 
-TEST(LinkLocal, IsMadeOfTheMacAsTheKernelDoes) {
+TEST(LinkLocal, AnAddressIsMadeFromTheMacAsTheKernelDoes) {
   const auto gid = emulation::tool::link_local_of({0x00, 0x15, 0x5d, 0x0a, 0x0b, 0x0c});
   EXPECT_THAT(gid, ElementsAre(0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0x15, 0x5d, 0xff, 0xfe, 0x0a,
                                0x0b, 0x0c));

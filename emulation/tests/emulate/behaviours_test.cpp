@@ -20,7 +20,7 @@ Hardware two_nics() {
   return hardware;
 }
 
-TEST(Behaviours, AreOfAllNicsOrOfOne) {
+TEST(Behaviours, TimesAndRatesAreForAllNicsOrForOne) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(
       apply({.async = "2ms", .rate = {"100G", "emu1=400M"}, .latency = {"emu0=1.5us"}}, hardware));
@@ -32,7 +32,7 @@ TEST(Behaviours, AreOfAllNicsOrOfOne) {
   EXPECT_EQ(hardware.behaviour[1].latency_ns, 0U);
 }
 
-TEST(Behaviours, TraitsOfHardwareAreNamed) {
+TEST(Behaviours, TraitsOfHardwareAreChosenByName) {
   Hardware hardware;
   ASSERT_TRUE(apply({.like = {"flush", "relaxed"}}, hardware));
   EXPECT_TRUE(hardware.behaviour[0].flush);
@@ -42,7 +42,7 @@ TEST(Behaviours, TraitsOfHardwareAreNamed) {
   EXPECT_TRUE(hardware.behaviour[0].scatter);
 }
 
-TEST(Behaviours, ANicMayLackWhatOthersCan) {
+TEST(Behaviours, AFeatureIsRemovedFromAllNicsOrFromOne) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(apply({.without = {"emu1=dmabuf", "atomics"}}, hardware));
   EXPECT_TRUE(hardware.behaviour[0].dmabuf);
@@ -51,7 +51,7 @@ TEST(Behaviours, ANicMayLackWhatOthersCan) {
   EXPECT_FALSE(hardware.behaviour[1].atomics);
 }
 
-TEST(Behaviours, LimitsAreOfAllNicsOrOfOne) {
+TEST(Behaviours, LimitsAreForAllNicsOrForOne) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(apply({.limits = {"qp=100,srq=0", "emu1=qp=50", "emu1=mr=7,cq=3,cqe=64"}}, hardware));
   EXPECT_EQ(hardware.behaviour[0].limits.qp, 100U);
@@ -64,8 +64,9 @@ TEST(Behaviours, LimitsAreOfAllNicsOrOfOne) {
   EXPECT_EQ(in_words(one), ", at most 100 queue pairs, no shared receive queues");
 }
 
-/// A process that joins a node compares its options with the node's, of all possible NICs.
-TEST(Behaviours, AreSetForExistingNicsAlone) {
+/// A process that joins a node compares its options with the node's for all NICs that could exist,
+/// so those that do not exist must keep the default.
+TEST(Behaviours, OptionsApplyToExistingNicsAlone) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(apply({.async = "1us", .seed = 7, .like = {"all"}}, hardware));
   EXPECT_TRUE(hardware.behaviour[1].flush);
@@ -89,6 +90,7 @@ TEST(Behaviours, MalformedTextIsRefused) {
   EXPECT_THAT(sentence({.link_layer = {"emu2=infiniband"}}), HasSubstr("no such NIC"));
   EXPECT_THAT(sentence({.without = {"emu1=verbs"}}), HasSubstr("is not dmabuf, atomics"));
   EXPECT_THAT(sentence({.without = {"emu2=dmabuf"}}), HasSubstr("no such NIC"));
+  // A NIC has at most 65,533 queue pairs, and a completion queue has at least one entry.
   for (const char* text : {"qp", "qp=", "qp=-1", "qp=100x", "qp=65534", "ah=1", "cqe=0", "qp=1,",
                            "emu1=100", "emu1"}) {
     EXPECT_THAT(sentence({.limits = {text}}), HasSubstr("is not OBJECT=N")) << text;
@@ -97,7 +99,7 @@ TEST(Behaviours, MalformedTextIsRefused) {
   EXPECT_THAT(sentence({.like = {"rubber"}}), HasSubstr("flush, scatter, relaxed or all"));
 }
 
-TEST(Behaviours, LinkLayersAreOfAllNicsOrOfOne) {
+TEST(Behaviours, LinkLayersAreForAllNicsOrForOne) {
   Hardware hardware = two_nics();
   ASSERT_TRUE(apply({.link_layer = {"infiniband"}}, hardware));
   EXPECT_EQ(hardware.infiniband, 3U);  // a bit for each NIC
@@ -115,7 +117,7 @@ TEST(Behaviours, OmittedOptionsChangeNothing) {
   EXPECT_EQ(hardware.behaviour[0].async_ns, 1000U);
 }
 
-TEST(Behaviours, AreReadAsTheyWereWritten) {
+TEST(Behaviours, AWrittenBehaviourIsReadUnchanged) {
   const auto file =
       std::filesystem::temp_directory_path() / ("behaviour-test-" + std::to_string(::getpid()));
   const Behaviour written{.seed = 3,
@@ -135,7 +137,7 @@ TEST(Behaviours, AreReadAsTheyWereWritten) {
   EXPECT_EQ(emulation::nic::read_behaviour(file), Behaviour{}) << "without the file";
 }
 
-TEST(Behaviours, AreToldInWords) {
+TEST(Behaviours, ABehaviourIsDescribedInWords) {
   Hardware hardware = two_nics();
   EXPECT_EQ(in_words(hardware), "");
   ASSERT_TRUE(apply({.async = "50us", .rate = {"25G"}, .like = {"scatter"}}, hardware));

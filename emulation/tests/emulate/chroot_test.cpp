@@ -93,7 +93,7 @@ class Chroot : public ViewedWorld {
 };
 
 // The view is the same as outside of a chroot, where / is a mount point.
-TEST_F(Chroot, HasAViewOfDevAndSys) {
+TEST_F(Chroot, CommandHasAViewOfDevAndSys) {
   const auto seen = in_chroot({}, {"--nics", "2"}, R"(
     stat -c '%n %F %t:%T' /dev/infiniband/* /dev/accel/* && ls /sys/class/infiniband /sys/class/accel &&
     cat /sys/class/infiniband/emu0/ports/1/state && echo x >/dev/null)");
@@ -109,14 +109,14 @@ TEST_F(Chroot, HasAViewOfDevAndSys) {
             "/sys/class/infiniband:\nemu0\nemu1\n4: ACTIVE\n");
 }
 
-TEST_F(Chroot, KeepsItsRootAndFolder) {
+TEST_F(Chroot, CommandKeepsItsRootAndFolder) {
   const auto seen = in_chroot({}, {}, "ls /; pwd");
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
   EXPECT_THAT(names(), HasSubstr("usr\n"));
   EXPECT_EQ(seen.out, names() + "/\n");
 }
 
-TEST_F(Chroot, MountsNothingOutside) {
+TEST_F(Chroot, NoMountAppearsOutside) {
   const auto seen = in_chroot({}, {}, "grep -c hbmwire /proc/self/mounts");
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
   EXPECT_NE(seen.out, "0\n");

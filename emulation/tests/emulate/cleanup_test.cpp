@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // No files or processes remain, whichever process is the last and however it ends. World::TearDown
-// checks.
+// checks that after each test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -50,7 +50,7 @@ TEST_F(World, OutlivesEmulateButNotCommand) {
   process.signal(SIGKILL);
   EXPECT_FALSE(becomes_true([&] { return nothing_is_left(); }, 100ms));
   ::kill(number_in(process.output()), SIGKILL);
-  // COMMAND has held the pipe that this reads to its end.
+  // finish() reads the pipe to its end, which COMMAND has held open.
   EXPECT_EQ(process.finish().exit_code, 128 + SIGKILL);
 }
 
@@ -173,7 +173,7 @@ TEST_F(World, LeavesAFabricToTheNodesStillInIt) {
   first.finish();
 }
 
-TEST_F(World, SurvivesManyThatJoinAndLeaveAtOnce) {
+TEST_F(World, SurvivesManyRunsThatJoinAndLeaveAtOnce) {
   std::vector<std::unique_ptr<Process>> runs;
   for (int i = 0; i < 24; ++i) {
     const auto name = "n" + std::to_string(i % 3);

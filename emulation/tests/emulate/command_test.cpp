@@ -31,6 +31,7 @@ TEST_F(World, SaysWhenCommandCannotBeRun) {
       << "the file is no program";
 }
 
+// The exit code is 2 for a wrong command line, and 125 if the set-up fails.
 TEST_F(World, ReportsWrongUsage) {
   const auto wrong = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {program()});
@@ -208,7 +209,7 @@ TEST_F(World, LetsControlCReachCommandOnce) {
   EXPECT_EQ(terminal.wait_for_exit(), 6);
 }
 
-TEST_F(World, EndsByControlC) {
+TEST_F(World, ControlCEndsCommand) {
   Terminal terminal(emulate({}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(terminal.wait_for("ready"));
   terminal.type(kControlC);

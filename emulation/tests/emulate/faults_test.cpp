@@ -160,8 +160,8 @@ TEST(FaultPlanParser, NamesTheWrongPart) {
   EXPECT_THAT(refusal(many), HasSubstr("more than 64 rules"));
 }
 
-// For pieces of the grammar in any order, and for any bytes, it returns either rules or a sentence,
-// never both.
+// For pieces of the grammar in any order, and for any bytes, the parser returns either rules or a
+// sentence, never both.
 TEST(FaultPlanParser, AcceptsOrExplainsAnyText) {
   constexpr const char* kPieces[] = {
       "flip",      "fail", "drop", "late",  "kill",  "limit", "p",      "0.5",
@@ -220,7 +220,8 @@ class FaultPlanOfAProcess : public ::testing::Test {
   std::filesystem::path fabric_;
 };
 
-// The number (from 1) of the next `count` operations that is flipped; 0 if none is.
+// Makes `count` operations, at most up to the first one that is flipped. Returns the number of that
+// one, from 1; 0 if none is flipped.
 int first_flip(FaultPlan& plan, const char* op, int count) {
   for (int i = 1; i <= count; ++i) {
     if (plan.on_operation(op).flip) return i;
@@ -377,7 +378,7 @@ TEST_F(FaultPlanOfAProcess, FailsTheNthCallOfASweep) {
   EXPECT_EQ(in_process("", "a",
                        [](FaultPlan& plan) {
                          if (!plan.empty()) return 1;
-                         plan.fail_nth_call(2, 12);
+                         plan.fail_nth_call(2, 12);  // the third call from now, with ENOMEM
                          if (plan.fails("a") != 0 || plan.fails("b") != 0) return 2;
                          if (plan.fails("c") != 12 || plan.fails("d") != 0) return 3;
                          if (plan.fail_nth_call(-1, 0) != 4) return 4;

@@ -44,7 +44,7 @@ class HostNodes : public World {
 
 constexpr const char* kReady = "echo ready; exec sleep 100";
 
-TEST_F(HostNodes, AreMadeAndRemoved) {
+TEST_F(HostNodes, NodesAreMadeAndRemoved) {
   const auto seen = shell(
       {"--no-namespaces", "--nics", "2"},
       "stat -c '%n %a %t:%T' /dev/infiniband/*; ls $SYSFS_PATH/class/infiniband; ls /dev/accel");
@@ -55,7 +55,7 @@ TEST_F(HostNodes, AreMadeAndRemoved) {
   EXPECT_THAT(seen.err, HasSubstr("without a view of /dev and /sys (--no-namespaces)"));
 }
 
-TEST_F(HostNodes, LastAsLongAsAnyWorldNeedsThem) {
+TEST_F(HostNodes, NodesLastAsLongAsAnyWorldNeedsThem) {
   Process first(emulate({"--no-namespaces"}, kReady));
   ASSERT_TRUE(first.wait_for_output("ready"));
   EXPECT_EQ(shell({"--no-namespaces", "--nics", "2"}, "ls /dev/infiniband").out,
@@ -65,7 +65,7 @@ TEST_F(HostNodes, LastAsLongAsAnyWorldNeedsThem) {
   first.finish();
 }
 
-TEST_F(HostNodes, GoWhenEverythingIsKilledAtOnce) {
+TEST_F(HostNodes, NodesGoWhenEverythingIsKilledAtOnce) {
   Process process(emulate({"--no-namespaces"}, kReady), {.in_child = [] { ::setpgid(0, 0); }});
   ASSERT_TRUE(process.wait_for_output("ready"));
   ::kill(-process.pid(), SIGKILL);
@@ -73,7 +73,7 @@ TEST_F(HostNodes, GoWhenEverythingIsKilledAtOnce) {
   EXPECT_TRUE(becomes_true([] { return !fs::exists("/dev/.hbmwire-nodes"); }));
 }
 
-TEST_F(HostNodes, ServeAnotherUserWhileTheyAreThere) {
+TEST_F(HostNodes, NodesServeAnotherUserWhileTheyAreThere) {
   Process first(emulate({"--no-namespaces"}, kReady));
   ASSERT_TRUE(first.wait_for_output("ready"));
   const auto user = shell({"--no-namespaces"}, "ls /dev/infiniband", {.as_nobody = true});
@@ -85,7 +85,7 @@ TEST_F(HostNodes, ServeAnotherUserWhileTheyAreThere) {
   first.finish();
 }
 
-TEST_F(HostNodes, AreSweptByTheNextRunWhenTheJanitorIsKilledToo) {
+TEST_F(HostNodes, TheNextRunSweepsNodesWhenTheJanitorIsKilledToo) {
   Process process(emulate({"--no-namespaces"}, kReady), {.in_child = [] { ::setpgid(0, 0); }});
   ASSERT_TRUE(process.wait_for_output("ready"));
   ASSERT_TRUE(becomes_true([&] { return janitors().size() == 1; }));
@@ -96,14 +96,14 @@ TEST_F(HostNodes, AreSweptByTheNextRunWhenTheJanitorIsKilledToo) {
   EXPECT_EQ(shell({}, "true").exit_code, 0);
 }
 
-TEST_F(HostNodes, LeaveExistingNodesAlone) {
+TEST_F(HostNodes, ExistingNodesAreLeftAlone) {
   ASSERT_EQ(::mkdir("/dev/infiniband", 0755), 0);
   ASSERT_EQ(::mknod("/dev/infiniband/uverbs0", S_IFCHR | 0666, makedev(1, 3)), 0);
   EXPECT_EQ(shell({"--no-namespaces", "--nics", "2"}, "ls /dev/infiniband").out,
             "rdma_cm\nuverbs0\nuverbs1\n");
   EXPECT_TRUE(fs::exists("/dev/infiniband/uverbs0"));
   EXPECT_FALSE(fs::exists("/dev/infiniband/uverbs1"));
-  // A node that an administrator made suffices for an ordinary user.
+  // For an ordinary user a node suffices that an administrator has made.
   const auto user =
       shell({"--no-namespaces", "--gaudi", "0"}, "ls /dev/infiniband", {.as_nobody = true});
   EXPECT_EQ(user.out, "uverbs0\n") << user.err;

@@ -33,7 +33,7 @@ class Join : public ::testing::Test {
 /// again. A process that joined meanwhile once failed, because it found the directory and then
 /// missed it. The pauses differ, because at an even pace both sides can run in step, with each
 /// removal right after a creation.
-TEST_F(Join, IsNotDisturbedByLeavingPrograms) {
+TEST_F(Join, LeavingProgramsDoNotDisturbAJoin) {
   const std::filesystem::path base = base_directory(options_.parent);
   const std::jthread leaving([&](const std::stop_token& stop) {
     std::minstd_rand random;

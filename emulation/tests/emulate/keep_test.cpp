@@ -56,9 +56,8 @@ class Keep : public World {
       fs::copy_file(HBMWIRE_STAND_IN_VENDOR, machine_.path() / name);
   }
 
-  /// For each library its name, and whether a program below emulate loads the vendor's or the
-  /// emulated one.
-  /// The lines are "<name> real", "<name> emulated" or "<name> missing".
+  /// Which libraries of these names a program below emulate loads: its output has a line "<name>
+  /// real", "<name> emulated" or "<name> missing" for each.
   [[nodiscard]] Process::Outcome loaded(std::vector<std::string> options,
                                         const std::string& names) const {
     auto command = emulate(std::move(options), R"(exec python3 -c '
@@ -79,7 +78,7 @@ for name in sys.argv[1:]:
   Folder machine_;
 };
 
-TEST_F(Keep, TakesTheMachinesLibraryOfThatFamilyAlone) {
+TEST_F(Keep, OnlyAKeptFamilyHasTheMachinesLibrary) {
   constexpr const char* kAll = "libcuda.so.1 libhl-thunk.so libSynapse.so libhsa-runtime64.so.1";
   const auto without = loaded({"--cuda", "1"}, kAll);
   EXPECT_EQ(without.out,
@@ -103,7 +102,7 @@ TEST_F(Keep, TakesTheMachinesLibraryOfThatFamilyAlone) {
             "libhsa-runtime64.so.1 real\nlibamdhip64.so.7 real\nlibcuda.so.1 emulated\n");
 }
 
-TEST_F(Keep, MayBeSaidOfSeveralFamilies) {
+TEST_F(Keep, SeveralFamiliesMayBeKept) {
   constexpr const char* kThree = "libcuda.so.1 libhl-thunk.so libhsa-runtime64.so.1";
   constexpr const char* kReal =
       "libcuda.so.1 real\nlibhl-thunk.so real\nlibhsa-runtime64.so.1 real\n";
@@ -111,19 +110,19 @@ TEST_F(Keep, MayBeSaidOfSeveralFamilies) {
   EXPECT_EQ(loaded({"--keep", "gaudi,cuda,rocm"}, kThree).out, kReal);
 }
 
-TEST_F(Keep, PutsNoEmulatedLibraryInTheMachinesPlace) {
+TEST_F(Keep, AMissingLibraryOfAKeptFamilyIsNotEmulated) {
   remove_library("libhl-thunk.so");
   EXPECT_EQ(loaded({"--keep", "gaudi"}, "libhl-thunk.so libSynapse.so").out,
             "libhl-thunk.so missing\nlibSynapse.so real\n");
 }
 
-TEST_F(Keep, HasEmulatedNicsBeside) {
+TEST_F(Keep, EmulatedNicsWorkBesideKeptCards) {
   const auto seen = shell({"--keep", "cuda,gaudi", "--nics", "2"},
                           "ibv_devices | grep -c emu; ls $HBMWIRE_EMULATION_NODE | grep -c gaudi");
   EXPECT_EQ(seen.out, "2\n0\n") << seen.err;
 }
 
-TEST_F(Keep, IsRefusedTogetherWithEmulatedOnes) {
+TEST_F(Keep, KeepingAFamilyThatIsEmulatedIsRefused) {
   const auto said = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {program(), "--dir", directory().string()});
     arguments.insert(arguments.end(), {"--", "true"});
@@ -145,7 +144,7 @@ TEST_F(Keep, IsRefusedTogetherWithEmulatedOnes) {
   EXPECT_THAT(said({"--keep", "cuda", "--cuda", "0"}), HasSubstr("emulated: "));
 }
 
-TEST_F(Keep, IsThatOfTheNodeForJoiningPrograms) {
+TEST_F(Keep, JoiningProgramsGetTheFamiliesThatTheNodeKeeps) {
   Process first(emulate({"--name", "x", "--keep", "cuda"}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(first.wait_for_output("ready"));
   EXPECT_EQ(loaded({"--name", "x"}, "libcuda.so.1").out, "libcuda.so.1 real\n");
@@ -159,7 +158,7 @@ TEST_F(Keep, IsThatOfTheNodeForJoiningPrograms) {
   first.finish();
 }
 
-TEST_F(Keep, IsRefusedInANodeThatHasEmulatedOnes) {
+TEST_F(Keep, ANodeThatEmulatesAFamilyRefusesToKeepIt) {
   Process first(emulate({"--name", "x", "--cuda", "1"}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(first.wait_for_output("ready"));
   EXPECT_THAT(shell({"--name", "x", "--keep", "cuda"}, "true").err,
@@ -183,7 +182,7 @@ class KeptNodes : public ViewedWorld {
   }
 
  private:
-  /// Makes it once for all tests. Returns the reason if that is forbidden, otherwise "".
+  /// Makes that machine once for all tests. Returns the reason if that is forbidden, otherwise "".
   static std::string make_machine();
 };
 
@@ -246,12 +245,12 @@ std::string KeptNodes::make_machine() {
 constexpr const char* kNodes =
     "cd /dev; stat -c '%n %t:%T' nvidia* nvidia-caps/* kfd dri/* accel/* infiniband/* 2>/dev/null";
 
-TEST_F(KeptNodes, AreHiddenWithoutKeep) {
+TEST_F(KeptNodes, RealNodesAreHiddenWithoutKeep) {
   EXPECT_EQ(shell({"--gaudi", "0"}, kNodes).out,
             "dri/renderD128 1:5\ninfiniband/rdma_cm 1:3\ninfiniband/uverbs0 1:3\n");
 }
 
-TEST_F(KeptNodes, StayIfTheirFamilyIsKept) {
+TEST_F(KeptNodes, RealNodesOfAKeptFamilyStay) {
   EXPECT_EQ(shell({"--keep", "cuda", "--gaudi", "0"}, kNodes).out,
             "nvidia-caps 0:0\nnvidia0 1:5\nnvidiactl 1:5\nnvidia-caps/nvidia-cap1 1:5\n"
             "dri/renderD128 1:5\ninfiniband/rdma_cm 1:3\ninfiniband/uverbs0 1:3\n");
@@ -262,7 +261,7 @@ TEST_F(KeptNodes, StayIfTheirFamilyIsKept) {
             "infiniband/rdma_cm 1:3\ninfiniband/uverbs0 1:3\n");
 }
 
-TEST_F(KeptNodes, AreTheMachinesOwnAndWork) {
+TEST_F(KeptNodes, KeptNodesAreTheMachinesOwnAndWork) {
   EXPECT_EQ(
       shell({"--keep", "cuda"}, "head -c 3 /dev/nvidia0 | wc -c; cat /proc/driver/nvidia/version")
           .out,
@@ -272,7 +271,7 @@ TEST_F(KeptNodes, AreTheMachinesOwnAndWork) {
       << "an emulated GPU of another vendor beside it";
 }
 
-TEST_F(KeptNodes, ServeAnOrdinaryUser) {
+TEST_F(KeptNodes, KeptNodesServeAnOrdinaryUser) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer's own thread keeps a process from making a user namespace";
 #endif
@@ -282,7 +281,7 @@ TEST_F(KeptNodes, ServeAnOrdinaryUser) {
   EXPECT_EQ(seen.out, "65534\n3\n") << "another family's /dev/kfd is hidden; " << seen.err;
 }
 
-TEST_F(KeptNodes, AreLeftAloneWithoutAView) {
+TEST_F(KeptNodes, RealNodesAreLeftAloneWithoutAView) {
   fs::remove_all("/dev/infiniband");
   const auto seen = shell({"--no-namespaces", "--keep", "cuda", "--gaudi", "0"}, kNodes);
   EXPECT_THAT(seen.out, HasSubstr("nvidia0 1:5\nnvidiactl 1:5\n")) << seen.err;
@@ -291,7 +290,7 @@ TEST_F(KeptNodes, AreLeftAloneWithoutAView) {
   ASSERT_TRUE(make_node("/dev/infiniband/uverbs0", 5));
 }
 
-TEST_F(KeptNodes, HaveTheirSysfsInBothTrees) {
+TEST_F(KeptNodes, KeptCardsAreInBothSysfsTrees) {
   constexpr const char* kLook = R"(
     for root in /sys $SYSFS_PATH; do
       cat $root/bus/pci/devices/0000:3a:00.0/vendor $root/class/infiniband/emu0/fw_ver
@@ -308,7 +307,7 @@ TEST_F(KeptNodes, HaveTheirSysfsInBothTrees) {
             "261:0\n261:0\naccel0\naccel_controlD0\n");
 }
 
-TEST(KeptLinks, AreOfTheKeptFamiliesAlone) {
+TEST(KeptLinks, OnlyKeptFamiliesHaveLinks) {
   const Folder machine;
   const fs::path sysfs = fs::canonical(machine.path());
   write_sysfs(sysfs);

@@ -24,7 +24,7 @@ class Link : public World {
 
 class ViewedLink : public ViewedWorld {};
 
-TEST_F(ViewedLink, ShowsInSys) {
+TEST_F(ViewedLink, AChangeShowsInSys) {
   Process first(emulate({"--name", "x"},
                         "cd /sys/class/infiniband/emu0/ports/1; echo ready; "
                         "while grep -q ACTIVE state; do sleep 0.01; done; cat state phys_state"));
@@ -35,7 +35,7 @@ TEST_F(ViewedLink, ShowsInSys) {
   EXPECT_EQ(first.finish().out, "ready\n1: DOWN\n3: Disabled\n");
 }
 
-TEST_F(Link, IsSeenByIbvAsyncwatch) {
+TEST_F(Link, IbvAsyncwatchSeesAChange) {
   Process watch(emulate({"--fabric", "f", "--name", "x"}, "exec ibv_asyncwatch"));
   ASSERT_TRUE(watch.wait_for_output("async event FD"));
   for (const char* state : {"down", "up"}) {
@@ -50,14 +50,14 @@ TEST_F(Link, IsSeenByIbvAsyncwatch) {
   watch.finish();
 }
 
-TEST_F(Link, IsDownFromTheBeginningWithCommand) {
+TEST_F(Link, ALinkCanBeDownBeforeCommandStarts) {
   const auto seen = shell({"--nics", "2", "--link", "emu1=down"}, "ibv_devinfo | grep state:");
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
   EXPECT_THAT(seen.out, ::testing::MatchesRegex("[ \t]*state:[ \t]*PORT_ACTIVE \\(4\\)\n"
                                                 "[ \t]*state:[ \t]*PORT_DOWN \\(1\\)\n"));
 }
 
-TEST_F(Link, IsForANodeThatRuns) {
+TEST_F(Link, AChangeNeedsANodeThatRuns) {
   const auto nameless = change({"--link", "emu0=down"});
   EXPECT_EQ(nameless.exit_code, 125);
   EXPECT_THAT(nameless.err, HasSubstr("say which by --name X"));
@@ -67,7 +67,7 @@ TEST_F(Link, IsForANodeThatRuns) {
   EXPECT_TRUE(nothing_is_left());
 }
 
-TEST_F(Link, ChangesAllOrNothing) {
+TEST_F(Link, AWrongChangePreventsTheOthers) {
   Process first(emulate({"--name", "x"}, "echo ready; read -r line; exec sleep 100"));
   ASSERT_TRUE(first.wait_for_output("ready"));
   const auto refused = change({"--name", "x", "--link", "emu0=down", "--link", "emu1=down"});
@@ -78,9 +78,11 @@ TEST_F(Link, ChangesAllOrNothing) {
   first.finish();
 }
 
-TEST_F(Link, AnEndedNodesLinkIsNotItsSuccessors) {
+TEST_F(Link, ANewNodesLinkIsUpAlthoughItsPredecessorsWasDown) {
   Process other(emulate({"--fabric", "f", "--name", "other"}, "echo ready; exec sleep 100"));
   ASSERT_TRUE(other.wait_for_output("ready"));
+  // A node has up to 32 ports, so the second node's first one is port 33 of the fabric. "b" gets
+  // the number of the ended "a", and so the same port.
   constexpr const char* kShow =
       "cat $SYSFS_PATH/class/infiniband/emu0/ports/1/fabric_port; "
       "ibv_devinfo -d emu0 | grep -o 'PORT_[A-Z]*'";
@@ -91,7 +93,7 @@ TEST_F(Link, AnEndedNodesLinkIsNotItsSuccessors) {
   other.finish();
 }
 
-TEST_F(Link, ChangesAlthoughAListenerWasKilled) {
+TEST_F(Link, ALinkChangesAlthoughAListenerWasKilled) {
   Process watch(emulate({"--name", "x"}, "ibv_asyncwatch & echo $!; wait $!; exec sleep 100"));
   ASSERT_TRUE(watch.wait_for_output("async event FD"));
   ::kill(static_cast<pid_t>(std::strtol(watch.output().c_str(), nullptr, 10)), SIGKILL);
@@ -101,7 +103,7 @@ TEST_F(Link, ChangesAlthoughAListenerWasKilled) {
   watch.finish();
 }
 
-TEST(LinkOption, IsReadStrictly) {
+TEST(LinkOption, OnlyTheExactFormIsAccepted) {
   using emulation::tool::parse_link;
   EXPECT_EQ(parse_link("emu0=down"), (LinkChange{.nic = 0, .port = 0, .up = false}));
   EXPECT_EQ(parse_link("emu15/2=up"), (LinkChange{.nic = 15, .port = 2, .up = true}));

@@ -42,7 +42,7 @@ TEST_F(OrdinaryUser, SharesAUserNamespaceWithItsRunsInTheSameFabric) {
   EXPECT_NE(outcome.out, apart.out);
 }
 
-TEST_F(OrdinaryUser, StaysInThatNamespaceAfterItsMakerIsKilled) {
+TEST_F(OrdinaryUser, StaysInTheFabricsNamespaceAfterItsMakerIsKilled) {
   constexpr const char* kShow = "readlink /proc/self/ns/user";
   Process first(emulate({"--fabric", "f"}, std::string(kShow) + "; exec sleep 1"), nobody());
   ASSERT_TRUE(first.wait_for_output("\n"));

@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST_F(World, NamesTheLimitOfDescriptorsOrWorks) {
+TEST_F(World, WorksOrNamesTheLimitOfDescriptors) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "UndefinedBehaviorSanitizer looks at memory by pipe(2), which takes descriptors";
 #endif
@@ -39,7 +39,7 @@ TEST_F(World, NamesTheLimitOfDescriptorsOrWorks) {
   EXPECT_GT(refused, 5);
 }
 
-TEST_F(World, NamesTheOptionForAnotherPlaceIfThisOneIsUnusable) {
+TEST_F(World, NamesTheOptionForAnotherPlaceIfThePlaceIsUnusable) {
   for (const char* place : {"/no/such/folder", "/proc", "/dev/null"}) {
     const auto outcome = run({program(), "--dir", place, "--", "true"});
     EXPECT_EQ(outcome.exit_code, 125) << outcome.err;

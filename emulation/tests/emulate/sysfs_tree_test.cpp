@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A NUMA node has its number, its list of CPUs and the same CPUs as a mask. PCI domain 1 is free.
 const Machine kTwoNumaNodes = {{{0, "0-31", "0,ffffffff"}, {1, "32-63", "ffffffff,0"}}, 1, {}};
 
 class SysfsTree : public ::testing::Test {
@@ -63,7 +64,7 @@ TEST_F(SysfsTree, HasPortsOfInfiniBand) {
   Machine machine = kTwoNumaNodes;
   const GidBytes gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
   machine.interfaces = {{"eth0", {gid}}};
-  // InfiniBand for the first NIC alone.
+  // `infiniband` has a bit for each NIC: here only the first one has InfiniBand ports.
   const Hardware hardware{.nics = 2, .ports = 2, .gaudi = 0, .infiniband = 1};
   const auto written = write_sysfs_tree(root_, hardware, machine, 20, 2);
   ASSERT_TRUE(written) << written.error();
@@ -164,7 +165,7 @@ TEST_F(SysfsTree, PutsACardAndItsNicBelowOneSwitch) {
   EXPECT_EQ(read("class/accel/accel2/device/local_cpulist"), "32-63");
 }
 
-TEST_F(SysfsTree, DealsTheInterfacesOut) {
+TEST_F(SysfsTree, DealsTheInterfacesOutToTheNics) {
   Machine machine = kTwoNumaNodes;
   const GidBytes first{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1};
   GidBytes second = first;
@@ -214,8 +215,8 @@ TEST_F(SysfsTree, HasNoDanglingLinkAtItsLargest) {
         << entry.path();
   }
   EXPECT_GT(links, 200U);
-  // Every device and bridge has its own address: 32 groups, each below a port and a switch, and the
-  // devices, each below a bridge.
+  // Each group of devices has a port and a switch above it, and each device has a bridge. All have
+  // their own addresses.
   const auto devices = fs::directory_iterator(root_ / "bus/pci/devices");
   EXPECT_EQ(std::distance(fs::begin(devices), fs::end(devices)),
             32 * 2 + 2 * (kMaxNics + 3 * kMaxCards));

@@ -38,7 +38,7 @@ void World::SetUp() {
   std::string name = "/dev/shm/emulate-test-XXXXXX";
   ASSERT_NE(::mkdtemp(name.data()), nullptr);
   directory_ = name;
-  ASSERT_EQ(::chmod(name.c_str(), 0777), 0);
+  ASSERT_EQ(::chmod(name.c_str(), 0777), 0);  // some tests run as an ordinary user
   program_ = HBMWIRE_EMULATE;
   if (::geteuid() == 0 && !nobody_can_run(program_)) {
     // The build tree lies where only its owner may enter. Copies of these two folders suffice. The

@@ -27,7 +27,7 @@ class World : public ::testing::Test {
 
   /// Processes with this test's --dir on their command line.
   [[nodiscard]] std::vector<pid_t> processes() const;
-  /// Those that remove a world's files after its last process.
+  /// The processes of processes() that remove a world's files after its last process.
   [[nodiscard]] std::vector<pid_t> janitors() const;
   /// Whether the --dir is empty and no process uses it.
   [[nodiscard]] bool nothing_is_left() const;

@@ -18,6 +18,7 @@ using ::testing::StartsWith;
 constexpr const char* kNode = "echo $HBMWIRE_EMULATION_NODE";
 constexpr const char* kFabric = "echo $HBMWIRE_EMULATION_FABRIC";
 
+// The sizes of a card's files `device`, `hbm` (a Gaudi2 has 96 GiB) and `state` are printed.
 TEST_F(World, TellsCommandWhereEverythingIs) {
   const auto seen = shell({"--nics", "2", "--gaudi", "3"}, R"(
     test "$HBMWIRE_EMULATED" = 1 && test -z "$HBMWIRE_EMULATION_FAULTS" &&
@@ -34,7 +35,9 @@ TEST_F(World, TellsCommandWhereEverythingIs) {
 
 TEST_F(World, SaysNothingWhenQuiet) { EXPECT_EQ(shell({"--quiet"}, "true").err, ""); }
 
-TEST_F(World, HasGpusIfAskedFor) {
+// An H100 has 80 GiB, an MI300X 192 GiB. The file `posted` is as large as the memory and a table of
+// 64 KiB.
+TEST_F(World, HasGpusIfTheOptionsAskForThem) {
   const auto seen = shell({"--gaudi", "0", "--cuda", "2", "--rocm", "1"},
                           "cd $HBMWIRE_EMULATION_NODE && stat -c '%n %s' cuda*/* rocm*/*");
   EXPECT_EQ(seen.out,
@@ -157,7 +160,7 @@ TEST_F(World, NamesTheKernelsConfigurationWithoutAView) {
   EXPECT_EQ(seen.out, "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n") << seen.err;
 }
 
-TEST_F(ViewedWorld, IsReadByLibibumad) {
+TEST_F(ViewedWorld, LibibumadReadsTheNics) {
   // The values that ibstat reads, through the library that ibstat uses.
   const auto seen = shell({"--nics", "2", "--ports", "2"}, R"(python3 -c '
 import ctypes

@@ -78,7 +78,7 @@ class Exports : public ::testing::TestWithParam<Library> {
   const fs::path list_ = fs::path(HBMWIRE_EMULATION_SOURCE) / GetParam().list;
 };
 
-TEST_P(Exports, AreTheNamesOfTheVendorsHeaders) {
+TEST_P(Exports, ExportedNamesAreThoseOfTheVendorsHeaders) {
   const auto wanted = lines_of(list_);
   EXPECT_GE(wanted.size(), GetParam().at_least);
   EXPECT_TRUE(std::ranges::is_sorted(wanted));

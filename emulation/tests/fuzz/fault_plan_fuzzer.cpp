@@ -18,12 +18,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (c < ' ' || c > '~') std::abort();
   }
   for (const FaultRule& rule : rules) {
-    const bool whole = rule.nth >= 1 && rule.period() >= 1 && rule.most_acts() >= 1 &&
-                       rule.chance <= FaultRule::kCertain && rule.error_number >= 1 &&
-                       rule.error_number <= 4095;
+    const bool in_bounds = rule.nth >= 1 && rule.period() >= 1 && rule.most_acts() >= 1 &&
+                           rule.chance <= FaultRule::kCertain && rule.error_number >= 1 &&
+                           rule.error_number <= 4095;
     // Only a rule of operations may have no subject: it matches every operation.
     const bool has_subject = rule.point == FaultRule::Point::operation || !rule.subject.empty();
-    if (!whole || !has_subject) std::abort();
+    if (!in_bounds || !has_subject) std::abort();
   }
   std::vector<FaultRule> again;
   if (parse_fault_plan(text, again, error) != good || again != rules) std::abort();

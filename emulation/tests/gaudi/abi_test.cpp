@@ -111,7 +111,7 @@ TEST_F(GaudiAbi, EveryFunctionIsThere) {
   }
 }
 
-TEST_F(GaudiAbi, FunctionsThatDoNotExistAreNotThere) {
+TEST_F(GaudiAbi, FunctionsThatNoReleaseHasAreNotThere) {
   // Some programs and documents name these functions, but no release of hl-thunk has them.
   for (const char* name :
        {"hlthunk_dma_host_to_device", "hlthunk_dma_device_to_host", "hlthunk_ipc_handle_create",
@@ -140,7 +140,8 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   ASSERT_GE(fd, 0);
   std::array<unsigned char, kInformationBytes> bytes{};
   EXPECT_EQ(information(fd, bytes.data()), 0);
-  // The offsets are those of the vendor's structures.
+  // The offsets in the vendor's structure of dram_base_address, dram_size, device_id, dram_enabled,
+  // dram_page_size and device_mem_alloc_default_page_size; then module_id.
   EXPECT_EQ(at<std::uint64_t>(bytes, 8), kFirstAddress2);
   EXPECT_EQ(at<std::uint64_t>(bytes, 16), 127 * kPage2);
   EXPECT_EQ(at<std::uint32_t>(bytes, 32), 0x1020U);
@@ -160,6 +161,7 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
 
   bytes.fill(0);
   EXPECT_EQ(kernel_information(fd, &query), 0);
+  // The offsets in the driver's structure of module_id, dram_page_size and card_name.
   EXPECT_EQ(at<std::uint32_t>(bytes, 36), module);
   EXPECT_EQ(at<std::uint64_t>(bytes, 224), kPage2);
   EXPECT_STREQ(reinterpret_cast<const char*>(bytes.data()) + 200, "HL225");
@@ -171,7 +173,7 @@ TEST_F(GaudiAbi, TheHardwareInformationLiesWhereTheVendorPutIt) {
   EXPECT_EQ(close(fd), 0);
 }
 
-TEST_F(GaudiAbi, RefusesUnsupportedCalls) {
+TEST_F(GaudiAbi, UnsupportedCallsAreRefused) {
   auto* const power = hl_thunk<int(int, void*)>("hlthunk_get_power_info");
   auto* const notifier = hl_thunk<int(int)>("hlthunk_notifier_create");
   auto* const table = hl_thunk<void*()>("hlthunk_hash_create");
@@ -192,7 +194,7 @@ TEST_F(GaudiAbi, RefusesUnsupportedCalls) {
   EXPECT_EQ(compile(nullptr, nullptr, nullptr, nullptr), 28) << "synUninitialized";
 }
 
-TEST_F(GaudiAbi, RawSubmissionRefusesAndTheFlushSucceeds) {
+TEST_F(GaudiAbi, RawSubmissionIsRefusedAndTheFlushSucceeds) {
   auto* open = hl_thunk<int(int, const char*)>("hlthunk_open");
   auto* request =
       hl_thunk<int(int, std::uint32_t, std::uint64_t*)>("hlthunk_request_command_buffer");

@@ -37,7 +37,7 @@ class GaudiExport : public GaudiTest {
   std::unique_ptr<MappedMemory> memory_;
 };
 
-TEST_F(GaudiExport, HasTheSizeThatWasAskedFor) {
+TEST_F(GaudiExport, AnExportHasTheRequestedSize) {
   const Fd dmabuf(export_range(fd(), base(), 12288));
   ASSERT_GE(dmabuf.get(), 0);
 
@@ -49,7 +49,7 @@ TEST_F(GaudiExport, HasTheSizeThatWasAskedFor) {
   EXPECT_EQ(hbmwire_gaudi_live_objects(0, "export"), 1U);
 }
 
-TEST_F(GaudiExport, TakesExactlyReadWriteAndCloseOnExec) {
+TEST_F(GaudiExport, FlagsOtherThanReadWriteAndCloseOnExecAreRefused) {
   for (const unsigned flags : {0U, static_cast<unsigned>(O_RDWR), static_cast<unsigned>(O_CLOEXEC),
                                static_cast<unsigned>(O_RDWR | O_CLOEXEC | O_NONBLOCK)}) {
     EXPECT_EQ(hlthunk_device_mapped_memory_export_dmabuf_fd(fd(), base(), 4096, 0, flags), -EINVAL)
@@ -59,7 +59,7 @@ TEST_F(GaudiExport, TakesExactlyReadWriteAndCloseOnExec) {
   }
 }
 
-TEST_F(GaudiExport, TakesWholePagesOnly) {
+TEST_F(GaudiExport, ExportsConsistOfWholePages) {
   EXPECT_EQ(export_range(fd(), base(), 0), -EINVAL);
   EXPECT_EQ(export_range(fd(), base(), 4095), -EINVAL);
   EXPECT_EQ(export_range(fd(), base(), 4097), -EINVAL);
@@ -68,13 +68,13 @@ TEST_F(GaudiExport, TakesWholePagesOnly) {
   EXPECT_EQ(export_range(fd(), base() + 1, 4096), -EINVAL);
 }
 
-TEST_F(GaudiExport, TakesTheExactBaseOfAMappingOnly) {
+TEST_F(GaudiExport, TheAddressMustBeTheBaseOfAMapping) {
   EXPECT_EQ(export_range(fd(), base() + 4096, 4096), -EINVAL) << "within the mapping";
   EXPECT_EQ(export_range(fd(), base() + kPage2, 4096), -EINVAL) << "not mapped";
   EXPECT_EQ(export_range(fd(), 0, 4096), -EINVAL);
 }
 
-TEST_F(GaudiExport, StaysWithinTheAllocation) {
+TEST_F(GaudiExport, AnExportMustLieWithinTheAllocation) {
   EXPECT_EQ(export_range(fd(), base(), kPage2 + 4096), -EINVAL);
   EXPECT_EQ(export_range(fd(), base(), 4096, kPage2), -EINVAL);
   EXPECT_EQ(export_range(fd(), base(), 4096, UINT64_MAX - 4095), -EINVAL);
@@ -108,7 +108,7 @@ TEST_F(GaudiExport, TheCpuCannotAccessTheMemory) {
 
 // The differences between an O_PATH descriptor and a real dma-buf that emulation/docs/gaudi.md
 // lists.
-TEST_F(GaudiExport, DiffersFromARealDmabufOnlyAsDocumented) {
+TEST_F(GaudiExport, AnExportDiffersFromARealDmabufAsDocumented) {
   const Fd dmabuf(export_range(fd(), base(), 4096));
   ASSERT_GE(dmabuf.get(), 0);
   errno = 0;
@@ -141,7 +141,7 @@ TEST_F(GaudiExport, AnImporterFindsTheRange) {
   EXPECT_EQ(all.data()[(1 << 20) + 8192], 0);
 }
 
-TEST_F(GaudiExport, CannotBeResized) {
+TEST_F(GaudiExport, AnExportCannotBeResized) {
   const Fd dmabuf(export_range(fd(), base(), 8192));
   const Fd reopened(
       ::open(("/proc/self/fd/" + std::to_string(dmabuf.get())).c_str(), O_RDWR | O_CLOEXEC));

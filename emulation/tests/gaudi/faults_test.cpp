@@ -23,7 +23,7 @@ class GaudiFaults : public GaudiTest {
   // Runs the scene with the n-th call failing, for every n until no call fails.
   static void sweep(const std::function<bool()>& scene) {
     const int fds = open_descriptors();
-    for (long n = 0; n < 200; ++n) {
+    for (long n = 0; n < 200; ++n) {  // more rounds than a scene has calls
       hbmwire_gaudi_fail_nth_call(n, EIO);
       const bool succeeded = scene();
       const long calls = hbmwire_gaudi_fail_nth_call(-1, 0);
@@ -66,7 +66,8 @@ bool hl_thunk_scene() {
   { good = Fd(address != 0 ? export_range(fd, address, 4096) : -1).get() >= 0; }
   if (address != 0) good = undo([&] { return hlthunk_memory_unmap(fd, address); }) && good;
   if (handle != 0) good = undo([&] { return hlthunk_device_memory_free(fd, handle); }) && good;
-  // If this unmapping fails, closing the card removes the mapping. Closing works even if it fails.
+  // If this unmapping fails, closing the card removes the mapping. hlthunk_close() closes the card
+  // even if it returns an error.
   if (host == 0 || hlthunk_memory_unmap(fd, host) != 0) good = false;
   return hlthunk_close(fd) == 0 && good;
 }

@@ -136,6 +136,7 @@ void OpenCard::close() {
   fd_ = -1;
 }
 
+// The allocation has pages of the default size and is contiguous and not shared.
 MappedMemory::MappedMemory(int fd, std::uint64_t bytes)
     : fd_(fd),
       handle_(hlthunk_device_memory_alloc(fd, bytes, 0, true, false)),

@@ -92,7 +92,7 @@ TEST_F(Gaudi1, SynapseAllocatesPhysicalAddresses) {
   EXPECT_EQ(synDestroy(), synSuccess);
 }
 
-TEST_F(Gaudi3, HasSmallPagesThatCanBeChosen) {
+TEST_F(Gaudi3, SmallPagesCanBeChosen) {
   const OpenCard card(hlthunk_open(HLTHUNK_DEVICE_GAUDI3, nullptr));
   ASSERT_GE(card.fd(), 0);
   std::uint64_t pages = 0;
@@ -134,7 +134,7 @@ TEST_F(Gaudi3, TheDriverKeepsTheFirstSixPages) {
   EXPECT_EQ(hlthunk_device_memory_free(card.fd(), all), 0);
 }
 
-TEST_F(Gaudi3, MapsAbovePhysicalMemoryOnThePagesOfTheAllocation) {
+TEST_F(Gaudi3, MappingsLieAbovePhysicalMemoryOnPagesOfTheAllocation) {
   const OpenCard card(open_first_card());
   const MappedMemory small(card.fd(), 32 * kMiB);
   EXPECT_EQ(small.address(), 0x0201002000000000U);

@@ -44,7 +44,7 @@ class GaudiLiveness : public GaudiTest {
   void TearDown() override {
     dmabuf_.reset();
     if (fd_ >= 0) {
-      hlthunk_memory_unmap(fd_, address_);
+      hlthunk_memory_unmap(fd_, address_);  // fails if expect_not_exported() has unmapped it
       EXPECT_EQ(hlthunk_device_memory_free(fd_, handle_), 0);
       EXPECT_EQ(hlthunk_close(fd_), 0);
     }
@@ -58,7 +58,7 @@ class GaudiLiveness : public GaudiTest {
     EXPECT_EQ(hbmwire_gaudi_live_objects(0, "export"), 1U);
   }
 
-  /// Unmaps the memory.
+  /// Unmaps the memory, which succeeds only if it is not exported.
   void expect_not_exported() const { EXPECT_EQ(hlthunk_memory_unmap(fd_, address_), 0); }
 
   int fd_ = -1;
@@ -73,7 +73,7 @@ TEST_F(GaudiLiveness, AnFdHoldsTheMapping) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, ADuplicateHoldsIt) {
+TEST_F(GaudiLiveness, ADuplicateHoldsTheMapping) {
   Fd copy(::fcntl(dmabuf_.get(), F_DUPFD_CLOEXEC, 0));
   dmabuf_.reset();
   expect_exported();
@@ -81,7 +81,7 @@ TEST_F(GaudiLiveness, ADuplicateHoldsIt) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AForkedChildHoldsIt) {
+TEST_F(GaudiLiveness, AForkedChildHoldsTheMapping) {
   Child child([] { return 0; });
   ASSERT_EQ(child.wait_ready(), 0);
   dmabuf_.reset();
@@ -90,7 +90,7 @@ TEST_F(GaudiLiveness, AForkedChildHoldsIt) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AKilledChildHoldsItNoLonger) {
+TEST_F(GaudiLiveness, AKilledChildHoldsTheMappingNoLonger) {
   Child child([] { return 0; });
   ASSERT_EQ(child.wait_ready(), 0);
   dmabuf_.reset();
@@ -99,7 +99,7 @@ TEST_F(GaudiLiveness, AKilledChildHoldsItNoLonger) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AMessageInFlightHoldsIt) {
+TEST_F(GaudiLiveness, AMessageInFlightHoldsTheMapping) {
   Sockets sockets;
   send_fd(sockets.near.get(), dmabuf_.get());
   dmabuf_.reset();
@@ -111,7 +111,7 @@ TEST_F(GaudiLiveness, AMessageInFlightHoldsIt) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AReceiverHoldsIt) {
+TEST_F(GaudiLiveness, AReceiverHoldsTheMapping) {
   Sockets sockets;
   send_fd(sockets.near.get(), dmabuf_.get());
   Fd received(receive_fd(sockets.far.get()));
@@ -123,7 +123,7 @@ TEST_F(GaudiLiveness, AReceiverHoldsIt) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, AMemoryRegionHoldsItAfterTheFdIsClosed) {
+TEST_F(GaudiLiveness, AMemoryRegionHoldsTheMappingAfterTheFdIsClosed) {
   // The reference that the NIC plugin keeps while an MR lives.
   Fd region(::fcntl(dmabuf_.get(), F_DUPFD_CLOEXEC, 0));
   {
@@ -136,13 +136,13 @@ TEST_F(GaudiLiveness, AMemoryRegionHoldsItAfterTheFdIsClosed) {
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, ImportingLeavesNothingBehind) {
+TEST_F(GaudiLiveness, AnEndedImportHoldsNothing) {
   { const ImportedMemory imported(dmabuf_.get()); }
   dmabuf_.reset();
   expect_not_exported();
 }
 
-TEST_F(GaudiLiveness, ASecondExportHoldsItAlone) {
+TEST_F(GaudiLiveness, ASecondExportAloneHoldsTheMapping) {
   Fd second(export_range(fd_, address_, 4096));
   dmabuf_.reset();
   expect_exported();

@@ -62,7 +62,7 @@ TEST_F(GaudiMemory, AllocationsRoundUpToPagesOf768MiB) {
   EXPECT_EQ(free_bytes(), kHbm - 3 * kPage2);
 }
 
-TEST_F(GaudiMemory, ReportsItsGeometry) {
+TEST_F(GaudiMemory, ACardReportsItsGeometry) {
   hlthunk_hw_ip_info info{};
   ASSERT_EQ(hlthunk_get_hw_ip_info(fd(), &info), 0);
   EXPECT_EQ(info.dram_size, kHbm);
@@ -77,7 +77,9 @@ TEST_F(GaudiMemory, ReportsItsGeometry) {
   EXPECT_EQ(hlthunk_get_hw_ip_info(fd(), nullptr), -EINVAL);
 }
 
-TEST_F(GaudiMemory, RefusesWrongSizesAndHandles) {
+// The last arguments of hlthunk_device_memory_alloc() are the page size (0: the default),
+// `contiguous` and `shared`. Neither flag has an effect here.
+TEST_F(GaudiMemory, WrongSizesAndHandlesAreRefused) {
   errno = 0;
   EXPECT_EQ(hlthunk_device_memory_alloc(fd(), 0, 0, false, false), 0U);
   EXPECT_EQ(errno, EINVAL);
@@ -93,7 +95,7 @@ TEST_F(GaudiMemory, RefusesWrongSizesAndHandles) {
   EXPECT_EQ(hlthunk_memory_unmap(fd(), kFirstAddress2), -EINVAL);
 }
 
-TEST_F(GaudiMemory, RefusesToFreeMappedMemoryAndToUnmapTwice) {
+TEST_F(GaudiMemory, MappedMemoryCannotBeFreedNorUnmappedTwice) {
   const std::uint64_t handle = hlthunk_device_memory_alloc(fd(), kPage2, 0, false, false);
   const std::uint64_t address = hlthunk_device_memory_map(fd(), handle, 0);
   const std::uint64_t again = hlthunk_device_memory_map(fd(), handle, 0);
@@ -108,7 +110,7 @@ TEST_F(GaudiMemory, RefusesToFreeMappedMemoryAndToUnmapTwice) {
   EXPECT_EQ(hlthunk_device_memory_free(fd(), handle), -EINVAL);
 }
 
-TEST_F(GaudiMemory, RunsOutAfter127Pages) {
+TEST_F(GaudiMemory, MemoryRunsOutAfter127Pages) {
   std::vector<std::uint64_t> handles;
   for (;;) {
     const std::uint64_t handle = hlthunk_device_memory_alloc(fd(), 1, 0, false, false);
@@ -123,7 +125,7 @@ TEST_F(GaudiMemory, RunsOutAfter127Pages) {
       << "the smallest free handle";
 }
 
-TEST_F(GaudiMemory, FollowsAHintThatIsAlignedAndFree) {
+TEST_F(GaudiMemory, AHintThatIsAlignedAndFreeIsFollowed) {
   const std::uint64_t handle = hlthunk_device_memory_alloc(fd(), kPage2, 0, false, false);
   const std::uint64_t wanted = kFirstAddress2 + 10 * kPage2;
   EXPECT_EQ(hlthunk_device_memory_map(fd(), handle, wanted), wanted);
@@ -133,7 +135,7 @@ TEST_F(GaudiMemory, FollowsAHintThatIsAlignedAndFree) {
       << "a hint that is taken is ignored";
 }
 
-TEST_F(GaudiMemory, MapsHostMemoryIntoItsOwnRange) {
+TEST_F(GaudiMemory, HostMemoryIsMappedIntoARangeOfItsOwn) {
   alignas(4096) std::array<char, 8192> buffer{};
   const std::uint64_t address = hlthunk_host_memory_map(fd(), buffer.data() + 100, 0, 5000);
   EXPECT_GE(address, 0xFFF0000000000000U);  // where a Gaudi2's addresses of host memory begin
@@ -143,7 +145,7 @@ TEST_F(GaudiMemory, MapsHostMemoryIntoItsOwnRange) {
   EXPECT_EQ(hlthunk_memory_unmap(fd(), address), 0);
 }
 
-TEST_F(GaudiMemory, RefusesMissingHostMemory) {
+TEST_F(GaudiMemory, MissingHostMemoryIsRefused) {
   void* hole = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ::munmap(hole, 8192);
   errno = 0;

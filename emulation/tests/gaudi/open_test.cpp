@@ -32,7 +32,7 @@ std::uint32_t module_id_of(int index) {
   return info.module_id;
 }
 
-TEST_F(GaudiOpen, TakesTheFirstFreeCardAndSaysBusyAfterTheLast) {
+TEST_F(GaudiOpen, OpeningTakesTheFirstFreeCardAndSaysBusyAfterTheLast) {
   const OpenCard first(open_first_card());
   const OpenCard second(open_first_card());
   ASSERT_GE(first.fd(), 0);
@@ -54,7 +54,7 @@ TEST_F(GaudiOpen, AFormerOwnerThatLivesOnDoesNotBlockTheCard) {
   EXPECT_EQ(run_in_child(open_and_close), 0) << "128 + SIGALRM: it never got the card";
 }
 
-TEST_F(GaudiOpen, FindsACardByBusId) {
+TEST_F(GaudiOpen, ACardIsFoundByBusId) {
   const std::string id = bus_id_of(1);
   const OpenCard card(hlthunk_open(HLTHUNK_DEVICE_INVALID, id.c_str()));  // the name is ignored
   ASSERT_GE(card.fd(), 0);
@@ -69,7 +69,7 @@ TEST_F(GaudiOpen, FindsACardByBusId) {
   EXPECT_EQ(hlthunk_get_device_index_from_pci_bus_id(nullptr), -EINVAL);
 }
 
-TEST_F(GaudiOpen, FindsACardByName) {
+TEST_F(GaudiOpen, ACardIsFoundByName) {
   const OpenCard card(hlthunk_open(HLTHUNK_DEVICE_GAUDI2, nullptr));
   ASSERT_GE(card.fd(), 0);
   EXPECT_EQ(hlthunk_get_device_name_from_fd(card.fd()), HLTHUNK_DEVICE_GAUDI2);
@@ -82,7 +82,7 @@ TEST_F(GaudiOpen, FindsACardByName) {
   EXPECT_EQ(hlthunk_get_device_count(HLTHUNK_DEVICE_GAUDI3), 0);
 }
 
-TEST_F(GaudiOpen, FindsACardByModuleId) {
+TEST_F(GaudiOpen, ACardIsFoundByModuleId) {
   const std::uint32_t module = module_id_of(1);
   const OpenCard card(hlthunk_open_by_module_id(module));
   ASSERT_GE(card.fd(), 0);
@@ -112,7 +112,7 @@ TEST_F(GaudiOpen, ControlNodesAreSharedAndRefuseCallsAboutMemory) {
   EXPECT_EQ(hlthunk_open_control_by_bus_id(nullptr), -EINVAL);
 }
 
-TEST_F(GaudiOpen, RefusesFdsOfOtherThings) {
+TEST_F(GaudiOpen, FdsOfOtherFilesAreRefused) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   EXPECT_EQ(hlthunk_memory_unmap(null.get(), kFirstAddress2), -ENOTTY);
   EXPECT_EQ(hlthunk_memory_unmap(-1, kFirstAddress2), -EBADF);

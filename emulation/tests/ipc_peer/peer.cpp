@@ -42,8 +42,8 @@ Peer::~Peer() {
 }
 
 std::string Peer::tell(const std::string& line) {
-  const std::string whole = line + "\n";
-  EXPECT_EQ(::write(to_, whole.data(), whole.size()), static_cast<ssize_t>(whole.size()));
+  const std::string sent = line + "\n";
+  EXPECT_EQ(::write(to_, sent.data(), sent.size()), static_cast<ssize_t>(sent.size()));
   std::string answer;
   char byte = 0;
   while (::read(from_, &byte, 1) == 1 && byte != '\n') answer += byte;

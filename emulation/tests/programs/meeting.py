@@ -82,8 +82,9 @@ def own_threads(pid, program):
 def rest(pid, program):
     """The context switch counts of a process, which change when it does anything.
 
-    None while a thread runs, or if none of its own threads waits for input: a thread that waits for
-    a lock sleeps too, and on a loaded machine for long.
+    None while a thread runs, or if none of the program's own threads waits for input. A look at
+    sleeping threads alone would not suffice: a thread that waits for a lock sleeps too, and on a
+    loaded machine for long.
     """
     seen = []
     waits = False

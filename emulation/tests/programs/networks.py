@@ -63,7 +63,7 @@ def made(row):
         configure("veth1", 2)
         yield Network()
         return
-    # It prints a line when it is in its namespace.
+    # The holder of the second namespace prints a line when it is in there.
     with subprocess.Popen(["unshare", "-n", "sh", "-c", "echo; exec sleep infinity"], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE) as holder:
         try:

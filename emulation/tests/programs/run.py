@@ -29,7 +29,7 @@ def one(row, program, inside):
     """Runs a row, up to three times if its error is one of its known races. Returns the error, or None."""
     if row.network and not inside:
         done = networks.reexecuted(row, program)
-        # Its first line is the one that this process is about to print.
+        # The first line of its output is the one that this process is about to print.
         return None if done.returncode == 0 else done.stdout.split("\n", 1)[-1].rstrip()
     wrong = None
     for _ in range(3):

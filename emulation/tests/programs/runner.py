@@ -100,7 +100,7 @@ class Run:
             pid = meeting.wait_until_ready(process, program, "sleeps", 0, self.left())
             for link in row.links:
                 self.change(link)
-            # The output shows that it has noticed the changes.
+            # The output shows that the program has noticed the changes.
             for pattern in row.client.expect:
                 process.wait_for(pattern, self.left())
             os.kill(pid, getattr(signal, row.server_ended_by))
@@ -155,6 +155,6 @@ def run(row, program):
                 one.pair(network)
         finally:
             one.close()
-            # Otherwise another user could not open them in the next run.
+            # If they stayed, another user could not open them in the next run.
             for name in row.leaves:
                 pathlib.Path(name).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 class RocmAgents : public RocmTest {};
 
-TEST_F(RocmAgents, AreThoseOfSysfs) {
+TEST_F(RocmAgents, AgentsAreThoseOfSysfs) {
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
     std::uint32_t bdf = 0;
     std::uint32_t domain = 0;
@@ -31,7 +31,7 @@ TEST_F(RocmAgents, AreThoseOfSysfs) {
   }
 }
 
-TEST_F(RocmAgents, TellTypesAndNames) {
+TEST_F(RocmAgents, AgentsTellTheirTypesAndNames) {
   hsa_device_type_t type = HSA_DEVICE_TYPE_DSP;
   EXPECT_EQ(hsa_agent_get_info(host_, HSA_AGENT_INFO_DEVICE, &type), HSA_STATUS_SUCCESS);
   EXPECT_EQ(type, HSA_DEVICE_TYPE_CPU);
@@ -82,7 +82,7 @@ TEST_F(RocmAgents, ACallbackEndsTheIteration) {
   EXPECT_EQ(visits, 1);
 }
 
-TEST_F(RocmAgents, WithALargeBarTheCpuCanBeGivenAccess) {
+TEST_F(RocmAgents, TheCpuCanBeGivenAccessThroughALargeBar) {
   hsa_amd_memory_pool_access_t access = HSA_AMD_MEMORY_POOL_ACCESS_NEVER_ALLOWED;
   EXPECT_EQ(hsa_amd_agent_memory_pool_get_info(host_, gpu_pools_[0],
                                                HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS, &access),

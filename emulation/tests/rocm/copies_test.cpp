@@ -15,14 +15,15 @@ class RocmCopies : public RocmTest {
     return signal;
   }
 
-  /// Waits for a copy's signal to fall below 1. Returns its value: 0, or less if the copy failed.
+  /// Waits up to 10 s for a copy's signal to fall below 1. Returns its value: 0, or less if the
+  /// copy failed.
   static hsa_signal_value_t wait(hsa_signal_t signal) {
     return hsa_signal_wait_scacquire(signal, HSA_SIGNAL_CONDITION_LT, 1, 10'000'000'000,
                                      HSA_WAIT_STATE_BLOCKED);
   }
 };
 
-TEST_F(RocmCopies, GoInAndOutAndBetweenGpus) {
+TEST_F(RocmCopies, CopiesGoInAndOutAndBetweenGpus) {
   const PoolMemory first(gpu_pools_[0], 10000);
   const PoolMemory second(gpu_pools_[1], 10000);
   std::vector<char> out(10000, 'a');
@@ -71,7 +72,7 @@ TEST_F(RocmCopies, MemoryThatAGpuCannotSeeFailsTheCopy) {
       << "past the allocation";
 }
 
-TEST_F(RocmCopies, WaitForTheSignalsTheyDependOn) {
+TEST_F(RocmCopies, ACopyWaitsForTheSignalsThatItDependsOn) {
   const PoolMemory memory(gpu_pools_[0], 8);
   const PoolMemory pinned(host_pool_, 8);
   pinned.get()[0] = 1;
@@ -85,7 +86,7 @@ TEST_F(RocmCopies, WaitForTheSignalsTheyDependOn) {
                                       HSA_WAIT_STATE_BLOCKED),
             1)
       << "the other signal is not yet 0, so the copy waits";
-  pinned.get()[0] = 5;  // in time for the copy
+  pinned.get()[0] = 5;  // before the copy begins, so it copies this value
   hsa_signal_store_screlease(before, 0);
   EXPECT_EQ(wait(done), 0);
   char got = 0;
@@ -95,7 +96,7 @@ TEST_F(RocmCopies, WaitForTheSignalsTheyDependOn) {
   EXPECT_EQ(hsa_signal_destroy(done), HSA_STATUS_SUCCESS);
 }
 
-TEST_F(RocmCopies, AreRefusedWithWrongArguments) {
+TEST_F(RocmCopies, CopiesWithWrongArgumentsAreRefused) {
   const PoolMemory memory(gpu_pools_[0], 8);
   const hsa_signal_t done = make_signal(1);
   char byte = 0;
@@ -111,8 +112,9 @@ TEST_F(RocmCopies, AreRefusedWithWrongArguments) {
   EXPECT_EQ(hsa_signal_destroy(done), HSA_STATUS_ERROR_INVALID_SIGNAL);
 }
 
-TEST_F(RocmCopies, AFillIsThereOnReturn) {
+TEST_F(RocmCopies, AFillIsCompleteOnReturn) {
   const PoolMemory memory(gpu_pools_[0], 4096);
+  // Fills three words of four bytes, words 1 to 3.
   EXPECT_EQ(hsa_amd_memory_fill(memory.get() + 4, 0x01020304, 3), HSA_STATUS_SUCCESS);
   std::uint32_t words[5] = {};
   read_gpu(gpus_[0], host_, words, memory.get(), sizeof words);
@@ -143,7 +145,7 @@ int end_during_a_copy() {
   return hsa_shut_down() == HSA_STATUS_SUCCESS ? 0 : 1;
 }
 
-TEST(RocmEnd, DoesNotWaitForACopyThatCannotBegin) {
+TEST(RocmEnd, ShuttingDownDoesNotWaitForACopyThatCannotBegin) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a newly started process
   EXPECT_EXIT(std::_Exit(end_during_a_copy()), testing::ExitedWithCode(0), "");
 }

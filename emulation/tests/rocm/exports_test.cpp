@@ -21,7 +21,7 @@ class RocmExports : public RocmTest {
   }
 };
 
-TEST_F(RocmExports, AreOfTheWholeBlockWithTheOffsetInIt) {
+TEST_F(RocmExports, AnExportIsOfTheWholeBlockAndTellsTheOffset) {
   const PoolMemory first(gpu_pools_[0], 100);
   const PoolMemory second(gpu_pools_[0], 100);
   std::uint64_t offset = 99;
@@ -43,7 +43,7 @@ TEST_F(RocmExports, AreOfTheWholeBlockWithTheOffsetInIt) {
   EXPECT_EQ(hsa_amd_portable_close_dmabuf(fd), HSA_STATUS_ERROR_RESOURCE_FREE);
 }
 
-TEST_F(RocmExports, TheNewerCallDoesTheSame) {
+TEST_F(RocmExports, TheNewerCallTakesEitherMappingType) {
   const PoolMemory memory(gpu_pools_[1], kBlock);
   for (const std::uint64_t flags :
        {HSA_AMD_DMABUF_MAPPING_TYPE_NONE, HSA_AMD_DMABUF_MAPPING_TYPE_PCIE}) {
@@ -56,7 +56,7 @@ TEST_F(RocmExports, TheNewerCallDoesTheSame) {
   }
 }
 
-TEST_F(RocmExports, RefuseTheSameAsRocr) {
+TEST_F(RocmExports, ExportsThatRocrRefusesAreRefused) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   const PoolMemory pinned(host_pool_, 4096);
   int fd = -1;
@@ -72,7 +72,7 @@ TEST_F(RocmExports, RefuseTheSameAsRocr) {
   EXPECT_EQ(fd, -1) << "nothing was made";
 }
 
-TEST_F(RocmExports, KeepTheMemoryOfAnAllocationThatIsGone) {
+TEST_F(RocmExports, AnExportKeepsTheMemoryOfAFreedAllocation) {
   int fd = -1;
   {
     PoolMemory memory(gpu_pools_[0], kBlock);

@@ -24,7 +24,7 @@ class RocmFaults : public RocmTest {
   // Runs the scene with the n-th call failing, for every n until no call fails. HIP repeats a
   // failed call that frees memory in ROCr, so some failures do not show.
   static void sweep(const std::function<bool()>& scene) {
-    for (long n = 0; n < 300; ++n) {
+    for (long n = 0; n < 300; ++n) {  // more rounds than a scene has calls
       hbmwire_rocm_fail_nth_call(n, EIO);
       const bool succeeded = scene();
       const long calls = hbmwire_rocm_fail_nth_call(-1, 0);

@@ -94,7 +94,7 @@ TEST_F(Hip, NullStreamAndBlockingStreamsTakeTurns) {
 }
 
 /// Tries several times, because the null stream may be done before its state is queried.
-TEST_F(Hip, NonBlockingStreamsWaitForNoOther) {
+TEST_F(Hip, ANonBlockingStreamWaitsForNoOtherStream) {
   BusyStream busy(hipStreamDefault);
   BusyStream other(hipStreamNonBlocking);
   hipError_t state = hipSuccess;

@@ -45,7 +45,7 @@ TEST_F(Hip, TheCpuTouchesMemoryBehindALargeBar) {
   EXPECT_EQ(text.back(), 'c');
 }
 
-TEST_F(Hip, PropertiesAreThoseOfTheAttributes) {
+TEST_F(Hip, PropertiesAndAttributesAgree) {
   // The structures of HIP 6 and of HIP 5.
   hipDeviceProp_tR0600 now{};
   hipDeviceProp_tR0000 before{};
@@ -77,7 +77,7 @@ TEST_F(Hip, PropertiesAreThoseOfTheAttributes) {
   EXPECT_EQ(hipGetDevicePropertiesR0600(nullptr, 0), hipErrorInvalidValue);
 }
 
-TEST_F(Hip, HostMemoryIsAllocatedBySeveralNames) {
+TEST_F(Hip, SeveralFunctionsAllocateHostMemory) {
   for (const auto allocate : {&hipMallocHost, &hipMemAllocHost}) {
     void* memory = nullptr;
     ASSERT_EQ(allocate(&memory, 4096), hipSuccess);
@@ -168,7 +168,7 @@ TEST_F(Hip, HostMemoryIsPinnedOrManagedOrRegistered) {
 }
 
 // ROCm/mori#509: a program that registers this fd at offset 0 gets the neighbour's memory.
-TEST_F(Hip, AHandleIsOfTheBlockAndItsOffsetIsLost) {
+TEST_F(Hip, ADmabufIsOfTheWholeBlockAndNoOffsetIsTold) {
   const HipMemory neighbour(4096);
   const HipMemory memory(4096);
   int fd = -1;

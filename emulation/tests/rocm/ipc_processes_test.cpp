@@ -11,6 +11,7 @@ namespace {
 
 class RocmIpcProcesses : public RocmIpc {};
 
+// 4194304 bytes are two blocks.
 TEST_F(RocmIpcProcesses, FreedMemoryStaysAttachedInOtherProcesses) {
   const std::uint64_t before = free_bytes();
   char* const address = attach_valid(other_.tell("offer 4194304 kept"), 4194304);
@@ -39,7 +40,8 @@ TEST_F(RocmIpcProcesses, FreedPartsOfABlockStayAttached) {
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
   EXPECT_EQ(other_.tell("free"), "0");
-  // The whole block except its first page, which shows that the place is reused.
+  // The next allocation takes the whole block except its first page. It fits only if the freed
+  // places are reused.
   EXPECT_EQ(other_.tell("offer 2093056 fits").size(), kHandleDigits);
   EXPECT_EQ(other_.tell("live range"), "1");
   EXPECT_EQ(free_bytes(), before - kBlock);
@@ -102,7 +104,7 @@ TEST_F(RocmIpcProcesses, AKilledImporterKeepsNothing) {
   EXPECT_EQ(hbmwire_rocm_live_objects(0, "range"), 0U);
 }
 
-TEST_F(RocmIpcProcesses, TwoProcessesMayHaveItAttached) {
+TEST_F(RocmIpcProcesses, TwoProcessesMayAttachOneHandle) {
   const std::uint64_t before = free_bytes();
   std::optional<Peer> third;
   third.emplace(std::vector<std::string>{HBMWIRE_ROCM_IPC_PEER});

@@ -31,7 +31,7 @@ TEST_F(RocmIpc, AHandleIsOfAWholeAllocationOfAGpu) {
   EXPECT_EQ(none, std::string(kHandleDigits, '0')) << "nothing was made";
 }
 
-TEST_F(RocmIpc, BothProcessesHaveTheSameMemory) {
+TEST_F(RocmIpc, AttachedMemoryIsTheOwnersMemory) {
   char* const address = attach_valid(other_.tell("offer 4194304 theirs"), 4194304);
   EXPECT_EQ(get(address, 6), "theirs");
   // Two blocks were offered, so 2097152 is the offset of the second.
@@ -48,7 +48,7 @@ TEST_F(RocmIpc, BothProcessesHaveTheSameMemory) {
   EXPECT_EQ(other_.tell("read 200 7"), "changed") << "the owner still has its memory";
 }
 
-TEST_F(RocmIpc, ItsPointerReportsItsType) {
+TEST_F(RocmIpc, AnAttachedPointerReportsItsType) {
   char* const address = attach_valid(other_.tell("offer 5000 text"), 5000);
   const hsa_amd_pointer_info_t info = info_of(address + 4999);
   EXPECT_EQ(info.type, HSA_EXT_POINTER_TYPE_IPC);
@@ -64,7 +64,7 @@ TEST_F(RocmIpc, ItsPointerReportsItsType) {
   EXPECT_EQ(info_of(address).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
-TEST_F(RocmIpc, ItsPointerCannotBeFreedOrPassedOn) {
+TEST_F(RocmIpc, AnAttachedPointerCannotBeFreedOrPassedOn) {
   char* const address = attach_valid(other_.tell("offer 4096 text"), 4096);
   const PoolMemory own(gpu_pools_[0], 4096);
   int fd = -1;
@@ -97,7 +97,7 @@ TEST_F(RocmIpc, EachAttachIsDetachedByItself) {
       << "attached memory is no allocation of this process";
 }
 
-TEST_F(RocmIpc, AttachingWantsAllBytesAndAgentsThatReachThem) {
+TEST_F(RocmIpc, AttachingTakesTheWholeSizeAndGpusOnly) {
   const std::string handle = other_.tell("offer 5000 text");
   char* address = nullptr;
   EXPECT_EQ(attach(address, handle, 4999), HSA_STATUS_ERROR_INVALID_ARGUMENT);
@@ -132,7 +132,7 @@ TEST_F(RocmIpc, AttachingWantsAllBytesAndAgentsThatReachThem) {
   EXPECT_EQ(hsa_amd_ipc_memory_detach(address), HSA_STATUS_SUCCESS);
 }
 
-TEST_F(RocmIpc, HipTakesItsPointerForDeviceMemory) {
+TEST_F(RocmIpc, HipTakesAnAttachedPointerForDeviceMemory) {
   char* const address = attach_valid(other_.tell("offer 4096 text"), 4096);
   char read[5] = {};
   EXPECT_EQ(hipMemcpy(read, address, 4, hipMemcpyDeviceToHost), hipSuccess);

@@ -12,7 +12,7 @@ namespace {
 
 class RocmMemory : public RocmTest {};
 
-TEST_F(RocmMemory, FaultsWhenTheCpuTouchesIt) {
+TEST_F(RocmMemory, TheCpuFaultsOnGpuMemory) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   volatile char* const pointer = memory.get();
   EXPECT_DEATH(*pointer = 1, "");
@@ -42,7 +42,7 @@ TEST_F(RocmMemory, FreedMemoryCanBeAllocatedAgain) {
   take_all();
 }
 
-TEST_F(RocmMemory, RefusesTheSameAsRocr) {
+TEST_F(RocmMemory, CallsThatRocrRefusesAreRefused) {
   void* pointer = nullptr;
   EXPECT_EQ(hsa_amd_memory_pool_allocate(gpu_pools_[0], 0, 0, &pointer),
             HSA_STATUS_ERROR_INVALID_ARGUMENT);
@@ -102,7 +102,7 @@ TEST_F(RocmMemory, AccessIsGivenToOtherGpus) {
 
 // The GPUs have a large BAR. The memory shares a block of 2 MiB with an allocation that the CPU may
 // not access.
-TEST_F(RocmMemory, TheCpuAccessesMemoryThatItIsAllowed) {
+TEST_F(RocmMemory, TheCpuReachesMemoryThatItWasGivenAccessTo) {
   const PoolMemory before(gpu_pools_[0], 4096);
   const PoolMemory memory(gpu_pools_[0], 8192);
   const std::array agents{host_, gpus_[0]};
@@ -118,7 +118,7 @@ TEST_F(RocmMemory, TheCpuAccessesMemoryThatItIsAllowed) {
   EXPECT_FALSE(cpu_reaches(before.get()));
 }
 
-TEST_F(RocmMemory, TheCpuLosesAccessThatIsGivenToOthersAlone) {
+TEST_F(RocmMemory, TheCpuLosesAccessIfOnlyOthersAreNamed) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   EXPECT_FALSE(cpu_reaches(memory.get())) << "no access is given yet";
   ASSERT_EQ(hsa_amd_agents_allow_access(1, &host_, nullptr, memory.get()), HSA_STATUS_SUCCESS);
@@ -155,7 +155,7 @@ void note_freed(void* address, void* data) {
   EXPECT_EQ(info_of(address).type, HSA_EXT_POINTER_TYPE_UNKNOWN);
 }
 
-TEST_F(RocmMemory, ObserversAreNotifiedOfTheEnd) {
+TEST_F(RocmMemory, ObserversAreNotifiedWhenMemoryIsFreed) {
   Freed freed;
   PoolMemory memory(gpu_pools_[0], 4096);
   char* const inside = memory.get() + 10;
@@ -193,7 +193,7 @@ void allocate_at_once(void* /*address*/, void* data) {
 }
 
 // A cache that is indexed by address can drop its entry before the address is reused.
-TEST_F(RocmMemory, AnAddressIsNotReusedBeforeAllWereNotified) {
+TEST_F(RocmMemory, AnAddressIsNotReusedBeforeObserversAreNotified) {
   NextTenant next{.pool = gpu_pools_[0]};
   PoolMemory memory(gpu_pools_[0], 4096);
   const void* const freed = memory.get();
@@ -204,7 +204,7 @@ TEST_F(RocmMemory, AnAddressIsNotReusedBeforeAllWereNotified) {
   EXPECT_EQ(hsa_amd_memory_pool_free(next.got), HSA_STATUS_SUCCESS);
 }
 
-TEST_F(RocmMemory, PinnedMemoryIsTheCpus) {
+TEST_F(RocmMemory, PinnedMemoryBelongsToTheHost) {
   const PoolMemory memory(host_pool_, 5000);
   memory.get()[4999] = 7;
   const auto info = info_of(memory.get());

@@ -6,14 +6,14 @@
 namespace hbmwire::test {
 namespace {
 
-TEST(RocmProcesses, ShareAGpusMemory) {
+TEST(RocmProcesses, ProcessesShareAGpusMemory) {
   const OtherProcess first;
   EXPECT_TRUE(first.took());
   const OtherProcess second;
   EXPECT_FALSE(second.took()) << "two processes cannot have this much memory";
 }
 
-TEST(RocmProcesses, MemoryOfTheKilledIsFree) {
+TEST(RocmProcesses, TheMemoryOfAKilledProcessIsFreed) {
   OtherProcess first;
   ASSERT_TRUE(first.took());
   first.kill();

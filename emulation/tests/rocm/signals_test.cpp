@@ -14,6 +14,7 @@ class RocmSignals : public RocmTest {
   void SetUp() override {
     RocmTest::SetUp();
     for (hsa_signal_t& signal : signals_)
+      // 12 is the first value. Any agent may use the signal, because none is named.
       ASSERT_EQ(hsa_signal_create(12, 0, nullptr, &signal), HSA_STATUS_SUCCESS);
   }
 
@@ -49,6 +50,7 @@ TEST_F(RocmSignals, OperationsWorkInEveryMemoryOrder) {
 }
 
 TEST_F(RocmSignals, OneOrAllOfSeveralAreWaitedFor) {
+  // Signal 0 must become 0, and signal 1 must fall below 5. Time-outs are in ns.
   std::array conditions{HSA_SIGNAL_CONDITION_EQ, HSA_SIGNAL_CONDITION_LT};
   std::array<hsa_signal_value_t, 2> values{0, 5};
   hsa_signal_value_t satisfying = 0;

@@ -17,7 +17,7 @@ namespace {
 
 class RocmSmallBar : public RocmTest {};
 
-TEST_F(RocmSmallBar, IsReportedByRocrHipAndSysfs) {
+TEST_F(RocmSmallBar, RocrHipAndSysfsReportASmallBar) {
   hsa_amd_memory_pool_access_t access = HSA_AMD_MEMORY_POOL_ACCESS_ALLOWED_BY_DEFAULT;
   EXPECT_EQ(hsa_amd_agent_memory_pool_get_info(host_, gpu_pools_[1],
                                                HSA_AMD_AGENT_MEMORY_POOL_INFO_ACCESS, &access),
@@ -38,7 +38,7 @@ TEST_F(RocmSmallBar, IsReportedByRocrHipAndSysfs) {
   EXPECT_EQ(visible, "268435456");  // 256 MiB
 }
 
-TEST_F(RocmSmallBar, KeepsTheCpuOut) {
+TEST_F(RocmSmallBar, TheCpuGetsNoAccess) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   EXPECT_EQ(hsa_amd_agents_allow_access(1, &host_, nullptr, memory.get()),
             HSA_STATUS_ERROR_OUT_OF_RESOURCES);
@@ -49,7 +49,7 @@ TEST_F(RocmSmallBar, KeepsTheCpuOut) {
   EXPECT_EQ(hipFree(allocated), hipSuccess);
 }
 
-TEST_F(RocmSmallBar, RefusesAnExportByWayOfPcie) {
+TEST_F(RocmSmallBar, ExportsThroughPcieAreRefused) {
   const PoolMemory memory(gpu_pools_[0], 4096);
   int dmabuf = -1;
   std::uint64_t offset = 0;
