@@ -116,8 +116,8 @@ bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
   const std::uint64_t block_bytes = run.pairs.here->block_bytes;
   const Slice here{&run.here->memory, run.here->offset_bytes, block_bytes};
   const RemoteSlice there{&run.there->memory, run.there->offset_bytes, block_bytes};
-  // Longer blocks go in pieces, each a part.
   const bool by_cpu = endpoint_.movers.shared.reaches(local, distant);
+  // Blocks that are too long for one copy go as parts, which SharedMover cuts into pieces.
   run.shared = by_cpu && block_bytes <= transport::Neighbour::kMostBytes;
   if (run.shared) {
     Route route;
@@ -391,7 +391,8 @@ void BlockMover::end_part(TransferState& whole, const Route& route, const Error*
   if (why != nullptr && phase == EndpointPhase::ready) {
     fail_alone(whole, *why);
   } else if (why != nullptr && whole.then != Then::fail) {
-    // It fails with its endpoint. A flush is only possible before the endpoint reports.
+    // The whole transfer fails with its endpoint. It can be flushed only before the endpoint
+    // reports.
     const bool flushes = whole.then == Then::flush && phase == EndpointPhase::ending;
     if (!flushes) whole.then = Then::cut;
   }

@@ -95,7 +95,7 @@ bool EngineMover::step(Job& job) noexcept {
   return true;
 }
 
-/// The step of a waiting job. As step().
+/// step() for a job in State::waiting.
 bool EngineMover::start_next(Job& job) noexcept {
   const bool others_move = endpoint_.movers.moving != 1;  // 1: this job
   if (!goes_on()) {

@@ -73,6 +73,7 @@ Result<void> IpcMover::start(TransferState& transfer, transport::Operation& oper
     ipc.fallback.path = transfer.path;
     ipc.fallback.protocol = transfer.protocol;
   }
+  // From here on as for an engine's copy, which needs no READ behind it.
   operation.flushed = false;
   transfer.then = Then::over;
   transfer.path = Path::ipc;

@@ -83,6 +83,7 @@ bool SharedMover::takes(const EndpointState& /*endpoint*/, const Move& move) con
 }
 
 Result<void> SharedMover::start(TransferState& transfer, Operation& operation, const Move& move) {
+  // Only bytes that a NIC writes need a READ behind them to be visible.
   operation.flushed = false;
   operation.remote_key = move.distant().shared;
   transfer.path = Path::shared_memory;
