@@ -9,9 +9,9 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// How many messages of this end may wait for an answer at a time: there are as many places for
-/// answers. Half as many as for messages, since one rendezvous carries as much as several eager
-/// messages.
+/// How many messages of this end may wait for an answer at a time; there are as many places for
+/// answers. This is half the number of places for messages, since one rendezvous carries as much as
+/// several eager messages.
 std::uint32_t most_asked(const EndpointOptions& options) noexcept {
   return std::max(options.receive_depth / 2, 2U);
 }

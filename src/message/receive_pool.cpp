@@ -21,7 +21,7 @@ ReceivePool::ReceivePool(const Context& context, const WorkerNic& nic, const Opt
     : context_(context), nic_(nic), options_(options), budget_(options.budget) {}
 
 ReceivePool::~ReceivePool() {
-  // The places that grow() has taken.
+  // Gives back the places in the completion queue that grow() has taken.
   if (completions_ != nullptr) {
     for (const auto& block : blocks_)
       completions_->give_back(static_cast<int>(block->buffers.size()));
