@@ -96,11 +96,11 @@ inline Result<Transfer> EndpointState::start(Operation& operation, TransferState
 
 Result<void> EndpointState::start_moved(Mover& mover, Operation& operation, TransferState& transfer,
                                         const Move& move, bool by_nic) {
-  // Before start(), which may change the path.
+  // Asked before start(), which may change the path.
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
   transfer.begin(this, move.kind(), operation.length);
   HBMWIRE_TRY(mover.start(transfer, operation, move));
-  // Not if an engine or this CPU alone carries the bytes.
+  // Nothing is noted if an engine or this CPU alone carries the bytes.
   if (transfer.path < Path::copy || transfer.path == Path::tcp)
     checks.note(move.here, move.distant().type);
   if (nic_writes) movers.engine_writes.note(move.distant());

@@ -126,7 +126,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
   const std::size_t most = std::max(endpoint_.options.send_depth / 2, 1U);
   if (put && put_options.immediate) {
     give_immediate(all, *put_options.immediate);
-    // The last request so far carries it.
+    // The immediate is on the last request so far.
     request->immediate_chunk = (all.size() - 1) / most;
   }
   all.insert(all.end(), reads.begin(), reads.end());

@@ -139,7 +139,7 @@ void WorkerState::note_asked(TransferState& transfer) noexcept {
   if (transfer.is_timed()) transfers.times_of(transfer) = {.asked = asked};
   if (trace_asked(transfer, asked) || options.times || orphaned) return;
   // `attends` was set for a sample only, or for a trace that has ended. Another trace may have
-  // begun just now, so it is looked at once more (SharedFlag).
+  // begun just now, and set `attends`, so ring() is asked once more (SharedFlag).
   attends = false;
   if (transfers.trace().ring() != nullptr) attends = true;
 }
@@ -470,6 +470,7 @@ void WorkerState::orphan() noexcept {
     polled.clear();
     nics.clear();
     tcp.reset();
+    // From here on handles are counted in `held`: the last one to go deletes the state.
     orphaned = attends = true;
     for (TransferState& transfer : transfers) transfer.guarded = true;
     held += static_cast<std::size_t>(std::ranges::count_if(transfers, &TransferState::held));

@@ -178,7 +178,7 @@ void TcpRequester::on_done(const Frame& frame) noexcept {
   // it.
   if (!requests_.holds(frame.number) || !requests_[frame.number].sent)
     return link_.break_protocol("the peer says that a request is over which it was not sent");
-  // It is for this WRITE and those before it. A SEND ends in sent(), and a READ with its bytes.
+  // `done` ends this WRITE and those before it. A SEND ends in sent(), and a READ with its bytes.
   for (std::uint32_t number = requests_.first; number != frame.number + 1; ++number) {
     Request& request = requests_[number];
     if (request.kind == Frame::Kind::write) request.over = true;
