@@ -37,7 +37,7 @@ std::uint16_t Rendezvous::shared_key_of(const RegionState& region) const noexcep
 
 std::uint32_t Rendezvous::ask(TransferState& transfer) noexcept {
   ++transfer.parts;
-  // may_ask() has checked that there is one.
+  // An answer beyond the sure ones takes a receive; may_ask() has checked that there is one.
   if (open_++ >= sure_) static_cast<void>(receives_.take());
   return asked_.open(transfer);
 }
