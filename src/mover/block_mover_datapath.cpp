@@ -193,7 +193,7 @@ bool BlockMover::copy_shared(TransferState& whole, BlockRun& run) noexcept {
   if (endpoint_.sends.outstanding() != 0 || parts_ != 0 ||
       endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 0))
     return false;
-  whole.operation.fenced = false;
+  whole.operation.fenced = false;  // nothing is left that the fence must wait for
   const RegionState& local = state_of(run.here->memory);
   const RemoteRegionState& distant = RemoteRegionState::of(run.there->memory);
   const auto* const here = run.here;

@@ -137,7 +137,7 @@ void LoopbackMover::finish(TransferState& transfer, EndpointState* endpoint) noe
     --endpoint->movers.moving;
     const bool failed = transfer.then == TransferState::Then::fail;
     const auto phase = endpoint->phase;
-    // It fails with its endpoint, whose error says more.
+    // The transfer fails with its endpoint, whose error says more.
     if (failed && (phase == EndpointPhase::ending || phase == EndpointPhase::failed))
       transfer.then = TransferState::Then::cut;
     endpoint->on_moved(transfer);

@@ -80,7 +80,7 @@ Result<std::unique_ptr<RailMover>> RailMover::create(EndpointState& endpoint,
   if (mover->from_bytes_ == ~std::uint64_t{0}) return nullptr;
   for (WorkerNic* const nic : nics) {
     HBMWIRE_TRY(verbs::port_entries(state_of(nic->nic), link));
-    // An eighth of the time that look_after() measures.
+    // The step of the watch is an eighth of the time that look_after() measures.
     auto rail = std::make_unique<Rail>(*mover, *nic, endpoint.options.peer_timeout / 8);
     const auto make = [&]() -> Result<void> {
       HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const completions,
