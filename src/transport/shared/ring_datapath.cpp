@@ -37,8 +37,8 @@ constexpr std::uint64_t word_of(RingFrameKind kind, std::uint64_t length) noexce
 
 std::uint64_t RingWriter::taken() noexcept {
   const std::uint64_t told = ring_.taken.load(std::memory_order_acquire);
-  // An honest reader's count never decreases, and never exceeds the cells that were written: the
-  // difference wraps then, and is larger.
+  // An honest reader's count neither decreases nor exceeds the cells that were written. If it did,
+  // the difference on the left would be larger: it would grow, or wrap around.
   if (written_ - told > written_ - seen_taken_) {
     broken_ = true;
   } else {

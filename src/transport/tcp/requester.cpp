@@ -158,6 +158,7 @@ void TcpRequester::complete_requests() noexcept {
 void TcpRequester::flush() noexcept {
   for (; !requests_.empty(); ++requests_.first) {
     const Request& request = requests_[requests_.first];
+    // A request may have succeeded while one before it is still under way.
     const bool over = request.over && request.status == CompletionStatus::success;
     link_.complete(
         {.id = request.id, .status = over ? CompletionStatus::success : CompletionStatus::flushed});
