@@ -152,7 +152,7 @@ void Connecting::go_on(WorkerState::Clock::time_point at) {
       return;
     }
   } else if (name_->over()) {
-    // The worker had begun enough others.
+    // The addresses are known. Dialing waits until the worker may begin one more connection.
     if (!late) return try_again(at);
   } else if (!late && !name_watched_) {
     if (const auto begun = look_up(at); !begun) return refused(begun.error(), at);

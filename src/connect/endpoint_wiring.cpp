@@ -105,7 +105,7 @@ Result<EndpointWiring::SharedPools> EndpointWiring::make_late_lanes() {
   endpoint_.sends.set_lane(std::move(lane));
   late_messages_ = queues.pools.messages;
   HBMWIRE_TRY(endpoint_.worker->nic_for_tcp());
-  make_link(0, 0);
+  make_link(0, 0);  // only the control lane goes by the socket
   return SharedPools{.messages = late_messages_};
 }
 
@@ -228,7 +228,8 @@ Result<void> EndpointWiring::wire_data(const wire::EndpointOffer& theirs) {
   verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
   wiring.path = managed_path_;
   // A peer that sends more than it may uses up other lanes' receives until this end has polled. The
-  // other peers then wait 164 ms before each retry, so that their retries outlast that.
+  // other peers then wait 164 ms before each retry, so that their retries outlast that. 28 is the
+  // code of this time (min_rnr_timer, ibv_modify_qp(3)).
   constexpr std::uint8_t kWithOthers = 28;
   if (endpoint_.messages.receives().are_shared()) wiring.receiver_wait = kWithOthers;
   endpoint_.messages.receives().may_miss_one();

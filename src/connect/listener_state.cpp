@@ -149,7 +149,7 @@ void ListenerState::take_one() {
     listen_again = WorkerState::Clock::now() + kDescriptorPause;
     if (!accepted.socket) {
       if (shortage.is_new(*accepted.shortage)) tell(*accepted.shortage);
-      parting.clear();
+      parting.clear();  // gives up refused peers, which hold descriptors
     }
   } else if (accepted.socket) {
     shortage.forget();
@@ -244,6 +244,7 @@ void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
   for (std::size_t i = 0; i < attempts.size();) {
     ConnectionAttempt& attempt = *attempts[i];
     attempt.look_after();
+    // A peer that is refused because of a shortage holds the spare descriptor: it gets less time.
     const auto patience = attempt.shortage ? std::min<WorkerState::Clock::duration>(
                                                  kParting, options.handshake_timeout)
                                            : options.handshake_timeout;
