@@ -339,6 +339,7 @@ Result<std::vector<WorkerNic*>> WorkerState::nics_for_lanes(std::span<const std:
     return std::vector{instead};
   }
   std::vector<bool> up(nics.size(), true);
+  // A single NIC is taken in any case, so its port is not asked.
   for (std::size_t i = 0; nics.size() > 1 && i < nics.size(); ++i) {
     const NicState& nic = state_of(nics[i].nic);
     up[i] = verbs::is_active(nic.context.get(), nic.info.port);
