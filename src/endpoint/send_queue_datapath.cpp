@@ -39,7 +39,7 @@ int SendQueue::post(const transport::Operation& operation, TransferState* transf
 
 int SendQueue::post_flushed(const transport::Operation& operation,
                             TransferState* transfer) noexcept {
-  Posted& posted = next_place(transfer, 2);
+  Posted& posted = next_place(transfer, 2);  // the WRITE, and the READ behind it
   const std::array<transport::Request, 2> chain{
       {{operation, to_id(&posted, Tag::part), false},
        {first_.endpoint->worker_nic.read_last_of(operation), to_id(&posted, Tag::posted)}}};
