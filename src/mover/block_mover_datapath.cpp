@@ -334,6 +334,7 @@ bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
   // Must come after the requests of the lane, and after all parts.
   if (run.by_parts && whole.parts != 0) return false;
   if (!endpoint_.movers.ring.is_on()) return endpoint_.post_immediate(whole);
+  // 0 bytes come with the immediate, as with the empty WRITE of a NIC.
   return endpoint_.sends.outstanding() == 0 &&
          endpoint_.messages.tell_by_ring(whole.operation.immediate, 0);
 }

@@ -105,6 +105,7 @@ bool SharedMover::pull(TransferState& transfer, std::uint32_t key, std::uint64_t
   operation.with_immediate = false;
   transfer.path = Path::shared_memory;
   transfer.then = Then::over;
+  // 0: the bytes are in host memory, so no writes of NICs must be flushed before.
   transfer.move_by(endpoint_.movers.shared_reads, Copied{token, 0});
   return true;
 }
