@@ -356,7 +356,7 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
 void Inbox::refuse(TransferState& transfer, const MessageHeader& header, Outcome outcome,
                    const Error& why) noexcept {
   if (header.id != 0) outbox_.answer_finished(transfer, outcome);
-  endpoint_.worker->fail(transfer, why, true);
+  endpoint_.worker->fail(transfer, why, /*settled=*/true);
 }
 
 void Inbox::carry_to_device(TransferState& transfer, const MessageHeader& header,

@@ -95,12 +95,12 @@ void Messages::mark_failed() noexcept {
 void Messages::fail_receives(const Error& why) noexcept {
   credits_.end();
   while (TransferState* const receive = inbox_.take_any_receive())
-    endpoint_.worker->fail(*receive, why, true);
+    endpoint_.worker->fail(*receive, why, /*settled=*/true);
 }
 
 bool Messages::cancel_receive(TransferState& transfer, const Error& why) noexcept {
   if (!inbox_.cancel(transfer)) return false;
-  endpoint_.worker->fail(transfer, why, true);
+  endpoint_.worker->fail(transfer, why, /*settled=*/true);
   return true;
 }
 

@@ -72,7 +72,7 @@ void Rendezvous::ask_to_write(TransferState& transfer, const MessageHeader& head
   if (!key) [[unlikely]] {
     written_.close(transfer.id);
     end_reading(transfer, Outcome::refused);
-    return endpoint_.worker->fail(transfer, key.error(), true);
+    return endpoint_.worker->fail(transfer, key.error(), /*settled=*/true);
   }
   transfer.then = endpoint_.is_device(transfer) ? Then::flush : Then::over;
   ++transfer.parts;  // until the peer has written

@@ -251,7 +251,8 @@ void BlockMover::drain(const Error& /*why*/) noexcept { poll_no_more(); }
 
 /// Begins a part for the next piece. False: no transfer is left for it.
 bool BlockMover::begin_part(TransferState& whole, BlockRun& run) noexcept {
-  // Only a few: a stopped peer may hold them for long, and other endpoints need some, too.
+  // Few parts at a time: a stopped peer may hold their transfers for long, and other endpoints need
+  // some, too.
   if (parts_ == kMostParts) return false;
   TransferPool& transfers = endpoint_.worker->transfers;
   TransferState* const part = transfers.take_part(whole);
@@ -370,7 +371,7 @@ bool BlockMover::flush_next(TransferState& transfer) noexcept {
     transfer.operation.local = area.memory.address() + area.offset_bytes;
     transfer.operation.local_key = *key;
     transfer.operation.length = run.pairs.here->bytes_of(area);
-    endpoint_.worker_nic.mover->start(transfer, 0);
+    endpoint_.worker_nic.mover->start(transfer, /*remote_key=*/0);
     return true;
   }
   if (run.failed) transfer.then = Then::fail;

@@ -19,7 +19,7 @@ void LoopbackMover::start(TransferState& transfer, std::uint32_t remote_key) noe
 }
 
 void LoopbackMover::make_visible(TransferState& transfer) noexcept {
-  if (!transfer.flush_next()) start(transfer, 0);
+  if (!transfer.flush_next()) start(transfer, /*remote_key=*/0);
 }
 
 void LoopbackMover::post_waiting() noexcept {
@@ -142,7 +142,7 @@ void LoopbackMover::finish(TransferState& transfer, EndpointState* endpoint) noe
       transfer.then = TransferState::Then::cut;
     endpoint->on_moved(transfer);
   } else if (transfer.then == TransferState::Then::fail) {
-    worker.fail(transfer, Error(worker.transfers.error_of(transfer)), true);
+    worker.fail(transfer, Error(worker.transfers.error_of(transfer)), /*settled=*/true);
   } else {
     worker.succeed(transfer);
   }

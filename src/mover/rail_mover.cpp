@@ -281,7 +281,7 @@ void RailMover::look_after(Clock::time_point now) noexcept {
                       "the queue pair broke, and its completion queue brings nothing",
                       endpoint_.peer, Hint::completions_lost),
            nullptr);
-      // It is cut below: a NIC that has stopped gives nothing back.
+      // The rail is cut below, without a wait: a NIC that has stopped gives nothing back.
       rail->closed_at = now - patience;
     }
     if (!rail->closed || now - rail->closed_at < patience) continue;

@@ -274,7 +274,7 @@ bool RailMover::flush_next(TransferState& transfer) noexcept {
     if (endpoint_.phase == EndpointPhase::ready ? use.bytes[index] == 0 : !may_have) continue;
     WorkerNic& nic = index == 0 ? endpoint_.worker_nic : rails_[index - 1]->nic;
     transfer.operation.local_key = *transfer.region->local_key(state_of(nic.nic));
-    nic.mover->start(transfer, 0);
+    nic.mover->start(transfer, /*remote_key=*/0);
     return true;
   }
   return false;

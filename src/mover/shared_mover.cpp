@@ -141,7 +141,7 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
     endpoint_.ending.mark_failed(*transfer);
     endpoint_.fail(copied.error(), transfer);
   } else {
-    worker.fail(*transfer, copied.error(), true);
+    worker.fail(*transfer, copied.error(), /*settled=*/true);
   }
   // Looks after the peer now and then, so that an application that only copies notices the peer's
   // end, too.
