@@ -26,7 +26,7 @@ static_assert(static_cast<int>(MemoryType::host) == 0 && static_cast<int>(Memory
               static_cast<int>(MemoryType::cuda) == 2 && static_cast<int>(MemoryType::rocm) == 3 &&
               static_cast<int>(MemoryType::dmabuf) == 4 && kMemoryTypes.size() == 5);
 
-// The same holds for a path.
+// The number of a path is its place, too.
 static_assert(static_cast<int>(Path::host) == 0 && static_cast<int>(Path::zero_copy) == 1 &&
               static_cast<int>(Path::peer_memory) == 2 && static_cast<int>(Path::staged) == 4);
 

@@ -103,13 +103,13 @@ Neighbour::~Neighbour() {
 }
 
 Result<void> Neighbour::map(const SharedFileName& name) {
-  HBMWIRE_TRY_ASSIGN(keys_, map_file<const SharedKeyFile>(name, false));
+  HBMWIRE_TRY_ASSIGN(keys_, map_file<const SharedKeyFile>(name, /*writes=*/false));
   if (keys_->magic != detail::kSharedKeysMagic) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
                                           "the peer's build shares memory in another way", peer_,
                                           Hint::other_version));
   }
-  HBMWIRE_TRY_ASSIGN(holds_, map_file<SharedHoldFile>(keys_->holds, true));
+  HBMWIRE_TRY_ASSIGN(holds_, map_file<SharedHoldFile>(keys_->holds, /*writes=*/true));
   return {};
 }
 

@@ -84,7 +84,8 @@ int RingWriter::write(const Frame& frame) noexcept {
   } else if (!frame.body.empty()) {
     std::memcpy(body, frame.body.data(), frame.body.size());
   }
-  // Not before the frame is complete: the reader takes a skip together with the frame after it.
+  // Written only when the frame is complete: the reader takes a skip together with the frame after
+  // it.
   if (skips) [[unlikely]]
     skip_to_first();
   first.word.store(word_of(frame.kind, length), std::memory_order_release);
