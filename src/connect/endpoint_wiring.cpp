@@ -124,7 +124,7 @@ void EndpointWiring::make_link(std::uint32_t data_requests, std::uint32_t data_r
   endpoint_.link = tcp_user_->make_link({.data_requests = data_requests,
                                          .data_receives = data_receives,
                                          .control = ControlLane::kOwnReceives});
-  endpoint_.control.set_lane(endpoint_.link->make_lane(true));
+  endpoint_.control.set_lane(endpoint_.link->make_lane(/*control=*/true));
 }
 
 Result<void> EndpointWiring::make_tcp_lanes() {
@@ -135,7 +135,7 @@ Result<void> EndpointWiring::make_tcp_lanes() {
         endpoint_.peer, Hint::path_policy));
   }
   make_link(endpoint_.options.send_depth + 1, endpoint_.messages.own_receives());
-  endpoint_.sends.set_lane(endpoint_.link->make_lane(false));
+  endpoint_.sends.set_lane(endpoint_.link->make_lane(/*control=*/false));
   endpoint_.paths.go_by_tcp();
   return {};
 }

@@ -94,8 +94,8 @@ ListenerState::~ListenerState() {
 Result<void> ListenerState::listen_by_cm() {
   HBMWIRE_TRY_ASSIGN(const HostPort place, wire::listening_place(options.address, options.port));
   const std::string where = "rdma_cm://" + join_host_port(place.host, place.port);
-  HBMWIRE_TRY_ASSIGN(const auto addresses,
-                     wire::resolve(place.host, place.port, true, {Deadline::after(5s), -1}));
+  HBMWIRE_TRY_ASSIGN(const auto addresses, wire::resolve(place.host, place.port, /*passive=*/true,
+                                                         {Deadline::after(5s), -1}));
   Error reason = make_error(Errc::not_found, Stage::connect, "no address to listen on", where,
                             Hint::name_resolution);
   for (const int family : {AF_INET6, AF_INET}) {

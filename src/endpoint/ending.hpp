@@ -107,7 +107,7 @@ class Ending {
   /// Errors: as Endpoint::close().
   Result<void> close(const Wait& wait);
 
-  /// The same without waiting. Errors: Errc::busy: it is being closed already; Errc::exhausted.
+  /// close() without waiting. Errors: Errc::busy: it is being closed already; Errc::exhausted.
   Result<Transfer> start_close(const Deadline& until);
 
   /// Ends the endpoint for a program that has closed it. `why`: the error of operations still under

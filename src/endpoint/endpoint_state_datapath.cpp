@@ -223,7 +223,7 @@ void EndpointState::go_on(TransferState& transfer) noexcept {
       messages.on_read(transfer);
       break;
     case Then::fail:
-      return worker->fail(transfer, Error(worker->transfers.error_of(transfer)), true);
+      return worker->fail(transfer, Error(worker->transfers.error_of(transfer)), /*settled=*/true);
     case Then::over:
     case Then::cut:
       break;

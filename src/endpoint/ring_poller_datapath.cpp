@@ -14,7 +14,7 @@ std::size_t RingPoller::progress() noexcept {
   std::size_t handled = 0;
   for (std::size_t i = 0; i < hot_.size(); ++i) {
     RingLink& link = *hot_[i];
-    const std::size_t taken = link.take(true);
+    const std::size_t taken = link.take(/*polls=*/true);
     handled += taken;
     if (taken != 0) {
       link.idle_looks = 0;
@@ -62,7 +62,7 @@ std::size_t RingPoller::answer_bells() noexcept {
                                       static_cast<std::size_t>(std::countr_zero(rung))];
       if (link == nullptr) continue;
       heat(*link);
-      handled += link->take(true);
+      handled += link->take(/*polls=*/true);
     }
   }
   return handled;

@@ -483,7 +483,7 @@ void WorkerState::orphan() noexcept {
 void WorkerState::end() noexcept { delete this; }
 
 void WorkerState::end_endpoints() noexcept {
-  // They say goodbye, which gets 100 ms and no more.
+  // The endpoints say goodbye, for which they have 100 ms.
   const auto until = Clock::now() + 100ms;
   for (const auto& endpoint : endpoints) endpoint->ending.abandon();
   while (!endpoints.empty() && Clock::now() < until) {
@@ -506,7 +506,7 @@ void WorkerState::end_endpoints() noexcept {
 TransferState* WorkerState::take_alone(TransferKind kind) noexcept {
   TransferState* const transfer = transfers.take();
   if (transfer == nullptr) return nullptr;
-  transfer->begin(nullptr, kind, 0);
+  transfer->begin(nullptr, kind, /*length_bytes=*/0);
   static_cast<Route&>(*transfer) = Route();
   HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   transfer->held = true;
@@ -547,7 +547,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   if (region.path == Path::host || !key || memory.length_bytes == 0) {
     succeed(*transfer);  // the CPU, or the engine, sees these bytes once they have completed
   } else {
-    flushes->mover->start(*transfer, 0);
+    flushes->mover->start(*transfer, /*remote_key=*/0);
   }
   return handle_of<Transfer>(transfer);
 }
