@@ -39,8 +39,8 @@ std::uint64_t BlockRun::side_by_side(std::uint64_t pair, std::uint64_t i, std::u
 template <class Chain>
 std::uint32_t BlockRun::aim(Chain& chain, std::uint32_t count, std::uint32_t all,
                             std::uint64_t most) noexcept {
-  // Copies, so that the compiler keeps them in registers: a store to the chain could change the
-  // members.
+  // These are copies, so that the compiler keeps them in registers: a store to the chain could
+  // change the members.
   const BlockNumbers from = pairs.here_numbers;
   const BlockNumbers to = pairs.there_numbers;
   const std::uint64_t bytes = pairs.here->block_bytes;

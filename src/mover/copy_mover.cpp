@@ -59,6 +59,7 @@ Result<void> CopyMover::start(TransferState& transfer, transport::Operation& ope
 /// Checks the key here, so that a key that has ended fails only this transfer. If the NIC found
 /// out, the endpoint would fail.
 Result<void> CopyMover::check_flush(const Job& job) const {
+  // 1: the flush reads one byte.
   HBMWIRE_TRY_ASSIGN(const ExportHold hold,
                      ExportHold::take(job.transfer.as<Copied>()->token, Access::remote_read,
                                       job.transfer.operation.remote, 1));

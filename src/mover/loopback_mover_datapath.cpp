@@ -116,7 +116,7 @@ void LoopbackMover::on_moved(MoverJob& job, const transport::Completion& complet
 }
 
 void LoopbackMover::wait_again(TransferState& transfer) noexcept {
-  // At the end of the queue: no job needs the end of another one.
+  // Goes to the end of the queue, since jobs have no order among themselves.
   transfer.next = nullptr;
   (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
   last_waiting = &transfer;

@@ -45,7 +45,8 @@ bool StagedJob::goes_on() const noexcept {
 bool StagedJob::advance() noexcept {
   take_completions();
   ask_engine();
-  // The engine first: a post may move the bytes within the call, and the engine can work meanwhile.
+  // The engine gets its work first: a post may move bytes within the call, and the engine can work
+  // meanwhile.
   if (goes_on()) start_pieces();
   if (goes_on()) post_ready();
   if (!goes_on()) drop_pieces();
