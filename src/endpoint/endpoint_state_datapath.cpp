@@ -72,7 +72,7 @@ namespace {
 
 inline Result<Transfer> EndpointState::start(Operation& operation, TransferState& transfer,
                                              TransferKind kind) noexcept {
-  // Taken only here: an operation that is refused leaves the fence to the next one.
+  // The fence is taken only here: an operation that was refused has left it to the next one.
   operation.fenced = sends.take_fence();
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;

@@ -135,7 +135,8 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
                          // transfer ends, too
   chain(*request, endpoint_.sends.lane(), all, most);
   requests_.push_back(request.get());
-  // Room for all of them now: a destructor may have to keep any of them, and cannot allocate.
+  // Makes room for all requests now: a destructor may have to keep any of them, and cannot
+  // allocate.
   left_.reserve(left_.size() + requests_.size());
   ++endpoint_.worker->held;
   return request;

@@ -55,7 +55,7 @@ std::size_t RingPoller::answer_bells() noexcept {
     std::uint64_t rung = word.load(std::memory_order_relaxed) & bells.mask;
     if (rung == 0) [[likely]]
       continue;
-    // Cleared before looking: a later frame rings again.
+    // The bells are cleared before the look, so that a later frame rings again.
     word.fetch_and(~rung);
     for (; rung != 0; rung &= rung - 1) {
       RingLink* const link = by_bell_[bells.word * SharedHoldFile::kWordBells +

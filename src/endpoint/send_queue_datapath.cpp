@@ -94,7 +94,8 @@ int SendQueue::post(transport::PreparedChain& chain, bool fenced, Posted& posted
 /// The lane took some requests of `posted`, but not the last one, whose completion would tell that
 /// all are over.
 void SendQueue::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
-  // All of them, though the lane took fewer: the request below completes in place of the last one.
+  // Counts all requests, though the lane took fewer: the request below completes in place of the
+  // last one.
   push(posted.requests, transfer);
   first_.endpoint->fail_post(result, transfer);
   // The lane is in ERROR: it does not carry out this request, and gives it back behind the others.

@@ -265,7 +265,7 @@ Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic&
 
 Result<std::unique_ptr<LaneGroup>> WorkerState::make_group(WorkerNic& nic, int sends) {
   auto group = std::make_unique<LaneGroup>();
-  // With room for two blocks of each pool: other endpoints are to join the group.
+  // The queue needs room for two blocks of each pool, since other endpoints are to join the group.
   HBMWIRE_TRY_ASSIGN(group->completions,
                      completions_for(nic, sends + 2 * (kMessageBlock + kControlBlock)));
   const auto make = [&](std::uint32_t receive_bytes, int block, ReceivePool::Budget* of) {
