@@ -52,8 +52,8 @@ class HBMWIRE_API Buffer {
   [[nodiscard]] std::string_view copy_path() const noexcept;
 
   /// Copies from the host to `offset_bytes` of the buffer. Complete, and visible to the NIC, on
-  /// return. Bytes that a NIC has completed into the buffer before are flushed first, so that they
-  /// do not overwrite these (see read()). `wait` bounds the copy; Wait::cancel_fd is honoured.
+  /// return. Bytes that a NIC has completed into the buffer before are flushed first (see read()):
+  /// they cannot overwrite those of this call. `wait` bounds the copy; Wait::cancel_fd is honoured.
   /// Errors: Stage::copy; Errc::invalid_argument if the range leaves the buffer.
   Result<void> write(std::uint64_t offset_bytes, std::span<const std::byte> from, const Wait& wait);
 

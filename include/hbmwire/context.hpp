@@ -146,7 +146,8 @@ class HBMWIRE_API Context {
   /// or else one that nothing else in the process has. The CPU copies where the exporter lets it
   /// map the dma-buf, elsewhere a NIC in loopback. A dma-buf that was opened for reading alone can
   /// only be registered for reading. Errors: Stage::open; Errc::invalid_argument: not a dma-buf,
-  /// too short, a mapping at another place of its page than the offset, or one of another import.
+  /// too short, a mapping that begins at another place of its page than `offset_bytes`, or a
+  /// mapping that belongs to another import.
   [[nodiscard]] Result<Allocation> import_dmabuf(const DmabufMemory& memory) const;
 
   /// The NICs of ContextOptions::nics, opened at the first call. Errors: as Nic::open().

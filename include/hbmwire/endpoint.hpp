@@ -421,8 +421,8 @@ class HBMWIRE_API Endpoint {
   /// Errc::not_supported, a child by fork(2).
   Result<Transfer> start_close(const Deadline& until);
 
-  /// Waits until the peer has said goodbye, and drives the worker meanwhile. For a side that only
-  /// answers. When `wait` ends before that, the endpoint goes on as before. Errors:
+  /// Waits until the peer has said goodbye, and drives the worker meanwhile: for a side that only
+  /// answers. If `wait` ends before the goodbye, the endpoint goes on as before. Errors:
   /// Errc::timed_out, Errc::cancelled; why the endpoint failed.
   Result<void> wait_closed(const Wait& wait);
 

@@ -73,7 +73,7 @@ struct BroadcastOptions {
 ///
 /// Rank 0 has the meeting point, a thread of the library and a TCP port that the other ranks stay
 /// connected to. A rank that ends, or is killed, is noticed there, and all others are told. When
-/// rank 0 ends, the group does; the others learn that.
+/// rank 0 ends, the whole group ends, and the other ranks are told so.
 ///
 /// Move-only; used by its worker's thread. exchange(), exchange_among_present(), barrier(),
 /// broadcast() and rejoin() are called by all ranks, in the same order. Calls that wait drive the

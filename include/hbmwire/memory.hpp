@@ -41,7 +41,7 @@ enum class Path : std::uint8_t {
   /// A transfer within a process that a device's engine carried. A region has this path if the
   /// policy excludes every other.
   copy,
-  /// Over a TCP connection, through host memory at both ends, if one of them has no NIC.
+  /// Over a TCP connection, through host memory at both ends, if at least one end has no NIC.
   tcp,
   /// A transfer between two processes of a node that an engine of the peer's process carried. The
   /// peer opens this end's memory for that (IpcHandle). A region has this path if the policy
@@ -104,7 +104,8 @@ struct HostMemoryOptions {
     huge_2m,  ///< 2 MiB pages of the kernel's pool (vm.nr_hugepages)
     huge_1g,  ///< 1 GiB pages of that pool
   } pages = Pages::normal;
-  /// A memfd, which other processes of this user can map: Path::shared_memory, Path::ipc.
+  /// Allocates a memfd, which other processes of this user can map: for Path::shared_memory and
+  /// Path::ipc.
   bool shared = false;
   int numa_node = -1;  ///< bound to this node (mbind(2)); -1: the kernel chooses
 

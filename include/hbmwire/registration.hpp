@@ -132,8 +132,8 @@ class HBMWIRE_API RegistrationCache {
   [[nodiscard]] Result<RegistrationLease> get(const DmabufMemory& memory, Access access) const;
 
   /// Forgets registrations that overlap [address, address + length_bytes). For programs that change
-  /// its pages themselves (fallocate(2) on a shared file). A registration in use is deregistered
-  /// after its last lease.
+  /// the pages of a range themselves (fallocate(2) on a shared file). A registration in use is
+  /// deregistered after its last lease.
   void drop(std::uint64_t address, std::uint64_t length_bytes) const;
 
   /// Forgets every registration that is not in use.

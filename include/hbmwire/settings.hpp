@@ -47,9 +47,9 @@ struct RegistrationOptions {
 
   /// Whether host memory of the application is watched; only watched memory is kept. strict: each
   /// look-up also asks the kernel (some 0.2 us) whether another thread is unmapping memory: the
-  /// kernel may already have given that thread's address to this one. yes: for programs in which
-  /// that cannot happen, because a thread that frees host memory is done before another one
-  /// allocates.
+  /// kernel may already have given the unmapped address to this thread. yes: for programs in which
+  /// no thread gets such an address, because a thread that frees host memory is done before another
+  /// one allocates.
   enum class Watch : std::uint8_t { no, yes, strict } watch = Watch::strict;
 };
 

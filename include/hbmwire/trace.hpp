@@ -40,10 +40,10 @@ struct TraceCounts {
 /// trace is on from start() until stop(), or until this object goes. HBMWIRE_TRACE does the same
 /// from the first Context of the process until the process ends. One trace at a time. Move-only.
 ///
-/// It has all transfers that begin while it is on, of all workers, including those made before it;
-/// each is written once it is over. Each transfer costs its worker three clock reads and a copy of
-/// some 100 bytes; the worker never waits for the file. A thread of the library writes, as long as
-/// the trace is on. A child by fork(2) writes nothing to its parent's file.
+/// A trace has all transfers that begin while it is on, also those of workers that were made before
+/// it; each transfer is written once it is over. Each transfer costs its worker three clock reads
+/// and a copy of some 100 bytes; the worker never waits for the file. A thread of the library
+/// writes, as long as the trace is on. A child by fork(2) writes nothing to its parent's file.
 class HBMWIRE_API Trace {
  public:
   /// Starts the trace. Errors: Stage::configure: Errc::invalid_argument (no file is named, or too

@@ -181,8 +181,8 @@ class HBMWIRE_API Transfer {
   /// child by fork(2).
   Result<void> request_cancel();
 
-  /// After a failure: whether the operation can no longer change the peer's memory. It can never
-  /// change this side's memory, except by Path::ipc, and there only if it can change the peer's.
+  /// After a failure: whether the operation can no longer change the peer's memory. As long as it
+  /// can, an operation by Path::ipc may also change this side's memory; any other one cannot.
   [[nodiscard]] bool settled() const noexcept;
 
   /// Length of the operation in bytes. For a receive that is over, the length of the message that

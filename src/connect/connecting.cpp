@@ -80,7 +80,7 @@ Result<void> Connecting::begin(WorkerState::Clock::time_point at) {
   const std::string_view host_port =
       by_cm(where_) ? std::string_view(where_).substr(kCmScheme.size()) : std::string_view(where_);
   HBMWIRE_TRY_ASSIGN(const HostPort to, split_host_port(host_port));
-  name_ = wire::NameLookUp::make(to.host, to.port, false);
+  name_ = wire::NameLookUp::make(to.host, to.port, /*passive=*/false);
   return name_->over() ? dial() : look_up(at);
 }
 
@@ -152,7 +152,7 @@ void Connecting::go_on(WorkerState::Clock::time_point at) {
       return;
     }
   } else if (name_->over()) {
-    // The worker had begun enough others.
+    // The addresses are known. Dialing waits until the worker may begin one more connection.
     if (!late) return try_again(at);
   } else if (!late && !name_watched_) {
     if (const auto begun = look_up(at); !begun) return refused(begun.error(), at);

@@ -89,7 +89,7 @@ void ConnectionAttempt::on_offer() {
         raw_worker_->nic_for_tcp().map([](WorkerNic* nic) { return std::vector{nic}; });
     if (!make_endpoint(instead)) return;
   } else if (!endpoint_) {
-    // One for the data lane, and one for each rail.
+    // One place for the data lane, and one for each rail.
     const auto places = std::span(theirs.nics).first(1 + theirs.rails.size());
     if (!make_endpoint(raw_worker_->nics_for_lanes(places))) return;
   }

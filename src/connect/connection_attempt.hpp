@@ -42,7 +42,8 @@ class ConnectionAttempt {
   /// The error of a passed deadline: names the thing that the handshake waits for.
   [[nodiscard]] virtual Error timed_out() const noexcept = 0;
 
-  /// Tells the endpoint's watch that all is well, since the peer is not expected yet.
+  /// Tells the endpoint's watch that the connection is not idle: the peer's silence is no failure
+  /// before the handshake is over.
   virtual void look_after() noexcept;
 
   [[nodiscard]] const std::string& peer() const noexcept { return handshake_.peer(); }

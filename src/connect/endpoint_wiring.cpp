@@ -105,7 +105,7 @@ Result<EndpointWiring::SharedPools> EndpointWiring::make_late_lanes() {
   endpoint_.sends.set_lane(std::move(lane));
   late_messages_ = queues.pools.messages;
   HBMWIRE_TRY(endpoint_.worker->nic_for_tcp());
-  make_link(0, 0);
+  make_link(0, 0);  // only the control lane goes by the socket
   return SharedPools{.messages = late_messages_};
 }
 
@@ -124,7 +124,7 @@ void EndpointWiring::make_link(std::uint32_t data_requests, std::uint32_t data_r
   endpoint_.link = tcp_user_->make_link({.data_requests = data_requests,
                                          .data_receives = data_receives,
                                          .control = ControlLane::kOwnReceives});
-  endpoint_.control.set_lane(endpoint_.link->make_lane(true));
+  endpoint_.control.set_lane(endpoint_.link->make_lane(/*control=*/true));
 }
 
 Result<void> EndpointWiring::make_tcp_lanes() {
@@ -135,7 +135,7 @@ Result<void> EndpointWiring::make_tcp_lanes() {
         endpoint_.peer, Hint::path_policy));
   }
   make_link(endpoint_.options.send_depth + 1, endpoint_.messages.own_receives());
-  endpoint_.sends.set_lane(endpoint_.link->make_lane(false));
+  endpoint_.sends.set_lane(endpoint_.link->make_lane(/*control=*/false));
   endpoint_.paths.go_by_tcp();
   return {};
 }
@@ -228,7 +228,8 @@ Result<void> EndpointWiring::wire_data(const wire::EndpointOffer& theirs) {
   verbs::Wiring wiring = wiring_on(*endpoint_.nic, theirs);
   wiring.path = managed_path_;
   // A peer that sends more than it may uses up other lanes' receives until this end has polled. The
-  // other peers then wait 164 ms before each retry, so that their retries outlast that.
+  // other peers then wait 164 ms before each retry, so that their retries outlast that. 28 is the
+  // code of this time (min_rnr_timer, ibv_modify_qp(3)).
   constexpr std::uint8_t kWithOthers = 28;
   if (endpoint_.messages.receives().are_shared()) wiring.receiver_wait = kWithOthers;
   endpoint_.messages.receives().may_miss_one();

@@ -28,7 +28,7 @@ bool is_at(ConnectionAddress queue_pair, const ConnectionAddress& port) noexcept
 
 Result<void> LateLanes::begin(std::span<WorkerNic* const> further) {
   late_ = true;
-  endpoint_.sends.set_depth(0);
+  endpoint_.sends.set_depth(0);  // the queue is held until open()
   further_.assign(further.begin(), further.end());
   for (const WorkerNic* const nic : further_) {
     const NicState& state = state_of(nic->nic);
@@ -93,7 +93,7 @@ Result<void> LateLanes::make() {
     endpoint_.wiring.label_rails();
   }
   wire::EndpointOffer own = endpoint_.wiring.offer();
-  own.hello.clear();
+  own.hello.clear();  // the handshake has brought it to the peer
   endpoint_.control.say(wire::QueuePairs{wire::encode(own)});
   return {};
 }

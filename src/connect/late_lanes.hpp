@@ -84,15 +84,15 @@ class LateLanes {
   void open() noexcept;
 
   EndpointState& endpoint_;
-  std::vector<WorkerNic*> further_;
+  std::vector<WorkerNic*> further_;  // NICs for rails
   std::vector<ConnectionAddress> our_rails_;
   std::vector<ConnectionAddress> their_rails_;  // until there is a RailMover
   std::optional<std::chrono::steady_clock::time_point> needed_since_;
-  bool late_ = false;
-  bool made_ = false;
-  bool heard_ = false;
-  bool wired_ = false;
-  bool peer_ready_ = false;
+  bool late_ = false;        // are_late()
+  bool made_ = false;        // make() was called
+  bool heard_ = false;       // the peer has told of its queue pairs
+  bool wired_ = false;       // this end's queue pairs are wired up
+  bool peer_ready_ = false;  // the peer's queue pairs are wired up
 };
 
 /// The value that an endpoint of `worker` with `options` puts into its greeting, so that it can

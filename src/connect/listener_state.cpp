@@ -94,8 +94,8 @@ ListenerState::~ListenerState() {
 Result<void> ListenerState::listen_by_cm() {
   HBMWIRE_TRY_ASSIGN(const HostPort place, wire::listening_place(options.address, options.port));
   const std::string where = "rdma_cm://" + join_host_port(place.host, place.port);
-  HBMWIRE_TRY_ASSIGN(const auto addresses,
-                     wire::resolve(place.host, place.port, true, {Deadline::after(5s), -1}));
+  HBMWIRE_TRY_ASSIGN(const auto addresses, wire::resolve(place.host, place.port, /*passive=*/true,
+                                                         {Deadline::after(5s), -1}));
   Error reason = make_error(Errc::not_found, Stage::connect, "no address to listen on", where,
                             Hint::name_resolution);
   for (const int family : {AF_INET6, AF_INET}) {
@@ -149,7 +149,7 @@ void ListenerState::take_one() {
     listen_again = WorkerState::Clock::now() + kDescriptorPause;
     if (!accepted.socket) {
       if (shortage.is_new(*accepted.shortage)) tell(*accepted.shortage);
-      parting.clear();
+      parting.clear();  // gives up refused peers, which hold descriptors
     }
   } else if (accepted.socket) {
     shortage.forget();
@@ -244,6 +244,7 @@ void ListenerState::look_after(WorkerState::Clock::time_point now) noexcept {
   for (std::size_t i = 0; i < attempts.size();) {
     ConnectionAttempt& attempt = *attempts[i];
     attempt.look_after();
+    // A peer that is refused because of a shortage holds the spare descriptor: it gets less time.
     const auto patience = attempt.shortage ? std::min<WorkerState::Clock::duration>(
                                                  kParting, options.handshake_timeout)
                                            : options.handshake_timeout;

@@ -79,7 +79,7 @@ struct ListenerState final : SocketOwner, ByClock {
                                                   // used up
   ToldCause shortage;                             // the shortage because of which peers wait
   WorkerState::Clock::time_point told_since{};
-  unsigned told = 0;  // how much was logged since then
+  unsigned told = 0;  // lines that tell() has logged since `told_since`
   std::vector<std::unique_ptr<ConnectionAttempt>> attempts;
   std::vector<std::unique_ptr<ConnectionAttempt>> parting;  // refused peers that are being told so
   std::deque<std::shared_ptr<EndpointState>> ready;

@@ -114,8 +114,8 @@ Result<PendingEndpoint> Endpoint::start_connect(const Worker& worker, std::strin
                                                 const EndpointOptions& options) {
   return guarded(Stage::connect, [&]() -> Result<PendingEndpoint> {
     const detail::WorkerLock lock(state_of(worker));
-    HBMWIRE_TRY_ASSIGN(
-        auto state, detail::start_connecting(shared_state_of(worker), peer, until, options, false));
+    HBMWIRE_TRY_ASSIGN(auto state, detail::start_connecting(shared_state_of(worker), peer, until,
+                                                            options, /*again=*/false));
     return handle_of<PendingEndpoint>(std::move(state));
   });
 }
@@ -124,8 +124,9 @@ Result<PendingEndpoint> Endpoint::start_reconnect(const Deadline& until) const {
   return guarded(Stage::connect, [&]() -> Result<PendingEndpoint> {
     const detail::WorkerLock lock(*state_->worker);
     HBMWIRE_TRY(state_->ending.check_reconnect());
-    HBMWIRE_TRY_ASSIGN(auto state, detail::start_connecting(state_->keeps_worker, state_->peer,
-                                                            until, state_->options, true));
+    HBMWIRE_TRY_ASSIGN(auto state,
+                       detail::start_connecting(state_->keeps_worker, state_->peer, until,
+                                                state_->options, /*again=*/true));
     return handle_of<PendingEndpoint>(std::move(state));
   });
 }

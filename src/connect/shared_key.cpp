@@ -36,7 +36,7 @@ Result<std::vector<std::byte>> read_key(const std::string& path) {
     return refuse("the key's file is open to others than its owner");
   if (status.st_uid != ::geteuid() && status.st_uid != 0)
     return refuse("the key's file is another user's");
-  // With room for one byte more than a key has, which shows that the file is too long.
+  // There is room for one byte more than a key has: if that is read, too, the file is too long.
   std::vector<std::byte> key(wire::kMaxSharedKeyBytes + 1);
   std::size_t size = 0;
   ssize_t got = 1;

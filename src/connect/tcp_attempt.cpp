@@ -50,7 +50,8 @@ Result<std::unique_ptr<TcpAttempt>> TcpAttempt::dial(const std::shared_ptr<Worke
   HBMWIRE_TRY_ASSIGN(auto handshake, wire::Handshake::create(Side::connecting, std::string(where),
                                                              options.pre_shared_key, whereabouts));
   std::unique_ptr<TcpAttempt> attempt(new TcpAttempt(worker, std::move(handshake), options));
-  // Finds mistakes before dialing. An endpoint that is never late is made now.
+  // Finds mistakes before dialing: checks the options of an endpoint that may be late, and makes
+  // any other endpoint now.
   if (whereabouts != 0) {
     HBMWIRE_TRY(check_links(*worker, options.link));
   } else {

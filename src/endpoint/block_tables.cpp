@@ -42,7 +42,8 @@ Result<std::shared_ptr<const State>> cut(std::span<const Slice> slices, std::uin
 
 template <class Number>
 std::uint64_t greatest_of(const Number* numbers, std::size_t size) noexcept {
-  // Several lanes at a time: in a single chain each step would wait for the step before it.
+  // Compares in several lanes at a time: in a single chain each step would wait for the step before
+  // it.
   constexpr std::size_t kLanes = 8;
   std::array<Number, kLanes> most{};
   std::size_t i = 0;

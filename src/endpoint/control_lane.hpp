@@ -89,7 +89,7 @@ class ControlLane final : public Receiver {
   /// Sends `message` as soon as there is a buffer.
   void say(const wire::ControlMessage& message) noexcept;
 
-  /// The same for an encoded message of at most wire::kMaxControlBytes. May throw std::bad_alloc.
+  /// say() for an encoded message of at most wire::kMaxControlBytes. May throw std::bad_alloc.
   void say_bytes(std::vector<std::byte> bytes);
 
   /// Posts waiting messages, as many as there are buffers.
@@ -154,7 +154,7 @@ class ControlLane final : public Receiver {
     bool heard = false;   // the right peer's probe has come
   };
 
-  // More than a correct peer has asked for at a time.
+  // More answers than a correct peer has asked for at a time.
   static constexpr std::size_t kMostBehind = 8;
 
   /// Whether it takes more messages. If not, receives of its own are not posted again.

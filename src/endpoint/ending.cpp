@@ -76,8 +76,9 @@ void Ending::advance(Clock::time_point at) noexcept {
   // This side's memory may be read and written until the NIC has given back all requests. If the
   // NIC does not, its queue pair is destroyed: without one it cannot touch the memory.
   constexpr auto kFlush = 1s;
-  // The peer says Fenced when its engine has finished with this memory. This end does not wait for
-  // that before it says Fenced itself: each would wait for the other.
+  // The peer says Fenced when its engine has finished with this memory; until then the copy that it
+  // was asked for counts as one `moving`. This end says Fenced without waiting for that: otherwise
+  // each end would wait for the other.
   const bool asks = endpoint_.movers.ipc.asks();
   const RailMover* const mover = endpoint_.movers.rails.get();
   const bool rails_drained =
@@ -111,7 +112,7 @@ bool Ending::flush_failed_transfers() noexcept {
       if (transfer.then == TransferState::Then::flush) {
         endpoint_.worker_nic.mover->make_visible(transfer);
       } else if ((transfer.at_end & AtEnd::kPart) != 0) {
-        // The whole transfer may need a flush itself.
+        // This may put the whole transfer into the list, where it may need a flush: one more round.
         endpoint_.worker->fail(transfer, error_of_others(), peer_fenced_);
         parts = true;
       } else {

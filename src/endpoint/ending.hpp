@@ -107,7 +107,7 @@ class Ending {
   /// Errors: as Endpoint::close().
   Result<void> close(const Wait& wait);
 
-  /// The same without waiting. Errors: Errc::busy: it is being closed already; Errc::exhausted.
+  /// close() without waiting. Errors: Errc::busy: it is being closed already; Errc::exhausted.
   Result<Transfer> start_close(const Deadline& until);
 
   /// Ends the endpoint for a program that has closed it. `why`: the error of operations still under
@@ -155,18 +155,18 @@ class Ending {
   TransferState* culprit_ = nullptr;
   TransferState* failed_ = nullptr;  // a list of transfers that fail when the endpoint has ended
   Clock::time_point settle_by_{};
-  bool has_culprit_ = false;
+  bool has_culprit_ = false;  // stays true when `culprit_` is reported
   bool data_closed_ = false;  // the data lane is in ERROR
-  bool lanes_cut_ = false;
-  bool any_cut_ = false;
+  bool lanes_cut_ = false;    // cut_lanes() was called
+  bool any_cut_ = false;      // note_cut() was called
   bool said_farewell_ = false;
-  bool closed_here_ = false;
-  bool peer_fenced_ = false;  // the peer's data lane is closed
-  bool peer_quiet_ = false;
-  bool must_answer_ = false;  // the peer waits to hear that our data lane is closed
-  bool peer_left_ = false;
-  bool abandoned_ = false;
-  bool receives_back_ = false;
+  bool closed_here_ = false;    // by the program: close_here()
+  bool peer_fenced_ = false;    // the peer's data lane is closed
+  bool peer_quiet_ = false;     // the peer has said Fenced
+  bool must_answer_ = false;    // the peer waits to hear that our data lane is closed
+  bool peer_left_ = false;      // the peer has said goodbye
+  bool abandoned_ = false;      // abandon() was called
+  bool receives_back_ = false;  // drain_receives() is done
   std::optional<Clock::time_point> draining_since_;
   std::unique_ptr<Goodbye> goodbye_;  // of start_close()
 };

@@ -55,8 +55,8 @@ Result<void> Endpoint::reconnect(const Wait& wait) {
       const WorkerLock lock(*old.worker);
       HBMWIRE_TRY(old.ending.check_reconnect());
     }
-    HBMWIRE_TRY_ASSIGN(auto fresh,
-                       detail::connect_to(old.keeps_worker, old.peer, wait, old.options, true));
+    HBMWIRE_TRY_ASSIGN(auto fresh, detail::connect_to(old.keeps_worker, old.peer, wait, old.options,
+                                                      /*again=*/true));
     *this = Endpoint(std::move(fresh));
     return {};
   });
@@ -161,7 +161,7 @@ Result<Transfer> Endpoint::put_blocks(const BlockTable& from, const BlockNumbers
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
     return state_->movers.blocks.move(
-        {&state_of(from), &state_of(to), from_blocks, to_blocks, false}, options);
+        {&state_of(from), &state_of(to), from_blocks, to_blocks, /*gets=*/false}, options);
   });
 }
 
@@ -171,7 +171,7 @@ Result<Transfer> Endpoint::get_blocks(const BlockTable& into, const BlockNumbers
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
     return state_->movers.blocks.move(
-        {&state_of(into), &state_of(from), into_blocks, from_blocks, true}, {});
+        {&state_of(into), &state_of(from), into_blocks, from_blocks, /*gets=*/true}, {});
   });
 }
 
@@ -201,7 +201,7 @@ Result<PreparedTransfer> Endpoint::prepare_put(std::span<const TransferPart> par
                                                const PutOptions& options) {
   return guarded(Stage::post, [&]() -> Result<PreparedTransfer> {
     const WorkerLock lock(*state_->worker);
-    HBMWIRE_TRY_ASSIGN(auto request, state_->lists.prepare(parts, true, options));
+    HBMWIRE_TRY_ASSIGN(auto request, state_->lists.prepare(parts, /*put=*/true, options));
     return handle_of<PreparedTransfer>(std::move(request));
   });
 }
@@ -209,7 +209,7 @@ Result<PreparedTransfer> Endpoint::prepare_put(std::span<const TransferPart> par
 Result<PreparedTransfer> Endpoint::prepare_get(std::span<const TransferPart> parts) {
   return guarded(Stage::post, [&]() -> Result<PreparedTransfer> {
     const WorkerLock lock(*state_->worker);
-    HBMWIRE_TRY_ASSIGN(auto request, state_->lists.prepare(parts, false, {}));
+    HBMWIRE_TRY_ASSIGN(auto request, state_->lists.prepare(parts, /*put=*/false, {}));
     return handle_of<PreparedTransfer>(std::move(request));
   });
 }
@@ -217,28 +217,28 @@ Result<PreparedTransfer> Endpoint::prepare_get(std::span<const TransferPart> par
 Result<Transfer> Endpoint::send(const Slice& from, const SendOptions& options) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->messages.send(from, false, 0, options);
+    return state_->messages.send(from, /*tagged=*/false, /*tag=*/0, options);
   });
 }
 
 Result<Transfer> Endpoint::send(const Slice& from, std::uint64_t tag, const SendOptions& options) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->messages.send(from, true, tag, options);
+    return state_->messages.send(from, /*tagged=*/true, tag, options);
   });
 }
 
 Result<Transfer> Endpoint::receive(const Slice& into) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->messages.receive(into, false, {});
+    return state_->messages.receive(into, /*tagged=*/false, {});
   });
 }
 
 Result<Transfer> Endpoint::receive(const Slice& into, const TagMatch& match) {
   return guarded(Stage::post, [&]() -> Result<Transfer> {
     const WorkerLock lock(*state_->worker);
-    return state_->messages.receive(into, true, match);
+    return state_->messages.receive(into, /*tagged=*/true, match);
   });
 }
 

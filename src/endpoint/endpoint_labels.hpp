@@ -56,8 +56,8 @@ class EndpointLabels {
   /// Whether an engine of this process copied it, or why not.
   [[nodiscard]] PathTried copy_of(const TransferState& transfer) const;
 
-  /// The same for an engine of the peer's process. For host memory of two processes: whether this
-  /// process's CPU copied it (Path::shared_memory). `ipc_from_bytes`: see Settings.
+  /// Whether an engine of the peer's process copied it. For host memory of two processes: whether
+  /// this process's CPU copied it (Path::shared_memory). `ipc_from_bytes`: see Settings.
   [[nodiscard]] PathTried ipc_of(const TransferState& transfer, std::uint64_t ipc_from_bytes) const;
 
  private:

@@ -83,7 +83,7 @@ struct EndpointState : std::enable_shared_from_this<EndpointState> {
   /// Continues ending, and does what the clock asks for. Returns the time of the next call.
   Clock::time_point look_after(Clock::time_point at) noexcept;
 
-  /// That time, after everything that is due at `at` was done.
+  /// The time of the next look_after(), after everything that is due at `at` was done.
   [[nodiscard]] Clock::time_point next_look(Clock::time_point at) const noexcept;
 
   /// `queue` is lost: no more of its completions will come.

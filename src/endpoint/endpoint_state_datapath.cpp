@@ -72,7 +72,7 @@ namespace {
 
 inline Result<Transfer> EndpointState::start(Operation& operation, TransferState& transfer,
                                              TransferKind kind) noexcept {
-  // Taken only here: an operation that is refused leaves the fence to the next one.
+  // The fence is taken only here: an operation that was refused has left it to the next one.
   operation.fenced = sends.take_fence();
   operation.inlined = operation.inlined && sends.may_be_copied();
   if (operation.inlined) transfer.protocol = Protocol::inlined;
@@ -96,11 +96,11 @@ inline Result<Transfer> EndpointState::start(Operation& operation, TransferState
 
 Result<void> EndpointState::start_moved(Mover& mover, Operation& operation, TransferState& transfer,
                                         const Move& move, bool by_nic) {
-  // Before start(), which may change the path.
+  // Asked before start(), which may change the path.
   const bool nic_writes = by_nic && !move.gets && transfer.path < Path::staged;
   transfer.begin(this, move.kind(), operation.length);
   HBMWIRE_TRY(mover.start(transfer, operation, move));
-  // Not if an engine or this CPU alone carries the bytes.
+  // Nothing is noted if an engine or this CPU alone carries the bytes.
   if (transfer.path < Path::copy || transfer.path == Path::tcp)
     checks.note(move.here, move.distant().type);
   if (nic_writes) movers.engine_writes.note(move.distant());
@@ -223,7 +223,7 @@ void EndpointState::go_on(TransferState& transfer) noexcept {
       messages.on_read(transfer);
       break;
     case Then::fail:
-      return worker->fail(transfer, Error(worker->transfers.error_of(transfer)), true);
+      return worker->fail(transfer, Error(worker->transfers.error_of(transfer)), /*settled=*/true);
     case Then::over:
     case Then::cut:
       break;
@@ -261,9 +261,10 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   if (!checks.is_plain(operation, from, there)) [[unlikely]] {
     if (!put_options.immediate &&
         movers.shared.is_at_once(state_of(*from.region), there, operation.length))
-      return movers.shared.copy_at_once(operation, {from, to, false});
+      return movers.shared.copy_at_once(operation, {from, to, /*gets=*/false});
     HBMWIRE_TRY_ASSIGN(
-        way, find_way(*this, operation, {from, to, false, put_options.immediate.has_value()}));
+        way,
+        find_way(*this, operation, {from, to, /*gets=*/false, put_options.immediate.has_value()}));
   }
   if (put_options.immediate) [[unlikely]] {
     operation.with_immediate = true;
@@ -279,7 +280,7 @@ Result<Transfer> EndpointState::put(const Slice& from, const RemoteSlice& to,
   set_route(*transfer, region_of(from), &there);
   if (way.mover != nullptr) [[unlikely]]
     return start_by(*this, way, operation, *transfer,
-                    {from, to, false, put_options.immediate.has_value()});
+                    {from, to, /*gets=*/false, put_options.immediate.has_value()});
   if (transfer->path >= Path::staged) [[unlikely]] {
     // By TCP: nothing is inlined, and no NIC writes behind an engine's back.
     checks.note(from, there.type);
@@ -306,8 +307,8 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
   Way way;
   if (!checks.is_plain(operation, into, there)) [[unlikely]] {
     if (movers.shared.is_at_once(state_of(*into.region), there, operation.length))
-      return movers.shared.copy_at_once(operation, {into, from, true});
-    HBMWIRE_TRY_ASSIGN(way, find_way(*this, operation, {into, from, true}));
+      return movers.shared.copy_at_once(operation, {into, from, /*gets=*/true});
+    HBMWIRE_TRY_ASSIGN(way, find_way(*this, operation, {into, from, /*gets=*/true}));
   }
   TransferState* const transfer = worker->transfers.take();
   if (transfer == nullptr) [[unlikely]]
@@ -322,13 +323,14 @@ Result<Transfer> EndpointState::get(const Slice& into, const RemoteSlice& from) 
     transfer->operation = operation;
   }
   if (way.mover != nullptr) [[unlikely]]
-    return start_by(*this, way, operation, *transfer, {into, from, true});
+    return start_by(*this, way, operation, *transfer, {into, from, /*gets=*/true});
   if (transfer->path >= Path::staged) [[unlikely]]
     checks.note(into, there.type);
   return start(operation, *transfer, TransferKind::get);
 }
 
 Result<Transfer> EndpointState::atomic(const RemoteSlice& at, Operation operation) {
+  // A put by a child of fork(2) is refused by find_local(), which neither this nor flush() calls.
   if (phase != EndpointPhase::ready || worker->made.is_inherited()) [[unlikely]]
     return tl::make_unexpected(not_ready());
   HBMWIRE_TRY(verbs::check_atomics(*nic, Stage::post));

@@ -41,8 +41,8 @@ void Goodbye::look_after(Clock::time_point at) noexcept {
       return;
     }
   }
-  // Bounded by peer_timeout, not by the deadline: memory of reported transfers must not change any
-  // more.
+  // Waits for peer_timeout at most, even beyond the deadline: memory of reported transfers must not
+  // change any more.
   if (endpoint_.phase == EndpointPhase::ending && at < settled_by_.when()) return;
   finish();
 }

@@ -47,7 +47,8 @@ class Goodbye final : public Task {
   Deadline until_;
   Deadline settled_by_ = Deadline::never();
   Step step_ = Step::busy;
-  bool was_ready_;  // the endpoint, when the close began: a later failure is the close's error
+  bool was_ready_;  // whether the endpoint was ready when the close began: if so, a later failure
+                    // is the close's error
   std::optional<Error> why_;
 };
 

@@ -17,7 +17,8 @@ Result<NicMemory> NicMemory::make(const Context& context, const WorkerNic& nic,
   HBMWIRE_TRY_ASSIGN(const Allocation memory, context.allocate(MemoryType::host, size));
   const NicState& device = state_of(nic.nic);
   if (TcpPort::stands_for(device)) {
-    HBMWIRE_TRY_ASSIGN(auto kept, registration::without_nic(memory, Error{}, Access::local_write));
+    HBMWIRE_TRY_ASSIGN(auto kept,
+                       registration::without_nic(memory, /*why=*/Error{}, Access::local_write));
     made.region = handle_of<Region>(std::move(kept));
   } else {
     HBMWIRE_TRY_ASSIGN(made.region, nic.nic.register_memory(memory, Access::local_write));

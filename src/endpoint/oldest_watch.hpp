@@ -32,7 +32,7 @@ class OldestWatch {
     return count_ == 0 ? std::chrono::nanoseconds(0) : now - marks_[0].at;
   }
 
-  // Enough for a caller that samples until its patience of at most this many steps ends.
+  // Enough marks for a caller whose patience is at most this many steps.
   static constexpr std::size_t kMarks = 16;
 
  private:

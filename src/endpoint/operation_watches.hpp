@@ -12,8 +12,8 @@ struct OperationWatches {
   explicit OperationWatches(std::chrono::nanoseconds patience) noexcept
       : requests(patience / kSteps), posted(patience / kSteps), queued(patience / kSteps) {}
 
-  // At least twice as fine as the looks: an operation that begins just after one look is marked by
-  // the next one.
+  // Steps are at least twice as fine as the looks, so the first look after an operation has begun
+  // marks it.
   static constexpr int kSteps = 16;
   static_assert(kSteps <= OldestWatch::kMarks, "the marks reach back as far as the patience");
 

@@ -82,7 +82,7 @@ void PeerWatch::look_at_link(Clock::time_point at) noexcept {
   if (endpoint_.phase != EndpointPhase::ready) return;
   const std::chrono::nanoseconds bound =
       std::max<std::chrono::nanoseconds>(endpoint_.options.peer_timeout, kLeast);
-  // The peer is on this machine, which is there.
+  // A peer on this machine has no other machine that could be gone.
   if (!endpoint_.paths.by_tcp() && endpoint_.paths.placement() != Placement::two_nodes) return;
   // An end that has not looked for long learns only by its next look which acknowledgements have
   // come.
@@ -91,7 +91,8 @@ void PeerWatch::look_at_link(Clock::time_point at) noexcept {
     asked_machine_at_ = at;
     link.ask_machine();
   }
-  // With the quarter between two questions and the time to the next look, that is within the bound.
+  // Half of the bound, the quarter between two questions, and the time to the next look (an eighth)
+  // are together within the bound.
   if (late || !link.is_silent(at, bound / 2)) return;
   control.silence();  // sends no more, since no message would arrive
   fail(Errc::peer_failed, "the peer's machine acknowledges none of the bytes sent to it",

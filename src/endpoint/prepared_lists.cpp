@@ -126,7 +126,7 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
   const std::size_t most = std::max(endpoint_.options.send_depth / 2, 1U);
   if (put && put_options.immediate) {
     give_immediate(all, *put_options.immediate);
-    // The last request so far carries it.
+    // The immediate is on the last request so far.
     request->immediate_chunk = (all.size() - 1) / most;
   }
   all.insert(all.end(), reads.begin(), reads.end());
@@ -135,7 +135,8 @@ Result<std::unique_ptr<RequestState>> PreparedLists::prepare(std::span<const Tra
                          // transfer ends, too
   chain(*request, endpoint_.sends.lane(), all, most);
   requests_.push_back(request.get());
-  // Room for all of them now: a destructor may have to keep any of them, and cannot allocate.
+  // Makes room for all requests now: a destructor may have to keep any of them, and cannot
+  // allocate.
   left_.reserve(left_.size() + requests_.size());
   ++endpoint_.worker->held;
   return request;

@@ -19,13 +19,13 @@ template <class Full>
       if (good) [[likely]] {
         posted.endpoint->on_posted(posted);
       } else {
-        posted.endpoint->on_failed(posted, full(), true);
+        posted.endpoint->on_failed(posted, full(), /*last=*/true);
       }
       return;
     }
     case Tag::part: {
       Posted& posted = *pointer_of<Posted>(id);
-      posted.endpoint->on_failed(posted, full(), false);
+      posted.endpoint->on_failed(posted, full(), /*last=*/false);
       return;
     }
     case Tag::received: {
@@ -45,12 +45,12 @@ template <class Full>
     }
     case Tag::moved: {
       MoverJob& job = *pointer_of<MoverJob>(id);
-      job.mover->on_moved(job, full(), true);
+      job.mover->on_moved(job, full(), /*last=*/true);
       return;
     }
     case Tag::moving: {
       MoverJob& job = *pointer_of<MoverJob>(id);
-      job.mover->on_moved(job, full(), false);
+      job.mover->on_moved(job, full(), /*last=*/false);
       return;
     }
   }

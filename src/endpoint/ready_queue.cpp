@@ -28,7 +28,8 @@ Result<void> ReadyQueue::open(int inner, bool several) {
 }
 
 void ReadyQueue::ring() noexcept {
-  // Once for each arm(); if several threads sleep, whenever it is not readable already.
+  // Rings once for each arm(). If several threads may sleep, it rings whenever `event_` is not
+  // readable already.
   if (!std::exchange(armed_, stays_armed_ && armed_) || std::exchange(rung_, true)) return;
   ::eventfd_write(event_.get(), 1);
 }

@@ -111,17 +111,17 @@ class RingLink {
   transport::Neighbour* neighbour_ = nullptr;  // null: no ring was offered
   wire::EndpointOffer::Shares theirs_;
   std::uint64_t peers_incarnation_ = 0;
-  SharedFile own_file_;  // open until the peer has opened it
-  transport::MappedRing own_;
-  transport::MappedRing peers_;
+  SharedFile own_file_;          // open until the peer has opened it
+  transport::MappedRing own_;    // made by this end, which writes it
+  transport::MappedRing peers_;  // made by the peer; this end reads it
   std::optional<transport::RingWriter> writer_;
   std::optional<transport::RingReader> reader_;
   std::uint32_t bell_ = 0;
-  bool on_ = false;
+  bool on_ = false;      // both ends send by rings
   bool polled_ = false;  // RingPoller has it
   bool peer_reaches_private_ = false;
-  bool excluded_ = false;
-  bool waits_ = false;
+  bool excluded_ = false;  // exclude()
+  bool waits_ = false;     // waits()
 };
 
 }  // namespace hbmwire::detail

@@ -93,7 +93,7 @@ void RingLink::take_all() noexcept {
   constexpr std::size_t kMost = transport::SharedRingFile::kCells;
   if (!on_) return;
   for (std::size_t taken = 0; taken < kMost && reader_->has_frame() && !reader_->is_broken();)
-    taken += take(false);
+    taken += take(/*polls=*/false);
 }
 
 }  // namespace hbmwire::detail

@@ -24,7 +24,7 @@ void RingPoller::add(RingLink& link, SharedHoldFile& holds) {
     known->mask |= bit;
   }
   all_.push_back(&link);
-  // Its bell is heard only from here on.
+  // The ring's bell is heard only from here on, so a frame may have come unheard.
   link.set_attention(sleeps_ ? Attention::sleeps : Attention::bell);
   if (link.has_frame()) heat(link);
 }
@@ -32,7 +32,7 @@ void RingPoller::add(RingLink& link, SharedHoldFile& holds) {
 void RingPoller::remove(RingLink& link) noexcept {
   std::erase(all_, &link);
   std::erase(hot_, &link);
-  // Its peer may have given up the bell before, and another ring may have it by now.
+  // The ring's peer may have given up the bell before, and another ring may have it by now.
   if (by_bell_[link.bell()] != &link) return;
   by_bell_[link.bell()] = nullptr;
   const auto [word, bit] = SharedHoldFile::bell_of(link.bell());

@@ -14,7 +14,7 @@ std::size_t RingPoller::progress() noexcept {
   std::size_t handled = 0;
   for (std::size_t i = 0; i < hot_.size(); ++i) {
     RingLink& link = *hot_[i];
-    const std::size_t taken = link.take(true);
+    const std::size_t taken = link.take(/*polls=*/true);
     handled += taken;
     if (taken != 0) {
       link.idle_looks = 0;
@@ -55,14 +55,14 @@ std::size_t RingPoller::answer_bells() noexcept {
     std::uint64_t rung = word.load(std::memory_order_relaxed) & bells.mask;
     if (rung == 0) [[likely]]
       continue;
-    // Cleared before looking: a later frame rings again.
+    // The bells are cleared before the look, so that a later frame rings again.
     word.fetch_and(~rung);
     for (; rung != 0; rung &= rung - 1) {
       RingLink* const link = by_bell_[bells.word * SharedHoldFile::kWordBells +
                                       static_cast<std::size_t>(std::countr_zero(rung))];
       if (link == nullptr) continue;
       heat(*link);
-      handled += link->take(true);
+      handled += link->take(/*polls=*/true);
     }
   }
   return handled;

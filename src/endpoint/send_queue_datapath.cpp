@@ -39,7 +39,7 @@ int SendQueue::post(const transport::Operation& operation, TransferState* transf
 
 int SendQueue::post_flushed(const transport::Operation& operation,
                             TransferState* transfer) noexcept {
-  Posted& posted = next_place(transfer, 2);
+  Posted& posted = next_place(transfer, 2);  // the WRITE, and the READ behind it
   const std::array<transport::Request, 2> chain{
       {{operation, to_id(&posted, Tag::part), false},
        {first_.endpoint->worker_nic.read_last_of(operation), to_id(&posted, Tag::posted)}}};
@@ -94,7 +94,8 @@ int SendQueue::post(transport::PreparedChain& chain, bool fenced, Posted& posted
 /// The lane took some requests of `posted`, but not the last one, whose completion would tell that
 /// all are over.
 void SendQueue::fail_midway(Posted& posted, TransferState* transfer, int result) noexcept {
-  // All of them, though the lane took fewer: the request below completes in place of the last one.
+  // Counts all requests, though the lane took fewer: the request below completes in place of the
+  // last one.
   push(posted.requests, transfer);
   first_.endpoint->fail_post(result, transfer);
   // The lane is in ERROR: it does not carry out this request, and gives it back behind the others.

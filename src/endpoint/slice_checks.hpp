@@ -28,7 +28,7 @@ class SliceChecks {
   /// Both checks of this end's memory. Errors: Stage::post.
   Result<void> local(Operation& operation, const Slice& slice);
 
-  /// The same for the memory of a message. If messages go by a ring, no NIC need have that memory.
+  /// local() for the memory of a message. If messages go by a ring, no NIC need have that memory.
   Result<void> message(Operation& operation, const Slice& slice);
 
   /// Both checks of the peer's memory, whose key must give `needed`. Errors: Stage::post.

@@ -59,7 +59,7 @@ void Sockets::forget(int fd) noexcept {
 // A sanitizer that checks the type of an owner needs a descriptor for that, and there may be none
 // left.
 __attribute__((no_sanitize("vptr"))) std::size_t Sockets::look(Clock::time_point at) noexcept {
-  // A system call, which busy polling must not make every time.
+  // A look is a system call, which busy polling must not make every time.
   constexpr auto kShakingHands = 100us;
   constexpr auto kElse = 1ms;
   if (at < next_look_ || count_ == 0) return 0;

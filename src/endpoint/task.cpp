@@ -52,7 +52,7 @@ void Task::end() noexcept {
 void Task::tell() noexcept {
   if (transfer_ == nullptr) return;
   TransferState& transfer = *std::exchange(transfer_, nullptr);
-  error_ ? worker_.fail(transfer, *error_, true) : worker_.succeed(transfer);
+  error_ ? worker_.fail(transfer, *error_, /*settled=*/true) : worker_.succeed(transfer);
 }
 
 }  // namespace hbmwire::detail

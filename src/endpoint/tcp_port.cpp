@@ -33,7 +33,8 @@ Result<std::unique_ptr<TcpPort>> TcpPort::create(WorkerState& worker) {
       const Allocation memory,
       worker.context.allocate(MemoryType::host,
                               worker.transfers.size() * sizeof(std::uint64_t) + kSpareBytes));
-  HBMWIRE_TRY_ASSIGN(auto results, registration::without_nic(memory, Error{}, Access::local_write));
+  HBMWIRE_TRY_ASSIGN(auto results,
+                     registration::without_nic(memory, /*why=*/Error{}, Access::local_write));
   auto port = std::make_unique<TcpPort>(
       worker.context, WorkerNic{.nic = handle_of<Nic>(stand_in()),
                                 .channel = {},

@@ -243,12 +243,12 @@ std::string describe(const TransferReport& report) {
     text += " (" + std::string(to_string(*report.remote_type)) + " by " +
             std::string(to_string(*report.remote_path)) + ")";
   }
-  // The path, if the memory of the two ends does not show it.
+  // Names the path, if the memory of the two ends does not show it.
   const bool told = taken != report.local.end() && taken->path == report.path;
   const bool by_both = report.path == Path::nic_loopback || report.path >= Path::staged;
   if (!told && by_both) text += ", " + std::string(to_string(report.path));
   for (auto better = report.local.begin(); better != taken; ++better) {
-    // Host memory has no better path than by its address.
+    // Host memory is registered by address: no other path of a NIC would be better.
     if (better->path == Path::zero_copy && report.local_type == MemoryType::host) break;
     if (better->refusal)
       text +=

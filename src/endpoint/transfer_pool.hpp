@@ -41,7 +41,7 @@ class TransferPool {
                       peer, Hint::transfers_exhausted);
   }
 
-  /// Its handle has gone, and it is over: the next operation may have it.
+  /// The transfer is over, and its handle has gone: the next operation may have it.
   void give_back(TransferState& transfer) noexcept {
     TransferState*& list = (transfer.at_end & AtEnd::kPart) != 0 ? free_parts_ : free_;
     transfer.status = TransferState::Status::free;

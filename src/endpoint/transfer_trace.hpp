@@ -13,16 +13,16 @@ namespace hbmwire::detail {
 /// The transfer begins. False: no trace is on.
 bool trace_asked(TransferState& transfer, std::chrono::steady_clock::time_point now) noexcept;
 
-/// It is posted, or for a receive: its message has come.
+/// The transfer is posted; for a receive: its message has come.
 void trace_posted(TransferState& transfer) noexcept;
 
-/// It has joined its endpoint's queue. `behind`: others are before it.
+/// The transfer has joined its endpoint's queue. `behind`: others are before it.
 void trace_queued(TransferState& transfer, bool behind) noexcept;
 
 /// A receive waits for its message.
 void trace_unmatched(TransferState& transfer) noexcept;
 
-/// It is over: tells the trace.
+/// The transfer is over: tells the trace.
 void trace_over(const TransferState& transfer) noexcept;
 
 }  // namespace hbmwire::detail

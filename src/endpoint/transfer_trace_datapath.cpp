@@ -70,7 +70,7 @@ void trace_posted(TransferState& transfer) noexcept {
 
 void trace_queued(TransferState& transfer, bool behind) noexcept {
   TraceSlot* const slot = slot_of(transfer);
-  // It may have been posted at once.
+  // The transfer may have been posted at once.
   if (slot == nullptr || !transfer.waiting) return;
   slot->posted_ns = 0;
   slot->waited_for = behind ? WaitedFor::order : cause_of_wait(*transfer.endpoint, transfer);
@@ -88,7 +88,7 @@ void trace_over(const TransferState& transfer) noexcept {
   TraceRing* const ring = worker.transfers.trace().ring();
   if (ring == nullptr) return;
   const TraceSlot& slot = ring->slot(worker.transfers.index_of(transfer));
-  // It began under an earlier trace.
+  // The transfer began under an earlier trace.
   if (slot.asked_ns < ring->begun_ns()) return;
   TraceRecord record{.times = slot,
                      .over_ns = ns_of(Clock::now()),

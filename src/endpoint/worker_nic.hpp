@@ -46,7 +46,7 @@ struct WorkerNic {
   std::vector<std::unique_ptr<LaneGroup>> groups{};
   std::unique_ptr<UnexpectedPool> unexpected{};  // once there is an endpoint
   bool told_down = false;                        // the log has told that its port is down
-  bool shares_receives = false;                  // as far as is known
+  bool shares_receives = false;                  // new endpoints try to share receives
   bool told_of_silence = false;                  // the log has told that
                                                  // IBV_EVENT_QP_LAST_WQE_REACHED does not come
 };

@@ -139,7 +139,7 @@ void WorkerState::note_asked(TransferState& transfer) noexcept {
   if (transfer.is_timed()) transfers.times_of(transfer) = {.asked = asked};
   if (trace_asked(transfer, asked) || options.times || orphaned) return;
   // `attends` was set for a sample only, or for a trace that has ended. Another trace may have
-  // begun just now, so it is looked at once more (SharedFlag).
+  // begun just now, and set `attends`, so ring() is asked once more (SharedFlag).
   attends = false;
   if (transfers.trace().ring() != nullptr) attends = true;
 }
@@ -265,7 +265,7 @@ Result<transport::VerbsCompletionQueue*> WorkerState::completions_for(WorkerNic&
 
 Result<std::unique_ptr<LaneGroup>> WorkerState::make_group(WorkerNic& nic, int sends) {
   auto group = std::make_unique<LaneGroup>();
-  // With room for two blocks of each pool: other endpoints are to join the group.
+  // The queue needs room for two blocks of each pool, since other endpoints are to join the group.
   HBMWIRE_TRY_ASSIGN(group->completions,
                      completions_for(nic, sends + 2 * (kMessageBlock + kControlBlock)));
   const auto make = [&](std::uint32_t receive_bytes, int block, ReceivePool::Budget* of) {
@@ -339,6 +339,7 @@ Result<std::vector<WorkerNic*>> WorkerState::nics_for_lanes(std::span<const std:
     return std::vector{instead};
   }
   std::vector<bool> up(nics.size(), true);
+  // A single NIC is taken in any case, so its port is not asked.
   for (std::size_t i = 0; nics.size() > 1 && i < nics.size(); ++i) {
     const NicState& nic = state_of(nics[i].nic);
     up[i] = verbs::is_active(nic.context.get(), nic.info.port);
@@ -470,6 +471,7 @@ void WorkerState::orphan() noexcept {
     polled.clear();
     nics.clear();
     tcp.reset();
+    // From here on handles are counted in `held`: the last one to go deletes the state.
     orphaned = attends = true;
     for (TransferState& transfer : transfers) transfer.guarded = true;
     held += static_cast<std::size_t>(std::ranges::count_if(transfers, &TransferState::held));
@@ -481,7 +483,7 @@ void WorkerState::orphan() noexcept {
 void WorkerState::end() noexcept { delete this; }
 
 void WorkerState::end_endpoints() noexcept {
-  // They say goodbye, which gets 100 ms and no more.
+  // The endpoints say goodbye, for which they have 100 ms.
   const auto until = Clock::now() + 100ms;
   for (const auto& endpoint : endpoints) endpoint->ending.abandon();
   while (!endpoints.empty() && Clock::now() < until) {
@@ -504,7 +506,7 @@ void WorkerState::end_endpoints() noexcept {
 TransferState* WorkerState::take_alone(TransferKind kind) noexcept {
   TransferState* const transfer = transfers.take();
   if (transfer == nullptr) return nullptr;
-  transfer->begin(nullptr, kind, 0);
+  transfer->begin(nullptr, kind, /*length_bytes=*/0);
   static_cast<Route&>(*transfer) = Route();
   HBMWIRE_PROBE4(ask, transfer, transfer->connection, transfer->kind, transfer->bytes);
   transfer->held = true;
@@ -545,7 +547,7 @@ Result<Transfer> WorkerState::flush(const Slice& memory) noexcept {
   if (region.path == Path::host || !key || memory.length_bytes == 0) {
     succeed(*transfer);  // the CPU, or the engine, sees these bytes once they have completed
   } else {
-    flushes->mover->start(*transfer, 0);
+    flushes->mover->start(*transfer, /*remote_key=*/0);
   }
   return handle_of<Transfer>(transfer);
 }

@@ -165,9 +165,9 @@ struct alignas(64) WorkerState {
   Result<WorkerNic*> nic_for_tcp();
 
   /// The NICs for the lanes of a new endpoint, the first for its own lanes and the others for its
-  /// rails. Only NICs whose port is up, each at the same place as one of the peer's (`theirs`), as
-  /// far as that has one (lane_places()). Without such a NIC, the stand-in of TCP. Errors: as
-  /// nic_for_tcp().
+  /// rails: those whose port is up, or all if none is. As far as possible, each is at the same
+  /// place as one of the peer's NICs (`theirs`), see lane_places(). A worker without NICs has only
+  /// the stand-in of TCP. Errors: as nic_for_tcp().
   Result<std::vector<WorkerNic*>> nics_for_lanes(std::span<const std::uint8_t> theirs = {});
 
   /// The place of `nic` among the worker's NICs; 0 for the stand-in of TCP.

@@ -97,7 +97,7 @@ Result<void> WorkerWaiting::rest(const Wait& wait, bool may_sleep, bool& slept) 
   return goes_on;
 }
 
-// --- the library's thread
+// --- the bells, and the lock
 
 Result<std::unique_ptr<WorkerWaiting::Bell>> WorkerWaiting::take_bell() {
   if (!spare_bells_.empty()) {
@@ -147,6 +147,8 @@ void WorkerWaiting::give_way() noexcept {
     std::this_thread::yield();
   lock();
 }
+
+// --- the library's thread
 
 void WorkerWaiting::run() noexcept {
   const WorkerLock held(worker_);

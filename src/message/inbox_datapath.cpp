@@ -88,7 +88,8 @@ void Inbox::hand_out(UnexpectedMessage& message) noexcept {
   const MessageHeader header = message.header;
   // The sender of a large message is answered when its bytes have been read.
   if (!header.carries() || header.id == 0) return;
-  // The message has arrived: its sender waits to be told.
+  // The message has arrived, and its sender waits to be told. That is done here, so whatever
+  // becomes of the message later answers nothing.
   message.header.id = 0;
   if (endpoint_.phase != EndpointPhase::ready) return;
   outbox_.answer_taken(header);
@@ -355,7 +356,7 @@ void Inbox::deliver(TransferState& transfer, const MessageHeader& header, Receiv
 void Inbox::refuse(TransferState& transfer, const MessageHeader& header, Outcome outcome,
                    const Error& why) noexcept {
   if (header.id != 0) outbox_.answer_finished(transfer, outcome);
-  endpoint_.worker->fail(transfer, why, true);
+  endpoint_.worker->fail(transfer, why, /*settled=*/true);
 }
 
 void Inbox::carry_to_device(TransferState& transfer, const MessageHeader& header,

@@ -9,9 +9,9 @@ namespace hbmwire::detail {
 
 namespace {
 
-/// How many messages of this end may wait for an answer at a time: there are as many places for
-/// answers. Half as many as for messages, since one rendezvous carries as much as several eager
-/// messages.
+/// How many messages of this end may wait for an answer at a time; there are as many places for
+/// answers. This is half the number of places for messages, since one rendezvous carries as much as
+/// several eager messages.
 std::uint32_t most_asked(const EndpointOptions& options) noexcept {
   return std::max(options.receive_depth / 2, 2U);
 }
@@ -95,12 +95,12 @@ void Messages::mark_failed() noexcept {
 void Messages::fail_receives(const Error& why) noexcept {
   credits_.end();
   while (TransferState* const receive = inbox_.take_any_receive())
-    endpoint_.worker->fail(*receive, why, true);
+    endpoint_.worker->fail(*receive, why, /*settled=*/true);
 }
 
 bool Messages::cancel_receive(TransferState& transfer, const Error& why) noexcept {
   if (!inbox_.cancel(transfer)) return false;
-  endpoint_.worker->fail(transfer, why, true);
+  endpoint_.worker->fail(transfer, why, /*settled=*/true);
   return true;
 }
 

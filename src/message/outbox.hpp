@@ -112,7 +112,7 @@ class Outbox {
 
   bool& pressing_;
   bool guarded_ = false;  // by TCP: no NIC pins the application's pages, which may be unmapped.
-                          // Only the kernel may read them, which reports that
+                          // Only the kernel may read them, since it reports pages that are gone
   EndpointState& endpoint_;
   Credits& credits_;
   Chain<TransferState> urgent_;

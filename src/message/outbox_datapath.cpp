@@ -42,8 +42,8 @@ bool Outbox::may_send(std::uint64_t bytes) noexcept {
 bool Outbox::may_answer() noexcept {
   if (!endpoint_.movers.ring.is_on()) [[likely]]
     return endpoint_.sends.has_room(kRequests);
-  // Nor may `written` overtake the WRITE that it tells of. The place is that of the last `written`,
-  // which is late enough for an earlier one.
+  // By the ring `written` could overtake the WRITE that it tells of. `written_place_` is behind the
+  // WRITE of the last `written`, which is late enough for an earlier one.
   const bool behind_bytes =
       !answers_.empty() && answers_.front().kind == MessageHeader::Kind::written;
   if (behind_bytes && !endpoint_.sends.is_over_before(written_place_)) return false;

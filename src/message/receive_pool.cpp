@@ -21,7 +21,7 @@ ReceivePool::ReceivePool(const Context& context, const WorkerNic& nic, const Opt
     : context_(context), nic_(nic), options_(options), budget_(options.budget) {}
 
 ReceivePool::~ReceivePool() {
-  // The places that grow() has taken.
+  // Gives back the places in the completion queue that grow() has taken.
   if (completions_ != nullptr) {
     for (const auto& block : blocks_)
       completions_->give_back(static_cast<int>(block->buffers.size()));
@@ -140,7 +140,7 @@ std::uint32_t ReceivePool::take_at_first(std::uint32_t wish) noexcept {
 }
 
 void ReceivePool::look_after(Time at) noexcept {
-  // Receives that the NIC has refused before, if any.
+  // Posts receives that the NIC has refused before, if there are any.
   if (waiting_.size() >= kBatch) static_cast<void>(post_all());
   if (wants_ && at >= grow_at_) {
     constexpr auto kPause = 100ms;
@@ -174,7 +174,7 @@ void ReceivePool::retire(Time at) noexcept {
     retiring_ = nullptr;
     return;
   }
-  // Without one block, as many receives as in another one would still be free.
+  // Enough: without one block, at least as many receives as a block has would still be free.
   const bool enough = blocks_.size() > 1 && promised_ + kBatch + 2 * options_.block <= count_;
   if (!enough) {
     enough_since_ = Time::max();

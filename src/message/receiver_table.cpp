@@ -28,7 +28,8 @@ void ReceiverTable::remove(std::uint32_t queue_pair) noexcept {
   while (entries_[at].queue_pair != queue_pair) at = (at + 1) & mask_;
   entries_[at] = {};
   --count_;
-  // Entries behind it may be there only because this place was taken: puts them in again.
+  // Entries behind the removed one may be there only because its place was taken: puts them in
+  // again.
   for (at = (at + 1) & mask_; entries_[at].queue_pair != 0; at = (at + 1) & mask_)
     put(std::exchange(entries_[at], {}));
 }

@@ -37,7 +37,7 @@ std::uint16_t Rendezvous::shared_key_of(const RegionState& region) const noexcep
 
 std::uint32_t Rendezvous::ask(TransferState& transfer) noexcept {
   ++transfer.parts;
-  // may_ask() has checked that there is one.
+  // An answer beyond the sure ones takes a receive; may_ask() has checked that there is one.
   if (open_++ >= sure_) static_cast<void>(receives_.take());
   return asked_.open(transfer);
 }
@@ -72,7 +72,7 @@ void Rendezvous::ask_to_write(TransferState& transfer, const MessageHeader& head
   if (!key) [[unlikely]] {
     written_.close(transfer.id);
     end_reading(transfer, Outcome::refused);
-    return endpoint_.worker->fail(transfer, key.error(), true);
+    return endpoint_.worker->fail(transfer, key.error(), /*settled=*/true);
   }
   transfer.then = endpoint_.is_device(transfer) ? Then::flush : Then::over;
   ++transfer.parts;  // until the peer has written

@@ -32,7 +32,7 @@ struct UnexpectedMessage {
   /// goes, which bounds the memory beyond the limit.
   [[nodiscard]] bool has_place() const noexcept { return units == 0 || is_beyond; }
 
-  // Only if the message is handed out.
+  // Set only if the message is handed out.
   EndpointState* endpoint = nullptr;
   std::shared_ptr<WorkerState> keeps_worker;  // while an IncomingMessage holds it
 };

@@ -113,8 +113,8 @@ class BlockMover final : public Mover {
   bool post_behind(TransferState& whole, BlockRun& run) noexcept;
   void fail_alone(TransferState& whole, const Error& why) noexcept;
 
-  /// An endpoint has no more parts under way: movers that finish one before they take the next
-  /// would gain nothing.
+  /// The most parts that an endpoint has under way. More would gain nothing, since movers finish
+  /// one part before they take the next.
   static constexpr std::uint32_t kMostParts = 2;
 
   EndpointState& endpoint_;

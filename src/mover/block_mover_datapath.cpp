@@ -39,8 +39,8 @@ std::uint64_t BlockRun::side_by_side(std::uint64_t pair, std::uint64_t i, std::u
 template <class Chain>
 std::uint32_t BlockRun::aim(Chain& chain, std::uint32_t count, std::uint32_t all,
                             std::uint64_t most) noexcept {
-  // Copies, so that the compiler keeps them in registers: a store to the chain could change the
-  // members.
+  // These are copies, so that the compiler keeps them in registers: a store to the chain could
+  // change the members.
   const BlockNumbers from = pairs.here_numbers;
   const BlockNumbers to = pairs.there_numbers;
   const std::uint64_t bytes = pairs.here->block_bytes;
@@ -116,8 +116,8 @@ bool BlockMover::enter(TransferState& whole, BlockRun& run) noexcept {
   const std::uint64_t block_bytes = run.pairs.here->block_bytes;
   const Slice here{&run.here->memory, run.here->offset_bytes, block_bytes};
   const RemoteSlice there{&run.there->memory, run.there->offset_bytes, block_bytes};
-  // Longer blocks go in pieces, each a part.
   const bool by_cpu = endpoint_.movers.shared.reaches(local, distant);
+  // Blocks that are too long for one copy go as parts, which SharedMover cuts into pieces.
   run.shared = by_cpu && block_bytes <= transport::Neighbour::kMostBytes;
   if (run.shared) {
     Route route;
@@ -193,7 +193,7 @@ bool BlockMover::copy_shared(TransferState& whole, BlockRun& run) noexcept {
   if (endpoint_.sends.outstanding() != 0 || parts_ != 0 ||
       endpoint_.sends.fence_holds_back(endpoint_.movers.moving != 0))
     return false;
-  whole.operation.fenced = false;
+  whole.operation.fenced = false;  // nothing is left that the fence must wait for
   const RegionState& local = state_of(run.here->memory);
   const RemoteRegionState& distant = RemoteRegionState::of(run.there->memory);
   const auto* const here = run.here;
@@ -251,7 +251,8 @@ void BlockMover::drain(const Error& /*why*/) noexcept { poll_no_more(); }
 
 /// Begins a part for the next piece. False: no transfer is left for it.
 bool BlockMover::begin_part(TransferState& whole, BlockRun& run) noexcept {
-  // Only a few: a stopped peer may hold them for long, and other endpoints need some, too.
+  // Few parts at a time: a stopped peer may hold their transfers for long, and other endpoints need
+  // some, too.
   if (parts_ == kMostParts) return false;
   TransferPool& transfers = endpoint_.worker->transfers;
   TransferState* const part = transfers.take_part(whole);
@@ -334,6 +335,7 @@ bool BlockMover::post_behind(TransferState& whole, BlockRun& run) noexcept {
   // Must come after the requests of the lane, and after all parts.
   if (run.by_parts && whole.parts != 0) return false;
   if (!endpoint_.movers.ring.is_on()) return endpoint_.post_immediate(whole);
+  // 0 bytes come with the immediate, as with the empty WRITE of a NIC.
   return endpoint_.sends.outstanding() == 0 &&
          endpoint_.messages.tell_by_ring(whole.operation.immediate, 0);
 }
@@ -369,7 +371,7 @@ bool BlockMover::flush_next(TransferState& transfer) noexcept {
     transfer.operation.local = area.memory.address() + area.offset_bytes;
     transfer.operation.local_key = *key;
     transfer.operation.length = run.pairs.here->bytes_of(area);
-    endpoint_.worker_nic.mover->start(transfer, 0);
+    endpoint_.worker_nic.mover->start(transfer, /*remote_key=*/0);
     return true;
   }
   if (run.failed) transfer.then = Then::fail;
@@ -391,7 +393,8 @@ void BlockMover::end_part(TransferState& whole, const Route& route, const Error*
   if (why != nullptr && phase == EndpointPhase::ready) {
     fail_alone(whole, *why);
   } else if (why != nullptr && whole.then != Then::fail) {
-    // It fails with its endpoint. A flush is only possible before the endpoint reports.
+    // The whole transfer fails with its endpoint. It can be flushed only before the endpoint
+    // reports.
     const bool flushes = whole.then == Then::flush && phase == EndpointPhase::ending;
     if (!flushes) whole.then = Then::cut;
   }

@@ -17,6 +17,9 @@ std::optional<RemoteRegionState> CopyMover::region_of(const MemoryKeyInfo& key) 
   const auto domain = Export::domain_of(key.token);
   if (!domain || (key.type != MemoryType::host && !transport::has_engine(*domain)))
     return std::nullopt;
+  // This path is for transfers that takes() leaves to others, such as those whose local memory no
+  // engine reaches. If no NIC reaches the peer's memory either, the peer's process moves the bytes,
+  // as for Path::staged. start() sets Path::copy for transfers by an engine.
   return RemoteRegionState{.address = key.address,
                            .length_bytes = key.length_bytes,
                            .connection = endpoint_.number | kByEngine,
@@ -26,11 +29,11 @@ std::optional<RemoteRegionState> CopyMover::region_of(const MemoryKeyInfo& key) 
                            .token = key.token};
 }
 
-// Between host memories the NIC is as good as the CPU, and no engine must be polled.
 bool CopyMover::takes(const EndpointState& endpoint, const Move& move) const {
   const RegionState& local = move.local();
   const RemoteRegionState& distant = move.distant();
   if ((distant.connection & ~kByEngine) != endpoint.number) return false;
+  // Between host memories the NIC is as fast as a copy, and need not be polled as an engine must.
   if (local.path == Path::host && distant.type == MemoryType::host) return false;
   const auto domain = Export::domain_of(distant.token);
   if (!domain) return false;
@@ -42,10 +45,13 @@ bool CopyMover::takes(const EndpointState& endpoint, const Move& move) const {
 
 Result<void> CopyMover::start(TransferState& transfer, transport::Operation& operation,
                               const Move& move) {
+  // Only bytes that a NIC writes need a READ behind them to be visible.
   operation.flushed = false;
   transfer.path = Path::copy;
   transfer.region = &move.local();
   transfer.then = Then::over;
+  // The engine must see the NIC's writes so far: wrote_before() compares this count with those
+  // that are flushed already.
   transfer.move_by(*this, Copied{move.distant().token, endpoint_.movers.engine_writes.written()});
   return {};
 }
@@ -53,6 +59,7 @@ Result<void> CopyMover::start(TransferState& transfer, transport::Operation& ope
 /// Checks the key here, so that a key that has ended fails only this transfer. If the NIC found
 /// out, the endpoint would fail.
 Result<void> CopyMover::check_flush(const Job& job) const {
+  // 1: the flush reads one byte.
   HBMWIRE_TRY_ASSIGN(const ExportHold hold,
                      ExportHold::take(job.transfer.as<Copied>()->token, Access::remote_read,
                                       job.transfer.operation.remote, 1));

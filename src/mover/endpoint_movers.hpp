@@ -47,8 +47,8 @@ struct EndpointMovers {
   }
 
   MoverTable table;
-  std::uint32_t moving = 0;  // transfers with the worker's movers, further rails, and TcpLink's
-                             // engines
+  std::uint32_t moving = 0;  // transfers that the worker's movers, further rails or TcpLink's
+                             // engines have under way
   EngineWrites engine_writes;
   PieceMover piece;
   ListMover list;

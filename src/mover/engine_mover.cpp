@@ -95,7 +95,7 @@ bool EngineMover::step(Job& job) noexcept {
   return true;
 }
 
-/// The step of a waiting job. As step().
+/// step() for a job in State::waiting.
 bool EngineMover::start_next(Job& job) noexcept {
   const bool others_move = endpoint_.movers.moving != 1;  // 1: this job
   if (!goes_on()) {
@@ -148,7 +148,7 @@ void EngineMover::set_polled(bool polled) noexcept {
 }
 
 EngineMover::Job EngineMover::take_out() noexcept {
-  // Counts it in, so that it is counted out below whether it was polled or not.
+  // Counts the job in, since it is counted out below whether it was polled or not.
   set_polled(true);
   WorkerState& worker = *endpoint_.worker;
   std::erase(worker.at_engines, this);

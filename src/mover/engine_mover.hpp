@@ -44,8 +44,8 @@ class EngineMover : public Mover {
   /// Starts the engine, or sets Job::error.
   virtual void begin(Job& job) noexcept = 0;
 
-  /// Whether the engine no longer touches the memory. If so, nothing else keeps the memory for it
-  /// any more.
+  /// Whether the engine no longer touches the memory. Once it does not, this mover no longer holds
+  /// the memory either.
   virtual bool has_ended(Job& job) noexcept = 0;
 
   /// Waits for the engine, and lets go of it.
@@ -54,7 +54,7 @@ class EngineMover : public Mover {
   /// Checks that the NIC may read the peer's memory to flush it. Errors: the key has ended.
   [[nodiscard]] virtual Result<void> check_flush(const Job& /*job*/) const { return {}; }
 
-  /// Whether it waits at a fence until devices see the bytes of earlier gets.
+  /// Whether its transfers wait at a fence until devices see the bytes of earlier gets.
   [[nodiscard]] virtual bool is_behind_fence() const noexcept { return true; }
 
   /// Whether the job has been given up without an error.

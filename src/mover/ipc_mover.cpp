@@ -73,6 +73,7 @@ Result<void> IpcMover::start(TransferState& transfer, transport::Operation& oper
     ipc.fallback.path = transfer.path;
     ipc.fallback.protocol = transfer.protocol;
   }
+  // From here on as for an engine's copy, which needs no READ behind it.
   operation.flushed = false;
   transfer.then = Then::over;
   transfer.path = Path::ipc;
@@ -194,7 +195,7 @@ void IpcMover::on(const wire::IpcCopied& answer) noexcept {
   } else if (answer.outcome == Answer::failed) {
     job_->error = endpoint_.movers.proxied.refusal_of(wire::MessageHeader::Outcome::refused);
   } else if (answer.outcome == Answer::denied) {
-    // Fails the endpoint, as if a NIC had found that out.
+    // A copy that the key forbids fails the endpoint, as with a NIC.
     endpoint_.fail(endpoint_.movers.proxied.refusal_of(wire::MessageHeader::Outcome::denied),
                    &job_->transfer);
   }

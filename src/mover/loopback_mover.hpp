@@ -103,12 +103,12 @@ struct LoopbackMover {
   verbs::Pd pd;
   std::uint64_t scratch = 0;  // flushes write a byte of it, which is never used
   verbs::Mr scratch_region;
-  std::unique_ptr<transport::VerbsLane> asks;
-  std::unique_ptr<transport::VerbsLane> answers;
+  std::unique_ptr<transport::VerbsLane> asks;     // all jobs are posted here
+  std::unique_ptr<transport::VerbsLane> answers;  // its peer, in `pd`
   std::vector<MoverJob> jobs;
   std::vector<MoverJob> spare_jobs;  // for cut(), which must not allocate
-  std::uint32_t head = 0;
-  std::uint32_t outstanding = 0;
+  std::uint32_t head = 0;            // jobs ever posted
+  std::uint32_t outstanding = 0;     // of these, jobs that the NIC has
   TransferState* first_waiting = nullptr;
   TransferState* last_waiting = nullptr;
   bool broken = false;

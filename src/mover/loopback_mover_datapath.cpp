@@ -19,7 +19,7 @@ void LoopbackMover::start(TransferState& transfer, std::uint32_t remote_key) noe
 }
 
 void LoopbackMover::make_visible(TransferState& transfer) noexcept {
-  if (!transfer.flush_next()) start(transfer, 0);
+  if (!transfer.flush_next()) start(transfer, /*remote_key=*/0);
 }
 
 void LoopbackMover::post_waiting() noexcept {
@@ -116,7 +116,7 @@ void LoopbackMover::on_moved(MoverJob& job, const transport::Completion& complet
 }
 
 void LoopbackMover::wait_again(TransferState& transfer) noexcept {
-  // At the end of the queue: no job needs the end of another one.
+  // Goes to the end of the queue, since jobs have no order among themselves.
   transfer.next = nullptr;
   (first_waiting == nullptr ? first_waiting : last_waiting->next) = &transfer;
   last_waiting = &transfer;
@@ -137,12 +137,12 @@ void LoopbackMover::finish(TransferState& transfer, EndpointState* endpoint) noe
     --endpoint->movers.moving;
     const bool failed = transfer.then == TransferState::Then::fail;
     const auto phase = endpoint->phase;
-    // It fails with its endpoint, whose error says more.
+    // The transfer fails with its endpoint, whose error says more.
     if (failed && (phase == EndpointPhase::ending || phase == EndpointPhase::failed))
       transfer.then = TransferState::Then::cut;
     endpoint->on_moved(transfer);
   } else if (transfer.then == TransferState::Then::fail) {
-    worker.fail(transfer, Error(worker.transfers.error_of(transfer)), true);
+    worker.fail(transfer, Error(worker.transfers.error_of(transfer)), /*settled=*/true);
   } else {
     worker.succeed(transfer);
   }

@@ -62,7 +62,8 @@ class Mover {
     return false;
   }
 
-  /// Between two plain paths (PathRules) it is not asked about fewer bytes. ~0: it is never asked.
+  /// Between two plain paths (PathRules) it is asked only about this many bytes or more. ~0: it is
+  /// never asked there.
   [[nodiscard]] virtual std::uint64_t asked_from() const noexcept { return ~std::uint64_t{0}; }
 
   /// Whether NICs carry the bytes at least in part, so that the memory must be checked as for a

@@ -77,7 +77,7 @@ bool ListMover::flush_next(TransferState& transfer) noexcept {
   const RequestState& request = *list.request;
   if (list.flushed >= request.to_flush.size()) return false;
   transfer.operation = request.to_flush[list.flushed++];
-  transfer.endpoint->worker_nic.mover->start(transfer, 0);
+  transfer.endpoint->worker_nic.mover->start(transfer, /*remote_key=*/0);
   return true;
 }
 

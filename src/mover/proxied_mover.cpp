@@ -121,7 +121,7 @@ bool ProxiedMover::on_answer(TransferState& transfer, const MessageHeader& answe
   what.state = State::answered;
   key_.reset();
   if (taken) return true;
-  // Fails the endpoint, as if a NIC had found that out.
+  // A request that the key forbids fails the endpoint, as with a NIC.
   if (answer.outcome == Outcome::denied) {
     endpoint_.fail(refusal_of(answer.outcome), &transfer);
   } else {

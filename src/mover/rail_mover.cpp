@@ -80,7 +80,7 @@ Result<std::unique_ptr<RailMover>> RailMover::create(EndpointState& endpoint,
   if (mover->from_bytes_ == ~std::uint64_t{0}) return nullptr;
   for (WorkerNic* const nic : nics) {
     HBMWIRE_TRY(verbs::port_entries(state_of(nic->nic), link));
-    // An eighth of the time that look_after() measures.
+    // The step of the watch is an eighth of the time that look_after() measures.
     auto rail = std::make_unique<Rail>(*mover, *nic, endpoint.options.peer_timeout / 8);
     const auto make = [&]() -> Result<void> {
       HBMWIRE_TRY_ASSIGN(transport::VerbsCompletionQueue* const completions,
@@ -281,7 +281,7 @@ void RailMover::look_after(Clock::time_point now) noexcept {
                       "the queue pair broke, and its completion queue brings nothing",
                       endpoint_.peer, Hint::completions_lost),
            nullptr);
-      // It is cut below: a NIC that has stopped gives nothing back.
+      // The rail is cut below, without a wait: a NIC that has stopped gives nothing back.
       rail->closed_at = now - patience;
     }
     if (!rail->closed || now - rail->closed_at < patience) continue;

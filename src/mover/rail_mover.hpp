@@ -62,15 +62,15 @@ struct Rail {
   WorkerNic& nic;
   std::unique_ptr<transport::VerbsLane> lane;
   ConnectionAddress remote;
-  std::uint8_t index = 0;  // its index in EndpointOffer::rails, from 1 on
-  bool closed = false;     // in ERROR, or destroyed: taken out for good
-  bool cut = false;        // its queue pair is destroyed
-  bool peer_closed = false;
-  bool heard_down = false;
-  bool must_answer = false;
+  std::uint8_t index = 0;                 // its index in EndpointOffer::rails, from 1 on
+  bool closed = false;                    // in ERROR, or destroyed: taken out for good
+  bool cut = false;                       // its queue pair is destroyed
+  bool peer_closed = false;               // the peer has closed its end
+  bool heard_down = false;                // wire::RailDown has come
+  bool must_answer = false;               // the peer waits for wire::RailClosed
   std::array<RailPiece, kPieces> pieces;  // a ring: a lane completes requests in their order
-  std::uint32_t head = 0;
-  std::uint32_t outstanding = 0;
+  std::uint32_t head = 0;                 // pieces ever posted
+  std::uint32_t outstanding = 0;          // of these, pieces that are not over
   // Parts that it failed to carry: those under way, and one that it did not take.
   std::array<RailPart, kPieces + 1> again{};
   std::uint32_t again_count = 0;
@@ -213,8 +213,8 @@ class RailMover final : public Mover {
   std::uint64_t piece_bytes_ = 0;
   std::uint64_t begun_bytes_ = 0;
   std::array<OwnPiece, Rail::kPieces> own_{};
-  std::uint32_t own_head_ = 0;
-  std::uint32_t own_count_ = 0;
+  std::uint32_t own_head_ = 0;   // pieces ever posted on the endpoint's own lane
+  std::uint32_t own_count_ = 0;  // of these, pieces that are not over
 };
 
 }  // namespace hbmwire::detail

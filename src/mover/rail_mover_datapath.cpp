@@ -268,12 +268,13 @@ bool RailMover::flush_next(TransferState& transfer) noexcept {
   RailUse& use = use_of(transfer);
   while (use.flushed <= rails_.size()) {
     const std::uint32_t index = use.flushed++;
-    // A piece that has failed may have brought some bytes.
+    // When the endpoint ends, pieces that have failed may have brought bytes that are not counted:
+    // every NIC that may have carried some flushes.
     const bool may_have = (unsigned{use.rails} >> index & 1U) != 0;
     if (endpoint_.phase == EndpointPhase::ready ? use.bytes[index] == 0 : !may_have) continue;
     WorkerNic& nic = index == 0 ? endpoint_.worker_nic : rails_[index - 1]->nic;
     transfer.operation.local_key = *transfer.region->local_key(state_of(nic.nic));
-    nic.mover->start(transfer, 0);
+    nic.mover->start(transfer, /*remote_key=*/0);
     return true;
   }
   return false;

@@ -83,6 +83,7 @@ bool SharedMover::takes(const EndpointState& /*endpoint*/, const Move& move) con
 }
 
 Result<void> SharedMover::start(TransferState& transfer, Operation& operation, const Move& move) {
+  // Only bytes that a NIC writes need a READ behind them to be visible.
   operation.flushed = false;
   operation.remote_key = move.distant().shared;
   transfer.path = Path::shared_memory;
@@ -104,6 +105,7 @@ bool SharedMover::pull(TransferState& transfer, std::uint32_t key, std::uint64_t
   operation.with_immediate = false;
   transfer.path = Path::shared_memory;
   transfer.then = Then::over;
+  // 0: the bytes are in host memory, so no writes of NICs must be flushed before.
   transfer.move_by(endpoint_.movers.shared_reads, Copied{token, 0});
   return true;
 }
@@ -139,7 +141,7 @@ Result<Transfer> SharedMover::copy_at_once(const Operation& operation, const Mov
     endpoint_.ending.mark_failed(*transfer);
     endpoint_.fail(copied.error(), transfer);
   } else {
-    worker.fail(*transfer, copied.error(), true);
+    worker.fail(*transfer, copied.error(), /*settled=*/true);
   }
   // Looks after the peer now and then, so that an application that only copies notices the peer's
   // end, too.

@@ -30,7 +30,7 @@ class SharedMover : public EngineMover {
   [[nodiscard]] bool reaches(const RegionState& local,
                              const RemoteRegionState& distant) const noexcept;
 
-  /// Only if it reaches() any memory of the peer.
+  /// The peer's process. Call it only if this end reaches() any memory of the peer.
   [[nodiscard]] transport::Neighbour& neighbour() const noexcept { return *neighbour_; }
 
   [[nodiscard]] bool takes(const EndpointState& endpoint, const Move& move) const override;

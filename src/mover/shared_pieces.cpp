@@ -11,7 +11,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-// As many as the peer moves at a time.
+// As many pieces as the peer moves at a time: kMostServed of its StagedServer.
 constexpr std::uint32_t kPieces = 4;
 
 }  // namespace

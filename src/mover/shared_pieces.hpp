@@ -23,7 +23,7 @@ struct TransferState;
 /// all pieces, so that no copy from piece to piece is needed (docs/adr/0026).
 class SharedPieces {
  public:
-  /// Shorter transfers are as fast over TCP. In bytes.
+  /// Transfers of fewer bytes do not try pieces, since they are as fast in frames over TCP.
   static constexpr std::uint64_t kOverTcpFrom = 64ULL << 10;
 
   explicit SharedPieces(EndpointState& endpoint) noexcept : endpoint_(endpoint) {}

@@ -45,7 +45,8 @@ bool StagedJob::goes_on() const noexcept {
 bool StagedJob::advance() noexcept {
   take_completions();
   ask_engine();
-  // The engine first: a post may move the bytes within the call, and the engine can work meanwhile.
+  // The engine gets its work first: a post may move bytes within the call, and the engine can work
+  // meanwhile.
   if (goes_on()) start_pieces();
   if (goes_on()) post_ready();
   if (!goes_on()) drop_pieces();
@@ -113,7 +114,7 @@ void StagedJob::start_exported_copy(Piece& piece) noexcept {
   auto hold = ExportHold::take(token, out() ? Access::remote_read : Access::remote_write, address,
                                piece.length_bytes);
   if (!hold) {
-    denied = hold.error().code != Errc::exhausted;
+    denied = hold.error().code != Errc::exhausted;  // a shortage is no fault of the key
     return fail_with(hold.error());
   }
   MemoryDomain& domain = hold->memory().allocation.domain();
@@ -138,8 +139,8 @@ void StagedJob::ask_engine() noexcept {
     if (done && !*done) continue;
     if (!done) fail_with(done.error());
     piece.hold.reset();
-    const bool goes_on = done && out() && mapped == nullptr;
-    piece.state = goes_on ? Piece::State::ready : Piece::State::moved;
+    const bool is_to_hand_on = done && out() && mapped == nullptr;
+    piece.state = is_to_hand_on ? Piece::State::ready : Piece::State::moved;
     ++endpoint.worker->event_count;
   }
   while (!pieces_.empty() && pieces_.front().state == Piece::State::moved) {

@@ -198,7 +198,7 @@ void StagedMover::begin_serving(EndpointState& endpoint, const ServeRequest& req
   // Checked before a byte moves, as a NIC checks a request.
   const auto allowed = guarded(Stage::complete, [&] { return check(request); });
   if (!allowed) {
-    job.denied = allowed.error().code != Errc::exhausted;
+    job.denied = allowed.error().code != Errc::exhausted;  // a shortage is no fault of the key
     job.error = allowed.error();
   }
 }

@@ -11,7 +11,7 @@ using Outcome = MessageHeader::Outcome;
 
 namespace {
 
-// If its own memory is staged, too, the peer asks for no more at a time.
+// Jobs for the peer under way at a time. A peer whose own memory is staged, too, asks for no more.
 constexpr std::uint32_t kMostServed = 4;
 
 }  // namespace

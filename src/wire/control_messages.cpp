@@ -136,7 +136,7 @@ IpcCopied get_ipc_copied(Reader& in) {
   message.id = in.integer<std::uint32_t>();
   const auto outcome = in.integer<std::uint8_t>();
   if (outcome > static_cast<std::uint8_t>(Outcome::failed)) in.fail();
-  message.outcome = static_cast<Outcome>(outcome & 3U);  // an enumerator, even after fail()
+  message.outcome = static_cast<Outcome>(outcome & 3U);  // so an enumerator, even after fail()
   return message;
 }
 

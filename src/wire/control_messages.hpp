@@ -106,8 +106,8 @@ struct IpcCopied {
   bool operator==(const IpcCopied&) const = default;
 };
 
-/// Offers this end's pieces, which its requests on the data lane name, for mapping. Sent once for
-/// each endpoint, between ends on one machine.
+/// Lets the receiver map this end's pieces (SharedPieces), whose addresses this end's requests on
+/// the data lane name. Sent once for each endpoint, between ends on one machine.
 struct SharePieces {
   std::uint64_t address = 0;  ///< address of the pieces in the sender's process
   IpcHandle handle = {};

@@ -86,7 +86,7 @@ Result<void> finish_dial(int fd, const std::string& peer) {
 
 Result<Fd> dial(const std::string& host, std::uint16_t port, const std::string& peer,
                 const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(AddressList addresses, resolve(host, port, false, wait));
+  HBMWIRE_TRY_ASSIGN(AddressList addresses, resolve(host, port, /*passive=*/false, wait));
   Fd socket;
   AddressWalk walk(std::move(addresses), peer, wait.deadline);
   HBMWIRE_TRY(walk.next([&](const addrinfo& address) -> Result<void> {

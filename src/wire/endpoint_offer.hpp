@@ -32,7 +32,7 @@ struct EndpointOffer {
   ConnectionAddress control;        ///< the queue pair for messages between the ends
   std::uint8_t reads_in = 1;        ///< READs and atomics that this end answers at a time
   std::uint32_t receive_depth = 1;  ///< the most messages that this end may have room for
-  std::uint32_t places = 1;         ///< those for which it has room from the start
+  std::uint32_t places = 1;         ///< messages for which it has room from the start
   std::uint32_t eager_bytes = 0;    ///< the longest message that it takes without being asked
   NodeId node{};                    ///< the machine on which it runs
   /// The addresses of the lanes on further NICs, at most kMostRails - 1. Both ends pair them in

@@ -156,8 +156,8 @@ Result<Arrival> receive_with_fd(int socket, std::span<std::byte> into, ReceivedF
   const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (got < 0) return arrival(got);
   take_fds(message, received);
-  // If several descriptors were sent, some may be missing. The first mistake is that there were
-  // several, so it is reported first.
+  // If several descriptors were sent, the kernel may also have left some out. The cause is that
+  // several were sent, so that is reported first.
   if (received.count > 1) {
     return tl::make_unexpected(make_error(Errc::protocol, Stage::connect,
                                           "the exporter sent more than one descriptor", kSubject));

@@ -40,7 +40,7 @@ struct PeerHello {
 
 /// A rank is there, and waits for all others.
 struct Join {
-  std::uint32_t epoch = 0;  ///< the one that it was in before; 0: none
+  std::uint32_t epoch = 0;  ///< the epoch that the rank was in before; 0: none
   GroupMember member;       ///< its rank does not count
 };
 
@@ -60,7 +60,7 @@ struct Missing {
 
 /// A rank's part of an exchange.
 struct Give {
-  std::uint32_t call = 0;      ///< of the epoch, from 1 on
+  std::uint32_t call = 0;      ///< number of the call within the epoch, from 1 on
   bool among_present = false;  ///< ranks that have gone are left out
   std::uint32_t patience_ms = 0;
   std::vector<std::byte> bytes;

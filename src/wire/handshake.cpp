@@ -21,7 +21,9 @@ constexpr const char* kProofOfAcceptingOffer = "accepting offer";
 constexpr const char* kProofOfConnectingReady = "connecting ready";
 constexpr const char* kProofOfAcceptingReady = "accepting ready";
 
-constexpr unsigned kWhichProcessBits = 12;  // of whereabouts(); the other bits are the node's
+// The low bits of whereabouts() that tell the processes of a node apart. The others stand for the
+// node.
+constexpr unsigned kWhichProcessBits = 12;
 
 bool are_neighbours(std::uint32_t ours, std::uint32_t theirs) noexcept {
   return ours != 0 && theirs != 0 && ours != theirs &&
@@ -47,8 +49,8 @@ Error refusal_error(Refusal why, std::string_view peer) {
     case Refusal::malformed:
       return error(Errc::protocol, "the peer did not understand this end", Hint::other_version);
     case Refusal::version:
-      // Never happens to an end that greets first, because the peer's greeting has told the
-      // version.
+      // Only a peer that breaks the protocol sends this: on_greeting() has compared the versions
+      // before any refusal is read.
       return error(Errc::protocol, kOtherVersion, Hint::other_version);
     case Refusal::key_missing:
       return error(Errc::permission_denied, "the peer asks for a pre-shared key",
@@ -85,7 +87,8 @@ Error refusal_error(Refusal why, std::string_view peer) {
 }  // namespace
 
 std::uint32_t whereabouts(const NodeId& node, std::uint64_t incarnation) noexcept {
-  // The lower bits are the process's. Bit 0 is set, so that the result is never 0.
+  // The node fills the high bits, the process the low ones (kWhichProcessBits). Bit 0 is always
+  // set: the result must not be 0.
   std::uint32_t folded = 0;
   for (std::size_t i = 0; i < node.size(); ++i)
     folded ^= std::uint32_t{node.at(i)} << (8U * (i % sizeof folded));
@@ -132,7 +135,7 @@ void Handshake::say(Frame type, std::span<const std::byte> payload) {
   header.integer(static_cast<std::uint16_t>(type));
   std::vector<std::byte> frame = header.take();
   frame.insert(frame.end(), payload.begin(), payload.end());
-  say(frame);
+  say(frame);  // the other say(), which queues bytes
   transcript_.add(frame);
   if (!proves) return;
   const char* const what = type == Frame::offer
@@ -144,7 +147,8 @@ void Handshake::say(Frame type, std::span<const std::byte> payload) {
 
 void Handshake::offer(const EndpointOffer& own) {
   own_ = own;
-  // The connecting side keeps its offer until it knows with whom it speaks.
+  // Not due yet: the connecting side keeps its offer until it knows with whom it speaks, and
+  // on_greeting() sends it then.
   if (step_ != (connecting() ? Step::has_greeting : Step::has_offer)) return;
   say(Frame::offer, encode(own));
   step_ = Step::talking;
@@ -179,6 +183,7 @@ std::size_t Handshake::whole() const noexcept {
     case Expected::payload:
       break;
   }
+  // `in_` keeps the header until the payload is complete.
   Reader header(std::span<const std::byte>(in_).first(kFrameHeaderBytes));
   return kFrameHeaderBytes + header.integer<std::uint16_t>();
 }
@@ -193,7 +198,8 @@ void Handshake::take(std::span<const std::byte> bytes) {
     in_.insert(in_.end(), part.begin(), part.end());
     bytes = bytes.subspan(part.size());
     if (expected_ == Expected::greeting) on_byte_of_greeting();
-    // More than once if the next part is empty, such as the payload of `ready` without a key.
+    // A loop, since the next part may be empty and therefore complete at once: the payload of
+    // `ready` is, if there is no key.
     while (step_ == Step::talking && in_.size() == whole()) {
       if (expected_ == Expected::greeting) {
         on_greeting();
@@ -208,7 +214,8 @@ void Handshake::take(std::span<const std::byte> bytes) {
   }
 }
 
-/// Rejects another protocol at its first wrong byte.
+/// Looks at the bytes of the greeting so far, after each piece: rejects another protocol at its
+/// first wrong byte.
 void Handshake::on_byte_of_greeting() {
   const std::size_t count = std::min(in_.size(), kHandshakeMagic.size());
   for (std::size_t i = 0; i < count; ++i) {
@@ -224,6 +231,7 @@ void Handshake::on_greeting() {
   const auto version = in.integer<std::uint16_t>();
   const auto flags = in.integer<std::uint16_t>();
   transcript_.add(in_);
+  // Between processes of one node the queue pairs are made late (is_late()).
   late_ = are_neighbours(whereabouts_, in.integer<std::uint32_t>());
   const bool own_again = in.bytes<std::tuple_size_v<Nonce>>() == nonce_;
   in_.clear();
@@ -251,7 +259,8 @@ void Handshake::on_header() {
   Reader header(in_);
   const std::size_t length = header.integer<std::uint16_t>();
   const auto type = header.integer<std::uint16_t>();
-  // A refusal is a number. `ready` is no more than its proof, an offer comes before its proof.
+  // The lengths that are allowed: a refusal has a number and no proof, `ready` has only its proof,
+  // and an offer has bytes of its own before the proof.
   const auto due = static_cast<std::uint16_t>(theirs_ ? Frame::ready : Frame::offer);
   const bool refusal = type == static_cast<std::uint16_t>(Frame::refusal);
   const std::size_t least = refusal ? sizeof(std::uint16_t) : proof_bytes();
@@ -325,6 +334,7 @@ void Handshake::on_refusal(std::span<const std::byte> payload) {
   Reader in(payload);
   error_ = refusal_error(static_cast<Refusal>(in.integer<std::uint16_t>()), peer_);
   step_ = Step::refused;
+  // The peer reads nothing more, so the rest is not sent.
   out_.clear();
   sent_ = 0;
 }

@@ -128,7 +128,8 @@ class Handshake {
 
   [[nodiscard]] std::size_t proof_bytes() const noexcept { return keyed_ ? kProofBytes : 0; }
 
-  /// The length of the expected part.
+  /// How many bytes `in_` has when the expected part is complete. With a payload, these include the
+  /// header before it.
   [[nodiscard]] std::size_t whole() const noexcept;
   void fail(Refusal why, Errc code, const char* sentence, Hint hint);
 
@@ -138,12 +139,12 @@ class Handshake {
   Expected expected_ = Expected::greeting;
   bool keyed_;
   bool greeted_ = false;
-  bool late_ = false;
+  bool late_ = false;  // is_late()
   std::uint32_t whereabouts_;
   std::string peer_;
   Nonce nonce_;
-  std::vector<std::byte> in_;  // the beginning of the expected part
-  std::vector<std::byte> out_;
+  std::vector<std::byte> in_;   // the beginning of the expected part
+  std::vector<std::byte> out_;  // to_send() leaves out the first `sent_` bytes
   std::size_t sent_ = 0;
   std::optional<EndpointOffer> own_;
   std::optional<EndpointOffer> theirs_;

@@ -95,7 +95,7 @@ Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port
   const std::string where = place.host.empty() ? "port " + std::to_string(place.port)
                                                : join_host_port(place.host, place.port);
   HBMWIRE_TRY_ASSIGN(AddressList list,
-                     resolve(place.host, place.port, true, {Deadline::after(5s), -1}));
+                     resolve(place.host, place.port, /*passive=*/true, {Deadline::after(5s), -1}));
   Error reason = make_error(Errc::not_found, Stage::connect, "no address to listen on", where,
                             Hint::name_resolution);
   // IPv6 comes first: if no address was named, its socket accepts IPv4 as well. A machine without

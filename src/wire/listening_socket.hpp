@@ -32,8 +32,8 @@ Result<ListeningSocket> listen_on(const std::string& address, std::uint16_t port
 struct AcceptedSocket {
   Fd socket;         ///< non-blocking; -1: none
   std::string peer;  ///< "10.0.0.1:40000", "[fe80::1]:40000"
-  /// The shortage (EMFILE, ENFILE, ENOBUFS, ENOMEM) because of which there is no socket, or only
-  /// that of the reserve. Tell the peer, close the socket, and then call keep_reserve().
+  /// A shortage (EMFILE, ENFILE, ENOBUFS, ENOMEM). There is no socket then, or one that took the
+  /// place of the reserve: tell its peer, close it, and then call keep_reserve().
   std::optional<Error> shortage;
 };
 

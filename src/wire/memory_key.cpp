@@ -26,7 +26,7 @@ static_assert(static_cast<int>(MemoryType::host) == 0 && static_cast<int>(Memory
               static_cast<int>(MemoryType::cuda) == 2 && static_cast<int>(MemoryType::rocm) == 3 &&
               static_cast<int>(MemoryType::dmabuf) == 4 && kMemoryTypes.size() == 5);
 
-// The same holds for a path.
+// The number of a path is its place, too.
 static_assert(static_cast<int>(Path::host) == 0 && static_cast<int>(Path::zero_copy) == 1 &&
               static_cast<int>(Path::peer_memory) == 2 && static_cast<int>(Path::staged) == 4);
 
@@ -133,8 +133,8 @@ bool is_sane(const std::vector<MemoryKeyNic>& nics) noexcept {
 bool is_sane(const MemoryKeyInfo& info) noexcept {
   const bool known_type =
       std::find(kMemoryTypes.begin(), kMemoryTypes.end(), info.type) != kMemoryTypes.end();
-  // Host memory has no other path. A device's memory may have any, but is staged if no NIC reaches
-  // it.
+  // Host memory is reached by Path::host alone. A device's memory may have any path up to
+  // peer_memory, and is staged if no NIC reaches it.
   const bool path = info.type == MemoryType::host ? info.path == Path::host
                     : info.nics.empty()           ? info.path == Path::staged
                                                   : info.path <= Path::peer_memory;

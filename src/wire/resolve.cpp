@@ -95,7 +95,8 @@ NameLookUp NameLookUp::make(const std::string& host, std::uint16_t port, bool pa
   state->hints.ai_family = AF_UNSPEC;
   state->hints.ai_socktype = SOCK_STREAM;
   state->hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
-  // A numeric address, or none, needs neither a name server nor a thread.
+  // First takes the text for a numeric address, or for none: neither needs a name server, nor a
+  // thread.
   state->hints.ai_flags |= AI_NUMERICHOST;
   state->run();
   const bool is_ipv6 = host.find(':') != std::string::npos;

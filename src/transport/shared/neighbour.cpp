@@ -75,6 +75,7 @@ Result<void> copy_across(std::uint32_t process, const Neighbour::Copy& what) noe
   const ssize_t done = what.gets ? ::process_vm_readv(pid, &here, 1, &there, 1, 0)
                                  : ::process_vm_writev(pid, &here, 1, &there, 1, 0);
   if (done >= 0 && static_cast<std::uint64_t>(done) == what.length_bytes) return {};
+  // A copy that ended early has come to memory that is not mapped.
   return tl::make_unexpected(system_error(Stage::copy,
                                           what.gets ? "process_vm_readv" : "process_vm_writev",
                                           done < 0 ? errno : EFAULT));
@@ -102,13 +103,13 @@ Neighbour::~Neighbour() {
 }
 
 Result<void> Neighbour::map(const SharedFileName& name) {
-  HBMWIRE_TRY_ASSIGN(keys_, map_file<const SharedKeyFile>(name, false));
+  HBMWIRE_TRY_ASSIGN(keys_, map_file<const SharedKeyFile>(name, /*writes=*/false));
   if (keys_->magic != detail::kSharedKeysMagic) {
     return tl::make_unexpected(make_error(Errc::not_supported, Stage::open,
                                           "the peer's build shares memory in another way", peer_,
                                           Hint::other_version));
   }
-  HBMWIRE_TRY_ASSIGN(holds_, map_file<SharedHoldFile>(keys_->holds, true));
+  HBMWIRE_TRY_ASSIGN(holds_, map_file<SharedHoldFile>(keys_->holds, /*writes=*/true));
   return {};
 }
 
@@ -176,7 +177,7 @@ void Neighbour::probe_private() noexcept {
 const Neighbour::Entry* Neighbour::entry_of(std::uint64_t token) const noexcept {
   for (std::uint32_t i = 0; i < detail::kSharedKeyPlaces; ++i) {
     const Entry& entry = keys_->keys[(token + i) % detail::kSharedKeys];
-    // Odd: there is a key.
+    // The entry has a key while `state` is odd.
     if (entry.state.load(std::memory_order_acquire) % 2 != 0 && entry.token.load(kRelaxed) == token)
       return &entry;
   }
@@ -288,6 +289,7 @@ bool Neighbour::has_ended() noexcept {
 }
 
 Result<void> Neighbour::copy_private(const Copy& what) noexcept {
+  // ESRCH: as if the kernel had found no such process.
   const auto copied = has_ended() ? Result<void>(tl::make_unexpected(Error{.number = ESRCH}))
                                   : copy_across(process_, what);
   if (copied) return {};

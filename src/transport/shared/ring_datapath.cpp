@@ -37,8 +37,8 @@ constexpr std::uint64_t word_of(RingFrameKind kind, std::uint64_t length) noexce
 
 std::uint64_t RingWriter::taken() noexcept {
   const std::uint64_t told = ring_.taken.load(std::memory_order_acquire);
-  // An honest reader's count never decreases, and never exceeds the cells that were written: the
-  // difference wraps then, and is larger.
+  // An honest reader's count neither decreases nor exceeds the cells that were written. If it did,
+  // the difference on the left would be larger: it would grow, or wrap around.
   if (written_ - told > written_ - seen_taken_) {
     broken_ = true;
   } else {
@@ -84,7 +84,8 @@ int RingWriter::write(const Frame& frame) noexcept {
   } else if (!frame.body.empty()) {
     std::memcpy(body, frame.body.data(), frame.body.size());
   }
-  // Not before the frame is complete: the reader takes a skip together with the frame after it.
+  // Written only when the frame is complete: the reader takes a skip together with the frame after
+  // it.
   if (skips) [[unlikely]]
     skip_to_first();
   first.word.store(word_of(frame.kind, length), std::memory_order_release);

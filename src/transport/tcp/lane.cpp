@@ -85,7 +85,7 @@ int TcpLane::post_chain(std::span<const Request> chain, bool fenced, bool& begun
 }
 
 int TcpLane::post(std::span<const Request> chain, bool& begun) noexcept {
-  return post_chain(chain, false, begun);
+  return post_chain(chain, /*fenced=*/false, begun);
 }
 
 std::unique_ptr<PreparedChain> TcpLane::prepare(std::span<const Request> requests) const {

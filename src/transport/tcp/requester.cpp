@@ -158,6 +158,7 @@ void TcpRequester::complete_requests() noexcept {
 void TcpRequester::flush() noexcept {
   for (; !requests_.empty(); ++requests_.first) {
     const Request& request = requests_[requests_.first];
+    // A request may have succeeded while one before it is still under way.
     const bool over = request.over && request.status == CompletionStatus::success;
     link_.complete(
         {.id = request.id, .status = over ? CompletionStatus::success : CompletionStatus::flushed});
@@ -178,7 +179,7 @@ void TcpRequester::on_done(const Frame& frame) noexcept {
   // it.
   if (!requests_.holds(frame.number) || !requests_[frame.number].sent)
     return link_.break_protocol("the peer says that a request is over which it was not sent");
-  // It is for this WRITE and those before it. A SEND ends in sent(), and a READ with its bytes.
+  // `done` ends this WRITE and those before it. A SEND ends in sent(), and a READ with its bytes.
   for (std::uint32_t number = requests_.first; number != frame.number + 1; ++number) {
     Request& request = requests_[number];
     if (request.kind == Frame::Kind::write) request.over = true;

@@ -72,7 +72,7 @@ class TcpRequester {
     bool window = false;  // `key` is that of a receive of the peer
     bool with_immediate = false;
     bool sent = false;  // the kernel has all of it
-    bool over = false;
+    bool over = false;  // has ended; completes when all requests before it have
     std::array<std::span<std::byte>, 2> parts{};
     std::uint64_t length = 0;
     std::uint64_t remote = 0;
@@ -89,9 +89,9 @@ class TcpRequester {
 
   TcpLinkState& link_;
   Numbered<Request> requests_;
-  std::uint32_t next_ = 0;   // the first one that is not completely taken to be sent
-  std::uint32_t reads_ = 0;  // READs and atomics that were sent and have not ended
-  std::vector<std::uint64_t> tokens_;
+  std::uint32_t next_ = 0;             // the first one that is not completely taken to be sent
+  std::uint32_t reads_ = 0;            // READs and atomics that were sent and have not ended
+  std::vector<std::uint64_t> tokens_;  // by the keys that key_of() gives
 };
 
 }  // namespace hbmwire::transport

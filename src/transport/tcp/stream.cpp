@@ -136,6 +136,7 @@ void Stream::break_off(const Error& why) noexcept {
 void Stream::lose_first() noexcept {
   const std::uint64_t mark = ring_[batch_sent_ % kBatch].frame.mark;
   if (sent_of_first_ != 0) break_off(memory_gone(Stage::complete, peer_));
+  // The later frames are forgotten, too: unreadable() says so to the user.
   batch_sent_ = batch_;
   sent_of_first_ = 0;
   user_.unreadable(mark);
@@ -343,7 +344,7 @@ Stream::Step Stream::take_some(std::span<std::byte> memory, bool of_application)
   std::size_t got = 0;
   if (read_ == filled_)
     step = fill(memory.size() >= kDirect ? memory : std::span<std::byte>(), got);
-  // The bytes are in the buffer.
+  // If no bytes went to `memory` directly, they are in the buffer.
   if (step == Step::on && got == 0) {
     got = std::min(filled_ - read_, memory.size());
     const std::span<const std::byte> bytes = std::span(buffer_).subspan(read_, got);

@@ -168,12 +168,12 @@ class Stream {
   std::array<Begun, kBatch> ring_;
   std::uint64_t batch_ = 0;
   std::uint64_t batch_sent_ = 0;
-  std::size_t sent_of_first_ = 0;
-  std::vector<std::byte> rest_;  // the rest of a frame that was cut short
+  std::size_t sent_of_first_ = 0;  // bytes of the frame at batch_sent_ that the kernel has
+  std::vector<std::byte> rest_;    // the rest of a frame that was cut short
   std::size_t rest_sent_ = 0;
   std::optional<Error> send_error_;  // earlier messages of the peer can still be read
 
-  // Receiving.
+  // Receiving. Bytes of `buffer_` in [read_, filled_) were received, and are not taken yet.
   std::vector<std::byte> buffer_;
   std::size_t read_ = 0;
   std::size_t filled_ = 0;

@@ -19,8 +19,8 @@ namespace {
 using memory::BouncePipeline;
 
 constexpr unsigned kSlots = 4;
-// Bytes. Large enough to hide the cost of the hand-over; small enough for all four to stay in a
-// shared cache.
+// Bytes of a slot: enough to hide the cost of handing a piece over, and few enough for all four
+// slots to stay in a shared cache.
 constexpr std::uint64_t kPieceBytes = 1ULL << 20;
 
 /// Moves pieces by RDMA, so that the region need not be open to any peer: a READ of the bounce

@@ -32,8 +32,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_attach_listener_publish(
     const hbmwire_attach_listener* listener, const hbmwire_region* region,
     hbmwire_attach_publication** publication, hbmwire_error* error);
 
-/// A descriptor that is readable (poll(2)) when there is something to do. The listener's; -1 for
-/// NULL.
+/// A descriptor that is readable (poll(2)) when there is something to do. It belongs to the
+/// listener; -1 for NULL.
 HBMWIRE_C_API int32_t hbmwire_attach_listener_fd(const hbmwire_attach_listener* listener);
 
 /// Answers clients that have asked. Never blocks. Errors: HBMWIRE_STAGE_CONNECT (errors of the

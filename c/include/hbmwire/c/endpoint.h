@@ -312,7 +312,7 @@ HBMWIRE_C_API hbmwire_status hbmwire_endpoint_start_close(hbmwire_endpoint* endp
                                                           hbmwire_transfer** transfer,
                                                           hbmwire_error* error);
 
-/// Waits until the peer has said goodbye, and drives the worker meanwhile. For a side that only
+/// Waits until the peer has said goodbye, and drives the worker meanwhile: for a side that only
 /// answers. At the deadline the endpoint goes on as before. Errors: HBMWIRE_TIMED_OUT,
 /// HBMWIRE_CANCELLED; why the endpoint failed.
 HBMWIRE_C_API hbmwire_status hbmwire_endpoint_wait_closed(hbmwire_endpoint* endpoint,

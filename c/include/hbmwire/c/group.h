@@ -60,8 +60,8 @@ HBMWIRE_C_API uint32_t hbmwire_group_rank(const hbmwire_group* group);
 HBMWIRE_C_API uint32_t hbmwire_group_size(const hbmwire_group* group);
 HBMWIRE_C_API uint32_t hbmwire_group_epoch(const hbmwire_group* group);
 
-/// The source of rank, size and meeting: "PMIx", "torchrun's environment" and so on. The group's;
-/// NULL for NULL.
+/// The source of rank, size and meeting: "PMIx", "torchrun's environment" and so on. The text
+/// belongs to the group; NULL for NULL.
 HBMWIRE_C_API const char* hbmwire_group_launcher(const hbmwire_group* group);
 
 /// One process of a group. Its text belongs to the group, until hbmwire_group_rejoin().
@@ -81,8 +81,8 @@ HBMWIRE_C_API hbmwire_status hbmwire_group_get_member(const hbmwire_group* group
                                                       hbmwire_group_member* member,
                                                       hbmwire_error* error);
 
-/// Where a rank accepts endpoints: "host:port", of which it has several. NULL after the last one,
-/// and for a rank that there is not. The group's, until hbmwire_group_rejoin().
+/// One of the addresses where a rank accepts endpoints: "host:port". NULL after the last one, and
+/// for a rank that does not exist. The text belongs to the group, until hbmwire_group_rejoin().
 HBMWIRE_C_API const char* hbmwire_group_address(const hbmwire_group* group, uint32_t rank,
                                                 size_t index);
 
@@ -114,8 +114,9 @@ HBMWIRE_C_API hbmwire_status hbmwire_group_exchange_among_present(
 /// How many ranks an exchange was among: the group's size; 0 for NULL.
 HBMWIRE_C_API size_t hbmwire_exchanged_count(const hbmwire_exchanged* all);
 
-/// The bytes that a rank gave, and their number; `size` may be NULL. The exchange's. NULL: the rank
-/// gave nothing, since it has ended, or there is no such rank; of 0 bytes the pointer is not NULL.
+/// The bytes that a rank gave, and their number; `size` may be NULL. They belong to `all`. NULL:
+/// the rank gave nothing, since it has ended, or there is no such rank. If a rank gave 0 bytes, the
+/// pointer is not NULL.
 HBMWIRE_C_API const void* hbmwire_exchanged_bytes(const hbmwire_exchanged* all, uint32_t rank,
                                                   size_t* size);
 
