@@ -72,7 +72,7 @@ class Allocations {
   void remember(std::uint64_t base, std::uint64_t generation, const ExportedBlock& block);
 
   Hsa& hsa_;
-  std::mutex exporting_;
+  std::mutex exporting_;  // held while a callback is registered or a dma-buf is made; taken first
   std::mutex mutex_;
   std::map<std::uint64_t, Entry> entries_;
   std::uint64_t next_generation_ = 1;

@@ -62,7 +62,7 @@ class LockedBytes {
       : locks_(locks), locked_(locked), address_(address) {}
 
   HostLocks& locks_;
-  void* locked_;
+  void* locked_;  // null: the application has locked the bytes
   void* address_;
 };
 
@@ -96,6 +96,7 @@ class HsaCopy final : public PendingCopy::Work {
   }
 
  private:
+  // Settles the previous copy, too: if that one has failed, this one would wait for ever.
   bool over() noexcept {
     if (previous_) previous_->settle();
     return signal_->settle();
