@@ -96,6 +96,7 @@ namespace {
     view_at(reference).cache.give_back(reference);
 }
 
+/// For a thread that does not own the reference's view.
 [[gnu::noinline]] void release_elsewhere(RegistrationReference& reference) noexcept {
   rest_of(reference).given_back.fetch_add(1, std::memory_order_seq_cst);
   give_back_if_forgotten(reference);

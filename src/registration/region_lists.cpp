@@ -51,7 +51,7 @@ bool RegionLists::make_room(const Room& needed) {
   try {
     dmabufs = dmabufs_;
   } catch (const std::bad_alloc&) {
-    return false;  // it is registered for one use, which needs no more memory than this
+    return false;  // the caller then registers for one use only
   }
   const auto subtract = [&](const CachedRegion& leaving) {
     if (leaving.in_use()) return;
