@@ -183,7 +183,7 @@ class CurlClient final : public HttpClient {
     set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     set(easy, CURLOPT_HTTP09_ALLOWED, 0L);
     set(easy, CURLOPT_NOSIGNAL, 1L);  // its signal handlers would replace the program's own
-    set(easy, CURLOPT_PROXY, "");     // as http_proxy of the environment would name one
+    set(easy, CURLOPT_PROXY, "");     // no proxy, even if http_proxy names one
     set(easy, CURLOPT_FOLLOWLOCATION, 0L);
 #if LIBCURL_VERSION_NUM >= 0x075700  // 7.87
     // A name server that does not answer must not hold the caller when it gives up.
