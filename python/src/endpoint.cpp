@@ -39,7 +39,7 @@ void EndpointObject::close(const Deadline& deadline) {
   auto started = endpoint_->start_close(deadline);
   if (!started) raise(started.error());
   TransferObject closing(worker(), std::move(*started));
-  // It ends by its own deadline, or a little later if the peer is silent.
+  // Closing ends by its own deadline, or a little later if the peer is silent.
   closing.wait(Deadline::never());
 }
 
@@ -239,7 +239,7 @@ std::optional<std::vector<std::uint64_t>> divided(const BlockNumbers& offsets,
   const bool is_power = std::has_single_bit(length);
   const int shift = std::countr_zero(length);
   std::vector<std::uint64_t> numbers(offsets.size);
-  std::uint64_t remainders = 0;  // all of them, by "or"
+  std::uint64_t remainders = 0;  // of all offsets, combined by "or"
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::uint64_t offset = offsets[i];
     numbers[i] = is_power ? offset >> shift : offset / length;
