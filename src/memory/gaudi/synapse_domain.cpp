@@ -204,6 +204,7 @@ Result<Allocation> SynapseDomain::allocate(std::uint64_t size_bytes) {
   return guarded(Stage::allocate, [&]() -> Result<Allocation> {
     HBMWIRE_TRY(check_allocation(size_bytes, device_));
     std::uint64_t raw = 0;
+    // 0, 0: no wanted address, no flags.
     const int status =
         synapse_->device_malloc(info_.device_id, size_bytes + kAlignment - 1, 0, 0, &raw);
     if (status != kSynSuccess) {

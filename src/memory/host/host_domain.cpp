@@ -75,7 +75,7 @@ class HostDomain final : public MemoryDomain {
 
  private:
   // The pages are unmapped only after the tables have forgotten them, because another thread may
-  // get the same address from then on.
+  // get the same address once they are unmapped. Dropping the result of take() unmaps them.
   void release(std::uint64_t address) noexcept override {
     if (opened_.close(address, [&](std::uint64_t base) { mapped_.erase(base); })) return;
     static_cast<void>(memory_->blocks.take(address));

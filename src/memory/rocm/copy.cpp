@@ -113,6 +113,7 @@ class HsaCopy final : public PendingCopy::Work {
 
 Result<std::shared_ptr<Signal>> Signal::create(const Hsa& hsa, std::string_view device) {
   SignalHandle handle;
+  // 1: the copy is not over. 0 and nullptr: any agent may wait for the signal.
   if (const int status = hsa.signal_create(1, 0, nullptr, &handle); status != kHsaSuccess)
     return tl::make_unexpected(hsa_error(Stage::copy, "hsa_signal_create", status, device));
   return or_undo([&] { return std::make_shared<Signal>(hsa, handle); },
