@@ -21,7 +21,7 @@ void close_and_delete(RegionCache* cache) {
     delete cache;
     return;
   }
-  // Stays reachable, so that leak checkers do not report it a second time: close() has logged it.
+  // The cache stays reachable, so that leak checkers do not report it, too: close() has logged it.
   static std::mutex mutex;
   static auto& left = *new std::vector<RegionCache*>;
   const std::scoped_lock lock(mutex);
