@@ -203,7 +203,7 @@ std::unique_ptr<PreparedObject> prepare(EndpointObject& self, const py::object& 
 /// Offsets at both ends, and one length for all parts or one for each.
 struct List {
   Columns columns;
-  std::optional<std::uint64_t> length;  // the length of all parts, if they have the same
+  std::optional<std::uint64_t> length;  // the length of all parts; none: they differ
 
   [[nodiscard]] std::size_t size() const noexcept { return columns.columns[0].size; }
 

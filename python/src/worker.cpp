@@ -108,7 +108,7 @@ void WorkerObject::close() {
   const bool is_last = users_ == 0;
   std::optional<Worker> last = std::exchange(worker_, std::nullopt);
   {
-    const WithoutGil released;  // a thread of the library may end with it
+    const WithoutGil released;  // a thread of the library may end with the worker
     last.reset();
   }
   drop_owners();
