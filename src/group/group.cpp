@@ -39,7 +39,7 @@ Result<void> check(const GroupOptions& options) {
 }  // namespace
 
 Result<void> GroupState::check_process() const {
-  if (!made.is_inherited()) return {};  // not a child by fork(2) of the process that made it
+  if (!made.is_inherited()) return {};  // not a child by fork(2) of the process that made the group
   return tl::make_unexpected(make_error(Errc::not_supported, Stage::complete,
                                         "the group belongs to the parent of this process", {},
                                         Hint::forked_nic));

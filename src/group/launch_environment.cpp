@@ -17,7 +17,7 @@ constexpr std::uint64_t kMaxRanks = 4096;  // GroupOptions::size
 /// A launcher that tells each process its number in a variable.
 struct RankVariables {
   const char* rank;
-  const char* size;  // null: it tells none
+  const char* size;  // null: the launcher tells no size
   const char* launcher;
 };
 

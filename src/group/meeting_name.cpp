@@ -7,7 +7,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-constexpr std::uint16_t kEtcdPort = 2379;  // its default for clients
+constexpr std::uint16_t kEtcdPort = 2379;  // etcd's default port for clients
 constexpr std::size_t kMaxNameBytes = 200;
 constexpr std::size_t kMaxPathBytes = 4095;  // PATH_MAX without the NUL
 

@@ -59,7 +59,7 @@ struct MemoryKeyState {
   bool own = false;  // the key has its own registrations
   std::atomic<bool> ended{false};
 
-  std::optional<Region> region;  // the key names its registration, unless it has its own
+  std::optional<Region> region;  // set if the key names the region's registration
 
   std::mutex mutex;  // guards `memory` and `registrations`
   std::optional<KeyMemory> memory;

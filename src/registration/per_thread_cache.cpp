@@ -44,7 +44,7 @@ class ThreadViews {
     std::erase_if(known_, [](const Known& known) { return known.cache.expired(); });
     auto found = std::ranges::find(known_, cache->id(), &Known::cache_id);
     if (found == known_.end()) {
-      known_.reserve(known_.size() + 1);  // before a view is taken over, because it may throw
+      known_.reserve(known_.size() + 1);  // before a view is taken over: reserve() may throw
       known_.push_back({cache->id(), cache, &take_over_or_make(*cache)});
       found = std::prev(known_.end());
     }

@@ -288,7 +288,7 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
                                         .dmabufs = plan.info.path == Path::zero_copy ? 1U : 0U});
     lists_.collect(garbage);
   }
-  destroy(garbage);  // now, since the registration below may need its room
+  destroy(garbage);  // now, since the registration that follows may need the room
   // Watched before it is registered, so that no change of its pages is missed.
   if (entry.lifetime == Lifetime::address_space && fresh.keep) {
     const auto watched =

@@ -94,7 +94,7 @@ bool RegionLists::evict_one() noexcept {
 void RegionLists::add_cached(CachedRegions& fresh) {
   CachedRegion& entry = fresh.front();
   entry.place = fresh.begin();
-  count_in(entry);  // first, since it may throw
+  count_in(entry);  // before the table changes, since this may throw
   table_.overlapping(entry.range, entry.access, [&](CachedRegion& other) { forget(other); });
   or_undo([&] { table_.insert(entry); }, [&] { count_out(entry); });
   cached_.splice(cached_.begin(), fresh);

@@ -169,7 +169,7 @@ void AddressWatch::Impl::stop() noexcept {
   stopping.store(true);
   reader.wake();
   if (sweeper.is_this())
-    sweeper.detach();  // it keeps this object alive, and checks `stopping` when its call returns
+    sweeper.detach();  // it keeps Impl alive, and checks `stopping` when its call returns
   else if (sweeper.runs())
     sweeper.join();
   leave_moved();

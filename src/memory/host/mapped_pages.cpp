@@ -74,7 +74,7 @@ Result<void> check_ends(AddressRange range, bool writes, std::string_view subjec
 }  // namespace
 
 Result<void> check_pages(AddressRange range, bool writes, std::string_view subject) {
-  std::uint64_t next = range.begin;  // all before it is fine
+  std::uint64_t next = range.begin;  // all addresses before this one are fine
   Result<void> verdict;
   const bool told = for_each_mapping([&](const Mapping& mapping) {
     const AddressRange part = common(mapping.range, {next, range.end});

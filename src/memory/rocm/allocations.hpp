@@ -51,7 +51,7 @@ class Allocations {
   /// The argument of ROCr's callback. It outlives both sides, whichever goes first.
   struct Watch {
     std::mutex mutex;
-    Allocations* owner = nullptr;  // null when it has gone
+    Allocations* owner = nullptr;  // null when the owner has gone
     std::uint64_t generation = 0;
     std::shared_ptr<Watch>* held_by_rocr = nullptr;
   };
