@@ -61,12 +61,13 @@ async def serve_client(
     request = context.register(memory)
     try:
         async with peer:
-            theirs = await peer.aremote(peer.peer_hello)  # a key, so the client is not asked
+            theirs = await peer.aremote(peer.peer_hello)  # it is a key, so the client is not asked
             answered = 0
             while await is_there(peer, request):
                 (number,) = REQUEST.unpack(memory)
                 begin, place = number * ROW_BYTES, answered % PLACES * ROW_BYTES
-                # Goes on by itself, in order. A row that does not exist is refused here.
+                # The put goes on by itself, behind earlier ones. put() refuses a row that does not
+                # exist.
                 peer.put(
                     table[begin : begin + ROW_BYTES],
                     theirs[place : place + ROW_BYTES],
@@ -110,7 +111,7 @@ async def ask_all(context: hbmwire.Context, options: ends.Options) -> None:
 async def ask(context: hbmwire.Context, options: ends.Options, first: int) -> int:
     """One client, which asks for some rows and checks them. Returns how many there were."""
     rows = context.allocate("host", PLACES * ROW_BYTES)
-    key = rows.pack_key(access="remote_write")  # keep it: the server's key ends with it
+    key = rows.pack_key(access="remote_write")  # kept: the server's access ends with it
     verified = 0
     async with context.aconnect(
         options.connect, timeout=options.timeout, hello=bytes(key)

@@ -134,7 +134,7 @@ def decode_one(peer: hbmwire.Endpoint, cache: Cache, request: int, timeout: floa
     if here.wait(timeout).value != request:
         raise ends.Wrong(f"blocks of another request came: {here.value}")
     for region in cache.layers:
-        # From now on the card's own kernels see the bytes that its NIC has written.
+        # After this flush, the card's own kernels see the bytes that its NIC has written.
         peer.worker.flush(region).wait(timeout)
     verify(cache, request, blocks)
     cache.give_back(blocks)

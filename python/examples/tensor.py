@@ -24,7 +24,7 @@ DONE = 7
 
 def send(options: ends.Options) -> None:
     tensor = make_tensor(range(COUNT))
-    # All that a put takes.
+    # These lines are all that a put takes.
     with hbmwire.Context() as context, context.connect(options.connect, timeout=5) as peer:
         region = place(context, tensor, options.memory)
         theirs = peer.remote("tensor", timeout=5)
@@ -41,7 +41,7 @@ def receive(options: ends.Options) -> None:
             listener.advertise("tensor", region)
             ends.say_where(listener)
             with listener.accept(timeout=options.timeout) as peer:
-                # Over when the number has come; the bytes have come before it.
+                # The receive is over when the number has come; the bytes have come before it.
                 number = peer.receive_immediate(region).wait(timeout=options.timeout).value
                 peer.wait_closed(timeout=options.timeout)
         total = sum(array.array("d", region.read()))

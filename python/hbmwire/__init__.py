@@ -128,7 +128,7 @@ __all__ = [
     "settings",
 ]
 
-# So that tracebacks and documentation use the names that programs use.
+# Gives the classes the module that programs name, for tracebacks and documentation.
 for _name in __all__:
     _value = globals()[_name]
     if isinstance(_value, type) and _value.__module__ == "hbmwire._core":

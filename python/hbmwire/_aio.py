@@ -71,7 +71,7 @@ class _Driver:
             self._timer = None
         self.loop.remove_reader(self._fd)
         os.close(self._fd)
-        # The tasks check again, and learn that it is closed.
+        # The tasks check again, and learn that the worker is closed.
         for future in list(self._watched):
             _resolve(future)
 
@@ -82,7 +82,7 @@ class _Driver:
         if threading.get_ident() == self._thread:
             call()
             return
-        with suppress(RuntimeError):  # its own thread is just closing it
+        with suppress(RuntimeError):  # the loop's own thread is just closing the loop
             self.loop.call_soon_threadsafe(call)
 
     def _turn(self) -> None:
@@ -156,7 +156,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-# By the worker's descriptor: several Python objects may stand for one worker.
+# Drivers by the worker's descriptor, because several Python objects may stand for one worker.
 _drivers: dict[int, _Driver] = {}
 
 
@@ -188,7 +188,7 @@ def driver_of(worker: Worker) -> _Driver:
 
 
 def _driver_for(what: _core._Waitable) -> _Driver | None:
-    """The driver of its worker in the running event loop; None if the worker is closed."""
+    """The driver of `what`'s worker in the running event loop; None if the worker is closed."""
     fd = what._worker_fd
     if fd < 0:
         return None
@@ -199,12 +199,12 @@ def _driver_for(what: _core._Waitable) -> _Driver | None:
 
 
 async def _over(what: _core._Waitable) -> None:
-    """Returns when it is over, and raises why it failed."""
-    # Even if there is nothing to wait for: from now on the loop drives the worker.
+    """Returns when `what` is over, and raises why it failed."""
+    # Asked for even if there is nothing to wait for: from now on the loop drives the worker.
     driver = _driver_for(what)
     while not what.poll():
         if driver is None:
-            await asyncio.sleep(_CLOSING)  # it ends with the worker, within moments
+            await asyncio.sleep(_CLOSING)  # `what` ends with the worker, soon
         else:
             await driver.over(what)
         driver = _driver_for(what)
@@ -351,7 +351,7 @@ async def accept_invitation(
 async def of_group(begin: Callable[..., _core._GroupCall], *given: Any, **options: Any) -> Any:
     """A call of a group, which has a thread of its own. A task that is cancelled ends the call."""
     call = begin(*given, **options)
-    driver_of(call.worker)  # endpoints of other ranks are accepted from now on
+    driver_of(call.worker)  # for its effect: the loop accepts other ranks' endpoints from now on
     try:
         await _readable(call.fileno())
     except asyncio.CancelledError:

@@ -213,7 +213,7 @@ def _of_cuda_array(memory: object, interface: dict[str, Any]) -> _Place:
     if not _in_c_order(shape, interface.get("strides"), item):
         raise _refuse(memory, _STRIDED, _CONTIGUOUS)
     address, read_only = interface["data"]
-    # The address tells which GPU's it is.
+    # The address tells which GPU's memory it is.
     return address, math.prod(shape) * item, "", bool(read_only), memory
 
 
@@ -272,7 +272,7 @@ def _of_capsule(memory: object, capsule: object) -> _Place:
     _check_dlpack_device(memory, kind)
     if not contiguous:
         raise _refuse(memory, _STRIDED, _CONTIGUOUS)
-    # The address tells which GPU's it is.
+    # The address tells which GPU's memory it is.
     return address, nbytes, "", read_only, held
 
 

@@ -207,7 +207,7 @@ class Peer:
         error: errors.Error | None = None
         try:
             endpoint = self._reach()
-        except Exception as cause:  # in every case, since nothing may wait for ever
+        except Exception as cause:  # any exception: no action may wait for ever
             error = cause if isinstance(cause, errors.Error) else _unexpected(cause)
         with self._lock:
             self._connecting = False

@@ -22,7 +22,8 @@ class nixl_prepped_dlist_handle:
         self._peer = peer  # None: local memory
         self._blocks: _places.Blocks | None = blocks
         self._memory = memory
-        self._tables: dict[int, tuple[int, Any]] = {}  # by group: the endpoint's id, and the table
+        # By group: the endpoint's id (0 for local memory), and the table.
+        self._tables: dict[int, tuple[int, Any]] = {}
 
     def __repr__(self) -> str:
         if self._blocks is None:
@@ -146,7 +147,7 @@ class nixl_xfer_handle:
         self._lock = threading.RLock()
         self._state = "IDLE"
         self._notification = b""  # of this run, until it is sent
-        self._left: list[Transfer] = []  # not over yet
+        self._left: list[Transfer] = []  # those that are not over yet
         self._endpoint: Endpoint | None = None
         self._released = False
 

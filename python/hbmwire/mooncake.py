@@ -46,7 +46,7 @@ __all__ = ["Options", "TransferEngine", "defaults", "stand_in_for"]
 _log = logging.getLogger(__name__)
 
 _HELLO = b"hbmwire.mooncake/1"
-# The number of the question follows each, and in an answer then a space and the keys.
+# How messages begin. The number of the question follows; in an answer, then a space and the keys.
 _ASK = b"hbmwire.mooncake/1 memory? "
 _ANSWER = b"hbmwire.mooncake/1 memory: "
 _MOST_ANSWER_BYTES = 64 << 20
@@ -58,7 +58,7 @@ _FAILED = -1
 class Options(NeighbourOptions):
     """Options that Mooncake does not have. `defaults` is used by programs that pass none."""
 
-    probe_timeout: float | None = 5.0  # after this send_probe() reports that a peer does not answer
+    probe_timeout: float | None = 5.0  # until send_probe() gives a peer up
 
 
 # For programs that make a TransferEngine without options, as SGLang does: change these before.
@@ -409,7 +409,7 @@ class TransferEngine:
             name=f"mooncake {local_hostname}",
         )
         self._context, self._listener, self._inbox = context, listener, inbox
-        # Holds no reference to this object, which could not end otherwise.
+        # The finalizer holds no reference to this object: with one, the object would never end.
         self._finalizer = weakref.finalize(
             self, _close_engine, inbox, listener, self._memory, context
         )
@@ -467,6 +467,7 @@ class TransferEngine:
         if length == 0:
             return
         every, finder = self._memory.look()
+        # 0: addresses of Mooncake name no device.
         local = finder.find(here, length, 0)
         if local is None:
             raise _places.lost((here, length, 0), "this process")
@@ -526,7 +527,7 @@ class TransferEngine:
                     else view.endpoint.get_blocks(mine, its, pair.numbers)
                 )
         finally:
-            # Even if one could not be started: on return the caller owns all of the memory again.
+            # Waits even if one could not be started: on return the caller owns all memory again.
             try:
                 view.endpoint.worker.wait_all(transfers)
             except errors.PermissionDenied:

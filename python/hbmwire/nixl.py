@@ -72,7 +72,8 @@ NIXL_INIT_AGENT = "NIXL_INIT_AGENT"
 # The port of NIXL's metadata service, which is not offered here.
 DEFAULT_COMM_PORT = 8888
 
-# NIXL's backends that move memory. All of them mean hbmwire here. Others move files or objects.
+# NIXL's backends that move memory. All of them mean hbmwire here. NIXL's other backends move files
+# or objects.
 _BACKENDS = ("HBMWIRE", "UCX", "LIBFABRIC", "MOONCAKE", "Mooncake", "UCCL")
 
 # The exceptions under NIXL's names.
@@ -190,7 +191,7 @@ class nixl_agent:
             threads=threads,
             name=f"nixl {agent_name}",
         )
-        # Holds no reference to this object, which could not end otherwise.
+        # The finalizer holds no reference to this object: with one, the object would never end.
         self._finalizer = weakref.finalize(
             self, _close_agent, self._inbox, self._listener, self._context, self._memory
         )

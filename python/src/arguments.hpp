@@ -82,7 +82,7 @@ class Options {
   void take(const char* name, std::chrono::nanoseconds& to);
   void take(const char* name, std::vector<std::byte>& to);
 
-  /// None means nothing.
+  /// Assigns the value to `to`, if it was given; Python's None assigns no value.
   template <class Number>
   void take(const char* name, std::optional<Number>& to) {
     const auto value = take(name);

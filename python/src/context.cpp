@@ -112,7 +112,7 @@ bool writes(Access access) noexcept {
 RegionObject register_memory(ContextObject& self, const py::object& memory,
                              const py::object& access, const py::object& device) {
   const Context& context = self.open();
-  // (kind, address, length, device, read-only, owner)
+  // describe() returns (kind, address, length, device, read-only, owner).
   const auto described = py::module_::import("hbmwire._memory")
                              .attr("describe")(memory, device_of(device))
                              .cast<py::tuple>();

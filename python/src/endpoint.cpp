@@ -39,7 +39,7 @@ void EndpointObject::close(const Deadline& deadline) {
   auto started = endpoint_->start_close(deadline);
   if (!started) raise(started.error());
   TransferObject closing(worker(), std::move(*started));
-  // It ends by its own deadline, or a little later if the peer is silent.
+  // Closing ends by its own deadline, or a little later if the peer is silent.
   closing.wait(Deadline::never());
 }
 
@@ -203,7 +203,7 @@ std::unique_ptr<PreparedObject> prepare(EndpointObject& self, const py::object& 
 /// Offsets at both ends, and one length for all parts or one for each.
 struct List {
   Columns columns;
-  std::optional<std::uint64_t> length;  // the length of all parts, if they have the same
+  std::optional<std::uint64_t> length;  // the length of all parts; none: they differ
 
   [[nodiscard]] std::size_t size() const noexcept { return columns.columns[0].size; }
 
@@ -239,7 +239,7 @@ std::optional<std::vector<std::uint64_t>> divided(const BlockNumbers& offsets,
   const bool is_power = std::has_single_bit(length);
   const int shift = std::countr_zero(length);
   std::vector<std::uint64_t> numbers(offsets.size);
-  std::uint64_t remainders = 0;  // all of them, by "or"
+  std::uint64_t remainders = 0;  // of all offsets, combined by "or"
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::uint64_t offset = offsets[i];
     numbers[i] = is_power ? offset >> shift : offset / length;

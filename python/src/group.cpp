@@ -260,7 +260,7 @@ NewGroupCall start_endpoint(const py::object& self, const py::object& to,
       timeout,
       [self, rank = rank_of(to, "rank")](Group& group, const Wait& wait) -> Result<Finish> {
         HBMWIRE_TRY_ASSIGN(Endpoint* const endpoint, group.endpoint(rank, wait));
-        // At once: other calls may end the endpoint.
+        // Makes the Python object within this call: other calls of the group may end the endpoint.
         const py::gil_scoped_acquire gil;
         try {
           return [given = self.cast<GroupObject&>().endpoint(rank, endpoint)] { return given; };
@@ -304,8 +304,8 @@ NewGroupCall start_rejoin(const py::object& self, const py::object& timeout) {
                                              self.cast<GroupObject&>().end_endpoints();
                                            }
                                            HBMWIRE_TRY(group.rejoin(wait));
-                                           // By reference to this body's copy: to copy it once more
-                                           // needs the GIL.
+                                           // Captures this body's `self` by reference, because a
+                                           // further copy needs the GIL.
                                            return [&self, facts = std::make_shared<Facts>(group)] {
                                              self.cast<GroupObject&>().learn(std::move(*facts));
                                              return nothing();

@@ -105,7 +105,7 @@ void GroupCall::end() noexcept {
   cancel();
   state->wait_over();
   if (state->is_taken) return;
-  // A group that was just made has the worker, too.
+  // The result may be a group that was just made, which keeps the worker, too.
   state->result.reset();
   state->used.reset();
 }

@@ -67,7 +67,7 @@ class GroupCall : public Part {
   [[nodiscard]] py::object wait();
 
  private:
-  /// end() still uses it when the call itself has gone, in another thread.
+  /// end() may still use it after another thread has destroyed the call.
   struct State {
     std::optional<WorkerObject::Use> used = {};
     Body body;

@@ -33,7 +33,7 @@ void drop_later(PyObject* owner) noexcept {
     all.owners.push_back(owner);
     all.has_any.store(true, std::memory_order_release);
   }
-  // This fails if many such calls wait already; those will do the work.
+  // Py_AddPendingCall() fails if many calls wait already; those will do the work.
   const auto drop = [](void* /*nothing*/) {
     drop_owners();
     return 0;

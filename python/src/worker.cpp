@@ -108,7 +108,7 @@ void WorkerObject::close() {
   const bool is_last = users_ == 0;
   std::optional<Worker> last = std::exchange(worker_, std::nullopt);
   {
-    const WithoutGil released;  // a thread of the library may end with it
+    const WithoutGil released;  // a thread of the library may end with the worker
     last.reset();
   }
   drop_owners();
@@ -331,7 +331,7 @@ Transfers transfers_of(const py::iterable& given) {
   return transfers;
 }
 
-/// The index of the first finished one. The worker checks them after each event.
+/// The index of the first transfer that is over. Checks them all after each event of the worker.
 std::size_t wait_any(const SharedWorker& worker, const Transfers& given, const Deadline& deadline) {
   const std::vector<TransferObject*>& transfers = given.all;
   if (transfers.empty()) refuse("there is no transfer to wait for");

@@ -87,9 +87,10 @@ Result<Grant> ask(const AttachAddress& from, const Wait& wait) {
   // same user.
   HBMWIRE_TRY_ASSIGN(const uid_t user, wire::peer_user(socket.get()));
   if (user != ::geteuid()) {
-    HBMWIRE_TRY(check_status(wire::AttachReply::Status::other_user));  // always its error
+    HBMWIRE_TRY(check_status(wire::AttachReply::Status::other_user));  // returns that status' error
   }
   const auto request = wire::encode(wire::AttachRequest{.secret = from.secret});
+  // -1: without a descriptor.
   HBMWIRE_TRY_ASSIGN(const bool sent, wire::send_with_fd(socket.get(), request, -1));
   if (!sent) {
     return tl::make_unexpected(

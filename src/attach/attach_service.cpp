@@ -30,7 +30,8 @@ constexpr const char* kSubject = "attach";
 constexpr auto kSilence = 5s;
 // One more client replaces the oldest, so that clients that send nothing cannot fill the table.
 constexpr std::size_t kMaxClients = 64;
-// At most this many in one progress(), because the application's other work waits for it to return.
+// One progress() accepts at most this many connections and handles at most this many events,
+// because the application's other work waits for it to return.
 constexpr int kMaxAccepts = 64;
 constexpr int kMaxEvents = 64;
 // How long connections stay in the queue when the process has no descriptors left for them.
@@ -70,6 +71,7 @@ void note_dropped(const Error& error) {
   if (log_wanted(LogLevel::debug)) log_line(LogLevel::debug, [&] { return describe(error); });
 }
 
+/// `fd`: the descriptor that goes with the reply; -1: none.
 void answer(int socket, const wire::AttachReply& reply, int fd) {
   const auto sent = wire::send_with_fd(socket, wire::encode(reply), fd);
   if (!sent) note_dropped(sent.error());
@@ -160,7 +162,7 @@ void AttachService::take_connections() {
       const Error shortage = call_failed("accept4");
       if (shortage_.is_new(shortage)) log_line(LogLevel::warn, describe(shortage));
       if (!clients_.empty()) {
-        // The next round accepts with the descriptor of the oldest one.
+        // The next round accepts with the descriptor of the oldest client.
         clients_.erase(clients_.begin());
       } else if (!refuse_one()) {
         return let_the_queue_wait();

@@ -118,7 +118,7 @@ void Alarms::remove(const Alarm& alarm) {
       last = std::move(joinable_);
     }
     // Without a due alarm the thread must end. If others are due, it need not be woken now: it
-    // wakes at this one's time, finds it gone, and sleeps on.
+    // wakes at this alarm's time, finds the alarm gone, and sleeps on.
     if (due_.empty()) changed_.notify_all();
   }
   if (last.joinable()) last.join();

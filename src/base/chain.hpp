@@ -7,7 +7,7 @@ namespace hbmwire::detail {
 template <class T>
 struct Chain {
   T* first = nullptr;
-  T* last = nullptr;  // counts only if there is a first
+  T* last = nullptr;  // valid only if `first` is not null
 
   [[nodiscard]] bool empty() const noexcept { return first == nullptr; }
 

@@ -93,11 +93,11 @@ bool copy_guarded(Call call, std::byte* to, const std::byte* from, std::size_t b
 }  // namespace
 
 bool copy_from_application(std::span<std::byte> ours, const std::byte* theirs) noexcept {
-  return copy_guarded(::process_vm_writev, ours.data(), theirs, ours.size(), true);
+  return copy_guarded(::process_vm_writev, ours.data(), theirs, ours.size(), /*is_out=*/true);
 }
 
 bool copy_to_application(std::byte* theirs, std::span<const std::byte> ours) noexcept {
-  return copy_guarded(::process_vm_readv, theirs, ours.data(), ours.size(), false);
+  return copy_guarded(::process_vm_readv, theirs, ours.data(), ours.size(), /*is_out=*/false);
 }
 
 bool can_read(const std::byte* theirs) noexcept {

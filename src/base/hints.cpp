@@ -365,7 +365,7 @@ constexpr HintRow row_of(Hint hint) noexcept {
 
 #undef HBMWIRE_ROW
 
-constexpr int kMaxHints = 256;  // the range of its type
+constexpr int kMaxHints = 256;  // the range of the type of Hint
 
 }  // namespace
 

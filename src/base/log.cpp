@@ -53,7 +53,7 @@ SinkSlot& sink_slot() {
 int current_level() noexcept {
   const int level = level_now.load(std::memory_order_relaxed);
   if (level != kUndecided) return level;
-  // Context::create() reports a setting with an invalid value.
+  // An invalid setting is not reported here, but by Context::create().
   const auto settings = settings_from_environment();
   use_log_level(settings ? settings->log_level : LogLevel::warn);
   return level_now.load(std::memory_order_relaxed);

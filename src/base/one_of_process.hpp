@@ -41,7 +41,7 @@ class OneOfProcess {
  private:
   struct Made {
     MadeHere made;
-    const Made* parents = nullptr;  // keeps it reachable for leak checkers
+    const Made* parents = nullptr;  // keeps the parent's object reachable, for leak checkers
     T value;
   };
 

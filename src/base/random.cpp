@@ -11,7 +11,8 @@ std::uint64_t random_number() noexcept {
   std::uint64_t value = 0;
   while (value == 0) {
     if (::getrandom(&value, sizeof value, 0) == sizeof value) continue;
-    // Fails only on kernels without getrandom(2); the standard library's source serves there.
+    // The call fails only on kernels without getrandom(2); the standard library's source serves
+    // there.
     std::random_device source;
     value = std::uint64_t{source()} << 32U | source();
   }

@@ -347,7 +347,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above.back();
 }
 
-// An Error holds static strings only, so that the sentences for all rows are made once and never
+// An Error holds only static strings. So the sentences for all rows are made once and never
 // destroyed.
 struct Sentences {
   Sentences() {

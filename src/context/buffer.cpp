@@ -45,6 +45,7 @@ Result<PendingCopy> start_order_after_nic(const StatePointer& state, std::uint64
   return state->loopback->start_flush(offset, state);
 }
 
+/// Starts the request, whose address this sets.
 Result<PendingCopy> start_by_engine(const StatePointer& state, std::uint64_t offset,
                                     FlushedCopies::Request request) {
   HBMWIRE_TRY_ASSIGN(PendingCopy flush, start_order_after_nic(state, offset));

@@ -37,7 +37,7 @@ class FlushedCopies {
     MemoryDomain* domain = nullptr;
     Request request;
     PendingCopy flush;
-    std::optional<Result<PendingCopy>> copy;  // set once it has begun or failed to begin
+    std::optional<Result<PendingCopy>> copy;  // set once the copy has begun or failed to
   };
 
   /// Begins the copies whose flush is complete, in order.

@@ -92,7 +92,7 @@ Result<void> validate(const PathPolicy& of_endpoint, const PathPolicy& of_contex
 
 bool may_do_without(const Context& context, const Error& why) noexcept {
   // A NIC that was named but does not exist is a mistake of the configuration, which TCP must not
-  // hide. It has another hint.
+  // hide. The error of such a NIC has another hint.
   return why.hint == Hint::no_rdma_device && admits_tcp(context.paths());
 }
 

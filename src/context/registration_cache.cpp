@@ -21,7 +21,7 @@ void close_and_delete(RegionCache* cache) {
     delete cache;
     return;
   }
-  // Stays reachable, so that leak checkers do not report it a second time: close() has logged it.
+  // The cache stays reachable, so that leak checkers do not report it, too: close() has logged it.
   static std::mutex mutex;
   static auto& left = *new std::vector<RegionCache*>;
   const std::scoped_lock lock(mutex);
@@ -41,7 +41,7 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
 // The slow paths are separate functions that are not inlined, so that a hit needs no stack space
 // for them.
 
-/// By the cache's lock; registers the memory if need be.
+/// Looks the memory up with the cache's lock, and registers it if need be.
 [[gnu::noinline]] Result<RegistrationLease> get_slowly(RegionCache& cache, std::uint64_t address,
                                                        std::uint64_t length_bytes, Access access) {
   return guarded(Stage::register_memory, [&]() -> Result<RegistrationLease> {
@@ -51,7 +51,7 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
   });
 }
 
-/// After take() has counted a lease but could not tell that the reference is current.
+/// For a lease that take() has counted, but of which it could not tell that it is current.
 [[gnu::noinline]] Result<RegistrationLease> look_closer(detail::RegistrationReference& reference,
                                                         RegionCache& cache, std::uint64_t address,
                                                         std::uint64_t length_bytes, Access access) {
@@ -60,7 +60,8 @@ Result<void> check(const std::vector<Nic>& nics, const RegistrationOptions& opti
   return get_slowly(cache, address, length_bytes, access);
 }
 
-/// After find() has found nothing: in the address cache's second bucket, and then by the lock.
+/// For an address that find() has not found in its first bucket: looks in its second bucket, and
+/// then with the lock.
 [[gnu::noinline]] Result<RegistrationLease> look_further(RegionCache& cache, std::uint64_t address,
                                                          std::uint64_t length_bytes,
                                                          Access access) {

@@ -78,7 +78,7 @@ class PackedLabels {
   }
 
  private:
-  static constexpr std::uint64_t kUsed = std::uint64_t{1} << 32U;  // labels may be all zeros
+  static constexpr std::uint64_t kUsed = std::uint64_t{1} << 32U;  // in each word: labels may be 0
   static constexpr unsigned kNone = 0xff;
   static constexpr auto kLastKind = static_cast<std::uint64_t>(TransferKind::task);
   static constexpr auto kLastPath = static_cast<std::uint64_t>(Path::shared_memory);

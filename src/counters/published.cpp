@@ -42,7 +42,7 @@ namespace fs = std::filesystem;
 // Bytes. Only a process with tens of thousands of endpoints has more counters.
 constexpr off_t kMostBytes = off_t{1} << 30U;
 
-/// Parses a process id from /proc; 0 if it is none.
+/// Parses a process id from /proc; 0 if the text is none.
 std::uint32_t number_of(std::string_view text) noexcept {
   std::uint64_t number = 0;
   setting_numbers::parse_up_to(text, std::numeric_limits<std::uint32_t>::max(), number);
@@ -118,7 +118,7 @@ Result<detail::PublishedState> open_process(std::uint32_t process) {
     if (fs::read_symlink(entry.path(), gone) != name) continue;
     Fd file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!file) continue;
-    // read() reports another version.
+    // A file of another version is accepted here, because read() reports the version.
     const std::uint32_t owner = counters::process_of(read_first(file));
     if (owner == 0 || owner != own_number(process)) continue;
     found.file = std::move(file);

@@ -72,7 +72,7 @@ class Reader {
     if (!is_wanted(block.head)) return;
     const std::string nic = text_of(block.nic);
     const std::string peer = text_of(block.peer);
-    std::uint64_t over = 0;
+    std::uint64_t over = 0;  // transfers that have ended
     for (const TrafficBlock::Cell& cell : block.cells) {
       TransferLabels labels;
       if (!PackedLabels(cell.labels.value()).unpack(labels)) continue;

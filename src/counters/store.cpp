@@ -101,7 +101,7 @@ void Store::grow() {
                               file_ ? file_.get() : -1, file_ ? offset : 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   segments_.emplace_back(static_cast<std::byte*>(memory), kSegmentBytes);
-  // In this order, so that the first block is taken first.
+  // From the last block to the first, because take() begins at the list's end.
   for (std::size_t at = kSegmentBytes; at != 0; at -= kBlockBytes)
     free_.push_back(&segments_.back()[at - kBlockBytes]);
 }

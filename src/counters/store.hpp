@@ -114,8 +114,8 @@ class Store {
 
   std::mutex sources_mutex_;  // guards sources_, gone_ and put_
   std::vector<LookUpSource*> sources_;
-  LookUps gone_;
-  std::chrono::steady_clock::time_point put_;  // the last time that they were put
+  LookUps gone_;                               // of sources that were removed
+  std::chrono::steady_clock::time_point put_;  // when they were last put for other processes
 
   std::mutex mutex_;  // guards the members below
   Fd file_;
@@ -125,7 +125,7 @@ class Store {
   // allocated when an endpoint ends.
   std::vector<TrafficBlock*> traffic_;
   std::vector<TimesBlock*> times_;
-  std::vector<std::size_t> peers_;  // hashes of their names
+  std::vector<std::size_t> peers_;  // hashes of the names of those with their own series
   std::uint64_t most_peers_ = 0;
   bool has_context_ = false;
 };

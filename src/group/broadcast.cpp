@@ -207,11 +207,12 @@ using Offers = std::vector<wire::BroadcastOffer>;
 
 Result<Offers> exchange_offers(GroupState& group, const wire::BroadcastOffer& mine,
                                const Wait& wait) {
-  HBMWIRE_TRY_ASSIGN(const auto given, group.exchange(wire::encode(mine), false, wait));
+  HBMWIRE_TRY_ASSIGN(const auto given,
+                     group.exchange(wire::encode(mine), /*among_present=*/false, wait));
   Offers offers;
   std::vector<std::uint32_t> others;
   for (std::uint32_t rank = 0; rank < given.size(); ++rank) {
-    // Not among the present alone: each rank has given bytes.
+    // given[rank] has a value, because the exchange was not among present ranks only.
     HBMWIRE_TRY_ASSIGN(wire::BroadcastOffer offer, wire::decode_broadcast_offer(*given[rank]));
     const bool same = offer.length_bytes == mine.length_bytes && offer.root == mine.root &&
                       offer.piece_bytes == mine.piece_bytes && offer.verify == mine.verify;
@@ -371,7 +372,8 @@ Result<void> broadcast(GroupState& group, const Slice& memory, std::uint32_t roo
                             .root = root,
                             .verify = options.verify,
                             .key = {}};
-  // By the key the rank before this one puts pieces here; no rank writes to the root.
+  // With the key, the rank before this one puts pieces into this rank's memory. The root has none,
+  // because no rank writes to it.
   if (group.joined.rank != root && memory.length_bytes != 0) {
     HBMWIRE_TRY_ASSIGN(key, MemoryKey::pack(*memory.region, {.offset_bytes = memory.offset_bytes,
                                                              .length_bytes = memory.length_bytes,

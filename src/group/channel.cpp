@@ -76,6 +76,7 @@ void Channel::leave_to_control(InUse& memory) noexcept {
 }
 
 Result<void> Channel::say(const Region& packed) {
+  // 0: the tag, which channels do not use.
   HBMWIRE_TRY_ASSIGN(Transfer transfer,
                      endpoint_->send(packed.slice(), 0, {.level = CompletionLevel::arrived}));
   sent_.push_back({packed, std::move(transfer)});

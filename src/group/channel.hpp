@@ -29,31 +29,31 @@ struct InUse {
 /// The worker by which a group's ranks and its meeting point talk: over TCP, apart from the
 /// application's worker, so that the two never take each other's messages. One thread at a time.
 struct GroupControl {
-  /// `key`, `peer_timeout`: of EndpointOptions. Errors: as Worker::create().
+  /// Uses peer_timeout, pre_shared_key and link of `options`. Errors: as Worker::create().
   static Result<GroupControl> create(const EndpointOptions& options);
 
   /// A message in memory that any number of channels may send. Errors: as
   /// Context::allocate_region().
   [[nodiscard]] Result<Region> pack(const wire::GroupMessage& message) const;
 
-  /// Lets go of what ended channels have left, as far as it is over.
+  /// Drops the memory that ended channels have left, if its transfer is over.
   void tidy() noexcept;
 
   Context context;
   Worker worker;
   EndpointOptions options;       // of every channel; without a hello
-  std::vector<InUse> left = {};  // by channels that have gone
+  std::vector<InUse> left = {};  // memory that ended channels have left
 };
 
 /// One rank's connection to the meeting point, at either end: whole messages in their order.
 class Channel {
  public:
-  /// `most_bytes`: of a message that comes; a longer one ends the channel.
+  /// `most_bytes`: the longest message that may come; a longer one ends the channel.
   Channel(GroupControl& control, Endpoint endpoint, std::size_t most_bytes);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Ends it without a goodbye.
+  /// Ends the channel without a goodbye.
   ~Channel();
 
   [[nodiscard]] std::uint64_t id() const noexcept { return endpoint_->id(); }
@@ -78,7 +78,7 @@ class Channel {
   /// Whether no further message comes; hear() may still have earlier ones.
   [[nodiscard]] bool over() const noexcept;
 
-  /// Whether the peer has ended it in good order, rather than broken off.
+  /// Whether the peer has ended the channel in good order, rather than broken off.
   [[nodiscard]] bool has_said_goodbye() const noexcept;
 
   /// Says goodbye, without waiting. over() tells when the peer has answered, or `at_most` has
@@ -87,7 +87,7 @@ class Channel {
 
  private:
   struct Coming {
-    std::vector<std::byte> bytes;  // unless it comes by rendezvous
+    std::vector<std::byte> bytes;  // empty if the message comes by rendezvous
     std::optional<InUse> by_rendezvous;
   };
 
@@ -101,7 +101,7 @@ class Channel {
   bool broken_ = false;
   std::deque<InUse> sent_;
   std::deque<Coming> coming_;
-  std::optional<Endpoint> endpoint_;  // until the end
+  std::optional<Endpoint> endpoint_;  // set until the destructor
   Transfer closing_;
 };
 

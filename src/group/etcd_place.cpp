@@ -15,8 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kKeepEvery(3000);  // of a lease of ten seconds: two may be lost
-// The meeting point's thread waits meanwhile, and the ranks for it.
+constexpr milliseconds kKeepEvery(3000);  // the lease lasts ten seconds: two renewals may fail
+// Short, because the meeting point's thread waits meanwhile, and the ranks wait for that thread.
 constexpr milliseconds kRenewPatience(500);
 constexpr milliseconds kRemakePatience(2000);
 constexpr milliseconds kEndPatience(1000);
@@ -51,8 +51,8 @@ Result<bool> EtcdPlace::make_key(const Wait& wait) {
     HBMWIRE_TRY_ASSIGN(lease_, requests_.grant_lease(wait));
   }
   auto made = requests_.make_key(*lease_, text_, wait);
-  // An earlier attempt may have made the key though its answer was lost: it hangs on this lease
-  // then.
+  // An earlier attempt may have made the key although its answer was lost: such a key hangs on this
+  // lease, and can be changed by it.
   if (made && !*made) made = requests_.change_key(*lease_, text_, wait);
   if (made && *made) {
     has_key_ = true;

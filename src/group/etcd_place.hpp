@@ -51,7 +51,7 @@ class EtcdPlace final : public MeetingPlace {
   MadeHere made_;
   std::optional<std::int64_t> lease_;
   bool has_key_ = false;
-  std::string text_;  // what was left
+  std::string text_;  // as leave() has left it; empty: not yet
 };
 
 }  // namespace hbmwire::detail

@@ -60,7 +60,7 @@ std::optional<std::int64_t> number_of(const Json& value) {
   return number;
 }
 
-/// The JSON object in an answer's body; null if the body is none.
+/// The JSON object in an answer's body; null if the body is no object.
 Json json_of(const std::string& body) {
   Json answer = Json::parse(body, nullptr, false);
   return answer.is_object() ? answer : Json();
@@ -144,7 +144,7 @@ Result<std::string> EtcdRequests::read_key(const Wait& wait) {
   const Json& keys = member_of(said, "kvs");
   if (!keys.is_array() || keys.empty()) return {};
   const Json& value = member_of(keys[0], "value");
-  if (value.is_null()) return {};  // one of no bytes
+  if (value.is_null()) return {};  // the gateway leaves out a value of no bytes
   if (!value.is_string()) return not_etcd();
   auto bytes = from_base64(value.get_ref<const std::string&>());
   if (!bytes) return not_etcd();

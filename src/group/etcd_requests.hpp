@@ -24,13 +24,13 @@ class EtcdRequests {
   /// False: there is no such lease any more.
   Result<bool> renew_lease(std::int64_t lease, const Wait& wait);
 
-  /// Its keys go with it. No error if the lease has ended already.
+  /// The keys that hang on the lease go with it. No error if the lease has ended already.
   Result<void> revoke_lease(std::int64_t lease, const Wait& wait);
 
-  /// Makes the key, for as long as the lease is renewed; false: it is there.
+  /// Makes the key, for as long as the lease is renewed; false: the key exists already.
   Result<bool> make_key(std::int64_t lease, const std::string& value, const Wait& wait);
 
-  /// Changes the key's value if the key hangs on this lease; false: it does not.
+  /// Changes the key's value if the key hangs on this lease; false: it does not hang on it.
   Result<bool> change_key(std::int64_t lease, const std::string& value, const Wait& wait);
 
   /// The key's value; empty: there is no key, or nothing in it.

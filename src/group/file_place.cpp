@@ -72,7 +72,7 @@ FilePlace::FilePlace(MeetingName meeting) : meeting_(std::move(meeting)) {}
 FilePlace::~FilePlace() {
   // A child by fork(2) has the same lock, and must not remove its parent's file.
   if (!held_ || made_.is_inherited()) return;
-  // Still locked, so that no other process takes it over before it is removed.
+  // The file is still locked, so that no other process takes it over before it is removed.
   const auto is_ours = is_at_path(held_);
   if (is_ours && *is_ours && ::unlink(meeting_.path.c_str()) != 0)
     log_warning("unlink", meeting_.path.c_str(), errno);
@@ -85,7 +85,7 @@ Result<bool> FilePlace::claim(const Wait& wait) {
     const int number = set_lock(file, F_WRLCK, kHolderByte);
     if (is_held_by_other(number)) return false;
     if (number != 0) return tl::make_unexpected(file_failed("fcntl(F_OFD_SETLK)", number));
-    // The holder before may have removed the file in between: then the lock is on no path.
+    // The holder before may have removed the file in between: then the locked file has no path.
     HBMWIRE_TRY_ASSIGN(const bool is_current, is_at_path(file));
     if (!is_current) continue;
     HBMWIRE_TRY(check_is_ours_to_write(file));
@@ -145,7 +145,7 @@ Result<std::vector<std::string>> FilePlace::look(const Wait& /*wait*/) {
 
 Result<Fd> FilePlace::open_file(int flags) const {
   constexpr mode_t kOwnerAlone = 0600;
-  // A FIFO must not hold the caller, nor a link lead to another's file.
+  // O_NONBLOCK: a FIFO must not block the caller. O_NOFOLLOW: a link must not lead to another file.
   Fd file(::open(meeting_.path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, kOwnerAlone));
   if (!file && errno == ENOENT && (flags & O_CREAT) == 0) return Fd();
   if (!file) return tl::make_unexpected(file_failed("open", errno));
@@ -153,7 +153,7 @@ Result<Fd> FilePlace::open_file(int flags) const {
   struct stat status {};
 
   if (::fstat(file.get(), &status) != 0) return tl::make_unexpected(file_failed("fstat", errno));
-  // Another user could leave addresses of its own there.
+  // In a file of another user, that user could leave false addresses.
   if (!S_ISREG(status.st_mode) || (status.st_uid != ::geteuid() && status.st_uid != 0)) {
     return tl::make_unexpected(make_error(Errc::permission_denied, Stage::connect,
                                           "this is no regular file of this user's", meeting_.text,

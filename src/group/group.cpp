@@ -39,7 +39,7 @@ Result<void> check(const GroupOptions& options) {
 }  // namespace
 
 Result<void> GroupState::check_process() const {
-  if (!made.is_inherited()) return {};  // not a child by fork(2) of the process that made it
+  if (!made.is_inherited()) return {};  // not a child by fork(2) of the process that made the group
   return tl::make_unexpected(make_error(Errc::not_supported, Stage::complete,
                                         "the group belongs to the parent of this process", {},
                                         Hint::forked_nic));
@@ -145,7 +145,7 @@ Result<std::vector<std::vector<std::byte>>> Group::exchange(std::span<const std:
                                                             const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<std::vector<std::vector<std::byte>>> {
     HBMWIRE_TRY(state_->check_process());
-    HBMWIRE_TRY_ASSIGN(auto given, state_->exchange(mine, false, wait));
+    HBMWIRE_TRY_ASSIGN(auto given, state_->exchange(mine, /*among_present=*/false, wait));
     std::vector<std::vector<std::byte>> all;
     for (auto& bytes : given) all.push_back(std::move(*bytes));
     return all;
@@ -156,7 +156,7 @@ Result<Group::PresentBytes> Group::exchange_among_present(std::span<const std::b
                                                           const Wait& wait) {
   return guarded(Stage::complete, [&]() -> Result<PresentBytes> {
     HBMWIRE_TRY(state_->check_process());
-    return state_->exchange(mine, true, wait);
+    return state_->exchange(mine, /*among_present=*/true, wait);
   });
 }
 

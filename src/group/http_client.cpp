@@ -138,7 +138,7 @@ class CurlClient final : public HttpClient {
   CurlClient& operator=(const CurlClient&) = delete;
 
   ~CurlClient() override {
-    if (made_.is_inherited()) return;  // it would end the parent's TLS session
+    if (made_.is_inherited()) return;  // cleaning up would end the parent's TLS session
     curl_.multi_cleanup(multi_);
     curl_.free_list(headers_);
   }
@@ -182,8 +182,8 @@ class CurlClient final : public HttpClient {
     set(easy, CURLOPT_WRITEDATA, &got);
     set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     set(easy, CURLOPT_HTTP09_ALLOWED, 0L);
-    set(easy, CURLOPT_NOSIGNAL, 1L);  // its signal handlers would replace the program's own
-    set(easy, CURLOPT_PROXY, "");     // as http_proxy of the environment would name one
+    set(easy, CURLOPT_NOSIGNAL, 1L);  // libcurl's signal handlers would replace the program's
+    set(easy, CURLOPT_PROXY, "");     // no proxy, even if http_proxy names one
     set(easy, CURLOPT_FOLLOWLOCATION, 0L);
 #if LIBCURL_VERSION_NUM >= 0x075700  // 7.87
     // A name server that does not answer must not hold the caller when it gives up.

@@ -50,7 +50,7 @@ class LateAnswer {
     return answer;
   }
 
-  /// Once, from any thread.
+  /// Gives the answer. Call it once, from any thread.
   void give(int status, std::string text) noexcept {
     status_ = status;
     text_ = std::move(text);

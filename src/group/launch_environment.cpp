@@ -17,12 +17,12 @@ constexpr std::uint64_t kMaxRanks = 4096;  // GroupOptions::size
 /// A launcher that tells each process its number in a variable.
 struct RankVariables {
   const char* rank;
-  const char* size;  // null: it tells none
+  const char* size;  // null: the launcher tells no size
   const char* launcher;
 };
 
-// An inner launcher before an outer one, whose variables its processes inherit: mpirun in a job of
-// Slurm leaves SLURM_PROCID as it is for the script.
+// An inner launcher comes before an outer one, because its processes inherit the outer one's
+// variables: in a job of Slurm, mpirun leaves them the SLURM_PROCID of the batch script.
 constexpr RankVariables kTorchrun{"RANK", "WORLD_SIZE", "torchrun's environment"};
 constexpr RankVariables kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                  "Open MPI's environment"};
@@ -92,7 +92,7 @@ class FactFinder {
     return static_cast<std::uint32_t>(value);
   }
 
-  /// The text of one that has to be set.
+  /// The text of a variable that has to be set.
   Result<std::string> companion(const char* name) const {
     auto text = variables_(name);
     if (!text) return tl::make_unexpected(refuse_variable(name, kMissingCompanion));
@@ -107,8 +107,8 @@ class FactFinder {
                                             "no launcher with PMIx has started this process",
                                             "PMIX_RANK", Hint::group_launcher));
     }
-    // torchrun's processes inherit the variables of an srun or mpirun that started torchrun, once a
-    // machine: PMIx does not know them.
+    // If srun or mpirun has started torchrun, once on each machine, torchrun's processes inherit
+    // PMIX_RANK, but PMIx does not know these processes.
     const bool is_inherited = variables_("TORCHELASTIC_RUN_ID").has_value() && !meets_by_pmix;
     const bool is_needed = !rank_ || !size_ || meeting_.empty() || meets_by_pmix;
     if (is_without_pmix_ || !has_launcher || is_inherited || !is_needed) return {};
@@ -161,11 +161,13 @@ class FactFinder {
     // In the shell of salloc, the job's variables alone are set, which is enough.
     if (!variables_("SLURM_JOB_ID") && !variables_("SLURM_PROCID")) return {};
     HBMWIRE_TRY(companion("SLURM_JOB_ID"));
-    // An mpirun within the job starts its processes in steps that differ by machine.
+    // An mpirun within the job starts its processes in steps that differ by machine: then only the
+    // job is the same for all of them.
     const bool is_task = rank_source_ == kSlurm.launcher || !rank_;
     const bool has_step = is_task && variables_("SLURM_STEP_NODELIST").has_value();
     const char* const list = has_step ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
     HBMWIRE_TRY_ASSIGN(const std::string nodes, companion(list));
+    // 1: only the first node is needed, on which the processes meet.
     HBMWIRE_TRY_ASSIGN(const auto names, slurm_nodes(nodes, 1, list));
     constexpr std::uint64_t kAny = std::uint32_t{0} - 1U;
     constexpr const char* kNoId = "the variable is no number of 32 bits";

@@ -55,7 +55,7 @@ std::vector<std::string> addresses_in(std::string_view text) {
   for (auto line = next_line(text); line && *line != kLastLine; line = next_line(text)) {
     if (addresses.size() == kMaxAddresses || !looks_like_address(*line)) return {};
     addresses.emplace_back(*line);
-    if (text.empty()) return {};  // without the last line it is a part of a text
+    if (text.empty()) return {};  // a text without its last line is only a part
   }
   return text.empty() ? addresses : std::vector<std::string>();
 }

@@ -18,8 +18,8 @@ constexpr std::size_t kLeftNameBytes = 13;
 /// a last line by which a reader knows that it has all.
 [[nodiscard]] std::string left_text(const std::vector<std::string>& addresses);
 
-/// The addresses in a text of left_text(); empty if it is none, or a part of one. The text may come
-/// from anyone who can write at the place, so each address has to look like one.
+/// The addresses in a text of left_text(); empty if `text` is another one, or a part of one. The
+/// text may come from anyone who can write at the place, so each address has to look like one.
 [[nodiscard]] std::vector<std::string> addresses_in(std::string_view text);
 
 }  // namespace hbmwire::detail

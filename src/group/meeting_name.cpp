@@ -7,7 +7,7 @@ namespace hbmwire::detail {
 
 namespace {
 
-constexpr std::uint16_t kEtcdPort = 2379;  // its default for clients
+constexpr std::uint16_t kEtcdPort = 2379;  // etcd's default port for clients
 constexpr std::size_t kMaxNameBytes = 200;
 constexpr std::size_t kMaxPathBytes = 4095;  // PATH_MAX without the NUL
 
@@ -20,7 +20,7 @@ tl::unexpected<Error> refuse_meeting(std::string_view text, const char* why) {
 Result<HostPort> server_of(std::string_view text, std::string_view server,
                            std::optional<std::uint16_t> default_port) {
   const auto at = split_host_port(server, default_port);
-  // split_host_port() also takes a scheme, which stands before it here.
+  // The scheme was taken off already; split_host_port() would accept a second one.
   if (!at || server.find('/') != std::string_view::npos)
     return refuse_meeting(text, "this meeting needs a host and a port from 1 to 65535");
   // The host becomes a part of a URL, where these characters begin something else: a user, a query.

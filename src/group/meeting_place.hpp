@@ -56,7 +56,7 @@ class MeetingPlace {
 struct Launch {
   std::optional<std::uint32_t> rank;  // none: given by the meeting point
   std::uint32_t size = 1;
-  std::string launcher;  // who said so, for Group::launcher()
+  std::string launcher;  // LaunchFacts::launcher
   std::unique_ptr<MeetingPlace> place;
 };
 

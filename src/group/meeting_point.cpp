@@ -24,11 +24,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A rank whose own deadline passes names the others by the last of these.
+// The pause between two Missing messages. If a rank's own deadline passes, its error names the
+// ranks in the last such message.
 constexpr auto kBetweenMissing = 50ms;
-// A rank that was refused reads why within this.
+// The time that a refused rank has to read the reason.
 constexpr auto kParting = 2s;
-// At the end: ranks that wait take their last answer within this, or are stopped.
+// At the end: the time that ranks which wait have to take their last answer. Only ranks that are
+// stopped need more.
 constexpr auto kLastWords = 5s;
 // At the end: ranks that compute do not answer a goodbye, and need not.
 constexpr auto kGoodbye = 200ms;
@@ -137,7 +139,7 @@ void MeetingPoint::accept() {
 void MeetingPoint::seat(std::unique_ptr<Channel> channel) {
   using Why = wire::Refused::Why;
   const auto hello = wire::decode_group_hello(channel->hello());
-  // Another program, which does not understand a refusal either.
+  // Without a hello of a group, it is another program, which would not understand a refusal.
   if (!hello) return part(std::move(channel));
   if (hello->size != seats_.size()) return refuse(std::move(channel), Why::other_size);
   const auto rank = hello->rank ? hello->rank : free_rank();
@@ -145,7 +147,7 @@ void MeetingPoint::seat(std::unique_ptr<Channel> channel) {
   Seat& seat = seats_[*rank];
   if (seat.channel) {
     if (!seat.channel->over()) return refuse(std::move(channel), Why::rank_taken);
-    lose(*rank);  // the rank's process before this one
+    lose(*rank);  // the rank's earlier process has ended
   }
   seat.channel = std::move(channel);
 }
@@ -211,7 +213,7 @@ void MeetingPoint::hear(std::uint32_t rank) {
 void MeetingPoint::handle(std::uint32_t rank, wire::GroupMessage message) {
   if (auto* const joins = std::get_if<wire::Join>(&message)) return join(rank, std::move(*joins));
   if (auto* const gives = std::get_if<wire::Give>(&message)) return give(rank, std::move(*gives));
-  // It leaves, or says nothing that a rank may say.
+  // The rank leaves, or has sent a message that no rank may send.
   part(std::move(seats_[rank].channel));
   lose(rank);
 }
@@ -249,7 +251,7 @@ void MeetingPoint::begin_epoch() {
 
 void MeetingPoint::give(std::uint32_t rank, wire::Give message) {
   Seat& seat = seats_[rank];
-  if (!seat.in_epoch || seat.join) return;  // a rank out of the epoch has no call to be in
+  if (!seat.in_epoch || seat.join) return;  // only ranks of the epoch are in calls
   if (rank == 0 && message.among_present)
     patience_ = Clock::now() + std::chrono::milliseconds(message.patience_ms);
   seat.give = std::move(message);
@@ -311,7 +313,7 @@ void MeetingPoint::lose(std::uint32_t rank) {
 
 /// Called once a turn: if a rank ends because another one has, the others hear of both together.
 void MeetingPoint::tell_gone() {
-  // Ranks in a call that all have to be in are answered by this.
+  // A rank in a call that needs all ranks gets Gone as its answer.
   const auto is_answered = [](const Seat& seat) { return seat.give && !seat.give->among_present; };
   if (gone_.empty() || (!has_news_ && std::ranges::none_of(seats_, is_answered))) return;
   const auto packed = control_.pack(wire::Gone{Ranks(gone_.begin(), gone_.end())});

@@ -48,9 +48,9 @@ class MeetingPoint {
   struct Seat {
     std::unique_ptr<Channel> channel;  // null: no process has the rank
     bool in_epoch = false;             // it has heard Joined, and has not gone since
-    std::optional<wire::Join> join;    // it waits for all others
-    std::optional<wire::Give> give;    // it waits for all others in a call
-    Ranks told_missing;                // by the last Missing since it began to wait
+    std::optional<wire::Join> join;    // set while it waits for all others to join
+    std::optional<wire::Give> give;    // set while it waits for all others in a call
+    Ranks told_missing;                // in the last Missing since it began to wait
   };
 
   /// A channel that is to be closed when all that was said on it has been taken.
@@ -80,12 +80,12 @@ class MeetingPoint {
   void complete();
   void answer_call();
   void give_up_late();
-  /// The rank has gone: empties its seat, and has the others told.
+  /// The rank has gone: empties its seat. tell_gone() then tells the others.
   void lose(std::uint32_t rank);
   void tell_gone();
   void tell_missing();
   void refuse(std::unique_ptr<Channel> channel, wire::Refused::Why why);
-  /// Has let_part() close the channel when the peer has taken all that was said on it.
+  /// Leaves the channel to let_part(), which closes it when the peer has taken all messages.
   void part(std::unique_ptr<Channel> channel);
   void let_part(Clock::time_point now);
   void keep_place(Clock::time_point now);

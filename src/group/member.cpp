@@ -22,12 +22,12 @@ using namespace std::chrono_literals;
 
 // Between looks for a meeting point that is not there yet.
 constexpr auto kPause = 50ms;
-// Asking a store where the meeting point is.
+// The time for asking a store once where the meeting point is.
 constexpr auto kOneLook = 2s;
-// At the end, until the meeting point has been told.
+// The time for telling the meeting point that this rank leaves.
 constexpr auto kLeave = 200ms;
-// The meeting point answers when rank 0's deadline has passed. This rank's own is about the same,
-// so it waits for the answer a little longer.
+// The meeting point answers when rank 0's deadline has passed. This rank's own deadline is
+// about the same, so it waits for the answer a little longer.
 constexpr auto kAnswer = 1s;
 
 Wait at_most(const Wait& wait, std::chrono::milliseconds time) {
@@ -51,7 +51,7 @@ bool is_readable(int fd) noexcept {
   return ::poll(&asked, 1, 0) > 0;
 }
 
-/// A descriptor among those of an epoll(7) set, for a while.
+/// Adds a descriptor to an epoll(7) set during its life.
 class Watched {
  public:
   /// -1: none.
@@ -159,7 +159,7 @@ void Member::hear(wire::GroupMessage message) {
   } else if (auto* const missing = std::get_if<wire::Missing>(&message)) {
     missing_ = std::move(missing->ranks);
   } else if (auto* const given = std::get_if<wire::Given>(&message)) {
-    if (given->call == call_) given_ = std::move(*given);  // else of a call that was given up
+    if (given->call == call_) given_ = std::move(*given);  // other calls were given up
   } else if (auto* const gone = std::get_if<wire::Gone>(&message)) {
     gone_ = std::move(gone->ranks);
     given_up_ = is_gone(rank_);
@@ -238,7 +238,7 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
     if (refused_ && refused_->why != wire::Refused::Why::rank_taken)
       return tl::make_unexpected(refusal(Stage::connect));
     forget_meeting_point();
-    // Never over: it ends by the pause's or the caller's time, or is cancelled.
+    // Always an error, as the condition is never true: the time has passed, or `wait` is cancelled.
     const auto paused = drive(at_most(wait, kPause), [] { return false; });
     if (paused.error().code == Errc::cancelled) return tl::make_unexpected(paused.error());
     if (wait.deadline.passed()) {
@@ -250,7 +250,7 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
 
 /// Drops the channel of a rank that is cut off, and leaves in missing_ the ranks for late() to
 /// name: rank 0, which is not there any more, and those that it missed. If rank 0 broke off instead
-/// of ending because its deadline had passed, those may have come since, and are not named.
+/// of ending because its deadline had passed, the missed ranks may have come since: not named.
 void Member::forget_meeting_point() {
   if (!channel_->has_said_goodbye()) missing_.clear();
   if (!missing_.empty() && missing_.front() != 0) missing_.insert(missing_.begin(), 0);
@@ -276,7 +276,7 @@ Result<void> Member::dial(const wire::GroupHello& hello, const Look& look, const
       addresses = std::vector<std::string>{};
     }
     for (const std::string& address : *addresses) {
-      const bool only = addresses->size() == 1;  // gets all the time
+      const bool only = addresses->size() == 1;  // a single address gets all the time
       HBMWIRE_TRY_ASSIGN(const bool connected,
                          dial_one(address, hello, only ? wait : at_most(wait, kOneAddress)));
       if (connected) return {};
@@ -284,7 +284,7 @@ Result<void> Member::dial(const wire::GroupHello& hello, const Look& look, const
     const auto paused = drive(at_most(wait, kPause), [] { return false; });
     if (paused.error().code == Errc::cancelled) return tl::make_unexpected(paused.error());
     if (!wait.deadline.passed()) continue;
-    // A store that does not answer says nothing of rank 0.
+    // If the store did not answer, that is the error: it is not known that rank 0 is late.
     return tl::make_unexpected(place_failed ? *place_failed : late(Stage::connect, paused.error()));
   }
 }
@@ -334,7 +334,7 @@ Result<wire::Given> Member::exchange(std::span<const std::byte> mine, bool among
   const Deadline last(among_present ? Deadline::later(wait.deadline.when(), kAnswer)
                                     : wait.deadline.when());
   const Wait answer_wait{last, wait.cancel_fd};
-  // Until there is an answer, or none can come any more.
+  // Drives until there is an answer, or until none can come any more.
   const auto driven = drive(answer_wait, [&] {
     return given_ || refused_ || given_up_ || (!among_present && !gone_.empty()) || is_cut_off();
   });

@@ -119,7 +119,7 @@ Result<void> Peers::dial(Key key, Peer& peer, const Wait& wait, Member& member) 
   options.retry_connect = true;
   options.hello = wire::encode(wire::PeerHello{
       .group = epoch_.group, .rank = epoch_.rank, .use = static_cast<std::uint8_t>(key.second)});
-  // One step: a peer that dials in between is to be turned away.
+  // Starts and sets `dialing` with the lock held: a peer that dials in between must be turned away.
   const auto start = [&](const std::string& address, const Deadline& until) {
     const WorkerLock lock(state_of(worker_));
     auto pending = Endpoint::start_connect(worker_, address, until, options);
@@ -160,7 +160,7 @@ Result<void> Peers::dial(Key key, Peer& peer, const Wait& wait, Member& member) 
   return {};
 }
 
-/// With the rank before the error's own subject.
+/// The error, with the rank before its own subject.
 Error Peers::about(std::uint32_t rank, Error error) const {
   const std::string subject =
       std::string(error.subject).empty() ? epoch_.members[rank].host : std::string(error.subject);

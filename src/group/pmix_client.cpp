@@ -18,7 +18,7 @@ constexpr const char* kPmixName = "PMIx";
 tl::unexpected<Error> pmix_failed(const char* call, int status) {
   log_line(LogLevel::debug,
            [&] { return std::string(call) + ": PMIx status " + std::to_string(status); });
-  // Negative numbers, all of which have a sentence in pmix_common.h.
+  // The message gives the number, a negative one: pmix_common.h explains each of them.
   return tl::make_unexpected(make_error(
       status == PMIX_ERR_NOMEM ? Errc::exhausted : Errc::peer_failed, Stage::connect, call,
       std::string(kPmixName) + " status " + std::to_string(status), Hint::group_launcher));
@@ -32,7 +32,7 @@ Result<void> wait_for_pmix(const LateAnswer& answer, const char* call, const Wai
 
 std::string key_of(std::uint64_t number) { return "hbmwire.group." + std::to_string(number); }
 
-/// The callback of PMIx_Get_nb(), in a thread of PMIx'. `value` stays PMIx'.
+/// The callback of PMIx_Get_nb(), in a thread of PMIx'. PMIx keeps and frees `value`.
 void take_pmix_value(pmix_status_t status, pmix_value_t* value, void* data) noexcept {
   const std::unique_ptr<std::shared_ptr<LateAnswer>> answer(
       static_cast<std::shared_ptr<LateAnswer>*>(data));
@@ -66,7 +66,7 @@ struct PmixLibrary {
   std::uint32_t size = 0;
 
   Result<void> open() {
-    // In Debian it may lie beside the system's folders of libraries alone.
+    // On Debian the library may lie outside of the system's library folders: hence the second name.
     HBMWIRE_TRY_ASSIGN(library, DynamicLibrary::open({"libpmix.so.2", HBMWIRE_PMIX_LIBRARY},
                                                      Hint::group_launcher));
     init = library.find<decltype(::PMIx_Init)>("PMIx_Init");
@@ -83,7 +83,7 @@ struct PmixLibrary {
                                           "libpmix.so.2", Hint::group_launcher));
   }
 
-  /// The status of PMIx.
+  /// Initialises PMIx and asks for the job's size. Returns the status of PMIx.
   int start() {
     const pmix_status_t status = init(&self, nullptr, 0);
     if (status != PMIX_SUCCESS) return status;
@@ -100,7 +100,7 @@ struct PmixLibrary {
   int leave(const std::string& key, std::string text) const {
     pmix_value_t value{};
     value.type = PMIX_STRING;
-    value.data.string = text.data();  // which is copied
+    value.data.string = text.data();  // PMIx_Put() copies it
     const pmix_status_t status = put(PMIX_GLOBAL, key.c_str(), &value);
     return status == PMIX_SUCCESS ? commit() : status;
   }
@@ -135,7 +135,7 @@ Result<void> PmixClient::start(const Wait& wait) {
       HBMWIRE_TRY(library_->open());
       HBMWIRE_TRY_ASSIGN(started_, LateAnswer::of([this] {
                            const int status = library_->start();
-                           // If that fails, mpirun complains at the end, and no more.
+                           // If that fails, mpirun complains at the end: a warning is enough.
                            if (status == PMIX_SUCCESS && std::atexit(finalize) != 0)
                              log_warning("atexit", "cannot finalize PMIx", 0);
                            return status;
@@ -186,7 +186,7 @@ Result<std::string> PmixClient::look(const Wait& wait) {
   if (!came && came.error().code != Errc::timed_out) return tl::make_unexpected(came.error());
   if (!asked_->is_given()) return newest_;  // the answer is still waited for by the next look
   const auto answer = std::exchange(asked_, nullptr);
-  // A server may say so rather than wait until rank 0 has left something.
+  // A server may answer so at once, rather than when rank 0 has left something.
   if (answer->status() == PMIX_ERR_NOT_FOUND) return newest_;
   if (answer->status() != PMIX_SUCCESS) return pmix_failed("PMIx_Get_nb", answer->status());
   newest_ = answer->text();

@@ -55,7 +55,7 @@ class PmixClient {
   MadeHere made_;
   std::unique_ptr<PmixLibrary> library_;
   std::shared_ptr<LateAnswer> started_;
-  std::mutex mutex_;        // of all below
+  std::mutex mutex_;        // guards all below
   std::uint64_t left_ = 0;  // how many texts this process has left
   std::uint64_t next_ = 1;  // the number of the text that is asked for
   std::shared_ptr<LateAnswer> asked_;

@@ -96,7 +96,7 @@ struct AllocationState {
   static std::shared_ptr<AllocationState> own(const std::shared_ptr<MemoryDomain>& domain,
                                               std::uint64_t address, std::uint64_t size_bytes) {
     try {
-      return std::make_shared<AllocationState>(domain, address, size_bytes, true);
+      return std::make_shared<AllocationState>(domain, address, size_bytes, /*is_ours=*/true);
     } catch (const std::bad_alloc&) {
       Internals::release(*domain, address);
       throw;
@@ -188,8 +188,9 @@ Allocation::Allocation(std::shared_ptr<MemoryDomain> domain, std::uint64_t addre
 
 Allocation Allocation::borrowed(std::shared_ptr<MemoryDomain> domain, std::uint64_t address,
                                 std::uint64_t size_bytes) {
-  return Allocation(
-      std::make_shared<detail::AllocationState>(std::move(domain), address, size_bytes, false));
+  return Allocation(std::make_shared<detail::AllocationState>(std::move(domain), address,
+                                                              size_bytes,
+                                                              /*is_ours=*/false));
 }
 
 std::uint64_t Allocation::address() const noexcept { return state_->address; }

@@ -23,6 +23,7 @@ Result<void> check_ipc_handle(const IpcHandle& handle, const DeviceInfo& device,
   const auto refuse = [&](const char* why) {
     return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::open, why, device.name));
   };
+  // Only type and PCI address are compared, so the range does not matter.
   const IpcHandle ours = make_ipc_handle(device, 0, 0, 0);
   const bool fits = reaches_others || handle.pci_address == ours.pci_address;
   if (handle.type != ours.type || !fits) return refuse("the IPC handle is another device's");

@@ -36,7 +36,7 @@ class IpcBlocks {
       ++block.uses;
       return base + handle.offset_bytes;
     }
-    Blocks made;  // first, so that an opened block surely has a place
+    Blocks made;  // before open(), so that an opened block surely has a place
     made.emplace(0, Block{handle.token, handle.block_bytes, 1});
     auto place = made.extract(made.begin());
     HBMWIRE_TRY_ASSIGN(const std::uint64_t base, open());

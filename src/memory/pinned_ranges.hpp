@@ -29,7 +29,7 @@ class PinnedRanges {
           Errc::invalid_argument, Stage::copy,
           memory.empty() ? "no bytes to pin" : "some of the bytes are pinned already", device));
     }
-    ranges_.reserve(ranges_.size() + 1);  // first, so that locked memory surely has a place
+    ranges_.reserve(ranges_.size() + 1);  // before lock(), so that memory surely has a place
     HBMWIRE_TRY(lock(memory));
     ranges_.push_back(memory);
     return {};

@@ -35,8 +35,8 @@ class AddressCache {
     return find_in(buckets_[second_of(hash)], hash, address, length_bytes);
   }
 
-  /// The table grows with the number of addresses, up to about a million; beyond that it overwrites
-  /// others.
+  /// The table grows with the number of addresses, up to about a million. Beyond that, new
+  /// addresses overwrite old ones.
   void remember(std::uint64_t address, const RegistrationReference& reference);
 
   /// The number of addresses that the table has room for.

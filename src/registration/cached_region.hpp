@@ -54,9 +54,9 @@ struct CachedRegion {
   Lifetime lifetime = Lifetime::use;
   std::uint64_t generation = 0;
   bool forgotten = false;  // look-ups no longer find it; deregistered after its last lease
-  std::list<CachedRegion>::iterator place;  // in the list of RegionLists that has it
+  std::list<CachedRegion>::iterator place;  // this region, in its list of RegionLists
 
-  std::shared_ptr<const void> memory;          // was freed, but NICs may still touch it
+  std::shared_ptr<const void> memory;          // kept: it was freed, but NICs may still touch it
   std::shared_ptr<const Allocation> imported;  // the cache's own import
   std::optional<Watched> watched;
   std::optional<Region> region;

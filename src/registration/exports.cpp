@@ -31,7 +31,8 @@ struct ExportUse {
   bool finish() {
     const std::scoped_lock lock(mutex);
     if (!watches) return false;
-    // As long as it takes: the memory must not go before. wait() needs some deadline.
+    // Waits as long as the copy takes, because the memory must not go before. wait() needs some
+    // deadline, so it is called again each hour. -1: nothing cancels it.
     Result<void> waited;
     do {
       waited = copy.wait({Deadline::after(std::chrono::hours(1)), -1});
@@ -63,7 +64,7 @@ struct ExportEntry {
   std::condition_variable changed;  // a use has ended, or watches a copy
   std::vector<ExportUse*> uses;
   bool ended = false;
-  std::uint32_t shared = 0;              // SharedKeys::add()
+  std::uint32_t shared = 0;              // number from SharedKeys::add(); 0: none
   std::optional<ExportedMemory> memory;  // set until the key has ended
 };
 
@@ -129,8 +130,8 @@ class Exports {
 
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<ExportEntry>> entries_;
-  std::unique_ptr<SharedKeys> shared_;  // made when the first endpoint may need it
-  std::chrono::nanoseconds patience_{};
+  std::unique_ptr<SharedKeys> shared_;   // made when the first endpoint may need it
+  std::chrono::nanoseconds patience_{};  // the longest that share_all() was given
 };
 
 constinit OneOfProcess<Exports> exports_of_process;

@@ -83,6 +83,7 @@ Result<void> MemoryKeyState::end(bool waits) {
         Errc::not_supported, Stage::register_memory,
         "the key belongs to the parent process, which can revoke it", {}, Hint::forked_nic));
   }
+  // If this fails because another process still uses the memory, the registrations go nevertheless.
   const auto settled = exported.end(waits);
   std::optional<KeyMemory> last;  // destroyed without the lock
   const std::scoped_lock lock(mutex);

@@ -20,7 +20,7 @@
 namespace hbmwire::detail {
 
 /// The memory that a key's own registrations need during their life. The key does not hold the
-/// region instead: that registration would stay open to anyone who has the region's keys.
+/// region instead: the region's registration would stay open to anyone who has the region's keys.
 struct KeyMemory {
   Allocation allocation;
   DmabufRange dmabuf;  // .fd is null for host memory
@@ -56,10 +56,10 @@ struct MemoryKeyState {
 
   MemoryKeyInfo info;
   std::vector<std::byte> bytes;
-  bool own = false;
+  bool own = false;  // the key has its own registrations
   std::atomic<bool> ended{false};
 
-  std::optional<Region> region;  // the key names its registration, unless it has its own
+  std::optional<Region> region;  // set if the key names the region's registration
 
   std::mutex mutex;  // guards `memory` and `registrations`
   std::optional<KeyMemory> memory;

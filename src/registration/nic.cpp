@@ -25,7 +25,7 @@ Result<Region> Nic::register_memory(const Allocation& allocation, Access access)
 Result<Region> Nic::register_memory(std::span<const Nic> nics, const Allocation& allocation,
                                     Access access) {
   return guarded(Stage::register_memory, [&]() -> Result<Region> {
-    HBMWIRE_TRY(registration::check_nics(nics));  // first, because asking a domain may fail, too
+    HBMWIRE_TRY(registration::check_nics(nics));  // before the domain is asked, which may fail, too
     HBMWIRE_TRY(registration::check_access(access));
     MemoryDomain& domain = allocation.domain();
     const auto info = domain.find(allocation.address(), allocation.size_bytes());

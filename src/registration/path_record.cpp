@@ -125,10 +125,10 @@ const PathRecord& record_of(const DeviceInfo& device, Path path,
   made->path = path;
   made->device = device.name;
   for (const Path each : kPaths) made->tried.push_back(tried(each, path, refused, device.name));
-  // kPaths ends with staging.
+  // kPaths has none of the paths behind staging.
   if (path > Path::staged)
     made->tried.push_back({.path = path, .taken = true, .nic = {}, .refusal = {}});
-  // note() has nothing to log for these.
+  // For these types and paths note() has nothing to log.
   made->noted = device.type == MemoryType::host || path == Path::zero_copy || path == Path::host;
   Records& known = records();
   const std::scoped_lock lock(known.mutex);

@@ -26,7 +26,7 @@ struct PathRecord {
   Error excluded;
   std::string excluded_text;  // text of excluded.call
 
-  mutable std::atomic<bool> noted{false};  // the log has said that it is not zero-copy
+  mutable std::atomic<bool> noted{false};  // note() has nothing (more) to log
 };
 
 /// The record for a device's memory that goes by `path`. `refused`: paths that were tried before,

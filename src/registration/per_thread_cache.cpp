@@ -44,7 +44,7 @@ class ThreadViews {
     std::erase_if(known_, [](const Known& known) { return known.cache.expired(); });
     auto found = std::ranges::find(known_, cache->id(), &Known::cache_id);
     if (found == known_.end()) {
-      known_.reserve(known_.size() + 1);  // before a view is taken over, because it may throw
+      known_.reserve(known_.size() + 1);  // before a view is taken over: reserve() may throw
       known_.push_back({cache->id(), cache, &take_over_or_make(*cache)});
       found = std::prev(known_.end());
     }
@@ -96,6 +96,7 @@ namespace {
     view_at(reference).cache.give_back(reference);
 }
 
+/// For a thread that does not own the reference's view.
 [[gnu::noinline]] void release_elsewhere(RegistrationReference& reference) noexcept {
   rest_of(reference).given_back.fetch_add(1, std::memory_order_seq_cst);
   give_back_if_forgotten(reference);

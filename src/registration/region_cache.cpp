@@ -288,7 +288,7 @@ RegionCache::Fresh RegionCache::begin(const Plan& plan, bool wide, Access access
                                         .dmabufs = plan.info.path == Path::zero_copy ? 1U : 0U});
     lists_.collect(garbage);
   }
-  destroy(garbage);  // now, since the registration below may need its room
+  destroy(garbage);  // now, since the registration that follows may need the room
   // Watched before it is registered, so that no change of its pages is missed.
   if (entry.lifetime == Lifetime::address_space && fresh.keep) {
     const auto watched =
@@ -335,7 +335,7 @@ RegistrationReference& RegionCache::enter(Fresh& fresh, AddressRange range, bool
     ++statistics_.not_kept;
   }
   ++statistics_.misses;
-  // Without memory for a reference, a region that no look-up finds must go again.
+  // If there is no memory for a reference, a region that no look-up finds must be removed again.
   RegistrationReference& pinned = *or_undo([&] { return &reference(entry, range.begin); },
                                            [&] {
                                              if (!keep) lists_.abandon(entry);
@@ -412,7 +412,7 @@ void RegionCache::give_back(const RegistrationReference& reference) noexcept {
   // A thread may have just found the forgotten region, with a lease that is not visible yet.
   // collect() makes it visible by a fence, unless an earlier call has done so.
   lists_.collect(garbage);
-  // Null: it has been collected.
+  // It is null if the region has been collected already.
   CachedRegion* const entry = rest_of(reference).region;
   if (entry != nullptr) lists_.collect_if_unused(*entry, garbage);
 }

@@ -139,11 +139,16 @@ class RegionCache final : public MemoryObserver,
   RegistrationReference* finish(Fresh& fresh, AddressRange range, bool last);
   /// Ends begin(). Returns whether the memory has changed since. With the lock.
   bool end_flight(Fresh& fresh);
-  RegistrationReference& enter(Fresh& fresh, AddressRange range, bool keep);     // with the lock
-  RegistrationReference& reference(CachedRegion& entry, std::uint64_t address);  // with the lock
+  /// Moves the new region into a list: of those that look-ups find if `keep`. With the lock.
+  RegistrationReference& enter(Fresh& fresh, AddressRange range, bool keep);
+  /// The current thread's reference to the region, made if there is none. With the lock.
+  RegistrationReference& reference(CachedRegion& entry, std::uint64_t address);
+  /// Subscribes to the domain, once.
   Result<void> observe(MemoryDomain& domain);
-  void settle() noexcept;                              // with the lock
-  void change_in_flight(AddressRange range) noexcept;  // with the lock
+  /// Takes all changes of pages so far into account. With the lock.
+  void settle() noexcept;
+  /// Notes for registrations under way that their memory has changed. With the lock.
+  void change_in_flight(AddressRange range) noexcept;
   /// Calls `forget_some` with the lock held.
   template <class Forget>
   void forget_and_destroy(Forget forget_some);

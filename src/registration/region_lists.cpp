@@ -51,7 +51,7 @@ bool RegionLists::make_room(const Room& needed) {
   try {
     dmabufs = dmabufs_;
   } catch (const std::bad_alloc&) {
-    return false;  // it is registered for one use, which needs no more memory than this
+    return false;  // the caller then registers for one use only
   }
   const auto subtract = [&](const CachedRegion& leaving) {
     if (leaving.in_use()) return;
@@ -94,7 +94,7 @@ bool RegionLists::evict_one() noexcept {
 void RegionLists::add_cached(CachedRegions& fresh) {
   CachedRegion& entry = fresh.front();
   entry.place = fresh.begin();
-  count_in(entry);  // first, since it may throw
+  count_in(entry);  // before the table changes, since this may throw
   table_.overlapping(entry.range, entry.access, [&](CachedRegion& other) { forget(other); });
   or_undo([&] { table_.insert(entry); }, [&] { count_out(entry); });
   cached_.splice(cached_.begin(), fresh);

@@ -39,8 +39,8 @@ class RegionLists {
     return table_.find(range, access);
   }
 
-  /// Widens the range of a new region by all regions of the same kind that it overlaps. Otherwise
-  /// two users of overlapping ranges would evict each other's region for ever.
+  /// Widens the range of a new region by all regions of the same kind that it overlaps. Without
+  /// that, two users of overlapping ranges would evict each other's region for ever.
   void widen(CachedRegion& entry);
 
   /// Forgets regions, the least recently used first, until there is room for `needed` within the
@@ -51,7 +51,7 @@ class RegionLists {
   /// overlaps. If it throws, `fresh` still has the region.
   void add_cached(CachedRegions& fresh);
 
-  /// Takes over the only region of `fresh`, so that no look-up finds it: it lives as long as its
+  /// Takes over the only region of `fresh`, but no look-up finds it: it lives as long as its
   /// leases. If it throws, `fresh` still has the region.
   void add_retired(CachedRegions& fresh);
 
@@ -65,7 +65,7 @@ class RegionLists {
   void forget_unused() noexcept;
   void forget_all() noexcept;
 
-  /// Like forget(), because the memory is no longer what was registered.
+  /// forget(), counted as an invalidation: the memory is no longer what was registered.
   void invalidate(CachedRegion& entry) noexcept;
   void invalidate(AddressRange range, Lifetime lifetime) noexcept;
 

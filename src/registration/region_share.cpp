@@ -11,7 +11,7 @@ std::uint32_t RegionShare::number_of(const RegionState& region) noexcept {
     return known;
   const std::scoped_lock lock(mutex_);
   if (number_.load(std::memory_order_relaxed) != kUnknown) return number_;
-  // Tried only once. If processes of this node cannot find it, a NIC reads the memory, or its owner
+  // Exports the memory only once, even if that fails: a NIC then reads the memory, or its owner
   // writes it to the peer.
   const auto number = guarded(Stage::post, [&]() -> Result<std::uint32_t> {
     export_ = Export({.allocation = region.allocation,

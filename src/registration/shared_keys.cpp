@@ -162,7 +162,7 @@ bool SharedKeys::close(std::uint32_t number, std::uint64_t token,
     if (memory && kept != kept_.end() && !kept->memory) kept->memory = std::move(memory);
     return true;
   }
-  kept_.push_back({number, token, std::move(memory), true});
+  kept_.push_back({number, token, std::move(memory), /*is_awaited=*/true});
   keeps_ = true;
   first_free_ = std::min(first_free_, number - 1);
   // Pairs with Neighbour's hold: either Neighbour sees that the key has ended, or this sees the

@@ -28,7 +28,7 @@ class PciTree {
   /// Takes a loaded topology with PCI devices and bridges.
   explicit PciTree(TopologyHandle loaded) noexcept : topology_(std::move(loaded)) {}
 
-  /// Has hwloc read this machine's /sys, which takes some milliseconds. Opens no device. Unlike
+  /// Lets hwloc read this machine's /sys, which takes some milliseconds. Opens no device. Unlike
   /// libibverbs, hwloc ignores SYSFS_PATH. Errors: Stage::probe.
   static Result<PciTree> discover();
 

@@ -48,7 +48,7 @@ std::size_t sequence_at(std::string_view words) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0U) != 0x80) return 0;
   }
-  // Overlong, a surrogate, or beyond the last character.
+  // Overlong sequences, surrogates, and numbers beyond the last character are invalid.
   const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
                      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
   return wrong ? 0 : length;

@@ -60,7 +60,7 @@ class TraceEvents {
     std::string nic;  // one more member, for transfers that the connection carries
     std::uint64_t sort = 0;
     std::uint32_t count = 0;
-    std::multimap<std::int64_t, std::uint32_t> free;  // the time since when, and the track's number
+    std::multimap<std::int64_t, std::uint32_t> free;  // track numbers, by the time since when free
   };
 
   Tracks& tracks_of(const TraceRecord& record, std::uint32_t worker);

@@ -125,7 +125,7 @@ bool TraceFile::write() {
   error_ = system_error(Stage::complete, "writing the trace", failure, subject_of(path_));
   // Removes the last part that was written as well, to make room for the file's end.
   transfers_ -= gathered_transfers_ + last_transfers_;
-  // But not the first part, without which the rest can't be read.
+  // The first part stays, because the rest can't be read without it.
   if (before_last_bytes_ == 0) {
     before_last_bytes_ = written_bytes_;
     transfers_ += last_transfers_;

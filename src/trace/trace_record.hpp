@@ -26,7 +26,7 @@ enum class WaitedFor : std::uint8_t {
 /// The times of a transfer that is under way, in nanoseconds of the steady clock.
 struct TraceSlot {
   std::int64_t asked_ns = 0;
-  std::int64_t posted_ns = 0;  // a receive: when its message came. 0: it waits
+  std::int64_t posted_ns = 0;  // of a receive: when its message came; 0: still waiting
   WaitedFor waited_for = WaitedFor::nothing;
 };
 

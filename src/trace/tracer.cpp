@@ -77,7 +77,7 @@ Result<void> Tracer::begin(const TraceOptions& options) {
     return tl::make_unexpected(
         make_error(Errc::busy, Stage::configure, "a trace is on already: stop it before"));
   }
-  // First, because a failure later could leave things behind.
+  // Registered before all else, because a failure later would leave a part of the trace behind.
   static const bool ends_at_exit = std::atexit([] { stop_at_exit(); }) == 0;
   if (!ends_at_exit) return tl::make_unexpected(out_of_memory(Stage::configure));
   HBMWIRE_TRY_ASSIGN(TraceFile file, TraceFile::create(options.file, options.most_bytes));
@@ -117,7 +117,7 @@ Result<void> Tracer::start_thread() {
 }
 
 Result<TraceCounts> Tracer::stop(std::uint64_t number) {
-  // Before the lock is taken: the parent's writer may have held it during the fork(2).
+  // Checked before the lock is taken: the parent's writer may have held it during the fork(2).
   if (is_foreign()) return tl::make_unexpected(none_is_on());
   std::thread writer;
   {

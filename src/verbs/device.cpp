@@ -53,7 +53,7 @@ Result<std::shared_ptr<detail::NicState>> open_device(ibv_device* device, std::u
   HBMWIRE_TRY(from_errno_result(ibv_query_device(context, &attributes), Stage::open,
                                 "ibv_query_device", name));
 
-  // Stays so if no port has the wanted number.
+  // This error stays if no port has the wanted number.
   Result<NicInfo> info =
       tl::make_unexpected(make_error(Errc::not_found, Stage::open, "the device has no such port",
                                      name, Hint::no_such_rdma_device));
@@ -137,10 +137,10 @@ Hint dmabuf_hint(int error_number) noexcept {
   }
 }
 
-// mlx5 reads the variable when a queue pair is made. Otherwise it would put small receives into the
-// completion and let the CPU copy them, which cannot write device memory. Set when the library is
-// loaded, because a thread that reads the environment must not meet setenv(3). If the user has set
-// the variable, it stays.
+// mlx5 reads the variable when a queue pair is made. Without the variable it would put small
+// receives into the completion and let the CPU copy them, which cannot write device memory. It is
+// set when the library is loaded, because a thread that reads the environment must not meet
+// setenv(3). 0: if the user has set the variable, it stays.
 [[gnu::constructor]] void keep_small_receives_out_of_completions() {
   ::setenv("MLX5_SCATTER_TO_CQE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
 }

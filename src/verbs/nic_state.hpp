@@ -114,7 +114,7 @@ Result<CompletionChannel> create_channel(const detail::NicState& nic);
 /// application's.
 [[nodiscard]] void* shared_receives_mark() noexcept;
 
-/// The ibv_qp::qp_context of queue pairs on these queues.
+/// The ibv_qp::qp_context of queue pairs on the library's shared receive queues.
 struct SharedReceiver {
   std::atomic<bool> took_last{false};  // IBV_EVENT_QP_LAST_WQE_REACHED has come
 };

@@ -65,6 +65,7 @@ int choose_gid(const std::vector<GidEntry>& table, bool ethernet) noexcept {
 
 std::vector<GidEntry> read_gid_table(ibv_context* context, std::uint8_t port, int length) {
   std::vector<GidEntry> table;
+  // 256: GidEntry::index has 8 bits.
   for (int index = 0; index < length && index < 256; ++index) {
     ibv_gid_entry raw{};
     // ENODATA marks an empty entry; a table may have holes.

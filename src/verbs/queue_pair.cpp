@@ -15,7 +15,7 @@ namespace hbmwire::verbs {
 
 namespace {
 
-// Reaches across routers, too; 1, a common setting, expires at the first router.
+// Packets cross routers, too. With 1, a common setting, they would expire at the first router.
 constexpr std::uint8_t kHopLimit = 64;
 
 unsigned verbs_qp_access(Access access) noexcept {
@@ -66,7 +66,8 @@ ibv_ah_attr to_attributes(const AddressPath& from) noexcept {
 /// 24 random bits, getrandom(2).
 std::uint32_t random_packet_sequence() {
   std::uint32_t value = 0;
-  // Fails only on kernels without getrandom(2); the standard library's source serves there.
+  // The call fails only on kernels without getrandom(2); the standard library's source serves
+  // there.
   if (::getrandom(&value, sizeof value, 0) != sizeof value) value = std::random_device{}();
   return value & 0xffffffU;
 }

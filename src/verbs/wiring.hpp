@@ -41,8 +41,8 @@ struct Wiring {
   std::optional<AddressPath> path = {};
   std::uint8_t traffic_class = 0;
   std::uint8_t service_level = 0;
-  std::uint8_t reads_out = 1;  ///< READs and atomics that it asks for at a time
-  std::uint8_t reads_in = 1;   ///< those that it answers at a time
+  std::uint8_t reads_out = 1;  ///< READs and atomics that this end asks for at a time
+  std::uint8_t reads_in = 1;   ///< those that this end answers at a time
   /// The peer counts as gone after `retries` + 1 timeouts of 4.096 us * 2^ack_timeout without an
   /// acknowledgement. 14 is 67 ms, so seven retries notice it in half a second (IBTA
   /// 9.7.6.1.3).

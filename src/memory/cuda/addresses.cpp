@@ -108,8 +108,8 @@ Result<void> extend(const Driver& driver, const Answers& first, std::uint64_t en
     const std::uint64_t next = known.base + known.bytes;
     Answers answers;
     HBMWIRE_TRY_ASSIGN(const bool there, ask(driver, next, answers));
-    // Only a mapping of the same reservation continues the range: in a block, the next allocation
-    // is another one.
+    // Only a mapping in the same reservation continues the range: memory behind the reservation's
+    // end belongs to other allocations.
     const bool continues =
         there && answers.range_start == first.range_start && answers.device == first.device;
     if (!continues) return tl::make_unexpected(leaves_allocation());

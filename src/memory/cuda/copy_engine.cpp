@@ -19,12 +19,12 @@ struct Move {
   void* to = nullptr;
   const void* from = nullptr;
   std::size_t bytes = 0;
-  bool failed = false;  // read after the event that follows it
+  bool failed = false;  // read only after the copy's event, which comes behind all its moves
 };
 
 void run_move(void* data) {
   auto& move = *static_cast<Move*>(data);
-  // Either side may be the application's: the call fails for both alike.
+  // Either side may be the application's: the call also fails if it cannot read `from`.
   move.failed = !copy_to_application(static_cast<std::byte*>(move.to),
                                      {static_cast<const std::byte*>(move.from), move.bytes});
 }
@@ -135,7 +135,7 @@ Result<PendingCopy> CopyEngine::start(std::size_t pieces, Post post) {
     return work->post_end(stream_);
   };
   if (const auto posted = post_all(); !posted) {
-    // Earlier pieces were posted, and use the moves and the caller's bytes.
+    // Waits, because pieces posted before the failure still use the moves and the caller's bytes.
     destroy_or_log_cuda("cuStreamSynchronize", [&] { return driver_.stream_synchronize(stream_); });
     return tl::make_unexpected(posted.error());
   }
@@ -163,6 +163,7 @@ Result<PendingCopy> CopyEngine::start_straight(const char* call, Post post) {
   HBMWIRE_TRY(current.status(Stage::copy, gpu_));
   const std::scoped_lock lock(mutex_);
   HBMWIRE_TRY(make_stream());
+  // 0: the stream copies without any move by the CPU.
   return start(0, [&](Work& /*work*/) { return check(Stage::copy, call, post(), gpu_); });
 }
 

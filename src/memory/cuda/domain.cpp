@@ -96,7 +96,8 @@ Result<Allocation> CudaDomain::allocate(std::uint64_t size_bytes) {
     const CurrentContext current(driver_, context_);
     HBMWIRE_TRY(current.status(Stage::allocate, gpu_.info.name));
     HBMWIRE_TRY_ASSIGN(Block block, allocate_aligned(size_bytes));
-    const auto settle = [&]() -> Result<void> {
+    // Learns the block's generation, and prepares the block for NICs.
+    const auto prepare_block = [&]() -> Result<void> {
       HBMWIRE_TRY_ASSIGN(const auto memory, look_up(driver_, block.raw, 1));
       if (!memory) {
         return tl::make_unexpected(make_error(Errc::system, Stage::allocate,
@@ -106,14 +107,15 @@ Result<Allocation> CudaDomain::allocate(std::uint64_t size_bytes) {
       block.generation = memory->generation;
       return exports_.sync_memops(*memory);
     };
-    const auto settled = guarded(Stage::allocate, [&]() -> Result<void> {
-      HBMWIRE_TRY(settle());
+    // Guarded here as well: the outer guard would lose the block if insert() threw.
+    const auto inserted = guarded(Stage::allocate, [&]() -> Result<void> {
+      HBMWIRE_TRY(prepare_block());
       blocks_.insert(block);
       return {};
     });
-    if (!settled) {
+    if (!inserted) {
       destroy_or_log_cuda("cuMemFree", [&] { return free_raw(block.raw); });
-      return tl::make_unexpected(settled.error());
+      return tl::make_unexpected(inserted.error());
     }
     return Allocation(shared_from_this(), block.address, size_bytes);
   });
@@ -125,14 +127,14 @@ void CudaDomain::release(std::uint64_t address) noexcept {
     destroy_or_log_cuda("cuIpcCloseMemHandle", [&] { return driver_.ipc_close_handle(base); });
   };
   if (opened_.close(address, close)) return;
-  // First, because another thread may get the same address as soon as it is free.
+  // Forgets the block before it frees it: another thread may get the same address at once.
   const Block block = blocks_.take(address);
   destroy_or_log_cuda("cuMemFree", [&] { return free_raw(block.raw); });
 }
 
 Result<std::optional<Known>> CudaDomain::known(std::uint64_t address, std::uint64_t length_bytes) {
   if (const auto block = blocks_.around(address)) {
-    if (!block->holds(address, 1)) return std::nullopt;  // room for the alignment
+    if (!block->holds(address, 1)) return std::nullopt;  // only room for the alignment
     if (!block->holds(address, length_bytes)) {
       return tl::make_unexpected(make_error(Errc::invalid_argument, Stage::probe,
                                             "the range leaves its allocation", gpu_.info.name));
@@ -196,8 +198,8 @@ Result<void> CudaDomain::prepare(const Known& memory) {
   return exports_.sync_memops(memory);
 }
 
-/// True for pinned memory of an integrated GPU, but not for memory that the application has from
-/// cuMemAlloc() there.
+/// Whether the CPU copies this memory, and not the GPU's copy engine. On an integrated GPU the CPU
+/// copies all memory except the application's own from cuMemAlloc().
 bool CudaDomain::is_for_cpu(std::uint64_t address) {
   if (!gpu_.integrated) return false;
   if (blocks_.around(address)) return true;
@@ -285,8 +287,8 @@ Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
   const int result = driver_.ipc_open_handle(&opened, {handle.token}, kIpcLazyPeerAccess);
   if (result != kSuccess) {
     Error error = cuda_error(Stage::open, "cuIpcOpenMemHandle", result, gpu_.info.name);
-    // The process that made the handle has ended, or it is this process, or another of its contexts
-    // has the handle open.
+    // These results mean a handle that cannot be opened here: the process that made it has ended;
+    // or this process made it; or another context of this process has opened it.
     const auto refusals = {kMapFailed, kInvalidContext, kAlreadyMapped, kInvalidHandle};
     if (std::ranges::count(refusals, result) != 0) error.code = Errc::invalid_argument;
     return tl::make_unexpected(error);
@@ -308,7 +310,7 @@ Result<std::uint64_t> CudaDomain::open_block(const IpcHandle& handle) {
 
 Result<Allocation> CudaDomain::open_ipc(const IpcHandle& handle) {
   return guarded(Stage::open, [&]() -> Result<Allocation> {
-    // Also for another GPU's memory: kIpcLazyPeerAccess gives this GPU access if possible.
+    // true: opens another GPU's memory, too; kIpcLazyPeerAccess gives this GPU access if possible.
     HBMWIRE_TRY(check_ipc_handle(handle, gpu_.info, true));
     const CurrentContext current(driver_, context_);
     HBMWIRE_TRY(current.status(Stage::open, gpu_.info.name));

@@ -167,8 +167,8 @@ class CurrentContext {
   CurrentContext(const Driver& driver, ContextHandle context) noexcept
       : driver_(driver), result_(driver.context_push(context)) {}
 
-  /// For releasing resources, where an error cannot be returned: if the driver refuses, asks once
-  /// more.
+  /// Makes the context current in functions that release resources, and so cannot return an error:
+  /// if the driver refuses, tries a second time. If that fails, too, nothing is made current.
   static CurrentContext insist(const Driver& driver, ContextHandle context) noexcept {
     const int result = driver.context_push(context);
     return {driver, result == kSuccess ? result : driver.context_push(context), Pushed{}};

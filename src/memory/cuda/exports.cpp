@@ -30,7 +30,8 @@ Result<void> Exports::set_context_flag() const {
 
 Result<void> Exports::sync_memops(const Known& known) const {
   if (!machine_.settings.cuda.sync_memops) return {};
-  // Virtual memory does not have this attribute; the context has a flag for all its memory.
+  // Virtual memory does not have the attribute SYNC_MEMOPS, but the context has a flag that applies
+  // to all its memory.
   if (known.is_virtual) return set_context_flag();
   const unsigned on = 1;
   const int result = machine_.driver->pointer_set_attribute(&on, kPointerSyncMemops, known.base);

@@ -39,7 +39,8 @@ struct Reach {
   std::optional<Error> refusal = {};
 };
 
-/// `capable`: whether NICs can reach this very memory (virtual memory may have been made without).
+/// `capable`: whether NICs can reach this very memory (the application may have made virtual memory
+/// without gpuDirectRDMACapable).
 Reach reach_of(const Gpu& gpu, const Settings& settings, bool capable);
 
 }  // namespace hbmwire::memory::cuda

@@ -65,7 +65,9 @@ class CudaProvider final : public Provider {
     });
   }
 
-  /// If CUDA knows the memory, asks the GPU's domain, which knows more if it has allocated it.
+  /// Asks the domain of the memory's GPU, if it is open, because it knows more about memory that it
+  /// has allocated. Otherwise asks CUDA again, about the whole range. `there`: CUDA's answer about
+  /// the first byte.
   Result<std::optional<Known>> known(const Known& there, std::uint64_t address,
                                      std::uint64_t length_bytes) {
     for (const auto& domain : open_.all()) {

@@ -37,7 +37,7 @@ Mapping::~Mapping() {
 
 Result<Reservation> Reservation::create(std::uint64_t offset_bytes, std::uint64_t length_bytes) {
   const std::uint64_t page = length_bytes >= kHugePage ? kHugePage : kPageBytes;
-  const std::uint64_t size = length_bytes + 2 * page;  // one to align, one for the offset in it
+  const std::uint64_t size = length_bytes + 2 * page;  // one to align, one for the offset in a page
   void* const base =
       size < length_bytes
           ? MAP_FAILED

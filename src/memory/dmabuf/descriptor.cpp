@@ -67,7 +67,7 @@ Result<std::shared_ptr<const Fd>> Descriptors::own(int fd, const Identity& ident
   if (const auto found = open_.find(identity); found != open_.end()) {
     if (auto known = found->second.lock()) return known;
   }
-  // Not 0 to 2, to which a library's careless printf would write.
+  // 3: not one of the descriptors 0 to 2, to which a library's careless printf would write.
   Fd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!copy) {
     return tl::make_unexpected(

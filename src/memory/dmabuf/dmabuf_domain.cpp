@@ -62,7 +62,7 @@ class DmabufDomain final : public MemoryDomain {
   std::uint64_t offset_ = 0;
   std::uint64_t length_ = 0;
   std::uint64_t generation_ = 0;
-  bool has_cpu_ = false;
+  bool has_cpu_ = false;  // whether the CPU can access the memory; constant after create()
 
   mutable std::mutex mutex_;                // guards the members below, which end with the import
   Descriptor descriptor_;                   // .fd is null after that
@@ -149,7 +149,8 @@ Result<PendingCopy> DmabufDomain::start_copy_out(std::uint64_t address, std::spa
 }
 
 void DmabufDomain::release(std::uint64_t address) noexcept {
-  // First, because its addresses may be reused as soon as they are free.
+  // Removes the import's range before its addresses become free, because they may be reused at
+  // once.
   static_cast<void>(imports_->ranges.take(address));
   const std::scoped_lock lock(mutex_);
   cpu_ = CpuAccess();

@@ -38,8 +38,8 @@ class Imports {
   DeviceInfo device_;
 };
 
-/// Implements Context::import_dmabuf(). Each import has its own domain, because not every one can
-/// be copied by the CPU.
+/// Implements Context::import_dmabuf(). Each import has its own domain, because a domain says
+/// whether the CPU can copy its memory, and that depends on the import.
 Result<Allocation> import_memory(const DmabufMemory& memory,
                                  const std::shared_ptr<Imports>& imports);
 

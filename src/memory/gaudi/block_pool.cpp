@@ -37,7 +37,7 @@ std::optional<std::uint64_t> BlockPool::place(Block& block, std::uint64_t size_b
 Result<BlockPool::Block*> BlockPool::add_block(std::uint64_t size_bytes, bool shared) {
   auto block = source_.take_block(size_bytes);
   if (!block && block.error().code == Errc::exhausted) {
-    give_empty_blocks_back(0);
+    give_empty_blocks_back(/*kept=*/0);
     block = source_.take_block(size_bytes);
   }
   if (!block) return tl::make_unexpected(block.error());
@@ -74,7 +74,7 @@ void BlockPool::free(std::uint64_t address) noexcept {
   block.free.give_back(address - block.driver.address, round_up(gone.size_bytes, kExportPage));
   if (--block.live != 0) return;
   block.dmabuf.reset();
-  give_empty_blocks_back(1);
+  give_empty_blocks_back(/*kept=*/1);
 }
 
 void BlockPool::give_empty_blocks_back(unsigned kept) noexcept {

@@ -90,7 +90,7 @@ class BlockPool {
   /// Puts an allocation into the block, and returns its address; no value if there is no room.
   std::optional<std::uint64_t> place(Block& block, std::uint64_t size_bytes);
   Result<Block*> add_block(std::uint64_t size_bytes, bool shared);
-  /// All but `kept` empty shared blocks, and all others that are empty.
+  /// Gives all empty blocks back to the driver, except `kept` of the shared ones.
   void give_empty_blocks_back(unsigned kept) noexcept;
   [[nodiscard]] LiveAllocations::const_iterator holder_of(std::uint64_t address,
                                                           std::uint64_t length_bytes) const;

@@ -32,7 +32,7 @@ class CardDriver {
   /// The value of DeviceInfo::driven_by. Lives as long as the program.
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 
-  /// Opens the card with this PCI address, or, if it is empty, the first free one. The caller must
+  /// Opens the card with this PCI address; empty: the first free card. The caller must
   /// close the descriptor. Errors: Stage::probe (no such card); Stage::open with Hint::gaudi_busy
   /// or Hint::gaudi_resetting.
   virtual Result<int> open(const std::string& pci_address) const = 0;

@@ -49,7 +49,7 @@ class AddressWindow {
 /// An open domain, and its role in this Context.
 struct KnownDomain {
   std::weak_ptr<MemoryDomain> domain;
-  const DeviceInfo* device = nullptr;  // as the Context's users get it
+  const DeviceInfo* device = nullptr;  // the description that users of the Context get
   bool as_any = false;                 // opened by the empty name
   std::uint64_t adopted_address = 0;   // 0: opened, not adopted
 };

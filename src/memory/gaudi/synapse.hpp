@@ -71,8 +71,8 @@ class Synapse {
   ~Synapse();
 
   // SynapseAI has one card in a process. Contexts share the card that this library has acquired.
-  std::mutex card_mutex;    // also held while it is acquired and released
-  unsigned card_users = 0;  // domains that have it; the last one releases it
+  std::mutex card_mutex;    // also held while the card is acquired and released
+  unsigned card_users = 0;  // domains that use the card; the last one releases it
 
   int (*initialize)() = nullptr;
   int (*destroy)() = nullptr;

@@ -17,8 +17,8 @@ namespace {
 // Bytes. Allocations promise this alignment; SynapseAI's own is smaller.
 constexpr std::uint64_t kAlignment = 4096;
 
-/// The size of SynapseAI's pool on the card. SynapseAI tells it only roughly: its own use may be
-/// left out.
+/// The size of SynapseAI's pool on the card, roughly: SynapseAI may leave out the memory that it
+/// uses itself.
 std::uint64_t pool_bytes(const Synapse& synapse, const SynapseDeviceInfo& info) {
   std::uint64_t free = 0;
   std::uint64_t total = 0;
@@ -26,10 +26,10 @@ std::uint64_t pool_bytes(const Synapse& synapse, const SynapseDeviceInfo& info) 
   return status == kSynSuccess && total != 0 ? total : info.dram_size;
 }
 
-/// The addresses at which the pool may begin. Releases around 1.18 do not tell. Then it is where
-/// the device's memory begins, or where virtual addresses do, right above all HBM stacks. A wrong
-/// guess does no harm: the driver exports only from the exact base of a mapping, and only ranges
-/// that lie in it.
+/// The addresses at which the pool may begin. Releases around 1.18 do not tell. With them it begins
+/// where the device's memory begins, or where virtual addresses begin, above all HBM stacks. A
+/// wrong guess does no harm: the driver exports only from the exact base of a mapping, and only
+/// ranges that lie in it.
 std::vector<std::uint64_t> pool_bases(const SynapseDeviceInfo& info) {
   constexpr std::uint64_t kStackBytes = 16ULL << 30;
   if (info.global_hbm_base != 0) return {info.global_hbm_base};
@@ -163,7 +163,7 @@ Result<void> SynapseDomain::acquire_new(const std::string& pci_address) {
   acquired_here_ = counted_ = true;
   synapse_->card_users = 1;
   const int asked = synapse_->device_get_info(id, &info_);
-  // The query may have overwritten it, but the destructor needs the id.
+  // The destructor needs the id, which the query may have overwritten.
   info_.device_id = id;
   if (asked == kSynSuccess) return {};
   return tl::make_unexpected(synapse_error(Stage::open, "synDeviceGetInfoV2", asked, pci_address));
@@ -204,6 +204,7 @@ Result<Allocation> SynapseDomain::allocate(std::uint64_t size_bytes) {
   return guarded(Stage::allocate, [&]() -> Result<Allocation> {
     HBMWIRE_TRY(check_allocation(size_bytes, device_));
     std::uint64_t raw = 0;
+    // 0, 0: no wanted address, no flags.
     const int status =
         synapse_->device_malloc(info_.device_id, size_bytes + kAlignment - 1, 0, 0, &raw);
     if (status != kSynSuccess) {

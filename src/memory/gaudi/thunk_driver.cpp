@@ -64,6 +64,7 @@ Result<std::uint64_t> ThunkDriver::allocate(int device_fd, std::uint64_t size_by
 Result<std::uint64_t> ThunkDriver::map(int device_fd, std::uint64_t handle,
                                        std::string_view card) const {
   errno = 0;
+  // 0: no wanted address.
   const std::uint64_t address = thunk_->device_memory_map(device_fd, handle, 0);
   if (address != 0) return address;
   return tl::make_unexpected(system_error(Stage::allocate, "hlthunk_device_memory_map",

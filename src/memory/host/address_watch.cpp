@@ -84,7 +84,8 @@ struct AddressWatch::Impl {
   const unsigned process = forks();
   EventReader reader;
   QuietThread sweeper;
-  std::uint64_t swept = 0;  // among the reader's changes; used by the sweeper, and then by stop()
+  // The number of the reader's changes that were swept. Used by the sweeper, and then by stop().
+  std::uint64_t swept = 0;
   std::atomic<bool> stopping{false};
   std::shared_ptr<Subscribers> subscribers = std::make_shared<Subscribers>();
   std::shared_ptr<const void> inherited_before;  // see Place
@@ -93,7 +94,8 @@ struct AddressWatch::Impl {
   // reader never takes it.
   std::mutex mutex;
   CountedRanges counts;
-  std::multimap<std::pair<std::uint64_t, std::uint64_t>, AddressRange> huge;  // requested, watched
+  // The ranges of huge pages that are watched, each by the range that was requested.
+  std::multimap<std::pair<std::uint64_t, std::uint64_t>, AddressRange> huge;
 };
 
 namespace {
@@ -167,7 +169,7 @@ void AddressWatch::Impl::stop() noexcept {
   stopping.store(true);
   reader.wake();
   if (sweeper.is_this())
-    sweeper.detach();  // it keeps this object alive, and checks `stopping` when its call returns
+    sweeper.detach();  // it keeps Impl alive, and checks `stopping` when its call returns
   else if (sweeper.runs())
     sweeper.join();
   leave_moved();

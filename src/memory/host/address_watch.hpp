@@ -96,9 +96,9 @@ class AddressWatch {
   [[nodiscard]] bool unmapping_under_way() const noexcept;
 
   /// Lets the sweeper call `changed` soon after pages have changed, until the result is destroyed.
-  /// It waits a millisecond, so that changes which come together cause one call. Destroying the
-  /// result waits for a running call, except from within that call: so do not hold a lock that the
-  /// call takes.
+  /// The sweeper waits a millisecond, so that changes which come together cause one call.
+  /// Destroying the result waits for a running call, except from within that call: so do not hold a
+  /// lock that the call takes.
   using Subscription = std::shared_ptr<const void>;
   Subscription subscribe(std::function<void()> changed);
 

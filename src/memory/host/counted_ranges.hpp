@@ -71,7 +71,7 @@ void CountedRanges::remove(AddressRange range, Use uncovered) noexcept {
 template <class Use>
 void CountedRanges::find_uncovered(AddressRange range, Use uncovered) const {
   auto step = steps_.upper_bound(range.begin);
-  std::uint64_t count = step == steps_.begin() ? 0 : std::prev(step)->second.count;  // at `at`
+  std::uint64_t count = step == steps_.begin() ? 0 : std::prev(step)->second.count;  // of `at`
   for (std::uint64_t at = range.begin; at < range.end;) {
     const std::uint64_t next = step == steps_.end() ? range.end : std::min(step->first, range.end);
     if (count == 0 && at < next) uncovered(AddressRange{at, next});

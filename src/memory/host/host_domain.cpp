@@ -75,7 +75,7 @@ class HostDomain final : public MemoryDomain {
 
  private:
   // The pages are unmapped only after the tables have forgotten them, because another thread may
-  // get the same address from then on.
+  // get the same address once they are unmapped. Dropping the result of take() unmaps them.
   void release(std::uint64_t address) noexcept override {
     if (opened_.close(address, [&](std::uint64_t base) { mapped_.erase(base); })) return;
     static_cast<void>(memory_->blocks.take(address));
@@ -219,9 +219,9 @@ Result<std::optional<AddressInfo>> Memory::find(std::uint64_t address,
   return info;
 }
 
-// This holds also for pages that a GPU's driver has pinned (cuMemAllocHost, hsa_amd_memory_lock). A
-// registration refers to the pages at the addresses. These stay as long as the mapping, whatever
-// the driver's allocator does.
+// Path and lifetime are also right for pages that a GPU's driver has pinned (cuMemAllocHost,
+// hsa_amd_memory_lock): a registration refers to the pages at the addresses, and these pages stay
+// as long as the mapping, whatever the driver's allocator does.
 AddressInfo foreign(const DeviceInfo& device, std::uint64_t address, std::uint64_t length_bytes) {
   return {.device = &device,
           .base_address = address,

@@ -63,7 +63,7 @@ Result<void> check_ends(AddressRange range, bool writes, std::string_view subjec
     return refuse_hole(subject);
   for (const std::uint64_t address : {range.begin, range.end - 1}) {
     if (!can_read(byte_at(address))) return refuse_unreadable(subject);
-    // The aligned word for the futex, which is in the same page.
+    // can_write() asks by a futex, which is an aligned word; this one lies in the same page.
     constexpr std::uint64_t kWord = 4;
     if (writes && !can_write(std::bit_cast<std::byte*>(address / kWord * kWord)))
       return refuse_read_only(subject);
@@ -74,11 +74,11 @@ Result<void> check_ends(AddressRange range, bool writes, std::string_view subjec
 }  // namespace
 
 Result<void> check_pages(AddressRange range, bool writes, std::string_view subject) {
-  std::uint64_t next = range.begin;  // all before it is fine
+  std::uint64_t next = range.begin;  // all addresses before this one are fine
   Result<void> verdict;
   const bool told = for_each_mapping([&](const Mapping& mapping) {
     const AddressRange part = common(mapping.range, {next, range.end});
-    // No part of it is left to check: goes on if this mapping lies before it, ends behind it.
+    // This mapping has no part of the unchecked rest: goes on unless it lies behind the range.
     if (part.begin == part.end) return mapping.range.begin < range.end;
     if (part.begin != next) {
       verdict = refuse_hole(subject);

@@ -68,8 +68,8 @@ Result<Userfaultfd> Userfaultfd::open() {
   return Userfaultfd(std::move(fd));
 }
 
-// This mode traps only pages that are write-protected, and none ever is. The mode for missing pages
-// would trap the first touch of each page.
+// The mode UFFDIO_REGISTER_MODE_WP traps only pages that are write-protected, and none ever is. The
+// mode for missing pages would trap the first touch of each page.
 int Userfaultfd::watch(AddressRange pages) const noexcept {
   uffdio_register range{};
   range.range = {pages.begin, pages.end - pages.begin};

@@ -34,7 +34,7 @@ class Userfaultfd {
       none,       ///< nothing, or not worth reporting
       gone,       ///< was unmapped
       moved,      ///< was moved: `moved_to` is watched now
-      discarded,  ///< will lose its contents as soon as this is read
+      discarded,  ///< will lose its contents once this event is read
       lost,       ///< the descriptor does not work any more
     } kind = Kind::none;
     AddressRange range;

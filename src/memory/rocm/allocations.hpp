@@ -51,7 +51,7 @@ class Allocations {
   /// The argument of ROCr's callback. It outlives both sides, whichever goes first.
   struct Watch {
     std::mutex mutex;
-    Allocations* owner = nullptr;  // null when it has gone
+    Allocations* owner = nullptr;  // null when the owner has gone
     std::uint64_t generation = 0;
     std::shared_ptr<Watch>* held_by_rocr = nullptr;
   };
@@ -72,7 +72,7 @@ class Allocations {
   void remember(std::uint64_t base, std::uint64_t generation, const ExportedBlock& block);
 
   Hsa& hsa_;
-  std::mutex exporting_;
+  std::mutex exporting_;  // held while a callback is registered or a dma-buf is made; taken first
   std::mutex mutex_;
   std::map<std::uint64_t, Entry> entries_;
   std::uint64_t next_generation_ = 1;

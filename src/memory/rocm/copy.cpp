@@ -62,7 +62,7 @@ class LockedBytes {
       : locks_(locks), locked_(locked), address_(address) {}
 
   HostLocks& locks_;
-  void* locked_;
+  void* locked_;  // null: the application has locked the bytes
   void* address_;
 };
 
@@ -96,6 +96,7 @@ class HsaCopy final : public PendingCopy::Work {
   }
 
  private:
+  // Settles the previous copy, too: if that one has failed, this one would wait for ever.
   bool over() noexcept {
     if (previous_) previous_->settle();
     return signal_->settle();
@@ -112,6 +113,7 @@ class HsaCopy final : public PendingCopy::Work {
 
 Result<std::shared_ptr<Signal>> Signal::create(const Hsa& hsa, std::string_view device) {
   SignalHandle handle;
+  // 1: the copy is not over. 0 and nullptr: any agent may wait for the signal.
   if (const int status = hsa.signal_create(1, 0, nullptr, &handle); status != kHsaSuccess)
     return tl::make_unexpected(hsa_error(Stage::copy, "hsa_signal_create", status, device));
   return or_undo([&] { return std::make_shared<Signal>(hsa, handle); },

@@ -17,6 +17,7 @@ Result<void*> HostLocks::lock(std::span<std::byte> bytes, std::string_view devic
     return found->second.seen_at;
   }
   void* seen_at = nullptr;
+  // nullptr and 0: for all GPUs.
   if (const int status = hsa_.memory_lock(bytes.data(), bytes.size(), nullptr, 0, &seen_at);
       status != kHsaSuccess) {
     return tl::make_unexpected(

@@ -114,7 +114,7 @@ void RocmDomain::release(std::uint64_t address) noexcept {
                        [&] { return machine_->hsa().ipc_detach(std::bit_cast<void*>(base)); });
   };
   if (opened_.close(address, close)) return;
-  // First, because another thread may get the same address as soon as it is free.
+  // Forgets the memory before it frees it: another thread may get the same address at once.
   static_cast<void>(machine_->own().take(address));
   destroy_or_log_hsa("hsa_amd_memory_pool_free",
                      [&] { return machine_->hsa().pool_free(std::bit_cast<void*>(address)); });
