@@ -72,6 +72,7 @@ std::string grid_title(const Grid& grid, const RateUnit& unit, double typical) {
 }
 
 Lines legend_as_table(const MatrixRun& run) {
+  // Columns of words are aligned to the left.
   Columns columns({"", "rank", "host", "NIC", "memory", "link", "distance", "path"},
                   {0, 2, 3, 4, 6, 7});
   for (std::size_t i = 0; i < run.ends.size(); ++i) {
