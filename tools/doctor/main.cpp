@@ -203,8 +203,8 @@ int print(const Report& report, Output& output, const std::optional<Failure>& un
   if (unsaved) return finish(output, *unsaved, doctor::to_json(report));
   output.json(doctor::to_json(report));
   const int code = report.conclusion.exit_code;
-  // A lost report explains no exit code. If the code is 0, the program itself reports the failed
-  // write.
+  // Without the report nothing else explains the exit code. If that is 0, the main program reports
+  // the failed write.
   if (const auto written = written_stdout(); !written && code != kExitOk)
     output.error(written.error().text);
   return code;

@@ -14,7 +14,7 @@
 /// Results of the runs between two machines.
 namespace hbmwire::tools::doctor {
 
-/// The running machine, or that of `doctor --serve`.
+/// This machine, which runs the pairs, or that of `doctor --serve`.
 enum class Side : std::uint8_t { here, there };
 
 [[nodiscard]] std::string_view to_string(Side side) noexcept;
@@ -69,7 +69,7 @@ struct LinkPair {
   [[nodiscard]] bool works() const noexcept { return outcome <= PairOutcome::slow; }
 };
 
-/// The other one.
+/// The other side.
 [[nodiscard]] Side opposite(Side side) noexcept;
 
 /// Whether the ends are the same; outcomes are not compared.

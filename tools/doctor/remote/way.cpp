@@ -67,7 +67,7 @@ Outcome<void> Connects::begin(std::vector<IpAddress> addresses) {
     attempts_.push_back(std::move(attempt));
     fds_.push_back(std::move(fd));
     owned_.emplace_back();
-    if (error != 0) settle(attempts_.size() - 1, error, true);
+    if (error != 0) settle(attempts_.size() - 1, error, /*local=*/true);
   }
   for (std::size_t i = 0; i < attempts_.size(); ++i) {
     if (!fds_[i]) continue;
@@ -118,11 +118,11 @@ Outcome<void> Connects::finish(const Wait& wait) {
       int error = 0;
       socklen_t size = sizeof error;
       ::getsockopt(fds_[i].get(), SOL_SOCKET, SO_ERROR, &error, &size);
-      settle(i, error, false);
+      settle(i, error, /*local=*/false);
     }
     if (!until.passed()) continue;
     for (std::size_t i = 0; i < fds_.size(); ++i) {
-      if (fds_[i]) settle(i, ETIMEDOUT, false);
+      if (fds_[i]) settle(i, ETIMEDOUT, /*local=*/false);
     }
   }
   return {};

@@ -193,7 +193,7 @@ Outcome<Report> make_report(Evidence& machine, bool emulated) {
     report.pairs->no_look = failed;
   }
   report.conclusion = conclude(report.pairs, report.findings, emulated, cards_seen(machine));
-  // The exit code of a wrong setting, as without --quick.
+  // A wrong setting ends a quick look with the same exit code as a look that tries pairs.
   if (failed_look(info) && info.error == EINVAL) report.conclusion.exit_code = kExitUsage;
   report.causes = rank(report.pairs.value_or(Pairs()), report.findings);
   return report;
