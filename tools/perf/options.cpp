@@ -246,8 +246,8 @@ Outcome<void> set_size(const Words& words, PerfRequest& request) {
   request.size_bytes = kind.measure == Measure::bandwidth ? kBandwidthBytes : kLatencyBytes;
   if (kind.verb == Verb::atomic) request.size_bytes = kAtomicBytes;
   // A datagram fits into one packet. Without -m the MTU is not known yet, and the engine refuses a
-  // size that exceeds it: one size is 2048 bytes, which ports of MTU 2048 and 4096 carry, and a
-  // sweep goes up to the largest MTU that there is.
+  // size that exceeds it. A single size is then at most 2048 bytes, which ports of MTU 2048 and
+  // 4096 carry; a sweep goes up to the largest MTU that there is.
   if (request.connection == PerfConnection::ud)
     request.size_bytes = std::min<std::uint64_t>(request.size_bytes,
                                                  request.mtu_bytes != 0 ? request.mtu_bytes : 2048);

@@ -212,7 +212,8 @@ Findings rdma_namespace(Evidence& machine) {
 
 Findings fork(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  // An emulated NIC is no device of the kernel, and libibverbs asks the kernel.
+  // all_checks() leaves out emulated NICs: they are no devices of the kernel, which libibverbs
+  // asks.
   if (hardware.nics.empty()) return {};
   const std::string source = "ibv_is_fork_initialized(3)";
   const Told told = ask(machine, "fork");

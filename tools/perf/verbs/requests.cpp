@@ -190,7 +190,8 @@ Outcome<void> compare_atomics(const Work& work, Contents& contents, const Slots&
       const std::uint64_t from = layout.source(lane) + slots.offsets[slot];
       const std::uint64_t word_at = layout.target(lane) + slots.offsets[slot];
       if (work.is_passive()) {
-        // The words of the target were this side's pattern, and those of the source are the peer's.
+        // The words of the target began as this side's pattern, those returned into the source as
+        // the peer's.
         set_pattern(contents, work, /*own=*/true, pass.pass);
         HBMWIRE_TRY_ASSIGN(const auto got, contents.read_word(word_at));
         note_word("atomic word", word_at,
