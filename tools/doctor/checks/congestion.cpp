@@ -26,8 +26,8 @@ constexpr std::uint64_t kMostLosses = 1000;
 struct Losses {
   bool has_counters = false;  // at least one counter exists
   bool readable = false;      // at least one could be read
-  int error = 0;              // errno of the first one that could not be read
-  std::string source;         // the file of that one
+  int error = 0;              // errno of the first counter that could not be read
+  std::string source;         // the file of that counter
   std::uint64_t total = 0;
   std::string words;
 };

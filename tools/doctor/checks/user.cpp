@@ -231,8 +231,8 @@ Findings fork(Evidence& machine) {
            .remedy = good ? "" : "export RDMAV_FORK_SAFE=1"}};
 }
 
-// This feature makes the provider copy small reads to their target by memcpy, which fails for
-// device memory. The library sets the variable to 0 if it is not set.
+// With scatter-to-CQE the provider copies small reads to their target by memcpy, which fails for
+// device memory. The library sets the variable MLX5_SCATTER_TO_CQE to 0 if it is not set.
 Findings scatter_to_cqe(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   const bool applies =

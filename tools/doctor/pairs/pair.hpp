@@ -49,8 +49,8 @@ struct PairError {
 
 [[nodiscard]] PairError error_of(const Error& error);
 
-/// The error of a process that gave no answer. It hangs (`limit`: the time waited), or has ended
-/// (`how`: Child::end()). `what`: the NIC and memory that it worked on.
+/// The error of a process that gave no answer: the process hangs (`limit`: the time waited), or has
+/// ended (`how`: Child::end()). `what`: the NIC and memory that it worked on.
 [[nodiscard]] PairError no_answer(const std::string& step, const std::string& what, bool hangs,
                                   std::chrono::milliseconds limit, const std::string& how);
 

@@ -62,7 +62,7 @@ struct LinkPair {
 
   [[nodiscard]] LinkEnd& end(Side at) noexcept { return at == Side::here ? here : there; }
 
-  /// That side lacks something that the pair needs, for this reason.
+  /// Notes that the side `at` lacks something that the pair needs, and the reason.
   void refuse(const PairError& why, Side at);
 
   /// Whether all compared bytes were right.

@@ -250,7 +250,7 @@ bool is_lost_on_the_way(const LinkPair& pair) {
 }
 
 PairError too_large(const LinkPair& pair, std::uint32_t arrives) {
-  constexpr std::uint32_t kHeaders = 104;  // of RoCE; 4200 for a path MTU of 4096
+  constexpr std::uint32_t kHeaders = 104;  // of RoCE: a path MTU of 4096 takes packets of 4200
   PairError error = *pair.error;
   error.code = "mtu";
   error.text = fmt::format(

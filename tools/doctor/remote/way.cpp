@@ -16,7 +16,7 @@ using Clock = Deadline::Clock;
 using Reach = TcpAttempt::Reach;
 using std::chrono::milliseconds;
 
-// glibc asks a second name server after 5 s. This waits longer, to tell a late answer from none.
+// glibc asks a second name server after 5 s. The wait is longer, to tell a late answer from none.
 constexpr milliseconds kLookUpTime(6000);
 // Allows for one lost SYN, which TCP repeats after 1 s.
 constexpr milliseconds kConnectTime(2000);

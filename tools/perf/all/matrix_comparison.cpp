@@ -164,7 +164,7 @@ class Comparing {
   const MatrixRun& now_;
   std::vector<EndKey> keys_before_;
   std::vector<EndKey> keys_now_;
-  std::vector<std::optional<std::size_t>> place_now_;  ///< of the ends of before
+  std::vector<std::optional<std::size_t>> place_now_;  ///< for each end of `before_`
   MatrixComparison comparison_;
 };
 

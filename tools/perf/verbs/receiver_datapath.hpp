@@ -113,7 +113,7 @@ class Receiver {
     if (credit >> kCountBits != with_.pass) return;
     const auto known = static_cast<std::uint32_t>(lane.credited - lane.credit_base);
     const std::uint32_t more = (credit - known) & kCountMask;
-    if (more <= kCountMask / 2) lane.credited += more;  // otherwise an older credit
+    if (more <= kCountMask / 2) lane.credited += more;  // else the credit is an older one
   }
 
   /// Tells the sender the number of arrivals; owes it if the send queue has no room.
