@@ -206,7 +206,7 @@ void add_memory_option(CLI::App& app, std::vector<MemoryChoice>& memories) {
          "--memory", add,
          "Only this memory, or device of it (an index or a PCI address); may be given more than "
          "once")
-      ->allow_extra_args(false)
+      ->allow_extra_args(false)  // each --memory has one value: a further word may be HOST
       ->option_text(memory_types() + "[:DEVICE]");
 }
 

@@ -92,7 +92,7 @@ void add_choice_options(CLI::App& app, DoctorLine& line) {
   DoctorOptions& options = line.options;
   app.add_option("-d,--nic", options.pairs.selection.nics,
                  "Only this RDMA NIC, or port of one (NAME:PORT); may be given more than once")
-      ->allow_extra_args(false)
+      ->allow_extra_args(false)  // each -d has one value: a further word is HOST
       ->option_text("NAME");
   add_memory_option(app, options.pairs.selection.memories);
   app.add_option_function<std::uint32_t>(

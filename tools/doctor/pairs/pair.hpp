@@ -74,7 +74,7 @@ struct Pair {
   double read_bytes_per_second = 0;
   double latency_ns = 0;                 ///< median time of an 8-byte write until its completion
   double possible_bytes_per_second = 0;  ///< the rate that link and PCIe allow; 0 if unknown
-  std::string limit;                     ///< the one of them that sets this limit
+  std::string limit;                     ///< the part that sets the possible rate
   std::optional<PairError> error;
 
   /// The rate of the slower direction; 0 if not measured.

@@ -47,7 +47,7 @@ struct LinkPair {
   double latency_ns = 0;                 ///< median time of an 8-byte write from here
   double possible_bytes_per_second = 0;  ///< the rate that links and PCIe of both machines allow; 0
                                          ///< if unknown
-  std::string limit = {};                ///< the one of them that sets this limit
+  std::string limit = {};                ///< the part that sets the possible rate
   std::uint32_t mtu_bytes = 0;           ///< path MTU of the connection
   std::uint64_t verified_bytes = 0;
   std::uint64_t wrong_bytes = 0;

@@ -102,7 +102,7 @@ void add_one_sided(std::vector<std::string>& lines, const std::vector<CheckAtBot
   add_wrapped(lines,
               fmt::format("good {}, nothing to judge {}: {}", good_here ? "here" : "there",
                           good_here ? "there" : "here", fmt::join(names, ", ")),
-              0, columns);
+              /*indent=*/0, columns);
 }
 
 void add_entry(std::vector<std::string>& lines, std::size_t number, const Difference& difference,

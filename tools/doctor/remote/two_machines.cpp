@@ -155,7 +155,7 @@ Conclusion conclude(const TwoReport& report, const Pairs& all, bool all_work) {
 void add_paragraph(std::vector<std::string>& lines, const std::string& text,
                    const ReportStyle& style) {
   lines.emplace_back();
-  add_wrapped(lines, wire::printable(text), 0, style.columns);
+  add_wrapped(lines, wire::printable(text), /*indent=*/0, style.columns);
 }
 
 void add_table(std::vector<std::string>& lines, const std::string& title, const Pairs& cells,
@@ -225,8 +225,10 @@ std::vector<std::string> report_lines(const TwoReport& report, const ReportStyle
   add_table(lines, fmt::format("Memories here, and of {} (columns), by the nearest NICs:", peer),
             cells_of(report.pairs.memories, /*by_nics=*/false, report.emulated), style);
   if (!report.pairs.memories.empty()) {
-    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::here, "here"), 0, style.columns);
-    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::there, peer), 0, style.columns);
+    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::here, "here"), /*indent=*/0,
+                style.columns);
+    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::there, peer), /*indent=*/0,
+                style.columns);
   }
   if (!report.pairs.nics.empty()) {
     lines.emplace_back();

@@ -151,7 +151,8 @@ std::vector<std::string> text_below(const Report& report, unsigned columns) {
   std::vector<std::string> lines;
   if (report.pairs && report.pairs->no_nics) {
     lines.emplace_back();
-    add_wrapped(lines, wire::printable("No NIC: " + report.pairs->no_nics->text), 0, columns);
+    add_wrapped(lines, wire::printable("No NIC: " + report.pairs->no_nics->text), /*indent=*/0,
+                columns);
   }
   append(lines, cause_lines(report.causes, report.conclusion.health, columns));
   add_unknown(lines, report, columns);

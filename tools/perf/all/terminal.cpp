@@ -138,7 +138,7 @@ class Report {
   }
 
   Lines lines() {
-    add_wrapped(lines_, wire::printable(title_line(run_)), 0, style_.columns);
+    add_wrapped(lines_, wire::printable(title_line(run_)), /*indent=*/0, style_.columns);
     add_matrix();
     for (const Phase phase : kPhases) add_figures(phase);
     add_targets();
@@ -161,9 +161,10 @@ class Report {
     const double typical = outliers_.typical_bytes_per_second;
     const Grid grid = grid_of(run_, style_, gigabits_);
     lines_.emplace_back();
-    add_wrapped(lines_, grid_title(grid, unit_for(typical, gigabits_), typical), 0, style_.columns);
+    add_wrapped(lines_, grid_title(grid, unit_for(typical, gigabits_), typical), /*indent=*/0,
+                style_.columns);
     append(lines_, grid.lines);
-    if (grid.has_failures) add_wrapped(lines_, kMarks, 1, style_.columns);
+    if (grid.has_failures) add_wrapped(lines_, kMarks, /*indent=*/1, style_.columns);
     lines_.emplace_back();
     append(lines_, grid.kind == GridKind::ends ? legend_of_ends(run_, style_.columns)
                                                : legend_of_ranks(run_, style_.columns));
