@@ -96,7 +96,7 @@ hbmwire::Hint memory_limit() noexcept {
     end_by("no memory is left", memory_limit());
   } catch (const std::system_error& failure) {
     const bool threads = failure.code() == std::errc::resource_unavailable_try_again;
-    // The stack of a thread also needs memory.
+    // A thread also needs memory for its stack: if none is left, memory is the limit to name.
     const bool has_memory = memory_limit() == Hint::host_memory_exhausted;
     end_by(threads ? "a thread can't be started" : failure.what(), !threads ? Hint::none
                                                                    : has_memory
@@ -228,6 +228,7 @@ int main(int argc, char** argv) {
 
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "-h" || command == "--help" || command == "--version")
+    // 2 words: the program, and this option. run_print() ignores those that follow.
     return run({.name = {}, .alias = {}, .run = run_print, .what = {}}, "hbmwire", 2, argv);
   const auto entry = std::ranges::find(kEntries, command, &Entry::name);
   if (entry != kEntries.end())

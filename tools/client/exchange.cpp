@@ -44,7 +44,8 @@ class ClientExchange {
     job_.output.line("Waiting for server response...");
     HBMWIRE_TRY(await_receives(job_, kResponse));
     job_.output.line("{} Reading server response:", job_.buffer_to_host());
-    HBMWIRE_TRY(check(kResponse, pattern(Tag::send, iteration, true), "Received from server"));
+    HBMWIRE_TRY(
+        check(kResponse, pattern(Tag::send, iteration, /*doubled=*/true), "Received from server"));
     return hear_verdict(job_, kSend, iteration);
   }
 
@@ -54,7 +55,7 @@ class ClientExchange {
                      iteration);
     HBMWIRE_TRY(staging_.fill(job_.transmit(), pattern(Tag::send, iteration)));
     job_.output.line("[CPU] Sending to server {}", ints_text(staging_.head(), size()));
-    HBMWIRE_TRY(staging_.poison(job_.receive(), pattern(Tag::send, iteration, true)));
+    HBMWIRE_TRY(staging_.poison(job_.receive(), pattern(Tag::send, iteration, /*doubled=*/true)));
     return post_receives(job_);
   }
 

@@ -174,6 +174,8 @@ bool asks_for_json(const CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 CLI::Validator is_port() {
+  // 0 passes, since a server with it takes a free port. Clients refuse it by a message of their
+  // own.
   const auto check = [](const std::string& text) -> std::string {
     std::uint16_t port = 0;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), port);
@@ -204,7 +206,7 @@ void add_memory_option(CLI::App& app, std::vector<MemoryChoice>& memories) {
          "--memory", add,
          "Only this memory, or device of it (an index or a PCI address); may be given more than "
          "once")
-      ->allow_extra_args(false)
+      ->allow_extra_args(false)  // each --memory has one value: a further word may be HOST
       ->option_text(memory_types() + "[:DEVICE]");
 }
 

@@ -38,8 +38,8 @@ struct Job {
   [[nodiscard]] std::string buffer_to_host() const { return fmt::format("[{}→CPU]", side.place()); }
 };
 
-// The functions up to read_all() each move one window, cut into pieces. Those with an `operation`
-// count its completions in the report.
+// The functions up to read_all() each move one window, cut into pieces. Functions with an
+// `operation` count its completions in the report.
 
 /// Posts receives for the whole receive half.
 Outcome<void> post_receives(Job& job);

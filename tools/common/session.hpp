@@ -18,7 +18,7 @@
 
 namespace hbmwire::tools {
 
-/// The names of wire::Ready.
+/// The values of wire::Ready::step.
 enum class Step : std::uint16_t {
   start = 1,         ///< receives are posted, and the queue pair is connected
   write_target = 2,  ///< the client's buffer waits for the server's RDMA writes
@@ -69,8 +69,8 @@ class Session {
   /// Waits until the peer has sent something, and sends it signs of life meanwhile.
   Outcome<void> await_mail();
 
-  /// Whether nothing has arrived from the peer within the policy's patience. A peer that calls
-  /// tick() or await_mail() must have gone then.
+  /// Whether nothing has arrived from the peer within the policy's patience. A peer that uses
+  /// tick() or await_mail() sends signs of life, so a silent one has gone.
   [[nodiscard]] bool is_silent() const noexcept {
     return Clock::now() - last_heard_ > policy_.patience;
   }
@@ -102,7 +102,7 @@ class Session {
   /// Waits for `count` more completions of sends, writes or reads.
   Outcome<void> finish(Completion::Kind kind, std::uint64_t count);
 
-  /// Whether one more of these is complete, without waiting. If so, it is consumed.
+  /// Whether one more completion of this kind has come, without waiting. If so, it is consumed.
   Outcome<bool> try_finish(Completion::Kind kind);
 
   /// The next message that arrived in a posted receive, in the order of arrival.

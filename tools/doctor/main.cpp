@@ -92,7 +92,7 @@ void add_choice_options(CLI::App& app, DoctorLine& line) {
   DoctorOptions& options = line.options;
   app.add_option("-d,--nic", options.pairs.selection.nics,
                  "Only this RDMA NIC, or port of one (NAME:PORT); may be given more than once")
-      ->allow_extra_args(false)
+      ->allow_extra_args(false)  // each -d has one value: a further word is HOST
       ->option_text("NAME");
   add_memory_option(app, options.pairs.selection.memories);
   app.add_option_function<std::uint32_t>(
@@ -203,8 +203,8 @@ int print(const Report& report, Output& output, const std::optional<Failure>& un
   if (unsaved) return finish(output, *unsaved, doctor::to_json(report));
   output.json(doctor::to_json(report));
   const int code = report.conclusion.exit_code;
-  // A lost report explains no exit code. If the code is 0, the program itself reports the failed
-  // write.
+  // Without the report nothing else explains the exit code. If that is 0, the main program reports
+  // the failed write.
   if (const auto written = written_stdout(); !written && code != kExitOk)
     output.error(written.error().text);
   return code;

@@ -78,7 +78,7 @@ int run_between_ranks(const Options& options, int argc, char** argv, const Inter
   }
   std::optional<wire::ControlListener> listener;
   if (group->rank() == server) {
-    auto listening = wire::ControlListener::listen(options.bind, 0);
+    auto listening = wire::ControlListener::listen(options.bind, /*port=*/0);
     if (!listening) return finish(output, Failure(listening.error()), Json::object());
     listener.emplace(std::move(*listening));
   }

@@ -35,16 +35,20 @@ class Contents {
   /// Writes the pattern to the first `span_bytes` of each area (of every flow of every queue pair)
   /// in the source half. fill_target() does so in the target half, and the poison functions write
   /// bytes that differ from the pattern.
-  Outcome<void> fill_source(std::uint64_t span_bytes) { return write_areas(0, span_bytes, false); }
-
-  Outcome<void> fill_target(std::uint64_t span_bytes) {
-    return write_areas(side_->layout.half_bytes(), span_bytes, false);
+  Outcome<void> fill_source(std::uint64_t span_bytes) {
+    return write_areas(0, span_bytes, /*poison=*/false);
   }
 
-  Outcome<void> poison_source(std::uint64_t span_bytes) { return write_areas(0, span_bytes, true); }
+  Outcome<void> fill_target(std::uint64_t span_bytes) {
+    return write_areas(side_->layout.half_bytes(), span_bytes, /*poison=*/false);
+  }
+
+  Outcome<void> poison_source(std::uint64_t span_bytes) {
+    return write_areas(0, span_bytes, /*poison=*/true);
+  }
 
   Outcome<void> poison_target(std::uint64_t span_bytes) {
-    return write_areas(side_->layout.half_bytes(), span_bytes, true);
+    return write_areas(side_->layout.half_bytes(), span_bytes, /*poison=*/true);
   }
 
   /// Compares every byte of every place, and adds the results. Fastest if the places ascend.

@@ -42,11 +42,11 @@ void note_arrivals(const PassResult& pass, std::optional<std::uint64_t> expected
                                      const Marks& posts, const Marks& completions,
                                      double ns_per_tick);
 
-/// The last bytes of the received and of the sent message in host memory. The CPU polls the former
-/// to see that a message has arrived. Only for one message at a time.
+/// The last bytes of the received and of the sent message in host memory. The CPU polls `ping` to
+/// see that a message has arrived. Only for one message at a time.
 struct LastBytes {
-  volatile std::uint8_t* ping = nullptr;
-  volatile std::uint8_t* pong = nullptr;
+  volatile std::uint8_t* ping = nullptr;  ///< of the received message
+  volatile std::uint8_t* pong = nullptr;  ///< of the sent message
 };
 
 /// The last bytes of the first slot of the first queue pair, in both halves.

@@ -32,6 +32,7 @@ Slots Slots::of(const Layout& layout, std::uint64_t size_bytes, std::uint32_t he
 }
 
 std::uint64_t Slots::span_bytes(const Layout& layout) const noexcept {
+  // The last slot's place in its area; its offset also counts the areas of earlier flows.
   const std::uint64_t last = offsets.back() % layout.area_bytes;
   return round_up(last + size_bytes + header_bytes, kLineBytes);
 }

@@ -32,7 +32,7 @@ struct Perf {
   std::optional<wire::ControlListener> listener;
 
   Outcome<void> run() {
-    // A NIC that is missing is found before the peer is.
+    // Reports a missing NIC before it waits for a client, or calls a server.
     HBMWIRE_TRY(probe_nic(options.side));
     return options.host.empty() ? serve() : ask();
   }

@@ -145,7 +145,8 @@ Outcome<MemorySide> open_memory_side(const SideOptions& options, const Layout& l
   set_dmabuf(options.dmabuf);
   auto opened = std::async(std::launch::async, open_now, options, layout, access);
   Outcome<void> alive;
-  // If the peer disconnects, the wait ends after the device's driver has returned.
+  // A call into the device's driver cannot be interrupted, so the wait goes on even if the peer has
+  // disconnected.
   while (opened.wait_for(kSignOfLife) != std::future_status::ready) {
     if (alive) alive = session.tick();
   }

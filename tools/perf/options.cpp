@@ -58,7 +58,7 @@ struct Words {
   bool cuda_dmabuf = false;
   bool rocm_dmabuf = false;
   bool no_verify = false;
-  bool unused = false;
+  bool unused = false;             // for options that are accepted and have no effect
   std::vector<std::string> given;  // options that were given and whose value does not show it
 };
 
@@ -245,8 +245,9 @@ Outcome<void> set_size(const Words& words, PerfRequest& request) {
   const TestKind& kind = kind_of(request.test);
   request.size_bytes = kind.measure == Measure::bandwidth ? kBandwidthBytes : kLatencyBytes;
   if (kind.verb == Verb::atomic) request.size_bytes = kAtomicBytes;
-  // A datagram fits into one packet. Without -m the MTU is not known yet; the engine refuses a size
-  // that exceeds it.
+  // A datagram fits into one packet. Without -m the MTU is not known yet, and the engine refuses a
+  // size that exceeds it. A single size is then at most 2048 bytes, which ports of MTU 2048 and
+  // 4096 carry; a sweep goes up to the largest MTU that there is.
   if (request.connection == PerfConnection::ud)
     request.size_bytes = std::min<std::uint64_t>(request.size_bytes,
                                                  request.mtu_bytes != 0 ? request.mtu_bytes : 2048);

@@ -17,12 +17,14 @@ namespace hbmwire::tools::perf {
 struct Options {
   PerfRequest request;  ///< a server uses the client's request instead
   SideOptions side;
-  bool memory_given = false;   ///< a server's own choice, used unless the client makes one
+  bool memory_given = false;   ///< the command line chooses `side.memory`; a server that does not
+                               ///< takes the client's choice
   std::string host;            ///< empty for a server
   std::uint16_t port = 18515;  ///< as in perftest
   std::string bind;
   std::chrono::seconds patience{8};
-  /// Client and server, of a group; `host` is empty until the group has told it.
+  /// The ranks that become client and server (--ranks). `host` is empty until the group has told
+  /// where the server is.
   std::optional<std::pair<std::uint32_t, std::uint32_t>> ranks;
 
   // --- output ---

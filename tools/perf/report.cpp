@@ -63,8 +63,8 @@ Verification merge_found(const Work& work, const wire::PerfReport& mine,
   if (has_arrivals(work)) {
     found.arrivals = mine.arrivals + theirs.arrivals;
     found.expected_arrivals = mine.messages + theirs.messages;
-    // In a latency test, `messages` counts rounds. When its time is up, the last round may have
-    // lacked its answer, so one arrival may be missing.
+    // In a latency test, `messages` counts rounds, each from its beginning. A timed pass that ends
+    // within a round has counted that round, and lacks the arrival of its answer.
     if (work.is_latency() && work.request.duration_s != 0)
       found.expected_arrivals = std::max(found.arrivals, found.expected_arrivals - 1);
   }

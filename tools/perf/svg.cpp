@@ -143,7 +143,7 @@ class Svg {
 
   void draw_key() {
     constexpr double kSample = 28;
-    constexpr double kCharacter = 6.6;  // of 12 pixels, about
+    constexpr double kCharacter = 6.6;  // about the width of a character of 12 pixels
     const double y = kHeight - 18;
     double x = kLeft;
     for (const Series& series : chart_.series) {

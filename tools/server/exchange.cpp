@@ -37,6 +37,7 @@ class ServerExchange {
     return job_.session.expect_step(Step::start);
   }
 
+  /// Prepares for the client's message of this iteration: poisons the memory, posts the receives.
   Outcome<void> await_message(std::uint32_t iteration) {
     HBMWIRE_TRY(staging_.poison(job_.receive(), pattern(Tag::send, iteration)));
     return post_receives(job_);
@@ -67,6 +68,7 @@ class ServerExchange {
     return deliver_verdict(job_, kSend, iteration, found);
   }
 
+  // The tests of write and read are not repeated: all of theirs is iteration 1.
   Outcome<void> write_test() {
     job_.output.line("--- RDMA Write Test ---");
     HBMWIRE_TRY(staging_.fill(job_.transmit(), pattern(Tag::write, 1)));

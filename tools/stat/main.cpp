@@ -155,9 +155,9 @@ class Samples {
     return false;
   }
 
-  /// If the first sample shows no process, the user made a mistake. It is none if the command
-  /// follows all processes for longer, since one may still begin, nor for Prometheus, to which none
-  /// is a valid number.
+  /// A first sample without a process is the user's mistake, with two exceptions. A command that
+  /// looks at all processes repeatedly may still see one begin, and for Prometheus zero processes
+  /// are a valid result.
   [[nodiscard]] Outcome<void> check_first(const Sample& sample, bool first) const {
     const bool empty = sample.processes.empty();
     if (!first || !empty || (options_.processes.empty() && is_lasting())) return {};
@@ -217,7 +217,7 @@ class Samples {
   Output& output_;
   stats::Watch watch_;
   Json last_ = Json::object();
-  bool shown_ = false;
+  bool shown_ = false;  // a table was printed already
 };
 
 void add_options(CLI::App& app, StatOptions& options) {

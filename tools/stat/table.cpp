@@ -33,6 +33,7 @@ std::string_view split_name(SplitBy split) { return split == SplitBy::nic ? "NIC
 
 std::vector<std::string> transfer_lines(const Sample& sample, SplitBy split) {
   const std::string second_name(split == SplitBy::path ? "PROGRAM" : split_name(split));
+  // Columns of words are aligned to the left.
   Columns columns({"PROCESS", second_name, "KIND", "PATH", "MEMORY", "OPERATIONS", "BYTES", "RATE"},
                   {1, 2, 3, 4});
   for (const ProcessSample& process : sample.processes) {

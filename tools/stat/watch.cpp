@@ -21,7 +21,7 @@ std::set<std::string> nics_of(const Sample& sample) {
   return nics;
 }
 
-/// The name comes from another process and goes into a path.
+/// Whether a name may be a part of a path. It comes from another process.
 bool is_nic_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos;
 }

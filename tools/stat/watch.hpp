@@ -40,7 +40,8 @@ class Watch {
     bool found;  // in the sample that is being taken
   };
 
-  /// Its id, and the time when it began to count. After execve(2) another program has the same id.
+  /// Names a process by its id and the time when it began to count, since after execve(2) another
+  /// program has the same id.
   using Name = std::pair<std::uint32_t, std::int64_t>;
 
   /// The processes that run now and are wanted.

@@ -57,7 +57,7 @@ struct TraceFacts {
   std::string process;  // name of the process
   std::string version;  // version of hbmwire
   std::uint64_t process_id = 0;
-  double wall_clock_us = 0;  // its beginning, since 1970
+  double wall_clock_us = 0;  // when the trace began, since 1970
   std::optional<End> end;    // empty if the file ends early
   std::uint64_t transfers = 0;
   std::uint64_t odd_events = 0;  // events that this version never writes

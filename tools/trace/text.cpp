@@ -77,6 +77,7 @@ void print_head(Output& output, const TraceFacts& facts, const Summary& summary)
   for (const std::string& note : notes_of(facts)) output.line("note       {}", note);
 }
 
+// The tables below align columns of words to the left.
 void print_groups(Output& output, Summary& summary) {
   Columns table(
       {"kind", "path", "nic", "transfers", "failed", "waited", "bytes", "median", "p99", "max"},

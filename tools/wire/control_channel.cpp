@@ -39,7 +39,7 @@ Result<ControlChannel> ControlChannel::accept(Fd socket, std::string peer, const
   ControlChannel channel(std::move(socket), std::move(peer));
   if (const auto greeted = channel.take_preamble(wait); !greeted) {
     Error error = greeted.error();
-    // A port probe has no program that could be started again.
+    // The peer may be a port probe, so the remedy to start its program again is left out.
     if (error.code == Errc::peer_failed) {
       error = make_error(Errc::peer_failed, Stage::connect,
                          "the connection was closed before its greeting", channel.peer());

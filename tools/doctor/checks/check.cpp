@@ -50,7 +50,7 @@ std::optional<Gap> gap_for(const Concerns& concerns, const Hardware& hardware) {
   return concerns.places ? hardware.places_gap : std::nullopt;
 }
 
-// The rule's first question without an answer. Those that hardware_of() asks, too, do not count.
+// The rule's first question without an answer. Questions that hardware_of() also asks do not count.
 std::optional<Gap> first_own(const std::vector<Gap>& all, const std::vector<Gap>& of_hardware) {
   for (const Gap& gap : all) {
     if (std::ranges::find(of_hardware, gap.source, &Gap::source) == of_hardware.end()) return gap;

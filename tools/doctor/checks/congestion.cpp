@@ -26,8 +26,8 @@ constexpr std::uint64_t kMostLosses = 1000;
 struct Losses {
   bool has_counters = false;  // at least one counter exists
   bool readable = false;      // at least one could be read
-  int error = 0;              // errno of the first one that could not be read
-  std::string source;         // the file of that one
+  int error = 0;              // errno of the first counter that could not be read
+  std::string source;         // the file of that counter
   std::uint64_t total = 0;
   std::string words;
 };
@@ -116,7 +116,7 @@ Finding judge_losses(Evidence& machine, const Port& port, Losses losses, const J
   if (packets) finding.found += fmt::format(", of {} packets", *packets);
   if (!paused.empty()) finding.found += ", paused priorities " + paused;
   const bool traffic_hidden = is_unread(sent.error);
-  // Without a counter of packets, a fixed limit applies; if it is hidden, none does.
+  // Without a counter of packets a fixed limit applies. If the counter is hidden, no limit does.
   const bool slow = packets ? losses.total > *packets / kPacketsALoss
                             : !traffic_hidden && losses.total > kMostLosses;
   if (slow) {

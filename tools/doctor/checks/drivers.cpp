@@ -45,6 +45,7 @@ Finding judge_gaudi_module(Evidence& machine) {
   if (is_unread(version.error))
     return unknown_for(finding.check, {}, finding.source + "/version", version.error,
                        finding.wanted);
+  // Only Intel's own driver has a version, and any release of it will do.
   if (version.error == 0) return finding;
   if (!kernel) return unknown_for(finding.check, {}, "uname(2)", ENODATA, "the kernel's version");
   if (*kernel >= kOffsetsRight) return finding;
@@ -141,7 +142,7 @@ Finding judge_cuda_way(Evidence& machine, const Hardware& hardware) {
                   .found = {},
                   .wanted = "dma-bufs of the open kernel modules, or nvidia_peermem",
                   .remedy = {}};
-  if (driver.exports_dmabufs() && any_imports(false)) {
+  if (driver.exports_dmabufs() && any_imports(/*if_unknown=*/false)) {
     finding.source = "/proc/driver/nvidia/version";
     finding.found = "dma-bufs, exported and imported";
   } else if (module.is_loaded()) {
@@ -152,7 +153,7 @@ Finding judge_cuda_way(Evidence& machine, const Hardware& hardware) {
     return unknown_for(finding.check, finding.subject,
                        of_driver ? "/proc/driver/nvidia/version" : finding.source,
                        of_driver ? driver.error : EACCES, finding.wanted);
-  } else if (driver.exports_dmabufs() && any_imports(true)) {
+  } else if (driver.exports_dmabufs() && any_imports(/*if_unknown=*/true)) {
     return unknown_for(finding.check, finding.subject, "ibv_reg_dmabuf_mr(3)", ENODATA,
                        "whether a NIC imports dma-bufs");
   } else {

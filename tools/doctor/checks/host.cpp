@@ -71,7 +71,7 @@ std::optional<Finding> judge_affinity(Evidence& machine, const Hardware& hardwar
     near.insert(near.end(), cpus.begin(), cpus.end());
   }
   const std::string wanted = "a CPU near a card or a NIC";
-  // CPUs near a device may be missing in `near`.
+  // The finding if the CPUs near some device are missing in `near`.
   const Finding hidden =
       unknown_for("numa", "this process", "local_cpulist of the devices", error, wanted);
   if (near.empty()) return error != 0 ? std::optional(hidden) : std::nullopt;

@@ -76,7 +76,7 @@ std::string inactive_remedy(Evidence& machine, const Port& port, const std::stri
     return fmt::format("ip link set dev {} up, and check cable and switch",
                        interface_words(machine, port));
   if (is_unread(port.link_layer.error)) return "check cable and switch";
-  // The cable is connected, but no subnet manager has configured the port.
+  // In the state "5: LinkUp" the cable is connected, but no subnet manager has configured the port.
   return physical.starts_with("5:") ? "start a subnet manager (opensm) on this subnet"
                                     : "check cable and switch (ibstat, iblinkinfo)";
 }

@@ -13,8 +13,8 @@
 namespace hbmwire::tools::doctor::rules {
 namespace {
 
-// Device control register, PCI Express base specification 7.5.3.4. Sizes in it are coded as 128 <<
-// n.
+// Device control register, PCI Express base specification 7.5.3.4. A field n in it means a size of
+// 128 << n bytes.
 constexpr std::size_t kDeviceControl = 8;
 constexpr unsigned kPayloadShift = 5;
 constexpr unsigned kReadRequestShift = 12;

@@ -32,7 +32,8 @@ std::string acs_words(std::uint16_t control) {
   return on.empty() ? "all off" : fmt::format("{} on", fmt::join(on, ", "));
 }
 
-// The kernel shows this capability only to processes with CAP_SYS_ADMIN.
+// The unknown finding for an extended capability that is hidden: the kernel shows these only to
+// processes with CAP_SYS_ADMIN.
 Finding hidden(std::string check, const std::string& address, const PciConfig& config,
                std::string wanted) {
   Finding finding = unknown_for(std::move(check), address, pci_path(address, "config"),
@@ -83,7 +84,9 @@ Finding judge_acs(Evidence& machine, const std::string& bridge, std::optional<bo
                   .wanted = wanted,
                   .remedy = {}};
   if (!control || (*control & kRedirects) == 0) return finding;
-  if (!serves_guests && (*control & kDirectTranslated) != 0)  // not known whether it does
+  // It is not known whether there are guests. Redirection with DT is right for them, and else
+  // wrong.
+  if (!serves_guests && (*control & kDirectTranslated) != 0)
     return unknown_for("acs", bridge, "/proc/cpuinfo, /sys/bus/pci/drivers/vfio-pci", EACCES,
                        "whether redirection keeps virtual machines apart");
   // ACS isolates virtual machines from each other, and must stay on for them.
@@ -126,7 +129,7 @@ std::optional<bool> is_redirected(Evidence& machine, const Hardware& hardware) {
     const PciConfig config = PciConfig::read(machine, bridge);
     const auto control = acs_control(config);
     const bool redirects = (control.value_or(0) & kRedirects) != 0;
-    if (redirects && for_guests) return true;  // known to be false: no guest needs it
+    if (redirects && for_guests) return true;  // `for_guests` is false here, and not unknown
     const bool hidden =
         !control && config.find_extended(kAcsExtended).state != PciCapability::State::absent;
     all_seen = all_seen && !hidden && !redirects;
@@ -161,6 +164,7 @@ Finding judge_ats(Evidence& machine, const Nic& nic) {
   return finding;
 }
 
+// The finding if no device has an IOMMU group; empty if the machine has IOMMUs nevertheless.
 std::optional<Finding> judge_units(Evidence& machine, const std::string& wanted) {
   const std::string source = "/sys/class/iommu";
   const Names units = machine.folder(source);

@@ -23,7 +23,8 @@ std::vector<std::string> indices_in(Names names) {
     return leading_number(name).value_or(kMostIndices) >= kMostIndices;
   });
   std::ranges::sort(names.values, {}, [](const std::string& name) { return leading_number(name); });
-  // Names such as "1a", "1b" can be more.
+  // leading_number() also takes "1a", "1b" and so on for 1, so there can be more names than
+  // numbers.
   if (names.values.size() > kMostIndices) names.values.resize(kMostIndices);
   return names.values;
 }

@@ -212,7 +212,8 @@ Findings rdma_namespace(Evidence& machine) {
 
 Findings fork(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
-  // An emulated NIC is no device of the kernel, and libibverbs asks the kernel.
+  // all_checks() leaves out emulated NICs: they are no devices of the kernel, which libibverbs
+  // asks.
   if (hardware.nics.empty()) return {};
   const std::string source = "ibv_is_fork_initialized(3)";
   const Told told = ask(machine, "fork");
@@ -230,8 +231,8 @@ Findings fork(Evidence& machine) {
            .remedy = good ? "" : "export RDMAV_FORK_SAFE=1"}};
 }
 
-// This feature makes the provider copy small reads to their target by memcpy, which fails for
-// device memory. The library sets the variable to 0 if it is not set.
+// With scatter-to-CQE the provider copies small reads to their target by memcpy, which fails for
+// device memory. The library sets the variable MLX5_SCATTER_TO_CQE to 0 if it is not set.
 Findings scatter_to_cqe(Evidence& machine) {
   const Hardware hardware = hardware_of(machine);
   const bool applies =

@@ -35,6 +35,7 @@ bool is_at_or_below(std::string_view path, std::string_view folder) {
   return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
 }
 
+/// Whether a path can be asked about: it is absolute, and has no zero byte.
 bool is_question(const std::string& path) {
   return path.starts_with('/') && path.find('\0') == std::string::npos;
 }

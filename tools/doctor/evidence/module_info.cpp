@@ -134,7 +134,7 @@ Json module_info(const std::string& name) {
   pid_t pid = -1;
   if (const int error = start_modinfo(program, name, to_us.get(), pid); error != 0)
     return {{"error", error}};
-  to_us = Fd();  // otherwise this process would never read the end of the output
+  to_us = Fd();  // while this process holds it, the output has no end
   Modinfo modinfo(pid, std::move(from_program));
   std::string text;
   if (!modinfo.read(text)) return {{"error", ETIMEDOUT}};

@@ -78,7 +78,7 @@ std::optional<std::string> from_base64(std::string_view text) {
 std::string deflated(std::string_view bytes) {
   uLongf size = ::compressBound(bytes.size());
   std::string packed(size, '\0');
-  // It fails only if memory runs out, because there is enough room.
+  // compress() fails only if memory runs out, because there is enough room.
   const int status =
       ::compress(reinterpret_cast<Bytef*>(packed.data()), &size, as_input(bytes), bytes.size());
   packed.resize(status == Z_OK ? size : 0);

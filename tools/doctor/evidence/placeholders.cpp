@@ -150,7 +150,8 @@ bool is_same_everywhere(const Ipv6& bytes) {
 }
 
 bool is_same_everywhere(const Ipv4& bytes) {
-  // 0: any address; 127: loopback. Multicast; above it reserved addresses, netmasks, broadcast.
+  // 0 is any address, 127 loopback. Above the multicast addresses are reserved ones, netmasks, and
+  // broadcast.
   constexpr unsigned kFirstMulticast = 224;
   return bytes[0] == 0 || bytes[0] == 127 || bytes[0] >= kFirstMulticast;
 }
@@ -251,7 +252,7 @@ std::string Placeholders::ipv6(std::string_view text) {
     std::ranges::copy(tail, bytes.begin() + 12);
     return text_of(bytes, in_full);
   }
-  const std::string digits = digits_of(text_of(bytes, true));
+  const std::string digits = digits_of(text_of(bytes, /*in_full=*/true));
   const std::string end = digits.substr(2 * kPrefixBytes);
   if (!is_void(end)) put_number(bytes, kPrefixBytes, bytes.size(), number(interfaces_, end));
   if (!is_link_local(bytes)) {

@@ -241,6 +241,7 @@ class TopoImport {
     const std::string in_class = fmt::format("/sys/class/{}/{}", subsystem, name);
     const std::string own = fmt::format("{}/{}/{}", real_, subsystem, name);
     record_.real_paths[in_class] = {.error = 0, .value = own};
+    // The link leads from its folder below /sys/class to /sys, whose 4 bytes `own` begins with.
     record_.links[in_class] = {.error = 0, .value = "../.." + own.substr(4)};
     record_.real_paths[in_class + "/device"] = {.error = 0, .value = real_};
     record_.links[in_class + "/device"] = {.error = 0, .value = "../../../" + address_};

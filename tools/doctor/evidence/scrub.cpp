@@ -31,7 +31,7 @@ bool has_any(std::string_view text, const std::string_view (&parts)[kCount]) {
                              [&](auto part) { return small.find(part) != std::string::npos; });
 }
 
-// For names of files, keys of JSON, and attributes of hwloc's XML.
+// Whether a file, a key of JSON, or an attribute of hwloc's XML has an identity by its name.
 bool names_identity(std::string_view name) {
   constexpr std::string_view kParts[] = {"asset_tag", "assettag",   "boot_id", "guid",
                                          "hostname",  "machine-id", "serial",  "uuid",
@@ -168,7 +168,9 @@ class Scrub {
  private:
   // Paths and device names refer to each other, and a word of a path may happen to be a host or
   // user name. Such names therefore stay in them.
-  std::string place(const std::string& path) { return placeholders_.text(path, true); }
+  std::string place(const std::string& path) {
+    return placeholders_.text(path, /*has_versions=*/true);
+  }
 
   std::map<std::string, Answer> targets(const std::map<std::string, Answer>& original) {
     std::map<std::string, Answer> result;
@@ -197,7 +199,7 @@ class Scrub {
 
   /// Replaces an identity by a placeholder, if its kind has one.
   std::string identity(const std::string& original) {
-    std::string replaced = placeholders_.text(original, false);
+    std::string replaced = placeholders_.text(original, /*has_versions=*/false);
     // Zeros identify nothing.
     if (replaced != original || original.find_first_not_of("0:-x\n") == std::string::npos)
       return replaced;

@@ -154,8 +154,8 @@ std::string Child::end() {
   const pid_t pid = std::exchange(pid_, -1);
   if (reap(pid, *patience_, status)) return {};
   ::kill(pid, SIGKILL);
-  // A process that hangs in the kernel ends only when the driver releases it. This does not wait
-  // for that.
+  // A process that hangs in the kernel ends only when the driver releases it, and is not waited
+  // for.
   reap(pid, Deadline::after(kByForce), status);
   return {};
 }

@@ -55,7 +55,7 @@ class JsonLines {
 
   Fd fd_;
   std::string text_;        // received, but not a whole line yet
-  std::size_t looked_ = 0;  // so many bytes at its beginning have no line end
+  std::size_t looked_ = 0;  // bytes at the beginning of text_ that are known to have no line end
   bool ended_ = false;
 };
 

@@ -69,7 +69,7 @@ Result<void> NicRun::go() {
   step("register");
   HBMWIRE_TRY_ASSIGN(const Region region, context.register_memory(memory_.allocation, kPairAccess));
   pair_.path = to_string(region.path());
-  // Path lists those on which the NIC itself reaches the memory first.
+  // In Path, the paths on which the NIC itself reaches the memory come first, up to peer_memory.
   if (region.path() > Path::peer_memory) {
     note_staged(region);
     return {};

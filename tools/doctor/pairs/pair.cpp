@@ -136,7 +136,7 @@ class Members {
     if (!json.is_object()) wrong_ = "the object";
   }
 
-  /// Rejects control characters: a file must not be able to control a terminal.
+  /// Replaces control characters: a file must not be able to control a terminal.
   void text(const char* name, std::string& value) {
     const Json* const found = find(name);
     if (found == nullptr) return;

@@ -49,8 +49,8 @@ struct PairError {
 
 [[nodiscard]] PairError error_of(const Error& error);
 
-/// The error of a process that gave no answer. It hangs (`limit`: the time waited), or has ended
-/// (`how`: Child::end()). `what`: the NIC and memory that it worked on.
+/// The error of a process that gave no answer: the process hangs (`limit`: the time waited), or has
+/// ended (`how`: Child::end()). `what`: the NIC and memory that it worked on.
 [[nodiscard]] PairError no_answer(const std::string& step, const std::string& what, bool hangs,
                                   std::chrono::milliseconds limit, const std::string& how);
 
@@ -74,7 +74,7 @@ struct Pair {
   double read_bytes_per_second = 0;
   double latency_ns = 0;                 ///< median time of an 8-byte write until its completion
   double possible_bytes_per_second = 0;  ///< the rate that link and PCIe allow; 0 if unknown
-  std::string limit;                     ///< the one of them that sets this limit
+  std::string limit;                     ///< the part that sets the possible rate
   std::optional<PairError> error;
 
   /// The rate of the slower direction; 0 if not measured.

@@ -105,8 +105,8 @@ Result<void> put_and_get(const PeerClient& client, const PeerMemory& memory, End
       make_error(Errc::data_mismatch, Stage::verify, "wrong bytes came back", client.memory.name));
 }
 
-/// Exchanges bytes with memory of the same device by IPC, whose engine reads and writes both
-/// memories; otherwise with host memory.
+/// By IPC exchanges bytes with memory of the same device, whose engine reads and writes both
+/// memories; by TCP with host memory.
 Result<void> exchange_with(const PeerClient& client, Voice& voice, int cancel_fd, Pair& pair) {
   const Wait wait(client.timing.step, cancel_fd);
   const bool same = client.path == Path::ipc;

@@ -211,7 +211,7 @@ Outcome<void> Runner::run_engines(const PlanMemory& memory) {
 
 Outcome<void> Runner::run_peers(const PlanMemory& memory, Path path) {
   HBMWIRE_TRY_ASSIGN(Child server, Child::start(PeerServer{memory, path, timing()}));
-  HBMWIRE_TRY_ASSIGN(const Talk served, talk(server, memory.label, true));
+  HBMWIRE_TRY_ASSIGN(const Talk served, talk(server, memory.label, /*until_port=*/true));
   const std::string by = path == Path::ipc ? "ipc" : "tcp";
   if (served.port == 0) {
     add_error(pair_of(memory, by),

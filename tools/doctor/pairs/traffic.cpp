@@ -93,8 +93,8 @@ Result<Figures> Traffic::measure(std::chrono::milliseconds time) {
   const auto each = time / 5;  // two rounds of writes and of reads, and the latency
   Figures figures;
   for (int round = 0; round < 2; ++round) {
-    HBMWIRE_TRY_ASSIGN(const double written, bytes_per_second(true, each));
-    HBMWIRE_TRY_ASSIGN(const double read, bytes_per_second(false, each));
+    HBMWIRE_TRY_ASSIGN(const double written, bytes_per_second(/*write=*/true, each));
+    HBMWIRE_TRY_ASSIGN(const double read, bytes_per_second(/*write=*/false, each));
     figures.write_bytes_per_second = std::max(figures.write_bytes_per_second, written);
     figures.read_bytes_per_second = std::max(figures.read_bytes_per_second, read);
   }

@@ -12,8 +12,8 @@ namespace hbmwire::tools::doctor {
 
 /// One memory of one of two machines, in a process of its own. It executes the commands of the
 /// doctor that runs the pairs, on the same machine or, through `doctor --serve`, on the other one.
-/// In the latter case the commands are foreign. Sends {"open": true} or {"error": ...} first, and
-/// then one answer to each command, which is {"error": ...} if it fails.
+/// Commands from the other machine are foreign. Sends {"open": true} or {"error": ...} first, and
+/// then one answer to each command, which is {"error": ...} if the command fails.
 ///
 /// | command                                      | answer                                        |
 /// |----------------------------------------------|-----------------------------------------------|

@@ -14,7 +14,8 @@ namespace {
 /// Both ends send this in the handshake. The number is the version of the messages.
 constexpr std::string_view kHello = "hbmwire doctor 1";
 
-// Bytes of a piece of a message, small enough for an eager send (WorkerOptions::eager_bytes).
+// Bytes of a piece of a message: the most that an endpoint may send eagerly, since
+// EndpointOptions::eager_bytes must not exceed WorkerOptions::eager_bytes, whose default this is.
 constexpr std::size_t kChunkBytes = 8192;
 constexpr std::uint64_t kMore = 1;  // the tag of each piece but the last
 constexpr std::uint64_t kLast = 2;

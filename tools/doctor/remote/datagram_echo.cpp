@@ -25,6 +25,7 @@ std::uint32_t take_u32(std::span<const std::uint8_t, 4> place) {
   return value;
 }
 
+/// Switches an option of a socket on.
 void set_option(int fd, int level, int name) {
   const int on = 1;
   ::setsockopt(fd, level, name, &on, sizeof on);

@@ -11,8 +11,8 @@ namespace {
 
 using UnreachableCause = Unreachable::Cause;
 
-// Bytes that the kernel reserves for headers: GRH or IP 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC
-// 4.
+// Bytes that the kernel reserves for headers: GRH or IP 40, UDP 8, BTH 12, XRC 4, atomic 28,
+// ICRC 4.
 constexpr std::uint32_t kRoceHeaders = 96;
 constexpr std::uint32_t kSmallestRoceMtu = 256;
 constexpr std::uint32_t kLargestRoceMtu = 4096;
@@ -32,14 +32,16 @@ std::string loss_words(const DatagramWay& way) {
     case UnreachableCause::prohibited:
       return fmt::format("{} rejects UDP port {}", who, way.address.port);
     case UnreachableCause::too_big:
+      // If nothing arrives, only the smallest packet was sent, for which no link is too small: the
+      // message does not explain the loss.
       break;
   }
   return "no answer to UDP datagrams";
 }
 
 /// The verdict is "unknown" at worst. A firewall on the server blocks the kernel's UDP, but not the
-/// packets of a NIC in hardware; one in between may pass only port 4791. The pairs show whether
-/// RoCE works.
+/// packets of a NIC in hardware; a firewall in between may pass only port 4791. The pairs show
+/// whether RoCE works.
 Finding udp_finding(const DatagramWay& way) {
   Finding finding{.check = "way-udp",
                   .subject = way.address.host,
@@ -110,6 +112,8 @@ Finding mtu_finding(const DatagramWay& way) {
   const std::uint32_t here = way.interface.mtu_bytes;
   const std::uint32_t there = way.far_mtu_bytes;
   const bool all_arrive = way.arrived_bytes >= way.asked_bytes;
+  // A larger MTU there shows itself only by this comparison: no packet is lost. A smaller one there
+  // is a fault only if it loses packets, which is judged below.
   const bool costs_speed = roce_mtu_bytes(there) > roce_mtu_bytes(here);
   if (all_arrive && costs_speed) judge_ends(way, finding);
   if (all_arrive) return finding;

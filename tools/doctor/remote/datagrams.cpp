@@ -71,6 +71,7 @@ class DatagramProbe {
   std::string own_;    // this machine's address towards the other one
   unsigned sent_ = 0;  // how often the datagrams of this round were sent
   std::uint32_t number_ = 0;
+  // When unanswered datagrams are sent again.
   Deadline next_ = Deadline::after(std::chrono::seconds(0));
 };
 
@@ -110,7 +111,8 @@ void DatagramProbe::refuse(int error) {
 void DatagramProbe::take() {
   // One byte more than an answer, to notice longer datagrams.
   std::array<std::uint8_t, ProbeAnswer::kBytes + 1> bytes{};
-  // An ICMP message makes the next call fail, whichever that is. Answers may wait behind it.
+  // An ICMP message makes the next call on the socket fail, whichever that is. Answers may wait
+  // behind it, so some failures are passed over.
   for (unsigned errors = 0; errors < 16;) {
     const ssize_t got = ::recv(fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;

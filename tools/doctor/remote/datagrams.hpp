@@ -20,8 +20,8 @@
 /// pass TCP. Sizes are those of IP packets, as in an interface's MTU.
 namespace hbmwire::tools::doctor {
 
-/// RoCE gains nothing from larger packets: its largest needs 4200 bytes, and switches are set to
-/// 9216.
+/// The largest packet that is tried: as switches are usually set. RoCE gains nothing from larger
+/// ones, since its largest packet has 4200 bytes.
 inline constexpr std::uint32_t kLargestPacket = 9216;
 
 struct DatagramWay {

@@ -14,7 +14,7 @@
 /// Results of the runs between two machines.
 namespace hbmwire::tools::doctor {
 
-/// The running machine, or that of `doctor --serve`.
+/// This machine, which runs the pairs, or that of `doctor --serve`.
 enum class Side : std::uint8_t { here, there };
 
 [[nodiscard]] std::string_view to_string(Side side) noexcept;
@@ -47,7 +47,7 @@ struct LinkPair {
   double latency_ns = 0;                 ///< median time of an 8-byte write from here
   double possible_bytes_per_second = 0;  ///< the rate that links and PCIe of both machines allow; 0
                                          ///< if unknown
-  std::string limit = {};                ///< the one of them that sets this limit
+  std::string limit = {};                ///< the part that sets the possible rate
   std::uint32_t mtu_bytes = 0;           ///< path MTU of the connection
   std::uint64_t verified_bytes = 0;
   std::uint64_t wrong_bytes = 0;
@@ -62,14 +62,14 @@ struct LinkPair {
 
   [[nodiscard]] LinkEnd& end(Side at) noexcept { return at == Side::here ? here : there; }
 
-  /// That side lacks something that the pair needs, for this reason.
+  /// Notes that the side `at` lacks something that the pair needs, and the reason.
   void refuse(const PairError& why, Side at);
 
   /// Whether all compared bytes were right.
   [[nodiscard]] bool works() const noexcept { return outcome <= PairOutcome::slow; }
 };
 
-/// The other one.
+/// The other side.
 [[nodiscard]] Side opposite(Side side) noexcept;
 
 /// Whether the ends are the same; outcomes are not compared.

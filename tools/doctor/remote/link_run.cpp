@@ -28,6 +28,7 @@ double rate_at(const Json& json, const char* name) {
 /// Ends the steps of a pair whose error is already stored.
 tl::unexpected<Failure> pair_failed() { return fail(std::string()); }
 
+/// Whether the step precedes the use of the wire: a failure in it is that of one end alone.
 bool is_before_work(std::string_view step) {
   for (const Stage stage : {Stage::configure, Stage::probe, Stage::open, Stage::allocate,
                             Stage::export_dmabuf, Stage::register_memory}) {
@@ -67,7 +68,8 @@ class LinkRun {
   Outcome<void> measure();
   void judge();
   Outcome<Json> ask(Side side, const Json& command);
-  /// Stores the error of an answer in the pair, and ends its steps. null: it made no sense.
+  /// Stores the error of an answer in the pair, and ends the pair's steps. `error` is null for an
+  /// answer that made no sense.
   tl::unexpected<Failure> note(const Json& error, Side side);
   /// Stores that an agent gave no answer, and ends the pair's steps.
   tl::unexpected<Failure> lose(Side side, bool hung, const std::string& how);
@@ -248,7 +250,7 @@ bool is_lost_on_the_way(const LinkPair& pair) {
 }
 
 PairError too_large(const LinkPair& pair, std::uint32_t arrives) {
-  constexpr std::uint32_t kHeaders = 104;  // of RoCE; 4200 for a path MTU of 4096
+  constexpr std::uint32_t kHeaders = 104;  // of RoCE: a path MTU of 4096 takes packets of 4200
   PairError error = *pair.error;
   error.code = "mtu";
   error.text = fmt::format(
@@ -264,7 +266,7 @@ PairError too_large(const LinkPair& pair, std::uint32_t arrives) {
 Outcome<LinkPair> run_link(LinkPair pair, Agent& here, Agent& there,
                            const LinkRunOptions& options) {
   LinkRun first(pair, here, there, options);
-  HBMWIRE_TRY(first.run(0));
+  HBMWIRE_TRY(first.run(0));  // with the ports' MTU
   if (first.lost() || !is_lost_on_the_way(pair)) return pair;
   for (const std::uint32_t mtu : kSmallerMtus) {
     LinkPair smaller{.here = pair.here, .there = pair.there};

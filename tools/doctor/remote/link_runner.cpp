@@ -32,7 +32,7 @@ PairError error_about(const char* step, Errc code, std::string text) {
       .step = step, .code = std::string(to_string(code)), .hint = "none", .text = std::move(text)};
 }
 
-/// The nearest NIC; or one that cannot be tried, whose reason the pair then shows.
+/// The nearest NIC; if none can be tried, the first one, so the pair shows why that one cannot.
 std::string near_nic(const Plan& plan, const PlanMemory& memory) {
   return memory.near.empty() ? plan.nics.front().name : memory.near;
 }
@@ -100,7 +100,7 @@ Outcome<LinkPair> LinkRunner::run_one(const PlanMemory& ours, const std::string&
     const PlanNic* const nic = nic_of(side_at(side).plan, pair.end(side).nic);
     if (nic == nullptr || !nic->refusal) continue;
     pair.refuse(*nic->refusal, side);
-    pair.outcome = PairOutcome::refused;  // a busy NIC, too
+    pair.outcome = PairOutcome::refused;  // also for a busy NIC, unlike refuse()
     return pair;
   }
   if (const auto reason = why_left_out(pair)) {

@@ -105,8 +105,8 @@ Readings read_modules(End& end) {
   return readings;
 }
 
-/// Reads the builds of modules without a version. They always differ between different kernels,
-/// which says nothing more. Therefore only those of the same kernel release are compared.
+/// Reads the builds of modules without a version. Builds for different kernels always differ, so
+/// only those for the same kernel release are compared.
 Readings read_builds(End& end) {
   const std::string release = kernel_release(end.machine);
   Readings readings;

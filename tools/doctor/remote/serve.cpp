@@ -139,7 +139,7 @@ Outcome<bool> Client::obey(const Json& message) {
 std::optional<Child::Body> Client::body_of(const Json& message) const {
   const std::string job = text_at(message, "job");
   if (job == "plan") return plan_job(options_.selection);
-  if (job == "machine") return machine_job(true);
+  if (job == "machine") return machine_job(/*scrub=*/true);
   const auto memory =
       std::ranges::find(plan_.memories, text_at(message, "memory"), &PlanMemory::label);
   if (memory == plan_.memories.end()) return std::nullopt;
@@ -181,7 +181,8 @@ Outcome<void> Client::relay(unsigned number, Child& child) {
       children_.erase(number);
       return say({{"from", number}, {"ended", how}});
     }
-    // Memories are found by this newer plan, since ports may have come up after the server started.
+    // Later messages find memories in this newer plan, since ports may have come up after the
+    // server started.
     if (const Json& plan = member(heard->value, "plan"); !plan.is_null())
       plan_ = plan_from_json(plan).value_or(plan_);
     HBMWIRE_TRY(say({{"from", number}, {"said", heard->value}}));
@@ -294,7 +295,8 @@ Outcome<void> Server::sleep(const Client& client, const Deadline& until) {
   std::vector<pollfd> fds{{.fd = context_.worker.fd(), .events = POLLIN, .revents = 0},
                           {.fd = interrupt_.fd(), .events = POLLIN, .revents = 0}};
   client.add_fds(fds);
-  // Negative if the worker has no timer. Within a second, look() must see that the client is idle.
+  // wake_after() is negative if the worker has no timer. Within a second, look() must see that the
+  // client is idle.
   const auto wake = static_cast<int>(context_.worker.wake_after().count());
   ::poll(fds.data(), fds.size(), std::min(wake < 0 ? 1000 : wake, until.poll_timeout_ms()));
   return {};

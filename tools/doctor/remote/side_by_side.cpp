@@ -102,7 +102,7 @@ void add_one_sided(std::vector<std::string>& lines, const std::vector<CheckAtBot
   add_wrapped(lines,
               fmt::format("good {}, nothing to judge {}: {}", good_here ? "here" : "there",
                           good_here ? "there" : "here", fmt::join(names, ", ")),
-              0, columns);
+              /*indent=*/0, columns);
 }
 
 void add_entry(std::vector<std::string>& lines, std::size_t number, const Difference& difference,
@@ -154,8 +154,8 @@ std::vector<std::string> side_by_side_lines(const std::vector<CheckAtBothEnds>& 
   std::vector<std::string> lines;
   if (checks.empty()) return lines;
   add_rows(lines, checks, peer, style);
-  add_one_sided(lines, checks, true, style.columns);
-  add_one_sided(lines, checks, false, style.columns);
+  add_one_sided(lines, checks, /*good_here=*/true, style.columns);
+  add_one_sided(lines, checks, /*good_here=*/false, style.columns);
   const auto good = std::ranges::count_if(checks, [](const CheckAtBothEnds& check) {
     return check.here == Verdict::good && check.there == Verdict::good;
   });

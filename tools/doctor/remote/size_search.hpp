@@ -10,9 +10,9 @@ namespace hbmwire::tools::doctor {
 /// costs the time of its repetitions, and a bisection would pay that for one size after the other.
 ///
 /// The first round is the smallest size, the second one the largest. Only if the largest is lost,
-/// the common sizes of networks follow, and then sizes in between. A round of the latter always
-/// contains the size right after the largest that arrived, so that the search ends at once if a
-/// common size is the limit.
+/// the common sizes of networks follow, and then sizes in between. A round of sizes in between
+/// always contains the size right after the largest that arrived, so that the search ends at once
+/// if a common size is the limit.
 class SizeSearch {
  public:
   /// `smallest` must not exceed `largest`; equal ones are one round.

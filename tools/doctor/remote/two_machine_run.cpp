@@ -146,7 +146,7 @@ Outcome<void> TwoMachineRun::talk(Conversation& conversation) {
   // The report still shows everything learned until then.
   if (!done) machines_.lost = done.error().text;
   step("checks");
-  HBMWIRE_TRY_ASSIGN(const auto our_facts, start_here(machine_job(false)));
+  HBMWIRE_TRY_ASSIGN(const auto our_facts, start_here(machine_job(/*scrub=*/false)));
   HBMWIRE_TRY_ASSIGN(machines_.here->facts, machine_of(*our_facts, patience("here")));
   if (!done) return {};
   done = ask_for_facts(conversation);

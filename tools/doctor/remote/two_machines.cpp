@@ -41,8 +41,8 @@ Pairs seen_from(const TwoReport& report, Side side) {
   return seen;
 }
 
-/// The pairs of the table of NICs, or of memories. Their reader only asks whether there are NICs
-/// and accelerators at all.
+/// The pairs of the table of NICs, or of memories. Readers of the counts of NICs and accelerators
+/// only ask whether they are 0.
 Pairs cells_of(const std::vector<LinkPair>& pairs, bool by_nics, bool emulated) {
   Pairs cells{.emulated = emulated, .nics = pairs.size(), .accelerators = pairs.size()};
   for (const LinkPair& pair : pairs) cells.pairs.push_back(cell_of(pair, by_nics));
@@ -64,7 +64,7 @@ bool has_error(const std::vector<Cause>& causes, const Cause& cause) {
 }
 
 /// Findings about the network come first, because a packet that it loses does not arrive by any
-/// NIC. If all pairs work, they are advice.
+/// NIC. If all pairs work, these findings are only advice.
 std::vector<Cause> causes_of(const TwoReport& report, bool all_work) {
   std::vector<Cause> causes;
   for (const Finding& finding : report.way) {
@@ -155,7 +155,7 @@ Conclusion conclude(const TwoReport& report, const Pairs& all, bool all_work) {
 void add_paragraph(std::vector<std::string>& lines, const std::string& text,
                    const ReportStyle& style) {
   lines.emplace_back();
-  add_wrapped(lines, wire::printable(text), 0, style.columns);
+  add_wrapped(lines, wire::printable(text), /*indent=*/0, style.columns);
 }
 
 void add_table(std::vector<std::string>& lines, const std::string& title, const Pairs& cells,
@@ -208,7 +208,7 @@ TwoReport report_on(TwoMachines machines) {
                    .lost = std::move(machines.lost)};
   report.emulated = is_emulated();
   if (report.reached) add_facts(*machines.here, *machines.there, report);
-  const Pairs all = cells_of(each_once(report.pairs), true, report.emulated);
+  const Pairs all = cells_of(each_once(report.pairs), /*by_nics=*/true, report.emulated);
   const bool all_work = !all.pairs.empty() && std::ranges::all_of(all.pairs, &Pair::works);
   report.conclusion = conclude(report, all, all_work);
   report.causes = causes_of(report, all_work);
@@ -220,13 +220,15 @@ std::vector<std::string> report_lines(const TwoReport& report, const ReportStyle
   const std::string& peer = report.peer;
   if (report.pairs.nics.size() > 1) {
     add_table(lines, fmt::format("NICs here, and of {} (columns), with host memory:", peer),
-              cells_of(report.pairs.nics, true, report.emulated), style);
+              cells_of(report.pairs.nics, /*by_nics=*/true, report.emulated), style);
   }
   add_table(lines, fmt::format("Memories here, and of {} (columns), by the nearest NICs:", peer),
-            cells_of(report.pairs.memories, false, report.emulated), style);
+            cells_of(report.pairs.memories, /*by_nics=*/false, report.emulated), style);
   if (!report.pairs.memories.empty()) {
-    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::here, "here"), 0, style.columns);
-    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::there, peer), 0, style.columns);
+    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::here, "here"), /*indent=*/0,
+                style.columns);
+    add_wrapped(lines, nearest_nics(report.pairs, &LinkPair::there, peer), /*indent=*/0,
+                style.columns);
   }
   if (!report.pairs.nics.empty()) {
     lines.emplace_back();

@@ -16,7 +16,7 @@ using Clock = Deadline::Clock;
 using Reach = TcpAttempt::Reach;
 using std::chrono::milliseconds;
 
-// glibc asks a second name server after 5 s. This waits longer, to tell a late answer from none.
+// glibc asks a second name server after 5 s. The wait is longer, to tell a late answer from none.
 constexpr milliseconds kLookUpTime(6000);
 // Allows for one lost SYN, which TCP repeats after 1 s.
 constexpr milliseconds kConnectTime(2000);
@@ -67,7 +67,7 @@ Outcome<void> Connects::begin(std::vector<IpAddress> addresses) {
     attempts_.push_back(std::move(attempt));
     fds_.push_back(std::move(fd));
     owned_.emplace_back();
-    if (error != 0) settle(attempts_.size() - 1, error, true);
+    if (error != 0) settle(attempts_.size() - 1, error, /*local=*/true);
   }
   for (std::size_t i = 0; i < attempts_.size(); ++i) {
     if (!fds_[i]) continue;
@@ -118,11 +118,11 @@ Outcome<void> Connects::finish(const Wait& wait) {
       int error = 0;
       socklen_t size = sizeof error;
       ::getsockopt(fds_[i].get(), SOL_SOCKET, SO_ERROR, &error, &size);
-      settle(i, error, false);
+      settle(i, error, /*local=*/false);
     }
     if (!until.passed()) continue;
     for (std::size_t i = 0; i < fds_.size(); ++i) {
-      if (fds_[i]) settle(i, ETIMEDOUT, false);
+      if (fds_[i]) settle(i, ETIMEDOUT, /*local=*/false);
     }
   }
   return {};

@@ -82,7 +82,7 @@ WayWords told_words(const TcpAttempt& attempt, const Unreachable& told) {
               is_far_end ? allow_port(address) + ", on that machine"
                          : fmt::format("let {} pass TCP port {}", who, address.port)};
     case UnreachableCause::no_host:
-    case UnreachableCause::too_big:
+    case UnreachableCause::too_big:  // not expected, since the first packet of TCP is small
       break;
   }
   return {fmt::format("{} says that it is unreachable: {}", who, error_words(attempt.error)),
@@ -120,6 +120,7 @@ bool is_answered(const TcpWay& way, const TcpAttempt& attempt) {
          (attempt.reach == Reach::refused && way.addresses == TcpWay::Addresses::of_nics);
 }
 
+/// `any`: whether at least one address of the machine is answered.
 Finding finding_of_attempt(const TcpWay& way, const TcpAttempt& attempt, bool any) {
   WayWords words = words_of(attempt);
   Finding finding{.check = "way",

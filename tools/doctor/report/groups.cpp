@@ -87,6 +87,7 @@ const Pair* troubled_nic_of(const Pair& pair, const Pairs& pairs) {
 
 /// Before a device copies, the NIC flushes its earlier writes by a read in loopback (Buffer). If
 /// the copy takes too long, and the NIC is also bad with host memory, the NIC causes the delay.
+/// Returns the pair of that NIC with host memory; null if the NIC is not the cause.
 const Pair* late_by_nic(const Group& group, const Pairs& pairs) {
   if (group.error.step != "copy" || group.error.code != to_string(Errc::timed_out)) return nullptr;
   const Pair* culprit = nullptr;
@@ -97,7 +98,7 @@ const Pair* late_by_nic(const Group& group, const Pairs& pairs) {
   return culprit;
 }
 
-/// Moves such a copy after the failure of the NIC itself.
+/// Moves copies that a NIC delays after the failure of that NIC itself.
 void blame_nics(std::vector<Group>& groups, const Pairs& pairs) {
   for (Group& group : groups) {
     const Pair* const host = late_by_nic(group, pairs);

@@ -15,7 +15,7 @@ struct Group {
   PairError error = {};
   std::vector<const Pair*> pairs = {};
   bool slow = false;
-  std::size_t follows = 0;  ///< sorted as if its step had at least this place in the order of steps
+  std::size_t follows = 0;  ///< the least place in the order of steps that it is sorted by
 };
 
 /// The pairs that fail or are slow. Failures come first, those of the earliest step before others.

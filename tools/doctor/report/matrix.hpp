@@ -19,7 +19,8 @@ namespace hbmwire::tools::doctor {
                                                    bool coloured);
 [[nodiscard]] std::vector<std::string> legend_lines(const Pairs& pairs);
 
-/// The text of a cell: "12 98%", "staged", "FAILED"; at most 8 columns.
+/// The text of a cell, at most 8 columns: "12 98%" (12 GB/s, and the share of what is possible), or
+/// an outcome without a figure: "staged", "FAILED".
 [[nodiscard]] std::string cell_text(const Pair& pair);
 
 }  // namespace hbmwire::tools::doctor

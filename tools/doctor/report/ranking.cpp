@@ -157,7 +157,7 @@ class Ranking {
         if (findings_[i].verdict == verdict && !used_[i]) add(i, {}, verdict == Verdict::slow);
       }
     }
-    // Findings that explain nothing come after failures, and before slow pairs.
+    // Faults that explain no pair come after failures of pairs, and before slow pairs.
     std::ranges::stable_sort(
         causes_, {}, [](const Cause& cause) { return std::pair(cause.refuted, cause.slow); });
     return std::move(causes_);
@@ -237,6 +237,7 @@ bool is_refuted(const Finding& finding, const Pairs& pairs) {
   if (works_elsewhere(finding, pairs)) return true;
   // A success with host memory proves nothing about device memory.
   const bool of_devices = finding.check == kNicImports;
+  // Whether a pair disproves the fault. On emulated hardware each pair does.
   bool any = pairs.emulated && !of_devices && !pairs.pairs.empty();
   for (const Pair& pair : pairs.pairs) {
     if (!is_about(finding, pair, pairs) || (of_devices && pair.device_address.empty())) continue;

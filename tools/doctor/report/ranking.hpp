@@ -38,9 +38,10 @@ inline constexpr std::string_view kSlowStep = "slow";
 [[nodiscard]] bool is_refuted(const Finding& finding, const Pairs& pairs);
 
 /// All problems, causes before effects. Failures of pairs come first, those of the earliest step
-/// before others, each after the findings that explain it. Then come slow pairs in the same way,
-/// and then findings that explain no pair, the refuted ones last. Within these rules `findings`
-/// keep the order of all_checks(). A finding about one NIC or device explains only its pairs.
+/// before others, each after the findings that explain it; then bad findings that explain no pair.
+/// Slow pairs follow in the same way, then slow findings that explain no pair, and refuted findings
+/// last. Within these rules `findings` keep the order of all_checks(). A finding about one NIC or
+/// device explains only its pairs.
 [[nodiscard]] std::vector<Cause> rank(const Pairs& pairs, std::span<const Finding> findings);
 
 /// The names of all checks in the table of checks_of().

@@ -151,7 +151,8 @@ std::vector<std::string> text_below(const Report& report, unsigned columns) {
   std::vector<std::string> lines;
   if (report.pairs && report.pairs->no_nics) {
     lines.emplace_back();
-    add_wrapped(lines, wire::printable("No NIC: " + report.pairs->no_nics->text), 0, columns);
+    add_wrapped(lines, wire::printable("No NIC: " + report.pairs->no_nics->text), /*indent=*/0,
+                columns);
   }
   append(lines, cause_lines(report.causes, report.conclusion.health, columns));
   add_unknown(lines, report, columns);
@@ -193,7 +194,7 @@ Outcome<Report> make_report(Evidence& machine, bool emulated) {
     report.pairs->no_look = failed;
   }
   report.conclusion = conclude(report.pairs, report.findings, emulated, cards_seen(machine));
-  // The exit code of a wrong setting, as without --quick.
+  // A wrong setting ends a quick look with the same exit code as a look that tries pairs.
   if (failed_look(info) && info.error == EINVAL) report.conclusion.exit_code = kExitUsage;
   report.causes = rank(report.pairs.value_or(Pairs()), report.findings);
   return report;

@@ -14,8 +14,8 @@ struct FailureGroup {
   CellState state = CellState::not_measured;
   std::size_t cells = 0;
   std::string where = {};  ///< "all cells from and to rank 3 (n3)"; "rank 0 (...) to rank 1 (...)"
-  std::string problem = {};  ///< the first one; may be empty
-  std::size_t problems = 0;  ///< how many different ones
+  std::string problem = {};  ///< of the first cell; may be empty
+  std::size_t problems = 0;  ///< the number of different problems
 };
 
 /// If a rank has no measured cell while others have some, its cells are grouped by state alone,

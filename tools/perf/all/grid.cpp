@@ -18,7 +18,7 @@ constexpr std::size_t kLeastWidth = 4;  // "9.8", "123", and a blank
 constexpr std::size_t kWideWidth = 7;   // "123.45", and a blank
 constexpr double kVerySlowShare = 0.5;  // of the typical rate: red below it
 
-/// The rows, which are the columns, too.
+/// The rows of the grid; its columns are the same.
 struct Axis {
   std::vector<std::size_t> place_of_end = {};  // the row of each end of the run
   std::vector<std::string> names = {};
@@ -132,7 +132,7 @@ char digit_of(double rate, double typical) {
   return static_cast<char>('0' + static_cast<int>(std::clamp(tenths, 0.0, 9.0)));
 }
 
-/// Draws an axis against itself.
+/// Draws the grid, whose rows and columns are one axis.
 class Drawing {
  public:
   Drawing(const MatrixRun& run, Axis axis, double typical, bool coloured)

@@ -20,7 +20,7 @@ enum class GridKind : std::uint8_t {
 /// The matrix of `pairs` as text.
 struct Grid {
   GridKind kind = GridKind::ends;
-  std::size_t ranks_per_row = 1;  ///< of digits
+  std::size_t ranks_per_row = 1;  ///< for GridKind::digits
   bool has_failures = false;      ///< a mark stands in some cell: kMarks
   std::vector<std::string> lines = {};
 };

@@ -20,7 +20,7 @@ namespace {
 constexpr double kMatrixSide = 720;  // wanted; the squares stay within the next two bounds
 constexpr double kMostSquare = 36;
 constexpr double kLeastSquare = 4;
-constexpr double kLeastLabelStep = 11;  // of letters of 10 pixels
+constexpr double kLeastLabelStep = 11;  // between labels, whose letters have 10 pixels
 constexpr double kHeadHeight = 76;      // title, subtitle, name of the axis
 constexpr double kAxisName = 24;
 constexpr double kMargin = 20;
@@ -83,7 +83,7 @@ class HeatMap {
     for (const double rate : rates_of(run.pairs)) most_ = std::max(most_, rate);
     std::size_t longest = 0;
     for (const End& end : run.ends) longest = std::max(longest, axis_label(end).size());
-    constexpr double kLetter = 5.8;  // of 10 pixels, about
+    constexpr double kLetter = 5.8;  // about the width of a letter of 10 pixels
     label_room_ = 8 + kLetter * static_cast<double>(longest);
     left_ = kMargin + kAxisName + label_room_;
     top_ = kHeadHeight + label_room_;

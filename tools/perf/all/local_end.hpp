@@ -26,7 +26,7 @@ namespace hbmwire::tools::perf::all {
 /// Where another end is reached, as its process told.
 struct RemoteEnd {
   std::vector<std::string> addresses;  ///< "host:port", the most useful first
-  std::vector<std::byte> key;          ///< of its slots
+  std::vector<std::byte> key;          ///< gives access to its slots
 };
 
 /// How the memory of an end is divided: what it sends, a slot for each end that may write to it at

@@ -69,7 +69,8 @@ class Comparing {
   MatrixComparison compare() {
     find_differences();
     find_end_differences();
-    // With other ends there is other traffic at the same time, which leaves only the pairs alike.
+    // Where the ends differ, so does the other traffic of a cell in the phases that measure many
+    // cells at the same time: only the pairs can be compared.
     const bool same_ends = comparison_.only_before.empty() && comparison_.only_now.empty();
     for (const Phase phase : kPhases) {
       if (phase == Phase::pairs || same_ends) compare_phase(phase);
@@ -163,7 +164,7 @@ class Comparing {
   const MatrixRun& now_;
   std::vector<EndKey> keys_before_;
   std::vector<EndKey> keys_now_;
-  std::vector<std::optional<std::size_t>> place_now_;  ///< of the ends of before
+  std::vector<std::optional<std::size_t>> place_now_;  ///< for each end of `before_`
   MatrixComparison comparison_;
 };
 

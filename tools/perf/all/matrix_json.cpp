@@ -103,9 +103,9 @@ Json summary_json(const MatrixRun& run) {
   const Outliers outliers = outliers_of(run);
   return {{"typical_bytes_per_second", outliers.typical_bytes_per_second},
           {"slow_share", kSlowShare},
-          {"pairs", phase_json(run.pairs, false)},
-          {"all_at_once", phase_json(run.all_at_once, true)},
-          {"many_to_one", phase_json(run.many_to_one, true)},
+          {"pairs", phase_json(run.pairs, /*with_sums=*/false)},
+          {"all_at_once", phase_json(run.all_at_once, /*with_sums=*/true)},
+          {"many_to_one", phase_json(run.many_to_one, /*with_sums=*/true)},
           {"slow_ends", slow_ends_json(outliers.ends)},
           {"slow_pairs", slow_pairs_json(outliers.pairs)},
           {"verified_bytes", verified_bytes(run)}};

@@ -364,7 +364,7 @@ Outcome<void> MatrixRunner::find_reasons() {
     asked.push_back(slow.cell.source);
     asked.push_back(slow.cell.target);
   }
-  if (asked.empty()) return {};  // so do all ranks, which have the same run
+  if (asked.empty()) return {};  // as all ranks do, since they have the same results
   Facts mine(found_.size());
   for (std::size_t i = 0; i < found_.size(); ++i) {
     if (std::ranges::find(asked, first_ + i) != asked.end())

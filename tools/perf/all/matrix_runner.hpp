@@ -50,8 +50,8 @@ class MatrixRunner {
   using Told = std::vector<std::optional<Bytes>>;
 
   /// Tells `mine` to all ranks, and returns the words of all. Notes ranks that have ended as
-  /// broken. `patience` is a multiple of options_.patience, which bounds each wait of a rank's own
-  /// work before the exchange.
+  /// broken. `patience` must outlast the work that the other ranks do before this exchange: it is a
+  /// multiple of options_.patience, which bounds each single wait of that work.
   Outcome<Told> exchange(const Bytes& mine, std::chrono::nanoseconds patience);
   /// Tells the ranks this one's hardware, and fills run_.ends with that of all.
   Outcome<void> take_stock();

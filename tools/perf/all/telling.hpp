@@ -17,7 +17,7 @@ namespace hbmwire::tools::perf::all {
 
 using Bytes = std::vector<std::byte>;
 
-/// How cells are measured; rank 0's count.
+/// How cells are measured. Rank 0's parameters apply to all ranks.
 struct MatrixParameters {
   std::uint64_t message_bytes = 0;
   std::uint64_t time_ms = 0;
@@ -28,7 +28,7 @@ struct MatrixParameters {
 struct Inventory {
   MatrixParameters parameters = {};
   std::vector<End> ends = {};
-  std::string problem = {};  ///< why it has none; it takes no part then
+  std::string problem = {};  ///< why the rank has no hardware, and takes no part
 };
 
 /// An end, opened.
@@ -38,8 +38,8 @@ struct OpenedEnd {
   std::string problem = {};  ///< why it could not be opened
 };
 
-/// About one cell of the step, by its source: the state and the rate. By its target: the bytes that
-/// were compared.
+/// A report on one cell of a step. The rank of its source reports the state and the rate, the rank
+/// of its target the bytes that were compared.
 struct CellReport {
   std::size_t cell = 0;
   CellState state = CellState::not_measured;

@@ -72,6 +72,7 @@ std::string grid_title(const Grid& grid, const RateUnit& unit, double typical) {
 }
 
 Lines legend_as_table(const MatrixRun& run) {
+  // Columns of words are aligned to the left.
   Columns columns({"", "rank", "host", "NIC", "memory", "link", "distance", "path"},
                   {0, 2, 3, 4, 6, 7});
   for (std::size_t i = 0; i < run.ends.size(); ++i) {
@@ -137,7 +138,7 @@ class Report {
   }
 
   Lines lines() {
-    add_wrapped(lines_, wire::printable(title_line(run_)), 0, style_.columns);
+    add_wrapped(lines_, wire::printable(title_line(run_)), /*indent=*/0, style_.columns);
     add_matrix();
     for (const Phase phase : kPhases) add_figures(phase);
     add_targets();
@@ -160,9 +161,10 @@ class Report {
     const double typical = outliers_.typical_bytes_per_second;
     const Grid grid = grid_of(run_, style_, gigabits_);
     lines_.emplace_back();
-    add_wrapped(lines_, grid_title(grid, unit_for(typical, gigabits_), typical), 0, style_.columns);
+    add_wrapped(lines_, grid_title(grid, unit_for(typical, gigabits_), typical), /*indent=*/0,
+                style_.columns);
     append(lines_, grid.lines);
-    if (grid.has_failures) add_wrapped(lines_, kMarks, 1, style_.columns);
+    if (grid.has_failures) add_wrapped(lines_, kMarks, /*indent=*/1, style_.columns);
     lines_.emplace_back();
     append(lines_, grid.kind == GridKind::ends ? legend_of_ends(run_, style_.columns)
                                                : legend_of_ranks(run_, style_.columns));

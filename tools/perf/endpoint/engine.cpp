@@ -92,9 +92,9 @@ Outcome<void> EndpointEngine::prepare(std::uint64_t size_bytes) {
 /// Fills the source with the pattern, and poisons the target.
 Outcome<void> EndpointEngine::write_patterns(std::uint32_t pass) {
   const std::uint64_t span_bytes = slots_.span_bytes(work_.side.layout);
-  set_pattern(contents_, work_, true, pass);
+  set_pattern(contents_, work_, /*own=*/true, pass);
   if (gives()) HBMWIRE_TRY(contents_.fill_source(span_bytes));
-  set_pattern(contents_, work_, false, pass);
+  set_pattern(contents_, work_, /*own=*/false, pass);
   if (takes()) HBMWIRE_TRY(contents_.poison_target(span_bytes));
   return {};
 }
@@ -103,7 +103,7 @@ Outcome<void> EndpointEngine::write_patterns(std::uint32_t pass) {
 /// so each message arrives in the other half at the place that it came from.
 Outcome<void> EndpointEngine::compare_arrived(std::uint32_t pass, Verification& found) {
   if (!takes()) return {};
-  set_pattern(contents_, work_, false, pass);
+  set_pattern(contents_, work_, /*own=*/false, pass);
   return contents_.compare(all_slots(work_.side.layout, slots_), found);
 }
 

@@ -30,8 +30,8 @@ Outcome<std::uint32_t> most_transfers(const PerfRequest& request) {
       kExitUsage);
 }
 
-/// The key is not secret, since the seed travels in clear text. It separates runs that take place
-/// at the same time.
+/// The pre-shared key is not secret, since the seed in it travels in clear text. It separates runs
+/// that take place at the same time.
 EndpointOptions options_of(const Work& work) {
   EndpointOptions options;
   options.send_depth = work.request.tx_depth;

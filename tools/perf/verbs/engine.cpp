@@ -61,7 +61,7 @@ class VerbsEngine final : public Engine {
   Contents contents_;
   Watch watch_;
   CmConnector cm_;
-  Lanes lanes_;  // destroyed before its connections
+  Lanes lanes_;  // destroyed before cm_, which holds the connections of -R
   wire::PerfQueues peer_;
   Slots sent_;      // source of messages
   Slots received_;  // their target: the same places, except for datagrams
@@ -106,7 +106,7 @@ Outcome<void> VerbsEngine::prepare(std::uint64_t size_bytes) {
   const bool datagrams = request_.connection == PerfConnection::ud;
   sent_ = Slots::of(work_.side.layout, size_bytes);
   received_ = Slots::of(work_.side.layout, size_bytes, datagrams ? kGrhBytes : 0);
-  // Otherwise receives for the last size would stay in the queues.
+  // Receives for the last size would stay in the queue pairs, so these begin anew.
   const bool receives = has_arrivals() || by_immediate();
   if (prepared_ && receives) HBMWIRE_TRY(renew_lanes(work_, lanes_));
   prepared_ = true;
@@ -167,14 +167,14 @@ Outcome<void> VerbsEngine::write_patterns(std::uint32_t pass) {
   const bool passive = work_.is_passive();
   const std::uint64_t source_bytes = sent_.span_bytes(work_.side.layout);
   const std::uint64_t target_bytes = received_.span_bytes(work_.side.layout);
-  set_pattern(contents_, work_, true, pass);
+  set_pattern(contents_, work_, /*own=*/true, pass);
   const bool gives = verb_ == Verb::read ? passive : active;
   if (gives && verb_ != Verb::atomic) HBMWIRE_TRY(contents_.fill_source(source_bytes));
   if (passive && verb_ == Verb::atomic) {
     HBMWIRE_TRY(contents_.fill_target(target_bytes));
     HBMWIRE_TRY(lay_out_words(work_, contents_, sent_));
   }
-  set_pattern(contents_, work_, false, pass);
+  set_pattern(contents_, work_, /*own=*/false, pass);
   const bool takes = verb_ == Verb::read ? active : passive;
   if (takes && verb_ != Verb::atomic) HBMWIRE_TRY(contents_.poison_target(target_bytes));
   if (active && verb_ == Verb::atomic) HBMWIRE_TRY(contents_.poison_source(source_bytes));
@@ -205,7 +205,7 @@ Outcome<void> VerbsEngine::compare_arrived(std::uint32_t pass, Verification& fou
   if (verb_ == Verb::atomic)
     return compare_atomics(work_, contents_, sent_, {pass, pass_messages_}, found);
   if (!takes) return {};
-  set_pattern(contents_, work_, false, pass);
+  set_pattern(contents_, work_, /*own=*/false, pass);
   if (has_arrivals()) return contents_.compare(landed_places(), found);
   return contents_.compare(all_slots(work_.side.layout, sent_), found);
 }

@@ -80,7 +80,7 @@ Outcome<std::uint16_t> CmConnector::listen(const wire::PerfQueues& mine) {
   rdma_cm_id* id = nullptr;
   HBMWIRE_TRY(check(rdma_create_id(channel_.get(), &id, nullptr, RDMA_PS_TCP), "rdma_create_id"));
   listener_.reset(id);
-  sockaddr_storage address = address_of(mine.first.gid, 0);
+  sockaddr_storage address = address_of(mine.first.gid, 0);  // 0: any free port
   HBMWIRE_TRY(check(rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&address)), "rdma_bind_addr"));
   HBMWIRE_TRY(check(rdma_listen(id, static_cast<int>(mine.queues.size())), "rdma_listen"));
   return ntohs(rdma_get_src_port(id));

@@ -32,7 +32,7 @@ class CmConnector {
     }
 
     void operator()(rdma_cm_id* id) const noexcept {
-      // This waits only for events that were not acknowledged, and there are none.
+      // The call waits only for events that were not acknowledged, and there are none.
       static_cast<void>(rdma_destroy_id(id));
     }
   };

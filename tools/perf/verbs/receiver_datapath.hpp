@@ -113,7 +113,7 @@ class Receiver {
     if (credit >> kCountBits != with_.pass) return;
     const auto known = static_cast<std::uint32_t>(lane.credited - lane.credit_base);
     const std::uint32_t more = (credit - known) & kCountMask;
-    if (more <= kCountMask / 2) lane.credited += more;  // otherwise an older credit
+    if (more <= kCountMask / 2) lane.credited += more;  // else the credit is an older one
   }
 
   /// Tells the sender the number of arrivals; owes it if the send queue has no room.
@@ -151,7 +151,8 @@ class Receiver {
     if (one.byte_len != with_.message_bytes) ++wrong_sizes_;
   }
 
-  /// Posts a list of requests, which are chained permanently. A shorter list is cut at its end.
+  /// Posts the first `count` receives of the lane's list. All of them are chained permanently, so
+  /// the chain is cut after the last of these during the call.
   bool post(Lane& lane, std::uint32_t count) noexcept {
     for (std::uint32_t i = 0; i < count; ++i) {
       lane.receive_elements[i].addr = lane.receive_base + with_.offsets[lane.next_receive_slot];
@@ -173,7 +174,7 @@ class Receiver {
   static constexpr std::uint32_t kCountMask = (1U << kCountBits) - 1;
 
   Lanes& lanes_;
-  const Receiving with_;
+  const Receiving with_;  // the parameters of the pass
   std::uint64_t arrived_ = 0;
   std::uint64_t wrong_sizes_ = 0;
   bool owes_ = false;

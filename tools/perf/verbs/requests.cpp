@@ -113,7 +113,7 @@ std::uint64_t after(const PerfRequest& request, std::uint64_t word, std::uint64_
 }  // namespace
 
 std::uint32_t receive_grain(const PerfRequest& request) noexcept {
-  // One call posts some; few enough that the lane does not idle while the call fills the queue.
+  // Several receives for each call, but few enough that the lane does not idle during the call.
   constexpr std::uint32_t kMost = 16;
   return std::clamp(request.rx_depth / 4, 1U, kMost);
 }
@@ -190,15 +190,17 @@ Outcome<void> compare_atomics(const Work& work, Contents& contents, const Slots&
       const std::uint64_t from = layout.source(lane) + slots.offsets[slot];
       const std::uint64_t word_at = layout.target(lane) + slots.offsets[slot];
       if (work.is_passive()) {
-        set_pattern(contents, work, true, pass.pass);
+        // The words of the target began as this side's pattern, those returned into the source as
+        // the peer's.
+        set_pattern(contents, work, /*own=*/true, pass.pass);
         HBMWIRE_TRY_ASSIGN(const auto got, contents.read_word(word_at));
         note_word("atomic word", word_at,
                   after(request, before(request, contents, from, slot), times), got, found);
       }
       if (work.is_active()) {
-        set_pattern(contents, work, false, pass.pass);
+        set_pattern(contents, work, /*own=*/false, pass.pass);
         HBMWIRE_TRY_ASSIGN(const auto got, contents.read_word(from));
-        // The last operation returned the word as it was before it.
+        // The last operation returned the word that it found, which all others had changed.
         note_word("atomic result", from,
                   after(request, before(request, contents, from, slot), times - 1), got, found);
       }

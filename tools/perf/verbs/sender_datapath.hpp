@@ -88,7 +88,7 @@ class Sender {
   void stop() noexcept {
     goal_ = 0;
     for (Lane& lane : lanes_.lanes) {
-      // Lists after the last one with a completion need another one with it.
+      // If lists follow the last one that has a completion, one more list must have one for them.
       const bool tail = lane.until_signal != with_.moderation;
       const std::uint64_t before = lane.limit;
       lane.limit = std::min(before, lane.posted + (tail ? with_.list : 0));
@@ -152,7 +152,7 @@ class Sender {
   }
 
   Lanes& lanes_;
-  const Sending with_;
+  const Sending with_;           // the parameters of the pass
   std::uint64_t posted_ = 0;     // messages posted in this pass
   std::uint64_t completed_ = 0;  // messages completed in this pass
   std::uint64_t goal_ = 0;       // messages to complete in this pass

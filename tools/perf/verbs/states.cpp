@@ -7,7 +7,7 @@ namespace hbmwire::tools::perf {
 namespace {
 
 constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms between receiver-not-ready retries
-// No limit: the death of the peer is noticed elsewhere.
+// 7 means without limit (ibv_modify_qp(3)): the death of the peer is noticed elsewhere.
 constexpr std::uint8_t kReceiverRetries = 7;
 
 Outcome<void> modify(const Work& work, ibv_qp* qp, ibv_qp_attr& attributes, int mask,

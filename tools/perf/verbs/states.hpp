@@ -9,7 +9,8 @@
 /// perftest's parameters, which the library's own connections do not support.
 namespace hbmwire::tools::perf {
 
-/// Every sender of datagrams puts it into them, and every receiver requires it. Any value is fine.
+/// The Q_Key: each datagram carries it, and the queue pair that receives the datagram requires it.
+/// Any value is fine.
 inline constexpr std::uint32_t kQueueKey = 0x11111111;
 
 [[nodiscard]] ibv_qp_type type_of(PerfConnection connection) noexcept;
