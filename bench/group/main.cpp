@@ -64,8 +64,8 @@ struct Rank {
                 std::move(memory),  std::move(key),    std::move(keys)};
   }
 
-  /// Rank 0 gets new bytes in each run, and the others zeros, so bytes from before fail the
-  /// broadcast's comparison of digests.
+  /// Rank 0 gets new bytes in each run, none of them zero, and the other ranks get zeros. A rank
+  /// that a broadcast leaves out then fails the broadcast's comparison of digests.
   void fill(unsigned run) const {
     const auto bytes = memory.host_bytes();
     std::memset(bytes.data(), group.rank() == 0 ? static_cast<int>(run % 255 + 1) : 0,

@@ -56,8 +56,8 @@ class Server {
   /// The number of its connections.
   [[nodiscard]] virtual std::size_t connections() const = 0;
 
-  /// The value of connections() for a library that does not tell its server: more than the number
-  /// that measure() waits for.
+  /// The value of connections() for a library that tells its server of no connections: more than
+  /// the number that measure() waits for.
   static constexpr std::size_t kEach = ~std::size_t{0};
 };
 
