@@ -106,7 +106,7 @@ class Peer:
         return self._stdout.readline().strip()
 
     def stop(self) -> None:
-        """Stops it, as Ctrl-Z does, and returns when none of its threads runs any more."""
+        """Stops the process, as Ctrl-Z does. Returns when none of its threads runs any more."""
         self.process.send_signal(signal.SIGSTOP)
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
         eventually(lambda: all(_state(task) == "T" for task in tasks.iterdir()))

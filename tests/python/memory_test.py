@@ -463,7 +463,7 @@ def gaudi_cards() -> list[str]:
 
 @pytest.mark.skipif(len(gaudi_cards()) < 2, reason="needs two Gaudi cards: emulate --gaudi 2")
 @pytest.mark.parametrize("default", [False, True])
-def test_memory_that_two_cards_have_is_of_the_one_that_is_named(default: bool) -> None:
+def test_an_address_of_two_cards_belongs_to_the_card_that_is_named(default: bool) -> None:
     gc.collect()
     cards = gaudi_cards()[:2]
     with hbmwire.Context(default_device=cards[1] if default else "") as context:
@@ -483,7 +483,7 @@ def test_memory_that_two_cards_have_is_of_the_one_that_is_named(default: bool) -
             assert context.register(integers).device.pci_address == card
 
 
-def test_the_device_that_the_call_names_goes_first() -> None:
+def test_a_device_named_by_the_call_goes_before_that_of_the_tuple() -> None:
     assert describe((4096, 16, "1"))[3] == "1"
     assert describe((4096, 16, "1"), "2")[3] == "2"
     assert describe(bytearray(8), "2")[3] == "2"
@@ -715,7 +715,7 @@ def test_producers_are_asked_for_dlpack_1_without_a_copy_first() -> None:
     assert oldest.asked[2:] == [{}]
 
 
-def test_gpus_are_asked_not_to_wait_for_streams(context: hbmwire.Context, pair: Pair) -> None:
+def test_gpu_memory_is_asked_for_without_a_wait(context: hbmwire.Context, pair: Pair) -> None:
     memory = on_card(context, "cuda")
     producer = Producer(memory.address, (96,), device_type=CUDA, keywords=())
     region = context.register(producer)
@@ -736,7 +736,7 @@ def test_dlpack_memory_of_gpus_is_found(
 
 
 @pytest.mark.parametrize("number", [CPU, CUDA_HOST, ROCM_HOST])
-def test_host_memory_of_any_kind_is_the_hosts(context: hbmwire.Context, number: int) -> None:
+def test_each_kind_of_host_memory_is_taken_as_host(context: hbmwire.Context, number: int) -> None:
     memory = host_bytes()
     producer = Producer(memory.ctypes.data, (96,), device_type=number)
     region = context.register(producer)
@@ -800,7 +800,7 @@ def test_another_major_version_of_dlpack_is_refused() -> None:
     assert "DLPack 2.0" in message_of(lambda: describe(producer))
 
 
-def test_a_copy_is_refused() -> None:
+def test_a_producer_that_gives_a_copy_is_refused() -> None:
     memory = host_bytes()
     producer = Producer(memory.ctypes.data, (96,), versioned=True, flags=COPIED_FLAG)
     assert "copy" in message_of(lambda: describe(producer))
@@ -1091,7 +1091,7 @@ def test_a_get_writes_into_an_hpu_tensor(context: hbmwire.Context, pair: Pair) -
     assert storage.read() == PATTERN
 
 
-def test_an_hpu_view_that_begins_elsewhere_is_refused(context: hbmwire.Context) -> None:
+def test_an_hpu_view_that_begins_within_its_storage_is_refused(context: hbmwire.Context) -> None:
     # In eager mode the bridge returns the address of the storage.
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
     with pytest.raises(hbmwire.InvalidArgument, match="begins 6 elements into") as raised:
@@ -1099,7 +1099,7 @@ def test_an_hpu_view_that_begins_elsewhere_is_refused(context: hbmwire.Context) 
     assert "slices of the region" in raised.value.remedy
 
 
-def test_an_hpu_view_that_begins_there_is_taken(context: hbmwire.Context) -> None:
+def test_an_hpu_view_that_begins_with_its_storage_is_taken(context: hbmwire.Context) -> None:
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
     assert context.register(tensor.rows(0, 2)).nbytes == 48
 
@@ -1117,11 +1117,11 @@ def test_an_hpu_tensor_that_has_no_memory_yet_is_refused(context: hbmwire.Contex
     assert "mark_step" in message
 
 
-def test_without_the_bridge_an_hpu_tensor_is_refused(
+def test_an_hpu_tensor_is_refused_without_the_bridge(
     context: hbmwire.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
-    # Importing it then raises ImportError.
+    # With None in its place, importing the bridge raises ImportError.
     modules: dict[str, Any] = sys.modules
     monkeypatch.setitem(modules, "habana_frameworks.torch.utils.experimental", None)
     message = message_of(lambda: context.register(tensor), hbmwire.NotFound)

@@ -134,7 +134,7 @@ def test_a_region_keeps_the_memory_of_a_tensor_that_was_dropped(context: hbmwire
     assert len(others) == 100
 
 
-def test_a_region_keeps_the_memory_of_a_parameter_that_got_another(
+def test_a_region_keeps_the_memory_of_a_parameter_that_got_other_memory(
     context: hbmwire.Context,
 ) -> None:
     parameter = torch.nn.Parameter(torch.ones(1000))
