@@ -40,7 +40,8 @@ class Side {
   static constexpr std::size_t kInFlight = 64;
 };
 
-/// The other process. It takes connections, and sends the first process a word to begin with.
+/// The other process. It takes connections. At its start it may send the facts that the first
+/// process needs to connect.
 class Server {
  public:
   Server() = default;
