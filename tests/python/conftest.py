@@ -28,7 +28,7 @@ _stderr = 2
 
 def pytest_configure(config: pytest.Config) -> None:
     global _stderr
-    _stderr = os.dup(2)  # pytest replaces it during tests
+    _stderr = os.dup(2)  # pytest replaces descriptor 2 during tests
     config.addinivalue_line(
         "markers", f"limit(seconds): a test that may take longer than {LIMIT_S} s"
     )

@@ -195,7 +195,7 @@ def test_a_wrong_command_line_ends_with_2(start: Start, name: str, arguments: li
 
 
 @each_example
-def test_an_example_ends_with_1_and_a_sentence_if_no_peer_listens(start: Start, name: str) -> None:
+def test_an_example_ends_with_1_if_no_peer_listens(start: Start, name: str) -> None:
     code, err = start(name, "--connect", "127.0.0.1:1", "--timeout", "5").end()
     assert code == 1
     assert_one_sentence(err, name, "Connection refused", "start the one that listens first")
@@ -211,7 +211,7 @@ def test_an_example_without_a_peer_ends_with_1_after_the_timeout(start: Start, n
 
 
 @each_example
-def test_an_example_ends_with_3_and_a_sentence_if_a_device_is_missing(start: Start, name: str) -> None:
+def test_an_example_ends_with_3_if_a_device_is_missing(start: Start, name: str) -> None:
     # Runs without the libraries of the emulated hardware.
     demo = start(name, "--demo", *ALL[name], "--memory", "cuda", LD_LIBRARY_PATH="")
     code, err = demo.end()
