@@ -28,8 +28,8 @@ struct Holding {
   const char* nic;
   MemoryType type;
   const char* second_nic = nullptr;
-  bool serves = false;  // its process makes progress all the time
-  bool stages = true;   // its policy admits staging
+  bool serves = false;  // a thread of the library makes progress all the time
+  bool stages = true;   // the context's policy admits staging
   bool shared = false;  // host memory that other processes can map
 
   [[nodiscard]] std::vector<std::string> nics() const {
