@@ -146,7 +146,7 @@ READ_ONLY: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", READ_ONLY)
-def test_read_only_memory_is_registered_for_reading_alone(
+def test_read_only_memory_is_registered_only_for_reading(
     context: hbmwire.Context, kind: str
 ) -> None:
     memory = READ_ONLY[kind]()
@@ -172,7 +172,7 @@ def test_a_get_into_read_only_memory_is_refused(context: hbmwire.Context, pair: 
     assert PATTERN == bytes(range(1, 97))
 
 
-def test_writable_memory_can_be_registered_for_reading_alone(context: hbmwire.Context) -> None:
+def test_writable_memory_can_be_registered_only_for_reading(context: hbmwire.Context) -> None:
     assert context.register(bytearray(8), access=READ).access == {"remote_read"}
 
 
@@ -500,7 +500,7 @@ def test_a_region_of_another_context_is_taken(context: hbmwire.Context, kind: An
         part.close()
 
 
-def test_a_region_that_is_read_only_stays_so(context: hbmwire.Context) -> None:
+def test_a_read_only_region_stays_read_only(context: hbmwire.Context) -> None:
     region = context.register(PATTERN)
     assert describe(region)[4]
     assert not describe(context.register(bytearray(PATTERN)))[4]
@@ -530,7 +530,7 @@ def test_strides_that_say_c_order_are_taken() -> None:
     assert describe(CudaArray(4096, (5,), "|V2"))[2] == 10
 
 
-def test_a_cuda_array_that_is_read_only_stays_so(context: hbmwire.Context) -> None:
+def test_a_read_only_cuda_array_stays_read_only(context: hbmwire.Context) -> None:
     memory = on_card(context, "cuda")
     found = CudaArray(0, (96,), "|u1", data=(memory.address, True))
     assert context.register(found).access <= {"remote_read"}
@@ -660,7 +660,7 @@ class Producer:
 
     def capsule(self) -> Any:
         name = b"dltensor_versioned" if self.versioned else b"dltensor"
-        # Its destructor does nothing: a consumer that refuses the capsule deletes nothing.
+        # None: the capsule has no destructor, so a consumer that refuses it deletes nothing.
         return new_capsule(ctypes.addressof(self.managed), name, None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -756,7 +756,7 @@ def test_dlpack_is_asked_where_a_buffer_does_not_describe_the_elements(
     assert "bfloat16" in message_of(lambda: describe(bytearray(8)))
 
 
-def test_read_only_dlpack_memory_stays_so(context: hbmwire.Context) -> None:
+def test_read_only_dlpack_memory_stays_read_only(context: hbmwire.Context) -> None:
     memory = host_bytes()
     producer = Producer(memory.ctypes.data, (96,), versioned=True, flags=READ_ONLY_FLAG)
     assert context.register(producer).access <= {"remote_read"}
@@ -914,7 +914,7 @@ def test_a_region_describes_itself_by_dlpack(context: hbmwire.Context, versioned
 
 
 @pytest.mark.parametrize(("kind", "number"), [("cuda", CUDA), ("rocm", ROCM)])
-def test_a_region_of_a_gpu_names_it_by_dlpack(
+def test_a_region_of_a_gpu_names_the_gpu_by_dlpack(
     context: hbmwire.Context, kind: Any, number: int
 ) -> None:
     region = on_card(context, kind)
@@ -931,7 +931,7 @@ def test_a_region_of_a_gaudi_has_no_dlpack(context: hbmwire.Context) -> None:
         region.__dlpack_device__()
 
 
-def test_a_read_only_region_says_so_by_dlpack_1_alone(context: hbmwire.Context) -> None:
+def test_only_dlpack_1_says_that_a_region_is_read_only(context: hbmwire.Context) -> None:
     region = context.register(PATTERN)
     with pytest.raises(BufferError, match="read-only"):
         region.__dlpack__()
@@ -1028,7 +1028,7 @@ def test_a_dmabuf_is_described_as_it_is_given() -> None:
     assert repr(memory).startswith("Dmabuf(fd=7, length=4096")
 
 
-def test_a_dmabuf_that_is_read_only_is_registered_for_reading_alone(
+def test_a_read_only_dmabuf_is_registered_only_for_reading(
     context: hbmwire.Context,
 ) -> None:
     exporter = on_card(context, "gaudi", 8192)
