@@ -47,9 +47,9 @@ Attempt measure(Contest& contest, StateSampler& sampler, bool swapped) {
   return attempt;
 }
 
-/// Makes a contest whose sides have touched their memory and filled their caches. Three slices: the
-/// emulated NIC's locks favour a thread that took them 512 times in a row, and a slice is 200
-/// requests of each queue pair.
+/// Makes a contest whose sides have touched their memory and filled their caches. That takes three
+/// slices: one is 200 requests of each queue pair, and the emulated NIC's locks favour a thread
+/// once it has taken them 512 times in a row.
 std::unique_ptr<Contest> make_warm(const Row& row, const Effort& effort) {
   constexpr int kSlices = 3;
   auto contest = row.make(effort);

@@ -15,7 +15,7 @@ namespace hbmwire::bench {
 /// How much to measure.
 struct Effort {
   unsigned pairs = 21;    // pairs to keep for each row
-  unsigned chunks = 200;  // timed in each slice
+  unsigned chunks = 200;  // pieces of work that each slice times, one by one
   bool quick = false;
 };
 

@@ -57,8 +57,8 @@ pid_t start(int cpu, const Variables& variables, std::vector<std::string> comman
   return pid;
 }
 
-/// Whether a program listens on a TCP port. Looks at /proc, since connecting would use the program
-/// up.
+/// Whether a program listens on a TCP port. Looks at /proc: a connection would use up a program
+/// that serves only one.
 bool is_listening(unsigned port) {
   constexpr unsigned kListen = 0x0a;  // TCP_LISTEN in the table's column "st"
   std::ifstream table("/proc/self/net/tcp");
@@ -90,7 +90,7 @@ class Running {
   Running& operator=(const Running&) = delete;
 
   ~Running() {
-    if (!has_ended()) ::kill(pid_, SIGTERM);  // it would wait for the other program for ever
+    if (!has_ended()) ::kill(pid_, SIGTERM);  // or it might wait for the other program for ever
     succeeds();                               // waits for its end
   }
 

@@ -56,7 +56,8 @@ void* shared_pages(std::size_t bytes) {
 }
 
 Line::~Line() {
-  ::shutdown(fd_, SHUT_RDWR);  // other children have this descriptor, too
+  // close() alone would end nothing: other children have this descriptor, too.
+  ::shutdown(fd_, SHUT_RDWR);
   ::close(fd_);
 }
 

@@ -25,8 +25,8 @@ struct Cpus {
 
 void pin(int cpu);
 
-/// Moves the calling thread to another CPU while this object lives, and with it the threads and
-/// processes that it starts. Then moves it to the first CPU.
+/// Moves the calling thread to another CPU while this object lives; threads and processes that it
+/// starts meanwhile stay there. The end of this object moves the thread to the first CPU.
 class OnCpu {
  public:
   explicit OnCpu(int cpu) { pin(cpu); }

@@ -26,7 +26,7 @@ T* need(T* object, const char* call) {
 /// The last GID in the table: RoCE v2 over IPv4, for a NIC with an address.
 int last_gid(ibv_context* context, ibv_gid& gid) {
   int index = -1;
-  // RoCE tables have few entries; a NIC without the entry fails with an error.
+  // RoCE tables have few entries. The query of an entry that is not there fails.
   for (int i = 0; i < 16; ++i) {
     ibv_gid_entry entry{};
     if (ibv_query_gid_ex(context, kPort, static_cast<std::uint32_t>(i), &entry, 0) != 0) continue;
@@ -85,6 +85,7 @@ Queue::Queue(const Node& node, bool with_channel) {
   init.qp_type = IBV_QPT_RC;
   init.send_cq = send_cq_.get();
   init.recv_cq = receive_cq_.get();
+  // Sends, receives, elements of a send, elements of a receive, inline bytes.
   init.cap = {kDepth, kDepth, 1, 1, kInlineBytes};
   qp_.reset(need(ibv_create_qp(node.pd(), &init), "ibv_create_qp"));
   to_init(*qp_);

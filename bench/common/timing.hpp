@@ -24,8 +24,8 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The median time of `chunks` calls. The kernel sometimes gives the CPU to another program. A
-/// chunk should be short, so that this hits few chunks, which do not count in a median.
+/// The median time of `chunks` calls. The kernel sometimes gives the CPU to another program. If the
+/// calls are short, that falls into few of them, which do not change the median.
 template <typename Body>
 double median_ns(unsigned chunks, Body body) {
   std::vector<double> times;

@@ -16,9 +16,10 @@
 namespace hbmwire::bench {
 namespace {
 
-/// Reads the last line of `-f` output. It has only figures: iterations; median, average of the last
-/// part and average of all, in whole nanoseconds (as microseconds); MB/s of both; messages a second
-/// of both. The messages a second give the average with more than two digits.
+/// Reads the last line of `-f` output. It has eight figures: iterations; median time, average of
+/// the last part, average of all (in microseconds, to whole nanoseconds); MB/s of the last part and
+/// of all; messages a second of the last part and of all. The last figure gives the average with
+/// more digits than the fourth.
 UcxFigures figures_of(const std::string& output) {
   std::istringstream lines(output);
   std::string line;

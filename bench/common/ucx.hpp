@@ -12,7 +12,7 @@ inline constexpr unsigned kUcxWarmUp = 2000;
 
 /// A test of `ucx_perftest` (Debian's ucx-utils), one end on each CPU.
 struct UcxTest {
-  std::string name;  // its -t
+  std::string name;  // -t of ucx_perftest
   unsigned iterations = 1000;
   std::string transport = "posix";  // UCX_TLS
   std::size_t bytes = 8;

@@ -91,7 +91,8 @@ struct Pairs {
 /// Most messages under way, each way.
 inline constexpr unsigned kMessages = 16;
 
-/// Round trips that are timed together.
+/// Round trips that are timed together. In memory of Kind::shared such a chunk takes only
+/// a few microseconds, so rows of latency time a multiple of Effort::chunks to fill a slice.
 inline constexpr unsigned kRoundsOfChunk = 8;
 
 }  // namespace hbmwire::bench

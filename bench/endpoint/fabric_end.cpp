@@ -63,6 +63,7 @@ FabricEnd::FabricEnd(const Place& place) : bytes_(place.bytes), in_(place.in()),
        [&](fid_cq** made) { return fi_cq_open(domain_.get(), &completions, made, nullptr); });
   constexpr std::uint64_t kAccess =
       FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
+  // The zeros: offset, requested key, flags.
   open(mr_, "fi_mr_reg", [&](fid_mr** made) {
     return fi_mr_reg(domain_.get(), bytes_.data(), bytes_.size(), kAccess, 0, 0, 0, made, nullptr);
   });

@@ -31,7 +31,8 @@ class FabricEnd {
  public:
   explicit FabricEnd(const Place& place);
 
-  /// Injected, so there is no completion to wait for.
+  /// Writes one word into the peer's page. The write is injected, so it has no completion to wait
+  /// for.
   void write_word(std::uint64_t value) {
     bytes_.word(out_).store(value, std::memory_order_relaxed);
     until_taken([&] {
@@ -61,7 +62,7 @@ class FabricEnd {
     while (outstanding_ != 0) read_completions();
   }
 
-  /// Injected, so there is no completion to wait for.
+  /// Sends a message of one word. It is injected, so it has no completion to wait for.
   void send_message() {
     until_taken([&] {
       return fi_tinject(endpoint_.get(), bytes_.data() + out_, sizeof(std::uint64_t), peer_, kTag);

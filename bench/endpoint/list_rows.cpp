@@ -18,7 +18,8 @@ double block_ns(unsigned chunks, const Work& work) {
   return median_ns(chunks, work) / kBlocks;
 }
 
-/// `kOurs` of our end against `kTheirs`; with NoEnd our end does that as well.
+/// `kOurs` of our end against `kTheirs` of their end; with NoEnd our end does `kTheirs`, too. Each
+/// call moves one list.
 template <class TheirEnd, auto kOurs, auto kTheirs>
 class BlockContest final : public TwoProcesses<OurEnd, TheirEnd, Sleep> {
  public:

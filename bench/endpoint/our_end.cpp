@@ -96,7 +96,8 @@ OurEnd::OurEnd(const Place& place, std::optional<std::uint32_t> eager_bytes,
       remote_(exchange(endpoint_, key_, place.line)),
       word_(region_.slice(out_, sizeof(std::uint64_t))),
       remote_word_(remote_.slice(in_, sizeof(std::uint64_t))) {
-  if (endpoint_.nic().info().name == "tcp") return;  // by TCP the peer would have to make progress
+  // One put shows whether puts go by the NIC. By TCP the peer would have to make progress for it.
+  if (endpoint_.nic().info().name == "tcp") return;
   Transfer put = need(endpoint_.put(word_, remote_word_));
   need(put.wait(kPatience));
   expect_by_nic(put);

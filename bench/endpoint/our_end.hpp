@@ -25,7 +25,8 @@ T need(hbmwire::Result<T>&& result) {
 /// The default options with a pre-shared key, so that no warning gets into the table.
 EndpointOptions keyed_options();
 
-/// Throws if the transfer went by shared memory, in spite of go_by_nic().
+/// Throws if the transfer went by shared memory: then the caller's environment allows it, in place
+/// of go_by_nic().
 void expect_by_nic(const Transfer& transfer);
 
 /// Registers all of the memory, for the peer to read and write.
@@ -164,7 +165,7 @@ class OurEnd {
     for (Transfer& transfer : window_) finish(transfer);
   }
 
-  /// The path of the put that run() started last. It must not be finished yet.
+  /// The path of the put that run() started last; to be called before finish().
   [[nodiscard]] Path last_path() const { return window_[(next_ - 1) % kWindow].path(); }
 
  private:

@@ -15,6 +15,7 @@ RawEnd::RawEnd(const Place& place)
   peer_ = place.line.receive<Address>();
   const Address& peer = peer_;
   queue_.connect(peer);
+  // Waits until the peer is connected, too.
   place.line.send(true);
   place.line.receive<bool>();
   // Small transfers are posted like large ones: inlining is only possible for host memory.

@@ -7,7 +7,8 @@
 namespace hbmwire::bench {
 namespace {
 
-/// Our end, with Worker::next_done() instead of handles.
+/// Our end for request_ns(): it learns of the end of puts from Worker::next_done(), not from
+/// handles.
 struct ToldEnd {
   OurEnd& end;
 
@@ -54,6 +55,7 @@ std::vector<Row> raw_rows() {
   latency.limit = 1.20;
   latency.renewed = true;
   latency.make = [](const Effort& effort) {
+    // Short chunks, so more of them: kRoundsOfChunk.
     return std::make_unique<PutLatency<RawEnd>>(Kind::shared, effort.chunks * 5);
   };
   rows.push_back(latency);

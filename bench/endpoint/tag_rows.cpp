@@ -83,7 +83,7 @@ class Bandwidth : public TwoProcesses<OurEnd, Theirs, TakeMessages<kBytes>> {
   unsigned count_;
 };
 
-/// `bytes`: 0 for a row that shows latency; otherwise it shows bandwidth.
+/// `bytes` of a message for a row that shows bandwidth; 0 for a row that shows latency.
 template <class Measured>
 Row tag_row(const char* name, const char* ours, const char* theirs, std::size_t bytes) {
   Row row{.name = name, .ours = ours, .theirs = theirs};

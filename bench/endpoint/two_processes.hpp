@@ -36,6 +36,7 @@ class TwoProcesses : public Contest {
   }
 
  protected:
+  // Our end is user 0 of the memory, theirs is user 1. The peer's ends listen, so these do not.
   TwoProcesses(Kind kind, std::size_t bulk_bytes, std::shared_ptr<Peer> peer = nullptr)
       : peer_(peer != nullptr ? std::move(peer) : forked(kind, bulk_bytes)),
         begun_(begin(peer_->line())),
@@ -49,7 +50,7 @@ class TwoProcesses : public Contest {
 
   Theirs& their_end() { return theirs_; }
 
-  /// Has the peer do `Answer` with its end of the same library, `times` times.
+  /// Lets the peer do `Answer` with its end of the same library, `times` times.
   void call(const Ours& /*end*/, std::uint64_t times) { peer_->line().send(Call{0, times}); }
 
   void call(const Theirs& /*end*/, std::uint64_t times) { peer_->line().send(Call{1, times}); }
@@ -88,7 +89,7 @@ class TwoProcesses : public Contest {
   Theirs theirs_;
 };
 
-/// The peer does nothing: its memory is written without it.
+/// The peer does nothing: the NIC, or another process, writes its memory without it.
 struct Sleep {
   template <class End>
   void operator()(End& /*end*/, std::uint64_t /*times*/) const {}
@@ -167,9 +168,9 @@ double stream_ns(End& end, std::size_t bytes, unsigned count) {
 /// The time for one of many requests: that of the median chunk.
 template <class End>
 double request_ns(End& end, std::size_t bytes, unsigned chunks) {
-  // Chunks should take at least some ten microseconds.
+  // A timed chunk should take at least some ten microseconds.
   const unsigned count = bytes <= Bytes::kPage ? 256 : bytes <= (64U << 10U) ? 32 : 4;
-  end.run(bytes, kWindow);
+  end.run(bytes, kWindow);  // fills the window, so all timed requests find it full
   const double chunk = median_ns(chunks, [&] { end.run(bytes, count); });
   end.finish();
   return chunk / count;

@@ -4,8 +4,8 @@
 #include "bench/endpoint/rows.hpp"
 #include "bench/endpoint/two_processes.hpp"
 
-/// Rows against UCX on the same NIC, in memory that UCX registers. Its processes are new ones in
-/// each slice; ours sleep meanwhile.
+/// Rows against UCX on the same NIC, in memory that UCX registers. UCX's two processes start anew
+/// in each slice; ours sleep meanwhile.
 namespace hbmwire::bench {
 namespace {
 
@@ -17,7 +17,7 @@ class UcxPutLatency final : public TwoProcesses<OurEnd, NoEnd, AnswerWords> {
  public:
   explicit UcxPutLatency(const Effort& effort)
       : TwoProcesses(Kind::private_pages, kWord),
-        chunks_(effort.chunks * 5),
+        chunks_(effort.chunks * 5),  // as the row put-8 (kRoundsOfChunk)
         iterations_(iterations_of(effort, 20'000)) {}
 
   double ours() override {

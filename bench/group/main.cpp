@@ -16,9 +16,9 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-/// One rank of `scripts/bench group`; bench/group/ranks starts them all. In turn, rank 0 puts the
-/// bytes to rank 1 alone, and broadcasts them to all: the ratio of the two times is what the chain
-/// of pieces costs.
+/// One rank of `scripts/bench group`; bench/group/ranks starts them all. Rank 0 puts the bytes to
+/// rank 1, and then broadcasts them to all, by turns. A broadcast passes pieces from rank to rank:
+/// the time of the put, divided by the time of the broadcast, shows what that costs (1.0: nothing).
 namespace hbmwire::bench {
 namespace {
 
@@ -64,11 +64,12 @@ struct Rank {
                 std::move(memory),  std::move(key),    std::move(keys)};
   }
 
-  /// Other bytes in each run. A broadcast compares digests, so that old bytes would be noticed.
+  /// Rank 0 gets new bytes in each run, none of them zero, and the other ranks get zeros. A rank
+  /// that a broadcast leaves out then fails the broadcast's comparison of digests.
   void fill(unsigned run) const {
     const auto bytes = memory.host_bytes();
-    std::memset(bytes.data(), static_cast<int>(group.rank() == 0 ? run + 1 : 0), bytes.size());
-    std::memcpy(bytes.data(), &run, sizeof run);
+    std::memset(bytes.data(), group.rank() == 0 ? static_cast<int>(run % 255 + 1) : 0,
+                bytes.size());
   }
 
   hbmwire::Result<void> put_to_next() {
@@ -101,6 +102,7 @@ hbmwire::Result<Times> measure(Rank& rank, const Options& options) {
       if (rank.group.rank() != 0) return {};
       return rank.put_to_next();
     }));
+    rank.fill(run);  // clears the bytes that the put has brought to rank 1
     HBMWIRE_TRY_ASSIGN(const double broadcast_ns, rank.timed([&] {
       return rank.group.broadcast(rank.memory.slice(), 0, kPatience, broadcast);
     }));

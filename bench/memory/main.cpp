@@ -79,8 +79,9 @@ void add_device(Memory& memory, const Context& context, MemoryType type,
                           some_of(allocation->address(), kDeviceBytes)});
 }
 
-/// Makes memory of every type that there is. Gaudi cards of one process have the same addresses,
-/// unless they are named, so cards are driven in one way at a time.
+/// Makes memory of every type that there is. Gaudi cards of one process can have the same
+/// addresses, which find() tells apart only if the card is named, so cards are driven in one way at
+/// a time.
 Memory make_memory(const Context& context, MemoryOptions::Owner owner) {
   Memory memory;
   add_host(memory);

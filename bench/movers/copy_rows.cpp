@@ -30,7 +30,7 @@ class CudaCopy {
     int (*create)(void**, unsigned) = nullptr;
     find(create, "cuStreamCreate");
     void* context = nullptr;  // the context that hbmwire uses, too
-    check(retain(&context, 0), "cuDevicePrimaryCtxRetain");
+    check(retain(&context, 0 /* the first device */), "cuDevicePrimaryCtxRetain");
     check(use(context), "cuCtxSetCurrent");
     check(create(&stream_, 1 /* CU_STREAM_NON_BLOCKING */), "cuStreamCreate");
   }
@@ -44,7 +44,7 @@ class CudaCopy {
     destroy(stream_);
     int (*release)(int) = nullptr;
     find(release, "cuDevicePrimaryCtxRelease_v2");
-    release(0);
+    release(0);  // the first device
     ::dlclose(library_);
   }
 

@@ -90,7 +90,8 @@ class Staging final : public TwoProcesses<End<kStaged, kHost>, NoEnd, Sleep> {
     return each_ns([&] { return our_end().put_ns(Path::staged); });
   }
 
-  // Staging overlaps both, so it can be as fast as the slower one.
+  // A staged put overlaps the engine's copies with the NIC's, so it can be as fast as the slower of
+  // the two.
   double theirs() override {
     return std::max(each_ns([&] { return engine_.copy_ns(); }),
                     each_ns([&] { return our_end().host_put_ns(); }));
@@ -116,8 +117,9 @@ class Gain final : public TwoProcesses<End<kReached, kHost>, End<kStaged, kHost>
   }
 };
 
-/// For IPC: the peer's engine gets the CPU that the asking process leaves, and the peer's process
-/// the other one.
+/// For IPC. The peer's progress thread has begun on the second CPU. The peer's first copy begins
+/// its engine's threads on the first CPU, to which allocate() has moved this thread: the process
+/// that puts sleeps there meanwhile.
 struct IpcEnd : End<kGpu, kServingGpu> {
   explicit IpcEnd(const Place& place) : End(place) {
     std::byte word{};
@@ -177,6 +179,8 @@ class WithinANode final : public TwoProcesses<Ours, NoEnd, Sleep> {
   std::vector<std::byte> to_;
 };
 
+/// Forks the peer now, while the rows are made: TwoProcesses::forked() says why. Each MemoryEnd
+/// allocates its own memory, so one word suffices in the Bytes.
 template <class Measured>
 Row row_of(const char* name, const char* ours, const char* theirs) {
   Row row{.name = name, .ours = ours, .theirs = theirs};

@@ -5,7 +5,7 @@
 
 int main(int argc, char** argv) {
   using namespace hbmwire::bench;
-  go_by_nic();  // unless a row says otherwise
+  go_by_nic();  // a Holding that is `shared` allows shared memory for its own row
   return run_program(
       argc, argv,
       "What carries bytes where the NIC does not, against what else would. Ratios are medians of\n"

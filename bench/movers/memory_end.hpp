@@ -28,8 +28,8 @@ struct Holding {
   const char* nic;
   MemoryType type;
   const char* second_nic = nullptr;
-  bool serves = false;  // its process makes progress all the time
-  bool stages = true;   // its policy admits staging
+  bool serves = false;  // a thread of the library makes progress all the time
+  bool stages = true;   // the context's policy admits staging
   bool shared = false;  // host memory that other processes can map
 
   [[nodiscard]] std::vector<std::string> nics() const {
@@ -40,7 +40,7 @@ struct Holding {
 
   [[nodiscard]] ContextOptions options() const {
     ContextOptions options{.memory = {}, .nics = nics()};
-    // Host memory goes by shared memory only in its own row. IPC is for GPUs.
+    // Without Path::shared_memory, by which host memory goes only if it is `shared`.
     options.paths.allow = {Path::host, Path::zero_copy, Path::staged,
                            Path::copy, Path::tcp,       Path::ipc};
     if (!stages) options.paths.allow = {Path::host, Path::tcp};
@@ -70,7 +70,7 @@ class MemoryEnd {
   /// Puts all of the memory by `path`. Returns the time until the put is over.
   double put_ns(Path path) { return put_ns(region_, path); }
 
-  /// Puts as much host memory by the same NIC. Returns the time until the put is over.
+  /// Puts host memory of the same length by the same NIC. Returns the time until the put is over.
   double host_put_ns() {
     if (!host_) host_ = register_all(allocate(MemoryType::host));
     return put_ns(*host_, Path::host);

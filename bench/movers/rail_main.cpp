@@ -41,6 +41,7 @@ std::vector<Row> rows() {
   Row row{.name = "rails", .ours = "16 MiB put by two NICs", .theirs = "the same by one"};
   row.bytes = kLarge;
   row.limit = 1.8;
+  // Forks the peer now: TwoProcesses::forked() says why.
   row.make = [peer = Rails::forked(Kind::private_pages, kWord)](const Effort& effort) {
     return std::make_unique<Rails>(effort, peer);
   };

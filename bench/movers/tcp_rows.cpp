@@ -18,8 +18,8 @@ struct TcpEnd : OurEnd {
   explicit TcpEnd(const Place& place) : OurEnd(place, {}, {"none"}) {}
 };
 
-/// The peer's process takes the bytes that are put into its memory, and then tells that all have
-/// arrived.
+/// The peer's process takes the bytes that are put into its memory, and answers the word that comes
+/// after them.
 struct TakePuts {
   template <class End>
   void operator()(End& end, std::uint64_t /*times*/) const {
@@ -37,7 +37,7 @@ class Bandwidth final : public TwoProcesses<TcpEnd, NoEnd, TakePuts> {
 
   double ours() override {
     TcpEnd& end = our_end();
-    call(end, 1);
+    call(end, 1);  // the peer makes progress in TakePuts until the word has come
     const double before = now_ns();
     end.run(k1m, count_);
     if (end.last_path() != Path::tcp) throw std::runtime_error("it went another way than by TCP");
@@ -60,7 +60,7 @@ class Latency final : public TwoProcesses<TcpEnd, NoEnd, AnswerMessages> {
  public:
   Latency(const Effort& effort, std::shared_ptr<Peer> peer)
       : TwoProcesses(Kind::private_pages, kWord, std::move(peer)),
-        chunks_(effort.chunks * 5),
+        chunks_(effort.chunks * 5),  // as the row put-8 (kRoundsOfChunk)
         iterations_(effort.quick ? 400 : 20'000) {}
 
   double ours() override {
@@ -75,6 +75,7 @@ class Latency final : public TwoProcesses<TcpEnd, NoEnd, AnswerMessages> {
   unsigned iterations_;
 };
 
+/// Forks the peer now, while the rows are made: TwoProcesses::forked() says why.
 template <class Measured>
 std::function<std::unique_ptr<Contest>(const Effort&)> maker(std::size_t bulk) {
   return [peer = Measured::forked(Kind::private_pages, bulk)](const Effort& effort) {

@@ -41,6 +41,7 @@ double perftest_ns(const Test& test, unsigned iterations) {
   std::getline(lines, line);  // the headline itself
   double size = 0;
   double count = 0;
+  // In a bandwidth test, or in a latency test (in microseconds):
   double third = 0;   // peak bandwidth, or t_min
   double fourth = 0;  // average bandwidth, or t_max
   double fifth = 0;   // message rate in millions, or t_typical
@@ -71,8 +72,10 @@ Row row_of(const Test& test) {
   Row row{.name = test.name + "-" + size,
           .ours = "hbmwire perf " + test.name + ", " + size,
           .theirs = "ib_" + test.name};
+  // Better::higher compares speeds, although both sides give ns for a message.
   row.better = test.is_latency() ? Better::lower : Better::higher;
   row.limit = test.is_latency() ? 1.02 : 0.98;
+  // Only large messages are shown in GB/s: for 8 bytes ns for each say more.
   if (test.bytes == kLarge) row.bytes = test.bytes;
   row.make = [test](const Effort& effort) {
     return std::make_unique<AgainstPerftest>(test, effort);

@@ -7,8 +7,9 @@
 
 namespace hbmwire::bench {
 
-/// `hbmwire perf` through the endpoint API next to `ucx_perftest` over shared memory, on the same
-/// two CPUs. Without limits: two processes that share memory need no NIC.
+/// `hbmwire perf` through the endpoint API next to `ucx_perftest`, on the same two CPUs. Both go by
+/// shared memory, or copy private memory of the other process; in one row our memory is a card's,
+/// and goes by the NIC.
 std::vector<Row> shared_memory_rows();
 
 /// `hbmwire perf` against Debian's perftest on the same emulated NIC. Limits: rate and bandwidth at

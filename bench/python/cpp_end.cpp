@@ -22,7 +22,7 @@ CppEnd::CppEnd(const Place& place)
     here_.push_back(i);
     there_.push_back(kPages - 1 - i);
   }
-  // Tells by which path puts go.
+  // One put shows whether puts go by the NIC.
   Transfer put =
       need(endpoint_.put(region_.slice(out_, sizeof round_), remote_.slice(in_, sizeof round_)));
   need(put.wait(kPatience));

@@ -18,7 +18,7 @@ namespace {
 
 /// An operation that both sides repeat.
 struct Work {
-  const char* name = "";  // its name in puts.py
+  const char* name = "";  // the work's name in puts.py
   void (CppEnd::*run)(std::size_t, unsigned) = nullptr;
   std::size_t memory = 0;  // bytes of memory that it uses
   std::size_t bytes = kWord;

@@ -33,7 +33,7 @@ COMMAND = struct.Struct("=16sQQQ")  # work, bytes, chunks, count
 KEY = struct.Struct("=I1024s")
 FIGURE = struct.Struct("=d")
 
-# Does its work that many times, and waits each time until it is over.
+# Does its work as often as the argument says, and waits each time until it is over.
 Run = Callable[[int], None]
 
 

@@ -64,7 +64,7 @@ void PythonEnd::start(const Place& place) {
                 std::to_string(ends[1]), std::to_string(place.bytes.size()), std::to_string(port),
                 std::to_string(place.in()), std::to_string(place.out())});
   ::close(ends[1]);
-  // After connecting, the keys go through this process.
+  // Once puts.py has connected, the keys of both sides pass through this process.
   const auto ours = line_->receive<KeyBytes>();
   place.line.send(ours);
   line_->send(place.line.receive<KeyBytes>());

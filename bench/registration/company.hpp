@@ -10,8 +10,8 @@
 
 namespace hbmwire::bench {
 
-/// A second thread, on the second CPU, that repeats the same work while it is wanted, and sleeps
-/// otherwise.
+/// A second thread, on the second CPU, that repeats the same work between start() and stop(), and
+/// sleeps at other times.
 class Company {
  public:
   explicit Company(std::function<void()> work)
@@ -35,7 +35,7 @@ class Company {
 
   ~Company() {
     thread_.request_stop();
-    wake();  // so that it sees the request
+    wake();  // a sleeping thread would not see the request
   }
 
   /// Returns when the other thread is at work.

@@ -170,6 +170,7 @@ std::vector<Row> hit_rows(const Context& context) {
   rows.back().make = [context](const Effort& effort) {
     return std::make_unique<SameRegion>(context, effort);
   };
+  // Measures nothing here: only asks whether this kernel allows watching.
   if (WatchedRegion(context, Effort{}, OurCache::Watch::yes).is_kept()) {
     rows.push_back(hit_row("hit-watched", "hit, application's host memory"));
     rows.back().make = [context](const Effort& effort) {

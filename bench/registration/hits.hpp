@@ -28,7 +28,7 @@ class Steps {
   std::uint32_t state_;
 };
 
-/// A chunk of hits: of the piece at `index`, or of all pieces in random order.
+/// A chunk of hits: use_one() hits the piece at `index`, use_any() hits pieces in random order.
 template <class Cache>
 void use_one(const Cache& cache, const Pieces& pieces, std::size_t index) {
   const std::uint64_t address = pieces.address(index);

@@ -29,8 +29,8 @@ double median_miss_ns(unsigned chunks, Body miss) {
          kMissesInAChunk;
 }
 
-/// Host memory: our cache against UCX's with ibv_reg_mr(3) below it, or against ibv_reg_mr(3)
-/// alone.
+/// Host memory: our cache against UCX's with ibv_reg_mr(3) below it; if `raw`, against
+/// ibv_reg_mr(3) alone.
 class HostMiss final : public Contest {
  public:
   HostMiss(const Context& context, const Effort& effort, bool raw)

@@ -12,9 +12,10 @@ constexpr std::size_t kThreadPieces = 64;
 constexpr std::size_t kOurs = 3;       // index of the region of the timed thread
 constexpr std::size_t kCompanys = 40;  // index of a region that only the other thread uses
 
+/// The figure that a row shows.
 enum class Told : std::uint8_t {
   time,      // the time of a hit while the other thread works
-  slowdown,  // how much longer that is than without the other thread
+  slowdown,  // that time, divided by the time of a hit without the other thread
 };
 
 class TwoThreads final : public Contest {

@@ -12,7 +12,7 @@ struct Figures {
   double connect_first_ms = 0;  ///< median of the first kSome connections
   double connect_last_ms = 0;   ///< median of the last kSome
   double put_ns = 0;            ///< for 8 bytes, in turn over all connections
-  double progress_ns = 0;       ///< if there is nothing to do
+  double progress_ns = 0;       ///< of a progress() that finds nothing to do
   double close_ms = 0;          ///< median
   double here_kib = 0;          ///< resident memory for each connection except the first
   double there_kib = 0;         ///< the same in the other process

@@ -23,7 +23,7 @@ struct OurBase {
       {.fd = memory.fd(), .length_bytes = kBytes, .mapping = memory.data()}, kPageAccess));
 };
 
-/// The server's first word: how to connect to it, and the key to its page.
+/// The server's first message: how to connect to it, and the key to its page.
 struct Meeting {
   std::uint16_t port = 0;
   std::uint32_t key_size = 0;

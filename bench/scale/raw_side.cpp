@@ -86,7 +86,7 @@ class RawBase {
   std::vector<QpHandle> pairs_;
 };
 
-/// Makes a connection whenever the other process writes the numbers of one.
+/// Makes a connection whenever the other process writes the addresses of its queue pairs.
 class RawServer : public Server {
  public:
   explicit RawServer(Line& line) : base_(kSends), line_(line) {}

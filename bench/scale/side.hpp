@@ -40,7 +40,8 @@ class Side {
   static constexpr std::size_t kInFlight = 64;
 };
 
-/// The other process. It takes connections, and sends the first process a word to begin with.
+/// The other process. It takes connections. At its start it may send the facts that the first
+/// process needs to connect.
 class Server {
  public:
   Server() = default;
@@ -56,8 +57,8 @@ class Server {
   /// The number of its connections.
   [[nodiscard]] virtual std::size_t connections() const = 0;
 
-  /// The value of connections() for a library that does not tell its server: more than the number
-  /// that measure() waits for.
+  /// The value of connections() for a library that tells its server of no connections: more than
+  /// the number that measure() waits for.
   static constexpr std::size_t kEach = ~std::size_t{0};
 };
 

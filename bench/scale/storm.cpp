@@ -39,7 +39,7 @@ void listen_for_all(Line& line) {
 /// closes.
 void connect_all(Line& line, unsigned clients) {
   const Context context = need(Context::create());
-  // This thread takes part, too.
+  // One more than there are clients: this thread takes part, too.
   std::latch prepared(clients + 1);
   std::latch begun(1);
   std::latch tried(clients + 1);

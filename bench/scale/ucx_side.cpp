@@ -27,7 +27,7 @@ struct UcxPlace {
 class UcxBase {
  public:
   UcxBase() {
-    ::setenv("UCX_TLS", "rc_verbs,ud_verbs", 0);
+    ::setenv("UCX_TLS", "rc_verbs,ud_verbs", 0);  // 0: the caller's environment has precedence
     ucp_params_t parameters{};
     parameters.field_mask = UCP_PARAM_FIELD_FEATURES;
     parameters.features = UCP_FEATURE_RMA;
@@ -91,7 +91,7 @@ class UcxBase {
   ucp_mem_h memory_ = nullptr;
 };
 
-/// Has nothing to do: with UCX only the writing end needs an endpoint.
+/// Makes no connections: with UCX only the writing end needs an endpoint.
 class UcxServer : public Server {
  public:
   explicit UcxServer(Line& line) { line.send(base_.place()); }

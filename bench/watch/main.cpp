@@ -41,7 +41,7 @@ double microseconds(const std::function<void()>& body) {
       .count();
 }
 
-/// `once` returns the time of the measured part; the rest of it does not count.
+/// `once` returns the time of the part that it measures; the rest of its work does not count.
 void row(std::string_view name, const std::function<double()>& once) {
   std::vector<double> times(kTimes);
   std::generate(times.begin(), times.end(), once);

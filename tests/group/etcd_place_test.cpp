@@ -77,7 +77,7 @@ TEST_F(EtcdPlaces, AddressesAreFoundUntilThePlaceGoes) {
   EXPECT_TRUE(look("a/b c").empty());
 }
 
-TEST_F(EtcdPlaces, OneOfManyThatClaimAtOnceHasIt) {
+TEST_F(EtcdPlaces, OneOfManyThatClaimANameAtOnceHasIt) {
   for (int round = 0; round < 5; ++round) {
     std::atomic<int> winners{0};
     std::vector<std::unique_ptr<MeetingPlace>> places;
@@ -121,7 +121,7 @@ TEST_F(EtcdPlaces, LeasesEndWithTheirProcessAndNotBefore) {
   const auto began = Clock::now();
   killed.kill();
   EXPECT_EQ(look("killed"), kMine) << "etcd cannot know yet";
-  // The lease of ten seconds, and the time that etcd takes to notice its end.
+  // 14 s: a lease of ten seconds, and the time that etcd takes to notice the lease's end.
   while (Clock::now() - began < 14s && !(look("killed").empty() && look("forgotten").empty())) {
     std::this_thread::sleep_for(500ms);
     EXPECT_TRUE(kept->keep());
@@ -134,7 +134,7 @@ TEST_F(EtcdPlaces, LeasesEndWithTheirProcessAndNotBefore) {
   EXPECT_EQ(look("forgotten"), kMine);
 }
 
-TEST_F(EtcdPlaces, AKilledOnesNameIsTakenOver) {
+TEST_F(EtcdPlaces, TheNameOfAKilledProcessIsTakenOver) {
   test::OtherProcess killed([](const test::Talk& talk) {
     const auto theirs = place("over");
     talk.tell(theirs->leave(kMine, 5s) ? 1 : 0);
@@ -156,7 +156,7 @@ TEST_F(EtcdPlaces, AChildOfForkEndsNoLease) {
   EXPECT_EQ(look("fork"), kMine);
 }
 
-TEST_F(EtcdPlaces, OtherValuesAreNoAddresses) {
+TEST_F(EtcdPlaces, APlaceThatWasLeftWithoutAddressesHasNone) {
   const auto mine = place("other");
   ASSERT_TRUE(mine->leave({}, 5s));
   EXPECT_TRUE(look("other").empty());
@@ -169,8 +169,8 @@ TEST_F(EtcdPlaces, AServerThatIsStoppedHoldsNoCallBeyondItsDeadline) {
   const auto began = Clock::now();
   EXPECT_EQ(mine->look(300ms).error().code, Errc::timed_out);
   EXPECT_EQ(place("stopped")->claim(300ms).error().code, Errc::timed_out);
-  // The meeting point's thread calls keep(), and all ranks wait for it: keep() has short deadlines
-  // of its own.
+  // All ranks wait for the meeting point's thread, which calls keep(): so keep() has short
+  // deadlines of its own.
   const auto kept = mine->keep();
   ASSERT_FALSE(kept);
   EXPECT_EQ(kept.error().code, Errc::timed_out);
@@ -238,7 +238,7 @@ Errc code_of_answer(const std::string& answer) {
   return error_of(FakeStore([&](FakeStore::Visit& visit) { visit.say(answer); })).code;
 }
 
-TEST(EtcdAnswers, OtherServersAreNamedAsSuch) {
+TEST(EtcdAnswers, ServersThatAreNotEtcdAreNamedAsSuch) {
   EXPECT_EQ(code_of_answer("SSH-2.0-OpenSSH_9.2\r\n"), Errc::protocol);
   EXPECT_EQ(code_of_answer(std::string(5000, '\xff')), Errc::protocol);
   EXPECT_EQ(code_of_answer(http("200 OK", "<html>hello</html>")), Errc::protocol);
@@ -285,7 +285,7 @@ TEST(EtcdAnswers, ServersThatBreakOffAreNamed) {
   EXPECT_EQ(refused.error().hint, Hint::connection_refused);
 }
 
-TEST(EtcdAnswers, ServersThatStallEndAtTheDeadline) {
+TEST(EtcdAnswers, CallsToServersThatStallEndAtTheDeadline) {
   const FakeStore silent([](FakeStore::Visit& visit) { visit.wait(); });
   EXPECT_EQ(error_of(silent).code, Errc::timed_out);
   const std::string whole = http("200 OK", R"({"header": {}})");
@@ -303,7 +303,7 @@ TEST(EtcdAnswers, ServersThatStallEndAtTheDeadline) {
   EXPECT_EQ(error_of(drips).code, Errc::timed_out);
 }
 
-TEST(EtcdAnswers, AnAnswerWithoutEndIsBroken) {
+TEST(EtcdAnswers, AnEndlessAnswerIsRefused) {
   const FakeStore endless([](FakeStore::Visit& visit) {
     visit.say("HTTP/1.1 200 OK\r\n\r\n");
     while (visit.say(std::string(65536, ' '))) continue;
@@ -338,7 +338,7 @@ TEST(EtcdAnswers, ForeignValuesAreNoAddresses) {
   };
   EXPECT_EQ(answer("7").error().code, Errc::protocol);
   EXPECT_EQ(answer(R"("not base64!")").error().code, Errc::protocol);
-  // "hello" in base64
+  // The value is "hello" in base64.
   EXPECT_TRUE(answer(R"("aGVsbG8=")")->empty());
   EXPECT_TRUE(answer("null")->empty());
 }

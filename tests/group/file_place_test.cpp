@@ -46,7 +46,7 @@ class FilePlaces : public ::testing::Test {
     return found.value_or(Addresses());
   }
 
-  /// The call must fail with this code, and leave the file as it is.
+  /// claim() must fail with this code, and leave() must fail, too.
   void expect_refused(Errc code) const {
     const auto claimed = place()->claim(1s);
     ASSERT_FALSE(claimed);
@@ -82,7 +82,7 @@ TEST_F(FilePlaces, AddressesAreFoundUntilThePlaceGoes) {
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
-TEST_F(FilePlaces, ClaimedAloneItHasNoAddressesYet) {
+TEST_F(FilePlaces, AClaimedPlaceHasNoAddressesYet) {
   const auto mine = place();
   ASSERT_TRUE(*mine->claim(1s));
   EXPECT_TRUE(*mine->claim(1s));
@@ -90,7 +90,7 @@ TEST_F(FilePlaces, ClaimedAloneItHasNoAddressesYet) {
   EXPECT_TRUE(look().empty());
 }
 
-TEST_F(FilePlaces, AnEarlierRunThatWasKilledCountsForNothing) {
+TEST_F(FilePlaces, AddressesOfAKilledProcessCountForNothing) {
   {
     const test::OtherProcess killed([&](const test::Talk& talk) {
       const auto theirs = place();
@@ -104,12 +104,12 @@ TEST_F(FilePlaces, AnEarlierRunThatWasKilledCountsForNothing) {
   EXPECT_TRUE(look().empty());
   const auto mine = place();
   ASSERT_TRUE(*mine->claim(1s));
-  EXPECT_TRUE(look().empty()) << "the old addresses";
+  EXPECT_TRUE(look().empty()) << "these are the old addresses";
   ASSERT_TRUE(mine->leave({"10.0.0.2:1"}, 1s));
   EXPECT_EQ(look(), Addresses{"10.0.0.2:1"});
 }
 
-TEST_F(FilePlaces, OneOfManyProcessesThatClaimAtOnceHasIt) {
+TEST_F(FilePlaces, OneOfManyProcessesThatClaimAtOnceHasThePlace) {
   for (int round = 0; round < 20; ++round) {
     const auto claim = [&](const test::Talk& talk) {
       const auto theirs = place();
@@ -124,14 +124,14 @@ TEST_F(FilePlaces, OneOfManyProcessesThatClaimAtOnceHasIt) {
     std::uint64_t sum = 0;
     for (const auto& process : processes) sum += process->talk().hear();
     EXPECT_EQ(sum, 1U) << "round " << round;
-    // Every second time the holder is killed with all others, and its file stays.
+    // In every second round all processes are killed, so the holder's file stays.
     for (const auto& process : processes) {
       if (round % 2 == 0) process->talk().tell(0);
     }
   }
 }
 
-TEST_F(FilePlaces, AHolderThatStaysIsBusyAndOneThatEndsIsReplaced) {
+TEST_F(FilePlaces, APlaceIsBusyUntilItsHolderEnds) {
   auto theirs = place();
   ASSERT_TRUE(theirs->leave(kLeft, 1s));
   const auto busy = place()->leave({"10.0.0.2:1"}, 10s);
@@ -199,7 +199,7 @@ TEST_F(FilePlaces, AnotherUsersFileIsRefused) {
   EXPECT_EQ(place()->claim(1s).error().code, Errc::permission_denied);
 }
 
-TEST_F(FilePlaces, WithoutPermissionTheCallSaysSo) {
+TEST_F(FilePlaces, AFolderWithoutWritePermissionIsRefused) {
   const auto without_rights = [&](const test::Talk& talk) {
     if (::geteuid() == 0 && ::setresuid(kUnprivileged, kUnprivileged, kUnprivileged) != 0)
       ADD_FAILURE() << "setresuid";

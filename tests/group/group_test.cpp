@@ -45,7 +45,7 @@ TEST(Group, AGroupOfOneMeetsItself) {
   });
 }
 
-TEST(Group, RanksAreGivenInTheOrderOfArrival) {
+TEST(Group, ProcessesWithoutARankAreGivenOneEach) {
   std::mutex mutex;
   std::set<std::uint32_t> ranks;
   at_all_ranks(
@@ -135,7 +135,7 @@ TEST(Group, AnotherPreSharedKeyIsRefused) {
   EXPECT_EQ(rank.error().code, Errc::permission_denied);
 }
 
-TEST(Group, OptionsThatCannotBeAreRefused) {
+TEST(Group, ImpossibleOptionsAreRefused) {
   const Place place;
   const auto refused = [&](const auto& change) {
     GroupOptions options = options_of(place, 0, 2);
@@ -153,7 +153,7 @@ TEST(Group, OptionsThatCannotBeAreRefused) {
   EXPECT_TRUE(refused([](GroupOptions& options) { options.endpoint.hello = bytes_of("me"); }));
 }
 
-TEST(Group, AChildOfForkHasNoPartInIt) {
+TEST(Group, AChildOfForkHasNoPartInTheGroup) {
   at_all_ranks(1, [](Rank& rank) {
     EXPECT_TRUE(passes_in_child([&] {
       EXPECT_EQ(rank.group.barrier(1s).error().code, Errc::not_supported);
@@ -267,7 +267,7 @@ TEST(Group, TheEndOfRankZeroIsNamed) {
   });
 }
 
-TEST(Group, RanksInDifferentCallsLearnIt) {
+TEST(Group, RanksInDifferentCallsAreToldSo) {
   at_all_ranks(2, [](Rank& rank) {
     const auto done = rank.number() == 0
                           ? rank.group.exchange({}, 5s).map([](const auto&) {})
@@ -358,13 +358,13 @@ void talk_to_all(Rank& rank, unsigned seed) {
   good(rank.worker.wait_all(transfers, 20s));
   for (const std::uint32_t other : others) {
     EXPECT_EQ(into.host_bytes()[other * 64], std::byte(other + 1));
-    // The same connection again.
+    // Asking again gives the same connection.
     EXPECT_EQ(*rank.group.endpoint(other, 1s), *rank.group.endpoint(other, 1s));
   }
   good(rank.group.barrier(20s));
 }
 
-TEST(GroupEndpoints, BothRanksGetTheEndsOfOneConnection) {
+TEST(GroupEndpoints, TwoRanksGetTheEndsOfOneConnection) {
   for (unsigned seed = 0; seed < 5; ++seed)
     at_all_ranks(6, [&](Rank& rank) { talk_to_all(rank, seed); });
 }
@@ -407,7 +407,7 @@ TEST(GroupEndpoints, ADroppedEndpointIsMadeAnew) {
   });
 }
 
-TEST(GroupEndpoints, RanksThatAreNoneAreRefused) {
+TEST(GroupEndpoints, NumbersOfNoOtherRankAreRefused) {
   at_all_ranks(2, [](Rank& rank) {
     for (const std::uint32_t other : {rank.number(), 2U, ~0U}) {
       const auto endpoint = rank.group.endpoint(other, 1s);
@@ -432,7 +432,7 @@ TEST(GroupEndpoints, ARankThatHasEndedIsNamedAtOnce) {
   });
 }
 
-TEST(GroupEndpoints, WorkersOfEveryKindOfThreadAreServed) {
+TEST(GroupEndpoints, WorkersWithAThreadOfTheLibraryAreServed) {
   const Place place;
   std::vector<std::jthread> threads;
   for (std::uint32_t number = 0; number < 3; ++number) {
@@ -479,7 +479,7 @@ TEST(GroupBroadcast, ARankWithAnotherLengthIsNamed) {
 }
 
 TEST(GroupBroadcast, ARankThatHasEndedIsNamedToAll) {
-  // A rank that goes after its call would be named to those that are still in theirs.
+  // All three ranks stay until their calls are over: a rank that left earlier would be named, too.
   std::latch over(3);
   at_all_ranks(4, [&](Rank& rank) {
     if (rank.number() == 2) return;

@@ -48,7 +48,8 @@ struct Start {
   }
 };
 
-/// "RANK of SIZE at MEETING by LAUNCHER", or the error's subject and cause.
+/// The facts as "RANK of SIZE at MEETING by LAUNCHER", "?" for a fact that was not found; or the
+/// error's subject and cause.
 std::string found(const Start& start) {
   const auto facts = start.find();
   if (!facts) return std::string(facts.error().subject) + ": " + facts.error().call;
@@ -83,18 +84,18 @@ const Start::Names kMpich{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}};
 
 // --- one source
 
-TEST(LaunchFacts, OptionsSayAll) {
+TEST(LaunchFacts, OptionsGiveAllFacts) {
   Start start;
   start.options = {.meeting = "tcp://a:1", .rank = 2, .size = 3};
   EXPECT_EQ(found(start), "2 of 3 at tcp://a:1 by the program's options");
 }
 
-TEST(LaunchFacts, SettingsSayAll) {
+TEST(LaunchFacts, SettingsGiveAllFacts) {
   const Start start{.settings = {.meeting = "file:///tmp/g", .rank = 0, .size = 2}};
   EXPECT_EQ(found(start), "0 of 2 at file:///tmp/g by HBMWIRE_GROUP_RANK");
 }
 
-TEST(LaunchFacts, RankMayStayOpenAtAFile) {
+TEST(LaunchFacts, TheRankMayStayOpenIfTheMeetingIsAFile) {
   const Start start{.settings = {.meeting = "file:///tmp/g", .rank = {}, .size = 2}};
   EXPECT_EQ(found(start), "? of 2 at file:///tmp/g by HBMWIRE_GROUP_SIZE");
 }
@@ -103,15 +104,15 @@ TEST(LaunchFacts, NothingIsFoundWithoutAnyLauncher) {
   EXPECT_EQ(found(Start{}), "? of ? at ? by the program's options");
 }
 
-TEST(LaunchFacts, TorchrunSaysAllAndTheMeetingIsOnePortFurther) {
+TEST(LaunchFacts, TorchrunGivesAllFactsAndTheMeetingIsAtItsNextPort) {
   EXPECT_EQ(found({.variables = kTorchrun}),
             "3 of 8 at tcp://node1:29501 by torchrun's environment");
   const Start ipv6 = Start{.variables = kTorchrun}.with({{"MASTER_ADDR", "fd00::1"}});
   EXPECT_EQ(found(ipv6), "3 of 8 at tcp://[fd00::1]:29501 by torchrun's environment");
 }
 
-TEST(LaunchFacts, SrunSaysAllAndTheMeetingIsAtTheStepsFirstNode) {
-  // 20000 + job 77 + 997 * step 2
+TEST(LaunchFacts, SrunGivesAllFactsAndTheMeetingIsAtTheStepsFirstNode) {
+  // Port 22071 is 20000 + job 77 + 997 * step 2.
   EXPECT_EQ(found({.variables = kSrun}), "5 of 16 at tcp://a02:22071 by Slurm's environment");
 }
 
@@ -121,22 +122,22 @@ TEST(LaunchFacts, StepsAndJobsOfSlurmMeetAtPortsOfTheirOwn) {
   };
   EXPECT_NE(port("77", "0"), port("77", "1"));
   EXPECT_NE(port("77", "0"), port("78", "0"));
-  // The greatest numbers: the port is still one of the ten thousand from 20000 on.
+  // With the greatest numbers the port is still one of the ten thousand from 20000 on.
   EXPECT_THAT(port("4294967295", "4294967295"), HasSubstr("5 of 16 at tcp://a02:2"));
 }
 
-TEST(LaunchFacts, MpirunAndMpichSayRankAndSizeAlone) {
+TEST(LaunchFacts, MpirunAndMpichGiveOnlyRankAndSize) {
   EXPECT_EQ(found({.variables = kMpirun}), "2 of 4 at ? by Open MPI's environment");
   EXPECT_EQ(found({.variables = kMpich}), "1 of 4 at ? by MPICH's environment");
 }
 
 TEST(LaunchFacts, MpichInAJobOfSlurmMeetsAtTheJobsFirstNode) {
   const Start start = Start{.variables = kMpich}.with(kSrun);
-  // The proxies that start its ranks are steps of their own, and those differ by machine.
+  // Not the step's first node: proxies start the ranks, in steps that differ by machine.
   EXPECT_EQ(found(start), "1 of 4 at tcp://a01:20077 by MPICH's environment");
 }
 
-TEST(LaunchFacts, AnIndexedJobOfKubernetesSaysTheRank) {
+TEST(LaunchFacts, AnIndexedJobOfKubernetesGivesTheRank) {
   Start start{.variables = {{"JOB_COMPLETION_INDEX", "3"}},
               .settings = {.meeting = "tcp://job-0.job:7000", .rank = {}, .size = 4}};
   EXPECT_EQ(found(start), "3 of 4 at tcp://job-0.job:7000 by Kubernetes' environment");
@@ -145,14 +146,14 @@ TEST(LaunchFacts, AnIndexedJobOfKubernetesSaysTheRank) {
   expect_refused(start, "RANK");
 }
 
-TEST(LaunchFacts, PmixSaysAll) {
+TEST(LaunchFacts, PmixGivesAllFacts) {
   const Start start{.variables = {{"PMIX_RANK", "1"}}, .pmix = PmixJob{.rank = 1, .size = 4}};
   EXPECT_EQ(found(start), "1 of 4 at pmix by PMIx");
 }
 
 // --- several sources
 
-TEST(LaunchFacts, OptionsGoBeforeSettingsAndThoseBeforeLaunchers) {
+TEST(LaunchFacts, OptionsGoBeforeSettingsAndSettingsBeforeLaunchers) {
   Start start = Start{.variables = kTorchrun}.with(kSrun).with(kMpirun);
   EXPECT_EQ(found(start), "3 of 8 at tcp://node1:29501 by torchrun's environment");
   start.settings.rank = 1;
@@ -177,7 +178,7 @@ TEST(LaunchFacts, PmixGoesBeforeTheEnvironment) {
   EXPECT_EQ(start.pmix_asked, 1);
 }
 
-TEST(LaunchFacts, PmixIsNotAskedWhereItIsNotNeeded) {
+TEST(LaunchFacts, PmixIsNotAskedIfOptionsGiveAllFacts) {
   Start start{.variables = {{"PMIX_RANK", "1"}}, .pmix = PmixJob{.rank = 1, .size = 4}};
   start.options = {.meeting = "tcp://a:1", .rank = 0, .size = 2};
   EXPECT_EQ(found(start), "0 of 2 at tcp://a:1 by the program's options");
@@ -191,7 +192,7 @@ TEST(LaunchFacts, TorchrunBelowSrunWithPmixIsNoProcessOfPmix) {
   EXPECT_EQ(start.pmix_asked, 0);
 }
 
-TEST(LaunchFacts, AnotherRankThanPmixKnowsDoesNotMeetThere) {
+TEST(LaunchFacts, ARankOtherThanPmixsOwnDoesNotMeetByPmix) {
   Start start{.variables = {{"PMIX_RANK", "1"}}, .pmix = PmixJob{.rank = 1, .size = 4}};
   start.settings.rank = 2;
   EXPECT_EQ(found(start), "2 of 4 at ? by HBMWIRE_GROUP_RANK");
@@ -199,7 +200,7 @@ TEST(LaunchFacts, AnotherRankThanPmixKnowsDoesNotMeetThere) {
   expect_refused(start, "rank 2");
 }
 
-TEST(LaunchFacts, WithoutALibraryOfPmixTheEnvironmentServes) {
+TEST(LaunchFacts, TheEnvironmentServesIfThereIsNoLibraryOfPmix) {
   Start start = Start{.variables = kSrun}.with({{"PMIX_RANK", "5"}});
   EXPECT_EQ(found(start), "5 of 16 at tcp://a02:22071 by Slurm's environment");
   start = Start{.variables = kMpirun}.with({{"PMIX_RANK", "2"}});
@@ -213,7 +214,7 @@ TEST(LaunchFacts, AServerOfPmixThatFailsIsNotPassedOver) {
   EXPECT_EQ(found(start), "PMIx: PMIx_Init");
 }
 
-TEST(LaunchFacts, MeetingByPmixNeedsALauncherWithIt) {
+TEST(LaunchFacts, MeetingByPmixNeedsALauncherWithPmix) {
   Start start = Start{.variables = kSrun};
   start.settings.meeting = "pmix";
   expect_refused(start, "PMIX_RANK");
@@ -221,11 +222,11 @@ TEST(LaunchFacts, MeetingByPmixNeedsALauncherWithIt) {
 
 // --- mistakes
 
-TEST(LaunchFacts, AMissingCompanionIsNamed) {
+TEST(LaunchFacts, AMissingVariableOfALauncherIsNamed) {
   const auto without = [](Start::Names names, const char* name) {
     names.erase(name);
     expect_refused({.variables = names}, name);
-    names[name] = "";  // set to nothing is not set
+    names[name] = "";  // an empty variable counts as not set
     expect_refused({.variables = names}, name);
   };
   without(kTorchrun, "RANK");
@@ -245,7 +246,7 @@ TEST(LaunchFacts, AMissingCompanionIsNamed) {
   expect_refused({.variables = no_nodes}, "SLURM_JOB_NODELIST");
 }
 
-TEST(LaunchFacts, ACompanionOfWhatIsKnownMayBeMissing) {
+TEST(LaunchFacts, AVariableMayBeMissingIfItsFactIsKnown) {
   Start start{.variables = {{"RANK", "1"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}};
   start.settings.size = 4;
   EXPECT_EQ(found(start), "1 of 4 at tcp://a:2 by torchrun's environment");
@@ -259,7 +260,7 @@ TEST(LaunchFacts, VariablesWithoutMeaningAreNamedWithTheirValue) {
        {"x", "-1", "1.5", " 1", "1 ", "0x1", "4096", "99999999999999999999"})
     refused(kTorchrun, "RANK", text);
   for (const char* const text : {"0", "4097", "eight"}) refused(kTorchrun, "WORLD_SIZE", text);
-  // The meeting would be one port further.
+  // Port 65535 is refused because the meeting would be at the next port.
   for (const char* const text : {"0", "65535", "http"}) refused(kTorchrun, "MASTER_PORT", text);
   refused(kSrun, "SLURM_PROCID", "one");
   refused(kSrun, "SLURM_NTASKS", "0");

@@ -34,7 +34,7 @@ TEST(SlurmNodes, ListsAreWrittenOut) {
   EXPECT_EQ(nodes("n[000000000000000001]"), "n000000000000000001");
 }
 
-TEST(SlurmNodes, NoMoreThanTheFirstOnesAreWrittenOut) {
+TEST(SlurmNodes, NoMoreNodesThanAskedForAreWrittenOut) {
   EXPECT_EQ(nodes("a,b,c", 2), "a b");
   EXPECT_EQ(nodes("n[0-999999999]", 3), "n0 n1 n2");
   EXPECT_EQ(nodes("n[0-999999999][0-999999999][0-999999999]", 2), "n000 n001");
@@ -106,8 +106,8 @@ TEST(MeetingNames, EachKindIsRead) {
   EXPECT_TRUE(secure->tls);
 }
 
-TEST(MeetingNames, OthersAreRefused) {
-  // One byte more than is allowed, each.
+TEST(MeetingNames, OtherNamesAreRefused) {
+  // Each is one byte longer than allowed.
   const std::string long_name(201, 'n');
   const std::string long_path(4096, 'p');
   for (const std::string& text : {std::string(),
@@ -146,7 +146,7 @@ TEST(MeetingNames, OthersAreRefused) {
   }
 }
 
-// --- what rank 0 leaves
+// --- the addresses that rank 0 leaves at the meeting place
 
 TEST(LeftAddresses, AddressesAreReadBack) {
   const std::vector<std::string> addresses{"10.0.0.1:7000", "[fd00::1]:7000", "node1:1"};
@@ -163,7 +163,7 @@ TEST(LeftAddresses, MoreAddressesThanAReaderTakesAreCut) {
   EXPECT_LE(left_text(many).size(), kMaxLeftBytes);
 }
 
-TEST(LeftAddresses, APartOfATextHasNone) {
+TEST(LeftAddresses, APartOfATextHasNoAddresses) {
   const std::string text = left_text({"10.0.0.1:7000", "10.0.0.2:7000"});
   for (std::size_t size = 0; size < text.size(); ++size)
     EXPECT_TRUE(addresses_in(text.substr(0, size)).empty()) << size;
@@ -171,7 +171,7 @@ TEST(LeftAddresses, APartOfATextHasNone) {
   EXPECT_TRUE(addresses_in(text + text).empty());
 }
 
-TEST(LeftAddresses, ForeignBytesHaveNone) {
+TEST(LeftAddresses, ForeignBytesHaveNoAddresses) {
   const auto none = [](const std::string& lines) {
     EXPECT_TRUE(addresses_in("hbmwire group 1\n" + lines + "end\n").empty()) << lines;
   };

@@ -59,7 +59,7 @@ def mpirun(program):
 
 
 def on_another_port(block, port):
-    """A test may not take the port of a page, which another one may have."""
+    """The block with this port in place of the page's, which another test may have."""
     changed = re.sub(r"(127\.0\.0\.1:|MASTER_PORT=)\d+", rf"\g<1>{port}", block)
     check(changed != block, "the command names no port", block)
     return changed

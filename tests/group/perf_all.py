@@ -19,7 +19,7 @@ import case_runner  # noqa: E402
 from harness import Skipped, check, emulate_command, every_emulate, world  # noqa: E402
 from ranks import Ranks  # noqa: E402
 
-# The rate of a NIC that is not slow: links of different speeds are compared, whatever the machine's own speed is.
+# Rates of a NIC, and of the NIC that is slow: both limit links to less than the machine's own speed.
 USUAL, SLOW = "1G", "250M"
 
 
@@ -80,7 +80,7 @@ def small(program):
         check([run["ends"][slow["end"]]["rank"] for slow in slow_ends] == [2], slow_ends, ranks.texts())
         check("rank 2" in ranks.processes[0].text, "the slow NIC is not named", ranks.texts())
         rows = list(csv.DictReader(files["csv"].open()))
-        # The pairs, all at once, and many to one.
+        # The rows of each phase: pairs, all at once, many to one.
         check(len(rows) == 12 + 4 + 12, f"{len(rows)} rows of CSV")
         check(files["svg"].read_text().count("<rect") >= 12, "the heat map lacks cells")
 

@@ -56,7 +56,7 @@ struct Rank {
   std::uint64_t resident = 0;
   std::size_t open = 0;  // descriptors
 
-  /// To be called while no rank has left yet, so that all connections count.
+  /// To be called while no rank has left yet: then all connections count.
   void measure() {
     resident = resident_bytes();
     open = descriptors();

@@ -22,7 +22,7 @@ from harness import Skipped, check, emulate_command, every_emulate, world  # noq
 from slurm import Slurm  # noqa: E402
 
 KEY = "a key of sixteen bytes or more"
-# If a case kills a rank before all have met, the others wait for that many seconds.
+# The other ranks wait for that many seconds if a case kills a rank before all have met.
 SECONDS_TO_MEET = 15
 
 
@@ -58,7 +58,7 @@ class Ranks:
                 "--name", name, "--nics", "1", *every_emulate(), *self.emulate, "--", str(self.binary), *map(str, self.work)]
 
     def start(self, variables):
-        """Each rank with variables of its own."""
+        """Starts each rank, with variables of its own."""
         for rank in range(self.size):
             self.start_one(rank, variables(rank))
         return self
@@ -153,7 +153,7 @@ def mpirun(program):
 
 
 def etcd_server(here):
-    """Its port, and its process."""
+    """Starts etcd. Returns its port, and its process."""
     binary = shutil.which("etcd") or "/usr/bin/etcd"
     if not os.access(binary, os.X_OK):
         raise Skipped("there is no etcd: install etcd-server")
@@ -208,8 +208,8 @@ def kill(program, times, size=16):
             ranks = Ranks(here, size, "work", seconds=SECONDS_TO_MEET).by_environment()
             victim = chance.randrange(size)
             delay = chance.uniform(0, 1.5)
-            # In three of four rounds the rank dies in the work, after all have met. In the others they wait for it until
-            # their deadline.
+            # In three of four rounds the rank dies in the work, after all have met. In each fourth round it may die earlier;
+            # then the others wait for it until their deadline.
             has_met = number % 4 != 0
             for process in ranks.processes if has_met else []:
                 process.wait_for("met by", SECONDS_TO_MEET)
@@ -285,7 +285,7 @@ def connect_64(program):
             counts = sorted(end["fds"] for end in which)
             print(f"{name}: {sizes[0]:.0f} to {sizes[-1]:.0f} MiB, {counts[0]} to {counts[-1]} descriptors", flush=True)
         check(took < 120, f"64 ranks took {took:.1f} s")
-        # Eight for each connection.
+        # At most eight descriptors for each connection.
         check(descriptors < 64 * 8, f"a rank has {descriptors} descriptors")
 
 
@@ -300,7 +300,7 @@ def broadcast(program):
 def broadcast_killed(program):
     """A rank in the middle of the chain dies: all others name it, and end."""
     with world(program) as here:
-        # 64 MiB at 400 Mb/s take more than a second.
+        # 64 MiB at 400 Mb/s take more than a second, so the rank dies during the first broadcast.
         ranks = Ranks(here, 8, "broadcast", 64 << 20, emulate=("--rate", "400M")).by_environment()
         for process in ranks.processes:
             process.wait_for("met by")

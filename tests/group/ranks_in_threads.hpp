@@ -49,10 +49,11 @@ struct Rank {
 /// A rank that joins as the options say, or why it can't.
 Result<Rank> join(const GroupOptions& options, const Wait& wait = 20s);
 
-/// Options of one of `size` ranks that meet at `place`.
+/// Options of rank `rank` of `size` ranks that meet at `place`.
 GroupOptions options_of(const Place& place, std::uint32_t rank, std::uint32_t size);
 
-/// `work` at each of `size` ranks, each in a thread. A rank that can't join is a failure.
+/// Does `work` at each of `size` ranks, each in a thread, after `change` has changed its options. A
+/// rank that can't join is a failure.
 void at_all_ranks(std::uint32_t size, const std::function<void(Rank&)>& work,
                   const std::function<void(GroupOptions&)>& change = {});
 

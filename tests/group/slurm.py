@@ -89,7 +89,7 @@ class Slurm:
         return "pmix" in (said.stdout + said.stderr).split()
 
     def stop(self):
-        """The processes of a job end before the daemon of its node does."""
+        """Ends the daemons, but only after the job: its processes end before the daemon of its node."""
         self._wait(self._is_idle, "the job does not end")
         for daemon in reversed(self.daemons):
             daemon.handle.terminate()

@@ -51,7 +51,7 @@ bool accepts(std::uint16_t port) {
   return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
 }
 
-/// Whether `fd` has one of `events` in time, before `stop` is readable.
+/// Whether `fd` has one of `events` within `time`, and before `stop` is readable.
 bool wait_for(int fd, short events, int stop, std::chrono::milliseconds time) {
   std::array<pollfd, 2> both{{{fd, events, 0}, {stop, POLLIN, 0}}};
   ::poll(both.data(), both.size(), static_cast<int>(time.count()));
@@ -108,7 +108,7 @@ Etcd::Etcd() {
   std::string pattern = std::filesystem::temp_directory_path() / "hbmwire-etcd-XXXXXX";
   folder_ = ::mkdtemp(pattern.data());
   std::uint16_t peers = 0;
-  // Both are open at the same time, and therefore have different ports.
+  // Both sockets are open at the same time, and therefore have different ports.
   {
     const auto one = listen_anywhere();
     const auto other = listen_anywhere();

@@ -26,7 +26,7 @@ class FakeStore {
    public:
     Visit(int socket, int stop) : socket_(socket), stop_(stop) {}
 
-    /// False if the client has gone, or the test ends.
+    /// Sends the bytes. Returns false if the client has gone, or the test ends.
     bool say(std::string_view bytes) const;
 
     /// Returns when the client or the test has ended, or after `time`.
@@ -67,7 +67,7 @@ class Etcd {
 
   [[nodiscard]] bool is_installed() const noexcept { return child_ > 0; }
 
-  /// Whether it accepts connections, within half a minute.
+  /// Whether it accepts connections within half a minute.
   [[nodiscard]] bool is_ready() const;
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }

@@ -1169,7 +1169,7 @@ def test_a_failure_is_told_when_all_of_a_list_are_over(pair: Pair) -> None:
     "Endpoint.await_closed",
 )
 def test_the_asynchronous_calls_give_awaitables(pair: Pair) -> None:
-    """Other tests of these are in asyncio_test.py."""
+    """Other tests of these calls are in asyncio_test.py."""
     for coroutine in (
         pair.here.aremote("memory"),
         pair.here.aclose(1),

@@ -386,7 +386,7 @@ def test_an_await_fails_when_the_context_is_closed(pair: Pair) -> None:
         loop.call_later(0.1, pair.context.close)
         done = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(one, hbmwire.Error) for one in done), done
-        await asyncio.sleep(0.1)  # nothing is left that would call a closed worker
+        await asyncio.sleep(0.1)  # a callback that was left would call the closed worker now
 
     run(main(), 10)
 
@@ -421,7 +421,7 @@ def test_a_cancelled_task_leaves_its_transfer_under_way(pair: Pair) -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(_await(receive), 0.05)
         assert not receive.done
-        # Its memory is kept, although every handle is dropped.
+        # The transfer's memory is kept, although every handle is dropped.
         del receive, task
         gc.collect()
         assert weak() is not None
@@ -525,7 +525,7 @@ def test_a_task_left_by_one_event_loop_does_not_disturb_the_next(pair: Pair) -> 
 def test_a_worker_that_has_no_object_of_python_is_driven_by_one_loop(
     context: hbmwire.Context,
 ) -> None:
-    """context.worker is an object that the program need not keep."""
+    """The program need not keep the object that context.worker gives."""
 
     async def main() -> None:
         gc.collect()

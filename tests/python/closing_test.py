@@ -197,7 +197,7 @@ def accept_while(
         while not pending.done and time.monotonic() < end:
             pass
         close(worker, listener)
-        with suppress(hbmwire.PeerFailed):  # it was closed during the handshake
+        with suppress(hbmwire.PeerFailed):  # if close() came during the handshake
             if pending.poll():
                 peers.append(pending.take())
 
@@ -278,7 +278,7 @@ def test_a_context_that_is_closed_meanwhile_leaves_no_open_worker(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["listen", "invite"])
-def test_a_worker_that_is_closed_meanwhile_leaves_none_of_its_parts(
+def test_a_worker_that_is_closed_meanwhile_leaves_no_open_listener_or_invitation(
     context: hbmwire.Context, name: str
 ) -> None:
     for _ in range(ROUNDS // 2):
@@ -347,7 +347,7 @@ def test_a_context_is_closed_soon_though_a_peer_does_not_answer(
 
 
 @pytest.mark.parametrize("name", ["wait", "wait_any", "wait_all", "next_message", "accept"])
-def test_a_wait_ends_where_its_worker_is_closed_meanwhile(
+def test_a_wait_ends_if_its_worker_is_closed_meanwhile(
     context: hbmwire.Context, peer: Peer, name: str
 ) -> None:
     endpoint = stopped(context, peer)

@@ -28,7 +28,7 @@ _stderr = 2
 
 def pytest_configure(config: pytest.Config) -> None:
     global _stderr
-    _stderr = os.dup(2)  # pytest replaces it during tests
+    _stderr = os.dup(2)  # pytest replaces descriptor 2 during tests
     config.addinivalue_line(
         "markers", f"limit(seconds): a test that may take longer than {LIMIT_S} s"
     )
@@ -106,7 +106,7 @@ class Peer:
         return self._stdout.readline().strip()
 
     def stop(self) -> None:
-        """Stops it, as Ctrl-Z does, and returns when none of its threads runs any more."""
+        """Stops the process, as Ctrl-Z does. Returns when none of its threads runs any more."""
         self.process.send_signal(signal.SIGSTOP)
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
         eventually(lambda: all(_state(task) == "T" for task in tasks.iterdir()))

@@ -204,7 +204,7 @@ def test_a_put_goes_on_after_control_c(slow: Pair) -> None:
     assert slow.memory.read() == b"\xa6" * MANY_BYTES
 
 
-def test_a_wait_for_many_leaves_those_that_are_not_over_under_way(slow: Pair) -> None:
+def test_a_wait_for_many_leaves_unfinished_transfers_under_way(slow: Pair) -> None:
     receive = slow.here.receive(slow.source[:8])
     quick = slow.here.put(slow.source[:8], slow.remote[:8])
     worker = slow.context.worker
@@ -773,7 +773,7 @@ def test_the_interpreter_ends_while_an_event_loop_has_tasks() -> None:
     check_quiet(done)
 
 
-def test_at_the_interpreters_end_the_peer_learns_of_it(peer: Peer) -> None:
+def test_the_peer_learns_of_the_interpreters_end(peer: Peer) -> None:
     program = f"""
         far = context.connect("{peer.address}", timeout=10)
         print(far.peer)

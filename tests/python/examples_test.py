@@ -135,7 +135,7 @@ def assert_one_sentence(err: str, name: str, *words: str) -> None:
     ("there", "here"), [("host", "host"), ("gaudi", "host"), ("host", "gaudi"), ("cuda", "cuda")]
 )
 @each_example
-def test_it_verifies_the_bytes_it_moves(start: Start, name: str, there: str, here: str) -> None:
+def test_an_example_verifies_moved_bytes(start: Start, name: str, there: str, here: str) -> None:
     server, address = listen(start, name, *ONCE.get(name, []), "--memory", there)
     client = start(name, "--connect", address, *ALL[name], "--memory", here)
     said = client.must_succeed() + server.must_succeed()
@@ -150,7 +150,7 @@ def test_demo_runs_both_ends(start: Start, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["tensor", "paged_blocks"])
-def test_it_needs_neither_numpy_nor_torch(
+def test_an_example_needs_neither_numpy_nor_torch(
     start: Start, name: str, tmp_path: pathlib.Path
 ) -> None:
     for module in ("numpy", "torch"):
@@ -160,7 +160,7 @@ def test_it_needs_neither_numpy_nor_torch(
 
 
 @each_example
-def test_help_says_how_to_run_it(start: Start, name: str) -> None:
+def test_help_says_how_to_run_the_example(start: Start, name: str) -> None:
     said = start(name, "--help").must_succeed()
     for words in (f"$ {name}.py --listen 7000", f"$ {name}.py --connect ", "--demo  "):
         assert words in said
@@ -188,21 +188,21 @@ def test_progress_is_on_standard_error(start: Start) -> None:
     ],
     ids=" ".join,
 )
-def test_a_wrong_command_line_is_a_2(start: Start, name: str, arguments: list[str]) -> None:
+def test_a_wrong_command_line_ends_with_2(start: Start, name: str, arguments: list[str]) -> None:
     code, err = start(name, *arguments).end()
     assert code == 2
     assert err.startswith("usage: ")
 
 
 @each_example
-def test_no_peer_is_a_1_with_a_sentence(start: Start, name: str) -> None:
+def test_an_example_ends_with_1_if_no_peer_listens(start: Start, name: str) -> None:
     code, err = start(name, "--connect", "127.0.0.1:1", "--timeout", "5").end()
     assert code == 1
     assert_one_sentence(err, name, "Connection refused", "start the one that listens first")
 
 
 @pytest.mark.parametrize("name", ["tensor", "paged_blocks"])
-def test_a_peer_that_never_comes_is_a_1_after_the_timeout(start: Start, name: str) -> None:
+def test_an_example_without_a_peer_ends_with_1_after_the_timeout(start: Start, name: str) -> None:
     begin = time.monotonic()
     code, err = start(name, "--listen", "--address", "127.0.0.1", "--timeout", "0.5").end()
     assert code == 1
@@ -211,8 +211,8 @@ def test_a_peer_that_never_comes_is_a_1_after_the_timeout(start: Start, name: st
 
 
 @each_example
-def test_a_missing_device_is_a_3_with_a_sentence(start: Start, name: str) -> None:
-    # Without the libraries of the emulated hardware.
+def test_an_example_ends_with_3_if_a_device_is_missing(start: Start, name: str) -> None:
+    # Runs without the libraries of the emulated hardware.
     demo = start(name, "--demo", *ALL[name], "--memory", "cuda", LD_LIBRARY_PATH="")
     code, err = demo.end()
     assert code == 3
@@ -249,7 +249,7 @@ def pulling(start: Start) -> tuple[Running, Running]:
     return server, client
 
 
-def test_a_killed_server_is_noticed_and_said(pulling: tuple[Running, Running]) -> None:
+def test_a_client_says_that_its_server_was_killed(pulling: tuple[Running, Running]) -> None:
     server, client = pulling
     server.signal(signal.SIGKILL)
     begin = time.monotonic()
@@ -342,19 +342,19 @@ def test_a_broadcast_brings_the_weights_to_all_ranks(start: Start) -> None:
 
 
 def test_a_broadcast_reaches_memory_of_cards(start: Start) -> None:
-    # Processes share a GPU.
+    # All ranks have memory of the same GPU, which processes can share.
     for one in as_ranks(start, 3, "--size", "1M", "--memory", "cuda"):
         assert "of 3: verified" in one.must_succeed()
 
 
-def test_a_rank_that_does_not_come_is_a_1_with_its_number(start: Start) -> None:
+def test_the_error_for_a_rank_that_does_not_come_has_its_number(start: Start) -> None:
     (only,) = as_ranks(start, 2, "--timeout", "0.5", missing=1)
     code, err = only.end()
     assert code == 1
     assert_one_sentence(err, RANKED, "rank 1", "did not come in time")
 
 
-def test_without_a_launcher_it_says_what_to_do(start: Start) -> None:
+def test_a_rank_without_a_launcher_says_what_to_do(start: Start) -> None:
     code, err = start(RANKED).end()
     assert code == 1
     assert_one_sentence(err, RANKED, "mpirun", "HBMWIRE_GROUP")
@@ -370,7 +370,7 @@ def has_open(process: int, kind: str) -> bool:
 
 def test_ctrl_c_ends_a_rank_that_waits(start: Start) -> None:
     (only,) = as_ranks(start, 2, missing=1)
-    # It has a worker by then, and waits within moments.
+    # A rank with this descriptor has a worker, and waits within moments.
     eventually(lambda: has_open(only.process.pid, "eventpoll"))
     only.signal(signal.SIGINT)
     code, err = only.end()
@@ -378,6 +378,6 @@ def test_ctrl_c_ends_a_rank_that_waits(start: Start) -> None:
     assert "Traceback" not in err
 
 
-def test_help_says_how_a_launcher_runs_it(start: Start) -> None:
+def test_help_says_how_launchers_run_the_example(start: Start) -> None:
     said = start(RANKED, "--help").must_succeed()
     assert "$ torchrun " in said and "$ mpirun -n 4 broadcast_weights.py" in said

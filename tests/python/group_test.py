@@ -121,7 +121,7 @@ def test_a_meeting_point_can_give_the_ranks(place: str) -> None:
     assert found == {0, 1, 2}
 
 
-def test_ranks_that_do_not_come_are_the_subject(context: hbmwire.Context, place: str) -> None:
+def test_the_error_names_ranks_that_do_not_come(context: hbmwire.Context, place: str) -> None:
     with pytest.raises(hbmwire.TimedOut) as raised:
         hbmwire.Group.create(context, **options(place, 0, 5, timeout=0.3))
     assert raised.value.subject == "ranks 1-4"
@@ -168,7 +168,7 @@ def test_a_replacement_joins_under_a_new_epoch(place: str) -> None:
     assert epochs == [2]
 
 
-def test_options_that_cannot_be_are_refused(context: hbmwire.Context, place: str) -> None:
+def test_impossible_options_are_refused(context: hbmwire.Context, place: str) -> None:
     create: Any = hbmwire.Group.create
     for wrong in (
         {"rank": 2, "size": 2},
@@ -186,7 +186,7 @@ def test_options_that_cannot_be_are_refused(context: hbmwire.Context, place: str
         create(context, **options(place, -1, 2))
 
 
-def test_nothing_that_says_where_to_meet_is_not_found(context: hbmwire.Context) -> None:
+def test_without_a_launcher_the_meeting_is_not_found(context: hbmwire.Context) -> None:
     with pytest.raises(hbmwire.NotFound) as raised:
         hbmwire.Group.create(context)
     assert raised.value.hint == "group_launcher"
@@ -195,7 +195,7 @@ def test_nothing_that_says_where_to_meet_is_not_found(context: hbmwire.Context) 
 # --- endpoints
 
 
-def test_endpoints_are_the_groups(place: str) -> None:
+def test_endpoints_belong_to_the_group(place: str) -> None:
     def work(context: hbmwire.Context, group: hbmwire.Group) -> None:
         other = 1 - group.rank
         for number in range(3):
@@ -253,7 +253,7 @@ def test_broadcast_brings_the_roots_bytes_to_all(place: str, memory: Any) -> Non
     nbytes = 300_000
 
     def work(context: hbmwire.Context, group: hbmwire.Group) -> None:
-        # There is one card.
+        # There is one card, so only one rank has memory of it.
         region = context.allocate(memory if group.rank == 1 else "host", nbytes)
         for root in (0, 2):
             region.write(bytes([root + 10 if group.rank == root else 0]) * nbytes)
@@ -277,7 +277,7 @@ def test_broadcast_brings_the_roots_bytes_to_all(place: str, memory: Any) -> Non
 
 @pytest.fixture
 def alone(context: hbmwire.Context, place: str) -> Iterator[hbmwire.Group]:
-    """Rank 1 of two; the other one has joined, makes progress, and no call."""
+    """Rank 1 of two. Rank 0 has joined and makes progress, but makes no call of the group."""
     over = threading.Event()
     ranks = Ranks(place, 2)
 
@@ -349,7 +349,7 @@ def test_a_second_call_waits_for_the_first(alone: hbmwire.Group) -> None:
     assert alone.failed == []
     for thread in threads:
         thread.join(20)
-    assert ended == ["", "rank 0"]  # the second did not come to its turn
+    assert ended == ["", "rank 0"]  # the second call's time was over before its turn
 
 
 def close_group(group: hbmwire.Group) -> None:
@@ -361,7 +361,7 @@ def close_worker(group: hbmwire.Group) -> None:
 
 
 @pytest.mark.parametrize("close", [close_group, close_worker])
-def test_a_call_ends_when_another_thread_closes_all(
+def test_a_call_ends_when_another_thread_closes_its_group_or_worker(
     alone: hbmwire.Group, close: Callable[[hbmwire.Group], None]
 ) -> None:
     timer = threading.Timer(0.3, close, (alone,))
@@ -385,7 +385,7 @@ def test_a_meeting_ends_when_its_worker_is_closed(context: hbmwire.Context, plac
     assert time.monotonic() - begin < 5
 
 
-def test_a_child_of_fork_has_no_part_in_it(alone: hbmwire.Group) -> None:
+def test_a_child_of_fork_has_no_part_in_the_group(alone: hbmwire.Group) -> None:
     def body() -> None:
         for call in (alone.barrier, alone.rejoin, lambda: alone.endpoint(0)):
             with pytest.raises(hbmwire.NotSupported) as raised:

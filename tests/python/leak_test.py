@@ -49,7 +49,7 @@ def descriptors() -> int:
 
 def leaks_nothing(cycle: Callable[[], object], cycles: int) -> None:
     """Fails if descriptors, objects or memory grow over so many cycles."""
-    # Makes pools and free lists first, which exist once or keep their largest size.
+    # The first cycles make pools and free lists, which exist once or keep their largest size.
     for _ in range(max(200, cycles // 5)):
         cycle()
     gc.collect()

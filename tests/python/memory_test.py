@@ -146,7 +146,7 @@ READ_ONLY: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", READ_ONLY)
-def test_read_only_memory_is_registered_for_reading_alone(
+def test_read_only_memory_is_registered_only_for_reading(
     context: hbmwire.Context, kind: str
 ) -> None:
     memory = READ_ONLY[kind]()
@@ -172,7 +172,7 @@ def test_a_get_into_read_only_memory_is_refused(context: hbmwire.Context, pair: 
     assert PATTERN == bytes(range(1, 97))
 
 
-def test_writable_memory_can_be_registered_for_reading_alone(context: hbmwire.Context) -> None:
+def test_writable_memory_can_be_registered_only_for_reading(context: hbmwire.Context) -> None:
     assert context.register(bytearray(8), access=READ).access == {"remote_read"}
 
 
@@ -463,7 +463,7 @@ def gaudi_cards() -> list[str]:
 
 @pytest.mark.skipif(len(gaudi_cards()) < 2, reason="needs two Gaudi cards: emulate --gaudi 2")
 @pytest.mark.parametrize("default", [False, True])
-def test_memory_that_two_cards_have_is_of_the_one_that_is_named(default: bool) -> None:
+def test_an_address_of_two_cards_belongs_to_the_card_that_is_named(default: bool) -> None:
     gc.collect()
     cards = gaudi_cards()[:2]
     with hbmwire.Context(default_device=cards[1] if default else "") as context:
@@ -483,7 +483,7 @@ def test_memory_that_two_cards_have_is_of_the_one_that_is_named(default: bool) -
             assert context.register(integers).device.pci_address == card
 
 
-def test_the_device_that_the_call_names_goes_first() -> None:
+def test_a_device_named_by_the_call_goes_before_that_of_the_tuple() -> None:
     assert describe((4096, 16, "1"))[3] == "1"
     assert describe((4096, 16, "1"), "2")[3] == "2"
     assert describe(bytearray(8), "2")[3] == "2"
@@ -500,7 +500,7 @@ def test_a_region_of_another_context_is_taken(context: hbmwire.Context, kind: An
         part.close()
 
 
-def test_a_region_that_is_read_only_stays_so(context: hbmwire.Context) -> None:
+def test_a_read_only_region_stays_read_only(context: hbmwire.Context) -> None:
     region = context.register(PATTERN)
     assert describe(region)[4]
     assert not describe(context.register(bytearray(PATTERN)))[4]
@@ -530,7 +530,7 @@ def test_strides_that_say_c_order_are_taken() -> None:
     assert describe(CudaArray(4096, (5,), "|V2"))[2] == 10
 
 
-def test_a_cuda_array_that_is_read_only_stays_so(context: hbmwire.Context) -> None:
+def test_a_read_only_cuda_array_stays_read_only(context: hbmwire.Context) -> None:
     memory = on_card(context, "cuda")
     found = CudaArray(0, (96,), "|u1", data=(memory.address, True))
     assert context.register(found).access <= {"remote_read"}
@@ -660,7 +660,7 @@ class Producer:
 
     def capsule(self) -> Any:
         name = b"dltensor_versioned" if self.versioned else b"dltensor"
-        # Its destructor does nothing: a consumer that refuses the capsule deletes nothing.
+        # None: the capsule has no destructor, so a consumer that refuses it deletes nothing.
         return new_capsule(ctypes.addressof(self.managed), name, None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -715,7 +715,7 @@ def test_producers_are_asked_for_dlpack_1_without_a_copy_first() -> None:
     assert oldest.asked[2:] == [{}]
 
 
-def test_gpus_are_asked_not_to_wait_for_streams(context: hbmwire.Context, pair: Pair) -> None:
+def test_gpu_memory_is_asked_for_without_a_wait(context: hbmwire.Context, pair: Pair) -> None:
     memory = on_card(context, "cuda")
     producer = Producer(memory.address, (96,), device_type=CUDA, keywords=())
     region = context.register(producer)
@@ -736,7 +736,7 @@ def test_dlpack_memory_of_gpus_is_found(
 
 
 @pytest.mark.parametrize("number", [CPU, CUDA_HOST, ROCM_HOST])
-def test_host_memory_of_any_kind_is_the_hosts(context: hbmwire.Context, number: int) -> None:
+def test_each_kind_of_host_memory_is_taken_as_host(context: hbmwire.Context, number: int) -> None:
     memory = host_bytes()
     producer = Producer(memory.ctypes.data, (96,), device_type=number)
     region = context.register(producer)
@@ -756,7 +756,7 @@ def test_dlpack_is_asked_where_a_buffer_does_not_describe_the_elements(
     assert "bfloat16" in message_of(lambda: describe(bytearray(8)))
 
 
-def test_read_only_dlpack_memory_stays_so(context: hbmwire.Context) -> None:
+def test_read_only_dlpack_memory_stays_read_only(context: hbmwire.Context) -> None:
     memory = host_bytes()
     producer = Producer(memory.ctypes.data, (96,), versioned=True, flags=READ_ONLY_FLAG)
     assert context.register(producer).access <= {"remote_read"}
@@ -800,7 +800,7 @@ def test_another_major_version_of_dlpack_is_refused() -> None:
     assert "DLPack 2.0" in message_of(lambda: describe(producer))
 
 
-def test_a_copy_is_refused() -> None:
+def test_a_producer_that_gives_a_copy_is_refused() -> None:
     memory = host_bytes()
     producer = Producer(memory.ctypes.data, (96,), versioned=True, flags=COPIED_FLAG)
     assert "copy" in message_of(lambda: describe(producer))
@@ -914,7 +914,7 @@ def test_a_region_describes_itself_by_dlpack(context: hbmwire.Context, versioned
 
 
 @pytest.mark.parametrize(("kind", "number"), [("cuda", CUDA), ("rocm", ROCM)])
-def test_a_region_of_a_gpu_names_it_by_dlpack(
+def test_a_region_of_a_gpu_names_the_gpu_by_dlpack(
     context: hbmwire.Context, kind: Any, number: int
 ) -> None:
     region = on_card(context, kind)
@@ -931,7 +931,7 @@ def test_a_region_of_a_gaudi_has_no_dlpack(context: hbmwire.Context) -> None:
         region.__dlpack_device__()
 
 
-def test_a_read_only_region_says_so_by_dlpack_1_alone(context: hbmwire.Context) -> None:
+def test_only_dlpack_1_says_that_a_region_is_read_only(context: hbmwire.Context) -> None:
     region = context.register(PATTERN)
     with pytest.raises(BufferError, match="read-only"):
         region.__dlpack__()
@@ -1028,7 +1028,7 @@ def test_a_dmabuf_is_described_as_it_is_given() -> None:
     assert repr(memory).startswith("Dmabuf(fd=7, length=4096")
 
 
-def test_a_dmabuf_that_is_read_only_is_registered_for_reading_alone(
+def test_a_read_only_dmabuf_is_registered_only_for_reading(
     context: hbmwire.Context,
 ) -> None:
     exporter = on_card(context, "gaudi", 8192)
@@ -1091,7 +1091,7 @@ def test_a_get_writes_into_an_hpu_tensor(context: hbmwire.Context, pair: Pair) -
     assert storage.read() == PATTERN
 
 
-def test_an_hpu_view_that_begins_elsewhere_is_refused(context: hbmwire.Context) -> None:
+def test_an_hpu_view_that_begins_within_its_storage_is_refused(context: hbmwire.Context) -> None:
     # In eager mode the bridge returns the address of the storage.
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
     with pytest.raises(hbmwire.InvalidArgument, match="begins 6 elements into") as raised:
@@ -1099,7 +1099,7 @@ def test_an_hpu_view_that_begins_elsewhere_is_refused(context: hbmwire.Context) 
     assert "slices of the region" in raised.value.remedy
 
 
-def test_an_hpu_view_that_begins_there_is_taken(context: hbmwire.Context) -> None:
+def test_an_hpu_view_that_begins_with_its_storage_is_taken(context: hbmwire.Context) -> None:
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
     assert context.register(tensor.rows(0, 2)).nbytes == 48
 
@@ -1117,11 +1117,11 @@ def test_an_hpu_tensor_that_has_no_memory_yet_is_refused(context: hbmwire.Contex
     assert "mark_step" in message
 
 
-def test_without_the_bridge_an_hpu_tensor_is_refused(
+def test_an_hpu_tensor_is_refused_without_the_bridge(
     context: hbmwire.Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
-    # Importing it then raises ImportError.
+    # With None in its place, importing the bridge raises ImportError.
     modules: dict[str, Any] = sys.modules
     monkeypatch.setitem(modules, "habana_frameworks.torch.utils.experimental", None)
     message = message_of(lambda: context.register(tensor), hbmwire.NotFound)

@@ -97,7 +97,7 @@ def test_sglang_writes_the_blocks_of_each_layer(here: str, there: str, node: str
         for layer in range(3):
             for one, other in zip(mine, its):
                 assert has(decode, 7, layer, other, one)
-        # Its auxiliary data, in one piece.
+        # The auxiliary data of SGLang goes in one piece.
         begin = prefill.caches.base_addresses[0] + BLOCK * 5
         target = decode.started["base_addresses"][1] + BLOCK * 7
         assert prefill.engine.transfer_sync_write(session, begin, target, BLOCK) == 0
@@ -200,7 +200,7 @@ def test_memory_that_was_unregistered_is_not_written_to(prefill: Prefill) -> Non
         assert prefill.engine.batch_transfer_sync_write(session, *parts) < 0
         assert time.monotonic() - begin < BOUND
         assert base64.b64decode(peer.ask("block", layer=0, block=2)) == bytes(BLOCK)
-        # After it is registered again, with another key, it is found.
+        # The memory is found after it is registered again, with another key.
         assert peer.ask("register") == 0
         assert prefill.engine.batch_transfer_sync_write(session, *parts) == 0
         assert has(peer, 7, 0, 2, 1)
@@ -221,7 +221,7 @@ def test_addresses_that_are_not_registered_here_are_refused(prefill: Prefill) ->
         assert prefill.engine.batch_transfer_sync_write(session, [8], [8, 9], [2]) < 0
 
 
-def test_registering_is_all_or_nothing(prefill: Prefill) -> None:
+def test_a_batch_is_registered_wholly_or_not_at_all(prefill: Prefill) -> None:
     register, unregister = prefill.engine.register_memory, prefill.engine.unregister_memory
     with hbmwire.Context() as context:
         memory = context.allocate("host", BLOCK)
@@ -238,7 +238,7 @@ def test_registering_is_all_or_nothing(prefill: Prefill) -> None:
 # --- ends
 
 
-def test_a_peer_that_was_killed_fails_soon_and_others_do_not(prefill: Prefill) -> None:
+def test_writes_to_a_killed_peer_fail_soon_and_others_do_not(prefill: Prefill) -> None:
     with PeerProcess("mooncake_peer") as dead, PeerProcess("mooncake_peer") as alive:
         session = dead.started["session"]
         parts = prefill.parts(dead.started, [1], [1])
@@ -255,7 +255,7 @@ def test_a_peer_that_was_killed_fails_soon_and_others_do_not(prefill: Prefill) -
         assert prefill.engine.batch_transfer_sync_write(alive.started["session"], *parts) == 0
 
 
-def test_a_stopped_peer_fails_at_the_deadline() -> None:
+def test_writes_to_a_stopped_peer_fail_at_the_deadline() -> None:
     # Over TCP, from another node, the peer's process must answer.
     prefill = Prefill(protocol="tcp", transfer_timeout=1.0, probe_timeout=0.5)
     with PeerProcess("mooncake_peer", "other", protocol="tcp") as peer:
@@ -276,7 +276,7 @@ def test_a_stopped_peer_fails_at_the_deadline() -> None:
     prefill.close()
 
 
-def test_an_address_that_never_answers_fails_at_the_deadline_for_all_that_wait() -> None:
+def test_all_writes_to_an_address_that_never_answers_fail_at_the_deadline() -> None:
     with engine(connect_timeout=0.5) as made:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             session = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -307,7 +307,7 @@ def test_a_peer_that_was_started_anew_at_its_port_is_written_to(prefill: Prefill
     with PeerProcess("mooncake_peer", options={"port": port}) as newer:
         assert newer.started["session"] == session
         parts = prefill.parts(newer.started, [2], [3])
-        # The first one may notice the end of the old connection.
+        # The first write may fail because it notices the end of the old connection.
         results = [prefill.engine.batch_transfer_sync_write(session, *parts) for _ in range(2)]
         assert results[-1] == 0
         assert has(newer, 7, 0, 3, 2)
@@ -425,7 +425,7 @@ except Exception as error:
     assert ran.stdout == "Busy\n", ran.stderr
 
 
-def test_without_numpy_it_does_the_same() -> None:
+def test_an_engine_writes_without_numpy() -> None:
     program = """
 import sys
 sys.modules["numpy"] = None

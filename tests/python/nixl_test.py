@@ -225,7 +225,7 @@ def test_a_notification_follows_bytes_pushed_into_a_card(kind: str) -> None:
     receiver.close()
 
 
-def test_a_prefill_side_that_computes_is_read_and_told_all_the_same(
+def test_a_prefill_side_that_makes_no_calls_is_read_and_told(
     side: Side, tmp_path: pathlib.Path
 ) -> None:
     with PeerProcess("nixl_peer", seed=4) as peer:
@@ -342,7 +342,7 @@ def test_the_caller_may_change_its_arrays_at_once(side: Side) -> None:
 def test_descriptors_of_several_lengths_and_regions_go_in_one_transfer(
     most_slices: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # For more areas than this, a table is made for each region from an array.
+    # For more areas than _MOST_SLICES, a table is made for each region from an array.
     monkeypatch.setattr("hbmwire._places._MOST_SLICES", most_slices)
     with hbmwire.Context() as context, nixl.nixl_agent("lengths", config()) as agent:
         regions = [context.allocate("host", 1 << 16) for _ in range(4)]
@@ -366,7 +366,7 @@ def test_descriptors_of_several_lengths_and_regions_go_in_one_transfer(
         assert handle.nbytes == sum(lengths)
 
 
-def test_without_numpy_lists_of_tuples_do() -> None:
+def test_lists_of_tuples_suffice_without_numpy() -> None:
     program = """
 import sys
 sys.modules["numpy"] = None
@@ -512,7 +512,7 @@ def test_a_transfer_is_posted_again_when_it_is_over(side: Side) -> None:
         assert [text for _, text in told] == ["first", "second"]
 
 
-def test_a_transfer_of_nothing_is_done_and_told(side: Side) -> None:
+def test_a_transfer_without_blocks_is_done_and_told(side: Side) -> None:
     with PeerProcess("nixl_peer") as peer:
         _, remote = side.add(peer.started, "host")
         handle = side.agent.make_prepped_xfer("READ", side.local, [], remote, [], b"all cached")
@@ -589,7 +589,7 @@ def test_notifications_come_in_their_order_whatever_their_length(side: Side) -> 
     assert told == [(peer.started["name"], text) for text in texts]
 
 
-def test_the_peer_is_told_of_a_read_even_if_the_program_asks_no_more(side: Side) -> None:
+def test_the_peer_is_told_of_a_read_whose_state_is_never_asked_for(side: Side) -> None:
     with PeerProcess("nixl_peer", seed=1) as peer:
         _, remote = side.add(peer.started, "host")
         side.read(remote, [1], [1], b"read")
@@ -604,7 +604,7 @@ def test_a_notification_that_is_too_long_is_refused() -> None:
             agent.send_notif("short", b"x" * 11)
 
 
-def test_without_threads_the_calls_of_the_program_do_it() -> None:
+def test_without_threads_the_calls_of_the_program_make_progress() -> None:
     plain = nixl.nixl_agent_config(False, **LOOPBACK)
     with nixl.nixl_agent("one", plain) as one, nixl.nixl_agent("other", plain) as other:
         one.add_remote_agent(other.get_agent_metadata())
@@ -623,7 +623,7 @@ def test_without_threads_the_calls_of_the_program_do_it() -> None:
 # --- ends
 
 
-def test_a_peer_that_was_killed_makes_an_error_soon_and_none_waits(side: Side) -> None:
+def test_transfers_to_a_killed_peer_fail_soon_and_no_call_waits(side: Side) -> None:
     with PeerProcess("nixl_peer", seed=1) as peer, PeerProcess("nixl_peer", seed=2) as other:
         name, remote = side.add(peer.started, "host")
         _, alive = side.add(other.started, "host")
@@ -661,7 +661,7 @@ def test_a_peer_that_is_killed_amid_transfers_ends_each_of_them(side: Side) -> N
         assert finish(side.agent, handles[-1]) == "ERR"
 
 
-def test_a_stopped_peer_is_an_error_at_the_deadline() -> None:
+def test_a_read_from_a_stopped_peer_fails_at_the_deadline() -> None:
     # Over TCP, from another node, the peer's process must answer.
     side = Side("host", nics="none", transfer_timeout=1.0)
     with PeerProcess("nixl_peer", "other", seed=1, options={"nics": "none"}) as peer:
@@ -675,13 +675,13 @@ def test_a_stopped_peer_is_an_error_at_the_deadline() -> None:
         assert 0.9 < time.monotonic() - begin < 10
         assert isinstance(handle.error, hbmwire.TimedOut)
         peer.go_on()
-        # A failed transfer sends no notification, and the next one connects again.
+        # The failed transfer sends no notification. The next transfer connects again.
         assert finish(side.agent, side.read(remote, [3], [3], b"again")) == "DONE"
         assert wait_for_notifs(lambda: peer.ask("notifs"), 1) == [("decode", "again")]
     side.close()
 
 
-def test_an_address_that_never_answers_is_an_error_at_the_deadline() -> None:
+def test_a_read_from_an_address_that_never_answers_fails_at_the_deadline() -> None:
     side = Side("host", connect_timeout=0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         metadata = side.agent.get_agent_metadata()
@@ -715,7 +715,7 @@ def test_another_process_at_the_address_is_not_taken_for_the_agent(side: Side) -
         assert isinstance(handle.error, hbmwire.PeerFailed)
         assert "another process" in str(handle.error)
         assert side.caches.block(0, 1) == bytes(4096)
-        # With its new metadata it is found.
+        # With the new process's metadata it is found.
         _, remote = side.add(newer.started, "host")
         assert finish(side.agent, side.read(remote, [1], [1], b"for the new one")) == "DONE"
         assert side.has(2, [1], [1])
@@ -733,12 +733,12 @@ def test_a_handle_that_is_released_under_way_waits_for_nothing(side: Side) -> No
             side.agent.release_xfer_handle(handle)
             side.agent.release_xfer_handle(handle)
         assert time.monotonic() - begin < AT_ONCE
-        # They continued, with the same connection.
+        # The released transfers went on, and the next one has the same connection.
         assert finish(side.agent, side.read(remote, [5], [5])) == "DONE"
         assert side.has(1, [5], [5])
 
 
-def test_a_release_that_cancels_ends_the_connection_and_the_next_makes_one() -> None:
+def test_a_release_that_cancels_ends_the_connection_and_the_next_read_connects() -> None:
     side = Side("host", cancel_on_release=True, nics="none")
     with PeerProcess("nixl_peer", "other", seed=1, options={"nics": "none"}) as peer:
         _, remote = side.add(peer.started, "host")
@@ -786,7 +786,7 @@ print("end")
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert (ran.returncode, ran.stdout) == (0, "end\n"), ran.stderr
-    # Error and error.
+    # Neither "Error" nor "error" is printed.
     assert "Traceback" not in ran.stderr and "rror" not in ran.stderr
 
 
@@ -866,7 +866,7 @@ def test_bytes_that_are_no_metadata_are_refused(side: Side, metadata: bytes) -> 
         side.agent.add_remote_agent(metadata)
 
 
-def test_damaged_bytes_of_others_raise_errors_of_hbmwires_alone(side: Side) -> None:
+def test_damaged_bytes_raise_only_errors_of_hbmwire(side: Side) -> None:
     chance = random.Random(1)
     descs = side.agent.get_xfer_descs(side.caches.descriptors(), "DRAM")
     whole = {
@@ -886,7 +886,7 @@ def test_damaged_bytes_of_others_raise_errors_of_hbmwires_alone(side: Side) -> N
     assert refused > 2000
 
 
-def test_an_address_that_is_none_makes_an_error(side: Side) -> None:
+def test_metadata_with_an_impossible_address_makes_an_error(side: Side) -> None:
     metadata = side.agent.get_agent_metadata().replace(b"127.0.0.1:", b"no address at all ")
     side.agent.add_remote_agent(metadata.replace(b'"decode"', b'"lost"'))
     remote = side.agent.prep_xfer_dlist("lost", side.caches.descriptors(), "DRAM")

@@ -202,7 +202,7 @@ def test_other_threads_run_while_one_waits(pair: Pair, name: str) -> None:
         with pytest.raises(hbmwire.TimedOut):
             waits[name]()
         beside = (rounds() - before) / (time.monotonic() - begin)
-    # It gets nearly a whole CPU if the wait releases the GIL, else a hundredth.
+    # The other thread gets nearly a whole CPU if the wait releases the GIL, else a hundredth.
     assert beside > alone / 4
 
 
@@ -293,7 +293,7 @@ def test_a_worker_is_closed_while_threads_use_it(context: hbmwire.Context, peer:
         run_all([use] * 4 + [close])
 
 
-def test_a_list_that_another_thread_empties_is_waited_for_all_the_same(pair: Pair) -> None:
+def test_wait_all_ignores_that_another_thread_empties_its_list(pair: Pair) -> None:
     receives = [pair.here.receive(pair.source[i : i + 1], tag=i) for i in range(2)]
 
     def empty_and_send() -> None:

@@ -128,13 +128,13 @@ def test_a_region_keeps_the_memory_of_a_tensor_that_was_dropped(context: hbmwire
     region = context.register(tensor)
     del tensor
     gc.collect()
-    # These would overwrite freed memory.
+    # These tensors would overwrite the memory if it had been freed.
     others = [torch.zeros(1000) for _ in range(100)]
     assert region.read() == wanted
     assert len(others) == 100
 
 
-def test_a_region_keeps_the_memory_of_a_parameter_that_got_another(
+def test_a_region_keeps_the_memory_of_a_parameter_that_got_other_memory(
     context: hbmwire.Context,
 ) -> None:
     parameter = torch.nn.Parameter(torch.ones(1000))
@@ -206,7 +206,7 @@ def test_torchs_dlpack_keeps_the_memory_until_the_region_is_closed(
 ) -> None:
     region = context.register(Wrapped(torch.arange(1000.0)))
     gc.collect()
-    # These would overwrite freed memory.
+    # These tensors would overwrite the memory if it had been freed.
     others = [torch.zeros(1000) for _ in range(100)]
     assert region.read() == torch.arange(1000.0).numpy().tobytes()
     assert len(others) == 100

@@ -185,7 +185,7 @@ def test_a_worker_with_a_message_that_waits_is_not_armed(handed_out: Pair) -> No
     worker = handed_out.context.worker
     handed_out.there.send(b"a message").wait(10)
     for _ in range(3):
-        # A helper thread may do this. It takes the message out of the library.
+        # As a helper thread may do: wait() takes the message out of the library.
         with suppress(hbmwire.TimedOut):
             worker.wait(0.2)
         assert not worker.arm()
@@ -232,7 +232,7 @@ def test_a_put_that_is_not_awaited_goes_on(peer: Peer, type: Any, path: str) -> 
                 times.append(time.monotonic() - begin)
             return times
 
-    # A busy machine may delay many of them. If the loop were not woken, all would take longer.
+    # A busy machine may delay many puts. If the loop were not woken, all would take longer.
     assert sorted(run(main()))[2] < CLOCK_S
 
 
@@ -252,7 +252,7 @@ def test_a_put_that_another_thread_starts_goes_on_in_the_loop(peer: Peer) -> Non
                 times.append(time.monotonic() - begin)
             return times
 
-    # A busy machine may delay a few of them. A put that the loop does not check takes CLOCK_S.
+    # A busy machine may delay a few puts. A put that the loop does not check takes CLOCK_S.
     assert sorted(run(main()))[97] < CLOCK_S
 
 
@@ -304,7 +304,7 @@ def test_the_end_of_a_context_does_not_stop_the_loop(peer: Peer) -> None:
         counting.cancel()
         return turns
 
-    # It takes half a second, because its peer does not answer.
+    # The context's end takes half a second, because the peer does not answer.
     assert run(main()) > 5
 
 
@@ -358,7 +358,7 @@ def test_await_does_not_return_while_a_worker_is_being_closed(
         closing = asyncio.get_running_loop().run_in_executor(None, context.close)
         while not later.worker.closed:
             await asyncio.sleep(0)
-        # It is being closed: everything in flight ends within a second.
+        # The worker is being closed: everything in flight ends within a second.
         for awaited in (_await(later), waiting):
             with pytest.raises(hbmwire.Error):
                 await asyncio.wait_for(awaited, 10)

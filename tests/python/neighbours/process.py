@@ -76,7 +76,7 @@ class PeerProcess:
         os.kill(self._pid, number)
 
     def stop(self) -> None:
-        """Stops all of its threads, and waits until they have stopped."""
+        """Stops all threads of the peer, and waits until they have stopped."""
         self.signal(signal.SIGSTOP)
         tasks = pathlib.Path(f"/proc/{self._pid}/task")
         while any(" T " not in (task / "stat").read_text() for task in tasks.iterdir()):

@@ -4,7 +4,7 @@
 from hpu_tensor import HpuTensor
 
 # In lazy mode, a view that is not a separate tensor has no address. In eager mode, each tensor has
-# the address of its storage, even if it begins elsewhere in it.
+# the address of its storage, even if the tensor begins later in the storage.
 lazy = False
 
 
