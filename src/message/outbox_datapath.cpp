@@ -12,14 +12,6 @@ namespace hbmwire::detail {
 using transport::Operation;
 using wire::MessageHeader;
 
-namespace {
-
-/// The room that every post asks for: an operation may take two requests, itself and the READ that
-/// flushes it. A message takes one.
-constexpr std::uint32_t kRequests = 2;
-
-}  // namespace
-
 std::uint64_t Outbox::memory_bytes() const noexcept {
   return endpoint_.sends.size() * kHeaderPlace;
 }
@@ -32,7 +24,7 @@ void Outbox::set_memory(std::byte* memory, std::uint32_t local_key) noexcept {
 
 bool Outbox::may_send(std::uint64_t bytes) noexcept {
   if (!endpoint_.movers.ring.is_on()) [[likely]]
-    return endpoint_.sends.has_room(kRequests);
+    return endpoint_.sends.has_room(SendQueue::kRequestsOfPost);
   // A message by the ring would overtake earlier operations that are still with a NIC.
   return endpoint_.sends.outstanding() == 0 &&
          endpoint_.movers.ring.has_room(
@@ -41,7 +33,7 @@ bool Outbox::may_send(std::uint64_t bytes) noexcept {
 
 bool Outbox::may_answer() noexcept {
   if (!endpoint_.movers.ring.is_on()) [[likely]]
-    return endpoint_.sends.has_room(kRequests);
+    return endpoint_.sends.has_room(SendQueue::kRequestsOfPost);
   // By the ring `written` could overtake the WRITE that it tells of. `written_place_` is behind the
   // WRITE of the last `written`, which is late enough for an earlier one.
   const bool behind_bytes =
@@ -175,7 +167,8 @@ void Outbox::post_pressing() noexcept {
 bool Outbox::post_urgent() noexcept {
   // A queue that is held, since it has no lane yet, stops no transfer that needs none. The others
   // ask for the lane in advance() (SendQueue::has_room()).
-  while (!urgent_.empty() && (endpoint_.sends.room() >= kRequests || endpoint_.sends.is_held())) {
+  while (!urgent_.empty() &&
+         (endpoint_.sends.room() >= SendQueue::kRequestsOfPost || endpoint_.sends.is_held())) {
     TransferState& transfer = *urgent_.first;
     if (!transfer.mover->advance(transfer) || endpoint_.phase != EndpointPhase::ready)
       return endpoint_.phase == EndpointPhase::ready;
