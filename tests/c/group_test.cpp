@@ -249,7 +249,7 @@ void talk(const Rank& rank, std::uint32_t to) {
   EXPECT_EQ(bytes[64], to + 1);
 }
 
-TEST(CGroup, ItsEndpointsAreItsOwn) {
+TEST(CGroup, EndpointsOfAGroupAreNotTheCallersToFree) {
   at_all_ranks(3, [](Rank& rank) {
     for (std::uint32_t other = 0; other < 3; ++other) {
       if (other != rank.number) talk(rank, other);

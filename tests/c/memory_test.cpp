@@ -170,7 +170,7 @@ TEST(CMemory, ADmabufOfTheApplicationsIsImported) {
   EXPECT_EQ(none, nullptr);
 }
 
-TEST(CMemory, GaudiMemoryThatIsNoneIsNotAdopted) {
+TEST(CMemory, AnAddressThatIsNoGaudiMemoryIsNotAdopted) {
   const Context context = make_context();
   auto memory = HBMWIRE_MADE(hbmwire_gaudi_memory);
   memory.size_bytes = kBytes;
@@ -281,7 +281,7 @@ TEST(CMemory, ABufferCopiesManyTimes) {
   });
 }
 
-TEST(CKeys, OpenARangeUntilTheyAreRevoked) {
+TEST(CKeys, AKeyOpensItsRangeUntilItIsRevoked) {
   const Ends ends;
   auto options = HBMWIRE_MADE(hbmwire_memory_key_options);
   options.offset_bytes = 1024;

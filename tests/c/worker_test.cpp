@@ -241,7 +241,7 @@ TEST(CWorker, TellsWhenATransferWasAskedForAndOver) {
   EXPECT_GE(info.over_ns, info.posted_ns);
 }
 
-TEST(CWorker, MakesProgressByAThreadOfTheLibrarys) {
+TEST(CWorker, AThreadOfTheLibraryMakesProgress) {
   auto options = HBMWIRE_MADE(hbmwire_worker_options);
   options.threads = HBMWIRE_THREADS_PROGRESS;
   const Ends ends(HBMWIRE_MEMORY_HOST, nullptr, &options);

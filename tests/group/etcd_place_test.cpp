@@ -107,7 +107,7 @@ TEST_F(EtcdPlaces, ANameThatAnotherProcessKeepsIsBusy) {
   EXPECT_TRUE(*place("another")->claim(5s));
 }
 
-TEST_F(EtcdPlaces, LeasesEndWithTheirProcessAndNotBefore) {
+TEST_F(EtcdPlaces, ALeaseEndsWithItsProcessAndNotBefore) {
   test::OtherProcess killed([](const test::Talk& talk) {
     const auto theirs = place("killed");
     talk.tell(theirs->leave(kMine, 5s) ? 1 : 0);
@@ -134,7 +134,7 @@ TEST_F(EtcdPlaces, LeasesEndWithTheirProcessAndNotBefore) {
   EXPECT_EQ(look("forgotten"), kMine);
 }
 
-TEST_F(EtcdPlaces, AKilledOnesNameIsTakenOver) {
+TEST_F(EtcdPlaces, TheNameOfAKilledProcessIsTakenOver) {
   test::OtherProcess killed([](const test::Talk& talk) {
     const auto theirs = place("over");
     talk.tell(theirs->leave(kMine, 5s) ? 1 : 0);

@@ -82,7 +82,7 @@ TEST_F(FilePlaces, AddressesAreFoundUntilThePlaceGoes) {
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
-TEST_F(FilePlaces, ClaimedAloneItHasNoAddressesYet) {
+TEST_F(FilePlaces, AClaimedPlaceHasNoAddressesBeforeTheyAreWritten) {
   const auto mine = place();
   ASSERT_TRUE(*mine->claim(1s));
   EXPECT_TRUE(*mine->claim(1s));
@@ -199,7 +199,7 @@ TEST_F(FilePlaces, AnotherUsersFileIsRefused) {
   EXPECT_EQ(place()->claim(1s).error().code, Errc::permission_denied);
 }
 
-TEST_F(FilePlaces, WithoutPermissionTheCallSaysSo) {
+TEST_F(FilePlaces, AMissingPermissionIsNamed) {
   const auto without_rights = [&](const test::Talk& talk) {
     if (::geteuid() == 0 && ::setresuid(kUnprivileged, kUnprivileged, kUnprivileged) != 0)
       ADD_FAILURE() << "setresuid";

@@ -267,7 +267,7 @@ TEST(Group, TheEndOfRankZeroIsNamed) {
   });
 }
 
-TEST(Group, RanksInDifferentCallsLearnIt) {
+TEST(Group, RanksInDifferentCallsAreToldSo) {
   at_all_ranks(2, [](Rank& rank) {
     const auto done = rank.number() == 0
                           ? rank.group.exchange({}, 5s).map([](const auto&) {})
@@ -407,7 +407,7 @@ TEST(GroupEndpoints, ADroppedEndpointIsMadeAnew) {
   });
 }
 
-TEST(GroupEndpoints, RanksThatAreNoneAreRefused) {
+TEST(GroupEndpoints, NumbersThatAreNoRankAreRefused) {
   at_all_ranks(2, [](Rank& rank) {
     for (const std::uint32_t other : {rank.number(), 2U, ~0U}) {
       const auto endpoint = rank.group.endpoint(other, 1s);

@@ -83,13 +83,13 @@ const Start::Names kMpich{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}};
 
 // --- one source
 
-TEST(LaunchFacts, OptionsSayAll) {
+TEST(LaunchFacts, OptionsAloneAreEnough) {
   Start start;
   start.options = {.meeting = "tcp://a:1", .rank = 2, .size = 3};
   EXPECT_EQ(found(start), "2 of 3 at tcp://a:1 by the program's options");
 }
 
-TEST(LaunchFacts, SettingsSayAll) {
+TEST(LaunchFacts, SettingsAloneAreEnough) {
   const Start start{.settings = {.meeting = "file:///tmp/g", .rank = 0, .size = 2}};
   EXPECT_EQ(found(start), "0 of 2 at file:///tmp/g by HBMWIRE_GROUP_RANK");
 }
@@ -245,7 +245,7 @@ TEST(LaunchFacts, AMissingCompanionIsNamed) {
   expect_refused({.variables = no_nodes}, "SLURM_JOB_NODELIST");
 }
 
-TEST(LaunchFacts, ACompanionOfWhatIsKnownMayBeMissing) {
+TEST(LaunchFacts, AVariableWhoseFactIsKnownOtherwiseMayBeMissing) {
   Start start{.variables = {{"RANK", "1"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}};
   start.settings.size = 4;
   EXPECT_EQ(found(start), "1 of 4 at tcp://a:2 by torchrun's environment");

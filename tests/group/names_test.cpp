@@ -106,7 +106,7 @@ TEST(MeetingNames, EachKindIsRead) {
   EXPECT_TRUE(secure->tls);
 }
 
-TEST(MeetingNames, OthersAreRefused) {
+TEST(MeetingNames, NamesOfNoKindAreRefused) {
   // One byte more than is allowed, each.
   const std::string long_name(201, 'n');
   const std::string long_path(4096, 'p');
@@ -163,7 +163,7 @@ TEST(LeftAddresses, MoreAddressesThanAReaderTakesAreCut) {
   EXPECT_LE(left_text(many).size(), kMaxLeftBytes);
 }
 
-TEST(LeftAddresses, APartOfATextHasNone) {
+TEST(LeftAddresses, APartOfATextHasNoAddresses) {
   const std::string text = left_text({"10.0.0.1:7000", "10.0.0.2:7000"});
   for (std::size_t size = 0; size < text.size(); ++size)
     EXPECT_TRUE(addresses_in(text.substr(0, size)).empty()) << size;
@@ -171,7 +171,7 @@ TEST(LeftAddresses, APartOfATextHasNone) {
   EXPECT_TRUE(addresses_in(text + text).empty());
 }
 
-TEST(LeftAddresses, ForeignBytesHaveNone) {
+TEST(LeftAddresses, ForeignBytesHaveNoAddresses) {
   const auto none = [](const std::string& lines) {
     EXPECT_TRUE(addresses_in("hbmwire group 1\n" + lines + "end\n").empty()) << lines;
   };

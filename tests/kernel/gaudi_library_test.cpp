@@ -113,7 +113,7 @@ TEST_F(KernelGaudi, SmallAllocationsShareAPageAndItsDmabuf) {
   }
 }
 
-TEST_F(KernelGaudi, IsKeptByItsLastUser) {
+TEST_F(KernelGaudi, StaysOpenUntilItsLastUserGoes) {
   std::optional<Region> region;
   {
     const auto context = Context::create();

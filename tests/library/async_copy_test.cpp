@@ -185,7 +185,7 @@ TEST_F(SynapseCopy, ADomainWithACopyUnderWayIsLeftInOrder) {
 
 /// Fails each call in turn in the middle of a copy. The error is decoded, and the engine still
 /// works.
-TEST(SynapseCopyFailures, LeaveAnEngineThatWorks) {
+TEST(SynapseCopyFailures, TheEngineWorksAfterAFailedCall) {
   const auto card = open_card(Owner::synapse);
   const auto memory = card->allocate(kLarge);
   const auto bytes = pattern(kLarge, 1);

@@ -112,7 +112,7 @@ TEST_F(GaudiAdopt, IsReadAndWrittenThroughTheNic) {
 }
 
 /// Also if writes of NICs are visible only after a flush (`--like-hardware flush`).
-TEST_F(GaudiAdopt, APeersBytesAreReadAndNoOthers) {
+TEST_F(GaudiAdopt, ExactlyTheBytesOfAPeersRangeAreRead) {
   test::ApplicationCard application;
   application.map(kSize);
   const auto nic = Nic::open();
@@ -305,7 +305,7 @@ TEST_F(GaudiBorrow, MemoryInTheApplicationsPoolIsFoundWithoutOpeningAnything) {
   EXPECT_EQ(outside.error().code, Errc::invalid_argument);
 }
 
-TEST_F(GaudiBorrow, OneCachedDmabufServesAllOfThePool) {
+TEST_F(GaudiBorrow, OneCachedDmabufServesTheWholePool) {
   const test::ApplicationSynapse application;
   const auto nic = Nic::open();
   const std::uint64_t first = application.allocate(kSize);

@@ -80,7 +80,7 @@ void expect_invalid(const Error& error) {
   EXPECT_EQ(error.stage, Stage::open);
 }
 
-TEST_P(Ipc, OpenedMemoryIsTheOwners) {
+TEST_P(Ipc, OpenedMemoryIsTheMemoryOfItsOwner) {
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   EXPECT_EQ(opened.size_bytes(), kLength);
   EXPECT_TRUE(same_bytes(contents(opened), pattern(kLength, 1)));
@@ -101,7 +101,7 @@ TEST_P(Ipc, TheDevicesEngineCopiesBothWays) {
   EXPECT_TRUE(owner_.has(3));
 }
 
-TEST_P(Ipc, IsOpenOnceAndGivenBackWithTheLast) {
+TEST_P(Ipc, MemoryIsOpenedOnceAndClosedWithItsLastUser) {
   const IpcHandle handle = owner_.handle();
   IpcHandle part = handle;
   part.offset_bytes += 4096;
@@ -157,7 +157,7 @@ TEST_P(Ipc, OwnMemoryIsNeverReleasedTwice) {
   EXPECT_TRUE(same_bytes(contents(own), pattern(Owner::kBytes, 4)));
 }
 
-TEST_P(Ipc, NamesNothingButRangesOfAnAllocation) {
+TEST_P(Ipc, RangesOutsideAnAllocationHaveNoHandle) {
   const Allocation own = allocate(Owner::kBytes);
   const auto expect_none = [&](std::uint64_t address, std::uint64_t length_bytes) {
     const auto handle = domain_->ipc_handle(address, length_bytes);
@@ -174,7 +174,7 @@ TEST_P(Ipc, NamesNothingButRangesOfAnAllocation) {
   EXPECT_TRUE(domain_->ipc_handle(own.address() + Owner::kBytes - 1, 1));
 }
 
-TEST_P(Ipc, OutlivesItsOwnerWithoutHarm) {
+TEST_P(Ipc, OpenedMemoryOutlivesItsOwnerWithoutHarm) {
   auto opened = std::make_optional(take(domain_->open_ipc(owner_.handle())));
   owner_.kill();
   std::vector<std::byte> bytes(kLength);
@@ -224,7 +224,7 @@ TEST_P(VendorIpc, AnyFailedCallLeavesNothingOpen) {
   }
 }
 
-TEST(IpcHandles, AreNotOfACardsMemory) {
+TEST(IpcHandles, GaudiMemoryHasNoHandle) {
   const Context context = take(Context::create());
   const auto domain = take(context.open(MemoryType::gaudi));
   EXPECT_FALSE(domain->is_shareable());

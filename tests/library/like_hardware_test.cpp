@@ -160,7 +160,7 @@ TEST(SmallMessages, GoIntoDeviceMemory) {
 }
 
 /// For this reason the library sets MLX5_SCATTER_TO_CQE if the user did not.
-TEST(SmallMessages, AreFatalThereIfTheCpuIsToPlaceThem) {
+TEST(SmallMessages, PlacementByTheCpuInDeviceMemoryIsFatal) {
   ::setenv("MLX5_SCATTER_TO_CQE", "1", 1);
   EXPECT_DEATH((void)receive_small_message(), "");
   ::setenv("MLX5_SCATTER_TO_CQE", "0", 1);

@@ -73,7 +73,7 @@ TEST_P(MemoryContract, CopiesInTheOrderInWhichTheyWereStarted) {
   EXPECT_TRUE(same_bytes(got, expected));
 }
 
-TEST_P(MemoryContract, CopiesWithinItsDeviceAsItSays) {
+TEST_P(MemoryContract, CopiesWithinItsDeviceIfItSaysSo) {
   const auto from = make(kLarge + 2);
   const auto to = make(kLarge + 3);
   MemoryDomain& domain = to.domain();

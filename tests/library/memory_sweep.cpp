@@ -105,8 +105,8 @@ void MemoryCycles::run(int cycles) {
   EXPECT_LE(mapped_bytes(), memory + allocator_slack_bytes());
 }
 
-TEST_P(MemoryCycles, TenThousandLeaveNothing) { run(10'000); }
+TEST_P(MemoryCycles, TenThousandCyclesLeaveNothing) { run(10'000); }
 
-TEST_P(ManyMemoryCycles, AHundredThousandLeaveNothing) { run(100'000); }
+TEST_P(ManyMemoryCycles, AHundredThousandCyclesLeaveNothing) { run(100'000); }
 
 }  // namespace hbmwire::test

@@ -321,7 +321,7 @@ TEST_P(Pitfall, NoMemoryNamesTheLimitToRaise) {
 
 /// A cache that knew memory by address and length returned registrations of freed memory:
 /// ai-dynamo/nixl#2183.
-TEST_P(Pitfall, TheSameAddressIsAnotherAllocation) {
+TEST_P(Pitfall, AReusedAddressIsAnotherAllocation) {
   std::uint64_t address = 0;
   std::uint64_t generation = 0;
   {

@@ -129,7 +129,7 @@ std::vector<Path> paths_of(const std::vector<PathTried>& tried) {
 
 const std::vector<Path> kBestFirst{Path::zero_copy, Path::peer_memory, Path::host, Path::staged};
 
-TEST_F(RegionTest, ExplainsEachPathTheBestFirst) {
+TEST_F(RegionTest, ExplainsEachPathBeginningWithTheBest) {
   const auto card = Nic::register_memory(nics_, allocate(MemoryType::gaudi), kAll);
   ASSERT_TRUE(card) << describe(card.error());
   const auto of_card = card->explain();
@@ -249,7 +249,7 @@ TEST_F(RegionTest, OneExportServesAllNics) {
   for (const Nic& nic : nics_) expect_transfer(nic, *region);
 }
 
-TEST_F(RegionTest, ANicThatCanNotTakeItAllLeavesNothingWithTheOthers) {
+TEST_F(RegionTest, ANicThatCannotTakeAllMemoryLeavesNothingWithTheOthers) {
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
     const auto memory = allocate(type);
     ASSERT_TRUE(Nic::register_memory(nics_, memory,
@@ -277,7 +277,7 @@ TEST_F(RegionTest, TakesEachNicOnce) {
   EXPECT_EQ(std::string(region.error().subject), "emu0");
 }
 
-TEST_F(RegionTest, RefusesAccessThatThereIsNot) {
+TEST_F(RegionTest, RefusesUndefinedAccessFlags) {
   const auto memory = allocate(MemoryType::host);
   const auto beyond = static_cast<Access>(static_cast<unsigned>(kAllAccess) + 1);
   const std::string before = test::live_objects();

@@ -87,7 +87,7 @@ TEST_F(RegistrationCacheTest, RefusesInvalidRanges) {
   EXPECT_EQ(cache.statistics().regions, 1U);
 }
 
-TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNot) {
+TEST_F(RegistrationCacheTest, RefusesUndefinedAccessFlags) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
   const Fd file = make_dmabuf(kPage);
@@ -106,7 +106,7 @@ TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNot) {
 }
 
 // A dropped registration that is still in use must not answer for it either.
-TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNotAfterADrop) {
+TEST_F(RegistrationCacheTest, RefusesUndefinedAccessFlagsAfterADrop) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
   for (unsigned access = 1; access <= static_cast<unsigned>(kAllAccess); ++access) {
@@ -180,7 +180,7 @@ TEST_F(RegistrationCacheTest, EvictsTheLeastRecentlyUsed) {
 }
 
 // Hits set a mark, and have no order among themselves.
-TEST_F(RegistrationCacheTest, EvictsTheOldestWhereAllWereUsedSince) {
+TEST_F(RegistrationCacheTest, EvictsTheOldestWhereAllWereHit) {
   const auto cache = make_cache({.max_regions = 3 * 2});  // three ranges with two NICs
   std::vector<Allocation> memory;
   for (int i = 0; i < 6; ++i) memory.push_back(allocate(MemoryType::host, kPage));
@@ -324,7 +324,7 @@ TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsKnownByItsBufferId) {
 
 /// A thread's memory of an address remains after our memory is freed there. It leads to the same
 /// reference, which may then belong to the application's memory: that must be checked each time.
-TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsAskedForWhereOursWasBefore) {
+TEST_F(RegistrationCacheTest, CudaMemoryAtTheAddressOfOursIsLookedUpAnew) {
   const auto cache = make_cache();
   // The driver takes small allocations from one block, always from the first free place.
   CudaApplication application(0);

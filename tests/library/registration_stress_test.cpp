@@ -296,21 +296,21 @@ TEST_P(RegistrationStress, WritesArriveInTheCurrentMemory) {
 }
 
 // Each discard keeps later registrations from being cached for a second.
-TEST_P(RegistrationStress, AndWhereItsPagesAreDiscarded) {
+TEST_P(RegistrationStress, WritesArriveThoughPagesAreDiscarded) {
   const RegistrationCache cache = make_cache();
   EXPECT_EQ(run(cache, Memory::kWaysWithDiscards), 0);
 }
 
 // In the other tests, one thread's memory may be unmapped while it is given to another one, in no
 // order.
-TEST_P(RegistrationStress, AndWithoutAskingTheKernelWhereThatIsOrdered) {
+TEST_P(RegistrationStress, WritesArriveWithoutAskingTheKernelIfUnmappingIsOrdered) {
   ordered_ = true;
   const RegistrationCache cache = make_cache({.watch = RegistrationOptions::Watch::yes});
   EXPECT_EQ(run(cache), 0);
   EXPECT_GT(cache.statistics().hits, std::uint64_t{kThreads} * kRounds / 4) << "nothing was cached";
 }
 
-TEST_P(RegistrationStress, AndWhereNothingIsWatchedNothingIsKept) {
+TEST_P(RegistrationStress, WithoutAWatchNothingIsKept) {
   const RegistrationCache cache = make_cache({.watch = RegistrationOptions::Watch::no});
   EXPECT_EQ(run(cache), 0);
   EXPECT_GE(cache.statistics().not_kept, std::uint64_t{kThreads} * kRounds);
@@ -319,7 +319,7 @@ TEST_P(RegistrationStress, AndWhereNothingIsWatchedNothingIsKept) {
 // Only a few registrations are allowed, so that eviction for the budget happens beside removal with
 // the memory. Each writing thread holds one nearly all the time, and nothing evicts that. Another
 // thread uses more pieces in turn than the budget allows, with more room than the others can hold.
-TEST_P(RegistrationStress, AndWhileOthersAreEvicted) {
+TEST_P(RegistrationStress, WritesArriveWhileOtherRegionsAreEvicted) {
   constexpr std::size_t kBudget = kThreads + 2;
   constexpr std::size_t kPieces = kBudget + 2;
   const RegistrationCache cache = make_cache({.max_regions = kBudget});

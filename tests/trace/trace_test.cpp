@@ -219,7 +219,7 @@ TEST_F(TraceTest, RefusesImpossibleOptions) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
-TEST_F(TraceTest, NamesAnotherFileWhereOneIsThere) {
+TEST_F(TraceTest, TakesAnotherNameIfTheFileExists) {
   const std::string pid = std::to_string(::getpid());
   set_log_sink([](LogLevel, std::string_view) {});
   const std::vector<std::string> names{"t.json", "t.json." + pid, "t.json." + pid + ".2",
@@ -256,7 +256,7 @@ TEST_F(TraceTest, HasTransfersOfDestroyedWorkers) {
   EXPECT_FALSE(peers.contains("")) << "an endpoint was forgotten before its transfers";
 }
 
-TEST_F(TraceTest, AParentsIsNotTheChilds) {
+TEST_F(TraceTest, AChildDoesNotInheritItsParentsTrace) {
   Pair pair;
   Trace trace = value(Trace::start({.file = path("t.json")}));
   pair.puts(2);

@@ -120,7 +120,7 @@ TEST_F(AddressWatchFork, LeavesTheChildAnObjectThatSaysSo) {
   watch_->unwatch(pages.part(0, 1));
 }
 
-TEST_F(AddressWatchFork, LetsTheChildHaveItsOwn) {
+TEST_F(AddressWatchFork, LetsTheChildMakeAWatchOfItsOwn) {
   EXPECT_EQ(in_child([&] { return try_own(); }), 0) << "its own object beside the parent's";
   EXPECT_EQ(in_child([&] {
               watch_.reset();

@@ -113,7 +113,7 @@ TEST_F(AddressWatchTest, WatchesThePagesOfAnyBytes) {
   EXPECT_FALSE(is_watched(pages.address() + kPage));
 }
 
-TEST_F(AddressWatchTest, TellsOfAMappingOverIt) {
+TEST_F(AddressWatchTest, ReportsPagesThatAMappingReplaces) {
   const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
@@ -391,7 +391,7 @@ TEST_F(AddressWatchTest, ReportsAnOverflow) {
   watch_->unwatch(pages.all());
 }
 
-TEST_F(AddressWatchTest, TellsEachCursor) {
+TEST_F(AddressWatchTest, TellsEachCursorOfEveryChange) {
   const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   AddressWatch::Cursor one = watch_->now();
@@ -405,7 +405,7 @@ TEST_F(AddressWatchTest, TellsEachCursor) {
   watch_->unwatch(pages.all());
 }
 
-TEST(EventRing, TellsOfASlotThatWasTakenSince) {
+TEST(EventRing, TellsOfASlotThatWasReused) {
   EventRing<4> ring;
   for (std::uint64_t i = 0; i != 6; ++i) ring.push({{i, i + 1}, 10 * i});
   EXPECT_EQ(ring.end(), 6U);

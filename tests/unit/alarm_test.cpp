@@ -108,7 +108,7 @@ TEST(Alarm, HasAThreadOnlyWhileSomethingIsDue) {
   EXPECT_TRUE(soon([&] { return rung.load(); }));
 }
 
-TEST(Alarm, ADestroyedOneDoesNotRing) {
+TEST(Alarm, ADestroyedAlarmDoesNotRing) {
   std::atomic<int> rung{0};
   auto alarm = Alarm::set(Clock::now() + 200ms, [&] { ++rung; });
   ASSERT_TRUE(alarm);
@@ -138,7 +138,7 @@ TEST(Alarm, ResetWaitsWhileItRings) {
   other.join();
 }
 
-TEST(Alarm, ManyThreadsSetAndResetThem) {
+TEST(Alarm, ManyThreadsSetAndResetAlarms) {
   const auto before = threads();
   std::atomic<int> rung{0};
   std::atomic<int> gone{0};
@@ -178,7 +178,7 @@ int in_child(const std::function<bool()>& body) {
   return status;
 }
 
-TEST(Alarm, AChildHasItsOwnAndLeavesItsParents) {
+TEST(Alarm, AChildSetsItsOwnAlarmsAndLeavesThoseOfItsParent) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "sanitizers let no child of a threaded process start threads, or lock it up";
 #endif

@@ -120,7 +120,7 @@ TEST_F(BouncePipelineTest, DoesCopiesInTheOrderInWhichTheyWereStarted) {
   EXPECT_TRUE(*write_second.poll());
 }
 
-TEST_F(BouncePipelineTest, ACopyThatIsDestroyedTouchesTheHostNoMore) {
+TEST_F(BouncePipelineTest, ADestroyedCopyNoLongerTouchesTheHost) {
   auto read = std::make_unique<std::vector<std::byte>>(filled(500, 9));
   device_.contents = filled(10000, 3);
   {

@@ -129,7 +129,7 @@ TEST(CounterStore, KeepsTheCountsOfWorkersAndContexts) {
   EXPECT_EQ(all.transfers.size(), 2U);
 }
 
-TEST(CounterStore, CountsSoManyPeersAndNoMore) {
+TEST(CounterStore, LimitsTheNumberOfPeersThatAreCounted) {
   Store& store = new_store(4);
   for (std::uint32_t i = 1; i <= 1000; ++i) {
     TrafficBlock& block = store.take_traffic({.context = 1, .worker = 1, .endpoint = i}, "emu0",
@@ -145,7 +145,7 @@ TEST(CounterStore, CountsSoManyPeersAndNoMore) {
   EXPECT_EQ(counters.bytes(TransferKind::put), 8000U);
 }
 
-TEST(CounterStore, TellsOthersThatCountsMove) {
+TEST(CounterStore, TellsReadersThatCountsChange) {
   Store& store = new_store();
   TrafficBlock& block = store.take_traffic({.context = 1, .worker = 1, .endpoint = 1}, "n", "p");
   const std::uint64_t before = changes_of(store.copy());
@@ -188,7 +188,7 @@ TEST(CounterStore, HasTheSameCountsOncePublished) {
   EXPECT_EQ(read(store).bytes(TransferKind::put), 200U * 201 / 2 + 400);
 }
 
-TEST(TrafficCells, ThatAreAllTakenCountBytesUnderTheSameKind) {
+TEST(TrafficCells, WithoutAFreeCellBytesAreCountedUnderTheirKind) {
   TrafficBlock block;
   std::size_t made = 0;
   for (const MemoryType local : kMemoryTypes) {
@@ -323,7 +323,7 @@ TEST_F(CounterBytes, AnotherLayoutIsReported) {
   EXPECT_EQ(process_of(bytes), static_cast<std::uint32_t>(::getpid()));
 }
 
-TEST_F(CounterBytes, ThatBeginOtherwiseAreNone) {
+TEST_F(CounterBytes, BytesWithAnotherBeginningAreNoCounters) {
   put_first(offsetof(ProcessBlock, magic), kMagic + 1);
   EXPECT_FALSE(read_counters(bytes));
   EXPECT_EQ(process_of(bytes), 0U);
@@ -347,7 +347,7 @@ TEST_F(CounterBytes, HavePrintableText) {
   EXPECT_EQ(read->counters.transfers[0].nic, std::string(24, 'n'));
 }
 
-TEST_F(CounterBytes, WithLabelsThatCanNotBeAreLeftOut) {
+TEST_F(CounterBytes, CountersWithImpossibleLabelsAreLeftOut) {
   TrafficBlock block;
   block.head.type = BlockType::traffic;
   const std::uint64_t good = PackedLabels(kPut).word();

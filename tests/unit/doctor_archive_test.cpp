@@ -94,7 +94,7 @@ TEST(DoctorArchive, ReadsHandwrittenFiles) {
   EXPECT_EQ(machine.call("uname")["value"]["release"], "6.1");
 }
 
-TEST(DoctorArchive, ThingsThatItLacksAreNotThere) {
+TEST(DoctorArchive, FilesMissingInACompleteArchiveAreAbsent) {
   Archive machine{Record()};
   EXPECT_EQ(machine.file("/a").error, ENOENT);
   EXPECT_EQ(machine.folder("/a").error, ENOENT);
@@ -105,7 +105,7 @@ TEST(DoctorArchive, ThingsThatItLacksAreNotThere) {
 }
 
 // The machine may have them: a newer doctor asks more than the version that wrote the archive.
-TEST(DoctorArchive, ThingsThatAPartialOneLacksAreUnknown) {
+TEST(DoctorArchive, FilesMissingInAPartialArchiveAreUnknown) {
   Record record;
   record.partial = true;
   record.files["/f/a"].value = "x";
@@ -177,7 +177,7 @@ TEST(DoctorArchive, RefusesMalformedAnswers) {
   EXPECT_THAT(refusal(with_section("calls", R"("a": 1)")), says("calls a is no object"));
 }
 
-TEST(DoctorArchive, LimitsTheSizeOfForeignOnes) {
+TEST(DoctorArchive, LimitsTheSizeOfForeignArchives) {
   EXPECT_THAT(refusal(std::string(kMaxArchiveBytes + 1, ' ')),
               says("it has more than 33554432 bytes"));
   EXPECT_THAT(refusal(std::string(kMaxDepth + 1, '[')), says("it is nested more than 32 deep"));

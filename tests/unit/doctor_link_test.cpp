@@ -186,7 +186,7 @@ TEST(Link, NamesTheEndWhereBytesDiffer) {
   EXPECT_FALSE(pair->side) << "it may be either NIC's fault";
 }
 
-TEST(Link, ThatFailsToCloseKeepsItsResult) {
+TEST(Link, AFailureToCloseKeepsTheResult) {
   FakeAgent here([](const Json& command) { return good_answer(command); });
   FakeAgent there([](const Json& command) {
     return command.value("do", "") == "drop" ? value_of(error_json("open", "none"))
@@ -360,7 +360,7 @@ TEST(Plans, ForeignPlansAreBounded) {
   EXPECT_EQ(odd->nics.size(), 3U);
 }
 
-TEST(Plans, AreNotThereWhenTheProcessEnds) {
+TEST(Plans, AnEndedProcessIsAnErrorInsteadOfAPlan) {
   FakeAgent agent([](const Json&) { return Heard{.kind = Heard::Kind::ended}; });
   const auto plan = plan_of(agent, {.whose = "node2"});
   ASSERT_FALSE(plan);

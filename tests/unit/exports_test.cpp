@@ -310,7 +310,7 @@ TEST(Exports, NoByteChangesAfterAnEnd) {
   EXPECT_GE(writes, std::uint64_t{kLives} / 16);
 }
 
-TEST(Exports, AChildHasNoneOfItsParents) {
+TEST(Exports, AChildHasNoneOfItsParentsExports) {
   const Allocation memory = memory_of_host();
   Export exported = export_of(memory);
   auto hold = take_all(exported.token(), memory);

@@ -85,7 +85,7 @@ TEST(GroupMessages, AMessageThatIsCutAnywhereIsRefused) {
   }
 }
 
-TEST(GroupMessages, KindsThatAreNoneAreRefused) {
+TEST(GroupMessages, UnknownKindsAreRefused) {
   for (const unsigned kind : {0U, 9U, 255U}) {
     for (const GroupMessage& message : one_of_each()) {
       Bytes bytes = encode(message);
@@ -140,7 +140,7 @@ TEST(GroupMessages, TextsAndPartsThatAreTooLongAreRefused) {
   expect_refused(encode(given), "a part of a rank, to all");
 }
 
-TEST(GroupMessages, NumbersThatAreNoneAreRefused) {
+TEST(GroupMessages, InvalidNumbersAreRefused) {
   expect_refused(bytes_of({3, 0, 1, 0, 0, 0x10, 0x00}), "rank 4096 is missing");
   expect_refused(bytes_of({6, 0, 1, 0xff, 0xff, 0xff, 0xff}), "rank 4294967295 has gone");
   expect_refused(bytes_of({4, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0}), "a flag of 2");
@@ -182,7 +182,7 @@ void expect_whole(const Bytes& bytes, const Decode& decode) {
   }
 }
 
-TEST(GroupHellos, OthersAreNone) {
+TEST(GroupHellos, OtherTextsAreNoGroupHello) {
   const Bytes group = encode(GroupHello{.size = 2, .rank = 1});
   const Bytes peer = encode(PeerHello{.group = 1, .rank = 1, .use = 0});
   expect_whole(group, &decode_group_hello);
@@ -209,7 +209,7 @@ TEST(BroadcastMessages, ComeBackAsTheyWere) {
   }
 }
 
-TEST(BroadcastMessages, OthersAreRefused) {
+TEST(BroadcastMessages, OtherMessagesAreRefused) {
   const auto refused = [](const auto& decode, const Bytes& bytes) {
     const auto message = decode(bytes);
     EXPECT_FALSE(message);

@@ -526,7 +526,7 @@ TEST_P(Neighbours, AKilledProcessIsRefusedOrWrittenInVain) {
   return count;
 }
 
-TEST(NeighbourHolds, AreTheirOwnersUntilItGoes) {
+TEST(NeighbourHolds, BelongToTheirOwnerUntilItEnds) {
   const Exporter exporter(false);
   OtherProcess child([&](const Talk& parent) {
     auto one = neighbour_of(*exporter.keys);
@@ -566,7 +566,7 @@ TEST(NeighbourHolds, AreTakenOverFromProcessesThatHaveEnded) {
   child.expect_good();
 }
 
-TEST(NeighbourHolds, AreFourThousandAndNoMore) {
+TEST(NeighbourHolds, AreLimitedToFourThousand) {
   const Exporter exporter(false);
   for (SharedHold& hold : exporter.keys->holds().holds)
     hold.owner = SharedHold::owner_of(static_cast<std::uint32_t>(::getpid()), 3);
@@ -608,7 +608,7 @@ TEST(NeighbourHolds, TellOfARing) {
 }
 
 /// A child by fork(2) destroys its copy of its parent's objects.
-TEST(NeighbourHolds, AChildDoesNotReleaseItsParents) {
+TEST(NeighbourHolds, AChildDoesNotReleaseHoldsOfItsParent) {
   const Exporter exporter(true);
   exporter.add();
   OtherProcess asker([&](const Talk& parent) {
@@ -632,7 +632,7 @@ TEST(NeighbourHolds, AChildDoesNotReleaseItsParents) {
 
 // --- strangers
 
-TEST(NeighbourOfAStranger, IsNoOtherFile) {
+TEST(NeighbourOfAStranger, AnotherFileIsRefused) {
   const Exporter exporter(false);
   const SharedFileName name = exporter.keys->name();
   OtherProcess child([&](const Talk&) {
@@ -711,7 +711,7 @@ TEST(NeighbourOfAStranger, AnotherBuildIsNotSupported) {
   }
 }
 
-TEST(NeighbourOfAStranger, HasNoHoldsInAnotherFile) {
+TEST(NeighbourOfAStranger, HoldsInAnotherFileAreRefused) {
   ForgedKeys forged;
   const SharedFileName good = (*forged.keys)->holds;
   const auto small = SharedFile::create(4096);
@@ -729,7 +729,7 @@ TEST(NeighbourOfAStranger, HasNoHoldsInAnotherFile) {
   }
 }
 
-TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
+TEST(NeighbourOfAStranger, ImpossibleKeysAreErrors) {
   ForgedKeys forged;
   const auto own = *test::host_memory(false)->allocate(4096);
   const std::uint64_t address = own.address();
@@ -797,7 +797,7 @@ TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
 }
 
 /// A key that changes while it is read is seen as one of its states, or as invalid.
-TEST(NeighbourOfAStranger, ChangesKeysWhileTheyAreRead) {
+TEST(NeighbourOfAStranger, KeysMayChangeWhileTheyAreRead) {
   ForgedKeys forged;
   const auto shared = *test::host_memory(true)->allocate(8192);
   const auto handle = shared.domain().ipc_handle(shared.address(), 8192).value();
@@ -904,7 +904,7 @@ pid_t fork_as(pid_t number) {
 }
 
 /// The calls that copy private memory identify a process only by its id.
-TEST(NeighbourThatHasEnded, LeavesTheProcessAloneThatHasItsNumberNow) {
+TEST(NeighbourThatHasEnded, AProcessThatReusesItsNumberIsLeftAlone) {
   // The child's successor also has memory at the address of the child's private memory.
   const Exporter exporter(false);
   OtherProcess other([&](const Talk& parent) {

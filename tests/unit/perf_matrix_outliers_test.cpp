@@ -43,7 +43,7 @@ TEST(PerfMatrixSums, OfATargetNeedAllOfItsSources) {
   EXPECT_THAT(whole_sums(sums), testing::ElementsAre(3 * kRate, 3 * kRate, 3 * kRate));
 }
 
-TEST(PerfMatrixShare, IsOfTheSlowerLinkAndNoneOfUnknownOnes) {
+TEST(PerfMatrixShare, IsThatOfTheSlowerLinkAndUnknownIfALinkIs) {
   MatrixRun run = equal_run(2);
   run.ends[1].link_bytes_per_second = 2 * kRate;
   EXPECT_DOUBLE_EQ(share_of_link(run, run.pairs[0]).value_or(0), 0.8);

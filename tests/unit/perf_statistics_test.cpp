@@ -163,7 +163,7 @@ TEST(PerfMarks, BoundTheirMemoryAndKeepTheirOrder) {
   }
 }
 
-TEST(PerfNoise, ASteadyRunHasNone) {
+TEST(PerfNoise, ASteadyRunHasNoNoise) {
   LatencySamples samples;
   Marks posts;
   Marks completions;
@@ -178,7 +178,7 @@ TEST(PerfNoise, ASteadyRunHasNone) {
 
 // 128 of 1000 in flight: posted at once at first, and then after completions, which arrive sixteen
 // at a time.
-TEST(PerfNoise, BurstsOfCompletionsAreNone) {
+TEST(PerfNoise, BurstsOfCompletionsAreNoNoise) {
   std::vector<Mark> posts;
   std::vector<Mark> completions;
   for (std::uint64_t i = 0; i < 1000; i += 16) {

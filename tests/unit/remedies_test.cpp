@@ -37,7 +37,7 @@ TEST(ToolRemedies, NameOptionsThatThereAre) {
   }
 }
 
-TEST(ToolRemedies, AreThoseOfTheLibraryForOtherHints) {
+TEST(ToolRemedies, OtherHintsKeepTheRemedyOfTheLibrary) {
   // "choose another card": the words of port_in_use are not replaced here.
   EXPECT_EQ(remedy_by_options(Hint::gaudi_busy), std::string(hint_text(Hint::gaudi_busy)));
   EXPECT_EQ(remedy_by_options(Hint::none), "");

@@ -154,7 +154,7 @@ TEST_F(SharedKeysOfThis, FindAPlaceAsLongAsThereIsOne) {
   EXPECT_EQ(keys->add(token, memory), 0U);
 }
 
-TEST_F(SharedKeysOfThis, AreSixteenThousandAndNoMore) {
+TEST_F(SharedKeysOfThis, AreLimitedToSixteenThousand) {
   const ExportedMemory memory = memory_of();
   std::vector<std::uint32_t> numbers;
   for (std::uint64_t token = 1; token <= kSharedKeys; ++token) {
@@ -173,7 +173,7 @@ TEST_F(SharedKeysOfThis, AreSixteenThousandAndNoMore) {
 }
 
 /// The search for a key covers kSharedKeyPlaces places.
-TEST_F(SharedKeysOfThis, OnePlaceHasAsManyAsOthersSearch) {
+TEST_F(SharedKeysOfThis, OnePlaceHoldsAsManyKeysAsReadersSearch) {
   const ExportedMemory memory = memory_of();
   std::vector<std::uint32_t> numbers;
   for (std::uint64_t i = 0; i < kSharedKeyPlaces; ++i) {
@@ -369,7 +369,7 @@ TEST_F(SharedKeysOfThis, EndInSpiteOfGarbageInTheHolds) {
   expect_timed_out(remove(next, std::nullopt, kPatience, 6));
 }
 
-TEST_F(SharedKeysOfThis, GiveTheHoldOfAnEndpointThatHasToldToOneAlone) {
+TEST_F(SharedKeysOfThis, GiveTheHoldOfAnEndpointThatReportedToOneCallerAlone) {
   keys->holds().used = ~0U;  // a foreign value
   EXPECT_EQ(keys->take_hold(9, 3), nullptr);
   SharedHold& hold = keys->holds().holds[kSharedHolds - 1];
@@ -510,7 +510,7 @@ TEST_F(SharedExports, SayThatAStoppedProcessIsAtTheMemory) {
 
 /// A key that timed out while it waited for its end is ended again, or destroyed. By then another
 /// key may have its place.
-TEST_F(SharedExports, EndNoOtherKeyThatHasTheirPlaceByNow) {
+TEST_F(SharedExports, EndNoLaterKeyInTheirPlace) {
   const OtherProcess another(sleeps);
   std::optional<Export> one = exported();
   const std::uint32_t number = one->shared();
@@ -539,7 +539,7 @@ TEST_F(SharedExports, EndNoOtherKeyThatHasTheirPlaceByNow) {
 
 /// One thread ends all expired keys. If a stopped process holds one of them, the others must still
 /// close.
-TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
+TEST_F(SharedExports, ExpireInTimeWhileTheEndOfAnotherExportWaits) {
   ASSERT_TRUE(share_exports(2s));
   const Context context = *Context::create({.memory = {}, .nics = {"none"}, .paths = {}});
   const Region region = *context.register_memory(allocated, Access::remote_read);
@@ -571,7 +571,7 @@ TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
   ::munmap(mapped, sizeof(SharedKeyFile));
 }
 
-TEST_F(SharedExports, AChildLeavesItsParentsAlone) {
+TEST_F(SharedExports, AChildLeavesExportsOfItsParentAlone) {
   Export one = exported();
   const std::uint32_t number = one.shared();
   OtherProcess child([&](const Talk&) {

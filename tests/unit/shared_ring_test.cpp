@@ -258,7 +258,7 @@ TEST_F(SharedRing, FullFramesOfOneCellLeaveNoCellFree) {
   }
 }
 
-TEST_F(SharedRing, IsEmptyWhenItsReaderHasToldOfAll) {
+TEST_F(SharedRing, IsEmptyWhenItsReaderHasReportedAllFrames) {
   ASSERT_TRUE(write(10, 1));
   ASSERT_TRUE(write(10, 2));
   EXPECT_FALSE(writer().is_empty());
@@ -310,7 +310,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Gone,
                            return how.param == LentMemory::How::unmapped ? "unmapped" : "truncated";
                          });
 
-TEST_P(Gone, BodyIsAnErrorAndNoFrame) {
+TEST_P(Gone, AMissingBodyIsAnErrorAndNoFrame) {
   for (const std::uint32_t cell : {0U, 1U, kCells - 200, kCells - 3, kCells - 1}) {
     for (const std::uint32_t length : {1U, 40U, 5000U, kMost - 32}) {
       for (const std::size_t from : {0U, 4096U}) {
@@ -333,7 +333,7 @@ TEST_P(Gone, BodyIsAnErrorAndNoFrame) {
 
 /// A writer that waits for an empty ring waits only for frames, because its reader reports only
 /// those.
-TEST_P(Gone, BodyLeavesAnEmptyRingEmpty) {
+TEST_P(Gone, AMissingBodyLeavesAnEmptyRingEmpty) {
   for (const std::uint32_t cell : {0U, kCells - 200, kCells - 20, kCells - 1}) {
     begin_anew();
     go_to(cell);
@@ -344,7 +344,7 @@ TEST_P(Gone, BodyLeavesAnEmptyRingEmpty) {
   }
 }
 
-TEST_P(Gone, BodyIsAfterReadableBytes) {
+TEST_P(Gone, AMissingBodyIsFoundAfterReadableBytes) {
   go_to(kCells - 5);
   ASSERT_TRUE(write(10, 3));
   EXPECT_EQ(write_gone(5000), EFAULT);
@@ -590,7 +590,7 @@ TEST_F(SharedRing, ReportsTheAttentionOfItsReader) {
 
 // --- a hostile writer
 
-TEST_F(SharedRing, AnyOtherWordBreaksIt) {
+TEST_F(SharedRing, AnyUndefinedWordBreaksIt) {
   for (const std::uint32_t cell : {0U, 1U, kCells - 193, kCells - 2, kCells - 1}) {
     const std::uint64_t room = std::uint64_t{kCells - cell} * kCell - kHead;
     const std::uint64_t fits = std::min<std::uint64_t>(room, kMost);

@@ -262,7 +262,7 @@ TEST(TcpStream, DropsUnwantedFrames) {
   EXPECT_EQ(pair.into.came[3].header.kind, Kind::idle);
 }
 
-TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
+TEST(TcpStream, MemoryOfAFrameCutShortIsReadNoMore) {
   Pair pair;
   const auto whole = pattern(wire::kMaxTcpPayload, 9);
   for (int i = 0; i < 100; ++i)

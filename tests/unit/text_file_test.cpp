@@ -85,7 +85,7 @@ TEST_F(TextFileTest, IsNeverThereInPart) {
   EXPECT_EQ(std::filesystem::status(path()).permissions(), std::filesystem::perms{0640});
 }
 
-TEST_F(TextFileTest, IsWrittenInPlaceWhereANewOneWouldBeAnother) {
+TEST_F(TextFileTest, IsWrittenInPlaceWhereANewFileWouldBeAnotherFile) {
   std::ofstream(path()) << "a longer text than the new one";
   std::filesystem::create_hard_link(path(), folder_ / "other");
   const ino_t before = inode_of(path());
