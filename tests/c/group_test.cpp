@@ -79,7 +79,8 @@ struct Rank {
   }
 };
 
-/// Joins as rank `number` of `size`. An empty group: it failed, as `status` and `why` say.
+/// Joins as rank `number` of `size`, and expects the status `expected`. If that is a failure, the
+/// group is empty, and `why` gets the subject of the error.
 Rank join(const Place& place, std::int32_t number, std::int32_t size,
           std::int64_t timeout_ns = 20 * kSecond, hbmwire_status expected = HBMWIRE_OK,
           std::string* why = nullptr) {
@@ -192,7 +193,7 @@ TEST(CGroup, ARankThatHasEndedIsNamed) {
 TEST(CGroup, RanksThatDoNotComeAreNamedAtTheDeadline) {
   const Place place;
   std::string who;
-  // Rank 0 itself has to come in time, on a busy machine, too.
+  // The deadline also bounds the coming of rank 0 itself, hence 3 s for a busy machine.
   join(place, 0, 4, 3 * kSecond, HBMWIRE_TIMED_OUT, &who);
   EXPECT_EQ(who, "ranks 1-3");
 }
@@ -256,7 +257,7 @@ TEST(CGroup, EndpointsOfAGroupAreNotTheCallersToFree) {
     }
     const std::uint32_t next = (rank.number + 1) % 3;
     hbmwire_endpoint* const endpoint = rank.endpoint(next);
-    hbmwire_endpoint_free(endpoint);  // the group's
+    hbmwire_endpoint_free(endpoint);  // does nothing: the group owns it
     EXPECT_EQ(rank.endpoint(next), endpoint);
     EXPECT_EQ(hbmwire_endpoint_phase(endpoint), HBMWIRE_PHASE_READY);
     for (const std::uint32_t none : {rank.number, 3U}) {

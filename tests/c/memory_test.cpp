@@ -399,7 +399,7 @@ TEST(CRegistrationCache, FindsMemoryAgain) {
     EXPECT_EQ(slice.length_bytes, 64U);
     EXPECT_EQ(slice.region, hbmwire_registration_lease_region(lease.get()));
     EXPECT_EQ(info_of(slice.region).path, HBMWIRE_PATH_ZERO_COPY);
-    // It belongs to the lease, so this does nothing.
+    // The lease owns the region, so freeing it here does nothing.
     hbmwire_region_free(const_cast<hbmwire_region*>(slice.region));
     EXPECT_EQ(info_of(slice.region).path, HBMWIRE_PATH_ZERO_COPY);
   }

@@ -215,7 +215,7 @@ TEST(CWorker, HandsMessagesOutWithTheirSender) {
   ends.finish(received);
   ends.finish(tagged);
   EXPECT_TRUE(has(ends.b_region, 8));
-  // The message is empty now.
+  // The receives have taken the message, so its handle is empty.
   refused(HBMWIRE_INVALID_ARGUMENT,
           [&](auto* error) { return hbmwire_message_get_info(second.get(), &info, error); });
   hbmwire_transfer* none = nullptr;

@@ -130,9 +130,9 @@ TEST_F(VirtualGaudi, ExportsWholePagesFromTheBaseOfAMappingAlone) {
   std::array<char, 1> byte{};
   ASSERT_EQ(card_->map_host(byte.data(), kHostPage, host), 0);
   Fd dmabuf;
-  // From within a page, from the second page, no bytes, no whole host page, from an offset that is
-  // no page, beyond the end, from an offset at the end, a length that wraps around, and the address
-  // of host memory.
+  // In this order: a range from within a page, from the second page, of no bytes, of no whole host
+  // page, from an offset that is no page, beyond the end, from an offset at the end, of a length
+  // that wraps around, and at the address of host memory.
   const std::array<RawGaudi::Range, 9> refused{{{base + kHostPage, kHostPage},
                                                 {base + kCardPage, kHostPage},
                                                 {base, 0},

@@ -29,7 +29,7 @@ using test::pattern;
 using test::same_bytes;
 using test::soon;
 
-// More than the pinned amount, and no multiple of a piece.
+// More than the host memory that the library pins for copies, and no multiple of a piece.
 constexpr std::size_t kLarge = 20'000'001;
 
 /// Sets the time of each DMA job of SynapseAI, in addition to the copy itself.

@@ -120,7 +120,7 @@ TEST_F(AttachClient, MaySendItsRequestInPieces) {
   const Fd socket = connect();
   for (const std::byte byte : request_) {
     send_fds(socket.get(), {byte}, 0, -1);
-    static_cast<void>(exporter_.descriptors());  // by then it has been through its loop
+    static_cast<void>(exporter_.descriptors());  // its answer shows that its loop ran once more
   }
   EXPECT_EQ(answer_from(socket.get()).fds, 1U);
 }
@@ -181,7 +181,7 @@ TEST_F(AttachClient, ASilentClientDelaysNoOtherAndIsDropped) {
   send_fds(slow.get(), {request_.begin(), request_.begin() + 20}, 0, -1);
   for (int i = 0; i < 10; ++i) expect_that_it_serves();
   EXPECT_EQ(exporter_.descriptors(), theirs_ + 2);  // both connections
-  // Only its own timer wakes the exporter.
+  // From here on nothing but its own timer wakes the exporter, which then drops both.
   EXPECT_TRUE(answer_from(silent.get()).bytes.empty());
   EXPECT_TRUE(answer_from(slow.get()).bytes.empty());
   EXPECT_EQ(exporter_.descriptors(), theirs_);
@@ -191,7 +191,7 @@ TEST_F(AttachClient, OneMoreSilentClientReplacesTheOldest) {
   std::vector<Fd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect());
   expect_that_it_serves();
-  EXPECT_LE(exporter_.descriptors(), theirs_ + 64);  // the connections that it keeps
+  EXPECT_LE(exporter_.descriptors(), theirs_ + 64);  // it keeps 64 connections at most
   EXPECT_TRUE(answer_from(silent.front().get()).bytes.empty());
   send_fds(silent.back().get(), request_, 0, -1);
   EXPECT_EQ(answer_from(silent.back().get()).fds, 1U);

@@ -38,7 +38,7 @@ using test::filled;
 using test::kAttachedBytes;
 using test::soon;
 
-/// Answers while it lives.
+/// A thread that answers the requests at a listener while this object lives.
 class Answering {
  public:
   explicit Answering(const AttachListener& listener)
@@ -159,8 +159,8 @@ TEST(Attach, AnExporterThatDiesDuringTheWaitEndsIt) {
     const std::jthread thread([&] {
       attached = attach(context, exporter.address(), {Deadline::after(60s), -1});
     });
-    // It is connected when its socket exists. Whether it has already sent its request makes no
-    // difference.
+    // One more descriptor: the socket of attach() exists, and is connected. Whether attach() has
+    // already sent its request makes no difference.
     while (test::open_descriptors() == descriptors) std::this_thread::yield();
     exporter.kill();
   }

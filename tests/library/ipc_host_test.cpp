@@ -157,7 +157,7 @@ TEST(HostIpcHandles, OnlySharedMemoryHasHandles) {
 TEST(HostIpcHandles, AreOfTheDomainsOwnKind) {
   const Context context = take(Context::create());
   const Allocation memory = take(context.allocate(MemoryType::host, 4096, shareable()));
-  // A machine has one of these, or both.
+  // A machine may lack huge pages or NUMA, but has at least one of these kinds.
   for (const HostMemoryOptions& kind :
        {HostMemoryOptions{.pages = HostMemoryOptions::Pages::huge_2m, .shared = true},
         HostMemoryOptions{.shared = true, .numa_node = 0}}) {

@@ -27,7 +27,8 @@ class Ipc : public testing::TestWithParam<MemoryType> {
     return take(domain_->allocate(bytes));
   }
 
-  /// As counted by the library or the kernel. The memory of allocate() must still exist.
+  /// The number of opened blocks, as the vendor's library or the kernel counts them. The memory of
+  /// allocate() must still exist, because the kernel's number includes it.
   [[nodiscard]] std::size_t open_blocks() const {
     if (GetParam() == MemoryType::host) return mapped_shared_files() - own_;
     const std::string objects = live_objects();

@@ -122,7 +122,7 @@ TEST_P(MemoryKeys, ANarrowKeyOpensExactlyItsBytes) {
 
 TEST_P(MemoryKeys, AKeyForReadingOrWritingForbidsTheOther) {
   for (const Access access : {Access::remote_write, Access::remote_read}) {
-    // With a region that allows both accesses, and with one that only its keys open.
+    // `open` is the access that the region itself allows: both kinds, or none without a key.
     for (const Access open : {kBoth, Access::local_write}) {
       KeyedMemory memory(make(kSize, 3), open);
       const MemoryKey key = take(MemoryKey::pack(memory.region, {.access = access}));

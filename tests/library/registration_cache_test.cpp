@@ -105,7 +105,7 @@ TEST_F(RegistrationCacheTest, RefusesUndefinedAccessFlags) {
   EXPECT_TRUE(cache.get(memory.address(), kPage, kAllAccess));
 }
 
-// A dropped registration that is still in use must not answer for it either.
+// A dropped registration that is still in use must not be found with undefined flags either.
 TEST_F(RegistrationCacheTest, RefusesUndefinedAccessFlagsAfterADrop) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
@@ -410,7 +410,7 @@ TEST_F(RegistrationCacheTest, ManyRegionsAreFoundAgain) {
   EXPECT_EQ(cache.statistics().hits, 2 * kRegions);
 }
 
-/// Such as blocks of a key-value cache: one region, and many addresses.
+/// One region and many addresses in it, like the blocks of a key-value cache.
 TEST_F(RegistrationCacheTest, PartsAreFoundByTheirAddresses) {
   const auto cache = make_cache({.whole = RegistrationOptions::Whole::on});
   constexpr std::uint64_t kParts = 5000;
@@ -425,7 +425,7 @@ TEST_F(RegistrationCacheTest, PartsAreFoundByTheirAddresses) {
   EXPECT_EQ(cache.statistics().hits, 3 * kParts - 1);
 }
 
-/// n = 0, 1, ... until no call fails.
+/// The n-th call fails, for n = 0, 1, ... until no call is left to fail.
 TEST_F(RegistrationCacheTest, EachFailureLeavesNothingBehind) {
   const auto card = take(context_.open(MemoryType::gaudi));
   const Fd file = make_dmabuf(kPage);

@@ -212,7 +212,8 @@ class Writer {
 
 class RegistrationStress : public testing::TestWithParam<bool> {
  protected:
-  /// No thread gets an address before the call returns that takes it from another thread.
+  /// Whether a thread gets an address only after the call that took it from another thread has
+  /// returned.
   bool ordered_ = false;
 
   [[nodiscard]] RegistrationCache make_cache(const RegistrationOptions& options = {}) {

@@ -464,7 +464,7 @@ TEST(RocmCopies, AFailureIsReportedAndStopsNoOtherCopy) {
   const auto memory = gpu->allocate(100);
   const auto bytes = filled(100, 3);
   std::vector<std::byte> back(100);
-  // pointer_info, lock, signal, copy; then the engine works.
+  // Calls 0 to 3 are pointer_info, lock, signal and copy. Call 4 is the engine's work.
   test::fail_nth_call("rocm", 4, EIO);
   auto failing = gpu->start_copy_in(memory->address(), bytes);
   ASSERT_TRUE(failing) << describe(failing.error());

@@ -168,7 +168,8 @@ TEST_F(AddressWatchTest, ReportsPagesThatAMoveReplaces) {
 
 TEST_F(AddressWatchTest, ReportsAMappingThatGrowsAndMoves) {
   const MappedPages pages(2);
-  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in the way of the mapping
+  // A mapping behind the first page keeps that page from growing in place.
+  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);
   const AddressRange first = pages.part(0, 1);
   // Another protection keeps the kernel from joining the two mappings.
   ASSERT_EQ(::mprotect(pointer(pages.part(1, 1).begin), kPage, PROT_READ), 0);
@@ -352,7 +353,7 @@ TEST_F(AddressWatchTest, KeepsTheOtherPagesWhenAnotherMappingLiesBetween) {
   EXPECT_FALSE(is_watched(pages.part(2, 1).begin));
 }
 
-// The pool may be empty, because no page of it is touched.
+// The machine's pool of huge pages may be empty, because the test touches none of them.
 TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
   constexpr std::uint64_t kHuge = std::uint64_t{2} << 20U;
   // 21 << 26 is MAP_HUGE_2MB.

@@ -148,7 +148,7 @@ TEST(Alarm, ManyThreadsSetAndResetAlarms) {
       setters.emplace_back([&, seed] {
         std::mt19937 random(seed);
         for (int i = 0; i < 500; ++i) {
-          // Set after the reset: an alarm that rings later sees it.
+          // Set to true after the alarm was reset: an alarm that rings even later counts in `gone`.
           auto destroyed = std::make_unique<std::atomic<bool>>(false);
           {
             const auto alarm = Alarm::set(Clock::now() + std::chrono::microseconds(random() % 200),
@@ -190,7 +190,8 @@ TEST(Alarm, AChildSetsItsOwnAlarmsAndLeavesThoseOfItsParent) {
     alarm = std::move(*set);
   }
   EXPECT_EQ(in_child([&] {
-              // Must not wait for a thread that does not exist here, nor use the lock.
+              // reset() must neither wait for the alarms' thread, which the child lacks, nor take
+              // the lock.
               alarm.reset();
               std::atomic<bool> mine{false};
               const auto own = Alarm::set(Clock::now(), [&] { mine = true; });

@@ -36,8 +36,8 @@ constexpr TransferLabels kGet{.kind = TransferKind::get,
 constexpr TransferLabels kSend{
     .kind = TransferKind::send, .path = Path::tcp, .local = MemoryType::host, .remote = {}};
 
-/// Makes a store, which is never destroyed and stays reachable. `peers` of its peers have counters
-/// of their own.
+/// Makes a store that counts up to `peers` peers separately. It is never destroyed, and stays
+/// reachable.
 Store& new_store(std::uint64_t peers = 64) {
   static auto* const all = new std::vector<Store*>;
   Store& store = *all->emplace_back(new Store);
@@ -225,7 +225,7 @@ TEST(TrafficCells, AreFoundByTheirKey) {
   for (int i = 0; i < 5; ++i) {
     tally(block, 11, 100, labels_of(kPut));
     tally(block, 22, 1, labels_of(kGet));
-    // Another key with the same labels. It gets no cell, so its labels are asked for each time.
+    // Another key with the same labels. It gets no cell, so tally() asks for its labels each time.
     tally(block, 33, 1, labels_of(kGet));
   }
   EXPECT_EQ(block.cells[0].bytes.value(), 500U);

@@ -42,7 +42,7 @@ TEST_F(CreditsTest, LimitThePeerUntilItIsTold) {
   for (std::uint32_t i = 0; i < kPlaces; ++i) EXPECT_TRUE(credits_.take());
   EXPECT_FALSE(credits_.take());
   credits_.free_place();
-  // The peer has not learned of it yet, and may not rely on it.
+  // The peer has not learned of the free place yet, and may not rely on it.
   EXPECT_FALSE(credits_.take());
   EXPECT_EQ(credits_.to_tell(), 1);
   credits_.told(1, false);

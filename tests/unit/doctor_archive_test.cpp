@@ -104,7 +104,8 @@ TEST(DoctorArchive, FilesMissingInACompleteArchiveAreAbsent) {
   EXPECT_EQ(machine.call("uname"), (Json{{"error", ENOSYS}}));
 }
 
-// The machine may have them: a newer doctor asks more than the version that wrote the archive.
+// The machine may have the missing files: a newer doctor asks more than the version that wrote the
+// archive.
 TEST(DoctorArchive, FilesMissingInAPartialArchiveAreUnknown) {
   Record record;
   record.partial = true;

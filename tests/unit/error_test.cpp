@@ -133,8 +133,8 @@ TEST(Error, NoRemedyNamesAToolOrItsOptions) {
   }
 }
 
-// Only if the library itself made a mistake, not if a driver, a peer or the caller may have caused
-// it.
+// A remedy may say "report this" only if the library itself made a mistake, not if a driver, a peer
+// or the caller may have caused the error.
 TEST(Error, ARemedyAsksForAReportOnlyOfAFaultOfHbmwire) {
   for (int i = 1; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
     const std::string text(hint_text(static_cast<Hint>(i)));

@@ -61,7 +61,7 @@ class SlowCopy final : public PendingCopy::Work {
   SlowCopy& operator=(const SlowCopy&) = delete;
 
   ~SlowCopy() override {
-    told_.over = true;  // a caller waited for it
+    told_.over = true;  // as if the destructor had waited for the end
     told_.gone = true;
   }
 
@@ -77,7 +77,7 @@ class SlowCopy final : public PendingCopy::Work {
   int looks_;
 };
 
-// More looks than any test takes.
+// As a number of polls: more than any test takes, so the copy ends only when it is told to.
 constexpr int kWhenTold = 1 << 30;
 
 PendingCopy slow_copy(SlowCopy::Told& told, int looks) {

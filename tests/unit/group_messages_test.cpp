@@ -124,7 +124,7 @@ TEST(GroupMessages, TextsAndPartsThatAreTooLongAreRefused) {
                 .member.addresses.size(),
             kMostGroupAddresses);
 
-  // The same, said by a peer that keeps to no limit.
+  // The same texts and numbers from a peer that ignores the limits of encode().
   const Bytes begin = joined(bytes_of({1}), Bytes(8));  // epoch, rank
   expect_refused(joined(begin, joined(bytes_of({0x01, 0x00}), Bytes(256 + 1))), "a host's name");
   const Bytes no_host = joined(begin, Bytes(2));
@@ -165,7 +165,8 @@ TEST(GroupHellos, ComeBackAsTheyWere) {
   EXPECT_EQ(decode_peer_hello(encode(peer)), peer);
 }
 
-/// That a hello is refused when it is cut anywhere, has a byte too many, or another first word.
+/// Expects that `decode` takes these bytes, and refuses them when they are cut anywhere, have a
+/// byte too many, or begin with another word.
 template <class Decode>
 void expect_whole(const Bytes& bytes, const Decode& decode) {
   EXPECT_TRUE(decode(bytes));

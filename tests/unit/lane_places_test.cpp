@@ -46,7 +46,7 @@ TEST(LanePlaces, AMissingNicIsReplacedSecondByTheNicOfTheLastLanes) {
   EXPECT_EQ(lane_places({false, true}, Places{0, 1}), Places({1}));
 }
 
-/// The peer's claim may be anything.
+/// The peer may claim places that are equal or do not exist.
 TEST(LanePlaces, TakeNoNicTwice) {
   EXPECT_EQ(lane_places({true, true}, Places{1, 1, 1, 1}), Places({1, 0}));
   EXPECT_EQ(lane_places({true}, Places{200, 0, 0}), Places({0}));

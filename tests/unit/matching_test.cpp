@@ -142,8 +142,8 @@ TEST_F(MatchingTest, CopiesMessagesUntilItsMemoryIsFull) {
       *matching_.keep(header_of(1, text.size()), buffer_with(text), false);
   EXPECT_EQ(copied.buffer, nullptr);
   EXPECT_EQ(copied.units, 3U);
-  // One unit is left. A message that needs two of them stays in place, one that needs one is
-  // copied.
+  // One unit is left in the pool. A message that needs two units stays in its buffer, and a message
+  // that needs one unit is copied.
   const std::string longer(UnexpectedUnits::kUnitBytes + 1, 'y');
   ReceiveBuffer& full = buffer_with(longer);
   const UnexpectedMessage& stays = *matching_.keep(header_of(2, longer.size()), full, false);

@@ -132,7 +132,8 @@ void expect_error(const Result<T>& result, Errc code, Hint hint = Hint::none) {
                hint);
 }
 
-/// With mapped memory, and with copies by the kernel.
+/// The parameter: whether the memory is shared, and mapped by both, or private, and copied by the
+/// kernel.
 class Neighbours : public ::testing::TestWithParam<bool> {
  protected:
   [[nodiscard]] bool shared() const { return GetParam(); }
@@ -208,7 +209,7 @@ TEST_P(Neighbours, CopyBothWays) {
 TEST_P(Neighbours, FindEachKeyByItsToken) {
   std::vector<std::uint64_t> tokens;
   for (std::uint64_t i = 0; i < 40; ++i) {
-    // Half of them compete for one place.
+    // The tokens with an even `i` compete for one place of the table.
     tokens.push_back(i % 2 == 0 ? 100 + i * detail::kSharedKeys : ~std::uint64_t{0} / (i + 1));
     exporter.add(tokens.back());
   }
@@ -342,7 +343,7 @@ TEST_P(Neighbours, ChangeNoByteAfterAnEnd) {
 #else
   constexpr std::uint64_t kLives = 500;
 #endif
-  // A hold that the child does not use tells it the current key.
+  // The last hold, which the child does not need, is used to tell the child the current key.
   std::atomic<std::uint64_t>& current = exporter.keys->holds().holds.back().ring_mark[0];
   OtherProcess child([&](const Talk&) {
     const auto neighbour = neighbour_of(*exporter.keys);
@@ -555,7 +556,7 @@ TEST(NeighbourHolds, AreTakenOverFromProcessesThatHaveEnded) {
   OtherProcess ended([](const Talk&) {});
   const auto id = static_cast<std::uint32_t>(ended.id());
   ended.expect_good();
-  // The 3 is an incarnation: any will do.
+  // 3 stands for any incarnation.
   for (SharedHold& hold : exporter.keys->holds().holds) hold.owner = SharedHold::owner_of(id, 3);
   exporter.keys->holds().used = detail::kSharedHolds;
   OtherProcess child([&](const Talk&) {
@@ -649,7 +650,7 @@ TEST(NeighbourOfAStranger, AnotherFileIsRefused) {
     expect_refused(wrong, Errc::not_found);
     wrong = name;
     wrong.process = static_cast<std::uint32_t>(::getpid());
-    // Here fork(2) left a copy of the descriptor, which refers to the same file.
+    // With the id of this process the name is good: fork(2) left the descriptor of the file here.
     EXPECT_TRUE(Neighbour::open(wrong, "own", test::host_memory(false)));
     // Descriptors 0 and 1 are no files of keys.
     expect_refused(exporter.keys->holds().used == 0 ? SharedFileName{name.process, 0, name.mark}
@@ -857,7 +858,7 @@ TEST_P(Neighbours, WithoutCopiesByTheKernelHaveSharedMemoryAlone) {
     }
     ASSERT_TRUE(key) << describe(key.error());
     std::vector<std::byte> bytes(4096);
-    // The application may still have unmapped its own memory.
+    // `guarded`: the application may have unmapped its own memory meanwhile.
     for (const bool guarded : {false, true}) {
       EXPECT_TRUE(neighbour->copy(*key, kToken,
                                   {.local = bytes.data(),
@@ -928,7 +929,7 @@ TEST(NeighbourThatHasEnded, AProcessThatReusesItsNumberIsLeftAlone) {
   ASSERT_EQ(::pipe(pipe.data()), 0);
   const pid_t next = fork_as(id);
   if (next == 0) {
-    // All bytes are zero until the parent has tried.
+    // Exits with 0 if all bytes are still zero after the parent has tried to write.
     char byte = 0;
     ::alarm(60);
     ::close(pipe[1]);

@@ -52,8 +52,8 @@ TEST(HostsForPeers, ArePutInOrderOfTheirUse) {
 TEST(HostsForPeers, LoopbackAddressesAreToldOnlyWhereThereIsNoOther) {
   EXPECT_EQ(hosts_for_peers(std::vector{kLoopback}, true, false), (Hosts{"127.0.0.1", "::1"}));
   EXPECT_EQ(hosts_for_peers(std::vector{kLoopback}, false, false), (Hosts{"127.0.0.1"}));
-  // Link-local addresses do not count as others. A service's address on the loopback device is used
-  // alone.
+  // Link-local addresses do not count as others. Without others, a service's address on the
+  // loopback device is told, too.
   const std::vector<OwnInterface> no_others{
       interface_of({"127.0.0.1", "127.0.0.53"}, {}, true),
       interface_of({"fe80::5", "169.254.1.1"}),

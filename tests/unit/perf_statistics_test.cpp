@@ -176,8 +176,8 @@ TEST(PerfNoise, ASteadyRunHasNoNoise) {
   EXPECT_NEAR(noise_of(posts.kept(), completions.kept()), 0, 1e-9);
 }
 
-// 128 of 1000 in flight: posted at once at first, and then after completions, which arrive sixteen
-// at a time.
+// 128 of 1000 messages are in flight. The first are posted at once, later ones after completions,
+// which arrive sixteen at a time.
 TEST(PerfNoise, BurstsOfCompletionsAreNoNoise) {
   std::vector<Mark> posts;
   std::vector<Mark> completions;

@@ -61,7 +61,7 @@ TEST(RegionTable, FindsTheSameAsALinearSearch) {
         table.insert(all.emplace_back(Entry{range, access}));
         break;
       }
-      case 1: {  // for any access
+      case 1: {  // removes overlapping ranges, whatever their access is
         std::size_t gone = 0;
         if (random() % 4 != 0) break;
         table.overlapping(range, [&](Entry& entry) {
@@ -294,7 +294,8 @@ TEST_F(MemoTest, EntriesOfReusedPinsDoNotMakeItGrow) {
   EXPECT_EQ(memo_.slots(), slots);
 }
 
-// At first a reference is found only by its beginning.
+// The state of a reference has the size of its region only up to kMostReach. The sizes here are
+// around that limit, and far larger.
 TEST_F(MemoTest, FindsAddressesFarIntoALargeRegion) {
   for (const std::uint64_t size :
        {std::uint64_t{RegistrationReference::kMostReach} - 1,
@@ -350,7 +351,7 @@ TEST(PinArenaTest, APinIsFoundByItsNumberAndItsRegionByThePin) {
   }
 }
 
-// For all bits of a caller's access, including those that no access has.
+// `bits` are all values that a caller's access can have, valid or not.
 TEST(PinTest, IsOpenOnlyWithoutChecksOrMarks) {
   RegistrationReference reference;
   for (unsigned bits = 0; bits <= static_cast<unsigned>(kAllAccess); ++bits) {

@@ -22,7 +22,7 @@ TEST(ToolRemedies, EachReplacesWordsThatTheLibrarySays) {
   }
 }
 
-// Both sides of an exchange, and perf, have all of them.
+// Server, client and perf have all common options, so a remedy may name any of these.
 TEST(ToolRemedies, NameOptionsThatThereAre) {
   CLI::App app;
   CommonOptions options;

@@ -68,7 +68,7 @@ class SharedKeysOfThis : public ::testing::Test {
     keys->holds().used = std::max(keys->holds().used.load(), place + 1);
   }
 
-  /// For a process, with any incarnation.
+  /// Records that the process `by` is using a key. 5 stands for any incarnation.
   void hold(std::uint32_t number, const OtherProcess& by, std::uint32_t place = 0) const {
     hold(number, SharedHold::owner_of(static_cast<std::uint32_t>(by.id()), 5), place);
   }
@@ -190,7 +190,8 @@ TEST_F(SharedKeysOfThis, OnePlaceHoldsAsManyKeysAsReadersSearch) {
 TEST_F(SharedKeysOfThis, EndAtOnceWithoutHolders) {
   const std::uint32_t number = keys->add(5, memory_of());
   const OtherProcess another(sleeps);
-  hold(number + 1, another);  // another key
+  // Holds that do not count: of another key, of no key, and of neither key nor process.
+  hold(number + 1, another);
   hold(0, another, 1);
   hold(0, 0, 2);
   expect_at_once(remove(number, std::nullopt));
@@ -314,7 +315,8 @@ TEST_F(SharedKeysOfThis, MayBeRemovedAgainWhereTheFirstTimeWasTooShort) {
   expect_at_once(remove(number, std::nullopt));
 }
 
-/// Two threads end the same key. Either one may release its memory, and may come second.
+/// Two threads end the same key. Either one may be the one that releases its memory, and either one
+/// may come second.
 TEST_F(SharedKeysOfThis, KeepTheirMemoryInWhateverOrderTwoRemoveThem) {
   constexpr std::uint64_t kItsBytes = (3 << 20) + 16384;
   const OtherProcess another(sleeps);
@@ -383,7 +385,7 @@ TEST_F(SharedKeysOfThis, GiveTheHoldOfAnEndpointThatReportedToOneCallerAlone) {
   EXPECT_EQ(keys->take_hold(9, 3), nullptr);
 }
 
-/// A key also has a token, because another key may have its place by now.
+/// A key is ended by its place and its token, because another key may have the place by now.
 TEST_F(SharedKeysOfThis, AreNotEndedByAnothersToken) {
   const std::uint32_t number = keys->add(5, memory_of());
   expect_at_once(remove(number, std::nullopt, kPatience, 5 + kSharedKeys));

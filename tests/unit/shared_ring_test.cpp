@@ -199,7 +199,7 @@ TEST_F(SharedRing, WrapsFramesThatDoNotFitAtItsEnd) {
       const std::uint32_t length = cells * kCell - kHead;
       ASSERT_TRUE(write(length, cells));
       ASSERT_TRUE(write(3, 9));
-      // It begins in the first cells if too few were left.
+      // The frame begins in the first cells if too few cells were left at the end.
       const std::uint64_t first = ring->cells[0].word.load();
       EXPECT_EQ(first != 0, cells >= left) << cells << " of " << left;
       if (cells > left) {
@@ -239,7 +239,7 @@ TEST_F(SharedRing, HasRoomAgainWhenItsReaderReportsProgress) {
     reader().take();
     EXPECT_FALSE(writer().has_room(length)) << "it was not told";
     reader().tell_taken();
-    // The first one was taken to make room, unless the end must stay free, too.
+    // Frame 0 was taken above, to make room. The others are still in the ring.
     for (unsigned i = 1; i < written; ++i) expect(length, i);
     EXPECT_FALSE(reader().peek());
     EXPECT_TRUE(writer().has_room(kMost));
@@ -581,7 +581,7 @@ TEST_F(SharedRing, ReportsTheAttentionOfItsReader) {
     reader().set_attention(how);
     EXPECT_EQ(writer().attention(), how);
   }
-  // A foreign value. A reader that is not known to poll is woken.
+  // A reader that has set an undefined value may not poll, so its writer wakes it.
   for (const std::uint32_t other : {3U, 77U, ~0U}) {
     ring->attention = other;
     EXPECT_EQ(writer().attention(), Attention::sleeps);
@@ -604,7 +604,7 @@ TEST_F(SharedRing, AnyUndefinedWordBreaksIt) {
         go_to(cell);
         ring->cells[cell].word = word_of(kind, length);
         const bool is_good = kind >= 2 && kind <= 4 && length <= fits;
-        // A frame from its last cells on may have too little room.
+        // A skip is good only in the last cells, where the longest frame has too little room.
         const bool is_skip = kind == 1 && length == 0 && kCells - cell < cells_of(kMost);
         const auto frame = reader().peek();
         ASSERT_EQ(frame.has_value(), is_good) << kind << ", " << length << " in cell " << cell;
@@ -623,8 +623,8 @@ TEST_F(SharedRing, AnyUndefinedWordBreaksIt) {
   }
 }
 
-/// Otherwise its reader would loop without ever finding a frame.
-TEST_F(SharedRing, SkipsAloneEndSoon) {
+/// A reader that went on would loop without ever finding a frame.
+TEST_F(SharedRing, AWriterOfSkipsAloneBreaksIt) {
   go_to(kCells - 1);
   constexpr int kLooks = 1000;
   int looks = 0;

@@ -389,7 +389,8 @@ TEST(TcpStream, EndsAfterBytesThatAreNoFrame) {
   }
 }
 
-// The buffer still contains the header of the frame before.
+// The reader's buffer still contains the good header of the frame before, which must not be taken
+// for the bad one.
 TEST(TcpStream, EndsWithAHeaderThatIsNoneWhereverItIsCut) {
   const auto good = raw({{{.kind = Kind::idle}, {}}});
   auto bad = good;
@@ -470,7 +471,7 @@ TEST(TcpStream, IsNotSilentAfterALongPauseWithoutPolls) {
   pair.from.push({{.kind = Kind::idle}, {}});
   pair.exchange(1);
   const auto say_something = [&] {
-    // Delays the acknowledgement by some 40 ms.
+    // Without TCP_QUICKACK the receiver's kernel acknowledges some 40 ms later.
     const int off = 0;
     ::setsockopt(pair.receiver->fd(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
     pair.from.push({{.kind = Kind::idle}, {}});

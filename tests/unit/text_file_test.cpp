@@ -95,7 +95,7 @@ TEST_F(TextFileTest, IsWrittenInPlaceWhereANewFileWouldBeAnotherFile) {
   EXPECT_EQ(contents(), "new");
   EXPECT_EQ(inode_of(path()), before);
 
-  // Like /dev/stdout when it leads to a file.
+  // A path of a descriptor, like /dev/stdout when it leads to a file.
   const std::string single = (folder_ / "single").string();
   const Fd open(::open(single.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   auto by_descriptor = TextFile::open("/proc/self/fd/" + std::to_string(open.get()));
