@@ -19,7 +19,7 @@ import case_runner  # noqa: E402
 from harness import Skipped, check, emulate_command, every_emulate, world  # noqa: E402
 from ranks import Ranks  # noqa: E402
 
-# The rate of a NIC that is not slow: links of different speeds are compared, whatever the machine's own speed is.
+# The rates of usual NICs and of a slow one. Both are set, so that the machine's own speed does not matter.
 USUAL, SLOW = "1G", "250M"
 
 

@@ -153,7 +153,7 @@ def mpirun(program):
 
 
 def etcd_server(here):
-    """Its port, and its process."""
+    """The port of a new etcd, and its process."""
     binary = shutil.which("etcd") or "/usr/bin/etcd"
     if not os.access(binary, os.X_OK):
         raise Skipped("there is no etcd: install etcd-server")
@@ -285,7 +285,7 @@ def connect_64(program):
             counts = sorted(end["fds"] for end in which)
             print(f"{name}: {sizes[0]:.0f} to {sizes[-1]:.0f} MiB, {counts[0]} to {counts[-1]} descriptors", flush=True)
         check(took < 120, f"64 ranks took {took:.1f} s")
-        # Eight for each connection.
+        # At most eight descriptors for each rank's connection.
         check(descriptors < 64 * 8, f"a rank has {descriptors} descriptors")
 
 

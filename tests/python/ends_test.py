@@ -131,7 +131,7 @@ def test_a_wait_ends_when_its_time_is_over(waits: Waits, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_wait_of_no_time_ends_at_once(waits: Waits, name: str) -> None:
+def test_a_wait_with_timeout_0_ends_at_once(waits: Waits, name: str) -> None:
     with Elapsed() as elapsed, pytest.raises(hbmwire.TimedOut):
         for _ in range(1000):
             waits[name](0)
@@ -204,7 +204,7 @@ def test_a_put_goes_on_after_control_c(slow: Pair) -> None:
     assert slow.memory.read() == b"\xa6" * MANY_BYTES
 
 
-def test_a_wait_for_many_leaves_those_that_are_not_over_under_way(slow: Pair) -> None:
+def test_a_wait_for_many_leaves_unfinished_transfers_under_way(slow: Pair) -> None:
     receive = slow.here.receive(slow.source[:8])
     quick = slow.here.put(slow.source[:8], slow.remote[:8])
     worker = slow.context.worker
@@ -265,7 +265,7 @@ def test_a_put_is_cancelled_and_the_peers_memory_changes_no_more(slow: Pair) -> 
         put.poll()
 
 
-def test_a_cancel_waits_for_a_peer_that_is_stopped_for_peer_timeout(
+def test_a_cancel_waits_peer_timeout_for_a_stopped_peer(
     peer: Peer, context: hbmwire.Context
 ) -> None:
     endpoint = context.connect(peer.address, timeout=10, peer_timeout=1)
@@ -480,7 +480,7 @@ def test_a_transfer_keeps_its_context_and_its_endpoint() -> None:
     assert owner() is None
 
 
-def test_a_context_that_is_dropped_with_all_of_its_handles_is_over_soon() -> None:
+def test_a_context_dropped_with_all_of_its_handles_ends_soon() -> None:
     context = hbmwire.Context()
     pair = Pair(context, MANY_BYTES)
     owner = Owner(MANY_BYTES)

@@ -135,7 +135,9 @@ def assert_one_sentence(err: str, name: str, *words: str) -> None:
     ("there", "here"), [("host", "host"), ("gaudi", "host"), ("host", "gaudi"), ("cuda", "cuda")]
 )
 @each_example
-def test_it_verifies_the_bytes_it_moves(start: Start, name: str, there: str, here: str) -> None:
+def test_an_example_verifies_the_bytes_that_it_moves(
+    start: Start, name: str, there: str, here: str
+) -> None:
     server, address = listen(start, name, *ONCE.get(name, []), "--memory", there)
     client = start(name, "--connect", address, *ALL[name], "--memory", here)
     said = client.must_succeed() + server.must_succeed()
@@ -150,7 +152,7 @@ def test_demo_runs_both_ends(start: Start, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["tensor", "paged_blocks"])
-def test_it_needs_neither_numpy_nor_torch(
+def test_an_example_needs_neither_numpy_nor_torch(
     start: Start, name: str, tmp_path: pathlib.Path
 ) -> None:
     for module in ("numpy", "torch"):
@@ -160,7 +162,7 @@ def test_it_needs_neither_numpy_nor_torch(
 
 
 @each_example
-def test_help_says_how_to_run_it(start: Start, name: str) -> None:
+def test_help_says_how_to_run_an_example(start: Start, name: str) -> None:
     said = start(name, "--help").must_succeed()
     for words in (f"$ {name}.py --listen 7000", f"$ {name}.py --connect ", "--demo  "):
         assert words in said
@@ -188,21 +190,23 @@ def test_progress_is_on_standard_error(start: Start) -> None:
     ],
     ids=" ".join,
 )
-def test_a_wrong_command_line_is_a_2(start: Start, name: str, arguments: list[str]) -> None:
+def test_a_wrong_command_line_exits_with_2(start: Start, name: str, arguments: list[str]) -> None:
     code, err = start(name, *arguments).end()
     assert code == 2
     assert err.startswith("usage: ")
 
 
 @each_example
-def test_no_peer_is_a_1_with_a_sentence(start: Start, name: str) -> None:
+def test_without_a_peer_an_example_exits_with_1_and_a_sentence(start: Start, name: str) -> None:
     code, err = start(name, "--connect", "127.0.0.1:1", "--timeout", "5").end()
     assert code == 1
     assert_one_sentence(err, name, "Connection refused", "start the one that listens first")
 
 
 @pytest.mark.parametrize("name", ["tensor", "paged_blocks"])
-def test_a_peer_that_never_comes_is_a_1_after_the_timeout(start: Start, name: str) -> None:
+def test_an_example_whose_peer_never_comes_exits_with_1_after_the_timeout(
+    start: Start, name: str
+) -> None:
     begin = time.monotonic()
     code, err = start(name, "--listen", "--address", "127.0.0.1", "--timeout", "0.5").end()
     assert code == 1
@@ -211,7 +215,7 @@ def test_a_peer_that_never_comes_is_a_1_after_the_timeout(start: Start, name: st
 
 
 @each_example
-def test_a_missing_device_is_a_3_with_a_sentence(start: Start, name: str) -> None:
+def test_a_missing_device_exits_with_3_and_a_sentence(start: Start, name: str) -> None:
     # Without the libraries of the emulated hardware.
     demo = start(name, "--demo", *ALL[name], "--memory", "cuda", LD_LIBRARY_PATH="")
     code, err = demo.end()
@@ -347,14 +351,14 @@ def test_a_broadcast_reaches_memory_of_cards(start: Start) -> None:
         assert "of 3: verified" in one.must_succeed()
 
 
-def test_a_rank_that_does_not_come_is_a_1_with_its_number(start: Start) -> None:
+def test_without_one_rank_the_others_exit_with_1_and_its_number(start: Start) -> None:
     (only,) = as_ranks(start, 2, "--timeout", "0.5", missing=1)
     code, err = only.end()
     assert code == 1
     assert_one_sentence(err, RANKED, "rank 1", "did not come in time")
 
 
-def test_without_a_launcher_it_says_what_to_do(start: Start) -> None:
+def test_without_a_launcher_a_ranked_example_says_what_to_do(start: Start) -> None:
     code, err = start(RANKED).end()
     assert code == 1
     assert_one_sentence(err, RANKED, "mpirun", "HBMWIRE_GROUP")
@@ -378,6 +382,6 @@ def test_ctrl_c_ends_a_rank_that_waits(start: Start) -> None:
     assert "Traceback" not in err
 
 
-def test_help_says_how_a_launcher_runs_it(start: Start) -> None:
+def test_help_says_how_a_launcher_runs_a_ranked_example(start: Start) -> None:
     said = start(RANKED, "--help").must_succeed()
     assert "$ torchrun " in said and "$ mpirun -n 4 broadcast_weights.py" in said

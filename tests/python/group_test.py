@@ -121,7 +121,9 @@ def test_a_meeting_point_can_give_the_ranks(place: str) -> None:
     assert found == {0, 1, 2}
 
 
-def test_ranks_that_do_not_come_are_the_subject(context: hbmwire.Context, place: str) -> None:
+def test_ranks_that_do_not_come_are_the_subject_of_the_error(
+    context: hbmwire.Context, place: str
+) -> None:
     with pytest.raises(hbmwire.TimedOut) as raised:
         hbmwire.Group.create(context, **options(place, 0, 5, timeout=0.3))
     assert raised.value.subject == "ranks 1-4"
@@ -186,7 +188,7 @@ def test_options_that_cannot_be_are_refused(context: hbmwire.Context, place: str
         create(context, **options(place, -1, 2))
 
 
-def test_nothing_that_says_where_to_meet_is_not_found(context: hbmwire.Context) -> None:
+def test_without_a_place_to_meet_the_group_is_not_found(context: hbmwire.Context) -> None:
     with pytest.raises(hbmwire.NotFound) as raised:
         hbmwire.Group.create(context)
     assert raised.value.hint == "group_launcher"
@@ -361,7 +363,7 @@ def close_worker(group: hbmwire.Group) -> None:
 
 
 @pytest.mark.parametrize("close", [close_group, close_worker])
-def test_a_call_ends_when_another_thread_closes_all(
+def test_a_call_ends_when_another_thread_closes_its_group_or_worker(
     alone: hbmwire.Group, close: Callable[[hbmwire.Group], None]
 ) -> None:
     timer = threading.Timer(0.3, close, (alone,))
@@ -385,7 +387,7 @@ def test_a_meeting_ends_when_its_worker_is_closed(context: hbmwire.Context, plac
     assert time.monotonic() - begin < 5
 
 
-def test_a_child_of_fork_has_no_part_in_it(alone: hbmwire.Group) -> None:
+def test_a_child_of_fork_has_no_part_in_the_group(alone: hbmwire.Group) -> None:
     def body() -> None:
         for call in (alone.barrier, alone.rejoin, lambda: alone.endpoint(0)):
             with pytest.raises(hbmwire.NotSupported) as raised:

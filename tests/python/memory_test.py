@@ -434,7 +434,9 @@ def test_impossible_addresses_are_refused(context: hbmwire.Context, memory: Any)
 
 
 @pytest.mark.parametrize("memory", [(1.5, 5), ("1", 5), (1,), (1, 2, 3, 4), (1, 2, 1.5)])
-def test_tuples_of_other_things_raise_a_type_error(context: hbmwire.Context, memory: Any) -> None:
+def test_tuples_that_are_no_address_and_length_raise_a_type_error(
+    context: hbmwire.Context, memory: Any
+) -> None:
     with pytest.raises(TypeError):
         context.register(memory)
 
@@ -463,7 +465,7 @@ def gaudi_cards() -> list[str]:
 
 @pytest.mark.skipif(len(gaudi_cards()) < 2, reason="needs two Gaudi cards: emulate --gaudi 2")
 @pytest.mark.parametrize("default", [False, True])
-def test_memory_that_two_cards_have_is_of_the_one_that_is_named(default: bool) -> None:
+def test_an_address_of_two_cards_belongs_to_the_named_card(default: bool) -> None:
     gc.collect()
     cards = gaudi_cards()[:2]
     with hbmwire.Context(default_device=cards[1] if default else "") as context:
@@ -483,7 +485,7 @@ def test_memory_that_two_cards_have_is_of_the_one_that_is_named(default: bool) -
             assert context.register(integers).device.pci_address == card
 
 
-def test_the_device_that_the_call_names_goes_first() -> None:
+def test_the_device_that_a_call_names_goes_before_that_of_the_object() -> None:
     assert describe((4096, 16, "1"))[3] == "1"
     assert describe((4096, 16, "1"), "2")[3] == "2"
     assert describe(bytearray(8), "2")[3] == "2"
@@ -521,7 +523,7 @@ def test_cuda_arrays_are_taken(
     assert bytes_at_peer(pair, region) == PATTERN
 
 
-def test_strides_that_say_c_order_are_taken() -> None:
+def test_strides_in_c_order_are_taken() -> None:
     assert describe(CudaArray(4096, (2, 3), "<f8", strides=(24, 8)))[2] == 48
     assert describe(CudaArray(4096, (2, 1, 3), "<f8", strides=(24, 999, 8)))[2] == 48
     assert describe(CudaArray(4096, (), "<c16", strides=()))[2] == 16
@@ -778,7 +780,7 @@ def test_elements_of_any_size_are_counted() -> None:
         assert describe(producer)[2] == nbytes, (shape, fields)
 
 
-def test_strides_of_one_element_alone_do_not_count() -> None:
+def test_the_strides_of_a_single_element_are_ignored() -> None:
     memory = host_bytes()
     producer = Producer(memory.ctypes.data, (2, 1, 3), strides=(3, 77, 1))
     assert describe(producer)[2] == 6
@@ -1091,7 +1093,7 @@ def test_a_get_writes_into_an_hpu_tensor(context: hbmwire.Context, pair: Pair) -
     assert storage.read() == PATTERN
 
 
-def test_an_hpu_view_that_begins_elsewhere_is_refused(context: hbmwire.Context) -> None:
+def test_an_hpu_view_within_its_storage_is_refused(context: hbmwire.Context) -> None:
     # In eager mode the bridge returns the address of the storage.
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
     with pytest.raises(hbmwire.InvalidArgument, match="begins 6 elements into") as raised:
@@ -1099,7 +1101,7 @@ def test_an_hpu_view_that_begins_elsewhere_is_refused(context: hbmwire.Context) 
     assert "slices of the region" in raised.value.remedy
 
 
-def test_an_hpu_view_that_begins_there_is_taken(context: hbmwire.Context) -> None:
+def test_an_hpu_view_at_the_beginning_of_its_storage_is_taken(context: hbmwire.Context) -> None:
     tensor = hpu_tensor.HpuTensor(on_card(context, "gaudi"), (4, 6))
     assert context.register(tensor.rows(0, 2)).nbytes == 48
 

@@ -238,7 +238,7 @@ def test_registering_is_all_or_nothing(prefill: Prefill) -> None:
 # --- ends
 
 
-def test_a_peer_that_was_killed_fails_soon_and_others_do_not(prefill: Prefill) -> None:
+def test_transfers_to_a_killed_peer_fail_soon_and_others_do_not(prefill: Prefill) -> None:
     with PeerProcess("mooncake_peer") as dead, PeerProcess("mooncake_peer") as alive:
         session = dead.started["session"]
         parts = prefill.parts(dead.started, [1], [1])
@@ -255,7 +255,7 @@ def test_a_peer_that_was_killed_fails_soon_and_others_do_not(prefill: Prefill) -
         assert prefill.engine.batch_transfer_sync_write(alive.started["session"], *parts) == 0
 
 
-def test_a_stopped_peer_fails_at_the_deadline() -> None:
+def test_transfers_to_a_stopped_peer_fail_at_the_deadline() -> None:
     # Over TCP, from another node, the peer's process must answer.
     prefill = Prefill(protocol="tcp", transfer_timeout=1.0, probe_timeout=0.5)
     with PeerProcess("mooncake_peer", "other", protocol="tcp") as peer:
@@ -276,7 +276,7 @@ def test_a_stopped_peer_fails_at_the_deadline() -> None:
     prefill.close()
 
 
-def test_an_address_that_never_answers_fails_at_the_deadline_for_all_that_wait() -> None:
+def test_all_who_wait_for_an_address_that_never_answers_fail_at_the_deadline() -> None:
     with engine(connect_timeout=0.5) as made:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             session = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -425,7 +425,7 @@ except Exception as error:
     assert ran.stdout == "Busy\n", ran.stderr
 
 
-def test_without_numpy_it_does_the_same() -> None:
+def test_the_engine_works_without_numpy() -> None:
     program = """
 import sys
 sys.modules["numpy"] = None

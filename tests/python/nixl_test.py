@@ -225,7 +225,7 @@ def test_a_notification_follows_bytes_pushed_into_a_card(kind: str) -> None:
     receiver.close()
 
 
-def test_a_prefill_side_that_computes_is_read_and_told_all_the_same(
+def test_a_prefill_side_is_read_and_told_while_it_computes(
     side: Side, tmp_path: pathlib.Path
 ) -> None:
     with PeerProcess("nixl_peer", seed=4) as peer:
@@ -366,7 +366,7 @@ def test_descriptors_of_several_lengths_and_regions_go_in_one_transfer(
         assert handle.nbytes == sum(lengths)
 
 
-def test_without_numpy_lists_of_tuples_do() -> None:
+def test_without_numpy_lists_of_tuples_are_taken() -> None:
     program = """
 import sys
 sys.modules["numpy"] = None
@@ -567,7 +567,7 @@ def test_memory_that_is_registered_later_comes_with_newer_metadata() -> None:
             assert one.check_remote_metadata(name, described)
 
 
-def test_nothing_is_registered_where_one_of_several_cannot_be(side: Side) -> None:
+def test_nothing_is_registered_if_one_of_several_memories_cannot_be(side: Side) -> None:
     with hbmwire.Context() as context:
         memory = context.allocate("host", 4096)
         rows = [(memory.address, 4096, 0, ""), (8, 4096, 0, "")]
@@ -589,7 +589,7 @@ def test_notifications_come_in_their_order_whatever_their_length(side: Side) -> 
     assert told == [(peer.started["name"], text) for text in texts]
 
 
-def test_the_peer_is_told_of_a_read_even_if_the_program_asks_no_more(side: Side) -> None:
+def test_the_peer_is_told_of_a_read_that_the_program_polls_no_more(side: Side) -> None:
     with PeerProcess("nixl_peer", seed=1) as peer:
         _, remote = side.add(peer.started, "host")
         side.read(remote, [1], [1], b"read")
@@ -604,7 +604,7 @@ def test_a_notification_that_is_too_long_is_refused() -> None:
             agent.send_notif("short", b"x" * 11)
 
 
-def test_without_threads_the_calls_of_the_program_do_it() -> None:
+def test_without_threads_the_programs_calls_make_progress() -> None:
     plain = nixl.nixl_agent_config(False, **LOOPBACK)
     with nixl.nixl_agent("one", plain) as one, nixl.nixl_agent("other", plain) as other:
         one.add_remote_agent(other.get_agent_metadata())
@@ -623,7 +623,7 @@ def test_without_threads_the_calls_of_the_program_do_it() -> None:
 # --- ends
 
 
-def test_a_peer_that_was_killed_makes_an_error_soon_and_none_waits(side: Side) -> None:
+def test_transfers_to_a_killed_peer_are_errors_soon_and_no_call_waits(side: Side) -> None:
     with PeerProcess("nixl_peer", seed=1) as peer, PeerProcess("nixl_peer", seed=2) as other:
         name, remote = side.add(peer.started, "host")
         _, alive = side.add(other.started, "host")
@@ -738,7 +738,7 @@ def test_a_handle_that_is_released_under_way_waits_for_nothing(side: Side) -> No
         assert side.has(1, [5], [5])
 
 
-def test_a_release_that_cancels_ends_the_connection_and_the_next_makes_one() -> None:
+def test_a_release_that_cancels_ends_the_connection_and_the_next_transfer_connects_again() -> None:
     side = Side("host", cancel_on_release=True, nics="none")
     with PeerProcess("nixl_peer", "other", seed=1, options={"nics": "none"}) as peer:
         _, remote = side.add(peer.started, "host")
@@ -866,7 +866,7 @@ def test_bytes_that_are_no_metadata_are_refused(side: Side, metadata: bytes) -> 
         side.agent.add_remote_agent(metadata)
 
 
-def test_damaged_bytes_of_others_raise_errors_of_hbmwires_alone(side: Side) -> None:
+def test_damaged_foreign_bytes_raise_only_errors_of_hbmwire(side: Side) -> None:
     chance = random.Random(1)
     descs = side.agent.get_xfer_descs(side.caches.descriptors(), "DRAM")
     whole = {
@@ -886,7 +886,7 @@ def test_damaged_bytes_of_others_raise_errors_of_hbmwires_alone(side: Side) -> N
     assert refused > 2000
 
 
-def test_an_address_that_is_none_makes_an_error(side: Side) -> None:
+def test_an_invalid_address_is_an_error(side: Side) -> None:
     metadata = side.agent.get_agent_metadata().replace(b"127.0.0.1:", b"no address at all ")
     side.agent.add_remote_agent(metadata.replace(b'"decode"', b'"lost"'))
     remote = side.agent.prep_xfer_dlist("lost", side.caches.descriptors(), "DRAM")

@@ -94,7 +94,7 @@ def test_a_transfer_of_the_parents_is_refused_in_the_child(pair: Pair) -> None:
     assert receive.bytes == 9
 
 
-def test_a_child_that_only_looks_and_drops_leaves_the_parents_alone(pair: Pair) -> None:
+def test_a_child_that_reads_and_drops_objects_leaves_the_parents_alone(pair: Pair) -> None:
     receive = pair.here.receive(pair.source)
 
     def body() -> None:
@@ -106,7 +106,7 @@ def test_a_child_that_only_looks_and_drops_leaves_the_parents_alone(pair: Pair) 
     assert receive.wait(10).bytes == 5
 
 
-def test_a_child_that_closes_all_leaves_the_parents_alone(pair: Pair) -> None:
+def test_a_child_that_closes_all_objects_leaves_the_parents_alone(pair: Pair) -> None:
     receive = pair.here.receive(pair.source)
 
     def body() -> None:

@@ -293,7 +293,7 @@ def test_a_worker_is_closed_while_threads_use_it(context: hbmwire.Context, peer:
         run_all([use] * 4 + [close])
 
 
-def test_a_list_that_another_thread_empties_is_waited_for_all_the_same(pair: Pair) -> None:
+def test_a_wait_for_a_list_outlives_another_thread_emptying_it(pair: Pair) -> None:
     receives = [pair.here.receive(pair.source[i : i + 1], tag=i) for i in range(2)]
 
     def empty_and_send() -> None:

@@ -134,7 +134,7 @@ def test_a_region_keeps_the_memory_of_a_tensor_that_was_dropped(context: hbmwire
     assert len(others) == 100
 
 
-def test_a_region_keeps_the_memory_of_a_parameter_that_got_another(
+def test_a_region_keeps_the_former_memory_of_a_parameter(
     context: hbmwire.Context,
 ) -> None:
     parameter = torch.nn.Parameter(torch.ones(1000))
@@ -144,7 +144,7 @@ def test_a_region_keeps_the_memory_of_a_parameter_that_got_another(
     assert region.read() == torch.ones(1000).numpy().tobytes()
 
 
-def test_a_tensor_gets_its_references_back(context: hbmwire.Context) -> None:
+def test_a_closed_region_gives_the_references_of_a_tensor_back(context: hbmwire.Context) -> None:
     tensor = torch.zeros(10)
     before = sys.getrefcount(tensor)
     for _ in range(100):
@@ -212,7 +212,7 @@ def test_torchs_dlpack_keeps_the_memory_until_the_region_is_closed(
     assert len(others) == 100
 
 
-def test_hpu_is_a_device_that_this_torch_knows_by_name() -> None:
+def test_torch_knows_the_device_name_hpu() -> None:
     # Makes a tensor on it print "hpu", which describe() expects.
     assert torch.device("hpu").type == "hpu"
 

@@ -75,7 +75,7 @@ def test_mypy_finds_no_fault_with_the_package(configuration: pathlib.Path) -> No
     assert done.returncode == 0, done.stdout
 
 
-def test_the_stub_is_as_the_module_is(configuration: pathlib.Path) -> None:
+def test_the_stub_agrees_with_the_module(configuration: pathlib.Path) -> None:
     allowed = configuration.parent / "allowed"
     allowed.write_text(ALLOWED)
     done = run(
