@@ -229,7 +229,7 @@ TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfDescriptors) {
   int descriptors = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     ASSERT_TRUE(cache.get(DmabufMemory{.fd = files[i].get(), .length_bytes = kPage}, kWrite));
-    if (i == 3) descriptors = open_descriptors();
+    if (i == 3) descriptors = open_descriptors();  // two dma-bufs are evicted by then
   }
   EXPECT_EQ(cache.statistics().dmabufs, 2U);
   EXPECT_EQ(cache.statistics().evictions, 6U);
@@ -237,7 +237,7 @@ TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfDescriptors) {
 }
 
 TEST_F(RegistrationCacheTest, RegionsInUseAreNotEvicted) {
-  const auto cache = make_cache({.max_regions = 2});
+  const auto cache = make_cache({.max_regions = 2});  // one range with two NICs
   const Allocation one = allocate(MemoryType::host, kPage);
   const Allocation two = allocate(MemoryType::host, kPage);
   const auto used = take(cache.get(one.address(), kPage, kWrite));

@@ -102,7 +102,7 @@ TEST(CounterStore, KeepsTheCountsOfEndedEndpointsByPeer) {
   EXPECT_EQ(counters.failures.size(), 2U);
   EXPECT_EQ(counters.endpoints, 0U);
   EXPECT_EQ(counters.started, 1500U);
-  // The blocks were reused.
+  // 500 endpoints have used few blocks, one after the other.
   EXPECT_LE(store.copy().size(), 64 * kBlockBytes);
 }
 
@@ -150,7 +150,7 @@ TEST(CounterStore, TellsReadersThatCountsChange) {
   TrafficBlock& block = store.take_traffic({.context = 1, .worker = 1, .endpoint = 1}, "n", "p");
   const std::uint64_t before = changes_of(store.copy());
   store.end_endpoint(block);
-  EXPECT_EQ(before % 2, 0U);  // odd while counts move
+  EXPECT_EQ(before % 2, 0U);  // the number is odd only while counts move
   EXPECT_EQ(changes_of(store.copy()), before + 2);
 }
 
@@ -161,6 +161,7 @@ TEST(CounterStore, CutsLongNames) {
   count(store.take_traffic({.context = 1, .worker = 1, .endpoint = 1}, nic, peer), kPut, 1, 1);
   const Counters counters = read(store);
   ASSERT_EQ(counters.transfers.size(), 1U);
+  // A block has room for 24 bytes of the NIC's name, and for 72 of the peer's.
   EXPECT_EQ(counters.transfers[0].nic, nic.substr(0, 24));
   EXPECT_EQ(counters.transfers[0].peer, peer.substr(0, 72));
 }
@@ -168,7 +169,7 @@ TEST(CounterStore, CutsLongNames) {
 TEST(CounterStore, HasTheSameCountsOncePublished) {
   Store& store = new_store();
   std::vector<TrafficBlock*> blocks;
-  // More than fit into a segment.
+  // The blocks of 200 endpoints do not fit into one segment of the store.
   for (std::uint32_t i = 1; i <= 200; ++i) {
     blocks.push_back(
         &store.take_traffic({.context = 1, .worker = 1, .endpoint = i}, "emu0", "peer"));
@@ -179,7 +180,7 @@ TEST(CounterStore, HasTheSameCountsOncePublished) {
   ASSERT_TRUE(self);
   EXPECT_EQ(self->read()->counters.bytes(TransferKind::put), 200U * 201 / 2);
   for (TrafficBlock* const block : blocks) count(*block, kPut, 1, 1);
-  // Later blocks are in the file, too.
+  // Blocks that are made after the publication are in the file, too.
   for (std::uint32_t i = 201; i <= 400; ++i) {
     count(store.take_traffic({.context = 1, .worker = 1, .endpoint = i}, "emu0", "peer"), kPut, 1,
           1);
@@ -243,6 +244,7 @@ TEST(TimesBlocks, HaveBucketsOfPowersOfTwo) {
   const Counters counters = read(store);
   ASSERT_EQ(counters.times.size(), 1U);
   const TransferTimesHistogram& times = counters.times[0];
+  // Bucket 0 ends at 128 ns, and each further one at twice the time.
   EXPECT_EQ(times.transfers[0], 3U);
   EXPECT_EQ(times.transfers[1], 2U);
   EXPECT_EQ(times.transfers[2], 1U);
@@ -283,7 +285,7 @@ TEST(TimesBlocks, BlocksOfEndedWorkersAreJoined) {
   }
   EXPECT_EQ(timed, 400U);
   EXPECT_EQ(sum, 400'000ns);
-  // Puts from each type of memory, gets, and sends.
+  // The series are one of puts for each type of memory, one of gets, and one of sends.
   EXPECT_EQ(counters.times.size(), 2 + kMemoryTypes.size());
   EXPECT_LE(store.copy().size(), 64 * kBlockBytes);
 }

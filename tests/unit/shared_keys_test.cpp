@@ -23,7 +23,9 @@
 #include "tests/support/mappings.hpp"
 #include "tests/support/other_process.hpp"
 
-/// A process publishes its keys to others. A key may end while another process uses it.
+/// A process publishes its keys to others. A key may end while another process uses it. Most keys
+/// here have the token 5. Tokens that differ by kSharedKeys share a place in the table. A test that
+/// counts mappings gives its memory a length that no other memory has.
 namespace hbmwire::detail {
 namespace {
 

@@ -267,7 +267,7 @@ TEST(TcpStream, MemoryOfAFrameCutShortIsReadNoMore) {
   const auto whole = pattern(wire::kMaxTcpPayload, 9);
   for (int i = 0; i < 100; ++i)
     pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, whole});
-  // Until the kernel accepts no more: one frame has begun, others are queued.
+  // Sends. True once the kernel accepts no more: then one frame has begun, and others are queued.
   const auto full = [&] {
     const std::size_t before = pair.from.marks.size();
     EXPECT_TRUE(pair.sender->send());
@@ -298,7 +298,7 @@ TEST(TcpStream, MemoryOfAFrameCutShortIsReadNoMore) {
   EXPECT_EQ(pair.from.marks.size(), pair.into.came.size()) << "and nothing else was called sent";
 }
 
-/// Small frames share a call, and large ones have their own.
+/// The sizes: small frames share a call to the kernel, and a large frame has a call of its own.
 TEST(TcpStream, AFrameWhoseMemoryIsGoneIsNotSentAndThoseBehindItAreForgotten) {
   for (const std::size_t size : {std::size_t{4096}, std::size_t{wire::kMaxTcpPayload}}) {
     for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated}) {
