@@ -64,6 +64,7 @@ class Pitfall : public testing::TestWithParam<Owner> {
     HBMWIRE_TRY(source.write(0, filled(target.length_bytes, value), soon()));
     HBMWIRE_TRY_ASSIGN(Connection connection, Connection::create(nic, {}));
     HBMWIRE_TRY(connection.connect(connection.local()));
+    // The first argument of a post is the id of its completion: any number.
     HBMWIRE_TRY(connection.post_write(0, {&source.region(), 0, target.length_bytes}, target));
     HBMWIRE_TRY(connection.wait(soon()));
     return {};

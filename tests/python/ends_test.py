@@ -49,6 +49,7 @@ class Elapsed:
 
 @pytest.fixture
 def slow(make_pair: Callable[..., Pair]) -> Pair:
+    """A pair on a slow link, whose memory is so large that a put takes a while."""
     return make_pair(MANY_BYTES)
 
 

@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, Neighbours, ::testing::Bool(),
 struct Step {
   std::uint64_t offset;
   std::uint64_t length;
-  bool guarded;
+  bool guarded;  // the local memory is the application's
   unsigned seed;
 };
 

@@ -25,7 +25,7 @@ TEST(PerfMatrixTypicalRate, IsZeroWithoutAMeasuredCell) {
   EXPECT_EQ(outliers_of(planned_run(4, 1)).typical_bytes_per_second, 0);
 }
 
-TEST(PerfMatrixSpread, OfAnEvenNumberHasTheLargerMiddle) {
+TEST(PerfMatrixSpread, TheMedianOfAnEvenNumberIsTheLargerMiddle) {
   EXPECT_EQ(spread_of({}), std::nullopt);
   const auto spread = spread_of({4, 1, 3, 2});
   ASSERT_TRUE(spread);
@@ -33,7 +33,7 @@ TEST(PerfMatrixSpread, OfAnEvenNumberHasTheLargerMiddle) {
             std::make_tuple(4U, 1.0, 3.0, 4.0));
 }
 
-TEST(PerfMatrixSums, OfATargetNeedAllOfItsSources) {
+TEST(PerfMatrixSums, ATargetWithAFailedSourceHasNoWholeSum) {
   MatrixRun run = equal_run(4);
   fail_cell(run.many_to_one[0], CellState::broken, "cut");
   const auto sums = target_sums(run.many_to_one);
@@ -46,6 +46,7 @@ TEST(PerfMatrixSums, OfATargetNeedAllOfItsSources) {
 TEST(PerfMatrixShare, IsThatOfTheSlowerLinkAndUnknownIfALinkIs) {
   MatrixRun run = equal_run(2);
   run.ends[1].link_bytes_per_second = 2 * kRate;
+  // End 0 has the slower link, of 100 Gb/s, and kRate is 80 Gb/s.
   EXPECT_DOUBLE_EQ(share_of_link(run, run.pairs[0]).value_or(0), 0.8);
   run.ends[1].link_bytes_per_second = 0;
   EXPECT_EQ(share_of_link(run, run.pairs[0]), std::nullopt);

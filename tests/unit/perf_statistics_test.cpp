@@ -176,8 +176,8 @@ TEST(PerfNoise, ASteadyRunHasNoNoise) {
   EXPECT_NEAR(noise_of(posts.kept(), completions.kept()), 0, 1e-9);
 }
 
-// 128 of 1000 messages are in flight. The first are posted at once, later ones after completions,
-// which arrive sixteen at a time.
+// Completions arrive sixteen at a time, after the last of their posts. Only every sixteenth post
+// has a mark.
 TEST(PerfNoise, BurstsOfCompletionsAreNoNoise) {
   std::vector<Mark> posts;
   std::vector<Mark> completions;
@@ -194,7 +194,7 @@ TEST(PerfNoise, IsHalfTheRangeOfTenParts) {
   for (std::uint64_t i = 0; i < 1000; ++i) samples.add(i >= 300 && i < 400 ? 20 : 10);
   EXPECT_DOUBLE_EQ(samples.summary(1).noise, 0.5);
 
-  // In one of ten parts nothing moves.
+  // After message 300 nothing moves for 100 ticks, which is all of the run's noise.
   std::vector<Mark> marks;
   for (std::uint64_t i = 0; i <= 900; ++i)
     marks.push_back({.messages = i, .ticks = i <= 300 ? i : i + 100});
