@@ -46,7 +46,7 @@ class FilePlaces : public ::testing::Test {
     return found.value_or(Addresses());
   }
 
-  /// The call must fail with this code, and leave the file as it is.
+  /// Expects that claim() fails with this code, and that leave() fails, too.
   void expect_refused(Errc code) const {
     const auto claimed = place()->claim(1s);
     ASSERT_FALSE(claimed);

@@ -153,7 +153,7 @@ TEST(Group, OptionsThatCannotBeAreRefused) {
   EXPECT_TRUE(refused([](GroupOptions& options) { options.endpoint.hello = bytes_of("me"); }));
 }
 
-TEST(Group, AChildOfForkHasNoPartInIt) {
+TEST(Group, AChildOfForkHasNoPartInTheGroup) {
   at_all_ranks(1, [](Rank& rank) {
     EXPECT_TRUE(passes_in_child([&] {
       EXPECT_EQ(rank.group.barrier(1s).error().code, Errc::not_supported);

@@ -121,7 +121,7 @@ def environment(program):
 
 
 def plain(program):
-    """By the library's own variables."""
+    """Ranks meet by the library's own variables."""
     with world(program) as here:
         port = free_port()
         ranks = Ranks(here, 16, "all").start(
@@ -140,7 +140,7 @@ def file(program):
 
 
 def mpirun(program):
-    """PMIx, by Debian's Open MPI; the program does not know MPI."""
+    """Ranks meet by PMIx of Debian's Open MPI. The program does not know MPI."""
     if shutil.which("mpirun") is None:
         raise Skipped("there is no mpirun: install openmpi-bin")
     with world(program) as here:
@@ -180,7 +180,7 @@ def etcd(program):
 
 
 def srun(program):
-    """By the environment of srun, and by PMIx where Slurm has it."""
+    """Ranks meet by the environment of srun, and by PMIx where Slurm has it."""
     with world(program) as here:
         slurm = Slurm(here, (free_port(), free_port()), 16)
         kinds = {"none": "Slurm"}
@@ -208,8 +208,8 @@ def kill(program, times, size=16):
             ranks = Ranks(here, size, "work", seconds=SECONDS_TO_MEET).by_environment()
             victim = chance.randrange(size)
             delay = chance.uniform(0, 1.5)
-            # In three of four rounds the rank dies in the work, after all have met. In the others they wait for it until
-            # their deadline.
+            # In three of four rounds the rank dies in the work, after all have met. In the other rounds it may die before,
+            # and the others wait for it until their deadline.
             has_met = number % 4 != 0
             for process in ranks.processes if has_met else []:
                 process.wait_for("met by", SECONDS_TO_MEET)

@@ -59,7 +59,7 @@ TEST_F(HostIpc, MemoryOfADeadOwnerIsNotFound) {
   EXPECT_EQ(error.stage, Stage::open);
 }
 
-TEST_F(HostIpc, AStrangersTokenIsRefused) {
+TEST_F(HostIpc, AForgedTokenIsRefused) {
   const int descriptors = open_descriptors();
   const auto expect_refused = [&](const IpcHandle& handle) {
     const Error error = refusal(handle);

@@ -121,7 +121,7 @@ TEST_P(Ipc, MemoryIsOpenedOnceAndClosedWithItsLastUser) {
   EXPECT_TRUE(owner_.has(1));
 }
 
-TEST_P(Ipc, AStrangersHandleIsRefused) {
+TEST_P(Ipc, AForgedHandleIsRefused) {
   const auto expect_changed_is_invalid = [&](const auto& change) {
     expect_invalid(refusal_changed(change));
   };
@@ -189,7 +189,7 @@ TEST_P(Ipc, OpenedMemoryOutlivesItsOwnerWithoutHarm) {
   EXPECT_EQ(open_blocks(), 0U);
 }
 
-TEST_P(VendorIpc, AStrangersTokenIsRefused) {
+TEST_P(VendorIpc, AForgedTokenIsRefused) {
   // A change that only the vendor's library can notice.
   expect_invalid(refusal_changed([](IpcHandle& other) { other.block_bytes += 1U << 20U; }));
   // A driver need not check every byte: NVIDIA's (580, on an H200) opens the owner's memory with

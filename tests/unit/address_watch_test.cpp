@@ -65,7 +65,7 @@ TEST_F(AddressWatchTest, ReportsUnmappedPages) {
   }
 }
 
-TEST_F(AddressWatchTest, TellsOfTheMemfdThatOthersMayWriteTo) {
+TEST_F(AddressWatchTest, ReportsUnmappedPagesOfAMemfd) {
   const Fd file(::memfd_create("watched", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(file.get(), kPage), 0);
   void* const memory = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
@@ -123,7 +123,7 @@ TEST_F(AddressWatchTest, ReportsPagesThatAMappingReplaces) {
   watch_->unwatch(pages.all());
 }
 
-TEST_F(AddressWatchTest, TellsOfTheEndThatAnMremapCutsOff) {
+TEST_F(AddressWatchTest, ReportsPagesThatAnMremapCutsOff) {
   const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();

@@ -133,6 +133,7 @@ TEST(DoctorSizeSearch, FindsAUsualLimitAtOnce) {
 
 TEST(DoctorSizeSearch, EndsWhereNothingArrives) {
   unsigned rounds = 0;
+  // The limit of 10 is below the smallest size, 56.
   EXPECT_EQ(searched(56, 9000, 10, rounds), 0U);
   EXPECT_EQ(rounds, 1U);
   EXPECT_EQ(searched(56, 56, 100, rounds), 56U);

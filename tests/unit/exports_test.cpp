@@ -179,7 +179,7 @@ TEST(Exports, LetGoOfTheMemoryAtTheirEnd) {
 }
 
 // The thread that ends a key may be the one that would have to poll for the copy's end.
-TEST(Exports, TheirEndWaitsForAnEngineByItself) {
+TEST(Exports, EndingOneWaitsForAnEngineByItself) {
   const Allocation memory = memory_of_host();
   for (const bool fails : {false, true}) {
     Export exported = export_of(memory);
@@ -204,7 +204,7 @@ TEST(Exports, TheirEndWaitsForAnEngineByItself) {
   }
 }
 
-TEST(Exports, TheirEndWaitsForAHolderWithoutAnEngine) {
+TEST(Exports, EndingOneWaitsForAHolderWithoutAnEngine) {
   const Allocation memory = memory_of_host();
   for (const bool watches : {false, true}) {
     Export exported = export_of(memory);

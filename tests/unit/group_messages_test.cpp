@@ -97,7 +97,8 @@ TEST(GroupMessages, UnknownKindsAreRefused) {
 
 TEST(GroupMessages, CountsBeyondTheLimitsAreRefused) {
   const Bytes nothing(1U << 16U, std::byte{0});
-  // Ranks that are missing, or gone: 4,097 of them, with their numbers behind.
+  // The kinds 3 and 6 name ranks that are missing or gone: their count in two bytes, and then their
+  // numbers. The limit is 4096, which is 0x1000.
   for (const unsigned kind : {3U, 6U}) {
     EXPECT_TRUE(decode_group(joined(bytes_of({kind, 0x10, 0x00}), Bytes(4096 * 4))));
     expect_refused(joined(bytes_of({kind, 0x10, 0x01}), Bytes(4097 * 4)), "4097 ranks");

@@ -90,7 +90,7 @@ bool forbid_process_vm_calls() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST(GuardedCopy, DoesTheSameWhereTheProcessMayNotMakeTheCall) {
+TEST(GuardedCopy, WorksWhereProcessVmCallsAreForbidden) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
