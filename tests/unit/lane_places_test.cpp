@@ -26,7 +26,7 @@ TEST(LanePlaces, AreFourAtMost) {
   EXPECT_EQ(lane_places(up, Places{5, 4}), Places({5, 4, 0, 1}));
 }
 
-TEST(LanePlaces, AreAllWhereNoneIsUp) {
+TEST(LanePlaces, AllNicsAreUsedWhereNoneIsUp) {
   EXPECT_EQ(lane_places({false, false}, {}), Places({0, 1}));
   EXPECT_EQ(lane_places({false, false}, Places{1}), Places({1, 0}));
 }

@@ -52,7 +52,7 @@ TEST(PerfMatrixShare, IsThatOfTheSlowerLinkAndUnknownIfALinkIs) {
   EXPECT_EQ(share_of_link(run, run.pairs[0]), std::nullopt);
 }
 
-TEST(PerfMatrixOutliers, AreNoneOfEqualCells) {
+TEST(PerfMatrixOutliers, EqualCellsHaveNoOutliers) {
   for (std::uint32_t ranks = 1; ranks <= 9; ++ranks) {
     for (const std::size_t nics : {1U, 2U, 4U}) {
       const Outliers outliers = outliers_of(equal_run(ranks, nics));
@@ -62,7 +62,7 @@ TEST(PerfMatrixOutliers, AreNoneOfEqualCells) {
   }
 }
 
-TEST(PerfMatrixOutliers, AreNoneWithinTheNoise) {
+TEST(PerfMatrixOutliers, NoiseMakesNoOutliers) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> noise(0.9, 1);
   MatrixRun run = equal_run(6, 2);
