@@ -81,7 +81,8 @@ Result<bool> decode(Endpoint& peer, const Region& cache, const Region& message) 
   HBMWIRE_TRY(told.wait(10s));
   std::vector<std::byte> all(kBlocks * kBlockBytes);
   for (int step = 0; step < kSteps; ++step) {
-    // Over when the number has come. The blocks have come before it, and the card sees them.
+    // The receive is over when the number has come. The blocks have come before it, and the card
+    // sees them.
     HBMWIRE_TRY_ASSIGN(auto arrived, peer.receive_immediate(cache.slice()));
     HBMWIRE_TRY(arrived.wait(20s));
     if (arrived.value() != kRequest) return false;

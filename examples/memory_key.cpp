@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::uint64_t kBytes = 65536;
-constexpr std::uint64_t kOpen = 4096;  // from the beginning of the memory
+constexpr std::uint64_t kOpen = 4096;  // bytes that the key opens, from the first one on
 
 Result<bool> write(Endpoint& peer, const Region& memory) {
   HBMWIRE_TRY_ASSIGN(auto message, peer.receive(memory.slice()));

@@ -25,7 +25,7 @@ Result<bool> exchange(Endpoint& peer, const Region& taken, const Region& answer)
   // Without a fence the puts might overtake the bytes of the get.
   HBMWIRE_TRY(peer.fence());
   for (std::uint64_t i = 0; i < kParts; ++i) {
-    // Single puts are not waited for: their handles go, and they go on.
+    // Nothing waits for a single put: its handle is dropped, and the transfer goes on.
     const std::uint64_t at = i * kPartBytes;
     HBMWIRE_TRY(peer.put(answer.slice(at, kPartBytes), theirs.slice(at, kPartBytes)));
   }

@@ -31,7 +31,7 @@ std::uint64_t& number_in(const Region& message) {
 
 Result<bool> answer(Endpoint& peer, const Region& message) {
   for (std::uint64_t round = 0; round < kRounds; ++round) {
-    // Any ping: the mask leaves the round out. value() is the tag of the message.
+    // The mask leaves the round out, so any ping matches. value() is the tag of the message.
     HBMWIRE_TRY_ASSIGN(auto ping,
                        peer.receive(message.slice(), {.tag = kPing, .mask = kPing | kPong}));
     HBMWIRE_TRY(ping.wait(10s));

@@ -46,7 +46,7 @@ Result<bool> listen(const Context& context, const Worker& worker, std::uint16_t 
   std::printf("%u\n", listener.port());
   std::fflush(stdout);
 
-  // The bytes come without this process. It only answers the question for "tensor".
+  // The bytes come without this process, which only answers the question for "tensor".
   HBMWIRE_TRY_ASSIGN(Endpoint peer, listener.accept(30s));
   HBMWIRE_TRY(peer.wait_closed(30s));
   std::vector<std::byte> contents(kBytes);
@@ -56,7 +56,7 @@ Result<bool> listen(const Context& context, const Worker& worker, std::uint16_t 
 }
 
 Result<bool> run(const std::vector<std::string>& arguments) {
-  // Device memory goes only by zero-copy; otherwise there is an error that tells why.
+  // Device memory goes only by zero-copy. Memory that cannot go by it is an error that tells why.
   HBMWIRE_TRY_ASSIGN(const Context context,
                      Context::create({.memory = {}, .paths = {.require = Path::zero_copy}}));
   HBMWIRE_TRY_ASSIGN(const Worker worker, Worker::create(context));

@@ -44,7 +44,7 @@ void expect_puts(const Counts& counts, std::uint64_t operations, std::uint64_t b
   EXPECT_EQ(found_bytes, bytes);
 }
 
-TEST(CCounters, HaveTheBytesOfPutsToTheByte) {
+TEST(CCounters, EachByteOfAPutIsCounted) {
   const Ends ends;
   const Remote remote = ends.target();
   for (int i = 0; i < 130; ++i) put(ends, remote, 100);
@@ -82,7 +82,7 @@ TEST(CCounters, HaveTheBytesOfPutsToTheByte) {
   EXPECT_GE(info_of(of_process).started, 130U);
 }
 
-TEST(CCounters, HaveFailuresByTheirCode) {
+TEST(CCounters, FailuresAreCountedByTheirCode) {
   const Ends ends;
   const hbmwire_slice into = ends.here(0, 64);
   const auto receive = make<Transfer>([&](auto** made, auto* error) {
@@ -148,7 +148,7 @@ TEST(CPublished, CountersAreFoundByTheProcess) {
   EXPECT_EQ(hbmwire_published_find(1U << 30U, &none, &why.error), HBMWIRE_NOT_FOUND);
 }
 
-TEST(CTrace, HasTheTransfersThatEndedMeanwhile) {
+TEST(CTrace, TransfersThatEndDuringATraceAreInIt) {
   const Ends ends;
   const Remote remote = ends.target();
   const std::string name =

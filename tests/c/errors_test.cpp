@@ -107,7 +107,7 @@ struct LaterOptions {
   std::uint64_t unknown;
 };
 
-TEST(COptions, LaterOnesAreRefusedUnlessTheyAreZero) {
+TEST(COptions, FieldsOfALaterVersionMustBeZero) {
   const Context context = make_context();
   LaterOptions later;
   std::memset(&later, 0xFF, sizeof later);
@@ -123,7 +123,7 @@ TEST(COptions, LaterOnesAreRefusedUnlessTheyAreZero) {
   EXPECT_NE(why.find("later version"), std::string::npos);
 }
 
-TEST(COptions, EarlierOnesHaveDefaultsForTheRest) {
+TEST(COptions, AnEarlierShorterStructGetsDefaultsForTheRest) {
   const Context context = make_context();
   auto options = HBMWIRE_MADE(hbmwire_worker_options);
   options.struct_size = offsetof(hbmwire_worker_options, max_transfers);
@@ -192,7 +192,7 @@ TEST(COptions, NumbersOutOfRangeAreRefused) {
   });
 }
 
-TEST(CWords, EachNumberHasAWordAndOthersHaveNone) {
+TEST(CWords, KnownNumbersHaveAWordAndOthersHaveNone) {
   using Name = const char* (*)(std::int32_t);
   const std::map<Name, std::int32_t> last{{hbmwire_memory_type_name, HBMWIRE_MEMORY_DMABUF},
                                           {hbmwire_path_name, HBMWIRE_PATH_SHARED_MEMORY},
@@ -260,7 +260,7 @@ TEST(CLog, LinesGoToTheProgram) {
   EXPECT_EQ(lines.all, "info: a line of the program's\n");
 }
 
-TEST(CSettings, AreListed) {
+TEST(CSettings, AllSettingsAreListed) {
   using Settings = std::unique_ptr<hbmwire_settings, Freed<hbmwire_settings_free>>;
   good([](auto* error) { return hbmwire_settings_check(error); });
   const auto settings = make<Settings>(

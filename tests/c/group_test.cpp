@@ -79,7 +79,8 @@ struct Rank {
   }
 };
 
-/// Joins as rank `number` of `size`. An empty group: it failed, as `status` and `why` say.
+/// Joins as rank `number` of `size`, and expects the status `expected`. If that is a failure, the
+/// group is empty, and `why` gets the subject of the error.
 Rank join(const Place& place, std::int32_t number, std::int32_t size,
           std::int64_t timeout_ns = 20 * kSecond, hbmwire_status expected = HBMWIRE_OK,
           std::string* why = nullptr) {
@@ -192,7 +193,7 @@ TEST(CGroup, ARankThatHasEndedIsNamed) {
 TEST(CGroup, RanksThatDoNotComeAreNamedAtTheDeadline) {
   const Place place;
   std::string who;
-  // Rank 0 itself has to come in time, on a busy machine, too.
+  // The deadline also bounds the coming of rank 0 itself, hence 3 s for a busy machine.
   join(place, 0, 4, 3 * kSecond, HBMWIRE_TIMED_OUT, &who);
   EXPECT_EQ(who, "ranks 1-3");
 }
@@ -249,14 +250,14 @@ void talk(const Rank& rank, std::uint32_t to) {
   EXPECT_EQ(bytes[64], to + 1);
 }
 
-TEST(CGroup, ItsEndpointsAreItsOwn) {
+TEST(CGroup, EndpointsOfAGroupAreNotTheCallersToFree) {
   at_all_ranks(3, [](Rank& rank) {
     for (std::uint32_t other = 0; other < 3; ++other) {
       if (other != rank.number) talk(rank, other);
     }
     const std::uint32_t next = (rank.number + 1) % 3;
     hbmwire_endpoint* const endpoint = rank.endpoint(next);
-    hbmwire_endpoint_free(endpoint);  // the group's
+    hbmwire_endpoint_free(endpoint);  // does nothing: the group owns it
     EXPECT_EQ(rank.endpoint(next), endpoint);
     EXPECT_EQ(hbmwire_endpoint_phase(endpoint), HBMWIRE_PHASE_READY);
     for (const std::uint32_t none : {rank.number, 3U}) {

@@ -170,7 +170,7 @@ TEST(CMemory, ADmabufOfTheApplicationsIsImported) {
   EXPECT_EQ(none, nullptr);
 }
 
-TEST(CMemory, GaudiMemoryThatIsNoneIsNotAdopted) {
+TEST(CMemory, AnAddressThatIsNoGaudiMemoryIsNotAdopted) {
   const Context context = make_context();
   auto memory = HBMWIRE_MADE(hbmwire_gaudi_memory);
   memory.size_bytes = kBytes;
@@ -281,7 +281,7 @@ TEST(CMemory, ABufferCopiesManyTimes) {
   });
 }
 
-TEST(CKeys, OpenARangeUntilTheyAreRevoked) {
+TEST(CKeys, AKeyOpensItsRangeUntilItIsRevoked) {
   const Ends ends;
   auto options = HBMWIRE_MADE(hbmwire_memory_key_options);
   options.offset_bytes = 1024;
@@ -399,7 +399,7 @@ TEST(CRegistrationCache, FindsMemoryAgain) {
     EXPECT_EQ(slice.length_bytes, 64U);
     EXPECT_EQ(slice.region, hbmwire_registration_lease_region(lease.get()));
     EXPECT_EQ(info_of(slice.region).path, HBMWIRE_PATH_ZERO_COPY);
-    // It belongs to the lease, so this does nothing.
+    // The lease owns the region, so freeing it here does nothing.
     hbmwire_region_free(const_cast<hbmwire_region*>(slice.region));
     EXPECT_EQ(info_of(slice.region).path, HBMWIRE_PATH_ZERO_COPY);
   }

@@ -22,7 +22,7 @@ Answer answer_to_nothing(Answer (*function)(Argument...)) {
 
 #define REFUSES(function) EXPECT_EQ(with_nothing(function), HBMWIRE_INVALID_ARGUMENT) << #function
 
-TEST(CNull, IsAnErrorOfEachFunction) {
+TEST(CNull, EachFunctionThatReportsErrorsRefusesNull) {
   REFUSES(hbmwire_context_counters);
   REFUSES(hbmwire_counters_failures);
   REFUSES(hbmwire_counters_get_info);
@@ -179,7 +179,7 @@ TEST(CNull, IsAnErrorOfEachFunction) {
 }
 
 // Functions without a status return an empty value.
-TEST(CNull, OtherFunctionsDoNotCrash) {
+TEST(CNull, FunctionsWithoutAnErrorDoNotCrashOnNull) {
   answer_to_nothing(hbmwire_attach_listener_free);
   EXPECT_EQ(answer_to_nothing(hbmwire_attach_listener_fd), -1);
   answer_to_nothing(hbmwire_attach_publication_free);

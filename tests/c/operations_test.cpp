@@ -139,6 +139,7 @@ TEST_P(COperations, BlocksGoToTheirNumbers) {
   using Table = std::unique_ptr<hbmwire_block_table, Freed<hbmwire_block_table_free>>;
   using RemoteTable =
       std::unique_ptr<hbmwire_remote_block_table, Freed<hbmwire_remote_block_table_free>>;
+  // Tables of one area with blocks of 64 bytes.
   const auto here = make<Table>([&](auto** made, auto* error) {
     return hbmwire_block_table_create(&all, 1, 64, made, error);
   });
@@ -151,6 +152,7 @@ TEST_P(COperations, BlocksGoToTheirNumbers) {
   EXPECT_EQ(hbmwire_remote_block_table_block_bytes(there.get()), 64U);
   const std::array<std::uint32_t, 2> from{5, 8};
   const std::array<std::uint64_t, 2> to{0, 1};
+  // The third member is the width of a number in bits.
   const hbmwire_block_numbers from_blocks{from.data(), from.size(), 32, 0};
   const hbmwire_block_numbers to_blocks{to.data(), to.size(), 64, 0};
   ends_.finish(start([&](auto** made, auto* error) {
@@ -162,7 +164,7 @@ TEST_P(COperations, BlocksGoToTheirNumbers) {
     return hbmwire_endpoint_get_blocks(ends_.a.get(), here.get(), &from_blocks, there.get(),
                                        &to_blocks, made, error);
   }));
-  const hbmwire_block_numbers odd{from.data(), from.size(), 16, 0};  // no width of numbers
+  const hbmwire_block_numbers odd{from.data(), from.size(), 16, 0};  // numbers may not have 16 bits
   hbmwire_transfer* none = nullptr;
   refused(HBMWIRE_INVALID_ARGUMENT, [&](auto* error) {
     return hbmwire_endpoint_put_blocks(ends_.a.get(), here.get(), &odd, there.get(), &to_blocks,

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 HBMWIRE_LOG_LEVEL=error
 
-# Another program may take the port in between: once more, with another one.
+# Another program may take the port before rank 0 does, so there are three tries, each with another port.
 for ((i = 0; i < 3; ++i)); do
   MASTER_PORT=$((20000 + RANDOM % 10000))
   export MASTER_PORT

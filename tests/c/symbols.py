@@ -37,7 +37,7 @@ def mapped(tree):
 
 def exported(library):
     said = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
-    # " A ": the names of versions.
+    # Symbols of the type " A " are the names of versions.
     return {line.split()[2].partition("@")[0] for line in said.splitlines() if " A " not in line}
 
 

@@ -215,7 +215,7 @@ TEST(CWorker, HandsMessagesOutWithTheirSender) {
   ends.finish(received);
   ends.finish(tagged);
   EXPECT_TRUE(has(ends.b_region, 8));
-  // The message is empty now.
+  // hbmwire_message_receive() has taken the message, so its handle is empty.
   refused(HBMWIRE_INVALID_ARGUMENT,
           [&](auto* error) { return hbmwire_message_get_info(second.get(), &info, error); });
   hbmwire_transfer* none = nullptr;
@@ -241,7 +241,7 @@ TEST(CWorker, TellsWhenATransferWasAskedForAndOver) {
   EXPECT_GE(info.over_ns, info.posted_ns);
 }
 
-TEST(CWorker, MakesProgressByAThreadOfTheLibrarys) {
+TEST(CWorker, AThreadOfTheLibraryMakesProgress) {
   auto options = HBMWIRE_MADE(hbmwire_worker_options);
   options.threads = HBMWIRE_THREADS_PROGRESS;
   const Ends ends(HBMWIRE_MEMORY_HOST, nullptr, &options);
@@ -249,7 +249,7 @@ TEST(CWorker, MakesProgressByAThreadOfTheLibrarys) {
   good([&](auto* error) {
     return hbmwire_transfer_wait(one.get(), 10 * kSecond, HBMWIRE_NO_FD, error);
   });
-  options.threads = 3;
+  options.threads = 3;  // no way of threading has this number
   hbmwire_worker* none = nullptr;
   refused(HBMWIRE_INVALID_ARGUMENT, [&](auto* error) {
     return hbmwire_worker_create(ends.context.get(), &options, &none, error);

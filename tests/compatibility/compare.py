@@ -229,7 +229,7 @@ class Comparison:
     def run(self):
         same = self.before.minor == self.now.minor
         cases = [self.wire, self.another_protocol]
-        # Another 0.N may break these; the changelog then explains how.
+        # Versions with another N in 0.N may break these promises; the changelog then explains how.
         cases += [self.abi, self.source, self.programs, self.settings, self.json] if same else []
         print(f"-- {self.before.number} against {self.now.number}" + ("" if same else ": another 0.N, so only the wire"))
         failed = False

@@ -53,7 +53,7 @@ CASES = {
     "hbmwire emulate --link-layer i": "hbmwire emulate --link-layer infiniband",
     "hbmwire emulate --link ": NOTHING,
     "hbmwire emulate --link emu0/1=": {"down", "up"},
-    # Files, folders, and values that are neither.
+    # Values of options that are files or folders, and values that are neither.
     "hbmwire client --file ": FOLDERS | {"apple.txt"},
     "hbmwire client --file ap": "hbmwire client --file apple.txt",
     "hbmwire perf write_bw --plot=ap": "hbmwire perf write_bw --plot=apple.txt",

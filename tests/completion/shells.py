@@ -85,7 +85,7 @@ class Shell:
         self._send(line + rest + LEFT * len(rest) + TAB * tabs + SHOW)
         printed, shown = self._read_until(SHOWN)
         segments = re.split(r"[\r\n]+", ESCAPES.sub("", printed))
-        # The first one is the typed line, which the shell repeats after a list.
+        # The first segment is the typed line. After a list the shell repeats it with its prompt.
         below = [s.strip() for s in segments if s.strip() and not s.startswith(PROMPT)]
         return Completed(shown[1], below[0 if segments[0].startswith(PROMPT) else 1:])
 

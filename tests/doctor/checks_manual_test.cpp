@@ -42,7 +42,7 @@ std::vector<std::string> definitions_of(const std::string& path) {
   return definitions;
 }
 
-TEST(DoctorChecksManual, HasEachCheckWithItsSentenceInTheirOrder) {
+TEST(DoctorChecksManual, ListsAllChecksAndTheirSentencesInOrder) {
   std::vector<std::string> checks;
   for (const Check& check : all_checks())
     checks.push_back(in_small_letters(std::string(check.name) + ": " + std::string(check.what)));

@@ -60,12 +60,12 @@ std::vector<std::string> words_of(const std::vector<Difference>& all) {
   return words;
 }
 
-TEST(DoctorDifferences, AMachineHasNoneWithItself) {
+TEST(DoctorDifferences, AMachineDoesNotDifferFromItself) {
   for (const std::string& fixture : fixture_names())
     EXPECT_THAT(words_of(between(fixture, fixture)), IsEmpty()) << fixture;
 }
 
-TEST(DoctorDifferences, HaveTheMtuOfTheOneNicThatHasAnother) {
+TEST(DoctorDifferences, NameTheOneNicWhoseMtuDiffers) {
   const auto all = between(kPair, "jumbo-frames-on-one-side");
   ASSERT_EQ(all.size(), 2U) << testing::PrintToString(words_of(all));
   const auto path = find_difference(all, "path MTU");
@@ -87,7 +87,7 @@ TEST(DoctorDifferences, NameBothNicsWhereEachMachineHasOne) {
               testing::ElementsAre("path MTU of mlx5_0: 1024 here, 4096 there"));
 }
 
-TEST(DoctorDifferences, HaveTheKindOfTheGidThatIsUsed) {
+TEST(DoctorDifferences, NameTheKindOfTheGidThatIsUsed) {
   const auto all = between("gids-of-roce-v1", kPair);
   const auto kind = find_difference(all, "kind of GID of mlx5_0");
   ASSERT_TRUE(kind);
@@ -122,7 +122,7 @@ TEST(DoctorDifferences, TakeTheGidsOfInfoWhereSysfsHasNone) {
       testing::ElementsAre("kind of GID of mlx5_0: RoCE v2 (IPv6) here, RoCE v2 (IPv4) there"));
 }
 
-TEST(DoctorDifferences, HaveKernelAndRdmaCore) {
+TEST(DoctorDifferences, ListKernelAndRdmaCore) {
   const auto all = between("kernel-too-old", kPair);
   const auto kernel = find_difference(all, "kernel");
   ASSERT_TRUE(kernel);
@@ -135,7 +135,7 @@ TEST(DoctorDifferences, HaveKernelAndRdmaCore) {
   EXPECT_EQ(library->there, "50.0");
 }
 
-TEST(DoctorDifferences, HaveVersionAndProtocolsOfHbmwire) {
+TEST(DoctorDifferences, ListVersionAndProtocolsOfHbmwire) {
   AlteredMachine here(kPair);
   AlteredMachine there(kPair);
   here.set_info("/version", "0.2.0");
@@ -156,7 +156,7 @@ TEST(DoctorDifferences, TakeTheArchivesVersionWhereTheMachineTellsNone) {
               testing::ElementsAre("hbmwire: 0.2.0 here, 0.1.1 there"));
 }
 
-TEST(DoctorDifferences, HaveSettingsOfTheEnvironmentOrOfInfo) {
+TEST(DoctorDifferences, ListSettingsOfTheEnvironmentOrOfInfo) {
   AlteredMachine here(kPair);
   here.calls["environment"] = {
       {"value", {{"HBMWIRE_LINK_TRAFFIC_CLASS", "106"}, {"HBMWIRE_GID_INDEX", "3"}}}};
@@ -173,7 +173,7 @@ TEST(DoctorDifferences, HaveSettingsOfTheEnvironmentOrOfInfo) {
               testing::ElementsAre("HBMWIRE_LINK_SERVICE_LEVEL: not set here, 3 there"));
 }
 
-TEST(DoctorDifferences, HaveTheKernelsTrafficClasses) {
+TEST(DoctorDifferences, ListTheKernelsTrafficClasses) {
   AlteredMachine here(kPair);
   here.files["/sys/class/infiniband/mlx5_0/tc/1/traffic_class"] = text("Global tclass=106\n");
   here.files["/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos"] = text("106\n");
@@ -194,7 +194,7 @@ TEST(DoctorDifferences, JoinModulesThatDifferAlike) {
                            "driver habanalabs: 1.19.0 here, 1.18.0-ee698fb there"));
 }
 
-TEST(DoctorDifferences, HaveBuildsOfModulesOfOneKernelReleaseAlone) {
+TEST(DoctorDifferences, ListBuildsOfModulesOnlyWithinOneKernelRelease) {
   AlteredMachine here(kPair);
   here.files["/sys/module/mlx5_ib/srcversion"] = text("ABC\n");
   EXPECT_THAT(words_of(against_pair(here)),
@@ -205,7 +205,7 @@ TEST(DoctorDifferences, HaveBuildsOfModulesOfOneKernelReleaseAlone) {
               testing::ElementsAre("kernel: 6.9.0 here, 6.8.0-45-generic there"));
 }
 
-TEST(DoctorDifferences, HaveFirmwareOfNicsOfOneKind) {
+TEST(DoctorDifferences, ListFirmwareOfNicsOfOneKind) {
   AlteredMachine here(kPair);
   here.files["/sys/class/infiniband/mlx5_0/fw_ver"] = text("20.41.1000\n");
   EXPECT_THAT(
@@ -231,7 +231,7 @@ TEST(DoctorDifferences, PartitionsAreComparedByNumber) {
   EXPECT_EQ(all.front().there, "0x0001");
 }
 
-TEST(DoctorDifferences, AreNoneWhereOneMachineDoesNotTell) {
+TEST(DoctorDifferences, AValueThatOneMachineLacksIsNoDifference) {
   Record nothing;
   nothing.partial = true;
   Archive unknown(nothing);
@@ -241,7 +241,7 @@ TEST(DoctorDifferences, AreNoneWhereOneMachineDoesNotTell) {
   }
 }
 
-TEST(DoctorDifferences, ARecordedMachineHasThoseOfTheMachine) {
+TEST(DoctorDifferences, ARecordedMachineDiffersAsTheLiveMachineDoes) {
   for (const char* fixture : {"jumbo-frames-on-one-side", "gids-of-roce-v1", "kernel-too-old"}) {
     Recorder recorder(machine_of(fixture));
     ask_for_differences(recorder);
@@ -268,7 +268,7 @@ void expect_fit(const std::vector<Difference>& all, const std::string& prefix) {
   for (const std::string& line : difference_lines(all, {})) EXPECT_TRUE(is_fit(line, 400)) << line;
 }
 
-TEST(DoctorDifferences, AnyTwoMachinesHavePrintableOnes) {
+TEST(DoctorDifferences, DifferencesOfAnyTwoMachinesArePrintable) {
   for (const std::string& here : fixture_names()) {
     for (const std::string& there : fixture_names())
       expect_fit(between(here, there), here + " and " + there + ": ");
@@ -355,7 +355,7 @@ void try_at_each_place(AlteredMachine& machine, const Json& info, const std::str
   }
 }
 
-TEST(DoctorDifferences, TakeAnyTypeAtAnyPlaceOfACall) {
+TEST(DoctorDifferences, AnyJsonTypeAnywhereInACallIsAccepted) {
   AlteredMachine machine("jumbo-frames-on-one-side");
   machine.set_info("/protocols", {{"endpoint", 9}, {"memory_key", 3}});
   machine.set_info("/settings", {{{"name", "HBMWIRE_LINK_TRAFFIC_CLASS"}, {"value", "106"}}});
@@ -411,7 +411,7 @@ TEST(DoctorDifferences, AreShownFaultsFirst) {
   EXPECT_THAT(difference_lines({}, {}), IsEmpty());
 }
 
-TEST(DoctorDifferences, HaveTheirMembersInJson) {
+TEST(DoctorDifferences, EachDifferenceHasItsMembersInJson) {
   const Json json = to_json(between("gid-table-with-v1-first", kPair));
   ASSERT_EQ(json.size(), 1U);
   EXPECT_EQ(json[0]["what"], "GID index of mlx5_0");

@@ -104,7 +104,7 @@ TEST(DoctorFixtures, HaveEachCheckFailPassAndStayUnknown) {
     EXPECT_EQ(seen[std::string(check.name)], all) << check.name;
 }
 
-TEST(DoctorFixtures, AreManyMachines) { EXPECT_GE(fixture_names().size(), 25U); }
+TEST(DoctorFixtures, ThereAreFixturesOfManyMachines) { EXPECT_GE(fixture_names().size(), 25U); }
 
 }  // namespace
 }  // namespace hbmwire::tools::doctor

@@ -167,7 +167,7 @@ class DoctorHidden : public testing::TestWithParam<std::string> {};
 
 // A check sees only its own questions, so that hiding others changes nothing. If a check gets the
 // same answers from two machines, only the first one is tried.
-TEST_P(DoctorHidden, FactsMakeNoCheckSayMore) {
+TEST_P(DoctorHidden, AHiddenFactMakesNoCheckSayMore) {
   static std::set<std::pair<std::string_view, std::size_t>> tried;
   const auto machine = fixture_machine(GetParam());
   for (const Check& check : all_checks()) {

@@ -168,12 +168,12 @@ TEST(DoctorReading, HiddenFactsAreNoFault) {
   }
 }
 
-TEST(DoctorReading, TakesAnErrnoOfRightsOrShortageForNoAnswer) {
+TEST(DoctorReading, AnErrnoOfRightsOrShortageIsNoAnswer) {
   for (const int error : {0, ENOENT, ENODEV, EINVAL}) EXPECT_FALSE(is_unread(error)) << error;
   for (const int error : {EACCES, EPERM, EMFILE, EIO}) EXPECT_TRUE(is_unread(error)) << error;
 }
 
-TEST(DoctorReading, TakesNothingForAbsentBelowAFolderThatIsHidden) {
+TEST(DoctorReading, NothingBelowAHiddenFolderIsTakenForAbsent) {
   const auto machine = fixture_machine("gaudi2-pair");
   EXPECT_EQ(error_below(*machine, "/proc/sys/vm", ENOENT), ENOENT);
   EXPECT_EQ(error_below(*machine, "/proc/sys/vm", 0), 0);

@@ -193,14 +193,14 @@ def wrong_byte(program):
         expect(result, 1, "broken")
         wrong = [pair for pair in result.whole["pairs"]["nics"] + result.whole["pairs"]["memories"] if pair["wrong_bytes"]]
         check(wrong and all(pair["outcome"] == "failed" and pair["error"]["step"] == "verify" for pair in wrong), result)
-        # The third request of 512 KiB.
+        # The flipped byte is number 100 of the third write (nth=3), and each write has 512 KiB.
         check(f"byte {2 * (1 << 19) + 100} of" in first_error(result)["text"], result)
         m.stop()
 
 
 def card_taken(program):
     with machines(program) as m:
-        # By its name, the holder runs on the server's emulated machine.
+        # The name "there" makes the holder run on the server's emulated machine.
         holder = m.w.server("-m", "gaudi", "--card", "0", "--keep", name="there", emulate=("--nics", "2", "--gaudi", "2"))
         m.serve(emulate=())
         result = m.visit("--json")
@@ -327,7 +327,7 @@ def keys(program):
 
 
 def another_program(program):
-    """Another program listens there: an endpoint's listener, or a program that sends nothing."""
+    """Another program listens at the doctor's address: an endpoint's listener, or a program that sends nothing."""
     with machines(program) as m:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             result = ended(m.start(host=f"127.0.0.1:{silent.getsockname()[1]}"), 30)
@@ -429,7 +429,7 @@ def arguments(program):
 
 
 def minutes(program):
-    """The server ends by itself."""
+    """With --minutes the server ends by itself."""
     with machines(program) as m:
         m.serve("--minutes", "1", emulate=("--nics", "1"))
         check(m.server.finish(75) == 0 and "--minutes" in m.server.text, m.server.text)

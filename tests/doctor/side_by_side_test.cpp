@@ -55,7 +55,7 @@ TEST(DoctorSideBySide, HasARowForEachCheckThatIsNotGood) {
                   "good there, nothing to judge here: port", "1 check is good at both ends"));
 }
 
-TEST(DoctorSideBySide, TwoHealthyMachinesGiveOneLine) {
+TEST(DoctorSideBySide, TwoHealthyMachinesAreOneLine) {
   const auto findings = all_findings("gaudi2-pair");
   const auto lines = side_by_side_lines(side_by_side(findings, findings), "node2", {});
   ASSERT_EQ(lines.size(), 1U);

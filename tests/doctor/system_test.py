@@ -104,12 +104,12 @@ def wrong_byte(program):
         expect(result, 1, "broken")
         pair = result.pairs["gaudi 0", "emu0"]
         check(pair["outcome"] == "failed" and pair["wrong_bytes"] == 1 and pair["error"]["step"] == "verify", pair)
-        # The third request of 512 KiB.
+        # The flipped byte is number 100 of the third write (nth=3), and each write has 512 KiB.
         check(f"byte {2 * (1 << 19) + 100} of" in pair["error"]["text"], pair)
 
 
 def card_taken(program):
-    """The report mentions it, but does not take the card: the other process continues with it."""
+    """The report says that the card is taken. The doctor does not take it, and its owner goes on."""
     with world(program) as w:
         server = w.server("-m", "gaudi", "--card", "0", "--keep", name="n", emulate=("--gaudi", "2"))
         process = w.emulated([program, "doctor", "--json"], "n", env=environment())
@@ -245,7 +245,7 @@ def crashing_library(program):
 
 
 def save_and_replay(program):
-    """A saved machine gives the report of the machine itself, wherever it is read."""
+    """A saved machine gives the same report as the machine itself, wherever the file is read."""
     with world(program) as w:
         emulate = ("--nics", "2", "--without", "emu1=dmabuf")
         for arguments, place in (((), "plain"), (("--with-addresses",), "addresses")):

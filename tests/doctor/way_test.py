@@ -75,7 +75,7 @@ class Network:
                 "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/icmp_ratelimit")
 
     def rules_first(self, role):
-        """Puts rules before the local table, so that they act like a firewall of that machine."""
+        """Makes room for rules before the look-up of the local table. Such rules act like a firewall of that machine."""
         for family in ("-4", "-6"):
             command("ip", family, "-n", self.names[role], "rule", "add", "pref", "100", "lookup", "local")
             command("ip", family, "-n", self.names[role], "rule", "del", "pref", "0")
@@ -114,7 +114,7 @@ class Network:
         for name in self.names.values():
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
             shutil.rmtree(pathlib.Path("/etc/netns") / name, ignore_errors=True)
-        with contextlib.suppress(OSError):  # of another test, or of the machine
+        with contextlib.suppress(OSError):  # folders of another test, or of the machine, are left
             pathlib.Path("/etc/netns").rmdir()
 
 
@@ -251,7 +251,7 @@ def silent_address(program):
         n.ip("client", f"neigh add 10.77.0.9 lladdr {link['address']} nud permanent dev eth0")
         answer = n.ask("name", "10.77.0.9", PORT)
         answer.expect("way", f"10.77.0.9:{PORT}", "bad", "no answer within 3.5 s", remedy="ping 10.77.0.9")
-        # If another address works, one that is silent is given up sooner.
+        # A silent address is given up sooner if another address of the name works.
         answer = n.ask("addresses", tcp_place(4), f"10.77.0.9:{PORT}")
         answer.expect("way", f"10.77.0.9:{PORT}", "slow", "no answer within 2.0 s")
         check(answer.seconds < 3.4, answer)

@@ -39,13 +39,13 @@ class Recipe:
 
 SERVER_FIRST = Recipe(background=(0,))
 VERIFIED = Recipe(background=(0,), says=("Verified",))
-# It listens by rdma_cm, which is emulated, too.
+# The command listens by rdma_cm, which is emulated, so no TCP port shows when it is ready.
 LISTENS_BY_RDMA_CM = Recipe(background=(0,), ready="sleep 3")
-# Emulated hardware may be called slow.
+# The doctor may call emulated hardware slow, which is exit code 4.
 DOCTOR = Recipe(background=(0,), nodes=True, replace=((r"^(hbmwire doctor localhost.*)", r"\1 || [ $? = 4 ]"),), says=("Works",))
 PERF_SERVER = "hbmwire perf put_bw >/dev/null & listening"
 MOVES_BYTES = "HBMWIRE_STATS=yes HBMWIRE_TRACE=t.json ./program >/dev/null"
-# A sweep of all sizes, on a machine that runs other tests.
+# A sweep of all sizes takes too long on a machine that runs other tests, so it has fewer iterations.
 FEWER = (r" -a\b", " -a -n 100")
 # A second measurement on a busy machine may be slower, which the exit code says.
 COMPARE = (r"(--compare \w+\.json)", r"\1 || [ $? = 3 ]")

@@ -54,10 +54,10 @@ class Subject {
     }
   }
 
-  /// A write by the other process.
+  /// A write by the hostile process, as the input says.
   void store(Input& input) {
     switch (input.number(1) % 6) {
-      case 0: {  // a word that may be valid
+      case 0: {  // a word whose kind and length may be valid
         const std::uint64_t kind = input.number(1) % 5;
         word(input) = kind << 56U | input.number(2) % (RingWriter::kMostBytes + 2);
         return;
@@ -92,7 +92,7 @@ class Subject {
         std::abort();
       if (frame->kind < RingFrameKind::message || frame->kind > RingFrameKind::word) std::abort();
     }
-    // A second look finds the same frame.
+    // A second look must find a frame exactly if the first one did.
     if (reader_.peek().has_value() != frame.has_value()) std::abort();
     const std::uint64_t how = input.number(1);
     if ((how & 1U) != 0) reader_.take();

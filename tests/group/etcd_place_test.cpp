@@ -107,7 +107,7 @@ TEST_F(EtcdPlaces, ANameThatAnotherProcessKeepsIsBusy) {
   EXPECT_TRUE(*place("another")->claim(5s));
 }
 
-TEST_F(EtcdPlaces, LeasesEndWithTheirProcessAndNotBefore) {
+TEST_F(EtcdPlaces, ALeaseEndsWithItsProcessAndNotBefore) {
   test::OtherProcess killed([](const test::Talk& talk) {
     const auto theirs = place("killed");
     talk.tell(theirs->leave(kMine, 5s) ? 1 : 0);

@@ -19,7 +19,7 @@ with hbmwire.Context() as context, context.create_worker(progress_thread=True) a
         thread.start()
         peer = context.connect(f"127.0.0.1:{listener.port}", timeout=30)
         thread.join()
-    with accepted[0], peer:  # its thread answers the goodbye of `peer`
+    with accepted[0], peer:  # `peer` closes first, and the accepted end's thread answers its goodbye
         remote = peer.remote(bytes(target.pack_key()))
         transfer = peer.put(source[0:SIZE], remote[0:SIZE]).wait(timeout=30)
         print(transfer.explain())

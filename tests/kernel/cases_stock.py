@@ -40,7 +40,7 @@ def emulate(lab):
 
 
 def cgroup(lab):
-    """The memory limit of a version 2 cgroup."""
+    """Host memory within the limit of a version 2 cgroup, and above it."""
     lab.run_well("cgroup.sh")
 
 

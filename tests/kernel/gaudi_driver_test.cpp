@@ -106,7 +106,7 @@ TEST_F(VirtualGaudi, HasAGaudi2sAddressesAndPages) {
   EXPECT_EQ(card_->allocate(1ULL << 40U, handle), ENOMEM);
 }
 
-TEST_F(VirtualGaudi, KeepsMappedAndExportedMemory) {
+TEST_F(VirtualGaudi, MappedOrExportedMemoryCannotBeFreed) {
   const Mapped memory = map(kCardPage);
   EXPECT_EQ(card_->free(memory.handle), EINVAL) << "it is mapped";
   Fd dmabuf;
@@ -130,9 +130,9 @@ TEST_F(VirtualGaudi, ExportsWholePagesFromTheBaseOfAMappingAlone) {
   std::array<char, 1> byte{};
   ASSERT_EQ(card_->map_host(byte.data(), kHostPage, host), 0);
   Fd dmabuf;
-  // From within a page, from the second page, no bytes, no whole host page, from an offset that is
-  // no page, beyond the end, from an offset at the end, a length that wraps around, and the address
-  // of host memory.
+  // In this order: a range from within a page, from the second page, of no bytes, of no whole host
+  // page, from an offset that is no page, beyond the end, from an offset at the end, of a length
+  // that wraps around, and at the address of host memory.
   const std::array<RawGaudi::Range, 9> refused{{{base + kHostPage, kHostPage},
                                                 {base + kCardPage, kHostPage},
                                                 {base, 0},
@@ -154,7 +154,7 @@ TEST_F(VirtualGaudi, ExportsWholePagesFromTheBaseOfAMappingAlone) {
   EXPECT_EQ(::lseek(dmabuf.get(), 0, SEEK_END), static_cast<off_t>(kCardPage));
 }
 
-TEST_F(VirtualGaudi, HasNothingForTheCpu) {
+TEST_F(VirtualGaudi, MemoryCannotBeMappedByTheCpu) {
   const std::uint64_t base = map(kCardPage).address;
   Fd dmabuf;
   ASSERT_EQ(card_->export_range({base, kHostPage}, dmabuf), 0);
@@ -192,7 +192,7 @@ TEST_F(VirtualGaudi, IsHeldByARegistrationWhoseDescriptorIsClosed) {
   EXPECT_EQ(::ibv_dereg_mr(mr), 0);
 }
 
-TEST_F(VirtualGaudi, GoesInTheDocumentedOrder) {
+TEST_F(VirtualGaudi, MemoryIsGivenBackInTheDocumentedOrder) {
   const Mapped memory = map(kCardPage);
   const Verbs verbs;
   Fd dmabuf;
@@ -210,7 +210,7 @@ TEST_F(VirtualGaudi, GoesInTheDocumentedOrder) {
   EXPECT_EQ(RawGaudi().open_error(), 0);
 }
 
-TEST_F(VirtualGaudi, RefusesImportersThatHaveNoWayToIt) {
+TEST_F(VirtualGaudi, RefusesImportersThatCannotReachTheCard) {
   Fd dmabuf;
   ASSERT_EQ(card_->export_range({map(kCardPage).address, kCardPage}, dmabuf), 0);
   const Verbs verbs;

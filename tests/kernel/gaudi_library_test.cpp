@@ -68,8 +68,8 @@ TEST_F(KernelGaudi, ReadsBytesThatTheHostPutIntoItsMemory) {
   }
 }
 
-/// Its pages are not contiguous in the BAR, so writes across their borders must be split. The
-/// host compares the bytes that it finds.
+/// The card's pages are not contiguous in the BAR, so writes across their borders must be split.
+/// The host compares the bytes that it finds in the BAR.
 TEST_F(KernelGaudi, WritesBytesThatTheHostSees) {
   constexpr std::uint64_t kBegin = kCardPage - 1234;
   constexpr std::uint64_t kLength = kCardPage + 3000;
@@ -81,7 +81,8 @@ TEST_F(KernelGaudi, WritesBytesThatTheHostSees) {
   std::vector<std::byte> got(kLength);
   ASSERT_TRUE(buffer->read(kBegin, got, soon()));
   EXPECT_EQ(got, sent);
-  // For each page, prints which bytes of the pattern are where.
+  // For each page, prints the place in the BAR, the length, the first byte of the pattern, and the
+  // pattern's seed.
   for (std::uint64_t from = 0, length = 0; from < kLength; from += length) {
     const std::uint64_t address = buffer->region().address() + kBegin + from;
     length = std::min(kLength - from, kCardPage - address % kCardPage);
@@ -113,7 +114,7 @@ TEST_F(KernelGaudi, SmallAllocationsShareAPageAndItsDmabuf) {
   }
 }
 
-TEST_F(KernelGaudi, IsKeptByItsLastUser) {
+TEST_F(KernelGaudi, StaysOpenUntilItsLastUserGoes) {
   std::optional<Region> region;
   {
     const auto context = Context::create();
@@ -130,7 +131,7 @@ TEST_F(KernelGaudi, IsKeptByItsLastUser) {
   region.reset();
 }
 
-TEST_F(KernelGaudi, NamesTheObstacle) {
+TEST_F(KernelGaudi, EachRefusalNamesItsObstacle) {
   const auto context = Context::create();
   auto domain = context->open(MemoryType::gaudi);
   ASSERT_TRUE(domain) << describe(domain.error());

@@ -43,18 +43,18 @@ class HostTests(unittest.TestCase):
                               env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return done.returncode, done.stdout
 
-    def test_without_qemu_it_is_skipped_with_the_reason(self):
+    def test_without_qemu_the_run_is_skipped_with_the_reason(self):
         status, shown = self.run_case()
         self.assertEqual(status, 77, shown)
         self.assertRegex(shown, r"Skipped\nno kernel guest: no qemu-system-x86_64 here")
 
-    def test_without_apt_it_is_skipped_with_the_reason(self):
+    def test_without_apt_the_run_is_skipped_with_the_reason(self):
         self.add_program("qemu-system-x86_64", "exit 1")
         status, shown = self.run_case()
         self.assertEqual(status, 77, shown)
         self.assertRegex(shown, r"Skipped\nno kernel guest: no apt-get here")
 
-    def test_without_an_archive_it_is_skipped_with_the_reason(self):
+    def test_without_an_archive_the_run_is_skipped_with_the_reason(self):
         self.add_program("qemu-system-x86_64", "exit 1")
         self.add_program("dpkg-deb", "exit 1")
         self.add_program("apt-cache", "echo linux-image-6.12.9+deb12-amd64")
@@ -120,7 +120,7 @@ class HostTests(unittest.TestCase):
             "linux-headers-6.12.9+deb12-amd64=6.12.9-1~deb12u1", "linux-headers-6.12.9+deb12-common=6.12.9-1~deb12u1",
             "linux-kbuild-6.12.9+deb12=6.12.9-1~deb12u1", "linux-source-6.12=6.12.9-1~deb12u1"])
 
-    def test_without_a_compiler_modules_are_not_to_be_had(self):
+    def test_without_a_compiler_there_are_no_modules(self):
         with mock.patch.dict(os.environ, self.environment()):
             with self.assertRaisesRegex(package.Unavailable, "no make here, by which modules are built"):
                 modules.own_modules(self.kernel())
@@ -134,7 +134,7 @@ class HostTests(unittest.TestCase):
             with self.assertRaisesRegex(package.Unavailable, "no x86_64-linux-gnu-gcc-14 here"):
                 modules.own_modules(kernel)
 
-    def test_without_sources_modules_are_not_to_be_had(self):
+    def test_without_sources_there_are_no_modules(self):
         kernel = self.kernel()
         for name in (*modules.PROGRAMS, modules.compiler(kernel)):
             self.add_program(name, "exit 1")
@@ -171,7 +171,7 @@ class HostTests(unittest.TestCase):
         for difference in cases_conformance.differences():
             self.assertIn(f"| {difference.name} | {difference.rxe} | {difference.why} |", document)
 
-    def test_one_fetches_while_others_wait(self):
+    def test_one_process_fetches_a_kernel_while_others_wait(self):
         lock = self.folder / "lock"
         with package.locked(lock):
             waiting = subprocess.run([sys.executable, "-B", "-c", "import sys, fcntl\nfile = open(sys.argv[1], 'w')\n"

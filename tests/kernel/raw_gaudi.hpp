@@ -39,7 +39,7 @@ class RawGaudi {
     std::uint64_t offset = 0;
   };
 
-  /// Uses the supported flags, unless others are given.
+  /// Exports with `flags`, or with the flags that the driver supports.
   int export_range(const Range& range, Fd& dmabuf);
   int export_range(const Range& range, Fd& dmabuf, std::uint32_t flags);
 

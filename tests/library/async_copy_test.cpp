@@ -29,7 +29,7 @@ using test::pattern;
 using test::same_bytes;
 using test::soon;
 
-// More than the pinned amount, and no multiple of a piece.
+// More than the host memory that the library pins for copies, and no multiple of a piece.
 constexpr std::size_t kLarge = 20'000'001;
 
 /// Sets the time of each DMA job of SynapseAI, in addition to the copy itself.
@@ -185,7 +185,7 @@ TEST_F(SynapseCopy, ADomainWithACopyUnderWayIsLeftInOrder) {
 
 /// Fails each call in turn in the middle of a copy. The error is decoded, and the engine still
 /// works.
-TEST(SynapseCopyFailures, LeaveAnEngineThatWorks) {
+TEST(SynapseCopyFailures, TheEngineWorksAfterAFailedCall) {
   const auto card = open_card(Owner::synapse);
   const auto memory = card->allocate(kLarge);
   const auto bytes = pattern(kLarge, 1);

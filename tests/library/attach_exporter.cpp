@@ -37,7 +37,7 @@ void send_value(int socket, const void* value, std::size_t size) {
   if (::send(socket, value, size, MSG_NOSIGNAL) != static_cast<ssize_t>(size)) ::_exit(3);
 }
 
-/// Its objects until it is told to free them.
+/// The published objects of the other process, which it keeps until it is told to free them.
 struct Published {
   Buffer buffer;
   std::optional<AttachPublication> publication;

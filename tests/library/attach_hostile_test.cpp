@@ -120,12 +120,12 @@ TEST_F(AttachClient, MaySendItsRequestInPieces) {
   const Fd socket = connect();
   for (const std::byte byte : request_) {
     send_fds(socket.get(), {byte}, 0, -1);
-    static_cast<void>(exporter_.descriptors());  // by then it has been through its loop
+    static_cast<void>(exporter_.descriptors());  // its answer shows that its loop ran once more
   }
   EXPECT_EQ(answer_from(socket.get()).fds, 1U);
 }
 
-TEST_F(AttachClient, ThatSendsGarbageGetsNothing) {
+TEST_F(AttachClient, AClientThatSendsGarbageGetsNothing) {
   std::vector<Bytes> garbage{{}, Bytes(1), Bytes(wire::kAttachRequestBytes), Bytes(100'000)};
   garbage.push_back(Bytes(request_.begin(), request_.end() - 1));
   for (std::size_t i = 0; i < wire::kAttachHeaderBytes; ++i) {
@@ -147,7 +147,7 @@ TEST_F(AttachClient, AnotherVersionIsRefusedWithThatReason) {
   EXPECT_EQ(answer.bytes, wire::encode(AttachReply{.status = AttachReply::Status::other_version}));
 }
 
-TEST_F(AttachClient, ThatSendsDescriptorsIsDropped) {
+TEST_F(AttachClient, AClientThatSendsDescriptorsIsDropped) {
   for (const std::size_t count : {1U, 2U, 253U}) {
     const Fd socket = connect();
     send_fds(socket.get(), request_, count, socket.get());
@@ -175,13 +175,13 @@ TEST_F(AttachClient, AnotherUserGetsNoDescriptor) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(AttachClient, ASilentOneDelaysNoOtherAndIsDropped) {
+TEST_F(AttachClient, ASilentClientDelaysNoOtherAndIsDropped) {
   const Fd silent = connect();
   const Fd slow = connect();
   send_fds(slow.get(), {request_.begin(), request_.begin() + 20}, 0, -1);
   for (int i = 0; i < 10; ++i) expect_that_it_serves();
   EXPECT_EQ(exporter_.descriptors(), theirs_ + 2);  // both connections
-  // Only its own timer wakes the exporter.
+  // From here on nothing but its own timer wakes the exporter, which then drops both.
   EXPECT_TRUE(answer_from(silent.get()).bytes.empty());
   EXPECT_TRUE(answer_from(slow.get()).bytes.empty());
   EXPECT_EQ(exporter_.descriptors(), theirs_);
@@ -191,7 +191,7 @@ TEST_F(AttachClient, OneMoreSilentClientReplacesTheOldest) {
   std::vector<Fd> silent;
   for (int i = 0; i < 200; ++i) silent.push_back(connect());
   expect_that_it_serves();
-  EXPECT_LE(exporter_.descriptors(), theirs_ + 64);  // the connections that it keeps
+  EXPECT_LE(exporter_.descriptors(), theirs_ + 64);  // it keeps 64 connections at most
   EXPECT_TRUE(answer_from(silent.front().get()).bytes.empty());
   send_fds(silent.back().get(), request_, 0, -1);
   EXPECT_EQ(answer_from(silent.back().get()).fds, 1U);
@@ -260,11 +260,11 @@ TEST_F(AttachServer, MaySendItsReplyInPieces) {
   EXPECT_TRUE(result) << describe(result.error());
 }
 
-TEST_F(AttachServer, WithoutADescriptorIsAnError) {
+TEST_F(AttachServer, AReplyWithoutADescriptorIsAnError) {
   expect_error([&](int socket) { send_fds(socket, granted_, 0, -1); }, Errc::protocol, "none");
 }
 
-TEST_F(AttachServer, WithSeveralDescriptorsIsAnError) {
+TEST_F(AttachServer, AReplyWithSeveralDescriptorsIsAnError) {
   for (const std::size_t count : {2U, 4U, 5U, 10U, 253U}) {
     expect_error([&](int socket) { send_fds(socket, granted_, count, file_.get()); },
                  Errc::protocol, std::to_string(count).c_str());
@@ -276,13 +276,13 @@ TEST_F(AttachServer, WithSeveralDescriptorsIsAnError) {
       Errc::protocol, "one with each byte");
 }
 
-TEST_F(AttachServer, WithADescriptorBesideARefusalLeavesNone) {
+TEST_F(AttachServer, ADescriptorBesideARefusalIsClosed) {
   const Bytes refusal = wire::encode(AttachReply{.status = AttachReply::Status::unknown});
   expect_error([&](int socket) { send_fds(socket, refusal, 1, file_.get()); }, Errc::not_found,
                "a refusal with a descriptor");
 }
 
-TEST_F(AttachServer, ThatClosesEarlyIsAnError) {
+TEST_F(AttachServer, AServerThatClosesEarlyIsAnError) {
   expect_error([](int /*socket*/) {}, Errc::peer_failed, "at once");
   for (const std::ptrdiff_t length : {1, 15, 16, 17, 51}) {
     expect_error(
@@ -293,7 +293,7 @@ TEST_F(AttachServer, ThatClosesEarlyIsAnError) {
   }
 }
 
-TEST_F(AttachServer, ThatSaysNonsenseIsAnError) {
+TEST_F(AttachServer, AReplyOfNonsenseIsAnError) {
   for (std::size_t i = 0; i < wire::kAttachHeaderBytes; ++i) {
     Bytes wrong = granted_;
     wrong.at(i) ^= std::byte{0x40};
@@ -324,7 +324,7 @@ TEST_F(AttachServer, ThatSaysNonsenseIsAnError) {
   expect_refused(wrong, Errc::invalid_argument, "longer than its dma-buf");
 }
 
-TEST_F(AttachServer, ThatGivesSomethingElseIsAnError) {
+TEST_F(AttachServer, ADescriptorOfNoDmabufIsAnError) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
   const Fd reader(pipe[0]);

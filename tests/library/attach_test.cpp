@@ -38,7 +38,7 @@ using test::filled;
 using test::kAttachedBytes;
 using test::soon;
 
-/// Answers while it lives.
+/// A thread that answers the requests at a listener while this object lives.
 class Answering {
  public:
   explicit Answering(const AttachListener& listener)
@@ -149,7 +149,7 @@ TEST(Attach, ADeadExporterIsToldAtOnce) {
   EXPECT_EQ(attached.error().hint, Hint::attach_gone) << describe(attached.error());
 }
 
-TEST(Attach, AnExporterThatDiesMeanwhileEndsTheWait) {
+TEST(Attach, AnExporterThatDiesDuringTheWaitEndsIt) {
   Exporter exporter(MemoryType::gaudi);
   const Context context = *Context::create();
   ASSERT_EQ(::kill(exporter.pid(), SIGSTOP), 0);
@@ -159,8 +159,8 @@ TEST(Attach, AnExporterThatDiesMeanwhileEndsTheWait) {
     const std::jthread thread([&] {
       attached = attach(context, exporter.address(), {Deadline::after(60s), -1});
     });
-    // It is connected when its socket exists. Whether it has already sent its request makes no
-    // difference.
+    // One more descriptor: the socket of attach() exists, and is connected. Whether attach() has
+    // already sent its request makes no difference.
     while (test::open_descriptors() == descriptors) std::this_thread::yield();
     exporter.kill();
   }
@@ -224,7 +224,7 @@ TEST(Attach, AnotherUserIsRefused) {
   EXPECT_TRUE(attach(*Context::create(), exporter.address(), soon()));
 }
 
-TEST(Attach, ThousandsLeaveNothingBehind) {
+TEST(Attach, ThousandsOfAttachmentsLeaveNothingBehind) {
   const Exporter exporter(MemoryType::gaudi);
   const Context context = *Context::create();
   const auto nic = Nic::open();
@@ -310,7 +310,7 @@ TEST_F(AttachInProcess, MemoryThatPeersMayNotWriteIsReadOnly) {
   EXPECT_FALSE(nic_.register_memory(attached->memory, Access::remote_write));
 }
 
-TEST_F(AttachInProcess, AnImportMayBeForReadingAlone) {
+TEST_F(AttachInProcess, AnImportMayBeReadOnly) {
   const Fd file = make_memfd();
   const auto memory = context_.import_dmabuf(
       {.fd = file.get(), .length_bytes = kAttachedBytes, .mapping = nullptr, .read_only = true});
@@ -325,7 +325,7 @@ TEST_F(AttachInProcess, AnImportMayBeForReadingAlone) {
   EXPECT_TRUE(register_memfd(file.get(), Access::remote_write)) << "another import of the same";
 }
 
-TEST_F(AttachInProcess, ACacheTellsImportsForReadingApart) {
+TEST_F(AttachInProcess, ACacheKeepsReadOnlyImportsApart) {
   const Fd file = make_memfd();
   const auto cache = RegistrationCache::create(context_, {nic_});
   ASSERT_TRUE(cache) << describe(cache.error());
@@ -419,7 +419,7 @@ int sweep_descriptors(Body body) {
   return -1;
 }
 
-TEST(AttachSweep, EachDescriptorThatIsNotThereIsAnError) {
+TEST(AttachSweep, EachShortageOfDescriptorsIsAnError) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "UndefinedBehaviorSanitizer looks at objects through a pipe, which takes two";
 #endif

@@ -95,7 +95,7 @@ TEST_P(ConnectionTest, WritesWithImmediate) {
   EXPECT_EQ(contents(b_, 0, kSize), sent);
 }
 
-TEST_P(ConnectionTest, ReadsAndChangesNoOtherByte) {
+TEST_P(ConnectionTest, AReadChangesNoByteBesideItsTarget) {
   const auto old = pattern(3000, 3);
   const auto there = pattern(1000, 4);
   ASSERT_TRUE(a_.buffer.write(0, old, soon()));

@@ -207,7 +207,7 @@ TEST(CudaSettings, DmabufOrPeerMemory) {
   EXPECT_TRUE(path("yes").refusal) << "no other path is taken unasked";
 }
 
-TEST(CudaSettings, ThePcieMappingIsAskedForOnDemand) {
+TEST(CudaSettings, TheSettingDecidesWhetherThePcieMappingIsAskedFor) {
   const auto exported = [](const char* setting) {
     const WithVariable variable("HBMWIRE_CUDA_PCIE_MAPPING", setting);
     const auto context = make_context();
@@ -249,7 +249,7 @@ TEST(CudaSettings, SynchronousCopiesOfTheApplicationAreComplete) {
   EXPECT_NE(got("no"), pattern(100, 1)) << "the emulated driver was too quick to tell";
 }
 
-TEST(CudaFlush, WhereTheDriverHasNoneANicHasTo) {
+TEST(CudaFlush, ANicHasToFlushWhereTheDriverCannot) {
   const CudaTrait without("no_host_flush");
   const auto context = make_context();
   EXPECT_FALSE(take(take(context.open(MemoryType::cuda))->flush()));
@@ -273,7 +273,7 @@ TEST(CudaVirtualMemory, RangesOverSegmentsAreRegisteredWhole) {
   EXPECT_NE(one.generation, info.generation);
 }
 
-TEST(CudaVirtualMemory, MemoryThatWasNotMadeForItIsRefused) {
+TEST(CudaVirtualMemory, MemoryWithoutGpuDirectRdmaIsRefused) {
   const auto context = make_context();
   CudaApplication application(0);
   const auto info = take(context.find(application.map({1}, false)));

@@ -64,7 +64,7 @@ class DmabufImport : public testing::Test {
   Context context_ = *Context::create();
 };
 
-TEST_F(DmabufImport, SaysThatADescriptorIsNone) {
+TEST_F(DmabufImport, NamesADescriptorThatIsNoDmabuf) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
   const Fd reader(pipe[0]);
@@ -82,7 +82,7 @@ TEST_F(DmabufImport, SaysThatADescriptorIsNone) {
   }
 }
 
-TEST_F(DmabufImport, SaysThatItIsTooShort) {
+TEST_F(DmabufImport, NamesADmabufThatIsTooShort) {
   const Fd file = make_memfd();
   EXPECT_TRUE(import(file.get(), 0, kSize));
   EXPECT_TRUE(import(file.get(), kSize - 1, 1));
@@ -126,7 +126,7 @@ TEST_F(DmabufImport, TakesADescriptorOfItsOwnAndLeavesTheCallersAlone) {
   EXPECT_EQ(test::open_descriptors(), before - 1);
 }
 
-TEST_F(DmabufImport, ManyOfOneBufferShareADescriptor) {
+TEST_F(DmabufImport, ManyImportsOfOneBufferShareADescriptor) {
   const Fd file = make_memfd();
   const Fd copy(::dup(file.get()));
   const int before = test::open_descriptors();

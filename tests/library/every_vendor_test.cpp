@@ -88,7 +88,7 @@ TEST(EveryVendor, AnAddressTellsItsDevice) {
   EXPECT_EQ(ambiguous.error().hint, Hint::ambiguous_address);
 }
 
-TEST(EveryVendor, AnAddressOfSeveralDevicesIsTheDefaultOnes) {
+TEST(EveryVendor, AnAddressOfSeveralDevicesIsTheDefaultDevices) {
   const auto devices = [] {
     std::vector<std::string> found;
     const Context context = *Context::create();

@@ -111,8 +111,8 @@ TEST_F(GaudiAdopt, IsReadAndWrittenThroughTheNic) {
   EXPECT_EQ(got, expected);
 }
 
-/// Also if writes of NICs are visible only after a flush (`--like-hardware flush`).
-TEST_F(GaudiAdopt, APeersBytesAreReadAndNoOthers) {
+/// This must also hold if writes of NICs are visible only after a flush (`--like-hardware flush`).
+TEST_F(GaudiAdopt, ExactlyTheBytesOfAPeersRangeAreRead) {
   test::ApplicationCard application;
   application.map(kSize);
   const auto nic = Nic::open();
@@ -263,7 +263,8 @@ Result<void> life_of_adopted_memory(const GaudiMemory& memory) {
   return {};
 }
 
-/// n = 0, 1, ... until no call fails. The application's memory remains its own all the time.
+/// The n-th call fails, for n = 0, 1, ... until no call is left to fail. The application owns its
+/// memory all the time.
 TEST_F(GaudiAdopt, AnyFailedCallLeavesNothingBehind) {
   test::ApplicationCard application;
   application.map(kSize);
@@ -305,7 +306,7 @@ TEST_F(GaudiBorrow, MemoryInTheApplicationsPoolIsFoundWithoutOpeningAnything) {
   EXPECT_EQ(outside.error().code, Errc::invalid_argument);
 }
 
-TEST_F(GaudiBorrow, OneCachedDmabufServesAllOfThePool) {
+TEST_F(GaudiBorrow, OneCachedDmabufServesTheWholePool) {
   const test::ApplicationSynapse application;
   const auto nic = Nic::open();
   const std::uint64_t first = application.allocate(kSize);

@@ -116,7 +116,7 @@ TEST_F(GaudiSysfs, OtherVendorsAcceleratorsAreLeftOut) {
   EXPECT_EQ(cards[0].index, 3);
 }
 
-TEST_F(GaudiSysfs, CardsComeInTheOrderOfTheirNodesAndThoseWithoutOneLast) {
+TEST_F(GaudiSysfs, CardsWithoutANodeComeAfterThoseInNodeOrder) {
   add_pci("0000:01:00.0", "0x1da3", "0x1020");
   for (const int index : {10, 2}) {
     const std::string address = "0000:4" + std::to_string(index % 10) + ":00.0";
@@ -186,7 +186,7 @@ TEST(GaudiProbe, ListsEveryCardWithoutOpeningOne) {
   EXPECT_TRUE(other->open(MemoryType::gaudi, {.device = "0", .owner = Owner::hl_thunk}));
 }
 
-TEST(GaudiProbe, ABusyCardIsListedAsWell) {
+TEST(GaudiProbe, ABusyCardIsListed) {
   const auto owner = Context::create();
   const auto domain = owner->open(MemoryType::gaudi, {.device = "0", .owner = Owner::hl_thunk});
   ASSERT_TRUE(domain);

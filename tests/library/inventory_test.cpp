@@ -81,7 +81,7 @@ TEST(PciLink, IsTheCardsOwnTowardsItsNic) {
   EXPECT_FALSE(context.pci_link("ffff:ff:1f.7"));
 }
 
-TEST(Nics, BelowACardsSwitchAreItsNearest) {
+TEST(Nics, NicsBelowACardsSwitchAreItsNearest) {
   if (!hwloc_sees(card_address(0)))
     GTEST_SKIP() << "no mount namespace: hwloc sees the machine's /sys";
   const Context context = make_context();

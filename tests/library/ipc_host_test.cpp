@@ -38,7 +38,7 @@ class HostIpc : public testing::Test {
   std::shared_ptr<MemoryDomain> domain_;
 };
 
-TEST_F(HostIpc, StaysWhenItsOwnerFreesIt) {
+TEST_F(HostIpc, OpenedMemoryOutlivesTheOwnersFree) {
   const IpcHandle handle = owner_.handle();
   auto opened = std::make_optional(take(domain_->open_ipc(handle)));
   owner_.free();
@@ -51,7 +51,7 @@ TEST_F(HostIpc, StaysWhenItsOwnerFreesIt) {
   EXPECT_EQ(mapped_shared_files(), 0U);
 }
 
-TEST_F(HostIpc, IsNotFoundWhenItsOwnerHasDied) {
+TEST_F(HostIpc, MemoryOfADeadOwnerIsNotFound) {
   const IpcHandle handle = owner_.handle();
   owner_.kill();
   const Error error = refusal(handle);
@@ -59,7 +59,7 @@ TEST_F(HostIpc, IsNotFoundWhenItsOwnerHasDied) {
   EXPECT_EQ(error.stage, Stage::open);
 }
 
-TEST_F(HostIpc, AStrangersTokenIsRefused) {
+TEST_F(HostIpc, AForgedTokenIsRefused) {
   const int descriptors = open_descriptors();
   const auto expect_refused = [&](const IpcHandle& handle) {
     const Error error = refusal(handle);
@@ -85,7 +85,7 @@ TEST_F(HostIpc, AStrangersTokenIsRefused) {
   EXPECT_TRUE(owner_.has(1));
 }
 
-TEST_F(HostIpc, AStrangersLengthIsRefusedWhileItIsOpen) {
+TEST_F(HostIpc, AnotherLengthIsRefusedWhileTheMemoryIsOpen) {
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   IpcHandle other = owner_.handle();
   other.offset_bytes = other.block_bytes;
@@ -94,7 +94,7 @@ TEST_F(HostIpc, AStrangersLengthIsRefusedWhileItIsOpen) {
   EXPECT_EQ(refusal(other).code, Errc::permission_denied);
 }
 
-TEST_F(HostIpc, IsNotGivenBackWithMemoryBesideIt) {
+TEST_F(HostIpc, FreeingMemoryBesideOpenedMemoryLeavesItOpen) {
   std::vector<Allocation> own;  // above and below it, wherever the kernel places them
   const auto allocate_some = [&] {
     for (int i = 0; i < 8; ++i) own.push_back(take(domain_->allocate(4096)));
@@ -114,7 +114,7 @@ TEST_F(HostIpc, NeedsNoDescriptorInTheOpeningProcess) {
   EXPECT_EQ(mapped_shared_files(), 1U);
 }
 
-TEST_F(HostIpc, AnyHostDomainOpensIt) {
+TEST_F(HostIpc, AnyHostDomainOpensAHandle) {
   const auto plain = take(context_.open(MemoryType::host));
   ASSERT_NE(plain, domain_);
   EXPECT_TRUE(domain_->is_shareable());
@@ -144,7 +144,7 @@ void expect_none(MemoryDomain& domain, const Allocation& memory, Errc code) {
   EXPECT_EQ(handle.error().stage, Stage::open);
 }
 
-TEST(HostIpcHandles, AreOfSharedMemoryAlone) {
+TEST(HostIpcHandles, OnlySharedMemoryHasHandles) {
   const Context context = take(Context::create());
   const auto plain = take(context.open(MemoryType::host));
   const auto shared = take(context.open(MemoryType::host, shareable()));
@@ -157,7 +157,7 @@ TEST(HostIpcHandles, AreOfSharedMemoryAlone) {
 TEST(HostIpcHandles, AreOfTheDomainsOwnKind) {
   const Context context = take(Context::create());
   const Allocation memory = take(context.allocate(MemoryType::host, 4096, shareable()));
-  // A machine has one of these, or both.
+  // A machine may lack huge pages or NUMA, but has at least one of these kinds.
   for (const HostMemoryOptions& kind :
        {HostMemoryOptions{.pages = HostMemoryOptions::Pages::huge_2m, .shared = true},
         HostMemoryOptions{.shared = true, .numa_node = 0}}) {
@@ -213,7 +213,7 @@ void expect_copied(const Allocation& source, const Allocation& target, const Ran
   EXPECT_TRUE(same_bytes(contents(source), pattern(Opened::kBytes, 5))) << range.length;
 }
 
-TEST(HostIpcCopies, MoveTheirRangeAndNoMore) {
+TEST(HostIpcCopies, ACopyMovesExactlyItsRange) {
   const Opened opened;
   constexpr std::uint64_t kSlice = 512U << 10U;
   for (const std::uint64_t length :
@@ -237,7 +237,7 @@ void take_pages(const Allocation& memory) {
             MAP_FAILED);
 }
 
-TEST(HostIpcCopies, PagesThatAreNotToBeHadAreAnError) {
+TEST(HostIpcCopies, PagesThatCannotBeReadAreAnError) {
   const Opened opened;
   take_pages(opened.memory);
   const auto expect_fails = [](const Allocation& source, const Allocation& target) {
@@ -251,7 +251,7 @@ TEST(HostIpcCopies, PagesThatAreNotToBeHadAreAnError) {
   expect_fails(opened.own, opened.memory);
 }
 
-TEST(HostIpcCopies, AreNotBetweenTheHostAndADevice) {
+TEST(HostIpcCopies, ACopyBetweenHostAndDeviceIsRefused) {
   const Context context = take(Context::create());
   const auto host = take(context.open(MemoryType::host, shareable()));
   const Allocation memory = take(host->allocate(4096));

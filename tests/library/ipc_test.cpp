@@ -27,7 +27,8 @@ class Ipc : public testing::TestWithParam<MemoryType> {
     return take(domain_->allocate(bytes));
   }
 
-  /// As counted by the library or the kernel. The memory of allocate() must still exist.
+  /// The number of opened blocks, as the vendor's library or the kernel counts them. The memory of
+  /// allocate() must still exist, because the kernel's number includes it.
   [[nodiscard]] std::size_t open_blocks() const {
     if (GetParam() == MemoryType::host) return mapped_shared_files() - own_;
     const std::string objects = live_objects();
@@ -80,7 +81,7 @@ void expect_invalid(const Error& error) {
   EXPECT_EQ(error.stage, Stage::open);
 }
 
-TEST_P(Ipc, OpenedMemoryIsTheOwners) {
+TEST_P(Ipc, OpenedMemoryIsTheMemoryOfItsOwner) {
   const Allocation opened = take(domain_->open_ipc(owner_.handle()));
   EXPECT_EQ(opened.size_bytes(), kLength);
   EXPECT_TRUE(same_bytes(contents(opened), pattern(kLength, 1)));
@@ -101,7 +102,7 @@ TEST_P(Ipc, TheDevicesEngineCopiesBothWays) {
   EXPECT_TRUE(owner_.has(3));
 }
 
-TEST_P(Ipc, IsOpenOnceAndGivenBackWithTheLast) {
+TEST_P(Ipc, MemoryIsOpenedOnceAndClosedWithItsLastUser) {
   const IpcHandle handle = owner_.handle();
   IpcHandle part = handle;
   part.offset_bytes += 4096;
@@ -120,7 +121,7 @@ TEST_P(Ipc, IsOpenOnceAndGivenBackWithTheLast) {
   EXPECT_TRUE(owner_.has(1));
 }
 
-TEST_P(Ipc, AStrangersHandleIsRefused) {
+TEST_P(Ipc, AForgedHandleIsRefused) {
   const auto expect_changed_is_invalid = [&](const auto& change) {
     expect_invalid(refusal_changed(change));
   };
@@ -157,7 +158,7 @@ TEST_P(Ipc, OwnMemoryIsNeverReleasedTwice) {
   EXPECT_TRUE(same_bytes(contents(own), pattern(Owner::kBytes, 4)));
 }
 
-TEST_P(Ipc, NamesNothingButRangesOfAnAllocation) {
+TEST_P(Ipc, RangesOutsideAnAllocationHaveNoHandle) {
   const Allocation own = allocate(Owner::kBytes);
   const auto expect_none = [&](std::uint64_t address, std::uint64_t length_bytes) {
     const auto handle = domain_->ipc_handle(address, length_bytes);
@@ -174,7 +175,7 @@ TEST_P(Ipc, NamesNothingButRangesOfAnAllocation) {
   EXPECT_TRUE(domain_->ipc_handle(own.address() + Owner::kBytes - 1, 1));
 }
 
-TEST_P(Ipc, OutlivesItsOwnerWithoutHarm) {
+TEST_P(Ipc, OpenedMemoryOutlivesItsOwnerWithoutHarm) {
   auto opened = std::make_optional(take(domain_->open_ipc(owner_.handle())));
   owner_.kill();
   std::vector<std::byte> bytes(kLength);
@@ -188,7 +189,7 @@ TEST_P(Ipc, OutlivesItsOwnerWithoutHarm) {
   EXPECT_EQ(open_blocks(), 0U);
 }
 
-TEST_P(VendorIpc, AStrangersTokenIsRefused) {
+TEST_P(VendorIpc, AForgedTokenIsRefused) {
   // A change that only the vendor's library can notice.
   expect_invalid(refusal_changed([](IpcHandle& other) { other.block_bytes += 1U << 20U; }));
   // A driver need not check every byte: NVIDIA's (580, on an H200) opens the owner's memory with
@@ -224,7 +225,7 @@ TEST_P(VendorIpc, AnyFailedCallLeavesNothingOpen) {
   }
 }
 
-TEST(IpcHandles, AreNotOfACardsMemory) {
+TEST(IpcHandles, GaudiMemoryHasNoHandle) {
   const Context context = take(Context::create());
   const auto domain = take(context.open(MemoryType::gaudi));
   EXPECT_FALSE(domain->is_shareable());

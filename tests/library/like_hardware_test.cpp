@@ -159,8 +159,8 @@ TEST(SmallMessages, GoIntoDeviceMemory) {
   EXPECT_TRUE(done) << describe(done.error());
 }
 
-/// For this reason the library sets MLX5_SCATTER_TO_CQE if the user did not.
-TEST(SmallMessages, AreFatalThereIfTheCpuIsToPlaceThem) {
+/// To avoid this crash the library sets MLX5_SCATTER_TO_CQE=0 if the user did not set it.
+TEST(SmallMessages, PlacementByTheCpuInDeviceMemoryIsFatal) {
   ::setenv("MLX5_SCATTER_TO_CQE", "1", 1);
   EXPECT_DEATH((void)receive_small_message(), "");
   ::setenv("MLX5_SCATTER_TO_CQE", "0", 1);

@@ -115,6 +115,7 @@ TEST_P(MemoryContract, KeepsAllocationsApart) {
 TEST_P(MemoryContract, SaysThatItIsExhaustedAndRecovers) {
   if (!GetParam().allocates) return;  // a domain that only imports cannot allocate everything
   const std::uint64_t all = domain_->device().size_bytes;
+  // A sixteenth of a device. Host memory tells no size, and 4 TiB exceed any machine soon.
   const std::uint64_t step = all != 0 ? all / 16 : std::uint64_t{1} << 42U;
   std::vector<Allocation> held;
   std::optional<Error> refusal;

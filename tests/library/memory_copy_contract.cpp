@@ -73,7 +73,7 @@ TEST_P(MemoryContract, CopiesInTheOrderInWhichTheyWereStarted) {
   EXPECT_TRUE(same_bytes(got, expected));
 }
 
-TEST_P(MemoryContract, CopiesWithinItsDeviceAsItSays) {
+TEST_P(MemoryContract, CopiesWithinItsDeviceIfItSaysSo) {
   const auto from = make(kLarge + 2);
   const auto to = make(kLarge + 3);
   MemoryDomain& domain = to.domain();
@@ -139,7 +139,8 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
   }
   ASSERT_FALSE(domain.pin_host({}));
 
-  // The copy is not polled: through bounce memory it would never end.
+  // Nothing polls the copy before its last byte is there. A copy through bounce memory would need
+  // polls, and never end.
   const auto bytes = pattern(kLarge, 8);
   write(memory, 0, bytes);
   host.back() = ~bytes.back();
@@ -151,7 +152,7 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
   }
   EXPECT_TRUE(host == bytes);
 
-  // Several parts of it at a time.
+  // Several copies use parts of the pinned memory at the same time.
   const auto other = pattern(kLarge, 9);
   host = other;
   {
@@ -163,7 +164,7 @@ TEST_P(MemoryContract, CopiesPinnedHostMemoryByItself) {
   EXPECT_TRUE(same_bytes(read(memory, 0, kLarge), other));
   domain.unpin_host(host);
 
-  // Now it is like any other memory, and is pinned once more.
+  // After unpin_host() the memory is like any other, and can be pinned once more.
   must(domain.copy_out(memory.address(), host, soon()));
   must(domain.pin_host(host));
   domain.unpin_host(host);
@@ -183,7 +184,8 @@ TEST_P(MemoryContract, ADomainReleasesPinnedMemory) {
     context_ = take(Context::create());
     if (GetParam().allocates) domain_ = take(context_.open(GetParam().type, GetParam().options));
   }
-  // Other drivers accept that; the emulated ones count.
+  // The domain must have released its pinned memory. Other drivers do not tell, but the emulated
+  // ones count it.
   domain_.reset();
   context_ = take(Context::create());
   EXPECT_EQ(live_objects().find("host_mapping"), std::string::npos) << live_objects();

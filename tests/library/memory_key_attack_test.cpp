@@ -281,7 +281,7 @@ RemoteKey key_of(const Offer& offer) {
   return take(RemoteKey::unpack(std::span(offer.key).first(offer.key_bytes)));
 }
 
-TEST(MemoryKey, ARestartedPeersIsRefusedByName) {
+TEST(MemoryKey, AKeyFromBeforeAPeersRestartIsRefusedByName) {
   test::Child first(exporter);
   test::Child second(exporter);
   const Nic nic = take(Nic::open("emu1"));

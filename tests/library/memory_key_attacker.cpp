@@ -16,7 +16,7 @@
 namespace hbmwire::test::attack {
 namespace {
 
-/// The contents of a key, docs/memory-keys.md.
+/// The contents of a key, at the offsets of docs/memory-keys.md.
 struct Key {
   explicit Key(const std::array<unsigned char, 1500>& bytes)
       : writes((bytes[7] & 1U) != 0),

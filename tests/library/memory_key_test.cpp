@@ -40,7 +40,7 @@ Result<Region> region_of(MemoryType type, Access access) {
   return Nic::register_memory(std::array{one, two}, memory, access);
 }
 
-TEST(MemoryKey, ItsBytesAndInfoAgree) {
+TEST(MemoryKey, BytesAndInfoOfAKeyAgree) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   const AttachAddress attach{.socket = "hbmwire/attach", .secret = {1, 2, 3}};
   const auto before = std::chrono::system_clock::now();
@@ -126,7 +126,7 @@ TEST(MemoryKey, NamesEachGidOnce) {
   EXPECT_EQ(key.error().code, Errc::invalid_argument) << describe(key.error());
 }
 
-TEST(MemoryKey, ARegionsOwnCannotBeRevoked) {
+TEST(MemoryKey, TheKeyOfARegionItselfCannotBeRevoked) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   MemoryKey key = take(MemoryKey::pack(region));
   const auto revoked = key.revoke();
@@ -136,7 +136,7 @@ TEST(MemoryKey, ARegionsOwnCannotBeRevoked) {
   EXPECT_TRUE(key.valid());
 }
 
-TEST(MemoryKey, AChildDoesNotRevokeItsParents) {
+TEST(MemoryKey, AChildDoesNotRevokeKeysOfItsParent) {
   const Region region = take(region_of(MemoryType::host, kBoth));
   MemoryKey key = take(MemoryKey::pack(region, {.revocable = true, .expires_after = 1h}));
   const pid_t child = ::fork();
@@ -237,7 +237,7 @@ TEST(MemoryKeyToken, IsHeldUntilItsMemoryIsLeftAlone) {
 }
 
 /// Only the key keeps the memory alive, so its end is visible.
-TEST(MemoryKeyToken, ItsExpiryWaitsForUsersOfItsMemory) {
+TEST(MemoryKeyToken, ExpiryWaitsForUsersOfTheMemory) {
   std::optional region = take(region_of(MemoryType::gaudi, kBoth));
   const std::uint64_t address = region->address();
   const auto key =

@@ -94,7 +94,7 @@ class KeyedMemory {
   Allocation allocation;
 };
 
-TEST_P(MemoryKeys, AKeyToAllOfARegionIsTheRegions) {
+TEST_P(MemoryKeys, AKeyToAWholeRegionIsTheRegionsOwn) {
   KeyedMemory memory(make(kSize, 1), kBoth);
   const std::string objects = live_objects();
   const MemoryKey key = take(MemoryKey::pack(memory.region));
@@ -107,7 +107,7 @@ TEST_P(MemoryKeys, AKeyToAllOfARegionIsTheRegions) {
   expect_exactly(key, memory.allocation, memory.nics);
 }
 
-TEST_P(MemoryKeys, ANarrowKeyIsItsBytesAndNoOther) {
+TEST_P(MemoryKeys, ANarrowKeyOpensExactlyItsBytes) {
   for (const auto& [offset, length] :
        {std::pair<std::uint64_t, std::uint64_t>{4095, 4098}, {9'999, 1}, {4096, 4096}}) {
     KeyedMemory memory(make(kSize, 2), kBoth);
@@ -120,9 +120,9 @@ TEST_P(MemoryKeys, ANarrowKeyIsItsBytesAndNoOther) {
   }
 }
 
-TEST_P(MemoryKeys, AKeyForOneAccessIsNotForTheOther) {
+TEST_P(MemoryKeys, AKeyForReadingOrWritingForbidsTheOther) {
   for (const Access access : {Access::remote_write, Access::remote_read}) {
-    // With a region that allows both accesses, and with one that only its keys open.
+    // `open` is the access that the region itself allows: both kinds, or none without a key.
     for (const Access open : {kBoth, Access::local_write}) {
       KeyedMemory memory(make(kSize, 3), open);
       const MemoryKey key = take(MemoryKey::pack(memory.region, {.access = access}));

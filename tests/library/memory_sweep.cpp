@@ -75,10 +75,11 @@ int sweep(const MemorySubject& subject, const std::string& library) {
 
 }  // namespace
 
-/// n = 0, 1, ... until no call fails. Each failure is an error value, and leaves nothing behind.
+/// The n-th call fails, for n = 0, 1, ... until no call is left to fail. Each failure is an error
+/// value, and leaves nothing behind.
 TEST_P(MemorySweep, EachFailureLeavesNothingBehind) {
-  // By now libraries are loaded, and lazily made objects and the emulated NIC's permanent mappings
-  // exist.
+  // Afterwards libraries are loaded, and lazily made objects and the emulated NIC's permanent
+  // mappings exist.
   for (int i = 0; i < 10; ++i) must(life_of_a_buffer(GetParam()));
   EXPECT_EQ(live_objects(), "");
   for (const std::string& library : GetParam().libraries) {
@@ -105,8 +106,8 @@ void MemoryCycles::run(int cycles) {
   EXPECT_LE(mapped_bytes(), memory + allocator_slack_bytes());
 }
 
-TEST_P(MemoryCycles, TenThousandLeaveNothing) { run(10'000); }
+TEST_P(MemoryCycles, TenThousandCyclesLeaveNothing) { run(10'000); }
 
-TEST_P(ManyMemoryCycles, AHundredThousandLeaveNothing) { run(100'000); }
+TEST_P(ManyMemoryCycles, AHundredThousandCyclesLeaveNothing) { run(100'000); }
 
 }  // namespace hbmwire::test

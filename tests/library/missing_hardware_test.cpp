@@ -30,7 +30,7 @@ class MissingHardware : public testing::Test {
       std::filesystem::temp_directory_path() / ("no-hardware-" + std::to_string(::getpid()));
 };
 
-TEST_F(MissingHardware, NoRdmaDeviceNamesTheWayOut) {
+TEST_F(MissingHardware, WithoutAnRdmaDeviceTheErrorHasARemedy) {
   if (std::filesystem::exists("/sys/class/infiniband"))
     GTEST_SKIP() << "this machine has RDMA devices";
   const auto nic = Nic::open();
@@ -41,7 +41,7 @@ TEST_F(MissingHardware, NoRdmaDeviceNamesTheWayOut) {
   EXPECT_NE(text.find("hbmwire emulate"), std::string::npos) << text;
 }
 
-TEST_F(MissingHardware, NoGaudiNamesTheWayOut) {
+TEST_F(MissingHardware, WithoutAGaudiTheErrorHasARemedy) {
   if (std::filesystem::exists("/usr/lib/habanalabs"))
     GTEST_SKIP() << "this machine has Gaudi libraries";
   for (const auto owner : {MemoryOptions::Owner::automatic, MemoryOptions::Owner::hl_thunk}) {
@@ -55,7 +55,7 @@ TEST_F(MissingHardware, NoGaudiNamesTheWayOut) {
   }
 }
 
-TEST_F(MissingHardware, HostMemoryAndDmabufsNeedNone) {
+TEST_F(MissingHardware, HostMemoryAndDmabufsNeedNoAccelerator) {
   const auto context = Context::create();
   ASSERT_TRUE(context) << describe(context.error());
   ASSERT_EQ(context->memory().size(), kMemoryTypes.size());

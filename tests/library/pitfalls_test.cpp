@@ -64,6 +64,7 @@ class Pitfall : public testing::TestWithParam<Owner> {
     HBMWIRE_TRY(source.write(0, filled(target.length_bytes, value), soon()));
     HBMWIRE_TRY_ASSIGN(Connection connection, Connection::create(nic, {}));
     HBMWIRE_TRY(connection.connect(connection.local()));
+    // The first argument of a post is the id of its completion: any number.
     HBMWIRE_TRY(connection.post_write(0, {&source.region(), 0, target.length_bytes}, target));
     HBMWIRE_TRY(connection.wait(soon()));
     return {};
@@ -321,7 +322,7 @@ TEST_P(Pitfall, NoMemoryNamesTheLimitToRaise) {
 
 /// A cache that knew memory by address and length returned registrations of freed memory:
 /// ai-dynamo/nixl#2183.
-TEST_P(Pitfall, TheSameAddressIsAnotherAllocation) {
+TEST_P(Pitfall, AReusedAddressIsAnotherAllocation) {
   std::uint64_t address = 0;
   std::uint64_t generation = 0;
   {

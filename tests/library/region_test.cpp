@@ -66,7 +66,8 @@ class RegionTest : public testing::Test {
     return *(*domain)->allocate(kRegionBytes);
   }
 
-  /// Registers while the n-th call of the NICs' plugin fails.
+  /// Registers with both NICs while the n-th call of the NICs' plugin fails: 0 and 1 are those that
+  /// register with the first and with the second NIC.
   [[nodiscard]] Result<Region> register_failing(long n, const Allocation& memory) const {
     test::fail_nth_call("nic", n, EOPNOTSUPP);
     auto region = Nic::register_memory(nics_, memory, kAll);
@@ -129,7 +130,7 @@ std::vector<Path> paths_of(const std::vector<PathTried>& tried) {
 
 const std::vector<Path> kBestFirst{Path::zero_copy, Path::peer_memory, Path::host, Path::staged};
 
-TEST_F(RegionTest, ExplainsEachPathTheBestFirst) {
+TEST_F(RegionTest, ExplainsEachPathBeginningWithTheBest) {
   const auto card = Nic::register_memory(nics_, allocate(MemoryType::gaudi), kAll);
   ASSERT_TRUE(card) << describe(card.error());
   const auto of_card = card->explain();
@@ -152,7 +153,7 @@ TEST_F(RegionTest, ExplainsEachPathTheBestFirst) {
   EXPECT_EQ(host->dmabuf_fd(), -1);
 }
 
-TEST_F(RegionTest, TryTakesTheOtherPathWithEveryNicAndSaysWhy) {
+TEST_F(RegionTest, TheSettingTryTakesTheOtherPathWithEveryNicAndSaysWhy) {
   // A NIC can find an integrated GPU's memory by its addresses.
   const test::CudaTrait integrated("integrated");
   const CudaMachine machine("try");
@@ -182,7 +183,7 @@ TEST_F(RegionTest, TryTakesTheOtherPathWithEveryNicAndSaysWhy) {
   EXPECT_EQ(region->path(), Path::zero_copy) << "no call fails here";
 }
 
-TEST_F(RegionTest, TryTriesTheOtherPathWhereTheExportFails) {
+TEST_F(RegionTest, TheSettingTryTakesTheOtherPathWhereTheExportFails) {
   const test::CudaTrait integrated("integrated");
   const CudaMachine machine("try");
   const auto memory = CudaMachine::allocate();
@@ -201,7 +202,7 @@ TEST_F(RegionTest, TryTriesTheOtherPathWhereTheExportFails) {
   EXPECT_TRUE(seen);
 }
 
-TEST_F(RegionTest, YesMakesTheFailureOfADmabufAnError) {
+TEST_F(RegionTest, TheSettingYesMakesTheFailureOfADmabufAnError) {
   const test::CudaTrait integrated("integrated");
   const CudaMachine machine("yes");
   const auto memory = CudaMachine::allocate();
@@ -215,7 +216,7 @@ TEST_F(RegionTest, YesMakesTheFailureOfADmabufAnError) {
   }
 }
 
-TEST_F(RegionTest, NoExplainsWhyThereIsNoDmabuf) {
+TEST_F(RegionTest, TheSettingNoExplainsWhyThereIsNoDmabuf) {
   const test::CudaTrait integrated("integrated");
   const CudaMachine machine("no");
   const auto region = Nic::register_memory(nics_, CudaMachine::allocate(), kAll);
@@ -228,7 +229,7 @@ TEST_F(RegionTest, NoExplainsWhyThereIsNoDmabuf) {
 }
 
 /// This NIC cannot find a discrete GPU's memory by address, although sysfs shows nvidia_peermem.
-TEST_F(RegionTest, TheErrorIsTheBestPathsWhereTheOtherFailsToo) {
+TEST_F(RegionTest, TheErrorIsOfTheBestPathWhereTheOtherFailsToo) {
   const CudaMachine machine("try");
   const auto memory = CudaMachine::allocate();
   const std::string before = test::live_objects();
@@ -249,7 +250,7 @@ TEST_F(RegionTest, OneExportServesAllNics) {
   for (const Nic& nic : nics_) expect_transfer(nic, *region);
 }
 
-TEST_F(RegionTest, ANicThatCanNotTakeItAllLeavesNothingWithTheOthers) {
+TEST_F(RegionTest, ANicThatCannotTakeAllMemoryLeavesNothingWithTheOthers) {
   for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
     const auto memory = allocate(type);
     ASSERT_TRUE(Nic::register_memory(nics_, memory,
@@ -277,7 +278,7 @@ TEST_F(RegionTest, TakesEachNicOnce) {
   EXPECT_EQ(std::string(region.error().subject), "emu0");
 }
 
-TEST_F(RegionTest, RefusesAccessThatThereIsNot) {
+TEST_F(RegionTest, RefusesUndefinedAccessFlags) {
   const auto memory = allocate(MemoryType::host);
   const auto beyond = static_cast<Access>(static_cast<unsigned>(kAllAccess) + 1);
   const std::string before = test::live_objects();

@@ -87,7 +87,7 @@ TEST_F(RegistrationCacheTest, RefusesInvalidRanges) {
   EXPECT_EQ(cache.statistics().regions, 1U);
 }
 
-TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNot) {
+TEST_F(RegistrationCacheTest, RefusesUndefinedAccessFlags) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
   const Fd file = make_dmabuf(kPage);
@@ -105,8 +105,8 @@ TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNot) {
   EXPECT_TRUE(cache.get(memory.address(), kPage, kAllAccess));
 }
 
-// A dropped registration that is still in use must not answer for it either.
-TEST_F(RegistrationCacheTest, RefusesAccessThatThereIsNotAfterADrop) {
+// A dropped registration that is still in use must not be found with undefined flags either.
+TEST_F(RegistrationCacheTest, RefusesUndefinedAccessFlagsAfterADrop) {
   const auto cache = make_cache();
   const Allocation memory = allocate(MemoryType::host, kPage);
   for (unsigned access = 1; access <= static_cast<unsigned>(kAllAccess); ++access) {
@@ -180,7 +180,7 @@ TEST_F(RegistrationCacheTest, EvictsTheLeastRecentlyUsed) {
 }
 
 // Hits set a mark, and have no order among themselves.
-TEST_F(RegistrationCacheTest, EvictsTheOldestWhereAllWereUsedSince) {
+TEST_F(RegistrationCacheTest, EvictsTheOldestWhereAllWereHit) {
   const auto cache = make_cache({.max_regions = 3 * 2});  // three ranges with two NICs
   std::vector<Allocation> memory;
   for (int i = 0; i < 6; ++i) memory.push_back(allocate(MemoryType::host, kPage));
@@ -229,7 +229,7 @@ TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfDescriptors) {
   int descriptors = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     ASSERT_TRUE(cache.get(DmabufMemory{.fd = files[i].get(), .length_bytes = kPage}, kWrite));
-    if (i == 3) descriptors = open_descriptors();
+    if (i == 3) descriptors = open_descriptors();  // two dma-bufs are evicted by then
   }
   EXPECT_EQ(cache.statistics().dmabufs, 2U);
   EXPECT_EQ(cache.statistics().evictions, 6U);
@@ -237,7 +237,7 @@ TEST_F(RegistrationCacheTest, KeepsWithinItsBudgetOfDescriptors) {
 }
 
 TEST_F(RegistrationCacheTest, RegionsInUseAreNotEvicted) {
-  const auto cache = make_cache({.max_regions = 2});
+  const auto cache = make_cache({.max_regions = 2});  // one range with two NICs
   const Allocation one = allocate(MemoryType::host, kPage);
   const Allocation two = allocate(MemoryType::host, kPage);
   const auto used = take(cache.get(one.address(), kPage, kWrite));
@@ -324,7 +324,7 @@ TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsKnownByItsBufferId) {
 
 /// A thread's memory of an address remains after our memory is freed there. It leads to the same
 /// reference, which may then belong to the application's memory: that must be checked each time.
-TEST_F(RegistrationCacheTest, CudaMemoryOfTheApplicationIsAskedForWhereOursWasBefore) {
+TEST_F(RegistrationCacheTest, CudaMemoryAtTheAddressOfOursIsLookedUpAnew) {
   const auto cache = make_cache();
   // The driver takes small allocations from one block, always from the first free place.
   CudaApplication application(0);
@@ -410,7 +410,7 @@ TEST_F(RegistrationCacheTest, ManyRegionsAreFoundAgain) {
   EXPECT_EQ(cache.statistics().hits, 2 * kRegions);
 }
 
-/// Such as blocks of a key-value cache: one region, and many addresses.
+/// One region and many addresses in it, like the blocks of a key-value cache.
 TEST_F(RegistrationCacheTest, PartsAreFoundByTheirAddresses) {
   const auto cache = make_cache({.whole = RegistrationOptions::Whole::on});
   constexpr std::uint64_t kParts = 5000;
@@ -425,7 +425,7 @@ TEST_F(RegistrationCacheTest, PartsAreFoundByTheirAddresses) {
   EXPECT_EQ(cache.statistics().hits, 3 * kParts - 1);
 }
 
-/// n = 0, 1, ... until no call fails.
+/// The n-th call fails, for n = 0, 1, ... until no call is left to fail.
 TEST_F(RegistrationCacheTest, EachFailureLeavesNothingBehind) {
   const auto card = take(context_.open(MemoryType::gaudi));
   const Fd file = make_dmabuf(kPage);

@@ -62,7 +62,8 @@ class RegistrationCycles : public CacheFixture {
   static constexpr std::uint64_t kPieceBytes = 8192;
   static constexpr int kPieces = 64;
 
-  /// Calls `once(i)` so many times; `settle` releases objects that are kept on purpose.
+  /// Calls `once(i)` for i = 0 to `cycles` - 1, after a few calls to warm up. `settle` releases
+  /// objects that are kept on purpose.
   static void run(int cycles, const std::function<void(int)>& once,
                   const std::function<void()>& settle) {
     for (int i = 0; i < kWarmUp && !HasFatalFailure(); ++i) once(i);

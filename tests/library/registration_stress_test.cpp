@@ -79,11 +79,11 @@ class Memory {
 
   [[nodiscard]] std::byte* bytes() const { return static_cast<std::byte*>(pointer(address_)); }
 
-  /// The number of ways in which pages are replaced, at once or by the end of a call.
+  /// The number of ways in which change() replaces pages: without discards, and with them.
   static constexpr unsigned kWays = 3;
   static constexpr unsigned kWaysWithDiscards = 4;
 
-  /// Replaces the pages in one of these ways.
+  /// Replaces the pages in one of the ways 0 to kWaysWithDiscards - 1.
   void change(unsigned way) {
     switch (way) {
       case 0:
@@ -101,15 +101,16 @@ class Memory {
         break;
       }
       default:
-        // A private page is replaced by another one. A shared page stays the same, which is no
-        // other memory.
+        // A discard replaces a private page by another one. A shared page stays the same, so an
+        // earlier registration of it is still right.
         must_be(::madvise(pointer(address_), kBytes, MADV_DONTNEED) == 0);
         break;
     }
   }
 
  private:
-  /// Returns 0 if the address has another owner by now.
+  /// Maps new pages at `address`, or anywhere if it is 0. Returns 0 if another thread has taken the
+  /// address.
   [[nodiscard]] std::uint64_t map(std::uint64_t address, int flags) const {
     Fd file;
     if (shared_) {
@@ -130,7 +131,7 @@ class Memory {
 /// A peer in another process, which writes with its NIC to the address that it gets.
 class Writer {
  public:
-  /// To be made before the process opens anything or starts threads.
+  /// Forks, so a Writer must be made before the process opens anything or starts threads.
   Writer() {
     std::array<int, 2> ends{};
     must_be(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) == 0);
@@ -212,7 +213,8 @@ class Writer {
 
 class RegistrationStress : public testing::TestWithParam<bool> {
  protected:
-  /// No thread gets an address before the call returns that takes it from another thread.
+  /// Whether a thread gets an address only after the call that took it from another thread has
+  /// returned.
   bool ordered_ = false;
 
   [[nodiscard]] RegistrationCache make_cache(const RegistrationOptions& options = {}) {
@@ -295,22 +297,23 @@ TEST_P(RegistrationStress, WritesArriveInTheCurrentMemory) {
   EXPECT_EQ(done.in_use, 0U);
 }
 
-// Each discard keeps later registrations from being cached for a second.
-TEST_P(RegistrationStress, AndWhereItsPagesAreDiscarded) {
+// This test has no minimum of hits, because each discard keeps later registrations from being
+// cached for a second.
+TEST_P(RegistrationStress, WritesArriveThoughPagesAreDiscarded) {
   const RegistrationCache cache = make_cache();
   EXPECT_EQ(run(cache, Memory::kWaysWithDiscards), 0);
 }
 
-// In the other tests, one thread's memory may be unmapped while it is given to another one, in no
-// order.
-TEST_P(RegistrationStress, AndWithoutAskingTheKernelWhereThatIsOrdered) {
+// In the other tests a thread may get an address before the call that unmapped it in another thread
+// has returned. Here it may not, so the cache need not ask the kernel.
+TEST_P(RegistrationStress, WritesArriveWithoutAskingTheKernelIfUnmappingIsOrdered) {
   ordered_ = true;
   const RegistrationCache cache = make_cache({.watch = RegistrationOptions::Watch::yes});
   EXPECT_EQ(run(cache), 0);
   EXPECT_GT(cache.statistics().hits, std::uint64_t{kThreads} * kRounds / 4) << "nothing was cached";
 }
 
-TEST_P(RegistrationStress, AndWhereNothingIsWatchedNothingIsKept) {
+TEST_P(RegistrationStress, WithoutAWatchNothingIsKept) {
   const RegistrationCache cache = make_cache({.watch = RegistrationOptions::Watch::no});
   EXPECT_EQ(run(cache), 0);
   EXPECT_GE(cache.statistics().not_kept, std::uint64_t{kThreads} * kRounds);
@@ -319,7 +322,7 @@ TEST_P(RegistrationStress, AndWhereNothingIsWatchedNothingIsKept) {
 // Only a few registrations are allowed, so that eviction for the budget happens beside removal with
 // the memory. Each writing thread holds one nearly all the time, and nothing evicts that. Another
 // thread uses more pieces in turn than the budget allows, with more room than the others can hold.
-TEST_P(RegistrationStress, AndWhileOthersAreEvicted) {
+TEST_P(RegistrationStress, WritesArriveWhileOtherRegionsAreEvicted) {
   constexpr std::size_t kBudget = kThreads + 2;
   constexpr std::size_t kPieces = kBudget + 2;
   const RegistrationCache cache = make_cache({.max_regions = kBudget});

@@ -85,8 +85,8 @@ TEST_F(RegistrationThreads, CachesOfOneThreadAreKeptApart) {
   }
 }
 
-/// All operations at once; at the end nothing is left. Each registration found must be the
-/// requested one.
+/// All operations of the cache at once. Each registration found must be the requested one, and
+/// nothing is left at the end.
 TEST_F(RegistrationThreads, AllOperationsAgree) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 3000;

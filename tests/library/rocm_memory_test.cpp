@@ -304,7 +304,7 @@ TEST(RocmMemory, ABorrowedBufferIsCarriedAndStaysTheApplications) {
 // hipMemGetHandleForAddressRange() returns the descriptor of the block without the offset
 // (ROCm/mori#509). Registered this way, a buffer would be its neighbour. Our export includes the
 // offset.
-TEST(RocmMemory, AHandleOfHipLacksTheOffsetThatOursHas) {
+TEST(RocmMemory, AHipHandleLacksTheOffsetThatOurExportHas) {
   const auto context = make_context();
   const Rocm rocm;
   void* const neighbour = rocm.hip_malloc(0, 4096);
@@ -391,7 +391,7 @@ TEST(RocmPath, WithoutDmabufsThePeerMemoryClientIsNamed) {
   EXPECT_NE(describe(*info->refusal).find("memory_peers/amdkfd"), std::string::npos);
 }
 
-TEST(RocmPath, GoesByPeerMemoryWhereThatIsAllowedAndThere) {
+TEST(RocmPath, UsesPeerMemoryWhereItIsAllowedAndPresent) {
   const PeerMemoryClient client;
   const TextFile without("# CONFIG_PCI_P2PDMA is not set\n");
   const auto path_under = [](const char* setting) {
@@ -408,7 +408,7 @@ TEST(RocmPath, GoesByPeerMemoryWhereThatIsAllowedAndThere) {
   EXPECT_EQ(path_under("yes"), "refused");
 }
 
-TEST(RocmPath, NamesThePeerMemoryClientForWhereTheDmabufFails) {
+TEST(RocmPath, NamesThePeerMemoryClientInCaseTheDmabufFails) {
   const auto info_under = [](const char* setting) {
     const Variable variable("HBMWIRE_ROCM_DMABUF", setting);
     const auto gpu = open_gpu();
@@ -447,7 +447,7 @@ TEST(RocmCopies, GoOnByThemselvesInTheirOrder) {
   for (auto* copy : {&*first, &*second, &*third}) EXPECT_TRUE(copy->wait(soon()));
 }
 
-TEST(RocmCopies, DestroyingOneWaitsForTheEngine) {
+TEST(RocmCopies, DestroyingACopyWaitsForTheEngine) {
   const auto gpu = open_gpu();
   constexpr std::size_t kSize = 4 << 20;
   const auto memory = gpu->allocate(kSize);
@@ -464,7 +464,7 @@ TEST(RocmCopies, AFailureIsReportedAndStopsNoOtherCopy) {
   const auto memory = gpu->allocate(100);
   const auto bytes = filled(100, 3);
   std::vector<std::byte> back(100);
-  // pointer_info, lock, signal, copy; then the engine works.
+  // Calls 0 to 3 are pointer_info, lock, signal and copy. Call 4 is the engine's work.
   test::fail_nth_call("rocm", 4, EIO);
   auto failing = gpu->start_copy_in(memory->address(), bytes);
   ASSERT_TRUE(failing) << describe(failing.error());
@@ -506,7 +506,7 @@ TEST(RocmCopies, ALongerCopyOfTheSameHostMemoryWaitsForTheShorter) {
   EXPECT_TRUE(gpu->copy_in(memory->address(), bytes, soon()));
 }
 
-TEST(RocmCopies, ByWayOfMemoryThatTheApplicationLocked) {
+TEST(RocmCopies, CopiesUseALockOfTheApplication) {
   const auto gpu = open_gpu();
   const Rocm rocm;
   std::vector<std::byte> bytes = filled(10000, 8);

@@ -36,7 +36,7 @@ TEST(RocmSmallBar, IsNamedWhereMemoryIsFoundAndRegistered) {
   EXPECT_NE(describe(region.error()).find(kCause), std::string::npos) << describe(region.error());
 }
 
-TEST(RocmSmallBar, CopiesWorkAllTheSame) {
+TEST(RocmSmallBar, CopiesWork) {
   const auto gpu = test::open_memory(MemoryType::rocm);
   ASSERT_TRUE(gpu) << describe(gpu.error());
   const auto memory = (*gpu)->allocate(10000);

@@ -62,7 +62,7 @@ class CountTests(unittest.TestCase):
             status = count_tests.main(["release", str(self.report), str(self.expected), *options])
         return status, shown.getvalue()
 
-    def test_is_silent_when_all_is_as_expected(self):
+    def test_expected_counts_print_nothing(self):
         self.assertEqual(self.run_with("# comment\nrelease 3 1\n"), (0, ""))
 
     def test_more_tests_than_expected_pass(self):

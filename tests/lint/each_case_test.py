@@ -39,7 +39,7 @@ class EachCase(unittest.TestCase):
         self.assertIn("[  FAILED  ] Suite.Bad\n[  FAILED  ] All/Suite.Dies/0\n", done.stdout)
         self.assertEqual(done.returncode, 1)
 
-    def test_no_case_fails(self):
+    def test_a_program_without_cases_is_a_failure(self):
         done = self.run_with("None.*")
         self.assertEqual(done.returncode, 1)
         self.assertIn("no case is named None.*", done.stdout)

@@ -11,11 +11,12 @@ BEGIN = re.compile(r"""(?:\A|\n|[.!?:]["')*_]*\s)\s*["'(*_]*(What|Who|Whoever|Wh
 WORDS = re.compile(r"\b([Nn]obody|[Ss]omebody|[Tt]hat\s+which|[Ww]hat\s+is\s+not)\b")
 # The user "nobody" of the system.
 EXCEPTIONS = re.compile(r"\b(?:user|group|as|become|to|like)\s+[\"'`]?nobody\b")
-# A sentence goes to the next full stop, question or exclamation mark that ends a word.
+# The end of a sentence: the next full stop, question mark or exclamation mark that ends a word.
 END = re.compile(r"[.!?](?=[\"')*_]*(?:\s|\Z))")
 MESSAGES = ("src/", "tools/", "c/", "python/", "emulation/")
 C_FAMILY = {".cpp", ".hpp", ".h", ".c", ".cc"}
-# Comments, and literals beside each other as one, raw ones included. A character ends nothing: '"'.
+# Comments and literals. Adjacent string literals are one, raw ones included. Character literals are matched, too, because the
+# quote in '"' begins no string.
 CPP_TOKEN = re.compile(r"""(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)|'(?:\\.|[^'\\\n])'|R"(?P<mark>\w*)\((?P<raw>.*?)\)(?P=mark)"
                            |(?P<text>"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*)""", re.DOTALL | re.VERBOSE)
 HASH_COMMENT = re.compile(r"(?:^|(?<=\s))#+!?(?P<text>.*)$")

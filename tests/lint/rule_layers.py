@@ -23,7 +23,7 @@ SEES = {
 SEES["trace"] = SEES["transport"]
 SEES["context"] = SEES["transport"] | {"transport", "trace"}
 SEES["attach"] = SEES["context"] | {"context"}
-# The rooms of one layer, which may use each other.
+# The folders of src/ that make one layer together, and may use each other.
 ROOMS = {"endpoint", "message", "mover", "connect"}
 for room in ROOMS:
     SEES[room] = SEES["context"] | {"context"} | ROOMS

@@ -67,7 +67,7 @@ def by_time(program):
 
 
 def rate(program):
-    """The rate limit holds: 200 messages at 400 per second take half a second."""
+    """The rate limit holds: at most 400 messages per second, with some tolerance."""
     with Pair(program, "write_bw", ["-n", 200, "--rate_limit", 400, "--rate_units", "p"]) as pair:
         here, _ = check_run(pair, "write_bw")
         check(here["rows"][0]["bandwidth"]["messages_per_second"] < 405, here["rows"])
@@ -183,7 +183,7 @@ def versions(program):
                 if payload:
                     pair.server.wait_for(part)
             pair.server.wait_for(part)
-        # These connections stay open, but delay no client. The last three send nothing at all.
+        # Six connections stay open, but delay no client. Three have sent a part of a greeting, and three nothing.
         half_open = [socket.create_connection(("127.0.0.1", int(pair.port))) for _ in range(6)]
         for stranger, greeting in zip(half_open, (PREAMBLE[:9], PREAMBLE, PREAMBLE + b"\0\0\0")):
             stranger.sendall(greeting)

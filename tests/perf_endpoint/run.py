@@ -153,7 +153,7 @@ def killed(test, victim):
 
 
 def refused(program):
-    """Features that the endpoint API lacks are refused before anything is opened."""
+    """Options for features that the endpoint API lacks are refused before anything is opened."""
     with world(program) as w:
         for options, part in ((("-l", "4"), "leave out -l"), (("-c", "UC"), "leave out -c"), (("-R",), "-R"),
                               (("-Q", "4"), "leave out -Q"), (("-I", "64"), "leave out -I")):

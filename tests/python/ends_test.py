@@ -49,6 +49,7 @@ class Elapsed:
 
 @pytest.fixture
 def slow(make_pair: Callable[..., Pair]) -> Pair:
+    """A pair on a slow link, whose memory is so large that a put takes a while."""
     return make_pair(MANY_BYTES)
 
 
@@ -131,7 +132,7 @@ def test_a_wait_ends_when_its_time_is_over(waits: Waits, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_wait_of_no_time_ends_at_once(waits: Waits, name: str) -> None:
+def test_a_wait_with_timeout_0_ends_at_once(waits: Waits, name: str) -> None:
     with Elapsed() as elapsed, pytest.raises(hbmwire.TimedOut):
         for _ in range(1000):
             waits[name](0)
@@ -265,7 +266,7 @@ def test_a_put_is_cancelled_and_the_peers_memory_changes_no_more(slow: Pair) -> 
         put.poll()
 
 
-def test_a_cancel_waits_for_a_peer_that_is_stopped_for_peer_timeout(
+def test_a_cancel_waits_peer_timeout_for_a_stopped_peer(
     peer: Peer, context: hbmwire.Context
 ) -> None:
     endpoint = context.connect(peer.address, timeout=10, peer_timeout=1)
@@ -480,7 +481,7 @@ def test_a_transfer_keeps_its_context_and_its_endpoint() -> None:
     assert owner() is None
 
 
-def test_a_context_that_is_dropped_with_all_of_its_handles_is_over_soon() -> None:
+def test_a_context_dropped_with_all_of_its_handles_ends_soon() -> None:
     context = hbmwire.Context()
     pair = Pair(context, MANY_BYTES)
     owner = Owner(MANY_BYTES)

@@ -49,7 +49,7 @@ def test_a_write_to_a_read_only_numpy_array_is_refused(context: hbmwire.Context)
     assert writable[:8] == b"changed7"
 
 
-def test_memory_that_peers_alone_may_not_write_is_written_by_its_program(
+def test_a_program_writes_memory_that_only_peers_may_not_write(
     context: hbmwire.Context,
 ) -> None:
     region = context.allocate("host", 4096, access="remote_read")

@@ -181,7 +181,7 @@ def test_next_message_ends_while_another_thread_waits_for_the_same_worker(
         threads[0].join()
 
 
-def test_a_worker_with_a_message_that_waits_is_not_armed(handed_out: Pair) -> None:
+def test_a_worker_with_a_waiting_message_is_not_armed(handed_out: Pair) -> None:
     worker = handed_out.context.worker
     handed_out.there.send(b"a message").wait(10)
     for _ in range(3):
@@ -474,7 +474,7 @@ def test_an_awaited_invitation_is_used_again_after_its_time_was_over(
     run(main())
 
 
-def test_messages_are_complete_though_tasks_time_out_all_the_time(handed_out: Pair) -> None:
+def test_messages_stay_complete_while_tasks_time_out(handed_out: Pair) -> None:
     async def main() -> None:
         worker = handed_out.context.worker
         loop = asyncio.get_running_loop()

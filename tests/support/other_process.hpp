@@ -29,7 +29,7 @@ namespace hbmwire::test {
 /// Exchanges numbers and bytes with the other process.
 class Talk {
  public:
-  /// Owns the socket.
+  /// Takes `socket` over, and closes it in the end.
   explicit Talk(int socket) : socket_(socket) {}
 
   Talk(const Talk&) = delete;
@@ -47,7 +47,7 @@ class Talk {
   }
 
   [[nodiscard]] std::vector<std::byte> hear_bytes() const {
-    // hear() returns ~0 after a failure.
+    // After a failure hear() returns ~0, which is no length.
     constexpr std::uint64_t kMost = 1 << 20;
     std::vector<std::byte> bytes(std::min(hear(), kMost));
     if (!read_all(socket_, bytes, std::chrono::seconds(60)))
@@ -101,7 +101,7 @@ class OtherProcess {
 
   [[nodiscard]] pid_t id() const { return id_; }
 
-  /// Returns after the child has stopped.
+  /// Stops the child by SIGSTOP, and returns when it has stopped.
   void stop() const {
     ::kill(id_, SIGSTOP);
     int status = 0;

@@ -103,7 +103,7 @@ def nobody_listens(program):
 
 
 def unreachable(program):
-    """No route, and an unknown name. Runs in its own network namespace, so that no packet leaves the machine."""
+    """A host without a route, and an unknown name. Runs in its own network namespace, so that no packet leaves the machine."""
     with world(program) as w:
         prefix = ("unshare", "--map-root-user", "--net")
         for host, part in (("192.0.2.1", "ENETUNREACH"), ("no-such-host.invalid", "host's name")):

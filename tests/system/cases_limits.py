@@ -112,7 +112,7 @@ class Sweep:
 
     @staticmethod
     def let_end(server):
-        """A server whose client failed may have ended with it."""
+        """Ends a server that still runs. It may have ended already, because its client failed."""
         try:
             server.stop()
         except Failure:

@@ -150,7 +150,7 @@ def cgroup_kill(program):
 
 
 def no_proc(program):
-    """Without /proc: a tool that needs it says so."""
+    """Without /proc, a tool that needs it says so."""
     own_mounts()
     prefix = ("unshare", "--mount", "sh", "-c", 'umount --lazy /proc && exec "$@"', "sh")
     # $ORIGIN, by which the program finds its library, needs /proc.

@@ -129,7 +129,7 @@ def faults(program):
     """Failures of a fault plan appear in the counters with their code, and in the NIC's own counters."""
     with world(program) as w:
         plan = ("--faults", "revoke,op=write,nth=200000")
-        # Inside the world it also sees the emulated NICs.
+        # Inside the emulated world, stat also sees the emulated NICs.
         watch = w.emulated([program, "stat", "--json", "0.1"], "b")
         run = Run(w, "put_bw", "-s", "4K", "-n", "500000", "--no-verify", watch=watch, emulate=plan).attach()
         check(run.client.finish() != 0, "the client did not fail", run.client.text)
@@ -142,7 +142,7 @@ def faults(program):
         check(operations_of(last) + sum(codes.values()) + last["under_way"] == last["started"], "some transfers are missing", last)
         check(bytes_of(last, "put") <= 200_000 * 4096, "bytes of failed transfers are counted", last)
         run.server.finish()
-        # The NIC has also counted it, and shows it while a process uses the NIC.
+        # The NIC has counted the failure, too, and shows its counters while a process uses it.
         Run(w, "put_bw", "-s", "4K", "-D", "1", watch=watch).attach().finish()
         errors = {(each["name"], each["value"]) for sample in samples(watch.text) for each in sample["nics"] if each["error"]}
         check(("req_remote_access_errors", 1) in errors, "the NIC's error is not shown", errors)
@@ -208,7 +208,7 @@ def prometheus(program):
     """The text follows the format's rules and has the same counts as the JSON, and a file is replaced as a whole."""
     with world(program) as w:
         file = w.folder / "hbmwire.prom"
-        # In the world of the client, whose NICs it sees.
+        # Inside the client's emulated world, where stat sees its NICs.
         run = Run(w, "put_bw", "-s", "4K", "-D", "3").attach()
         inner = w.emulated([program, "stat", "--prometheus", "--save", file, "0.4"], "b")
         run.moves()

@@ -146,7 +146,7 @@ def no_trace(build):
 
 
 def pipes(build):
-    """From a pipe, a FIFO, and standard input."""
+    """A trace can be read from a pipe, a FIFO, and standard input."""
     with folder() as place:
         file, events, _ = traced(build, place, 2000)
         wanted = len(of_transfers(events))

@@ -80,7 +80,7 @@ class Work {
     list_.emplace(value(ends_.a->prepare_put(parts)));
   }
 
-  /// Runs `transfers` transfers, or one more.
+  /// Runs `transfers` transfers, or one more if the last step consists of two.
   void run(std::uint64_t transfers, Tally& tally) {
     const std::uint64_t until = tally.all() + transfers;
     if (transfers > 2 * kBurst) burst(tally);

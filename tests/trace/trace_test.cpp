@@ -167,6 +167,7 @@ TEST_F(TraceTest, EndsAndBeginsAnew) {
     const std::string file = path(std::to_string(i) + ".json");
     Trace trace = value(Trace::start({.file = file}));
     pair.puts(i + 1);
+    // Round 1 does not stop its trace: the destructor does.
     if (i != 1) {
       EXPECT_EQ(value(trace.stop()).transfers, static_cast<std::uint64_t>(i) + 1);
       EXPECT_EQ(trace.stop().error().code, Errc::not_found) << "the trace has ended";
@@ -219,7 +220,7 @@ TEST_F(TraceTest, RefusesImpossibleOptions) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
-TEST_F(TraceTest, NamesAnotherFileWhereOneIsThere) {
+TEST_F(TraceTest, TakesAnotherNameIfTheFileExists) {
   const std::string pid = std::to_string(::getpid());
   set_log_sink([](LogLevel, std::string_view) {});
   const std::vector<std::string> names{"t.json", "t.json." + pid, "t.json." + pid + ".2",
@@ -256,7 +257,7 @@ TEST_F(TraceTest, HasTransfersOfDestroyedWorkers) {
   EXPECT_FALSE(peers.contains("")) << "an endpoint was forgotten before its transfers";
 }
 
-TEST_F(TraceTest, AParentsIsNotTheChilds) {
+TEST_F(TraceTest, AChildDoesNotInheritItsParentsTrace) {
   Pair pair;
   Trace trace = value(Trace::start({.file = path("t.json")}));
   pair.puts(2);

@@ -77,7 +77,7 @@ int try_own() {
 
 int count_userfaultfds() {
   int count = 0;
-  // More descriptors than this program opens.
+  // 200 is more than the number of descriptors that this program opens.
   for (int fd = 0; fd != 200; ++fd) {
     std::array<char, 64> target{};
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
@@ -120,7 +120,7 @@ TEST_F(AddressWatchFork, LeavesTheChildAnObjectThatSaysSo) {
   watch_->unwatch(pages.part(0, 1));
 }
 
-TEST_F(AddressWatchFork, LetsTheChildHaveItsOwn) {
+TEST_F(AddressWatchFork, LetsTheChildMakeAWatchOfItsOwn) {
   EXPECT_EQ(in_child([&] { return try_own(); }), 0) << "its own object beside the parent's";
   EXPECT_EQ(in_child([&] {
               watch_.reset();
@@ -213,7 +213,7 @@ bool forbid_userfaultfd(unsigned error_number, bool device_too) {
   constexpr auto kNumber = static_cast<unsigned>(offsetof(seccomp_data, nr));
   constexpr auto kSecond = static_cast<unsigned>(offsetof(seccomp_data, args[1]));
   const auto load = [](unsigned from) { return sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, from}; };
-  // A jump: over `yes` instructions if the loaded number equals `what`, else over `no`.
+  // A jump over `yes` instructions if the loaded number equals `what`, else over `no` instructions.
   const auto equal = [](unsigned what, unsigned char yes, unsigned char no) {
     return sock_filter{BPF_JMP | BPF_JEQ | BPF_K, yes, no, what};
   };

@@ -65,7 +65,7 @@ TEST_F(AddressWatchTest, ReportsUnmappedPages) {
   }
 }
 
-TEST_F(AddressWatchTest, TellsOfTheMemfdThatOthersMayWriteTo) {
+TEST_F(AddressWatchTest, ReportsUnmappedPagesOfAMemfd) {
   const Fd file(::memfd_create("watched", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(file.get(), kPage), 0);
   void* const memory = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
@@ -113,7 +113,7 @@ TEST_F(AddressWatchTest, WatchesThePagesOfAnyBytes) {
   EXPECT_FALSE(is_watched(pages.address() + kPage));
 }
 
-TEST_F(AddressWatchTest, TellsOfAMappingOverIt) {
+TEST_F(AddressWatchTest, ReportsPagesThatAMappingReplaces) {
   const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
@@ -123,7 +123,7 @@ TEST_F(AddressWatchTest, TellsOfAMappingOverIt) {
   watch_->unwatch(pages.all());
 }
 
-TEST_F(AddressWatchTest, TellsOfTheEndThatAnMremapCutsOff) {
+TEST_F(AddressWatchTest, ReportsPagesThatAnMremapCutsOff) {
   const MappedPages pages(4);
   ASSERT_TRUE(watch_->watch(pages.all()));
   begin();
@@ -168,7 +168,8 @@ TEST_F(AddressWatchTest, ReportsPagesThatAMoveReplaces) {
 
 TEST_F(AddressWatchTest, ReportsAMappingThatGrowsAndMoves) {
   const MappedPages pages(2);
-  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);  // in the way of the mapping
+  // A mapping behind the first page keeps that page from growing in place.
+  MappedPages::map(pages.part(1, 1).begin, 1, kPrivate | MAP_FIXED);
   const AddressRange first = pages.part(0, 1);
   // Another protection keeps the kernel from joining the two mappings.
   ASSERT_EQ(::mprotect(pointer(pages.part(1, 1).begin), kPage, PROT_READ), 0);
@@ -352,7 +353,7 @@ TEST_F(AddressWatchTest, KeepsTheOtherPagesWhenAnotherMappingLiesBetween) {
   EXPECT_FALSE(is_watched(pages.part(2, 1).begin));
 }
 
-// The pool may be empty, because no page of it is touched.
+// The machine's pool of huge pages may be empty, because the test touches none of them.
 TEST_F(AddressWatchTest, WatchesHugePagesAsAWhole) {
   constexpr std::uint64_t kHuge = std::uint64_t{2} << 20U;
   // 21 << 26 is MAP_HUGE_2MB.
@@ -391,7 +392,7 @@ TEST_F(AddressWatchTest, ReportsAnOverflow) {
   watch_->unwatch(pages.all());
 }
 
-TEST_F(AddressWatchTest, TellsEachCursor) {
+TEST_F(AddressWatchTest, TellsEachCursorOfEveryChange) {
   const MappedPages pages(1);
   ASSERT_TRUE(watch_->watch(pages.all()));
   AddressWatch::Cursor one = watch_->now();
@@ -405,7 +406,7 @@ TEST_F(AddressWatchTest, TellsEachCursor) {
   watch_->unwatch(pages.all());
 }
 
-TEST(EventRing, TellsOfASlotThatWasTakenSince) {
+TEST(EventRing, TellsOfASlotThatWasReused) {
   EventRing<4> ring;
   for (std::uint64_t i = 0; i != 6; ++i) ring.push({{i, i + 1}, 10 * i});
   EXPECT_EQ(ring.end(), 6U);

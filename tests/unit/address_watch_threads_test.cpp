@@ -73,7 +73,7 @@ bool covered(const std::vector<AddressRange>& ranges, AddressRange range) {
 
 // The basic guarantee: when the call has returned, changed() has risen, whatever other threads do,
 // and take() contains the change.
-TEST(AddressWatchThreads, FindThatItHasRisenWhenTheCallHasReturned) {
+TEST(AddressWatchThreads, FindTheCountRaisedWhenTheirCallHasReturned) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   std::atomic<int> late{0};
@@ -255,7 +255,7 @@ TEST(AddressWatchSubscription, IsCalledSoonButNotForEachChange) {
   watch->unwatch(pages.all());
 }
 
-TEST(AddressWatchSubscription, EndsAfterTheCallThatIsGoingOn) {
+TEST(AddressWatchSubscription, EndsAfterTheCallbackThatIsRunning) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   const MappedPages pages(1);
@@ -274,7 +274,7 @@ TEST(AddressWatchSubscription, EndsAfterTheCallThatIsGoingOn) {
   watch->unwatch(pages.all());
 }
 
-TEST(AddressWatchSubscription, MayEndItselfAndWhatItHoldsGoesThen) {
+TEST(AddressWatchSubscription, MayEndItselfAndReleaseWhatItHolds) {
   const auto watch = process_watch();
   ASSERT_TRUE(watch);
   const MappedPages pages(1);

@@ -108,7 +108,7 @@ TEST(Alarm, HasAThreadOnlyWhileSomethingIsDue) {
   EXPECT_TRUE(soon([&] { return rung.load(); }));
 }
 
-TEST(Alarm, ADestroyedOneDoesNotRing) {
+TEST(Alarm, ADestroyedAlarmDoesNotRing) {
   std::atomic<int> rung{0};
   auto alarm = Alarm::set(Clock::now() + 200ms, [&] { ++rung; });
   ASSERT_TRUE(alarm);
@@ -138,7 +138,7 @@ TEST(Alarm, ResetWaitsWhileItRings) {
   other.join();
 }
 
-TEST(Alarm, ManyThreadsSetAndResetThem) {
+TEST(Alarm, ManyThreadsSetAndResetAlarms) {
   const auto before = threads();
   std::atomic<int> rung{0};
   std::atomic<int> gone{0};
@@ -148,7 +148,7 @@ TEST(Alarm, ManyThreadsSetAndResetThem) {
       setters.emplace_back([&, seed] {
         std::mt19937 random(seed);
         for (int i = 0; i < 500; ++i) {
-          // Set after the reset: an alarm that rings later sees it.
+          // Set to true after the alarm was reset: an alarm that rings even later counts in `gone`.
           auto destroyed = std::make_unique<std::atomic<bool>>(false);
           {
             const auto alarm = Alarm::set(Clock::now() + std::chrono::microseconds(random() % 200),
@@ -178,7 +178,7 @@ int in_child(const std::function<bool()>& body) {
   return status;
 }
 
-TEST(Alarm, AChildHasItsOwnAndLeavesItsParents) {
+TEST(Alarm, AChildSetsItsOwnAlarmsAndLeavesThoseOfItsParent) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "sanitizers let no child of a threaded process start threads, or lock it up";
 #endif
@@ -190,7 +190,8 @@ TEST(Alarm, AChildHasItsOwnAndLeavesItsParents) {
     alarm = std::move(*set);
   }
   EXPECT_EQ(in_child([&] {
-              // Must not wait for a thread that does not exist here, nor use the lock.
+              // reset() must neither wait for the alarms' thread, which the child lacks, nor take
+              // the lock.
               alarm.reset();
               std::atomic<bool> mine{false};
               const auto own = Alarm::set(Clock::now(), [&] { mine = true; });

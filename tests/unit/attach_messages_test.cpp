@@ -68,7 +68,7 @@ TEST(AttachMessages, ARefusalSaysNothingElse) {
   EXPECT_EQ(*assemble<AttachReply>(encode(plain), 100), plain);
 }
 
-TEST(AttachSecrets, DifferInAnyBit) {
+TEST(AttachSecrets, OneDifferentBitMakesAnotherSecret) {
   AttachSecret secret{};
   EXPECT_TRUE(equal_in_constant_time(secret, secret));
   for (std::size_t bit = 0; bit < 8 * secret.size(); ++bit) {

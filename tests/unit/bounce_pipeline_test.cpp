@@ -67,10 +67,10 @@ class SlowDevice final : public BouncePipeline::Mover {
   std::array<BouncePipeline::Piece, kSlots> pieces{};
   std::set<unsigned> under_way;
   std::size_t most_under_way = 0;
-  bool moving = false;
+  bool moving = false;  // a poll moves its piece
   bool refuse_starts = false;
   bool fail_polls = false;
-  bool settles = true;
+  bool settles = true;  // a failed piece no longer uses its slot
 };
 
 class BouncePipelineTest : public testing::Test {
@@ -120,7 +120,7 @@ TEST_F(BouncePipelineTest, DoesCopiesInTheOrderInWhichTheyWereStarted) {
   EXPECT_TRUE(*write_second.poll());
 }
 
-TEST_F(BouncePipelineTest, ACopyThatIsDestroyedTouchesTheHostNoMore) {
+TEST_F(BouncePipelineTest, ADestroyedCopyNoLongerTouchesTheHost) {
   auto read = std::make_unique<std::vector<std::byte>>(filled(500, 9));
   device_.contents = filled(10000, 3);
   {

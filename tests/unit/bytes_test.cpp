@@ -7,7 +7,7 @@
 namespace hbmwire::test {
 namespace {
 
-TEST(Bytes, DifferByTheirLengthAndByEachOfThem) {
+TEST(Bytes, ComparisonSeesLengthAndEachByte) {
   for (const std::size_t size : {1U, 7U, 8U, 1000U}) {
     const auto bytes = pattern(size, 1);
     EXPECT_EQ(bytes.size(), size);

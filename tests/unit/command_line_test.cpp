@@ -83,7 +83,7 @@ TEST(CommandLine, MistakesAreNamed) {
   }
 }
 
-TEST(CommandLine, AMistakeIsAnObjectWhereJsonWasAskedFor) {
+TEST(CommandLine, AMistakeIsAJsonObjectWithTheOptionJson) {
   const Said said = parse({"h", "--json", "--prot", "7"});
   EXPECT_EQ(said.code, kExitUsage);
   const Json object = Json::parse(said.out);
@@ -92,7 +92,7 @@ TEST(CommandLine, AMistakeIsAnObjectWhereJsonWasAskedFor) {
   EXPECT_NE(said.err.find("--prot"), std::string::npos);
 }
 
-TEST(CommandLine, GoodOnesSayNothing) {
+TEST(CommandLine, AGoodCommandLinePrintsNothing) {
   const Said said = parse({"-p", "0", "-s", "4M", "--memory=host", "--", "h"});
   EXPECT_FALSE(said.code);
   EXPECT_EQ(said.out + said.err, "");
@@ -114,7 +114,7 @@ TEST(CommandLine, APortIsGivenOnce) {
   EXPECT_EQ(two.error().text, "node2:7000 names port 7000, and -p 20000: give one of them");
 }
 
-TEST(Nearest, IsNothingWhenAllAreFar) {
+TEST(Nearest, NoWordIsNearestWhenAllAreFar) {
   const std::vector<std::string> known{"server", "client", "perf", "info", "emulate"};
   EXPECT_EQ(nearest("servr", known), "server");
   EXPECT_EQ(nearest("cleint", known), "client");

@@ -181,7 +181,7 @@ TEST_F(ControlChannelTest, SilentConnectionsDelayNoClient) {
 
 // The beginning of a greeting, a whole greeting, and the beginning of a message: the listener must
 // not wait for the rest of any of them.
-TEST_F(ControlChannelTest, ConnectionsThatSayTooLittleKeepNoClientWaiting) {
+TEST_F(ControlChannelTest, ConnectionsThatSendAnIncompleteHelloKeepNoClientWaiting) {
   const std::string_view begun("hbmwire\n\x00\x02\0\0\0\0\0\0\0\0\0\x02\0", 21);
   std::vector<Fd> half_open;
   for (const std::size_t length : {1U, 7U, 15U, 16U, 17U, 21U}) {

@@ -36,8 +36,8 @@ constexpr TransferLabels kGet{.kind = TransferKind::get,
 constexpr TransferLabels kSend{
     .kind = TransferKind::send, .path = Path::tcp, .local = MemoryType::host, .remote = {}};
 
-/// Makes a store, which is never destroyed and stays reachable. `peers` of its peers have counters
-/// of their own.
+/// Makes a store that counts up to `peers` peers separately. It is never destroyed, and stays
+/// reachable.
 Store& new_store(std::uint64_t peers = 64) {
   static auto* const all = new std::vector<Store*>;
   Store& store = *all->emplace_back(new Store);
@@ -102,7 +102,7 @@ TEST(CounterStore, KeepsTheCountsOfEndedEndpointsByPeer) {
   EXPECT_EQ(counters.failures.size(), 2U);
   EXPECT_EQ(counters.endpoints, 0U);
   EXPECT_EQ(counters.started, 1500U);
-  // The blocks were reused.
+  // 500 endpoints have used few blocks, one after the other.
   EXPECT_LE(store.copy().size(), 64 * kBlockBytes);
 }
 
@@ -129,7 +129,7 @@ TEST(CounterStore, KeepsTheCountsOfWorkersAndContexts) {
   EXPECT_EQ(all.transfers.size(), 2U);
 }
 
-TEST(CounterStore, CountsSoManyPeersAndNoMore) {
+TEST(CounterStore, LimitsTheNumberOfPeersThatAreCounted) {
   Store& store = new_store(4);
   for (std::uint32_t i = 1; i <= 1000; ++i) {
     TrafficBlock& block = store.take_traffic({.context = 1, .worker = 1, .endpoint = i}, "emu0",
@@ -145,12 +145,12 @@ TEST(CounterStore, CountsSoManyPeersAndNoMore) {
   EXPECT_EQ(counters.bytes(TransferKind::put), 8000U);
 }
 
-TEST(CounterStore, TellsOthersThatCountsMove) {
+TEST(CounterStore, TellsReadersThatCountsChange) {
   Store& store = new_store();
   TrafficBlock& block = store.take_traffic({.context = 1, .worker = 1, .endpoint = 1}, "n", "p");
   const std::uint64_t before = changes_of(store.copy());
   store.end_endpoint(block);
-  EXPECT_EQ(before % 2, 0U);  // odd while counts move
+  EXPECT_EQ(before % 2, 0U);  // the number is odd only while counts move
   EXPECT_EQ(changes_of(store.copy()), before + 2);
 }
 
@@ -161,6 +161,7 @@ TEST(CounterStore, CutsLongNames) {
   count(store.take_traffic({.context = 1, .worker = 1, .endpoint = 1}, nic, peer), kPut, 1, 1);
   const Counters counters = read(store);
   ASSERT_EQ(counters.transfers.size(), 1U);
+  // A block has room for 24 bytes of the NIC's name, and for 72 of the peer's.
   EXPECT_EQ(counters.transfers[0].nic, nic.substr(0, 24));
   EXPECT_EQ(counters.transfers[0].peer, peer.substr(0, 72));
 }
@@ -168,7 +169,7 @@ TEST(CounterStore, CutsLongNames) {
 TEST(CounterStore, HasTheSameCountsOncePublished) {
   Store& store = new_store();
   std::vector<TrafficBlock*> blocks;
-  // More than fit into a segment.
+  // The blocks of 200 endpoints do not fit into one segment of the store.
   for (std::uint32_t i = 1; i <= 200; ++i) {
     blocks.push_back(
         &store.take_traffic({.context = 1, .worker = 1, .endpoint = i}, "emu0", "peer"));
@@ -179,7 +180,7 @@ TEST(CounterStore, HasTheSameCountsOncePublished) {
   ASSERT_TRUE(self);
   EXPECT_EQ(self->read()->counters.bytes(TransferKind::put), 200U * 201 / 2);
   for (TrafficBlock* const block : blocks) count(*block, kPut, 1, 1);
-  // Later blocks are in the file, too.
+  // Blocks that are made after the publication are in the file, too.
   for (std::uint32_t i = 201; i <= 400; ++i) {
     count(store.take_traffic({.context = 1, .worker = 1, .endpoint = i}, "emu0", "peer"), kPut, 1,
           1);
@@ -188,7 +189,7 @@ TEST(CounterStore, HasTheSameCountsOncePublished) {
   EXPECT_EQ(read(store).bytes(TransferKind::put), 200U * 201 / 2 + 400);
 }
 
-TEST(TrafficCells, ThatAreAllTakenCountBytesUnderTheSameKind) {
+TEST(TrafficCells, WithoutAFreeCellBytesAreCountedUnderTheirKind) {
   TrafficBlock block;
   std::size_t made = 0;
   for (const MemoryType local : kMemoryTypes) {
@@ -225,7 +226,7 @@ TEST(TrafficCells, AreFoundByTheirKey) {
   for (int i = 0; i < 5; ++i) {
     tally(block, 11, 100, labels_of(kPut));
     tally(block, 22, 1, labels_of(kGet));
-    // Another key with the same labels. It gets no cell, so its labels are asked for each time.
+    // Another key with the same labels. It gets no cell, so tally() asks for its labels each time.
     tally(block, 33, 1, labels_of(kGet));
   }
   EXPECT_EQ(block.cells[0].bytes.value(), 500U);
@@ -243,6 +244,7 @@ TEST(TimesBlocks, HaveBucketsOfPowersOfTwo) {
   const Counters counters = read(store);
   ASSERT_EQ(counters.times.size(), 1U);
   const TransferTimesHistogram& times = counters.times[0];
+  // Bucket 0 ends at 128 ns, and each further one at twice the time.
   EXPECT_EQ(times.transfers[0], 3U);
   EXPECT_EQ(times.transfers[1], 2U);
   EXPECT_EQ(times.transfers[2], 1U);
@@ -283,7 +285,7 @@ TEST(TimesBlocks, BlocksOfEndedWorkersAreJoined) {
   }
   EXPECT_EQ(timed, 400U);
   EXPECT_EQ(sum, 400'000ns);
-  // Puts from each type of memory, gets, and sends.
+  // The series are one of puts for each type of memory, one of gets, and one of sends.
   EXPECT_EQ(counters.times.size(), 2 + kMemoryTypes.size());
   EXPECT_LE(store.copy().size(), 64 * kBlockBytes);
 }
@@ -323,7 +325,7 @@ TEST_F(CounterBytes, AnotherLayoutIsReported) {
   EXPECT_EQ(process_of(bytes), static_cast<std::uint32_t>(::getpid()));
 }
 
-TEST_F(CounterBytes, ThatBeginOtherwiseAreNone) {
+TEST_F(CounterBytes, BytesWithAnotherBeginningAreNoCounters) {
   put_first(offsetof(ProcessBlock, magic), kMagic + 1);
   EXPECT_FALSE(read_counters(bytes));
   EXPECT_EQ(process_of(bytes), 0U);
@@ -347,7 +349,7 @@ TEST_F(CounterBytes, HavePrintableText) {
   EXPECT_EQ(read->counters.transfers[0].nic, std::string(24, 'n'));
 }
 
-TEST_F(CounterBytes, WithLabelsThatCanNotBeAreLeftOut) {
+TEST_F(CounterBytes, CountersWithImpossibleLabelsAreLeftOut) {
   TrafficBlock block;
   block.head.type = BlockType::traffic;
   const std::uint64_t good = PackedLabels(kPut).word();

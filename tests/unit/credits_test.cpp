@@ -42,7 +42,7 @@ TEST_F(CreditsTest, LimitThePeerUntilItIsTold) {
   for (std::uint32_t i = 0; i < kPlaces; ++i) EXPECT_TRUE(credits_.take());
   EXPECT_FALSE(credits_.take());
   credits_.free_place();
-  // The peer has not learned of it yet, and may not rely on it.
+  // The peer has not learned of the free place yet, and may not rely on it.
   EXPECT_FALSE(credits_.take());
   EXPECT_EQ(credits_.to_tell(), 1);
   credits_.told(1, false);
@@ -50,7 +50,7 @@ TEST_F(CreditsTest, LimitThePeerUntilItIsTold) {
   EXPECT_TRUE(credits_.take());
 }
 
-TEST_F(CreditsTest, AreDueWhenMoreAreFreeThanThePeerHasLeft) {
+TEST_F(CreditsTest, AreDueWhenMorePlacesAreFreeThanThePeerHasCredits) {
   EXPECT_TRUE(credits_.take());
   EXPECT_TRUE(credits_.take());
   credits_.free_place();
@@ -62,7 +62,7 @@ TEST_F(CreditsTest, AreDueWhenMoreAreFreeThanThePeerHasLeft) {
   EXPECT_FALSE(credits_.are_due());
 }
 
-TEST_F(CreditsTest, AreDueAtOnceWhereThePeerHasNone) {
+TEST_F(CreditsTest, AreDueAtOnceWhereThePeerHasNoCredit) {
   take_all();
   EXPECT_FALSE(credits_.are_due());
   credits_.free_place();
@@ -70,7 +70,7 @@ TEST_F(CreditsTest, AreDueAtOnceWhereThePeerHasNone) {
 }
 
 /// The peer has only one receive for messages that tell of credits and nothing else.
-TEST_F(CreditsTest, AreToldAloneOnceThePeerHasSeenTheLastOnes) {
+TEST_F(CreditsTest, AreDueAgainOnceThePeerHasSeenTheLastOnes) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(credits_.take());
   for (int i = 0; i < 3; ++i) credits_.free_place();
   ASSERT_TRUE(credits_.are_due());

@@ -46,7 +46,8 @@ TEST(Dial, BoundsTheSegmentsOfBothEnds) {
   EXPECT_LE(longest_segment(accepted.get()), 1024);
 }
 
-// The kernel has two ports to give, and one of them is the one that is dialed.
+// The kernel has only two ports to give to sockets, 40000 and 40001, and 40000 is dialed: a socket
+// that gets it connects to itself. Returns 0 if dial() refuses that, else a number for the step.
 int dials_a_port_of_its_own() {
   std::ofstream("/proc/sys/net/ipv4/ip_local_port_range") << "40000 40001";
   sockaddr_in at{};
@@ -66,7 +67,7 @@ int dials_a_port_of_its_own() {
     const auto dialed = dial("127.0.0.1", 40000, "peer", Deadline::after(std::chrono::seconds(5)));
     if (dialed || dialed.error().hint != Hint::connection_refused) return 1;
   }
-  // Nor is the port taken afterwards.
+  // dial() must not leave the port taken.
   const Fd listening{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   return ::bind(listening.get(), reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 ? 0 : 2;
 }

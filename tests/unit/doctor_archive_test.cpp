@@ -94,7 +94,7 @@ TEST(DoctorArchive, ReadsHandwrittenFiles) {
   EXPECT_EQ(machine.call("uname")["value"]["release"], "6.1");
 }
 
-TEST(DoctorArchive, ThingsThatItLacksAreNotThere) {
+TEST(DoctorArchive, FilesMissingInACompleteArchiveAreAbsent) {
   Archive machine{Record()};
   EXPECT_EQ(machine.file("/a").error, ENOENT);
   EXPECT_EQ(machine.folder("/a").error, ENOENT);
@@ -104,8 +104,9 @@ TEST(DoctorArchive, ThingsThatItLacksAreNotThere) {
   EXPECT_EQ(machine.call("uname"), (Json{{"error", ENOSYS}}));
 }
 
-// The machine may have them: a newer doctor asks more than the version that wrote the archive.
-TEST(DoctorArchive, ThingsThatAPartialOneLacksAreUnknown) {
+// The machine may have the missing files: a newer doctor asks more than the version that wrote the
+// archive.
+TEST(DoctorArchive, FilesMissingInAPartialArchiveAreUnknown) {
   Record record;
   record.partial = true;
   record.files["/f/a"].value = "x";
@@ -177,7 +178,7 @@ TEST(DoctorArchive, RefusesMalformedAnswers) {
   EXPECT_THAT(refusal(with_section("calls", R"("a": 1)")), says("calls a is no object"));
 }
 
-TEST(DoctorArchive, LimitsTheSizeOfForeignOnes) {
+TEST(DoctorArchive, LimitsTheSizeOfForeignArchives) {
   EXPECT_THAT(refusal(std::string(kMaxArchiveBytes + 1, ' ')),
               says("it has more than 33554432 bytes"));
   EXPECT_THAT(refusal(std::string(kMaxDepth + 1, '[')), says("it is nested more than 32 deep"));

@@ -48,7 +48,7 @@ TEST(DoctorChild, SaysHowItWasKilled) {
   EXPECT_NE(child->end().find("signal 9"), std::string::npos);
 }
 
-TEST(DoctorChild, ThatDoesNotReadDelaysNoOther) {
+TEST(DoctorChild, AChildThatDoesNotReadDelaysNoOther) {
   auto child = Child::start([](Voice& voice, int cancel_fd) {
     pollfd entry{.fd = cancel_fd, .events = POLLIN, .revents = 0};
     ::poll(&entry, 1, 30'000);
@@ -75,7 +75,7 @@ TEST(DoctorChild, HasNoSocketOfItsParent) {
   for (const int fd : ends) ::close(fd);
 }
 
-TEST(DoctorChild, SeveralThatHangEndAtTheSameTime) {
+TEST(DoctorChild, SeveralHangingChildrenEndAtTheSameTime) {
   std::vector<Child> children;
   for (int i = 0; i < 5; ++i) {
     auto child = Child::start([](Voice& voice, int) {
@@ -93,7 +93,7 @@ TEST(DoctorChild, SeveralThatHangEndAtTheSameTime) {
 }
 
 // A child that was ended right after its start once passed its signal to the parent's Interrupt.
-TEST(DoctorChild, ThatIsEndedAtOnceDoesNotInterruptItsParent) {
+TEST(DoctorChild, AChildThatIsEndedAtOnceDoesNotInterruptItsParent) {
   const auto interrupt = Interrupt::create();
   ASSERT_TRUE(interrupt);
   for (int i = 0; i < 300; ++i) {

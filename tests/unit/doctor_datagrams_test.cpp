@@ -133,6 +133,7 @@ TEST(DoctorSizeSearch, FindsAUsualLimitAtOnce) {
 
 TEST(DoctorSizeSearch, EndsWhereNothingArrives) {
   unsigned rounds = 0;
+  // The limit of 10 is below the smallest size, 56.
   EXPECT_EQ(searched(56, 9000, 10, rounds), 0U);
   EXPECT_EQ(rounds, 1U);
   EXPECT_EQ(searched(56, 56, 100, rounds), 56U);
@@ -248,7 +249,7 @@ TEST(DoctorDatagrams, AreLostWithAnotherNonce) {
   EXPECT_EQ(findings[0].verdict, Verdict::unknown);
 }
 
-TEST(DoctorDatagrams, AreRejectedWhereNoEchoIs) {
+TEST(DoctorDatagrams, AreRejectedWhereNoEchoRuns) {
   auto echo = DatagramEcho::create(0, kNonce);
   ASSERT_TRUE(echo);
   const std::uint16_t port = echo->port();
@@ -275,14 +276,14 @@ TEST(DoctorDatagrams, FullSizeIsGood) {
   EXPECT_EQ(mtu_finding_of(way_with(1500, 1500, 0)).verdict, Verdict::good);
 }
 
-TEST(DoctorDatagrams, ThatRoceNeedsAndLosesAreBad) {
+TEST(DoctorDatagrams, LosingDatagramsThatRoceNeedsIsBad) {
   const Finding finding = mtu_finding_of(way_with(9000, 1500, 9000));
   EXPECT_EQ(finding.verdict, Verdict::bad);
   EXPECT_THAT(finding.found, HasSubstr("packets of 1500 bytes arrive, and no larger ones"));
   EXPECT_THAT(finding.remedy, HasSubstr("ip link set dev eth0 mtu 1500"));
 }
 
-TEST(DoctorDatagrams, LargerThanRoceNeedsCostSpeedOnly) {
+TEST(DoctorDatagrams, LosingDatagramsLargerThanRoceNeedsCostsSpeedOnly) {
   EXPECT_EQ(mtu_finding_of(way_with(9000, 4200, 9000)).verdict, Verdict::slow);
   EXPECT_EQ(mtu_finding_of(way_with(9000, 4191, 9000)).verdict, Verdict::bad);
   // An interface MTU of 1500 gives RoCE a path MTU of 1024, so the 1450 bytes of a tunnel
@@ -290,7 +291,7 @@ TEST(DoctorDatagrams, LargerThanRoceNeedsCostSpeedOnly) {
   EXPECT_EQ(mtu_finding_of(way_with(1500, 1450, 1500)).verdict, Verdict::slow);
 }
 
-TEST(DoctorDatagrams, TellEndsThatDifferFromALimitInBetween) {
+TEST(DoctorDatagrams, DifferingMtusOfTheEndsAreToldFromARoutersLimit) {
   const Finding smaller_there = mtu_finding_of(way_with(9000, 1500, 1500));
   EXPECT_EQ(smaller_there.verdict, Verdict::slow);
   EXPECT_THAT(smaller_there.remedy, HasSubstr("mtu 9000, on that machine"));
@@ -309,7 +310,7 @@ TEST(DoctorDatagrams, NameTheRouterThatTakesLess) {
   EXPECT_THAT(mtu_finding_of(way).found, HasSubstr("and those of 9000 do not"));
 }
 
-TEST(DoctorDatagrams, LeaveRoceAPowerOfTwo) {
+TEST(DoctorDatagrams, TheMtuLeftForRoceIsAPowerOfTwo) {
   EXPECT_EQ(roce_mtu_bytes(9000), 4096U);
   EXPECT_EQ(roce_mtu_bytes(4192), 4096U);
   EXPECT_EQ(roce_mtu_bytes(4191), 2048U);

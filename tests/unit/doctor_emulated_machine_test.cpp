@@ -49,7 +49,7 @@ TEST(DoctorEmulatedMachine, TellsThatItIsEmulated) {
 
 // The subnet of a GID in sysfs equals that of the same GID in `hbmwire info`, even after both are
 // replaced.
-TEST(DoctorEmulatedMachine, HasItsAddressesReplacedAlike) {
+TEST(DoctorEmulatedMachine, EqualAddressesAreReplacedEqually) {
   LiveMachine machine;
   Recorder recorder(machine);
   recorder.file("/sys/class/infiniband/emu0/node_guid");

@@ -101,7 +101,7 @@ TEST(TroubleshootingManual, FitsATerminalOf80Columns) {
   }
 }
 
-TEST(HintEntries, AreTheHeadingsThatNameHints) {
+TEST(HintEntries, OnlyHeadingsThatNameHintsAreEntries) {
   const std::vector<ManualPart> manual = {
       {"", "", "# A manual\n"},
       {"##", "Chapter", "\nWords.\n"},
@@ -122,7 +122,7 @@ TEST(HintEntries, AreTheHeadingsThatNameHints) {
   EXPECT_TRUE(entries[0].part("Remedy").empty());
 }
 
-TEST(Markdown, LosesItsMarks) {
+TEST(Markdown, MarksAreRemoved) {
   EXPECT_EQ(plain_text("**bold** `a**b` \\*x\\* 2 * 3"), "bold `a**b` *x* 2 * 3");
   EXPECT_EQ(plain_text("[info.md](info.md#json), [how](../emulation/README.md)"),
             "docs/info.md, how (emulation/README.md)");

@@ -106,7 +106,7 @@ TEST(Link, IsSlowWhenOneDirectionIs) {
   EXPECT_EQ(pair->outcome, PairOutcome::slow);
 }
 
-/// Runs the pair once for each answer of one side, which is then replaced by `odd`.
+/// Runs the pair once for each answer of each side. That answer is then `odd` instead.
 void expect_each_odd_answer(const Heard& odd, bool is_over) {
   for (const bool ours : {true, false}) {
     for (std::size_t nth = 0;; ++nth) {
@@ -119,7 +119,7 @@ void expect_each_odd_answer(const Heard& odd, bool is_over) {
       FakeAgent there = ours ? FakeAgent(always) : FakeAgent(sometimes);
       const auto pair = run_link(unknown_pair(), here, there, options());
       ASSERT_TRUE(pair) << nth;
-      // The run has at most `nth` answers, so each of them was replaced once.
+      // The run had at most `nth` answers, so each of this side's answers was replaced once.
       if (count <= nth) break;
       EXPECT_EQ(here.over || there.over, is_over) << nth;
       const bool at_the_end = (ours ? here : there).commands.back() == Json({{"do", "drop"}});
@@ -186,7 +186,7 @@ TEST(Link, NamesTheEndWhereBytesDiffer) {
   EXPECT_FALSE(pair->side) << "it may be either NIC's fault";
 }
 
-TEST(Link, ThatFailsToCloseKeepsItsResult) {
+TEST(Link, AFailureToCloseKeepsTheResult) {
   FakeAgent here([](const Json& command) { return good_answer(command); });
   FakeAgent there([](const Json& command) {
     return command.value("do", "") == "drop" ? value_of(error_json("open", "none"))
@@ -244,7 +244,7 @@ LinkPairs run(PairSide& here, PairSide& there) {
   return runner.pairs();
 }
 
-/// Hangs when it uses that NIC.
+/// An agent that hangs when it connects with the NIC `nic`.
 FakeAgent::Answer hangs_with(const std::string& nic) {
   return [nic, hangs = false](const Json& command) mutable {
     const std::string what = command.is_object() ? command.value("do", "") : "open";
@@ -360,7 +360,7 @@ TEST(Plans, ForeignPlansAreBounded) {
   EXPECT_EQ(odd->nics.size(), 3U);
 }
 
-TEST(Plans, AreNotThereWhenTheProcessEnds) {
+TEST(Plans, AnEndedProcessIsAnErrorInsteadOfAPlan) {
   FakeAgent agent([](const Json&) { return Heard{.kind = Heard::Kind::ended}; });
   const auto plan = plan_of(agent, {.whose = "node2"});
   ASSERT_FALSE(plan);

@@ -113,7 +113,7 @@ TEST_F(DoctorLiveMachine, SeesTheTreeThatLibibverbsSees) {
   EXPECT_EQ(machine.file("/sys/class/infiniband/emu0/fw_ver").value, "1.0\n");
   EXPECT_EQ(machine.link("/sys/class/link").value, "../class/infiniband/emu0");
   EXPECT_EQ(machine.real_path("/sys/class/link").value, "/sys/class/infiniband/emu0");
-  // The rest comes from the machine, but its own devices are hidden.
+  // All else comes from the machine's real sysfs, except its PCI devices, which are hidden.
   EXPECT_THAT(machine.folder("/sys/class/net").values, Contains("lo"));
   EXPECT_EQ(machine.folder("/sys/bus/pci/devices").error, ENOENT);
   EXPECT_EQ(machine.folder("/sysroot").error, ENOENT);
@@ -163,7 +163,7 @@ TEST_F(DoctorLiveMachine, ReportsWhyInfoFails) {
   EXPECT_THAT(answer["text"].get<std::string>(), HasSubstr("HBMWIRE_GAUDI_DMABUF"));
 }
 
-// An archive returns them in this order.
+// An archive returns the keys of a call in this order.
 TEST_F(DoctorLiveMachine, SortsTheKeysOfCalls) {
   LiveMachine machine;
   machine.add_call("pairs", [] {

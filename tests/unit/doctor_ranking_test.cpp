@@ -69,8 +69,8 @@ TEST(DoctorRanking, DoesNotBlameADeviceThatWorksWithAnotherNic) {
 TEST(DoctorRanking, WorkingPairsRefuteFaults) {
   Pairs pairs = pairs_with({good_pair("gaudi 0", "nic0"), failed_pair("host", "nic1", kPortDown)});
   EXPECT_TRUE(is_refuted(finding_of("bars", "0000:33:00.0", Verdict::bad), pairs));
-  EXPECT_TRUE(
-      is_refuted(finding_of("bars", "", Verdict::bad), pairs));  // nic1 fails for another reason
+  // nic1 fails for another reason than the bars.
+  EXPECT_TRUE(is_refuted(finding_of("bars", "", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("port", "", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("port", "nic1 port 1", Verdict::bad), pairs));
   EXPECT_FALSE(is_refuted(finding_of("gids", "nic0 port 1", Verdict::bad), pairs));
@@ -103,6 +103,7 @@ TEST(DoctorRanking, JoinsPairsThatFailedInTheSameWay) {
   EXPECT_THAT(causes[0].pairs, ElementsAre("host - nic1", "gaudi 0 - nic1"));
 }
 
+/// The name of one NIC begins with the name of the other.
 TEST(DoctorRanking, TakesAFindingAboutOneNicForThatAlone) {
   const Pairs pairs =
       pairs_with({failed_pair("host", "nic1", kPortDown), good_pair("host", "nic10")});

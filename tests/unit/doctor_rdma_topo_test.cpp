@@ -82,7 +82,7 @@ class DoctorRdmaTopo : public testing::Test {
   std::unique_ptr<Archive> machine_;
 };
 
-TEST_F(DoctorRdmaTopo, HasTheFunctionsWhereTheyHang) {
+TEST_F(DoctorRdmaTopo, HasEachFunctionBelowItsBridge) {
   EXPECT_THAT(machine_->folder("/sys/bus/pci/devices").values,
               ElementsAre("0000:30:01.0", "0000:3a:00.0"));
   EXPECT_EQ(machine_->real_path("/sys/bus/pci/devices/0000:3a:00.0").value, kNic);
@@ -123,7 +123,7 @@ TEST_F(DoctorRdmaTopo, HasGroupsAndDevices) {
             "../../devices/pci0000:30/0000:30:01.0/0000:3a:00.0/infiniband/mlx5_0");
 }
 
-TEST_F(DoctorRdmaTopo, DoesNotKnowTheRest) {
+TEST_F(DoctorRdmaTopo, ReportsAllElseAsUnknown) {
   EXPECT_EQ(machine_->file("/proc/cmdline").error, EPERM);
   EXPECT_EQ(machine_->file("/sys/class/infiniband/mlx5_0/ports/1/state").error, EPERM);
   EXPECT_EQ(machine_->folder("/dev/infiniband").error, EPERM);

@@ -127,7 +127,7 @@ TEST(TwoMachines, TakeAFaultOfTheWayForAdviceWhereAllPairsWork) {
   EXPECT_TRUE(report.causes.back().refuted);
 }
 
-TEST(TwoMachines, AreNotReached) {
+TEST(TwoMachines, AnUnreachablePeerDoesNotWork) {
   TwoMachines machines{.peer = "node2", .way = {way_finding("way", Verdict::bad)}};
   const TwoReport report = report_on(std::move(machines));
   EXPECT_EQ(report.conclusion.exit_code, 1);
@@ -193,7 +193,7 @@ TEST(TwoMachines, TellWhyMemoryOfTheOtherSideIsStaged) {
   EXPECT_THAT(report.causes[0].error->text, StartsWith("node2: register"));
 }
 
-TEST(TwoMachines, WithoutNicsAndWithAFaultDoNotWork) {
+TEST(TwoMachines, AFaultOutweighsAMachineWithoutNics) {
   TwoMachines machines = two_machines({});
   machines.there->no_nics = error_at("probe", "no_rdma_device");
   machines.way = {way_finding("way-mtu", Verdict::bad)};

@@ -74,7 +74,7 @@ TEST(DoctorWay, ReadsAddressesOfAPeer) {
   EXPECT_TRUE(addresses[1].is_ipv6());
 }
 
-TEST(DoctorWay, TakesOnlySoManyAddresses) {
+TEST(DoctorWay, LimitsTheNumberOfAddresses) {
   std::vector<std::string> texts;
   for (int i = 1; i <= 40; ++i) texts.push_back("192.0.2." + std::to_string(i) + ":1");
   EXPECT_THAT(ip_addresses(texts), SizeIs(kMostAddresses));

@@ -110,7 +110,7 @@ TEST(HintName, LeadsBackToItsHint) {
   EXPECT_EQ(to_string(Hint::no_rdma_device), "no_rdma_device");
 }
 
-TEST(HintName, IsOneOfTheList) {
+TEST(HintName, OnlyListedNamesAreHints) {
   for (const char* name : {"", "no_rdma_devic", "no_rdma_device ", "NO_RDMA_DEVICE", "[none]"})
     EXPECT_EQ(hint_from_name(name), std::nullopt) << name;
   EXPECT_TRUE(to_string(static_cast<Hint>(255)).empty());
@@ -133,9 +133,9 @@ TEST(Error, NoRemedyNamesAToolOrItsOptions) {
   }
 }
 
-// Only if the library itself made a mistake, not if a driver, a peer or the caller may have caused
-// it.
-TEST(Error, OnlyAFaultOfItsOwnIsToBeReported) {
+// A remedy may say "report this" only if the library itself made a mistake, not if a driver, a peer
+// or the caller may have caused the error.
+TEST(Error, ARemedyAsksForAReportOnlyOfAFaultOfHbmwire) {
   for (int i = 1; !hint_text(static_cast<Hint>(i)).empty(); ++i) {
     const std::string text(hint_text(static_cast<Hint>(i)));
     const std::size_t report = text.find("report this");

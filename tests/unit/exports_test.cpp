@@ -61,7 +61,7 @@ class SlowCopy final : public PendingCopy::Work {
   SlowCopy& operator=(const SlowCopy&) = delete;
 
   ~SlowCopy() override {
-    told_.over = true;  // a caller waited for it
+    told_.over = true;  // as if the destructor had waited for the end
     told_.gone = true;
   }
 
@@ -77,7 +77,7 @@ class SlowCopy final : public PendingCopy::Work {
   int looks_;
 };
 
-// More looks than any test takes.
+// As a number of polls: more than any test takes, so the copy ends only when it is told to.
 constexpr int kWhenTold = 1 << 30;
 
 PendingCopy slow_copy(SlowCopy::Told& told, int looks) {
@@ -179,7 +179,7 @@ TEST(Exports, LetGoOfTheMemoryAtTheirEnd) {
 }
 
 // The thread that ends a key may be the one that would have to poll for the copy's end.
-TEST(Exports, TheirEndWaitsForAnEngineByItself) {
+TEST(Exports, EndingOneWaitsForAnEngineByItself) {
   const Allocation memory = memory_of_host();
   for (const bool fails : {false, true}) {
     Export exported = export_of(memory);
@@ -204,7 +204,7 @@ TEST(Exports, TheirEndWaitsForAnEngineByItself) {
   }
 }
 
-TEST(Exports, TheirEndWaitsForAHolderWithoutAnEngine) {
+TEST(Exports, EndingOneWaitsForAHolderWithoutAnEngine) {
   const Allocation memory = memory_of_host();
   for (const bool watches : {false, true}) {
     Export exported = export_of(memory);
@@ -310,7 +310,7 @@ TEST(Exports, NoByteChangesAfterAnEnd) {
   EXPECT_GE(writes, std::uint64_t{kLives} / 16);
 }
 
-TEST(Exports, AChildHasNoneOfItsParents) {
+TEST(Exports, AChildHasNoneOfItsParentsExports) {
   const Allocation memory = memory_of_host();
   Export exported = export_of(memory);
   auto hold = take_all(exported.token(), memory);

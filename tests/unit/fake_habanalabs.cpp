@@ -49,7 +49,7 @@ int FakeHabanalabs::ioctl(int fd, unsigned long request, void* argument) noexcep
   if (!is_information && request != number(abi::kMemory)) return fail(ENOTTY);
   if (interruptions > 0) {
     --interruptions;
-    // A driver that began to answer.
+    // As if the driver had overwritten a part of the arguments before the signal came.
     std::memset(argument, 0, is_information ? sizeof(abi::InfoArgs) : sizeof(abi::MemoryArgs));
     return fail(EINTR);
   }

@@ -161,7 +161,7 @@ TEST_F(GaudiBlockPool, AnOpenDmabufKeepsItsBlock) {
   EXPECT_EQ(card_.taken_pages(), 0U);
 }
 
-TEST_F(GaudiBlockPool, AnEmptyBlocksDmabufIsClosed) {
+TEST_F(GaudiBlockPool, TheDmabufOfAnEmptyBlockIsClosed) {
   const auto address = allocate(4096);
   const auto fd = pool_.export_range(address, 1)->fd->get();
   EXPECT_GE(::fcntl(fd, F_GETFD), 0) << "kept while something in the block is allocated";

@@ -211,7 +211,7 @@ TEST_F(GaudiKernelDriver, AsksAgainWithTheSameArgumentsAfterASignal) {
   expect_nothing_left();
 }
 
-TEST_F(GaudiKernelDriver, ExportsWholePagesFromTheBaseOnWithTheOnlyFlagsThereAre) {
+TEST_F(GaudiKernelDriver, ExportsWholePagesFromTheBaseWithTheOnlyValidFlags) {
   const auto fd = driver_->open(kOne);
   ASSERT_TRUE(fd);
   const auto handle = driver_->allocate(*fd, 1, kOne);

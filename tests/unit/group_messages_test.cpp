@@ -85,7 +85,7 @@ TEST(GroupMessages, AMessageThatIsCutAnywhereIsRefused) {
   }
 }
 
-TEST(GroupMessages, KindsThatAreNoneAreRefused) {
+TEST(GroupMessages, UnknownKindsAreRefused) {
   for (const unsigned kind : {0U, 9U, 255U}) {
     for (const GroupMessage& message : one_of_each()) {
       Bytes bytes = encode(message);
@@ -97,7 +97,8 @@ TEST(GroupMessages, KindsThatAreNoneAreRefused) {
 
 TEST(GroupMessages, CountsBeyondTheLimitsAreRefused) {
   const Bytes nothing(1U << 16U, std::byte{0});
-  // Ranks that are missing, or gone: 4,097 of them, with their numbers behind.
+  // The kinds 3 and 6 name ranks that are missing or gone: their count in two bytes, and then their
+  // numbers. The limit is 4096, which is 0x1000.
   for (const unsigned kind : {3U, 6U}) {
     EXPECT_TRUE(decode_group(joined(bytes_of({kind, 0x10, 0x00}), Bytes(4096 * 4))));
     expect_refused(joined(bytes_of({kind, 0x10, 0x01}), Bytes(4097 * 4)), "4097 ranks");
@@ -124,7 +125,7 @@ TEST(GroupMessages, TextsAndPartsThatAreTooLongAreRefused) {
                 .member.addresses.size(),
             kMostGroupAddresses);
 
-  // The same, said by a peer that keeps to no limit.
+  // The same texts and numbers from a peer that ignores the limits of encode().
   const Bytes begin = joined(bytes_of({1}), Bytes(8));  // epoch, rank
   expect_refused(joined(begin, joined(bytes_of({0x01, 0x00}), Bytes(256 + 1))), "a host's name");
   const Bytes no_host = joined(begin, Bytes(2));
@@ -140,7 +141,7 @@ TEST(GroupMessages, TextsAndPartsThatAreTooLongAreRefused) {
   expect_refused(encode(given), "a part of a rank, to all");
 }
 
-TEST(GroupMessages, NumbersThatAreNoneAreRefused) {
+TEST(GroupMessages, InvalidNumbersAreRefused) {
   expect_refused(bytes_of({3, 0, 1, 0, 0, 0x10, 0x00}), "rank 4096 is missing");
   expect_refused(bytes_of({6, 0, 1, 0xff, 0xff, 0xff, 0xff}), "rank 4294967295 has gone");
   expect_refused(bytes_of({4, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0}), "a flag of 2");
@@ -165,7 +166,8 @@ TEST(GroupHellos, ComeBackAsTheyWere) {
   EXPECT_EQ(decode_peer_hello(encode(peer)), peer);
 }
 
-/// That a hello is refused when it is cut anywhere, has a byte too many, or another first word.
+/// Expects that `decode` takes these bytes, and refuses them when they are cut anywhere, have a
+/// byte too many, or begin with another word.
 template <class Decode>
 void expect_whole(const Bytes& bytes, const Decode& decode) {
   EXPECT_TRUE(decode(bytes));
@@ -182,7 +184,7 @@ void expect_whole(const Bytes& bytes, const Decode& decode) {
   }
 }
 
-TEST(GroupHellos, OthersAreNone) {
+TEST(GroupHellos, OtherTextsAreNoGroupHello) {
   const Bytes group = encode(GroupHello{.size = 2, .rank = 1});
   const Bytes peer = encode(PeerHello{.group = 1, .rank = 1, .use = 0});
   expect_whole(group, &decode_group_hello);
@@ -209,7 +211,7 @@ TEST(BroadcastMessages, ComeBackAsTheyWere) {
   }
 }
 
-TEST(BroadcastMessages, OthersAreRefused) {
+TEST(BroadcastMessages, OtherMessagesAreRefused) {
   const auto refused = [](const auto& decode, const Bytes& bytes) {
     const auto message = decode(bytes);
     EXPECT_FALSE(message);

@@ -47,7 +47,7 @@ int copies_what_is_there_and_reports_what_is_not() {
       if (copy_to_application(theirs.data(), ours)) return __LINE__;
       if (can_read(theirs.data() + from) || can_write(theirs.data() + from)) return __LINE__;
       if (from == 0) continue;
-      // Up to there the bytes are unchanged.
+      // The bytes before the missing memory can still be copied.
       const std::span before(ours.data(), from);
       if (!copy_from_application(before, theirs.data())) return __LINE__;
       if (!copy_to_application(theirs.data(), before)) return __LINE__;
@@ -90,7 +90,7 @@ bool forbid_process_vm_calls() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST(GuardedCopy, DoesTheSameWhereTheProcessMayNotMakeTheCall) {
+TEST(GuardedCopy, WorksWhereProcessVmCallsAreForbidden) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {

@@ -101,7 +101,7 @@ TEST(HostMemory, IsPrefetchedWithoutBeingWritten) {
   }
 }
 
-TEST(HostMemory, AdviceOnWhatIsNotMappedIsAnError) {
+TEST(HostMemory, AdviceOnUnmappedMemoryIsAnError) {
   const auto domain = Context::create()->open(MemoryType::host);
   void* const hole = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(hole, MAP_FAILED);
@@ -194,7 +194,7 @@ TEST(HostMemory, RefusesUnknownNodes) {
   }
 }
 
-TEST(HostMemory, IsNoDeviceOfAnotherName) {
+TEST(HostMemory, HasNoDeviceOfAnotherName) {
   const auto context = Context::create();
   EXPECT_TRUE(context->open(MemoryType::host, {.device = "host"}));
   const auto named = context->open(MemoryType::host, {.device = "0000:33:00.0"});

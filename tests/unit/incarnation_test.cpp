@@ -8,7 +8,7 @@
 namespace hbmwire {
 namespace {
 
-TEST(Incarnation, IsOneForAProcessAndAnotherForItsChild) {
+TEST(Incarnation, IsTheSameInAProcessAndAnotherInItsChild) {
   const std::uint64_t ours = incarnation();
   EXPECT_NE(ours, 0U);
   EXPECT_EQ(incarnation(), ours);

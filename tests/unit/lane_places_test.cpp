@@ -26,12 +26,12 @@ TEST(LanePlaces, AreFourAtMost) {
   EXPECT_EQ(lane_places(up, Places{5, 4}), Places({5, 4, 0, 1}));
 }
 
-TEST(LanePlaces, AreAllWhereNoneIsUp) {
+TEST(LanePlaces, AllNicsAreUsedWhereNoneIsUp) {
   EXPECT_EQ(lane_places({false, false}, {}), Places({0, 1}));
   EXPECT_EQ(lane_places({false, false}, Places{1}), Places({1, 0}));
 }
 
-TEST(LanePlaces, AreThePeersWhereTheyAreUp) {
+TEST(LanePlaces, FollowThePeersPlacesWhereTheirNicsAreUp) {
   EXPECT_EQ(lane_places({true, true, true}, Places{1, 2}), Places({1, 2, 0}));
   EXPECT_EQ(lane_places({true, true}, Places{1}), Places({1, 0}));
 }
@@ -41,13 +41,13 @@ TEST(LanePlaces, AMissingNicIsReplacedFirstByOneThatThePeerDoesNotUse) {
   EXPECT_EQ(lane_places({true, true}, Places{7, 1}), Places({0, 1}));
 }
 
-TEST(LanePlaces, AMissingNicIsReplacedThenByThatOfTheLastLanes) {
+TEST(LanePlaces, AMissingNicIsReplacedSecondByTheNicOfTheLastLanes) {
   EXPECT_EQ(lane_places({false, true, true}, Places{0, 1, 2}), Places({2, 1}));
   EXPECT_EQ(lane_places({false, true}, Places{0, 1}), Places({1}));
 }
 
-/// The peer's claim may be anything.
-TEST(LanePlaces, AreNoNicTwice) {
+/// The peer may claim places that are equal or do not exist.
+TEST(LanePlaces, TakeNoNicTwice) {
   EXPECT_EQ(lane_places({true, true}, Places{1, 1, 1, 1}), Places({1, 0}));
   EXPECT_EQ(lane_places({true}, Places{200, 0, 0}), Places({0}));
 }

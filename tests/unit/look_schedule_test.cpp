@@ -18,7 +18,7 @@ using Schedule = LookSchedule<Looked>;
 
 Schedule::Time at(int moment) { return Schedule::Time(std::chrono::milliseconds(moment)); }
 
-TEST(LookSchedule, TheFirstOneThatIsDueComesFirst) {
+TEST(LookSchedule, TheEntryThatIsDueFirstComesFirst) {
   Schedule schedule;
   EXPECT_EQ(schedule.next(), Schedule::Time::max());
   EXPECT_EQ(schedule.due(at(1000)), nullptr);
@@ -42,7 +42,7 @@ TEST(LookSchedule, TheFirstOneThatIsDueComesFirst) {
 }
 
 // An endpoint that is removed may still report an event.
-TEST(LookSchedule, OnesThatGoWithItMayStillSpeak) {
+TEST(LookSchedule, AnEntryDestroyedWithItMayStillCallIt) {
   struct Speaks {
     explicit Speaks(LookSchedule<Speaks>& schedule) : in(schedule) {}
 
@@ -63,7 +63,7 @@ TEST(LookSchedule, OnesThatGoWithItMayStillSpeak) {
 }
 
 // The loss of a completion queue is reported to all endpoints, each of which then asks for a look.
-TEST(LookSchedule, AllHaveTheirTurnWhileEachMovesForward) {
+TEST(LookSchedule, AWalkMeetsEachEntryThoughEachMovesForward) {
   // In the first round look_earlier() changes nothing, in the second it moves each entry forward.
   for (int first = 0; first < 2; ++first) {
     Schedule schedule;

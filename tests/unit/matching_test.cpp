@@ -24,7 +24,8 @@ using wire::MessageHeader;
 
 constexpr std::uint64_t kWholeTag = ~std::uint64_t{0};
 
-/// Matching with its own buffers and memory, without an endpoint.
+/// Matching with its own buffers and memory, without an endpoint. The last argument of keep() says
+/// whether the message may stay in its buffer; else it is copied.
 class MatchingTest : public testing::Test {
  protected:
   static constexpr std::uint32_t kPlaces = 8;
@@ -142,15 +143,15 @@ TEST_F(MatchingTest, CopiesMessagesUntilItsMemoryIsFull) {
       *matching_.keep(header_of(1, text.size()), buffer_with(text), false);
   EXPECT_EQ(copied.buffer, nullptr);
   EXPECT_EQ(copied.units, 3U);
-  // One unit is left. A message that needs two of them stays in place, one that needs one is
-  // copied.
+  // One unit is left in the pool. A message that needs two units stays in its buffer, and a message
+  // that needs one unit is copied.
   const std::string longer(UnexpectedUnits::kUnitBytes + 1, 'y');
   ReceiveBuffer& full = buffer_with(longer);
   const UnexpectedMessage& stays = *matching_.keep(header_of(2, longer.size()), full, false);
   EXPECT_EQ(stays.buffer, &full);
   EXPECT_EQ(stays.units, 0U);
   EXPECT_EQ(matching_.keep(header_of(3, 4), buffer_with("last"), false)->units, 1U);
-  // The next message overwrites the buffer.
+  // As if a later message had come into the buffer of the first one, which was copied out of it.
   std::memset(memory_.front().data(), 0, memory_.front().size());
   UnexpectedMessage* const first = matching_.take_message(receive_of(1));
   ASSERT_NE(first, nullptr);

@@ -166,7 +166,8 @@ TEST(MemoryHint, NamesTheLimitThatTheProcessHasReached) {
                                       return hint == Hint::address_space_limit ? 0 : 1;
                                     }),
             0);
-  // A driver may have needed more than is known. Locked memory of root is unlimited.
+  // A driver may have needed more locked memory than these 4096 bytes, so its limit is named. For
+  // root, locked memory is unlimited.
   rlimit locks{};
   ::getrlimit(RLIMIT_MEMLOCK, &locks);
   const bool limited = ::geteuid() != 0 && locks.rlim_cur != RLIM_INFINITY;

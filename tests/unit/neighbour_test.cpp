@@ -132,7 +132,8 @@ void expect_error(const Result<T>& result, Errc code, Hint hint = Hint::none) {
                hint);
 }
 
-/// With mapped memory, and with copies by the kernel.
+/// The parameter: whether the memory is shared, and mapped by both, or private, and copied by the
+/// kernel.
 class Neighbours : public ::testing::TestWithParam<bool> {
  protected:
   [[nodiscard]] bool shared() const { return GetParam(); }
@@ -147,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, Neighbours, ::testing::Bool(),
 struct Step {
   std::uint64_t offset;
   std::uint64_t length;
-  bool guarded;
+  bool guarded;  // the local memory is the application's
   unsigned seed;
 };
 
@@ -208,7 +209,7 @@ TEST_P(Neighbours, CopyBothWays) {
 TEST_P(Neighbours, FindEachKeyByItsToken) {
   std::vector<std::uint64_t> tokens;
   for (std::uint64_t i = 0; i < 40; ++i) {
-    // Half of them compete for one place.
+    // The tokens with an even `i` compete for one place of the table.
     tokens.push_back(i % 2 == 0 ? 100 + i * detail::kSharedKeys : ~std::uint64_t{0} / (i + 1));
     exporter.add(tokens.back());
   }
@@ -342,7 +343,7 @@ TEST_P(Neighbours, ChangeNoByteAfterAnEnd) {
 #else
   constexpr std::uint64_t kLives = 500;
 #endif
-  // A hold that the child does not use tells it the current key.
+  // The last hold, which the child does not need, is used to tell the child the current key.
   std::atomic<std::uint64_t>& current = exporter.keys->holds().holds.back().ring_mark[0];
   OtherProcess child([&](const Talk&) {
     const auto neighbour = neighbour_of(*exporter.keys);
@@ -526,7 +527,7 @@ TEST_P(Neighbours, AKilledProcessIsRefusedOrWrittenInVain) {
   return count;
 }
 
-TEST(NeighbourHolds, AreTheirOwnersUntilItGoes) {
+TEST(NeighbourHolds, BelongToTheirOwnerUntilItEnds) {
   const Exporter exporter(false);
   OtherProcess child([&](const Talk& parent) {
     auto one = neighbour_of(*exporter.keys);
@@ -555,7 +556,7 @@ TEST(NeighbourHolds, AreTakenOverFromProcessesThatHaveEnded) {
   OtherProcess ended([](const Talk&) {});
   const auto id = static_cast<std::uint32_t>(ended.id());
   ended.expect_good();
-  // The 3 is an incarnation: any will do.
+  // 3 stands for any incarnation.
   for (SharedHold& hold : exporter.keys->holds().holds) hold.owner = SharedHold::owner_of(id, 3);
   exporter.keys->holds().used = detail::kSharedHolds;
   OtherProcess child([&](const Talk&) {
@@ -566,7 +567,7 @@ TEST(NeighbourHolds, AreTakenOverFromProcessesThatHaveEnded) {
   child.expect_good();
 }
 
-TEST(NeighbourHolds, AreFourThousandAndNoMore) {
+TEST(NeighbourHolds, AreLimitedToFourThousand) {
   const Exporter exporter(false);
   for (SharedHold& hold : exporter.keys->holds().holds)
     hold.owner = SharedHold::owner_of(static_cast<std::uint32_t>(::getpid()), 3);
@@ -608,7 +609,7 @@ TEST(NeighbourHolds, TellOfARing) {
 }
 
 /// A child by fork(2) destroys its copy of its parent's objects.
-TEST(NeighbourHolds, AChildDoesNotReleaseItsParents) {
+TEST(NeighbourHolds, AChildDoesNotReleaseHoldsOfItsParent) {
   const Exporter exporter(true);
   exporter.add();
   OtherProcess asker([&](const Talk& parent) {
@@ -632,7 +633,7 @@ TEST(NeighbourHolds, AChildDoesNotReleaseItsParents) {
 
 // --- strangers
 
-TEST(NeighbourOfAStranger, IsNoOtherFile) {
+TEST(NeighbourOfAStranger, AnotherFileIsRefused) {
   const Exporter exporter(false);
   const SharedFileName name = exporter.keys->name();
   OtherProcess child([&](const Talk&) {
@@ -649,7 +650,7 @@ TEST(NeighbourOfAStranger, IsNoOtherFile) {
     expect_refused(wrong, Errc::not_found);
     wrong = name;
     wrong.process = static_cast<std::uint32_t>(::getpid());
-    // Here fork(2) left a copy of the descriptor, which refers to the same file.
+    // With the id of this process the name is good: fork(2) left the descriptor of the file here.
     EXPECT_TRUE(Neighbour::open(wrong, "own", test::host_memory(false)));
     // Descriptors 0 and 1 are no files of keys.
     expect_refused(exporter.keys->holds().used == 0 ? SharedFileName{name.process, 0, name.mark}
@@ -711,7 +712,7 @@ TEST(NeighbourOfAStranger, AnotherBuildIsNotSupported) {
   }
 }
 
-TEST(NeighbourOfAStranger, HasNoHoldsInAnotherFile) {
+TEST(NeighbourOfAStranger, HoldsInAnotherFileAreRefused) {
   ForgedKeys forged;
   const SharedFileName good = (*forged.keys)->holds;
   const auto small = SharedFile::create(4096);
@@ -729,7 +730,7 @@ TEST(NeighbourOfAStranger, HasNoHoldsInAnotherFile) {
   }
 }
 
-TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
+TEST(NeighbourOfAStranger, ImpossibleKeysAreErrors) {
   ForgedKeys forged;
   const auto own = *test::host_memory(false)->allocate(4096);
   const std::uint64_t address = own.address();
@@ -797,7 +798,7 @@ TEST(NeighbourOfAStranger, WithImpossibleKeysGetsErrors) {
 }
 
 /// A key that changes while it is read is seen as one of its states, or as invalid.
-TEST(NeighbourOfAStranger, ChangesKeysWhileTheyAreRead) {
+TEST(NeighbourOfAStranger, KeysMayChangeWhileTheyAreRead) {
   ForgedKeys forged;
   const auto shared = *test::host_memory(true)->allocate(8192);
   const auto handle = shared.domain().ipc_handle(shared.address(), 8192).value();
@@ -857,7 +858,7 @@ TEST_P(Neighbours, WithoutCopiesByTheKernelHaveSharedMemoryAlone) {
     }
     ASSERT_TRUE(key) << describe(key.error());
     std::vector<std::byte> bytes(4096);
-    // The application may still have unmapped its own memory.
+    // `guarded`: the application may have unmapped its own memory meanwhile.
     for (const bool guarded : {false, true}) {
       EXPECT_TRUE(neighbour->copy(*key, kToken,
                                   {.local = bytes.data(),
@@ -904,7 +905,7 @@ pid_t fork_as(pid_t number) {
 }
 
 /// The calls that copy private memory identify a process only by its id.
-TEST(NeighbourThatHasEnded, LeavesTheProcessAloneThatHasItsNumberNow) {
+TEST(NeighbourThatHasEnded, AProcessThatReusesItsNumberIsLeftAlone) {
   // The child's successor also has memory at the address of the child's private memory.
   const Exporter exporter(false);
   OtherProcess other([&](const Talk& parent) {
@@ -928,7 +929,7 @@ TEST(NeighbourThatHasEnded, LeavesTheProcessAloneThatHasItsNumberNow) {
   ASSERT_EQ(::pipe(pipe.data()), 0);
   const pid_t next = fork_as(id);
   if (next == 0) {
-    // All bytes are zero until the parent has tried.
+    // Exits with 0 if all bytes are still zero after the parent has tried to write.
     char byte = 0;
     ::alarm(60);
     ::close(pipe[1]);

@@ -21,7 +21,7 @@ TEST(NodeId, IsReadDigitByDigit) {
   EXPECT_EQ(node_id_of("6446B607CBE1402B99EC5C332DCFD2B9"), expected);
 }
 
-TEST(NodeId, IsUnknownWhereTheTextIsNone) {
+TEST(NodeId, IsUnknownWhereTheTextIsNoBootId) {
   for (const char* const text :
        {"", "6446b607", "6446b607-cbe1-402b-99ec-5c332dcfd2b",
         "6446b607-cbe1-402b-99ec-5c332dcfd2bx", "6446b607-cbe1-402b-99ec-5c332dcfd2b91",

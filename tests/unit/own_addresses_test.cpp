@@ -49,11 +49,11 @@ TEST(HostsForPeers, ArePutInOrderOfTheirUse) {
             (Hosts{"10.1.0.5", "10.2.0.5", "2001:db8:1::5", "fd02::5"}));
 }
 
-TEST(HostsForPeers, AreLoopbacksOnlyWhereThereIsNoOther) {
+TEST(HostsForPeers, LoopbackAddressesAreToldOnlyWhereThereIsNoOther) {
   EXPECT_EQ(hosts_for_peers(std::vector{kLoopback}, true, false), (Hosts{"127.0.0.1", "::1"}));
   EXPECT_EQ(hosts_for_peers(std::vector{kLoopback}, false, false), (Hosts{"127.0.0.1"}));
-  // Link-local addresses do not count as others. A service's address on the loopback device is used
-  // alone.
+  // Link-local addresses do not count as others. Without others, a service's address on the
+  // loopback device is told, too.
   const std::vector<OwnInterface> no_others{
       interface_of({"127.0.0.1", "127.0.0.53"}, {}, true),
       interface_of({"fe80::5", "169.254.1.1"}),
@@ -90,13 +90,13 @@ BoundTo bound_to_text(const char* host) {
   return bound_to(*(*found)->ai_addr);
 }
 
-TEST(BoundTo, OneAddressIsThatOne) {
+TEST(BoundTo, OneAddressIsToldAsItself) {
   EXPECT_EQ(bound_to_text("127.0.0.1").host, "127.0.0.1");
   EXPECT_EQ(bound_to_text("::1").host, "::1");
   EXPECT_EQ(bound_to_text("fe80::1%lo").host, "fe80::1%lo");
 }
 
-TEST(BoundTo, AllAreThoseOfItsFamilies) {
+TEST(BoundTo, TheWildcardIsToldAsNoHostWithItsFamilies) {
   EXPECT_EQ(bound_to_text("0.0.0.0").host, "");
   EXPECT_FALSE(bound_to_text("0.0.0.0").ipv6);
   EXPECT_EQ(bound_to_text("::").host, "");

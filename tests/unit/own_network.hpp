@@ -31,8 +31,8 @@ inline bool set_loopback(bool up) {
 }
 
 /// Runs `work` in a child with a separate network, and expects 0. Skips the test if there can be no
-/// such network. Under ThreadSanitizer, which lets no child of a process with threads start any, it
-/// runs in a thread, which only root can give a network.
+/// such network. Under ThreadSanitizer a child of a process with threads cannot start threads, so
+/// `work` runs in a thread instead. Only root can give a separate network to a thread.
 template <class Work>
 void expect_in_own_network(Work work) {
 #ifdef __SANITIZE_THREAD__

@@ -60,7 +60,7 @@ TEST_F(PciLinks, AreTheNarrowestOnTheWayToTheRootComplex) {
   EXPECT_NEAR(link->bytes_per_second(), 15.754e9, 1e6);
 }
 
-TEST_F(PciLinks, AboveACommonSwitchDoNotCount) {
+TEST_F(PciLinks, LinksAboveACommonSwitchDoNotCount) {
   const auto nic = narrowest_link(root_, kNic, kCard);
   ASSERT_TRUE(nic);
   EXPECT_EQ(*nic, (PciLink{.gigatransfers_per_second = 16, .lanes = 16, .at = kNic}));
@@ -83,7 +83,7 @@ TEST_F(PciLinks, AMissingDeviceLeadsToTheRootComplex) {
   EXPECT_EQ(narrowest_link(root_, kNic, "0000:77:00.0"), narrowest_link(root_, kNic, ""));
 }
 
-TEST(PciLink, LosesToItsEncoding) {
+TEST(PciLink, TheRateExcludesTheOverheadOfTheEncoding) {
   const auto rate = [](double speed, unsigned lanes) {
     return PciLink{.gigatransfers_per_second = speed, .lanes = lanes, .at = ""}.bytes_per_second();
   };

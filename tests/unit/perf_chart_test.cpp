@@ -160,7 +160,7 @@ TEST(PerfTerminalPlot, RisesFromLeftToRight) {
   EXPECT_THAT(lines, Contains(HasSubstr("4K")));
 }
 
-TEST(PerfTerminalPlot, IsNothingOfNothing) {
+TEST(PerfTerminalPlot, AnEmptyRunHasNoPlot) {
   EXPECT_THAT(terminal_plot(chart_of(RunResult{}, {}), 80), IsEmpty());
   EXPECT_FALSE(terminal_plot(chart_of(write_bw_run(), {}), 80).empty());
 }

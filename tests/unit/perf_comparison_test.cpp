@@ -39,7 +39,7 @@ TEST(PerfComparison, ChangesWithinBothRunsNoiseAreNone) {
   EXPECT_NEAR(change.relative, -0.07, 1e-12);
 }
 
-TEST(PerfComparison, ChangesBeyondItArePointedOut) {
+TEST(PerfComparison, ChangesBeyondTheNoiseArePointedOut) {
   EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 0.02), bandwidth_of_4k(9.3e9, 0.02)).kind,
             Change::Kind::worse);
   EXPECT_EQ(only_change(bandwidth_of_4k(10e9, 0.02), bandwidth_of_4k(10.7e9, 0.02)).kind,
@@ -72,7 +72,7 @@ TEST(PerfComparison, MuchWorseIsWorseInAnyNoise) {
             Change::Kind::worse);
 }
 
-TEST(PerfComparison, NeedsOneTest) {
+TEST(PerfComparison, RefusesRunsOfDifferentTests) {
   const auto comparison = compare_runs(write_lat_run(), write_bw_run());
   ASSERT_FALSE(comparison);
   EXPECT_THAT(comparison.error().text, HasSubstr("is of write_lat, this one of write_bw"));

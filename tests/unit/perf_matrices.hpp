@@ -11,7 +11,7 @@
 
 #include "tools/perf/all/plan.hpp"
 
-/// Runs as `hbmwire perf --all` gives them, for tests of what is made of them.
+/// Runs as `hbmwire perf --all` gives them, for tests of their comparisons and outputs.
 namespace hbmwire::tools::perf::all {
 
 inline constexpr double kRate = 10e9;
@@ -80,7 +80,7 @@ inline void lose_rank(MatrixRun& run, std::uint32_t rank, CellState state,
   }
 }
 
-/// Pairs from and to the end have this share of their rate.
+/// Multiplies the rates of all pairs from and to the end by `share`.
 inline void slow_down(MatrixRun& run, std::size_t end, double share) {
   for (Cell& cell : run.pairs) {
     if (cell.source == end || cell.target == end) cell.bytes_per_second *= share;

@@ -22,7 +22,7 @@ MatrixComparison compared(const MatrixRun& before, const MatrixRun& now) {
   return comparison ? std::move(*comparison) : MatrixComparison{};
 }
 
-TEST(PerfMatrixComparison, OfARunWithItselfFindsNothing) {
+TEST(PerfMatrixComparison, ARunDoesNotDifferFromItself) {
   const MatrixRun run = equal_run(4, 2);
   const auto comparison = compared(run, run);
   EXPECT_EQ(comparison.compared,
@@ -113,7 +113,7 @@ TEST(PerfMatrixComparison, FindsEndsThatMovedToOtherRanks) {
   EXPECT_THAT(comparison.only_before, IsEmpty());
 }
 
-TEST(PerfMatrixComparison, ComparesThePairsAloneOfOtherEnds) {
+TEST(PerfMatrixComparison, WithDifferentEndsComparesOnlyTheCommonPairs) {
   const MatrixRun before = equal_run(3);
   const MatrixRun now = equal_run(4);
   const auto comparison = compared(before, now);

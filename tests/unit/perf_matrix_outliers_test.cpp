@@ -25,7 +25,7 @@ TEST(PerfMatrixTypicalRate, IsZeroWithoutAMeasuredCell) {
   EXPECT_EQ(outliers_of(planned_run(4, 1)).typical_bytes_per_second, 0);
 }
 
-TEST(PerfMatrixSpread, OfAnEvenNumberHasTheLargerMiddle) {
+TEST(PerfMatrixSpread, TheMedianOfAnEvenNumberIsTheLargerMiddle) {
   EXPECT_EQ(spread_of({}), std::nullopt);
   const auto spread = spread_of({4, 1, 3, 2});
   ASSERT_TRUE(spread);
@@ -33,7 +33,7 @@ TEST(PerfMatrixSpread, OfAnEvenNumberHasTheLargerMiddle) {
             std::make_tuple(4U, 1.0, 3.0, 4.0));
 }
 
-TEST(PerfMatrixSums, OfATargetNeedAllOfItsSources) {
+TEST(PerfMatrixSums, ATargetWithAFailedSourceHasNoWholeSum) {
   MatrixRun run = equal_run(4);
   fail_cell(run.many_to_one[0], CellState::broken, "cut");
   const auto sums = target_sums(run.many_to_one);
@@ -43,15 +43,16 @@ TEST(PerfMatrixSums, OfATargetNeedAllOfItsSources) {
   EXPECT_THAT(whole_sums(sums), testing::ElementsAre(3 * kRate, 3 * kRate, 3 * kRate));
 }
 
-TEST(PerfMatrixShare, IsOfTheSlowerLinkAndNoneOfUnknownOnes) {
+TEST(PerfMatrixShare, IsThatOfTheSlowerLinkAndUnknownIfALinkIs) {
   MatrixRun run = equal_run(2);
   run.ends[1].link_bytes_per_second = 2 * kRate;
+  // End 0 has the slower link, of 100 Gb/s, and kRate is 80 Gb/s.
   EXPECT_DOUBLE_EQ(share_of_link(run, run.pairs[0]).value_or(0), 0.8);
   run.ends[1].link_bytes_per_second = 0;
   EXPECT_EQ(share_of_link(run, run.pairs[0]), std::nullopt);
 }
 
-TEST(PerfMatrixOutliers, AreNoneOfEqualCells) {
+TEST(PerfMatrixOutliers, EqualCellsHaveNoOutliers) {
   for (std::uint32_t ranks = 1; ranks <= 9; ++ranks) {
     for (const std::size_t nics : {1U, 2U, 4U}) {
       const Outliers outliers = outliers_of(equal_run(ranks, nics));
@@ -61,7 +62,7 @@ TEST(PerfMatrixOutliers, AreNoneOfEqualCells) {
   }
 }
 
-TEST(PerfMatrixOutliers, AreNoneWithinTheNoise) {
+TEST(PerfMatrixOutliers, NoiseMakesNoOutliers) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> noise(0.9, 1);
   MatrixRun run = equal_run(6, 2);

@@ -29,7 +29,7 @@ TEST(PerfMatrixRounds, MeetEachPairOnceInDisjointRounds) {
   }
 }
 
-TEST(PerfMatrixRounds, AreNoneForOneRank) {
+TEST(PerfMatrixRounds, OneRankHasNoRounds) {
   EXPECT_TRUE(rounds_of(0).empty());
   EXPECT_TRUE(rounds_of(1).empty());
 }

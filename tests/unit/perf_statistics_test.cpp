@@ -163,7 +163,7 @@ TEST(PerfMarks, BoundTheirMemoryAndKeepTheirOrder) {
   }
 }
 
-TEST(PerfNoise, ASteadyRunHasNone) {
+TEST(PerfNoise, ASteadyRunHasNoNoise) {
   LatencySamples samples;
   Marks posts;
   Marks completions;
@@ -176,9 +176,9 @@ TEST(PerfNoise, ASteadyRunHasNone) {
   EXPECT_NEAR(noise_of(posts.kept(), completions.kept()), 0, 1e-9);
 }
 
-// 128 of 1000 in flight: posted at once at first, and then after completions, which arrive sixteen
-// at a time.
-TEST(PerfNoise, BurstsOfCompletionsAreNone) {
+// Completions arrive sixteen at a time, after the last of their posts. Only every sixteenth post
+// has a mark.
+TEST(PerfNoise, BurstsOfCompletionsAreNoNoise) {
   std::vector<Mark> posts;
   std::vector<Mark> completions;
   for (std::uint64_t i = 0; i < 1000; i += 16) {
@@ -194,7 +194,7 @@ TEST(PerfNoise, IsHalfTheRangeOfTenParts) {
   for (std::uint64_t i = 0; i < 1000; ++i) samples.add(i >= 300 && i < 400 ? 20 : 10);
   EXPECT_DOUBLE_EQ(samples.summary(1).noise, 0.5);
 
-  // In one of ten parts nothing moves.
+  // After message 300 nothing moves for 100 ticks, which is all of the run's noise.
   std::vector<Mark> marks;
   for (std::uint64_t i = 0; i <= 900; ++i)
     marks.push_back({.messages = i, .ticks = i <= 300 ? i : i + 100});

@@ -66,7 +66,8 @@ TEST(NicInterfaces, RoceUsesThoseOfItsGids) {
 
 TEST(NicInterfaces, InfinibandUsesThoseWithItsGuid) {
   const NicInterfaces infiniband{.guid = {{0x50, 0x6b, 0x4b, 3, 0, 0x21, 0x7d, 0x2e}}};
-  // The kernel shows it as 80:00:02:08:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:21:7d:2e.
+  // The kernel shows this hardware address as
+  // 80:00:02:08:fe:80:00:00:00:00:00:00:50:6b:4b:03:00:21:7d:2e.
   std::vector<std::uint8_t> ipoib{0x80, 0, 2,    8,    0xfe, 0x80, 0, 0,    0,    0,
                                   0,    0, 0x50, 0x6b, 0x4b, 3,    0, 0x21, 0x7d, 0x2e};
   EXPECT_TRUE(infiniband.has(3, ipoib));

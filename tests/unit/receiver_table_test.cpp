@@ -18,7 +18,7 @@ struct Quiet final : Receiver {
 };
 
 /// Numbers that collide in one place of the table, or are close to each other.
-TEST(ReceiverTable, FindsThoseThatAreThere) {
+TEST(ReceiverTable, FindsExactlyTheReceiversThatItHolds) {
   ReceiverTable table;
   std::map<std::uint32_t, std::unique_ptr<Quiet>> there;
   std::mt19937 random(7);

@@ -61,7 +61,7 @@ TEST(RegionTable, FindsTheSameAsALinearSearch) {
         table.insert(all.emplace_back(Entry{range, access}));
         break;
       }
-      case 1: {  // for any access
+      case 1: {  // removes overlapping ranges, whatever their access is
         std::size_t gone = 0;
         if (random() % 4 != 0) break;
         table.overlapping(range, [&](Entry& entry) {
@@ -120,7 +120,7 @@ class MemoTest : public testing::Test {
   AddressCache memo_{pins_};
 };
 
-TEST_F(MemoTest, FindsByAddressAndChecksTheRest) {
+TEST_F(MemoTest, FindsAnEntryByItsAddressAndChecksItsOtherFields) {
   RegistrationReference& reference = reference_of(1000, 2000, Access::remote_read);
   EXPECT_EQ(memo_.find(1500, 10, Access::remote_read), nullptr);
   memo_.remember(1500, reference);
@@ -218,7 +218,7 @@ TEST_F(MemoTest, GrowsAndKnowsThemAllInAnyStride) {
   }
 }
 
-TEST_F(MemoTest, AddressesMadeToMeetDoNotMakeItGrow) {
+TEST_F(MemoTest, AddressesWithEqualHashesDoNotMakeItGrow) {
   // The addresses share both buckets, also in larger tables.
   const auto buckets_of = [](std::uint64_t hash) { return (hash * 0x9e3779b97f4a7c15) >> 50U; };
   constexpr std::uint64_t kHash = 0x1234'5678'0000'0000;
@@ -247,7 +247,7 @@ TEST_F(MemoTest, AddressesMadeToMeetDoNotMakeItGrow) {
 
 /// A thread that always takes the slow path with the lock (by using two caches in turn) remembers
 /// the same regions over and over.
-TEST_F(MemoTest, ToRememberTheSameAgainCostsNothing) {
+TEST_F(MemoTest, RememberingAnEntryAgainCostsNothing) {
   std::vector<RegistrationReference*> references;
   const auto address_of = [](std::uint64_t i) { return kFirst + i * 0x1000; };
   for (std::uint64_t i = 0; i < 5000; ++i) {
@@ -264,7 +264,7 @@ TEST_F(MemoTest, ToRememberTheSameAgainCostsNothing) {
   EXPECT_EQ(memo_.rebuilds(), rebuilds);
 }
 
-TEST_F(MemoTest, DoesNotGrowForThoseThatHaveGone) {
+TEST_F(MemoTest, EntriesOfReleasedRegionsDoNotMakeItGrow) {
   constexpr std::uint64_t kAlive = 100;
   const std::size_t slots = memo_.slots();
   ASSERT_LT(kAlive * 2, slots);
@@ -279,7 +279,7 @@ TEST_F(MemoTest, DoesNotGrowForThoseThatHaveGone) {
 }
 
 // The cache does this: a released reference is reused for another region.
-TEST_F(MemoTest, DoesNotGrowForThoseWhosePinsAreUsedAnew) {
+TEST_F(MemoTest, EntriesOfReusedPinsDoNotMakeItGrow) {
   constexpr std::uint64_t kAlive = 100;
   const std::size_t slots = memo_.slots();
   std::vector<RegistrationReference*> references;
@@ -294,7 +294,8 @@ TEST_F(MemoTest, DoesNotGrowForThoseWhosePinsAreUsedAnew) {
   EXPECT_EQ(memo_.slots(), slots);
 }
 
-// At first a reference is found only by its beginning.
+// The state of a reference has the size of its region only up to kMostReach. The sizes here are
+// around that limit, and far larger.
 TEST_F(MemoTest, FindsAddressesFarIntoALargeRegion) {
   for (const std::uint64_t size :
        {std::uint64_t{RegistrationReference::kMostReach} - 1,
@@ -350,7 +351,7 @@ TEST(PinArenaTest, APinIsFoundByItsNumberAndItsRegionByThePin) {
   }
 }
 
-// For all bits of a caller's access, including those that no access has.
+// `bits` are all values that a caller's access can have, valid or not.
 TEST(PinTest, IsOpenOnlyWithoutChecksOrMarks) {
   RegistrationReference reference;
   for (unsigned bits = 0; bits <= static_cast<unsigned>(kAllAccess); ++bits) {

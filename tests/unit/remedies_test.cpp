@@ -22,7 +22,7 @@ TEST(ToolRemedies, EachReplacesWordsThatTheLibrarySays) {
   }
 }
 
-// Both sides of an exchange, and perf, have all of them.
+// Server, client and perf have all common options, so a remedy may name any of these.
 TEST(ToolRemedies, NameOptionsThatThereAre) {
   CLI::App app;
   CommonOptions options;
@@ -37,7 +37,7 @@ TEST(ToolRemedies, NameOptionsThatThereAre) {
   }
 }
 
-TEST(ToolRemedies, AreThoseOfTheLibraryForOtherHints) {
+TEST(ToolRemedies, OtherHintsKeepTheRemedyOfTheLibrary) {
   // "choose another card": the words of port_in_use are not replaced here.
   EXPECT_EQ(remedy_by_options(Hint::gaudi_busy), std::string(hint_text(Hint::gaudi_busy)));
   EXPECT_EQ(remedy_by_options(Hint::none), "");

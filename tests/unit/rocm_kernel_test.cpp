@@ -100,7 +100,7 @@ TEST(RocmLargeBar, IsAWindowAsLargeAsTheMemory) {
   EXPECT_EQ(large_bar("0000:c2:00.0", 1), Known::unknown) << "there is no such device";
 }
 
-TEST(RocmPeerMemory, IsFoundWhereverItsClientShows) {
+TEST(RocmPeerMemory, IsFoundWhereverItsClientIsListed) {
   for (const char* where : {"kernel/mm/memory_peers/amdkfd/version",
                             "kernel/memory_peers/amdkfd/version", "memory_peers/amdkfd/version"}) {
     const Folder folder;

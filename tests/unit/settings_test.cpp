@@ -110,7 +110,7 @@ TEST_F(SettingsTest, EveryChoiceOfEachSettingIsTaken) {
   }
 }
 
-TEST_F(SettingsTest, RegistrationHasItsOwn) {
+TEST_F(SettingsTest, RegistrationHasSettings) {
   set("HBMWIRE_REGISTRATION_WHOLE", "off");
   set("HBMWIRE_REGISTRATION_WHOLE_RATIO", "0.5");
   set("HBMWIRE_REGISTRATION_MAX_REGIONS", "7");
@@ -133,7 +133,7 @@ TEST_F(SettingsTest, RegistrationHasItsOwn) {
   EXPECT_THAT(refusal(), HasSubstr("HBMWIRE_REGISTRATION_"));
 }
 
-TEST_F(SettingsTest, EndpointsHaveTheirOwn) {
+TEST_F(SettingsTest, EndpointsHaveSettings) {
   const std::array<std::array<const char*, 3>, 8> cases{
       {{"HBMWIRE_GID_INDEX", "255", "256"},
        {"HBMWIRE_LINK_SERVICE_LEVEL", "15", "16"},

@@ -188,7 +188,7 @@ TEST(SharedFile, AReplacementIsNotOpened) {
   swapping.join();
 }
 
-TEST(SharedFile, RootDoesNotOpenAnotherUsers) {
+TEST(SharedFile, RootDoesNotOpenAFileOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "takes root, which may open anybody's";
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
@@ -209,7 +209,7 @@ TEST(SharedFile, RootDoesNotOpenAnotherUsers) {
   for (const int end : pipe) ::close(end);
 }
 
-TEST(SharedFile, AnotherUsersIsNotOpened) {
+TEST(SharedFile, AFileOfAnotherUserIsNotOpened) {
   if (::geteuid() != 0) GTEST_SKIP() << "takes root, which may open anybody's";
   const auto made = SharedFile::create(kBytes);
   ASSERT_TRUE(made);
@@ -247,7 +247,7 @@ TEST(PeerPieces, AreFoundByThePeersNames) {
   EXPECT_EQ(pieces->find(kAt + 8, ~std::uint64_t{7}), nullptr);
 }
 
-TEST(PeerPieces, AreNotSoMany) {
+TEST(PeerPieces, TooMuchMemoryIsRefused) {
   const auto host =
       Context::create()->open(MemoryType::host, {.device = {}, .host = {.shared = true}});
   ASSERT_TRUE(host);

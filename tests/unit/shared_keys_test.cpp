@@ -23,7 +23,9 @@
 #include "tests/support/mappings.hpp"
 #include "tests/support/other_process.hpp"
 
-/// A process publishes its keys to others. A key may end while another process uses it.
+/// A process publishes its keys to others. A key may end while another process uses it. Most keys
+/// here have the token 5. Tokens that differ by kSharedKeys share a place in the table. A test that
+/// counts mappings gives its memory a length that no other memory has.
 namespace hbmwire::detail {
 namespace {
 
@@ -68,7 +70,7 @@ class SharedKeysOfThis : public ::testing::Test {
     keys->holds().used = std::max(keys->holds().used.load(), place + 1);
   }
 
-  /// For a process, with any incarnation.
+  /// Records that the process `by` is using a key. 5 stands for any incarnation.
   void hold(std::uint32_t number, const OtherProcess& by, std::uint32_t place = 0) const {
     hold(number, SharedHold::owner_of(static_cast<std::uint32_t>(by.id()), 5), place);
   }
@@ -154,7 +156,7 @@ TEST_F(SharedKeysOfThis, FindAPlaceAsLongAsThereIsOne) {
   EXPECT_EQ(keys->add(token, memory), 0U);
 }
 
-TEST_F(SharedKeysOfThis, AreSixteenThousandAndNoMore) {
+TEST_F(SharedKeysOfThis, AreLimitedToSixteenThousand) {
   const ExportedMemory memory = memory_of();
   std::vector<std::uint32_t> numbers;
   for (std::uint64_t token = 1; token <= kSharedKeys; ++token) {
@@ -173,7 +175,7 @@ TEST_F(SharedKeysOfThis, AreSixteenThousandAndNoMore) {
 }
 
 /// The search for a key covers kSharedKeyPlaces places.
-TEST_F(SharedKeysOfThis, OnePlaceHasAsManyAsOthersSearch) {
+TEST_F(SharedKeysOfThis, OnePlaceHoldsAsManyKeysAsReadersSearch) {
   const ExportedMemory memory = memory_of();
   std::vector<std::uint32_t> numbers;
   for (std::uint64_t i = 0; i < kSharedKeyPlaces; ++i) {
@@ -190,7 +192,8 @@ TEST_F(SharedKeysOfThis, OnePlaceHasAsManyAsOthersSearch) {
 TEST_F(SharedKeysOfThis, EndAtOnceWithoutHolders) {
   const std::uint32_t number = keys->add(5, memory_of());
   const OtherProcess another(sleeps);
-  hold(number + 1, another);  // another key
+  // Holds that do not count: of another key, of no key, and of neither key nor process.
+  hold(number + 1, another);
   hold(0, another, 1);
   hold(0, 0, 2);
   expect_at_once(remove(number, std::nullopt));
@@ -314,7 +317,8 @@ TEST_F(SharedKeysOfThis, MayBeRemovedAgainWhereTheFirstTimeWasTooShort) {
   expect_at_once(remove(number, std::nullopt));
 }
 
-/// Two threads end the same key. Either one may release its memory, and may come second.
+/// Two threads end the same key. Either one may be the one that releases its memory, and either one
+/// may come second.
 TEST_F(SharedKeysOfThis, KeepTheirMemoryInWhateverOrderTwoRemoveThem) {
   constexpr std::uint64_t kItsBytes = (3 << 20) + 16384;
   const OtherProcess another(sleeps);
@@ -369,7 +373,7 @@ TEST_F(SharedKeysOfThis, EndInSpiteOfGarbageInTheHolds) {
   expect_timed_out(remove(next, std::nullopt, kPatience, 6));
 }
 
-TEST_F(SharedKeysOfThis, GiveTheHoldOfAnEndpointThatHasToldToOneAlone) {
+TEST_F(SharedKeysOfThis, GiveTheHoldOfAnEndpointThatReportedToOneCallerAlone) {
   keys->holds().used = ~0U;  // a foreign value
   EXPECT_EQ(keys->take_hold(9, 3), nullptr);
   SharedHold& hold = keys->holds().holds[kSharedHolds - 1];
@@ -383,7 +387,7 @@ TEST_F(SharedKeysOfThis, GiveTheHoldOfAnEndpointThatHasToldToOneAlone) {
   EXPECT_EQ(keys->take_hold(9, 3), nullptr);
 }
 
-/// A key also has a token, because another key may have its place by now.
+/// A key is ended by its place and its token, because another key may have the place by now.
 TEST_F(SharedKeysOfThis, AreNotEndedByAnothersToken) {
   const std::uint32_t number = keys->add(5, memory_of());
   expect_at_once(remove(number, std::nullopt, kPatience, 5 + kSharedKeys));
@@ -510,7 +514,7 @@ TEST_F(SharedExports, SayThatAStoppedProcessIsAtTheMemory) {
 
 /// A key that timed out while it waited for its end is ended again, or destroyed. By then another
 /// key may have its place.
-TEST_F(SharedExports, EndNoOtherKeyThatHasTheirPlaceByNow) {
+TEST_F(SharedExports, EndNoLaterKeyInTheirPlace) {
   const OtherProcess another(sleeps);
   std::optional<Export> one = exported();
   const std::uint32_t number = one->shared();
@@ -539,7 +543,7 @@ TEST_F(SharedExports, EndNoOtherKeyThatHasTheirPlaceByNow) {
 
 /// One thread ends all expired keys. If a stopped process holds one of them, the others must still
 /// close.
-TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
+TEST_F(SharedExports, ExpireInTimeWhileTheEndOfAnotherExportWaits) {
   ASSERT_TRUE(share_exports(2s));
   const Context context = *Context::create({.memory = {}, .nics = {"none"}, .paths = {}});
   const Region region = *context.register_memory(allocated, Access::remote_read);
@@ -571,7 +575,7 @@ TEST_F(SharedExports, ExpireInTimeThoughTheEndOfAnotherWaits) {
   ::munmap(mapped, sizeof(SharedKeyFile));
 }
 
-TEST_F(SharedExports, AChildLeavesItsParentsAlone) {
+TEST_F(SharedExports, AChildLeavesExportsOfItsParentAlone) {
   Export one = exported();
   const std::uint32_t number = one.shared();
   OtherProcess child([&](const Talk&) {

@@ -199,7 +199,7 @@ TEST_F(SharedRing, WrapsFramesThatDoNotFitAtItsEnd) {
       const std::uint32_t length = cells * kCell - kHead;
       ASSERT_TRUE(write(length, cells));
       ASSERT_TRUE(write(3, 9));
-      // It begins in the first cells if too few were left.
+      // The frame begins in the first cells if too few cells were left at the end.
       const std::uint64_t first = ring->cells[0].word.load();
       EXPECT_EQ(first != 0, cells >= left) << cells << " of " << left;
       if (cells > left) {
@@ -239,7 +239,7 @@ TEST_F(SharedRing, HasRoomAgainWhenItsReaderReportsProgress) {
     reader().take();
     EXPECT_FALSE(writer().has_room(length)) << "it was not told";
     reader().tell_taken();
-    // The first one was taken to make room, unless the end must stay free, too.
+    // Frame 0 was taken above, to make room. The others are still in the ring.
     for (unsigned i = 1; i < written; ++i) expect(length, i);
     EXPECT_FALSE(reader().peek());
     EXPECT_TRUE(writer().has_room(kMost));
@@ -258,7 +258,7 @@ TEST_F(SharedRing, FullFramesOfOneCellLeaveNoCellFree) {
   }
 }
 
-TEST_F(SharedRing, IsEmptyWhenItsReaderHasToldOfAll) {
+TEST_F(SharedRing, IsEmptyWhenItsReaderHasReportedAllFrames) {
   ASSERT_TRUE(write(10, 1));
   ASSERT_TRUE(write(10, 2));
   EXPECT_FALSE(writer().is_empty());
@@ -310,7 +310,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Gone,
                            return how.param == LentMemory::How::unmapped ? "unmapped" : "truncated";
                          });
 
-TEST_P(Gone, BodyIsAnErrorAndNoFrame) {
+TEST_P(Gone, AMissingBodyIsAnErrorAndNoFrame) {
   for (const std::uint32_t cell : {0U, 1U, kCells - 200, kCells - 3, kCells - 1}) {
     for (const std::uint32_t length : {1U, 40U, 5000U, kMost - 32}) {
       for (const std::size_t from : {0U, 4096U}) {
@@ -333,7 +333,7 @@ TEST_P(Gone, BodyIsAnErrorAndNoFrame) {
 
 /// A writer that waits for an empty ring waits only for frames, because its reader reports only
 /// those.
-TEST_P(Gone, BodyLeavesAnEmptyRingEmpty) {
+TEST_P(Gone, AMissingBodyLeavesAnEmptyRingEmpty) {
   for (const std::uint32_t cell : {0U, kCells - 200, kCells - 20, kCells - 1}) {
     begin_anew();
     go_to(cell);
@@ -344,7 +344,7 @@ TEST_P(Gone, BodyLeavesAnEmptyRingEmpty) {
   }
 }
 
-TEST_P(Gone, BodyIsAfterReadableBytes) {
+TEST_P(Gone, AMissingBodyIsFoundAfterReadableBytes) {
   go_to(kCells - 5);
   ASSERT_TRUE(write(10, 3));
   EXPECT_EQ(write_gone(5000), EFAULT);
@@ -581,7 +581,7 @@ TEST_F(SharedRing, ReportsTheAttentionOfItsReader) {
     reader().set_attention(how);
     EXPECT_EQ(writer().attention(), how);
   }
-  // A foreign value. A reader that is not known to poll is woken.
+  // A reader that has set an undefined value may not poll, so its writer wakes it.
   for (const std::uint32_t other : {3U, 77U, ~0U}) {
     ring->attention = other;
     EXPECT_EQ(writer().attention(), Attention::sleeps);
@@ -590,7 +590,7 @@ TEST_F(SharedRing, ReportsTheAttentionOfItsReader) {
 
 // --- a hostile writer
 
-TEST_F(SharedRing, AnyOtherWordBreaksIt) {
+TEST_F(SharedRing, AnyUndefinedWordBreaksIt) {
   for (const std::uint32_t cell : {0U, 1U, kCells - 193, kCells - 2, kCells - 1}) {
     const std::uint64_t room = std::uint64_t{kCells - cell} * kCell - kHead;
     const std::uint64_t fits = std::min<std::uint64_t>(room, kMost);
@@ -604,7 +604,7 @@ TEST_F(SharedRing, AnyOtherWordBreaksIt) {
         go_to(cell);
         ring->cells[cell].word = word_of(kind, length);
         const bool is_good = kind >= 2 && kind <= 4 && length <= fits;
-        // A frame from its last cells on may have too little room.
+        // A skip is good only in the last cells, where the longest frame has too little room.
         const bool is_skip = kind == 1 && length == 0 && kCells - cell < cells_of(kMost);
         const auto frame = reader().peek();
         ASSERT_EQ(frame.has_value(), is_good) << kind << ", " << length << " in cell " << cell;
@@ -623,8 +623,8 @@ TEST_F(SharedRing, AnyOtherWordBreaksIt) {
   }
 }
 
-/// Otherwise its reader would loop without ever finding a frame.
-TEST_F(SharedRing, SkipsAloneEndSoon) {
+/// A reader that went on would loop without ever finding a frame.
+TEST_F(SharedRing, AWriterOfSkipsAloneBreaksIt) {
   go_to(kCells - 1);
   constexpr int kLooks = 1000;
   int looks = 0;

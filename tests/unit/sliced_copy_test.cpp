@@ -73,7 +73,7 @@ struct Case {
   std::size_t polls;
 };
 
-TEST(SlicedCopy, MovesItsBytesAndNoOthers) {
+TEST(SlicedCopy, MovesExactlyItsBytes) {
   const auto source = pattern(kBytes, 1);
   for (const auto& [length, takes] :
        {Case{0, 1}, Case{1, 1}, Case{kSlice - 1, 1}, Case{kSlice, 1}, Case{kSlice + 1, 2},
@@ -146,7 +146,7 @@ TEST(SlicedCopy, UnmappedMemoryIsAnError) {
   expect_fails(own, hole, {.from = false, .to = true}, ENOMEM);
 }
 
-TEST(SlicedCopy, MemoryOfTheApplicationsThatIsGoneIsAnErrorToo) {
+TEST(SlicedCopy, UnmappedMemoryOfTheApplicationIsAnError) {
   for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated}) {
     const test::LentMemory lent(kBytes);
     lent.take_away(how, kSlice);

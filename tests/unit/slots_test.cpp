@@ -10,7 +10,7 @@
 namespace hbmwire::detail {
 namespace {
 
-TEST(Slots, KnowAnEarlierIdAsSuch) {
+TEST(Slots, AClosedTransfersIdIsNotFoundAgain) {
   Slots slots(2);
   std::array<TransferState, 3> transfers;
   const std::uint32_t first = slots.open(transfers[0]);

@@ -35,7 +35,7 @@ TEST(SpinPolicy, SleepsAtOnceWherePollingIsInVainAgainAndAgain) {
   EXPECT_EQ(polls_of(spin_policy, 640), 10U);
 }
 
-TEST(SpinPolicy, PollsAgainOnceThatWasEnough) {
+TEST(SpinPolicy, PollsAgainAfterOneEventDuringPolling) {
   SpinPolicy spin_policy;
   sleep_briefly(spin_policy, 300);
   EXPECT_EQ(polls_of(spin_policy, 63), 0U);

@@ -54,7 +54,7 @@ TransferTimesHistogram times_of(std::vector<std::pair<std::size_t, std::uint64_t
   return times;
 }
 
-TEST(StatRows, AreSplitAsIsAsked) {
+TEST(StatRows, AreSplitByTheRequestedColumns) {
   const ProcessSample process = process_of(1);
   EXPECT_EQ(rows_of(process, SplitBy::path).size(), 1U);
   EXPECT_EQ(rows_of(process, SplitBy::path)[0].bytes, 6000U);
@@ -80,7 +80,7 @@ TEST(StatRows, HaveRatesOfTheTimeOfTheSample) {
   EXPECT_DOUBLE_EQ(rows_of(process, SplitBy::path)[0].bytes_per_second, 0);
 }
 
-TEST(StatTimes, AreInTheMiddleOfTheirBucket) {
+TEST(StatTimes, ATimeIsTheMiddleOfItsBucket) {
   EXPECT_EQ(quantile(times_of({}), 0.5), 0ns);
   EXPECT_EQ(quantile(times_of({{0, 2}}), 0.5), 64ns);
   EXPECT_EQ(quantile(times_of({{3, 1}}), 0.5), 768ns);
@@ -89,7 +89,7 @@ TEST(StatTimes, AreInTheMiddleOfTheirBucket) {
   EXPECT_EQ(quantile(times_of({{0, 99}, {1, 1}}), 1), 256ns);
 }
 
-TEST(StatTimes, AreThoseSinceTheSampleBefore) {
+TEST(StatTimes, OnlyTimesSinceTheSampleBeforeCount) {
   ProcessSample process = process_of(1);
   process.now.counters.times = {times_of({{0, 10}, {9, 5}})};
   ASSERT_EQ(stats::times_of(process).size(), 1U);
@@ -146,7 +146,7 @@ TEST(StatTable, MarksEndedProcesses) {
   EXPECT_THAT(table_lines(sample_of({process}), SplitBy::path), Contains("7 trainer (ended)"));
 }
 
-TEST(StatTable, ShowsErrorsOfNicsAndNothingElseOfThem) {
+TEST(StatTable, ShowsOnlyErrorsOfNics) {
   Sample sample = sample_of({process_of(1)});
   sample.nics = {{.now = {.nic = "mlx5_0", .name = "port_xmit_data", .value = 99}, .before = {}},
                  {.now = {.nic = "mlx5_0", .name = "out_of_buffer", .value = 5}, .before = 3},

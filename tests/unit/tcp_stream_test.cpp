@@ -262,12 +262,12 @@ TEST(TcpStream, DropsUnwantedFrames) {
   EXPECT_EQ(pair.into.came[3].header.kind, Kind::idle);
 }
 
-TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
+TEST(TcpStream, MemoryOfAFrameCutShortIsReadNoMore) {
   Pair pair;
   const auto whole = pattern(wire::kMaxTcpPayload, 9);
   for (int i = 0; i < 100; ++i)
     pair.from.push({{.kind = Kind::write, .flags = TcpFrame::kLast}, whole});
-  // Until the kernel accepts no more: one frame has begun, others are queued.
+  // Sends. True once the kernel accepts no more: then one frame has begun, and others are queued.
   const auto full = [&] {
     const std::size_t before = pair.from.marks.size();
     EXPECT_TRUE(pair.sender->send());
@@ -298,7 +298,7 @@ TEST(TcpStream, IsTheUsersMemoryNoMoreOnceItIsCutShort) {
   EXPECT_EQ(pair.from.marks.size(), pair.into.came.size()) << "and nothing else was called sent";
 }
 
-/// Small frames share a call, and large ones have their own.
+/// The sizes: small frames share a call to the kernel, and a large frame has a call of its own.
 TEST(TcpStream, AFrameWhoseMemoryIsGoneIsNotSentAndThoseBehindItAreForgotten) {
   for (const std::size_t size : {std::size_t{4096}, std::size_t{wire::kMaxTcpPayload}}) {
     for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated}) {
@@ -389,7 +389,8 @@ TEST(TcpStream, EndsAfterBytesThatAreNoFrame) {
   }
 }
 
-// The buffer still contains the header of the frame before.
+// The reader's buffer still contains the good header of the frame before, which must not be taken
+// for the bad one.
 TEST(TcpStream, EndsWithAHeaderThatIsNoneWhereverItIsCut) {
   const auto good = raw({{{.kind = Kind::idle}, {}}});
   auto bad = good;
@@ -470,7 +471,7 @@ TEST(TcpStream, IsNotSilentAfterALongPauseWithoutPolls) {
   pair.from.push({{.kind = Kind::idle}, {}});
   pair.exchange(1);
   const auto say_something = [&] {
-    // Delays the acknowledgement by some 40 ms.
+    // Without TCP_QUICKACK the receiver's kernel acknowledges some 40 ms later.
     const int off = 0;
     ::setsockopt(pair.receiver->fd(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
     pair.from.push({{.kind = Kind::idle}, {}});

@@ -85,7 +85,7 @@ TEST_F(TextFileTest, IsNeverThereInPart) {
   EXPECT_EQ(std::filesystem::status(path()).permissions(), std::filesystem::perms{0640});
 }
 
-TEST_F(TextFileTest, IsWrittenInPlaceWhereANewOneWouldBeAnother) {
+TEST_F(TextFileTest, IsWrittenInPlaceWhereANewFileWouldBeAnotherFile) {
   std::ofstream(path()) << "a longer text than the new one";
   std::filesystem::create_hard_link(path(), folder_ / "other");
   const ino_t before = inode_of(path());
@@ -95,7 +95,7 @@ TEST_F(TextFileTest, IsWrittenInPlaceWhereANewOneWouldBeAnother) {
   EXPECT_EQ(contents(), "new");
   EXPECT_EQ(inode_of(path()), before);
 
-  // Like /dev/stdout when it leads to a file.
+  // A path of a descriptor, like /dev/stdout when it leads to a file.
   const std::string single = (folder_ / "single").string();
   const Fd open(::open(single.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   auto by_descriptor = TextFile::open("/proc/self/fd/" + std::to_string(open.get()));

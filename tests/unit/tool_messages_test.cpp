@@ -162,7 +162,7 @@ TEST(Messages, RefusePerfRequestsOutOfBounds) {
   }
 }
 
-TEST(Messages, RefuseNumbersThatAreNone) {
+TEST(Messages, RefuseInvalidNumbers) {
   for (const double number :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     PerfReport report;

@@ -51,10 +51,10 @@ class MappedPages {
     return memory == MAP_FAILED ? 0 : reinterpret_cast<std::uint64_t>(memory);
   }
 
-  /// Unmaps them permanently.
+  /// Unmaps the pages permanently.
   int unmap() { return ::munmap(pointer(begin_), std::exchange(kept_, begin_) - begin_); }
 
-  /// Moves them to another address that the kernel chooses.
+  /// Moves the pages to another address that the kernel chooses, and unmaps them there.
   bool move() {
     const std::uint64_t bytes = std::exchange(kept_, begin_) - begin_;
     const std::uint64_t target = map(0, bytes / kPage, kPrivate);
@@ -63,7 +63,7 @@ class MappedPages {
     return ::munmap(moved, bytes) == 0;
   }
 
-  /// Keeps only the first of them.
+  /// Keeps only the first page.
   bool shrink() {
     const std::uint64_t bytes = std::exchange(kept_, begin_ + kPage) - begin_;
     return ::mremap(pointer(begin_), bytes, kPage, 0) != MAP_FAILED;

@@ -20,7 +20,7 @@ cat /tmp/said
 [ $code = 1 ] || fail "the client above the limit gave $code"
 grep -q 'memory limit of the container or its cgroup' /tmp/said || fail "the limit is not named"
 
-# It fits; the only error is that there is no server.
+# 1 MiB fits below the limit. The client's only error is that there is no server.
 inside $hbmwire client 127.0.0.1 -p 1 -d rxe0 -m host -s 1M
 code=$?
 cat /tmp/said

@@ -8,6 +8,6 @@ for exporter in "$@"; do
   $hbmwire emulate --quiet --gaudi 0 -- $BUILD/tests/kernel_dmabuf_test --gtest_color=no \
     --gtest_filter="*EmulatedNic*/$exporter" || fail "$exporter, emulated NIC"
 done
-# The tool predicts the result of a registration.
+# `hbmwire info` predicts that rxe refuses dma-bufs.
 $hbmwire info -d | tee /tmp/info
 grep -q 'rxe0 .*its driver imports no dma-bufs' /tmp/info || fail "info -d does not say that rxe imports none"

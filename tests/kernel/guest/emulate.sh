@@ -11,7 +11,7 @@ $hbmwire emulate --quiet --nics 1 --gaudi 1 -- $hbmwire info -d >/tmp/info || fa
 cat /tmp/info
 grep -q 'emu0 .*imports dma-bufs' /tmp/info || fail "info does not find the emulated NIC"
 
-# From Gaudi to Gaudi there, while rxe0 is up.
+# An exchange from Gaudi to Gaudi in the emulation, while the machine's rxe0 is up.
 start /tmp/server $hbmwire emulate --quiet --fabric lab --gaudi 1 --name a -- $hbmwire server -p 7000 --bind 127.0.0.1 \
   -m gaudi -s 64K
 listens 40 /tmp/server

@@ -22,7 +22,7 @@ rxe_over() {
 
 # Whether rxe0 has the GID of an IPv4 address, which appears some time after the address.
 has_gid() {
-  # 10.9.0.1 is ...:ffff:0a09:0001.
+  # The GID of the address 10.9.0.1 ends with ffff:0a09:0001.
   hexadecimal=$(printf '%02x%02x:%02x%02x' $(echo "$1" | tr . ' '))
   grep -q "ffff:$hexadecimal\$" /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null
 }
