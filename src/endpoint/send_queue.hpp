@@ -19,8 +19,8 @@ namespace hbmwire::detail {
 /// is a place in the queue, and wraps around after 2^32.
 class SendQueue {
  public:
-  /// Most requests that one post makes, for which every post asks room: a WRITE, and the READ behind
-  /// it that makes it visible.
+  /// Most requests that one post makes, for which every post asks room: a WRITE, and the READ
+  /// behind it that makes it visible.
   static constexpr std::uint32_t kRequestsOfPost = 2;
 
   SendQueue(EndpointState& endpoint, std::uint32_t depth);
