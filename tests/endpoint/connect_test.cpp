@@ -318,7 +318,7 @@ TEST(Accept, AStrangerThatSendsNothingCausesNoWarning) {
   EXPECT_EQ(heard.count("closed the connection"), 1U);
 }
 
-TEST(Key, TheSameOneConnectsAndNoOther) {
+TEST(Key, OnlyTheSameKeyConnects) {
   Port port(ListenerOptions{.address = "127.0.0.1", .endpoint = {.pre_shared_key = key_of(1)}});
   Endpoint a = value(port.connect({.pre_shared_key = key_of(1)}));
   Endpoint b = value(port.listener.accept(within(10s)));
@@ -362,7 +362,7 @@ TEST(Key, ComesFromAFileThatOthersMayNotRead) {
   ::unsetenv("HBMWIRE_PRE_SHARED_KEY_FILE");
 }
 
-TEST(Key, AMissingOneIsLoggedOnce) {
+TEST(Key, AMissingKeyIsLoggedOnce) {
   Heard heard;
   const Port first;
   const Port second;
@@ -370,7 +370,7 @@ TEST(Key, AMissingOneIsLoggedOnce) {
   EXPECT_LE(heard.count("not authenticated"), 1U);
 }
 
-TEST(ACopyOfAContext, HasItsNicsAndDomains) {
+TEST(ACopyOfAContext, HasTheOriginalsNicsAndDomains) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Context copy =
       context;  // NOLINT(performance-unnecessary-copy-initialization): tests a copy

@@ -68,7 +68,7 @@ TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
 
 TEST_F(HostileData, BytesThatAreNoMessage) {
   std::vector<std::vector<std::byte>> all;
-  // Around the 40 bytes of a header, and the longest message.
+  // Lengths around the 40 bytes of a header, and that of the longest message.
   for (const std::size_t bytes : {0U, 1U, 39U, 40U, 41U, 8232U}) {
     all.push_back(pattern(bytes, 9));
     all.emplace_back(bytes);
@@ -160,7 +160,7 @@ TEST_F(HostileData, AtomicsAndReadsWithoutAKey) {
 }
 
 TEST_F(HostileData, NoKeyOpensTheLibrarysOwnMemory) {
-  // As if the attacker had guessed the keys.
+  // Acts as if the attacker had guessed the keys of the library's buffers.
   for (const bool messages : {false, true}) {
     DataAttack& attack = begin();
     const Region& own =
