@@ -379,7 +379,7 @@ TEST_P(Served, TransfersEndWithEitherEndpointOrWorker) {
       drive([&] { return put.done() && get.done(); });
       // After one round of progress() the get can't have succeeded; after nine it may have.
       EXPECT_TRUE(progress != 1 || !get.poll());
-      // The other end notices by itself, and stops its copies.
+      // The other end notices by itself, and its copies end.
       drive_until_idle();
       expect_all_idle();
       put.reset();

@@ -244,7 +244,7 @@ TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
   Transfer send = value(side.endpoint.send(side.slice(0, 33), {.level = CompletionLevel::arrived}));
   side.poll_for(1200ms);
   EXPECT_FALSE(send.done());
-  // The peer's process is stopped, but its kernel still answers, so the endpoint stays ready.
+  // The peer's process is stopped, but its machine still answers, so the endpoint stays ready.
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
   peer.go_on();

@@ -370,7 +370,7 @@ TEST_P(Contract, AWaitThatRunsOutCancels) {
   expect_works_again();
 }
 
-TEST_P(Contract, AKeyThatIsTakenBackEndsTransfersInTime) {
+TEST_P(Contract, ARevokedKeyEndsTransfersInTime) {
   fill(1);
   fill_peer(2);
   std::vector<Transfer> all;
