@@ -16,7 +16,7 @@
 #include "shared_memory_side.hpp"
 
 /// Host memory, messages and immediates between two processes of a node (docs/adr/0029): their
-/// bytes and order.
+/// bytes and order. Contents are made by overlay(bytes, offset, from, seed, length).
 namespace hbmwire::test {
 namespace {
 

@@ -12,7 +12,8 @@
 #include "tests/endpoint/internals.hpp"
 
 /// The contract of docs/endpoint.md that every way of moving bytes keeps: sizes, order, fence,
-/// levels, refusals, cancelling, failure in the middle, and destruction in any order.
+/// levels, refusals, cancelling, failure in the middle, and destruction in any order. Expected
+/// contents are made by overlay(expected, offset, from, seed, length).
 namespace hbmwire::test {
 namespace {
 
