@@ -58,7 +58,7 @@ void expect_works(const Context& context, Endpoint& from) {
   EXPECT_TRUE(std::equal(contents.begin(), contents.begin() + 64, contents.begin() + 64));
 }
 
-/// A TCP address that never answers: its queue of connections is full, so that the kernel drops new
+/// A TCP address that never answers: its queue of connections is full, so the kernel drops new
 /// ones.
 class SilentAddress {
  public:

@@ -189,7 +189,7 @@ TEST_P(Copied, ACopyKeepsItsOrderWithTransfersOfTheNic) {
   const RemoteSlice all = remote.slice(0, kBytes);
   const std::vector<TransferPart> parts{{twos.all(), all}};
   PreparedTransfer by_nic = value(a_of(ends).prepare_put(parts));
-  // Memory of another vendor, so that no engine copies between it and `there`.
+  // Memory of another vendor, so no engine copies between it and `there`.
   const auto other = GetParam() == MemoryType::rocm ? MemoryType::cuda : MemoryType::rocm;
   Memory read_by_nic(ends.context, other, kBytes);
   std::vector<Transfer> transfers;

@@ -194,7 +194,7 @@ TEST_P(IpcPairs, APeerWhosePolicyExcludesIpcIsReachedByTheOtherPath) {
 TEST_P(IpcPairs, AGetTurnedBackByIpcBringsTheBytes) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
-  // Nothing was put before, so that no flush is needed and the handle is requested at once.
+  // Nothing was put before, so no flush is needed and the handle is requested at once.
   const TurnedBack refusal(GetParam(), side);
   Transfer get = side.get();
   good(get.wait(within(10s)));

@@ -399,7 +399,7 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   std::vector<Transfer> puts;
   for (int i = 0; i < 120; ++i)
     puts.push_back(value(endpoint.put(memory_.slice(0, 64), remote.slice(0, 64))));
-  std::this_thread::sleep_for(100ms);  // without polls, so that the queue fills up
+  std::this_thread::sleep_for(100ms);  // without polls, so the queue fills up
   const auto begun = Clock::now();
   for (Transfer& transfer : puts) {
     const auto over = transfer.wait(20s);

@@ -323,7 +323,7 @@ TEST_F(LinkRefusal, MissingTableEntriesAreRefused) {
   EXPECT_EQ(made.error().code, Errc::not_found) << describe(made.error());
 }
 
-/// Each emulated port has one key, so that the NIC refuses any other index.
+/// Each emulated port has one key, so the NIC refuses any other index.
 TEST_F(LinkRefusal, TheNicRefusesAPkeyIndex) {
   const Nic nic = value(context.open_nics()).front();
   const auto made = value(detail::ConnectionState::create(nic, {}));

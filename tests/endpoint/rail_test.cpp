@@ -271,7 +271,7 @@ TEST(RailOrder, AnImmediateComesBehindTheBytesOfAllRails) {
 // --- choosing the NIC for the next piece
 
 TEST(RailChoice, TheFasterNicCarriesMore) {
-  // The plan delays the second piece, which the second NIC carries, and so that NIC's later ones.
+  // The plan delays the second piece, which the second NIC carries, and that NIC's later ones.
   if (!under_plan("delay,op=write,nth=2,ms=1000")) return;
   constexpr std::uint64_t kBytes = 4 * kRailBytes;  // more pieces than one NIC has in flight
   RailEnds ends(10s);

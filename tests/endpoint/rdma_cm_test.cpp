@@ -147,7 +147,7 @@ TEST(RdmaCm, TakesTheFirstAddressOfANameThatAnswers) {
 }
 
 TEST(RdmaCm, LeavesAnAddressThatStaysSilentForTheNextOne) {
-  // The listener's worker makes no progress, so that it never answers.
+  // The listener's worker makes no progress, so it never answers.
   const Managed silent({.address = gid_of("emu0", 3)});
   Managed managed({.address = gid_of("emu1", 3), .port = silent.listener.port()});
   set_addresses({gid_of("emu0", 3), gid_of("emu1", 3)});
@@ -194,7 +194,7 @@ class SilentClient {
 TEST(RdmaCm, SilentClientsDelayNoOther) {
   Managed managed({.address = "", .handshake_timeout = 5s, .max_handshakes = 4});
   std::vector<SilentClient> silent;
-  // More than the listener handles at a time, so that it drops the oldest ones.
+  // More than the listener handles at a time, so it drops the oldest ones.
   for (int i = 0; i < 6; ++i) {
     silent.emplace_back(managed);
     const Deadline deadline = Deadline::after(10s);

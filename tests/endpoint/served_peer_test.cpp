@@ -6,7 +6,7 @@
 
 #include "peer_process.hpp"
 
-/// A peer in another process whose NIC does not reach its memory, so that its process must help.
+/// A peer in another process whose NIC does not reach its memory, so its process must help.
 namespace hbmwire::test {
 namespace {
 

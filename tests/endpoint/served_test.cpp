@@ -12,7 +12,7 @@
 
 #include "staged_ends.hpp"
 
-/// Memory of the peer that its NIC does not reach (emu1 imports no dma-bufs), so that its process
+/// Memory of the peer that its NIC does not reach (emu1 imports no dma-bufs), so its process
 /// moves the bytes. The contract is the same as for other memory.
 namespace hbmwire::test {
 namespace {
@@ -451,7 +451,7 @@ TEST_P(Served, EitherEndsPolicyIsKept) {
   EXPECT_EQ(a_->phase(), EndpointPhase::ready);
 }
 
-/// The peer makes no progress, so that the first transfer hangs.
+/// The peer makes no progress, so the first transfer hangs.
 TEST_P(Served, AnotherEndpointDoesNotWaitForAPutThatHangs) {
   auto [other, accepted] = connect({});
   const Memory word(*here_, MemoryType::host, 64);

@@ -320,8 +320,8 @@ TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
   Transfer put = value(endpoint.put(side.slice(0, 8), target.slice(0, 8)));
   side.finish(put);
   EXPECT_EQ(put.path(), Path::shared_memory);
-  // The NIC tells the receiver the number of bytes that come with an immediate, so it carries
-  // these bytes, too.
+  // The NIC tells the receiver the number of bytes that come with an immediate, so the NIC carries
+  // these bytes.
   Transfer told = value(endpoint.put(side.slice(0, 8), target.slice(0, 8), {.immediate = 0}));
   side.finish(told);
   EXPECT_EQ(told.path(), Path::host);

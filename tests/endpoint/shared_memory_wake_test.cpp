@@ -30,7 +30,7 @@ struct Sleep {
   const char* nic;
 };
 
-/// In these rounds the sleeper's ring becomes cold before it sleeps, so that its bell must ring.
+/// In these rounds the sleeper's ring becomes cold before it sleeps, so its bell must ring.
 constexpr bool becomes_cold(std::uint64_t round) { return round % 64 < 3 && round % 3 == 0; }
 
 class SharedMemorySleep : public ::testing::TestWithParam<Sleep> {
@@ -146,7 +146,7 @@ TEST(SharedMemoryBell, ASleeperSeesAFrameThatComesBeforeItsBell) {
   node.endpoint.peer_timeout = 120s;
   ServingProcess peer(node, [](Served& served, const Talk& talk) {
     // The first message ends any sleep that the other process began in order to connect. After the
-    // second one the other process polls and this one does not, so that only this one's ring
+    // second one the other process polls and this one does not, so only this one's ring
     // becomes cold.
     served.await(talk, 0);
     Transfer first = value(served.endpoint->send(served.slice(0, 8)));
