@@ -257,7 +257,7 @@ TEST(AllocationSweepOf, EndpointsWithAThread) {
 }
 
 /// Whichever allocation for the peer's question fails, both ends end at once and give the reason.
-TEST(AllocationFailure, ForAPeersQuestionEndsBothEnds) {
+TEST(AllocationFailure, AFailureForAPeersQuestionEndsBothEnds) {
   long nth = 1;
   for (bool failed = true; failed; ++nth) {
     Ends ends({.peer_timeout = 20s});

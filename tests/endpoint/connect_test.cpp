@@ -58,7 +58,7 @@ void expect_works(const Context& context, Endpoint& from) {
   EXPECT_TRUE(std::equal(contents.begin(), contents.begin() + 64, contents.begin() + 64));
 }
 
-/// A TCP address that never answers: its queue of connections is full, so that the kernel drops new
+/// A TCP address that never answers: its queue of connections is full, so the kernel drops new
 /// ones.
 class SilentAddress {
  public:
@@ -211,7 +211,7 @@ TEST(Connect, AnAddressWithoutAListenerRefuses) {
   EXPECT_EQ(none.error().hint, Hint::connection_refused);
 }
 
-TEST(Connect, AListenerThatDoesNotSpeakIsNotWaitedForLonger) {
+TEST(Connect, AListenerThatDoesNotSpeakIsAwaitedUntilTheDeadline) {
   Port port;
   // The kernel accepts the connection, but nothing answers, because the listener belongs to another
   // worker.
@@ -264,14 +264,14 @@ TEST(Accept, StrangersDelayNoPeer) {
   std::vector<Stranger> strangers;
   for (int i = 0; i < 3; ++i) strangers.emplace_back(port.listener.port());
   strangers[1].say("GET / HTTP/1.1\r\n\r\n");
-  // The beginning of a greeting.
+  // The third stranger sends only the beginning of a greeting.
   strangers[2].say(std::string("hbmw-ep\n\0\1", 10));
   const auto before = std::chrono::steady_clock::now();
   Endpoint a = value(port.connect());
   Endpoint b = value(port.listener.accept(within(10s)));
   EXPECT_LT(std::chrono::steady_clock::now() - before, 250ms);
   expect_works(port.context, a);
-  // Closes strangers in time, even if more come than there is room for.
+  // Strangers are dropped in time, even if more come than max_handshakes.
   for (int i = 0; i < 6; ++i) strangers.emplace_back(port.listener.port());
   const Deadline deadline = Deadline::after(10s);
   const auto all = [&] {
@@ -298,7 +298,7 @@ TEST(Accept, AFloodOfStrangersDoesNotFloodTheLog) {
   Endpoint b = value(port.listener.accept(within(10s)));
 }
 
-// Load balancers probe ports this way.
+// Load balancers probe ports by connecting and sending nothing.
 TEST(Accept, AStrangerThatSendsNothingCausesNoWarning) {
   Heard heard;
   Port port;
@@ -318,7 +318,7 @@ TEST(Accept, AStrangerThatSendsNothingCausesNoWarning) {
   EXPECT_EQ(heard.count("closed the connection"), 1U);
 }
 
-TEST(Key, TheSameOneConnectsAndNoOther) {
+TEST(Key, OnlyTheSameKeyConnects) {
   Port port(ListenerOptions{.address = "127.0.0.1", .endpoint = {.pre_shared_key = key_of(1)}});
   Endpoint a = value(port.connect({.pre_shared_key = key_of(1)}));
   Endpoint b = value(port.listener.accept(within(10s)));
@@ -362,15 +362,15 @@ TEST(Key, ComesFromAFileThatOthersMayNotRead) {
   ::unsetenv("HBMWIRE_PRE_SHARED_KEY_FILE");
 }
 
-TEST(Key, AMissingOneIsLoggedOnce) {
+TEST(Key, AMissingKeyIsLoggedOnce) {
   Heard heard;
   const Port first;
   const Port second;
-  // 0 if an earlier test already caused this message.
+  // The count is 0 if an earlier test already caused this message.
   EXPECT_LE(heard.count("not authenticated"), 1U);
 }
 
-TEST(ACopyOfAContext, HasItsNicsAndDomains) {
+TEST(ACopyOfAContext, HasTheOriginalsNicsAndDomains) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Context copy =
       context;  // NOLINT(performance-unnecessary-copy-initialization): tests a copy

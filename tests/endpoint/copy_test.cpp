@@ -78,6 +78,7 @@ TEST_P(Copied, BytesOfEverySizeBothWays) {
       EXPECT_EQ(put.path(), Path::copy);
       EXPECT_EQ(put.bytes(), length);
       auto expected = pattern(kBytes, 2);
+      // The put moved bytes of pattern 1 from offset 1 to offset 2.
       overlay(expected, 2, 1, 1, length);
       EXPECT_TRUE(same_bytes(there.contents(), expected)) << length;
       there.fill(3);
@@ -85,6 +86,7 @@ TEST_P(Copied, BytesOfEverySizeBothWays) {
       finish(ends, get);
       EXPECT_EQ(get.path(), Path::copy);
       expected = pattern(kBytes, 1);
+      // The get moved bytes of pattern 3 from offset 0 to offset 3.
       overlay(expected, 3, 0, 3, length);
       EXPECT_TRUE(same_bytes(here.contents(), expected)) << length;
     }
@@ -112,7 +114,7 @@ TEST_P(Copied, ExplainNamesTheCarrierAndTheReasons) {
     EXPECT_FALSE(copy.taken);
     return copy.refusal ? std::string(copy.refusal->call) : "";
   };
-  // Between host memories the NIC carries them, on the short path.
+  // Between host memories the NIC carries puts, without asking for an engine.
   EXPECT_FALSE(internals::look_at(of_host).by_engine);
   Transfer plain = value(a_of(ends).put(host.all(), of_host.slice(0, 4096)));
   EXPECT_NE(reason(plain).find("as good"), std::string::npos);
@@ -129,7 +131,7 @@ TEST_P(Copied, ExplainNamesTheCarrierAndTheReasons) {
   EXPECT_EQ(across.path(), Path::nic_loopback);
 }
 
-TEST(CopiedBetweenGpus, WithinOneVendorIfItsLibraryCan) {
+TEST(CopiedBetweenGpus, MemoryOfTwoCudaGpusIsCopied) {
   Ends ends;
   const auto memory_of = [&](const char* gpu) {
     return value(ends.context.register_memory(
@@ -151,7 +153,7 @@ TEST(CopiedBetweenGpus, WithinOneVendorIfItsLibraryCan) {
   EXPECT_TRUE(seen == bytes);
 }
 
-TEST(NotCopiedBetweenGpus, OnRocm) {
+TEST(NotCopiedBetweenGpus, MemoryOfTwoRocmGpusGoesByTheNic) {
   Ends ends;
   const auto memory_of = [&](const char* gpu) {
     return value(ends.context.register_memory(
@@ -173,7 +175,7 @@ TEST(NotCopiedBetweenGpus, OnRocm) {
 }
 
 /// Engine and NIC alternately write to the same place and read it, without waiting in between.
-TEST_P(Copied, KeepsItsOrderWithTransfersOfTheNic) {
+TEST_P(Copied, ACopyKeepsItsOrderWithTransfersOfTheNic) {
   Ends ends;
   Memory ones(ends.context, MemoryType::host, kBytes);
   Memory twos(ends.context, MemoryType::host, kBytes);
@@ -187,7 +189,7 @@ TEST_P(Copied, KeepsItsOrderWithTransfersOfTheNic) {
   const RemoteSlice all = remote.slice(0, kBytes);
   const std::vector<TransferPart> parts{{twos.all(), all}};
   PreparedTransfer by_nic = value(a_of(ends).prepare_put(parts));
-  // Memory of another vendor, between which and this one no engine copies.
+  // Memory of another vendor, so no engine copies between it and `there`.
   const auto other = GetParam() == MemoryType::rocm ? MemoryType::cuda : MemoryType::rocm;
   Memory read_by_nic(ends.context, other, kBytes);
   std::vector<Transfer> transfers;
@@ -197,16 +199,16 @@ TEST_P(Copied, KeepsItsOrderWithTransfersOfTheNic) {
   for (int round = 0; round < 3; ++round) {
     there.fill(3);
     get(0);
-    transfers.push_back(value(by_nic.post()));  // by the NIC, after an engine's
-    get(1);                                     // and before another of an engine
+    transfers.push_back(value(by_nic.post()));  // the NIC's, between two gets of the engine
+    get(1);
     transfers.push_back(value(a_of(ends).get(read_by_nic.all(), all)));
     transfers.push_back(value(a_of(ends).put(ones.all(), all)));
     get(2);
     transfers.push_back(value(a_of(ends).flush()));
     for (std::size_t last = transfers.size(); last-- != 0;) {
       finish(ends, transfers[last]);
-      // All earlier ones have ended. Only the NIC's get into a device, which is flushed before it
-      // ends, may end later.
+      // When a transfer has ended, all earlier ones have, too. Only the NIC's get into a device
+      // (number 3), which is flushed before it ends, may end later.
       for (const Transfer& before : std::span(transfers).first(last))
         EXPECT_TRUE(before.done() || &before == &transfers[3]);
     }
@@ -246,7 +248,7 @@ TEST_P(Copied, AnImmediateComesBehindTheBytes) {
   }
 }
 
-TEST_P(Copied, NothingChangesOnceItsKeyWasRevoked) {
+TEST_P(Copied, NothingChangesAfterTheKeyWasRevoked) {
   Ends ends;
   Memory here(ends.context, MemoryType::host, kBytes);
   Memory there(ends.context, GetParam(), kBytes);
@@ -269,8 +271,8 @@ TEST_P(Copied, NothingChangesOnceItsKeyWasRevoked) {
       EXPECT_EQ(over.error().code, Errc::permission_denied) << describe(over.error());
       EXPECT_TRUE(transfer->settled());
     }
-    EXPECT_TRUE(first.poll()) << "the engine had begun, and was waited for";
-    EXPECT_EQ(ends.a->phase(), EndpointPhase::ready) << "it fails alone";
+    EXPECT_TRUE(first.poll()) << "revoke() waited for the copy that the engine had begun";
+    EXPECT_EQ(ends.a->phase(), EndpointPhase::ready) << "the second put fails alone";
     expect_idle(ends);
   }
 }
@@ -312,7 +314,7 @@ TEST_P(Copied, AnEngineThatFailsEndsOneTransfer) {
   }
 }
 
-TEST_P(Copied, ACancelledOneChangesNothingAfterwards) {
+TEST_P(Copied, ACancelledCopyChangesNothingAfterwards) {
   for (const int steps : {0, 1, 5, 50}) {
     Ends ends;
     Memory here(ends.context, MemoryType::host, kBytes);
@@ -334,7 +336,7 @@ TEST_P(Copied, ACancelledOneChangesNothingAfterwards) {
   }
 }
 
-TEST_P(Copied, EndsWithItsEndpointAndItsWorker) {
+TEST_P(Copied, CopiesEndWithTheirEndpointAndTheirWorker) {
   for (const bool whole_worker : {false, true}) {
     std::optional<Ends> ends(std::in_place);
     Memory here(ends->context, MemoryType::host, kBytes);
@@ -415,7 +417,7 @@ TEST_P(Copied, OperationsOfNoBytesAreOverWhateverThePolicy) {
   expect_over({}, {.paths = {.allow = {Path::copy, Path::host}}});
 }
 
-TEST_P(Copied, WhereNothingElseIsAllowedTheNicIsRefused) {
+TEST_P(Copied, WhereOnlyCopiesAreAllowedTheNicIsRefused) {
   ContextOptions only;
   only.paths.require = Path::copy;
   Ends ends({}, {}, only);
@@ -447,8 +449,8 @@ TEST_P(Copied, WhereNothingElseIsAllowedTheNicIsRefused) {
   ASSERT_FALSE(atomic);
 }
 
-/// The same with two NICs, of which emu1 reaches no device, and with large transfers.
-TEST_P(Copied, WhereNothingElseIsAllowedNoneOfTwoNicsIsNeeded) {
+/// As the test before, with two NICs, of which emu1 reaches no device, and with large transfers.
+TEST_P(Copied, WhereOnlyCopiesAreAllowedNoneOfTwoNicsIsNeeded) {
   Ends ends({}, {}, {.memory = {}, .nics = {"emu0", "emu1"}, .paths = {.require = Path::copy}});
   Memory here(ends.context, GetParam(), kBytes);
   Memory there(ends.context, GetParam(), kBytes);
@@ -457,8 +459,8 @@ TEST_P(Copied, WhereNothingElseIsAllowedNoneOfTwoNicsIsNeeded) {
   expect_copied(ends, here, there);
 }
 
-/// emu1 imports no dma-bufs.
-TEST_P(Copied, NeedsNoNicThatReachesTheMemory) {
+/// emu1 imports no dma-bufs, so it reaches no device memory.
+TEST_P(Copied, CopiesNeedNoNicThatReachesTheMemory) {
   set_log_sink([](LogLevel, std::string_view) {});
   ContextOptions plain;
   plain.nics = {"emu1"};
@@ -470,7 +472,7 @@ TEST_P(Copied, NeedsNoNicThatReachesTheMemory) {
   set_log_sink({});
 }
 
-TEST_P(Copied, ChangesNoMemoryThatIsNotForWriting) {
+TEST_P(Copied, CopiesChangeNoMemoryThatIsNotForWriting) {
   Ends ends;
   Memory there(ends.context, GetParam(), 4096);
   const Region here = value(ends.context.register_memory(
@@ -492,8 +494,8 @@ TEST_P(Copied, ChangesNoMemoryThatIsNotForWriting) {
   EXPECT_EQ(put.path(), Path::copy);
 }
 
-/// A revoked key names no memory any more, but the NIC still reaches the memory by its rkey.
-TEST_P(Copied, WithoutItsKeyTheNicCarriesIt) {
+/// A destroyed key names no memory any more, but the NIC still reaches the memory by its rkey.
+TEST_P(Copied, APutWithoutItsKeyGoesByTheNic) {
   Ends ends;
   Memory here(ends.context, GetParam(), 4096);
   Memory there(ends.context, GetParam(), 4096);
@@ -521,31 +523,31 @@ class CopiedSlowly : public ::testing::Test {
   Memory there{ends.context, MemoryType::cuda, kBytes};
 };
 
-TEST_F(CopiedSlowly, LeavesSomethingToDoUntilItIsOver) {
+TEST_F(CopiedSlowly, TheWorkerMayNotSleepUntilTheCopyIsOver) {
   const MemoryKey key = value(MemoryKey::pack(there.region()));
   const RemoteRegion remote = remote_of(ends, key);
   Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
   bool may_sleep = false;
   unsigned looks = 0;
   for (; !put.done() && !may_sleep; ++looks) may_sleep = value(ends.a_worker.arm());
-  EXPECT_TRUE(put.done()) << "its end would wake nothing";
+  EXPECT_TRUE(put.done()) << "the end of the copy would wake nothing";
   EXPECT_GT(looks, 2U);
   EXPECT_EQ(put.path(), Path::copy);
 }
 
-TEST_F(CopiedSlowly, EndsItsEndpointWhenItIsCancelled) {
+TEST_F(CopiedSlowly, ACancelledCopyEndsItsEndpoint) {
   const MemoryKey key = value(MemoryKey::pack(there.region()));
   const RemoteRegion remote = remote_of(ends, key);
   const auto begun = std::chrono::steady_clock::now();
   Transfer put = value(a_of(ends).put(here.all(), remote.slice(0, kBytes)));
   beside(ends.b_worker, [&] { good(put.cancel()); });
-  EXPECT_GE(std::chrono::steady_clock::now() - begun, kDelay) << "its engine is waited for";
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kDelay) << "cancel() waits for the engine";
   EXPECT_EQ(ends.a->phase(), EndpointPhase::failed);
   ends.drive([&] { return ends.b->phase() == EndpointPhase::failed; });
 }
 
 /// The expiry itself waits for the engine, although no thread calls progress().
-TEST_F(CopiedSlowly, IsWaitedForWhenItsKeyExpires) {
+TEST_F(CopiedSlowly, AnExpiringKeyWaitsForTheCopy) {
   const MemoryKey key = value(MemoryKey::pack(there.region(), {.expires_after = kDelay / 2}));
   const RemoteRegion remote = remote_of(ends, key);
   const auto begun = std::chrono::steady_clock::now();

@@ -75,7 +75,7 @@ class CountersOf : public testing::Test {
   std::vector<MemoryKey> keys;
 };
 
-TEST_F(CountersOf, PutsAndGetsHaveTheirBytesToTheByte) {
+TEST_F(CountersOf, PutsAndGetsAreCountedToTheByte) {
   const RemoteRegion there = remote(theirs);
   std::uint64_t bytes = 0;
   for (std::uint64_t i = 0; i < 200; ++i) {
@@ -164,7 +164,7 @@ TEST_F(CountersOf, FailuresAreCountedByTheirCode) {
   EXPECT_EQ(counters.under_way, 0U);
 }
 
-TEST_F(CountersOf, EndedEndpointsAreKeptByWorkerAndContext) {
+TEST_F(CountersOf, WorkerAndContextKeepTheCountersOfEndedEndpoints) {
   const RemoteRegion there = remote(theirs);
   finish(ends.a->put(ours.slice(0, 100), there.slice(0, 100)));
   const std::string peer = ends.a->peer();

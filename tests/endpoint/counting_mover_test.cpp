@@ -80,7 +80,7 @@ class Counting : public PutEnds {
   CountingMover mover_{kFrom};
 };
 
-TEST_F(Counting, CarriesPutsAndGets) {
+TEST_F(Counting, TheMoverCarriesPutsAndGets) {
   wait_for(value(ends_->a->put(source_->slice(0, kBytes), remote_.slice(0, kBytes))));
   EXPECT_TRUE(same_bytes(target_->contents(), source_->contents()));
   EXPECT_EQ(mover_.bytes(), kBytes);
@@ -90,13 +90,13 @@ TEST_F(Counting, CarriesPutsAndGets) {
   EXPECT_EQ(mover_.bytes(), 2 * kBytes);
 }
 
-TEST_F(Counting, LeavesTheRestToTheNic) {
+TEST_F(Counting, TheMoverLeavesTheRestToTheNic) {
   wait_for(value(ends_->a->put(source_->slice(0, kFrom - 1), remote_.slice(0, kFrom - 1))));
   wait_for(value(ends_->a->put(source_->slice(0, 0), remote_.slice(0, 0))));
   EXPECT_EQ(mover_.bytes(), 0U);
 }
 
-TEST_F(Counting, KeepsTheOrderAmongTheOthers) {
+TEST_F(Counting, TheMoverKeepsItsOrderWithTheNic) {
   // The NIC writes each byte of the target, then the mover, then the NIC again.
   Transfer first = value(ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100)));
   Transfer second =

@@ -15,7 +15,7 @@
 namespace hbmwire::test {
 namespace {
 
-TEST(Crowd, WaitsInTheKernelsQueueHoweverManyTheyAre) {
+TEST(Crowd, FiveHundredPeersWaitInTheKernelsQueue) {
   const ListeningPort port;
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -28,7 +28,8 @@ TEST(Crowd, WaitsInTheKernelsQueueHoweverManyTheyAre) {
     EXPECT_EQ(::connect(sockets.back().get(), where, sizeof to), -1);
     EXPECT_EQ(errno, EINPROGRESS);
   }
-  // A peer that finds no place does not connect before a second has passed.
+  // If the kernel's queue were full, a peer would connect only when its kernel tries again, after a
+  // second.
   const Deadline deadline = Deadline::after(900ms);
   const auto is_connected = [](const Fd& socket) {
     pollfd state{socket.get(), POLLOUT, 0};
@@ -40,7 +41,7 @@ TEST(Crowd, WaitsInTheKernelsQueueHoweverManyTheyAre) {
   EXPECT_EQ(connected, std::ssize(sockets));
 }
 
-TEST(Crowd, KeepsItsPlacesWhileItSpeaks) {
+TEST(Crowd, PeersThatSpeakKeepTheirPlaces) {
   ListeningPort port({.max_handshakes = 2});
   const std::string greeting("hbmw-ep\n", 8);
   std::array<Stranger, 2> first{Stranger(port.listener->port()), Stranger(port.listener->port())};
@@ -52,10 +53,10 @@ TEST(Crowd, KeepsItsPlacesWhileItSpeaks) {
     port.drive(100ms);
   }
   for (const Stranger& each : first) EXPECT_FALSE(each.is_let_go());
-  EXPECT_FALSE(third.is_let_go()) << "it waits in the kernel's queue";
+  EXPECT_FALSE(third.is_let_go()) << "the third peer waits in the kernel's queue";
 }
 
-TEST(Crowd, LosesTheSilentPlaceAndNoOther) {
+TEST(Crowd, ASilentPeerLosesItsPlaceAndNoOther) {
   ListeningPort port({.max_handshakes = 2});
   const Stranger silent(port.listener->port());
   const Stranger speaks(port.listener->port());
@@ -70,13 +71,13 @@ TEST(Crowd, LosesTheSilentPlaceAndNoOther) {
   const Endpoint a = value(Endpoint::connect(port.worker, port.at(), within(10s)));
   const auto took = std::chrono::steady_clock::now() - before;
   EXPECT_GT(took, 300ms) << "a silent peer has half a second";
-  EXPECT_LT(took, 3s) << "it waited for the end of a handshake";
+  EXPECT_LT(took, 3s) << "connect() waited for the end of a handshake";
   EXPECT_TRUE(silent.is_let_go());
   EXPECT_FALSE(speaks.is_let_go());
   speaker.join();
 }
 
-TEST(Crowd, IsNotLetGoOfBecauseTheListenerWasBusy) {
+TEST(Crowd, APeerThatSpokeIsNotDroppedBecauseTheListenerWasBusy) {
   ListeningPort port({.max_handshakes = 1});
   const Stranger spoke(port.listener->port());
   port.drive(20ms);
@@ -87,7 +88,7 @@ TEST(Crowd, IsNotLetGoOfBecauseTheListenerWasBusy) {
   EXPECT_FALSE(spoke.is_let_go());
 }
 
-TEST(Crowd, WaitsForAcceptInTheKernelsQueue) {
+TEST(Crowd, PeersBeyondThePlacesWaitForAcceptInTheKernelsQueue) {
   ListeningPort port({.max_handshakes = 2});
   std::vector<Endpoint> ends;
   ends.reserve(5);

@@ -30,7 +30,7 @@ struct Side : PeerSide {
       : PeerSide(peer, options) {}
 };
 
-TEST(DeadPeer, AKilledOneIsNoticedByASleeper) {
+TEST(DeadPeer, AKilledPeerIsNoticedByASleeper) {
   PeerProcess peer;
   Side side(peer);
   peer.kill();
@@ -39,7 +39,7 @@ TEST(DeadPeer, AKilledOneIsNoticedByASleeper) {
   EXPECT_EQ(side.endpoint.error()->code, Errc::peer_failed) << describe(*side.endpoint.error());
 }
 
-TEST(DeadPeer, AKilledOneIsNoticedAtOnceByItsConnection) {
+TEST(DeadPeer, AKilledPeerIsNoticedAtOnceByItsConnection) {
   PeerProcess peer;
   Side side(peer, {.peer_timeout = 20s});
   peer.kill();
@@ -49,10 +49,10 @@ TEST(DeadPeer, AKilledOneIsNoticedAtOnceByItsConnection) {
   EXPECT_EQ(side.endpoint.error()->hint, Hint::peer_gone) << describe(*side.endpoint.error());
 }
 
-TEST(DeadPeer, AKilledOneIsNoticedWithoutAConnection) {
+TEST(DeadPeer, AKilledPeerIsNoticedWithoutAConnection) {
   PeerProcess peer;
   Side side(peer);
-  peer.stop();  // a peer that sees the end of the connection would break off
+  peer.stop();  // otherwise it would see the end of the connection, and break off
   internals::forget_socket(side.worker);
   peer.kill();
   EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
@@ -61,7 +61,7 @@ TEST(DeadPeer, AKilledOneIsNoticedWithoutAConnection) {
       << describe(*side.endpoint.error());
 }
 
-TEST(DeadPeer, OneWhoseChildHasItsConnectionIsNoticedByTheProbe) {
+TEST(DeadPeer, APeerWhoseChildHasItsConnectionIsNoticedByTheProbe) {
   PeerProcess peer({.peer_timeout = 2s, .forks = true});
   Side side(peer);
   side.run_for(50ms);
@@ -72,7 +72,7 @@ TEST(DeadPeer, OneWhoseChildHasItsConnectionIsNoticedByTheProbe) {
       << describe(*side.endpoint.error());
 }
 
-TEST(DeadPeer, TransfersStartedAfterItsDeathFailInTime) {
+TEST(DeadPeer, TransfersStartedAfterThePeersDeathFailInTime) {
   PeerProcess peer;
   Side side(peer);
   peer.kill();
@@ -85,8 +85,8 @@ TEST(DeadPeer, TransfersStartedAfterItsDeathFailInTime) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
 }
 
-TEST(DeadPeer, OneThatIsCutOffIsNoticedWithoutTransfers) {
-  // Long, so that the slack is the smaller part of it.
+TEST(DeadPeer, APeerThatIsCutOffIsNoticedWithoutTransfers) {
+  // A long peer_timeout, of which the slack is only a small part.
   constexpr auto kPatience = 4s;
   PeerProcess peer;
   Side side(peer, {.peer_timeout = kPatience});
@@ -97,7 +97,7 @@ TEST(DeadPeer, OneThatIsCutOffIsNoticedWithoutTransfers) {
   EXPECT_TRUE(change_link("emu0=up"));
 }
 
-TEST(DeadPeer, OneThatIsCutOffIsNoticedByAnEventLoop) {
+TEST(DeadPeer, APeerThatIsCutOffIsNoticedByAnEventLoop) {
   PeerProcess peer;
   Side side(peer);
   EXPECT_TRUE(change_link("emu0=down"));
@@ -114,7 +114,7 @@ TEST(DeadPeer, OneThatIsCutOffIsNoticedByAnEventLoop) {
   EXPECT_TRUE(change_link("emu0=up"));
 }
 
-TEST(DeadPeer, OneThatIsCutOffIsTheErrorOfAllTransfers) {
+TEST(DeadPeer, APeerThatIsCutOffIsTheErrorOfAllTransfers) {
   PeerProcess peer;
   Side side(peer);
   EXPECT_TRUE(change_link("emu0=down"));
@@ -129,7 +129,7 @@ TEST(DeadPeer, OneThatIsCutOffIsTheErrorOfAllTransfers) {
   EXPECT_TRUE(change_link("emu0=up"));
 }
 
-TEST(DeadPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
+TEST(DeadPeer, APeerThatIsCutOffLeavesATransferUnsettledInTime) {
   PeerProcess peer;
   Side side(peer);
   EXPECT_TRUE(change_link("emu0=down"));
@@ -154,7 +154,7 @@ TEST(DeadPeer, AShortInterruptionEndsNothing) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }
 
-TEST(DeadPeer, RestartedOnTheSamePortItIsAnotherOne) {
+TEST(DeadPeer, APeerRestartedOnTheSamePortIsAnotherOne) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "a child by fork(2) of a process with threads starts none under ThreadSanitizer";
 #endif
@@ -164,7 +164,8 @@ TEST(DeadPeer, RestartedOnTheSamePortItIsAnotherOne) {
   Side side(*peer);
   const RemoteRegion old = side.target;
   peer.reset();
-  // The new peer is forked from a process that has a NIC open, which it neither can nor does use.
+  // The new peer is forked from this process, which has a NIC open. A child cannot use that NIC,
+  // and the new peer opens its own.
   PeerProcess again({.port = port, .peer_timeout = 2s, .busy = false});
   EXPECT_LT(side.until_noticed(), kPeerTimeout + kSlack);
   while (side.endpoint.phase() == EndpointPhase::ending) side.worker.progress();
@@ -226,7 +227,7 @@ TEST(DeadPeer, FailedMessagesDoNotComeAgainByReconnecting) {
   std::thread accepting([&] { again.emplace(value(ends.listener.accept(within(20s)))); });
   good(ends.a->reconnect(within(20s)));
   accepting.join();
-  // The first message that arrives there is a new one.
+  // The first message that arrives at the new endpoint is one that was sent after reconnecting.
   Transfer receive = value(again->receive(memory.all()));
   const Deadline later = Deadline::after(100ms);
   ends.drive([&] { return later.passed(); });
@@ -247,8 +248,9 @@ TEST(LivePeer, AKeyOfAnotherProcessIsRefused) {
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
 }
 
-/// The NIC carries all of these, as long as the peer has places for messages and immediates.
-TEST(LivePeer, TransfersOfItsNicNeedNoStoppedPeer) {
+/// The peer's NIC serves all of these transfers without its process, as long as there are places
+/// for messages and immediates.
+TEST(LivePeer, AStoppedPeerIsNotNeededByTransfersOfItsNic) {
   const PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
@@ -264,14 +266,14 @@ TEST(LivePeer, TransfersOfItsNicNeedNoStoppedPeer) {
   finishes(side.endpoint.put(here, part.remote, {.level = CompletionLevel::visible}));
   finishes(side.endpoint.fetch_add(side.target.slice(0, 8), 1));
   finishes(side.endpoint.flush());
-  for (std::uint32_t i = 0; i < 60; ++i)  // of 64 places
+  for (std::uint32_t i = 0; i < 60; ++i)  // the peer has 64 places
     finishes(side.endpoint.put(here, part.remote, {.immediate = i}));
   finishes(side.endpoint.send(side.memory.slice(0, 100)));
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
   peer.go_on();
 }
 
-TEST(LivePeer, AStoppedOneIsNotDeclaredDead) {
+TEST(LivePeer, AStoppedPeerIsNotDeclaredDead) {
   PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
@@ -287,7 +289,7 @@ TEST(LivePeer, AStoppedOneIsNotDeclaredDead) {
   static_cast<void>(value(side.endpoint.remote("target", within(20s))));
 }
 
-TEST(LivePeer, ABusyOneIsNotDeclaredDead) {
+TEST(LivePeer, ABusyPeerIsNotDeclaredDead) {
   PeerProcess peer({.port = 0, .peer_timeout = 2s, .busy = true});
   Side side(peer);
   side.run_for(5 * kPeerTimeout);
@@ -311,7 +313,7 @@ TEST(LivePeer, APutThatIsUnderWayForTooLongEndsTheEndpoint) {
   Transfer oldest = value(side.put());
   Transfer younger = value(side.endpoint.get(side.memory.slice(0, 64), side.target.slice(0, 64)));
   const auto took = side.until_noticed();
-  EXPECT_GE(took, 250ms);  // it may already have been in flight for a moment
+  EXPECT_GE(took, 250ms);  // less than 300 ms: the transfer was in flight before the clock began
   EXPECT_LT(took, 300ms + 2 * kSlack);
   EXPECT_TRUE(change_link("emu0=up"));
   ASSERT_TRUE(side.endpoint.error());
@@ -328,7 +330,7 @@ TEST(LivePeer, APutThatIsUnderWayForTooLongEndsTheEndpoint) {
 /// Expects that the endpoint ends by its operation timeout, since the network holds up `oldest`.
 void expect_ends_by_operation_timeout(Side& side, Transfer oldest) {
   const auto took = side.until_noticed();
-  EXPECT_GE(took, 250ms);  // it may already have been in flight for a moment
+  EXPECT_GE(took, 250ms);  // less than 300 ms: the transfer was in flight before the clock began
   EXPECT_TRUE(change_link("emu0=up"));
   const auto late = oldest.wait(20s);
   ASSERT_FALSE(late);
@@ -351,7 +353,8 @@ TEST(LivePeer, AnAtomicThatIsUnderWayForTooLongEndsTheEndpoint) {
                                    value(side.endpoint.fetch_add(side.target.slice(0, 8), 1)));
 }
 
-/// The probe of an idle connection is no operation: only the NIC reports its end.
+/// The probe of an idle connection is no operation, so operation_timeout does not count for it: the
+/// NIC alone decides that it has failed.
 TEST(LivePeer, AnInterruptionWithoutTransfersMayExceedTheOperationTimeout) {
   PeerProcess peer({.peer_timeout = 30s});
   Side side(peer, {.peer_timeout = 6s, .operation_timeout = 100ms});
@@ -370,7 +373,7 @@ TEST(LivePeer, AnInterruptionWithoutTransfersMayExceedTheOperationTimeout) {
 }
 
 /// The time of an operation counts from its own start, even if a probe before it hangs.
-TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
+TEST(LivePeer, AnOperationBehindAProbeAgesFromItsOwnStart) {
   PeerProcess peer({.peer_timeout = 30s});
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 1s});
   EXPECT_TRUE(change_link("emu0=down"));
@@ -389,19 +392,20 @@ TEST(LivePeer, AnOperationBehindAProbeIsAsOldAsItIs) {
   EXPECT_EQ(late.error().hint, Hint::peer_slow) << describe(late.error());
 }
 
-/// The plan counts the polls of the process. After both ends have connected, only one worker polls.
+/// The plan fails the 300,000th poll of the process. After both ends have connected, only a_worker
+/// polls, so its poll is the one that fails.
 TEST(LostCompletions, AFailedPollEndsTheEndpointAtOnce) {
   if (!under_plan("fail,call=ibv_poll_cq,nth=300000,errno=5")) return;
   Ends ends({.peer_timeout = 20s});
   const Deadline deadline = Deadline::after(60s);
   while (ends.a->phase() == EndpointPhase::ready && !deadline.passed()) ends.a_worker.progress();
-  EXPECT_EQ(ends.a->phase(), EndpointPhase::failed) << "something is waited for";
+  EXPECT_EQ(ends.a->phase(), EndpointPhase::failed) << "the endpoint waits for something";
   ASSERT_TRUE(ends.a->error());
   EXPECT_EQ(ends.a->error()->code, Errc::system) << describe(*ends.a->error());
   EXPECT_EQ(ends.a->error()->hint, Hint::completions_lost);
 }
 
-TEST(LivePeer, ATransferCancelledWhileItIsStoppedReportsUnsettled) {
+TEST(LivePeer, ATransferCancelledWhileThePeerIsStoppedReportsUnsettled) {
   PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);

@@ -96,7 +96,7 @@ TEST_F(NextDone, TellsTheLastCookieOfATransferUnderWay) {
   EXPECT_FALSE(ends.a_worker.next_done());
 }
 
-TEST_F(NextDone, DoesNotEndTheWorkersWaitEarly) {
+TEST_F(NextDone, AnUntakenReportDoesNotEndTheWorkersWaitEarly) {
   Transfer first = value(ends.a->receive(ours.slice(0, 8), TagMatch{.tag = 1}));
   first.notify(1);
   good(first.request_cancel());  // cancelled, and not taken by next_done()
@@ -108,7 +108,7 @@ TEST_F(NextDone, DoesNotEndTheWorkersWaitEarly) {
   EXPECT_EQ(take(ends.a_worker).cookie, 1U);
 }
 
-TEST_F(NextDone, MayBeLeftWithSomethingToTell) {
+TEST_F(NextDone, AWorkerMayGoWithSomethingToTell) {
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 6; ++i) {
     all.push_back(value(ends.a->receive(ours.slice(0, 8), TagMatch{.tag = i})));
@@ -122,7 +122,7 @@ TEST_F(NextDone, MayBeLeftWithSomethingToTell) {
   for (Transfer& transfer : all) {
     if (!transfer) continue;
     EXPECT_TRUE(transfer.done());
-    // Must do no harm.
+    // notify() does nothing without the worker.
     transfer.notify(7);
     transfer.reset();
   }
@@ -186,7 +186,7 @@ TEST_F(NextDone, MakesTheWorkersDescriptorReadable) {
   receive.notify(1);
   settle(ends.a_worker);
   EXPECT_FALSE(is_readable(ends.a_worker.fd(), 0));
-  // A call of this thread ends it, which the NIC reports by no event.
+  // A call of this thread ends the receive, which the NIC reports by no event.
   good(receive.request_cancel());
   EXPECT_TRUE(is_readable(ends.a_worker.fd(), 0));
   EXPECT_FALSE(value(ends.a_worker.arm()));
@@ -194,7 +194,7 @@ TEST_F(NextDone, MakesTheWorkersDescriptorReadable) {
   EXPECT_EQ(take(ends.a_worker).cookie, 1U);
   settle(ends.a_worker);
   EXPECT_FALSE(is_readable(ends.a_worker.fd(), 0));
-  // The peer's message ends it.
+  // The peer's message ends the next receive.
   Transfer next = value(ends.a->receive(ours.slice(0, 100)));
   next.notify(2);
   settle(ends.a_worker);
@@ -203,7 +203,7 @@ TEST_F(NextDone, MakesTheWorkersDescriptorReadable) {
   EXPECT_EQ(take(ends.a_worker).cookie, 2U);
 }
 
-TEST_F(NextDone, KeepsOtherWaitsAsleepWhileItHasSomethingToTell) {
+TEST_F(NextDone, OtherWaitsSleepWhileItHasSomethingToTell) {
   Transfer receive = value(ends.a->receive(ours.slice(0, 100)));
   receive.notify(1);
   settle(ends.a_worker);
@@ -216,7 +216,7 @@ TEST_F(NextDone, KeepsOtherWaitsAsleepWhileItHasSomethingToTell) {
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
   const auto used = std::chrono::seconds(after.tv_sec - before.tv_sec) +
                     std::chrono::nanoseconds(after.tv_nsec - before.tv_nsec);
-  EXPECT_LT(used, 200ms) << "it polled instead of sleeping";
+  EXPECT_LT(used, 200ms) << "poll_until() polled instead of sleeping";
   EXPECT_EQ(take(ends.a_worker).cookie, 1U);
   good(late.cancel());
 }
@@ -226,7 +226,7 @@ class NextDoneOfFew : public NextDone {
   NextDoneOfFew() : NextDone({.max_transfers = 4}) {}
 };
 
-TEST_F(NextDoneOfFew, HasRoomForAllSinceEachKeepsItsPlace) {
+TEST_F(NextDoneOfFew, ATransferKeepsItsPlaceUntilItIsTaken) {
   const RemoteRegion there = remote();
   const auto put = [&] { return ends.a->put(ours.slice(0, 8), there.slice(0, 8)); };
   for (std::uint64_t round = 0; round < 3; ++round) {
@@ -261,7 +261,7 @@ TEST_F(NextDoneOfAThread, MakesTheWorkersDescriptorReadable) {
   }
 }
 
-/// Two threads sleep. The first one takes an event, which must not keep the second one asleep.
+/// Two threads sleep. One takes an event, and is busy with it; the next event must wake the other.
 TEST_F(NextDoneOfAThread, WakesEachOfSeveralThreadsThatSleep) {
   std::atomic<int> told{0};
   std::atomic<bool> first_has_one{false};
@@ -275,7 +275,7 @@ TEST_F(NextDoneOfAThread, WakesEachOfSeveralThreadsThatSleep) {
       }
       if (!ends.a_worker.next_done()) continue;
       if (++told == 2) over = true;
-      // The thread that took the first is busy with it until the second is taken.
+      // The thread that took the first transfer is busy until the other thread took the second.
       if (!first_has_one.exchange(true)) {
         while (!over && !end.passed()) std::this_thread::sleep_for(1ms);
       }
@@ -298,13 +298,13 @@ TEST_F(NextDoneOfAThread, WakesEachOfSeveralThreadsThatSleep) {
   other.join();
 }
 
-TEST_F(NextDoneOfAThread, WakesAWaitByATransferThatIsOverAlready) {
+TEST_F(NextDoneOfAThread, NotifyOfATransferThatIsOverWakesAWait) {
   Transfer receive = value(ends.a->receive(ours.slice(0, 100)));
   good(receive.cancel());
   std::atomic<bool> woken{false};
   std::thread sleeper([&] {
     const Deadline end = Deadline::after(10s);
-    // Other events occur, too, so that this repeats until the wanted one.
+    // Other events end wait(), too, so this repeats until next_done() reports the receive.
     while (!woken && !end.passed()) {
       good(ends.a_worker.wait(within(10s)));
       if (ends.a_worker.next_done()) woken = true;
@@ -316,7 +316,7 @@ TEST_F(NextDoneOfAThread, WakesAWaitByATransferThatIsOverAlready) {
   EXPECT_TRUE(woken);
 }
 
-TEST_F(NextDoneOfAThread, IsTakenByManyThreadsEachOnce) {
+TEST_F(NextDoneOfAThread, ManyThreadsTakeEachTransferOnce) {
   const RemoteRegion there = remote();
   constexpr std::uint64_t kPuts = 2000;
   std::vector<std::atomic<int>> told(kPuts);
@@ -350,7 +350,7 @@ TEST_F(NextDoneOfAThread, IsTakenByManyThreadsEachOnce) {
 
 class Waits : public NextDone {};
 
-TEST_F(Waits, ForAnyGivesTheFirstThatIsOver) {
+TEST_F(Waits, WaitAnyGivesTheFirstThatIsOver) {
   std::vector<Transfer> all;
   for (std::uint64_t tag = 0; tag < 3; ++tag)
     all.push_back(value(ends.a->receive(ours.slice(0, 100), TagMatch{.tag = tag})));
@@ -367,7 +367,7 @@ TEST_F(Waits, ForAnyGivesTheFirstThatIsOver) {
   good(all[2].cancel());
 }
 
-TEST_F(Waits, ForAllGiveTheErrorOfTheFirstThatFailed) {
+TEST_F(Waits, WaitAllGivesTheErrorOfTheFirstThatFailed) {
   std::vector<Transfer> all;
   for (std::uint64_t tag = 0; tag < 3; ++tag)
     all.push_back(value(ends.a->receive(ours.slice(0, 100), TagMatch{.tag = tag})));
@@ -382,7 +382,7 @@ TEST_F(Waits, ForAllGiveTheErrorOfTheFirstThatFailed) {
   EXPECT_TRUE(value(all[2].poll()));
 }
 
-TEST_F(Waits, ForTransfersOfAnotherWorkerAreRefused) {
+TEST_F(Waits, TransfersOfAnotherWorkerAreRefused) {
   std::vector<Transfer> all;
   all.push_back(value(ends.b->receive(theirs.slice(0, 100))));
   const auto any = ends.a_worker.wait_any(all, within(0ns));
@@ -398,7 +398,7 @@ TEST_F(Waits, ForTransfersOfAnotherWorkerAreRefused) {
   good(all[0].cancel());
 }
 
-TEST_F(Waits, ThatPollUntilTheirTimeLeaveTheTransferUnderWay) {
+TEST_F(Waits, PollUntilLeavesTheTransferUnderWayAtItsTime) {
   Transfer receive = value(ends.a->receive(ours.slice(0, 100)));
   EXPECT_FALSE(value(receive.poll_until(within(20ms))));
   std::array<int, 2> pipe{};
@@ -413,7 +413,7 @@ TEST_F(Waits, ThatPollUntilTheirTimeLeaveTheTransferUnderWay) {
   EXPECT_TRUE(value(receive.poll_until(within(0ns))));
 }
 
-TEST_F(Waits, AreNotNeededToCancel) {
+TEST_F(Waits, ACancelNeedsNoWait) {
   // A rendezvous message that no receive takes stays in flight until the peer has answered.
   Memory large(ends.context, MemoryType::host, 1 << 20);
   Transfer send = value(ends.a->send(large.all()));
@@ -455,7 +455,7 @@ TEST_F(Timed, TransfersThatWaitedForRoomWerePostedLater) {
   std::vector<Transfer> all;
   for (int i = 0; i < 300; ++i)
     all.push_back(value(ends.a->put(ours.slice(0, 8), there.slice(0, 8))));
-  EXPECT_FALSE(all.back().explain().times->posted) << "it waits for room";
+  EXPECT_FALSE(all.back().explain().times->posted) << "the last put waits for room";
   const auto asked = std::chrono::steady_clock::now();
   EXPECT_TRUE(value(ends.a_worker.wait_all(all, within(10s))));
   const auto first = all.front().explain().times;

@@ -150,7 +150,7 @@ struct Pair {
 
 const std::string& name_of(const Endpoint& endpoint) { return endpoint.nic().info().name; }
 
-TEST(FirstNic, ReconnectingAvoidsAFailedOne) {
+TEST(FirstNic, AReconnectAvoidsAFailedNic) {
   Heard heard;
   Links links;
   Pair ends(on({"emu0", "emu1"}));
@@ -169,25 +169,25 @@ TEST(FirstNic, ReconnectingAvoidsAFailedOne) {
   EXPECT_EQ(name_of(*ends.b), "emu1");
   ends.expect_by({"emu1"});
   constexpr const char* kSaid = "new endpoints do without NIC emu0, whose port is down";
-  EXPECT_EQ(heard.count(kSaid), 2U) << "by each worker";
+  EXPECT_EQ(heard.count(kSaid), 2U) << "each of the two workers logs it once";
   ends.connect();
   ends.expect_by({"emu1"});
-  EXPECT_EQ(heard.count(kSaid), 2U) << "not for each endpoint";
+  EXPECT_EQ(heard.count(kSaid), 2U) << "a second endpoint logs nothing";
   links.mend();
   ends.connect();
   ends.expect_by({"emu0", "emu1"});
   links.cut("emu0");
   ends.connect();
-  EXPECT_EQ(heard.count(kSaid), 4U) << "it was up in between";
+  EXPECT_EQ(heard.count(kSaid), 4U) << "emu0 was up in between, so it is logged again";
 }
 
-TEST(FirstNic, WithoutAListIsTheFirstThatIsUsable) {
+TEST(FirstNic, WithoutAListTheFirstUsableNicIsTaken) {
   Links links;
   EXPECT_EQ(value(on({}).open_nics()).front().info().name, "emu0");
   links.cut("emu0");
   links.cut("emu1");
   const auto nics = value(on({}).open_nics());
-  ASSERT_EQ(nics.size(), 1U) << "one alone";
+  ASSERT_EQ(nics.size(), 1U) << "without a list, one NIC is opened";
   EXPECT_EQ(nics.front().info().name, "emu2");
 }
 
@@ -223,7 +223,7 @@ TEST(FirstNic, AnInvitationUsesANicWithAPortThatIsUp) {
   EXPECT_EQ(name_of(b), "emu1");
 }
 
-TEST(FirstNic, AnInvitationUsesItsOwnEndsPorts) {
+TEST(FirstNic, AnInvitationLooksOnlyAtPortsOfItsOwnEnd) {
   Links links;
   Worker a_worker = value(Worker::create(on({"emu3", "emu1"})));
   Worker b_worker = value(Worker::create(on({"emu0", "emu2"})));
@@ -256,7 +256,7 @@ TEST(FirstNic, APortThatIsDownAtThePeerIsReachedFromAnotherNic) {
   ends.expect_by({"emu0", "emu1"});
 }
 
-TEST(FurtherNics, TheAnsweringEndUsesThoseOfTheAskingEnd) {
+TEST(FurtherNics, TheAnsweringEndUsesTheNicsOfTheAskingEnd) {
   Links links;
   Pair ends(on({"emu0", "emu3", "emu2"}), on({"emu0", "emu1", "emu2"}));
   links.cut("emu3");
@@ -272,7 +272,7 @@ TEST(FurtherNics, TheAnsweringEndUsesThoseOfTheAskingEnd) {
 }
 
 /// Without any NIC that is up, connecting fails as with one NIC: in time, and with the reason.
-TEST(FirstNic, IsTriedWhereNoneIsUp) {
+TEST(FirstNic, WithoutANicThatIsUpTheFirstOneIsTried) {
   Links links;
   Pair ends(on({"emu0", "emu1"}));
   links.cut("emu0");

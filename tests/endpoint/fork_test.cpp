@@ -225,11 +225,11 @@ TEST_P(EndpointFork, APendingOperationThatAChildDropsIsClosedSilently) {
       value(Endpoint::start_connect(ends_->a_worker, where, Deadline::after(60s)));
   connects->transfer().notify(7);
   run_for(50ms);
-  // A peer without a thread does not look any more, and sends no goodbye.
+  // Without a thread, the peer makes no progress from here on, so the close stays pending.
   std::optional<Transfer> closes;
   if (!GetParam()) closes = value(ends_->a->start_close(Deadline::after(60s)));
   if (closes) closes->notify(8);
-  // Until nothing is left to do, so the descriptor stays quiet.
+  // Makes progress until nothing is left to do, so the descriptor stays quiet.
   for (int i = 0; i < 1000 || !value(ends_->a_worker.arm()); ++i) ends_->a_worker.progress();
   EXPECT_TRUE(passes_in_child([&] {
     const std::size_t before = descriptors().size();

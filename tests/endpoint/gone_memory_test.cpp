@@ -77,7 +77,7 @@ struct Lending {
   MemoryKey kept_key;
 };
 
-TEST(GoneMemory, IsTheErrorOfAPutFromIt) {
+TEST(GoneMemory, APutFromGoneMemoryFails) {
   for (const How how : kGone) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
@@ -91,7 +91,7 @@ TEST(GoneMemory, IsTheErrorOfAPutFromIt) {
   }
 }
 
-TEST(GoneMemory, IsTheErrorOfAPutWhoseRestIsGone) {
+TEST(GoneMemory, APutWhoseLastPageIsGoneFails) {
   for (const std::uint64_t size :
        {std::uint64_t{2 * kPage}, std::uint64_t{64 * kPage}, std::uint64_t{5 * kMiB}}) {
     Lending pair(size);
@@ -104,7 +104,7 @@ TEST(GoneMemory, IsTheErrorOfAPutWhoseRestIsGone) {
   }
 }
 
-TEST(GoneMemory, DoesNotHarmEarlierOperations) {
+TEST(GoneMemory, APutFromGoneMemoryDoesNotHarmEarlierPuts) {
   Lending pair(kPage);
   const RemoteRegion to = pair.remote(pair.kept_key);
   const Memory here(pair.ends.context, MemoryType::host, 64);
@@ -118,7 +118,7 @@ TEST(GoneMemory, DoesNotHarmEarlierOperations) {
   for (Transfer& transfer : good_ones) finish(pair.ends, transfer);
 }
 
-TEST(GoneMemory, IsTheErrorOfAGetIntoIt) {
+TEST(GoneMemory, AGetIntoGoneMemoryFails) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
@@ -132,7 +132,7 @@ TEST(GoneMemory, IsTheErrorOfAGetIntoIt) {
   }
 }
 
-TEST(GoneMemory, ThePeersFailsAPutToIt) {
+TEST(GoneMemory, APutToGoneMemoryOfThePeerFails) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
@@ -146,7 +146,7 @@ TEST(GoneMemory, ThePeersFailsAPutToIt) {
   }
 }
 
-TEST(GoneMemory, ThePeersFailsAGetFromIt) {
+TEST(GoneMemory, AGetFromGoneMemoryOfThePeerFails) {
   for (const How how : kGone) {
     for (const std::uint64_t size : kSizes) {
       Lending pair(size);
@@ -160,7 +160,7 @@ TEST(GoneMemory, ThePeersFailsAGetFromIt) {
   }
 }
 
-TEST(GoneMemory, ThePeersFailsAnAtomicOnIt) {
+TEST(GoneMemory, AnAtomicOnGoneMemoryOfThePeerFails) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const bool adds : {false, true}) {
       Lending pair(64);
@@ -175,7 +175,7 @@ TEST(GoneMemory, ThePeersFailsAnAtomicOnIt) {
   }
 }
 
-TEST(GoneMemory, IsTheErrorOfAListAndOfAMessageFromIt) {
+TEST(GoneMemory, AListAndAMessageFromGoneMemoryFail) {
   for (const How how : kGone) {
     for (const std::uint64_t size : kSizes) {
       for (const bool list : {false, true}) {
@@ -198,7 +198,7 @@ TEST(GoneMemory, IsTheErrorOfAListAndOfAMessageFromIt) {
   }
 }
 
-TEST(GoneMemory, IsTheErrorOfTheReceiveIntoIt) {
+TEST(GoneMemory, AReceiveIntoGoneMemoryFails) {
   for (const How how : {How::unmapped, How::truncated, How::read_only}) {
     for (const std::uint64_t size : kSizes) {
       for (const bool late : {false, true}) {
@@ -231,7 +231,7 @@ TEST(GoneMemory, IsTheErrorOfTheReceiveIntoIt) {
   }
 }
 
-TEST(GoneMemory, ThePeersIsReportedInItsLog) {
+TEST(GoneMemory, GoneMemoryOfThePeerIsReportedInThePeersLog) {
   Lending pair(kPage);
   const RemoteRegion to = pair.remote(pair.key);
   pair.lent.take_away(How::unmapped);
@@ -246,8 +246,8 @@ TEST(GoneMemory, ThePeersIsReportedInItsLog) {
   set_log_sink([](LogLevel, std::string_view) {});
 }
 
-/// Copied by an engine of this process.
-TEST(GoneMemory, ThePeersFailsOnlyTheCopy) {
+/// An engine of this process copies between the device and the peer's memory.
+TEST(GoneMemory, ACopyOfGoneMemoryOfThePeerFailsAlone) {
   for (const How how : kGone) {
     for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
       Lending pair(5 * kMiB);
@@ -269,8 +269,9 @@ TEST(GoneMemory, ThePeersFailsOnlyTheCopy) {
   }
 }
 
-/// Copied by an engine of this process, and by the CPU that fills and reads a buffer.
-TEST(GoneMemory, IsTheErrorOfACopyAlone) {
+/// An engine of this process copies between this end's memory and the device, and the CPU fills and
+/// reads a buffer.
+TEST(GoneMemory, ACopyOfGoneMemoryOfThisEndFailsAlone) {
   for (const How how : kGone) {
     for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
       Lending pair(5 * kMiB);
@@ -300,7 +301,7 @@ TEST(GoneMemory, IsTheErrorOfACopyAlone) {
   }
 }
 
-TEST(Registration, WithoutANicLooksAtThePages) {
+TEST(Registration, ARegistrationWithoutANicLooksAtThePages) {
   const Context context = value(Context::create(kWithoutNic));
   const auto refusal = [&](const LentMemory& memory, Access access) {
     const auto region = context.register_memory(memory.data(), memory.size_bytes(), access);
@@ -338,8 +339,8 @@ TEST(Registration, WithoutANicLooksAtThePages) {
   EXPECT_EQ(key.error().hint, Hint::memory_not_writable) << describe(key.error());
 }
 
-/// The driver of a NIC only reports "bad address".
-TEST(Registration, WithANicSaysTheSame) {
+/// The driver of a NIC only reports "bad address", so the library finds the reason itself.
+TEST(Registration, ARegistrationWithANicRefusesReadOnlyPagesToo) {
   const Context context = value(Context::create({.memory = {}, .nics = {"emu0"}, .paths = {}}));
   const LentMemory read_only(10 * kPage);
   read_only.take_away(How::read_only, 9 * kPage);

@@ -102,7 +102,7 @@ void expect_done(const Two& two) {
   EXPECT_EQ(two.server.theirs(), offer_of(10));
 }
 
-TEST(Handshake, SucceedsHoweverTheBytesAreCut) {
+TEST(Handshake, AHandshakeSucceedsHoweverTheBytesAreCut) {
   for (const std::size_t key : {0U, 16U, 4096U}) {
     for (std::size_t cut = 1; cut < 70; ++cut) {
       Two two(key_of(key, 1), key_of(key, 1));
@@ -125,7 +125,7 @@ bool is_late(std::uint32_t client, std::uint32_t server) {
   return two.client.is_late();
 }
 
-TEST(Handshake, IsLateBetweenTwoProcessesOfANodeThatWantIt) {
+TEST(Handshake, QueuePairsAreLateBetweenTwoProcessesOfANodeThatWantIt) {
   NodeId node{};
   node.fill(0x35);
   NodeId other = node;
@@ -134,21 +134,21 @@ TEST(Handshake, IsLateBetweenTwoProcessesOfANodeThatWantIt) {
   const std::uint32_t beside = whereabouts(node, 0x1234'5678'9abc'd000U);
   EXPECT_TRUE(is_late(here, beside));
   EXPECT_TRUE(is_late(beside, here));
-  EXPECT_FALSE(is_late(here, here)) << "it is one process";
-  EXPECT_FALSE(is_late(here, whereabouts(other, 1))) << "these are two nodes";
+  EXPECT_FALSE(is_late(here, here)) << "both ends are in one process";
+  EXPECT_FALSE(is_late(here, whereabouts(other, 1))) << "the ends are on two nodes";
   EXPECT_FALSE(is_late(here, 0)) << "the peer is an earlier build, or its policy forbids it";
   EXPECT_FALSE(is_late(0, here));
   EXPECT_FALSE(is_late(0, 0));
 }
 
-TEST(Handshake, RefusesAnOfferThatDoesNotFitTheGreeting) {
+TEST(Handshake, AnOfferThatDoesNotFitTheGreetingIsRefused) {
   NodeId node{};
   node.fill(0x35);
   for (const bool agreed : {true, false}) {
     Two two({}, {}, whereabouts(node, 2), agreed ? whereabouts(node, 4) : 0);
     EndpointOffer late = offer_of(1);
     late.control.queue_pair = 0;
-    // Takes the kind that was not agreed.
+    // Both sides make the kind of offer that they did not agree on.
     two.run(1000, agreed ? offer_of(10) : late, !agreed);
     ASSERT_EQ(two.server.step(), Step::refused);
     EXPECT_EQ(two.server.error().code, Errc::protocol);
@@ -198,9 +198,9 @@ TEST(Handshake, AHelloThatIsTooLongIsMalformed) {
     }
     ASSERT_EQ(two.server.step(), Step::refused);
     EXPECT_EQ(two.server.error().code, Errc::protocol);
-    ASSERT_EQ(two.client.step(), Step::refused) << "and it is told so";
+    ASSERT_EQ(two.client.step(), Step::refused) << "the server tells the client why";
     EXPECT_EQ(two.client.error().code, Errc::protocol);
-    // The other direction: a listener's offer.
+    // The other direction: the server's hello is too long.
     Two back;
     Two::carry(back.client, back.server, back.by_client, 1000);
     Two::carry(back.server, back.client, back.by_server, 1000);
@@ -213,7 +213,7 @@ TEST(Handshake, AHelloThatIsTooLongIsMalformed) {
   }
 }
 
-TEST(Handshake, WantsNothingMoreWhenItIsDone) {
+TEST(Handshake, AHandshakeThatIsDoneWantsNothingMore) {
   Two two;
   two.run(1);
   EXPECT_EQ(two.server.wanted(), 0U);
@@ -243,7 +243,8 @@ TEST(Handshake, AKeyHasABoundedLength) {
     EXPECT_FALSE(Handshake::create(Side::accepting, "x", key_of(size, 1)));
 }
 
-/// The bytes that a side receives in a good handshake, then cut short, or with one bit flipped.
+/// A side that receives the bytes of an earlier, good handshake: all of them, or only the first
+/// ones.
 class Heard : public ::testing::TestWithParam<std::tuple<Side, bool>> {
  protected:
   Heard() {
@@ -276,7 +277,7 @@ class Heard : public ::testing::TestWithParam<std::tuple<Side, bool>> {
   Bytes heard;
 };
 
-TEST_P(Heard, TruncatedAtEachByteItFails) {
+TEST_P(Heard, AConversationTruncatedAtAnyByteFails) {
   for (std::size_t size = 0; size < heard.size(); ++size) {
     Handshake handshake = hears(std::span(heard).first(size));
     EXPECT_NE(handshake.step(), Step::done) << size;
@@ -286,7 +287,7 @@ TEST_P(Heard, TruncatedAtEachByteItFails) {
   }
 }
 
-TEST_P(Heard, AnEarlierConversationIsNoProof) {
+TEST_P(Heard, AnEarlierConversationProvesNoKey) {
   const Handshake handshake = hears(heard);
   if (std::get<bool>(GetParam())) {
     ASSERT_EQ(handshake.step(), Step::refused);

@@ -108,7 +108,7 @@ TEST_P(Hello, EveryLengthArrivesWithTheEndpointBothWays) {
   }
 }
 
-TEST_P(Hello, StaysToTheEndOfTheEndpoint) {
+TEST_P(Hello, AHelloStaysToTheEndOfTheEndpoint) {
   std::optional<Pair> ends(by->meet({.hello = hello_of(9, 1)}, {.hello = hello_of(kMost, 2)}));
   Endpoint moved = std::move(ends->a);
   ends.reset();
@@ -128,7 +128,7 @@ void expect_too_long(const Error& error) {
       << describe(error);
 }
 
-TEST(HelloTooLong, IsRefusedWhereItIsGiven) {
+TEST(HelloTooLong, AHelloThatIsTooLongIsRefusedWhereItIsGiven) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker worker = value(Worker::create(context));
   const EndpointOptions options{.hello = Bytes(kMost + 1)};

@@ -40,6 +40,7 @@ class HostileData : public ::testing::Test {
   std::optional<DataAttack> attack_;
 };
 
+/// The offer of a large message of `length` bytes at the beginning of the peer's memory.
 MessageHeader offer_of(const RawPeer& peer, std::uint64_t length) {
   return {.kind = Kind::plain_large,
           .flags = MessageHeader::kReadable,
@@ -49,11 +50,11 @@ MessageHeader offer_of(const RawPeer& peer, std::uint64_t length) {
           .remote_key = state_of(peer.memory.region()).registrations.front().mr.get()->rkey};
 }
 
-/// The peer's claims about its process only affect names.
-TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
+/// The peer claims a process and a node. The claims only affect what placement() tells.
+TEST_F(HostileData, APeerOfAnotherProcessIsPlacedByTheNodeThatItClaims) {
   const auto placement_of_one_from = [&](const NodeId& node) {
     return begin([&](wire::EndpointOffer& offer) {
-             // Another incarnation is another process.
+             // Another incarnation stands for another process.
              offer.control.incarnation = ++offer.data.incarnation;
              offer.node = node;
            })
@@ -68,7 +69,7 @@ TEST_F(HostileData, APeerOfAnotherProcessIsWhereItsNodeIs) {
 
 TEST_F(HostileData, BytesThatAreNoMessage) {
   std::vector<std::vector<std::byte>> all;
-  // Around the 40 bytes of a header, and the longest message.
+  // Lengths around the 40 bytes of a header, and that of the longest message.
   for (const std::size_t bytes : {0U, 1U, 39U, 40U, 41U, 8232U}) {
     all.push_back(pattern(bytes, 9));
     all.emplace_back(bytes);
@@ -160,7 +161,7 @@ TEST_F(HostileData, AtomicsAndReadsWithoutAKey) {
 }
 
 TEST_F(HostileData, NoKeyOpensTheLibrarysOwnMemory) {
-  // As if the attacker had guessed the keys.
+  // Acts as if the attacker had guessed the keys of the library's buffers.
   for (const bool messages : {false, true}) {
     DataAttack& attack = begin();
     const Region& own =
@@ -320,7 +321,7 @@ TEST_F(HostileData, AReadOfferIsValidOnce) {
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(HostileData, ItReadsNoMoreThanItWasAskedTo) {
+TEST_F(HostileData, APeerReadsNoMoreThanItWasAskedTo) {
   DataAttack& attack = begin();
   const RemoteRegion there = served_by(attack);
   attack.start(attack.victim.put(attack.closed.slice(64, kLarge), there.slice(0, kLarge)));
@@ -383,7 +384,7 @@ TEST_F(HostileData, AnIdOfAnEarlierMessage) {
     Transfer& send = attack.start(attack.victim.send(attack.open.slice(0, kLarge)));
     const MessageHeader offered = attack.peer.expect(Kind::plain_large);
     if (i == 0) first = offered.id;
-    EXPECT_EQ(offered.id == first, i == 0) << "the same place, and another use of it";
+    EXPECT_EQ(offered.id == first, i == 0) << "an id names one use of a place, not the place";
     attack.peer.say({.kind = Kind::finished, .id = first, .length = kLarge});
     if (i == 0) attack.drive_until([&] { return send.done(); });
   }
@@ -401,7 +402,7 @@ TEST_F(HostileData, TooManyCredits) {
   }
 }
 
-TEST_F(HostileData, CreditsForMessagesThatItHasNoReceiveFor) {
+TEST_F(HostileData, CreditsForMessagesThatThePeerHasNoReceiveFor) {
   DataAttack& attack =
       begin([](wire::EndpointOffer& offer) { offer.receive_depth = offer.places = 65536; });
   attack.peer.takes_messages = false;
@@ -414,7 +415,7 @@ TEST_F(HostileData, CreditsForMessagesThatItHasNoReceiveFor) {
   attack.expect_failure(Errc::peer_failed, "receiver-not-ready");
 }
 
-TEST_F(HostileData, MoreMessagesThanItMaySend) {
+TEST_F(HostileData, MoreMessagesThanThePeerMaySend) {
   const std::vector<MessageHeader> all{
       {.kind = Kind::plain},
       {.kind = Kind::tagged, .id = 7, .tag = 5},
@@ -423,7 +424,7 @@ TEST_F(HostileData, MoreMessagesThanItMaySend) {
   };
   for (const MessageHeader& header : all) {
     DataAttack& attack = begin();
-    // The listener's endpoints have 16 receives.
+    // The listener's endpoints have 16 receives, so the 17th message is one too many.
     for (int i = 0; i < 17; ++i) attack.peer.say(header);
     attack.expect_failure(Errc::protocol, "more messages");
   }
@@ -432,7 +433,7 @@ TEST_F(HostileData, MoreMessagesThanItMaySend) {
   attack.expect_failure(Errc::protocol, "more immediates");
 }
 
-TEST_F(HostileData, AFloodOfMessagesThatItMaySend) {
+TEST_F(HostileData, AFloodOfMessagesThatThePeerMaySend) {
   // Messages that are set aside return their credits until there is no more room for them.
   DataAttack& attack = begin();
   const auto bytes = pattern(1000, 4);
@@ -455,7 +456,7 @@ TEST_F(HostileData, OffersOfMissingMemory) {
       attack.start(attack.victim.receive(device ? attack.device.all() : attack.open.all()));
       MessageHeader header = offer_of(attack.peer, length);
       if (!key) header.remote_key ^= 0x5a5a5a;
-      // 100 KiB before the end of the peer's memory.
+      // The offer begins 100 KiB before the end of the peer's memory, so 200 KiB are too many.
       header.address += RawPeer::kPlace * RawPeer::kDepth - (100 << 10);
       attack.peer.say(header);
       attack.expect_failure(Errc::permission_denied, "work request failed");
@@ -478,7 +479,7 @@ TEST_F(HostileData, AnOfferThatIsLongerThanItsReceiveWritesNothing) {
   attack.expect_memory_unchanged();
 }
 
-TEST_F(HostileData, ItWritesMoreThanItWasAskedTo) {
+TEST_F(HostileData, APeerWritesMoreThanItWasAskedTo) {
   // The region is closed to peers, so the key covers only the bytes of the receive.
   for (const int off : {-1, 1}) {
     for (const bool device : {false, true}) {
@@ -500,7 +501,7 @@ TEST_F(HostileData, ItWritesMoreThanItWasAskedTo) {
   }
 }
 
-TEST_F(HostileData, ItMayNotReadTheTargetOfARequestedWrite) {
+TEST_F(HostileData, APeerMayNotReadTheTargetOfARequestedWrite) {
   DataAttack& attack = begin();
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
   attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
@@ -510,7 +511,7 @@ TEST_F(HostileData, ItMayNotReadTheTargetOfARequestedWrite) {
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(HostileData, ItWritesBeforeTheRequest) {
+TEST_F(HostileData, APeerReportsItsWriteBeforeTheRequest) {
   DataAttack& attack = begin();
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
   attack.peer.say({.kind = Kind::plain_large, .id = 3, .length = kLarge});
@@ -518,14 +519,14 @@ TEST_F(HostileData, ItWritesBeforeTheRequest) {
   const MessageHeader clear = attack.peer.expect(Kind::clear);
   attack.drive();
   EXPECT_TRUE(attack.pending.front().done());
-  // The key is no longer valid.
+  // The victim has taken the report for the end of the write, so the key is no longer valid.
   attack.peer.reach(IBV_WR_RDMA_WRITE, clear.address, clear.remote_key, 64);
   attack.drive_until([&] { return attack.peer.broken(); });
   EXPECT_EQ(attack.peer.last_failure(), IBV_WC_REM_ACCESS_ERR);
   attack.expect_memory_unchanged();
 }
 
-TEST_F(HostileData, ItNeverWritesTheRequestedBytes) {
+TEST_F(HostileData, APeerNeverWritesTheRequestedBytes) {
   DataAttack& attack = begin();
   attack.state().options.operation_timeout = 200ms;
   attack.start(attack.victim.receive(attack.closed.slice(0, kLarge)));
@@ -537,7 +538,8 @@ TEST_F(HostileData, ItNeverWritesTheRequestedBytes) {
 TEST_F(HostileData, NarrowKeysGoWithTheEndpoint) {
   for (const bool device : {false, true}) {
     DataAttack& attack = begin();
-    // A second connection of the same attacker, for which the key might be valid.
+    // A second connection of the attacker uses the victim's key, which its NIC takes while the
+    // victim's endpoint lives.
     RawPeer second(attack.context, attack.worker, attack.listener.port());
     const Endpoint other = value(attack.listener.accept(within(10s)));
     Memory& into = device ? attack.device : attack.closed;
@@ -564,7 +566,7 @@ TEST_F(HostileData, MessagesBehindAGoodbye) {
     Transfer& receive = attack.start(attack.victim.receive(attack.open.slice(0, 64)));
     if (busy) attack.start(attack.victim.send(attack.open.slice(0, kLarge)));
     attack.peer.say_control(wire::Farewell{});
-    // Some of them arrive after it has closed its side.
+    // Some of these messages arrive after the victim has closed its side.
     for (int i = 0; i < 30; ++i) {
       attack.peer.say({.kind = Kind::plain, .length = 3}, pattern(3, 1));
       attack.peer.say({.kind = Kind::finished, .id = 1, .length = kLarge});

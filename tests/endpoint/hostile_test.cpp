@@ -129,7 +129,7 @@ TEST(Hostile, AProbeOfAnEndThatWasNotInvited) {
 
 TEST(Hostile, TheEndOfARailThatThereIsNot) {
   Attack attack;
-  attack.say(wire::encode(wire::RailClosed{2}));  // not requested
+  attack.say(wire::encode(wire::RailClosed{2}));  // the victim asked for no such answer
   attack.say(wire::encode(wire::RailDown{1}));
   attack.expect_failure(Errc::protocol, "rail");
 }
@@ -142,7 +142,7 @@ TEST(Hostile, AnUnrequestedCopy) {
 
 TEST(Hostile, TwoCopiesAtATime) {
   Attack attack;
-  // As if the last one were in flight.
+  // Acts as if a copy that the peer asked for earlier were in flight.
   for (const auto& endpoint : state_of(attack.worker).endpoints)
     endpoint->movers.ipc.set_serving(true);
   attack.say(wire::encode(wire::IpcCopy{.id = 1, .token = 1, .handle = {.length_bytes = 1}}));
@@ -172,7 +172,8 @@ TEST(Hostile, PiecesThatAreShared) {
   attack.say(wire::encode(pieces));
   const Deadline deadline = Deadline::after(300ms);
   while (!deadline.passed()) attack.worker.progress();
-  EXPECT_EQ(attack.victim.phase(), EndpointPhase::ready) << "they are none of hbmwire's";
+  EXPECT_EQ(attack.victim.phase(), EndpointPhase::ready)
+      << "the handle is that of no memory of hbmwire";
   EXPECT_EQ(heard.count("and not through shared host memory"), 1U);
   attack.say(wire::encode(pieces));
   attack.expect_failure(Errc::protocol, "again");
@@ -195,14 +196,14 @@ TEST(Hostile, WordOfQueuePairsOutOfTurn) {
 
 TEST(Hostile, QuestionsWithoutTakingAnswers) {
   Attack attack(true);
-  // The first answers use up its receives, because it posts no new ones.
+  // The first answers use up the attacker's receives, because it posts no new ones.
   attack.hostile->control.stop_receiving();
   const std::vector<std::byte> question = wire::encode(wire::LookUp{1, "nothing"});
   const Deadline deadline = Deadline::after(10s);
   while (attack.victim.phase() == EndpointPhase::ready && !deadline.passed()) {
     for (int i = 0; i < 4 && attack.hostile->control.backlog() < 64; ++i) attack.say(question);
     attack.worker.progress();
-    // Only its sends make progress.
+    // Only the attacker's sends make progress.
     if (!attack.hostile->control.has_free_buffer()) attack.attacker.progress();
     attack.hostile->control.say_waiting();
   }

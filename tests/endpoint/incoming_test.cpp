@@ -258,7 +258,7 @@ TEST_F(Incoming, EndpointsThatHandOutMessagesTakeNoReceives) {
   const auto receive = peer.served->receive(target_.slice(0, 8));
   ASSERT_FALSE(receive);
   EXPECT_EQ(receive.error().code, Errc::invalid_argument);
-  // The other end receives in its own way.
+  // The other end does not hand out messages, so it receives by matching.
   Transfer answer = value(peer.endpoint->receive(target_.slice(0, 8)));
   Transfer send = value(peer.served->send(source_.slice(0, 8)));
   finish(send);
@@ -277,7 +277,8 @@ TEST_F(Incoming, MessagesOutliveTheirEndpointAndTheWorkersHandle) {
   std::optional<IncomingMessage> message = next();
   const std::uint64_t id = peer.served->id();
   peer.served.reset();
-  EXPECT_FALSE(worker_->next_message()) << "they went with their endpoint";
+  EXPECT_FALSE(worker_->next_message())
+      << "messages that were not handed out went with their endpoint";
   const Deadline soon = Deadline::after(300ms);
   while (!soon.passed()) drive();
   listener_.reset();
@@ -285,7 +286,7 @@ TEST_F(Incoming, MessagesOutliveTheirEndpointAndTheWorkersHandle) {
   EXPECT_EQ(message->endpoint_id(), id);
   EXPECT_EQ(message->bytes().size(), 100U);
   EXPECT_TRUE(begins_with(source_, message->bytes()));
-  // Its bytes can still be moved where the program wants them.
+  // The message's bytes can still be moved where the program wants them.
   Transfer receive = value(message->receive(target_.slice(0, 100)));
   EXPECT_TRUE(receive.done());
 }
@@ -332,7 +333,7 @@ TEST_F(Incoming, MessagesOfAPeerThatDiedAreReceivedIntoHostMemory) {
   Transfer send = value(peer.endpoint->send(source_.slice(0, 100)));
   finish(send);
   IncomingMessage message = next();
-  // The last send is in flight when the peer ends, so the endpoint fails.
+  // `waits` is in flight when the peer ends, so the endpoint fails instead of being closed.
   Transfer large = value(peer.endpoint->send(source_.all()));
   drive_until([&] { return worker_->next_message().has_value(); });
   Transfer waits = value(peer.served->send(source_.all()));
@@ -341,12 +342,12 @@ TEST_F(Incoming, MessagesOfAPeerThatDiedAreReceivedIntoHostMemory) {
   Memory device(context_, MemoryType::gaudi, 4096);
   const auto refused = message.receive(device.slice(0, 100));
   EXPECT_FALSE(refused);
-  ASSERT_TRUE(message) << "it is still there";
+  ASSERT_TRUE(message) << "a refused receive leaves the message";
   Transfer receive = value(message.receive(target_.slice(0, 100)));
   EXPECT_TRUE(value(receive.poll()));
 }
 
-TEST_F(Incoming, MessagesThatWereNotGivenGoWithTheirEndpoint) {
+TEST_F(Incoming, MessagesThatWereNotHandedOutGoWithTheirEndpoint) {
   Peer& peer = connect();
   std::vector<Transfer> sends;
   for (int i = 0; i < 20; ++i) {
@@ -376,7 +377,7 @@ TEST_F(Incoming, MessagesMakeTheWorkersDescriptorReadable) {
   pollfd entry{worker_->fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&entry, 1, 10000), 1);
   for (int i = 0; i < 100; ++i) worker_->progress();
-  EXPECT_FALSE(value(worker_->arm())) << "there is a message";
+  EXPECT_FALSE(value(worker_->arm())) << "a message waits for next_message()";
   EXPECT_EQ(next().length_bytes(), 8U);
   EXPECT_TRUE(sleeps());
 }

@@ -62,7 +62,7 @@ void expect_apart(const Error& error) {
   EXPECT_NE(describe(error).find(kApart), std::string::npos) << describe(error);
 }
 
-TEST(InfiniBand, AndEthernetAreRefusedWhenTheyMeet) {
+TEST(InfiniBand, InfiniBandAndEthernetAreRefusedWhenTheyMeet) {
   for (const bool listens_on_ethernet : {false, true}) {
     const Context listening = on(listens_on_ethernet ? "emu2" : "emu0");
     const Context connecting = on(listens_on_ethernet ? "emu0" : "emu2");
@@ -81,7 +81,7 @@ TEST(InfiniBand, AndEthernetAreRefusedWhenTheyMeet) {
   }
 }
 
-TEST(InfiniBand, AndEthernetAreRefusedWhenInvited) {
+TEST(InfiniBand, InfiniBandAndEthernetAreRefusedWhenInvited) {
   const Worker a_worker = value(Worker::create(on("emu0")));
   const Worker b_worker = value(Worker::create(on("emu2")));
   EndpointInvitation a = value(EndpointInvitation::create(a_worker));

@@ -18,7 +18,7 @@ inline constexpr std::uint64_t kPieceBytes = 512U << 10U;
 
 /// State of a worker.
 struct WorkerView {
-  std::size_t endpoints;       ///< with or without a handle
+  std::size_t endpoints;       ///< existing ones, with or without a handle
   std::size_t free_transfers;  ///< available for reuse
   std::size_t staged;          ///< copies that engines have not finished
   std::size_t handshakes;      ///< in progress
@@ -42,7 +42,7 @@ struct EndpointView {
   bool copies;                 ///< engines of this process may copy
   bool serves_copy;            ///< copies by IPC for the peer
   std::uint32_t copies_asked;  ///< total copies requested from the peer by IPC
-  std::size_t queue_pairs;     ///< that it has
+  std::size_t queue_pairs;     ///< that the endpoint has
 };
 
 /// Makes and keeps the files in which other processes of the node find this process' memory.

@@ -122,7 +122,7 @@ TEST(Invitation, KeysAreProven) {
 
 class Damaged : public ::testing::TestWithParam<bool> {};
 
-TEST_P(Damaged, OrTruncatedInvitationIsRefusedAtEachByte) {
+TEST_P(Damaged, InvitationsAreRefusedWhicheverByteIsDamagedOrMissing) {
   EndpointOptions options{.hello = key_of(3)};
   if (GetParam()) options.pre_shared_key = key_of(1);
   Two two(options, options);
@@ -169,7 +169,7 @@ TEST(Invitation, ACircleOfThreeIsNoPair) {
   }
 }
 
-TEST(Invitation, OneThatIsDroppedLeavesItsPeerAlone) {
+TEST(Invitation, ADroppedInvitationDoesNotDisturbItsPeer) {
   Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker worker = value(Worker::create(context));
   EndpointInvitation a = value(EndpointInvitation::create(worker, quick()));

@@ -126,7 +126,8 @@ class Round {
   std::vector<std::byte> there_ = std::vector<std::byte>(kChanceBytes);
 };
 
-// The variables IPC_SEED and IPC_ROUNDS, so that one failed round can be repeated.
+// The environment variables IPC_SEED and IPC_ROUNDS choose the first seed and the number of rounds,
+// so that one failed round can be repeated.
 unsigned number_in_environment(const char* variable, unsigned otherwise) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));

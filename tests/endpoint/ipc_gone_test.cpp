@@ -19,7 +19,7 @@
 namespace hbmwire::test {
 namespace {
 
-/// The process gets a fault, unless the library turns the missing memory into an error.
+/// Missing memory would end the process by a fault, unless the library turned it into an error.
 class IpcGoneMemory : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -28,7 +28,7 @@ class IpcGoneMemory : public ::testing::Test {
 
   void TearDown() override { set_log_sink({}); }
 
-  /// One size is copied within the call, the other one by progress().
+  /// The first size is copied within the call, the second one by progress().
   static constexpr std::array kSizes{std::uint64_t{64}, PeerProcess::kBytes};
 
   /// Expects that the transfer fails alone.
@@ -61,7 +61,7 @@ TEST_F(IpcGoneMemory, ThisEndsSharedFileCannotBeTruncated) {
   EXPECT_EQ(put.path(), Path::ipc);
 }
 
-TEST_F(IpcGoneMemory, ThePeersFailsOnlyThatTransfer) {
+TEST_F(IpcGoneMemory, MissingMemoryOfThePeerFailsOnlyItsTransfers) {
   const PeerProcess peer({.nic = "none", .lent = true});
   IpcSide side(peer, MemoryType::host, "none");
   good(side.put().wait(within(10s)));
@@ -74,7 +74,7 @@ TEST_F(IpcGoneMemory, ThePeersFailsOnlyThatTransfer) {
   good(flush.wait(within(10s)));
 }
 
-TEST_F(IpcGoneMemory, ThisEndsFailsOnlyThatTransfer) {
+TEST_F(IpcGoneMemory, MissingMemoryOfThisEndFailsOnlyItsTransfers) {
   const PeerProcess peer({.nic = "none"});
   IpcSide side(peer, MemoryType::host, "none");
   const LentMemory lent(PeerProcess::kBytes);

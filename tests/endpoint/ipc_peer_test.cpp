@@ -57,8 +57,8 @@ class Quiet : public Base {
 
 using IpcPeer = Quiet<::testing::Test>;
 
-/// The path if IPC is not used. Between devices without a NIC it is pieces that both processes have
-/// mapped.
+/// The path if IPC is not used. Between devices that no NIC reaches, it is pieces that both
+/// processes have mapped (Path::staged).
 Path path_without_ipc(const IpcPair& pair) {
   const bool over_tcp = pair.type == MemoryType::host && std::string_view(pair.nic) == "none";
   return std::string_view(pair.nic) == "emu0" ? Path::nic_loopback
@@ -66,8 +66,8 @@ Path path_without_ipc(const IpcPair& pair) {
                                               : Path::staged;
 }
 
-/// Makes requests by IPC fail while it lives: device memory has no handle, and the name of host
-/// memory leads nowhere. It must live until the side's put or get has ended.
+/// Makes IPC fail while it lives: device memory gets no handle, and the descriptor by which the
+/// peer opens host memory leads to /dev/null. It must live until the side's put or get has ended.
 class TurnedBack {
  public:
   TurnedBack(const IpcPair& pair, const IpcSide& side) : vendor_(to_string(pair.type)) {
@@ -132,7 +132,7 @@ TEST_P(IpcPairs, SmallTransfersTakeAnotherPath) {
   EXPECT_NE(describe(*report.ipc.refusal).find("HBMWIRE_IPC_FROM"), std::string::npos);
 }
 
-TEST_P(IpcPairs, OrderHoldsBetweenTheWays) {
+TEST_P(IpcPairs, OrderHoldsBetweenIpcAndTheOtherPath) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   auto expected = side.contents();
@@ -141,7 +141,7 @@ TEST_P(IpcPairs, OrderHoldsBetweenTheWays) {
   good(all.back().wait(within(10s)));
   side.fill(3);
   const auto newer = side.contents();
-  // Started one after the other: each must find the bytes of earlier puts.
+  // The transfers below are all in flight together: each must find the bytes of earlier puts.
   for (const std::uint64_t at : {std::uint64_t{8192}, kBytes - kSmall}) {
     all.push_back(side.put(at, kSmall));
     std::copy_n(newer.begin() + static_cast<std::ptrdiff_t>(at), kSmall,
@@ -159,7 +159,7 @@ TEST_P(IpcPairs, OrderHoldsBetweenTheWays) {
   side.expect_there(newer);
 }
 
-TEST_P(IpcPairs, AnyRangeAndTheRestStaysAsItWas) {
+TEST_P(IpcPairs, APutOfARangeLeavesTheRestAsItWas) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   auto expected = side.contents();
@@ -173,7 +173,7 @@ TEST_P(IpcPairs, AnyRangeAndTheRestStaysAsItWas) {
   side.expect_there(expected);
 }
 
-TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
+TEST_P(IpcPairs, APeerWhosePolicyExcludesIpcIsReachedByTheOtherPath) {
   PeerProcess::Options options = options_of(GetParam());
   options.paths.allow = {Path::host, Path::zero_copy, Path::staged, Path::tcp};
   const PeerProcess peer(options);
@@ -188,13 +188,13 @@ TEST_P(IpcPairs, APeerWhosePolicyExcludesItLeavesTheOtherWay) {
   }
   EXPECT_EQ(logged_with("not by IPC"), 1U);
   side.expect_there(sent);
-  EXPECT_EQ(internals::look_at_endpoint(side.worker).copies_asked, 1U) << "it is asked once";
+  EXPECT_EQ(internals::look_at_endpoint(side.worker).copies_asked, 1U) << "the peer is asked once";
 }
 
-TEST_P(IpcPairs, AGetThatIsTurnedBackBringsTheBytes) {
+TEST_P(IpcPairs, AGetTurnedBackByIpcBringsTheBytes) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
-  // Before anything is put, so that no flush is needed and the handle is requested at once.
+  // Nothing was put before, so no flush is needed and the handle is requested at once.
   const TurnedBack refusal(GetParam(), side);
   Transfer get = side.get();
   good(get.wait(within(10s)));
@@ -202,7 +202,7 @@ TEST_P(IpcPairs, AGetThatIsTurnedBackBringsTheBytes) {
   EXPECT_TRUE(same_bytes(side.contents(), std::vector<std::byte>(kBytes)));
 }
 
-TEST_P(IpcPairs, EveryLevelAndAnImmediate) {
+TEST_P(IpcPairs, EveryLevelAndAnImmediateArriveWithAndWithoutIpc) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   for (const bool turned_back : {false, true}) {
@@ -233,7 +233,7 @@ TEST_P(IpcPairs, RefusedTransfersTakeTheOtherPath) {
 
 /// The NIC carries lists. Tests host memory, because reading a device would already make the
 /// written bytes visible.
-TEST_P(IpcPairs, SeesTheBytesOfAnEarlierList) {
+TEST_P(IpcPairs, AGetSeesTheBytesOfAnEarlierList) {
   if (std::string_view(GetParam().nic) != "emu0") return;  // without emu0, no NIC carries a list
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
@@ -277,7 +277,7 @@ TEST_P(IpcPairs, FreedMemoryIsFreeAtOnce) {
   const auto domain = value(side.context.open(GetParam().type));
   const std::uint64_t most = domain->device().size_bytes * 6 / 10;
   for (int i = 0; i < 3; ++i) {
-    // Two of these do not fit: the peer must have released the last one.
+    // The device has no room for two such memories: the peer must have released the last one.
     const auto large = domain->allocate(most);
     ASSERT_TRUE(large) << describe(large.error());
     const Region region = value(side.context.register_memory(*large, Access::local_write));
@@ -286,7 +286,7 @@ TEST_P(IpcPairs, FreedMemoryIsFreeAtOnce) {
   }
 }
 
-TEST_P(IpcPairs, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
+TEST_P(IpcPairs, AStoppedPeerIsAwaitedUntilTheDeadline) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   peer.stop();
@@ -308,7 +308,7 @@ TEST_P(IpcPairs, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
   peer.go_on();
 }
 
-TEST_P(IpcPairs, OneThatIsCancelledIsSettledWhenThePeerSaysSo) {
+TEST_P(IpcPairs, ACancelledGetIsSettledWhenThePeerSaysSo) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   Transfer first = side.get();
@@ -321,7 +321,7 @@ TEST_P(IpcPairs, OneThatIsCancelledIsSettledWhenThePeerSaysSo) {
   EXPECT_TRUE(same_bytes(side.contents(), now));
 }
 
-/// The peer's engines are slow here.
+/// The peer's engines take 150 ms for a copy.
 class SlowIpcPeer : public Quiet<::testing::TestWithParam<MemoryType>> {
  protected:
   void SetUp() override {
@@ -329,12 +329,12 @@ class SlowIpcPeer : public Quiet<::testing::TestWithParam<MemoryType>> {
     for (const char* const variable : kDelays) ASSERT_EQ(::setenv(variable, "150000", 1), 0);
   }
 
-  /// Engines of this process are not slow.
+  /// Engines of this process take no extra time. Call it after the peer's process has begun.
   static void make_quick() {
     for (const char* const variable : kDelays) ::unsetenv(variable);
   }
 
-  /// Expects that the copy begun by the engine has had time to end.
+  /// Expects that enough time has passed for the engine's copy to end.
   void expect_engine_done() const { EXPECT_GE(std::chrono::steady_clock::now() - begun_, 150ms); }
 
   std::chrono::steady_clock::time_point begun_;
@@ -346,8 +346,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, SlowIpcPeer,
                          ::testing::Values(MemoryType::cuda, MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-// The lane is closed long before the engine has finished.
-TEST_P(SlowIpcPeer, OneThatBreaksOffIsWaitedForUntilItsEngineIsDone) {
+// The peer closes its lanes long before its engine has finished.
+TEST_P(SlowIpcPeer, APeerThatBreaksOffIsAwaitedUntilItsEngineIsDone) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
   make_quick();
   IpcSide side(peer, GetParam());
@@ -361,11 +361,11 @@ TEST_P(SlowIpcPeer, OneThatBreaksOffIsWaitedForUntilItsEngineIsDone) {
   EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
   EXPECT_TRUE(get.settled());
   EXPECT_TRUE(internals::look_at_endpoint(side.worker).peer_is_quiet)
-      << "the peer reported that, and its time did not just run out";
+      << "the peer reported its end, instead of the time running out";
   expect_engine_done();
 }
 
-TEST_P(SlowIpcPeer, OneThatIsCancelledIsOverWhenTheEngineIs) {
+TEST_P(SlowIpcPeer, ACancelledGetIsOverWhenTheEngineIs) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
   make_quick();
   IpcSide side(peer, GetParam());
@@ -378,7 +378,7 @@ TEST_P(SlowIpcPeer, OneThatIsCancelledIsOverWhenTheEngineIs) {
   expect_engine_done();
 }
 
-TEST_P(IpcPairs, CloseWaitsForIt) {
+TEST_P(IpcPairs, CloseWaitsForAPut) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic);
   Transfer put = side.put();
@@ -407,7 +407,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(to_string(kill.param.pair.type)) + std::to_string(kill.param.progress);
     });
 
-TEST_P(IpcPeerThatIsKilled, ItEndsAndNothingMovesAfterwards) {
+TEST_P(IpcPeerThatIsKilled, EndsItsTransferAndNothingMovesAfterwards) {
   const IpcPair& pair = GetParam().pair;
   PeerProcess peer(options_of(pair));
   IpcSide side(peer, pair.type, pair.nic);
@@ -416,9 +416,9 @@ TEST_P(IpcPeerThatIsKilled, ItEndsAndNothingMovesAfterwards) {
   peer.kill();
   const auto begun = std::chrono::steady_clock::now();
   const auto over = transfer.wait(within(5s));
-  // At most twice its peer_timeout, and extra time for a busy machine.
+  // At most twice the peer_timeout, and extra time for a busy machine.
   EXPECT_LT(std::chrono::steady_clock::now() - begun, 2 * 400ms + 1s);
-  // It may have completed before.
+  // The transfer may have completed before the kill.
   if (!over) {
     EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
     EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);
@@ -429,7 +429,7 @@ TEST_P(IpcPeerThatIsKilled, ItEndsAndNothingMovesAfterwards) {
   EXPECT_EQ(internals::look_at(side.worker).staged, 0U);
 }
 
-TEST_P(IpcPairs, ByItselfWhereTheOtherWayNeedsThePeerToo) {
+TEST_P(IpcPairs, WithoutAPolicyIpcIsUsedWhereTheOtherPathNeedsThePeerToo) {
   const PeerProcess peer(options_of(GetParam()));
   IpcSide side(peer, GetParam().type, GetParam().nic, PathPolicy());
   const auto sent = side.contents();
@@ -446,7 +446,7 @@ TEST_P(IpcPairs, ByItselfWhereTheOtherWayNeedsThePeerToo) {
 TEST_F(IpcPeer, ABusyPeerReceivesTransfersOfTheNic) {
   const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0", .busy = true});
   IpcSide side(peer, MemoryType::cuda, "emu0", PathPolicy());
-  ::usleep(800'000);  // the peer makes no progress any more
+  ::usleep(800'000);  // afterwards a busy peer makes no progress any more
   good(side.put().wait(within(2s)));
 }
 
@@ -496,7 +496,7 @@ TEST_F(IpcPeer, ThePolicyChooses) {
   EXPECT_EQ(mixed.error().code, Errc::permission_denied) << describe(mixed.error());
 }
 
-TEST_F(IpcPeer, WhereItIsRequiredAndCantBeATransferFailsAlone) {
+TEST_F(IpcPeer, WhereIpcIsRequiredAndThePeerRefusesItATransferFailsAlone) {
   const PeerProcess peer({.type = MemoryType::cuda,
                           .nic = "emu0",
                           .paths = {.allow = {Path::host, Path::zero_copy, Path::staged}}});
@@ -563,7 +563,7 @@ TEST_P(HostToPeer, TheNicCarriesMemoryThatItReaches) {
                     both_host ? "policy excludes it" : "the NIC reaches");
 }
 
-TEST_F(IpcPeer, WhereItIsRequiredHostMemoryIsLeftToThisEndsCpu) {
+TEST_F(IpcPeer, WhereIpcIsRequiredThisEndsCpuCopiesHostMemory) {
   const PeerProcess peer({.nic = "emu0"});
   IpcSide side(peer, MemoryType::host, "emu0", {.require = Path::ipc});
   const auto sent = side.contents();
@@ -578,7 +578,7 @@ TEST_F(IpcPeer, WhereItIsRequiredHostMemoryIsLeftToThisEndsCpu) {
 TEST_F(IpcPeer, ABusyPeerReceivesCopiesOfThisEndsCpu) {
   const PeerProcess peer({.nic = "none", .busy = true});
   IpcSide side(peer, MemoryType::host, "none", PathPolicy());
-  ::usleep(800'000);  // the peer makes no progress any more
+  ::usleep(800'000);  // afterwards a busy peer makes no progress any more
   const auto sent = side.contents();
   Transfer put = side.put();
   good(put.wait(within(2s)));
@@ -586,7 +586,7 @@ TEST_F(IpcPeer, ABusyPeerReceivesCopiesOfThisEndsCpu) {
   side.expect_there(sent);
 }
 
-TEST_F(IpcPeer, HostMemoryIsCopiedWhereNothingElseIsAllowed) {
+TEST_F(IpcPeer, WhereIpcIsRequiredThePeersEngineCopiesHostMemoryToADevice) {
   const PeerProcess peer({.type = MemoryType::cuda, .nic = "emu0"});
   IpcSide side(peer, MemoryType::host, "emu0", {.require = Path::ipc});
   const auto sent = side.contents();

@@ -109,11 +109,11 @@ TEST_P(IpcServer, FailsOneTransferWhereItsEngineFails) {
   EXPECT_EQ(last.path(), Path::ipc);
 }
 
-TEST_P(IpcServer, SaysThatItsPolicyExcludesIt) {
+TEST_P(IpcServer, LogsThatItsPolicyExcludesIpc) {
   PeerProcess::Options options = options_of(GetParam());
   options.paths.allow = {Path::host, Path::zero_copy, Path::staged, Path::tcp};
   options.does = [](Inside& inside, std::int64_t) {
-    // 1 if each line was logged once.
+    // The product is 1 if each of both lines was logged once.
     return lines_with(inside, "asked for a copy by IPC, and does not get it") *
            lines_with(inside, "the path policy of this end excludes ipc");
   };
@@ -150,7 +150,7 @@ TEST_P(IpcServer, CopiesWithoutAWarningOfTcp) {
   Transfer get = side.get();
   good(get.wait(within(10s)));
   EXPECT_EQ(get.path(), Path::ipc);
-  // Longer than the time between two checks of the endpoint, which would log it.
+  // Longer than the time between two checks of the endpoint, of which one would log the warning.
   const Deadline looked = Deadline::after(250ms);
   while (!looked.passed()) side.worker.progress();
   EXPECT_EQ(heard_.count("not zero-copy: one of both ends has no RDMA device"), 0U);
@@ -168,12 +168,12 @@ TEST_P(IpcServer, IsNotAskedForMemoryWithoutAHandle) {
   fail_nth_call(to_string(GetParam().type), -1, 0);
   EXPECT_NE(put.path(), Path::ipc);
   EXPECT_EQ(heard_.count("not by IPC"), 1U);
-  EXPECT_EQ(peer.call(), 0U) << "it was asked for what can't be opened";
+  EXPECT_EQ(peer.call(), 0U) << "the peer was asked for a copy of memory that can't be opened";
 }
 
-/// A shortage may end, and is no reason to take another path.
+/// A shortage of descriptors may end, and is no reason to take another path.
 TEST_P(IpcServer, FailsOneTransferWhereItIsShortOfDescriptors) {
-  // Vendors' libraries have their own error number for it.
+  // Only host memory: vendors' libraries report the shortage by numbers of their own.
   if (GetParam().type != MemoryType::host) return;
   PeerProcess::Options options = options_of(GetParam());
   const auto few = std::make_shared<std::optional<FewDescriptors>>();
@@ -214,10 +214,11 @@ TEST_P(IpcChoice, AnEndpointsPolicyMayAskThePeerFirst) {
   EXPECT_EQ(put.path(), Path::ipc);
   Transfer other = side.put();
   good(other.wait(within(10s)));
-  EXPECT_EQ(other.path(), Path::nic_loopback) << "the policy is another endpoint's";
+  EXPECT_EQ(other.path(), Path::nic_loopback)
+      << "the policy of `asks` does not count for another endpoint";
 }
 
-TEST_P(IpcChoice, FailsWithTheDriversErrorWhereNothingElseIsAllowed) {
+TEST_P(IpcChoice, WhereIpcIsRequiredAPutFailsWithTheDriversError) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
   IpcSide side(peer, GetParam(), "emu0", {.require = Path::ipc});
   fail_nth_call(to_string(GetParam()), 0, EIO);
@@ -226,14 +227,14 @@ TEST_P(IpcChoice, FailsWithTheDriversErrorWhereNothingElseIsAllowed) {
   fail_nth_call(to_string(GetParam()), -1, 0);
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, Errc::system) << describe(over.error());
-  EXPECT_NE(over.error().number, 0) << "it is the driver's: " << describe(over.error());
+  EXPECT_NE(over.error().number, 0) << "the number is the driver's: " << describe(over.error());
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready);
   EXPECT_EQ(peer.changed_bytes(), 0U);
   good(side.put().wait(within(10s)));
 }
 
 /// Only CUDA can open the handle of one GPU's memory at another GPU.
-TEST_P(IpcChoice, AnotherGpusMemoryGoesByTheNicWhereTheVendorDoesNotOpenIt) {
+TEST_P(IpcChoice, AnotherGpusMemoryGoesByTheNicIfTheVendorCannotOpenIt) {
   const PeerProcess peer({.type = GetParam(), .nic = "emu0"});
   IpcSide side(peer, GetParam(), "emu0", kAsksFirst, "1");
   const auto sent = side.contents();
@@ -243,7 +244,7 @@ TEST_P(IpcChoice, AnotherGpusMemoryGoesByTheNicWhereTheVendorDoesNotOpenIt) {
   side.expect_there(sent);
 }
 
-TEST_P(IpcChoice, UnlimitedMeansNever) {
+TEST_P(IpcChoice, ALimitOfUnlimitedMeansNoIpc) {
   ::setenv("HBMWIRE_IPC_FROM", "unlimited", 1);
   const PeerProcess peer({.type = GetParam(), .nic = "none"});
   IpcSide side(peer, GetParam(), "none");
@@ -263,7 +264,7 @@ class IpcWithTwoNics : public ::testing::Test {
   ~IpcWithTwoNics() override { ::unsetenv("HBMWIRE_NICS"); }
 };
 
-TEST_F(IpcWithTwoNics, NeedsNoneOfThemWhereNothingElseIsAllowed) {
+TEST_F(IpcWithTwoNics, NeedsNoNicWhereIpcIsRequired) {
   const PathPolicy policy{.require = Path::ipc};
   const PeerProcess peer({.type = MemoryType::cuda, .paths = policy});
   IpcSide side(peer, MemoryType::cuda, "", policy);
@@ -276,7 +277,7 @@ TEST_F(IpcWithTwoNics, NeedsNoneOfThemWhereNothingElseIsAllowed) {
   side.expect_there(sent);
 }
 
-/// The two memories, and whether the peer's key can be revoked.
+/// The two memories, and whether the peer's key can be revoked. If not, it is only given up.
 struct Ended {
   IpcPair pair;
   bool revocable;
@@ -291,14 +292,14 @@ std::string name_of(const Ended& ended) {
          (ended.revocable ? "_revoked" : "_given_up");
 }
 
-/// The serving process' engines are slow here.
+/// The peer's engines take 150 ms for a copy.
 class SlowIpcServer : public IpcServing<Ended> {
  protected:
   SlowIpcServer() {
     for (const char* const variable : kDelays) ::setenv(variable, "150000", 1);
   }
 
-  /// Engines of this process are not slow.
+  /// Engines of this process take no extra time. Call it after the peer's process has begun.
   static void make_quick() {
     for (const char* const variable : kDelays) ::unsetenv(variable);
   }

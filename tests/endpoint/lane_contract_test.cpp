@@ -29,6 +29,7 @@ std::uint64_t address_of(const std::byte& byte) { return reinterpret_cast<std::u
 
 class LaneContract : public testing::TestWithParam<LaneWay> {
  protected:
+  /// A request for `length` bytes at offset `near_at` of near's memory and `far_at` of far's.
   [[nodiscard]] Operation operation(Opcode opcode, std::uint64_t near_at, std::uint64_t far_at,
                                     std::uint64_t length) const {
     Operation made;
@@ -45,6 +46,7 @@ class LaneContract : public testing::TestWithParam<LaneWay> {
     ASSERT_EQ(lanes_->near->post(what, id), 0);
   }
 
+  /// A receive of far's lane for `length` bytes at offset `at` of far's memory.
   [[nodiscard]] Receive receive(std::uint64_t id, std::uint64_t at, std::uint32_t length) const {
     return {id, {address_of(lanes_->far_bytes()[at]), length, lanes_->far_key()}};
   }
@@ -55,7 +57,7 @@ class LaneContract : public testing::TestWithParam<LaneWay> {
     ASSERT_EQ(posted, receives.size());
   }
 
-  /// Polls both queues until they have brought `near` and `far` completions.
+  /// Polls both queues, and expects `near` completions in all at near's queue and `far` at far's.
   void expect_completions(std::size_t near, std::size_t far = 0) {
     const Deadline deadline = Deadline::after(10s);
     while ((near_.size() < near || far_.size() < far) && !deadline.passed()) poll();
@@ -181,7 +183,7 @@ TEST_P(LaneContract, MemoryOfAnInlinedWriteIsFreeOnceItIsPosted) {
   Operation put = operation(Opcode::write, 0, 0, 1);
   put.inlined = lanes_->near->inline_bytes() != 0;
   post(put, 1);
-  // Without inlining, the memory is free when the write has completed.
+  // A lane that does not inline frees the memory only when the write has completed.
   if (!put.inlined) expect_completions(1);
   lanes_->near_bytes()[0] = std::byte{1};
   expect_completions(1);

@@ -104,6 +104,7 @@ TEST_F(LateQueuePairs, AreMadeForMemoryOfDevices) {
   EXPECT_EQ(peer.talk().hear(), 1U);
   const RemoteRegion device = device_of(side);
   std::vector<Transfer> all;
+  // The bytes of the put: pattern 5.
   overlay(side.bytes(), 0, 0, 5, 4096);
   all.push_back(value(side.endpoint.put(side.slice(0, 4096), device.slice(100, 4096))));
   all.push_back(value(side.endpoint.get(side.slice(8192, 4096), device.slice(100, 4096))));
@@ -125,13 +126,13 @@ TEST_F(LateQueuePairs, AreMadeForMemoryOfDevices) {
   peer.expect_good();
 }
 
-/// Lists are prepared before there is a queue pair.
+/// The list is prepared before there is a queue pair.
 TEST_F(LateQueuePairs, AreMadeForListsAndAtomics) {
   ServingProcess peer({}, serve_device);
   Asking side(peer);
   EXPECT_EQ(peer.talk().hear(), 1U);
   const RemoteRegion device = device_of(side);
-  // All are started before the peer has answered.
+  // The list and the atomic are started before the peer has answered the request for queue pairs.
   std::vector<Transfer> all;
   const std::vector<TransferPart> parts{{side.slice(0, 64), device.slice(0, 64)},
                                         {side.slice(64, 64), device.slice(4096, 64)}};
@@ -183,7 +184,7 @@ class LateQueuePairsOfOneEnd : public LateQueuePairs, public ::testing::WithPara
 
 INSTANTIATE_TEST_SUITE_P(Ends, LateQueuePairsOfOneEnd, ::testing::Bool());
 
-TEST_P(LateQueuePairsOfOneEnd, ThatCanNotBeMadeEndTheEndpointWithTheReason) {
+TEST_P(LateQueuePairsOfOneEnd, AQueuePairThatCanNotBeMadeEndsTheEndpointWithTheReason) {
   const bool here = GetParam();
   ServingProcess peer({}, [here](Served& served, const Talk& talk) {
     Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
@@ -224,7 +225,7 @@ TEST_F(LateQueuePairs, AStoppedPeerIsAwaitedUntilTheDeadline) {
   peer.go_on();
 }
 
-TEST_F(LateQueuePairs, AStoppedPeerMakesThemWhenItGoesOn) {
+TEST_F(LateQueuePairs, AStoppedPeerMakesItsQueuePairWhenItGoesOn) {
   ServingProcess peer({}, serve_device);
   Asking side(peer);
   EXPECT_EQ(peer.talk().hear(), 1U);
@@ -240,7 +241,7 @@ TEST_F(LateQueuePairs, AStoppedPeerMakesThemWhenItGoesOn) {
 }
 
 /// The peer is killed at each moment of the exchange of messages about queue pairs.
-TEST_F(LateQueuePairs, AKilledPeerEndsThemInTime) {
+TEST_F(LateQueuePairs, WaitingForAKilledPeersQueuePairEndsInTime) {
   const Nursery nursery({}, [](Served& served, unsigned /*seed*/) {
     for (;;) served.worker.progress();
   });
@@ -260,8 +261,9 @@ TEST_F(LateQueuePairs, AKilledPeerEndsThemInTime) {
   }
 }
 
-/// No transfer needs the queue pairs, so that a goodbye remains one.
-TEST_F(LateQueuePairs, UnneededOnesDoNotTurnAGoodbyeIntoAFailure) {
+/// The peer says goodbye without an answer to the request for queue pairs. No transfer needs them,
+/// so the endpoint is closed, not failed.
+TEST_F(LateQueuePairs, UnneededQueuePairsDoNotTurnAGoodbyeIntoAFailure) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     Memory device(served.context, MemoryType::gaudi, kDeviceBytes);
     served.await(talk, 1);
@@ -290,7 +292,7 @@ class LateQueuePairsOfALiar : public LateQueuePairs, public ::testing::WithParam
 
 INSTANTIATE_TEST_SUITE_P(Words, LateQueuePairsOfALiar, ::testing::Range<int>(nothing, kWords));
 
-TEST_P(LateQueuePairsOfALiar, AreNotTaken) {
+TEST_P(LateQueuePairsOfALiar, AnInvalidMessageAboutThemEndsTheEndpoint) {
   const int word = GetParam();
   ServingProcess peer({}, [word](Served& served, const Talk& talk) {
     const auto say_pairs = [&](std::vector<std::byte> offer) {
@@ -317,7 +319,7 @@ TEST_P(LateQueuePairsOfALiar, AreNotTaken) {
   peer.expect_good();
 }
 
-/// More messages than there are receives, before the peer looks.
+/// This end sends more control messages than the peer has receives, before the peer looks.
 TEST_F(LateQueuePairs, LeaveRoomForManyControlMessagesAtOnce) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     EXPECT_EQ(talk.hear(), 1U);
@@ -336,7 +338,7 @@ TEST_F(LateQueuePairs, LeaveRoomForManyControlMessagesAtOnce) {
   peer.expect_good();
 }
 
-/// A notification needs no NIC, like a put with bytes.
+/// An immediate without bytes goes through shared memory, like a put with bytes.
 TEST_F(LateQueuePairs, AreNotMadeForAnImmediateAlone) {
   ServingProcess peer({}, [](Served& served, const Talk&) {
     Transfer immediate = value(served.endpoint->receive_immediate());
@@ -352,8 +354,8 @@ TEST_F(LateQueuePairs, AreNotMadeForAnImmediateAlone) {
   peer.expect_good();
 }
 
-/// A receive that waits for the queue pairs also has a time limit.
-TEST_F(LateQueuePairs, AReceiveThatWaitsForThemEndsInTime) {
+/// A receive that waits for the queue pairs ends by the operation timeout, too.
+TEST_F(LateQueuePairs, AReceiveThatWaitsForQueuePairsEndsInTime) {
   NodeOptions node;
   node.endpoint.operation_timeout = 400ms;
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
@@ -372,7 +374,7 @@ TEST_F(LateQueuePairs, AReceiveThatWaitsForThemEndsInTime) {
   EXPECT_EQ(over.error().code, Errc::timed_out) << describe(over.error());
 }
 
-TEST_F(LateQueuePairs, AReconnectedEndpointMakesThemAgain) {
+TEST_F(LateQueuePairs, AReconnectedEndpointMakesQueuePairsAgain) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
     served.accept();

@@ -66,8 +66,8 @@ TEST(EndpointSweep, EachFailureLeavesNothingBehind) {
   ASSERT_EQ(live_nic_objects(), "");
   const int descriptors = open_descriptors();
   int failures = 0;
-  // Polls count as calls, too, so that there are many calls that hardly differ. Tests all of the
-  // first ones, then some.
+  // Polls count as calls, too, so there are many calls that hardly differ. Fails each of the first
+  // 120, then one in 97.
   for (long n = 0; n < 4000; n += n < 120 ? 1 : 97) {
     fail_nth_call("nic", n, EIO);
     const auto result = life_of_an_endpoint();
@@ -113,7 +113,7 @@ TEST(EndpointSoak, AThousandConnectionsLeaveNothing) {
              internals::count_endpoints(ends.b_worker) == 1;
     });
   };
-  // Before the first count: some resources are made once and kept.
+  // Some resources are made once and kept, so these cycles come before the first count.
   for (int i = 0; i < 20; ++i) {
     cycle();
     settle();

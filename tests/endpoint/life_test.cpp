@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Both ends with memory; `a` knows that of `b`. An end logs a warning about the other's failure.
+/// Both ends with memory; `a` knows that of `b`.
 class Life : public ::testing::Test {
  protected:
   explicit Life(const EndpointOptions& options = {.peer_timeout = 500ms})
@@ -97,7 +97,7 @@ TEST_F(Life, ADroppedEndpointIsClosedAtTheOtherSide) {
   ends_->drive([&] { return internals::count_endpoints(ends_->a_worker) == 0; });
 }
 
-TEST_F(Life, WaitsUntilThePeerHasClosed) {
+TEST_F(Life, WaitClosedReturnsWhenThePeerHasClosed) {
   const auto early = ends_->b->wait_closed(20ms);
   ASSERT_FALSE(early);
   EXPECT_EQ(early.error().code, Errc::timed_out);
@@ -117,7 +117,7 @@ TEST_F(Life, WaitingForThePeerTellsWhyTheEndpointFailed) {
   EXPECT_EQ(closed.error().hint, Hint::peer_broke_off);
 }
 
-TEST_F(Life, DroppingOneWithTransfersInFlightIsLogged) {
+TEST_F(Life, ADroppedEndpointWithTransfersInFlightBreaksOff) {
   Transfer transfer = value(put());
   ends_->a.reset();
   ends_->drive([&] { return transfer.done(); });
@@ -145,7 +145,8 @@ TEST_F(Life, ACancelledTransferEndsTheOthersAndIsSettled) {
   Transfer second = value(put());
   std::vector<Transfer> waiting;
   for (int i = 0; i < 200; ++i) waiting.push_back(value(put()));
-  // Cancelled at once, since they take only the latency of the emulated network.
+  // Number 1 (`second`) is cancelled at once, because the puts take only the latency of the
+  // emulated network.
   internals::cancel(ends_->a_worker, 1, make_error(Errc::cancelled, Stage::complete, "a test"));
   beside(ends_->b_worker, [&] { good(second.cancel()); });
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::failed);
@@ -171,7 +172,7 @@ TEST_F(Life, BothMayBreakOffAtOnce) {
   EXPECT_EQ(ends_->b->phase(), EndpointPhase::failed);
 }
 
-TEST_F(Life, ThePeerThatDoesNotLookLeavesACancelledTransferUnsettled) {
+TEST_F(Life, APeerThatDoesNotLookLeavesACancelledTransferUnsettled) {
   Transfer transfer = value(put());
   const auto begun = Clock::now();
   const auto cancelled = transfer.cancel();
@@ -186,10 +187,10 @@ TEST_F(Life, ThePeerThatDoesNotLookLeavesACancelledTransferUnsettled) {
   ends_->drive([&] { return ends_->b->phase() == EndpointPhase::failed; });
 }
 
-TEST_F(Life, TheOthersOfATransferThatRanOutOfTimeAreCancelled) {
+TEST_F(Life, ATransferThatRanOutOfTimeCancelsTheOthers) {
   Transfer first = value(put());
   Transfer second = value(put());
-  // Like Transfer::wait() at its deadline.
+  // Number 0 (`first`) ends as by Transfer::wait() at its deadline.
   internals::cancel(ends_->a_worker, 0,
                     make_error(Errc::timed_out, Stage::complete, "a test's deadline"));
   ends_->drive([&] { return first.done() && second.done(); });
@@ -201,7 +202,7 @@ TEST_F(Life, TheOthersOfATransferThatRanOutOfTimeAreCancelled) {
   EXPECT_EQ(over.error().code, Errc::cancelled) << describe(over.error());
 }
 
-TEST_F(Life, ThePeerThatDoesNotLookLeavesALateTransferUnsettled) {
+TEST_F(Life, APeerThatDoesNotLookLeavesALateTransferUnsettled) {
   Transfer transfer = value(put());
   const auto late = transfer.wait(1ms);
   ASSERT_FALSE(late);
@@ -237,7 +238,7 @@ TEST_F(Life, ADescriptorEndsACloseWithTransfersInFlight) {
   EXPECT_EQ(over.error().code, Errc::cancelled) << describe(over.error());
 }
 
-TEST_F(Life, OneThatFailedIsClosedByCloseAndItsErrorStays) {
+TEST_F(Life, AFailedEndpointIsClosedByCloseAndItsErrorStays) {
   Transfer transfer = value(put());
   beside(ends_->b_worker, [&] { good(transfer.cancel()); });
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::failed);
@@ -251,7 +252,7 @@ struct PatientLife : Life {
   PatientLife() : Life({.peer_timeout = 4s}) {}
 };
 
-TEST_F(PatientLife, AnAnswerIsWaitedForAllThatTime) {
+TEST_F(PatientLife, ACancelWaitsForAnAnswerUntilPeerTimeout) {
   Transfer transfer = value(put());
   std::atomic<bool> over{false};
   std::thread late([&] {
@@ -264,8 +265,9 @@ TEST_F(PatientLife, AnAnswerIsWaitedForAllThatTime) {
   EXPECT_TRUE(transfer.settled());
 }
 
-TEST_F(Life, OneThatThePeerHasClosedStartsNothing) {
-  for (int i = 0; i < 3; ++i) good(value(put()).wait(10s));  // the next one could be posted at once
+TEST_F(Life, AnEndpointThatThePeerHasClosedStartsNothing) {
+  // After these puts the next one would be posted at once, if the endpoint were not closed.
+  for (int i = 0; i < 3; ++i) good(value(put()).wait(10s));
   ends_->b.reset();
   ends_->drive([&] { return ends_->a->phase() == EndpointPhase::closed; });
   const auto late = put();
@@ -274,7 +276,7 @@ TEST_F(Life, OneThatThePeerHasClosedStartsNothing) {
   EXPECT_EQ(late.error().hint, Hint::peer_gone);
 }
 
-TEST_F(Life, ThePeerEndsItsOwnBeforeItsGoodbye) {
+TEST_F(Life, ThePeersTransfersEndBeforeItsGoodbye) {
   const RemoteRegion back = value(ends_->b->remote(value(RemoteKey::unpack(key_.bytes()))));
   std::vector<Transfer> puts;  // more than the send queue holds
   for (int i = 0; i < 500; ++i)
@@ -287,7 +289,7 @@ TEST_F(Life, ThePeerEndsItsOwnBeforeItsGoodbye) {
   }
 }
 
-TEST_F(Life, OneThatIsEndingOrWasInvitedDoesNotReconnect) {
+TEST_F(Life, AnEndpointThatIsEndingOrWasInvitedDoesNotReconnect) {
   Transfer transfer = value(put());
   internals::cancel(ends_->a_worker, 0, make_error(Errc::cancelled, Stage::complete, "a test"));
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending);
@@ -326,7 +328,7 @@ TEST_F(Life, ReconnectLeadsBackToReadyAndForgetsOldRegions) {
   good(value(put()).wait(10s));
 }
 
-TEST_F(Life, DoesNotReconnectWhileItEnds) {
+TEST_F(Life, AnEndpointDoesNotReconnectWhileItEnds) {
   Transfer transfer = value(put());
   internals::cancel(ends_->a_worker, 0, make_error(Errc::cancelled, Stage::complete, "a test"));
   ASSERT_EQ(ends_->a->phase(), EndpointPhase::ending) << "the peer does not look";
@@ -338,7 +340,7 @@ TEST_F(Life, DoesNotReconnectWhileItEnds) {
 
 TEST_F(Life, AFailedReconnectLeavesAllAsItWas) {
   beside(ends_->b_worker, [&] { good(ends_->a->close(within(10s))); });
-  // The listener does not accept.
+  // Nothing calls accept() or makes progress at the listener.
   EXPECT_FALSE(ends_->a->reconnect(within(100ms)));
   EXPECT_EQ(ends_->a->phase(), EndpointPhase::closed);
 }
@@ -397,7 +399,7 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
   std::vector<Transfer> puts;
   for (int i = 0; i < 120; ++i)
     puts.push_back(value(endpoint.put(memory_.slice(0, 64), remote.slice(0, 64))));
-  std::this_thread::sleep_for(100ms);  // without polls, so that the queue fills up
+  std::this_thread::sleep_for(100ms);  // without polls, so the queue fills up
   const auto begun = Clock::now();
   for (Transfer& transfer : puts) {
     const auto over = transfer.wait(20s);
@@ -415,10 +417,10 @@ TEST_F(Life, AnOverrunOfTheCompletionQueueEndsTheEndpointInBounds) {
 
 TEST(NoNic, TheSettingNoneHidesEveryNic) {
   const Ends ends({}, {}, {.memory = {}, .nics = {"none"}});
-  EXPECT_FALSE(value(ends.context.nics()).empty()) << "there is one";
+  EXPECT_FALSE(value(ends.context.nics()).empty()) << "the machine has a NIC";
   EXPECT_EQ(ends.a->nic().info().name, "tcp");
   EXPECT_EQ(ends.b->nic().info().name, "tcp");
-  // Beside another name it is the name of a NIC, which does not exist.
+  // Beside another name, "none" is taken for the name of a NIC, which does not exist.
   const auto mistaken =
       Worker::create(value(Context::create({.memory = {}, .nics = {"none", "emu0"}})));
   ASSERT_FALSE(mistaken);
@@ -426,9 +428,9 @@ TEST(NoNic, TheSettingNoneHidesEveryNic) {
       << describe(mistaken.error());
 }
 
-/// At both ends: once the listener's policy refuses, once that of the connecting end. Both ends'
-/// errors name the policy.
-TEST(NoNic, IsRefusedByAPolicyThatExcludesTcp) {
+/// Either the listener's policy excludes TCP, or that of the connecting end. The errors of both
+/// ends name the policy.
+TEST(NoNic, AnEndWithoutANicIsRefusedByAPolicyThatExcludesTcp) {
   Heard heard;
   const Context with = value(Context::create({.memory = {}, .nics = {"emu0"}}));
   const Context without = value(Context::create({.memory = {}, .nics = {"none"}}));

@@ -144,7 +144,7 @@ TEST(Link, OptionsOutliveAReconnect) {
   expect_all_uncommon(ends.a_worker, 2);
 }
 
-TEST(Link, ByItselfTheLibraryChooses) {
+TEST(Link, WithoutOptionsTheLibraryChooses) {
   const Ends ends({}, {}, on({"emu0"}));
   const NicInfo& nic = ends.a->nic().info();
   const auto views = internals::look_at_queue_pairs(ends.a_worker);
@@ -155,7 +155,7 @@ TEST(Link, ByItselfTheLibraryChooses) {
     EXPECT_EQ(view.gid_index, nic.gid_index);
     EXPECT_EQ(view.pkey_index, 0U);
     EXPECT_EQ(view.mtu_bytes, nic.mtu_bytes);
-    EXPECT_EQ(view.ack_timeout, 14U);  // 8 * 67 ms are at most half of 2 s
+    EXPECT_EQ(view.ack_timeout, 14U);  // 67 ms; all 8 tries take at most half of peer_timeout (2 s)
     EXPECT_EQ(view.retry_count, 7U);
   }
   EXPECT_EQ(views[0].rnr_retry, 6U);
@@ -203,7 +203,7 @@ struct TwoKinds {
   std::optional<Endpoint> b;
 };
 
-TEST(Link, EachEndSendsWithItsOwnAndTheSmallerMtuCounts) {
+TEST(Link, EachEndSendsWithItsOwnOptionsAndTheSmallerMtuCounts) {
   const TwoKinds ends({.traffic_class = 104, .mtu_bytes = 2048, .retry_count = 5},
                       {.service_level = 2, .mtu_bytes = 512});
   for (const QueuePairView& view : internals::look_at_queue_pairs(ends.a_worker)) {
@@ -323,7 +323,7 @@ TEST_F(LinkRefusal, MissingTableEntriesAreRefused) {
   EXPECT_EQ(made.error().code, Errc::not_found) << describe(made.error());
 }
 
-/// Each emulated port has one key, so that the NIC refuses any other index.
+/// Each emulated port has one key, so the NIC refuses any other index.
 TEST_F(LinkRefusal, TheNicRefusesAPkeyIndex) {
   const Nic nic = value(context.open_nics()).front();
   const auto made = value(detail::ConnectionState::create(nic, {}));
@@ -410,7 +410,7 @@ struct Managed {
   Listener listener;
 };
 
-TEST(Link, ByRdmaCmMarksTimesAndRetriesCount) {
+TEST(Link, ByRdmaCmTrafficClassTimeoutAndRetriesCount) {
   Managed managed({.traffic_class = 8, .ack_timeout = 12});
   const LinkOptions link{.traffic_class = 104, .ack_timeout = 13, .retry_count = 4, .rnr_retry = 3};
   const Endpoint a = value(managed.connect(link));
@@ -418,7 +418,7 @@ TEST(Link, ByRdmaCmMarksTimesAndRetriesCount) {
   std::vector<QueuePairView> ends[2];
   for (std::size_t nth = 0; nth < 2; ++nth) {
     const auto views = internals::look_at_queue_pairs(managed.worker, nth);
-    // The connecting end asked for 104.
+    // The worker has both ends. The one with traffic class 104 is the connecting end.
     ends[views[0].traffic_class == 104 ? 0 : 1] = views;
   }
   ASSERT_EQ(ends[0].size(), 2U);
@@ -494,7 +494,7 @@ std::vector<int> types_of_service(std::uint16_t port) {
 TEST(Link, OverTcpTheDscpAloneCounts) {
   Ends ends({.link = {.service_level = 5, .traffic_class = 107, .pkey_index = 200}}, {},
             on({"none"}, 200));
-  constexpr int kDscp = 107 & ~3;  // the kernel keeps the bits of ECN
+  constexpr int kDscp = 107 & ~3;  // the two low bits are ECN, which the kernel sets itself
   EXPECT_EQ(types_of_service(ends.listener.port()), std::vector{kDscp});
   expect_works(ends, 4096);
   const Ends plain({}, {}, on({"none"}));

@@ -50,7 +50,7 @@ TEST(Immediate, WaitsAtTheSenderIfThePeerMakesNoProgress) {
     ends.a_worker.progress();
     ends.b_worker.progress();
   }
-  // The peer has eight receives.
+  // The peer has eight receives, so the ninth immediate waits.
   EXPECT_TRUE(puts[7].done());
   EXPECT_FALSE(puts[8].done());
   for (std::uint32_t i = 0; i < 100; ++i) {
@@ -96,7 +96,7 @@ TEST(WorkerFlush, IsOverForEveryMemory) {
     for (Transfer& flush : flushes) good(flush.wait(5s));
   }
   Memory memory(ends.context, MemoryType::host, 4096);
-  // One byte beyond the region.
+  // This slice ends one byte beyond the region.
   EXPECT_FALSE(ends.a_worker.flush(memory.slice(1, 4096)));
 }
 
@@ -151,8 +151,8 @@ INSTANTIATE_TEST_SUITE_P(Memories, Prepared,
                                            MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-/// The immediate is not in the last chunk, because the READ that makes the bytes visible follows
-/// it.
+/// A list is posted in chunks. The immediate is not in the last chunk, because the READ that makes
+/// the bytes visible follows it.
 TEST(PreparedTransfer, WaitsForAPlaceForItsImmediateAlsoBeforeReads) {
   EndpointOptions options;
   options.send_depth = 16;  // 8 requests in each chunk

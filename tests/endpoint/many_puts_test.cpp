@@ -76,7 +76,7 @@ class ManyPuts : public PutEnds {
   }
 };
 
-TEST_F(ManyPuts, LookAtThreeCacheLinesOfTheirEndpoint) {
+TEST_F(ManyPuts, APutLooksAtThreeCacheLinesOfItsEndpoint) {
   const internals::PutView view = internals::look_at_put(ends_->a_worker);
   EXPECT_EQ(view.begin, 0U);
   EXPECT_LE(view.bytes, 192U);
@@ -93,7 +93,7 @@ TEST_F(ManyPuts, AWindowThatIsKeptFullEnds) {
   finish(window);
 }
 
-TEST_F(ManyPuts, EachNumberOfThemEnds) {
+TEST_F(ManyPuts, EachNumberOfPutsEnds) {
   for (std::uint64_t count = 1; count <= 128; ++count) {
     target_->fill(2);
     auto all = puts(count);
@@ -103,7 +103,7 @@ TEST_F(ManyPuts, EachNumberOfThemEnds) {
   }
 }
 
-TEST_F(ManyPuts, MoreThanTheQueueTakesWait) {
+TEST_F(ManyPuts, MorePutsThanTheQueueTakesWait) {
   for (const std::uint32_t depth : {4U, 5U, 16U, 30U}) {
     for (const std::uint64_t count : {depth - 1, depth, 200U}) {
       begin({.send_depth = depth});
@@ -115,8 +115,8 @@ TEST_F(ManyPuts, MoreThanTheQueueTakesWait) {
   }
 }
 
-/// Completions arrive while more is posted, in every rhythm.
-TEST_F(ManyPuts, MoreIsPostedBetweenTwoLooks) {
+/// Completions arrive while more is posted: progress() is called after each 1 to 40 puts.
+TEST_F(ManyPuts, PutsPostedBetweenTwoLooksEnd) {
   for (std::uint64_t between = 1; between <= 40; ++between) {
     target_->fill(2);
     std::vector<Transfer> all;
@@ -130,7 +130,7 @@ TEST_F(ManyPuts, MoreIsPostedBetweenTwoLooks) {
   }
 }
 
-TEST_F(ManyPuts, OthersBetweenThemEndInTheirOrder) {
+TEST_F(ManyPuts, OtherOperationsBetweenPutsEndInTheirOrder) {
   target_->fill(2);
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 300; ++i) {
@@ -159,7 +159,7 @@ TEST_F(ManyPuts, OthersBetweenThemEndInTheirOrder) {
   expect_arrived(300);
 }
 
-TEST_F(ManyPuts, GetsAreOverToo) {
+TEST_F(ManyPuts, ManyGetsEnd) {
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 100; ++i)
     all.push_back(value(
@@ -168,7 +168,7 @@ TEST_F(ManyPuts, GetsAreOverToo) {
   expect_arrived(100);
 }
 
-TEST_F(ManyPuts, ASleeperIsWokenForTheLastOne) {
+TEST_F(ManyPuts, ASleeperIsWokenForTheLastPut) {
   for (const std::uint64_t count : {1U, 3U, 20U, 64U, 100U}) {
     auto all = puts(count);
     while (!all.back().done()) {
@@ -180,7 +180,7 @@ TEST_F(ManyPuts, ASleeperIsWokenForTheLastOne) {
   }
 }
 
-TEST_F(ManyPuts, TheLibrarysOwnThreadSeesTheEndOfAll) {
+TEST_F(ManyPuts, TheLibrarysOwnThreadSeesTheEndOfAllPuts) {
   begin({}, {.progress_thread = true});
   for (int round = 0; round < 20; ++round) {
     auto all = puts(100);
@@ -203,18 +203,18 @@ TEST_F(ManyPuts, EndpointsOfAWorkerDoNotWaitForEachOther) {
     finish(others);
     finish(all);
   }
-  // The last round put 79.
+  // The last round put 79 blocks by the first endpoint.
   expect_arrived(79);
 }
 
-TEST_F(ManyPuts, AnEndpointGoesWithTheLastOnesUnderWay) {
+TEST_F(ManyPuts, AnEndpointGoesWithTheLastPutsUnderWay) {
   auto all = puts(50);
   ends_->a.reset();
   ends_->drive([&] { return internals::count_endpoints(ends_->a_worker) == 0; });
   for (auto& transfer : all) EXPECT_TRUE(transfer.done());
 }
 
-TEST_F(ManyPuts, AWorkerGoesWithTheLastOnesUnderWay) {
+TEST_F(ManyPuts, AWorkerGoesWithTheLastPutsUnderWay) {
   auto [here, there] = invite(ends_->a_worker, ends_->b_worker);
   const RemoteRegion other = value(here.remote(value(RemoteKey::unpack(key_->bytes()))));
   auto all = puts(50);
@@ -231,7 +231,8 @@ TEST_F(ManyPuts, DroppedHandlesGiveTheirTransfersBack) {
   EXPECT_EQ(internals::look_at(ends_->a_worker).free_transfers, 128U);
 }
 
-/// Places in the queue are counted with 32 bits.
+/// A handle remembers its place in the queue. Places are counted with 32 bits, and wrap around
+/// here.
 TEST_F(ManyPuts, AHandleThatIsKeptForLongStaysOver) {
   auto all = puts(20);
   finish(all);
@@ -272,7 +273,7 @@ TEST_F(ManyPuts, EndpointsShareTheTransfersOfTheirWorker) {
   EXPECT_EQ(internals::look_at(ends_->a_worker).free_transfers, 8U);
 }
 
-/// Their completions have not been polled yet.
+/// The puts' completions have not been polled when the queue pair fails.
 TEST_F(ManyPuts, PutsBeforeAFailureSucceed) {
   auto all = puts(50);
   // The request of the put is accepted, and the read behind it refused, so the queue pair fails.
@@ -299,7 +300,7 @@ TEST_F(ManyPuts, PutsBeforeTheQueueRefusesAllSucceed) {
   EXPECT_TRUE(a().lanes_cut);
 }
 
-/// A later poll notices the failure, instead of a request.
+/// A later poll notices the peer's end; no request is refused.
 TEST_F(ManyPuts, PutsBeforeThePeersEndSucceed) {
   auto all = puts(50);
   ends_->b.reset();
@@ -310,7 +311,7 @@ TEST_F(ManyPuts, PutsBeforeThePeersEndSucceed) {
 
 /// A NIC refuses the n-th request, whatever it is. The error concerns only the transfer of this
 /// request.
-TEST_F(ManyPuts, EachRefusedRequestIsOneThatWasNotCarriedOut) {
+TEST_F(ManyPuts, ARefusedRequestFailsItsOwnPutAlone) {
   for (unsigned long long n = 0; n < 70; ++n) {
     begin();
     refuse_requests(n, 1, ENOMEM);
@@ -339,12 +340,12 @@ TEST_F(ManyPuts, EachRefusedRequestIsOneThatWasNotCarriedOut) {
 
 /// A request is reused for the next one, which may be longer, shorter, a get, or signaled. No value
 /// of the earlier one remains.
-TEST_F(ManyPuts, EachLengthAndDirectionMayFollowEachOther) {
+TEST_F(ManyPuts, EachLengthAndDirectionMayFollowAnyOther) {
   constexpr std::array<std::uint64_t, 4> kLengths{8, 1024, 4096, 8192};
   Memory brought(ends_->context, MemoryType::host, kBytes);
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 200; ++i) {
-    // Each length follows each other one.
+    // The sequence in which each length follows each other one.
     const std::uint64_t length = kLengths.at(i % 4 ^ i / 4 % 4);
     const bool gets = i % 3 == 0;
     const Slice here = gets ? brought.slice(0, length) : source_->slice(0, length);
@@ -382,7 +383,7 @@ TEST_F(ManyPuts, ALongPutThatIsRefusedHasNotBegun) {
 }
 
 /// A deadline ends transfers in flight, not those that have completed but are not reported yet.
-TEST_F(ManyPuts, AWaitWithoutTimeFindsTheOnesThatAreOver) {
+TEST_F(ManyPuts, AWaitWithoutTimeFindsPutsThatAreOver) {
   for (int round = 0; round < 20; ++round) {
     auto all = puts(64);
     std::this_thread::sleep_for(5ms);
@@ -404,7 +405,7 @@ TEST_F(ManyPuts, AReusedTransferIsNotTakenForAPreparedOne) {
   good(value(prepared.post()).wait(within(5s)));
 }
 
-TEST_F(ManyPuts, OnesThatAreOverCountUntilTheirHandlesGo) {
+TEST_F(ManyPuts, TransfersThatAreOverCountUntilTheirHandlesGo) {
   begin({}, {.max_transfers = 8});
   auto all = puts(8);
   finish(all);
@@ -416,7 +417,7 @@ TEST_F(ManyPuts, OnesThatAreOverCountUntilTheirHandlesGo) {
 }
 
 /// The cached check of one put is not used for the next one's regions.
-TEST_F(ManyPuts, EachHasItsOwnRegionsAndSaysSo) {
+TEST_F(ManyPuts, EachPutUsesItsOwnRegions) {
   Memory other(ends_->context, MemoryType::host, kBytes);
   Memory read_only(ends_->context, MemoryType::host, kBytes, Access::remote_read);
   other.fill(3);

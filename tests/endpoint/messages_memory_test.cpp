@@ -58,14 +58,14 @@ void expect_moves(Ends& ends, const Slice& from, const Slice& into) {
 
 class DmabufMessages : public ::testing::TestWithParam<Access> {};
 
-TEST_P(DmabufMessages, ArriveFromItAndInIt) {
+TEST_P(DmabufMessages, ArriveFromADmabufAndInADmabuf) {
   Ends ends;
   for (const MemoryType other : {MemoryType::host, MemoryType::gaudi}) {
     Memory memory(ends.context, other, kMessageBytes, GetParam());
     Foreign foreign(ends.context, GetParam());
     unsigned seed = 10;
     for (const std::uint64_t size : {0UL, 1UL, 88UL, 5000UL, 8193UL, kMessageBytes}) {
-      // In the middle, unless the whole memory is moved.
+      // The message lies in the middle of the memory, unless it is the whole memory.
       const std::uint64_t at = size == kMessageBytes ? 0 : 4099;
       const auto sent = pattern(kMessageBytes, ++seed);
       const auto same = [&](std::span<const std::byte> got) {
@@ -86,7 +86,7 @@ TEST_P(DmabufMessages, ArriveFromItAndInIt) {
   }
 }
 
-TEST_P(DmabufMessages, ArriveFromOneInAnother) {
+TEST_P(DmabufMessages, ArriveFromOneDmabufInAnother) {
   Ends ends;
   const Foreign from(ends.context, GetParam());
   const Foreign into(ends.context, GetParam());
@@ -95,7 +95,7 @@ TEST_P(DmabufMessages, ArriveFromOneInAnother) {
   EXPECT_TRUE(std::ranges::equal(from.bytes(), into.bytes()));
 }
 
-TEST_P(DmabufMessages, InMoreThanOnePiece) {
+TEST_P(DmabufMessages, ArriveInMoreThanOnePiece) {
   Ends ends;
   for (Worker* const worker : {&ends.a_worker, &ends.b_worker})
     internals::limit_messages(*worker, 1000);

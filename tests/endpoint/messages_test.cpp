@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Memories, Messages,
 
 TEST(Rendezvous, IsWrittenWhereTheSenderIsNotReadable) {
   Ends ends;
-  // Closed to peers; open for writing; open only for reading.
+  // The access to the receiving memory: closed to peers; open for writing; open only for reading.
   for (const Access receiving : {Access::local_write, Access::local_write | Access::remote_write,
                                  Access::local_write | Access::remote_read}) {
     for (const MemoryType type : {MemoryType::host, MemoryType::gaudi}) {
@@ -118,7 +118,8 @@ TEST(Matching, IsByTagAndMaskInOrder) {
   std::vector<std::byte> bytes(4096);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
   source.set(bytes);
-  // Some arrive before their receives, some after; tags 0x10 to 0x15.
+  // The receive of any tag from 0x10 to 0x1f is posted before the messages (tags 0x10 to 0x15), the
+  // other receives after them.
   Transfer any = value(ends.b->receive(target.slice(0, 1), TagMatch{0x10, 0xf0}));
   std::vector<Transfer> sends;
   for (std::uint64_t i = 0; i < 6; ++i)
@@ -127,6 +128,7 @@ TEST(Matching, IsByTagAndMaskInOrder) {
   for (Transfer& send : sends) finish(ends, send);
   finish(ends, any);
   EXPECT_EQ(any.value(), 0x10U);
+  // A receive for `match` (tag and mask) gets the message with `tag`.
   const auto take = [&](const TagMatch& match, std::uint64_t tag) {
     Transfer receive = value(ends.b->receive(target.slice(1, 1), match));
     finish(ends, receive);
@@ -210,7 +212,7 @@ TEST(Flush, WaitsForNoReceive) {
   finish(ends, flush);
   EXPECT_FALSE(by_rendezvous.done());
   Transfer first = value(ends.b->receive(target.slice(0, 100), TagMatch{7}));
-  ends.b_worker.progress();  // one call, after which the message has arrived
+  ends.b_worker.progress();  // one call is enough, because the message has already arrived
   EXPECT_TRUE(first.done());
   Transfer second = value(ends.b->receive(target.all()));
   finish(ends, second);

@@ -117,7 +117,7 @@ TEST_F(Midway, EachRequestOfBlocksByNumbersIsRefused) {
     refuse_requests(n, 1, ENOMEM);
     expect_broken(
         value(ends_->a->put_blocks(*here, from, there, to, {.level = CompletionLevel::visible})));
-    here.reset();  // it needs its region
+    here.reset();  // before its region, which begin() destroys
   }
 }
 
@@ -128,7 +128,7 @@ TEST_F(Midway, EachRequestOfAListIsRefused) {
         value(ends_->a->prepare_put(blocks(), {.level = CompletionLevel::visible}));
     refuse_requests(n, 1, ENOMEM);
     Transfer run = value(list.post());
-    // A later put waits behind it, and has not even begun.
+    // A later put waits behind the list, and has not even begun.
     auto behind = ends_->a->put(source_->slice(0, 100), remote_.slice(0, 100));
     if (behind) {
       ends_->drive([&] { return behind->done(); });
@@ -171,10 +171,12 @@ TEST_F(Midway, LongPutsGetsAndListsArriveWholeInPieces) {
   PreparedTransfer list_back = value(ends_->a->prepare_get(parts_back));
   in_pieces(list_back.post(), 5);
   auto expected = pattern(kBytes, 2);
+  // Two transfers moved the first bytes of pattern 1 to these offsets.
   overlay(expected, 7, 0, 1, 12001);
   overlay(expected, 20000, 0, 1, 20001);
   EXPECT_TRUE(same_bytes(target_->contents(), expected));
   expected = pattern(kBytes, 3);
+  // Two transfers moved the first bytes of pattern 1 to these offsets.
   overlay(expected, 1, 0, 1, 12001);
   overlay(expected, 20000, 0, 1, 20001);
   EXPECT_TRUE(same_bytes(back.contents(), expected));

@@ -109,10 +109,10 @@ class Mover : public ::testing::Test {
   std::optional<Memory> target_;
 };
 
-TEST_F(Mover, AMessageWhoseFlushIsRefusedIsNotCarriedBehindItsReport) {
+TEST_F(Mover, AMessageWhoseFlushIsRefusedMovesNothingAfterItsReport) {
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64), {.level = CompletionLevel::arrived}));
-  // The READ that brings it is posted, the flush after it is refused.
+  // The READ that brings the message is posted, the flush after it is refused.
   refuse_requests(1, 1, ENOMEM);
   const Error error = expect_failure(received, 2s);
   EXPECT_EQ(error.number, ENOMEM) << describe(error);
@@ -124,7 +124,7 @@ TEST_F(Mover, AMessageWhoseFlushIsRefusedIsNotCarriedBehindItsReport) {
   expect_works(*ends_->a, *ends_->b);
 }
 
-TEST_F(Mover, NothingMoreIsTaken) {
+TEST_F(Mover, AQueueThatRefusesAllIsReplaced) {
   // Even the request that would report the end of the READ is refused. The queue pair is destroyed
   // in time.
   Transfer received = receive(*ends_->b);
@@ -135,7 +135,7 @@ TEST_F(Mover, NothingMoreIsTaken) {
   expect_works(*ends_->a, *ends_->b);
 }
 
-TEST_F(Mover, OneThatFailsTakesNoOtherAlong) {
+TEST_F(Mover, AMessageThatFailsEndsNoOther) {
   auto [a, b] = connect();
   Transfer bad = receive(*ends_->b);
   spoil_receives();
@@ -170,7 +170,7 @@ TEST_F(Mover, ALostQueueThatCannotBeReplacedEndsItsTransfers) {
   waiting.push_back(value(ends_->b_worker.flush(target_->slice(0, 64))));
   const auto begun = Clock::now();
   ends_->drive([&] { return std::ranges::all_of(waiting, &Transfer::done); }, 3s);
-  // They wait while the mover tries to replace its queue pair.
+  // The receives and the flush wait while the mover tries to replace its queue pair.
   EXPECT_GT(Clock::now() - begun, 800ms);
   for (Transfer& transfer : waiting) {
     const auto over = transfer.poll();
@@ -183,7 +183,7 @@ TEST_F(Mover, ALostQueueThatCannotBeReplacedEndsItsTransfers) {
   expect_works(*ends_->a, *ends_->b);
 }
 
-TEST_F(Mover, ACompletionQueueThatIsLostIsLeft) {
+TEST_F(Mover, AMoverLeavesALostCompletionQueue) {
   Transfer received = receive(*ends_->b);
   Transfer send = value(ends_->a->send(source_->slice(0, 64)));
   state_of(ends_->b_worker).lose(*mover().completions);
@@ -201,7 +201,7 @@ TEST_F(Mover, TransfersEndWithTheirCompletionQueue) {
   expect_works(*ends_->a, *ends_->b);
 }
 
-TEST_F(Mover, ACompletionQueueThatIsLostMeanwhileCostsNoMessage) {
+TEST_F(Mover, ACompletionQueueLostWhileIdleCostsNoMessage) {
   const auto silent = connect_to_silent_queue();
   state_of(ends_->b_worker).lose(*silent);
   expect_works(*ends_->a, *ends_->b);
@@ -217,7 +217,7 @@ TEST_F(Mover, ASilentNicIsNotAwaitedForever) {
   expect_works(*ends_->a, *ends_->b);
 }
 
-TEST_F(Mover, ItsTransfersEndWithTheWorker) {
+TEST_F(Mover, TransfersEndWithTheWorker) {
   mover().broken = true;
   mover().mend_at = Clock::time_point::max();
   Transfer received = receive(*ends_->b);
@@ -232,7 +232,7 @@ TEST_F(Mover, ItsTransfersEndWithTheWorker) {
   }
 }
 
-TEST_F(Mover, ACancelledOneIsReportedWhenItIsBack) {
+TEST_F(Mover, ACancelledMessageIsReportedWhenTheMoverWorksAgain) {
   mover().broken = true;
   mover().mend_at = Clock::now() + 1600ms;  // longer than the endpoint waits
   Transfer received = receive(*ends_->b);

@@ -58,10 +58,10 @@ void expect_seen_within_a_quarter(const EndpointOptions& options) {
   }
 }
 
-TEST(OperationTimeout, IsSeenWithinAQuarterMore) {
+TEST(OperationTimeout, ATimeoutIsNoticedWithinAQuarterMore) {
   expect_seen_within_a_quarter({.peer_timeout = 500ms, .operation_timeout = 400ms});
   expect_seen_within_a_quarter({.peer_timeout = 10ms, .operation_timeout = 400ms});
-  // An eighth is just more than the longest time between two looks.
+  // An eighth of this timeout is just more than the longest time between two looks.
   expect_seen_within_a_quarter({.peer_timeout = 2s, .operation_timeout = 2100ms});
 }
 

@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Memories, OneSided,
                                            MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-TEST(Put, ShortOnesFromHostMemoryStandInTheRequest) {
+TEST(Put, ShortPutsFromHostMemoryAreInlined) {
   Ends ends;
   Memory target(ends.context, MemoryType::gaudi, kBytes);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
@@ -62,18 +62,18 @@ TEST(Put, ShortOnesFromHostMemoryStandInTheRequest) {
   };
   EXPECT_EQ(protocol(MemoryType::host, 8), Protocol::inlined);
   EXPECT_EQ(protocol(MemoryType::host, kBytes), Protocol::direct);
-  // The CPU cannot read this memory.
+  // The CPU cannot read device memory, so it cannot put the bytes into the request.
   EXPECT_EQ(protocol(MemoryType::gaudi, 8), Protocol::direct);
 }
 
 /// Two cards whose memory uses the same path and NIC.
-TEST(Put, EachTellsOfItsOwnDevice) {
+TEST(Put, EachPutReportsItsOwnDevice) {
   Ends ends;
   Memory target(ends.context, MemoryType::host, kBytes);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
   const RemoteRegion remote = value(ends.a->remote(value(RemoteKey::unpack(key.bytes()))));
   std::vector<Region> sources;
-  // SynapseAI would open only one card in a process.
+  // By hl-thunk, because SynapseAI would open only one card in a process.
   for (const char* const device : {"0", "1"}) {
     const Allocation memory = value(ends.context.allocate(
         MemoryType::gaudi, kBytes, {.device = device, .owner = MemoryOptions::Owner::hl_thunk}));
@@ -109,8 +109,8 @@ TEST(Atomics, ReturnTheOldValue) {
   EXPECT_EQ(memory.contents().at(8), std::byte{77});
 }
 
-/// Even while requests wait for room.
-TEST(Atomics, AndGetsAreAnsweredInTheirOrder) {
+/// The order holds even while requests wait for room.
+TEST(Atomics, AtomicsAndGetsAreAnsweredInTheirOrder) {
   Ends ends({.send_depth = 4});
   constexpr std::uint64_t kCount = 64;
   Memory word(ends.context, MemoryType::host, 64);
@@ -175,7 +175,7 @@ TEST(Keys, AllowWhatTheySayAndRefusalsHarmNothing) {
     good(value(ends.a->put(here.slice(0, 8), both.slice(0, 8))).wait(10s));
     good(value(ends.a->get(here.slice(0, 8), both.slice(0, 8))).wait(10s));
   }
-  for (std::uint64_t i = 0; i < 40; ++i) {  // with many in flight
+  for (std::uint64_t i = 0; i < 40; ++i) {  // many are in flight at once
     static_cast<void>(value(ends.a->put(here.slice(0, 8), both.slice(0, 8))));
     refused(ends.a->put(unequal.local, unequal.remote), Errc::invalid_argument, Hint::none);
   }

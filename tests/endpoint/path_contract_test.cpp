@@ -84,7 +84,7 @@ TEST(Policy, AdmitsThePathsThatItNames) {
   EXPECT_TRUE(zero_copy.admits(MemoryType::host, Path::host)) << "host memory is not copied either";
   EXPECT_TRUE(zero_copy.admits(MemoryType::gaudi, Path::zero_copy));
   EXPECT_FALSE(zero_copy.admits(MemoryType::gaudi, Path::peer_memory));
-  EXPECT_FALSE(listed.admits(MemoryType::host, Path::host)) << "it is not named";
+  EXPECT_FALSE(listed.admits(MemoryType::host, Path::host)) << "the list does not name host";
   EXPECT_TRUE(listed.admits(MemoryType::gaudi, Path::zero_copy));
 }
 
@@ -124,7 +124,7 @@ TEST(Policy, EndpointAndContextAreBothKept) {
   EXPECT_FALSE(go_together(zero_copy, peer_memory));
   EXPECT_FALSE(go_together(zero_copy, no_dmabuf));
   EXPECT_FALSE(go_together(no_dmabuf, zero_copy));
-  EXPECT_FALSE(go_together(host, dmabuf)) << "nothing is left";
+  EXPECT_FALSE(go_together(host, dmabuf)) << "the two lists have no path in common";
   const Context context = value(Context::create({.memory = {}, .paths = zero_copy}));
   const Worker worker = value(Worker::create(context));
   const auto listener = Listener::create(
@@ -195,7 +195,7 @@ TEST(AnEndpoint, RefusesARegionThatItsPolicyExcludesBeforeAnythingMoves) {
     EXPECT_EQ(refused.error().stage, Stage::post);
     expect_words(refused.error(), {"HBMWIRE_CUDA_DMABUF=no", "excludes"});
   }
-  EXPECT_EQ(ends.a->phase(), EndpointPhase::ready) << "nothing else fails by it";
+  EXPECT_EQ(ends.a->phase(), EndpointPhase::ready) << "the refusal fails nothing else";
   EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, 2)));
   Memory other(ends.context, MemoryType::gaudi, kBytes);
   Transfer put = value(ends.a->put(other.slice(0, 100), remote.slice(0, 100)));
@@ -221,7 +221,7 @@ TEST(Policy, TreatsNicLoopbackAsZeroCopy) {
   EXPECT_TRUE(is_valid({.require = Path::staged}));
   const PathPolicy listed{.allow = {Path::host}};
   EXPECT_FALSE(listed.admits(MemoryType::gaudi, Path::nic_loopback));
-  EXPECT_FALSE(is_valid({.require = Path::nic_loopback})) << "it has no name of its own";
+  EXPECT_FALSE(is_valid({.require = Path::nic_loopback})) << "a policy names it as zero_copy";
   EXPECT_FALSE(is_valid({.allow = {Path::nic_loopback}}));
 }
 
@@ -243,7 +243,7 @@ TEST(AReport, TellsEachCandidatePathAndWhyNot) {
   good(put.wait(10s));
   EXPECT_TRUE(same_bytes(target.contents(), pattern(kBytes, 1)));
   const TransferReport report = put.explain();
-  EXPECT_EQ(put.path(), Path::peer_memory) << "the worse one of both ends'";
+  EXPECT_EQ(put.path(), Path::peer_memory) << "the worse path of both ends' memories";
   EXPECT_EQ(report.path, Path::peer_memory);
   EXPECT_EQ(report.local_type, MemoryType::cuda);
   EXPECT_EQ(report.remote_type, MemoryType::gaudi);
@@ -260,7 +260,7 @@ TEST(AReport, TellsEachCandidatePathAndWhyNot) {
   EXPECT_NE(describe(report).find("HBMWIRE_CUDA_DMABUF=no"), std::string::npos) << describe(report);
 }
 
-TEST(AReport, IsTrueForThePeersMemoryToo) {
+TEST(AReport, NamesThePathOfThePeersMemory) {
   const PeerMemoryMachine machine("no");
   Ends ends;
   Memory source(ends.context, MemoryType::host, kBytes);
@@ -307,8 +307,8 @@ TEST(AReport, OutlivesRegionEndpointAndWorker) {
   expect_report();
 }
 
-/// Connections come and go. Nothing is kept of those that no report can ask about any more.
-TEST(AReport, IsOfItsOwnEndpoint) {
+/// Each of two endpoints of the process is named by the report of its own transfer.
+TEST(AReport, NamesThePeerOfItsOwnEndpoint) {
   Ends first;
   Ends second;
   Memory memory(first.context, MemoryType::host, 4096);
@@ -348,7 +348,7 @@ Allocation on_gpu(const Context& context, const char* device) {
   return value(context.allocate(MemoryType::cuda, kBytes, {.device = device}));
 }
 
-TEST(AWarning, IsGivenOnceADeviceThatTravelsOtherwise) {
+TEST(AWarning, IsGivenOnceForEachDeviceThatIsNotZeroCopy) {
   Heard heard;
   constexpr std::string_view kWords = "not zero-copy";
   {
@@ -361,12 +361,12 @@ TEST(AWarning, IsGivenOnceADeviceThatTravelsOtherwise) {
   const Context context = value(Context::create());
   for (int i = 0; i < 3; ++i) value(context.register_memory(on_gpu(context, "1"), kAll));
   EXPECT_EQ(heard.count(kWords), 1U);
-  EXPECT_EQ(heard.count("HBMWIRE_CUDA_DMABUF=no"), 1U) << "and why";
+  EXPECT_EQ(heard.count("HBMWIRE_CUDA_DMABUF=no"), 1U) << "the warning gives the reason";
   value(context.register_memory(on_gpu(context, "2"), kAll));
   EXPECT_EQ(heard.count(kWords), 2U) << "another device";
 }
 
-TEST(AWarning, IsGivenWhereTheContextWasPassedBy) {
+TEST(AWarning, IsAlsoGivenForMemoryThatANicRegistered) {
   const PeerMemoryMachine machine("no");
   Heard heard;
   Ends ends;

@@ -16,7 +16,7 @@
 namespace hbmwire::test {
 
 /// Two ends, of which the first may put into host memory of the second. A test may make their NIC
-/// refuse requests. The test calls begin(), as often as it wants.
+/// refuse requests. The test calls begin() at least once; each call makes new ends.
 class PutEnds : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kBytes = 64 << 10;

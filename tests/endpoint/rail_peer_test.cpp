@@ -16,7 +16,7 @@ constexpr auto kSlack = 1s;
 
 class RailPeer : public ::testing::Test {
  protected:
-  // For both processes.
+  // Set before the peer is forked, so it counts for both processes.
   RailPeer() { ::setenv("HBMWIRE_NICS", "emu0,emu1", 1); }
 
   ~RailPeer() override {
@@ -25,7 +25,7 @@ class RailPeer : public ::testing::Test {
   }
 };
 
-TEST_F(RailPeer, CarriesByBothNics) {
+TEST_F(RailPeer, APutToAnotherProcessGoesByBothNics) {
   const PeerProcess peer;
   PeerSide side(peer, {.peer_timeout = kPeerTimeout});
   Transfer put = value(side.put(PeerProcess::kBytes));
@@ -34,11 +34,11 @@ TEST_F(RailPeer, CarriesByBothNics) {
   ASSERT_EQ(report.rails.size(), 2U);
   EXPECT_NE(report.rails[1].bytes, 0U);
   EXPECT_EQ(report.rails[0].bytes + report.rails[1].bytes, PeerProcess::kBytes);
-  // About one byte in 256 of the pattern is zero, as before.
+  // About one byte in 256 of the pattern is zero, so the put does not change it.
   EXPECT_GT(peer.changed_bytes(), PeerProcess::kBytes / 256 * 254);
 }
 
-TEST_F(RailPeer, WithOneNicTakesOneRail) {
+TEST_F(RailPeer, APeerWithOneNicTakesOneRail) {
   const PeerProcess peer({.nic = "emu0"});
   PeerSide side(peer, {.peer_timeout = kPeerTimeout});
   Transfer put = value(side.put(PeerProcess::kBytes));
@@ -46,7 +46,7 @@ TEST_F(RailPeer, WithOneNicTakesOneRail) {
   EXPECT_TRUE(put.explain().rails.empty());
 }
 
-TEST_F(RailPeer, CarriesNothingByTwoNicsWhereThatIsUnlimited) {
+TEST_F(RailPeer, ALimitOfUnlimitedMeansOneNic) {
   ::setenv("HBMWIRE_RAILS_FROM", "unlimited", 1);
   const PeerProcess peer;
   PeerSide side(peer, {.peer_timeout = kPeerTimeout});
@@ -56,8 +56,8 @@ TEST_F(RailPeer, CarriesNothingByTwoNicsWhereThatIsUnlimited) {
   EXPECT_TRUE(put.explain().rails.empty());
 }
 
-/// The peer's policy forbids its GPU to open memory: it refuses the first request and all later
-/// ones.
+/// The peer's policy forbids its GPU to open memory: the peer refuses the first request by IPC, and
+/// gets no further ones.
 TEST_F(RailPeer, BothNicsCarryTransfersThatIpcRefuses) {
   ASSERT_EQ(::setenv("HBMWIRE_IPC_FROM", "64K", 1), 0);
   PeerProcess::Options options{.type = MemoryType::cuda};
@@ -82,7 +82,7 @@ TEST_F(RailPeer, BothNicsCarryTransfersThatIpcRefuses) {
   EXPECT_EQ(internals::look_at_endpoint(side.worker).copies_asked, 1U);
 }
 
-TEST_F(RailPeer, KilledWithPiecesUnderWayFailsThemInTime) {
+TEST_F(RailPeer, APeerKilledWithPiecesUnderWayFailsThemInTime) {
   if (!under_plan("delay,op=write,nth=1,count=8,ms=10000")) return;
   PeerProcess peer;
   PeerSide side(peer, {.peer_timeout = kPeerTimeout});

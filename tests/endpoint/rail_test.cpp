@@ -80,6 +80,7 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
     EXPECT_EQ(carried_by(put, "emu0") != 0 && carried_by(put, "emu1") != 0, length >= kFrom);
     EXPECT_EQ(put.path(), GetParam() == MemoryType::host ? Path::host : Path::nic_loopback);
     auto expected = pattern(kRailBytes, 2);
+    // The put moved bytes of pattern 1 from offset 1 to offset 2.
     overlay(expected, 2, 1, 1, length);
     EXPECT_TRUE(same_bytes(there.contents(), expected)) << length;
     there.fill(3);
@@ -88,6 +89,7 @@ TEST_P(Rails, BytesOfEverySizeBothWays) {
     EXPECT_EQ(carried(get), length < kFrom ? 0 : length);
     EXPECT_EQ(carried_by(get, "emu1") != 0, length >= kFrom);
     expected = pattern(kRailBytes, 1);
+    // The get moved bytes of pattern 3 from offset 0 to offset 3.
     overlay(expected, 3, 0, 3, length);
     EXPECT_TRUE(same_bytes(here.contents(), expected)) << length;
   }
@@ -148,7 +150,7 @@ TEST(RailReports, NameEachNicWhenTheEndpointHasGone) {
   EXPECT_NE(describe(report).find(by), std::string::npos) << describe(report);
 }
 
-TEST(OneRail, CarriesTransfersThatOthersMayNot) {
+TEST(OneRail, CarriesTransfersThatTheOtherNicMayNotCarry) {
   RailEnds ends;
   const Nic first = value(ends.context.open_nics()).front();
   Memory both(ends.context, MemoryType::host, kFrom);
@@ -237,11 +239,11 @@ TEST(RailOrder, EarlierTransfersArriveEarlier) {
 }
 
 TEST(RailOrder, LaterTransfersArriveLater) {
-  // The second piece, which the second NIC carries.
+  // The plan delays the second piece, which the second NIC carries.
   if (!under_plan("delay,op=write,nth=2,ms=200")) return;
   Ordered ends;
   Transfer first = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
-  // All of them write over it.
+  // Each of the later puts writes over a part of the first one.
   std::vector<Transfer> behind;
   for (std::uint64_t at = 0; at + 4096 <= kRailBytes; at += 128U << 10U)
     behind.push_back(value(ends.a->put(ends.small.all(), ends.remote.slice(at, 4096))));
@@ -269,7 +271,7 @@ TEST(RailOrder, AnImmediateComesBehindTheBytesOfAllRails) {
 // --- choosing the NIC for the next piece
 
 TEST(RailChoice, TheFasterNicCarriesMore) {
-  // The second piece, which the second NIC carries, and which delays later ones there.
+  // The plan delays the second piece, which the second NIC carries, and that NIC's later ones.
   if (!under_plan("delay,op=write,nth=2,ms=1000")) return;
   constexpr std::uint64_t kBytes = 4 * kRailBytes;  // more pieces than one NIC has in flight
   RailEnds ends(10s);
@@ -282,10 +284,10 @@ TEST(RailChoice, TheFasterNicCarriesMore) {
   EXPECT_GT(carried_by(put, "emu0"), 2 * carried_by(put, "emu1"));
 }
 
-/// emu0 is the nearest to each first device, whatever its place in the list.
-TEST(RailChoice, AmongIdleOnesTheNearestTakesAPiece) {
+/// emu0 is the nearest NIC to the first device of each type, whatever its place in `nics`.
+TEST(RailChoice, AmongIdleNicsTheNearestTakesAPiece) {
   ::setenv("HBMWIRE_RAILS_FROM", "64K", 1);
-  constexpr std::uint64_t kPiece = 64U << 10U;  // the smallest size
+  constexpr std::uint64_t kPiece = 64U << 10U;  // the smallest length of a piece
   for (const auto& nics : {std::vector<std::string>{"emu0", "emu1"}, {"emu1", "emu0"}}) {
     Ends ends({}, {}, {.memory = {}, .nics = nics});
     for (const MemoryType type : {MemoryType::gaudi, MemoryType::cuda}) {
@@ -303,7 +305,7 @@ TEST(RailChoice, AmongIdleOnesTheNearestTakesAPiece) {
 
 // --- a rail that fails
 
-/// Puts and gets while a NIC fails, which only the log reports.
+/// Puts and gets while emu1 fails. They succeed, and only the log reports the failure.
 struct Losing : Ordered {
   Heard heard;
 
@@ -332,25 +334,25 @@ struct Losing : Ordered {
   }
 };
 
-TEST(LostRail, BeforeItIsUsed) {
+TEST(LostRail, ALossBeforeItsFirstUseLeavesTheOtherRail) {
   Losing ends;
   EXPECT_TRUE(change_link("emu1=down"));
   ends.expect_bytes(false);
   ends.expect_loss();
   EXPECT_TRUE(change_link("emu1=up"));
-  // For the rest of the endpoint's life.
+  // A lost rail is not used again, even if its link comes back.
   ends.expect_bytes(false);
   ends.expect_loss();
 }
 
-TEST(LostRail, AtTheStartOfAPut) {
+TEST(LostRail, ALossAtTheStartOfAPutLeavesThePutToTheOtherRail) {
   if (!under_plan("link,op=write,nth=2")) return;
   Losing ends;
   ends.expect_bytes(false);
   ends.expect_loss();
 }
 
-TEST(LostRail, InTheMiddleOfAPut) {
+TEST(LostRail, ALossInTheMiddleOfAPutLeavesTheRestToTheOtherRail) {
   if (!under_plan("link,op=write,nth=6")) return;
   Losing ends;
   Transfer receive = value(ends.b->receive_immediate());
@@ -360,7 +362,7 @@ TEST(LostRail, InTheMiddleOfAPut) {
   ends.finish(receive);
   EXPECT_NE(carried_by(put, "emu0"), kRailBytes) << "the other NIC carried a part";
   EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 1)));
-  // The first message arrived once.
+  // The first put's immediate arrived once: the next one is that of the next put.
   Transfer second = value(ends.b->receive_immediate());
   ends.expect_bytes(false);
   ends.finish(second);
@@ -368,7 +370,7 @@ TEST(LostRail, InTheMiddleOfAPut) {
   ends.expect_loss();
 }
 
-TEST(LostRail, WhileItReadsBackItsWrites) {
+TEST(LostRail, ALossWhileItReadsBackItsWritesCostsNoBytes) {
   if (!under_plan("link,op=read,nth=3")) return;
   Losing ends;
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
@@ -377,7 +379,7 @@ TEST(LostRail, WhileItReadsBackItsWrites) {
   ends.expect_loss();
 }
 
-TEST(LostRail, InTheMiddleOfAGetIntoADevice) {
+TEST(LostRail, ALossInTheMiddleOfAGetIntoADeviceCostsNoBytes) {
   // READs alternate between the first and the second NIC.
   if (!under_plan("link,op=read,nth=6")) return;
   Losing ends;
@@ -391,7 +393,7 @@ TEST(LostRail, InTheMiddleOfAGetIntoADevice) {
   ends.expect_loss();
 }
 
-TEST(LostRail, BySendQueuesThatRefuse) {
+TEST(LostRail, ASendQueueThatRefusesIsTakenOut) {
   // The first WRITE, the READ after it, and a request in the middle.
   for (const unsigned long long n : {1ULL, 2ULL, 7ULL}) {
     SCOPED_TRACE(n);
@@ -408,8 +410,9 @@ TEST(LostRail, BySendQueuesThatRefuse) {
   }
 }
 
-/// A WRITE of the second NIC stays in the network while its time runs out. The first NIC repeats
-/// it. The late WRITE must not be executed after others have written there.
+/// A WRITE of the second NIC stays in the network while its time runs out, and the first NIC
+/// repeats it. When the put is reported, others may write there, and the late WRITE must not be
+/// executed.
 TEST(LostRail, DeliversNothingAfterTheReport) {
   if (!under_plan("late,op=write,nth=2,ms=1500")) return;
   Losing ends;
@@ -438,7 +441,8 @@ TEST(LostRail, PiecesOfAnOpenRailAreNotRepeated) {
   Losing ends;
   EXPECT_TRUE(change_link("emu1=down"));
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
-  // Drives only this end; the peer does not notice.
+  // Drives only this end: as long as the peer's end of the lost rail is open, its pieces may still
+  // arrive there, so the other NIC must not repeat them.
   const Deadline until = Deadline::after(10s);
   while (ends.heard.count("rail emu1") == 0 && !until.passed()) ends.a_worker.progress();
   const Deadline idle = Deadline::after(200ms);
@@ -449,7 +453,7 @@ TEST(LostRail, PiecesOfAnOpenRailAreNotRepeated) {
   EXPECT_TRUE(change_link("emu1=up"));
 }
 
-TEST(LostRail, ThatEndsTwiceEndsTheEndpoint) {
+TEST(LostRail, ARailThatEndsTwiceEndsTheEndpoint) {
   Losing ends;
   for (int i = 0; i < 2; ++i) internals::say_rail_down(ends.b_worker, 1);
   ends.drive([&] { return ends.a->phase() != EndpointPhase::ready; });
@@ -474,8 +478,8 @@ TEST(EndOfRails, ARevokedKeyEndsTheEndpoint) {
   EXPECT_EQ(ends.heard.count("rail emu1"), 0U);
 }
 
-TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
-  // One piece of each NIC.
+TEST(EndOfRails, NothingOfACancelledPutArrivesAfterTheReport) {
+  // The plan delays one piece of each NIC.
   if (!under_plan("delay,op=write,nth=3,ms=700; delay,op=write,nth=4,ms=700")) return;
   Losing ends;
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
@@ -491,7 +495,7 @@ TEST(EndOfRails, NothingOfACancelledOneArrivesAfterTheReport) {
 
 /// The endpoint's own lane fails, and the peer is asked to close all lanes. The network holds a
 /// piece of the second NIC, which must not be executed any more.
-TEST(EndOfRails, NothingOfAFailedOneArrivesAfterTheReport) {
+TEST(EndOfRails, NothingOfAFailedPutArrivesAfterTheReport) {
   if (!under_plan("late,op=write,nth=1,ms=1500; late,op=write,nth=2,ms=1500")) return;
   Losing ends;
   Transfer put = value(ends.a->put(ends.big.all(), ends.remote.slice(0, kRailBytes)));
@@ -504,7 +508,7 @@ TEST(EndOfRails, NothingOfAFailedOneArrivesAfterTheReport) {
   EXPECT_TRUE(same_bytes(ends.there.contents(), pattern(kRailBytes, 5)));
 }
 
-TEST(EndOfRails, ClosedWithBothEndsAtRest) {
+TEST(EndOfRails, AClosedEndpointLeavesNoObjects) {
   const std::string before = live_nic_objects();
   {
     Ordered ends;

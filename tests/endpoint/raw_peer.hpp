@@ -34,14 +34,14 @@ class RawPeer {
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
-  /// Sends one message on the data lane: a header and bytes after it, or anything.
+  /// Sends one message on the data lane: a header with the payload after it, or any bytes.
   void say(const wire::MessageHeader& header, std::span<const std::byte> payload = {});
   void say_bytes(std::span<const std::byte> bytes, ibv_wr_opcode opcode = IBV_WR_SEND);
 
   /// Posts a WRITE with immediate without bytes.
   void say_immediate(std::uint32_t value);
 
-  /// Posts a WRITE to, or a READ from, this address.
+  /// Posts a WRITE, READ or atomic of `length` bytes at `address` of the other end's memory.
   void reach(ibv_wr_opcode opcode, std::uint64_t address, std::uint32_t remote_key,
              std::uint32_t length);
 
@@ -83,8 +83,8 @@ class RawPeer {
   std::unique_ptr<transport::VerbsLane> data_;
   std::unique_ptr<transport::VerbsLane> control_;
   Fd socket_;
-  std::uint32_t posted_ = 0;  // not completed yet
-  std::uint64_t places_ = 0;  // total number used
+  std::uint32_t posted_ = 0;  // requests that have not completed yet
+  std::uint64_t places_ = 0;  // number of places used so far, each for one message
   bool broken_ = false;
   ibv_wc_status last_failure_ = IBV_WC_SUCCESS;
 };

@@ -104,7 +104,7 @@ TEST(RdmaCm, ProvesKeysByTheControlLane) {
   managed.expect_works(b);
 }
 
-TEST(RdmaCm, HasOneNicForLargeTransfersToo) {
+TEST(RdmaCm, LargeTransfersUseOneNic) {
   constexpr std::uint64_t kLarge = 4ULL << 20U;
   Managed managed;
   Endpoint a = value(managed.connect(gid_of("emu0", 3)));
@@ -128,7 +128,7 @@ TEST(RdmaCm, AnAddressWithoutAListenerRefuses) {
 }
 
 TEST(RdmaCm, TakesTheFirstAddressOfANameThatAnswers) {
-  // An address of no NIC, one without a listener, and the right one.
+  // The name's addresses: one of no NIC, one without a listener, and the right one.
   Managed managed({.address = gid_of("emu1", 3)});
   set_addresses({"192.0.2.1", gid_of("emu0", 3), gid_of("emu1", 3)});
   Endpoint a = value(managed.connect(kSeveralAddresses));
@@ -147,7 +147,7 @@ TEST(RdmaCm, TakesTheFirstAddressOfANameThatAnswers) {
 }
 
 TEST(RdmaCm, LeavesAnAddressThatStaysSilentForTheNextOne) {
-  // The listener's worker makes no progress, so that it never answers.
+  // The listener's worker makes no progress, so it never answers.
   const Managed silent({.address = gid_of("emu0", 3)});
   Managed managed({.address = gid_of("emu1", 3), .port = silent.listener.port()});
   set_addresses({gid_of("emu0", 3), gid_of("emu1", 3)});
@@ -173,7 +173,7 @@ class SilentClient {
     good(id_.connect(1));
   }
 
-  /// Empty if the listener has not answered.
+  /// The listener's answer. Empty if there is none yet.
   std::optional<rdma_cm_event_type> answer() {
     const auto event = id_.next();
     return event ? std::optional(event->type) : std::nullopt;
@@ -194,7 +194,7 @@ class SilentClient {
 TEST(RdmaCm, SilentClientsDelayNoOther) {
   Managed managed({.address = "", .handshake_timeout = 5s, .max_handshakes = 4});
   std::vector<SilentClient> silent;
-  // More than the listener handles at a time, so that it drops the oldest ones.
+  // More than the listener handles at a time, so it drops the oldest ones.
   for (int i = 0; i < 6; ++i) {
     silent.emplace_back(managed);
     const Deadline deadline = Deadline::after(10s);
@@ -205,12 +205,12 @@ TEST(RdmaCm, SilentClientsDelayNoOther) {
   const auto before = std::chrono::steady_clock::now();
   Endpoint a = value(managed.connect(gid_of("emu0", 3)));
   Endpoint b = value(managed.listener.accept(within(10s)));
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 3s) << "it waited for silent ones";
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 3s) << "connect() waited for silent clients";
   managed.expect_works(a);
 }
 
 /// Each silent client is dropped, and its place, queue pairs and memory are released.
-TEST(RdmaCm, SilentClientsAreLetGoOfInTime) {
+TEST(RdmaCm, SilentClientsAreDroppedInTime) {
   Managed managed({.address = "", .handshake_timeout = 300ms});
   std::vector<SilentClient> silent;
   for (int i = 0; i < 3; ++i) silent.emplace_back(managed);
@@ -224,7 +224,7 @@ TEST(RdmaCm, SilentClientsAreLetGoOfInTime) {
   EXPECT_TRUE(drive_until([&] { return handshakes() == 0; })) << handshakes() << " are left";
 }
 
-TEST(RdmaCm, AnAddressOfNoNicIsSaid) {
+TEST(RdmaCm, AnAddressOfNoNicIsReported) {
   Managed managed;
   const auto none = Endpoint::connect(managed.worker, "rdma_cm://192.0.2.1:7", within(10s));
   ASSERT_FALSE(none);
@@ -232,7 +232,7 @@ TEST(RdmaCm, AnAddressOfNoNicIsSaid) {
   EXPECT_EQ(none.error().hint, Hint::rdma_cm) << describe(none.error());
 }
 
-TEST(RdmaCm, AnotherNicThanTheWorkersIsSaid) {
+TEST(RdmaCm, AnotherNicThanTheWorkersIsReported) {
   Managed managed({}, {"emu0"});
   const auto none = managed.connect(gid_of("emu1", 3));
   ASSERT_FALSE(none);
@@ -250,7 +250,7 @@ TEST(RdmaCm, AChildThatDropsItsCopiesTakesNothingFromItsParent) {
   }));
   managed->expect_works(*a);
   managed->expect_works(*b);
-  // Its listener continues, and so does the detection of the peer's end.
+  // The parent's listener continues, and so does the detection of the peer's end.
   Endpoint again = value(managed->connect(gid_of("emu0", 3)));
   managed->expect_works(again);
   b.reset();
@@ -259,7 +259,7 @@ TEST(RdmaCm, AChildThatDropsItsCopiesTakesNothingFromItsParent) {
   EXPECT_EQ(a->phase(), EndpointPhase::closed);
 }
 
-TEST(RdmaCm, APeerThatGoesIsSeen) {
+TEST(RdmaCm, APeersEndIsNoticed) {
   Managed managed;
   std::optional<Endpoint> a = value(managed.connect(gid_of("emu0", 3)));
   Endpoint b = value(managed.listener.accept(within(10s)));

@@ -9,7 +9,7 @@
 #include "connect/backoff.hpp"
 #include "listening_port.hpp"
 
-/// Peers that connect before a listener exists, or again.
+/// Peers that connect before a listener exists, and peers that reconnect.
 namespace hbmwire::test {
 namespace {
 
@@ -18,7 +18,7 @@ std::uint16_t free_port(const Worker& worker) {
   return value(Listener::create(worker, {.address = "127.0.0.1"})).port();
 }
 
-TEST(Retry, FindsAListenerThatComesLater) {
+TEST(Retry, ConnectFindsAListenerThatComesLater) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker worker = value(Worker::create(context));
   const Worker client = value(Worker::create(context));
@@ -35,7 +35,7 @@ TEST(Retry, FindsAListenerThatComesLater) {
   EXPECT_TRUE(endpoint) << describe(endpoint.error());
 }
 
-TEST(Retry, EndsAtTheDeadlineWithTheLastRefusal) {
+TEST(Retry, ConnectEndsAtTheDeadlineWithTheLastRefusal) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker worker = value(Worker::create(context));
   const std::string at = "127.0.0.1:" + std::to_string(free_port(worker));
@@ -48,7 +48,7 @@ TEST(Retry, EndsAtTheDeadlineWithTheLastRefusal) {
   EXPECT_LT(took, 3s);
 }
 
-TEST(Retry, MakesAnAttemptWithoutTimeForAPause) {
+TEST(Retry, ReconnectMakesAnAttemptWithoutTimeForAPause) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker client = value(Worker::create(context));
   Worker worker = value(Worker::create(context));
@@ -64,7 +64,7 @@ TEST(Retry, MakesAnAttemptWithoutTimeForAPause) {
   while (worker.progress() != 0) continue;
   good(endpoint->wait_closed(within(10s)));
   for (const auto time : {0ms, 1ms}) {
-    // A busy kernel may not have refused the connection yet after so little time.
+    // Repeats, because a busy kernel may not have refused the connection after so little time.
     const Deadline until = Deadline::after(10s);
     auto none = endpoint->reconnect(within(time));
     while (!none && none.error().code == Errc::timed_out && !until.passed())
@@ -74,7 +74,7 @@ TEST(Retry, MakesAnAttemptWithoutTimeForAPause) {
   }
 }
 
-TEST(Retry, IsForRefusalsThatMayPass) {
+TEST(Retry, ARefusalThatCannotPassIsNotRepeated) {
   ListeningPort port({.endpoint = {.pre_shared_key = key_of(1)}});
   const auto before = std::chrono::steady_clock::now();
   const auto none = Endpoint::connect(port.worker, port.at(), within(10s),
@@ -84,7 +84,7 @@ TEST(Retry, IsForRefusalsThatMayPass) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
 }
 
-TEST(Retry, IsCancelledInItsPauses) {
+TEST(Retry, APauseCanBeCancelled) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker worker = value(Worker::create(context));
   const std::string at = "127.0.0.1:" + std::to_string(free_port(worker));
@@ -103,7 +103,7 @@ TEST(Retry, IsCancelledInItsPauses) {
   EXPECT_EQ(none.error().stage, Stage::connect);
 }
 
-TEST(Retry, PausesForLongerEachTimeAndNeverForLong) {
+TEST(Retry, PausesGrowUpToASecond) {
   detail::Backoff backoff;
   std::chrono::nanoseconds most = 20ms;
   for (int i = 0; i < 20; ++i) {
@@ -115,7 +115,7 @@ TEST(Retry, PausesForLongerEachTimeAndNeverForLong) {
 }
 
 /// A thousand begin at the same moment. Fewer than 200 try again within the same tenth of a second.
-TEST(Retry, SpreadsThoseWhoReconnectAtTheSameMoment) {
+TEST(Retry, ReconnectsOfTheSameMomentAreSpread) {
   std::array<int, 10> tenths{};
   for (int i = 0; i < 1000; ++i) {
     const auto pause = detail::Backoff::before_reconnect(20s);
@@ -133,7 +133,7 @@ TEST(Retry, ReconnectBeginsWithAPause) {
       value(Endpoint::connect(port.worker, port.at(), within(10s), {.retry_connect = true}));
   std::chrono::nanoseconds longest = 0ns;
   for (int i = 0; i < 5; ++i) {
-    value(port.listener->accept(within(10s)));  // and destroyed
+    value(port.listener->accept(within(10s)));  // the accepted endpoint is destroyed at once
     while (a.phase() != EndpointPhase::closed) port.worker.progress();
     const auto before = std::chrono::steady_clock::now();
     good(a.reconnect(within(10s)));

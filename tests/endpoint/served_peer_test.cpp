@@ -6,7 +6,7 @@
 
 #include "peer_process.hpp"
 
-/// A peer in another process whose NIC does not reach its memory, so that its process must help.
+/// A peer in another process whose NIC does not reach its memory, so its process must help.
 namespace hbmwire::test {
 namespace {
 
@@ -60,7 +60,7 @@ TEST_P(ServedByAProcess, BytesGoThereAndBack) {
   EXPECT_TRUE(same_bytes(side.memory.contents(), sent));
 }
 
-TEST_P(ServedByAProcess, OneThatIsStoppedIsWaitedForUntilTheDeadline) {
+TEST_P(ServedByAProcess, AStoppedPeerIsAwaitedUntilTheDeadline) {
   const PeerProcess peer(staged(GetParam()));
   Side side(peer);
   peer.stop();
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(to_string(kill.param.type)) + std::to_string(kill.param.progress);
     });
 
-TEST_P(ServedByAProcessThatIsKilled, ItEndsAndNothingMovesAfterwards) {
+TEST_P(ServedByAProcessThatIsKilled, ATransferEndsAndNothingMovesAfterwards) {
   set_log_sink([](LogLevel, std::string_view) {});
   PeerProcess peer(staged(GetParam().type));
   Side side(peer);
@@ -105,7 +105,7 @@ TEST_P(ServedByAProcessThatIsKilled, ItEndsAndNothingMovesAfterwards) {
   for (int i = 0; i < GetParam().progress; ++i) side.worker.progress();
   peer.kill();
   const auto over = transfer.wait(within(5s));
-  // It may have completed before.
+  // The transfer may have completed before the kill.
   if (!over) {
     EXPECT_EQ(over.error().code, Errc::peer_failed) << describe(over.error());
     EXPECT_EQ(side.endpoint.phase(), EndpointPhase::failed);

@@ -12,7 +12,7 @@
 
 #include "staged_ends.hpp"
 
-/// Memory of the peer that its NIC does not reach (emu1 imports no dma-bufs), so that its process
+/// Memory of the peer that its NIC does not reach (emu1 imports no dma-bufs), so its process
 /// moves the bytes. The contract is the same as for other memory.
 namespace hbmwire::test {
 namespace {
@@ -66,7 +66,8 @@ class Served : public StagedEnds<Pair> {
     keep_apart();
   }
 
-  /// Acts as on two nodes.
+  /// Acts as on two nodes, where the peer cannot map the pieces, unless the parameter wants them
+  /// mapped.
   void keep_apart() {
     if (!GetParam().mapped) internals::keep_pieces_apart(*near_);
   }
@@ -125,7 +126,7 @@ TEST_P(Served, PutsAndGetsOfAnySizeArriveWhole) {
   expect_all_idle();
 }
 
-TEST_P(Served, WaitsForThePeersProcess) {
+TEST_P(Served, TransfersWaitForThePeersProcess) {
   const RemoteRegion there = remote();
   source_->fill(1);
   target_->fill(2);
@@ -166,7 +167,8 @@ TEST_P(Served, TransfersArriveInOrder) {
     EXPECT_TRUE(std::equal(came.begin(), came.begin() + 16, words.contents().begin()));
     finish(immediate);
     EXPECT_EQ(immediate.value(), round);
-    EXPECT_EQ(immediate.bytes(), 0U) << "it comes by itself, behind what the process has moved";
+    EXPECT_EQ(immediate.bytes(), 0U)
+        << "the immediate comes without bytes, after those that the process has moved";
     for (Transfer& transfer : all) finish(transfer);
   }
   expect_all_idle();
@@ -188,7 +190,7 @@ TEST_P(Served, AtomicsAndListsAreRefused) {
 TEST_P(Served, ARegionOfAnotherConnectionIsRefused) {
   const RemoteRegion there = remote();
   const auto [other, accepted] = connect({});
-  // Each region is used with the other connection's endpoint.
+  // Uses the first connection's region with the second one's endpoint, and the other way round.
   for (const RemoteRegion& region :
        {there, value(other.remote(value(RemoteKey::unpack(key_->bytes()))))}) {
     Endpoint& wrong = internals::look_at(region).connection == internals::look_at(there).connection
@@ -234,7 +236,7 @@ TEST_P(Served, AccessBeyondTheKeyEndsTheConnection) {
   }
 }
 
-TEST_P(Served, ARevokedKeyEndsItAndMovesNothing) {
+TEST_P(Served, NothingMovesAfterAKeyWasRevoked) {
   for (const int progress : {0, 3, 8, 20}) {
     for (const bool gets : {false, true}) {
       source_->fill(1);
@@ -260,7 +262,7 @@ TEST_P(Served, ARevokedKeyEndsItAndMovesNothing) {
   }
 }
 
-TEST_P(Served, NothingMovesBehindACancelledOnesReport) {
+TEST_P(Served, NothingMovesAfterACancelledTransfersReport) {
   for (const int progress : {0, 1, 2, 5, 11, 30}) {
     const RemoteRegion there = remote();
     source_->fill(1);
@@ -297,8 +299,8 @@ TEST_P(Served, ACopyThatThePeersEngineFailsFailsAlone) {
   for (const bool gets : {false, true}) {
     unsigned failed = 0;
     long calls = 0;
-    // Each query of the engine is a call, too. A slow run has thousands of them, and later ones are
-    // alike.
+    // Each query whether the engine is done is a call, too. A slow run has thousands of them, and
+    // the later ones are alike, so the steps grow.
     for (long nth = 0; nth <= calls; nth += 1 + nth / 16) {
       fail_nth_call(vendor, nth, EIO);
       Transfer transfer = value(start(gets, there));
@@ -322,7 +324,7 @@ TEST_P(Served, ACopyThatThePeersEngineFailsFailsAlone) {
   }
 }
 
-TEST_P(Served, ARefusedRequestEndsIt) {
+TEST_P(Served, ARefusedRequestEndsTheEndpoint) {
   for (const bool gets : {false, true}) {
     for (const unsigned long long nth : {0ULL, 1ULL, 2ULL, 3ULL}) {
       const RemoteRegion there = remote();
@@ -345,7 +347,7 @@ TEST_P(Served, ARefusedRequestEndsIt) {
   }
 }
 
-TEST_P(Served, EndsWithEitherEndpointOrWorker) {
+TEST_P(Served, TransfersEndWithEitherEndpointOrWorker) {
   enum class End : std::uint8_t { near_endpoint, near_worker, far_endpoint, far_worker };
   for (const End which :
        {End::near_endpoint, End::near_worker, End::far_endpoint, End::far_worker}) {
@@ -375,9 +377,9 @@ TEST_P(Served, EndsWithEitherEndpointOrWorker) {
           break;
       }
       drive([&] { return put.done() && get.done(); });
-      // After one round, the get can't be over.
+      // After one round of progress() the get can't have succeeded; after nine it may have.
       EXPECT_TRUE(progress != 1 || !get.poll());
-      // The remaining end notices by itself.
+      // The other end notices by itself, and its copies end.
       drive_until_idle();
       expect_all_idle();
       put.reset();
@@ -422,21 +424,21 @@ TEST_P(Served, APeerThatHasSaidGoodbyeIsNotAsked) {
     return a_->phase() != EndpointPhase::ready || internals::look_at_endpoint(*near_).peer_left;
   });
   auto put = start(false, there);
-  if (!put) return;  // it has already ended
+  if (!put) return;  // the endpoint has already ended
   EXPECT_EQ(expect_failure(*put).code, Errc::peer_failed);
 }
 
-TEST_P(Served, KeepsToEitherEndsPolicy) {
+TEST_P(Served, EitherEndsPolicyIsKept) {
   const std::vector<Path> all_but_staged{Path::host, Path::zero_copy, Path::peer_memory};
   const bool staged_here = source_->region().path() == Path::staged;
   static_cast<void>(remote());
-  // A policy of this end refuses the memory at once.
+  // If the policy of this end excludes staging, remote() refuses the memory at once.
   auto [strict, peer_of_strict] =
       connect({.peer_timeout = 400ms, .paths = {.allow = all_but_staged}});
   const auto refused = strict.remote(value(RemoteKey::unpack(key_->bytes())));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().hint, Hint::path_policy) << describe(refused.error());
-  // A policy of the other end moves nothing.
+  // If the policy of the other end excludes it, the put fails and moves nothing.
   if (staged_here) return;
   key_.reset();
   end();
@@ -449,8 +451,8 @@ TEST_P(Served, KeepsToEitherEndsPolicy) {
   EXPECT_EQ(a_->phase(), EndpointPhase::ready);
 }
 
-/// The peer makes no progress, so that the first transfer hangs.
-TEST_P(Served, AnotherEndpointDoesNotWait) {
+/// The peer makes no progress, so the first transfer hangs.
+TEST_P(Served, AnotherEndpointDoesNotWaitForAPutThatHangs) {
   auto [other, accepted] = connect({});
   const Memory word(*here_, MemoryType::host, 64);
   const Memory inbox(*there_, MemoryType::host, 64);
@@ -466,7 +468,7 @@ TEST_P(Served, AnotherEndpointDoesNotWait) {
   finish(slow);
 }
 
-TEST_P(Served, EndsByTheOperationTimeout) {
+TEST_P(Served, APutEndsByTheOperationTimeout) {
   key_.reset();
   end();
   begin({.peer_timeout = 10s, .operation_timeout = 300ms});
@@ -482,7 +484,7 @@ TEST_P(Served, EndsByTheOperationTimeout) {
   EXPECT_EQ(expect_failure(put).code, Errc::timed_out);
 }
 
-/// With the NIC, there would be a READ or WRITE for each piece besides the answer.
+/// If a NIC carried the pieces, the peer would post a READ or WRITE for each, besides the answer.
 TEST_P(Served, NoNicCarriesMemoryThatBothHaveMapped) {
   if (!GetParam().mapped) return;
   const RemoteRegion there = remote();
@@ -497,9 +499,9 @@ TEST_P(Served, NoNicCarriesMemoryThatBothHaveMapped) {
   }
 }
 
-/// The peer's program makes no calls. Its thread has to poll, because the end of an engine's copy
-/// wakes no sleeper.
-TEST(ServedByAThread, NeedsNoCallOfThePeersProgram) {
+/// The peer's program makes no calls. The library's thread has to poll there, because the end of an
+/// engine's copy wakes no sleeper.
+TEST(ServedByAThread, PutsNeedNoCallOfThePeersProgram) {
   set_log_sink([](LogLevel, std::string_view) {});
   ::setenv("HBMWIRE_EMULATION_CUDA_DELAY_US", "1000", 1);
   const Context here = value(Context::create({.memory = {}, .nics = {"emu0"}}));
@@ -514,7 +516,8 @@ TEST(ServedByAThread, NeedsNoCallOfThePeersProgram) {
   const Memory target(there, MemoryType::cuda, kBytes);
   const MemoryKey key = value(MemoryKey::pack(target.region()));
   const RemoteRegion remote = value(a.remote(value(RemoteKey::unpack(key.bytes()))));
-  // The fastest of several: a thread that sleeps wakes by the clock, four times a second.
+  // A thread that slept would wake only by the clock, four times a second. Takes the fastest of
+  // several puts, because a busy machine delays some.
   std::chrono::nanoseconds quickest = 10s;
   for (int i = 0; i < 10 && quickest > 150ms; ++i) {
     const auto begun = std::chrono::steady_clock::now();
@@ -529,7 +532,7 @@ TEST(ServedByAThread, NeedsNoCallOfThePeersProgram) {
   set_log_sink({});
 }
 
-/// One pool serves the peer's questions, and asks some itself.
+/// Both ends belong to one worker, whose pieces serve the peer's questions and its own transfers.
 TEST(ServedWithinAWorker, PutsAndGetsArriveWholeBothWays) {
   set_log_sink([](LogLevel, std::string_view) {});
   {

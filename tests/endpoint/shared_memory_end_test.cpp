@@ -27,7 +27,7 @@ constexpr std::uint64_t kPiece = 512 << 10;
 
 INSTANTIATE_TEST_SUITE_P(Ways, SharedMemoryEnd, ::testing::ValuesIn(kNodeWays), name_of_way);
 
-/// How the sender ends.
+/// How the sender ends: by close(), by the end of its process, or by SIGKILL.
 enum class Leaving : std::uint8_t { goodbye, exit, death };
 
 void send_and_leave(const NodeOptions& node, Leaving how) {
@@ -81,19 +81,19 @@ TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheGoodbye) {
   send_and_leave(options(), Leaving::goodbye);
 }
 
-TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheEndOfTheirProcess) {
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheirSendersProcessEnded) {
   send_and_leave(options(), Leaving::exit);
 }
 
-TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheDeathOfTheirProcess) {
+TEST_P(SharedMemoryEnd, SentMessagesArriveAfterTheirSendersProcessWasKilled) {
   send_and_leave(options(), Leaving::death);
 }
 
-TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
+TEST_P(SharedMemoryEnd, AReconnectedEndpointHasNewRings) {
   NodeOptions node = options();
   node.endpoint.peer_timeout = 500ms;
   ServingProcess peer(node, [](Served& served, const Talk& talk) {
-    // The old end is kept each time while the new one connects.
+    // Each old endpoint still exists while the new one connects.
     std::vector<Endpoint> old;
     for (int round = 0; round < 3; ++round) {
       Transfer receive = value(served.endpoint->receive(served.slice(0, 100)));
@@ -118,7 +118,7 @@ TEST_P(SharedMemoryEnd, ReconnectingHasNewRings) {
     side.finish(send);
     EXPECT_EQ(send.path(), Path::shared_memory);
     if (round == 2) break;
-    // A transfer is in flight, so that the endpoint fails.
+    // The cancel of a transfer in flight may end the endpoint.
     Transfer never = value(side.endpoint.receive(side.slice(0, 100)));
     static_cast<void>(never.cancel());
     side.poll_until([&] { return side.endpoint.phase() != EndpointPhase::ending; });
@@ -177,17 +177,17 @@ TEST_P(SharedMemoryEnd, AChildOfEitherEndChangesNothing) {
 // --- keys that end
 
 /// The peer's memory is read and written while the peer revokes its key.
-TEST_P(SharedMemoryEnd, AKeyThatIsTakenBackEndsCopiesOfSixtyFourMegabytes) {
+TEST_P(SharedMemoryEnd, ARevokedKeyEndsCopiesOfSixtyFourMegabytes) {
   NodeOptions node = options();
   node.bytes = 64 << 20;
   node.revocable = true;
   ServingProcess peer(node, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
-    // Some of it has already been written.
+    // Four pieces of the put have already been written.
     while (served.bytes()[4 * kPiece] != std::byte{0xee}) served.worker.progress();
     good(served.listener.withdraw("target"));
     const std::vector<std::byte> now(served.bytes().begin(), served.bytes().end());
-    EXPECT_EQ(now.back(), std::byte{0}) << "it came too late";
+    EXPECT_EQ(now.back(), std::byte{0}) << "the key was withdrawn too late, after the last byte";
     talk.tell(2);
     served.poll_for(200ms);
     EXPECT_TRUE(same_bytes(served.bytes(), now));
@@ -244,7 +244,7 @@ TEST_P(SharedMemoryEnd, AStoppedPeerIsNotNeededByPutsAndGets) {
   Transfer send = value(side.endpoint.send(side.slice(0, 33), {.level = CompletionLevel::arrived}));
   side.poll_for(1200ms);
   EXPECT_FALSE(send.done());
-  // Over TCP, the machine of the stopped peer still answers.
+  // The peer's process is stopped, but its machine still answers, so the endpoint stays ready.
   EXPECT_EQ(side.endpoint.phase(), EndpointPhase::ready)
       << describe(side.endpoint.error().value_or(Error{}));
   peer.go_on();
@@ -295,8 +295,8 @@ TEST_P(SharedMemoryEnd, AKeyEndsInTimeWhenTheCopyingProcessIsStopped) {
   }
   std::memset(own.bytes().data(), 0, own.bytes().size());
   peer.go_on();
-  EXPECT_EQ(peer.talk().hear(), 2U) << "its put fails";
-  // At most one piece, of the copy during which it stopped.
+  EXPECT_EQ(peer.talk().hear(), 2U) << "the peer's put fails";
+  // After the memset above, a copy during which the peer was stopped writes the rest of its piece.
   const auto written =
       std::ranges::count_if(own.bytes(), [](std::byte b) { return b != std::byte{0}; });
   EXPECT_LE(written, timed_out != 0 ? static_cast<std::int64_t>(kPiece) : 0);
@@ -336,7 +336,7 @@ TEST_P(SharedMemoryEnd, ARegionEndsInTimeWhenItsReaderIsStopped) {
     region.reset();
     EXPECT_LT(Clock::now() - begun, 400ms + kNodeSlack);
   }
-  // Its receive ends, in success or failure, when it goes on.
+  // The peer's receive ends, in success or failure, when its process goes on.
   peer.go_on();
   EXPECT_EQ(peer.talk().hear(), 3U);
   side.poll_until([&] { return side.endpoint.phase() != EndpointPhase::ending; });
@@ -353,9 +353,9 @@ TEST_P(SharedMemoryEnd, MemoryThatIsGoneFailsItsTransfersAlone) {
     std::ranges::fill(lent.bytes(), std::byte{7});
     lent.take_away(how, kLeft);
     for (const std::uint64_t length : {64U, 16'384U, 600'000U}) {
-      // From the beginning, and across the border of the missing part.
+      // A range from the beginning, and one across the border of the missing part.
       for (const std::uint64_t offset : {std::uint64_t{0}, kLeft - length / 2}) {
-        if (offset > kLeft) continue;  // half of the length is more
+        if (offset > kLeft) continue;  // wrapped: half of the length is more than kLeft
         const bool is_there = offset + length <= kLeft;
         for (const bool gets : {false, true}) {
           const Slice here = region.slice(offset, length);
@@ -386,7 +386,8 @@ TEST_P(SharedMemoryEnd, ALargeMessageOfMemoryThatIsGoneFailsAlone) {
     const Region region =
         value(served.context.register_memory(lent.data(), lent.size_bytes(), kAll));
     lent.take_away(LentMemory::How::unmapped);
-    // From the sender's missing memory, and into the receiver's missing memory.
+    // First a message from missing memory of the sender, then one into missing memory of the
+    // receiver.
     for (const bool own : {false, true}) {
       Transfer receive = value(
           served.endpoint->receive(own ? region.slice(0, 600'000) : served.slice(0, 600'000)));

@@ -48,35 +48,37 @@ class SharedMemoryPolicy : public ::testing::Test {
   void TearDown() override { set_log_sink({}); }
 };
 
-TEST_F(SharedMemoryPolicy, APolicyForANicsPathExcludesIt) {
+/// Path::zero_copy is a NIC's path to device memory. A policy that requires it leaves host memory
+/// to the NIC, too, whose path to host memory is Path::host.
+TEST_F(SharedMemoryPolicy, APolicyThatRequiresZeroCopyExcludesSharedMemory) {
   expect_path({.paths = {.require = Path::zero_copy}}, {}, Path::host);
 }
 
-TEST_F(SharedMemoryPolicy, ThePeersExcludesItsMemory) {
+TEST_F(SharedMemoryPolicy, APolicyOfThePeerExcludesSharedMemory) {
   expect_path({}, {.paths = {.require = Path::zero_copy}}, Path::host);
 }
 
-TEST_F(SharedMemoryPolicy, WithoutItAmongThoseThatAreAllowedTakesTheNic) {
+TEST_F(SharedMemoryPolicy, AnAllowListWithoutSharedMemoryTakesTheNic) {
   expect_path({.paths = {.allow = {Path::host, Path::zero_copy, Path::staged}}}, {}, Path::host);
 }
 
-TEST_F(SharedMemoryPolicy, AnEndpointsCountsLikeTheContexts) {
+TEST_F(SharedMemoryPolicy, APolicyOfTheEndpointExcludesSharedMemory) {
   NodeOptions node;
   node.endpoint.paths.require = Path::zero_copy;
   expect_path(node, {}, Path::host);
 }
 
-TEST_F(SharedMemoryPolicy, ThatRequiresItTakesIt) {
+TEST_F(SharedMemoryPolicy, RequiringSharedMemoryTakesIt) {
   expect_path({.paths = {.require = Path::shared_memory}}, {}, Path::shared_memory);
 }
 
-/// Expects that the error is one sentence with the reason.
+/// Expects the refusal by a path policy.
 void expect_refused(const Error& why) {
   EXPECT_EQ(why.code, Errc::permission_denied) << describe(why);
   EXPECT_EQ(why.hint, Hint::path_policy) << describe(why);
 }
 
-TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesMemoryOfDevices) {
+TEST_F(SharedMemoryPolicy, RequiringSharedMemoryRefusesMemoryOfDevices) {
   ServingProcess peer;
   NodeOptions node;
   node.paths.require = Path::shared_memory;
@@ -89,7 +91,7 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesMemoryOfDevices) {
   peer.expect_good();
 }
 
-TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesDevicesOfThePeer) {
+TEST_F(SharedMemoryPolicy, RequiringSharedMemoryRefusesDevicesOfThePeer) {
   ServingProcess peer({}, [](Served& served, const Talk& talk) {
     Memory device(served.context, MemoryType::gaudi, 65536);
     good(served.listener.advertise("device", device.region()));
@@ -108,7 +110,7 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesDevicesOfThePeer) {
 }
 
 /// Within one process, shared memory is not used.
-TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesAnEndpointOfTheSameProcess) {
+TEST_F(SharedMemoryPolicy, RequiringSharedMemoryRefusesAnEndpointOfTheSameProcess) {
   const Context context = value(Context::create({.memory = {}, .nics = {"emu0"}}));
   Worker worker = value(Worker::create(context));
   Worker other = value(Worker::create(context));
@@ -134,7 +136,7 @@ TEST_F(SharedMemoryPolicy, ThatRequiresItRefusesAnEndpointOfTheSameProcess) {
     why = put.error();
   }
   accepting.join();
-  ASSERT_TRUE(why) << "it goes by another way";
+  ASSERT_TRUE(why) << "the put went by another path";
   expect_refused(*why);
 }
 
@@ -143,14 +145,17 @@ class SharedMemoryKernel : public ::testing::Test {
   SharedMemoryKernel() { ::setenv("HBMWIRE_LOG_LEVEL", "info", 1); }
 };
 
-/// Over TCP, because the emulated NIC needs these rights itself.
-TEST_F(SharedMemoryKernel, HidingThePeersProcessMakesAllTakeAnotherPath) {
+/// Without the right to inspect all processes, this process can map and copy no memory of a process
+/// that hides itself (PR_SET_DUMPABLE). The alternative is TCP, because the emulated NIC needs that
+/// right itself.
+TEST_F(SharedMemoryKernel, APeerWhoseProcessIsHiddenIsReachedByTcp) {
   drop_right_to_trace();
   NodeOptions node;
   node.nics = {"none"};
   ServingProcess peer(node, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
     ::prctl(PR_SET_DUMPABLE, 0);
+    // The second connection; the first one was made while the process could be inspected.
     served.accept();
     Transfer receive = value(served.endpoint->receive(served.slice(0, 64)));
     served.finish(receive);
@@ -182,8 +187,9 @@ TEST_F(SharedMemoryKernel, HidingThePeersProcessMakesAllTakeAnotherPath) {
   peer.expect_good();
 }
 
-/// `shared`: the peer's memory is shared. This end may not copy through the kernel; nor could the
-/// emulated NIC.
+/// Tests two ends, of which this one may not call process_vm_readv(2) and process_vm_writev(2).
+/// `shared`: the memory of both is in files that the other one can map. The alternative is TCP,
+/// because the emulated NIC needs these calls itself.
 void expect_without_copies(bool shared) {
   NodeOptions node;
   node.shared = shared;
@@ -206,6 +212,7 @@ void expect_without_copies(bool shared) {
     side.finish(put);
     EXPECT_EQ(put.path(), shared ? Path::shared_memory : Path::tcp) << describe(put.explain());
   }
+  // The whole message has the bytes of pattern 5, with which the peer compares it.
   overlay(side.bytes(), 0, 0, 5, 200'000);
   Transfer send = value(side.endpoint.send(side.slice(0, 200'000)));
   side.finish(send);
@@ -218,11 +225,9 @@ void expect_without_copies(bool shared) {
   peer.expect_good();
 }
 
-TEST_F(SharedMemoryKernel, WithoutCopiesBetweenProcessesHasSharedMemoryAllTheSame) {
-  expect_without_copies(true);
-}
+TEST_F(SharedMemoryKernel, ForbiddenCopiesStillAllowSharedMappings) { expect_without_copies(true); }
 
-TEST_F(SharedMemoryKernel, WithoutCopiesBetweenProcessesHasPrivateMemoryGoAnotherWay) {
+TEST_F(SharedMemoryKernel, ForbiddenCopiesMakePrivateMemoryGoByTcp) {
   expect_without_copies(false);
 }
 

@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, SharedMemoryPeer, ::testing::ValuesIn(kNodeWays),
 void run_wild(Served& served, unsigned seed) {
   std::mt19937 random(seed);
   std::deque<Transfer> under_way;
-  // The first message is a key to its peer's memory.
+  // The first message that arrives is a key to the memory of the test's process.
   Transfer key = value(served.endpoint->receive(served.slice(0, 1024)));
   served.finish(key);
   const RemoteRegion target = value(served.endpoint->remote(served.bytes().first(key.bytes())));
@@ -68,7 +68,7 @@ void run_wild(Served& served, unsigned seed) {
   }
 }
 
-/// Without those that the emulated NIC keeps of other processes.
+/// This process' open descriptors, without those that the emulated NIC keeps of other processes.
 int descriptors_now() { return open_descriptors("/processes/"); }
 
 /// Peers that are killed at random moments of a mixed stream: 50 of them, and 1,000 with label
@@ -157,7 +157,7 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
     }
     all.clear();
     side.poll_until([&] { return internals::count_endpoints(side.worker) == 1; });
-    // The first rounds open resources that stay open.
+    // The first rounds open resources that stay open, so counting begins after them.
     if (round < 3) {
       descriptors = descriptors_now();
       rings = mapped_rings().size();
@@ -171,8 +171,8 @@ TEST_P(SharedMemoryPeer, APeerThatIsKilledEndsItsEndpointAlone) {
   steady.expect_good();
 }
 
-/// A peer that writes arbitrary bytes into the ring that this end reads, and into the one that it
-/// reads itself.
+/// The peer writes arbitrary bytes into the ring that this end reads, and into the ring that the
+/// peer reads itself.
 TEST_P(SharedMemoryPeer, APeerWithAForgedRingEndsItsEndpointAlone) {
   NodeOptions node = options();
   node.endpoint.peer_timeout = 500ms;

@@ -123,7 +123,7 @@ struct Served : NodeSide {
   /// Accepts the next peer as `endpoint`.
   void accept() { endpoint.emplace(value(listener.accept(within(60s)))); }
 
-  /// Makes progress until it receives that number.
+  /// Makes progress until the test's process tells a number, and expects `number`.
   void await(const Talk& talk, std::uint64_t number) {
     poll_until([&] { return talk.can_hear(); });
     EXPECT_EQ(talk.hear(), number);
@@ -155,7 +155,7 @@ class ServingProcess : public OtherProcess {
   explicit ServingProcess(const NodeOptions& options = {})
       : ServingProcess(options, [](Served& served, const Talk&) { served.serve(); }) {}
 
-  /// Waits for the port when it is called first.
+  /// The first call waits until the process has sent its port.
   [[nodiscard]] std::string address() const {
     if (!port_) port_ = talk().hear();
     return "127.0.0.1:" + std::to_string(*port_);
@@ -165,15 +165,15 @@ class ServingProcess : public OtherProcess {
   mutable std::optional<std::uint64_t> port_;
 };
 
-/// Starts peers. It is forked early, because a child of a process that has opened anything cannot
-/// be used.
+/// A process that forks peers whenever the test wants one. It is forked early itself, because a
+/// child of a process that has opened anything cannot be used.
 class Nursery : public OtherProcess {
  public:
-  /// `life`: the work of each peer.
+  /// `life`: the work of each peer, with the seed that make() got.
   Nursery(const NodeOptions& options, const std::function<void(Served&, unsigned seed)>& life)
       : OtherProcess([&](const Talk& talk) {
           ::signal(SIGCHLD, SIG_IGN);
-          // It lives as long as the test, whatever that takes.
+          // No time limit: it lives as long as the test.
           ::alarm(0);
           for (;;) {
             const auto seed = static_cast<unsigned>(talk.hear());
@@ -237,7 +237,7 @@ inline std::string name_of_way(const ::testing::TestParamInfo<NodeWay>& way) {
   return std::string(way.param.shared ? "shared_" : "private_") + way.param.nic;
 }
 
-/// Runs with each of these ways. Logged warnings are no failure.
+/// Runs each case with each of kNodeWays. Logged warnings are no failure.
 class NodeWays : public ::testing::TestWithParam<NodeWay> {
  protected:
   void SetUp() override {

@@ -16,7 +16,7 @@
 #include "shared_memory_side.hpp"
 
 /// Host memory, messages and immediates between two processes of a node (docs/adr/0029): their
-/// bytes and order.
+/// bytes and order. Contents are made by overlay(bytes, offset, from, seed, length).
 namespace hbmwire::test {
 namespace {
 
@@ -215,10 +215,10 @@ class StreamWatcher {
   std::size_t posted_ = 0;
   std::size_t over_ = 0;
   std::size_t seen_ = 0;
-  std::size_t last_sign_ = 0;  // one more than its index
+  std::size_t last_sign_ = 0;  // one more than the last sign's index; 0: none yet
 };
 
-/// Starts all steps, some at a time.
+/// Starts all steps, with a changing limit for those in flight at a time.
 void start_steps(NodeSide& side, Endpoint& endpoint, const RemoteRegion& target,
                  const std::vector<Step>& steps, unsigned seed) {
   std::mt19937 random(seed);
@@ -267,11 +267,12 @@ void start_steps(NodeSide& side, Endpoint& endpoint, const RemoteRegion& target,
 TEST_P(SharedMemory, StepsOfAllKindsArriveInTheirOrder) {
   NodeOptions node = options();
   node.bytes = kStreamBytes;
-  // One peer polls without a pause, another one only now and then.
+  // The lazy peer begins to poll only when the ring already holds steps.
   for (const bool lazy : {false, true}) {
     const unsigned seed = lazy ? 5 : 3;
     const auto steps = steps_of(seed, 1000);
-    // In a process of its own, so the second round's peer is forked before anything is opened, too.
+    // Both ends are in processes of their own, so that nothing is open here when the second
+    // round's peer is forked.
     OtherProcess both([&](const Talk&) {
       ServingProcess peer(node, [&](Served& served, const Talk& talk) {
         served.await(talk, 1);
@@ -291,7 +292,8 @@ TEST_P(SharedMemory, StepsOfAllKindsArriveInTheirOrder) {
   }
 }
 
-/// Such endpoints have no socket to wake the peer, so the NIC carries messages and immediates.
+/// Endpoints by invitation have no socket to wake the peer, so the NIC carries messages and
+/// immediates.
 TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
   const auto steps = steps_of(7, 1000);
   NodeOptions node;
@@ -318,8 +320,8 @@ TEST(SharedMemoryOrder, HoldsForEndpointsByInvitation) {
   Transfer put = value(endpoint.put(side.slice(0, 8), target.slice(0, 8)));
   side.finish(put);
   EXPECT_EQ(put.path(), Path::shared_memory);
-  // The NIC tells the receiver the number of bytes that come with an immediate, so it carries
-  // those, too.
+  // The NIC tells the receiver the number of bytes that come with an immediate, so the NIC carries
+  // these bytes.
   Transfer told = value(endpoint.put(side.slice(0, 8), target.slice(0, 8), {.immediate = 0}));
   side.finish(told);
   EXPECT_EQ(told.path(), Path::host);
@@ -401,7 +403,7 @@ TEST_P(SharedMemory, AFullRingHoldsMessagesBackInTheirOrder) {
   NodeOptions node = options();
   ServingProcess peer(node, [](Served& served, const Talk& talk) {
     served.await(talk, 1);
-    EXPECT_EQ(talk.hear(), 2U);  // makes no progress until then
+    EXPECT_EQ(talk.hear(), 2U);  // makes no progress until the sender has filled the ring
     for (std::uint64_t i = 0; i < kMessages; ++i) {
       const std::uint64_t length = i * 97 % 6000;
       Transfer receive = value(served.endpoint->receive(served.slice(0, 8192)));
@@ -469,10 +471,10 @@ TEST_P(SharedMemory, AMessageThatAFullRingHoldsBackEndsAtItsDeadline) {
   for (Transfer& send : sends) {
     EXPECT_TRUE(send.done());
   }
-  EXPECT_TRUE(sends.front().poll()) << "it was in the ring";
+  EXPECT_TRUE(sends.front().poll()) << "the first message was in the ring";
 }
 
-TEST_P(SharedMemory, AFullRingEndsTheEndpointAtTheOperationsTimeout) {
+TEST_P(SharedMemory, AFullRingEndsTheEndpointAtTheOperationTimeout) {
   NodeOptions node = options();
   node.endpoint.peer_timeout = 500ms;
   node.endpoint.operation_timeout = 400ms;
@@ -538,7 +540,7 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
   node.endpoint.receive_depth = 16;
   node.endpoint.unexpected_bytes = 16 << 10;
   ServingProcess peer(node, [&](Served& served, const Talk& talk) {
-    // It polls, but posts no receives.
+    // Until then it polls, but posts no receives.
     served.await(talk, 1);
     for (std::uint64_t i = 0; i < kMessages; ++i) {
       Transfer receive = value(served.endpoint->receive(served.slice(0, kLength)));
@@ -559,7 +561,8 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
   }
   side.poll_for(500ms);
   const auto gone = std::ranges::count_if(sends, [](const Transfer& send) { return send.done(); });
-  // The places (16), those for unexpected_bytes (16), the messages in the ring (28), and some more.
+  // Messages that are gone: receive_depth (16), those that unexpected_bytes holds (16), those in
+  // the ring (28), and some more.
   EXPECT_GE(gone, 16);
   EXPECT_LE(gone, 16 + 16 + 28 + 10);
   peer.talk().tell(1);
@@ -569,7 +572,7 @@ TEST_P(SharedMemory, UnexpectedMessagesWaitWithTheirSenderWhenAllPlacesAreTaken)
   peer.expect_good();
 }
 
-/// Messages that are handed out leave the ring, which continues.
+/// Messages that are handed out leave the ring, which goes on carrying others.
 TEST_P(SharedMemory, MessagesThatAreHandedOutStayUntilTheyAreLetGo) {
   constexpr std::uint64_t kMessages = 200;  // fewer than a worker's receives
   NodeOptions node = options();

@@ -30,7 +30,7 @@ struct Sleep {
   const char* nic;
 };
 
-/// In these rounds the sleeper's ring becomes cold before it sleeps, so that its bell must ring.
+/// In these rounds the sleeper's ring becomes cold before it sleeps, so its bell must ring.
 constexpr bool becomes_cold(std::uint64_t round) { return round % 64 < 3 && round % 3 == 0; }
 
 class SharedMemorySleep : public ::testing::TestWithParam<Sleep> {
@@ -39,7 +39,7 @@ class SharedMemorySleep : public ::testing::TestWithParam<Sleep> {
     NodeOptions node;
     node.nics = {GetParam().nic};
     node.worker.progress_thread = sleeps && GetParam().how == Sleeper::thread;
-    // It checks its endpoints so rarely that a lost notification is noticed.
+    // The sleeper checks its endpoints so rarely that the test notices a lost wake-up.
     node.endpoint.peer_timeout = 120s;
     return node;
   }
@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, SharedMemorySleep,
                                   sleep.param.nic;
                          });
 
-TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
+TEST_P(SharedMemorySleep, EachMessageAndImmediateEndsTheSleep) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::uint64_t kRounds = 1000;
 #else
@@ -90,7 +90,7 @@ TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
                                   : round % 64 < 3    ? round % 5 * 10
                                                       : 0;
       for (std::uint64_t i = 0; i < polls; ++i) served.worker.progress();
-      // So many polls can take longer than the limit of a round, which begins after them.
+      // So many polls can take longer than a round may, so the sender starts its clock after this.
       if (becomes_cold(round)) talk.tell(round);
       sleep_until_over(served, receive);
       ASSERT_FALSE(HasFailure()) << round;
@@ -107,7 +107,8 @@ TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
       side.poll_until([&] { return peer.talk().can_hear(); }, 60s);
       ASSERT_EQ(peer.talk().hear(), round);
     }
-    // At a random moment on its way to sleep, and when it has slept for a while.
+    // Messages come at random moments while the sleeper is about to sleep, and when it has slept
+    // for a while.
     for (auto polls = random() % 100; polls != 0; --polls) side.worker.progress();
     if (round % 8 == 0) side.poll_for(std::chrono::microseconds(random() % 800));
     if (round % 64 < 3) side.poll_for(3ms);
@@ -123,8 +124,8 @@ TEST_P(SharedMemorySleep, IsEndedByEachMessageAndImmediate) {
     late += Clock::now() - begun > 200ms ? 1U : 0U;
   }
   // After a lost wake-up the sleeper sees the message at its next look by the clock, after 250 ms.
-  // A busy machine delays few rounds for so long; a lost wake-up of one kind of round, at least 1
-  // in 64.
+  // A busy machine delays few rounds for so long. If the wake-ups of one kind of round were lost,
+  // at least 1 round in 64 would be late.
   EXPECT_LT(longest, kNodeSlack);
   EXPECT_LE(late, kRounds / 100);
   peer.expect_good();
@@ -145,7 +146,7 @@ TEST(SharedMemoryBell, ASleeperSeesAFrameThatComesBeforeItsBell) {
   node.endpoint.peer_timeout = 120s;
   ServingProcess peer(node, [](Served& served, const Talk& talk) {
     // The first message ends any sleep that the other process began in order to connect. After the
-    // second one the other process polls and this one does not, so that only this one's ring
+    // second one the other process polls and this one does not, so only this one's ring
     // becomes cold.
     served.await(talk, 0);
     Transfer first = value(served.endpoint->send(served.slice(0, 8)));
@@ -155,7 +156,7 @@ TEST(SharedMemoryBell, ASleeperSeesAFrameThatComesBeforeItsBell) {
     EXPECT_EQ(talk.hear(), 1U);
     SharedRingFile* const own = ring_by_bell();
     ASSERT_NE(own, nullptr);
-    // A message of 8 bytes, without ringing the bell.
+    // Writes a message of 8 bytes into the ring by hand, without ringing the bell.
     auto& cell = own->cells[own->taken];
     wire::MessageHeader header;
     header.kind = wire::MessageHeader::Kind::plain;
@@ -185,9 +186,8 @@ TEST(SharedMemoryBell, ASleeperSeesAFrameThatComesBeforeItsBell) {
   EXPECT_TRUE(receive.done() || !may_sleep) << "the frame is there, and the thread would sleep";
 }
 
-/// A peer that has ended leaves its bell to the next one, whose endpoint may belong to another
-/// worker.
-TEST(SharedMemoryBell, RingsForTheEndpointThatHasItNow) {
+/// When an endpoint has ended, the next one uses its bell, and may belong to another worker.
+TEST(SharedMemoryBell, RingsForTheEndpointThatUsesItNow) {
   // This process listens with two workers, and keeps the first one's endpoint after its peer has
   // ended.
   OtherProcess first([](const Talk& talk) {
@@ -238,7 +238,7 @@ TEST(SharedMemoryBell, RingsForTheEndpointThatHasItNow) {
   for (int i = 0; i < 1000; ++i) one.worker.progress();
   const Deadline soon = Deadline::after(2s);
   while (!receive.done() && !soon.passed()) other.progress();
-  EXPECT_TRUE(receive.done()) << "the other worker has taken the bell";
+  EXPECT_TRUE(receive.done()) << "the first worker has taken the bell";
   first.talk().tell(5);
   first.expect_good();
 }
@@ -278,7 +278,7 @@ TEST(SharedMemoryBell, RingsForEachOfAHundredEndpoints) {
   std::vector<Transfer> receives;
   for (std::size_t i = 0; i < kEndpoints; ++i)
     receives.push_back(value(endpoints[i].receive(side.slice(i * 64, 64))));
-  for (int i = 0; i < 20'000; ++i) side.worker.progress();  // until they are cold
+  for (int i = 0; i < 20'000; ++i) side.worker.progress();  // until the rings are cold
   std::mt19937 random(3);
   int late = 0;
   for (int round = 0; round < kRounds; ++round) {

@@ -86,7 +86,7 @@ TEST_P(SharedPieces, BytesGoThereAndBack) {
   EXPECT_TRUE(same_bytes(side.contents(), expected));
 }
 
-TEST_P(SharedPieces, OrderHoldsBetweenTheWays) {
+TEST_P(SharedPieces, OrderHoldsBetweenPiecesAndTheOtherPath) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
   std::vector<Transfer> all;
@@ -110,8 +110,9 @@ TEST_P(SharedPieces, AnImmediateComesBehindTheBytes) {
   side.expect_there(sent);
 }
 
-TEST_P(SharedPieces, APeerWhosePolicyExcludesThemIsNotStaged) {
-  if (!over_tcp()) return;  // with a NIC, its process would not register such memory
+TEST_P(SharedPieces, APolicyOfThePeerExcludesSharedPieces) {
+  // With a NIC, a peer of such a policy would not register device memory at all.
+  if (!over_tcp()) return;
   PeerProcess::Options of_peer = options();
   of_peer.paths.allow = {Path::host, Path::zero_copy, Path::tcp, Path::ipc};
   const PeerProcess peer(of_peer);
@@ -126,8 +127,9 @@ TEST_P(SharedPieces, APeerWhosePolicyExcludesThemIsNotStaged) {
   side.expect_there(sent);
 }
 
-TEST_P(SharedPieces, ThisEndsPolicyExcludesThem) {
-  if (!over_tcp()) return;  // with a NIC, it would not register such memory
+TEST_P(SharedPieces, APolicyOfThisEndExcludesSharedPieces) {
+  // With a NIC, an end of such a policy would not register device memory at all.
+  if (!over_tcp()) return;
   const PeerProcess peer(options());
   IpcSide side(peer, GetParam().here, GetParam().nic,
                {.require = {}, .allow = {Path::host, Path::zero_copy, Path::tcp}});
@@ -139,7 +141,7 @@ TEST_P(SharedPieces, ThisEndsPolicyExcludesThem) {
   side.expect_there(sent);
 }
 
-TEST_P(SharedPieces, AreForWhatHas64KiBAndMore) {
+TEST_P(SharedPieces, CarryTransfersOf64KiBAndMore) {
   if (!over_tcp()) return;
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
@@ -162,8 +164,9 @@ std::set<int> shared_files() {
   return files;
 }
 
-/// Acts as if the peer cannot look into this process: the name leads to another file.
-TEST_P(SharedPieces, TheOtherPathIsUsedIfThePeerCannotMapThem) {
+/// Acts as if the peer cannot map files of this process: the descriptor that it opens leads to
+/// /dev/null.
+TEST_P(SharedPieces, TheOtherPathIsUsedIfThePeerCannotMapThePieces) {
   PeerProcess::Options of_peer = options();
   of_peer.does = [](PeerProcess::Inside& inside, std::int64_t) {
     return static_cast<std::uint64_t>(
@@ -212,7 +215,7 @@ TEST_P(SharedPieces, AWrongKeyEndsTheEndpoint) {
 TEST_P(SharedPieces, AStoppedPeerIsAwaitedUntilTheDeadline) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
-  // Before it has mapped them, and afterwards.
+  // The peer stops once before it has mapped the pieces, and once afterwards.
   for (int i = 0; i < 2; ++i) {
     peer.stop();
     Transfer put = side.put();
@@ -246,19 +249,19 @@ void expect_death_noticed(PeerProcess& peer, IpcSide& side, bool mapped) {
   EXPECT_EQ(internals::look_at(side.worker).staged, 0U);
 }
 
-TEST_P(SharedPieces, APeerKilledAtTheFirstIsNoticed) {
+TEST_P(SharedPieces, APeerKilledBeforeItMapsThePiecesIsNoticed) {
   PeerProcess peer(options());
   IpcSide side = side_of(peer);
   expect_death_noticed(peer, side, false);
 }
 
-TEST_P(SharedPieces, APeerKilledLaterIsNoticed) {
+TEST_P(SharedPieces, APeerKilledAfterItMappedThePiecesIsNoticed) {
   PeerProcess peer(options());
   IpcSide side = side_of(peer);
   expect_death_noticed(peer, side, true);
 }
 
-TEST_P(SharedPieces, APeerThatEndsBeforeItMapsThemIsNotAwaited) {
+TEST_P(SharedPieces, APeerThatEndsBeforeItMapsThePiecesIsNotAwaited) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
   peer.stop();
@@ -271,7 +274,7 @@ TEST_P(SharedPieces, APeerThatEndsBeforeItMapsThemIsNotAwaited) {
   EXPECT_EQ(peer.changed_bytes(), 0U);
 }
 
-TEST_P(SharedPieces, OneThatIsCancelledIsSettled) {
+TEST_P(SharedPieces, ACancelledGetIsSettled) {
   const PeerProcess peer(options());
   IpcSide side = side_of(peer);
   Transfer get = side.get();

@@ -20,7 +20,7 @@
 namespace hbmwire::test {
 namespace {
 
-constexpr std::uint32_t kSure = 4;
+constexpr std::uint32_t kSure = 4;  // places that each endpoint has, whatever others use
 
 /// A worker that serves, and other workers that connect to it.
 class SharedReceives : public testing::Test {
@@ -85,7 +85,8 @@ class SharedReceives : public testing::Test {
     }
   }
 
-  /// Expects that each receive is posted or about to be, including those to be removed.
+  /// Expects that no receive is lost: each one is posted or about to be, including those to be
+  /// removed.
   void expect_full() const {
     const internals::PoolView view = internals::look_at_receives(*server_);
     EXPECT_GE(view.posted + view.waiting, view.count);
@@ -105,7 +106,7 @@ class SharedReceives : public testing::Test {
   std::vector<Transfer> sends_;
 };
 
-TEST_F(SharedReceives, AreSureOfFourPlacesEach) {
+TEST_F(SharedReceives, EachEndpointIsSureOfFourPlaces) {
   serve({.receive_pool_bytes = 0});
   for (int i = 0; i < 20; ++i) connect();
   for (Peer& peer : peers_) EXPECT_EQ(flood(peer, 10), kSure);
@@ -114,21 +115,21 @@ TEST_F(SharedReceives, AreSureOfFourPlacesEach) {
   for (Transfer& send : sends_) EXPECT_TRUE(send.done());
 }
 
-TEST_F(SharedReceives, AreNoMoreThanAnEndpointMayHave) {
+TEST_F(SharedReceives, AnEndpointGetsNoMorePlacesThanItsReceiveDepth) {
   serve({}, {.receive_depth = 4});
   Peer& peer = connect();
   EXPECT_EQ(flood(peer, 10), 4U);
 }
 
-TEST_F(SharedReceives, AFirstEndpointGetsAsManyAsItRequests) {
+TEST_F(SharedReceives, AFirstEndpointGetsAsManyPlacesAsItRequests) {
   serve({});
   Peer& peer = connect();
   EXPECT_EQ(internals::places(*server_), 64U);
   EXPECT_EQ(flood(peer, 100), 64U);
 }
 
-TEST_F(SharedReceives, GrowWithTheTraffic) {
-  // A new endpoint gets an eighth of half of these.
+TEST_F(SharedReceives, AnEndpointsPlacesGrowWithItsTraffic) {
+  // A new endpoint gets an eighth of half of the receives that fit into receive_pool_bytes.
   serve({.receive_pool_bytes = 128U << 10U});
   Peer& peer = connect();
   const std::uint32_t before = internals::places(*server_);
@@ -139,7 +140,7 @@ TEST_F(SharedReceives, GrowWithTheTraffic) {
 }
 
 /// The peer's last credits may have been used for messages that keep their places.
-TEST_F(SharedReceives, AreToldOfWhenTheLastMessagesKeepTheirPlaces) {
+TEST_F(SharedReceives, APeerLearnsOfFreePlacesThoughItsLastMessagesKeepTheirs) {
   serve({.receive_pool_bytes = 0}, {.operation_timeout = 3s});
   Peer& peer = connect();
   Transfer first = value(peer.served->receive(target_.slice(0, 100), TagMatch{1}));
@@ -150,10 +151,10 @@ TEST_F(SharedReceives, AreToldOfWhenTheLastMessagesKeepTheirPlaces) {
   const Deadline end = Deadline::after(2s);
   while (!awaited.done() && !end.passed()) drive(1ms);
   EXPECT_TRUE(first.done());
-  EXPECT_TRUE(awaited.done()) << "a place was free, and its peer not told";
+  EXPECT_TRUE(awaited.done()) << "a place was free, and the peer was not told";
 }
 
-TEST_F(SharedReceives, GrowWhenAllMessagesAreKept) {
+TEST_F(SharedReceives, AnEndpointsPlacesGrowWhenAllMessagesAreKept) {
   serve({.receive_pool_bytes = 128U << 10U}, {.operation_timeout = 3s});
   Peer& peer = connect();
   const std::uint32_t before = internals::places(*server_);
@@ -168,7 +169,7 @@ TEST_F(SharedReceives, GrowWhenAllMessagesAreKept) {
 }
 
 /// A message that the receiver must answer waits for a receive for its answer.
-TEST_F(SharedReceives, ForAnswersAreTakenOnceThereAreSome) {
+TEST_F(SharedReceives, MessagesWaitForReceivesForTheirAnswers) {
   serve({});
   Peer& peer = connect();
   Memory large(context_, MemoryType::host, 1U << 20U);
@@ -186,19 +187,19 @@ TEST_F(SharedReceives, ForAnswersAreTakenOnceThereAreSome) {
   EXPECT_TRUE(all_over());
 }
 
-TEST_F(SharedReceives, LetOthersGoOnWhereAPeerIsSlow) {
+TEST_F(SharedReceives, OtherEndpointsGoOnBesideOneThatReceivesNothing) {
   serve({.receive_pool_bytes = 1U << 20U}, {.unexpected_bytes = 1024});
   Peer& slow = connect();
   Peer& other = connect();
   flood(slow, 1000);
   drive(300ms);
   for (int i = 0; i < 200; ++i) talk(other);
-  // It holds no more than allowed, although nothing of it is received.
+  // The slow endpoint holds no more places than allowed, although it receives nothing.
   EXPECT_LE(internals::places(*server_), 64U);
   EXPECT_EQ(slow.served->phase(), EndpointPhase::ready);
 }
 
-TEST_F(SharedReceives, AreGivenBackWhereOthersAreShort) {
+TEST_F(SharedReceives, ABusyEndpointGivesPlacesBackToOthers) {
   serve({.receive_pool_bytes = 512U << 10U});
   Peer& first = connect();
   for (int i = 0; i < 300; ++i) talk(first);
@@ -211,7 +212,7 @@ TEST_F(SharedReceives, AreGivenBackWhereOthersAreShort) {
   for (std::size_t i = 1; i < 4; ++i) EXPECT_GT(internals::places(*server_, i), kSure + 4) << i;
 }
 
-TEST_F(SharedReceives, FitTheLongestMessageOfAnEndpoint) {
+TEST_F(SharedReceives, AnEndpointWithLongerMessagesIsRefused) {
   serve({});
   const Worker worker = value(Worker::create(context_));
   const auto refused = Endpoint::connect(worker, "127.0.0.1:" + std::to_string(listener_->port()),
@@ -222,7 +223,7 @@ TEST_F(SharedReceives, FitTheLongestMessageOfAnEndpoint) {
 }
 
 /// A shared receive has room for the longest message of all endpoints of the worker.
-TEST_F(SharedReceives, TakeNoLongerMessageThanTheirEndpoint) {
+TEST_F(SharedReceives, AMessageLongerThanItsEndpointAllowsIsRefused) {
   serve({}, {.eager_bytes = 1024});
   RawPeer peer(context_, *server_, listener_->port());
   Endpoint victim = value(listener_->accept(within(5s)));
@@ -245,7 +246,7 @@ TEST_F(SharedReceives, TakeNoLongerMessageThanTheirEndpoint) {
 /// The greedy peer uses up all shared receives until this end looks.
 TEST_F(SharedReceives, HonestPeersSurviveAGreedyOne) {
   serve({.receive_pool_bytes = 0});
-  connect();  // its completion queue has no room for others
+  connect();  // the first endpoint, whose completion queue has no room for others
   Peer& honest = connect();
   RawPeer greedy(context_, *server_, listener_->port());
   Endpoint victim = value(listener_->accept(within(5s)));
@@ -272,7 +273,7 @@ TEST_F(SharedReceives, HonestPeersSurviveAGreedyOne) {
   talk(honest);
 }
 
-TEST_F(SharedReceives, AreFewerAgainWhenEndpointsHaveGone) {
+TEST_F(SharedReceives, ThePoolShrinksWhenEndpointsHaveGone) {
   serve({.receive_pool_bytes = 0});
   for (int i = 0; i < 60; ++i) connect();
   const std::uint32_t most = internals::look_at_receives(*server_).count;
@@ -290,7 +291,7 @@ TEST_F(SharedReceives, AreFewerAgainWhenEndpointsHaveGone) {
   expect_full();
 }
 
-/// The NIC does not report when a queue pair has used its last receive.
+/// emu1 does not report when a queue pair has used its last receive.
 class UntoldSharedReceives : public SharedReceives {
  protected:
   UntoldSharedReceives() : SharedReceives("emu1") {}

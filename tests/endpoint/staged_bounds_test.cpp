@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, StagedBounds,
                          ::testing::Values(MemoryType::gaudi, MemoryType::cuda, MemoryType::rocm),
                          [](const auto& type) { return std::string(to_string(type.param)); });
 
-TEST_P(StagedBounds, NeedsNothingOfThePeersProcess) {
+TEST_P(StagedBounds, TransfersNeedNothingOfThePeersProcess) {
   target();
   const RemoteRegion there = remote();
   staged().fill(1);
@@ -32,14 +32,14 @@ TEST_P(StagedBounds, NeedsNothingOfThePeersProcess) {
   EXPECT_TRUE(same_bytes(target_->contents(), pattern(kBytes, 1)));
 }
 
-TEST_P(StagedBounds, AWorkerHasSomethingToDoAllTheTime) {
+TEST_P(StagedBounds, AWorkerMayNotSleepWhileItsEngineCopies) {
   target();
   const RemoteRegion there = remote();
   Transfer put = value(a_->put(staged().all(), there.slice(0, kBytes)));
   const Deadline deadline = Deadline::after(10s);
   bool may_sleep = false;
   while (!put.done() && !may_sleep && !deadline.passed()) may_sleep = value(near_->arm());
-  EXPECT_TRUE(put.done()) << "the end of its engine would wake nothing";
+  EXPECT_TRUE(put.done()) << "the end of the engine's copy would wake nothing";
 }
 
 TEST_P(StagedBounds, OneTransferLeavesHalfOfThePieces) {
@@ -59,7 +59,7 @@ TEST_P(StagedBounds, OneTransferLeavesHalfOfThePieces) {
   EXPECT_EQ(kPiece, 512U << 10U);
 }
 
-/// One message arrives eagerly, and one by rendezvous.
+/// The short message arrives eagerly, the long one by rendezvous.
 TEST_P(StagedBounds, AReceiveThatTheEngineFailsFailsAlone) {
   target();
   staged();
@@ -91,7 +91,7 @@ Result<Region> register_cuda(const Context& context) {
                                  Access::local_write);
 }
 
-TEST(StagedRegions, AreThoseThatTheNicHasNoRoadToToo) {
+TEST(StagedRegions, AreAlsoThoseThatTheNicHasNoRoadTo) {
   const Heard heard;
   const Context context = value(Context::create({.memory = {}, .nics = {"emu0"}}));
   const Allocation memory = value(context.allocate(MemoryType::cuda, 4096));
@@ -104,8 +104,8 @@ TEST(StagedRegions, AreThoseThatTheNicHasNoRoadToToo) {
   EXPECT_EQ(region->explain()[0].refusal->hint, Hint::dmabuf_no_p2p);
 }
 
-/// The other NIC may reach the memory.
-TEST(StagedRegions, AreNoneOfAContextWithTwoNics) {
+/// emu1 does not reach the memory, but emu0 might, so the region is refused instead of staged.
+TEST(StagedRegions, DoNotExistInAContextWithTwoNics) {
   for (const PathPolicy& policy : {PathPolicy(), PathPolicy{.require = Path::staged}}) {
     const Context context =
         value(Context::create({.memory = {}, .nics = {"emu0", "emu1"}, .paths = policy}));

@@ -16,7 +16,7 @@
 namespace hbmwire::test {
 
 inline constexpr std::uint64_t kPiece = internals::kPieceBytes;
-/// More pieces than a transfer has in flight.
+/// More pieces than a transfer has in flight, of which the last one is short.
 inline constexpr std::uint64_t kBytes = 10 * kPiece + 4321;
 
 /// Two connected endpoints, each with its own worker and NIC, of which emu1 imports no dma-bufs.
@@ -130,7 +130,8 @@ class StagedEnds : public ::testing::TestWithParam<Parameter> {
   std::optional<Endpoint> b_;
 };
 
-/// Device memory of this end that its NIC does not reach, and memory of the peer that is open.
+/// Device memory of this end that its NIC does not reach, and memory of the peer that its NIC does
+/// reach.
 class Staged : public StagedEnds<MemoryType> {
  protected:
   Staged() : StagedEnds("emu1", "emu0") {}
@@ -142,7 +143,7 @@ class Staged : public StagedEnds<MemoryType> {
     StagedEnds::TearDown();
   }
 
-  /// Made when it is first called.
+  /// This end's memory. The first call allocates it.
   Memory& staged() {
     if (!staged_) staged_.emplace(*here_, GetParam(), kBytes, Access::local_write);
     return *staged_;

@@ -77,8 +77,8 @@ TEST_P(Staged, PutsAndGetsOfAnySizeArriveWhole) {
   expect_idle();
 }
 
-TEST_P(Staged, BetweenTwoDevicesOnlyThisEndStops) {
-  // Not a second card, because SynapseAI has one per process.
+TEST_P(Staged, BetweenTwoDevicesOnlyThisEndIsStaged) {
+  // The peer's device is of another vendor, because SynapseAI has one card per process.
   const MemoryType other = GetParam() == MemoryType::cuda ? MemoryType::rocm : MemoryType::cuda;
   target(other);
   const RemoteRegion there = remote();
@@ -108,8 +108,8 @@ TEST_P(Staged, TransfersArriveInOrder) {
     target_->fill(200 + round);
     Transfer receive = value(b_->receive(inbox.all()));
     Transfer immediate = value(b_->receive_immediate());
-    // A put by the NIC; a staged one over a part of it; one by the NIC over a part of that; and a
-    // message.
+    // A put of the whole memory by the NIC; two staged puts over parts of it; a put by the NIC over
+    // a part of the first staged one; and a message.
     std::vector<Transfer> all;
     all.push_back(value(a_->put(host.all(), there.slice(0, kBytes))));
     all.push_back(value(
@@ -126,7 +126,7 @@ TEST_P(Staged, TransfersArriveInOrder) {
     for (Transfer& transfer : all) finish(transfer);
     finish(immediate);
     EXPECT_EQ(immediate.value(), round);
-    EXPECT_EQ(immediate.bytes(), kPiece) << "of the last piece";
+    EXPECT_EQ(immediate.bytes(), kPiece) << "the immediate counts the bytes of the last piece";
   }
 }
 
@@ -165,7 +165,7 @@ TEST_P(Staged, MessagesOfAnySizeArriveWholeBothWays) {
   expect_idle();
 }
 
-TEST_P(Staged, AMessageThatComesBeforeItsReceiveIsBroughtToo) {
+TEST_P(Staged, AMessageThatComesBeforeItsReceiveArrivesInTheDevice) {
   target().fill(1);
   staged().fill(2);
   std::vector<Transfer> sends;
@@ -185,7 +185,7 @@ TEST_P(Staged, AMessageThatComesBeforeItsReceiveIsBroughtToo) {
 }
 
 TEST_P(Staged, AMessageThatNoNicCanCarryFailsAlone) {
-  target(MemoryType::host, Access::local_write);  // closed to reads of this end, too
+  target(MemoryType::host, Access::local_write);  // this end's NIC may not read it either
   Transfer send = value(b_->send(target_->all()));
   Transfer into = value(a_->receive(staged().all()));
   EXPECT_EQ(expect_failure(into).code, Errc::not_supported);
@@ -215,7 +215,7 @@ TEST_P(Staged, ListsAreRefused) {
   finish(flushed);
 }
 
-TEST_P(Staged, NothingMovesBehindACancelledOnesReport) {
+TEST_P(Staged, NothingMovesAfterACancelledTransfersReport) {
   target();
   RemoteRegion there = remote();
   for (const int progress : {0, 1, 2, 5, 11, 30}) {
@@ -249,7 +249,7 @@ TEST_P(Staged, NothingMovesBehindACancelledOnesReport) {
   }
 }
 
-TEST_P(Staged, ARefusedRequestEndsIt) {
+TEST_P(Staged, ARefusedRequestEndsTheEndpoint) {
   target();
   for (const bool gets : {false, true}) {
     for (unsigned long long nth : {0ULL, 1ULL, 3ULL, 5ULL}) {
@@ -288,7 +288,7 @@ unsigned long host_mappings() {
 
 }  // namespace
 
-/// Pinned once for each device, while the worker lives.
+/// The pieces are pinned once for each device, and stay so while the worker lives.
 TEST_P(Staged, PiecesArePinnedWhereTheEngineGainsByIt) {
   target();
   const RemoteRegion there = remote();
@@ -306,8 +306,8 @@ TEST_P(Staged, PiecesArePinnedWhereTheEngineGainsByIt) {
   begin();
 }
 
-/// Without pinning, its bytes are copied one more time.
-TEST_P(Staged, PiecesThatCanNotBePinnedServeAllTheSame) {
+/// Without pinning, the bytes of each piece are copied one more time.
+TEST_P(Staged, PiecesThatCanNotBePinnedAreStillUsed) {
   target();
   const RemoteRegion there = remote();
   staged().fill(1);
@@ -363,8 +363,8 @@ TEST_P(Staged, ACopyThatTheEngineFailsFailsAlone) {
   for (const bool gets : {false, true}) {
     unsigned failed = 0;
     long calls = 0;
-    // Each query of the engine is a call, too. A slow run has thousands of them, and later ones are
-    // alike.
+    // Each query whether the engine is done is a call, too. A slow run has thousands of them, and
+    // the later ones are alike, so the steps grow.
     for (long nth = 0; nth <= calls; nth += 1 + nth / 16) {
       fail_nth_call(vendor, nth, EIO);
       Result<Transfer> transfer = gets ? a_->get(staged().all(), there.slice(0, kBytes))
@@ -386,12 +386,12 @@ TEST_P(Staged, ACopyThatTheEngineFailsFailsAlone) {
   }
 }
 
-/// Its receiver already knows the target address, and would wait forever.
+/// The receiver has already told its target address, and would wait forever for the bytes.
 TEST_P(Staged, AMessageThatTheEngineFailsEndsTheEndpoint) {
   target();
   staged();
   const std::string vendor(to_string(GetParam()));
-  // Not every call of a vendor's library is needed for a copy.
+  // Repeats until the failed call is one that the copy needs; not every call is.
   for (long nth = 0; a_->phase() == EndpointPhase::ready; ++nth) {
     ASSERT_LT(nth, 50);
     Transfer receive = value(b_->receive(target_->all()));
@@ -406,13 +406,13 @@ TEST_P(Staged, AMessageThatTheEngineFailsEndsTheEndpoint) {
   }
 }
 
-TEST_P(Staged, ARevokedKeyEndsItAtBothEnds) {
+TEST_P(Staged, ARevokedKeyEndsTheEndpointAtBothEnds) {
   target();
   key_.emplace(value(MemoryKey::pack(target_->region(), {.revocable = true})));
   const RemoteRegion there = value(a_->remote(value(RemoteKey::unpack(key_->bytes()))));
   Transfer transfer = value(a_->put(staged().all(), there.slice(0, kBytes)));
   good(key_->revoke());
-  // Either end may notice first.
+  // The error depends on the end that notices first.
   const Errc code = expect_failure(transfer).code;
   EXPECT_TRUE(code == Errc::permission_denied || code == Errc::peer_failed);
   drive([&] { return b_->phase() == EndpointPhase::failed; });
@@ -483,6 +483,7 @@ TEST_P(Staged, RegionObjectsNeedNotOutliveTheCall) {
   finish(put);
   finish(behind);
   auto expected = pattern(kBytes, 1);
+  // The second put wrote the first eight bytes of pattern 1 once more, at offset 8.
   overlay(expected, 8, 0, 1, 8);
   EXPECT_TRUE(same_bytes(target_->contents(), expected));
 }

@@ -125,8 +125,8 @@ TEST_F(Started, AThousandConnectionsGoOnInOneThread) {
   allow_descriptors();
   const std::string where = "localhost:" + std::to_string(listener_.port());
   std::vector<PendingEndpoint> pending;
-  // If this thread, which drives both ends, gets no CPU for half a second, handshakes lose their
-  // places to others.
+  // Retries, because handshakes lose their places to others if this thread, which drives both ends,
+  // gets no CPU for half a second.
   EndpointOptions options = small_options();
   options.retry_connect = true;
   for (std::uint64_t i = 0; i < kMany; ++i) {
@@ -162,7 +162,7 @@ TEST_F(Started, ConnectionsThatAreRefusedSayWhy) {
   ASSERT_TRUE(nonsense);
 }
 
-/// The call refuses them before it asks a name service.
+/// start_connect() and connect() refuse such options before they ask a name service.
 TEST_F(Started, OptionsAreRefusedAtOnce) {
   const auto expect_refused = [&](const std::string& peer, const EndpointOptions& options) {
     const auto started = Endpoint::start_connect(here_, peer, Deadline::after(10s), options);
@@ -181,7 +181,8 @@ TEST_F(Started, OptionsAreRefusedAtOnce) {
   expect_refused("rdma_cm://127.0.0.1:1", {.link = {.service_level = 1}});
 }
 
-/// The driver of a NIC takes time to make a queue pair.
+/// A call of progress() begins few handshakes, because the driver of a NIC takes time to make a
+/// queue pair.
 TEST_F(Started, FewConnectionsBeginWithinOneTick) {
   constexpr std::size_t kMany = 40;
   const Silent silent;
@@ -190,7 +191,7 @@ TEST_F(Started, FewConnectionsBeginWithinOneTick) {
   pending.reserve(kMany);
   for (std::size_t i = 0; i < kMany; ++i)
     pending.push_back(value(Endpoint::start_connect(here_, where, Deadline::after(10s))));
-  // By then the addresses of several are known.
+  // After this time the addresses of several names are known.
   std::this_thread::sleep_for(100ms);
   std::size_t most = 0;
   std::size_t before = internals::look_at(here_).handshakes;
@@ -232,7 +233,7 @@ TEST_F(Started, ConnectionsEndAtTheirDeadline) {
 
 /// The deadline is so far in the past that handshakes need no sleep, and that the duration until
 /// now does not fit its type.
-TEST_F(Started, DeadlinesOfLongAgoLetNoThreadSleep) {
+TEST_F(Started, ADeadlineOfLongAgoIsOverAtOnce) {
   const Silent silent;
   const Deadline past(Deadline::Clock::time_point::min());
   PendingEndpoint pending = value(Endpoint::start_connect(here_, silent.address, past));
@@ -253,7 +254,7 @@ TEST_F(Started, ConnectionsAreCancelledAtOnce) {
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code, Errc::cancelled);
   EXPECT_EQ(taken.error().subject, silent.address);
-  // At the deadline of a wait, too.
+  // The deadline of a wait cancels the connection, too.
   PendingEndpoint other =
       value(Endpoint::start_connect(here_, silent.address, Deadline::after(60s)));
   const auto waited = other.transfer().wait(20ms);
@@ -273,7 +274,7 @@ TEST_F(Started, ConnectionsThatAreDroppedAreGivenUp) {
   ASSERT_TRUE(done);
   EXPECT_EQ(done->cookie, 5U);
   EXPECT_FALSE(done->result);
-  // A connection whose endpoint is ready, but was not taken.
+  // Also drops a connection whose endpoint is ready, but was not taken.
   {
     PendingEndpoint pending = start();
     drive_until([&] { return pending.transfer().done() && !served_.empty(); });
@@ -296,7 +297,7 @@ TEST_F(Started, QuestionsForMemoryAreAnswered) {
   EXPECT_EQ(here_.next_done()->cookie, 1U);
   EXPECT_EQ(here_.next_done()->cookie, 2U);
   EXPECT_FALSE(endpoint.start_remote("", Deadline::after(10s)));
-  // A question that the peer does not look at.
+  // A question that the peer does not look at ends by its deadline.
   PendingRegion late = value(endpoint.start_remote("one", Deadline::after(50ms)));
   const Deadline end = Deadline::after(10s);
   while (!late.transfer().done() && !end.passed()) here_.progress();
@@ -307,7 +308,7 @@ TEST_F(Started, QuestionsForMemoryAreAnswered) {
   drive_until([&] { return closed.done() && left.transfer().done(); });
 }
 
-/// The peer answers one or two at a time; it would treat more as an attack.
+/// The library keeps only one or two questions at the peer, which would treat more as an attack.
 TEST_F(Started, AThousandQuestionsAreAnswered) {
   Endpoint endpoint = connect();
   drive_until([&] { return !served_.empty(); });
@@ -405,7 +406,7 @@ TEST_F(Started, EndpointsAreClosedWithoutAWait) {
 TEST_F(Started, ClosesOfBusyEndpointsWaitAndEndAtTheirDeadline) {
   Endpoint endpoint = connect();
   drive_until([&] { return !served_.empty(); });
-  // A rendezvous that no receive takes.
+  // The endpoint is busy with a rendezvous that no receive takes.
   Memory large(context_, MemoryType::host, 1 << 20);
   Transfer send = value(endpoint.send(large.all()));
   Transfer closed = value(endpoint.start_close(Deadline::after(100ms)));
@@ -420,7 +421,7 @@ TEST_F(Started, ClosesOfBusyEndpointsWaitAndEndAtTheirDeadline) {
   EXPECT_FALSE(send.poll());
 }
 
-TEST_F(Started, EndpointsConnectAnew) {
+TEST_F(Started, EndpointsReconnectWithoutAWait) {
   Endpoint endpoint = connect();
   EXPECT_EQ(endpoint.start_reconnect(Deadline::after(10s)).error().code, Errc::busy);
   drive_until([&] { return !served_.empty(); });
@@ -447,7 +448,7 @@ TEST_F(Started, TheLibrarysThreadIsWoken) {
     return endpoint.phase() == EndpointPhase::closed && internals::count_endpoints(there_) == 0;
   });
   std::this_thread::sleep_for(100ms);
-  // It begins with a pause, which no descriptor reports.
+  // The reconnect begins with a pause, and no descriptor reports the pause's end.
   PendingEndpoint again = value(endpoint.start_reconnect(Deadline::after(300ms)));
   const auto begun = std::chrono::steady_clock::now();
   drive_until([&] { return again.transfer().done(); });
@@ -455,7 +456,7 @@ TEST_F(Started, TheLibrarysThreadIsWoken) {
   good(again.take().map([](const Endpoint&) {}));
 }
 
-TEST_F(Started, NamesAreLookedUpBeside) {
+TEST_F(Started, NamesAreLookedUpWithoutAWait) {
   const std::string name = "localhost:" + std::to_string(listener_.port());
   PendingEndpoint pending = value(Endpoint::start_connect(here_, name, Deadline::after(10s)));
   drive_until([&] { return pending.transfer().done(); });

@@ -32,7 +32,8 @@ constexpr auto kPeerTimeout = 1s;
 constexpr auto kSlack = 1s;                    // extra time for a busy machine
 constexpr std::uint64_t kMuch = 64ULL << 20U;  // more than the kernels of both ends can hold
 
-/// An end whose host memory uses TCP instead of shared memory, which needs no action of the peer.
+/// An end whose host memory uses TCP. Shared memory, the first choice, would need no action of the
+/// peer.
 struct Side : PeerSide {
   explicit Side(const PeerProcess& peer,
                 const EndpointOptions& options = {.peer_timeout = kPeerTimeout})
@@ -52,7 +53,7 @@ struct Side : PeerSide {
   }
 };
 
-TEST(TcpPeer, AKilledOneIsNoticedByASleeper) {
+TEST(TcpPeer, AKilledPeerIsNoticedByASleeper) {
   PeerProcess peer;
   Side side(peer);
   peer.kill();
@@ -63,7 +64,7 @@ TEST(TcpPeer, AKilledOneIsNoticedByASleeper) {
 
 /// The death is noticed as soon as the socket reports it, not only by a periodic look. The test
 /// measures this thread's CPU time, which does not grow on a busy machine.
-TEST(TcpPeer, AKilledOneIsNoticedAsSoonAsTheSocketTells) {
+TEST(TcpPeer, AKilledPeerIsNoticedAsSoonAsTheSocketTells) {
   constexpr double kAtOnce_s = 0.06;  // periodic looks come four times a second
   const auto cpu_s = [] {
     timespec now{};
@@ -88,7 +89,7 @@ TEST(TcpPeer, AKilledOneIsNoticedAsSoonAsTheSocketTells) {
   }
 }
 
-TEST(TcpPeer, TransfersToAKilledOneFail) {
+TEST(TcpPeer, TransfersToAKilledPeerFail) {
   PeerProcess peer;
   Side side(peer);
   peer.stop();
@@ -103,7 +104,7 @@ TEST(TcpPeer, TransfersToAKilledOneFail) {
   }
 }
 
-TEST(TcpPeer, AStoppedOneIsNotDeclaredDead) {
+TEST(TcpPeer, AStoppedPeerIsNotDeclaredDead) {
   PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
@@ -113,12 +114,12 @@ TEST(TcpPeer, AStoppedOneIsNotDeclaredDead) {
       << describe(side.endpoint.error().value_or(Error{}));
   Transfer put = value(side.put());
   side.run_for(100ms);
-  EXPECT_FALSE(put.done()) << "it needs the peer's progress";
+  EXPECT_FALSE(put.done()) << "a put over TCP needs the peer's progress";
   peer.go_on();
   good(put.wait(20s));
 }
 
-TEST(TcpPeer, AStoppedOneIsWaitedForNoLongerThanTheOperationTimeout) {
+TEST(TcpPeer, AStoppedPeerIsAwaitedNoLongerThanTheOperationTimeout) {
   PeerProcess peer;
   Side side(peer, {.peer_timeout = kPeerTimeout, .operation_timeout = 400ms});
   side.run_for(50ms);
@@ -135,7 +136,7 @@ TEST(TcpPeer, AStoppedOneIsWaitedForNoLongerThanTheOperationTimeout) {
   peer.go_on();
 }
 
-TEST(TcpPeer, AStoppedOneWithManyTransfersIsNotDeclaredDead) {
+TEST(TcpPeer, AStoppedPeerWithManyTransfersIsNotDeclaredDead) {
   PeerProcess peer;
   Side side(peer);
   side.memory.fill(3);
@@ -150,7 +151,7 @@ TEST(TcpPeer, AStoppedOneWithManyTransfersIsNotDeclaredDead) {
   EXPECT_GT(peer.changed_bytes(), PeerProcess::kBytes / 2);
 }
 
-TEST(TcpPeer, ATransferCancelledWhileItIsStoppedReportsUnsettled) {
+TEST(TcpPeer, ATransferCancelledWhileThePeerIsStoppedReportsUnsettled) {
   PeerProcess peer;
   Side side(peer);
   side.run_for(50ms);
@@ -184,18 +185,19 @@ int notice_the_cut(bool busy) {
   return over || put->settled() ? 3 : 0;
 }
 
-TEST(TcpPeer, OneThatIsCutOffIsNoticedWithoutTransfers) {
+TEST(TcpPeer, APeerThatIsCutOffIsNoticedWithoutTransfers) {
   expect_in_own_network([] { return notice_the_cut(false); });
 }
 
-TEST(TcpPeer, OneThatIsCutOffLeavesATransferUnsettledInTime) {
+TEST(TcpPeer, APeerThatIsCutOffLeavesATransferUnsettledInTime) {
   expect_in_own_network([] { return notice_the_cut(true); });
 }
 
-/// The kernel has no room for the put, and the peer receives nothing. Returns 0 if it ends anyway.
+/// The kernel has no room for the last puts, and the peer receives nothing. Returns 0 if the
+/// endpoint ends by its operation timeout anyway.
 int end_by_the_operation_timeout() {
   PeerProcess peer;
-  // Otherwise TCP's own check of the peer would come first.
+  // A long peer_timeout, or TCP's own check of the peer would end the endpoint first.
   Side side(peer, {.peer_timeout = 20s, .operation_timeout = 2s});
   peer.stop();
   std::vector<Transfer> puts;
@@ -208,7 +210,7 @@ int end_by_the_operation_timeout() {
   return puts.back().done() && puts.back().settled() ? 3 : 0;
 }
 
-TEST(TcpPeer, OneThatIsCutOffAndHasNoRoomIsWaitedForNoLongerThanTheOperationTimeout) {
+TEST(TcpPeer, APeerThatIsCutOffAndHasNoRoomIsAwaitedNoLongerThanTheOperationTimeout) {
   expect_in_own_network([] { return end_by_the_operation_timeout(); });
 }
 
@@ -225,7 +227,7 @@ int outlast_an_interruption() {
   return is_ready ? 0 : 1;
 }
 
-TEST(TcpPeer, AnInterruptionOfAThirdOfASecondIsNone) {
+TEST(TcpPeer, AnInterruptionOf300MillisecondsEndsNothing) {
   expect_in_own_network([] { return outlast_an_interruption(); });
 }
 

@@ -49,7 +49,7 @@ class Tcp : public testing::Test {
   std::vector<MemoryKey> keys;
 };
 
-TEST_F(Tcp, IsUsedByEndpointsWithoutANic) {
+TEST_F(Tcp, EndpointsWithoutANicUseTcp) {
   EXPECT_EQ(ends.a->nic().info().name, "tcp");
   EXPECT_EQ(ends.a->placement(), Placement::same_process);
   const Memory here(ends.context, MemoryType::host, 4096);
@@ -126,7 +126,7 @@ TEST_F(Tcp, MessagesOfAnyLengthFindTheirReceives) {
   }
 }
 
-TEST_F(Tcp, AMessageBehindAPutSaysThatItIsThere) {
+TEST_F(Tcp, AMessageBehindAPutArrivesAfterIt) {
   for (const MemoryType to : kTypes) {
     Memory here(ends.context, MemoryType::host, kMiB);
     Memory there(ends.context, to, kMiB);
@@ -285,7 +285,7 @@ TEST_F(Tcp, ListsOfThisEndsDeviceMemoryAreRefused) {
 }
 
 /// The message names this end's device memory, or the peer's if this end has host memory.
-TEST_F(Tcp, DeviceMemoryOverItIsLoggedOnce) {
+TEST_F(Tcp, DeviceMemoryOverTcpIsLoggedOnce) {
   for (const bool peers : {false, true}) {
     for (const bool puts : {true, false}) {
       Heard heard;
@@ -483,7 +483,7 @@ TEST(TcpWithin, AnEngineCopiesWithoutANicAndTcpCarriesTheRest) {
     good(transfer.wait(1s));
     return transfer.path();
   };
-  // In order with transfers over TCP, and with its immediate after it.
+  // A copy by the engine keeps its order with transfers over TCP, and its immediate follows it.
   Transfer before = value(ends.a->put(host.slice(0, 4096), on_host.slice(0, 4096)));
   const PutOptions tells{.level = CompletionLevel::visible, .immediate = 5};
   EXPECT_EQ(path_of(ends.a->put(host.slice(0, 4096), on_device.slice(0, 4096), tells)), Path::copy);
@@ -541,7 +541,7 @@ TEST(TcpLog, AMissingNicIsLoggedOnce) {
   EXPECT_EQ(heard.count("endpoints go by TCP, through this process"), 1U);
 }
 
-TEST(TcpPolicy, AnEndpointThatExcludesItIsRefused) {
+TEST(TcpPolicy, AnEndpointThatExcludesTcpIsRefused) {
   const Context context = value(Context::create());
   const Worker worker = value(Worker::create(context));
   const Worker other = value(Worker::create(context));

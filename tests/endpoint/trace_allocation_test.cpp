@@ -40,7 +40,7 @@ class TraceAllocations : public ::testing::Test {
   RemoteRegion remote_ = value(ends_.a->remote(value(RemoteKey::unpack(key_.bytes()))));
 };
 
-TEST_F(TraceAllocations, OneThatFailsAtTheStartLeavesNoFile) {
+TEST_F(TraceAllocations, AnAllocationThatFailsAtTheStartLeavesNoFile) {
   constexpr long kMost = 1000;
   const TraceOptions options{.file = file_};
   for (long nth = 1; nth < kMost; ++nth) {
@@ -61,7 +61,7 @@ TEST_F(TraceAllocations, OneThatFailsAtTheStartLeavesNoFile) {
   ADD_FAILURE() << "there was no end of allocations";
 }
 
-TEST_F(TraceAllocations, OneThatFailsLaterCostsATransferAtMost) {
+TEST_F(TraceAllocations, AnAllocationThatFailsLaterCostsATransferAtMost) {
   constexpr int kPuts = 4;
   for (long nth = 1; nth < 60; ++nth) {
     Trace trace = value(Trace::start({.file = file_}));

@@ -21,7 +21,8 @@ class Unmatched : public ::testing::TestWithParam<bool> {
 
   void TearDown() override { set_log_sink({}); }
 
-  /// With all access, the receiver reads the message; otherwise its sender writes it.
+  /// The access to the sender's memory. With all access the receiver reads the message from there,
+  /// without it the sender writes the message.
   [[nodiscard]] static Access access() { return GetParam() ? kAll : Access::local_write; }
 
   static EndpointOptions options(std::chrono::nanoseconds operation_timeout = 30s) {
@@ -37,7 +38,7 @@ class Unmatched : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(over.error().code, code) << describe(over.error());
     EXPECT_EQ(ends.a->phase(), EndpointPhase::failed);
     ends.drive([&] { return ends.b->phase() == EndpointPhase::failed; });
-    // The message that had arrived at the peer is gone.
+    // The announcement of the message, which had arrived at the peer, is gone.
     Memory target(ends.context, MemoryType::host, kLarge);
     EXPECT_FALSE(ends.b->receive(target.all()));
   }
@@ -114,7 +115,7 @@ TEST_P(Unmatched, EndsByThePeersClose) {
 }
 
 /// The large message's bytes cannot arrive any more, but the small message after it has arrived.
-TEST_P(Unmatched, IsRefusedByAnEndpointThatWasClosed) {
+TEST_P(Unmatched, AClosedEndpointRefusesTheLargeMessageAndGivesTheSmallOne) {
   Ends ends(options());
   Memory source(ends.context, MemoryType::host, kLarge, access());
   Memory target(ends.context, MemoryType::host, kLarge);
@@ -134,7 +135,7 @@ TEST_P(Unmatched, IsRefusedByAnEndpointThatWasClosed) {
   const auto refused = ends.b->receive(target.all());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::cancelled) << describe(refused.error());
-  EXPECT_EQ(free_receives(), receives + 1) << "the announcement lay in one";
+  EXPECT_EQ(free_receives(), receives + 1) << "the announcement lay in a receive";
   EXPECT_EQ(internals::look_at(ends.b_worker).free_transfers, transfers);
   Transfer receive = value(ends.b->receive(target.all()));
   finish(ends, receive);

@@ -107,7 +107,7 @@ TEST(WorkerWait, EndsByItsDeadlineThoughTheWorkerIsNeverIdle) {
   std::thread other([&] {
     while (!stop) static_cast<void>(side.ends.a->remote("nothing", within(1ms)));
   });
-  // `b` answers questions all the time.
+  // `b` answers questions of the other thread all the time.
   const auto begun = Clock::now();
   const auto never = side.ends.b->remote("nothing", within(100ms));
   EXPECT_FALSE(never);
@@ -130,7 +130,7 @@ TEST_F(Threaded, ProgressNeedsNoCalls) {
   static_cast<void>(value(side_.ends.a->remote("target", within(10s))));
 }
 
-TEST(ThreadedWorker, IsAwakeAsSoonAsAnEndpointIsThere) {
+TEST(ThreadedWorker, TheThreadWakesAsSoonAsThereIsAnEndpoint) {
   for (int i = 0; i < 5; ++i) {
     Connected side({.max_transfers = 16, .progress_thread = true});
     const auto begun = Clock::now();
@@ -216,7 +216,7 @@ TEST(AContext, IsForAllThreadsFromTheFirstCallOn) {
   }
 }
 
-/// Several threads sleep at once. Whichever takes the event, each learns of its own transfer.
+/// Several threads sleep at once. Whichever thread takes an event, each learns of its own transfer.
 TEST_F(Threaded, NoSleeperMissesEventsThatAnotherHandled) {
   const auto begun = Clock::now();
   std::vector<std::thread> threads;
@@ -235,7 +235,7 @@ TEST_F(Threaded, NoSleeperMissesEventsThatAnotherHandled) {
   EXPECT_LT(Clock::now() - begun, 2s);
 }
 
-TEST_F(Threaded, SleepsWhenThereIsNothingToDo) {
+TEST_F(Threaded, TheThreadSleepsWhenThereIsNothingToDo) {
   std::this_thread::sleep_for(50ms);
   const auto cpu = [] {
     rusage usage{};
@@ -248,7 +248,7 @@ TEST_F(Threaded, SleepsWhenThereIsNothingToDo) {
   EXPECT_LT(cpu() - before, 100ms);
 }
 
-TEST_F(Threaded, TakesNoneOfTheProcesssSignals) {
+TEST_F(Threaded, TheThreadTakesNoSignalsOfTheProcess) {
   unsigned found = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream status(task.path() / "status");
@@ -264,7 +264,7 @@ TEST_F(Threaded, TakesNoneOfTheProcesssSignals) {
   EXPECT_EQ(found, 2U) << "one for each of the two workers";
 }
 
-TEST_F(Threaded, ClosesAndCancelsFromAnyThread) {
+TEST_F(Threaded, AnyThreadMayCloseAndCancel) {
   Transfer put = value(side_.ends.a->put(side_.memory.slice(0, 64), side_.at_b.slice(0, 64)));
   std::thread other([&] { good(put.cancel()); });
   other.join();
@@ -345,7 +345,7 @@ TEST_F(SharedWorker, WakesAThreadThatSleepsOnItsDescriptorThoughAnotherOneMadeTh
   EXPECT_TRUE(told);
 }
 
-TEST_F(SharedWorker, SeveralThatWaitSleep) {
+TEST_F(SharedWorker, SeveralThreadsThatWaitSleep) {
   const auto cpu = [] {
     rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
@@ -360,14 +360,14 @@ TEST_F(SharedWorker, SeveralThatWaitSleep) {
   EXPECT_LT(cpu() - before, 200ms);
 }
 
-TEST(ThreadedWorker, ComesAndGoes) {
+TEST(ThreadedWorker, AThreadedWorkerComesAndGoes) {
   const Context context = value(Context::create());
   for (int i = 0; i < 50; ++i)
     static_cast<void>(
         value(Worker::create(context, {.max_transfers = 16, .progress_thread = true})));
 }
 
-TEST(ThreadedWorker, GoesWhileTransfersAreThere) {
+TEST(ThreadedWorker, AThreadedWorkerGoesWithTransfersUnderWay) {
   std::vector<Transfer> puts;
   {
     Connected side({.max_transfers = 4096, .progress_thread = true});

@@ -24,7 +24,7 @@ constexpr std::uint32_t kMostPairs = 1'000'000;
 class BlockContract : public Contract {
  protected:
   void TearDown() override {
-    here_.reset();  // it needs its regions
+    here_.reset();  // before the regions, which the table needs
     Contract::TearDown();
   }
 
@@ -50,7 +50,8 @@ class BlockContract : public Contract {
 
   using Numbers = std::vector<std::uint32_t>;
 
-  /// Makes both tables, and pairs all blocks in random order. The first 40 pairs stay adjacent.
+  /// Makes both tables, and pairs all blocks in random order. The first 40 pairs stay in order, so
+  /// adjacent blocks go together.
   void shuffle() {
     cut();
     from_.resize(2 * kAreaBlocks);
@@ -98,7 +99,7 @@ TEST_P(BlockContract, EachBlockArrivesAtItsPlaceAndNowhereElse) {
   EXPECT_TRUE(same_bytes(contents(), expected));
 }
 
-TEST_P(BlockContract, OneImmediateComesBehindAllOfThem) {
+TEST_P(BlockContract, OneImmediateComesBehindAllBlocks) {
   shuffle();
   fill(5);
   fill_peer(6);
@@ -109,7 +110,7 @@ TEST_P(BlockContract, OneImmediateComesBehindAllOfThem) {
   EXPECT_TRUE(same_bytes(seen.bytes, with_blocks(pattern(kBytes, 6), from_, to_, 5)));
 }
 
-TEST_P(BlockContract, LaterTransfersArriveAfterThem) {
+TEST_P(BlockContract, LaterTransfersArriveAfterTheBlocks) {
   begin({.send_depth = 4});
   shuffle();
   for (int round = 0; round < 3; ++round) {
@@ -128,11 +129,11 @@ TEST_P(BlockContract, LaterTransfersArriveAfterThem) {
   }
 }
 
-TEST_P(BlockContract, FencesHoldBeforeAndBehindThem) {
+TEST_P(BlockContract, FencesHoldBeforeAndBehindBlocks) {
   shuffle();
   fill(1);
   fill_peer(2);
-  // A put after them, with a fence, sends the bytes that they brought.
+  // A put with a fence, after the blocks of a get, sends the bytes that these brought.
   Transfer got = value(endpoint_->get_blocks(*here_, from_, *there_, to_));
   good(endpoint_->fence());
   Transfer sent = put(here_at(from_.back()), there_at(to_[0]), 8);
@@ -158,7 +159,7 @@ TEST_P(BlockContract, FencesHoldBeforeAndBehindThem) {
   EXPECT_TRUE(same_bytes(peers_contents(), theirs));
 }
 
-TEST_P(BlockContract, AFenceIsNotLostWithNone) {
+TEST_P(BlockContract, AFenceIsNotLostWithAListOfNoBlocks) {
   cut();
   fill(1);
   fill_peer(2);
@@ -175,7 +176,7 @@ TEST_P(BlockContract, AFenceIsNotLostWithNone) {
   EXPECT_TRUE(same_bytes(peers_contents(), expected));
 }
 
-TEST_P(BlockContract, ACloseAtItsDeadlineReportsNoneThatDidNotArrive) {
+TEST_P(BlockContract, ACloseAtItsDeadlineReportsNoBlocksThatDidNotArrive) {
   shuffle();
   from_.resize(4);
   to_ = {9, 1, 100, 70};
@@ -193,7 +194,7 @@ TEST_P(BlockContract, ACloseAtItsDeadlineReportsNoneThatDidNotArrive) {
   }
 }
 
-TEST_P(BlockContract, NoneOrOneOrTheSameTwiceAreRight) {
+TEST_P(BlockContract, NoBlockOneBlockOrTheSameBlockTwiceArrive) {
   cut();
   fill(8);
   fill_peer(9);
@@ -269,7 +270,7 @@ TEST_P(BlockContract, WrongNumbersAreRefusedAndChangeNothing) {
   expect_works_again();
 }
 
-TEST_P(BlockContract, CancelledOnesChangeNothingAfterTheReport) {
+TEST_P(BlockContract, CancelledBlocksChangeNothingAfterTheReport) {
   shuffle();
   fill(1);
   fill_peer(2);

@@ -60,7 +60,7 @@ class Contract : public ::testing::TestWithParam<Way> {
   /// Ends the connection, and makes a new one with a new worker.
   void begin(EndpointOptions options = {}, const WorkerOptions& worker_options = {}) {
     end();
-    // A test that sets no peer_timeout gets a short one.
+    // A test that sets no peer_timeout gets a short one, so that failures take little time.
     if (options.peer_timeout == EndpointOptions{}.peer_timeout) options.peer_timeout = 1s;
     worker_.emplace(value(Worker::create(*context_, worker_options)));
     connect(options);
@@ -108,11 +108,13 @@ class Contract : public ::testing::TestWithParam<Way> {
     return target_.slice(offset, bytes);
   }
 
+  /// Puts `bytes` bytes from offset `from` of this end's memory to offset `to` of the peer's.
   [[nodiscard]] Transfer put(std::uint64_t from, std::uint64_t to, std::uint64_t bytes,
                              const PutOptions& options = {}) {
     return value(endpoint_->put(here(from, bytes), there(to, bytes), options));
   }
 
+  /// Gets `bytes` bytes from offset `from` of the peer's memory to offset `into` of this end's.
   [[nodiscard]] Transfer get(std::uint64_t into, std::uint64_t from, std::uint64_t bytes) {
     return value(endpoint_->get(here(into, bytes), there(from, bytes)));
   }

@@ -12,7 +12,8 @@
 #include "tests/endpoint/internals.hpp"
 
 /// The contract of docs/endpoint.md that every way of moving bytes keeps: sizes, order, fence,
-/// levels, refusals, cancelling, failure in the middle, and destruction in any order.
+/// levels, refusals, cancelling, failure in the middle, and destruction in any order. Expected
+/// contents are made by overlay(expected, offset, from, seed, length).
 namespace hbmwire::test {
 namespace {
 
@@ -370,7 +371,7 @@ TEST_P(Contract, AWaitThatRunsOutCancels) {
   expect_works_again();
 }
 
-TEST_P(Contract, AKeyThatIsTakenBackEndsTransfersInTime) {
+TEST_P(Contract, ARevokedKeyEndsTransfersInTime) {
   fill(1);
   fill_peer(2);
   std::vector<Transfer> all;

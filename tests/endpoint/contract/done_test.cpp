@@ -49,7 +49,7 @@ TEST_P(Over, NextDoneTellsOfEachTransferOnce) {
   }
 }
 
-TEST_P(Over, NextDoneTellsOfThoseThatWereCancelledOrFailed) {
+TEST_P(Over, NextDoneTellsOfCancelledAndFailedTransfers) {
   fill(1);
   std::vector<Transfer> all;
   for (std::uint64_t i = 0; i < 6; ++i) {
@@ -65,7 +65,7 @@ TEST_P(Over, NextDoneTellsOfThoseThatWereCancelledOrFailed) {
     EXPECT_EQ(done.result.error().code, Errc::cancelled) << describe(done.result.error());
     EXPECT_TRUE(done.settled);
   }
-  // Transfers end in order. If this one had ended before it was cancelled, none before it failed.
+  // Transfers end in order: if number 2 succeeded before its cancel, those before it did, too.
   if (told.at(2).result) {
     EXPECT_TRUE(told.at(0).result && told.at(1).result);
   }
@@ -109,7 +109,7 @@ TEST_P(Over, WaitAnyAndWaitAllLeaveTheOthersUnderWay) {
   if (const auto first = value(worker_->wait_any(all, within(0ns)))) {
     EXPECT_TRUE(all[*first].done());
   }
-  // They end in their order, and the first handle is empty.
+  // Number 1 ends first: transfers end in their order, and handle 0 is empty.
   EXPECT_EQ(value(worker_->wait_any(all, within(20s))), 1U);
   static_cast<void>(value(worker_->wait_all(all, within(0ns))));
   EXPECT_TRUE(value(worker_->wait_all(all, within(20s))));

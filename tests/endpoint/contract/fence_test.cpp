@@ -103,7 +103,7 @@ TEST_P(Fence, ARefusedOperationLeavesTheFenceToTheNextOne) {
     std::vector<Transfer> others;
     others.push_back(get(0, kHalf, kHalf));
     good(endpoint_->fence());
-    // The receives take all other transfers of the worker.
+    // Receives use up the worker's other transfers, so the next operation is refused.
     while (others.size() < 4) others.push_back(value(endpoint_->receive(here(kHalf, 8))));
     const auto exhausted =
         message ? endpoint_->send(here(0, 64)) : endpoint_->put(here(0, 64), there(0, 64));

@@ -17,7 +17,7 @@ namespace hbmwire::test {
 
 /// The other end of a contract test: a listener with memory "target", which accepts every
 /// connection and makes progress all the time, in a thread of this process or in a process of its
-/// own. The device's own engine reads and writes its memory, so that bytes from a NIC are seen only
+/// own. The device's own engine reads and writes its memory, so bytes from a NIC are seen only
 /// after they were made visible.
 class Peer {
  public:

@@ -57,7 +57,7 @@ void Counterpart::go_on() {
 
 void Counterpart::take(const Posted& posted) {
   if (posted.kind != Kind::echo) ++over_.at(static_cast<std::size_t>(posted.kind));
-  // The transfer has ended, so that poll() changes nothing.
+  // The transfer has ended, so poll() changes nothing.
   const auto over = const_cast<Transfer&>(posted.transfer).poll();
   if (!over) {
     if (describe(over.error()).empty()) complain("an outcome without a name");

@@ -49,7 +49,7 @@ class Counterpart {
   std::vector<Posted> posted_;
   std::array<std::uint64_t, 3> next_{};  // index of the next receive of each kind
   std::array<std::uint64_t, 3> over_{};  // receives of each kind that have ended
-  // The next immediate must have at least this number, because they arrive in order.
+  // The next immediate must have at least this number, because immediates arrive in order.
   std::uint64_t at_least_ = 0;
   int complaints_ = 0;
 };

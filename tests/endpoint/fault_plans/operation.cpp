@@ -20,7 +20,7 @@ constexpr std::array<Kind, 20> kChoices{
     Kind::put_immediate, Kind::list_put, Kind::list_put, Kind::list_get, Kind::plain,
     Kind::plain,         Kind::plain,    Kind::tagged,   Kind::tagged,   Kind::echo};
 
-/// Small blocks, so that lists by numbers have many.
+/// The blocks are small, so a list by numbers has many of them.
 constexpr std::uint64_t kBlockBytes = 48;
 
 }  // namespace

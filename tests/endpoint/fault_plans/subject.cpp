@@ -41,7 +41,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kPieceBytes = 64U << 10U;  // the smallest piece that a NIC gets
 
-/// Whether no transfer may fail. A NIC that fails is taken out, and the others carry its transfers.
+/// Whether no transfer may fail: without a fault that concerns transfers, or if only the link of a
+/// further NIC goes down. Such a NIC is taken out, and the others carry its transfers.
 bool is_harmless(const Scenario& scenario) {
   const bool of_link = scenario.fault == Fault::link_down || scenario.fault == Fault::link_down_up;
   return scenario.fault == Fault::none || scenario.fault == Fault::bad_handshake ||
@@ -88,7 +89,7 @@ class Subject {
   int commands_ = -1;
   std::uint16_t port_ = 0;
   int complaints_ = 0;
-  std::vector<bool> succeeded_;  // by the number of the operation
+  std::vector<bool> succeeded_;  // whether each operation did, by its number
   bool all_settled_ = true;
   bool struck_ = false;
   bool link_is_down_ = false;
