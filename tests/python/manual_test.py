@@ -107,9 +107,9 @@ def test_the_readmes_example_puts_a_tensor(context: hbmwire.Context) -> None:
     (block,) = [block for block in blocks_of(README) if block.language == "python"]
     run_code(block, README, names)
     with context.create_worker(progress_thread=True) as server:
-        memory = context.allocate("gaudi", 4096)
+        memory = context.allocate("gaudi", 8192)  # longer than the tensor
         with server.listen(0, "127.0.0.1") as listener:
-            listener.advertise("tensor", memory)
+            listener.advertise("weights", memory)
             accepted: list[hbmwire.Endpoint] = []
             accepting = threading.Thread(target=lambda: accepted.append(listener.accept(10)))
             accepting.start()
