@@ -35,7 +35,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsi
     if (has_trait(Trait::integrated)) return CUDA_ERROR_NOT_SUPPORTED;
     const auto read = read_handle(std::as_bytes(std::span(handle.reserved)), ShareHandle::kCuda);
     if (!read) return CUDA_ERROR_INVALID_VALUE;
-    int ordinal = context.device;  // reported for a GPU that the process does not see
+    int ordinal = context.device;  // stays this for a GPU that the process does not see
     Device* const device = runtime.device_of_node(read->gpu, ordinal);
     if (device == nullptr) return CUDA_ERROR_MAP_FAILED;
     hbmwire::emulation::GpuMemory* const memory = memory_of(*device);

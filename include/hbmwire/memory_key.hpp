@@ -98,8 +98,8 @@ class HBMWIRE_API MemoryKey {
   MemoryKey(const MemoryKey&) = delete;
   MemoryKey& operator=(const MemoryKey&) = delete;
 
-  /// Revokes the key's own registrations, and the token by which this process moves bytes for it. A
-  /// key that uses the region's own registration lets go of the region.
+  /// Revokes the key's own registrations, and the token by which this process serves the peer. If
+  /// the key uses the region's own registration, NICs accept it until that ends.
   ~MemoryKey();
 
   /// The bytes to send to the peer, by any means. Every reader of these bytes has the key. Valid as
@@ -117,8 +117,8 @@ class HBMWIRE_API MemoryKey {
 
   /// Takes the key back: when this returns, no NIC accepts it any more, and no byte moves by it.
   /// Waits for work with the key that NICs, engines of this process, and other processes of this
-  /// node have begun. Once it has succeeded, or the key has expired, a further call does nothing,
-  /// unless a process is still in the middle of a copy (see Errc::timed_out): then it waits again.
+  /// node have begun. A call after a success does nothing. A call after Errc::timed_out, or after
+  /// the key has expired during a copy, waits for that copy again.
   /// Errors: Errc::not_supported (not revocable()). Errc::timed_out (Hint::peer_unsettled): a
   /// process of this node was stopped in the middle of a copy by Path::shared_memory, and did not
   /// go on within EndpointOptions::peer_timeout; the key has ended, but that process finishes its

@@ -27,7 +27,7 @@ void PeerWatch::fail(Errc code, const char* why, Hint hint) noexcept {
 
 void PeerWatch::keep_socket(Fd fd) {
   socket_ = std::move(fd);
-  // If the set has no place for it, the clock alone makes this end look at it.
+  // If epoll cannot take the socket, only look() reads it, by the clock.
   if (socket_) {
     static_cast<void>(endpoint_.worker->sockets.watch(socket_.get(), EPOLLIN | EPOLLRDHUP, *this));
   }
@@ -84,8 +84,8 @@ void PeerWatch::look_at_link(Clock::time_point at) noexcept {
       std::max<std::chrono::nanoseconds>(endpoint_.options.peer_timeout, kLeast);
   // A peer on this machine has no other machine that could be gone.
   if (!endpoint_.paths.by_tcp() && endpoint_.paths.placement() != Placement::two_nodes) return;
-  // An end that has not looked for long learns only by its next look which acknowledgements have
-  // come.
+  // After a long gap between two looks, the known acknowledgements are old: this end asks now, and
+  // judges at the next look.
   const bool late = at - asked_machine_at_ > bound / 2;
   if (at - asked_machine_at_ >= bound / 4) {
     asked_machine_at_ = at;
@@ -103,8 +103,8 @@ void PeerWatch::look(Clock::time_point at) noexcept {
   const bool peer_left = endpoint_.ending.peer_left();
   if (peer_left && !endpoint_.is_busy()) return endpoint_.ending.enter_closed();
   if (socket_) on_socket();
-  // After the peer's goodbye a NIC still tells how requests under way end. Over TCP nothing does,
-  // and questions asked since get no answer.
+  // After the peer's goodbye a NIC still completes the requests under way, and TCP does not.
+  // Messages that wait for an answer get none in either case.
   const bool asks_in_vain =
       peer_left && (endpoint_.messages.unanswered(at, 0ns) != nullptr ||
                     endpoint_.movers.ipc.asks() || endpoint_.wiring.late().wait_for_peer());
@@ -152,7 +152,9 @@ void PeerWatch::look_at_queue_pair(Clock::time_point at) noexcept {
   const bool silent =
       watches_.requests.look(endpoint_.sends.head(), endpoint_.sends.over(), at) > bound &&
       endpoint_.sends.lane().in_error();
-  if (!silent || !std::exchange(stuck_, true)) return;
+  if (!silent) return;
+  // The completion that tells of the error may still be under way: acts at the second look.
+  if (!std::exchange(stuck_, true)) return;
   fail(Errc::system, "the queue pair broke, and its completion queue brings nothing",
        Hint::completions_lost);
   endpoint_.sends.lane().completions().lose();

@@ -26,8 +26,8 @@ constexpr auto kPause = 50ms;
 constexpr auto kOneLook = 2s;
 // The time for telling the meeting point that this rank leaves.
 constexpr auto kLeave = 200ms;
-// The meeting point answers when rank 0's deadline has passed. This rank's own deadline is
-// about the same, so it waits for the answer a little longer.
+// An exchange among those that are there ends by an answer when rank 0's deadline has passed. This
+// rank's own deadline is about the same, so it waits for the answer a little longer.
 constexpr auto kAnswer = 1s;
 
 Wait at_most(const Wait& wait, std::chrono::milliseconds time) {
@@ -133,6 +133,8 @@ Result<void> Member::drive(const Wait& wait, const std::function<bool()>& is_ove
           make_error(Errc::timed_out, Stage::complete, "waiting for the group"));
     HBMWIRE_TRY_ASSIGN(const bool may_sleep, control_.worker.arm());
     if (!may_sleep) continue;
+    // A descriptor of wakes_ that is ready, or the end of the time, ends the sleep without an
+    // error.
     const Wait sleep{at_most(wait, control_.worker.wake_after()).deadline, wakes_.get()};
     const WorkerLock lock(worker);
     HBMWIRE_TRY(worker.drive_until(sleep, is_over));
@@ -234,7 +236,7 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
     if (is_cut_off()) HBMWIRE_TRY(dial(hello, look, wait));
     HBMWIRE_TRY(join_once(join, wait));
     if (joined_) return std::move(*joined_);
-    // The meeting point may not know yet that the process before, in this rank, has ended.
+    // The meeting point may not know yet that this rank's previous process has ended.
     if (refused_ && refused_->why != wire::Refused::Why::rank_taken)
       return tl::make_unexpected(refusal(Stage::connect));
     forget_meeting_point();
@@ -249,8 +251,8 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
 }
 
 /// Drops the channel of a rank that is cut off, and leaves in missing_ the ranks for late() to
-/// name: rank 0, which is not there any more, and those that it missed. If rank 0 broke off instead
-/// of ending because its deadline had passed, the missed ranks may have come since: not named.
+/// name: rank 0, which is not there any more, and those that it missed. If rank 0 said goodbye, its
+/// deadline had passed, and they are still missing. If it broke off, they may have come since.
 void Member::forget_meeting_point() {
   if (!channel_->has_said_goodbye()) missing_.clear();
   if (!missing_.empty() && missing_.front() != 0) missing_.insert(missing_.begin(), 0);

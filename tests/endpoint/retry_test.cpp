@@ -48,7 +48,7 @@ TEST(Retry, ConnectEndsAtTheDeadlineWithTheLastRefusal) {
   EXPECT_LT(took, 3s);
 }
 
-TEST(Retry, ReconnectMakesAnAttemptWithoutTimeForAPause) {
+TEST(Retry, ReconnectTriesOnceEvenWithoutTimeForAPause) {
   const Context context = value(Context::create({.memory = {MemoryType::host}}));
   const Worker client = value(Worker::create(context));
   Worker worker = value(Worker::create(context));
@@ -74,7 +74,7 @@ TEST(Retry, ReconnectMakesAnAttemptWithoutTimeForAPause) {
   }
 }
 
-TEST(Retry, ARefusalThatCannotPassIsNotRepeated) {
+TEST(Retry, APermanentRefusalIsNotRetried) {
   ListeningPort port({.endpoint = {.pre_shared_key = key_of(1)}});
   const auto before = std::chrono::steady_clock::now();
   const auto none = Endpoint::connect(port.worker, port.at(), within(10s),

@@ -68,6 +68,7 @@ TEST(Find, MayGoOnInAllThreadsWhileMemoryComesAndGoes) {
     const auto info = context->find(memory->address(), 5000);
     ASSERT_TRUE(info) << describe(info.error());
     ASSERT_EQ(info->size_bytes, 5000U);
+    // Finders must stand that domains are opened meanwhile.
     const auto again = context->open(MemoryType::gaudi, {.device = "0"});
     ASSERT_TRUE(again);
   }

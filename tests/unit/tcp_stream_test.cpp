@@ -279,7 +279,7 @@ TEST(TcpStream, MemoryOfAFrameCutShortIsReadNoMore) {
   ASSERT_LT(sent, pair.from.taken_for_sending);
   pair.sender->cut_short();
   for (auto& item : pair.from.going) std::ranges::fill(item.bytes, std::byte{0xee});
-  pair.from.taken_for_sending = pair.from.going.size();
+  pair.from.taken_for_sending = pair.from.going.size();  // the stream gets none of those that wait
   pair.from.push({{.kind = Kind::control}, pattern(5, 5)});
   const auto until = std::chrono::steady_clock::now() + 10s;
   const auto over = [&] {
@@ -290,7 +290,8 @@ TEST(TcpStream, MemoryOfAFrameCutShortIsReadNoMore) {
     ASSERT_TRUE(pair.receiver->receive());
   }
   ASSERT_TRUE(over());
-  // A frame that had begun was finished with its original bytes; others did not begin.
+  // A frame that had begun was finished with its original bytes; others did not begin. So `sent`
+  // frames came, at most one that had begun, and the control frame.
   ASSERT_LE(pair.into.came.size(), sent + 2);
   ASSERT_GE(pair.into.came.size(), sent + 1);
   for (std::size_t i = 0; i + 1 < pair.into.came.size(); ++i)
@@ -349,7 +350,7 @@ TEST(TcpStream, AFrameThatWasBegunAndWhoseRestIsGoneEndsTheStream) {
   }
 }
 
-TEST(TcpStream, MissingMemoryTakesNothingAndLaterFramesArrive) {
+TEST(TcpStream, FramesForMissingMemoryAreDroppedAndLaterOnesArrive) {
   for (const std::size_t size : {std::size_t{100}, std::size_t{40000}, std::size_t{200000}}) {
     for (const auto how : {test::LentMemory::How::unmapped, test::LentMemory::How::truncated,
                            test::LentMemory::How::read_only}) {
@@ -391,7 +392,7 @@ TEST(TcpStream, EndsAfterBytesThatAreNoFrame) {
 
 // The reader's buffer still contains the good header of the frame before, which must not be taken
 // for the bad one.
-TEST(TcpStream, EndsWithAHeaderThatIsNoneWhereverItIsCut) {
+TEST(TcpStream, AnInvalidHeaderEndsTheStreamWhereverItIsCut) {
   const auto good = raw({{{.kind = Kind::idle}, {}}});
   auto bad = good;
   bad.back() = std::byte{99};
@@ -437,7 +438,7 @@ TEST(TcpStream, ReceivesFramesFromBeforeThePeersEnd) {
   pair.from.push({{.kind = Kind::control}, pattern(9, 2)});
   ASSERT_TRUE(pair.sender->send());
   pair.sender->close();
-  // Sending fails first, because the peer's kernel answers with a reset.
+  // The peer's kernel answers these frames with a reset. Its own earlier frame still arrives.
   pair.into.push({{.kind = Kind::idle}, {}});
   pair.into.push({{.kind = Kind::idle}, {}});
   EXPECT_TRUE(pair.receiver->send());

@@ -25,8 +25,8 @@ class Watch {
 
   [[nodiscard]] bool due(std::uint64_t now) const noexcept { return now >= next_; }
 
-  /// Whether to look between two rounds, with `done` rounds since the last look. Needed because a
-  /// round may poll so little that it never checks due() itself.
+  /// due(), for use between two rounds, since a round may poll so little that it never asks due().
+  /// False before the first round since the last look (`done` is 0).
   [[nodiscard]] bool due_between(std::uint64_t done, std::uint64_t now) const noexcept {
     return done != 0 && due(now);
   }
@@ -52,7 +52,7 @@ class Watch {
     return {};
   }
 
-  /// Whether the peer is already waiting for this side, and nothing has moved since it said so:
+  /// Whether the peer has sent its next control message, and the last looks saw nothing move:
   /// messages that are still missing are lost.
   [[nodiscard]] bool is_over() const noexcept { return session_.has_mail() && is_idle(); }
 

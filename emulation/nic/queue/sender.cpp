@@ -197,9 +197,9 @@ void Sender::notify_drained_locked() {
   if (record_.state.load() == IBV_QPS_SQD) raise_on_qp(process_, record_, IBV_EVENT_SQ_DRAINED);
 }
 
-/// Notes that the request in execution has to wait, and until when at most. Returns true, with its
-/// `status`, if that time has come. man ibv_modify_qp: a timeout of 0 and an rnr_retry of 7 mean
-/// for ever.
+/// Notes that the request in execution has to wait, and until when at most. Sets `status` to the
+/// error that ends the wait, and returns true if that time has come. man ibv_modify_qp: a timeout
+/// of 0 and an rnr_retry of 7 mean for ever.
 bool Sender::note_wait(const Outcome& outcome, ibv_wc_status& status) {
   constexpr std::uint32_t kForever = 7;
   const std::uint64_t now = now_ns();
@@ -278,7 +278,8 @@ void Sender::stop_sending() {
 
 void Sender::drain_locked() {
   close_lane_locked();
-  if (!closed_) drain_traffic(process_, record_);  // else the record may be another QP's
+  // Once closed, the record may already belong to another QP.
+  if (!closed_) drain_traffic(process_, record_);
 }
 
 void Sender::reset_locked() {

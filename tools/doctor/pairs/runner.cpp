@@ -134,13 +134,14 @@ Outcome<Talk> Runner::talk(Child& child, const std::string& label, bool until_po
 }
 
 PairError Runner::broken(const Talk& talk, const std::string& memory) const {
-  const bool hung = talk.end == Talk::End::silent;
+  // The failure is the child's as a whole, not that of the memory or the NIC.
   if (talk.failure) {
     return {.step = talk.step,
             .code = std::string(to_string(Errc::exhausted)),
             .hint = std::string(to_string(talk.failure->hint)),
             .text = talk.failure->text};
   }
+  const bool hung = talk.end == Talk::End::silent;
   const std::string what = talk.by.empty() ? memory : fmt::format("{}: {}", talk.by, memory);
   return no_answer(talk.step, what, hung, options_.step, talk.how_it_ended);
 }
@@ -179,6 +180,7 @@ Outcome<void> Runner::run_nics(const PlanMemory& memory, std::vector<PlanNic> ni
     nics.erase(nics.begin(), nics.begin() + static_cast<std::ptrdiff_t>(done));
     if (nics.empty()) break;
     if (heard.end == Talk::End::done && !heard.memory_error) {  // the time budget is used up
+      // The child had the same budget, so leave_out() finds it used up.
       for (const PlanNic& nic : nics) leave_out(memory, nic);
       break;
     }
@@ -230,7 +232,8 @@ Outcome<void> Runner::run_peers(const PlanMemory& memory, Path path) {
 
 std::optional<PairError> Runner::why_left_out(const PlanNic& nic) {
   const bool hung = hangs_[nic.name] >= kMostHangs;
-  if (nic.refusal || (!hung && !budget_.passed())) return nic.refusal;
+  if (nic.refusal) return nic.refusal;
+  if (!hung && !budget_.passed()) return std::nullopt;
   return PairError{
       .step = "open",
       .code = std::string(to_string(Errc::timed_out)),
@@ -257,7 +260,8 @@ Outcome<void> Runner::run_others(const PlanMemory& memory) {
   HBMWIRE_TRY(run_engines(memory));
   if (pairs_.pairs.empty()) return {};
   const Pair& last = pairs_.pairs.back();
-  if (last.error && last.by == "host") return {};  // the memory cannot be opened
+  // run_engines() names "host" if the memory itself can't be opened.
+  if (last.error && last.by == "host") return {};
   if (is_shared_by_ipc(memory.type)) HBMWIRE_TRY(run_peers(memory, Path::ipc));
   return run_peers(memory, Path::tcp);
 }
