@@ -41,7 +41,7 @@ static hbmwire_status run(struct rank* rank, hbmwire_error* error) {
   if (status != HBMWIRE_OK) return status;
   unsigned char* const bytes = hbmwire_region_host_bytes(rank->weights);
   if (hbmwire_group_rank(rank->group) == 0) memset(bytes, 7, BYTES);
-  const hbmwire_slice memory = {rank->weights, 0, BYTES};  // all of it, from rank 0 to the others
+  const hbmwire_slice memory = {rank->weights, 0, BYTES};
   status =
       hbmwire_group_broadcast(rank->group, &memory, 0, 60 * SECOND, HBMWIRE_NO_FD, NULL, error);
   if (status != HBMWIRE_OK) return status;
