@@ -116,7 +116,7 @@ def test_the_readmes_example_puts_a_tensor(context: hbmwire.Context) -> None:
             names["push"](f"127.0.0.1:{listener.port}", bytearray(b"tensor" * 682 + b"last"))
             accepting.join()
         assert memory.read(0, 6) == b"tensor"
-        assert memory.read(4092) == b"last"
+        assert memory.read(4092, 4) == b"last"
 
 
 def reference() -> dict[str, str]:
