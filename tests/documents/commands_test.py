@@ -36,8 +36,8 @@ exit $result
 EMULATE = ["--quiet", "--nics", "2", "--gaudi", "2", "--cuda", "2", "--rocm", "2", "--"]
 
 
-# A network with a loopback device only, processes and shared memory that no other test sees.
-ALONE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
+# A network with a loopback device only, processes and shared memory that no other test sees. All ends with this process.
+ALONE = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
          *([] if os.geteuid() == 0 else ["--map-root-user"]),
          "bash", "-euc", 'ip link set lo up; mount -t tmpfs tmpfs /dev/shm; exec "$@"', "alone"]
 
