@@ -15,13 +15,14 @@ import os
 import pathlib
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 from blocks import blocks_of, documents, spoken_commands  # noqa: E402
+from shell import output_of  # noqa: E402
 from recipes import ELSEWHERE, NOT_HERE, PREPARE, REPLACE, Recipe, RECIPES  # noqa: E402
 
 SECONDS = 120
@@ -34,7 +35,6 @@ kill $server 2>/dev/null
 exit $result
 """
 EMULATE = ["--quiet", "--nics", "2", "--gaudi", "2", "--cuda", "2", "--rocm", "2", "--"]
-
 
 # A network with a loopback device only, processes and shared memory that no other test sees. All ends with this process.
 ALONE = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
@@ -78,16 +78,9 @@ class Runner:
             environment = {**os.environ, "HBMWIRE_LOG_LEVEL": "error", "HOME": str(folder), "PATH": f"{self.build}/bin:{os.environ['PATH']}",
                            "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                            "PYTHONPATH": str(self.build / "python")}
-            shell = subprocess.Popen([*ALONE, *command], cwd=folder, env=environment, text=True, start_new_session=True,
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            try:
-                output, _ = shell.communicate(timeout=SECONDS)
-            except subprocess.TimeoutExpired:
-                os.killpg(shell.pid, signal.SIGKILL)
-                output, _ = shell.communicate()
-                return f"{output}\nnot over after {SECONDS} s"
-        if shell.returncode != 0:
-            return f"{output}\nends with {shell.returncode}"
+            output, code = output_of([*ALONE, *command], SECONDS, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
+        if code != 0:
+            return f"{output}\nends with {code}"
         missing = [words for words in recipe.says if words not in output]
         return f"{output}\nnot in the output: {missing}" if missing else None
 
@@ -136,11 +129,11 @@ def check_options(build, document):
 
 
 def main(arguments):
+    if len(arguments) not in (2, 3):
+        sys.exit(__doc__)
     if subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode != 0:
         print("skipped: this user may make no namespaces here")
         sys.exit(77)
-    if len(arguments) not in (2, 3):
-        sys.exit(__doc__)
     part = arguments[2] if len(arguments) == 3 else ""
     source, build = (pathlib.Path(path).resolve() for path in arguments[:2])
     runner = Runner(source, build)

@@ -11,11 +11,12 @@ is left out, and ports are free ones, since tests run side by side.
 import os
 import pathlib
 import re
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+from shell import output_of  # noqa: E402
 
 SECONDS = 150
 # The test's own build is its result.
@@ -64,17 +65,10 @@ def run(folder, source, build, programs, commands):
     world = folder / "world"
     world.mkdir()
     environment = dict(os.environ, HBMWIRE_EMULATION_DIR=str(world))
-    shell = subprocess.Popen(["bash", "-euo", "pipefail", "-c", commands], cwd=folder, env=environment, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        output, _ = shell.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(shell.pid, signal.SIGKILL)
-        output, _ = shell.communicate()
-        output += f"\nnot over after {SECONDS} s"
+    output, code = output_of(["bash", "-euo", "pipefail", "-c", commands], SECONDS, cwd=folder, env=environment)
     print(output)
-    if shell.returncode != 0:
-        sys.exit(f"the commands end with {shell.returncode}")
+    if code != 0:
+        sys.exit(f"the commands end with {code}")
     return output
 
 
