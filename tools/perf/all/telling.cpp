@@ -63,6 +63,7 @@ std::string hex_of(std::span<const std::byte> bytes) {
 /// Empty for anything that is no hexadecimal text.
 Bytes bytes_of_hex(std::string_view text) {
   Bytes bytes(text.size() / 2);
+  if (bytes.empty()) return bytes;  // it has no address, which sodium_hex2bin() needs
   std::size_t length = 0;
   const char* end = nullptr;
   const int bad = ::sodium_hex2bin(reinterpret_cast<unsigned char*>(bytes.data()), bytes.size(),
