@@ -46,10 +46,7 @@ int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, boo
   if (fabric_port == 0 || fabric_port >= kMaxFabricPorts) return EINVAL;
   Visit visit(fabric);
   if (visit.error() != 0) return visit.error();
-  // A planned rise of the link is void now.
-  for (LinkTimer& timer : visit.shared().header.link_timers) {
-    if (timer.port.load() == fabric_port) timer.due_ns.store(LinkTimer::kFree);
-  }
+  forget_rises(visit.shared(), fabric_port);
   return change_link({fabric, visit.shared(), visit.fifos()}, fabric_port, up);
 }
 
@@ -89,6 +86,15 @@ void raise_link_at(SharedState& shared, std::uint32_t fabric_port, std::uint64_t
     timer.port.store(fabric_port);
     timer.due_ns.store(due_ns);
     return;
+  }
+}
+
+void forget_rises(SharedState& shared, std::uint32_t fabric_port) {
+  for (LinkTimer& timer : shared.header.link_timers) {
+    std::uint64_t due = timer.due_ns.load();
+    if (due == LinkTimer::kFree || due == LinkTimer::kTaken) continue;
+    if (timer.port.load() == fabric_port)
+      timer.due_ns.compare_exchange_strong(due, LinkTimer::kFree);
   }
 }
 

@@ -29,8 +29,11 @@ int set_link(const std::filesystem::path& fabric, std::uint32_t fabric_port, boo
 /// As set_link(), for a caller that has mapped the fabric's state.
 int change_link(const LinkState& state, std::uint32_t fabric_port, bool up);
 
-/// Notes that a link comes up at `due_ns` (of now_ns()), unless set_link() changes it before then.
+/// Notes that a link comes up at `due_ns` (of now_ns()), unless forget_rises() is called before.
 void raise_link_at(SharedState& shared, std::uint32_t fabric_port, std::uint64_t due_ns);
+
+/// Voids what raise_link_at() noted for a port, because its link is changed anew.
+void forget_rises(SharedState& shared, std::uint32_t fabric_port);
 
 /// Takes up the links whose time has come. Every process that deals with links calls it, because
 /// the process that took a link down may be dead. Returns when the next link is due; 0: none.

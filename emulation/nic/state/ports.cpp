@@ -75,6 +75,7 @@ void drain_traffic(Process& process, QpRecord& qp) {
 }
 
 void take_link_down(Process& process, std::uint32_t port, std::uint64_t for_ns) {
+  forget_rises(process.shared(), port);
   change_link(process.links(), port, false);
   if (for_ns == 0) return;
   raise_link_at(process.shared(), port, now_ns() + for_ns);

@@ -215,6 +215,15 @@ TEST(LinkFault, TakesAllOpenNicsDownAtACall) {
   EXPECT_EQ(port_state(pair.b), IBV_PORT_DOWN);
 }
 
+TEST(LinkFault, WithoutAnEndOutlastsAnEarlierOneWithAnEnd) {
+  if (!under_plan("link,call=ibv_resize_cq,nth=1,for=100;link,call=ibv_resize_cq,nth=2")) return;
+  const Endpoint here;
+  EXPECT_EQ(ibv_resize_cq(here.cq.get(), 128), 0);
+  EXPECT_EQ(ibv_resize_cq(here.cq.get(), 256), 0);
+  ::usleep(400'000);
+  EXPECT_EQ(port_state(here), IBV_PORT_DOWN);
+}
+
 // The thread that will take the link up sleeps meanwhile, for however long that is.
 TEST(LinkFault, CostsNoCpuUntilItComesUp) {
   if (!under_plan("link,call=ibv_resize_cq,for=60000")) return;
