@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "base/node_id.hpp"
 
+#include <unistd.h>
+
+#include <array>
 #include <charconv>
 #include <cstddef>
 
@@ -25,6 +28,12 @@ NodeId node_id_of(std::string_view text) noexcept {
 const NodeId& node_id() noexcept {
   static const NodeId kId = node_id_of(read_line("/proc/sys/kernel/random/boot_id"));
   return kId;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "?";
+  return name.data();
 }
 
 }  // namespace hbmwire

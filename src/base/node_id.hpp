@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace hbmwire {
@@ -21,5 +22,8 @@ inline constexpr NodeId kUnknownNode{};
 /// Parses the text of that file: 32 hexadecimal digits with dashes between. Returns kUnknownNode
 /// for any other text.
 [[nodiscard]] NodeId node_id_of(std::string_view text) noexcept;
+
+/// The name by which this machine calls itself (gethostname(2)); "?" if it has none.
+[[nodiscard]] std::string host_name();
 
 }  // namespace hbmwire

@@ -20,6 +20,8 @@ namespace hbmwire::detail {
 
 namespace {
 
+// Host memory of up to this length is copied into the request, so that the NIC need not read it:
+// two cache lines. More would make each entry of the NIC's send queue larger.
 constexpr std::uint32_t kInlineBytes = 128;
 // Retries without end, for the control lane: a peer that has not polled for a while has no receive
 // left for questions, but it is not gone.
@@ -134,7 +136,7 @@ Result<void> EndpointWiring::make_tcp_lanes() {
         "the path policy excludes tcp, by which memory would go, since one end has no RDMA device",
         endpoint_.peer, Hint::path_policy));
   }
-  make_link(endpoint_.options.send_depth + 1, endpoint_.messages.own_receives());
+  make_link(endpoint_.options.send_depth, endpoint_.messages.own_receives());
   endpoint_.sends.set_lane(endpoint_.link->make_lane(/*control=*/false));
   endpoint_.paths.go_by_tcp();
   return {};

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "hbmwire/group.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/guarded.hpp"
+#include "base/node_id.hpp"
 #include "connect/connection_attempt.hpp"
 #include "group/group_state.hpp"
 
@@ -16,12 +14,6 @@ namespace hbmwire {
 namespace detail {
 
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "?";
-  return name.data();
-}
 
 Result<void> check(const GroupOptions& options) {
   if (!options.endpoint.hello.empty() || options.endpoint.retry_connect ||

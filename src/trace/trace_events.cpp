@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "trace/trace_events.hpp"
 
-#include <unistd.h>
-
 #include <array>
 #include <charconv>
 #include <iterator>
 
 #include "hbmwire/version.hpp"
 
+#include "base/node_id.hpp"
 #include "base/sysfs.hpp"
 #include "registration/path_record.hpp"
 
@@ -135,11 +134,6 @@ void append_error(std::string& text, const TraceRecord& record) {
   if (record.hint == Hint::none) return;
   text += R"(,"hint":)";
   append_string(text, to_string(record.hint));
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace
