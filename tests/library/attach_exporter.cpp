@@ -39,6 +39,7 @@ void send_value(int socket, const void* value, std::size_t size) {
 
 /// The published objects of the other process, which it keeps until it is told to free them.
 struct Published {
+  Allocation memory;
   Buffer buffer;
   std::optional<AttachPublication> publication;
 };
@@ -78,7 +79,7 @@ Result<void> serve(const AttachListener& listener, std::optional<Published>& pub
 Result<void> run(const Exporter::Make& make, int socket) {
   HBMWIRE_TRY_ASSIGN(const Context context, Context::create());
   HBMWIRE_TRY_ASSIGN(const Nic nic, Nic::open());
-  HBMWIRE_TRY_ASSIGN(const Allocation memory, make(context));
+  HBMWIRE_TRY_ASSIGN(Allocation memory, make(context));
   HBMWIRE_TRY_ASSIGN(Buffer buffer, Buffer::create(memory, nic, Access::remote_write));
   HBMWIRE_TRY(buffer.write(0, filled(buffer.size_bytes(), 1), soon()));
   HBMWIRE_TRY_ASSIGN(const AttachListener listener, AttachListener::create());
@@ -88,7 +89,8 @@ Result<void> run(const Exporter::Make& make, int socket) {
   hello.secret = publication.address().secret;
   publication.address().socket.copy(hello.socket.data(), hello.socket.size() - 1);
   send_value(socket, &hello, sizeof hello);
-  std::optional<Published> published(Published{std::move(buffer), std::move(publication)});
+  std::optional<Published> published(
+      Published{std::move(memory), std::move(buffer), std::move(publication)});
   return serve(listener, published, socket);
 }
 

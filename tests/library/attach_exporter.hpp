@@ -46,7 +46,7 @@ class Exporter {
 
   void withdraw() const { static_cast<void>(tell('w')); }
 
-  /// Releases the publication and the registration. The memory itself goes with the process.
+  /// Releases the publication, the registration and the memory.
   void free_memory() const { static_cast<void>(tell('f')); }
 
   /// The number of its open descriptors.
