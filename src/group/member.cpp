@@ -197,6 +197,7 @@ Error Member::late(Stage stage, const Error& why) const {
     error.stage = stage;
     return error;
   }
+  if (taken_) return refusal(stage, wire::Refused::Why::rank_taken);
   Ranks ranks = missing_;
   std::erase(ranks, rank_);
   if (ranks.empty()) ranks = {0};
@@ -204,11 +205,11 @@ Error Member::late(Stage stage, const Error& why) const {
                     rank_text(ranks), Hint::group_rank_late);
 }
 
-Error Member::refusal(Stage stage) const {
-  const auto because = [&](Errc code, const char* why) {
-    return make_error(code, stage, why, {}, Hint::group_no_agreement);
+Error Member::refusal(Stage stage, wire::Refused::Why why) {
+  const auto because = [&](Errc code, const char* text) {
+    return make_error(code, stage, text, {}, Hint::group_no_agreement);
   };
-  switch (refused_->why) {
+  switch (why) {
     case wire::Refused::Why::other_size:
       return because(Errc::protocol, "the ranks do not agree on the group's size");
     case wire::Refused::Why::rank_taken:
@@ -231,22 +232,20 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
   missing_.clear();
   joined_.reset();
   given_up_ = false;
+  taken_ = false;
   while (true) {
     refused_.reset();
     if (is_cut_off()) HBMWIRE_TRY(dial(hello, look, wait));
     HBMWIRE_TRY(join_once(join, wait));
-    if (joined_) return std::move(*joined_);
     // The meeting point may not know yet that this rank's previous process has ended.
-    if (refused_ && refused_->why != wire::Refused::Why::rank_taken)
-      return tl::make_unexpected(refusal(Stage::connect));
+    taken_ = refused_ && refused_->why == wire::Refused::Why::rank_taken;
+    if (joined_) return std::move(*joined_);
+    if (refused_ && !taken_) return tl::make_unexpected(refusal(Stage::connect, refused_->why));
     forget_meeting_point();
     // Always an error, as the condition is never true: the time has passed, or `wait` is cancelled.
     const auto paused = drive(at_most(wait, kPause), [] { return false; });
     if (paused.error().code == Errc::cancelled) return tl::make_unexpected(paused.error());
-    if (wait.deadline.passed()) {
-      return tl::make_unexpected(refused_ ? refusal(Stage::connect)
-                                          : late(Stage::connect, paused.error()));
-    }
+    if (wait.deadline.passed()) return tl::make_unexpected(late(Stage::connect, paused.error()));
   }
 }
 
@@ -285,7 +284,10 @@ Result<void> Member::dial(const wire::GroupHello& hello, const Look& look, const
     }
     const auto paused = drive(at_most(wait, kPause), [] { return false; });
     if (paused.error().code == Errc::cancelled) return tl::make_unexpected(paused.error());
-    if (!wait.deadline.passed()) continue;
+    if (!wait.deadline.passed()) {
+      taken_ = false;  // rank 0, which said so, is not there any more
+      continue;
+    }
     // If the store did not answer, that is the error: it is not known that rank 0 is late.
     return tl::make_unexpected(place_failed ? *place_failed : late(Stage::connect, paused.error()));
   }
@@ -341,7 +343,7 @@ Result<wire::Given> Member::exchange(std::span<const std::byte> mine, bool among
     return given_ || refused_ || given_up_ || (!among_present && !gone_.empty()) || is_cut_off();
   });
   if (given_) return std::move(*given_);
-  if (refused_) return tl::make_unexpected(refusal(kStage));
+  if (refused_) return tl::make_unexpected(refusal(kStage, refused_->why));
   if (!driven) return tl::make_unexpected(late(kStage, driven.error()));
   return tl::make_unexpected(gone_error(kStage, given_up_ ? Ranks{rank_} : gone()));
 }

@@ -82,7 +82,7 @@ class Member {
   void forget_meeting_point();
   Result<void> join_once(const wire::Join& join, const Wait& wait);
   [[nodiscard]] Error late(Stage stage, const Error& why) const;
-  [[nodiscard]] Error refusal(Stage stage) const;
+  [[nodiscard]] static Error refusal(Stage stage, wire::Refused::Why why);
 
   Worker worker_;
   GroupControl control_;
@@ -92,6 +92,7 @@ class Member {
   std::uint32_t call_ = 0;  // the number of this rank's last call in the epoch
   Ranks gone_;
   bool given_up_ = false;  // the others went on without this rank, which was late
+  bool taken_ = false;     // rank 0 said last that another process has this rank
   Ranks missing_;          // in the call that this rank is in
   std::optional<wire::Joined> joined_;
   std::optional<wire::Given> given_;
