@@ -237,9 +237,10 @@ Result<wire::Joined> Member::meet(const wire::GroupHello& hello, const wire::Joi
     refused_.reset();
     if (is_cut_off()) HBMWIRE_TRY(dial(hello, look, wait));
     HBMWIRE_TRY(join_once(join, wait));
-    // The meeting point may not know yet that this rank's previous process has ended.
     taken_ = refused_ && refused_->why == wire::Refused::Why::rank_taken;
     if (joined_) return std::move(*joined_);
+    // A taken rank is asked for again: the meeting point may not know yet that this rank's previous
+    // process has ended.
     if (refused_ && !taken_) return tl::make_unexpected(refusal(Stage::connect, refused_->why));
     forget_meeting_point();
     // Always an error, as the condition is never true: the time has passed, or `wait` is cancelled.
